@@ -45,12 +45,12 @@ DEFINE_string(bind, "tcp://127.0.0.1:*",
 DEFINE_string(job, "", "id of the job, 16 hex digits");
 DEFINE_int32(workers, 1, "number of workers");
 DEFINE_int32(servers, 1, "number of servers");
-DEFINE_int32(replicas, 1, "copies of every parameter, each on another server");
+DEFINE_int32(replicas, 1, "replicas of every parameter, each on a different server");
 DEFINE_bool(elastic, false, "servers may join and leave while the job runs, even without replicas");
 DEFINE_string(
     on_worker_death, "abort",
-    "abort: the job ends; eject: the others go on, except without worker 0; wait:T: they wait T seconds for another "
-    "process in its place");
+    "abort: the job ends; eject: the others continue, except without worker 0; wait:T: they wait T seconds for a "
+    "replacement");
 DEFINE_double(heartbeat_limit, 3, "seconds without a heartbeat after which a node is lost");
 DEFINE_double(hang_limit, 0,
               "seconds after which a server whose user function still runs is lost; 0: it is waited for");
@@ -62,7 +62,7 @@ DEFINE_int32(checkpoint_every, 0, "clocks from one checkpoint to the next; 0: on
 DEFINE_int32(checkpoint_keep, 3, "checkpoints that stay");
 DEFINE_double(checkpoint_wait, 300,
               "seconds that workers may come to a checkpoint after the first; then it is given up");
-DEFINE_string(resume, "", "folder of the checkpoint that the job goes on from");
+DEFINE_string(resume, "", "folder of the checkpoint from which the job resumes");
 DEFINE_string(program, "", "name of the workers' program, for the manifest of a checkpoint");
 DEFINE_string(config, "", "its config file, likewise");
 DEFINE_string(print_config, "", "prints what prun.py has to know of a config of a program without a schema, and ends");

@@ -72,7 +72,7 @@ DEFINE_string(max_value_bytes, "256M", "largest value that is taken");
 DEFINE_string(max_message_bytes, "1G", "largest frame that is taken or sent");
 DEFINE_string(max_memory, "0", "bytes that keys and values may take in all; 0: no limit");
 DEFINE_string(max_unread_bytes, "1G", "replies that a client may leave unread at one thread before it is refused");
-DEFINE_bool(insecure, false, "bind beyond loopback although nothing is encrypted and nobody is asked who they are");
+DEFINE_bool(insecure, false, "bind beyond loopback although connections are neither encrypted nor authenticated");
 
 // gflags calls this when it cannot parse the command line; it prints the reason on stderr itself.
 namespace GFLAGS_NAMESPACE {
@@ -326,7 +326,7 @@ std::uint32_t adopt(srv::server_node& node, std::string_view json, ending& end) 
   if (me != members.servers.end() && me->incarnation == self.incarnation && me->state == server_state::gone) {
     end.come(exit_status::ok, {});
   } else if (me == members.servers.end() || me->incarnation != self.incarnation || me->state == server_state::down) {
-    end.come(exit_status::server_lost, "it was taken for lost; the job goes on without it");
+    end.come(exit_status::server_lost, "it counted as lost; the job continues without it");
     node.end_lease();
   } else {
     node.set_membership(members);

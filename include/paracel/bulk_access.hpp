@@ -33,8 +33,7 @@ struct number_histogram {
 /// Thread-safety and errors: as paralg.
 class bulk_access : public parameter_access {
  public:
-  // ---- many keys: one request a shard, all shards at once
-  // --------------------------------------------------------------
+  // ---- many keys: one request a shard, all shards at once ----------------------------------------------------------
 
   /// In the order of `keys`. Throws: key_error that names the first missing key.
   template <class V>
@@ -148,8 +147,7 @@ class bulk_access : public parameter_access {
   /// Removes every key of every server.
   void paracel_clear();
 
-  // ---- all keys, or those that match
-  // -----------------------------------------------------------------------------------------
+  // ---- all keys, or those that match -------------------------------------------------------------------------------
   //
   // All shards of all servers work in parallel, in time slices of a few milliseconds, so that others are served in
   // between. Replies arrive in chunks: the worker buffers at most 8 MiB a shard. A key that exists throughout is

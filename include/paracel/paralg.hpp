@@ -131,8 +131,7 @@ class paralg : public graph_loading, public bulk_access {
   /// on disk. Cost: one round trip. Throws: the error of an update whose future was not asked.
   void iter_commit();
 
-  // ---- checkpoints (doc/checkpoints.md)
-  // -------------------------------------------------------------------------------
+  // ---- checkpoints (doc/checkpoints.md) ----------------------------------------------------------------------------
   //
   //   if (!resumed()) write_initial_parameters();
   //   for (int round = first_iteration(); round < rounds; ++round) { ...; iter_commit(); }

@@ -272,8 +272,7 @@ class parameter_access {
   /// Processes replies that have arrived and runs their callbacks; never blocks. Returns: the number of replies.
   std::size_t paracel_poll();
 
-  // ---- prepared key sets (key_set.hpp)
-  // --------------------------------------------------------------------------------
+  // ---- prepared key sets (key_set.hpp) -----------------------------------------------------------------------------
   //
   // Clock, staging and failures as for the forms with keys; the reads bypass the cache. Values are
   // numbers (as many for each key, contiguous) or, in a list, anything else.

@@ -123,7 +123,8 @@ std::string checkpoint_service::restore(shard& of, unsigned index, const ownersh
   const auto manifest = net::read_manifest(*disk_, folder);
   const auto missing = load_again(plugins_, manifest.functions);
   const auto wanted = [&](std::uint32_t p) {
-    return p < partition_count && owned.copies[p] && shard_of(static_cast<std::uint16_t>(p), options_.threads) == index;
+    return p < partition_count && owned.replicas[p] &&
+           shard_of(static_cast<std::uint16_t>(p), options_.threads) == index;
   };
   // A faster head may already have sent what it has read.
   std::bitset<partition_count> all;

@@ -14,6 +14,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "core/hex.hpp"
 
 namespace paracel::srv {
@@ -79,14 +80,15 @@ server::server(server_options options)
   }
 }
 
-replication_chain& server::begin_replication(unsigned thread, net::port& port,
-                                             replication_chain::serve_function serve) {
+replication_chain& server::begin_replication(unsigned thread, net::port& port, replication_chain::serve_function serve,
+                                             std::function<void(const std::string&)> log) {
   replication_chain_options o{.job = options_.job,
                               .incarnation = options_.incarnation,
                               .slot = options_.slot,
                               .index = thread,
                               .threads = threads(),
-                              .most_body_bytes = options_.max_message_bytes / 2};
+                              .most_body_bytes = options_.max_message_bytes / 2,
+                              .log = std::move(log)};
   replicated_store* of = &clock_;
   if (thread < threads()) {
     of = shards_[thread].get();
@@ -95,6 +97,7 @@ replication_chain& server::begin_replication(unsigned thread, net::port& port,
     o.index = clock_partition;
     o.threads = partition_count;
   }
+  PARACEL_CHECK(thread <= threads() && chains_[thread] == nullptr);
   chains_[thread] = std::make_unique<replication_chain>(o, budgets_, *of, port, std::move(serve));
   return *chains_[thread];
 }
@@ -166,22 +169,22 @@ void server::set_membership(const membership& members) {
   for (std::uint32_t p = 0; p < partition_count; ++p) {
     const auto chain = router.chain(static_cast<std::uint16_t>(p));
     fresh->mine[p] = chain.front() == index;
-    fresh->copies[p] = std::find(chain.begin(), chain.end(), index) != chain.end();
+    fresh->replicas[p] = std::find(chain.begin(), chain.end(), index) != chain.end();
   }
   // Before requests arrive that belong to these partitions.
   for (const auto& f : members.refused) plugins_.forbid(f.id, f.why);
   const std::lock_guard lock(memberships_mutex_);
-  if (!copies_.empty() && members.epoch <= copies_.back()->members.epoch) return;  // it has arrived in two ways
+  if (!views_.empty() && members.epoch <= views_.back()->members.epoch) return;  // it has arrived in two ways
   memberships_.push_back(std::move(fresh));
-  const bool has_copies =
-      members.may_change() || !copies_.empty() ||
+  const bool has_replicas =
+      members.may_change() || !views_.empty() ||
       std::ranges::any_of(members.servers, [](const auto& s) { return s.state != server_state::up; });
-  if (has_copies) {
-    copies_.push_back(std::make_shared<const replica_view>(members, options_.slot));
+  if (has_replicas) {
+    views_.push_back(std::make_shared<const replica_view>(members, options_.slot));
     // A thread that still uses an older one holds it.
-    std::erase_if(copies_,
-                  [newest = copies_.back().get()](const auto& v) { return v.get() != newest && v.use_count() == 1; });
-    copies_epoch_.store(members.epoch, std::memory_order_release);
+    std::erase_if(views_,
+                  [newest = views_.back().get()](const auto& v) { return v.get() != newest && v.use_count() == 1; });
+    replicas_epoch_.store(members.epoch, std::memory_order_release);
   } else {
     for (unsigned i = 0; i < threads(); ++i)
       shard_owned_[i].store(memberships_.back().get(), std::memory_order_release);
@@ -191,13 +194,13 @@ void server::set_membership(const membership& members) {
   first_clock_.store(members.checkpoints.clock, std::memory_order_relaxed);
   checkpoint_every_.store(members.checkpoints.every, std::memory_order_relaxed);
   workers_.store(members.workers, std::memory_order_release);
-  has_copies_.store(members.may_change(), std::memory_order_relaxed);
+  has_replicas_.store(members.may_change(), std::memory_order_relaxed);
   keeps_clock_.store(router.clock_server() == index, std::memory_order_relaxed);
 }
 
-std::shared_ptr<const replica_view> server::copies() const {
+std::shared_ptr<const replica_view> server::replicas() const {
   const std::lock_guard lock(memberships_mutex_);
-  return copies_.empty() ? nullptr : copies_.back();
+  return views_.empty() ? nullptr : views_.back();
 }
 
 std::uint64_t server::requests_served() const noexcept {

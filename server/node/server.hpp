@@ -101,12 +101,12 @@ class server final : public request_handler {
   /// epoch, by which its sender tells the reply to an earlier attempt from that to the current one.
   [[nodiscard]] completion completion_for(reply_sink& sink, const net::peer& to,
                                           const net::request_header& h) const noexcept {
-    const bool has_copies = has_copies_.load(std::memory_order_relaxed);
-    return {sink, to, h.what, h.sequence, options_.incarnation, has_copies ? h.epoch : epoch()};
+    const bool has_replicas = has_replicas_.load(std::memory_order_relaxed);
+    return {sink, to, h.what, h.sequence, options_.incarnation, has_replicas ? h.epoch : epoch()};
   }
 
   /// From now on only the partitions that the ring assigns to this slot are served. When partitions have replicas, or
-  /// get some while a server joins, the threads use `copies` and each adopts it in its own time. Throws: error when
+  /// get some while a server joins, the threads use `replicas` and each adopts it in its own time. Throws: error when
   /// this slot is not a member; the old ring stays.
   void set_membership(const membership& members);
   [[nodiscard]] std::uint32_t epoch() const noexcept;
@@ -118,9 +118,11 @@ class server final : public request_handler {
     return refused_at(at, h, options_.job, options_.incarnation);
   }
   /// The newest membership of a job whose partitions have replicas; null otherwise. Thread-safety: any thread.
-  [[nodiscard]] std::shared_ptr<const replica_view> copies() const;
+  [[nodiscard]] std::shared_ptr<const replica_view> replicas() const;
   /// Its epoch, or 0. Cost: one load.
-  [[nodiscard]] std::uint32_t copies_epoch() const noexcept { return copies_epoch_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::uint32_t replicas_epoch() const noexcept {
+    return replicas_epoch_.load(std::memory_order_acquire);
+  }
   /// The shard uses this membership from now on. Thread-safety: by the thread of that shard.
   void adopt(unsigned shard, const replica_view& view) noexcept {
     shard_owned_[shard].store(&view.owned, std::memory_order_release);
@@ -129,7 +131,9 @@ class server final : public request_handler {
   /// The replication chain of a shard's partitions, or, with the number after the last shard's, of the clock, for as
   /// long as its thread has this port. `serve` handles requests served here. Thread-safety: each by its thread.
   /// Lifetime: the port until `end_replication`.
-  replication_chain& begin_replication(unsigned thread, net::port& port, replication_chain::serve_function serve);
+  /// `log`: replication_chain_options::log.
+  replication_chain& begin_replication(unsigned thread, net::port& port, replication_chain::serve_function serve,
+                                       std::function<void(const std::string&)> log);
   void end_replication(unsigned thread) noexcept { chains_[thread].reset(); }
 
   /// A shard itself. Thread-safety: owned by the thread of that shard.
@@ -155,8 +159,8 @@ class server final : public request_handler {
   std::atomic<const ownership*> owned_{nullptr};
   std::unique_ptr<std::atomic<const ownership*>[]> shard_owned_;
   mutable std::mutex memberships_mutex_;
-  std::vector<std::shared_ptr<const replica_view>> copies_;  // those in use, and the newest
-  std::atomic<std::uint32_t> copies_epoch_{0};
+  std::vector<std::shared_ptr<const replica_view>> views_;  // those in use, and the newest
+  std::atomic<std::uint32_t> replicas_epoch_{0};
   std::vector<std::unique_ptr<const ownership>> memberships_;  // all of them: a shard may still use an old one
   std::vector<std::unique_ptr<shard>> shards_;
   clock_service clock_;
@@ -165,7 +169,7 @@ class server final : public request_handler {
   std::atomic<std::uint32_t> first_clock_{0};       // written before workers_
   std::atomic<std::uint32_t> checkpoint_every_{0};  // likewise
   std::atomic<bool> keeps_clock_{true};
-  std::atomic<bool> has_copies_{false};
+  std::atomic<bool> has_replicas_{false};
   std::atomic<std::uint64_t> connections_dropped_{0};
   slow_consumer_guard unread_;
   net::posix_file_system file_system_;

@@ -13,6 +13,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "server/request/channels.hpp"
 #include "server/request/slow_consumer_guard.hpp"
 
@@ -46,50 +47,53 @@ bool decode_for(server& s, place at, reply_sink& sink, const net::incoming& in, 
 server_loop::server_loop(const loop_context& s, place at, unsigned thread)
     : in_(s),
       thread_(thread),
-      copies_(s.of.begin_replication(thread, s.port,
-                                     [this](const net::request_view& request, shared_buffer tail, completion done) {
-                                       serve(request, std::move(tail), std::move(done));
-                                     })),
+      chain_(s.of.begin_replication(
+          thread, s.port,
+          [this](const net::request_view& request, shared_buffer tail, completion done) {
+            serve(request, std::move(tail), std::move(done));
+          },
+          s.log)),
       at_(at),
-      alone_(s.port) {}
+      unreplicated_(s.port) {}
 
 void server_loop::take(milliseconds sleep) {
   auto& server = in_.of;
   const auto received = in_.port.receive_batch(messages_, sleep);
+  PARACEL_CHECK(received <= batch);
   std::size_t n = 0;
   // Without replicas replies are sent at once; before the first membership it is unknown whether there are any.
   const bool unknown = server.epoch() == 0;
-  if (const auto newest = server.copies_epoch(); newest != 0 && newest != copies_.epoch()) {
-    const auto view = server.copies();
+  if (const auto newest = server.replicas_epoch(); newest != 0 && newest != chain_.epoch()) {
+    const auto view = server.replicas();
     adopt(*view);
-    copies_.follow(view);
+    chain_.follow(view);
   }
-  const bool with_copies = copies_.active() || unknown;
-  reply_sink& sink = copies_.active() ? static_cast<reply_sink&>(copies_) : alone_;
+  const bool may_replicate = chain_.active() || unknown;
+  reply_sink& sink = chain_.active() ? static_cast<reply_sink&>(chain_) : unreplicated_;
   for (std::size_t i = 0; i < received; ++i) {
     if (messages_[i].channel >= 0) {  // a reply of another server; those to `clock_moved` are ignored
-      if (!take_reply(messages_[i]) && with_copies) copies_.take_reply(messages_[i]);
+      if (!take_reply(messages_[i]) && may_replicate) chain_.take_reply(messages_[i]);
       continue;
     }
     // Refusals here depend on nothing that replies wait for.
-    if (decode_for(server, at_, alone_, messages_[i], requests_[n])) from_[n++] = &messages_[i];
+    if (decode_for(server, at_, unreplicated_, messages_[i], requests_[n])) from_[n++] = &messages_[i];
     else messages_[i].tail = {};
   }
   if (n != 0) expect(std::span<const net::request_view>(requests_.data(), n));
   for (std::size_t i = 0; i < n; ++i) {
     const auto& h = requests_[i].header;
-    const bool early = with_copies && h.epoch != 0;
-    auto done = server.completion_for(early ? static_cast<reply_sink&>(copies_) : sink, from_[i]->from, h);
+    const bool early = may_replicate && h.epoch != 0;
+    auto done = server.completion_for(early ? static_cast<reply_sink&>(chain_) : sink, from_[i]->from, h);
     if (h.what == verb::stop && h.client == server.options().incarnation && in_.stop.load(std::memory_order_acquire)) {
       told_ = true;
       done.ok();
-    } else if (!early && !copies_.active() && (h.flags & net::flag_stream) != 0 && !copies_.accepts(h, from_[i]->from))
+    } else if (!early && !chain_.active() && (h.flags & net::flag_stream) != 0 && !chain_.accepts(h, from_[i]->from))
         [[unlikely]] {
       done.fail(status::connection_reset);
-    } else if (!early && !copies_.active() && h.what == verb::ping && h.count == net::ping_alive) [[unlikely]] {
+    } else if (!early && !chain_.active() && h.what == verb::ping && h.count == net::ping_alive) [[unlikely]] {
       done.ok();
-    } else if (early || copies_.active()) {
-      copies_.handle(requests_[i], std::move(from_[i]->tail), std::move(done));
+    } else if (early || chain_.active()) {
+      chain_.handle(requests_[i], std::move(from_[i]->tail), std::move(done));
     } else {
       serve(requests_[i], std::move(from_[i]->tail), std::move(done));
     }
@@ -99,19 +103,19 @@ void server_loop::take(milliseconds sleep) {
 milliseconds server_loop::end_batch() {
   // The lease may be renewed, and is checked again then.
   constexpr milliseconds while_waiting{5};
-  if (!copies_.active()) {
-    if (!copies_.has_parked()) return idle;
+  if (!chain_.active()) {
+    if (!chain_.has_parked()) return idle;
     const auto epoch = in_.of.epoch();
-    if (epoch == 0 || in_.of.copies_epoch() != 0) return while_waiting;
-    copies_.run_unreplicated(epoch);
+    if (epoch == 0 || in_.of.replicas_epoch() != 0) return while_waiting;
+    chain_.run_unreplicated(epoch);
   }
   // Without replicas no other server can replace us.
   constexpr auto forever = std::numeric_limits<std::int64_t>::max();
-  const auto lease = copies_.active() ? in_.lease_end.load(std::memory_order_relaxed) : forever;
+  const auto lease = chain_.active() ? in_.lease_end.load(std::memory_order_relaxed) : forever;
   using time_point = net::clock_source::time_point;
-  copies_.end_batch(in_.time, time_point(time_point::duration(lease)));
-  in_.synced.store(copies_.synced(), std::memory_order_release);
-  return copies_.waits() ? while_waiting : idle;
+  chain_.end_batch(in_.time, time_point(time_point::duration(lease)));
+  in_.synced.store(chain_.synced(), std::memory_order_release);
+  return chain_.waits() ? while_waiting : idle;
 }
 
 shard_loop::shard_loop(const loop_context& s, request_handler& handler, unsigned index)
@@ -120,7 +124,7 @@ shard_loop::shard_loop(const loop_context& s, request_handler& handler, unsigned
 shard_loop::~shard_loop() {
   try {
     handler_.closing(thread_);
-    copies_.close();
+    chain_.close();
   } catch (const std::exception&) {  // the clients will notice that the connection is gone
   }
 }
@@ -135,7 +139,7 @@ void shard_loop::serve(const net::request_view& request, shared_buffer tail, com
 
 milliseconds shard_loop::step(milliseconds sleep) {
   take(sleep);
-  const bool more = copies_.serves() && fold();
+  const bool more = chain_.serves() && fold();
   const auto until = end_batch();
   return more ? milliseconds{0} : until;
 }
@@ -287,13 +291,13 @@ clock_loop::clock_loop(const loop_context& s, const server_entry& self,
 bool clock_loop::take_reply(const net::incoming& in) { return crier_->take_reply(in); }
 
 void clock_loop::serve(const net::request_view& request, shared_buffer, completion done) {
-  in_.of.handle_clock(request, std::move(done), now(), copies_.heads(clock_partition));
+  in_.of.handle_clock(request, std::move(done), now(), chain_.heads(clock_partition));
 }
 
 clock_loop::~clock_loop() {
   try {
     in_.of.clock().fail_all(status::job_ended, "the server is stopping");
-    copies_.close();
+    chain_.close();
   } catch (const std::exception&) {  // as above
   }
 }

@@ -31,6 +31,7 @@ struct loop_context {
       lease_end;                       ///< nothing is sent at or after it; as the time since the epoch of time_point
   std::atomic<std::uint32_t>& synced;  ///< set to the epoch of which all replicas of this thread are complete
   const net::clock_source& time;
+  std::function<void(const std::string&)> log{};  ///< a line of text, on the loop's thread; may be empty
 };
 
 /// Decodes a request; answers one that cannot be decoded, whose sender is a slow consumer, or that is not for this
@@ -71,7 +72,7 @@ class server_loop {
 
   const loop_context in_;
   const unsigned thread_;
-  replication_chain& copies_;  // the server's
+  replication_chain& chain_;  // the server's
 
  private:
   // Most requests received at once: enough to hide the cache misses of one behind those of the
@@ -79,7 +80,7 @@ class server_loop {
   static constexpr std::size_t batch = 32;
 
   const place at_;
-  port_sink alone_;
+  port_sink unreplicated_;
   bool told_ = false;
   std::array<net::incoming, batch> messages_;
   std::array<net::request_view, batch> requests_;

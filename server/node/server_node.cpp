@@ -384,12 +384,14 @@ void server_node::run(server_loop& loop) {
 void server_node::run_shard(net::port& mine, unsigned index) {
   request_handler& handler = options_.handler != nullptr ? *options_.handler : server_;
   last_words::prepare_thread();
-  shard_loop loop({server_, mine, stop_, lease_end_, synced_[index], time_}, handler, index);
+  const auto log = [this](const std::string& text) { say(text); };
+  shard_loop loop({server_, mine, stop_, lease_end_, synced_[index], time_, log}, handler, index);
   run(loop);
 }
 
 void server_node::run_clock(net::port& mine, unsigned) {
-  clock_loop loop({server_, mine, stop_, lease_end_, synced_[options_.server.threads], time_}, self_, [this] {
+  const auto log = [this](const std::string& text) { say(text); };
+  clock_loop loop({server_, mine, stop_, lease_end_, synced_[options_.server.threads], time_, log}, self_, [this] {
     const std::lock_guard lock(mutex_);
     return members_;
   });

@@ -20,6 +20,12 @@ namespace paracel::srv {
 using net::status;
 using net::verb;
 
+namespace {
+
+constexpr std::chrono::milliseconds log_interval{1000};
+
+}  // namespace
+
 /// Whether a thread of a server of this epoch means us.
 bool replication_chain::is_of_peer(const net::request_header& h) const {
   const auto between = link::of(h);
@@ -40,7 +46,7 @@ replication_chain::piece replication_chain::join_pieces(const net::request_view&
   auto& all = begun != pieces_.end() ? begun->second : pieces_[sender];
   if (!all.held.take(budgets_.pieces, request.body.size() + sizeof all)) {
     throw error("what another server sends in pieces is more than " + std::to_string(budgets_.pieces.limit()) +
-                " bytes: a copy of it cannot be kept");
+                " bytes: a replica of it cannot be kept");
   }
   all.left = h.count;
   all.bytes.insert(all.bytes.end(), request.body.begin(), request.body.end());
@@ -53,9 +59,9 @@ replication_chain::piece replication_chain::join_pieces(const net::request_view&
 /// Whether this thread has a replica of the partition, and the sender is our predecessor.
 bool replication_chain::follows(std::uint16_t partition, const server_identity& sender) const {
   if (partition >= partition_count || partition % options_.threads != options_.index) return false;
-  const auto copies = view_->router.chain(partition);
-  const auto us = std::find(copies.begin(), copies.end(), view_->self);
-  if (us == copies.end() || us == copies.begin()) return false;
+  const auto chain = view_->router.chain(partition);
+  const auto us = std::find(chain.begin(), chain.end(), view_->self);
+  if (us == chain.end() || us == chain.begin()) return false;
   const auto& before = view_->members.servers[*(us - 1)];
   return before.slot == sender.slot && before.incarnation == sender.incarnation;
 }
@@ -78,9 +84,19 @@ void replication_chain::replicate(const net::request_view& request, completion d
   const auto between = link::of(request.header);
   const server_identity sender{between.from_slot, between.from};
   replication_entry e;
-  while (fits && !left.empty()) fits = take_entry(left, e) && follows(e.partition, sender) && are_records(e.records);
+  std::string why;
+  while (fits && !left.empty())
+    fits = take_entry(left, e) && follows(e.partition, sender) && store_.check_replica(e.partition, e.records, why);
   if (!fits) {
-    return done.fail(status::bad_request, "what is to be replicated is malformed, or not a copy of this thread");
+    std::string text = "what is to be replicated is malformed, or not a replica of this thread";
+    if (!why.empty()) {  // the sender is our predecessor
+      text = "a replica of partition " + std::to_string(e.partition) + " is malformed: " + why;
+      if (options_.log && now_ >= next_log_) {
+        options_.log("refuses what s" + std::to_string(sender.slot) + " sends: " + text);
+        next_log_ = now_ + log_interval;
+      }
+    }
+    return done.fail(status::bad_request, text);
   }
   std::vector<std::uint16_t> lacking;
   for (left = entries; !left.empty();) {
@@ -93,9 +109,9 @@ void replication_chain::replicate(const net::request_view& request, completion d
   forwarded_.emplace(number, forwarded{std::move(done), std::move(lacking), rest.front(), now_});
 }
 
-void replication_chain::apply_to_copy(std::uint16_t partition, std::span<const std::byte> records) {
+void replication_chain::apply_to_replica(std::uint16_t partition, std::span<const std::byte> records) {
   std::string why;
-  if (store_.apply_copy(partition, records, why) == status::ok) return;
+  if (store_.apply_replica(partition, records, why) == status::ok) return;
   // It is then not a replica, and cannot become one: better to lose a server than to keep a broken replica.
   throw error("a copy of partition " + std::to_string(partition) + " cannot be kept: " + why);
 }
@@ -126,7 +142,7 @@ bool replication_chain::apply(const replication_entry& e) {
     if (!keeps && e.what == entry_kind::whole_state && (at != 0 || is_torn)) empty_copy(e.partition);
     if (!keeps) at = 0;  // until it is complete
     if (e.after == 0) {
-      apply_to_copy(e.partition, e.records);
+      apply_to_replica(e.partition, e.records);
       at = e.index;
       return true;
     }
@@ -143,12 +159,12 @@ bool replication_chain::apply(const replication_entry& e) {
   if (p.is_aside) {
     empty_copy(e.partition);
     at = 0;
-    apply_to_copy(e.partition, p.aside);
+    apply_to_replica(e.partition, p.aside);
     p.is_aside = false;
     p.aside = {};
     p.held = {};
   }
-  apply_to_copy(e.partition, e.records);
+  apply_to_replica(e.partition, e.records);
   if (e.after != 0) return true;
   PARACEL_ASSERT(!p.is_aside);
   partial_.erase(begun);

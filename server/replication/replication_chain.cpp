@@ -101,7 +101,7 @@ void replication_chain::follow(std::shared_ptr<const replica_view> view) {
   pieces_.clear();
   asked_ = 0;
   give_up_lines();
-  store_.keep_copies();
+  store_.keep_replicas();
   store_.begin_epoch(epoch_);
   begin_epoch();
   if (unanswered || needs_no_handover(before.get())) request_handover();
@@ -126,23 +126,23 @@ void replication_chain::begin_epoch() {
   for (std::uint32_t p = options_.index; p < partition_count; p += options_.threads) {
     const auto partition = static_cast<std::uint16_t>(p);
     const auto place = p / options_.threads;
-    const auto copies = view_->router.chain(partition);
+    const auto chain = view_->router.chain(partition);
     route_of_[place] = 0;
-    if (std::find(copies.begin(), copies.end(), view_->self) == copies.end()) {
+    if (std::find(chain.begin(), chain.end(), view_->self) == chain.end()) {
       if (index_[place] != 0 || partial_.contains(partition)) gone.set(p);
       index_[place] = 0;
       partial_.erase(partition);
       continue;
     }
-    if (copies.front() != view_->self) continue;
+    if (chain.front() != view_->self) continue;
     if (const auto begun = partial_.find(partition); begun != partial_.end()) {
       if (!begun->second.is_aside)
         throw error("partition " + std::to_string(p) + " was lost while it was being copied here");
       partial_.erase(begun);  // what is here is a complete older version, and nothing newer was answered
     }
-    if (copies.size() == 1) continue;
+    if (chain.size() == 1) continue;
     route rest;
-    for (const auto s : copies.subspan(1)) rest.push_back(hop_to(servers[s], partition));
+    for (const auto s : chain.subspan(1)) rest.push_back(hop_to(servers[s], partition));
     const auto [at, fresh] = numbers.try_emplace(rest, static_cast<std::uint32_t>(routes_.size()));
     if (fresh) routes_.push_back(rest);
     route_of_[place] = at->second;
@@ -261,7 +261,7 @@ void replication_chain::handle(const net::request_view& request, shared_buffer t
   const bool from_server = of_chains || is_of_any_epoch(options_.at, h.what);
   if (!from_server && budgets_.replies.is_over()) {
     budgets_.replies.refuse();
-    return find_no_room(h, done, "too many answers wait here for the copies");
+    return find_no_room(h, done, "too many replies wait here for the replicas");
   }
   admit(request, std::move(tail), std::move(done));
 }
@@ -381,9 +381,9 @@ void replication_chain::install(std::uint16_t partition, bundles& into, std::uin
   std::vector<std::span<const std::byte>> parts;
   const std::span<const std::byte> all(state_);
   std::size_t begin = 0;
-  records walk(all);
-  for (record r; walk.next(r);) {
-    const auto end = all.size() - walk.rest().size();
+  records cursor(all);
+  for (record r; cursor.next(r);) {
+    const auto end = all.size() - cursor.rest().size();
     if (end - begin < options_.message_bytes && end != all.size()) continue;
     parts.push_back(all.subspan(begin, end - begin));
     begin = end;
@@ -518,7 +518,7 @@ void replication_chain::take_reply(const net::incoming& in) {
   if (is_ahead) return;
   if (reply.header.result != status::ok) {
     if (!pending_.contains(number) && !forwarded_.contains(number) && !questions_.contains(number)) return;
-    throw error("a copy refused what it was sent: " + std::string(net::text_of(reply.body)));
+    throw error("a replica rejected a message: " + std::string(net::text_of(reply.body)));
   }
   std::vector<std::uint16_t> lacking;
   lacking.reserve(reply.body.size() / sizeof(std::uint16_t));

@@ -95,6 +95,7 @@ struct replication_chain_options {
   /// Target size of a message; a single entry may be larger.
   std::size_t message_bytes = std::size_t{4} << 20;
   std::size_t most_body_bytes = std::size_t{1} << 29;  ///< longer bodies are sent in pieces
+  std::function<void(const std::string&)> log{};       ///< a line of text, on the chain's thread; may be empty
 };
 
 /// Thread-safety: owned by the shard thread. No socket, no thread, no clock of its own: time is an argument,
@@ -119,7 +120,7 @@ class replication_chain final : public reply_sink {
   [[nodiscard]] std::optional<bool> heads(std::uint16_t partition) const noexcept {
     return view_ == nullptr ? std::nullopt : std::optional(view_->owned.mine[partition]);
   }
-  /// sender_connections::takes for a sender to this thread.
+  /// sender_connections::accepts for a sender to this thread.
   [[nodiscard]] bool accepts(const net::request_header& h, const net::peer& from) { return streams_.accepts(h, from); }
   [[nodiscard]] bool has_parked() const noexcept { return !parked_.empty(); }
   [[nodiscard]] std::uint32_t epoch() const noexcept { return epoch_; }
@@ -214,7 +215,7 @@ class replication_chain final : public reply_sink {
   void find_restored();
   void replicate(const net::request_view& request, completion done);
   bool apply(const replication_entry& e);
-  void apply_to_copy(std::uint16_t partition, std::span<const std::byte> records);
+  void apply_to_replica(std::uint16_t partition, std::span<const std::byte> records);
   void empty_copy(std::uint16_t partition);
   void answer(completion& done, const std::vector<std::uint16_t>& lacking);
   void flush();
@@ -288,6 +289,7 @@ class replication_chain final : public reply_sink {
   sender_connections streams_;    // of the senders to this thread
   time_point now_{};              // at the last batch
   time_point next_look_{};        // of the connection check
+  time_point next_log_{};         // of a refusal
   std::vector<std::byte> state_;  // capacity is reused
 };
 

@@ -24,7 +24,7 @@ replication_chain::line& replication_chain::line_to(const hop& to) {
   const auto& servers = view_->members.servers;
   const auto s = std::find_if(servers.begin(), servers.end(), [&](const auto& e) { return e.slot == to.slot; });
   const bool is_there = s != servers.end() && (to.thread == clock_thread || to.thread < s->shards.size());
-  if (!is_there) throw error("a copy is to go to a server that is not there");
+  if (!is_there) throw error("no server for a replica");
   const auto known = lines_.find(to);
   if (known != lines_.end() && known->second.incarnation == s->incarnation) return known->second;
   if (known != lines_.end()) {

@@ -42,8 +42,8 @@ class deferred_requests {
   };
   /// What to do with a request.
   enum class verdict : std::uint8_t {
-    go_on,             ///< handle it
-    go_on_then_drain,  ///< handle it, and if it was not refused, what `next` returns
+    proceed,             ///< handle it
+    proceed_then_drain,  ///< handle it, and if it was not refused, what `next` returns
     hold,
   };
 
@@ -65,17 +65,17 @@ class deferred_requests {
 
   [[nodiscard]] verdict judge(const net::request_view& request) {
     const auto at = clients_.find(request.header.client);
-    if (at == clients_.end()) return verdict::go_on;
+    if (at == clients_.end()) return verdict::proceed;
     auto& c = at->second;
     const bool same_set = names(request, c.set);
     if (request.header.what == net::verb::set_prepare) {  // of another set: it changes nothing
       c.next_passes = c.next_passes || same_set;
-      return verdict::go_on;
+      return verdict::proceed;
     }
     if ((c.next_passes && same_set) || request.header.what == net::verb::ping) {
       c.next_passes = false;
       c.refused_again = false;
-      return verdict::go_on_then_drain;
+      return verdict::proceed_then_drain;
     }
     return verdict::hold;
   }

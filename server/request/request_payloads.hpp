@@ -27,9 +27,9 @@ struct default_and_delta {
 /// False: `payload` is not exactly two items without keys. Whether the two are valid values is not
 /// checked.
 inline bool parse(std::span<const std::byte> payload, default_and_delta& out) noexcept {
-  net::request_items walk(payload, 2);
+  net::request_items cursor(payload, 2);
   net::request_item initial, delta;
-  if (!walk.next(initial) || !walk.next(delta) || !walk.ok()) return false;
+  if (!cursor.next(initial) || !cursor.next(delta) || !cursor.ok()) return false;
   if (!initial.key.empty() || !delta.key.empty()) return false;
   out = {initial.value, delta.value};
   return true;

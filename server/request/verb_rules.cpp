@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "server/request/verb_rules.hpp"
 
+#include "core/check.hpp"
+
 namespace paracel::srv {
 
 using net::status;
@@ -36,6 +38,7 @@ const char* name_of(place p) noexcept {
 }
 
 const verb_rule* rule_of(place at, net::verb what) noexcept {
+  PARACEL_ASSERT(static_cast<std::size_t>(at) < places);
   const auto v = static_cast<std::size_t>(what);
   const auto number = v < net::shard_verbs ? by_place[static_cast<std::size_t>(at)][v] : std::uint8_t{0};
   return number == 0 ? nullptr : &verb_rules[number - 1U];

@@ -121,7 +121,7 @@ void checkpoint_coordinator::worker_left(std::uint32_t rank, const membership& m
   in_.erase(rank);
   if (phase_ != phase::gathering) return;
   if (const auto at = stopped_.find(rank); at != stopped_.end()) {
-    answer_worker(at->second.done, "the others go on without this worker");
+    answer_worker(at->second.done, "the others continue without this worker");
     stopped_.erase(at);
   }
   if (!in_.empty()) look_whether_all_are_there(members);

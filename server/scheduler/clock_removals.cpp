@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/check.hpp"
+
 namespace paracel::srv {
 namespace {
 
@@ -24,6 +26,7 @@ void clock_removals::remove(std::uint32_t rank, const membership& members, time_
 }
 
 void clock_removals::put(std::uint32_t rank, removal& r, const membership& members, time_point now) {
+  PARACEL_CHECK(!members.servers.empty());  // the job has started
   r.again = now + unanswered;
   r.epoch = members.epoch;
   if (!send_) return;

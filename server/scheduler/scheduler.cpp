@@ -9,6 +9,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "core/hex.hpp"
 #include "core/json_io.hpp"
 #include "core/ring.hpp"
@@ -196,6 +197,7 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
 
 /// From its reply on a node must beat; before it, it may be waiting for the others without a heartbeat.
 void scheduler::answer_joins(time_point now) {
+  PARACEL_CHECK(servers_joined_ <= options_.servers && workers_joined_ <= options_.workers);
   if (servers_joined_ < options_.servers) return;
   const auto all = servers_in_job_.members().to_json();
   const auto answer = [&](node& n) {
@@ -271,7 +273,7 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
 void scheduler::tell_to_end(completion& done, int with_status, const std::string& why) {
   net::reply_header fields;
   fields.order = net::instruction::abort;
-  const auto body = json_text({{"status", with_status}, {"cause", why + "; the job goes on without it"}});
+  const auto body = json_text({{"status", with_status}, {"cause", why + "; the job continues without it"}});
   done.answer(fields, net::bytes_of(body));
 }
 
@@ -333,7 +335,7 @@ void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) 
       char time[32];
       std::snprintf(time, sizeof time, "%.1f s", lasts->get<double>());
       const auto why = function + " has been running for " + time + " in thread " + json_text(*shard);
-      if (!servers_in_job_.has_copies()) return on_loss(role::server, slot, why, now);
+      if (!servers_in_job_.has_replicas()) return on_loss(role::server, slot, why, now);
       // Its other threads have a lease. It is no longer renewed, and it is lost when the last one has expired, or at
       // its exit.
       servers_[slot].hung = why;

@@ -28,8 +28,8 @@
 //   heartbeat  {"role","slot" or "rank","pid"}, of a server also "busy":[{"shard","function","seconds"}], its
 //              "incarnation" and the epoch "synced" whose replicas are complete; of a worker its "clock", and if it
 //              can be replaced "caught_up" and "collectives":{"again":[[begin,end]..],"from"} (collective_log.hpp).
-//              The reply's order is go_on, shutdown (the job is done) or abort, with {"status","cause"} as its body: a
-//              server that was declared lost gets that too, and exits. Its count is 1 if the sender still holds the
+//              The reply's order is proceed, shutdown (the job is done) or abort, with {"status","cause"} as its body:
+//              a server that was declared lost gets that too, and exits. Its count is 1 if the sender still holds the
 //              position that it names: only then a lease is renewed. A process may beat before it has joined, and
 //              after another one has replaced it.
 //   watch      {"role","slot" or "rank"}; the header's epoch is the known one. Answered with the membership as soon as
@@ -38,7 +38,7 @@
 //              {"role","slot" or "rank","pid","why"}: a launcher has reaped the process. Of a worker also "status", if
 //              it was not killed but has exited by itself, which ends the job whatever was to be done at a worker's
 //              death; and "cannot": why no other process can replace it. Answered at once with
-//              {"goes_on","epoch","cause"}.
+//              {"continues","epoch","cause"}.
 //   resize     {"servers": 1 or -1}: a server is to enter, which an event requests from the launcher, or one is to
 //              leave. Answered at once with {"slot","epoch"}; refused while another change is in progress, or when too
 //              few would be left.

@@ -9,6 +9,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "core/hex.hpp"
 #include "core/json_io.hpp"
 #include "server/scheduler/control_body.hpp"
@@ -84,6 +85,7 @@ void scheduler::on_last_words(std::uint32_t slot, const json& words, time_point 
 }
 
 void scheduler::end_when_all_left(time_point now) {
+  PARACEL_CHECK(workers_left_ <= options_.workers);
   if (workers_left_ < options_.workers) return;
   phase_ = phase::done;
   ended_at_ = now;
@@ -148,10 +150,10 @@ void scheduler::on_loss(role r, std::uint32_t index, const std::string& why, tim
   if (phase_ == phase::running && servers_in_job_.may_change()) verdict = servers_in_job_.server_lost(index);
   if (!verdict.why_not.empty()) cause += "; " + verdict.why_not;
   auto event = lost_event(r, index, cause, exit_status::server_lost);
-  if (servers_in_job_.may_change()) event["goes_on"] = verdict.goes_on;
-  if (!verdict.goes_on) emit_progress(now);  // before the cause
+  if (servers_in_job_.may_change()) event["continues"] = verdict.continues;
+  if (!verdict.continues) emit_progress(now);  // before the cause
   events_(json_text(event), false);
-  if (!verdict.goes_on) return abort(exit_status::server_lost, cause, now);
+  if (!verdict.continues) return abort(exit_status::server_lost, cause, now);
   losses_.emplace_back(now, cause);
   std::erase_if(busy_, [index](const auto& b) { return b.first.first == index; });
   checkpoints_.servers_changed("server s" + std::to_string(index) + " was lost meanwhile");
@@ -162,9 +164,9 @@ void scheduler::on_death_report(const net::request_view& in, completion done, ti
   const auto body = object_in(in);
   const auto who = sender::in(body, options_);
   const auto why = cause_or(body, "why", "its process has ended");
-  bool goes_on = true;
+  bool continues = true;
   if (who.what == role::worker) {
-    goes_on = on_worker_reaped(who.index, body, why, now);
+    continues = on_worker_reaped(who.index, body, why, now);
   } else {
     const auto& n = servers_[who.index];
     const bool is_known = n.joined && is_of(body, holder(who));
@@ -174,7 +176,7 @@ void scheduler::on_death_report(const net::request_view& in, completion done, ti
     if (awaits(who.index) && !is_known && !is_late) give_up_entering(why);
     else if (phase_ != phase::done && is_known && !n.gone) on_loss(role::server, who.index, why, now);
   }
-  const auto answer = json_text({{"goes_on", goes_on && phase_ != phase::aborted},
+  const auto answer = json_text({{"continues", continues && phase_ != phase::aborted},
                                  {"epoch", servers_in_job_.members().epoch},
                                  {"cause", cause_}});
   done.answer({}, net::bytes_of(answer));

@@ -47,7 +47,7 @@ void scheduler::tick(time_point now) {
   checkpoints_.tick(servers_in_job_.members(), now);
   if (now - last_progress_ >= progress_interval) emit_progress(now);
   const auto look = [&](role r, std::vector<node>& nodes) {
-    const bool has_lease = r == role::server && servers_in_job_.has_copies();
+    const bool has_lease = r == role::server && servers_in_job_.has_replicas();
     const auto limit = has_lease ? std::min(options_.lease_limit, options_.heartbeat_limit) : options_.heartbeat_limit;
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
       const auto& n = nodes[i];

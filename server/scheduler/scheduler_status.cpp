@@ -61,7 +61,7 @@ std::string scheduler::report(time_point now) const {
            {"servers", std::move(servers)},    {"workers", std::move(workers)}};
   for (const auto& [when, cause] : losses_)
     all["losses"].push_back({{"cause", cause}, {"seconds", seconds_since(when)}});
-  if (servers_in_job_.has_copies()) {
+  if (servers_in_job_.has_replicas()) {
     all["replicas"] = servers_in_job_.members().replicas;
     all["spare"] = servers_in_job_.spare();
   }

@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/check.hpp"
 #include "core/ring.hpp"
 
 namespace paracel::srv {
 
 server_membership::server_membership(std::uint64_t job, std::uint32_t workers, std::uint32_t servers,
                                      std::uint32_t replicas, bool elastic)
-    : synced_(servers), synced_epoch_(members_.epoch), copies_(std::min(replicas, servers)) {
+    : synced_(servers), synced_epoch_(members_.epoch), replicas_(std::min(replicas, servers)) {
   members_.job = job;
   members_.workers = workers;
   members_.replicas = replicas;
@@ -39,8 +40,8 @@ server_membership::verdict server_membership::server_lost(std::uint32_t slot) {
   if (s.state == server_state::down || s.state == server_state::gone) return {};
   if (may_head(s.state)) {
     if (spare() == 0) {
-      if (lost_ == 0) return {false, "there is no other copy of its partitions"};
-      return {false, "lost before the copies of s" + std::to_string(last_lost_) + "'s partitions were restored"};
+      if (lost_ == 0) return {false, "there is no other replica of its partitions"};
+      return {false, "lost before the replicas of s" + std::to_string(last_lost_) + "'s partitions were restored"};
     }
     ++lost_;
     last_lost_ = slot;
@@ -68,11 +69,11 @@ std::string server_membership::why_not_resize(int by) const {
     return "one change at a time: s" + std::to_string(s.slot) + " is " +
            (s.state == server_state::left ? "still ending" : name_of(s.state));
   }
-  if (!settled()) return "the copies are not whole yet: try again";
+  if (!settled()) return "the replicas are not complete yet: try again";
   if (by > 0 && free_slot() >= ring::most_members) return "there are as many servers as there can be";
   if (by < 0 && up() == 1) return "the last server cannot leave";
   if (by < 0 && up() <= members_.replicas) {
-    return std::to_string(members_.replicas) + " copies need as many servers, and there are " + std::to_string(up());
+    return std::to_string(members_.replicas) + " replicas need as many servers, and there are " + std::to_string(up());
   }
   return {};
 }
@@ -95,6 +96,7 @@ void server_membership::admit(server_entry s) {
 }
 
 std::uint32_t server_membership::dismiss() {
+  PARACEL_CHECK(up() != 0);  // why_not_resize
   auto slot = members_.servers.size() - 1;
   while (members_.servers[slot].state != server_state::up) --slot;
   members_.servers[slot].state = server_state::leaving;
@@ -103,6 +105,7 @@ std::uint32_t server_membership::dismiss() {
 }
 
 server_membership::news server_membership::synced(std::uint32_t slot, std::uint32_t epoch) {
+  PARACEL_CHECK(slot < synced_.size());
   synced_[slot] = std::max(synced_[slot], std::min(epoch, members_.epoch));
   if (settled()) return news::none;
   for (const auto& s : members_.servers)
@@ -121,7 +124,7 @@ server_membership::news server_membership::synced(std::uint32_t slot, std::uint3
     changed = true;
   }
   const auto serving = std::ranges::count_if(members_.servers, [](const auto& s) { return may_head(s.state); });
-  copies_ = std::min(members_.replicas, static_cast<std::uint32_t>(serving));
+  replicas_ = std::min(members_.replicas, static_cast<std::uint32_t>(serving));
   lost_ = 0;
   if (!changed) {
     for (auto& s : members_.servers)

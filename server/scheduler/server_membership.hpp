@@ -36,7 +36,7 @@ class server_membership {
   [[nodiscard]] server_state state(std::uint32_t slot) const noexcept {
     return slot < members_.servers.size() ? members_.servers[slot].state : server_state::gone;
   }
-  [[nodiscard]] bool has_copies() const noexcept { return members_.replicas > 1; }
+  [[nodiscard]] bool has_replicas() const noexcept { return members_.replicas > 1; }
   [[nodiscard]] bool may_change() const noexcept { return members_.may_change(); }
 
   /// Before the job runs: the epoch stays.
@@ -46,7 +46,7 @@ class server_membership {
   void plan_checkpoints(checkpoint_plan plan) { members_.checkpoints = std::move(plan); }
 
   struct verdict {
-    bool goes_on = true;
+    bool continues = true;
     std::string why_not{};
   };
   /// The server is lost. If the job can continue without it there is a new epoch, otherwise nothing has changed.
@@ -71,7 +71,7 @@ class server_membership {
   /// With `synced` those that had left are gone.
   news synced(std::uint32_t slot, std::uint32_t epoch);
   /// Losses that can still be tolerated.
-  [[nodiscard]] std::uint32_t spare() const noexcept { return copies_ - 1 - lost_; }
+  [[nodiscard]] std::uint32_t spare() const noexcept { return replicas_ - 1 - lost_; }
 
  private:
   [[nodiscard]] std::uint32_t up() const noexcept;
@@ -79,7 +79,7 @@ class server_membership {
   membership members_;
   std::vector<std::uint32_t> synced_;  // by slot
   std::uint32_t synced_epoch_;         // every server has reported it
-  std::uint32_t copies_;               // of every partition, in that epoch
+  std::uint32_t replicas_;             // of every partition, in that epoch
   std::uint32_t lost_ = 0;             // since then
   std::uint32_t last_lost_ = 0;        // a slot
 };

@@ -9,6 +9,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "core/json_io.hpp"
 #include "server/scheduler/control_body.hpp"
 #include "server/scheduler/scheduler.hpp"
@@ -27,7 +28,7 @@ constexpr std::size_t most_ranges = 1U << 16;  // of one heartbeat
 std::string scheduler::why_needed(std::uint32_t rank, const worker_end& end) const {
   const bool waits = options_.worker_wait.count() != 0;
   if (end.exited || !(waits || options_.eject_workers)) return {};
-  if (phase_ == phase::joining) return "the others go on without a worker only when all have joined";
+  if (phase_ == phase::joining) return "the others continue without a worker only when all have joined";
   if (waits) return end.cannot;
   return rank == 0 ? "worker 0 writes the results: it cannot be ejected" : "";
 }
@@ -81,6 +82,7 @@ bool scheduler::on_worker_reaped(std::uint32_t rank, const json& body, std::stri
 /// reported: until then it may take part.
 void scheduler::eject(std::uint32_t rank, const std::string& cause, bool reaped, time_point now) {
   auto& n = workers_[rank];
+  PARACEL_CHECK(rank != 0 && n.joined && !n.ejected);
   n.ejected = true;
   n.lost_cause = cause;
   ++workers_left_;
@@ -110,6 +112,7 @@ void scheduler::look_at_removals(time_point now) {
 /// The clock does not pass what this worker has committed, so the others wait implicitly.
 void scheduler::await(std::uint32_t rank, const std::string& cause, time_point now) {
   auto& n = workers_[rank];
+  PARACEL_CHECK(n.joined && !n.ejected);
   n.awaited = now;
   n.lost_cause = cause;
   if (n.watching) n.watching.fail(net::status::conflict, "another process is awaited in its place");
@@ -130,8 +133,8 @@ void scheduler::take_place(std::uint32_t rank, const json& body, completion done
   n.last_sign = now;
   ++n.turn;
   if (const auto cannot = body.find("cannot"); cannot != body.end() && cannot->is_string()) {
-    abort(exit_status::worker_lost,
-          n.lost_cause + "; no other process can go on in its place: " + cannot->get<std::string>(), now);
+    abort(exit_status::worker_lost, n.lost_cause + "; no other process can replace it: " + cannot->get<std::string>(),
+          now);
     return refuse_ended(done);
   }
   if (const auto clock = body.find("clock"); clock != body.end() && clock->is_number_unsigned()) {

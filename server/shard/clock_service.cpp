@@ -7,6 +7,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "core/membership.hpp"
 #include "server/store/partition_records.hpp"
 
@@ -49,6 +50,7 @@ void clock_service::ask_for_checkpoint(std::uint32_t clock, completion& done) {
 void clock_service::wake() {
   const auto end = waits_.upper_bound(clock_.slowest());
   for (auto w = waits_.begin(); w != end; w = waits_.erase(w)) answer(w->second.done);
+  PARACEL_ASSERT(waits_.empty() || waits_.begin()->first > clock_.slowest());
 }
 
 void clock_service::begin(std::uint32_t workers, time_point now, std::uint32_t clock) {
@@ -93,7 +95,7 @@ void clock_service::handle(const net::request_view& request, completion done, ti
       if ((h.flags & net::flag_staged) != 0) stages_ = true;
       if (h.clock == net::no_clock) return leave(h.rank, std::move(done));
       const bool rose = clock_.tick(h.rank, h.clock);
-      answer(done, is_checkpoint(h.clock) ? net::instruction::checkpoint : net::instruction::go_on);
+      answer(done, is_checkpoint(h.clock) ? net::instruction::checkpoint : net::instruction::proceed);
       if (rose) wake();
       return;
     }
@@ -149,33 +151,50 @@ std::vector<std::byte> clock_service::encode() const {
   return state;
 }
 
-const char* clock_service::merge(std::span<const std::byte> state) {
-  constexpr const char* malformed = "the state of a clock is malformed";
+/// Empty, and `wrong`: why these bytes are no state of this clock.
+std::optional<clock_service::decoded> clock_service::decode(std::span<const std::byte> state,
+                                                            const char*& wrong) const {
+  wrong = "the state of a clock is malformed";
   constexpr std::size_t front = 5;
-  if (state.size() < front || state[0] > std::byte{3}) return malformed;
+  if (state.size() < front || state[0] > std::byte{3}) return {};
   const auto number_at = [&](std::size_t at) {
     std::uint32_t number = 0;
     for (unsigned i = 0; i < 4; ++i) number |= std::to_integer<std::uint32_t>(state[at + i]) << (8 * i);
     return number;
   };
   const std::size_t asked = number_at(1);
-  if (asked > (state.size() - front) / 4) return malformed;
+  if (asked > (state.size() - front) / 4) return {};
   try {
-    const auto other = ssp_clock::decode(state.subspan(front + asked * 4));
-    if (!begun_) begin(other.workers(), now_);
-    if (other.workers() != clock_.workers()) return "a clock of another number of workers";
-    watched_ = watched_ || (state[0] & std::byte{1}) != std::byte{0};
-    stages_ = stages_ || (state[0] & std::byte{2}) != std::byte{0};
-    for (std::size_t i = 0; i < asked; ++i) asked_.insert(number_at(front + i * 4));
-    bool rose = false;
-    for (std::uint32_t rank = 0; rank < other.workers(); ++rank) {
-      rose = clock_.tick(rank, other.finished(rank)) || rose;
-      if (!other.is_in(rank)) rose = clock_.remove(rank) || rose;
+    decoded d{.watched = (state[0] & std::byte{1}) != std::byte{0},
+              .stages = (state[0] & std::byte{2}) != std::byte{0},
+              .clock = ssp_clock::decode(state.subspan(front + asked * 4))};
+    for (std::size_t i = 0; i < asked; ++i) d.asked.push_back(number_at(front + i * 4));
+    if (begun_ && d.clock.workers() != clock_.workers()) {
+      wrong = "a clock of another number of workers";
+      return {};
     }
-    if (rose) wake();
+    wrong = nullptr;
+    return d;
   } catch (const error&) {
-    return malformed;
+    return {};
   }
+}
+
+const char* clock_service::merge(std::span<const std::byte> state) {
+  const char* wrong = nullptr;
+  const auto other = decode(state, wrong);
+  if (!other) return wrong;
+  const auto& clock = other->clock;
+  if (!begun_) begin(clock.workers(), now_);
+  watched_ = watched_ || other->watched;
+  stages_ = stages_ || other->stages;
+  asked_.insert(other->asked.begin(), other->asked.end());
+  bool rose = false;
+  for (std::uint32_t rank = 0; rank < clock.workers(); ++rank) {
+    rose = clock_.tick(rank, clock.finished(rank)) || rose;
+    if (!clock.is_in(rank)) rose = clock_.remove(rank) || rose;
+  }
+  if (rose) wake();
   return nullptr;
 }
 
@@ -192,15 +211,22 @@ void clock_service::encode_partition(std::uint16_t partition, std::vector<std::b
   append(out, {.kind = record_kind::clock, .value = state});
 }
 
-status clock_service::apply_copy(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) {
+bool clock_service::check_replica(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) const {
   records walk(bytes);
-  for (record r; walk.next(r);) {
-    const char* wrong = "not a record of the clock";
-    if (partition == clock_partition && r.kind == record_kind::clock) wrong = merge(r.value);
-    if (wrong == nullptr) continue;
-    why = wrong;
-    return status::bad_request;
+  const char* wrong = nullptr;
+  for (record r; wrong == nullptr && walk.next(r);) {
+    if (partition == clock_partition && r.kind == record_kind::clock) static_cast<void>(decode(r.value, wrong));
+    else wrong = "not a record of the clock";
   }
+  if (wrong == nullptr && !walk.ok()) wrong = "its records are malformed";
+  if (wrong != nullptr) why = wrong;
+  return wrong == nullptr;
+}
+
+status clock_service::apply_replica(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) {
+  if (!check_replica(partition, bytes, why)) return status::bad_request;
+  records walk(bytes);
+  for (record r; walk.next(r);) static_cast<void>(merge(r.value));
   return status::ok;
 }
 

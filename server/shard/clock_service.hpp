@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -65,16 +66,17 @@ class clock_service final : public replicated_store {
   /// The state as bytes: u8 (1 there are subscriptions, 2 there are staged updates) | u32 n, n * u32 clocks of
   /// requested checkpoints | as ssp_clock::encode.
   [[nodiscard]] std::vector<std::byte> encode() const;
-  /// Merges what is newer in another state. Returns: null, or what is wrong with the bytes.
+  /// Merges what is newer in another state. Returns: null, or what is wrong with the bytes; then nothing has changed.
   const char* merge(std::span<const std::byte> state);
 
-  void keep_copies() noexcept override {}  // changes are counted anyway
+  void keep_replicas() noexcept override {}  // changes are counted anyway
   void begin_epoch(std::uint32_t /*epoch*/) override {}
   void watch(const std::bitset<partition_count>* incomplete) noexcept override { incomplete_ = incomplete; }
   [[nodiscard]] bool has_changes() const noexcept override { return changes_ != taken_; }
   void take_changes(const std::function<void(std::uint16_t, std::span<const std::byte>)>& f) override;
   void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) override;
-  net::status apply_copy(std::uint16_t partition, std::span<const std::byte> records, std::string& why) override;
+  bool check_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) const override;
+  net::status apply_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) override;
   void drop_partitions(const std::bitset<partition_count>& /*which*/) override {}  // it is small, and never newer
   /// Waits and early requests; the clock itself continues.
   void refuse_waiting(reply_sink& through, net::status why, std::string_view text) override;
@@ -109,7 +111,15 @@ class clock_service final : public replicated_store {
     completion done;
     held_bytes held;
   };
-  void answer(completion& done, net::instruction order = net::instruction::go_on) const;
+  /// A state as it was decoded.
+  struct decoded {
+    bool watched = false;
+    bool stages = false;
+    std::vector<std::uint32_t> asked{};
+    ssp_clock clock;
+  };
+  std::optional<decoded> decode(std::span<const std::byte> state, const char*& wrong) const;
+  void answer(completion& done, net::instruction order = net::instruction::proceed) const;
   void ask_for_checkpoint(std::uint32_t clock, completion& done);
   [[nodiscard]] bool is_checkpoint(std::uint32_t clock) const;
   void wake();

@@ -25,7 +25,7 @@ constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= 
 constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::update_at; }
 constexpr bool is_rows(verb v) noexcept { return v >= verb::table_open && v <= verb::rows_scan; }
 /// Whether a request depends on the current value, so that under BSP it is the one of its clock: all but `push`.
-constexpr bool begins_with_what_is_there(verb v) noexcept { return v != verb::push; }
+constexpr bool reads_current_value(verb v) noexcept { return v != verb::push; }
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void shard::handle(const net::request_view& request, shared_buffer tail, complet
   const auto v = static_cast<std::size_t>(request.header.what);
   if (request.header.what != verb::ping) shard_counters::add(counters_.requests[v < shard_counters::verbs ? v : 0], 1);
   shard_counters::add(counters_.bytes_in, net::request_header_bytes + request.body.size() + tail.size());
-  if (waiting_room_.empty()) guarded_dispatch(request, std::move(tail), done);
+  if (deferred_.empty()) guarded_dispatch(request, std::move(tail), done);
   else handle_in_order(request, std::move(tail), done);
   publish();
 }
@@ -67,25 +67,25 @@ void shard::guarded_dispatch(const net::request_view& request, shared_buffer&& t
 /// As guarded_dispatch while a client's refused request is expected again.
 void shard::handle_in_order(const net::request_view& request, shared_buffer&& tail, completion& done) noexcept {
   using verdict = deferred_requests::verdict;
-  const auto what = waiting_room_.judge(request);
+  const auto what = deferred_.judge(request);
   try {
     if (what == verdict::hold) {
-      if (waiting_room_.hold(request, std::move(tail), std::move(done))) return;
+      if (deferred_.hold(request, std::move(tail), std::move(done))) return;
       return refuse(done, status::internal, "too much waits here for a key set that was not prepared again");
     }
   } catch (const std::exception&) {  // no memory: the completion answers
     return;
   }
   guarded_dispatch(request, std::move(tail), done);
-  if (what != verdict::go_on_then_drain) return;
-  for (deferred_requests::held h; waiting_room_.next(request.header.client, h);) {
+  if (what != verdict::proceed_then_drain) return;
+  for (deferred_requests::held h; deferred_.next(request.header.client, h);) {
     guarded_dispatch(h.view(), std::move(h.tail), h.done);
   }
 }
 
 void shard::closing() {
   subscriptions_.close(status::job_ended, "the server is stopping");
-  waiting_room_.close(status::job_ended, "the server is stopping");
+  deferred_.close(status::job_ended, "the server is stopping");
 }
 
 void shard::expect(std::span<const net::request_view> requests) noexcept {
@@ -333,7 +333,7 @@ void shard::perform(const key_operation& c, std::string_view key, std::uint64_t 
                                            " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
   }
   if ((c.header->flags & net::flag_bsp_read) != 0 && c.header->clock != net::no_clock && !staged &&
-      begins_with_what_is_there(c.what)) {
+      reads_current_value(c.what)) {
     store_.fold_before(c.header->clock, key, hash, out);
     if (c.what == verb::remove) out = {};  // it is removed, whatever happened to it
     if (out.result != status::ok) return;
@@ -453,7 +453,7 @@ void shard::fence(const net::request_view& request, completion& done) {
   }
   for (std::uint64_t client = 0; take_fields(rest, client);) {
     fenced_.insert(client);
-    waiting_room_.forget(client, status::bad_request);
+    deferred_.forget(client, status::bad_request);
   }
   if ((h.flags & net::flag_staged) != 0) left_[h.rank] = h.clock;
   std::string example;

@@ -87,14 +87,17 @@ class shard final : public replicated_store {
 
   // ---- partitions with replicas, for the replication_chain
 
-  void keep_copies() noexcept override { store_.keep_copies(); }
+  void keep_replicas() noexcept override { store_.keep_replicas(); }
   void begin_epoch(std::uint32_t epoch) override { store_.begin_epoch(epoch); }
   void watch(const std::bitset<partition_count>* incomplete) noexcept override { store_.changes().watch(incomplete); }
   [[nodiscard]] bool has_changes() const noexcept override { return !store_.changes().empty(); }
   void take_changes(const std::function<void(std::uint16_t, std::span<const std::byte>)>& f) override {
     store_.take_changes(f);
   }
-  net::status apply_copy(std::uint16_t partition, std::span<const std::byte> records, std::string& why) override {
+  bool check_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) const override {
+    return store_.check_records(partition, records, why);
+  }
+  net::status apply_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) override {
     return apply_records(partition, records, why, room::unlimited);
   }
   [[nodiscard]] definitions defined() const noexcept override {
@@ -103,17 +106,17 @@ class shard final : public replicated_store {
   void each_definition(const definitions& known, const definition_visitor& f) const override;
   /// The requests that wait for a key set.
   void refuse_waiting(reply_sink& through, net::status why, std::string_view text) override {
-    waiting_room_.close(why, text, &through);
+    deferred_.close(why, text, &through);
   }
   void refuse_client(reply_sink& through, std::uint64_t client, net::status why) override {
-    waiting_room_.forget(client, why, &through);
+    deferred_.forget(client, why, &through);
   }
 
   /// Calls f(name, budget) for each kind of memory held here for clients. Thread-safety: any thread.
   template <class F>
   void each_budget(const F& f) const {
     f("key_sets", sets_.budget());
-    f("key_set_waits", waiting_room_.budget());
+    f("key_set_waits", deferred_.budget());
     f("subscriptions", subscriptions_.budget());
     f("applied", store_.applied().budget());
   }
@@ -181,7 +184,7 @@ class shard final : public replicated_store {
   scan_service scans_;
   key_sets sets_;
   subscriptions subscriptions_{store_.keys()};
-  deferred_requests waiting_room_;
+  deferred_requests deferred_;
   static constexpr std::size_t most_fenced = std::size_t{1} << 16;
   std::map<std::uint32_t, std::uint32_t> left_;  // ranks that have left, and what they had finished
   std::set<std::uint64_t> fenced_;               // clients of workers that were replaced

@@ -7,6 +7,7 @@
 
 #include <paracel/bytes.hpp>
 
+#include "core/check.hpp"
 #include "server/shard/shard.hpp"
 
 namespace paracel::srv {
@@ -48,11 +49,11 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
     if (c.function == nullptr) return refuse(done, out);
   }
   log().hold_places();
-  net::request_items walk(request.payload(), h.count);
+  net::request_items cursor(request.payload(), h.count);
   answer_items(
       c,
-      [&walk](net::request_item& item, std::uint64_t& hash) {
-        if (walk.next(item)) hash = hash_key(item.key);
+      [&cursor](net::request_item& item, std::uint64_t& hash) {
+        if (cursor.next(item)) hash = hash_key(item.key);
       },
       done);
 }
@@ -127,6 +128,7 @@ void shard::answer_items(const key_operation& c, Next&& next, completion& done) 
       net::append_item(items_, out.result, out.version, back);
     }
   }
+  PARACEL_ASSERT(items_.size() <= most && items_.size() >= std::size_t{count} * net::reply_item_bytes);
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + items_.size());
   net::reply_header reply;
   reply.count = count;
@@ -165,7 +167,7 @@ void shard::handle_set(const net::request_view& request, completion& done) {
   if (h.what == verb::set_prepare) return prepare_set(request, digest, done);
   auto* set = sets_.find(digest);
   if (set == nullptr) {
-    if (!waiting_room_.refused(h.client, digest)) {
+    if (!deferred_.refused(h.client, digest)) {
       return refuse(done, status::internal, "too many clients wait for their key sets");
     }
     return refuse(done, status::unknown_set, "no such key set is here");
@@ -192,14 +194,14 @@ void shard::handle_set(const net::request_view& request, completion& done) {
   }
   if (run_set(c, *set, values, done)) return;
 
-  net::request_items walk(values.payload, h.count);
+  net::request_items cursor(values.payload, h.count);
   const bool items = c.what != verb::pull && !values.uniform();
   std::size_t i = 0;
   answer_items(
       c,
       [&](net::request_item& item, std::uint64_t& hash) {
         item.value = {};
-        if (items) (void)walk.next(item);
+        if (items) (void)cursor.next(item);
         else if (c.what != verb::pull) item.value = values.at(i);
         item.key = set->key(i);
         hash = set->hash(i++);

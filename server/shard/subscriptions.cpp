@@ -6,6 +6,8 @@
 
 #include <paracel/bytes.hpp>
 
+#include "core/check.hpp"
+
 namespace paracel::srv {
 
 using net::status;
@@ -61,8 +63,8 @@ void subscriptions::answer(const net::request_header& header, std::span<const st
   }
   reply_.clear();
   std::size_t left = header.count;
-  net::request_items walk(items, header.count);
-  for (net::request_item item; walk.next(item);) {
+  net::request_items cursor(items, header.count);
+  for (net::request_item item; cursor.next(item);) {
     --left;
     const auto hash = hash_key(item.key);
     const auto* e = keys_.owns(partition_of(hash)) ? keys_.find(hash, item.key) : nullptr;
@@ -77,6 +79,7 @@ void subscriptions::answer(const net::request_header& header, std::span<const st
       net::append_item(reply_, status::ok, e->version(), e->view());
     }
   }
+  PARACEL_ASSERT(left == 0);  // is_subscription has counted them
   net::reply_header reply;
   reply.clock = clock_;
   reply.count = header.count;

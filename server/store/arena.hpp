@@ -88,8 +88,8 @@ class arena {
       const bool is_last = i + 1 == chunks_.size();
       const auto begin = reinterpret_cast<std::uintptr_t>(chunks_[i]);
       const auto whole = begin + chunk_bytes;
-      walk(begin, is_last ? reinterpret_cast<std::uintptr_t>(next_) : whole, whole,
-           is_last ? begin : reinterpret_cast<std::uintptr_t>(chunks_[i + 1]), f);
+      for_each_in_chunk(begin, is_last ? reinterpret_cast<std::uintptr_t>(next_) : whole, whole,
+                        is_last ? begin : reinterpret_cast<std::uintptr_t>(chunks_[i + 1]), f);
     }
     for (auto* l = listed_; l != nullptr; l = l->next) f(static_cast<const void*>(l + 1));
   }
@@ -117,7 +117,8 @@ class arena {
   /// next block is predicted to be as far away as the last one was, so that the processor works on several at once. The
   /// empty asm keeps the compiler from seeing that the prediction is right.
   template <class F>
-  static void walk(std::uintptr_t at, std::uintptr_t end, std::uintptr_t whole, std::uintptr_t next_chunk, const F& f) {
+  static void for_each_in_chunk(std::uintptr_t at, std::uintptr_t end, std::uintptr_t whole, std::uintptr_t next_chunk,
+                                const F& f) {
     constexpr std::size_t ahead = 1536;
     std::size_t guess = 0;
     while (end - at >= smallest) {

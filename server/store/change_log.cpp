@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "core/check.hpp"
 #include "server/store/partition_records.hpp"
 
 namespace paracel::srv {
@@ -95,6 +96,7 @@ void change_log::answered(std::uint16_t partition, net::status result, std::uint
   net::append_item(items_, result, version, left_out ? value_view{value.tag, {}} : value);
   if (left_out) std::memset(items_.data() + at, 0xff, sizeof(std::uint32_t));  // a mark until the part is complete
   parts_.push_back({partition, at, items_.size() - at});
+  PARACEL_ASSERT(at < items_.size());
   if (items_left_ != 0) --items_left_;
 }
 

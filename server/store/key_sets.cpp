@@ -46,11 +46,11 @@ const char* parse_set_values(value_tag tag, std::span<const std::byte> payload, 
     return nullptr;
   }
   if (tag != value_tag::none) return "values that are not numbers come as items";
-  net::request_items walk(payload, count);
-  for (net::request_item item; walk.next(item);) {
+  net::request_items cursor(payload, count);
+  for (net::request_item item; cursor.next(item);) {
     if (!item.key.empty()) return "an item of a set request has a key of its own";
   }
-  return walk.ok() ? nullptr : "the items of the set request do not fit its body";
+  return cursor.ok() ? nullptr : "the items of the set request do not fit its body";
 }
 
 // ---- one set ----------------------------------------------------------------------------------------------------

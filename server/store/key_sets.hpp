@@ -44,12 +44,12 @@ struct set_values {
 /// for some before it is rejected. Returns: null, or why.
 template <class Each>
 [[nodiscard]] const char* parse_set_keys(std::span<const std::byte> payload, std::uint32_t count, const Each& each) {
-  net::request_items walk(payload, count);
-  for (net::request_item item; walk.next(item);) {
+  net::request_items cursor(payload, count);
+  for (net::request_item item; cursor.next(item);) {
     if (item.value.tag != value_tag::none || !item.value.bytes.empty()) return "a key set is keys without values";
     each(item.key);
   }
-  return walk.ok() ? nullptr : "the items of the key set do not fit its body";
+  return cursor.ok() ? nullptr : "the items of the key set do not fit its body";
 }
 
 /// One list of keys, and the addresses of their values while nothing has moved.

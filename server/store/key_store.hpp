@@ -40,7 +40,7 @@ struct ownership {
     return std::find(servers.begin(), servers.end(), s) != servers.end();
   }
   std::bitset<partition_count> mine;
-  std::bitset<partition_count> copies;  ///< of which we have a replica, own ones included
+  std::bitset<partition_count> replicas;  ///< of which we have a replica, own ones included
 };
 
 struct shard_settings {
@@ -94,8 +94,8 @@ class key_store {
     return partition < partition_count && owns(static_cast<std::uint16_t>(partition));
   }
   /// Whether there may be partitions here that belong to another server, of which these are replicas.
-  [[nodiscard]] bool keeps_copies() const noexcept { return keeps_copies_; }
-  void set_keeps_copies(bool yes) noexcept { keeps_copies_ = yes; }
+  [[nodiscard]] bool keeps_replicas() const noexcept { return keeps_replicas_; }
+  void set_keeps_replicas(bool yes) noexcept { keeps_replicas_ = yes; }
   /// The ownership that `owns` uses; null: the ring is not known. Another address is another epoch.
   [[nodiscard]] const ownership* owned() const noexcept { return owned_.load(std::memory_order_acquire); }
   /// The error text for a partition that is not owned.
@@ -249,7 +249,7 @@ class key_store {
   arena state_memory_{memory_bytes_};  // its own: a scan of the other meets keys only
   std::vector<table> states_;          // as tables_; none before the first optimizer
   std::uint64_t size_ = 0;
-  bool keeps_copies_ = false;
+  bool keeps_replicas_ = false;
 };
 
 }  // namespace paracel::srv

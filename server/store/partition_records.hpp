@@ -102,10 +102,10 @@ class records {
 
 /// Whether all of it is records.
 [[nodiscard]] inline bool are_records(std::span<const std::byte> bytes) noexcept {
-  records walk(bytes);
-  for (record r; walk.next(r);) {
+  records cursor(bytes);
+  for (record r; cursor.next(r);) {
   }
-  return walk.ok();
+  return cursor.ok();
 }
 
 }  // namespace paracel::srv

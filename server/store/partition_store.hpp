@@ -162,13 +162,16 @@ class partition_store final : public scan_observer {
   enum class room : std::uint8_t { limited, unlimited };
   net::status apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why,
                             room memory = room::limited);
+  /// Whether all of these can be records of this partition, whatever is stored here; else `why` one cannot. What they
+  /// refer to (functions, tables) is not looked for, and no memory is.
+  bool check_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) const;
   /// Empties these partitions, without a record.
   void drop_partitions(const std::bitset<partition_count>& which);
 
   /// From now on changes are noted, requests are remembered, and scans skip what is not ours.
-  void keep_copies() noexcept {
+  void keep_replicas() noexcept {
     log_.record();
-    keys_.set_keeps_copies(true);
+    keys_.set_keeps_replicas(true);
   }
   /// Later versions are above those of every earlier epoch: no two heads assign the same one.
   void begin_epoch(std::uint32_t epoch);
@@ -227,7 +230,7 @@ class partition_store final : public scan_observer {
   }
   bool fold_listed(std::uint32_t clock, const std::string& key);
   void list(staged_key& staged, std::string_view key, std::uint32_t clock);
-  void list_anew(staged_key& staged, std::string_view key);
+  void list_again(staged_key& staged, std::string_view key);
   void list_again();
   bool can_be_folded(const key_operation& op, std::string_view key, std::uint64_t hash, const value_view& delta,
                      const staged_key* waiting, key_outcome& out);
@@ -244,10 +247,12 @@ class partition_store final : public scan_observer {
   static void append_applied(std::vector<std::byte>& out, std::uint64_t client, std::uint64_t low,
                              std::uint64_t sequence, const dedup_window::answer& what);
   void encode_key(const entry& e, std::uint64_t hash, std::vector<std::byte>& out);
+  void check_record(std::uint16_t partition, const record& r, std::uint64_t hash, key_outcome& out) const;
+  void check_stage(std::string_view key, const record& r, key_outcome& out) const;
   void apply_record(std::uint16_t partition, const record& r, key_outcome& out);
-  void apply_put(std::string_view key, std::uint64_t hash, const record& r, key_outcome& out);
+  void apply_put(std::string_view key, std::uint64_t hash, const record& r);
   void apply_stage(std::uint16_t partition, std::string_view key, const record& r, key_outcome& out);
-  void apply_applied(std::uint16_t partition, const record& r, key_outcome& out);
+  void apply_applied(std::uint16_t partition, const record& r);
   void make_staged_index();
 
   // The capacity a buffer may keep between requests; one large value should not stay for the rest of the job.

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/check.hpp"
 #include "server/request/request_payloads.hpp"
 #include "server/store/partition_store.hpp"
 
@@ -97,7 +98,7 @@ void partition_store::list(staged_key& staged, std::string_view key, std::uint32
 }
 
 /// The key is not listed: it is now, if anything is staged. Throws: std::bad_alloc; it is listed as before.
-void partition_store::list_anew(staged_key& staged, std::string_view key) {
+void partition_store::list_again(staged_key& staged, std::string_view key) {
   const auto least = std::ranges::min_element(staged.waiting, {}, &staged_update::clock);
   const auto clock = least != staged.waiting.end() ? least->clock : net::no_clock;
   if (clock != net::no_clock) due_[clock].emplace_back(key);
@@ -108,7 +109,7 @@ void partition_store::list_anew(staged_key& staged, std::string_view key) {
 void partition_store::list_again() {
   due_.clear();
   for (auto at = staged_.begin(); at != staged_.end(); ++at) {
-    if (keys_.owns(partition_of(hash_key(at->first)))) list_anew(at.value(), at->first);
+    if (keys_.owns(partition_of(hash_key(at->first)))) list_again(at.value(), at->first);
     else at.value().listed = net::no_clock;  // a replica: its head folds it
   }
 }
@@ -141,6 +142,7 @@ void partition_store::fold_before(std::uint32_t clock, staged_key& staged, std::
   std::move(due, waiting.end(), std::back_inserter(now));
   waiting.erase(due, waiting.end());
   if (waiting.empty()) staged.changes_type = false;
+  PARACEL_CHECK(now.size() <= staged_count_);
   staged_count_ -= now.size();
   for (const auto& u : now) keys_.count_bytes(-staged_bytes(u.delta.size()));
   for (auto& u : now) {
@@ -213,7 +215,7 @@ bool partition_store::fold_listed(std::uint32_t clock, const std::string& key) {
     staged_.erase(at);
     ++staged_changes_;
   } else {
-    list_anew(staged, key);
+    list_again(staged, key);
   }
   return folded;
 }
@@ -276,6 +278,7 @@ void partition_store::forget_staged(std::string_view key) {
   if (at == staged_.end()) return;
   clear_error(at.value());
   for (const auto& u : at->second.waiting) keys_.count_bytes(-staged_bytes(u.delta.size()));
+  PARACEL_CHECK(at->second.waiting.size() <= staged_count_);
   staged_count_ -= at->second.waiting.size();
   staged_.erase(at);
   ++staged_changes_;

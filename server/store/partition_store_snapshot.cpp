@@ -25,6 +25,34 @@ std::span<const std::byte> in(std::string_view text) noexcept { return net::byte
 /// The header before the numbers of an optimizer's state (optimizer_state.cpp).
 constexpr std::size_t least_state_bytes = 16;
 
+bool is_of_key(const record& r) noexcept {
+  return r.kind == record_kind::put || r.kind == record_kind::erase || r.kind == record_kind::stage ||
+         r.kind == record_kind::folded || (r.kind == record_kind::broken && (r.flags & record_of_table) == 0);
+}
+
+/// Of a key that is `broken`; ok: it has none that is known.
+status failure_in(const record& r) noexcept {
+  status how = status::ok;
+  if (r.value.size() >= sizeof how) std::memcpy(&how, r.value.data(), sizeof how);
+  return how > status::expired ? status::ok : how;
+}
+
+/// Its answers will be sent again. Null: it is well formed.
+const char* wrong_in_applied(const record& r) noexcept {
+  constexpr const char* malformed = "the answer of an applied request is malformed";
+  if (r.state.size() != 2 * sizeof(std::uint64_t)) return "an applied request has a client and its watermark";
+  for (auto rest = r.value; !rest.empty();) {
+    constexpr std::size_t front = 16;
+    std::uint32_t bytes = 0;
+    if (rest.size() >= front) std::memcpy(&bytes, rest.data(), sizeof bytes);
+    if (rest.size() < front || bytes > rest.size() - front) return malformed;
+    net::reply_item item;
+    if (net::reply_items one(rest.first(front + bytes), 1); !one.next(item)) return malformed;
+    rest = rest.subspan(front + bytes);
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 // ---- state as records -----------------------------------------------------------------------------------------------
@@ -127,8 +155,8 @@ status partition_store::apply_records(std::uint16_t partition, std::span<const s
   key_outcome out;
   keys_.limit_memory(memory == room::limited);
   try {
-    records walk(bytes);
-    for (record r; out.result == status::ok && walk.next(r);) apply_record(partition, r, out);
+    records cursor(bytes);
+    for (record r; out.result == status::ok && cursor.next(r);) apply_record(partition, r, out);
   } catch (const memory_limit_reached& e) {
     out.fail(status::out_of_memory, e.what());
   } catch (const std::bad_alloc&) {
@@ -139,85 +167,56 @@ status partition_store::apply_records(std::uint16_t partition, std::span<const s
   return out.result;
 }
 
-void partition_store::apply_record(std::uint16_t partition, const record& r, key_outcome& out) {
-  const bool of_key = r.kind == record_kind::put || r.kind == record_kind::erase || r.kind == record_kind::stage ||
-                      r.kind == record_kind::folded ||
-                      (r.kind == record_kind::broken && (r.flags & record_of_table) == 0);
+bool partition_store::check_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) const {
+  key_outcome out;
+  records walk(bytes);
+  for (record r; out.result == status::ok && walk.next(r);)
+    check_record(partition, r, is_of_key(r) ? hash_key(net::text_of(r.key)) : 0, out);
+  if (out.result == status::ok && !walk.ok()) out.fail(status::bad_request, "its records are malformed");
+  why = std::move(out.text);
+  return out.result == status::ok;
+}
+
+/// `hash`: of the record's key, if it has one.
+void partition_store::check_record(std::uint16_t partition, const record& r, std::uint64_t hash,
+                                   key_outcome& out) const {
   const auto key = net::text_of(r.key);
-  const auto hash = of_key ? hash_key(key) : 0;
-  if (of_key && (key.size() > net::max_key_bytes || partition_of(hash) != partition)) {
-    return out.fail(status::bad_request, "a record of a key of another partition");
-  }
+  const auto refuse = [&out](const char* why) { out.fail(status::bad_request, why); };
+  if (is_of_key(r) && (key.size() > net::max_key_bytes || partition_of(hash) != partition))
+    return refuse("a record of a key of another partition");
   switch (r.kind) {
     case record_kind::put:
-      return apply_put(key, hash, r, out);
+      if (!acceptable(key, {static_cast<value_tag>(r.tag), r.value}, out)) return;
+      if (r.a == 0 || r.a > most_version || (!r.state.empty() && r.state.size() < least_state_bytes))
+        refuse("a key has an impossible version or state");
+      return;
     case record_kind::erase:
-      forget_staged(key);
-      keys_.erase(hash, key);
-      return;
     case record_kind::clear:
-      return clear_partition(partition);
-    case record_kind::stage:
-      return apply_stage(partition, key, r, out);
-    case record_kind::folded: {
-      const auto at = staged_.find(key, hash);
-      if (at == staged_.end()) return;
-      auto& waiting = at.value().waiting;
-      const auto gone = std::partition(waiting.begin(), waiting.end(), [&](const auto& u) { return u.clock >= r.a; });
-      for (auto u = gone; u != waiting.end(); ++u) keys_.count_bytes(-staged_bytes(u->delta.size()));
-      staged_count_ -= static_cast<std::uint64_t>(waiting.end() - gone);
-      waiting.erase(gone, waiting.end());
-      if (waiting.empty() && at->second.broken == status::ok) forget_staged(key);
+    case record_kind::folded:
       return;
-    }
+    case record_kind::stage:
+      return check_stage(key, r, out);
     case record_kind::applied:
-      return apply_applied(partition, r, out);
+      if (const char* wrong = wrong_in_applied(r)) refuse(wrong);
+      return;
     case record_kind::broken:
-      if (of_key) {
-        status how = status::ok;
-        if (r.value.size() >= sizeof how) std::memcpy(&how, r.value.data(), sizeof how);
-        if (how == status::ok || how > status::expired) {
-          return out.fail(status::bad_request, "a failure of a staged update has an unknown status");
-        }
-        auto at = staged_.find(key, hash);
-        if (at == staged_.end()) {
-          at = staged_.insert({std::string(key), {}}).first;
-          ++staged_changes_;
-        }
-        clear_error(at.value());
-        at.value().broken = how;
-        at.value().why = net::text_of(r.value.subspan(sizeof how));
-        ++broken_count_;
-        return;
-      }
-      [[fallthrough]];
-    default: {
-      std::string why;
-      if (const auto s = rows_.apply(partition, r, why); s != status::ok) out.fail(s, std::move(why));
-    }
+      if (!is_of_key(r)) out.result = rows_.check(partition, r, out.text);
+      else if (failure_in(r) == status::ok) refuse("a failure of a staged update has an unknown status");
+      return;
+    case record_kind::table:
+    case record_kind::row:
+    case record_kind::row_erase:
+    case record_kind::row_stage:
+    case record_kind::row_folded:
+      out.result = rows_.check(partition, r, out.text);
+      return;
+    case record_kind::clock:
+      break;
   }
+  refuse("not a record of a shard");
 }
 
-void partition_store::apply_put(std::string_view key, std::uint64_t hash, const record& r, key_outcome& out) {
-  const value_view value{static_cast<value_tag>(r.tag), r.value};
-  if (!acceptable(key, value, out)) return;
-  if (r.a == 0 || r.a > most_version || (!r.state.empty() && r.state.size() < least_state_bytes)) {
-    return out.fail(status::bad_request, "a key has an impossible version or state");
-  }
-  auto& e = keys_.store(hash, key, value);
-  table::set_version(e, r.a);
-  keys_.raise_versions(r.a);
-  if (!r.state.empty()) {
-    auto& state = keys_.make_state(hash, key, r.state.size());
-    std::memcpy(keys_.open_state(hash, state).data(), r.state.data(), r.state.size());
-  }
-  if (const auto at = staged_.find(key, hash); at != staged_.end()) {
-    clear_error(at.value());
-    if (at->second.waiting.empty()) forget_staged(key);
-  }
-}
-
-void partition_store::apply_stage(std::uint16_t partition, std::string_view key, const record& r, key_outcome& out) {
+void partition_store::check_stage(std::string_view key, const record& r, key_outcome& out) const {
   staged_front front;
   const value_view delta{static_cast<value_tag>(r.tag), r.value};
   const auto what = read(r.state, front) ? static_cast<verb>(front.what) : verb::none;
@@ -238,7 +237,80 @@ void partition_store::apply_stage(std::uint16_t partition, std::string_view key,
     default:
       fits = false;
   }
-  if (!fits) return out.fail(status::bad_request, "a staged update is malformed");
+  if (!fits) out.fail(status::bad_request, "a staged update is malformed");
+}
+
+void partition_store::apply_record(std::uint16_t partition, const record& r, key_outcome& out) {
+  const bool of_key = is_of_key(r);
+  const auto key = net::text_of(r.key);
+  const auto hash = of_key ? hash_key(key) : 0;
+  check_record(partition, r, hash, out);
+  if (out.result != status::ok) return;
+  switch (r.kind) {
+    case record_kind::put:
+      return apply_put(key, hash, r);
+    case record_kind::erase:
+      forget_staged(key);
+      keys_.erase(hash, key);
+      return;
+    case record_kind::clear:
+      return clear_partition(partition);
+    case record_kind::stage:
+      return apply_stage(partition, key, r, out);
+    case record_kind::folded: {
+      const auto at = staged_.find(key, hash);
+      if (at == staged_.end()) return;
+      auto& waiting = at.value().waiting;
+      const auto gone = std::partition(waiting.begin(), waiting.end(), [&](const auto& u) { return u.clock >= r.a; });
+      for (auto u = gone; u != waiting.end(); ++u) keys_.count_bytes(-staged_bytes(u->delta.size()));
+      staged_count_ -= static_cast<std::uint64_t>(waiting.end() - gone);
+      waiting.erase(gone, waiting.end());
+      if (waiting.empty() && at->second.broken == status::ok) forget_staged(key);
+      return;
+    }
+    case record_kind::applied:
+      return apply_applied(partition, r);
+    case record_kind::broken:
+      if (of_key) {
+        const auto how = failure_in(r);
+        auto at = staged_.find(key, hash);
+        if (at == staged_.end()) {
+          at = staged_.insert({std::string(key), {}}).first;
+          ++staged_changes_;
+        }
+        clear_error(at.value());
+        at.value().broken = how;
+        at.value().why = net::text_of(r.value.subspan(sizeof how));
+        ++broken_count_;
+        return;
+      }
+      [[fallthrough]];
+    default: {
+      std::string why;
+      if (const auto s = rows_.apply(partition, r, why); s != status::ok) out.fail(s, std::move(why));
+    }
+  }
+}
+
+void partition_store::apply_put(std::string_view key, std::uint64_t hash, const record& r) {
+  auto& e = keys_.store(hash, key, {static_cast<value_tag>(r.tag), r.value});
+  table::set_version(e, r.a);
+  keys_.raise_versions(r.a);
+  if (!r.state.empty()) {
+    auto& state = keys_.make_state(hash, key, r.state.size());
+    std::memcpy(keys_.open_state(hash, state).data(), r.state.data(), r.state.size());
+  }
+  if (const auto at = staged_.find(key, hash); at != staged_.end()) {
+    clear_error(at.value());
+    if (at->second.waiting.empty()) forget_staged(key);
+  }
+}
+
+void partition_store::apply_stage(std::uint16_t partition, std::string_view key, const record& r, key_outcome& out) {
+  staged_front front;
+  static_cast<void>(read(r.state, front));  // was checked before
+  const value_view delta{static_cast<value_tag>(r.tag), r.value};
+  const auto what = static_cast<verb>(front.what);
   const auto* f = plugins_.find(front.function);
   if (f == nullptr) {  // the default one is loaded when it is first used
     try {
@@ -267,26 +339,9 @@ void partition_store::apply_stage(std::uint16_t partition, std::string_view key,
   arrivals_ = std::max(arrivals_, front.arrival + 1);
 }
 
-void partition_store::apply_applied(std::uint16_t partition, const record& r, key_outcome& out) {
+void partition_store::apply_applied(std::uint16_t partition, const record& r) {
   std::array<std::uint64_t, 2> of{};  // client, and its watermark
-  if (r.state.size() != sizeof of)
-    return out.fail(status::bad_request, "an applied request has a client and its watermark");
   std::memcpy(of.data(), r.state.data(), sizeof of);
-  // Items of replies that will be sent again are well formed.
-  auto rest = r.value;
-  while (!rest.empty()) {
-    constexpr std::size_t front = 16;
-    std::uint32_t bytes = 0;
-    if (rest.size() >= front) std::memcpy(&bytes, rest.data(), sizeof bytes);
-    net::reply_item item;
-    if (rest.size() < front || bytes > rest.size() - front) {
-      return out.fail(status::bad_request, "the answer of an applied request is malformed");
-    }
-    if (net::reply_items one(rest.first(front + bytes), 1); !one.next(item)) {
-      return out.fail(status::bad_request, "the answer of an applied request is malformed");
-    }
-    rest = rest.subspan(front + bytes);
-  }
   applied_.add(of[0], of[1], r.a, partition, {r.flags, r.value});
 }
 

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "core/check.hpp"
 #include "core/hash.hpp"
 
 namespace paracel::srv {
@@ -92,6 +93,7 @@ void table::grow() {
 table::slot& table::place_for(std::uint64_t hash, std::string_view key) {
   if (auto* s = locate(hash, key)) return *s;
   if (slots_ == nullptr || is_full(size_ + 1UL, mask_ + 1UL)) grow();
+  PARACEL_ASSERT(size_ <= mask_);  // or no slot is empty
   auto i = hash & mask_;
   while (slots_[i] != 0) i = (i + 1) & mask_;
   return slots_[i];
@@ -173,6 +175,7 @@ std::span<std::byte> table::open(entry& e) {
 bool table::erase(std::uint64_t hash, std::string_view key) noexcept {
   auto* s = locate(hash, key);
   if (s == nullptr) return false;
+  PARACEL_ASSERT(size_ != 0);
   release(entry_of(*s));
   --size_;
   // Close the gap: a later entry moves up when its home is not between the gap and itself.

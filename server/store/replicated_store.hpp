@@ -25,7 +25,7 @@ class replicated_store {
   virtual ~replicated_store() = default;
 
   /// From now on changes are noted. May be called repeatedly.
-  virtual void keep_copies() noexcept = 0;
+  virtual void keep_replicas() noexcept = 0;
   /// The set of own partitions may have changed.
   virtual void begin_epoch(std::uint32_t epoch) = 0;
   /// Until the next call these partitions count as changed as soon as they are served, since their replicas
@@ -37,8 +37,11 @@ class replicated_store {
 
   /// Appends the records that reproduce the partition; none if it is empty.
   virtual void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) = 0;
+  /// Whether these can be records of the partition, as far as that can be told without applying them; else `why` not.
+  /// Cost: O(bytes).
+  virtual bool check_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) const = 0;
   /// Records of the partition's head. Returns: ok, or the status and why they cannot be applied.
-  virtual net::status apply_copy(std::uint16_t partition, std::span<const std::byte> records, std::string& why) = 0;
+  virtual net::status apply_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) = 0;
   /// There are no replicas of these here any more.
   virtual void drop_partitions(const std::bitset<partition_count>& which) = 0;
 

@@ -9,6 +9,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "server/plugin/last_words.hpp"
 #include "server/store/row_service.hpp"
 
@@ -88,6 +89,7 @@ bool row_service::has_room(typed_table& t, const row_table& rows, std::size_t st
 
 /// Hashes of all rows of a request. Nothing is handled if one of them belongs to another shard.
 row_service::problem row_service::locate(const net::rows_view& r, bool named) {
+  PARACEL_ASSERT(named || r.texts.empty());
   hashes_.resize(r.count);
   if (named) {
     names_.resize(r.count);

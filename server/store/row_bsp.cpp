@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/check.hpp"
 #include "server/store/row_service.hpp"
 
 namespace paracel::srv {
@@ -56,6 +57,7 @@ std::uint64_t row_service::fence(std::uint32_t rank, std::uint32_t clock, std::s
       changes_.make_room_for_batches(waiting.size());
       const auto gone = std::erase_if(waiting, goes);
       dropped += gone;
+      PARACEL_CHECK(gone <= staged_count_);
       staged_count_ -= gone;
       changes_.rows_folded(id, partition, net::no_clock);  // all of them; what is left follows
       for (const auto& b : waiting) changes_.rows_staged(id, partition, b.arrival);
@@ -97,6 +99,7 @@ bool row_service::fold_before(std::uint32_t clock, typed_table& t, const std::fu
     bool stop = false;
     while (next != now.end() && !stop) {
       const auto b = std::move(*next++);
+      PARACEL_CHECK(staged_count_ != 0);
       --staged_count_;
       fold(t, b, partition, failure);
       stop = !changes_.recording() && over();

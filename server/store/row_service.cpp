@@ -301,8 +301,8 @@ row_service::problem row_service::scan(typed_table& t, const net::request_view& 
     auto behind = position;
     const auto* row = rows.next(behind);
     if (row == nullptr) break;
-    if (keys_.keeps_copies() && !keys_.owns(partition_of(named ? net::hash_row(row_table::name_of(row))
-                                                               : net::hash_row(row_table::id_of(row))))) {
+    if (keys_.keeps_replicas() && !keys_.owns(partition_of(named ? net::hash_row(row_table::name_of(row))
+                                                                 : net::hash_row(row_table::id_of(row))))) {
       position = behind;  // a replica of another server's
       continue;
     }

@@ -56,6 +56,8 @@ class row_service {
   /// Appends the records that reproduce the rows of a partition, in an order that depends on the state alone.
   /// Cost: O(rows of the partition), and once after a batch was staged O(rows of all batches).
   void encode(std::uint16_t partition, std::vector<std::byte>& out);
+  /// Whether this can be a record on a table or its rows. Returns: ok, or bad_request and why not.
+  net::status check(std::uint16_t partition, const record& r, std::string& why) const;
   /// Applies a record on a table or its rows. Returns: ok, or the status and why nothing has changed.
   net::status apply(std::uint16_t partition, const record& r, std::string& why);
 
@@ -160,8 +162,10 @@ class row_service {
   static void append_row(std::vector<std::byte>& out, std::uint32_t id, const row_table& rows, const std::byte* row);
   static void append_staged(std::vector<std::byte>& out, std::uint32_t id, const staged_batch& b);
   static void append_broken(std::vector<std::byte>& out, std::uint32_t id, const refusal& why);
+  static const char* wrong_in_row(std::uint16_t partition, const typed_table* t, const record& r);
+  static std::string wrong_in_staged(std::uint16_t partition, const typed_table& t, const record& r);
   problem apply_row(std::uint16_t partition, typed_table& t, const record& r);
-  problem apply_staged(std::uint16_t partition, typed_table& t, const record& r);
+  void apply_staged(std::uint16_t partition, typed_table& t, const record& r);
   void forget_staged(typed_table& t, std::uint16_t partition, std::uint32_t before);
 
   template <class Key, class Work>

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/check.hpp"
 #include "server/store/row_service.hpp"
 
 namespace paracel::srv {
@@ -102,6 +103,7 @@ void row_service::split_staged(typed_table& t) {
   }
   for (const auto& [partition, more] : parts) make_room(t.staged[partition], more.size());
   // Nothing fails from here on.
+  PARACEL_CHECK(whole->second.size() <= staged_count_);
   staged_count_ -= whole->second.size();
   t.staged.erase(net::any_partition);
   for (auto& [partition, more] : parts) {
@@ -308,7 +310,7 @@ row_service::problem row_service::no_memory(const typed_table& t) const noexcept
 }
 
 std::uint64_t row_service::owned_rows(const row_table& rows) const {
-  if (!keys_.keeps_copies()) return rows.size();
+  if (!keys_.keeps_replicas()) return rows.size();
   std::uint64_t n = 0;
   const auto& s = keys_.settings();
   for (std::uint32_t p = s.index; p < partition_count; p += s.threads) {
@@ -319,101 +321,28 @@ std::uint64_t row_service::owned_rows(const row_table& rows) const {
 
 // ---- records as rows ------------------------------------------------------------------------------------------------
 
-status row_service::apply(std::uint16_t partition, const record& r, std::string& why) {
-  problem p;
-  if (r.kind == record_kind::table) {
-    reply unused;
-    const auto name = net::text_of(r.key);
-    if (r.a != net::table_id(name)) p = refusal{status::bad_request, "the id of a table is not that of its name"};
-    else p = open(name, r.value, unused);
-  } else {
-    const auto found = r.a <= 0xffffffffU ? tables_.find(static_cast<std::uint32_t>(r.a)) : tables_.end();
-    if (found == tables_.end()) {
-      p = refusal{status::bad_request, "rows of a table that is not open"};
-    } else {
-      auto& t = *found->second;
-      switch (r.kind) {
-        case record_kind::row:
-        case record_kind::row_erase:
-          p = apply_row(partition, t, r);
-          break;
-        case record_kind::row_stage:
-          p = apply_staged(partition, t, r);
-          break;
-        case record_kind::row_folded: {
-          std::uint32_t clock = 0;
-          if (r.value.size() != sizeof clock) {
-            p = refusal{status::bad_request, "a clock has 4 bytes"};
-            break;
-          }
-          std::memcpy(&clock, r.value.data(), sizeof clock);
-          split_staged(t);
-          forget_staged(t, partition, clock);
-          break;
-        }
-        case record_kind::broken: {
-          refusal how;
-          if (r.value.size() < sizeof how.why || !r.key.empty()) {
-            p = refusal{status::bad_request, "a failure of a table is a status and a text"};
-            break;
-          }
-          std::memcpy(&how.why, r.value.data(), sizeof how.why);
-          if (how.why == status::ok || how.why > status::expired) {
-            p = refusal{status::bad_request, "a failure of a table has an unknown status"};
-            break;
-          }
-          how.text = net::text_of(r.value.subspan(sizeof how.why));
-          if (t.broken.empty()) t.first_broken = partition;
-          t.broken.insert_or_assign(partition, std::move(how));
-          break;
-        }
-        default:
-          p = refusal{status::bad_request, "not a record of a table"};
-      }
-    }
-  }
-  if (!p) return status::ok;
-  why = std::move(p->text);
-  return p->why;
-}
-
-row_service::problem row_service::apply_row(std::uint16_t partition, typed_table& t, const record& r) {
+/// What a row's record says of itself; with its table, if that is open, also whether it fits there.
+const char* row_service::wrong_in_row(std::uint16_t partition, const typed_table* t, const record& r) {
   const bool named = (r.flags & record_named) != 0;
-  const auto name = net::text_of(r.key);
   std::uint64_t id = 0;
-  if (named ? r.key.size() > net::max_key_bytes : r.key.size() != sizeof id) {
-    return refusal{status::bad_request, "the name of a row has a wrong length"};
-  }
+  if (named ? r.key.size() > net::max_key_bytes : r.key.size() != sizeof id)
+    return "the name of a row has a wrong length";
   if (!named) std::memcpy(&id, r.key.data(), sizeof id);
-  const auto hash = named ? net::hash_row(name) : net::hash_row(id);
-  if (partition_of(hash) != partition) return refusal{status::bad_request, "a row of another partition"};
-  const auto place = place_of_[partition];
-  auto& rows = rows_of(t, named);
-  if (r.kind == record_kind::row_erase) {
-    if (named) rows.erase(place, hash, name);
-    else rows.erase(place, hash, id);
-    return {};
-  }
-  if (r.value.size() != t.layout().row_bytes() - row_layout::value_at) {
-    return refusal{status::bad_request, "a row of table \"" + t.name + "\" has another size"};
-  }
-  auto* row = named ? rows.find(place, hash, name) : rows.find(place, hash, id);
-  if (row == nullptr) {
-    if (!keys_.has_room(t.layout().stride())) return refusal{status::out_of_memory, memory_limit_reached().what()};
-    row = named ? rows.make(place, hash, name) : rows.make(place, hash, id);
-  }
-  std::memcpy(row + row_layout::value_at, r.value.data(), r.value.size());
-  return {};
+  if (partition_of(named ? net::hash_row(net::text_of(r.key)) : net::hash_row(id)) != partition)
+    return "a row of another partition";
+  const bool fits = t == nullptr || r.kind == record_kind::row_erase ||
+                    r.value.size() == t->layout().row_bytes() - row_layout::value_at;
+  return fits ? nullptr : "a row has another size than those of its table";
 }
 
-row_service::problem row_service::apply_staged(std::uint16_t partition, typed_table& t, const record& r) {
+std::string row_service::wrong_in_staged(std::uint16_t partition, const typed_table& t, const record& r) {
   staged_front front;
   const bool named = (r.flags & record_named) != 0;
   net::rows_view rows;
   if (!read(r.state, front) || front.clock == net::no_clock ||
       front.what != static_cast<std::uint8_t>(verb::rows_update) ||
       net::decode(r.value, front.count, named, t.layout().value_bytes(), rows) != nullptr) {
-    return refusal{status::bad_request, "a staged batch of table \"" + t.name + "\" is malformed"};
+    return "a staged batch of table \"" + t.name + "\" is malformed";
   }
   std::size_t at = 0;
   for (std::uint32_t i = 0; i < rows.count; ++i) {
@@ -425,17 +354,111 @@ row_service::problem row_service::apply_staged(std::uint16_t partition, typed_ta
     } else {
       hash = net::hash_row(rows.id(i));
     }
-    if (partition_of(hash) != partition) return refusal{status::bad_request, "a staged row of another partition"};
+    if (partition_of(hash) != partition) return "a staged row of another partition";
   }
+  return {};
+}
+
+status row_service::check(std::uint16_t partition, const record& r, std::string& why) const {
+  std::string wrong;
+  const auto found = r.a <= 0xffffffffU ? tables_.find(static_cast<std::uint32_t>(r.a)) : tables_.end();
+  const auto* t = found != tables_.end() ? found->second.get() : nullptr;
+  switch (r.kind) {
+    case record_kind::table:
+      if (r.a != net::table_id(net::text_of(r.key))) wrong = "the id of a table is not that of its name";
+      break;
+    case record_kind::row:
+    case record_kind::row_erase:
+      if (const char* bad = wrong_in_row(partition, t, r)) wrong = bad;
+      if (!wrong.empty() && t == nullptr) wrong += ", and its table is not open";
+      break;
+    case record_kind::row_stage:
+      if (t != nullptr) wrong = wrong_in_staged(partition, *t, r);
+      break;
+    case record_kind::row_folded:
+      if (r.value.size() != sizeof(std::uint32_t)) wrong = "a clock has 4 bytes";
+      break;
+    case record_kind::broken: {
+      status how = status::ok;
+      if (r.value.size() < sizeof how || !r.key.empty()) wrong = "a failure of a table is a status and a text";
+      else std::memcpy(&how, r.value.data(), sizeof how);
+      if (wrong.empty() && (how == status::ok || how > status::expired))
+        wrong = "a failure of a table has an unknown status";
+      break;
+    }
+    default:
+      wrong = "not a record of a table";
+  }
+  if (wrong.empty()) return status::ok;
+  why = std::move(wrong);
+  return status::bad_request;
+}
+
+status row_service::apply(std::uint16_t partition, const record& r, std::string& why) {
+  if (const auto wrong = check(partition, r, why); wrong != status::ok) return wrong;
+  problem p;
+  if (r.kind == record_kind::table) {
+    reply unused;
+    p = open(net::text_of(r.key), r.value, unused);
+  } else if (const auto found = tables_.find(static_cast<std::uint32_t>(r.a)); found == tables_.end()) {
+    p = refusal{status::bad_request, "rows of a table that is not open"};
+  } else {
+    auto& t = *found->second;
+    if (r.kind == record_kind::row || r.kind == record_kind::row_erase) {
+      p = apply_row(partition, t, r);
+    } else if (r.kind == record_kind::row_stage) {
+      apply_staged(partition, t, r);
+    } else if (r.kind == record_kind::row_folded) {
+      std::uint32_t clock = 0;
+      std::memcpy(&clock, r.value.data(), sizeof clock);
+      split_staged(t);
+      forget_staged(t, partition, clock);
+    } else {
+      refusal how;
+      std::memcpy(&how.why, r.value.data(), sizeof how.why);
+      how.text = net::text_of(r.value.subspan(sizeof how.why));
+      if (t.broken.empty()) t.first_broken = partition;
+      t.broken.insert_or_assign(partition, std::move(how));
+    }
+  }
+  if (!p) return status::ok;
+  why = std::move(p->text);
+  return p->why;
+}
+
+row_service::problem row_service::apply_row(std::uint16_t partition, typed_table& t, const record& r) {
+  const bool named = (r.flags & record_named) != 0;
+  const auto name = net::text_of(r.key);
+  std::uint64_t id = 0;
+  if (!named) std::memcpy(&id, r.key.data(), sizeof id);
+  const auto hash = named ? net::hash_row(name) : net::hash_row(id);
+  const auto place = place_of_[partition];
+  auto& rows = rows_of(t, named);
+  if (r.kind == record_kind::row_erase) {
+    if (named) rows.erase(place, hash, name);
+    else rows.erase(place, hash, id);
+    return {};
+  }
+  auto* row = named ? rows.find(place, hash, name) : rows.find(place, hash, id);
+  if (row == nullptr) {
+    if (!keys_.has_room(t.layout().stride())) return refusal{status::out_of_memory, memory_limit_reached().what()};
+    row = named ? rows.make(place, hash, name) : rows.make(place, hash, id);
+  }
+  std::memcpy(row + row_layout::value_at, r.value.data(), r.value.size());
+  return {};
+}
+
+void row_service::apply_staged(std::uint16_t partition, typed_table& t, const record& r) {
+  staged_front front;
+  static_cast<void>(read(r.state, front));  // was checked
   split_staged(t);
   auto payload = shared_buffer::copy_of(r.value);
   auto held = counted(payload);
-  t.staged[partition].push_back(
-      {front.clock, front.rank, front.arrival, front.count, named, std::move(payload), std::move(held)});
+  t.staged[partition].push_back({front.clock, front.rank, front.arrival, front.count, (r.flags & record_named) != 0,
+                                 std::move(payload), std::move(held)});
   ++staged_count_;
   folded_to_ = std::min(folded_to_, front.clock);
   arrivals_ = std::max(arrivals_, front.arrival + 1);
-  return {};
 }
 
 }  // namespace paracel::srv

@@ -125,7 +125,7 @@ bool scan_service::step_over_group(call& c, std::size_t group, Visitor& visitor)
 }
 
 template <class Visitor>
-void scan_service::walk(call& c, Visitor& visitor) {
+void scan_service::visit(call& c, Visitor& visitor) {
   using std::chrono::steady_clock;
   const auto threads = keys_.settings().threads;
   const auto index = keys_.settings().index;
@@ -140,14 +140,14 @@ void scan_service::walk(call& c, Visitor& visitor) {
 
   while (c.folded && i < tables.size() && c.failed == status::ok && !visitor.full()) {
     if (worked && steady_clock::now() >= c.until) break;
-    if (keys_.keeps_copies() && !keys_.owns_table(i)) {
+    if (keys_.keeps_replicas() && !keys_.owns_table(i)) {
       ++i;
       position = 0;
       width = 0;
       continue;
     }
     if (const auto group = i / keys_.group_tables();
-        !keys_.keeps_copies() && i % keys_.group_tables() == 0 && position == 0 && group != refused_group) {
+        !keys_.keeps_replicas() && i % keys_.group_tables() == 0 && position == 0 && group != refused_group) {
       const bool any = keys_.groups()[group].blocks() != 0;  // before: visited entries may be removed
       if (step_over_group(c, group, visitor)) {
         worked = worked || any;
@@ -272,7 +272,7 @@ class collector {
 
 scan_answer scan_service::scan(call& c) {
   collector visitor(c, body_, keys_.settings().max_message_bytes - net::reply_header_bytes);
-  walk(c, visitor);
+  visit(c, visitor);
   return finished(c, visitor.count());
 }
 
@@ -375,7 +375,7 @@ class best {
 
 scan_answer scan_service::top_k(call& c, std::uint32_t k) {
   best visitor(c, k);
-  walk(c, visitor);
+  visit(c, visitor);
   net::append(body_, visitor.skipped());
   const auto items = visitor.sorted();
   for (const auto& i : items) net::append_item(body_, i.of->key(), i.of->view());
@@ -444,7 +444,7 @@ class reducer {
 
 scan_answer scan_service::reduce(call& c, const net::reduce_request& r) {
   reducer visitor(c, r);
-  walk(c, visitor);
+  visit(c, visitor);
   net::append(body_, visitor.result());
   return finished(c, visitor.result().keys);
 }
@@ -488,7 +488,7 @@ class remover {
 
 scan_answer scan_service::remove_if(call& c) {
   remover visitor(c, keys_, host_);
-  walk(c, visitor);
+  visit(c, visitor);
   if (c.failed != status::ok && visitor.removed() != 0) {
     c.why += "; " + std::to_string(visitor.removed()) + " keys were removed before";
   }

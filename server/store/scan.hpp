@@ -72,7 +72,7 @@ class scan_service {
  private:
   struct call;
   template <class Visitor>
-  void walk(call& c, Visitor& visitor);
+  void visit(call& c, Visitor& visitor);
   template <class Visitor>
   bool step_over_group(call& c, std::size_t group, Visitor& visitor);
   scan_answer scan(call& c);

@@ -189,12 +189,12 @@ heartbeat_driver::outcome heartbeat_driver::listen(std::chrono::milliseconds tim
   } else {
     last_answer_ = time_.now();
     const auto sent = scheduler_->take_answer(reply);
-    const bool goes_on = reply.header.result == status::ok && reply.header.order == instruction::go_on;
+    const bool continues = reply.header.result == status::ok && reply.header.order == instruction::proceed;
     const bool known = reply.header.count == known_sender;
-    if (sent && goes_on && known && options_.on_answer) options_.on_answer(*sent);
+    if (sent && continues && known && options_.on_answer) options_.on_answer(*sent);
   }
   const auto asked = directive_of(reply);
-  if (asked.what == instruction::go_on) return outcome::heard;
+  if (asked.what == instruction::proceed) return outcome::heard;
   obey_(asked);
   return outcome::over;
 }

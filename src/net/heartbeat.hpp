@@ -26,7 +26,7 @@ inline constexpr std::chrono::milliseconds least_heartbeat_limit = 2 * heartbeat
 
 /// The scheduler's directive in reply to a heartbeat, or the meaning of its silence.
 struct directive {
-  instruction what = instruction::go_on;
+  instruction what = instruction::proceed;
   int status = 0;  ///< exit status that fits the cause
   std::string cause;
 };

@@ -153,7 +153,7 @@ const char* name_of(status s) noexcept;
 
 /// A directive to the worker (in heartbeat and clock replies).
 /// checkpoint: stop here, write your part, and continue when the scheduler has replied.
-enum class instruction : std::uint8_t { go_on = 0, abort = 1, shutdown = 2, checkpoint = 3 };
+enum class instruction : std::uint8_t { proceed = 0, abort = 1, shutdown = 2, checkpoint = 3 };
 
 /// Request flags.
 inline constexpr std::uint16_t flag_staged = 1;  ///< BSP: fold this update when the clock ticks, in rank order
@@ -209,7 +209,7 @@ struct reply_header {
   std::uint32_t body_bytes = 0;
   std::uint64_t tail_bytes = 0;
   value_tag tag = value_tag::none;
-  instruction order = instruction::go_on;
+  instruction order = instruction::proceed;
   std::uint16_t flags = 0;
   std::uint32_t credit = 0;
 };

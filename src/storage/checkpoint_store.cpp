@@ -277,7 +277,7 @@ chosen_checkpoint choose_checkpoint(const file_system& on, const std::string& fo
   }
   std::string all;
   for (const auto& b : chosen.passed_over) all += "\n  " + b.why;
-  throw data_error(folder + ": no checkpoint in it is whole:" + all);
+  throw data_error(folder + ": no checkpoint in it is valid:" + all);
 }
 
 std::vector<std::uint32_t> prune_checkpoints(file_system& on, const std::string& folder, std::uint32_t keep,

@@ -205,8 +205,7 @@ void session::checkpoint() {
   }
 }
 
-// ---- replacing another process
-// ----------------------------------------------------------------------------------
+// ---- replacing another process -------------------------------------------------------------------------------------
 
 /// The servers drop what the previous process had sent for the iteration that it did not commit, and reject its later
 /// messages; the clock is told of its last commit, if it has not been.

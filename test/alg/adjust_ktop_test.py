@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The best number of neighbours from the outside: equal to the serial oracle for any number of workers, and the figures of
+"""The best number of neighbours, tested by running jobs: equal to the serial oracle for any number of workers, and the figures of
 movielens, end to end from sim_sparse's output."""
 import os
 import random
@@ -27,7 +27,7 @@ class AdjustKtopTest(AlgorithmCase):
         cls.similar = os.path.join(cls.folder, "similar")
         with open(cls.similar, "w", encoding="ascii") as file:
             for user in users + [5 * 10**6]:
-                # Some are nobody, some lists are short or empty.
+                # Some users are unknown, some lists are short or empty.
                 others = generator.sample(users + [7 * 10**6, 8 * 10**6], generator.randrange(0, 30))
                 values = sorted((generator.random() for _ in others), reverse=True)
                 file.write(f"{user}\t" + "|".join(f"{o}:{v!r}" for o, v in zip(others, values)) + "\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the tests of algorithms share: a folder, a config, a job in any mode, its lines `name value` and its files."""
+"""Shared by the tests of algorithms: a folder, a config, running a job in any mode, its `name value` lines and its files."""
 import json
 import os
 import shutil
@@ -18,7 +18,7 @@ LONG = os.environ.get("PARACEL_LONG") == "1"
 
 
 class AlgorithmCase(unittest.TestCase):
-    """Subclasses name the program."""
+    """Base class; subclasses name the program."""
     program = ""
 
     @classmethod
@@ -31,14 +31,14 @@ class AlgorithmCase(unittest.TestCase):
         shutil.rmtree(cls.folder, ignore_errors=True)
 
     def shared(self, *name):
-        """A file of shared/data; without it the test is skipped."""
+        """A file in shared/data; skips the test if it does not exist."""
         path = os.path.join(DATA, *name)
         if not os.path.exists(path):
             self.skipTest(f"no {os.path.join(*name)} in {DATA} (PARACEL_SHARED_DATA)")
         return path
 
     def path(self, name, text=None):
-        """A path in the test's folder, with `text` in it if there is one."""
+        """A path in the test's folder; writes `text` to it if given."""
         path = os.path.join(self.folder, name)
         if text is not None:
             with open(path, "w", encoding="utf-8") as file:
@@ -46,8 +46,8 @@ class AlgorithmCase(unittest.TestCase):
         return path
 
     def job(self, workers=1, servers=1, mode="local", status=0, program=None, timeout=300, **keys):
-        """Runs a job with this config, in a new output folder unless the keys have one. Returns what it said: stdout if
-        the status is 0, else stderr and stdout."""
+        """Runs a job with this config, in a new output folder unless the keys contain one. Returns its output: stdout if the
+        status is 0, otherwise stderr and stdout."""
         type(self).count += 1
         self.output = keys.setdefault("output", os.path.join(self.folder, f"out{self.count}"))
         config = self.path(f"config{self.count}.json", json.dumps(keys))
@@ -63,14 +63,14 @@ class AlgorithmCase(unittest.TestCase):
         return done.stdout if status == 0 else done.stderr + done.stdout
 
     def serial(self, program, *arguments):
-        """Runs an oracle of tool/serial; returns its lines `name value`."""
+        """Runs an oracle of tool/serial; returns its `name value` lines."""
         done = subprocess.run([os.path.join(BIN, program), *map(str, arguments)], capture_output=True, text=True, check=True,
                               timeout=300)
         return self.results(done.stdout)
 
     @staticmethod
     def results(text):
-        """{name: value} of the lines `name value`; numbers as numbers."""
+        """{name: value} of the `name value` lines; numbers are converted."""
         found = {}
         for line in text.splitlines():
             name, _, value = line.partition(" ")
@@ -81,7 +81,7 @@ class AlgorithmCase(unittest.TestCase):
         return found
 
     def lines(self, name, workers):
-        """The lines of <output>/<name>_<rank> of all ranks, in the order of the ranks."""
+        """The lines of <output>/<name>_<rank> of all ranks, in rank order."""
         found = []
         for rank in range(workers):
             with open(os.path.join(self.output, f"{name}_{rank}"), encoding="utf-8") as file:

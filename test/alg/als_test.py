@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""als and als_validate from the outside: equal to dense solves by NumPy, to the serial program, and to themselves for any
-number of workers and servers. movielens-small is looked for in $PARACEL_SHARED_DATA, else in ../shared/data.
-PARACEL_LONG=1 runs all seeds."""
+"""als and als_validate, tested by running jobs: equal to dense solves by NumPy, to the serial oracle, and independent of the
+number of workers and servers. movielens-small is looked for in $PARACEL_SHARED_DATA, else in ../shared/data. PARACEL_LONG=1 runs
+all seeds."""
 import json
 import os
 import statistics
@@ -65,7 +65,7 @@ class Quality(Als):
 
 
 class DenseSolves(Als):
-    """The rows that were solved last, against NumPy."""
+    """Compares the rows that were solved last with NumPy."""
 
     def test_the_last_half_step_is_the_dense_solve(self):
         for weighted in (True, False):

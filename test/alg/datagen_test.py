@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""tool/datagen.py: the formats, the seed, the options, and that what it plants is there. The kinds beside classification and
-regression need bin/datagen of the build."""
+"""tool/datagen.py: the formats, the seed, the options, and that the planted structure is present. Kinds other than classification
+and regression need bin/datagen of the build."""
 import collections
 import math
 import os
@@ -101,7 +101,7 @@ class Datagen(unittest.TestCase):
 
 @unittest.skipUnless(os.path.exists(BINARY), "bin/datagen is not built")
 class Program(unittest.TestCase):
-    """What needs the program of the build."""
+    """Tests that need the built program."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -114,7 +114,7 @@ class Program(unittest.TestCase):
         return read(self.path)
 
     def table(self, *options, sep=","):
-        """The lines' fields as numbers, without the letters of steady_state."""
+        """The fields of the lines as numbers, without the letters of steady_state."""
         text = self.make(*options).decode().replace("L", "").replace("R", "")
         return numpy.array([[float(f) for f in line.replace("\t", sep).split(sep)] for line in text.splitlines()])
 
@@ -129,7 +129,7 @@ class Program(unittest.TestCase):
                     words = ["-m", kind, "--truth", self.path + ".truth", *options]
                     quick = self.make(*words, "--jobs", "3")
                     planted = read(self.path + ".truth")
-                    # PARACEL_BUILD names a folder without the program, and build/ is no business of this test.
+                    # PARACEL_BUILD names a folder without the program, and build/ must not be used by this test.
                     code = "import datagen; datagen.find_binary = lambda o: None; datagen.main()"
                     subprocess.run([sys.executable, "-B", "-c", code, "-o", self.path, *words], check=True,
                                    cwd=os.path.dirname(TOOL), stdin=subprocess.DEVNULL)
@@ -139,7 +139,7 @@ class Program(unittest.TestCase):
     def test_the_bytes_do_not_depend_on_the_number_of_threads_but_on_the_seed(self):
         for kind in KINDS:
             with self.subTest(kind):
-                # More than one block of each.
+                # More than one block of each kind.
                 options = ["-m", kind, "--size", "700k", "--seed", "9"]
                 first = self.make(*options)
                 files = {name: read(os.path.join(self.folder.name, name)) for name in os.listdir(self.folder.name)}
@@ -155,7 +155,7 @@ class Program(unittest.TestCase):
             with self.subTest(kind):
                 content = self.make("-m", kind, "--size", "100k", "-k", "4", "--no_truth")
                 self.assertEqual(content[-1:], b"\n")
-                if kind not in ("partition", "steady_state"):  # there the number of rows is estimated
+                if kind not in ("partition", "steady_state"):  # the number of rows is estimated there
                     self.assertGreaterEqual(len(content), 102400)
                 self.assertLess(abs(len(content) / 102400 - 1), 0.25)
                 self.assertFalse(os.path.exists(self.path + ".truth"))
@@ -194,7 +194,7 @@ class Program(unittest.TestCase):
         self.assertGreater((labels * side > 0).mean(), 0.95)
         count = collections.Counter(j for row in rows for j in row)
         self.assertLessEqual(max(count), 5000)
-        # P(j) is near 1/j: 20 to 40 and 200 to 400 are as likely.
+        # P(j) is approximately 1/j: 20 to 40 and 200 to 400 are equally likely.
         near = sum(count[j] for j in range(20, 40))
         far = sum(count[j] for j in range(200, 400))
         self.assertLess(abs(far / near - 1), 0.15)
@@ -254,7 +254,7 @@ class Program(unittest.TestCase):
     def test_rmat_has_the_law_of_its_quarters(self):
         rows = self.table("-m", "rmat", "-n", "60000", "--vertices", "1000", sep="\t").astype(int)
         self.assertLess(rows.max(), 1024)
-        # The heaviest vertex of 2^10 has a share of .76^10 of the sources.
+        # The vertex of highest degree of 2^10 is the source of a fraction .76^10 of the edges.
         share = numpy.bincount(rows[:, 0]).max() / len(rows)
         self.assertLess(abs(share / 0.76**10 - 1), 0.1)
         degree = numpy.sort(numpy.bincount(rows[:, 1], minlength=1024))

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Decision trees from the outside: equal to the serial oracle for any number of workers and servers and in each way to run
-them, ties, dead nodes, and what is said about bad input."""
+"""Decision trees, tested by running jobs: equal to the serial oracle for any number of workers and servers and in every mode,
+ties, dead nodes, and errors in the input."""
 import json
 import os
 import shutil
@@ -36,7 +36,7 @@ class DtrCase(unittest.TestCase):
         cls.folder = tempfile.mkdtemp(prefix="dtr_test_")
         rng = numpy.random.default_rng(4)
         cls.users = cls.write("users", rng.normal(size=(331, 6)))
-        # Every third item is twice the one before, its own split to the last bit, or the opposite.
+        # Every third item is twice the previous one, with a bit-identical split, or its negation.
         items = rng.normal(size=(60, 6))
         items[2::3] = 2 * items[1::3]
         items[0::6] = -items[1::6]
@@ -111,7 +111,7 @@ class Trees(DtrCase):
                     self.skipTest("no mpirun")
                 found = self.built(*where, tree_end_index=3)
                 self.assert_equal(found, expected)
-                # Not only near: sums are whole numbers.
+                # Exactly equal: sums are fixed-point numbers.
                 first = first or found
                 self.assertEqual(found, first)
 
@@ -134,7 +134,7 @@ class Trees(DtrCase):
         users = self.write("few", [[1.0], [2.0], [-1.0], [-4.0]])
         items = self.write("two", [[1.0], [2.0]], [9, 5])
         trees, means, errors = self.built(user_fac_input=users, item_fac_input=items, level=3)
-        # 5 and 9 split alike: the smaller id. Then either side is all like or all hate.
+        # 5 and 9 split equally: the smaller id. Then one side likes all items, the other none.
         self.assertEqual(trees["tree_0"], ["5"] + [NOTHING] * 6)
         self.assertEqual(means["tree_0"], [[-0.5], [1.5], [-2.5], [0], [0], [0], [0]])
         self.assertAlmostEqual(errors["error_0"], 0.5 + 4.5)
@@ -158,7 +158,7 @@ class Trees(DtrCase):
         users = self.write("three", [[1.0, 0], [0.5, 1], [-1.0, 2]], ["ann", "bob", "eve"])
         items = self.write("named", [[1.0, 0], [0, 1.0]], ["zebra", "apple"])
         trees, _, _ = self.built(4, 1, user_fac_input=users, item_fac_input=items, level=1)
-        self.assertEqual(trees["tree_0"], ["zebra"])  # two to one; apple has three likes and no hate
+        self.assertEqual(trees["tree_0"], ["zebra"])  # two to one; apple has three likes and no dislikes
 
     def test_npy_in_and_out(self):
         rng = numpy.random.default_rng(8)
@@ -178,7 +178,7 @@ class Trees(DtrCase):
 
 
 class Interviews(DtrCase):
-    """New users whose answers are read, with a tree that is read back."""
+    """New users whose answers are read, with a saved tree."""
 
     def setUp(self):
         super().setUp()
@@ -193,7 +193,7 @@ class Interviews(DtrCase):
         return path
 
     def asked(self, rows, *where, **keys):
-        """node, next question and estimated factors of each user; what was recommended."""
+        """Node, next question and estimated factors of each user; recommendations."""
         keys = {"user_fac_input": "", "item_fac_input": "", "level": 4, "model": self.model,
                 "predict_input": self.answers(rows), **keys}
         done = self.job(*where, **keys)
@@ -214,7 +214,7 @@ class Interviews(DtrCase):
         return (found, lists) if "recommend" in keys else found
 
     def plain(self, rows, tree):
-        """The same walk, written down in Python."""
+        """The same traversal, implemented in Python."""
         items, means, found = self.trees[tree], self.means[tree], {}
         given = {}
         for user, item, value in rows:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the tests of mf, als and svd share: made-up ratings, running a job, reading what it said and wrote."""
+"""Shared by the tests of mf, als and svd: generated ratings, running a job, reading its output and files."""
 import json
 import os
 import random
@@ -21,7 +21,7 @@ def program(name):
 
 
 def numbers_said(text):
-    """The lines `name value` of a run."""
+    """The `name value` lines of a run."""
     said = {}
     for line in text.splitlines():
         words = line.split(" ", 1)
@@ -80,7 +80,7 @@ class FactorCase(unittest.TestCase):
         return train, test
 
     def job(self, workers=1, servers=1, mode="local", status=0, program_name=None, **keys):
-        """Runs a job; self.output is its folder. Returns what it said as a dict, or with a status all its text."""
+        """Runs a job; self.output is its folder. Returns its results as a dict, or with a status its complete output."""
         type(self).count += 1
         base = os.path.join(self.folder, f"{type(self).__name__}{self.count}")
         self.output = keys.setdefault("output", base + "_out")
@@ -120,7 +120,7 @@ class FactorCase(unittest.TestCase):
             return [json.loads(line) for line in file]
 
     def bytes_of(self, *names):
-        """The files of these arrays, rank after rank, as bytes."""
+        """The files of these arrays, in rank order, as bytes."""
         found = []
         for name in names:
             for file in sorted(os.listdir(self.output)):

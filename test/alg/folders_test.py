@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What every folder of alg/ has in common: its files, --help and --schema, a README that lists the keys that there are and whose
-commands run as they stand there, and an example config that the schema accepts."""
+"""What all folders of alg/ have in common: their files, --help and --schema, a README that lists the existing keys and whose
+commands work, and an example config that the schema accepts."""
 import json
 import os
 import re
@@ -30,7 +30,7 @@ def binaries(folder):
 
 
 def commands(folder):
-    """The indented lines of the README's section Use that start a program. A last backslash continues the line."""
+    """The indented lines in the section Use of the README that start a program. A trailing backslash continues the line."""
     section = re.search(r"^## Use\n(.*?)(?=^## |\Z)", read(ALG, folder, "README.md"), re.DOTALL | re.MULTILINE)
     if section is None:
         return []

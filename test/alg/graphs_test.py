@@ -1,11 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The graph algorithms from the outside: the same values as the serial oracles for any number of workers and servers and in
-each way to run them, the known figures of two real graphs, checkpoints, formats, and what they say about bad input.
-
-The real graphs are looked for in $PARACEL_SHARED_DATA, else in ../shared/data; without them the tests that need them are
-skipped. $PARACEL_LONG: more workers and servers. Options: names of tests, as unittest takes them.
-"""
+"""The graph algorithms, tested by running jobs: the same values as the serial oracles for any number of workers and servers and
+in every mode, the known figures of two real graphs, checkpoints, formats, and errors in the input. The real graphs are looked for
+in $PARACEL_SHARED_DATA, else in ../shared/data; tests that need them are skipped otherwise. $PARACEL_LONG: more workers and
+servers. Options: names of tests, as in unittest."""
 import json
 import math
 import os
@@ -46,7 +44,7 @@ def run(command, timeout=120, **environment):
 
 
 def summary(text):
-    """The lines `name value` of an output."""
+    """The `name value` lines of an output."""
     return dict(line.split(None, 1) for line in text.splitlines() if len(line.split(None, 1)) == 2)
 
 
@@ -111,7 +109,7 @@ class GraphCase(unittest.TestCase):
     def assert_same(self, program, got, want):
         self.assertEqual(got.keys(), want.keys())
         if program != "pagerank":
-            # Numbers may be written as 5 and 5.0; ids and infinity are equal as text, too.
+            # Numbers may be written as 5 or 5.0; ids and infinity are equal as text, too.
             wrong = {k: (got[k], want[k]) for k in want if got[k] != want[k] and float(got[k]) != float(want[k])}
             self.assertEqual(wrong, {})
         else:
@@ -186,7 +184,7 @@ class Sameness(GraphCase):
 
 class PageRank(GraphCase):
     def test_the_formula_of_paracel(self):
-        # Two vertices that point at each other and one that points at the first.
+        # Two vertices that point to each other and one that points to the first.
         graph = self.write("three.txt", "0,1\n1,0\n2,0\n")
         _, values = self.result("pagerank", 2, input=graph, paracel=True, rounds=2, tolerance=0)
         first = {0: 0.15 + 0.85 * (2 / 3), 1: 0.15 + 0.85 / 3, 2: 0.15}
@@ -217,7 +215,7 @@ class PageRank(GraphCase):
 
 
 class Figures(GraphCase):
-    """What shared/TOOLBOX.md says of two real graphs."""
+    """The figures of two real graphs in shared/TOOLBOX.md."""
 
     WANT = {
         "openflights": {"wcc": {"components": 7, "largest": 3304}, "scc": {"components": 45, "largest": 3259},
@@ -310,7 +308,7 @@ class Form(GraphCase):
 
 
 class Resume(GraphCase):
-    """Runs of two workers of which one is killed once every worker has a checkpoint."""
+    """Runs with two workers, one of which is killed when every worker has a checkpoint."""
 
     def killed(self, program, **keys):
         """The run's output folder."""
@@ -354,7 +352,7 @@ class Resume(GraphCase):
                 found.append(int(pid))
         return sorted(found)
 
-    def goes_on(self, program, output, want, **keys):
+    def continues(self, program, output, want, **keys):
         begun = min(int(name.split("_")[1]) for name in self.whole(os.path.join(output, "checkpoint")))
         _, values = self.result(program, 2, output=output, resume=True, **keys)
         self.assertEqual(values, want)
@@ -371,8 +369,8 @@ class Resume(GraphCase):
         self.assertIn("is a checkpoint of another graph", done.stderr)
         self.assertIn("other arguments", done.stderr)
 
-    def test_a_killed_run_goes_on_from_its_checkpoint_and_a_foreign_one_is_refused(self):
-        # A ring: levels, distances and the greatest id go once around it. In the other one two edges end elsewhere.
+    def test_a_killed_run_continues_from_its_checkpoint_and_a_foreign_one_is_refused(self):
+        # A ring: levels, distances and the greatest id propagate once around it. In the other graph two edges have other targets.
         n = 4000
         ring = [(v + 1) % n for v in range(n)]
         other = list(ring)
@@ -387,10 +385,10 @@ class Resume(GraphCase):
                 if keys:
                     self.refused(program, output, input=graph, source="5")
                 self.refused(program, output, input=foreign, **keys)
-                self.goes_on(program, output, want, input=graph, **keys)
+                self.continues(program, output, want, input=graph, **keys)
 
     def test_so_do_components(self):
-        # A path that goes to and fro between the two workers: its groups are as many as its vertices.
+        # A path that alternates between the two workers: it has as many groups as vertices.
         n = 60000
         at = [p // 2 if p % 2 == 0 else n // 2 + p // 2 for p in range(n)]
         links = list(zip(at, at[1:]))
@@ -399,7 +397,7 @@ class Resume(GraphCase):
         foreign = self.write("other_fro.txt", "".join(f"{a} {b}\n" for a, b in links))
         output = self.killed("wcc", input=graph, checkpoint_every=3)
         self.refused("wcc", output, input=foreign)
-        self.goes_on("wcc", output, {str(v): "0" for v in range(n)}, input=graph)
+        self.continues("wcc", output, {str(v): "0" for v in range(n)}, input=graph)
 
 
 class Wrong(GraphCase):

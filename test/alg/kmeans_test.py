@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""k-means from the outside: the bars on optdigits, the same clusters for any number of workers and servers and in each way to
-run it, a fixed point of the plain oracle, what it writes, and what it says about bad input. Options: names of tests."""
+"""k-means, tested by running jobs: the targets on optdigits, the same clusters for any number of workers and servers and in every
+mode, a fixed point of the serial oracle, its results, and errors in the input. Options: names of tests."""
 import json
 import os
 import random
@@ -154,7 +154,7 @@ class KmeansTest(AlgorithmCase):
         for workers in (1, 3):
             self.cluster(workers, input=tenths, kclusters=5, rounds=300)
             with open(os.path.join(self.output, "metrics.jsonl"), encoding="utf-8") as file:
-                self.assertLess(sum(1 for _ in file), 10)  # rounding does not keep it going
+                self.assertLess(sum(1 for _ in file), 10)  # rounding does not prevent convergence
         one = self.path("one.csv", "3,4\n")
         found, centres, _ = self.cluster(2, 1, input=one, kclusters=1)
         self.assertEqual((found["inertia"], centres.tolist()), (0, [[3, 4]]))

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Lasso from the outside: the figures on wine-white and bike-hour, the optimality conditions, equal to the plain oracle and
-scikit-learn for any number of workers and servers and in each way to run it. Options: names of tests."""
+"""Lasso, tested by running jobs: the figures on wine-white and bike-hour, the optimality conditions, equal to the serial oracle
+and scikit-learn for any number of workers and servers and in every mode. Options: names of tests."""
 import json
 import os
 import unittest
@@ -28,7 +28,7 @@ class LassoTest(AlgorithmCase):
         return self.results(self.job(*where, **{"training_input": self.dense, "penalty": 0.05, **keys}))
 
     def violation(self, x, y, theta, a, ratio, standardize):
-        """Of the optimality conditions, the greatest as a part of a, computed from the samples."""
+        """The greatest violation of the optimality conditions, as a fraction of a, computed from the samples."""
         sd = x.std(0) if standardize else numpy.ones(x.shape[1])
         sd = numpy.where(sd > 0, sd, 1)
         z, w = (x - x.mean(0)) / sd, theta[1:] * sd
@@ -100,7 +100,7 @@ class LassoTest(AlgorithmCase):
             self.assertLessEqual(self.violation(self.x, self.y, theta, a, 1, False), 2e-7)
             alone = self.fit(mode="embedded", penalty=float(a))
             self.assertAlmostEqual(alone["objective"] / objective, 1, delta=1e-9)
-        # Tested on what it was trained on, the least penalty is the best.
+        # Tested on the training data, the least penalty is the best.
         self.assertTrue(numpy.array_equal(arrays["lasso_weight"], path[-1]))
 
     def test_constant_and_equal_features_and_few_rows(self):

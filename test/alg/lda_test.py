@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Topics from the outside: perplexity of the Bible, counts that add up at every clock, models that are read back. With
-PARACEL_LONG=1 all bars of TOOLBOX.md, over seeds, workers and samplers."""
+"""Topics, tested by running jobs: perplexity of the Bible, consistent counts at every clock, saved models. With PARACEL_LONG=1
+all targets of TOOLBOX.md, over seeds, workers and samplers."""
 import os
 import random
 import unittest
@@ -15,7 +15,7 @@ class LdaTest(AlgorithmCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        # Three topics of ten words each; a document has mostly one of them.
+        # Three topics of ten words each; a document mostly contains one of them.
         generator = random.Random(2)
         cls.text = os.path.join(cls.folder, "text")
         cls.libsvm = os.path.join(cls.folder, "libsvm")
@@ -33,7 +33,7 @@ class LdaTest(AlgorithmCase):
             "check_counts": not keys.get("ssp_switch", False), **keys}))
 
     def found_topics(self, workers=1):
-        """The sets of words of the topics; every word belongs to the topic it was planted in."""
+        """The sets of words of the topics; every word belongs to the topic in which it was planted."""
         topics = [line.split("\t")[1].split("|") for line in self.lines("lda_topics", 1)]
         return sorted(tuple(sorted(entry.rsplit(":", 1)[0] for entry in topic)) for topic in topics)
 
@@ -122,7 +122,7 @@ class LdaTest(AlgorithmCase):
         return said["perplexity"]
 
     def test_the_bible(self):
-        # The bar is the mean of three seeds; this is one of them, with room for it.
+        # The target is the mean of three seeds; this is one of them, with a margin.
         self.assertLessEqual(self.bible(2, seed=0), 815)
 
     @unittest.skipUnless(LONG, "PARACEL_LONG is not 1")

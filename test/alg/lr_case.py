@@ -47,7 +47,7 @@ class LrCase(unittest.TestCase):
         self.count = 0
 
     def config(self, text=None, **keys):
-        """Writes a config and names it; `output` is a new folder unless given."""
+        """Writes a config and returns its name; `output` is a new folder unless given."""
         self.count += 1
         base = os.path.join(self.folder, f"{self.id().split('.')[-1]}_{self.count}")
         self.output = keys.setdefault("output", base + "_out")

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""L1-regularised logistic regression from the outside: the figures on a9a, the optimality conditions, equal to the plain
-oracle for any number of workers and servers and in each way to run it. Options: names of tests."""
+"""L1-regularised logistic regression, tested by running jobs: the figures on a9a, the optimality conditions, equal to the serial
+oracle for any number of workers and servers and in every mode. Options: names of tests."""
 import json
 import math
 import os
@@ -87,7 +87,7 @@ class LrL1Test(AlgorithmCase):
         self.assertAlmostEqual(self.fit(2, C=0.25, block_size=7, rounds=100000)["objective"] / first, 1, delta=1e-7)
 
     def test_more_weights_than_a_block_has_end_at_the_same_minimum(self):
-        # Neighbours that go together, so that moving all weights at once is not easy either.
+        # Adjacent features are correlated, so that moving all weights at once is not easy either.
         random = numpy.random.default_rng(11)
         x = random.normal(size=(900, 150))
         for j in range(1, 150):

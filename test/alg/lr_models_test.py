@@ -11,7 +11,7 @@ from lr_case import LR, PRUN, LrCase, run
 
 
 class Models(LrCase):
-    """A saved model in either form predicts what numpy computes from it."""
+    """The predictions of a saved model in either format equal those computed with NumPy."""
 
     def setUp(self):
         super().setUp()
@@ -28,7 +28,7 @@ class Models(LrCase):
                            + " 6:3\n")
 
     def use(self, model, workers, servers=1, mode="local", **keys):
-        """What the job said and the lines of pred_v_*, with a saved model and nothing of training in the config."""
+        """The job's output and the lines of pred_v_*, with a saved model and no training keys in the config."""
         config = self.config(model=model, **keys)
         command = [LR, "--cfg_file", config] if mode == "embedded" else [
             sys.executable, "-B", PRUN, "-w", str(workers), "-p", str(servers), "-c", config, "-m", "local", "--output-dir",
@@ -43,7 +43,7 @@ class Models(LrCase):
         return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line), lines
 
     def saved(self, form, **keys):
-        """Trains; the folder of the model, and its theta as numpy reads it."""
+        """Trains; returns the folder of the model, and its theta as read by NumPy."""
         manifest = self.train_model(2, 2, format=form, test_input=self.small, predict_input=self.small, **keys)
         entry = manifest["arrays"]["lr_theta"]
         self.assertEqual((manifest["format"], manifest["algorithm"], entry["dtype"]), (form, "lr", "<f8"))
@@ -73,7 +73,7 @@ class Models(LrCase):
                             found = [float(line.rsplit(":", 1)[1] if dense else line.split()[0]) for line in lines]
                             numpy.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
                             self.assertAlmostEqual(float(said["accuracy"]), numpy.mean((margin >= 0) == self.positive), 9)
-                            if dense:  # the run that trained said the same
+                            if dense:  # the training run reported the same
                                 self.assertEqual(lines, first)
                                 self.assertAlmostEqual(float(said["auc"]), tested["auc"], 9)
                                 self.assertAlmostEqual(float(said["log_loss"]), tested["log_loss"], 9)

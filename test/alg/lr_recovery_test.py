@@ -16,7 +16,7 @@ from lr_case import LR, PACED, PRUN, SERIAL, SOURCE, LrCase, data, run
 
 class Deaths(LrCase):
     def checkpoint(self, workers, folder, **keys):
-        """A job that leaves checkpoints in `folder`, and goes on from the newest that is there."""
+        """A job that writes checkpoints to `folder`, and resumes from the newest one there."""
         keys = {"training_input": self.small, "method": "dgd", "rounds": 20, "alpha": 1.0, "beta": 0.01, **keys}
         config = self.config(**keys)
         command = [sys.executable, "-B", PRUN, "-w", str(workers), "-p", "1", "-c", config, "-m", "local",
@@ -42,7 +42,7 @@ class Deaths(LrCase):
             lines = file.readlines()
         size = sum(map(len, lines))
         ends = numpy.cumsum([len(line) for line in lines])
-        begins = ends - [len(line) for line in lines]  # a line is of the worker in whose part it begins
+        begins = ends - [len(line) for line in lines]  # a line belongs to the worker in whose part it begins
         left = [line for line, at in zip(lines, begins) if not size / 3 <= at < 2 * size / 3]
         rest = os.path.join(self.folder, "rest.csv")
         with open(rest, "w", encoding="ascii") as file:
@@ -56,7 +56,7 @@ class Deaths(LrCase):
                 command = [sys.executable, "-B", PRUN, "-w", "3", "-p", "1", "-c", config, "-m", "local",
                            "--output-dir", config + ".run", "--on-worker-death", "eject", "--checkpoint-dir", checkpoints,
                            "--checkpoint-every", str(rounds // 10), LR]
-                killed = config + ".killed"  # until this is there a round takes its time
+                killed = config + ".killed"  # while this does not exist, rounds are slow
                 job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=subprocess.STDOUT, text=True, cwd=SOURCE,
                                        env=dict(os.environ, TEST_ENOUGH=killed))
@@ -81,12 +81,12 @@ class Deaths(LrCase):
                 with open(os.path.join(self.output, "model.json"), encoding="utf-8") as file:
                     model = json.load(file)
                 self.assertEqual(model["training_rows"], len(left))
-                # A third of the rows went: without them the optimum is another one, and not a third less.
+                # A third of the rows were lost: the optimum without them is a different one, not a third smaller.
                 self.assertGreaterEqual(model["objective"], optimum[rest] * (1 - 1e-9))
                 self.assertLess(model["objective"], optimum[rest] * 1.005)
                 self.assertGreater(model["objective"], 0.9 * optimum[self.train])
                 self.assertAlmostEqual(lines[-1]["objective"], model["objective"], delta=1e-12)
-                # Nothing of a round stays in the servers.
+                # The keys of all rounds are removed from the servers.
                 sizes = []
                 for folder in sorted(os.listdir(checkpoints)):
                     sizes.append(os.path.getsize(os.path.join(checkpoints, folder, "server-0-0.ckpt")))

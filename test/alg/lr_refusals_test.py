@@ -40,7 +40,7 @@ class Refusals(LrCase):
                     file.write(text)
                 self.refused(4, path + message, self.job(1, 1, "embedded", training_input=path))
                 if text.count(",") != 0:
-                    continue  # as test input it would have another width than the training input
+                    continue  # as test input it would have a different number of columns
                 self.refused(4, path + message, self.job(1, 1, "embedded", test_input=path))
 
     def test_bad_data_in_the_last_part_ends_the_job_with_status_4(self):

@@ -22,7 +22,7 @@ A9A_OPTIMUM = 0.32337958
 
 
 class Quality(LrCase):
-    """The bars on a9a: no bias, beta = 1/(2n). The optimum has accuracy 0.8499 and AUC 0.9022."""
+    """The targets on a9a: no bias, beta = 1/(2n). The optimum has accuracy 0.8499 and AUC 0.9022."""
 
     def a9a(self, within, workers=4, servers=2, **keys):
         train, test = data("a9a", "a9a"), data("a9a", "a9a.t")
@@ -232,7 +232,7 @@ class Results(LrCase):
         with open(packed, "wb") as file:
             file.write(gzip.compress(text))
         self.assertAlmostEqual(self.train_model(3, 1, training_input=packed)["objective"], whole["objective"], places=9)
-        # Standard input is worker 0's; a load that lasts is shown, and this one lasts until it was.
+        # Standard input is worker 0's; a long load is shown, and this one continues until it has been.
         config = self.config(training_input="-", method="dgd", rounds=20, alpha=1.0, beta=0.01)
         said = config + ".said"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""One vocabulary for what runs say (doc/metrics.md): the commands of all READMEs, with what they write and print."""
+"""A common vocabulary for the metrics of runs (doc/metrics.md): the commands of all READMEs, with what they write and print."""
 import json
 import os
 import re
@@ -15,7 +15,7 @@ from folders_test import ALG, BUILD, SOURCE, binaries, commands, environment, fo
 
 
 def vocabulary():
-    """The names of the table."""
+    """The names in the table."""
     rows = re.findall(r"^\| *(`[^|]*)\|", read(SOURCE, "doc", "metrics.md"), re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
 
@@ -76,7 +76,7 @@ class Metrics(unittest.TestCase):
                     if os.path.exists(os.path.join(output, "metrics.jsonl")):
                         lines = [json.loads(line) for line in read(output, "metrics.jsonl").splitlines()]
                     self.check_lines(program, settings, lines)
-                    # An objective is the same quantity while it falls and at the end.
+                    # An objective is the same quantity during the run and at the end.
                     for name in ("objective", "inertia", "l1", "rmse"):
                         watched = [line[name] for line in lines if list(line)[1] == name]
                         if watched and name in printed and program != "als_validate":
@@ -88,7 +88,7 @@ class Metrics(unittest.TestCase):
                                                            capture_output=True, check=True, env=environment()).stdout)
                         keys = {k["name"] for k in schema["keys"]
                                 if k["type"] not in ("file", "files", "plugin", "folder_out")}
-                        # Given, it is 1; otherwise there is nothing that it could be.
+                        # If given, it is 1; otherwise it has no default.
                         self.assertEqual(keys - set(model["settings"]), {"output_files"} & keys - set(settings), program)
                         for key in keys & set(settings) & {"k", "rounds", "seed", "damping_factor", "topk"}:
                             self.assertEqual(model["settings"][key], settings[key], f"{program}: {key}")

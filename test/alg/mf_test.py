@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""mf from the outside: how good it gets, what is the same from run to run, what it writes and reads back, what it refuses.
-movielens-small is looked for in $PARACEL_SHARED_DATA, else in ../shared/data. PARACEL_LONG=1 runs all seeds."""
+"""mf, tested by running jobs: its quality, reproducibility, saved models, and errors in the input. movielens-small is looked for
+in $PARACEL_SHARED_DATA, else in ../shared/data. PARACEL_LONG=1 runs all seeds."""
 import math
 import os
 import random
@@ -59,7 +59,7 @@ class Quality(Mf):
                 self.assertLess(abs(float(found[name]) / float(serial[name]) - 1), limit, name)
 
     def test_items_that_all_workers_step_on_often_do_not_overshoot(self):
-        # Two hundred steps and more on each item between two exchanges, on every worker: enough for a bias to arrive.
+        # At least two hundred steps on each item between two exchanges, on every worker: enough for a bias to converge.
         draw = random.Random(11)
         rows = [(u, i, min(5, max(1, 2 + i % 3 + round(draw.gauss(0, 1))))) for u in range(4000) for i in range(8)]
         popular = self.write("popular.csv", rows)

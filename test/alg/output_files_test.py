@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The key output_files of every program: one file in place of one a worker, which holds what those hold, in rank order.
-The jobs are those of the READMEs, as text and as arrays; later jobs of a README read what earlier ones have merged."""
+"""The key output_files of every program: a single file instead of one for each worker, with the same contents in rank order. The
+jobs are those of the READMEs, as text and as arrays; later jobs of a README read what earlier ones have merged."""
 import ast
 import json
 import os
@@ -17,14 +17,14 @@ import unittest
 from folders_test import ALG, BUILD, SOURCE, binaries, commands, environment, folders
 
 KEY = "output_files"
-# A file of a rank; the number of dtr's average_user_factor_<tree> is that of a tree.
+# A file of a rank; the number in dtr's average_user_factor_<tree> is that of a tree.
 PART = re.compile(r"(?!average_user_factor_)(.+)_(\d+)(\.npy|\.txt|)$")
-# Programs that write files of no rank.
+# Programs whose files have no rank.
 NO_FILES = {"als_validate"}
-# Files that are written only if the config asks for them. (All of the READMEs' jobs give the same bits each time.)
+# Files that are written only if the config requests them. (All jobs of the READMEs are bit-identical each time.)
 MORE = {"wc": {"dump": True}, "triangle_count": {"per_vertex": True}, "gLDA": {"dump_documents": True},
         "mf": {"recommend": 3}}
-# Programs that their README names and does not start.
+# Programs that their README mentions but does not start.
 ONLY_NAMED = {
     "max_vertex_value": ["./prun.py -w 2 -p 1 -c alg/max_vertex_value/mvv.json -m local build/bin/mvv_pregel"]}
 
@@ -46,7 +46,7 @@ def results(folder):
 
 
 def joined(folder):
-    """{name with one file: its content, made of the files of the workers}, and the names of the other files."""
+    """{name of the single file: its content, merged from the workers' files}, and the names of the other files."""
     parts, others = {}, set()
     for name in results(folder):
         match = PART.match(name)
@@ -111,7 +111,7 @@ class OutputFiles(unittest.TestCase):
         self.assertNotIn(KEY, json.loads(read(parts, "model.json"))["settings"])
 
     def job(self, program, workers, servers, keys):
-        """The job of a README both ways: {whether it merges: folder}. Later jobs find the results of the one that does."""
+        """A README's job both ways: {whether it merges: folder}. Later jobs use the results of the one that does."""
         output = os.path.normpath(keys["output"])
         both = {}
         for one in (False, True):
@@ -147,7 +147,7 @@ class OutputFiles(unittest.TestCase):
             done.add(program)
             schema = self.schema(program)
             keys = json.loads(read(self.work, config))
-            # Inputs that an earlier job has merged: their names have no rank any more.
+            # Inputs that an earlier job has merged: their names have no rank.
             for key, value in keys.items():
                 if isinstance(value, str) and value.endswith("_*"):
                     keys[key] = value[:-2] + ".txt"

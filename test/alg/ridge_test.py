@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ridge regression from the outside: the figures on wine-white and bike-hour, equal to NumPy's solution and the plain oracle
-for any number of workers and servers and in each way to run it, and what it says about bad input. Options: names of tests."""
+"""Ridge regression, tested by running jobs: the figures on wine-white and bike-hour, equal to NumPy's solution and the serial
+oracle for any number of workers and servers and in every mode, and errors in the input. Options: names of tests."""
 import json
 import os
 import unittest

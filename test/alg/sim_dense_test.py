@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Similarities of dense rows from the outside: equal to brute force for any number of workers, of one matrix and of two."""
+"""Similarities of dense rows, tested by running jobs: equal to brute force for any number of workers, for one matrix and for
+two."""
 import os
 import random
 import unittest
@@ -75,7 +76,7 @@ class SimDenseTest(AlgorithmCase):
                     self.compare(found, expected)
                     one = one or found
                     self.assertEqual(found, one)
-        # Equal ids are not skipped: a row is its own nearest one.
+        # Equal ids are not skipped: a row is its own nearest neighbour.
         same = self.lists(2, program="ab_sim_dense", input_a=self.a, input_b=self.a, topk=1)
         for name, entries in same.items():
             self.assertEqual(entries[0][0], name)
@@ -106,7 +107,7 @@ class SimDenseTest(AlgorithmCase):
         self.assertEqual({k: v for k, v in found.items() if v}, expected)
 
     def test_bad_input_is_refused(self):
-        # The first thing that is wrong in the order of the files, for any number of workers.
+        # The first error in the order of the files, for any number of workers.
         for text, said in (("1,2,3\n2,3,x\n", 'bad:2:5: found "x"'),
                            ("1,2,3\n2,3\n", "bad:2:1: found 1 features, want 2 as before"),
                            ("\n1,2\n2,3\n3,4\n4,5\n5,6,7\n6,8\n7,x\n", "bad:6:1: found 2 features, want 1 as before"),

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Similarities of sparse rows from the outside: equal to brute force and to the bits the same for any number of workers."""
+"""Similarities of sparse rows, tested by running jobs: equal to brute force and bit-identical for any number of workers."""
 import os
 import random
 import unittest
@@ -50,7 +50,7 @@ class SimSparseTest(AlgorithmCase):
             of = dict(wanted)
             for (name, value), (_, other) in zip(got, wanted):
                 self.assertAlmostEqual(value, other, delta=1e-12)
-                # Another id only where it ties with the one that is missing.
+                # A different id only where it ties with the missing one.
                 self.assertTrue(name in of or abs(value - wanted[-1][1]) < 1e-9, (key, name))
             order = [(-value, int(name)) for name, value in got]
             self.assertEqual(order, sorted(order))
@@ -116,7 +116,7 @@ class SimSparseTest(AlgorithmCase):
         self.assertEqual(self.said["neighbours"], 2 * 867)
         self.assertEqual(self.said["best_pair"], "151 369")
         self.assertAlmostEqual(self.said["best_similarity"], 0.84530088, delta=1e-8)
-        # Items, against SciPy.
+        # Items, compared with SciPy.
         try:
             import numpy
             import scipy.sparse

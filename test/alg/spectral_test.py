@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""spectral_clustering from the outside: finds what datagen.py has planted, its eigenvalues are SciPy's (or NumPy's), and any
-number of workers gives the same labels."""
+"""spectral_clustering, tested by running jobs: it finds the clusters planted by datagen.py, its eigenvalues equal SciPy's (or
+NumPy's), and any number of workers gives the same labels."""
 import json
 import os
 import random
@@ -57,7 +57,7 @@ class Spectral(AlgorithmCase):
                         "--p_in", "0.05", "--p_out", "0.005", "--seed", "3"], check=True, timeout=60)
 
     def found(self, workers=1, servers=1, mode="local", **keys):
-        """What the job said, and {id: label}."""
+        """The job's output, and {id: label}."""
         said = self.results(self.job(workers, servers, mode, **keys))
         lines = [line.split("\t") for line in self.lines("label", workers)]
         return said, {a: int(b) for a, b in lines}
@@ -101,7 +101,7 @@ class Spectral(AlgorithmCase):
         self.assertEqual(seen[0], seen[1])
 
     def test_weights_count_twice_given_pairs_are_summed_and_loops_ignored(self):
-        # Two halves by their weights alone: every pair is an edge.
+        # Two halves that differ only in their weights: every pair is an edge.
         rng = random.Random(2)
         edges = [(i, j, rng.uniform(1, 2) if i % 2 == j % 2 else 0.1) for i in range(30) for j in range(i)]
         text = "".join(f"v{i:02},v{j:02},{w / 2!r}\nv{j:02},v{i:02},{w / 2!r}\n" for i, j, w in edges) + "v03,v03,1000\n"
@@ -111,7 +111,7 @@ class Spectral(AlgorithmCase):
             self.assertEqual(labels, {f"v{i:02}": i % 2 for i in range(30)})
 
     def test_vertices_without_edges_have_no_label(self):
-        # Two triangles; 5 has a self-loop alone, 3 and 9 nothing, 4 an edge of weight 0.
+        # Two triangles; 5 has only a self-loop, 3 and 9 no edges, 4 an edge of weight 0.
         edges = self.path("two.txt", "8 7 1\n7 6 1\n6 8 1\n1 10 1\n10 2 1\n2 1 1\n5 5 1\n4 1 0\n")
         vertices = self.path("vertices.txt", "".join(f"{v}\n" for v in range(1, 11)))
         want = {str(v): 0 if v in (1, 2, 10) else 1 if v in (6, 7, 8) else -1 for v in range(1, 11)}
@@ -122,7 +122,7 @@ class Spectral(AlgorithmCase):
             self.assertEqual((said["vertices"], said["isolated"], said["clusters"]), (10, 4, 2))
 
     def test_as_many_clusters_as_vertices_and_a_worker_without_any(self):
-        # An edge has the eigenvalues 0 and 2; the vector of 2 is not needed to tell the vertices of two edges apart.
+        # An edge has the eigenvalues 0 and 2; the vector of 2 is not needed to distinguish the vertices of two edges.
         said, labels = self.found(4, input=self.path("pairs.txt", "1 2\n3 4\n"), kclusters=2)
         self.assertEqual(labels, {"1": 0, "2": 0, "3": 1, "4": 1})
         said, labels = self.found(1, input=self.path("path.txt", "1 2\n2 3\n"), kclusters=3)

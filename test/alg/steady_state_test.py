@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Steady-state inversion from the outside: planted scores are found, results equal the serial oracle's for any number of
-workers and servers and in each way to run it, what is infeasible is proved to be, and what is said about bad input."""
+"""Steady-state inversion, tested by running jobs: planted scores are found, results equal the serial oracle's for any number of
+workers and servers and in every mode, infeasible inputs are reported with a proof, and errors in the input."""
 import json
 import os
 import shutil
@@ -95,7 +95,7 @@ class Scores(SteadyCase):
         self.assertAlmostEqual(distance, said["l1"], delta=1e-12)
         for right, q in received.items():
             self.assertGreaterEqual(q, shares[right] * (1 - 1e-4) * (1 - 1e-12))
-        # Scores are those that were planted, but for a factor.
+        # The planted scores, up to a factor.
         planted = table(self.graph + ".truth", ",")
         ratio = numpy.array([scores[right] / planted[right] for right in scores])
         self.assertLess(ratio.std() / ratio.mean(), 0.02)
@@ -127,7 +127,7 @@ class Scores(SteadyCase):
         self.assertEqual(set(scores), {"xR", "yR"})
 
     def test_a_right_vertex_without_a_share_keeps_the_score_0(self):
-        # All that bL could lead to wants nothing: what it has is lost, and nobody else minds.
+        # All vertices that bL leads to have no share: what bL has is lost, without effect on the others.
         said, scores, ways = self.inverted(graph=["aL,xR,1", "aL,zR,1", "bL,zR,1"],
                                            shares=["aL,0.6", "bL,0.4", "xR,0.6", "zR,0"])
         self.assertEqual(said["short"], 0)

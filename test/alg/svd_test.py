@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""svd from the outside: equal to NumPy and to the serial program, for any number of workers and servers.
-movielens-small is looked for in $PARACEL_SHARED_DATA, else in ../shared/data."""
+"""svd, tested by running jobs: equal to NumPy and to the serial oracle, for any number of workers and servers. movielens-small is
+looked for in $PARACEL_SHARED_DATA, else in ../shared/data."""
 import json
 import os
 import subprocess
@@ -24,7 +24,7 @@ class Svd(FactorCase):
         return u, sigma, v
 
     def check(self, found, entries, k):
-        """Values, orthogonality, residuals and signs against the dense matrix."""
+        """Values, orthogonality, residuals and signs, compared with the dense matrix."""
         u, sigma, v = self.triplets(found)
         rows, columns = sorted(u, key=int), sorted(v, key=int)
         row, column = ({key: n for n, key in enumerate(keys)} for keys in (rows, columns))

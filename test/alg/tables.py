@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Tables for the tests of regressions: those of shared/data in TOOLBOX.md's split, and made-up ones."""
+"""Tables for the tests of regressions: those of shared/data in TOOLBOX.md's split, and generated ones."""
 import os
 
 import numpy
@@ -30,7 +30,7 @@ def stride_5(case, table):
 
 
 def target_of(table, path):
-    """The target's column."""
+    """The target column."""
     with open(path, encoding="utf-8") as file:
         header, *rows = file.read().splitlines()
     at = [name.strip('"') for name in header.split(table.separator)].index(table.target)
@@ -38,7 +38,7 @@ def target_of(table, path):
 
 
 def dense_regression(path, rows, columns, seed=3):
-    """A CSV file of a linear target with noise; (path, x, y) with the numbers as they are in the file."""
+    """A CSV file with a linear target and noise; returns (path, x, y) with the numbers as written in the file."""
     random = numpy.random.default_rng(seed)
     x = random.normal(size=(rows, columns)) * random.uniform(0.5, 2, columns) + random.normal(size=columns)
     weights = random.normal(size=columns) * (random.random(columns) < 0.7)
@@ -49,7 +49,7 @@ def dense_regression(path, rows, columns, seed=3):
 
 
 def sparse_regression(path, rows, columns, seed=4):
-    """The same as libsvm, with about eight features a row; the last one has an entry for certain."""
+    """The same as libsvm, with about eight features a row; the last feature always occurs."""
     random = numpy.random.default_rng(seed)
     x = numpy.round(random.normal(size=(rows, columns)) + 1, 4) * (random.random((rows, columns)) < 8 / columns)
     x[0, -1] = 1.25

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Word counts from the outside: equal to coreutils line for line, for any number of workers and servers and in each way to
-run it. The Bible of TOOLBOX.md is looked for in $PARACEL_SHARED_DATA, else in ../shared/data. Options: names of tests."""
+"""Word counts, tested by running jobs: equal to coreutils line by line, for any number of workers and servers and in every mode.
+The Bible of TOOLBOX.md is looked for in $PARACEL_SHARED_DATA, else in ../shared/data. Options: names of tests."""
 import json
 import os
 import random

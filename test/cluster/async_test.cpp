@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Calls that return at once: what they promise of order, of callbacks, and of the failures that nobody asked for.
+// Asynchronous calls: the order of operations, callbacks, and failures of futures that are never waited for.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -130,7 +130,7 @@ TEST(Async, CallbacksRunAtTheWaitingPointAndMayMakeRequestsOfEveryKind) {
     EXPECT_EQ(calls, 0);
     double other = 0;
     a.paracel_write("other", 1.0);
-    a.paracel_read("other", other);  // takes the answer in, but is no waiting point
+    a.paracel_read("other", other);  // receives the reply, but does not wait
     EXPECT_EQ(calls, 0) << "a callback ran inside a read";
     a.paracel_wait();
     EXPECT_EQ(calls, 20);
@@ -213,7 +213,7 @@ TEST(Async, UnderSspAReadThatWasOvertakenByAnOwnUpdateIsNotRemembered) {
   });
 }
 
-// The updates that leave before a read may fill the client's window of open requests to the last place.
+// The updates that are sent before a read may fill the client's window of open requests completely.
 TEST(Async, SumsThatLeaveBeforeAReadTakeNoOpenRequestsPlace) {
   for (const std::size_t shards : {1, 2}) {
     cluster c({.workers = 1, .servers = shards});
@@ -222,7 +222,7 @@ TEST(Async, SumsThatLeaveBeforeAReadTakeNoOpenRequestsPlace) {
       a.set_consistency(consistency_model::ssp);
       a.paracel_write_multi(dict_type<str_type, double>{{"x", 1}, {"y", 2}, {"z", 3}});
       for (const int n : {1022, 1023, 1024, 2047}) {
-        a.iter_commit();  // what was written is too old for the cache
+        a.iter_commit();  // the cached value is too old
         a.iter_commit();
         for (int i = 0; i < n; ++i) a.paracel_update("k" + std::to_string(i), 1.0);
         EXPECT_EQ(a.paracel_read_multi<double>({"x", "y", "z"}), (std::vector<double>{1, 2, 3})) << n;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Checkpoints of whole jobs: what is in them, who stops for them, what a failure does to the run, and that a bsp run
-// that goes on from one ends with the same bits as one that was never stopped.
+// Checkpoints of whole jobs: their contents, which workers stop for them, the effect of failures on the run, and that a
+// bsp run resumed from one is bit-identical to an uninterrupted run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ using test::cluster_options;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Events of a scheduler, from its own thread.
+/// Events of a scheduler, received on its thread.
 class event_list {
  public:
   srv::scheduler::event_sink sink() {
@@ -46,7 +46,7 @@ class event_list {
       if (e["event"] == kind) found.push_back(e);
     return found;
   }
-  /// Waits for it.
+  /// Waits for the first event of this kind.
   json first(const std::string& kind) {
     for (int i = 0; i < 5000; ++i) {
       if (const auto all = of(kind); !all.empty()) return all.front();
@@ -93,8 +93,8 @@ class Checkpoint : public testing::Test {
 
 using numbers = std::vector<double>;
 
-/// Everything that a job can have in its servers, and a random engine in each worker. Sums whose order shows in the
-/// bits.
+/// Uses everything that a job can store in its servers, and a random engine in each worker. The bits of its sums depend
+/// on the order.
 class wanderer : public paralg {
  public:
   wanderer(Comm comm, int rounds) : paralg("", std::move(comm), "", rounds) {
@@ -150,7 +150,7 @@ class wanderer : public paralg {
   double seen_ = 0;
 };
 
-/// Runs to `rounds` and returns what every worker ended with.
+/// Runs to `rounds` and returns the final state of every worker.
 std::vector<std::vector<numbers>> walk(cluster_options o, int rounds, std::int64_t* commits = nullptr) {
   std::vector<std::vector<numbers>> ends(o.workers);
   cluster c(std::move(o));
@@ -211,7 +211,7 @@ TEST_F(Checkpoint, WithCopiesTheyAreReadBackEverywhereSoThatALossAfterwardsChang
       wanderer a(comm, rounds);
       a.paracel_sync();
       if (a.get_worker_id() == 0) {
-        EXPECT_NE(c.lose(lost), 0U) << "the job goes on";
+        EXPECT_NE(c.lose(lost), 0U) << "the job continues";
       }
       a.walk(rounds);
       ends[a.get_worker_id()] = a.result;
@@ -273,7 +273,7 @@ TEST_F(Checkpoint, AFullDiskOfAServerIsReportedAndTheRunGoesOn) {
     paralg a("", comm);
     for (int i = 0; i < 6; ++i) {
       if (i == 2 && a.get_worker_id() == 0) {
-        c.node(1).object().use_disk(disk);  // no shard writes now: the next checkpoint comes at clock 4
+        c.node(1).object().use_disk(disk);  // no shard is writing now: the next checkpoint is at clock 4
         disk.fill_at(0);
       }
       a.paracel_update("k", std::int64_t{1});
@@ -314,7 +314,7 @@ TEST_F(Checkpoint, AWorkerThatDoesNotComeIsNamedAndTheOthersGoOn) {
   c.run([&](Comm comm) {
     paralg a("", comm);
     for (int i = 0; i < (a.get_worker_id() == 2 ? 3 : 5); ++i) a.iter_commit();
-    a.paracel_sync();  // worker 2 waits here for the others, who wait for it at clock 4
+    a.paracel_sync();  // worker 2 waits here for the others, which wait for it at clock 4
     if (a.get_worker_id() == 2) a.iter_commit();
   });
   EXPECT_EQ(events_.first("checkpoint_failed")["why"], "worker 2 did not come to clock 4");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Writes that look first: update_default, cas, incr, under every consistency.
+// Conditional writes: update_default, cas, incr, under every consistency model.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -27,7 +27,7 @@ TEST(UpdateDefault, WritesWhatIsMissingAndUpdatesTheRest) {
     EXPECT_EQ(a.paracel_read<double>("n"), 10.0);
     EXPECT_TRUE(a.paracel_update_default("n", 10.0, 1.0).get());
     EXPECT_EQ(a.paracel_read<double>("n"), 11.0);
-    const std::vector<float> large(40'000, 2.0F);  // beyond what travels beside a key
+    const std::vector<float> large(40'000, 2.0F);  // larger than what is sent in the same frame as the key
     for (int i = 0; i < 2; ++i) a.paracel_update_default("v", large, large);
     EXPECT_EQ(a.paracel_read<std::vector<float>>("v"), std::vector<float>(40'000, 4.0F));
     a.paracel_update_default("f", 1.0, 2.0, "server_updates", "times_ten_plus_update");
@@ -154,7 +154,7 @@ TEST(Cas, UnderSspItIsNotTakenForWhatIsCached) {
     paralg a("", comm, "", 10, 5, true);
     a.paracel_write("k", 1.0);
     EXPECT_EQ(a.paracel_read<double>("k"), 1.0);
-    const auto other = c.client();  // somebody else's write: the cached copy stays good enough for a read
+    const auto other = c.client();  // another client's write: the cached value is still fresh enough for a read
     const encoded<double> two(2.0);
     other->wait(other->request({.what = net::verb::push}, "k", two.view(), nullptr));
     EXPECT_EQ(a.paracel_read<double>("k"), 1.0);
@@ -226,7 +226,7 @@ TEST(Updates, ConcurrentUpdatesOfEightWorkersSumExactly) {
         keys.push_back("k" + std::to_string(k));
         deltas.push_back((rank + 1) * (k + 1));
       }
-      const std::vector<std::int64_t> large(10'000, rank + 1);  // 80 kB, in a frame of its own
+      const std::vector<std::int64_t> large(10'000, rank + 1);  // 80 kB, in a separate frame
       for (int round = 0; round < rounds; ++round) {
         a.paracel_update_multi(keys, deltas);
         a.paracel_update("single", rank + 1);

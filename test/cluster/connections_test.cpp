@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Connections that break while both ends live, in jobs with copies: what is lost is sent again, counts once, and stays
-// in order.
+// Connections that break while both ends live, in jobs with replicas: what is lost is sent again, counts once, and
+// stays in order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Rows that several workers build from entries of each other.
+// Sparse rows that several workers build from each other's entries.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Random operations of the whole interface, several workers against several servers.
+// Random operations of the complete interface, several workers against several servers.
 //
-//   own keys      Each worker has keys that nobody else touches and a plain std::map that says what must be there.
-//                 Every answer is compared with it, under asp, ssp (reads come from the cache) and bsp (updates come
+//   own keys      Each worker has keys that no other worker uses, and a std::map with their expected values. Every
+//                 reply is compared with it, under asp, ssp (reads come from the cache) and bsp (updates take effect
 //                 later).
-//   shared keys   Integers and an array that all workers add to, in every way there is to add: the sums are exact.
+//   shared keys   Integers and an array that all workers add to, in every possible way: the sums are exact.
 //
-// PARACEL_DIFFERENTIAL_SECONDS: how long each of them runs (2). PARACEL_SEED: of the first round; it is in the text of
-// every failure. An operation more is a line in `operations` and a method.
+// PARACEL_DIFFERENTIAL_SECONDS: how long each of them runs (2). PARACEL_SEED: of the first round; every failure message
+// contains it. A new operation is a line in `operations` and a method.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,8 @@ class worker : public own_updates {
     const auto steps = 40 + random_.number(20);
     for (std::size_t i = 0; i < steps; ++i) {
       if (!testing::Test::HasFailure()) one_operation();  // the others still wait for our commits
-      // Two commits a round and worker: never more apart than the staleness allows while somebody waits at the end.
+      // Two commits for each round and worker, so that workers are never farther apart than the staleness allows when
+      // one waits at the end.
       if (i == steps / 3 || i == 2 * steps / 3) commit();
     }
     commit();
@@ -112,7 +113,7 @@ class worker : public own_updates {
         {"set: write", 3, &worker::set_write},
         {"set: update", 5, &worker::set_update},
         {"set: bupdate_get", 3, &worker::set_bupdate_get},
-        {"keys, count", 2, &worker::walk},
+        {"keys, count", 2, &worker::scan},
     };
     return all;
   }
@@ -140,7 +141,7 @@ class worker : public own_updates {
     ++clock_;
     arrays_.commit();
   }
-  /// A cached read may be as old as the staleness allows: so many commits later nobody is answered by one of before.
+  /// A cached read may be as old as the staleness allows: after this many commits no read returns an older value.
   void commit_all_away() {
     for (int i = 0; i < 5; ++i) commit();
     a_.paracel_sync();
@@ -257,7 +258,7 @@ class worker : public own_updates {
       auto key = any_key();
       if (!may_act_at_once(key)) continue;
       all = all && at(key).now.has_value();
-      at(key).now.reset();  // one that comes twice is there but once
+      at(key).now.reset();  // a repeated one exists only once
       keys.push_back(std::move(key));
     }
     ASSERT_EQ(a_.paracel_remove_multi(keys), all);
@@ -293,7 +294,7 @@ class worker : public own_updates {
     });
   }
 
-  // -- prepared key sets, walks
+  // -- prepared key sets, scans
 
   void set_read() {
     with_type<0, scalars>(random_.number(scalars), [&]<class T>() {
@@ -358,7 +359,7 @@ class worker : public own_updates {
       ASSERT_EQ(got, want);
     });
   }
-  void walk() {
+  void scan() {
     const auto prefix = "w" + std::to_string(comm_.get_rank()) + "_";
     texts want;
     for (std::size_t i = 0; i < own_key_count; ++i)
@@ -429,7 +430,7 @@ class worker : public own_updates {
       }
     });
   }
-  /// Under ssp what is cached of a key of one's own is what is there, however old; until somebody clears everything.
+  /// Under ssp the cached value of an own key is its current value, however old; until a worker clears everything.
   void cache() {
     const auto key = any_key();
     if (model_ != consistency_model::ssp || cleared_ || !a_.is_cached(key)) return;
@@ -440,14 +441,14 @@ class worker : public own_updates {
 
   own_arrays arrays_{a_, comm_, random_, bsp()};
   bool cleared_ = false;
-  std::array<std::int64_t, shared_keys> sums_{};  // what this worker has added
+  std::array<std::int64_t, shared_keys> sums_{};  // added by this worker
 };
 
 struct setting {
   consistency_model model;
   std::size_t workers, servers;
   std::uint32_t threads;
-  std::uint32_t replicas = 1;  ///< above 1 servers are lost and replaced all the time
+  std::uint32_t replicas = 1;  ///< above 1 servers are continuously lost and replaced
 };
 
 class Differential : public testing::TestWithParam<setting> {};
@@ -467,11 +468,11 @@ TEST_P(Differential, EveryAnswerIsThatOfAMap) {
     if (replicas > 1 && comm.get_rank() == 0) disasters.emplace(c, servers);
     SCOPED_TRACE("PARACEL_SEED=" + std::to_string(seed) + ", worker " + std::to_string(comm.get_rank()));
     worker w(comm, model, seed);
-    for (int go_on = 1, round = 0; go_on != 0; ++round) {
+    for (int more = 1, round = 0; more != 0; ++round) {
       SCOPED_TRACE("round " + std::to_string(round));
       w.round(seed + static_cast<unsigned>(round));
-      go_on = steady::now() < end && !testing::Test::HasFailure() ? 1 : 0;
-      comm.bcast(go_on, 0);
+      more = steady::now() < end && !testing::Test::HasFailure() ? 1 : 0;
+      comm.bcast(more, 0);
     }
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What mf, als and svd ask of the servers: their READMEs say it, these tests hold it.
+// The requests of mf, als and svd to the servers, as their READMEs state.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -46,7 +46,7 @@ class FactorTraffic : public testing::Test {
     std::int64_t bytes_in = 0;
     std::int64_t bytes_out = 0;
   };
-  /// What the shards have counted of a job with these keys, over all servers.
+  /// The shards' counters for a job with these keys, summed over all servers.
   template <class Algorithm, class Settings>
   traffic of(const config_schema& schema, const std::string& input_key, const std::string& rest, std::size_t workers,
              std::size_t servers) {
@@ -94,10 +94,10 @@ TEST_F(FactorTraffic, AClockOfMfIsAPullAndAnUpdateAShardAndTheRowsOfItsItemsTwic
       const auto more = [&](const char* verb) { return many.requests[verb] - few.requests[verb]; };
       EXPECT_EQ(more("rows_pull"), rounds * shards) << shown(few) << "\n" << shown(many);
       EXPECT_EQ(more("rows_update"), rounds * shards);
-      // The loss of the round: an update of each worker; rank 0 reads and removes the sum.
+      // The loss of the round: an update from each worker; rank 0 reads and removes the sum.
       EXPECT_LE(more("update") + more("pull") + more("remove"), 5 * (static_cast<std::int64_t>(workers) + 2));
-      // Rows of k + 2 numbers with 8 bytes of id: their ids and the deltas in, the rows out; beyond that heads of
-      // messages.
+      // Rows of k + 2 numbers with 8 bytes of id: ids and deltas are received, rows sent; the remainder are message
+      // headers.
       const std::int64_t rows = rounds * items;
       const std::int64_t row = 8 * (k + 2);
       EXPECT_GE(many.bytes_out - few.bytes_out, rows * row);
@@ -123,7 +123,7 @@ TEST_F(FactorTraffic, ARoundOfAlsIsTwoPullsAndTwoPushesAShard) {
       const auto size = static_cast<std::int64_t>(workers);
       const auto more = [&](const char* verb) { return many.requests[verb] - few.requests[verb]; };
       EXPECT_EQ(more("rows_pull"), 5 * 2 * size * shards) << shown(few) << "\n" << shown(many);
-      // A shard that has none of a worker's own rows gets no push.
+      // A shard without rows of a worker gets no push from it.
       EXPECT_LE(more("rows_push"), 5 * 2 * size * shards);
       EXPECT_GE(more("rows_push"), 5 * 2);
       // Every worker pulls every row of the other side; every row is pushed once.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a client does when servers change, with servers whose copies are perfect: they share one store, which remembers
-// what it has applied. So whatever is lost or doubled here, the client has lost or doubled.
+// A client's reaction to server changes, with ideal replicas: the servers share one store, which remembers what it has
+// applied. So the client is responsible for anything lost or duplicated here.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,10 +34,10 @@ using net::status;
 using net::verb;
 using test::cluster;
 
-/// Numbers by key, and what was said about each (client, sequence, key).
+/// Numbers by key, and the reply to each (client, sequence, key).
 class shared_store {
  public:
-  /// The answer to an update that is applied once. `fresh` is called if it has not been.
+  /// The reply to an update that is applied once. `fresh` is called if it has not been applied before.
   std::int64_t once(const net::request_header& h, const std::string& key, std::int64_t delta) {
     const std::lock_guard lock(mutex_);
     const auto [at, is_new] = said_.try_emplace({h.client, h.sequence, key}, 0);
@@ -62,7 +62,7 @@ class shared_store {
   std::uint64_t repeated_ = 0;
 };
 
-/// The shards of one server over the store. Requests of another epoch are refused, or wait until it has come.
+/// The shards of one server over the store. Requests of another epoch are rejected, or wait until it is known.
 class twin final : public srv::request_handler {
  public:
   twin(shared_store& store, std::size_t slot) : store_(store), slot_(slot) {}
@@ -75,7 +75,7 @@ class twin final : public srv::request_handler {
     }
     changed_.notify_all();
   }
-  /// From now on every request is applied and none answered, as by a server that is stopped between the two.
+  /// From now on every request is applied and none answered, as by a server that is suspended in between.
   void mute() { muted_ = true; }
   [[nodiscard]] std::size_t told() {
     const std::lock_guard lock(mutex_);
@@ -205,7 +205,7 @@ class twin final : public srv::request_handler {
   std::atomic<bool> muted_{false};
 };
 
-/// Three servers with two copies, and a client that lives in a worker's thread.
+/// Three servers with two replicas, and a client on a worker's thread.
 class Failover : public testing::Test {
  protected:
   void run(const std::function<void(cluster&, server_group&)>& work) {
@@ -303,7 +303,7 @@ TEST_F(Failover, RequestsOfManyKeysAreSplitAnew) {
           {.what = verb::bupdate_multi}, all, ones,
           [&, nth = ++made_so_far](std::size_t i, std::string_view key, const net::reply_item& item) {
             ++answers[i];
-            // executed in the order in which they were made; an answer may come after a later one's
+            // executed in order of the calls; a reply may arrive after a later one's
             if (key != all[i] || item.result != status::ok || decode<std::int64_t>(item.value) != nth) ++wrong;
           },
           [&](kvclt::sequence) { ++ends; });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The graph algorithms on seeded random graphs, for 1, 2, 3 and 5 workers, against oracles that are as plain as can be.
+// The graph algorithms on seeded random graphs, for 1, 2, 3 and 5 workers, compared with straightforward oracles.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,8 +40,7 @@ struct named_graph {
   test_graph graph;
 };
 
-/// Graphs that have something of everything: dense and sparse, skewed, with self-loops, paths, no edges, nothing at
-/// all.
+/// A variety of graphs: dense and sparse, skewed, with self-loops, paths, without edges, empty.
 std::vector<named_graph> graphs() {
   std::vector<named_graph> all;
   all.push_back({"sparse", random_graph(1, 400, 380)});
@@ -368,7 +367,7 @@ TEST(GraphAlgorithms, ModularityAndTheEndAreThoseOfOneMachine) {
       EXPECT_NE(found.ended, ending::rounds) << name;
     }
   });
-  // Two vertices swap their labels for ever.
+  // Two vertices swap their labels forever.
   test_graph pair;
   pair.vertices = 2;
   pair.edges = {{0, 1, 1}};

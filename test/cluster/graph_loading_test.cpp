@@ -51,7 +51,7 @@ class GraphLoading : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << text;
     return (folder_ / name).string();
   }
-  /// Each worker of so many does `work`.
+  /// Runs `work` on this number of workers.
   static void with(std::size_t workers, const loader& work) {
     cluster c({.workers = workers, .servers = 1});
     c.run([&](Comm comm) {
@@ -60,8 +60,7 @@ class GraphLoading : public testing::Test {
     });
   }
 
-  /// What all workers have together; an edge on two workers is a failure, and so is one on a worker that does not own
-  /// it.
+  /// The edges of all workers; an edge on two workers, or on a worker that does not own it, is a failure.
   template <class Graph>
   static entries<typename Graph::id_type> load_all(std::size_t workers, const std::string& pattern,
                                                    const std::function<Graph(paralg&)>& load) {
@@ -98,7 +97,7 @@ std::string text_of(const Id& id) {
   else return std::to_string(id);
 }
 
-/// A file of every form of line, blank ones among them, and what it says.
+/// A file with all forms of lines, blank ones included, and its contents.
 template <class Id>
 std::string random_lines(unsigned seed, bool mixed, entries<Id>& said) {
   std::mt19937_64 engine(seed);
@@ -185,7 +184,7 @@ TYPED_TEST(EveryId, BlocksOfASparseMatrixFitTogether) {
   for (const auto& pattern : patterns) {
     std::mt19937_64 engine(5);
     std::string text;
-    entries<Id> said;  // an entry that is there again is added, in the order of the file
+    entries<Id> said;  // repeated entries are summed, in file order
     for (int line = 0; line < 300; ++line) {
       const auto a = id<Id>(engine() % 17), b = id<Id>(engine() % 23 + (std::uint64_t{1} << 63U));
       const double w = static_cast<double>(engine() % 1000) / 7;
@@ -338,7 +337,7 @@ TEST_F(GraphLoading, AFileSmallerThanTheNumberOfWorkersAndAnEmptyOneLoad) {
     EXPECT_EQ(m.rows() + m.cols(), 0);
     dict_type<default_id_type, default_id_type> rows;
     const auto d = a.paracel_load_as_matrix<Eigen::MatrixXd>(rows, tiny);
-    EXPECT_EQ(d.cols(), 1);  // also where there is no row
+    EXPECT_EQ(d.cols(), 1);  // even without rows
   });
 }
 
@@ -356,7 +355,7 @@ TEST_F(GraphLoading, WhatIsWrongIsSaidAlikeOnEveryWorker) {
         } catch (const data_error& e) {
           EXPECT_EQ(std::string(e.what()), path + ":101:" + want);
         }
-        a.paracel_sync();  // nobody is lost
+        a.paracel_sync();  // no worker exits early
       });
     }
   };

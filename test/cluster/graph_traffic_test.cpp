@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the READMEs of the graph algorithms say that a round costs.
+// The cost of a round as stated in the READMEs of the graph algorithms.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -30,7 +30,7 @@ using test::traffic;
 
 constexpr std::size_t workers = 3;
 
-/// Of every worker: vertices of others that are ghosts here, and how often own vertices are ghosts elsewhere.
+/// For a worker: the number of its ghosts, and how often its own vertices are ghosts on other workers.
 struct border {
   std::size_t ghosts = 0;
   std::size_t shared = 0;
@@ -74,7 +74,7 @@ TEST(GraphTraffic, ARoundOfLabelPropagationIsOneExchangeOf8BytesAGhostAndOneRedu
     }
     EXPECT_EQ(rounds[1].alltoalls - rounds[0].alltoalls, 1U);
     EXPECT_EQ(rounds[1].reductions - rounds[0].reductions, 1U);
-    // The sums of the modularity at the end go to the owners of the labels, which are others after a round.
+    // At the end the sums of the modularity are sent to the owners of the labels, which change after a round.
     EXPECT_LE(rounds[1].bytes, 8 * shared + rounds[0].bytes + 16 * part.own());
   });
 }
@@ -95,7 +95,7 @@ TEST(GraphTraffic, ASuperstepIsOneExchangeOf4BytesAndTheMessageForEachNeighbourT
     constexpr std::size_t head = 9 * 8;
     EXPECT_LE(count.bytes - before.bytes, supersteps * (head * (workers - 1) + 12 * ghosts));
 
-    // A search writes to a neighbour once or twice: bits for all, or 5 bytes for each.
+    // A search sends a message to a neighbour once or twice: one bit for each, or 5 bytes for those reached.
     const auto between = count;
     const auto found = alg::breadth_first_levels(comm, part, 0);
     const auto most = (found.depth + 2) * (head * (workers - 1) + ghosts / 8 + ghosts + 2) + 8 * ghosts;
@@ -123,7 +123,7 @@ TEST(GraphTraffic, TrianglesFetchAListOnceAtMost) {
     const auto part = part_of(g, comm.get_rank(), workers, {.undirected = true});
     const auto found = alg::count_triangles(comm, part, false);
     EXPECT_EQ(found.rounds, 1U);
-    // No more than the kept lists of all ghosts, elements of third workers at 12 bytes.
+    // At most the kept lists of all ghosts, with 12 bytes for elements of third workers.
     EXPECT_LE(found.fetched_bytes, 12 * 6000U + 8 * part.ghosts.size());
   });
 }
@@ -140,7 +140,7 @@ TEST(GraphTraffic, ARoundOfMvvIsAnUpdateAndAReadAShard) {
   constexpr std::size_t servers = 2;
   test::cluster c({.workers = workers, .servers = servers});
   c.run([&](Comm comm) { alg::max_vertex_value(comm, "", alg::mvv_settings(config)).solve(); });
-  // An update and a read of each worker to each server that has pieces, and what the barriers ask.
+  // An update and a read by each worker for each server that has pieces, and the requests of the barriers.
   EXPECT_LE(c.requests_served(), (41 + 3) * workers * servers * 4);
   std::filesystem::remove_all(folder);
 }

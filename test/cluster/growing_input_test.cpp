@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Inputs that change between the moment rank 0 looks at them and the one in which they are read.
+// Inputs that change between the moment when rank 0 lists them and the moment when they are read.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -40,7 +40,7 @@ class GrowingInput : public ::testing::Test {
     std::ofstream(folder_ / name, std::ios::binary | how) << text;
     return (folder_ / name).string();
   }
-  /// A file that was not changed for an hour: the clock of a file system has ticks of some milliseconds.
+  /// A file that was not modified for an hour: timestamps of a file system have a resolution of some milliseconds.
   std::string write_long_ago(const std::string& name, const std::string& text) const {
     auto path = write(name, text);
     fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
@@ -52,8 +52,8 @@ class GrowingInput : public ::testing::Test {
     return text;
   }
 
-  /// What four workers read of `name`, one after the other, when `change` happens after rank 0 has looked. An error,
-  /// which must be the same on every worker, instead.
+  /// What four workers read of `name`, concatenated, when `change` happens after rank 0 has listed the input; or the
+  /// error, which must be the same on every worker.
   static std::string read_after(const std::string& name, const std::function<void()>& change) {
     cluster job({.workers = workers});
     std::vector<std::string> parts(workers);
@@ -102,7 +102,7 @@ TEST_F(GrowingInput, AllWorkersReadWhatRankZeroSawHoweverMuchIsAppended) {
 }
 
 TEST_F(GrowingInput, EachWayToLoadReadsWhatRankZeroSaw) {
-  // Every worker appends before it loads: whoever looked for himself would find more than those before him.
+  // Every worker appends before it loads: a worker with its own listing would find more than those before it.
   for (const auto way : {0, 1, 2}) {
     const auto name = write("log", lines(0, 1000));
     cluster job({.workers = workers});
@@ -161,9 +161,9 @@ TEST_F(GrowingInput, AFileThatWasReplacedOrRewrittenIsAnErrorOfAllThatNamesIt) {
   const auto text = lines(0, 1000);
   const auto name = write_long_ago("log", text);
   const auto want = name + ": was replaced or rewritten while it was loaded";
-  // Begun anew (a log that is copied and cut off), and longer by now.
+  // Restarted (a log that is copied and truncated), and longer by now.
   EXPECT_EQ(read_after(name, [&] { write("log", lines(5000, 9000)); }).find(want), 0U);
-  // In its middle alone, which the length and the ends do not show.
+  // Only in the middle, so that length and ends are unchanged.
   write_long_ago("log", text);
   EXPECT_EQ(read_after(name,
                        [&] {
@@ -181,7 +181,7 @@ TEST_F(GrowingInput, AnotherFileOfThatNameIsRefusedOnThisHostAndElsewhereWhenIts
   const auto copy = write("copy", lines(0, 1200));
   fs::rename(copy, name);
   EXPECT_THROW(paracel::open_source(seen), data_error);
-  // On another host the same content is another inode, written at another time.
+  // On another host the same content has a different inode and modification time.
   seen.seen_from = "another host";
   EXPECT_NO_THROW(paracel::open_source(seen)->verify());
   write("log", lines(1, 1200));

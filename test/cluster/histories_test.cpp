@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Histories: clients with several requests in flight on a few keys; what they saw must be linearizable, key by key.
+// Histories: clients with several requests in flight on a few keys; their observations must be linearizable, key by
+// key.
 //
 // PARACEL_DIFFERENTIAL_SECONDS and PARACEL_SEED as in differential_test.cpp.
 #include <gtest/gtest.h>
@@ -30,22 +31,22 @@ namespace {
 
 using steady = std::chrono::steady_clock;
 
-/// A key of integers as one client saw it.
+/// An operation on an integer key as observed by a client.
 struct seen {
   net::verb what = net::verb::none;
   std::int64_t argument = 0;
   std::int64_t initial = 0;    ///< of update_default
   std::uint64_t expected = 0;  ///< of cas
   net::status result = net::status::ok;
-  std::uint64_t version = 0;  ///< of the answer
+  std::uint64_t version = 0;  ///< of the reply
   std::int64_t answer = 0;
 };
 
 struct integer {
   bool there = false;
   std::int64_t n = 0;
-  std::uint64_t version = 0;  ///< 0 when it is not there
-  std::uint64_t last = 0;     ///< the greatest version that was given
+  std::uint64_t version = 0;  ///< 0 if the key does not exist
+  std::uint64_t last = 0;     ///< the greatest version so far
   auto operator<=>(const integer&) const = default;
 };
 
@@ -85,8 +86,8 @@ bool explains(integer& i, const seen& s) {
 
 using history = std::vector<timed<seen>>;
 
-/// A client that makes random requests on `keys`, up to `in_flight` of them at once. A value is `width` equal list_of,
-/// so that one half old and half new is seen.
+/// A client that sends random requests on `keys`, up to `in_flight` of them at once. A value is a list of `width` equal
+/// elements, so that a mixture of old and new is detected.
 class prober {
  public:
   prober(std::unique_ptr<server_group> client, std::uint64_t seed, std::vector<std::string> keys, std::size_t width)
@@ -154,9 +155,9 @@ class prober {
   std::string complaint_;
 };
 
-/// `one_by_one`: each client waits for its answers, which are small. Of two requests that were on their way together
-/// when a server was lost, a read may be carried out after the update behind it; and what an update answered is not
-/// kept if it was large, so that one that comes again is told the value of now.
+/// `one_by_one`: each client waits for its replies, which are small. Otherwise, of two requests in flight when a server
+/// is lost, a read may be executed after a later update; and large replies are not remembered, so a retried update
+/// returns the current value.
 void check_histories(cluster& c, bool one_by_one) {
   constexpr std::size_t clients = 4, keys = 5;
   const auto seed = first_seed();
@@ -165,7 +166,7 @@ void check_histories(cluster& c, bool one_by_one) {
   for (unsigned round = 0; round == 0 || steady::now() < end; ++round) {
     SCOPED_TRACE("PARACEL_SEED=" + std::to_string(seed) + ", round " + std::to_string(round));
     generator random(seed + round);
-    const std::size_t width = random.one_in(4) && !one_by_one ? 9000 : 1;  // 72 kB: in a frame of its own
+    const std::size_t width = random.one_in(4) && !one_by_one ? 9000 : 1;  // 72 kB: in a separate frame
     const auto in_flight = one_by_one ? 1 : 1 + random.number(6);
     std::vector<std::string> names;
     for (std::size_t k = 0; k < keys; ++k) names.push_back("r" + std::to_string(round) + "_" + std::to_string(k));

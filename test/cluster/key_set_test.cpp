@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Prepared key sets against the same operations by name.
+// Prepared key sets compared with the same operations by key.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -173,7 +173,7 @@ TEST_P(KeySetConsistency, FourWorkersAddThroughOverlappingSetsAndByName) {
       std::vector<std::int64_t> named;
       named = a.paracel_read_multi<std::int64_t>(low.keys());
       for (std::size_t k = 0; k < seen.size(); ++k) {
-        // Key 0 is updated once a round by everybody, and by nothing else.
+        // Key 0 is updated once a round by every worker, and by nothing else.
         const auto least = GetParam() == consistency_model::bsp ? i * 4 : i;
         if (k == 0 && GetParam() != consistency_model::asp) {
           ASSERT_GE(seen[k], least);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What kmeans, ridge, lasso, lr_l1 and spectral_clustering say to each other and to the servers: their READMEs state
-// it, these tests hold it. The sizes are chosen so that no two steps of an algorithm send the same number of bytes.
+// The messages of kmeans, ridge, lasso, lr_l1 and spectral_clustering between workers and to the servers, as stated in
+// their READMEs. The sizes are chosen so that no two steps of an algorithm send the same number of bytes.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -36,7 +36,7 @@ using test::collective;
 using test::collective_log;
 using enum test::collective_kind;
 
-constexpr std::size_t tag = 1;  // byte before what a bcast or a gather carries
+constexpr std::size_t tag = 1;  // the byte before the data of a bcast or a gather
 
 struct spoken {
   std::vector<collective_log> by;  // rank
@@ -46,7 +46,7 @@ struct spoken {
   std::uint64_t served = 0;
 };
 
-/// The operations that `many` has and `few` has not, by kind and size.
+/// The operations in `many` that are not in `few`, by kind and size.
 collective_log more(collective_log many, collective_log few) {
   const auto before = [](const collective& a, const collective& b) {
     return std::tie(a.kind, a.sent) < std::tie(b.kind, b.sent);
@@ -91,7 +91,7 @@ class LinearTraffic : public testing::TestWithParam<std::size_t> {
     std::ofstream file(path(name));
     for (std::size_t i = 0; i < n; ++i) {
       counter_random random(9, 0, i);
-      std::map<std::size_t, double> row{{p, 0.5}};  // every row says how many features there are
+      std::map<std::size_t, double> row{{p, 0.5}};  // every row states the number of features
       for (std::size_t k = 0; k < entries; ++k) row[1 + random.below(p)] = random.normal();
       double y = random.normal() / 4;
       for (const auto& [j, x] : row) y += x / static_cast<double>(1 + j / 8);
@@ -182,8 +182,8 @@ TEST_P(LinearTraffic, TheSeedsOfKmeansAreThirteenCollectives) {
 TEST_P(LinearTraffic, AnEmptyCentreOfKmeansIsAGatherMoreWithTheFarthestPoints) {
   const std::size_t k = 15, d = 2;
   {
-    // A round of seeding takes the point that is farthest by far from the others, which are at the origin or near it:
-    // after all its rounds there are fewer seeds than centres.
+    // Each round of seeding chooses the point that is by far the farthest from the others, which are at or near the
+    // origin: after all rounds there are fewer seeds than centres.
     std::ofstream file(path("points"));
     for (int i = 0; i < 180; ++i) file << "0,0\n";
     double x = 1;
@@ -197,7 +197,7 @@ TEST_P(LinearTraffic, AnEmptyCentreOfKmeansIsAGatherMoreWithTheFarthestPoints) {
     const auto at = at_of(log, 0, reduce, sums.sent);
     ASSERT_LT(at + 2, log.size());
     EXPECT_EQ(log[at + 1].kind, gather);
-    EXPECT_LE(log[at + 1].sent, k * (8 * (d + 3) + 8) + 16);  // heads of the lists
+    EXPECT_LE(log[at + 1].sent, k * (8 * (d + 3) + 8) + 16);  // headers of the lists
     EXPECT_EQ(log[at + 2], sums);
     sent += log[at + 1].sent;
   }
@@ -305,7 +305,7 @@ TEST_P(LinearTraffic, ABlockOfLassoIsASolutionAndAGradientAndItsGramMatrixWhenIt
   for (const auto& [p, keys, grown, most_blocks] : jobs) {
     write_sparse("rows", 400, p, p / 4, false);
     const auto found = lasso_of("rows", keys);
-    // Of each penalty.
+    // For each penalty.
     std::vector<std::size_t> rounds;
     std::size_t blocks = 0;
     for (const auto& line : metrics()) blocks += rounds.emplace_back(line["rounds"].get<std::size_t>());
@@ -328,7 +328,7 @@ TEST_P(LinearTraffic, ABlockOfLassoIsASolutionAndAGradientAndItsGramMatrixWhenIt
         for (std::size_t b = 0; b < n; ++b, at += 2) {
           ASSERT_LT(at + 1, log.size());
           const bool gram = log[at].kind == reduce;
-          // How many features the block has, the first worker's message tells.
+          // The size of the first worker's message shows the number of features in the block.
           const auto m = (found.by[0][at + (gram ? 1 : 0)].sent - tag) / 8;
           if (gram) {
             EXPECT_EQ(log[at++], (collective{reduce, 4 * m * (m + 1)}));
@@ -385,7 +385,7 @@ TEST_P(LinearTraffic, AStepOfLrL1IsAGramMatrixASolutionAndAGradientForEachLength
       }
       // All weights fit a block of 1,024; more than ten are in the model.
       EXPECT_EQ(orthants > 0, block == 10);
-      // Those of the start and the end are two more; a length is rarely halved.
+      // The evaluations at the start and the end are two more; a step length is rarely halved.
       EXPECT_GE(gradients, blocks + orthants + 1);
       EXPECT_LE(gradients, 2 * (blocks + orthants) + 1);
       EXPECT_EQ(at_of(log, at, reduce, gradient.sent), log.size());
@@ -427,7 +427,7 @@ TEST_P(SpectralTraffic, AStepOfTheEigenvectorsIsTwoProductsAndSixteenSums) {
     for (std::size_t w = 0; w < workers(); ++w) shared[rank] += borders.shared_with(w).size();
     const laplacian_operator op(test::counted(comm, start[rank]), graph);
     if (workers() == 1) return;
-    // Each block of numbers of ghosts begins with its length.
+    // Each block of numbers of ghosts starts with its length.
     const auto lengths = 8 * (workers() - 1);
     const collective_log want{{exchange, 8 * graph.ghosts.size() + lengths}, {exchange, 8 * shared[rank]}};
     EXPECT_EQ(start[rank], want);
@@ -460,7 +460,7 @@ TEST_P(SpectralTraffic, ARoundOfKmeansIsOneSumAndTheLabelsOneMinimum) {
     SCOPED_TRACE(testing::PrintToString(few.by[w]));
     EXPECT_EQ(more(many.by[w], few.by[w]), reductions(workers() == 1 ? 0 : 3, 8 * (k * k + k + 2)));
     EXPECT_EQ(more(few.by[w], many.by[w]), collective_log());
-    // One worker sums nothing.
+    // A single worker sums nothing.
     EXPECT_EQ(again.by[w].size() - few.by[w].size(), workers() == 1 ? 7U : 15U);
     EXPECT_LT(at_of(few.by[w], 0, reduce, 8 * k), few.by[w].size());
   }

@@ -24,7 +24,7 @@ class LoadBothWays : public ::testing::Test {
   }
   ~LoadBothWays() override { std::filesystem::remove_all(folder_); }
 
-  /// Entries of which some are there more than once; some columns are frequent. `name`: what stands before each number.
+  /// Entries, some of them repeated; some columns are frequent. `name`: prefix of each number.
   std::string write(std::uint64_t seed, const std::string& name) const {
     const auto path = folder_ / (name + std::to_string(seed));
     std::ofstream out(path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Graphs that several workers load are those that a map of maps has.
+// Graphs loaded by several workers are compared with a map of maps.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -232,7 +232,7 @@ TEST(Halo, PullBringsTheOwnersValueAndPushFoldsInTheOrderOfTheRanks) {
           shared.pull<double>(own, ghost);
           for (std::size_t i = 0; i < ghost.size(); ++i) ASSERT_EQ(ghost[i], static_cast<double>(g.ghosts[i]) * 1.5);
         }
-        // Every worker says its rank at each of its ghosts; owners write down what they hear.
+        // Every worker sends its rank to each of its ghosts; owners record what they receive.
         std::vector<std::uint64_t> mine(g.ghosts.size(), comm.get_rank() + 1);
         std::vector<std::uint64_t> heard(g.own());
         shared.push<std::uint64_t>(mine, heard, [](std::uint64_t& all, std::uint64_t one) { all = all * 10 + one; });

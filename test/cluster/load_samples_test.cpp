@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Samples read by several workers at once: the same rows in the same order whatever their number, and one error for
-// all.
+// Samples read by several workers: the same rows in the same order for any number of workers, and one error for all.
 #include <paracel/paralg.hpp>
 #include <paracel/samples.hpp>
 
@@ -39,7 +38,7 @@ class LoadSamples : public ::testing::Test {
     return (folder_ / name).string();
   }
 
-  /// What all workers have, in one.
+  /// The samples of all workers, merged.
   static sample_rows load(std::size_t workers, const std::vector<std::string>& names, const sample_options& options) {
     cluster job({.workers = workers});
     std::vector<sample_rows> parts(workers);
@@ -63,7 +62,7 @@ class LoadSamples : public ::testing::Test {
     return all;
   }
 
-  /// The error that every worker has; fails when they have different ones.
+  /// The error on every worker; fails if they differ.
   static std::string error_of(std::size_t workers, const std::vector<std::string>& names,
                               const sample_options& options = {}) {
     cluster job({.workers = workers});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Matrices that several workers load are those that a map of maps has.
+// Matrices loaded by several workers are compared with a map of maps.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ matrix sum_of(const std::vector<entry>& entries, bool numeric) {
   return m;
 }
 
-/// What all workers have together, and checks of what each of them promises.
+/// The entries of all workers, and checks of the invariants on each of them.
 struct whole {
   std::vector<std::string> rows, columns;
   std::vector<std::tuple<std::uint64_t, std::uint64_t, double>> entries;  // by number
@@ -315,7 +315,7 @@ TEST(LoadSparse, WrongInputIsTheSameErrorOnAllWorkers) {
   }
   entry_options positive;
   positive.non_negative = true;
-  // By the quick way through a line and by the thorough one, by sums that would be 0 or more, too.
+  // Through the fast path for lines and the general one, including sums that would not be negative.
   expect(good + "0,2,-3\n", ":41:5: found \"-3\", want a number of at least 0", positive);
   expect(good + "4,5:-.50\n", ":41:5: found \"-.50\", want a number of at least 0", positive);
   expect(good + "b,\"c\",-1e-300\n", ":41:7: found \"-1e-300\", want a number of at least 0", positive);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Rows of an id and numbers, read by one text and by several workers.
+// Rows of an id and numbers, read from one text and by several workers.
 #include <paracel/dense_rows.hpp>
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ class LoadVectors : public testing::Test {
 };
 
 TEST_F(LoadVectors, IsTheSameForAnyNumberOfWorkers) {
-  for (const std::string last : {"1000", "last"}) {  // with a name among the ids, on one worker alone
+  for (const std::string last : {"1000", "last"}) {  // with a name among the ids, on one worker only
     std::string text;
     for (int i = 0; i < 40; ++i)
       text += std::to_string(i) + "\t" + std::to_string(i) + ".5|" + std::to_string(-i) + "\n";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One file of all workers in place of one a worker: it holds what theirs hold, in rank order, or is not there.
+// One output file instead of one for each worker: it contains the same in rank order, or does not exist.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -43,7 +43,7 @@ class OneOutputFile : public testing::Test {
   ~OneOutputFile() override { std::filesystem::remove_all(folder_); }
 
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }
-  /// The results in a folder below, and what they hold.
+  /// The results in a subfolder, with their contents.
   [[nodiscard]] std::map<std::string, std::string> results(const std::string& below = ".") const {
     std::map<std::string, std::string> all;
     for (const auto& e : std::filesystem::directory_iterator(path(below))) {
@@ -57,7 +57,7 @@ class OneOutputFile : public testing::Test {
   std::string folder_;
 };
 
-/// What a rank has: nothing on every third one, lines of more than a round on the next.
+/// The lines of a rank: none on every third one, more than one round's worth on the next.
 list_type<std::string> lines_of(std::size_t rank) {
   list_type<std::string> lines;
   if (rank % 3 == 1) return lines;
@@ -127,7 +127,7 @@ TEST_F(OneOutputFile, NamesHaveNoRankAndAreBelowTheOutputFolder) {
     EXPECT_EQ(a.result_name("a_b_"), "a_b.txt");
     EXPECT_EQ(a.result_name(""), "result.txt");
     EXPECT_EQ(a.result_name("sub/"), "sub/result.txt");
-    // Worker 0 finds it, and all throw it.
+    // Worker 0 finds the error, and all throw it.
     EXPECT_THROW(a.paracel_dump_vector(list_type<int>{1}, "../outside_"), data_error);
     EXPECT_THROW(a.paracel_dump_vector(list_type<int>{1}, "no/such/folder_"), data_error);
     a.paracel_dump_vector(list_type<int>{1}, "after_");
@@ -152,7 +152,7 @@ TEST_F(OneOutputFile, AppendsAndMergesIntoOneFileToo) {
   EXPECT_EQ(results(), expected);
 }
 
-// What programs for 0.3 do, and whoever has not asked for one file.
+// Like programs for 0.3, and those that have not requested a single file.
 TEST_F(OneOutputFile, WithoutItAWorkerThatDumpsAloneWaitsForNobody) {
   cluster c({.workers = 3, .servers = 1});
   c.run([&](Comm comm) {
@@ -161,7 +161,7 @@ TEST_F(OneOutputFile, WithoutItAWorkerThatDumpsAloneWaitsForNobody) {
       a.paracel_dump_vector(list_type<int>{1, 2}, "theta_");
       a.paracel_dump_dict(dict_type<str_type, int>{{"a", 1}}, "names_");
       std::int64_t n = 1;
-      comm.allreduce(n);  // would be taken for another collective
+      comm.allreduce(n);  // would be matched with another collective
       EXPECT_EQ(n, 3);
       return;
     }
@@ -187,13 +187,13 @@ TEST_F(OneOutputFile, AWorkerThatDumpsAloneAllTheSameIsToldWhenTheOthersHaveLeft
         told = true;
       }
     });
-  } catch (const error&) {  // of leaving a job that has ended
+  } catch (const error&) {  // because it leaves a job that has ended
   }
   EXPECT_TRUE(told);
   EXPECT_THAT(results(), IsEmpty());
 }
 
-/// Notes the bytes of an all-to-all.
+/// Records the bytes of an all-to-all.
 class measured_comm final : public comm_backend {
  public:
   measured_comm(Comm& of, std::atomic<std::uint64_t>& most, std::atomic<std::uint64_t>& rounds)
@@ -226,7 +226,7 @@ class measured_comm final : public comm_backend {
 TEST_F(OneOutputFile, TravelsInRoundsOfABoundedSizeThatSmallPartsShare) {
   constexpr std::size_t workers = 4;
   constexpr std::uint64_t piece = 100;
-  // Pieces of each rank, rounds of so many bytes, and how many of them it takes.
+  // The pieces of each rank, the bytes of a round, and the expected number of rounds.
   struct given {
     std::vector<int> pieces;
     std::uint64_t chunk;
@@ -291,7 +291,7 @@ TEST_F(OneOutputFile, WhatOneWorkerFindsWrongAllThrowAndNothingIsLeft) {
   c.run([&](Comm comm) {
     paralg a("", comm, folder_);
     a.set_one_output_file(true);
-    // In the first piece, and when others have written for a while.
+    // In the first piece, and after others have been written.
     for (const int good : {0, 3000}) {
       int left = good;
       const bool bad = a.get_worker_id() == 2;

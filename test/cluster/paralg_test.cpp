@@ -172,7 +172,7 @@ TEST(Paralg, AFailingUpdateIsToldToItsFutureOrToTheNextCommit) {
     a.paracel_write("v", std::vector<double>{1, 2});
     auto watched = a.paracel_update("v", std::vector<double>{1, 2, 3});
     EXPECT_THROW((void)watched.get(), error);
-    a.iter_commit();  // the failure was told once
+    a.iter_commit();  // the failure is reported once
     (void)a.paracel_update("v", std::vector<double>{1, 2, 3});
     EXPECT_THROW(a.iter_commit(), error);
     EXPECT_EQ(a.paracel_read<std::vector<double>>("v"), (std::vector<double>{1, 2}));
@@ -225,7 +225,7 @@ TEST(Comm, CollectivesOfLocalProcessesAgreeWithPlainLoops) {
       } else {
         EXPECT_TRUE(folded.empty());
       }
-      std::vector<double> large(100'000, static_cast<double>(rank));  // in a frame of its own
+      std::vector<double> large(100'000, static_cast<double>(rank));  // in a separate frame
       comm.allreduce(large);
       EXPECT_EQ(large[99'999], static_cast<double>(workers * (workers - 1) / 2));
       comm.synchronize();
@@ -242,7 +242,7 @@ TEST(Job, EveryoneBlockedLearnsOfALostWorkerWithinTheHeartbeatLimit) {
     paralg a("", comm, "", 10, 0, true);
     a.paracel_sync();
     if (a.get_worker_id() == 2) {
-      c.silence(comm);  // its heartbeat stops, it never says goodbye
+      c.silence(comm);  // its heartbeat stops, and it never leaves
       one_is_gone = true;
       return;
     }

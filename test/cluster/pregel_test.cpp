@@ -24,7 +24,7 @@ using test::test_graph;
 
 const std::size_t pregel_worker_counts[] = {1, 2, 3, 5};
 
-/// Runs `work(comm, put)` on that many workers; what they `put` for their vertices comes back as one list.
+/// Runs `work(comm, put)` on this number of workers; returns what they `put` for their vertices as one list.
 template <class T, class F>
 std::vector<T> on_workers(std::size_t workers, std::uint64_t vertices, F&& work) {
   cluster c({.workers = workers, .servers = 1});
@@ -215,7 +215,7 @@ TEST(Pregel, AMessageToAVertexThatIsNotThereIsAnErrorThatNamesIt) {
   }
 }
 
-// ---- vertices that stay awake, aggregates, proceed
+// ---- vertices that do not halt, aggregates, proceed
 
 struct sums {
   std::uint64_t vertices = 0;
@@ -281,7 +281,7 @@ TEST(Pregel, StopsAfterAsManySuperstepsAsAllowed) {
   });
 }
 
-struct rank_sum {  // floating-point sums, so that an order that changes would show
+struct rank_sum {  // floating-point sums, so that a changed order would be visible
   using value_type = double;
   using message_type = double;
   static void combine(double& into, double more) { into += more; }
@@ -313,7 +313,7 @@ TEST(Pregel, ARunIsBitIdenticalAndSoIsOneThatGoesOnFromACheckpoint) {
     };
     const auto want = once({.max_supersteps = 20}, false);
     EXPECT_EQ(once({.max_supersteps = 20}, false), want);
-    // Broken off after 10 supersteps, checkpoints at 4 and 8.
+    // Interrupted after 10 supersteps, with checkpoints at 4 and 8.
     EXPECT_NE(once({.max_supersteps = 10, .checkpoint_folder = folder, .checkpoint_every = 4}, false), want);
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), static_cast<std::ptrdiff_t>(workers));
     EXPECT_EQ(once({.max_supersteps = 20}, true), want);
@@ -344,7 +344,7 @@ TEST(Pregel, ACheckpointThatIsCutOffIsNotTakenAndOneOfOtherWorkersIsRefused) {
   });
   EXPECT_THROW(with(1, [&](auto& p) { p.restore(folder); }), error);
   EXPECT_THROW(with(3, [&](auto& p) { p.restore(folder); }), error);
-  // One worker's file loses its last byte, or one bit changes.
+  // One worker's file loses its last byte, or one bit is flipped.
   const auto path = folder / "pregel_5_1";
   const auto bytes = std::filesystem::file_size(path);
   std::string text(bytes, 0);
@@ -362,7 +362,7 @@ TEST(Pregel, ACheckpointThatIsCutOffIsNotTakenAndOneOfOtherWorkersIsRefused) {
   std::filesystem::remove_all(folder);
 }
 
-/// What the run on 2 workers throws, if it does.
+/// The error of the run on 2 workers, if any.
 std::string message_of(const test_graph& g, const std::function<void(pregel_run<rank_sum>&)>& f,
                        part_options options = {}) {
   try {
@@ -390,16 +390,16 @@ TEST(Pregel, ACheckpointOfAnotherGraphOfTheSameSizeOrOfOtherArgumentsIsRefused) 
     p.save(folder);
   };
   EXPECT_EQ(message_of(g, saves, weighted), "");
-  const auto goes_on = [&](std::uint64_t as) {
+  const auto resume_as = [&](std::uint64_t as) {
     return [&folder, as](pregel_run<rank_sum>& p) {
       p.identify(as);
       EXPECT_TRUE(p.restore(folder));
       EXPECT_EQ(p.superstep(), 5U);
     };
   };
-  EXPECT_EQ(message_of(g, goes_on(mine), weighted), "");
+  EXPECT_EQ(message_of(g, resume_as(mine), weighted), "");
   const auto refused = [&](const test_graph& of, std::uint64_t as, part_options options) {
-    const auto said = message_of(of, goes_on(as), options);
+    const auto said = message_of(of, resume_as(as), options);
     EXPECT_NE(said.find((folder / "pregel_5_").string()), std::string::npos) << said;
     EXPECT_NE(said.find("of another graph"), std::string::npos) << said;
     EXPECT_NE(said.find("other arguments"), std::string::npos) << said;
@@ -412,7 +412,7 @@ TEST(Pregel, ACheckpointOfAnotherGraphOfTheSameSizeOrOfOtherArgumentsIsRefused) 
   other.edges.back().weight += 0.5;
   refused(other, mine, weighted);
   refused(g, mine, {.weighted = true, .names = true});
-  // Two edges change their targets: as many vertices and edges as before, on every worker.
+  // Two edges have different targets: the numbers of vertices and edges are unchanged on every worker.
   other = g;
   const auto far = std::find_if(other.edges.begin(), other.edges.end(), [&](const auto& e) {
     const auto there = [&](std::uint64_t a, std::uint64_t b) {
@@ -423,7 +423,7 @@ TEST(Pregel, ACheckpointOfAnotherGraphOfTheSameSizeOrOfOtherArgumentsIsRefused) 
   ASSERT_NE(far, other.edges.end());
   std::swap(other.edges[0].to, far->to);
   refused(other, mine, weighted);
-  EXPECT_EQ(message_of(g, goes_on(mine), weighted), "");
+  EXPECT_EQ(message_of(g, resume_as(mine), weighted), "");
   std::filesystem::remove_all(folder);
 }
 
@@ -461,8 +461,8 @@ TEST(Pregel, ARunThatHasFinishedRemovesItsCheckpointsAndOneThatWasStoppedLeavesT
   };
   once({.max_supersteps = 3, .checkpoint_folder = folder, .checkpoint_every = 1}, false, false);
   EXPECT_EQ(files(), 3);
-  // Its files are gone even if it writes none after those that it went back to, one that a kill left unfinished too;
-  // what is not its own stays.
+  // Its files are removed even if it writes none after the checkpoint that it resumed from, including one left
+  // unfinished by a kill; other files are kept.
   std::ofstream(folder / "pregel_notes") << "kept";
   std::ofstream(folder / ".paracel.12.0.tmp") << "begun";
   EXPECT_EQ(once({}, true, true), want);

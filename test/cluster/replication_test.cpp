@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Servers whose partitions have copies: what was acknowledged is there when a server has gone, once, whatever verb it
-// was.
+// Servers with replicated partitions: what was acknowledged still exists after the loss of a server, exactly once, for
+// every verb.
 #include "server/replication/replication_chain.hpp"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ std::vector<std::string> names(const std::string& prefix, int n) {
   return all;
 }
 
-/// A client, and answers that are looked at.
+/// A client that inspects replies.
 class asker {
  public:
   explicit asker(cluster& of) : client_(of.client(patient)) {}
@@ -85,7 +85,7 @@ class asker {
     client_->broadcast({.what = verb::table_open}, table, payload,
                        [](const kv_result& r) { ASSERT_TRUE(r.ok()) << r.text(); });
   }
-  /// One request a row.
+  /// One request for each row.
   answer row(verb what, std::string_view table, std::uint64_t id, const std::vector<float>& values,
              const kvclt::call& with = {}) {
     bytes payload;
@@ -117,7 +117,7 @@ void run(const test::cluster_options& o, const std::function<void(cluster&)>& wo
   c.run([&](const Comm&) { work(c); });
 }
 
-/// Waits until the servers have made all copies of an epoch.
+/// Waits until the servers have completed the replicas of an epoch.
 bool synced(cluster& c, std::initializer_list<std::size_t> servers, std::uint32_t epoch) {
   const auto end = std::chrono::steady_clock::now() + 10s;
   for (const auto i : servers) {
@@ -302,7 +302,7 @@ TEST_P(Chain, WhatEveryVerbHasChangedIsThereWithTheNextHead) {
       const auto after = everything();
       for (const auto& [name, answer] : before) EXPECT_EQ(after.at(name), answer) << name;
     }
-    // What an optimizer keeps, and what waits for the clock, is there too: the same steps and folds as with one server.
+    // Optimizer state and staged updates survive, too: the same steps and folds as with one server.
     for (const auto& k : keys) {
       a.numbers({.what = verb::update, .function = adam}, k + "opt", {1, 2});
       a.ok({.what = verb::pull, .clock = 3, .flags = net::flag_bsp_read}, k + "staged");
@@ -343,7 +343,7 @@ TEST_P(Chain, WhatEveryVerbHasChangedIsThereWithTheNextHead) {
       EXPECT_EQ(floats_of(a.row(verb::rows_pull, "added", id + 3000, {}, {.clock = 2, .flags = net::flag_bsp_read})),
                 wanted);
     }
-    // Clear takes away what is there, and what is a copy elsewhere.
+    // Clear removes own keys and replicas.
     std::uint32_t cleared = 0;
     a.client().broadcast({.what = verb::clear}, {}, {}, [&](const kv_result& r) { cleared += r.header.count; });
     EXPECT_EQ(cleared, keys.size() * 4 + 1 + many.size() + 1);
@@ -362,12 +362,12 @@ TEST_P(Chain, AReplacementGetsEveryCopyAndServesAfterwards) {
       ASSERT_GT(without, epoch) << "s" << lost;
       for (const auto& k : keys) a.numbers({.what = verb::update}, k, {1, 1});
       c.replace(lost);
-      // joining, and then up.
+      // first joining, then up
       ASSERT_TRUE(c.reaches(without + 2)) << "s" << lost;
       epoch = without + 2;
       for (const auto& k : keys) a.numbers({.what = verb::update}, k, {1, 1});
       ASSERT_TRUE(synced(c, {0, 1, 2}, epoch));
-      // The scheduler hears of it with the next heartbeat.
+      // The scheduler learns of it with the next heartbeat.
       std::this_thread::sleep_for(200ms);
     }
     for (const auto& k : keys) {
@@ -385,7 +385,7 @@ TEST_P(Chain, APartitionThatIsLongerThanAMessageTravelsInPieces) {
   o.max_message_bytes = std::size_t{1} << 20;
   run(o, [&](cluster& c) {
     asker a(c);
-    // One key that nobody reads: its partition holds twelve updates of 400 kB that wait for the clock.
+    // A key that is never read: its partition holds twelve updates of 400 kB that wait for the clock.
     std::vector<double> delta(50000, 1.0);
     const auto add = [&](std::uint32_t clock) {
       a.numbers({.what = verb::update, .clock = clock, .flags = net::flag_staged}, "theta", delta);
@@ -421,7 +421,7 @@ TEST_P(Chain, NothingIsAnsweredWithoutALease) {
     for (std::size_t i = 0; i < 3; ++i) c.node(i).set_lease_end(net::clock_source::time_point::max());
     a.client().wait(s);
     EXPECT_TRUE(answered);
-    // A heartbeat that is answered after the last one was given up opens nothing again.
+    // A heartbeat answered after the last lease has ended does not renew it.
     for (std::size_t i = 0; i < 3; ++i) c.node(i).end_lease();
     for (std::size_t i = 0; i < 3; ++i) c.node(i).set_lease_end(net::clock_source::time_point::max());
     answered = false;

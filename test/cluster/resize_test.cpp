@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Servers enter and leave a job that counts all the time: nothing is lost and nothing counts twice, also when servers
-// die in the middle of it.
+// Servers join and leave a job that counts continuously: nothing is lost and nothing counts twice, even when servers
+// die at the same time.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -29,8 +29,8 @@ using test::cluster;
 
 constexpr std::size_t workers = 3;
 
-/// Three workers count with every kind of request until `disturb`, in a thread of its own, has come to its end. What
-/// each counts alone is exact at every step, what all count at the end.
+/// Three workers count with every kind of request until `disturb`, on its own thread, has finished. Counters of a
+/// single worker are exact at every step, shared ones at the end.
 void count(cluster& c, const std::function<void()>& disturb) {
   std::atomic<std::int64_t> in_all{0};
   std::atomic<bool> is_over{false};
@@ -59,8 +59,8 @@ void count(cluster& c, const std::function<void()>& disturb) {
       });
     }
     std::int64_t mine = 0;
-    int go_on = 1;
-    for (; go_on != 0; ++mine) {
+    int more = 1;
+    for (; more != 0; ++mine) {
       a.paracel_update(set, ones);
       a.paracel_bupdate_multi(shared, ones);
       rows.update(ids, row_ones);
@@ -69,8 +69,8 @@ void count(cluster& c, const std::function<void()>& disturb) {
       EXPECT_EQ(a.paracel_read<std::int64_t>(own[which]), mine + 1);
       a.iter_commit();
       if (mine % 10 != 0) continue;
-      go_on = is_over || testing::Test::HasFailure() ? 0 : 1;
-      comm.bcast(go_on, 0);
+      more = is_over || testing::Test::HasFailure() ? 0 : 1;
+      comm.bcast(more, 0);
     }
     if (disturbing) disturbing->join();
     in_all += mine;
@@ -124,7 +124,7 @@ TEST_P(Resize, WhatCannotWaitForAMembershipComesAgain) {
 
 std::string name_of_setting(const testing::TestParamInfo<setting>& i) {
   const auto& [replicas, servers, threads] = i.param;
-  return std::to_string(replicas) + "copies_" + std::to_string(servers) + "servers_" + std::to_string(threads) +
+  return std::to_string(replicas) + "replicas_" + std::to_string(servers) + "servers_" + std::to_string(threads) +
          "threads";
 }
 
@@ -141,7 +141,7 @@ class ResizeAndLoss : public testing::TestWithParam<int> {
     c.replace(slot);
     ASSERT_TRUE(c.waits_for(slot, server_state::up)) << slot;
   }
-  /// While s3 enters. Afterwards it serves.
+  /// While s3 is joining. Afterwards it serves.
   void lose_while_it_enters(std::size_t slot, milliseconds after) {
     ASSERT_EQ(c.begin_growing(), 3);
     std::this_thread::sleep_for(after);
@@ -149,7 +149,7 @@ class ResizeAndLoss : public testing::TestWithParam<int> {
     const auto epoch = c.lose(3);
     ASSERT_NE(epoch, 0U) << "the job has ended";
     ASSERT_TRUE(c.reaches(epoch));
-    if (c.newest().servers[3].state == server_state::down) {  // it had come to serve already
+    if (c.newest().servers[3].state == server_state::down) {  // it was already serving
       c.replace(3);
       ASSERT_TRUE(c.waits_for(3, server_state::up));
     } else {
@@ -158,7 +158,7 @@ class ResizeAndLoss : public testing::TestWithParam<int> {
       ASSERT_EQ(c.grow(), 3);
     }
   }
-  /// While s3 leaves. Afterwards it has left.
+  /// While s3 is leaving. Afterwards it has left.
   void lose_while_it_leaves(std::size_t slot, milliseconds after) {
     ASSERT_EQ(c.resize("-1"), 3);
     std::this_thread::sleep_for(after);

@@ -118,7 +118,7 @@ TEST_F(ResultFiles, ALargeResultIsJoinedInRoundsOfTheSizeAskedFor) {
   std::mt19937 random(3);
   std::vector<std::string> parts(ranks);
   for (std::size_t r = 0; r < ranks; ++r) {
-    if (r != 2) parts[r].resize(random() % 5000);  // one has nothing
+    if (r != 2) parts[r].resize(random() % 5000);  // one is empty
     for (auto& b : parts[r]) b = static_cast<char>(random());
     put("part_" + std::to_string(r), "before" + parts[r]);
   }
@@ -280,7 +280,7 @@ TEST_F(ResultFiles, WhatCannotBeWrittenLeavesNoPartOfItselfAndWhatWasThereAsItWa
 
 TEST_F(ResultFiles, ARunRemovesTheResultsOfTheRunBeforeButNotWhatWasAppendedTo) {
   for (const std::size_t workers : {3U, 2U}) {
-    // A job's folder knows jobs by their ids, which those of these tests share.
+    // A job's folder identifies jobs by their ids, which these tests share.
     std::filesystem::remove(path(".paracel/job"));
     cluster c({.workers = workers, .servers = 1});
     c.run([&](Comm comm) {

@@ -37,7 +37,7 @@ dict_type<std::string, double> numbered_keys(int n, unsigned seed) {
   return d;
 }
 
-TEST(Walks, ReadallAndItsHandleGiveEverythingOnce) {
+TEST(Scans, ReadallAndItsHandleGiveEverythingOnce) {
   cluster c(three_servers());
   c.run([](Comm comm) {
     paralg a("", comm);
@@ -54,7 +54,7 @@ TEST(Walks, ReadallAndItsHandleGiveEverythingOnce) {
     EXPECT_EQ(twice, 0);
     EXPECT_EQ(seen, model);
 
-    // As programs for Paracel 0.3 do it: a handler of dictionaries that has a name.
+    // Like programs for Paracel 0.3: a named handler of dictionaries.
     std::size_t in_dictionaries = 0;
     auto handler = [&](const dict_type<std::string, double>& d) { in_dictionaries += d.size(); };
     a.paracel_readall_handle<double>(handler);
@@ -64,7 +64,7 @@ TEST(Walks, ReadallAndItsHandleGiveEverythingOnce) {
   });
 }
 
-TEST(Walks, AHandlerMayUseTheServersAndEndTheWalk) {
+TEST(Scans, AHandlerMayUseTheServersAndEndTheScan) {
   cluster c(three_servers());
   c.run([](Comm comm) {
     paralg a("", comm);
@@ -76,7 +76,7 @@ TEST(Walks, AHandlerMayUseTheServersAndEndTheWalk) {
         a.paracel_bupdate("k" + std::to_string(n % 2000), 0.0);
       }
       if (n == 500) {
-        EXPECT_GE(a.paracel_keys("k").size(), 2000U) << "a walk within a walk";
+        EXPECT_GE(a.paracel_keys("k").size(), 2000U) << "a scan within a scan";
       }
     });
     EXPECT_GE(n, 2000U);
@@ -88,7 +88,7 @@ TEST(Walks, AHandlerMayUseTheServersAndEndTheWalk) {
   });
 }
 
-TEST(Walks, SpecialReadsAndRemovesAgreeWithAMap) {
+TEST(Scans, SpecialReadsAndRemovesAgreeWithAMap) {
   cluster c(three_servers());
   c.run([](Comm comm) {
     paralg a("", comm);
@@ -135,7 +135,7 @@ TEST(Walks, SpecialReadsAndRemovesAgreeWithAMap) {
   });
 }
 
-TEST(Walks, TopKAndSummariesAgreeWithASort) {
+TEST(Scans, TopKAndSummariesAgreeWithASort) {
   for (unsigned seed = 1; seed <= 3; ++seed) {
     cluster c(three_servers());
     c.run([seed](Comm comm) {
@@ -182,7 +182,7 @@ TEST(Walks, TopKAndSummariesAgreeWithASort) {
   }
 }
 
-TEST(Walks, ManyLargeValuesNeedNoLargeMessage) {
+TEST(Scans, ManyLargeValuesNeedNoLargeMessage) {
   cluster c(three_servers());
   c.run([](Comm comm) {
     paralg a("", comm);
@@ -201,8 +201,8 @@ TEST(Walks, ManyLargeValuesNeedNoLargeMessage) {
   });
 }
 
-/// The rule of paralg.hpp: with s = 0 a walk after iteration c contains every worker's first c iterations.
-TEST(Walks, SeeWhatTheStalenessPromises) {
+/// The rule of paralg.hpp: with s = 0 a scan after iteration c contains every worker's first c iterations.
+TEST(Scans, SeeWhatTheStalenessPromises) {
   for (const auto model : {consistency_model::ssp, consistency_model::bsp}) {
     constexpr std::size_t workers = 4;
     cluster c(three_servers(workers));
@@ -215,7 +215,7 @@ TEST(Walks, SeeWhatTheStalenessPromises) {
         const double least = static_cast<double>(5 * workers) * round;
         const auto sum = a.paracel_sum("k");
         EXPECT_GE(sum, least);
-        // Nobody is more than one round ahead; under BSP what they did there does not show.
+        // No worker is more than one round ahead; under BSP its updates of that round are not visible.
         EXPECT_LE(sum, model == consistency_model::bsp ? least : least + 5 * (workers - 1));
         double all = 0;
         for (const auto& [key, value] : a.paracel_readall<double>()) all += value;
@@ -228,8 +228,8 @@ TEST(Walks, SeeWhatTheStalenessPromises) {
   }
 }
 
-/// A long scan is many short ones: others are served in between.
-TEST(Walks, ALongScanDoesNotHoldOthersUp) {
+/// A long scan consists of many slices: other requests are served in between.
+TEST(Scans, ALongScanDoesNotHoldOthersUp) {
   cluster c({.workers = 2, .servers = 1, .threads = 1, .plugin_folders = {test::plugin_folder()}});
   std::atomic<bool> scanned{false};
   c.run([&](Comm comm) {
@@ -240,7 +240,7 @@ TEST(Walks, ALongScanDoesNotHoldOthersUp) {
     }
     a.paracel_sync();
     if (a.get_worker_id() == 0) {
-      // 30,000 calls of a filter that takes 20 us and more: over half a second.
+      // 30,000 calls of a filter that takes at least 20 us: over half a second.
       const auto begun = clock::now();
       EXPECT_GE(a.paracel_read_special<double>(filters, "takes_its_time").size(), 30'000U);
       EXPECT_GT(clock::now() - begun, std::chrono::milliseconds(500));

@@ -46,7 +46,7 @@ class log_book {
   std::vector<json> lines_;
 };
 
-/// A node's side: asks and waits.
+/// A node's end: sends requests and waits for replies.
 class client {
  public:
   client(net::transport& over, const std::string& address) : port_(over.open()), channel_(port_->connect(address)) {}

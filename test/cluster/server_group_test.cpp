@@ -24,7 +24,7 @@ TEST(ServerGroup, KeepsTheOrderOfRequestsForOneKeyWithThousandsInFlight) {
   cluster c({.workers = 1, .servers = 2, .threads = 2});
   const auto client = c.client();
   const encoded<std::int64_t> one(1);
-  constexpr int requests = 5000;  // more than the window begins with
+  constexpr int requests = 5000;  // more than the initial window
   std::vector<std::int64_t> seen;
   for (int i = 0; i < requests; ++i)
     client->request({.what = net::verb::bupdate}, "k", one.view(),
@@ -133,7 +133,7 @@ TEST(ServerGroup, AnEndedJobEndsABlockedCall) {
     ended->raise(exit_status::server_lost, "server s1 lost");
   });
   try {
-    client->wait(client->clock_request(net::verb::clock_wait, 5, nullptr));  // nobody will ever tick
+    client->wait(client->clock_request(net::verb::clock_wait, 5, nullptr));  // no worker will ever tick
     ADD_FAILURE() << "no error";
   } catch (const job_error& e) {
     EXPECT_EQ(e.status(), exit_status::server_lost);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Server nodes that run, and clients that speak the wire format to them without the client library.
+// Running server nodes, and clients that implement the wire format without the client library.
 #include "server/node/server_node.hpp"
 
 #include <gmock/gmock.h>
@@ -254,7 +254,7 @@ TEST_P(ServerNodeTest, AProxyReachesEveryKeyThroughAnyServer) {
   for (int i = 0; i < 2; ++i)
     ASSERT_EQ(proxy(verb::update_default, "d", {value_tag::none, both}).header.result, status::ok);
   EXPECT_EQ(proxy(verb::pull, "d", {}).doubles(), std::vector<double>{2});
-  std::vector<std::byte> never(sizeof(std::uint64_t) + sizeof one);  // version 0: the key must not be there
+  std::vector<std::byte> never(sizeof(std::uint64_t) + sizeof one);  // version 0: the key must not exist
   const auto conflict = proxy(verb::cas, "d", {value_tag::f64, never});
   EXPECT_EQ(conflict.header.result, status::conflict);
   EXPECT_EQ(conflict.header.value_version, proxy(verb::pull, "d", {}).header.value_version);
@@ -302,7 +302,7 @@ TEST_P(ServerNodeTest, AProxiedRequestWhoseOwnerIsSilentEndsAtItsDeadline) {
   EXPECT_EQ(a.header.result, status::deadline_exceeded);
 }
 
-// ---- bytes that nobody should send ------------------------------------------------------------------------------
+// ---- malformed and malicious frames -----------------------------------------------------------------------------
 
 TEST_P(ServerNodeTest, RandomCutAndFlippedFramesDisturbNobody) {
   start_all(1, 2);
@@ -325,7 +325,7 @@ TEST_P(ServerNodeTest, RandomCutAndFlippedFramesDisturbNobody) {
   std::vector<std::vector<std::byte>> good;
   const std::vector<double> v(20, 1.0);
   for (int i = 1; i < 90; ++i) {
-    // A stop would be obeyed, a clear takes the honest client's key.
+    // A stop would be executed, a clear would remove the honest client's key.
     if (i == static_cast<int>(verb::stop) || i == static_cast<int>(verb::clear)) continue;
     good.push_back(
         test::frame_of({.what = static_cast<verb>(i), .job = job, .sequence = 1, .count = 3}, "key", view(v)));
@@ -340,7 +340,8 @@ TEST_P(ServerNodeTest, RandomCutAndFlippedFramesDisturbNobody) {
     } else {
       frame = good[random() % good.size()];
       if (i % 3 == 1) frame.resize(random() % frame.size());
-      // Not in the verb (it could become stop or clear) and not in the key, which would be a right request for another.
+      // Not in the verb (it could become stop or clear) and not in the key, which would be a valid request for another
+      // key.
       else
         frame[random() % 2 == 0 ? 6 + random() % 90 : 99 + random() % (frame.size() - 99)] ^=
             static_cast<std::byte>(1U << (random() % 8));
@@ -353,7 +354,7 @@ TEST_P(ServerNodeTest, RandomCutAndFlippedFramesDisturbNobody) {
     while (c.receive_any(milliseconds(0))) ++answered;
   }
   while (answered < sent && c.receive_any(milliseconds(500))) ++answered;
-  // A wait for a clock may be parked and a tail without bytes is none; everything else is answered.
+  // A wait for a clock may be parked, and a tail without bytes is absent; everything else is answered.
   EXPECT_GT(answered, sent * 9 / 10);
   done = true;
   honest.join();
@@ -376,7 +377,7 @@ TEST_P(ServerNodeTest, StoppingAnswersWhoIsParkedAndIsQuick) {
   EXPECT_TRUE(node.stop());
   EXPECT_LT(steady_clock::now() - begin, milliseconds(1500));
   EXPECT_TRUE(node.stop()) << "a second time is harmless";
-  if (GetParam() == kind::inproc) {  // over ZeroMQ the answer may be lost with the connection
+  if (GetParam() == kind::inproc) {  // over ZeroMQ the reply may be lost with the connection
     const auto a = c.receive(s);
     ASSERT_TRUE(a.has_value());
     EXPECT_EQ(a->header.result, status::job_ended);

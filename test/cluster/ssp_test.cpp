@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The staleness rule, watched from outside: every worker publishes what it has begun to commit before it commits, so
-// that a read may be compared with a lower bound on everybody's progress.
+// The staleness rule, observed from outside: every worker publishes what it is about to commit before it commits, so
+// that a read can be compared with a lower bound of every worker's progress.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ TEST_P(Ssp, LeadNeverExceedsTheStalenessAndReadsHoldWhatTheRulePromises) {
       for (std::size_t r = 0; r < workers; ++r) a.paracel_write(key_of(r), std::int64_t{0});
     a.paracel_sync();
     for (int i = 0; i < iterations; ++i) {
-      // Everybody is slow at times, worker 0 more often.
+      // Every worker is slow at times, worker 0 more often.
       if (random() % (me == 0 ? 20 : 100) == 0) std::this_thread::sleep_for(std::chrono::microseconds{500});
       for (std::size_t r = 0; r < workers; ++r) {
         const auto seen = a.paracel_read<std::int64_t>(key_of(r));
@@ -111,10 +111,10 @@ TEST(Ssp, CachedReadsAskNoServerWhileTheyAreFresh) {
 
 // ---- random schedules -------------------------------------------------------------------------------------------
 
-/// The rule, whatever a worker does between its commits: every read contains at least all updates of everybody's first
-/// c - s iterations, and all of its own, and never one that nobody has made. Worker w counts its updates in element w
-/// of each key, and tells the others after each call how many it has made (`made`) and, before each commit, how many
-/// the iterations up to then have (`by_iteration`).
+/// The rule, whatever a worker does between its commits: every read contains at least all updates of every worker's
+/// first c - s iterations, and all its own, and never an update that has not been made. Worker w counts its updates in
+/// element w of each key, and publishes after each call how many it has made (`made`) and, before each commit, how many
+/// the iterations so far contain (`by_iteration`).
 class SspSchedule : public ::testing::TestWithParam<std::tuple<unsigned, int, bool, bool>> {};
 
 TEST_P(SspSchedule, EveryReadHoldsWhatTheRulePromises) {
@@ -126,13 +126,13 @@ TEST_P(SspSchedule, EveryReadHoldsWhatTheRulePromises) {
   constexpr std::size_t keys = 5;
   constexpr int iterations = test::sanitized ? 60 : 250;
   cluster c({.workers = workers, .servers = 2, .threads = 2, .plugin_folders = {test::plugin_folder()}});
-  // made[w][k]: updates that worker w has begun; by_iteration[w][i][k]: those of its first i iterations.
+  // made[w][k]: updates that worker w has started; by_iteration[w][i][k]: those of its first i iterations.
   std::array<std::array<std::atomic<std::int64_t>, keys>, workers> made{};
   std::vector<std::vector<std::array<std::atomic<std::int64_t>, keys>>> by_iteration(workers);
   for (auto& w : by_iteration) w = std::vector<std::array<std::atomic<std::int64_t>, keys>>(iterations + 1);
   for (auto& w : by_iteration)
     for (std::size_t i = 1; i < w.size(); ++i)
-      for (auto& n : w[i]) n = -1;  // not yet
+      for (auto& n : w[i]) n = -1;  // not yet known
   const auto name = [](std::size_t k) { return "k" + std::to_string(k); };
 
   c.run([&](Comm comm) {
@@ -194,7 +194,8 @@ TEST_P(SspSchedule, EveryReadHoldsWhatTheRulePromises) {
             a.paracel_bupdate(name(k), one(k));
             break;
           default: {
-            // The same sum by a function that no worker knows to be one: it is neither combined nor added to a copy.
+            // The same sum by a function that is not declared additive: it is neither combined nor added to a cached
+            // copy.
             a.paracel_update(name(k), one(k), "element_updates", "plain_sum_update");
           }
         }
@@ -215,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(Seeds, SspSchedule,
                          ::testing::Combine(::testing::Range(1U, 5U), ::testing::Values(0, 1, 2, 3), ::testing::Bool(),
                                             ::testing::Bool()));
 
-// ---- values that come by themselves -----------------------------------------------------------------------------
+// ---- pushed values ----------------------------------------------------------------------------------------------
 
 TEST(Push, TheNextReadFindsWhatHasChanged) {
   cluster c({.workers = 2, .servers = 2, .threads = 2});
@@ -522,7 +523,7 @@ TEST_P(Bsp, AReadSeesExactlyTheFinishedIterationsOfEverybody) {
       counts one(workers, 0);
       one[me] = 1;
       a.paracel_update("v", one);
-      // A second look within the iteration sees the same state.
+      // A second read within the iteration returns the same state.
       ASSERT_EQ(a.paracel_read<counts>("v"), counts(workers, i)) << "worker " << me << " at " << i;
       a.iter_commit();
     }
@@ -533,7 +534,7 @@ TEST_P(Bsp, AReadSeesExactlyTheFinishedIterationsOfEverybody) {
 INSTANTIATE_TEST_SUITE_P(Workers, Bsp, ::testing::Values<std::size_t>(1, 2, 4, 8));
 
 TEST(Bsp, FoldsInRankOrderSoThatRunsAreBitIdentical) {
-  // Terms of very different size: any other order of addition gives other bits.
+  // Terms of very different magnitude: any other order of addition gives other bits.
   constexpr std::size_t workers = 4;
   constexpr int iterations = 50;
   const auto term = [](std::size_t rank, int i) {
@@ -566,7 +567,7 @@ TEST(Bsp, FoldsInRankOrderSoThatRunsAreBitIdentical) {
   }
 }
 
-// What a shard sends when the clock moves is not folded yet: under BSP reads must ask.
+// What a shard pushes when the clock advances is not folded yet: under BSP reads must ask the server.
 TEST(Ssp, ASubscriptionDoesNotHideWhatBspHasStaged) {
   cluster c({.workers = 2, .servers = 2});
   c.run([](Comm comm) {

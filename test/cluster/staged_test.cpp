@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What BSP has staged: when it is folded, what memory it takes, and who hears that it could not be folded. Also, under
-// every consistency, an update that fails when nobody waits for it any more.
+// Staged updates under BSP: when they are folded, how much memory they use, and how a failed fold is reported. Also,
+// under every consistency model, updates that fail when no call waits for them any more.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ std::uint64_t sum_over_shards(cluster& c, std::size_t servers, const char* what)
   return n;
 }
 
-// 100 rounds of 160 kB each from two workers, and of a new key: 32 MB when nothing was folded before it is read.
+// 100 rounds of 160 kB each from two workers, with a new key each: 32 MB if nothing were folded before it is read.
 TEST(Bsp, MemoryOfWhatIsUpdatedAndNeverReadStaysBounded) {
   for (const std::uint32_t replicas : {1U, 2U}) {
     cluster c({.workers = 2, .servers = 2, .threads = 2, .replicas = replicas});
@@ -67,7 +67,7 @@ TEST(Bsp, MemoryOfWhatIsUpdatedAndNeverReadStaysBounded) {
   }
 }
 
-/// What is in the value of a key, whatever is staged.
+/// The current value of a key, without staged updates.
 double value_now(cluster& c, const std::string& key) {
   double value = -1;
   const auto client = c.client();
@@ -109,7 +109,7 @@ TEST(Bsp, WhatNoCommitFollowsIsLostWithAWarning) {
         for (int i = 0; i < 3; ++i) a.paracel_update("sum", 100.0);
         return;
       }
-      // The other one goes on alone, and what that has left behind is not among what it reads.
+      // The other worker continues alone, and its reads do not include what the first one has left behind.
       for (int i = 0; i < 5; ++i) a.iter_commit();
       EXPECT_EQ(a.paracel_read<double>("sum"), 2.0);
     });
@@ -120,7 +120,7 @@ TEST(Bsp, WhatNoCommitFollowsIsLostWithAWarning) {
   }
 }
 
-// As the launcher does for a worker that has died, when the others go on without it.
+// As the launcher does for a dead worker when the others continue without it.
 TEST(Bsp, HalfAnIterationOfAWorkerThatIsTakenOutOfTheClockIsNotFolded) {
   for (const std::uint32_t replicas : {1U, 2U}) {
     cluster c({.workers = 2, .servers = 2, .replicas = replicas});
@@ -163,7 +163,7 @@ TEST(Bsp, HalfAnIterationOfAWorkerThatIsTakenOutOfTheClockIsNotFolded) {
 
 // ---- what fails after it was acknowledged, or when nobody waits for it ---------------------------------------------
 
-/// What a job ends with: the text of the exception that its workers end with, or "".
+/// How a job ends: the text of the exception on its workers, or "".
 std::string end_of(std::size_t workers, const std::function<void(paralg&, Comm)>& work, std::uint32_t replicas = 1) {
   cluster c({.workers = workers, .servers = 2, .replicas = replicas, .plugin_folders = {test::plugin_folder()}});
   try {
@@ -219,7 +219,7 @@ TEST(Bsp, WhatCouldNotBeFoldedEndsTheProgramAtItsEnd) {
   }
 }
 
-// Its future nobody asks, and nothing comes behind it.
+// Its future is never used, and no call follows.
 TEST(Ssp, TheFailureOfTheLastUpdateEndsTheProgram) {
   for (const auto model : {consistency_model::asp, consistency_model::ssp, consistency_model::bsp}) {
     for (const bool many : {false, true}) {
@@ -234,7 +234,7 @@ TEST(Ssp, TheFailureOfTheLastUpdateEndsTheProgram) {
   }
 }
 
-// A read that is on its way when the algorithm goes fills nothing any more.
+// A read in flight when the algorithm is destroyed writes nothing.
 TEST(Ssp, AReadThatNobodyWaitsForIsForgottenWithItsAlgorithm) {
   EXPECT_EQ(end_of(1,
                    [](paralg& a, Comm) {

@@ -71,7 +71,7 @@ TEST(Table, ARowIsMadeOnFirstTouchTheSameWhoeverTouchesIt) {
   }
 }
 
-/// Until `end`, and `least` of them at least.
+/// Until `end`, and at least `least` of them.
 void random_operations(cluster& c, unsigned seed, int least, std::chrono::steady_clock::time_point end = {}) {
   c.run([&](Comm comm) {
     std::optional<test::server_killer> disasters;
@@ -128,7 +128,7 @@ void random_operations(cluster& c, unsigned seed, int least, std::chrono::steady
         case 2: {
           if (named) t.update(names, values);
           else t.bupdate(rows, values);
-          std::map<std::string, std::vector<double>> sums;  // the order of the additions is part of the result
+          std::map<std::string, std::vector<double>> sums;  // the result depends on the order of additions
           for (std::size_t i = 0; i < keys.size(); ++i) {
             auto& s = sums[keys[i]];
             if (s.empty()) s.resize(width);
@@ -216,7 +216,7 @@ TEST(Table, WorkersAndServersDoNotChangeTheRows) {
       c.run([&](Comm comm) {
         paralg a("", comm);
         table<float> t(a, "emb", 8, row_init::constant(0.5));
-        // Whole numbers and halves: the sums are exact, whoever comes first. Each worker has its part of the work.
+        // Integers and halves: the sums are exact in any order. Each worker has its share of the work.
         for (std::uint64_t task = a.get_worker_id(); task < 40; task += workers) {
           std::mt19937 random(static_cast<unsigned>(task));
           ids batch;
@@ -319,11 +319,11 @@ TEST(Table, OptimizersStepRowsWithTheirState) {
     adagrad.pull(ids{4}, out);
     EXPECT_DOUBLE_EQ(out[0], 1 - 1 - 4.0 / 5);
     EXPECT_DOUBLE_EQ(out[1], 1 + 1 - 8.0 / 10);
-    // Twice in a batch is one step with the sum.
+    // Twice in a batch is a single step with the sum.
     adagrad.bupdate(ids{5, 5}, std::vector<double>{1, 1, 1, 1});
     adagrad.pull(ids{5}, out);
     EXPECT_DOUBLE_EQ(out[0], 0);
-    // A push begins the state again.
+    // A push resets the state.
     adagrad.push(ids{4}, std::vector<double>{0, 0});
     adagrad.bupdate(ids{4}, std::vector<double>{5, 5});
     adagrad.pull(ids{4}, out);
@@ -359,7 +359,7 @@ TEST(Table, AFailingOptimizerLeavesTheRowAndIsToldAtTheCommit) {
     EXPECT_THAT(refusal([&] { t.bupdate(ids{1}, floats{1, -1}); }), HasSubstr("row 1"));
     t.update(ids{1}, floats{5, -1});
     EXPECT_THAT(refusal([&] { a.iter_commit(); }), HasSubstr("a negative gradient"));
-    a.iter_commit();  // it was told once
+    a.iter_commit();  // it was reported once
     floats out(2);
     t.pull(ids{1}, out);
     EXPECT_EQ(out, (floats{1, 1}));
@@ -409,7 +409,7 @@ TEST(Table, AnotherDefinitionUnderTheSameNameIsRefusedWithTheDifference) {
   });
 }
 
-// Two names whose ids are the same are found by search, so that the clash is real.
+// Two names with the same id, found by search, so that the collision is real.
 TEST(Table, TwoNamesWithOneIdAreToldApart) {
   std::map<std::uint32_t, std::string> seen;
   std::string one, other;
@@ -478,7 +478,7 @@ TEST(Keys, OptimizersStepKeysInEveryForm) {
     EXPECT_EQ(a.paracel_bupdate_multi_get(std::vector<std::string>{"a"}, std::vector<list>{{0.4}})[0][0], -2.0);
     a.paracel_update("one", 2.0, "libparacel_default.so", "paracel_sgd", hyper_parameters{{"lr", 0.25}}).get();
     EXPECT_EQ(a.paracel_read<double>("one"), -0.5);
-    const std::vector<float> ones(40'000, 1.0F);  // in a frame of its own
+    const std::vector<float> ones(40'000, 1.0F);  // in a separate frame
     for (int i = 0; i < 2; ++i) a.paracel_update("large", ones, "libparacel_default.so", "paracel_sgd", {{"lr", 0.25}});
     EXPECT_EQ(a.paracel_read<std::vector<float>>("large"), std::vector<float>(40'000, -0.5F));
     a.paracel_write("a", list{0});

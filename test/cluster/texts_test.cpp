@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What lda asks of the servers in a clock, and that word counts and similarities ask nothing of them: their READMEs say
-// it, these tests hold it.
+// The requests of lda to the servers in a clock, and that word counts and similarities send none: as stated in their
+// READMEs.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -50,7 +50,7 @@ class TextTraffic : public testing::Test {
     std::int64_t bytes_in = 0;
     std::int64_t bytes_out = 0;
   };
-  /// What the shards have counted of a job with this config, over all servers.
+  /// The shards' counters for a job with this config, summed over all servers.
   template <class Solve>
   traffic of(const config_schema& schema, const char* input, const std::string& rest, std::size_t workers,
              std::size_t servers, Solve&& solve) {
@@ -91,7 +91,7 @@ TEST_F(TextTraffic, AClockOfLdaIsAPullAndAnUpdateAShardAndOneEachForTheTotals) {
       const auto shards = static_cast<std::int64_t>(servers);
       EXPECT_EQ(more("rows_pull"), turns * (shards + 1));
       EXPECT_EQ(more("rows_update"), turns * (shards + 1));
-      // Each word's row out; back its id, and its id and its changes when there are any.
+      // Each word's row is sent to the worker; back come its id, and the id and the deltas if there are any.
       const std::int64_t pulled = turns * (words * 4 * topics + 8 * topics);
       EXPECT_GE(many.bytes_out - few.bytes_out, pulled);
       EXPECT_LE(many.bytes_out - few.bytes_out, pulled + turns * (shards + 1) * 300);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a level of decision_tree_rec and a round of steady_state_inversion send, as their READMEs say: the reductions
-// are counted between the algorithm and the scheduler.
+// What a level of decision_tree_rec and a round of steady_state_inversion send, as stated in their READMEs: the
+// reductions are counted between the algorithm and the scheduler.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -45,13 +45,14 @@ class ReductionCost : public testing::Test {
     }
   }
 
-  /// `run(comm)` by two workers; what the first one sent and the requests that the servers handled.
+  /// Runs `run(comm)` on two workers; returns what the first one sent and the number of requests that the servers
+  /// handled.
   template <class F>
   collective_log measured(F&& run) {
     collective_log said[2];
     cluster job({.workers = 2});
     job.run([&](Comm comm) { run(test::counted(comm, said[comm.get_rank()])); });
-    EXPECT_LT(job.requests_served(), 20U);  // no parameter lies in the servers
+    EXPECT_LT(job.requests_served(), 20U);  // no parameters are on the servers
     return said[0];
   }
 
@@ -95,7 +96,7 @@ TEST_F(ReductionCost, TheSumsOfManyItemsGoInMessagesOfEightMegabytes) {
   EXPECT_LE(found.greatest(reduce), 8U << 20U);
   EXPECT_EQ(found.sent(reduce) / (8 * items * (k + 1)), 1U);
   EXPECT_GE(found.count(reduce), 3U + 1U);
-  EXPECT_LE(found.count(reduce), 3U + 9U);  // and those of loading, whose rounds are bounded, too
+  EXPECT_LE(found.count(reduce), 3U + 9U);  // also those of loading, whose rounds are bounded
 }
 
 TEST_F(ReductionCost, ARoundOfAnInversionIsThreeReductions) {
@@ -128,7 +129,7 @@ TEST_F(ReductionCost, ARoundOfAnInversionIsThreeReductions) {
   EXPECT_EQ(at[1].count(reduce) - at[0].count(reduce), 3U);
   EXPECT_EQ(at[1].sent(reduce) - at[0].sent(reduce), 3U * 5U * 8U);
   const auto gathered = at[1].received(gather) - at[0].received(gather);
-  // The values, and a byte or two to say of what type each part is.
+  // The values, and one or two bytes for the type of each part.
   EXPECT_GE(gathered, 3 * 8 * (left + right));
   EXPECT_LE(gathered, 3 * (8 * (left + right) + 64));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One test for each defect that reading the worker's side has found; each failed before its repair.
+// Regression tests of the worker's side: one for each defect found by review.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -61,7 +61,7 @@ TEST(Kvclt, AMultiCallThatFailsWhileItSendsLeavesNoHandlerBehind) {
   };
   EXPECT_THROW(ask(), type_error);
   EXPECT_GT(client->in_flight(), 0U);
-  EXPECT_NO_THROW(client->wait_all());  // answers of the call that has failed meet nobody
+  EXPECT_NO_THROW(client->wait_all());  // replies to the failed call find no handler
 }
 
 TEST(Kvclt, AnAnswerOutlivesTheRequestsThatItsHandlerMakes) {
@@ -71,7 +71,7 @@ TEST(Kvclt, AnAnswerOutlivesTheRequestsThatItsHandlerMakes) {
   const auto client = c.client(o);
   const std::string text(1500, 'x');
   const encoded<std::string> value(text);
-  const std::string other_text(1400, 'y');  // fits into the memory of an answer
+  const std::string other_text(1400, 'y');  // fits into the buffer of a reply
   const encoded<std::string> another(other_text);
   client->wait(client->request({.what = net::verb::push}, "k", value.view(), nullptr));
   int right = 0;
@@ -108,7 +108,7 @@ TEST(Paralg, AskingOneFailedUpdateDoesNotHideAnother) {
     a.paracel_write("v", std::vector<double>{1, 2});
     auto asked = a.paracel_update("v", std::vector<double>{1, 2, 3});
     (void)a.paracel_update("v", std::vector<double>{1, 2, 3});
-    a.paracel_read<std::vector<double>>("v");  // both answers are there
+    a.paracel_read<std::vector<double>>("v");  // both replies have arrived
     EXPECT_THROW((void)asked.get(), error);
     EXPECT_THROW(a.iter_commit(), error);
     a.iter_commit();
@@ -213,7 +213,7 @@ TEST(Ssp, AFailedUpdateIsNotInTheCache) {
     paralg a("", comm, "", 10, 5, true);
     a.paracel_write("v", std::vector<float>{1, 2});
     a.paracel_write_multi(dict_type<std::string, std::vector<double>>{{"w", {1, 2}}});
-    // A stranger changes the type, so that the server refuses what fits this worker's copy.
+    // Another client changes the type, so that the server rejects what fits this worker's cached copy.
     paralg other("", comm);
     other.paracel_write("v", std::string("text"));
     other.paracel_write("w", std::string("text"));
@@ -288,7 +288,7 @@ TEST(Comm, ARootThatIsNoWorkerIsRefused) {
 // ---- the heartbeat -------------------------------------------------------------------------------------------------
 
 TEST(Heartbeat, ASchedulerThatWasNotAskedIsNotSilent) {
-  // The pauses between beats are longer than the limit, as they are for a process that was suspended.
+  // The pauses between heartbeats exceed the limit, as they do for a suspended process.
   cluster c({.workers = 1, .servers = 1});
   std::atomic<int> beats{0};
   std::atomic<bool> ended{false};
@@ -330,8 +330,8 @@ TEST(Heartbeat, AnOrderToEndIsNoSignThatItMayGoOn) {
     net::encode(reply, head);
     scheduler->reply(in.from, {.head = head});
   };
-  answer(net::instruction::go_on);
-  answer(net::instruction::go_on, 0);  // to one that it does not know
+  answer(net::instruction::proceed);
+  answer(net::instruction::proceed, 0);  // to a process that it does not know
   answer(net::instruction::abort);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{5};
   while (orders == 0 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds{1});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A program in the manner of Paracel 0.3: what filters of a plug-in take, in the forms that read, rank and remove.
+// A program in the style of Paracel 0.3: filters of a plug-in in calls that read, rank and remove.
 #include <algorithm>
 #include <cstddef>
 #include <iostream>
@@ -30,7 +30,7 @@ class filtered : public paracel::paralg {
   virtual ~filtered() {}
 
   virtual void solve() {
-    // Worker r writes the keys that are r modulo the number of workers: score_i = 37 i modulo n, and a name for every
+    // Worker r writes the keys that equal r modulo the number of workers: score_i = 37 i modulo n, and a name for every
     // fifth.
     paracel::dict_type<string, double> scores;
     for (int i = static_cast<int>(get_worker_id()); i < n; i += static_cast<int>(get_worker_size())) {
@@ -58,7 +58,7 @@ class filtered : public paracel::paralg {
     check(best.size() == 7 && best[0].second == static_cast<double>(n - 1));
     paracel_sync();
 
-    // Without the names every value is a number, so that everything can be read and ranked.
+    // Without the names every value is a number, so everything can be read and ranked.
     if (get_worker_id() == 0) paracel_remove_special(filter_file, "name_filter");
     paracel_sync();
     check(!paracel_contains("5_name") && paracel_contains("score_5"));

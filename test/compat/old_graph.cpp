@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A program in the manner of Paracel 0.3: degrees, in-links and distances in a graph that the workers have loaded
+// A program in the style of Paracel 0.3: degrees, incoming links and distances in a graph that the workers have loaded
 // together.
 #include <cstddef>
 #include <iostream>
@@ -47,7 +47,7 @@ class graph_numbers : public paracel::paralg {
     get_decomp_info(npx, npy);
     good = static_cast<size_t>(npx) * npy == get_worker_size();
 
-    // Links that come in, at the servers: key by key lists of (from, weight).
+    // Incoming links, on the servers: for each key a list of (from, weight).
     paracel::dict_type<string, vector<std::pair<node_t, double>>> links;
     auto link_lambda = [&](const node_t& a, const node_t& b, double w) {
       links[paracel::cvt(b) + "_links"].push_back(std::make_pair(a, w));
@@ -63,7 +63,7 @@ class graph_numbers : public paracel::paralg {
     }
     get_comm().allreduce(edges);
 
-    // The whole graph: each worker's part travels as a value.
+    // The complete graph: each worker's part is sent as a value.
     paracel_write("G_" + std::to_string(get_worker_id()), local_graph);
     paracel_sync();
     paracel::digraph<node_t> whole, part;
@@ -97,7 +97,7 @@ class graph_numbers : public paracel::paralg {
     for (auto& v : whole.vertex_bag())
       good = good && in_degree[paracel::cvt(v)] == static_cast<int>(whole.outdegree(v));
 
-    // Names on two sides, mixed lines: "a b:0.1|c:0.2".
+    // Bipartite names, mixed lines: "a b:0.1|c:0.2".
     auto parser = paracel::gen_parser(paracel::parser_b, ' ', '|');
     paracel::bigraph<string> similar_graph;
     paracel_load_as_graph(similar_graph, similar, parser, "fset");
@@ -114,7 +114,7 @@ class graph_numbers : public paracel::paralg {
     auto last_lambda = [&](node_t a, node_t b, double w) { last[rm[a]][cm[b]] = w; };
     numbered.traverse(last_lambda);
     for (auto& kv : last) good = good && local_graph.adjacent(kv.first) == kv.second;
-    good = good && last.size() <= rm.size();  // others may have edges of the same rows
+    good = good && last.size() <= rm.size();  // other workers may have edges of the same rows
   }
 
   void dump_result() {

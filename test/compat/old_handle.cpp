@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A plug-in in the manner of Paracel 0.3: update functions and filters that look at the key, or at key and value.
+// A plug-in in the style of Paracel 0.3: update functions and filters that use the key, or key and value.
 #include <cstddef>
 #include <string>
 #include <utility>

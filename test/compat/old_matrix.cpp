@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A program in the manner of Paracel 0.3: a sparse matrix in blocks times a vector, and the Gram matrix of a dense one.
+// A program in the style of Paracel 0.3: a sparse matrix in blocks times a vector, and the Gram matrix of a dense one.
 #include <cstddef>
 #include <iostream>
 #include <string>
@@ -42,7 +42,7 @@ class matrix_numbers : public paracel::paralg {
     auto comma = [](const string& line) { return paracel::str_split(line, ','); };
     auto f_parser = paracel::gen_parser(comma);
 
-    // y = A x with x_j = 1 / (1 + j), A by blocks; sums come together at the servers.
+    // y = A x with x_j = 1 / (1 + j), A in blocks; partial sums are added on the servers.
     Eigen::SparseMatrix<double, Eigen::RowMajor> blk_A;
     paracel::dict_type<node_t, node_t> row_map, col_map;
     paracel_load_as_matrix(blk_A, row_map, col_map, ratings, f_parser, pattern);
@@ -62,7 +62,7 @@ class matrix_numbers : public paracel::paralg {
     auto again = paracel::vec2mat(paracel::mat2vec(blk_A));
     good = good && again.nonZeros() == blk_A.nonZeros() && again.sum() == blk_A.sum();
 
-    // The same with names, whole rows; the sum over all entries.
+    // The same with names and complete rows; the sum over all entries.
     Eigen::SparseMatrix<double, Eigen::RowMajor> by_name;
     paracel::dict_type<node_t, string> row_names, col_names;
     paracel_load_as_matrix(by_name, row_names, col_names, ratings, f_parser, "fmap");

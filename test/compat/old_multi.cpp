@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A program in the manner of Paracel 0.3: many keys a call, with functions of a plug-in, under SSP.
+// A program in the style of Paracel 0.3: calls with many keys and functions of a plug-in, under SSP.
 #include <cstddef>
 #include <iostream>
 #include <string>

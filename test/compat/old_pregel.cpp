@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A program in the manner of Paracel 0.3: two vertex programs. In one every vertex ends with the greatest id that
-// reaches it, in the other with the number of links from one vertex.
+// A program in the style of Paracel 0.3: two vertex programs. In one every vertex ends with the greatest id that
+// reaches it, in the other with its distance in links from one vertex.
 #include <functional>
 #include <iostream>
 #include <string>

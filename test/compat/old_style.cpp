@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A program in the manner of Paracel 0.3, written from that interface alone: ridge regression by gradient descent. It
-// must compile as it is against paracel::compat, and give the same theta in every way to run it.
+// A program in the style of Paracel 0.3, written from its interface alone: ridge regression by gradient descent. It
+// must compile unchanged with paracel::compat, and compute the same theta in every mode.
 #include <cmath>
 #include <cstddef>
 #include <iostream>
@@ -91,7 +91,7 @@ class ridge : public paracel::paralg {
     return sum / n;
   }
 
-  /// What an algorithm of 0.3 does with keys beside its main one.
+  /// Operations of 0.3 algorithms on keys other than the main one.
   bool check_the_rest() {
     string mine = "count_" + std::to_string(get_worker_id());
     paracel_write(mine, 1);
@@ -112,7 +112,7 @@ class ridge : public paracel::paralg {
     int value = 5;
     good = good && !paracel_read(mine, value) && value == 5;
 
-    // Many keys at once, with and without a function of their own; all workers on the same keys.
+    // Many keys at once, with and without their own functions; all workers use the same keys.
     paracel::list_type<string> shared = {"shared_a", "shared_b"};
     paracel::list_type<vector<double>> deltas(2, vector<double>(3, 1.));
     paracel_bupdate_multi(shared, deltas, update_file, update_func);
@@ -136,7 +136,7 @@ class ridge : public paracel::paralg {
     return good && word == "root" && get_server_size() >= 1;
   }
 
-  /// The input again, in each way to load it.
+  /// Loads the input again, in each possible way.
   bool check_loads() {
     auto all = paracel_loadall(input);
     size_t rows = 0, lines = 0;
@@ -149,7 +149,7 @@ class ridge : public paracel::paralg {
     return rows == all.size() && lines == mine;
   }
 
-  /// Every form of a result, merged by rank 0.
+  /// All kinds of results, merged by rank 0.
   bool check_results(const string& folder) {
     paracel::dict_type<string, int> counts;
     counts["rows_of_" + std::to_string(worker_id)] = static_cast<int>(samples.size());

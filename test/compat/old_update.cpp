@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A plug-in in the manner of Paracel 0.3.
+// A plug-in in the style of Paracel 0.3.
 #include <cstddef>
 #include <vector>
 

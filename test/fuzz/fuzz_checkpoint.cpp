@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes as a file of a checkpoint, as a manifest and as what a worker has saved: read or refused with a reason,
-// never more memory than there are bytes. What is accepted is written again to the same bytes. An odd first byte
+// Arbitrary bytes as a checkpoint file, as a manifest and as a worker's saved state: accepted or rejected with a
+// reason, never using more memory than there are bytes. Accepted input is written back identically. An odd first byte
 // repairs the checksums first, so that the parsers behind them are reached.
 #include <cstdint>
 #include <cstdio>
@@ -102,7 +102,7 @@ void try_manifest(const bytes& content) {
 void try_saved_state(const bytes& content) {
   try {
     const auto s = saved_state::from_bytes(content);
-    // Names may come in another order, and then once more in the same.
+    // Names may be in another order at first, and are then stable.
     const auto again = s.to_bytes();
     require(again.size() == content.size(), "nothing is lost");
     require(saved_state::from_bytes(again).to_bytes() == again, "what is written is read");

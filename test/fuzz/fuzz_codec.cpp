@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The first byte is the tag of a value, the rest its bytes. Whatever they are, each reader gives an object or one of
-// our two errors, allocates in proportion to the bytes, and what it read is written and read again as the same.
+// The first byte is the tag of a value, the rest its bytes. For any input each reader returns an object or throws one
+// of our two errors, allocates in proportion to the bytes, and an object read is written and read back unchanged.
 #include <paracel/codec.hpp>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ void read(const paracel::value_view& v) {
   } catch (const paracel::protocol_error&) {
     return;
   }
-  // NaN is not equal to itself, so the bytes are compared: written, read and written again.
+  // NaN is not equal to itself, so bytes are compared: written, read and written again.
   const paracel::encoded<T> once(object);
   const T again = paracel::decode<T>(once.view());
   const paracel::encoded<T> twice(again);
@@ -53,7 +53,7 @@ void read(const paracel::value_view& v) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
-  // A copy of the exact size, so that the sanitizer sees a read beyond it.
+  // A copy of exact size, so that the sanitizer detects reads beyond it.
   const auto bytes = std::make_unique<std::byte[]>(size - 1);
   if (size > 1) std::memcpy(bytes.get(), data + 1, size - 1);
   const paracel::value_view v{static_cast<paracel::value_tag>(data[0]), {bytes.get(), size - 1}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes are a config or a config_error of one line, whatever the schema asks of them.
+// Arbitrary bytes are a config or a config_error of one line, for any schema.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes are CSV samples or a data_error; what is accepted keeps the promises of sample_rows, and neither the quick
-// path nor reading in parts makes a difference. The first byte chooses the kind of labels, whether it is input to
-// predict, and whether fields are named.
+// Arbitrary bytes are CSV samples or a data_error; accepted samples satisfy the invariants of sample_rows, and neither
+// the fast path nor reading in parts makes a difference. The first byte selects the kind of labels, whether it is input
+// to predict, and whether fields are named.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -73,7 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   paracel::sample_rows others;
   require(outcome([&] { return read(true, text.size()); }, others) == problem &&
           (!problem.empty() || same(rows, others)));
-  // A header is looked for at the front of the file alone.
+  // Only the start of the file can have a header.
   const auto cut = paracel::line_begin(text, text.size() / 2);
   require(outcome([&] { return read(false, cut); }, others) == problem && (!problem.empty() || same(rows, others)));
   return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes as the elements of pull_at and update_at, on an array of any size. What is accepted is done to a plain
-// vector as well, element by element, and must give the same.
+// Arbitrary bytes as the elements of pull_at and update_at, on an array of any size. Accepted operations are also
+// applied to a plain vector, element by element, with the same result.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -103,7 +103,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<number> model(data[1]);
   for (std::size_t i = 0; i < model.size(); ++i) model[i] = static_cast<number>(i) * 2654435761U;
   const auto* from = reinterpret_cast<const std::byte*>(data);
-  const std::vector<std::byte> payload(from + 2, from + size);  // exactly as long, so that a read beyond it is seen
+  const std::vector<std::byte> payload(from + 2, from + size);  // exact size, so that reads beyond it are detected
   pull(payload, range, model);
   update(payload, range, adds, model);
   return 0;

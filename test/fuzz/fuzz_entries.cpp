@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes are entries in one of the formats or a data_error; what is accepted keeps its promises, the quick way
-// through a line of numbers reads what the thorough one reads, and reading in parts gives what reading at once gives.
+// Arbitrary bytes are entries in one of the formats or a data_error; accepted entries satisfy their invariants, the
+// fast path for lines of numbers agrees with the general one, and reading in parts gives the same as reading at once.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -84,7 +84,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     in_parts.parse(input_piece(name, text, std::string_view(text).substr(cut)));
     require(entries_of(in_parts, options.non_negative) == all);
 
-    // Without its line end, a line goes the thorough way.
+    // A line without a line end takes the general path.
     entry_parser one_by_one(layout, options, {});
     for (auto rest = whole.text(); !rest.empty();) {
       const auto end = rest.find('\n');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any line is entries of a graph or a problem at one of its bytes; what is accepted keeps its promises, and written out
-// again it says the same.
+// Any line is the entries of a graph or an error at one of its bytes; accepted entries satisfy their invariants, and
+// are unchanged when written and parsed again.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +34,7 @@ void check(std::string_view line, bool mixed) {
     std::string again(entries[0].row);
     for (const auto& e : entries) {
       require(std::isfinite(e.weight) && !e.row.empty() && !e.column.empty() && e.row == entries[0].row);
-      // A third field may be a weight, and then the second one may hold anything.
+      // The third field may be a weight, and then the second one may be anything.
       if (fields.size() == 3 && !mixed) again = std::string(e.row) + "," + std::string(e.column) + ",";
       else again += "," + std::string(e.column) + "|";
       paracel::append_number(again, e.weight);

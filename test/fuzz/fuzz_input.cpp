@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes are a file, plain, gzip or zstd, or a data_error; text that was compressed comes back; and pieces and ranks
-// together have all of it, in whole lines. The first byte chooses what is done.
+// Arbitrary bytes are a file, plain, gzip or zstd, or a data_error; compressed text is restored; and pieces and ranks
+// together cover all of it, in complete lines. The first byte selects the operation.
 #include <zlib.h>
 #include <zstd.h>
 
@@ -71,7 +71,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       bytes = zstd(bytes);
       break;
     default:
-      break;  // as they are: perhaps they begin like one of these
+      break;  // unmodified: perhaps they start like one of these formats
   }
   const memory_file file(bytes);
   try {

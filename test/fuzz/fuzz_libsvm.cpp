@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes are libsvm samples or a data_error; what is accepted keeps the promises of sample_rows, and neither the
-// quick path nor reading in parts makes a difference. The first byte chooses the kind of labels and the features that
-// are known.
+// Arbitrary bytes are libsvm samples or a data_error; accepted samples satisfy the invariants of sample_rows, and
+// neither the fast path nor reading in parts makes a difference. The first byte selects the kind of labels and the
+// known features.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +37,7 @@ void check(const paracel::sample_rows& rows, const paracel::sample_options& opti
   for (const double v : rows.value) require(std::isfinite(v));
 }
 
-/// Rows, or what was wrong.
+/// Rows, or the error.
 std::string outcome(const std::function<paracel::sample_rows()>& read, paracel::sample_rows& rows) {
   try {
     rows = read();

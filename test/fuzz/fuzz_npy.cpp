@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes behind the magic ones are an .npy file or a data_error, and the ranks together read every row once. The
-// first byte chooses the kind of labels.
+// Arbitrary bytes after the magic ones are an .npy file or a data_error, and the ranks together read every row once.
+// The first byte selects the kind of labels.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes as the state of a partition. Besides not crashing: what a shard holds afterwards, whatever was applied, is
-// written as records that another shard takes, and which writes the same ones.
+// Arbitrary bytes as the state of a partition. Besides not crashing: whatever was applied, the resulting state is
+// written as records that another shard accepts and writes back identically.
 #include <bitset>
 #include <cstdio>
 #include <cstdlib>
@@ -36,10 +36,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static server second = make();
   const std::vector<std::byte> input(reinterpret_cast<const std::byte*>(data),
                                      reinterpret_cast<const std::byte*>(data) + size);
-  // The partition of the key that the first record names, so that keys have a chance to belong to it.
-  records walk(input);
+  // The partition of the key in the first record, so that some keys belong to it.
+  records cursor(input);
   record r;
-  const auto partition = walk.next(r) ? partition_of(hash_key(net::text_of(r.key))) : std::uint16_t{0};
+  const auto partition = cursor.next(r) ? partition_of(hash_key(net::text_of(r.key))) : std::uint16_t{0};
   std::string why;
   (void)first.at(0).apply_records(partition, input, why);
   std::vector<std::byte> state;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes as a request frame, as a reply frame and as items. Besides not crashing: what is accepted encodes to the
-// same bytes again, and no view leaves the frame.
+// Arbitrary bytes as a request frame, as a reply frame and as items. Besides not crashing: accepted input encodes to
+// the same bytes again, and no view leaves the frame.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -31,7 +31,7 @@ bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin());
 }
 
-void walk_request_items(std::span<const std::byte> body, std::uint32_t count) {
+void read_request_items(std::span<const std::byte> body, std::uint32_t count) {
   request_items items(body, count);
   request_item item;
   bytes again;
@@ -46,7 +46,7 @@ void walk_request_items(std::span<const std::byte> body, std::uint32_t count) {
   if (items.ok()) require(seen == count && again.size() == body.size(), "accepted request items are the whole body");
 }
 
-void walk_reply_items(std::span<const std::byte> body, std::uint32_t count) {
+void read_reply_items(std::span<const std::byte> body, std::uint32_t count) {
   reply_items items(body, count);
   reply_item item;
   bytes again;
@@ -90,7 +90,7 @@ void as_request(std::span<const std::byte> frame, std::size_t tail_bytes) {
   require(same(again, frame.first(request_header_bytes)), "an accepted request encodes to its own bytes");
   require(same(v.body, frame.subspan(request_header_bytes)), "the body of a request is the rest of its frame");
   require(v.key().size() + v.payload().size() == v.body.size(), "a request is a key and a payload");
-  walk_request_items(v.payload(), v.header.count);
+  read_request_items(v.payload(), v.header.count);
   as_payload_of_a_key(v.payload());
 }
 
@@ -104,11 +104,11 @@ void as_reply(std::span<const std::byte> frame, std::size_t tail_bytes) {
   encode(v.header, again);
   require(same(again, frame.first(reply_header_bytes)), "an accepted reply encodes to its own bytes");
   require(same(v.body, frame.subspan(reply_header_bytes)), "the body of a reply is the rest of its frame");
-  walk_reply_items(v.body, v.header.count);
+  read_reply_items(v.body, v.header.count);
 }
 
-/// The frame as it came, and once more with the fields made right that chance does not find, so that the decoders
-/// behind them are reached too.
+/// The unmodified frame, and once more with valid values in the fields that random input does not match, so that the
+/// decoders behind them are reached.
 template <class Decode>
 void raw_and_repaired(bytes frame, std::size_t header_bytes, const char* magic, std::size_t body_bytes_at,
                       std::size_t tail_bytes_at, Decode decode_it) {
@@ -127,14 +127,14 @@ void raw_and_repaired(bytes frame, std::size_t header_bytes, const char* magic, 
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span input(reinterpret_cast<const std::byte*>(data), size);
-  const bytes frame(input.begin(), input.end());  // exactly as long, so that a read beyond it is seen
+  const bytes frame(input.begin(), input.end());  // exact size, so that reads beyond it are detected
   raw_and_repaired(frame, request_header_bytes, "PRCQ", 84, 88, as_request);
   raw_and_repaired(frame, reply_header_bytes, "PRCR", 44, 48, as_reply);
   if (size > 0) {
     const auto count = std::to_integer<std::uint32_t>(input[0]) % 16;
     const bytes body(input.begin() + 1, input.end());
-    walk_request_items(body, count);
-    walk_reply_items(body, count);
+    read_request_items(body, count);
+    read_reply_items(body, count);
     as_payload_of_a_key(body);
   }
   return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes as the definition of a table and as the rows of a request or a scan. Besides not crashing: what is accepted
-// stays in its payload and is all of it, and a definition encodes to the same bytes again.
+// Arbitrary bytes as the definition of a table and as the rows of a request or a scan. Besides not crashing: accepted
+// rows cover exactly their payload, and a definition encodes to the same bytes again.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -60,7 +60,7 @@ void as_rows(std::span<const std::byte> payload, std::uint32_t count, bool named
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span input(reinterpret_cast<const std::byte*>(data), size);
-  const std::vector<std::byte> whole(input.begin(), input.end());  // exactly as long, so that a read beyond it is seen
+  const std::vector<std::byte> whole(input.begin(), input.end());  // exact size, so that reads beyond it are detected
   as_definition(whole);
   if (size < 4) return 0;
   const auto count = std::to_integer<std::uint32_t>(input[0]);

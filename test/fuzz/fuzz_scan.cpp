@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes as the payloads and replies of the requests that walk a shard. Besides not crashing: what is accepted
-// encodes to the same bytes again, names a place that exists, and no view leaves the bytes it came from.
+// Arbitrary bytes as the payloads and replies of scans and reductions. Besides not crashing: accepted input encodes to
+// the same bytes again, names a valid position, and no view leaves its bytes.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes as the payloads of set requests: what is accepted is as long as it says and lies in its body.
+// Arbitrary bytes as the payloads of set requests: accepted input has the announced length and lies within its body.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -37,10 +37,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 "the last value ends with the body");
       }
     } else {
-      net::request_items walk(body, count);
+      net::request_items cursor(body, count);
       std::uint32_t n = 0;
-      for (net::request_item item; walk.next(item);) ++n;
-      require(n == count && walk.ok(), "accepted items can be walked");
+      for (net::request_item item; cursor.next(item);) ++n;
+      require(n == count && cursor.ok(), "accepted items can be read");
     }
   }
   srv::key_sets sets;
@@ -49,9 +49,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (sets.prepare(digest, body, count) == nullptr) {
     const auto* set = sets.find(digest);
     require(set != nullptr && set->size() == count, "an accepted set has its keys");
-    net::request_items walk(body, count);
+    net::request_items cursor(body, count);
     std::size_t i = 0;
-    for (net::request_item item; walk.next(item); ++i) {
+    for (net::request_item item; cursor.next(item); ++i) {
       require(set->key(i) == item.key && set->hash(i) == hash_key(item.key), "each where it was");
     }
   } else {

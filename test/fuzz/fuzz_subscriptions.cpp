@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes as a subscription at a shard that holds a few keys: it gets one answer, now or when the clock moves, and an
-// accepted one has an item for each of its keys.
+// Arbitrary bytes as a subscription at a shard that holds a few keys: it gets one reply, immediately or when the clock
+// advances, and an accepted one has an item for each of its keys.
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -46,7 +46,7 @@ class counting final : public reply_sink {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
   static const std::atomic<const ownership*> owned{nullptr};
-  static key_store keys(shard_settings{}, owned);  // 16,384 tables: made once
+  static key_store keys(shard_settings{}, owned);  // 16,384 tables: created once
   if (keys.size() == 0) {
     for (const char* key : {"a", "b", ""}) {
       const double d = 1;
@@ -54,7 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   const auto* from = reinterpret_cast<const std::byte*>(data);
-  const std::vector<std::byte> body(from + 2, from + size);  // exactly as long, so that a read beyond it is seen
+  const std::vector<std::byte> body(from + 2, from + size);  // exact size, so that reads beyond it are detected
   net::request_view r;
   r.header.what = net::verb::subscribe;
   r.header.clock = data[0];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes are rows of an id and numbers, or a data_error; what is accepted is finite and as wide as it says.
+// Arbitrary bytes are rows of an id and numbers, or a data_error; accepted rows are finite and of the stated width.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-/// A file that is in memory and has a name, for what reads files.
+/// A file in memory with a name, for functions that read files.
 class memory_file {
  public:
   explicit memory_file(std::string_view bytes) : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) {

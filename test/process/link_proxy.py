@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Links to the servers of a job that a test can break: every connection to a server, and each server's own to the scheduler,
-goes through this process.
-
-A server s<n> is bound to 127.X.n.1 and tells the others 127.X.n.2 (start_server --advertise), where this process listens at
-the same ports; its way to the scheduler is a socket of this process too. prun.py finds a start_server beside the program
-that is a script and adds these options."""
+"""Connections to a job's servers that a test can break: every connection to a server, and each server's own to the scheduler,
+goes through this process. A server s<n> is bound to 127.X.n.1 and advertises 127.X.n.2 (start_server --advertise), where this
+process listens on the same ports; its connection to the scheduler is a socket of this process too. prun.py uses a start_server
+script next to the program, which adds these options."""
 import asyncio
 import os
 import random
@@ -27,7 +25,7 @@ exec "{real}" "$@" --bind "tcp://{net}.$slot.1:*" --advertise "{net}.$slot.2" --
 
 
 class Pipe:
-    """Two connections, and what goes from one to the other."""
+    """Two connections, and the data forwarded from one to the other."""
 
     def __init__(self, reader, writer):
         self.ends = [(reader, writer)]
@@ -70,7 +68,7 @@ class Pipe:
 
 class Links:
     def __init__(self, folder, program, servers):
-        """`program`: a copy of it, `self.program`, is to be started by prun.py."""
+        """`program`: prun.py must start a copy of it, `self.program`."""
         self.folder = folder
         self.net = f"127.{random.randrange(64, 250)}"
         self.servers = servers
@@ -97,11 +95,11 @@ class Links:
         self.thread.join()
         self.loop.close()
 
-    # -- faults; each is done when the call returns
+    # -- faults; each has taken effect when the call returns
 
     def reset(self, slot, swallow=0.0):
-        """Breaks every connection of a server. What was sent in the `swallow` seconds before is lost for certain: returns how
-        many bytes."""
+        """Breaks every connection of a server. What was sent in the `swallow` seconds before is certainly lost: returns the
+        number of bytes."""
         async def do():
             pipes = list(self.pipes[slot])
             for pipe in pipes:
@@ -113,7 +111,7 @@ class Links:
         return self.call(do())
 
     def silence(self, slot):
-        """Nothing passes, and nothing is lost, until `restore`."""
+        """Blocks all data, without losing any, until `restore`."""
         async def do():
             self.silent.add(slot)
             for pipe in self.pipes[slot]:
@@ -130,7 +128,7 @@ class Links:
     def call(self, what):
         return asyncio.run_coroutine_threadsafe(what, self.loop).result()
 
-    # -- the loop
+    # -- the event loop
 
     async def main(self):
         for slot in range(self.servers):
@@ -155,7 +153,7 @@ class Links:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        await asyncio.sleep(0.01)  # what was aborted is closed then
+        await asyncio.sleep(0.01)  # closes aborted connections
 
     async def accept(self, slot, reader, writer, connect):
         pipe = Pipe(reader, writer)
@@ -176,7 +174,7 @@ class Links:
 
 
 def listeners(net):
-    """(slot, port) of each socket that listens at net.slot.1."""
+    """(slot, port) of each socket that listens on net.slot.1."""
     found = []
     with open("/proc/net/tcp", encoding="ascii") as table:
         next(table)

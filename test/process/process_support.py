@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the tests with real processes share: starting prun.py, finding the processes of a job, killing them."""
+"""Shared by the tests with real processes: starting prun.py, finding the processes of a job, killing them."""
 import os
 import random
 import re
@@ -16,14 +16,14 @@ BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 PRUN = os.path.join(SOURCE, "prun.py")
 BIN = os.path.join(BUILD, "bin")
 LR = os.path.join(BIN, "lr")
-# A job must end within this time of the event that ends it; seconds.
+# Seconds in which a job must end after the event that ends it.
 END_LIMIT = 5.0
-HEARTBEAT_LIMIT = 3.0  # of prun.py, where no other is given; seconds
+HEARTBEAT_LIMIT = 3.0  # seconds; for prun.py, unless given
 MPI = shutil.which("mpirun") is not None
 SOCKET_FOLDER = re.compile(r"/tmp/prc-[0-9a-f]{8}")
-# Keys of a config with which rounds take time until the file is there that TEST_ENOUGH names; nothing without TEST_ENOUGH.
+# Config keys that make rounds slow until the file named by TEST_ENOUGH exists; no effect without TEST_ENOUGH.
 PACED = {"update_file": os.path.join(BUILD, "lib", "test_plugins", "libpaced_updates.so"), "update_func": "paced_add"}
-SKIPPED = 77  # ctest's word for "not run"
+SKIPPED = 77  # ctest's status for "not run"
 
 if "PARACEL_SEED" in os.environ:
     random.seed(int(os.environ["PARACEL_SEED"]))
@@ -43,12 +43,12 @@ LOAD_BEFORE = os.getloadavg()[0]
 
 
 def patient(limit):
-    """What a limit in seconds is here: as many times more as there is more to do than there are processors for it."""
+    """A limit in seconds, scaled up by the load of the machine."""
     return limit * max(1.0, max(LOAD_BEFORE, os.getloadavg()[0]) / len(os.sched_getaffinity(0)))
 
 
 def wait_until(condition, limit, step=0.01):
-    """The first true value of `condition()`, or its last one when the limit has passed (longer where more runs)."""
+    """The first true value of `condition()`, or its last one after the limit (which is scaled by the load)."""
     end = time.monotonic() + patient(limit)
     while True:
         value = condition()
@@ -77,7 +77,7 @@ class Process:
 
 
 def processes_of(job):
-    """The living processes that have the job's id in their command line or environment."""
+    """The live processes with the job's id in their command line or environment."""
     found = []
     mark = job.encode()
     for name in os.listdir("/proc"):
@@ -105,7 +105,7 @@ def role_of(process):
 
 
 class Run:
-    """A prun.py that runs, with its output in files."""
+    """A running prun.py, with its output in files."""
 
     def __init__(self, arguments, folder, prefix=(), environment=None):
         self.folder = folder
@@ -122,14 +122,14 @@ class Run:
         return read_bytes(self.err_path).decode("utf-8", "replace")
 
     def job(self):
-        """The id of the job, as soon as prun.py has said it."""
+        """The id of the job, as soon as prun.py has printed it."""
         def said():
             words = self.err().split("prun: job ", 1)
             return words[1][:16] if len(words) == 2 and len(words[1]) > 16 else None
         return wait_until(said, 20)
 
     def socket_folder(self):
-        """The folder for sockets of a prun.py that runs: it holds it open, for the lock on it."""
+        """The socket folder of a running prun.py, which holds it open for its lock."""
         for name in os.listdir(f"/proc/{self.pid}/fd"):
             try:
                 path = os.readlink(f"/proc/{self.pid}/fd/{name}")
@@ -140,7 +140,7 @@ class Run:
         return None
 
     def find(self, role, limit=20):
-        """A random one of the job's processes in that role; waits for the first."""
+        """A random process of the job with that role; waits for the first one."""
         job = self.job()
         found = wait_until(lambda: [p for p in processes_of(job) if role_of(p) == role], limit)
         return random.choice(found) if found else None
@@ -165,7 +165,7 @@ class Run:
 
 
 class JobTest(unittest.TestCase):
-    """A test with a folder of its own that holds training data and configs."""
+    """A test with its own folder that contains training data and configs."""
 
     @classmethod
     def setUpClass(cls):
@@ -173,7 +173,7 @@ class JobTest(unittest.TestCase):
         subprocess.run([sys.executable, os.path.join(SOURCE, "tool", "datagen.py"), "-m", "classification", "-o",
                         os.path.join(cls.folder, "training.dat"), "-n", "300", "-k", "10"], check=True,
                        stdout=subprocess.DEVNULL)
-        # For programs that a test writes: prun.py looks for these beside the program.
+        # For programs written by a test: prun.py looks for these next to the program.
         for name in ("start_server", "start_scheduler", "send_request"):
             os.symlink(os.path.join(BIN, name), os.path.join(cls.folder, name))
         for name, changes in (("cfg.json", {}), ("long.json", {"rounds": 100000000, "output": "long_out/"})):
@@ -203,7 +203,7 @@ class JobTest(unittest.TestCase):
         return path
 
     def not_there(self, name):
-        """A path in the test's folder at which there is nothing yet."""
+        """A new path in the test's folder."""
         return os.path.join(tempfile.mkdtemp(dir=self.folder), name)
 
     @staticmethod
@@ -212,7 +212,7 @@ class JobTest(unittest.TestCase):
             pass
 
     def start(self, *arguments, **more):
-        # Where others keep the processors busy nobody is lost because it had none for a while.
+        # On a loaded machine no process must count as lost because it got no processor time for a while.
         runs_job = any(str(word).startswith(BIN) for word in arguments) and "--dry-run" not in arguments
         if runs_job and "--heartbeat-limit" not in arguments and patient(HEARTBEAT_LIMIT) > HEARTBEAT_LIMIT:
             arguments = ("--heartbeat-limit", f"{patient(HEARTBEAT_LIMIT):.1f}", *arguments)
@@ -230,8 +230,8 @@ class JobTest(unittest.TestCase):
         return status, run.out(), run.err()
 
     def start_paced(self, config, *arguments, **changes):
-        """An lr whose rounds take 20 ms or more each until `run.enough` is there: however fast the machine is, it is not over
-        before it has been disturbed. Its model has the bits of any run with the same config."""
+        """An lr job whose rounds take at least 20 ms each until `run.enough` exists, so that it does not end before the fault,
+        however fast the machine is. Its model is bit-identical to that of any run with the same config."""
         self.write_config(config, **PACED, **changes)
         enough = self.not_there("enough")
         run = self.start("-c", config, *arguments, LR, environment=clean_environment(TEST_ENOUGH=enough))
@@ -239,7 +239,7 @@ class JobTest(unittest.TestCase):
         return run
 
     def status_of(self, run):
-        """What prun.py status says of a job that runs."""
+        """What prun.py status reports for a running job."""
         folder = run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0]
         done = subprocess.run([sys.executable, PRUN, "status", "--run", folder], capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, check=False)
@@ -252,7 +252,7 @@ class JobTest(unittest.TestCase):
 
 
 def main():
-    """unittest.main, but a file whose every test was skipped says so to ctest."""
+    """Like unittest.main, but reports to ctest if all tests of the file were skipped."""
     program = unittest.main(exit=False, verbosity=2)
     result = program.result
     if not result.wasSuccessful():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A real start_server and clients of it that are not the framework's: libzmq through ctypes, and the frames that
-src/net/README.md draws."""
+"""A real start_server and clients that do not use the framework: libzmq through ctypes, and the frames as drawn in
+src/net/README.md."""
 import ctypes
 import ctypes.util
 import json
@@ -54,7 +54,7 @@ class Zmq:
 
 
 class Client:
-    """A socket to one thread of a server. `most_replies`: how many ZeroMQ may take in before somebody reads them."""
+    """A socket to one thread of a server. `most_replies`: how many replies ZeroMQ may buffer."""
 
     def __init__(self, zmq, address, job, kind=DEALER, client=1, rank=0, most_replies=0, timeout=20):
         self.zmq, self.lib, self.job, self.client, self.rank, self.kind = zmq, zmq.lib, job, client, rank, kind
@@ -77,7 +77,7 @@ class Client:
         return self.sequence
 
     def receive(self):
-        """The next reply, or None when none came in time."""
+        """The next reply, or None on timeout."""
         frames = []
         while True:
             size = self.lib.zmq_recv(self.socket, self.buffer, len(self.buffer), 0)
@@ -110,8 +110,8 @@ def items(keys, value=None, tag=F64_ARRAY):
 
 
 class Server:
-    """A scheduler and one server of a job of one worker, who never comes. `servers`: of the job; the others never come
-    either, so that the one has no membership. `before`: called in the server's process before it starts."""
+    """A scheduler and one server of a job with one worker, which never joins. `servers`: of the job; the others never join
+    either, so the server has no membership. `before`: called in the server's process before it starts."""
 
     def __init__(self, threads=1, options=(), servers=1, before=None):
         self.folder = tempfile.mkdtemp(prefix="prc-server-", dir="/tmp")

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whoever can connect to a server, or belongs to its job, cannot make it grow beyond its limits: messages of endless parts,
+"""A client that can connect to a server, or belongs to its job, cannot make it exceed its limits: messages with endless parts,
 requests that wait for a membership, requests of another job."""
 import json
 import os
@@ -22,13 +22,13 @@ MORE = b"\x01"
 
 
 def ready():
-    """The command with which a DEALER ends the handshake."""
+    """The command with which a DEALER completes the handshake."""
     body = b"\x05READY" + b"\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
     return b"\x04" + bytes([len(body)]) + body
 
 
 class Raw:
-    """A connection to a port that speaks ZMTP without libzmq."""
+    """A connection to a port that implements ZMTP without libzmq."""
 
     def __init__(self, address):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -37,7 +37,7 @@ class Raw:
         self.socket.sendall(GREETING + ready())
 
     def send(self, what):
-        """False: the other side has dropped the connection."""
+        """Returns False if the other side has closed the connection."""
         try:
             self.socket.sendall(what)
             return True
@@ -127,7 +127,7 @@ class Bounds(unittest.TestCase):
         self.assertTrue(wait_until(lambda: self.server.memory() - before < 80 * MB, 20, 0.1))
 
     def test_what_waits_for_a_membership_is_bounded_in_bytes_over_all_threads(self):
-        self.start(threads=2, servers=2)  # the other one never comes
+        self.start(threads=2, servers=2)  # the other one never joins
         before = self.server.memory()
         body = bytes(64 * MB)
         for thread, verb in (("0", PUSH), ("1", PUSH), ("k", CLOCK_WAIT)):
@@ -139,7 +139,7 @@ class Bounds(unittest.TestCase):
         self.assertEqual(held["limit_bytes"], 256 * MB)
         self.assertLessEqual(held["bytes"], held["limit_bytes"])
         self.assertGreater(held["bytes"], 190 * MB)
-        # What was refused is given back, whichever thread of the process had asked for it.
+        # Memory of rejected requests is released, whichever thread of the process requested it.
         self.assertTrue(wait_until(lambda: self.server.memory() - before < 400 * MB, 20, 0.1))
 
     def test_nothing_is_kept_of_a_request_of_another_job(self):

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Checkpoints of real jobs: killed between them and in their midst, resumed with other numbers of processes, refused where
-they are damaged, and disks that are full or may not be written."""
+"""Checkpoints of real jobs: killed between and during checkpoints, resumed with other numbers of processes, rejected if damaged,
+and disks that are full or not writable."""
 import json
 import os
 import random
@@ -23,7 +23,7 @@ TOOL = os.path.join(BIN, "paracel_checkpoint")
 
 
 def checkpoints_in(folder):
-    """Clocks of those that have a manifest."""
+    """The clocks of checkpoints that have a manifest."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -46,14 +46,14 @@ class Checkpoints(JobTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        os.symlink(os.path.dirname(BIN), os.path.join(cls.folder, "build"))  # where `prun.py checkpoint` looks
+        os.symlink(os.path.dirname(BIN), os.path.join(cls.folder, "build"))  # as `prun.py checkpoint` finds it
 
     def setUp(self):
         self.dir = os.path.join(self.folder, f"ckpt-{self.id().rsplit('.', 1)[1][:40]}")
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def config(self, output, program, **changes):
-        """Under bsp, so that the bits of two runs can be compared."""
+        """Under bsp, so that runs can be compared bit by bit."""
         if program == RIDGE:
             with open(os.path.join(self.folder, "ridge.csv"), "w", encoding="utf-8") as file:
                 rng = random.Random(3)
@@ -98,7 +98,7 @@ class Checkpoints(JobTest):
     def killed_and_resumed(self, program, role, other_servers, number=signal.SIGKILL):
         self.finished(self.config("whole", program), program)
         config = self.config("parts", program)
-        # Nodes give a silent scheduler up after a multiple of this limit (net::patience_with_scheduler).
+        # Nodes give up on a silent scheduler after a multiple of this limit (net::patience_with_scheduler).
         limit = ["--heartbeat-limit", f"{patient(1.5):.1f}"] if number == signal.SIGSTOP else []
         run = self.started(config, program, "--checkpoint-dir", self.dir, "--checkpoint-every", "25", *limit,
                            environment=clean_environment(TEST_ENOUGH="/nonexistent"))
@@ -113,7 +113,7 @@ class Checkpoints(JobTest):
         self.assertTrue(wait_until(lambda: not processes_of(run.job()), 10))
         last = checkpoints_in(self.dir)[-1]
         err = self.finished(config, program, "--resume", self.dir, servers=other_servers)
-        self.assertIn(f"going on from {folder_of(self.dir, last)}: clock {last}, 3 workers and 2 servers then", err)
+        self.assertIn(f"resuming from {folder_of(self.dir, last)}: clock {last}, 3 workers and 2 servers then", err)
         self.assertEqual(self.theta("parts", program), self.theta("whole", program))
         self.assertEqual(self.objective("parts"), self.objective("whole"))
 
@@ -144,14 +144,14 @@ class Checkpoints(JobTest):
             run = self.started(config, LR, *go_on, "--checkpoint-every", "1")
             self.assertTrue(wait_until(lambda: (checkpoints_in(self.dir) or [0])[-1] > last, 60), run.err())
             time.sleep(random.uniform(0, 0.1))
-            run.process.kill()  # and the kernel all others
+            run.process.kill()  # and the kernel kills all others
             run.wait()
             self.assertTrue(wait_until(lambda: not processes_of(run.job()), 10))
             newest = max(n for n in os.listdir(self.dir) if re.fullmatch(r"\d{10}", n))
             seen[self.stage(newest)] += 1
             chosen = json.loads(subprocess.run([TOOL, "choose", self.dir], capture_output=True, text=True, check=True).stdout)
             self.assertGreater(chosen["clock"], last)
-            # What was being written has no manifest: it is no checkpoint. One that has one is whole.
+            # An unfinished checkpoint has no manifest; one that has a manifest is complete.
             for broken in chosen["passed_over"]:
                 self.assertIn("manifest.json: cannot be opened", broken["why"])
             last = chosen["clock"]
@@ -184,7 +184,7 @@ class Checkpoints(JobTest):
         status, out, _ = self.checkpoint("verify", self.dir)
         self.assertEqual(status, 0)
         self.assertEqual(len(out.splitlines()), 2)
-        self.assertIn(f"{folder_of(self.dir, clock)}   whole   clock {clock}   3 workers   2 servers   5 files", out)
+        self.assertIn(f"{folder_of(self.dir, clock)}   valid   clock {clock}   3 workers   2 servers   5 files", out)
         self.assertIn("   lr   job " + run.job(), out)
 
     def test_without_a_folder_a_signal_says_so(self):
@@ -209,9 +209,9 @@ class Checkpoints(JobTest):
         self.assertEqual(status, 4)
         self.assertIn(f"broken   {victim}: byte 64: ", out)
         err = self.finished(config, LR, "--resume", self.dir, "--checkpoint-every", "60")
-        self.assertIn(f"prun: warning: {folder_of(self.dir, 180)} is not whole: {victim}: byte 64: ", err)
+        self.assertIn(f"prun: warning: {folder_of(self.dir, 180)} is damaged: {victim}: byte 64: ", err)
         self.assertRegex(err, r"0000000120/worker-2.ckpt: byte \d+: ")
-        self.assertIn(f"going on from {folder_of(self.dir, 60)}", err)
+        self.assertIn(f"resuming from {folder_of(self.dir, 60)}", err)
         self.assertEqual(checkpoints_in(self.dir), [60, 120, 180])
         self.assertEqual(self.checkpoint("verify", self.dir)[0], 0)
         self.assertTrue(os.path.isdir(folder_of(self.dir, 180) + ".old"))
@@ -219,7 +219,7 @@ class Checkpoints(JobTest):
             os.unlink(os.path.join(folder_of(self.dir, clock), "worker-0.ckpt"))
         status, _, err = self.prun("-w", "3", "-c", config, "--resume", self.dir, LR)
         self.assertEqual(status, 4)
-        self.assertIn("no checkpoint in it is whole", err)
+        self.assertIn("no checkpoint in it is valid", err)
 
     def test_the_folder_of_another_run_is_not_written_to(self):
         config = self.config("first", LR, rounds=20)
@@ -246,7 +246,7 @@ class Checkpoints(JobTest):
         self.assertEqual(self.checkpoint("verify", self.dir)[0], 0)
 
     def refused_elsewhere(self, status, words, config, *options):
-        """By a prun.py in another folder, with its own run folder."""
+        """With a prun.py in another folder, with its own run folder."""
         with tempfile.TemporaryDirectory() as other:
             run = Run(["-w", "3", "-c", os.path.join(self.folder, config), *options, LR], other)
             self.addCleanup(run.destroy)
@@ -260,7 +260,7 @@ class Checkpoints(JobTest):
         status, _, err = self.prun("-w", "3", "-c", self.config("theirs", RIDGE), "--resume", self.dir, RIDGE)
         self.assertEqual(status, 4, err)
         self.assertEqual(err, f"prun.py: error: --resume {folder_of(self.dir, 20)}: a checkpoint of the program lr, which ridge "
-                              "cannot go on from: want one of ridge\n")
+                              "cannot resume from: want one of ridge\n")
         err = self.finished(self.config("mine", LR, rounds=21), LR, "--resume", self.dir)
         self.assertIn(f"warning: {folder_of(self.dir, 20)} was made with another config\n", err)
         self.assertIn("clock 20, 3 workers and 1 server then\n", err)
@@ -273,16 +273,16 @@ class Checkpoints(JobTest):
                       servers=3)
 
         same, more = ([float(x) for x in self.theta(output, LR).split(b"|")] for output in ("same", "more"))
-        for x, y in zip(same, more, strict=True):  # sums of five workers' rows are rounded otherwise than those of three
+        for x, y in zip(same, more, strict=True):  # sums over five workers' rows have other rounding errors than sums over three
             self.assertAlmostEqual(x, y, delta=1e-9)
 
-    def test_a_folder_that_cannot_be_written_is_told_and_the_run_goes_on(self):
-        # A file where the folder should be: it stops root as well.
+    def test_a_folder_that_cannot_be_written_is_told_and_the_run_continues(self):
+        # A file instead of the folder: this stops root as well.
         with open(self.dir, "w", encoding="utf-8"):
             pass
         err = self.finished(self.config("refused", LR, rounds=40), LR, "--checkpoint-dir", os.path.join(self.dir, "in"),
                             "--checkpoint-every", "20")
-        self.assertIn("prun: the checkpoint at clock 20 failed, and the job goes on: worker ", err)
+        self.assertIn("prun: the checkpoint at clock 20 failed, and the job continues: worker ", err)
         os.unlink(self.dir)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root may mount a small file system")

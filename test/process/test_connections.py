@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""More clients than the usual limit of descriptors leaves room for: a server raises its limit and takes them all."""
+"""More clients than the default limit of descriptors allows: a server raises its limit and accepts all of them."""
 import os
 import resource
 import sys

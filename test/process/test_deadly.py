@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""User functions that end their server: the function and the key are named, and with copies one server is lost and no more,
-since nobody calls the function again."""
+"""User functions that terminate their server: the error names function and key, and with replicas only one server is lost, since
+the function is not called again."""
 import os
 import re
 import sys
@@ -24,7 +24,7 @@ class Deadly(JobTest):
         status, out, err = outcome
         self.assertEqual(status, 0, err + out)
         named = rf"libdeadly_updates.so:deadly_{function} at {where}"
-        self.assertRegex(err, rf"server s\d \(pid \d+ on \S+\) lost: {how} in {named}; the job goes on")
+        self.assertRegex(err, rf"server s\d \(pid \d+ on \S+\) lost: {how} in {named}; the job continues")
         self.assertEqual(len(re.findall(r"\) lost: ", err)), 1, err)
         self.assertRegex(out, rf"worker 0 was told: .*it is called no more: it has ended server s\d .*, {how} in {named}\n")
         self.assertRegex(out, r"counted 200, deadly 1 is 1\n")
@@ -52,14 +52,14 @@ class Deadly(JobTest):
         self.assertEqual(status, 0, err + out)
         self.assertEqual(len(re.findall(r"\) lost: ", err)), 1, err)
         self.assertRegex(err, r'lost: libdeadly_updates.so:deadly_hang has been running for \S+ s in thread \d: '
-                              r'libdeadly_updates.so:deadly_hang at "deadly 1"; the job goes on')
+                              r'libdeadly_updates.so:deadly_hang at "deadly 1"; the job continues')
         self.assertRegex(out, r'was told: .*it is called no more: .*deadly_hang at "deadly 1"\n')
 
     def test_a_staged_update_ends_the_program_and_one_server(self):
         status, out, err = self.job("staged", "segv")
         self.assertNotEqual(status, 0, out)
         self.assertEqual(len(re.findall(r"\) lost: ", err)), 1, err)
-        self.assertRegex(err, r'lost: SIGSEGV in libdeadly_updates.so:deadly_segv at "deadly 1"; the job goes on')
+        self.assertRegex(err, r'lost: SIGSEGV in libdeadly_updates.so:deadly_segv at "deadly 1"; the job continues')
         self.assertIn("it is called no more", err)
 
     def test_without_copies_the_cause_of_the_end_is_the_function(self):

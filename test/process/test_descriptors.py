@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""However often servers are replaced, nobody keeps sockets to those that are gone: the scheduler (with checkpoints it talks to
-every shard), the other servers, the workers."""
+"""However often servers are replaced, no process keeps sockets to replaced ones: the scheduler (with checkpoints it communicates
+with every shard), the other servers, the workers."""
 import os
 import random
 import sys
@@ -12,10 +12,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import BIN, JobTest, main, processes_of, role_of, wait_until  # noqa: E402
 
 COUNTERS = os.path.join(BIN, "test_counters")
-AGAIN = "copies of everything exist again"
+AGAIN = "replicas of everything exist again"
 THREADS = 4
 TURNS = 6
-# Connections that come and go by themselves; each replacement that is not forgotten takes one for each of its threads.
+# Transient connections; each replacement that is not cleaned up costs one for each of its threads.
 SLACK = 2 * THREADS
 
 
@@ -48,7 +48,7 @@ class Descriptors(JobTest):
         run = self.start("-w", "2", "-p", "3", "--replicas", "2", "--threads", str(THREADS), "--max-restarts", str(TURNS + 1),
                          "--checkpoint-dir", folder, "--checkpoint-every", "5", COUNTERS, enough, "5", "2000")
         self.assertTrue(wait_until(lambda: self.checkpoints(folder) or run.process.poll() is not None, 60), run.err())
-        self.replace_one(run, folder, 0, 1)  # everybody has talked to everybody then
+        self.replace_one(run, folder, 0, 1)  # by then all processes have communicated
         first = self.counts(run)
         for turn in range(TURNS):
             self.replace_one(run, folder, random.choice((1, 2)), turn + 2)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Workers are killed and stopped at random moments under --on-worker-death eject: the others finish, with a model of the
-data that was seen, and what was not seen is said. PARACEL_KILL_RUNS (default 1) says how often each."""
+remaining data, and the missing data is reported. PARACEL_KILL_RUNS (default 1): the number of repetitions."""
 import os
 import random
 import re
@@ -16,7 +16,7 @@ from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, main, patient, pr
 
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
 COUNTERS = os.path.join(BIN, "test_counters")
-AGAIN = "copies of everything exist again"
+AGAIN = "replicas of everything exist again"
 
 
 class Eject(JobTest):
@@ -25,7 +25,7 @@ class Eject(JobTest):
                                 f"{patient(1.5):.1f}", output=name + "/", rounds=rounds, **more)
 
     def under_way(self, run, count=4):
-        """The job has begun; worker i's process, by rank."""
+        """The job has started; returns the worker processes by rank."""
         self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 20), run.err())
         found = {}
         for process in processes_of(run.job()):
@@ -37,7 +37,7 @@ class Eject(JobTest):
         return found
 
     def kill_worker_and_server(self, run, worker, slot, pause):
-        """`pause`: seconds from the worker's death to the server's; below 0 the server dies first."""
+        """`pause`: seconds between the worker's death and the server's; below 0 the server dies first."""
         server = next(p for p in processes_of(run.job()) if role_of(p) == "server"
                       and p.command[p.command.index("--slot") + 1] == str(slot))
         first, second = (worker, server) if pause >= 0 else (server, worker)
@@ -50,7 +50,7 @@ class Eject(JobTest):
         return [float(word) for word in text.strip().split("|")]
 
     def assert_finished_without(self, run, rank, name):
-        lost = rf"worker {rank} \(pid \d+ on \S+\) lost: .*; the job goes on without it"
+        lost = rf"worker {rank} \(pid \d+ on \S+\) lost: .*; the job continues without it"
         self.assertTrue(wait_until(lambda: re.search(lost, run.err()) or run.process.poll() is not None, 30), run.err())
         self.touch(run.enough)
         self.assertEqual(run.wait(60), 0, run.err())
@@ -60,7 +60,7 @@ class Eject(JobTest):
         self.assert_nothing_left(run.job(), 1)
         theta = self.theta(name)
         self.assertEqual(len(theta), 11)
-        # All of the samples are drawn alike, so the model of three quarters of them points the same way.
+        # All samples have the same distribution, so the model of three quarters of them points in the same direction.
         whole = self.theta("whole")
         cosine = (sum(a * b for a, b in zip(theta, whole))
                   / (sum(a * a for a in theta) * sum(b * b for b in whole)) ** 0.5)
@@ -85,7 +85,7 @@ class Eject(JobTest):
                     self.assert_finished_without(run, rank, "killed")
 
     def test_a_worker_is_ejected_while_servers_change(self):
-        # The clock has moved, or is about to, when the worker is to be taken out of it.
+        # The clock has advanced, or is about to, when the worker is to be removed from it.
         for turn in range(4 * RUNS):
             with self.subTest(turn=turn):
                 run = self.start_paced("both.json", "-w", "4", "-p", "3", "--replicas", "2", "--on-worker-death", "eject",
@@ -105,9 +105,9 @@ class Eject(JobTest):
                 self.kill_worker_and_server(run, workers[1], random.randrange(3), random.uniform(-0.02, 0.02))
                 self.assertTrue(wait_until(lambda r=run: AGAIN in r.err() or r.process.poll() is not None, 20), run.err())
                 self.assertIsNone(run.process.poll(), run.err() + run.out())
-                time.sleep(0.5)  # after this they have counted more without it than with it
+                time.sleep(0.5)  # after that they have counted longer without it than with it
                 self.touch(enough)
-                # The program wants the counts of all three, and says of each sum what it has got.
+                # The program expects the counts of all three, and reports each sum that it got.
                 self.assertEqual(run.wait(60), 1, run.err() + run.out())
                 self.assert_only_its_counts_are_missing(run.out())
 
@@ -118,10 +118,11 @@ class Eject(JobTest):
                 "a swapped value": 1}
         self.assertEqual({what: sum(w == what for w, _, _ in said) for what, _, _ in said}, sums, out)
         other = [line for line in out.splitlines() if not re.match(r"worker 0: .*, want |WRONG, longest round ", line)]
-        self.assertEqual(other, [])  # nothing that a worker alone counts
+        self.assertEqual(other, [])  # no counters of a single worker
         its_rounds, rounds = next((int(got), int(want)) for what, got, want in said if what == "a swapped value")
         for what, got, _ in said:
-            if what in units:  # the others have counted in every round, and it in its own, maybe not to the last one's end
+            # The others have counted in every round, the ejected one in its rounds, possibly not to the end of the last one.
+            if what in units:
                 missing = units[what] * (2 * rounds + its_rounds) - int(got)
                 self.assertLessEqual(abs(missing), units[what], (what, got, its_rounds, rounds))
 
@@ -168,7 +169,7 @@ class Eject(JobTest):
 
     def test_what_cannot_be_is_refused(self):
         for text, *options in (("--on-worker-death maybe: want abort, eject or wait:T", "--on-worker-death", "maybe"),
-                               ("MPI cannot go on when it has lost a rank", "-m", "mpi", "--on-worker-death", "eject")):
+                               ("MPI cannot continue after losing a rank", "-m", "mpi", "--on-worker-death", "eject")):
             if "mpi" in options and not MPI:
                 continue
             status, out, err = self.prun(*options, LR)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""How a worker's own end is told: an exception is one line and its status, an exit is no loss."""
+"""How a worker's own exit is reported: an exception is one line and its status, an exit is not a loss."""
 import os
 import subprocess
 import sys
@@ -10,13 +10,13 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import BIN, MPI, JobTest, clean_environment, main  # noqa: E402
 
 ENDS = os.path.join(BIN, "test_ends")
-# A worker that says nothing more would be given up after this; all that is told here is told long before.
+# A silent worker would be given up after this time; everything here is reported much earlier.
 PATIENT = ("--heartbeat-limit", "60")
 
 
 class Ends(JobTest):
     def ended(self, how, *options, rank=2):
-        """(status, what prun.py says, what that worker says)"""
+        """(status, output of prun.py, output of that worker)"""
         run_dir = self.not_there("run")
         status, out, err = self.prun("-w", "3", "--run-dir", run_dir, *PATIENT, *options, ENDS, how, str(rank))
         with open(os.path.join(run_dir, f"worker_{rank}.log"), encoding="utf-8") as file:

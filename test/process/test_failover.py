@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Servers are killed and stopped at random moments while others have copies of what they kept (--replicas 2): the job goes
-on, no update is lost or counted twice, a bsp model has the bits of the undisturbed one, and nothing stays behind.
-PARACEL_KILL_RUNS (default 1) says how often each."""
+"""Servers are killed and stopped at random moments with replicas (--replicas 2): the job continues, no update is lost or counted
+twice, a bsp model is bit-identical to that of an undisturbed run, and no processes or files are left behind. PARACEL_KILL_RUNS
+(default 1): the number of repetitions."""
 import os
 import random
 import re
@@ -17,15 +17,15 @@ from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, clean_environment
 
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
 COUNTERS = os.path.join(BIN, "test_counters")
-KILL_LIMIT = 2.0             # seconds that a round may take in which a server was killed
-LEASE = 2.0 * 1.1            # seconds; with what clocks may drift
+KILL_LIMIT = 2.0             # seconds that a round may take in which a server is killed
+LEASE = 2.0 * 1.1            # seconds; includes clock drift
 STOP_LIMIT = LEASE + 1.0
-AGAIN = "copies of everything exist again"
+AGAIN = "replicas of everything exist again"
 
 
 class Failover(JobTest):
     def server(self, run, slot=None):
-        """One of the job's servers, by the command line of its process."""
+        """A server of the job, by its command line."""
         found = [p for p in processes_of(run.job()) if role_of(p) == "server"
                  and (slot is None or p.command[p.command.index("--slot") + 1] == str(slot))]
         return random.choice(found) if found else None
@@ -39,7 +39,7 @@ class Failover(JobTest):
         self.assert_nothing_left(run.job(), 1)
 
     def counters(self, *options, keys=20, more=(), **others):
-        """Eight workers that count until they are told that it is enough."""
+        """Eight workers that count until told to stop."""
         enough = self.not_there("enough")
         run = self.start("-w", "8", "-p", "3", "--replicas", "2", *options, COUNTERS, enough, str(keys), *more, **others)
         run.enough = enough
@@ -47,7 +47,7 @@ class Failover(JobTest):
         return run
 
     def assert_exact(self, run, longest, after=AGAIN):
-        """They go on until prun.py has said `after`, and then all counts are right."""
+        """They continue until prun.py has printed `after`, and then all counts are correct."""
         self.assertTrue(wait_until(lambda: after in run.err() or run.process.poll() is not None, 20), run.err())
         self.touch(run.enough)
         self.assert_went_well(run)
@@ -68,8 +68,8 @@ class Failover(JobTest):
                 victim = self.server(run)
                 victim.kill()
                 self.assert_exact(run, KILL_LIMIT)
-                self.assertRegex(run.err(), rf"server s\d \(pid {victim.pid} .*lost: it was killed by SIGKILL; the job goes on")
-                self.assertRegex(run.err(), r"server s\d is started again \(pid \d+\); 2 restarts left")
+                self.assertRegex(run.err(), rf"server s\d \(pid {victim.pid} .*lost: it was killed by SIGKILL; the job continues")
+                self.assertRegex(run.err(), r"server s\d is restarted \(pid \d+\); 2 restarts left")
 
     def test_servers_killed_one_after_the_other_cost_no_count(self):
         run = self.counters("--max-restarts", "9")
@@ -102,21 +102,22 @@ class Failover(JobTest):
                 victim = self.server(run)
                 victim.kill(signal.SIGSTOP)
                 self.assert_exact(run, STOP_LIMIT)
-                self.assertRegex(run.err(), rf"server s\d \(pid {victim.pid} .*lost: no heartbeat for .*; the job goes on")
-                self.assertIn("is started again", run.err())
+                self.assertRegex(run.err(), rf"server s\d \(pid {victim.pid} .*lost: no heartbeat for .*; the job continues")
+                self.assertIn("is restarted", run.err())
 
-    def test_without_restarts_the_job_goes_on_with_fewer_servers(self):
+    def test_without_restarts_the_job_continues_with_fewer_servers(self):
         run = self.counters("--max-restarts", "0")
         self.server(run).kill()
-        self.assert_exact(run, KILL_LIMIT, after="the job goes on without")
-        self.assertRegex(run.err(), r"no restart is left \(--max-restarts\): the job goes on without server s\d")
+        self.assert_exact(run, KILL_LIMIT, after="the job continues without")
+        self.assertRegex(run.err(), r"no restart is left \(--max-restarts\): the job continues without server s\d")
 
     @unittest.skipUnless(MPI, "mpirun is not installed")
     def test_a_killed_server_under_mpirun_costs_no_count(self):
         run = self.counters("--m_server", "mpi")
         self.server(run).kill()
-        self.assert_exact(run, KILL_LIMIT + 2.0)  # mpirun takes a second to tell, and two cores share it all
-        self.assertRegex(run.err(), r"server s\d \(pid \d+ on \S+\) lost: it (has ended|was killed by SIGKILL); the job goes on")
+        self.assert_exact(run, KILL_LIMIT + 2.0)  # mpirun takes a second to report it, and all processes share two cores
+        self.assertRegex(run.err(), r"server s\d \(pid \d+ on \S+\) lost: it (has ended|was killed by SIGKILL); the job "
+                                            r"continues")
 
     # -- a model
 
@@ -138,7 +139,7 @@ class Failover(JobTest):
                 self.under_way(run)
                 time.sleep(random.uniform(0, 0.5))
                 self.server(run).kill()
-                self.assertTrue(wait_until(lambda r=run: "the job goes on" in r.err(), 20), run.err())
+                self.assertTrue(wait_until(lambda r=run: "the job continues" in r.err(), 20), run.err())
                 self.touch(run.enough)
                 self.assert_went_well(run)
                 self.assertEqual(self.model(f"killed{turn}"), expected)
@@ -152,10 +153,10 @@ class Failover(JobTest):
         self.touch(hang)
         self.assertTrue(wait_until(lambda: AGAIN in run.err(), 20), run.err())
         self.assertRegex(run.err(), r"server s\d \(pid \d+ .*\) lost: libslow_updates.so:hang_once has been running for "
-                                    r'\S+ s in thread 0: libslow_updates.so:hang_once at "slow"; the job goes on')
+                                    r'\S+ s in thread 0: libslow_updates.so:hang_once at "slow"; the job continues')
         self.assert_exact(run, 1 + 0.5 + STOP_LIMIT)
 
-    # -- what copies do not help against
+    # -- losses that replication does not cover
 
     def test_more_losses_than_copies_end_the_job_with_their_cause(self):
         run = self.counters()
@@ -164,7 +165,7 @@ class Failover(JobTest):
         second.kill()
         self.assertEqual(run.wait(END_LIMIT), 11, run.err())
         self.assertRegex(run.err(), r"server s\d \(pid \d+ on \S+\) lost: .*; "
-                                    r"lost before the copies of s\d's partitions were restored")
+                                    r"lost before the replicas of s\d's partitions were restored")
         self.assert_nothing_left(run.job(), 1)
 
     def test_the_scheduler_has_no_copy(self):

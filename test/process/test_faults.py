@@ -1,11 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""One loss at a time under three workloads: a server is killed, stopped for a while or for good, or its links are cut,
-break, or are silent for a while; a worker is killed or stopped. Nothing acknowledged is lost or counts twice, a bsp model
-has the bits of the undisturbed one, failovers are quick, nobody hangs, nothing stays behind.
-
-PARACEL_FAULT_RUNS (default 10) says how often. Each run is drawn from a seed of its own, which a failure prints:
-PARACEL_FAULT_SEED=<seed> PARACEL_FAULT_RUNS=1 draws it again (moments are those of the machine)."""
+"""One loss at a time under three workloads: a server is killed, stopped temporarily or permanently, or its connections are cut,
+break, or are silent for a while; a worker is killed or stopped. Nothing acknowledged is lost or counts twice, a bsp model is
+bit-identical to that of an undisturbed run, failovers are quick, no process hangs, nothing is left behind. PARACEL_FAULT_RUNS
+(default 10): the number of runs. Each run has its own seed, which a failure prints: PARACEL_FAULT_SEED=<seed>
+PARACEL_FAULT_RUNS=1 repeats it (except for the timing)."""
 import json
 import os
 import random
@@ -24,22 +23,22 @@ from process_support import (BIN, LR, PACED, JobTest, clean_environment, main, p
 RUNS = int(os.environ.get("PARACEL_FAULT_RUNS", "10"))
 COUNTERS, RIDGE = os.path.join(BIN, "test_counters"), os.path.join(BIN, "ridge")
 SERVERS = 3
-LEASE = 2.0 * 1.1            # seconds; with what clocks may drift
-HANG = 120                   # seconds after which a job is said to hang
-# The longest that a round of the counters may take; seconds.
+LEASE = 2.0 * 1.1            # seconds; includes clock drift
+HANG = 120                   # seconds after which a job counts as hung
+# Seconds; the longest that a round of the counters may take.
 LIMITS = {"kill": 2.0, "stop": LEASE + 1, "pause": LEASE + 1, "long pause": LEASE + 1,
-          # through a proxy that shares the cores with all the others: these say that nobody hangs
+          # through a proxy that shares the cores with all other processes: only detects hanging
           "cut": 15.0, "break": 15.0, "silence": 15.0}
 LOSES = ("kill", "stop", "cut")
 WORKER_FAULTS = ("kill", "stop")
 
 
 class Plan:
-    """What happens in a run."""
+    """The plan of a run."""
 
     def __init__(self, seed):
         draw = random.Random(seed)
-        # Seeds one after the other have one fault after the other, so that ten runs have them all.
+        # Consecutive seeds have different faults, so that ten runs cover all of them.
         turn = seed % (len(LIMITS) + 2)
         self.victim = "server" if turn < len(LIMITS) else "worker"
         self.fault = (list(LIMITS) + list(WORKER_FAULTS))[turn]
@@ -51,7 +50,7 @@ class Plan:
         self.moment = draw.uniform(0, 0.6)
         self.length = draw.uniform(LEASE - 0.3, LEASE + 0.8) if self.fault == "long pause" else draw.uniform(0.1, 1.4)
         self.links = self.fault in ("cut", "break", "silence")
-        self.rounds = 100 if self.links else 1500  # of a model: long enough to be hit, and a proxy takes its time
+        self.rounds = 100 if self.links else 1500  # of a model: long enough for the fault, and the proxy is slow
 
     def __repr__(self):
         return f"{self.workload}: {self.fault} of {self.victim} {self.slot if self.victim == 'server' else self.rank}" + (
@@ -91,7 +90,7 @@ class Faults(JobTest):
         return self.model(workload, name)
 
     def begin(self, plan, name):
-        """The run, its links if there are any, and how long it may take."""
+        """The run, its proxy if there is one, and its time limit."""
         program = {"counters": COUNTERS, "lr": LR, "ridge": RIDGE}[plan.workload]
         links = None
         if plan.links:
@@ -122,7 +121,7 @@ class Faults(JobTest):
         return None
 
     def strike(self, run, links, plan):
-        """Returns: whether it was in time."""
+        """Returns whether it was in time."""
         if plan.links:
             if run.process.poll() is not None:
                 return False
@@ -133,7 +132,7 @@ class Faults(JobTest):
             if plan.fault == "silence":
                 time.sleep(plan.length)
             else:
-                wait_until(lambda: "the job goes on" in run.err() or run.process.poll() is not None, 20)
+                wait_until(lambda: "the job continues" in run.err() or run.process.poll() is not None, 20)
             links.restore(plan.slot)
             return True
         victim = self.victim(run, plan)
@@ -145,10 +144,10 @@ class Faults(JobTest):
                 time.sleep(plan.length)
                 victim.kill(signal.SIGCONT)
         except ProcessLookupError:
-            return plan.fault == "long pause"  # taken for lost, and killed
+            return plan.fault == "long pause"  # it counts as lost, and is killed
         return True
 
-    # -- what must hold
+    # -- invariants
 
     def run_one(self, seed, number):
         plan = Plan(seed)
@@ -159,7 +158,7 @@ class Faults(JobTest):
         time.sleep(plan.moment)
         in_time = self.strike(run, links, plan)
         if in_time and plan.fault in LOSES:
-            wait_until(lambda: "the job goes on" in run.err() or run.process.poll() is not None, 20)
+            wait_until(lambda: "the job continues" in run.err() or run.process.poll() is not None, 20)
         self.touch(plan.enough)
         status = run.wait(HANG)
         said = f"{plan}\n{run.err()}{run.out()}"
@@ -180,7 +179,7 @@ class Faults(JobTest):
         elif plan.on_worker_death == "eject" and in_time and "ejected" in run.err():
             self.assertRegex(run.err(), rf"worker {plan.rank} was ejected after", said)
         if plan.fault in LOSES:
-            in_time = in_time and ("the job goes on" in run.err() or status == 10)
+            in_time = in_time and ("the job continues" in run.err() or status == 10)
         shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
         return plan, in_time, stall
 

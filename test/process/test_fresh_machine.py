@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The README's first command on a machine that has nothing yet: a minimal Debian 12 in a folder, with the packages of the
-mirrors that this machine uses. Needs root, mmdebstrap and a mirror; is skipped where one of them is missing. With
-PARACEL_FRESH_PAGES=1 every command of README and documents runs there, too."""
+"""The README's first command on a fresh machine: a minimal Debian 12 in a folder, with packages from the mirrors of this machine.
+Needs root, mmdebstrap and a mirror; skipped otherwise. With PARACEL_FRESH_PAGES=1 every command of README and documents is run
+there, too."""
 import glob
 import os
 import re
@@ -17,7 +17,7 @@ import unittest
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SKIPPED = 77
 SUITES = ("bookworm", "bookworm-updates", "bookworm-security")
-# Of this machine's apt configuration: how a mirror is reached.
+# From this machine's apt configuration: how to reach a mirror.
 REACHING = re.compile(r"^Acquire::(https?|Retries|ForceIPv[46]|Check-Valid-Until|Proxy)\b.*")
 PROXIES = [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")]
 
@@ -33,7 +33,7 @@ def output_of(*command):
 
 
 def missing():
-    """Why this test cannot run here; empty if it can."""
+    """The reason why this test cannot run here; empty if it can."""
     if os.geteuid() != 0:
         return "needs root"
     for program in ("mmdebstrap", "unshare", "chroot", "apt-config"):
@@ -50,7 +50,7 @@ def debian_12():
 
 
 def sources(folder):
-    """Files with this machine's own mirrors of Debian 12; none if it is another system: then mmdebstrap knows one."""
+    """Files with this machine's own mirrors of Debian 12; none on other systems, where mmdebstrap uses a default."""
     if not debian_12():
         return []
     lines, stanzas = [], []
@@ -74,7 +74,7 @@ def sources(folder):
 
 
 def copy_in(path, root):
-    """The same file or folder at the same place below `root`."""
+    """The same file or folder below `root`."""
     target = root + path
     if os.path.isdir(path):
         shutil.copytree(path, target, dirs_exist_ok=True)
@@ -84,7 +84,7 @@ def copy_in(path, root):
 
 
 def copy_tree(to):
-    """What a clone of this tree would have, with what has been changed and not committed."""
+    """The files of a clone of this tree, including uncommitted changes."""
     listed = subprocess.run(["git", "-C", SOURCE, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     if listed.returncode != 0:  # not a clone
@@ -109,11 +109,11 @@ class FreshMachine(unittest.TestCase):
         with open(reaching, "w", encoding="utf-8") as file:
             file.write("".join(line + "\n" for line in lines))
         begin = time.monotonic()
-        # What it mounts goes with it, also when this test is killed.
+        # Its mounts disappear with it, even when this test is killed.
         made = subprocess.run(["unshare", "--mount", "--fork", "--kill-child", "mmdebstrap", "--variant=minbase", "--mode=root",
                                f"--aptopt={reaching}", "bookworm", cls.root] + sources(cls.folder), stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        if made.returncode != 0:  # no mirror, no space: nothing of ours
+        if made.returncode != 0:  # no mirror or no space: not our failure
             raise unittest.SkipTest("mmdebstrap made no Debian 12: " + made.stdout.strip().splitlines()[-1])
         print(f"a minimal Debian 12: {time.monotonic() - begin:.0f} s", flush=True)
         certificates = re.findall(r'::(?:CaInfo|SslCert|SslKey) "(/[^"]+)"', "\n".join(lines))
@@ -123,7 +123,7 @@ class FreshMachine(unittest.TestCase):
         copy_tree(os.path.join(cls.root, "paracel"))
 
     def inside(self, line):
-        """What a shell says inside, in the folder of the clone. Mounts and processes go with it."""
+        """The output of a shell command inside, in the folder of the clone. Mounts and processes are cleaned up."""
         script = 'mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc" && shift && exec chroot "$@"'
         environment = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"]
         environment += [f"{name}={os.environ[name]}" for name in PROXIES]
@@ -148,10 +148,10 @@ class FreshMachine(unittest.TestCase):
         self.inside(first)
         self.check_model()
 
-        # What it has built can be installed, though it is not everything.
+        # An incomplete build can be installed.
         self.inside("cmake --install build --prefix /opt/paracel && test -x /opt/paracel/bin/lr && /opt/paracel/bin/lr --help")
 
-        # Half of the test packages. The compiler's cache makes this one quick.
+        # Only half of the test packages. The compiler cache makes this build fast.
         self.inside("rm -rf build && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends libgtest-dev")
         self.inside(first)
         self.check_model()

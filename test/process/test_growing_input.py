@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Inputs that change while several processes load them: logs that grow, are cut off, rotated or removed."""
+"""Inputs that change while several processes load them: logs that grow, are truncated, rotated or removed."""
 import json
 import os
 import shutil
@@ -15,7 +15,7 @@ LINES = 60000
 
 
 def lines_of(first, count):
-    """Lines that are one word each, all different."""
+    """Lines of one word each, all distinct."""
     return b"".join(b"line%09d\n" % i for i in range(first, first + count))
 
 
@@ -30,7 +30,7 @@ class GrowingInput(unittest.TestCase):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def count_words(self, change, **keys):
-        """Runs wc while `change()` is called again and again, until the job ends."""
+        """Runs wc while `change()` is called repeatedly, until the job ends."""
         config = {"input": self.log, "output": "out", "topk": 1, "dump": True}
         config.update(keys)
         with open(os.path.join(self.folder, "cfg.json"), "w", encoding="utf-8") as file:
@@ -73,7 +73,7 @@ class GrowingInput(unittest.TestCase):
         self.assertGreater(written, LINES)
         counts = self.counts()
         self.assertEqual({w: c for w, c in counts.items() if c != 1}, {})
-        # What was there at the beginning, and no hole in what came later.
+        # All initial lines, and later ones without gaps.
         self.assertGreaterEqual(len(counts), LINES)
         self.assertTrue(sorted(counts) == [f"line{i:09d}" for i in range(len(counts))], "lines are missing")
 
@@ -83,7 +83,7 @@ class GrowingInput(unittest.TestCase):
         shutil.move(self.log, os.path.join(folder, "5.txt"))
         next_one = 0
 
-        def add():  # sorted before what is there, so that it would move every range
+        def add():  # sorted before the existing files, so that it would shift every range
             nonlocal next_one
             with open(os.path.join(folder, f"0.{next_one:06d}.txt"), "wb") as file:
                 file.write(b"more%09d\n" % next_one)
@@ -105,12 +105,12 @@ class GrowingInput(unittest.TestCase):
         names = [self.log, spare]
         shutil.copyfile(self.log, spare)
 
-        def replace():  # each time another file has the name
+        def replace():  # each time the name refers to another file
             os.replace(names[1], os.path.join(self.folder, "next"))
             shutil.copyfile(names[0], names[1])
             os.replace(os.path.join(self.folder, "next"), names[0])
 
-        for _ in range(50):  # a job may happen to look and to read between two changes
+        for _ in range(50):  # a job may happen to list and to read the input between two changes
             run = self.count_words(replace)
             if run.process.returncode != 0:
                 break

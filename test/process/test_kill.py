@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Kills, stops and interrupts real jobs at random moments: a job ends within five seconds, says why, with the right exit
-status, and nothing of it stays. PARACEL_KILL_RUNS (default 3) says how often each."""
+"""Kills, stops and interrupts real jobs at random moments: a job ends within five seconds, reports why, with the right exit
+status, and leaves nothing behind. PARACEL_KILL_RUNS (default 3): the number of repetitions."""
 import os
 import pty
 import random
@@ -16,13 +16,13 @@ from process_support import (END_LIMIT, LR, MPI, PRUN, JobTest, clean_environmen
                              processes_of, wait_until)
 
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "3"))
-# Random moments: from the process's first to a second later, in which the job starts and trains.
+# Random moments: from the start of the process to a second later, during which the job starts and trains.
 SPREAD = 1.0
 
 
 class Kill(JobTest):
     def kill_one(self, role, options, status, cause):
-        """Kills a process of that role; the job must end with that status and a cause that matches."""
+        """Kills a process with that role; the job must end with that status and a matching cause."""
         for turn in range(RUNS):
             with self.subTest(role=role, turn=turn):
                 run = self.start_long(*options)
@@ -84,7 +84,7 @@ class Kill(JobTest):
 
     @unittest.skipUnless(MPI, "mpirun is not installed")
     def test_prun_of_an_mpi_job_is_killed(self):
-        # mpirun itself may stay for some seconds when all its ranks have gone.
+        # mpirun itself may need some seconds after all its ranks have exited.
         self.kill_prun(["-m", "mpi"], 2 * END_LIMIT)
 
     def test_a_program_that_knows_nothing_of_the_framework_dies_with_prun(self):
@@ -99,7 +99,7 @@ class Kill(JobTest):
 
 
 class Stop(JobTest):
-    """A stopped process is silent, and silence is death after the heartbeat limit."""
+    """A stopped process is silent, and counts as dead after the heartbeat limit."""
 
     def stop_one(self, role, status, cause):
         limit = round(patient(1.5), 1)
@@ -111,7 +111,7 @@ class Stop(JobTest):
         ended = run.wait(limit + END_LIMIT)
         took = time.monotonic() - begin
         self.assertEqual(ended, status, run.err())
-        self.assertGreater(took, limit - patient(0.6))  # a beat is half a second old at most
+        self.assertGreater(took, limit - patient(0.6))  # the last heartbeat is at most half a second old
         self.assertLess(took, patient(limit + 2.0), run.err())
         self.assertRegex(run.err(), cause)
         self.assert_nothing_left(run.job(), 1)
@@ -182,7 +182,7 @@ class Interrupt(JobTest):
         self.assert_nothing_left(run.job(), 1)
 
     def test_ctrl_c_in_a_terminal_and_a_progress_line_in_place(self):
-        """In a terminal the key goes to the launcher alone, and the progress line is rewritten."""
+        """In a terminal only the launcher receives Ctrl-C, and the progress line is rewritten."""
         pid, master = pty.fork()
         if pid == 0:
             os.chdir(self.folder)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Updates that fail when nobody waits for them any more: the program does not end with status 0, and key and cause are said,
-embedded, under prun.py, and with copies."""
+"""Updates that fail when no call waits for them any more: the program does not exit with status 0, and reports key and cause,
+embedded, under prun.py, and with replicas."""
 import os
 import subprocess
 import sys

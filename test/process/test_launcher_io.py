@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What prun.py writes and where it goes: readers that do not read, disks that are full, folders that are deleted, and a
-launcher that is itself stopped, interrupted early or killed. The job goes on, and nothing that counts is lost."""
+"""The output of prun.py: slow or absent readers, full disks, deleted folders, and a launcher that is itself stopped, interrupted
+early or killed. The job continues, and nothing important is lost."""
 import array
 import fcntl
 import json
@@ -22,12 +22,12 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import (HEARTBEAT_LIMIT, LR, PRUN, JobTest, clean_environment, main, patient,  # noqa: E402
                              processes_of, read_bytes, role_of, wait_until)
 
-ENOUGH = 60  # seconds, for what takes a moment on a machine that is not busy
+ENOUGH = 60  # seconds, for what takes a moment on an idle machine
 PRINTED = 938_895
 
 
 def fill(fd):
-    """Writes blanks, which mean nothing to anybody, until the pipe takes no more."""
+    """Writes blanks, which have no meaning, until the pipe is full."""
     os.set_blocking(fd, False)
     for size in (4096, 1):
         try:
@@ -38,7 +38,7 @@ def fill(fd):
 
 
 class Launched(JobTest):
-    """A prun.py whose standard output and standard error are what the test makes them."""
+    """A prun.py with standard output and standard error chosen by the test."""
 
     def launch(self, *arguments, **more):
         self.run_dir = os.path.join(tempfile.mkdtemp(dir=self.folder), "run")
@@ -58,7 +58,7 @@ class Launched(JobTest):
                 pipe.close()
 
     def stalled(self):
-        """The end of a full pipe that one writes to."""
+        """The write end of a full pipe."""
         out, into = os.pipe()
         fill(into)
         os.set_blocking(into, True)
@@ -178,13 +178,13 @@ class StalledReaders(Launched):
 
 
 class Output(Launched):
-    """What worker 0 prints is data."""
+    """The output of worker 0 is data."""
 
     def printer(self, size=PRINTED):
         return self.write_program("printer", f"yes 0123456789 | head -c {size}")
 
     def pause(self, job):
-        """Until the job's processes have ended, and then longer than the launcher waits for readers that it need not have."""
+        """Until the job's processes have exited, and then longer than the launcher waits for unimportant readers."""
         self.assertTrue(wait_until(lambda: not processes_of(job), ENOUGH))
         time.sleep(3)
 
@@ -273,7 +273,7 @@ class StoppedLauncher(Launched):
         process.send_signal(signal.SIGSTOP)
         events = os.open(f"/proc/{scheduler.pid}/fd/1", os.O_WRONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, events)
-        # The scheduler's own events go on meanwhile; there is never room for the last of them.
+        # The scheduler's own events continue meanwhile; there is never space for the last of them.
         while [p for p in processes_of(job) if role_of(p) == "worker"]:
             fill(events)
             time.sleep(0.01)
@@ -282,7 +282,7 @@ class StoppedLauncher(Launched):
         def servers():
             return [p for p in children_of(process.pid) if read_bytes(f"/proc/{p}/comm") == b"start_server\n"]
 
-        # The servers know of the end before the launcher does. It sees theirs, and hears why only afterwards.
+        # The servers learn of the end before the launcher, which sees their exits first and the reason only afterwards.
         self.assertTrue(wait_until(lambda: not any(is_alive(p) for p in servers()), ENOUGH))
         self.assertTrue(is_alive(scheduler.pid), "the scheduler has not waited")
         scheduler.kill(signal.SIGSTOP)
@@ -295,7 +295,7 @@ class StoppedLauncher(Launched):
 
 
 class Disks(Launched):
-    def test_a_log_that_cannot_be_written_is_told_once_and_the_job_goes_on(self):
+    def test_a_log_that_cannot_be_written_is_told_once_and_the_job_continues(self):
         def limit():
             resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
         program = self.write_program("printer", f"[ $PARACEL_RANK = 1 ] || yes 0123456789 | head -c {PRINTED}")
@@ -303,9 +303,9 @@ class Disks(Launched):
         out, err = process.communicate(timeout=ENOUGH)
         self.assertEqual(process.returncode, 0, err)
         self.assertEqual(len(out), PRINTED)
-        self.assertEqual(err.count(b"worker_0.log cannot be written: File too large; the job goes on"), 1, err)
+        self.assertEqual(err.count(b"worker_0.log cannot be written: File too large; the job continues"), 1, err)
 
-    def test_a_full_disk_under_the_logs_is_told_once_and_the_job_goes_on(self):
+    def test_a_full_disk_under_the_logs_is_told_once_and_the_job_continues(self):
         program = self.write_program("printer", f"[ $PARACEL_RANK = 1 ] || yes 0123456789 | head -c {PRINTED}")
         parent = tempfile.mkdtemp(dir=self.folder)
         script = ('mount -t tmpfs -o size=128k none "$1" 2>/dev/null || exit 77; shift; exec "$@"')
@@ -317,7 +317,7 @@ class Disks(Launched):
             self.skipTest("no file system can be mounted here")
         self.assertEqual(process.returncode, 0, err)
         self.assertEqual(len(out), PRINTED)
-        self.assertEqual(err.count(b"cannot be written: No space left on device; the job goes on"), 1, err)
+        self.assertEqual(err.count(b"cannot be written: No space left on device; the job continues"), 1, err)
 
     def test_a_run_folder_that_is_deleted_does_not_end_the_job(self):
         process = self.launch("-w", "2", "-p", "2", "--replicas", "2", "-c", "long.json", LR, stdout=subprocess.DEVNULL,
@@ -335,14 +335,14 @@ class Disks(Launched):
         err = process.communicate(timeout=ENOUGH)[1].decode()
         self.assertEqual(process.returncode, 143, err)
         self.assertNotIn("Traceback", err)
-        self.assertEqual(err.count("cannot be written: No such file or directory; the job goes on"), 1, err)
+        self.assertEqual(err.count("cannot be written: No such file or directory; the job continues"), 1, err)
 
 
 class Ends(Launched):
-    """Signals to the launcher alone, at any time."""
+    """Signals to the launcher only, at any time."""
 
     def test_ctrl_c_before_the_job_has_begun_is_one_line(self):
-        # Modules that never finish loading: one of those that prun.py itself needs.
+        # Modules that never finish loading: one of those that prun.py itself imports.
         folder = tempfile.mkdtemp(dir=self.folder)
         mark = os.path.join(folder, "here")
         with open(os.path.join(folder, "json.py"), "w", encoding="utf-8") as file:
@@ -355,7 +355,7 @@ class Ends(Launched):
         self.assertEqual(process.returncode, 130)
 
     def asked(self, name, *lines):
-        """A program that hangs when it is asked, and the process id that it has then."""
+        """A program that hangs when it is queried, and its process id."""
         mark = self.not_there("pid")
         path = self.write_program(name, "# paracel-schema-v1", *(line.replace("MARK", mark) for line in lines))
         return path, lambda: read_bytes(mark).decode().strip()
@@ -379,7 +379,7 @@ class Ends(Launched):
 
     @unittest.skipUnless(os.access("/usr/bin/setpriv", os.X_OK), "setpriv is not installed")
     def test_a_checkpoint_that_is_read_for_resume_is_let_go_when_prun_dies(self):
-        # The real one is done in a moment; this one shows what the launcher does for it.
+        # The real one finishes immediately; this one shows how the launcher handles it.
         program, pid = self.asked("paracel_checkpoint", 'echo $$ > MARK.new; mv MARK.new MARK; exec sleep 300')
         process = self.launch("--resume", self.folder, self.write_program("nothing", "exit 0"), stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL)
@@ -428,12 +428,12 @@ def waiting_in(pipe):
 
 
 def children_of(parent):
-    """Its children, also those that have ended and were not waited for."""
+    """Its children, including those that have exited and were not waited for."""
     return [int(pid) for pid in read_bytes(f"/proc/{parent}/task/{parent}/children").split()]
 
 
 def on_hang_ups():
-    """Whoever runs the tests may have been told to ignore them."""
+    """The process that runs the tests may ignore them."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 

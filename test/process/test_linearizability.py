@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Six workers read and change four shared keys while servers and a worker are killed and stopped. What they saw must be
-what one order of their operations explains, key by key. PARACEL_KILL_RUNS (default 1) says how often each."""
+"""Six workers read and change four shared keys while servers and a worker are killed and stopped. Their observations must be
+linearizable for each key. PARACEL_KILL_RUNS (default 1): the number of repetitions."""
 import os
 import random
 import re
@@ -21,7 +21,7 @@ LEASE = 2.0 * 1.1
 
 
 def check(*files):
-    """(exit status, what it said)"""
+    """(exit status, output)"""
     done = subprocess.run([HISTORIES, "check", *files], capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
@@ -59,7 +59,7 @@ class Linearizable(JobTest):
                 time.sleep(random.uniform(0.1, 1.0))
                 random.choice(self.servers(run)).kill()
                 self.assert_linearizable(run)
-                self.assertIn("the job goes on", run.err())
+                self.assertIn("the job continues", run.err())
                 self.assertLess(self.longest(run), patient(2.0))
 
     def test_while_a_server_is_stopped_for_a_moment(self):
@@ -73,10 +73,10 @@ class Linearizable(JobTest):
                     victim.kill(signal.SIGCONT)
                     time.sleep(random.uniform(0, 0.2))
                 self.assert_linearizable(run)
-                self.assertNotIn("the job goes on", run.err())
+                self.assertNotIn("the job continues", run.err())
 
     def test_while_a_server_is_stopped_until_another_is_in_its_place(self):
-        # It goes on at the moment when it is taken for lost, and must not answer as if it were not.
+        # It resumes at the moment when it counts as lost, and must not answer as if it did not.
         for turn in range(RUNS):
             with self.subTest(turn=turn):
                 run = self.histories(4)
@@ -92,18 +92,18 @@ class Linearizable(JobTest):
                 self.assertLess(self.longest(run), patient(LEASE + 1))
 
     def test_while_a_worker_is_killed(self):
-        # Nobody knows whether its last operation was carried out.
+        # It is unknown whether its last operation was executed.
         run = self.histories(2, "--on-worker-death", "eject")
         victims = [p for p in processes_of(run.job()) if role_of(p) == "worker"
                    and b"PARACEL_RANK=0" not in read_bytes(f"/proc/{p.pid}/environ").split(b"\0")]
         time.sleep(random.uniform(0.1, 1.0))
         random.choice(victims).kill()
         self.assert_linearizable(run)
-        self.assertIn("goes on without it", run.err())
+        self.assertIn("continues without it", run.err())
 
 
 class Checker(JobTest):
-    """The files of a history that is no order of anything are refused."""
+    """Files with a history that is not linearizable are rejected."""
 
     def verdict(self, *clients):
         files = []

@@ -1,8 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The connections of a server break, or fall silent, while its process lives (--replicas 2): what was on its way is sent
-again and counts once, and a server that nobody can reach any more is replaced. PARACEL_KILL_RUNS (default 1) says how
-often each."""
+"""The connections of a server break, or fall silent, while its process lives (--replicas 2): messages in flight are sent again
+and count once, and an unreachable server is replaced. PARACEL_KILL_RUNS (default 1): the number of repetitions."""
 import os
 import random
 import re
@@ -18,7 +17,7 @@ from test_linearizability import HISTORIES, KEYS, WORKERS, check  # noqa: E402
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
 COUNTERS = os.path.join(BIN, "test_counters")
 SERVERS = 3
-CUT_LIMIT = 15.0  # seconds; the proxy, eight workers and three servers share the cores: this says that nobody hangs
+CUT_LIMIT = 15.0  # seconds; the proxy, eight workers and three servers share the cores: only detects hanging
 
 
 class CutLinks(JobTest):
@@ -44,8 +43,8 @@ class CutLinks(JobTest):
         print(match.group(0).strip(), file=sys.stderr)
 
     def disturb(self, links, times, breaks):
-        """Links are silent one after the other, each for less than its server's lease; with `breaks` about half of them break
-        instead."""
+        """Connections are silent one after the other, each for less than its server's lease; with `breaks` about half of them
+        break instead."""
         for _ in range(times):
             slot = random.randrange(SERVERS)
             if breaks and random.random() < 0.5:
@@ -68,7 +67,7 @@ class CutLinks(JobTest):
                 self.assert_exact(run, CUT_LIMIT)
                 self.assertNotIn("lost", run.err())
 
-    def test_a_link_that_is_silent_for_a_moment_goes_on(self):
+    def test_a_link_that_is_silent_for_a_moment_continues(self):
         for turn in range(RUNS):
             with self.subTest(turn=turn):
                 run, links = self.start_linked(COUNTERS, "20")
@@ -82,10 +81,10 @@ class CutLinks(JobTest):
                 run, links = self.start_linked(COUNTERS, "20")
                 slot = random.randrange(SERVERS)
                 links.silence(slot)
-                self.assertTrue(wait_until(lambda: "the job goes on" in run.err(), 10), run.err())
-                links.restore(slot)  # for the one in its place
+                self.assertTrue(wait_until(lambda: "the job continues" in run.err(), 10), run.err())
+                links.restore(slot)  # for the replacement
                 self.assert_exact(run, CUT_LIMIT)
-                self.assertRegex(run.err(), rf"server s{slot} \(pid \d+ .*lost: no heartbeat for .*; the job goes on")
+                self.assertRegex(run.err(), rf"server s{slot} \(pid \d+ .*lost: no heartbeat for .*; the job continues")
 
     def test_histories_are_linearizable_while_connections_break_and_fall_silent(self):
         for turn in range(RUNS):

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What keys take of a real server's resident memory: at most 80 bytes for a key of 20 characters with one double, and nothing
-when they have come and gone."""
+"""The memory of keys in a real server: at most 80 resident bytes for a key of 20 characters with one double, and none after they
+have been removed."""
 import os
 import random
 import struct
@@ -34,7 +34,7 @@ class Memory(unittest.TestCase):
             part = keys[first:first + KEYS_A_CALL]
             reply = self.client.ask(verb, b"", items(part, value), count=len(part))
             self.assertEqual((reply.status, reply.count), (OK, len(part)))
-            # Every item: 16 bytes without a value, its status at 6.
+            # Every item: 16 bytes without a value, its status at offset 6.
             self.assertFalse(any(struct.unpack_from("<H", reply.body, 16 * i + 6)[0] for i in range(0, len(part), 97)))
 
     def test_a_million_keys_and_a_million_in_and_out(self):
@@ -42,7 +42,7 @@ class Memory(unittest.TestCase):
         value = struct.pack("<d", 1.5)
         loaded = []
         for turn in range(3):
-            # Other names each time: a table must not depend on finding its old ones again.
+            # New names each time: a table must not depend on finding its old ones again.
             salt = random.randrange(10**6)
             keys = [b"key:%d:%06d:%07d" % (turn, salt, i) for i in range(KEYS)]
             self.assertEqual(len(keys[0]), 20)

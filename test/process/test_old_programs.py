@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Programs in the manner of Paracel 0.3, one of each kind, compiled as they are against the installed tree: their answers
-are those of a few lines of Python, embedded, with local processes and under MPI."""
+"""Programs in the style of Paracel 0.3, one of each kind, compiled unchanged with the installed tree: their results equal those
+of a few lines of Python, embedded, with local processes and under MPI."""
 import collections
 import json
 import os
@@ -14,7 +14,7 @@ import unittest
 
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
-# A folder with bin/prun.py and one with the programs that are there already, for work on these tests.
+# A folder with bin/prun.py and one with existing programs, for developing these tests.
 PREFIX = os.environ.get("PARACEL_PREFIX")
 PROJECT = os.environ.get("PARACEL_PROJECT")
 
@@ -32,7 +32,7 @@ def run(*command, **options):
 
 
 def dictionary(path, kind=float):
-    """Lines key<tab>value; of several files (those of the workers) all, which must agree where they overlap."""
+    """Lines key<tab>value; the files of all workers are merged, and must agree where they overlap."""
     found = {}
     for name in path if isinstance(path, list) else [path]:
         with open(name, encoding="utf-8") as file:
@@ -44,7 +44,7 @@ def dictionary(path, kind=float):
 
 
 def words(text):
-    """Lines `name value` of what a program said."""
+    """The `name value` lines of a program's output."""
     return dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
 
 
@@ -76,7 +76,7 @@ class OldPrograms(unittest.TestCase):
         return path
 
     def in_every_way(self, program, ways, **keys):
-        """Yields (its output folder, what it said, the number of workers) for each way to run it."""
+        """Yields (output folder, output, number of workers) for each mode."""
         path = os.path.join(self.project, program)
         prun = os.path.join(self.prefix, "bin", "prun.py")
         for way, workers in ways:
@@ -104,7 +104,7 @@ class OldPrograms(unittest.TestCase):
         lines = []
         for _ in range(400):
             a, b, w = rng.randrange(90), rng.randrange(90) + 60, round(rng.uniform(0, 5), 3)
-            edges[a, b] = w  # one that comes again takes the new weight
+            edges[a, b] = w  # a repeated edge gets the new weight
             lines.append(f"{a},{b},{w}\n" + ("\n" if rng.random() < 0.1 else ""))
         for v in (3, 70):
             edges[v, v] = 1.0
@@ -165,7 +165,7 @@ class OldPrograms(unittest.TestCase):
         lines = []
         for _ in range(500):
             i, j, w = rng.randrange(40), rng.randrange(30), rng.uniform(-2, 2)
-            cells[i, j] += w  # one that comes again is added
+            cells[i, j] += w  # a repeated one is added
             lines.append(f"{i},{j},{w!r}\n")
         vectors = {f"v{i}": [rng.gauss(0, 1) for _ in range(5)] for i in range(37)}
         files = {"ratings": self.write("ratings.csv", "".join(lines)),

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What another user of the machine can do to a job and to whoever starts one: nothing. Files of another user are made and
-processes of another user started by root; without root these tests are skipped."""
+"""Other users of the machine cannot affect a job or the user who starts it. Root creates files of another user and starts
+processes as another user; without root these tests are skipped."""
 import json
 import os
 import re
@@ -19,7 +19,7 @@ from process_support import (BIN, LR, MPI, PRUN, JobTest, clean_environment, mai
                              read_bytes, role_of, wait_until)
 from server_support import Client, Zmq  # noqa: E402
 
-OTHER = 65534  # nobody
+OTHER = 65534  # the user nobody
 PUSH, PING, STATS, STOP = 2, 65, 66, 67
 WRONG_JOB = 11
 
@@ -29,7 +29,7 @@ def own_files(test):
 
 
 class Folders(JobTest):
-    """Each test has a victim's file, to which another user's link leads."""
+    """Each test has a victim's file, to which another user's link points."""
 
     def setUp(self):
         self.place = tempfile.mkdtemp(dir=self.folder)
@@ -62,7 +62,7 @@ class Folders(JobTest):
         os.chmod(fake, 0o755)
         self.note()
         for command in (["status"], ["--servers", "+1"]):
-            # Nor what is built where we are.
+            # Nor programs built in the working folder.
             os.makedirs(os.path.join(self.place, "build", "bin"), exist_ok=True)
             for name in ("send_request", "paracel_checkpoint"):
                 shutil.copy(fake, os.path.join(self.place, "build", "bin", name))
@@ -103,7 +103,7 @@ class Folders(JobTest):
         os.symlink(self.victim, os.path.join(self.theirs, "run.json"))
         self.assertIn("run.json is a symbolic link", self.prun("status", "--run", self.theirs)[2])
         os.unlink(os.path.join(self.theirs, "run.json"))
-        os.mkfifo(os.path.join(self.theirs, "run.json"))  # nobody writes into it
+        os.mkfifo(os.path.join(self.theirs, "run.json"))  # nothing is written to it
         self.assertIn("run.json is no regular file", self.prun("status", "--run", self.theirs)[2])
 
     @own_files
@@ -119,7 +119,7 @@ class Folders(JobTest):
                 self.assertEqual(status, 2, err)
                 self.assertIn(f"theirs belongs to another user (uid {OTHER}, this is uid 0)", err)
         self.assertEqual(sorted(os.listdir(self.theirs)), before)
-        # Their paracel_runs/, in which they could exchange the run's folder.
+        # Another user's paracel_runs/, in which that user could replace the run's folder.
         os.mkdir(os.path.join(self.place, "paracel_runs"))
         self.give_away(os.path.join(self.place, "paracel_runs"))
         status, _, err = self.prun("--output-dir", self.place, nothing)
@@ -143,7 +143,7 @@ class Folders(JobTest):
         self.assert_untouched()
 
     def test_a_log_that_becomes_a_link_while_the_job_runs_is_not_followed(self):
-        """As of a server that is started again: its log is opened once more."""
+        """Like a server that is restarted: its log is opened once more."""
         run = self.start("-w", "2", "-p", "2", "--replicas", "2", "-c", "long.json", "--run-dir", self.theirs, LR)
         server = run.find("server")
         self.assertTrue(wait_until(lambda: "round" in run.err(), 30), run.err())
@@ -151,9 +151,9 @@ class Folders(JobTest):
             os.unlink(os.path.join(self.theirs, f"server_{slot}.log"))
             os.symlink(self.victim, os.path.join(self.theirs, f"server_{slot}.log"))
         server.kill()
-        self.assertTrue(wait_until(lambda: "is started again" in run.err(), 30), run.err())
-        self.assertTrue(wait_until(lambda: "copies of everything exist again" in run.err(), 30), run.err())
-        self.assertRegex(run.err(), r"server_\d\.log cannot be written: is a symbolic link; the job goes on")
+        self.assertTrue(wait_until(lambda: "is restarted" in run.err(), 30), run.err())
+        self.assertTrue(wait_until(lambda: "replicas of everything exist again" in run.err(), 30), run.err())
+        self.assertRegex(run.err(), r"server_\d\.log cannot be written: is a symbolic link; the job continues")
         self.assert_untouched()
 
     def test_what_workers_keep_for_others_in_their_places_is_written_through_no_link(self):
@@ -175,7 +175,7 @@ class Folders(JobTest):
 
 
 def as_other(what):
-    """The answer of `what()`, run by a process of another user."""
+    """The result of `what()`, executed by a process of another user."""
     out, into = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -202,11 +202,11 @@ def as_other(what):
 @unittest.skipUnless(MPI, "mpirun is not installed")
 @unittest.skipUnless(os.geteuid() == 0, "needs root")
 class Attacks(JobTest):
-    """Another user reads what everybody can read and talks to what everybody can reach."""
+    """Another user reads everything that is readable and connects to everything that is reachable."""
 
     @staticmethod
     def seen_by_everybody(job):
-        """The command lines in which the job's id stands."""
+        """The command lines that contain the job's id."""
         found = []
         for name in os.listdir("/proc"):
             if name.isdigit():
@@ -217,7 +217,7 @@ class Attacks(JobTest):
 
     @staticmethod
     def listening(pids):
-        """The loopback and other TCP ports at which these processes listen."""
+        """The loopback and other TCP ports on which these processes listen."""
         inodes = set()
         for pid in pids:
             for name in os.listdir(f"/proc/{pid}/fd"):
@@ -234,7 +234,7 @@ class Attacks(JobTest):
         return ports
 
     def attack(self, job, addresses):
-        """What each of these verbs is answered at each address, with the job's id and without."""
+        """The reply to each of these verbs at each address, with and without the job's id."""
         def requests():
             zmq, answers = Zmq(), []
             for address in addresses:
@@ -302,11 +302,11 @@ class Attacks(JobTest):
         for answer in answers:
             status, server, text = answer
             self.assertEqual(status, WRONG_JOB, text)
-            # Nothing in the answer is the key, or what the id became with it.
+            # Neither the key nor anything derived from it is in the reply.
             for secret in (int(key, 16), int(key, 16) ^ int(run.job(), 16)):
                 self.assertNotIn(f"{secret:016x}", text)
                 self.assertNotEqual(server, secret)
-        # Who has the key is heard, and the job has gone on.
+        # With the key requests are served, and the job has continued.
         status = self.status_of(run)
         self.assertIn("running for", status)
         run.process.send_signal(signal.SIGTERM)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""An output folder belongs to one job, and has the results of its last run alone."""
+"""An output folder belongs to one job, and contains only the results of its last run."""
 import json
 import os
 import signal
@@ -16,11 +16,11 @@ class OutputFolder(JobTest):
     def test_a_second_job_with_the_output_of_one_that_runs_is_refused_and_named(self):
         run = self.start("-w", "2", "-p", "1", "-c", "long.json", LR)
         self.assertTrue(wait_until(lambda: "metrics.jsonl" in self.results("long_out"), 60), run.err())
-        job = run.job()  # the second one writes over what the first has said
+        job = run.job()  # the second run overwrites the metrics of the first
         status, _, err = self.prun("-w", "2", "-p", "1", "-c", "long.json", LR)
         self.assertEqual(status, 3, err)
         self.assertIn(f"output folder long_out belongs to a job that is running (job {job},", err)
-        # Killed with -9 it has nothing any more.
+        # After kill -9 it holds no lock any more.
         run.process.send_signal(signal.SIGKILL)
         run.process.wait()
         self.write_config("short.json", output="long_out/", rounds=3)
@@ -43,7 +43,7 @@ class OutputFolder(JobTest):
         labels = {n for n in self.results("clusters") if n.startswith("labels_")}
         self.assertEqual(labels, {"labels_0.npy", "labels_1.npy"})
         self.assertIn("mine.txt", self.results("clusters"))
-        # A model that is used in its own folder stays, and so does what the run before it needs.
+        # A model that is used in its own folder is kept, with all its files from the previous run.
         centers = read_bytes(os.path.join(self.folder, "clusters", "centers_0.npy"))
         config.update(model="clusters")
         del config["kclusters"]

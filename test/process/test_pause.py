@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A job is stopped for longer than anybody may be silent and goes on, as when a virtual machine is saved, a cgroup is frozen or
-a laptop is shut: nobody has died, so nobody is taken for lost, and every count is right. Who dies meanwhile is found."""
+"""A job is suspended for longer than the heartbeat limit and then resumes, as when a virtual machine is saved, a cgroup is frozen
+or a laptop is shut: no process has died, so none counts as lost, and every count is correct. Processes that die meanwhile are
+detected."""
 import os
 import random
 import re
@@ -15,10 +16,10 @@ from process_support import (BIN, HEARTBEAT_LIMIT, JobTest, clean_environment, m
                              role_of, wait_until)
 
 COUNTERS = os.path.join(BIN, "test_counters")
-LIMIT = min(patient(HEARTBEAT_LIMIT), 10.0)  # seconds; a lease has 2
+LIMIT = min(patient(HEARTBEAT_LIMIT), 10.0)  # seconds; a lease lasts 2
 PAUSE = LIMIT + 2.0
 LONE_PAUSE = LIMIT + 1.0  # of the scheduler alone, for which the others wait three limits
-AGAIN = "copies of everything exist again"
+AGAIN = "replicas of everything exist again"
 
 
 class Pause(JobTest):
@@ -27,25 +28,25 @@ class Pause(JobTest):
         run = self.start("-w", "3", "-p", str(servers), "--heartbeat-limit", f"{LIMIT:g}", *options, COUNTERS, enough, "10",
                          *more, **others)
         run.enough = enough
-        self.assert_goes_on(run)
+        self.assert_continues(run)
         return run
 
-    def assert_goes_on(self, run, limit=60):
-        """It counts on from here."""
+    def assert_continues(self, run, limit=60):
+        """It continues counting from here."""
         rounds = run.err().count("round ")
         self.assertTrue(wait_until(lambda: run.err().count("round ") > rounds + 1 or run.process.poll() is not None, limit),
                         run.err())
         self.assertIsNone(run.process.poll(), run.err() + run.out())
 
     def assert_exact(self, run):
-        self.assert_goes_on(run)
+        self.assert_continues(run)
         self.touch(run.enough)
         self.assertEqual(run.wait(120), 0, run.err() + run.out())
         self.assertRegex(run.out(), r"^exact, longest round ")
         self.assert_nothing_left(run.job(), 2)
 
     def pids(self, run, *roles):
-        """All processes of the job, the launcher among them; or those of some roles."""
+        """All processes of the job, including the launcher; or those with some roles."""
         found = {p.pid: role_of(p) for p in processes_of(run.job())}
         found[run.pid] = "launcher"
         return [pid for pid, role in found.items() if not roles or role in roles]
@@ -80,7 +81,7 @@ class Pause(JobTest):
                 order = random.sample(pids, len(pids))
                 order.sort(key=lambda pid, f=self.pids(run, first): pid not in f)
                 self.pause(pids, PAUSE, order)
-                self.assert_goes_on(run)
+                self.assert_continues(run)
         self.assert_exact(run)
         self.assert_nobody_was_lost(run)
 
@@ -92,7 +93,7 @@ class Pause(JobTest):
                 order = random.sample(pids, len(pids))
                 order.sort(key=lambda pid, l=self.pids(run, last): pid in l)
                 self.pause(pids, PAUSE, order)
-                self.assert_goes_on(run)
+                self.assert_continues(run)
         self.assert_exact(run)
         self.assert_nobody_was_lost(run)
 
@@ -115,7 +116,7 @@ class Pause(JobTest):
         victim = random.choice(self.pids(run, "server"))
         self.pause(self.pids(run), PAUSE, meanwhile=lambda: os.kill(victim, signal.SIGKILL))
         self.assertTrue(wait_until(lambda: AGAIN in run.err() or run.process.poll() is not None, 60), run.err())
-        self.assertRegex(run.err(), rf"server s\d \(pid {victim} on \S+\) lost: it was killed by SIGKILL; the job goes on")
+        self.assertRegex(run.err(), rf"server s\d \(pid {victim} on \S+\) lost: it was killed by SIGKILL; the job continues")
         self.assertEqual(run.err().count(" lost: "), 1, run.err())
         self.assert_exact(run)
 
@@ -125,7 +126,7 @@ class Pause(JobTest):
         pids = self.pids(run)
         self.pause(pids, PAUSE, [pid for pid in pids if pid != victim])
         self.assertTrue(wait_until(lambda: AGAIN in run.err() or run.process.poll() is not None, 60), run.err())
-        self.assertRegex(run.err(), rf"server s\d \(pid {victim} on \S+\) lost: no heartbeat for .*; the job goes on")
+        self.assertRegex(run.err(), rf"server s\d \(pid {victim} on \S+\) lost: no heartbeat for .*; the job continues")
         self.assertEqual(run.err().count(" lost: "), 1, run.err())
         self.assert_exact(run)
 
@@ -149,7 +150,7 @@ class Pause(JobTest):
         self.assertTrue(wait_until(lambda: re.search(running, run.err()) or run.process.poll() is not None, 60), run.err())
         self.pause(self.pids(run), PAUSE)
         self.assertTrue(wait_until(lambda: AGAIN in run.err() or run.process.poll() is not None, 60), run.err())
-        lost = re.search(running + r" in thread 0: libslow_updates.so:hang_once at \"slow\"; the job goes on", run.err())
+        lost = re.search(running + r" in thread 0: libslow_updates.so:hang_once at \"slow\"; the job continues", run.err())
         self.assertTrue(lost, run.err())
         self.assertLess(float(lost.group(1)), limit + PAUSE / 3, run.err())
         self.assertEqual(run.err().count(" lost: "), 1, run.err())

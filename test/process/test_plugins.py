@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where a plug-in may be: the same for a job in one process and for one that prun.py starts."""
+"""Where a plug-in may be: the same for a job in one process and for one started by prun.py."""
 import os
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ PLUGIN = os.path.join(BUILD, "lib", "liblr_update.so")
 
 class Plugins(JobTest):
     def setUp(self):
-        # The job runs in a folder in which the config and the program are not.
+        # The job runs in a folder that contains neither the config nor the program.
         self.here = tempfile.mkdtemp(dir=self.folder)
         self.beside = tempfile.mkdtemp(dir=self.folder)
         self.config = os.path.join(self.beside, "cfg.json")
@@ -31,7 +31,7 @@ class Plugins(JobTest):
         os.chmod(path, 0o755)
 
     def both(self, name, program=LR):
-        """(status, standard error) of the job in one process and of one that prun.py starts."""
+        """(status, standard error) of the job in one process and of one started by prun.py."""
         self.write_config(self.config, update_file=name, training_input=os.path.join(self.folder, "training.dat"))
         done = subprocess.run([program, "--cfg_file", self.config], cwd=self.here, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, env=self.environment, check=False)
@@ -69,7 +69,7 @@ class Plugins(JobTest):
         self.assert_found("liblr_update.so")
 
     def test_one_that_is_nowhere_is_told_alike_with_what_was_written(self):
-        self.put(self.here, "libmine.so")  # where nobody looks
+        self.put(self.here, "libmine.so")  # not on the search path
         with open(os.path.join(self.beside, "libtext.so"), "w", encoding="ascii") as file:
             file.write("no library")
         self.put(self.beside, "libtheirs.so")

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""prun.py as its user sees it: what it refuses and how, what it starts, what it prints, its exit status."""
+"""prun.py from the user's point of view: rejected command lines, started processes, output, exit status."""
 import fcntl
 import os
 import pty
@@ -29,7 +29,7 @@ from launcher.terminal import duration, loading_text  # noqa: E402
 
 class Usage(JobTest):
     def refused(self, status, text, *arguments):
-        """Refused with one line that has the text, before anything is started or made."""
+        """Rejected with one line that contains the text, before anything is started or created."""
         before = sorted(os.listdir(self.folder))
         got, out, err = self.prun(*arguments)
         self.assertEqual((got, out), (status, ""), err)
@@ -68,7 +68,7 @@ class Usage(JobTest):
                 ("--checkpoint-keep requires --checkpoint-dir or --resume", "--checkpoint-keep", "3", LR),
                 ("--checkpoint-wait requires --checkpoint-dir or --resume", "--checkpoint-wait", "9", LR),
                 ("--checkpoint-dir cfg.json: a file, want a folder", "-c", "cfg.json", "--checkpoint-dir", "cfg.json", LR),
-                # what a shell makes of a variable that is not set
+                # what a shell makes of an unset variable
                 ("--resume: '' is no name", "--resume", "", LR),
                 ("--checkpoint-dir: '' is no name", "--checkpoint-dir=", LR),
                 ("--run-dir: '' is no name", "--run-dir", "", LR),
@@ -113,10 +113,10 @@ class Usage(JobTest):
 
 
 class Config(JobTest):
-    """A config is refused before anything starts, with status 3 and one line; the program says the same of it."""
+    """A config is rejected before anything starts, with status 3 and one line; the program reports the same."""
 
     def runs(self):
-        """The run folders: a job that was not started has none."""
+        """The run folders: none for a job that was not started."""
         path = os.path.join(self.folder, "paracel_runs")
         return os.listdir(path) if os.path.exists(path) else []
 
@@ -130,7 +130,7 @@ class Config(JobTest):
         self.assertTrue(err.startswith("prun.py: error: " + expected), err)
         self.assertEqual(err.count("\n"), 1, err)
         self.assertEqual(self.runs(), runs)
-        # By another route: the program itself.
+        # Alternatively with the program itself.
         own = subprocess.run([LR, "--cfg_file", "bad.json"], cwd=self.folder, capture_output=True, errors="replace",
                              env=clean_environment(), stdin=subprocess.DEVNULL)
         self.assertEqual(own.returncode, 3, own.stderr)
@@ -313,7 +313,7 @@ class DryRun(JobTest):
 
 
 class Programs(JobTest):
-    """Jobs of shell scripts: what the launcher does does not depend on the framework."""
+    """Jobs of shell scripts: the launcher's behaviour does not depend on the framework."""
 
     def test_worker_0_is_heard_the_others_are_in_their_logs(self):
         program = self.write_program("talk", 'echo "out of $PARACEL_RANK"', 'echo "err of $PARACEL_RANK" >&2')
@@ -328,7 +328,7 @@ class Programs(JobTest):
         program = self.write_program("waits", "echo here; exec sleep 30")
         first = self.start("--run-dir", "shared", "--on-worker-death", "wait:5", program)
         self.assertTrue(wait_until(lambda: first.out() == "here\n", 20), first.err())
-        kept = os.path.join(self.folder, "shared", "0.kept0")  # as of a worker of that job
+        kept = os.path.join(self.folder, "shared", "0.kept0")  # as from a worker of that job
         self.touch(kept)
         files = sorted(os.listdir(os.path.join(self.folder, "shared")))
         with tempfile.TemporaryDirectory() as other:
@@ -338,7 +338,7 @@ class Programs(JobTest):
             self.assertRegex(second.err(), r"error: the run folder \S+/shared belongs to a job that is running "
                                            rf"\(pid {first.pid} on \S+\): name another one with --run-dir\n$")
         self.assertEqual(sorted(os.listdir(os.path.join(self.folder, "shared"))), files)
-        first.process.kill()  # then nobody unlocks it but the kernel; what it has started holds nothing
+        first.process.kill()  # then only the kernel unlocks it; its children hold no lock
         first.wait()
         self.assertEqual(self.prun("--run-dir", "shared", self.write_program("nothing", "exit 0"))[0], 0)
         self.assertNotIn("run.lock", os.listdir(os.path.join(self.folder, "shared")))
@@ -463,7 +463,7 @@ class Jobs(JobTest):
 
     @unittest.skipUnless(MPI, "mpirun is not installed")
     def test_what_worker_0_prints_under_mpirun_has_no_tags_in_it(self):
-        # Lines that mpirun breaks, and one that never ends.
+        # Lines that mpirun splits, and one that never ends.
         line = "0123456789" * 8
         program = self.write_program("prints", "[ $OMPI_COMM_WORLD_RANK = 0 ] || exit 0", f"yes {line} | head -n 30000",
                                      "head -c 3000000 /dev/zero | tr '\\0' x", "sleep 1")
@@ -491,7 +491,7 @@ class Jobs(JobTest):
             self.assertEqual(run.wait(), 0, run.err())
             objectives.add(re.search(r"objective (\S+)", run.out()).group(1))
         self.assertEqual(len({run.job() for run in runs}), 10)
-        self.assertEqual(len({o[:9] for o in objectives}), 1, objectives)  # and none disturbed another
+        self.assertEqual(len({o[:9] for o in objectives}), 1, objectives)  # and none affected another
 
     def test_bad_data_ends_the_job_with_status_4_and_its_place(self):
         with open(os.path.join(self.folder, "training.dat"), encoding="utf-8") as file:
@@ -510,7 +510,7 @@ class Jobs(JobTest):
         self.assertRegex(err, r'key "theta": a value of 88 bytes; this server takes 64')
 
     def test_a_message_beyond_the_limit_is_refused_before_it_is_sent(self):
-        # 131,072 coordinates of theta are 1 MiB, and the message is its header more.
+        # 131,072 coordinates of theta are 1 MiB, and the message also has a header.
         with open(os.path.join(self.folder, "wide.dat"), "w", encoding="utf-8") as file:
             file.write("1 1:1 131072:2\n-1 2:1 3:1\n")
         self.write_config("wide.json", training_input="wide.dat")
@@ -533,14 +533,14 @@ class Jobs(JobTest):
 
 
 class Parts(unittest.TestCase):
-    """Functions of prun.py by themselves."""
+    """Functions of prun.py, called directly."""
 
     def test_lines_of_mpirun_are_taken_apart(self):
         text = (b"mpirun noticed\n[1,3]<stdout>:hello: [2,1]<x>\n[host:12] <x>:y\n[1,0]<stdout>:one li[1,0]<stdout>:ne\n"
                 b"[1,12]<stderr>:\n[1,0]<stderr>:error\n[1,x]<stdout>:y\n[1,0]<stdout>:la[1,2]<stdout>:two\n[1,0]<stdout>:st\n")
         expected = {None: b"mpirun noticed\n[host:12] <x>:y\n[1,x]<stdout>:y\n", 3: b"hello: [2,1]<x>\n", 12: b"\n",
                     2: b"two\n", 0: b"one line\nerror\nlast\n"}
-        for size in (1, 2, 3, 7, 16, 1000):  # however it comes
+        for size in (1, 2, 3, 7, 16, 1000):  # in pieces of any size
             with tempfile.TemporaryDirectory() as folder:
                 printed = []
                 mpirun = Child("worker", None, [], os.path.join(folder, "None"), mpirun=True)
@@ -580,7 +580,7 @@ class Parts(unittest.TestCase):
         places = Places([("a", 2), ("b", 2), ("c", 1)])
         self.assertEqual([places.take(s) for s in range(4)], ["a", "b", "c", "a"])
         self.assertEqual(places.take(3), "b")   # its replacement: the spare slot of another host
-        self.assertEqual(places.take(0), "a")   # where no other host has one, the slot where it was
+        self.assertEqual(places.take(0), "a")   # if no other host has a free slot, its previous one
         self.assertEqual(places.take(4), "a")
         self.assertEqual(places.free, {"a": 0, "b": 0, "c": 0})
         self.assertIn(places.take(5), "abc")    # more servers than slots

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""README.md and the documents that go on from it are right: their files are written and their commands run as they stand
-there, their tables say what the programs do, their links lead somewhere."""
+"""README.md and the documents that build on it are correct: their files are written and their commands run unchanged, their
+tables agree with the programs, their links are valid."""
 import json
 import os
 import re
@@ -17,13 +17,13 @@ BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 
 # The two commands that install packages and take minutes; the second one runs this test.
 NOT_HERE = ("./tool/demo.sh", "./tool/test.sh")
-# This build is made by who runs the test.
+# The build already exists.
 DONE = "cmake -S . -B build -G Ninja && cmake --build build"
 
 BLOCK = re.compile(r"(?:<!-- (?P<mark>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)```\n", re.DOTALL)
 
 
-# In this order: each goes on from those before it.
+# In this order: each builds on the previous ones.
 PAGES = ("README.md", "doc/operations.md", "doc/writing_algorithms.md")
 LONGEST_README = 200  # lines
 
@@ -34,7 +34,7 @@ def text_of(page):
 
 
 def rows_of(text, heading):
-    """The cells of the table whose first row begins so."""
+    """The cells of the table whose first row begins with this."""
     table = text[text.index(heading):].split("\n\n")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
@@ -95,7 +95,7 @@ class Readme(unittest.TestCase):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(text)
-            elif mark == "run together":  # one line needs the shell of another
+            elif mark == "run together":  # one line needs a remote shell
                 said = self.run_line(text)
                 together += 1
                 for words in ("server s2 serves, after ", "server s2 has left, after ", "prun: interrupted: stopping the job"):
@@ -146,7 +146,7 @@ class Readme(unittest.TestCase):
             self.assertIn(line, said)
 
     def check_the_example_of_a_line(self):
-        """The program of the README, built and run by now: a wrong line is no success, and a wrong config no start."""
+        """The README's program, built and executed before: a wrong line is an error, and a wrong config prevents the start."""
         def fit(**changes):
             with open(os.path.join(self.folder, "mine", "line.json"), encoding="utf-8") as file:
                 keys = dict(json.load(file), **changes)

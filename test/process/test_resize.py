@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""`prun.py --servers +1 --run RUN` and -1: servers enter and leave a running job, with one copy of everything and with two,
-and every count stays exact, also when a server is killed in the middle of it. PARACEL_RESIZE_ROUNDS (default 1) says how
-often."""
+"""`prun.py --servers +1 --run RUN` and -1: servers join and leave a running job, with one replica of everything and with two, and
+every count stays exact, even when a server is killed at the same time. PARACEL_RESIZE_ROUNDS (default 1): the number of
+repetitions."""
 import os
 import random
 import re
@@ -18,7 +18,7 @@ from process_support import (BIN, END_LIMIT, LR, MPI, PRUN, JobTest, main, patie
 
 ROUNDS = int(os.environ.get("PARACEL_RESIZE_ROUNDS", "1"))
 COUNTERS = os.path.join(BIN, "test_counters")
-STALL_LIMIT = 2.0  # seconds that a round may take in which a server enters or leaves
+STALL_LIMIT = 2.0  # seconds that a round may take in which a server joins or leaves
 
 
 def slot_of(process):
@@ -53,9 +53,9 @@ class ResizeTest(JobTest):
         self.assertIsNone(run.process.poll(), run.err())
 
     def end(self, run):
-        """Of a run that would not end by itself: so far all was right."""
+        """For a run that does not end by itself: no errors so far."""
         self.assertIsNone(run.process.poll(), run.err() + run.out())
-        self.assertEqual(run.out(), "")  # a worker says what it counts wrongly
+        self.assertEqual(run.out(), "")  # a worker reports wrong counts
         run.process.terminate()
         self.assertEqual(run.wait(END_LIMIT), 143, run.err())
         self.assert_nothing_left(run.job(), 1)
@@ -63,7 +63,7 @@ class ResizeTest(JobTest):
 
 class Resize(ResizeTest):
     def grow_and_shrink(self, first, *options):
-        """Begins with `first` servers."""
+        """Starts with `first` servers."""
         run = self.begin("-p", str(first), *options)
         for _ in range(ROUNDS):
             self.resized("+1", first, run)
@@ -117,7 +117,7 @@ class Resize(ResizeTest):
 
 
 class ResizeAndLoss(ResizeTest):
-    """A server is killed with -9 while another enters or leaves; 64 MB of parameters make that last."""
+    """A server is killed with -9 while another joins or leaves; 64 MB of parameters make that take longer."""
 
     def killed_in_the_middle(self, by, slot):
         run = self.begin("-p", "3", "--replicas", "2", "--max-restarts", "9",
@@ -132,13 +132,13 @@ class ResizeAndLoss(ResizeTest):
         if victim is not None:  # s3 may have left already
             victim.kill()
         out, err = asked.communicate(timeout=60)
-        if slot == 3:  # it came too late or in time, but the command says which
+        if slot == 3:  # it was too late or in time, but the command reports which
             self.assertIn(asked.returncode, (0, 1), err)
             said = "could not be added" if by == "+1" else "was lost before it had left"
             self.assertIn(f"server s3 {'serves' if by == '+1' else 'has left'}" if asked.returncode == 0 else said, out + err)
         else:
             self.assertEqual(asked.returncode, 0, err + run.err())
-        # afterwards all is as ever: one more can come
+        # afterwards everything works as before: one more can join
         self.assertTrue(wait_until(lambda: self.resize("+1")[0] == 0, 30, 0.5), run.err())
         self.end(run)
 
@@ -163,7 +163,7 @@ class ResizeAndLoss(ResizeTest):
         self.resized("+1", 1, run)
         self.servers(run)[1].kill(signal.SIGKILL)
         self.assertEqual(run.wait(END_LIMIT), 11, run.err())
-        self.assertRegex(run.err(), r"server s1 .* lost: .*; there is no other copy of its partitions")
+        self.assertRegex(run.err(), r"server s1 .* lost: .*; there is no other replica of its partitions")
         self.assert_nothing_left(run.job(), 1)
 
 
@@ -174,9 +174,9 @@ class CommandLine(ResizeTest):
         self.assertEqual((status, out), (1, ""))
         self.assertIn("a job that was started with --replicas 2 or more, or with --elastic", err)
         run.destroy()
-        self.assertEqual(self.resize("+1")[0], 13)  # nobody has noted its end
+        self.assertEqual(self.resize("+1")[0], 13)  # its end was not recorded
         run = self.begin("-p", "2", "--replicas", "2")
-        self.assertIn("2 copies need as many servers, and there are 2", self.resize("-1")[2])
+        self.assertIn("2 replicas need as many servers, and there are 2", self.resize("-1")[2])
         run.destroy()
         run = self.begin("-p", "1", "--elastic")
         self.assertIn("the last server cannot leave", self.resize("-1")[2])

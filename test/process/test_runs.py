@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The folders below paracel_runs/: `prun.py runs` lists them, and old ones of runs that are over go, nothing else ever."""
+"""The folders below paracel_runs/: `prun.py runs` lists them, and old ones of finished runs are removed, but never anything
+else."""
 import json
 import os
 import signal
@@ -70,7 +71,7 @@ class Runs(JobTest):
         self.assertEqual((status, err), (0, ""))
         self.assertRegex(out, rf"{running[0]} +running +lr +\d+\n")
         self.assertEqual(self.names(), running)
-        # Nor one whose launcher has noted the end and still holds it.
+        # Nor one whose launcher has recorded the end and still holds it.
         with open(os.path.join(self.runs, running[0], "run.json"), encoding="utf-8") as file:
             note = json.load(file)
         with open(os.path.join(self.runs, running[0], "run.json"), "w", encoding="utf-8") as file:

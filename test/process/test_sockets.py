@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a job's processes talk through: nothing when there is one process, sockets in a folder of the job's own when they are
-all on one host. So two jobs on one host do not meet."""
+"""How a job's processes communicate: without sockets in a single process, with sockets in a private folder if all are on one
+host. So two jobs on one host do not interfere."""
 import os
 import re
 import subprocess
@@ -30,7 +30,7 @@ def inodes(pid):
 
 
 def table(pid, name):
-    """A table of sockets of the process' network: rows of words, without the heading."""
+    """A table of the sockets in the process's network namespace: rows of fields, without the heading."""
     try:
         with open(f"/proc/{pid}/net/{name}", encoding="utf-8") as file:
             return [line.split() for line in file.read().splitlines()[1:]]
@@ -44,14 +44,14 @@ def internet_sockets(pid):
 
 
 def paths_of(pid):
-    """The names of the process' Unix sockets: those it listens at, and those of the connections that came in there."""
+    """The names of the process's Unix sockets: listening ones, and those of accepted connections."""
     own = inodes(pid)
     return {row[7] for row in table(pid, "unix") if len(row) > 7 and row[6] in own}
 
 
 class Sockets(JobTest):
     def running(self, name):
-        """A job that computes, in a folder of its own."""
+        """A job that computes, in its own folder."""
         folder = os.path.join(self.folder, name)
         os.mkdir(folder)
         self.write_config(f"{name}.json", training_input=os.path.join(self.folder, "training.dat"), rounds=10**8)
@@ -98,7 +98,7 @@ class Sockets(JobTest):
             for process in self.nodes(run):
                 for path in paths_of(process.pid):
                     self.assertTrue(path.startswith(folder + "/"), f"{process}: {path}")
-        # The end of one is nothing to the other.
+        # The end of one does not affect the other.
         first.process.terminate()
         self.assertIsNotNone(first.wait(20))
         self.assertFalse(os.path.exists(folders[0]))

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""How the server and the scheduler start where something is odd: few descriptors, a host name that is no UTF-8, limits that
-cannot be kept."""
+"""How the server and the scheduler start in unusual environments: few descriptors, a host name that is not UTF-8, limits that
+cannot be met."""
 import ctypes
 import json
 import os
@@ -22,7 +22,7 @@ NAME = b"h\xff\xfest"
 
 
 def another_host_name():
-    """In a child: a name of the host's that nobody else sees."""
+    """In a child: a host name that no other process sees."""
     libc = ctypes.CDLL(None, use_errno=True)
     kinds = CLONE_NEWUTS if os.geteuid() == 0 else CLONE_NEWUTS | CLONE_NEWUSER
     if libc.unshare(kinds) != 0 or libc.sethostname(NAME, len(NAME)) != 0:
@@ -83,7 +83,7 @@ class Start(unittest.TestCase):
             many.append(socket.socket(socket.AF_UNIX))
             many[-1].settimeout(20)
             many[-1].connect(path)
-        # Whoever finds no place reads the end.
+        # A worker that cannot join reads the end.
         many[-1].setblocking(True)
         self.assertIn(len(many[-1].recv(1)), (0, 1))
         for one in many:

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""`prun.py status`: what it says of a job that runs, of one that is over, and of what is no job."""
+"""`prun.py status`: its output for a running job, for a finished one, and for folders that are not those of a run."""
 import json
 import os
 import stat

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""mpi mode over two hosts: two network namespaces joined by a cable, each with its own host name, address and sshd. Servers
-run on one of them, workers on both. Needs root, ip, unshare, sshd, ssh and mpirun; otherwise skipped with the reason."""
+"""mpi mode with two hosts: two network namespaces joined by a virtual cable, each with its own host name, address and sshd.
+Servers run on one of them, workers on both. Needs root, ip, unshare, sshd, ssh and mpirun; otherwise skipped with the reason."""
 import os
 import re
 import shutil
@@ -17,7 +17,7 @@ from process_support import (BIN, END_LIMIT, LR, JobTest, clean_environment, mai
 
 TOOLS = {name: shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
          for name in ("ip", "unshare", "nsenter", "sshd", "ssh", "ssh-keygen", "mpirun")}
-# 10.<random>.<random>.0/24: two such tests at once do not meet.
+# 10.<random>.<random>.0/24: concurrent tests do not collide.
 NET = "10.{}.{}".format(*(128 + b % 120 for b in os.urandom(2)))
 
 
@@ -41,7 +41,7 @@ def run(*command):
 
 
 class Host:
-    """A network namespace and a host name, held by a process that sleeps; an sshd inside."""
+    """A network namespace and a host name, held by a sleeping process; an sshd inside."""
 
     def __init__(self, number):
         self.name = f"prc{os.getpid()}{'ab'[number]}"
@@ -50,7 +50,7 @@ class Host:
 
     def open(self, folder):
         run(TOOLS["ip"], "netns", "add", self.name)
-        # The host name is set inside a namespace of its own, whose first process stays to hold it.
+        # The host name is set in its own namespace, which its first process keeps alive.
         self.holder = subprocess.Popen(
             [TOOLS["ip"], "netns", "exec", self.name, TOOLS["unshare"], "--uts", "sh", "-c",
              f"hostname {self.name}; echo ready; exec sleep 1000000"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
@@ -110,7 +110,7 @@ class TwoHosts(JobTest):
             run(*host.enter, TOOLS["ip"], "link", "set", "eth0", "up")
         for host in cls.hosts:
             host.start_sshd()
-        # mpirun finds hosts by address; nothing of this machine's ssh configuration takes part.
+        # mpirun finds hosts by address, independently of this machine's ssh configuration.
         cls.ssh = (f"{TOOLS['ssh']} -F none -i {cls.folder}/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null "
                    "-o LogLevel=ERROR -o BatchMode=yes")
         for target in cls.hosts:
@@ -131,7 +131,7 @@ class TwoHosts(JobTest):
             host.close()
 
     def assert_hosts_empty(self, limit):
-        """Nothing of a job runs on the hosts, mpirun's helpers and their ssh connections included."""
+        """No processes of a job run on the hosts, including mpirun's helpers and their ssh connections."""
         def left():
             commands = [read_bytes(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode() for host in self.hosts
                         for pid in host.pids()]
@@ -139,7 +139,7 @@ class TwoHosts(JobTest):
         self.assertTrue(wait_until(lambda: not left(), limit), left())
 
     def start_job(self, config, *options, servers="servers"):
-        # mpirun's own name for the launching host has to be one that the other can reach.
+        # The launching host's name in mpirun must be reachable from the other host.
         environment = clean_environment(
             OMPI_MCA_plm_rsh_agent=self.ssh, OMPI_MCA_oob_tcp_if_include=NET + ".0/24",
             OMPI_MCA_btl_tcp_if_include=NET + ".0/24", OMPI_MCA_btl="self,tcp", OMPI_MCA_orte_keep_fqdn_hostnames="1")
@@ -158,8 +158,8 @@ class TwoHosts(JobTest):
         one = self.start("-w", "4", "-p", "2", "-c", "cfg.json", "-m", "local", LR)
         self.assertEqual(one.wait(), 0, one.err())
         local = re.search(r"objective (\S+)", one.out()).group(1)
-        self.assertAlmostEqual(float(two), float(local), delta=1e-9)  # the same theta, wherever it was computed
-        self.assert_hosts_empty(END_LIMIT)  # mpirun's daemon there takes a moment longer than what it started
+        self.assertAlmostEqual(float(two), float(local), delta=1e-9)  # the same theta, on whatever hosts
+        self.assert_hosts_empty(END_LIMIT)  # mpirun's daemon on the other host exits slightly later than its ranks
 
     def test_processes_are_where_the_hostfiles_say(self):
         job = self.start_job("long.json")
@@ -184,14 +184,14 @@ class TwoHosts(JobTest):
             self.assertEqual(ended, status, f"after {time.monotonic() - begin:.1f} s: {job.err()}")
             self.assertRegex(job.err(), cause)
         self.assert_nothing_left(job.job(), max(0.5, END_LIMIT - (time.monotonic() - begin)))
-        self.assert_hosts_empty(END_LIMIT)  # mpirun's daemon there takes a moment longer than what it started
+        self.assert_hosts_empty(END_LIMIT)  # mpirun's daemon on the other host exits slightly later than its ranks
 
     def pick(self, name, host):
         return lambda processes, _: next(p.pid for p in processes if p.command[0] == os.path.join(BIN, name)
                                          and self.host_of(p) == host)
 
-    # mpirun names the signal once its daemons have ended the other ranks, for which they take a second or more; on a busy
-    # machine the heartbeat's silence of 3 s is noticed first. Either names the process and its host.
+    # mpirun reports the signal after its daemons have terminated the other ranks, which takes a second or more; on a loaded
+    # machine the heartbeat limit of 3 s is reached first. Either message names the process and its host.
     KILLED = r" \(pid \d+ on prc\d+b\) (was killed by SIGKILL|lost: no heartbeat for)"
 
     def test_a_worker_on_the_other_host_is_killed(self):
@@ -204,9 +204,9 @@ class TwoHosts(JobTest):
         job = self.start_job("long.json", "--replicas", "2", "-v", servers="spare")
         self.assertTrue(wait_until(lambda: "round" in job.err(), 30), job.err())
         where = {self.host_of(p): p for p in processes_of(job.job()) if p.command[0] == os.path.join(BIN, "start_server")}
-        self.assertEqual(sorted(where), [0, 1], job.err())  # each copy on another host
+        self.assertEqual(sorted(where), [0, 1], job.err())  # each replica on a different host
         where[0].kill()
-        self.assertTrue(wait_until(lambda: "copies of everything exist again" in job.err(), 20), job.err())
+        self.assertTrue(wait_until(lambda: "replicas of everything exist again" in job.err(), 20), job.err())
         self.assertEqual([self.host_of(p) for p in processes_of(job.job())
                           if p.command[0] == os.path.join(BIN, "start_server")], [1, 1])
         before = job.err().count("prun: round")
@@ -220,12 +220,12 @@ class TwoHosts(JobTest):
         self.end_by(lambda _, job: job.pid, None, "")
 
     def test_the_cable_is_pulled(self):
-        """The other host falls silent, which is not the death of any process that this one can see."""
+        """The other host falls silent, which is not the death of any process visible to this one."""
         job = self.start_job("long.json")
         self.assertTrue(wait_until(lambda: "round" in job.err(), 30), job.err())
         run(*self.hosts[1].enter, TOOLS["ip"], "link", "set", "eth0", "down")
         try:
-            # 3 s of silence, and the end of what can still be reached.
+            # 3 s of silence, and the termination of all reachable processes.
             ended = job.wait(3 + END_LIMIT)
             self.assertIn(ended, (10, 11), job.err())
             self.assertIn("lost: no heartbeat for", job.err())

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A client that asks and never reads its replies cannot make a server grow without bound, and nobody else notices it."""
+"""A client that sends requests and never reads the replies cannot make a server grow without bound, and other clients are not
+affected."""
 import json
 import os
 import sys
@@ -33,8 +34,8 @@ class UnreadReplies(unittest.TestCase):
         return json.loads(self.client("c").ask(STATS).body)["unread"]
 
     def ask_without_reading(self, value_bytes, asked_bytes):
-        """Returns the client, and how many pulls of such a value it has sent: until the server has dropped some, or so many
-        bytes have been asked for."""
+        """Returns the client, and how many pulls of this value it has sent: until the server has dropped some, or this many bytes
+        have been requested."""
         lazy = self.client(client=7, rank=3, most_replies=10)
         value = bytes(value_bytes)
         if value_bytes > 65536:
@@ -46,7 +47,7 @@ class UnreadReplies(unittest.TestCase):
             for _ in range(1000):
                 lazy.send(PULL, b"key")
             sent += 1000
-        # The last of them has been looked at when the server has handled or refused as many.
+        # The server has looked at all of them when it has handled or rejected this many.
         wait_until(lambda: self.handled() >= sent, 60, 0.1)
         return lazy, sent
 
@@ -54,7 +55,7 @@ class UnreadReplies(unittest.TestCase):
         stats = json.loads(self.client("c").ask(STATS).body)
         return stats["shards"][0]["requests"].get("pull", 0) + stats["unread"]["refused"] + stats["unread"]["dropped"]
 
-    def test_the_server_stays_within_its_limit_and_goes_on(self):
+    def test_the_server_stays_within_its_limit_and_continues(self):
         before = self.server.memory()
         lazy, sent = self.ask_without_reading(32 * 1024, 320 * MB)
         self.assertLess(self.server.memory() - before, 4 * LIMIT)
@@ -63,14 +64,14 @@ class UnreadReplies(unittest.TestCase):
         self.assertGreater(unread["refused"], 0)
         self.assertIn("client 7 of rank 3 has not read", self.server.log())
         self.assertEqual(self.server.log().count("has not read"), 1)
-        # Others are served, also a plain REQ socket that never says what it has read.
+        # Others are served, including a plain REQ socket that never acknowledges replies.
         other = self.client(client=8)
         plain = self.client(client=9, kind=REQ)
         for _ in range(2000):
             self.assertEqual(other.ask(PULL, b"key").status, OK)
         for _ in range(2000):
             self.assertEqual(plain.ask(PULL, b"key").status, OK)
-        # Whoever reads at last finds his values, then refusals with the reason, and is served again.
+        # When the client finally reads, it finds its values, then rejections with the reason, and is served again.
         statuses = []
         for _ in range(sent - unread["dropped"]):
             reply = lazy.receive()
@@ -85,7 +86,7 @@ class UnreadReplies(unittest.TestCase):
     def test_small_replies_count_with_what_they_cost(self):
         before = self.server.memory()
         _, sent = self.ask_without_reading(8, 40 * MB)  # 580,000 replies; 160 MB of memory without a limit
-        # On a busy machine the requests that wait for the server's threads count too.
+        # On a loaded machine requests that wait for the server's threads count too.
         self.assertLess(self.server.memory() - before, 4 * LIMIT)
         self.assertGreater(self.unread()["dropped"], sent // 10)
 
@@ -93,11 +94,11 @@ class UnreadReplies(unittest.TestCase):
         before = self.server.memory()
         lazy, sent = self.ask_without_reading(512 * 1024, 512 * MB)
         self.assertLess(self.server.memory() - before, 4 * LIMIT)
-        # What the connection takes depends on the machine; without counting such frames nothing would be refused.
+        # How much the connection buffers depends on the machine; unless such frames were counted, nothing would be rejected.
         self.assertGreater(self.unread()["refused"], sent // 4)
         lazy.close()
         self.clients.remove(lazy)
-        # Its queue goes with its connection.
+        # Its queue is released with its connection.
         again = self.client(client=7)
         self.assertEqual(again.ask(PUSH, b"key", bytes(8), tag=F64_ARRAY).status, OK)
 

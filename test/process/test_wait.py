@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Workers are killed and stopped at random moments under --on-worker-death wait:T: another process takes the place of each, and
-a bsp run ends with the bits of the undisturbed one. PARACEL_KILL_RUNS (default 1) says how often each."""
+"""Workers are killed and stopped at random moments under --on-worker-death wait:T: each is replaced, and a bsp run is
+bit-identical to an undisturbed one. PARACEL_KILL_RUNS (default 1): the number of repetitions."""
 import os
 import random
 import re
@@ -49,12 +49,12 @@ class Wait(JobTest):
         return self.workers(run, count)
 
     def assert_replaced(self, run, rank):
-        self.says(run, f"worker {rank} is started again", 30)
+        self.says(run, f"worker {rank} is restarted", 30)
         self.touch(run.enough)
         self.assertEqual(run.wait(60), 0, run.err() + run.out())
-        self.assertRegex(run.err(), rf"worker {rank} \(pid \d+ on \S+\) lost: .*; the others wait at most 20 s for another in "
-                                    r"its place\n")
-        self.assertRegex(run.err(), rf"worker {rank} is started again \(pid \d+\); \d restarts? left\n")
+        self.assertRegex(run.err(), rf"worker {rank} \(pid \d+ on \S+\) lost: .*; the others wait at most 20 s for a "
+                                    r"replacement\n")
+        self.assertRegex(run.err(), rf"worker {rank} is restarted \(pid \d+\); \d restarts? left\n")
         self.assertRegex(run.err(), rf"worker {rank} \(pid \d+\) has caught up\n")
         self.assert_nothing_left(run.job(), 1)
         folder = run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0]
@@ -81,7 +81,7 @@ class Wait(JobTest):
         self.write_config("nothing.json", **dict.fromkeys(("training_input", "output", "method", "rounds", "alpha", "beta")))
         status, _, err = self.prun("-c", "nothing.json", "--on-worker-death", "wait:5", program)
         self.assertEqual(status, 2, err)
-        self.assertIn("no process can take the place of a worker of restarts, because it does not ask where its loop begins", err)
+        self.assertIn("no process can replace a worker of restarts, because it does not ask where its loop begins", err)
         self.assertNotIn("it was started", err)
         status, _, err = self.prun("-c", "nothing.json", "--dry-run", program)
         self.assertEqual(status, 0, err)
@@ -140,7 +140,7 @@ class Wait(JobTest):
         self.assert_replaced(run, rank)
         self.assertEqual(self.model("copies"), expected)
 
-    def test_without_bsp_the_run_goes_on_to_its_end(self):
+    def test_without_bsp_the_run_continues_to_its_end(self):
         for consistency, more in (("asp", {}), ("auto", {"method": "downpour"})):
             with self.subTest(consistency=consistency):
                 run = self.start_lr("loose", consistency=consistency, **more)
@@ -153,7 +153,7 @@ class Wait(JobTest):
     # -- collectives in the iterations, random states, rows, one algorithm after another
 
     def start_steps(self, rounds, *options):
-        """Each round takes 20 ms or more until `run.enough` is there."""
+        """Each round takes at least 20 ms until `run.enough` exists."""
         enough = self.not_there("enough")
         run = self.start("-w", "3", "-p", "2", "--on-worker-death", "wait:20", *options, STEPS, str(rounds), "20000", enough)
         run.enough = enough
@@ -179,7 +179,7 @@ class Wait(JobTest):
                     rank = random.randrange(3)
                     workers[rank].kill()
                     self.assert_replaced(run, rank)
-                    # A worker 0 that was replaced behind its first algorithm says that one's result again.
+                    # A worker 0 that was replaced after its first algorithm prints that one's result again.
                     self.assertEqual(list(dict.fromkeys(run.out().splitlines())), expected.splitlines(), run.err())
 
     def test_one_after_the_other_may_die_and_those_in_their_places_too(self):
@@ -190,14 +190,14 @@ class Wait(JobTest):
             workers = self.workers(run, 3)
             rank = kill // 2 + 1
             workers[rank].kill()
-            self.assertTrue(wait_until(lambda n=kill + 1: run.err().count("is started again") == n, 20), run.err())
+            self.assertTrue(wait_until(lambda n=kill + 1: run.err().count("is restarted") == n, 20), run.err())
             time.sleep(random.choice([0, 0.05, 0.3]))
         self.touch(run.enough)
         self.assertEqual(run.wait(60), 0, run.err() + run.out())
         self.assertEqual(list(dict.fromkeys(run.out().splitlines())), expected.splitlines(), run.err())
         self.assert_nothing_left(run.job(), 1)
 
-    # -- how it ends otherwise
+    # -- other ways in which it ends
 
     def test_status_shows_it(self):
         run = self.start_lr("long", rounds=100000)
@@ -233,12 +233,12 @@ class Wait(JobTest):
     def test_a_program_that_cannot_go_on_ends_with_that_cause(self):
         run = self.start("-w", "2", "--on-worker-death", "wait:20", COUNTERS, "100000", "5")
         workers = self.under_way(run, 2)
-        # A first iteration that is not committed can be made again.
+        # An uncommitted first iteration can be repeated.
         self.assertTrue(wait_until(lambda: re.search(r"\n1 +up .* [1-9]\d*\n", self.status_of(run) + "\n"), 20), run.err())
         workers[1].kill()
         self.assertEqual(run.wait(2 * END_LIMIT), 10, run.err())
-        self.assertRegex(run.err(), r"worker 1 \(pid \d+ on \S+\) lost: it was killed by SIGKILL; no other process can go on in "
-                                    r"its place: its program does not ask where its loop begins \(first_iteration\)\n")
+        self.assertRegex(run.err(), r"worker 1 \(pid \d+ on \S+\) lost: it was killed by SIGKILL; no other process can replace "
+                                    r"it: its program does not ask where its loop begins \(first_iteration\)\n")
         self.assert_nothing_left(run.job(), 1)
 
     def test_what_may_count_twice_is_told_at_the_end(self):
@@ -247,7 +247,7 @@ class Wait(JobTest):
         self.says(run, "event started")
         time.sleep(random.uniform(0, 0.3))
         workers[1].kill()
-        self.says(run, "worker 1 is started again")
+        self.says(run, "worker 1 is restarted")
         self.touch(run.enough)
         self.assertEqual(run.wait(20), 10, run.err())
         self.assertIn("worker 1 is another process than the one that began, and its program does not ask where its loop begins "
@@ -263,7 +263,7 @@ class Wait(JobTest):
         for text, *options in (("--on-worker-death wait: want abort, eject or wait:T", "--on-worker-death", "wait"),
                                ("'x' is not a number of seconds above 0", "--on-worker-death", "wait:x"),
                                ("want 0.1 to 1000000 seconds", "--on-worker-death", "wait:0.01"),
-                               ("MPI cannot go on when it has lost a rank", "-m", "mpi", "--on-worker-death", "wait:5")):
+                               ("MPI cannot continue after losing a rank", "-m", "mpi", "--on-worker-death", "wait:5")):
             if "mpi" in options and not MPI:
                 continue
             status, out, err = self.prun(*options, LR)

@@ -14,7 +14,7 @@ void faults::lose_power() {
 void faults::hold_up(process& p, nanos time) {
   if (in_.dice().in(2)) {
     in_.stop(p);
-    in_.after(time, [this, &p] { in_.go_on(p); });
+    in_.after(time, [this, &p] { in_.resume(p); });
   } else {
     in_.cut(p, scheduler_);
     in_.after(time, [this, &p] { in_.mend(p, scheduler_); });
@@ -40,7 +40,7 @@ void faults::cut_for_a_while(process& a, process& b) {
 void faults::stop_scheduler() {
   if (scheduler_.stopped()) return;
   in_.stop(scheduler_);
-  in_.after(in_.dice().between(1_ms, 1_s), [this] { in_.go_on(scheduler_); });
+  in_.after(in_.dice().between(1_ms, 1_s), [this] { in_.resume(scheduler_); });
 }
 
 }  // namespace paracel::sim

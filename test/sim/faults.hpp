@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Faults of processes, connections and the disk, and their end after a while. Which of them a job can bear is known to
-// job.cpp.
+// Faults of processes, connections and the disk, each of which ends after a while. job.cpp knows which of them a job
+// can survive.
 #pragma once
 
 #include "test/sim/simulation.hpp"
@@ -9,7 +9,7 @@
 
 namespace paracel::sim {
 
-/// Lifetime: the simulation, the disk and the process of the scheduler must outlive it, and all that it has scheduled.
+/// Lifetime: the simulation, the disk, the scheduler's process and all scheduled events must outlive it.
 class faults {
  public:
   faults(simulation& in, test::crash_disk& disk, process& scheduler) : in_(in), disk_(disk), scheduler_(scheduler) {}
@@ -17,13 +17,13 @@ class faults {
   void fill_disk();
   /// At one of the next steps of the disk, or soon if there are none.
   void lose_power();
-  /// Stopped, or cut off from the scheduler, for `time`.
+  /// Suspends it, or cuts it off from the scheduler, for `time`.
   void hold_up(process& p, nanos time);
-  /// Those from `a` to `b`, mostly after some time without anything, in which messages pile up.
+  /// The connections from `a` to `b`, mostly after some time of silence, in which messages accumulate.
   void break_connections(process& a, process& b);
   void break_scheduler_lines(process& p);
   void cut_for_a_while(process& a, process& b);
-  /// For less than the leases, and than the time after which nodes take it for lost.
+  /// For less than the leases, and than the time after which nodes consider it lost.
   void stop_scheduler();
 
  private:

@@ -24,7 +24,7 @@ history::history(simulation& in, std::uint32_t workers, std::uint32_t staleness,
   for (int i = 0; staged && i < how_many_sums; ++i) sums_.push_back({"sum" + std::to_string(i), {}});
 }
 
-void history::go_on_from(const snapshot& s, std::uint32_t clock) {
+void history::resume_from(const snapshot& s, std::uint32_t clock) {
   for (std::size_t i = 0; i < counters_.size(); ++i) {
     auto& c = counters_[i];
     c.begun = c.acknowledged = c.seen = s.counters.at(i);
@@ -86,7 +86,7 @@ void history::asks(std::uint32_t rank) const {
   const auto mine = finished_[rank];
   const auto least = *std::ranges::min_element(finished_);
   if (mine != gone && !may_read(mine, least, staleness_)) {
-    wrong("worker " + std::to_string(rank) + " goes on after " + std::to_string(mine) +
+    wrong("worker " + std::to_string(rank) + " continues after " + std::to_string(mine) +
           " iterations, the slowest has " + "finished " + std::to_string(least) + ", the staleness is " +
           std::to_string(staleness_));
   }
@@ -119,7 +119,7 @@ void history::answered_clock(std::uint32_t rank, std::uint32_t slowest, std::uin
     wrong(who + " hears of clock " + std::to_string(slowest) + ", the slowest has finished " + std::to_string(least));
   }
   if (slowest < needed)
-    wrong(who + " may go on at clock " + std::to_string(slowest) + " and needs " + std::to_string(needed));
+    wrong(who + " may continue at clock " + std::to_string(slowest) + " and needs " + std::to_string(needed));
   const auto last = clock_seen_[rank];
   if (slowest < last) {
     wrong("the clock went back from " + std::to_string(last) + " to " + std::to_string(slowest) + " for " + who);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What is known of a job from what its workers asked and were answered, and what therefore may never be.
+// What is known about a job from its workers' requests and replies, and the invariants that follow.
 //
-// Workers add 1 to counters and read them, each iteration some of both, then tell the clock. In half of the jobs with
-// staleness 0 they also add to sums, staged (BSP): numbers so different in size that the order of adding shows in the
-// bits.
-//   * What a request finds is no less than what any answered before it began has found: nothing that was seen vanishes.
+// Workers increment and read counters, several times in each iteration, and then commit. In half of the jobs with
+// staleness 0 they also add to sums, staged (BSP): numbers of such different magnitude that the bits show the order of
+// additions.
+//   * A request observes at least what any request answered before its start has observed: nothing visible disappears.
 //   * No two additions have the same result, and at the end there are as many as were acknowledged: each counts once.
-//   * A worker that has finished c iterations asks nothing while another has finished less than c - s, and the clock
-//     never goes back; s is the staleness.
+//   * A worker that has finished c iterations sends no requests while another has finished fewer than c - s, and the
+//     clock never goes back; s is the staleness.
 //   * A sum that is read after c iterations has exactly the bits of all that was staged before, in order of clock and
-//   rank.
-//   * What a job goes on from is what was counted when all workers had stopped for that checkpoint.
-//   * Of each partition the answers come from one server an epoch, and never of an older epoch than one before.
+//     rank.
+//   * A resumed job starts from what had been counted when all workers had stopped for that checkpoint.
+//   * In each epoch the replies of a partition come from one server, and never from an older epoch than before.
 #pragma once
 
 #include <cstddef>
@@ -32,16 +32,16 @@ namespace paracel::sim {
 /// Throws: violation.
 [[noreturn]] void wrong(const std::string& what);
 
-/// A key to which 1 is added, and what is known of it.
+/// A counter, and what is known of it.
 struct counter {
   std::string key;
   std::int64_t begun = 0;
   std::int64_t acknowledged = 0;
-  std::int64_t seen = 0;  ///< the most that an answered request has found
+  std::int64_t seen = 0;  ///< the greatest value that an answered request has observed
   std::set<std::int64_t> results;
 };
 
-/// A key to which numbers are added when the clock moves.
+/// A key to which numbers are added when the clock advances.
 struct sum {
   struct part {
     std::uint32_t clock = 0;
@@ -49,29 +49,29 @@ struct sum {
     double number = 0;
   };
   std::string key;
-  std::vector<part> parts;  ///< those of one clock and rank in the order in which they were staged
+  std::vector<part> parts;  ///< those of one clock and rank in staging order
 };
 
-/// Throws: violation, from every function that is told something that may not be.
+/// Throws: violation, from every function whose information breaks an invariant.
 class history {
  public:
-  /// What was counted when all workers had stopped at a clock.
+  /// The counts when all workers had stopped at a clock.
   struct snapshot {
     std::vector<std::int64_t> counters;
-    std::vector<sum> sums;  ///< none: nothing was staged
+    std::vector<sum> sums;  ///< empty if nothing was staged
   };
   history(simulation& in, std::uint32_t workers, std::uint32_t staleness, bool staged);
-  /// The job goes on from a checkpoint at `clock`.
-  void go_on_from(const snapshot& s, std::uint32_t clock);
+  /// The job resumes from a checkpoint at `clock`.
+  void resume_from(const snapshot& s, std::uint32_t clock);
 
   [[nodiscard]] std::vector<counter>& counters() { return counters_; }
-  [[nodiscard]] std::vector<sum>& sums() { return sums_; }  ///< none when nothing is staged
+  [[nodiscard]] std::vector<sum>& sums() { return sums_; }  ///< empty if nothing is staged
   [[nodiscard]] std::uint32_t staleness() const { return staleness_; }
   [[nodiscard]] std::uint64_t answers() const { return answers_; }
-  /// Of the keys of counters and sums.
+  /// The partitions of counters and sums.
   [[nodiscard]] std::set<std::uint16_t> partitions() const;
 
-  // ---- what workers tell. `seen_before`: counter::seen when the request was made.
+  // ---- reports of workers. `seen_before`: counter::seen at the time of the request.
 
   void knows_client(std::uint64_t incarnation) { clients_.insert(incarnation); }
   void answered_add(counter& c, std::int64_t found, std::int64_t seen_before);
@@ -82,28 +82,28 @@ class history {
   /// By a worker that has finished `clock` iterations.
   void answered_read(const sum& s, double found, std::uint32_t clock);
 
-  /// A worker is about to ask for something.
+  /// A worker is about to send a request.
   void asks(std::uint32_t rank) const;
-  /// A worker tells the clock that it has finished so many iterations, or that it leaves.
+  /// A worker commits this number of iterations, or leaves.
   void finishes(std::uint32_t rank, std::uint32_t iterations) { finished_.at(rank) = iterations; }
   void leaves(std::uint32_t rank);
-  /// The clock said `slowest` to a worker that asked for `needed` at least.
+  /// The clock replied `slowest` to a worker that waited for at least `needed`.
   void answered_clock(std::uint32_t rank, std::uint32_t slowest, std::uint32_t needed);
   /// A worker stops for a checkpoint at this clock.
   void stops(std::uint32_t rank, std::uint32_t clock);
-  /// By clock: of all checkpoints for which everybody has stopped.
+  /// By clock: all checkpoints for which every worker has stopped.
   [[nodiscard]] const std::map<std::uint32_t, snapshot>& snapshots() const { return snapshots_; }
-  /// One more than any worker has finished.
+  /// One more than the most iterations that any worker has finished.
   [[nodiscard]] std::uint32_t end_clock() const { return end_clock_; }
 
-  // ---- what is seen of the network
+  // ---- observed in the network
 
   void look_at_request(const connection& c, std::span<const std::byte> frame);
   void look_at_reply(const process& by, const connection& c, std::span<const std::byte> frame);
-  /// On which connection a client's request was sent last; 0: on none.
+  /// The connection on which a client's request was last sent; 0: none.
   [[nodiscard]] std::uint64_t connection_of(std::uint64_t client, std::uint64_t sequence) const;
 
-  /// Everything is answered and all counters have been read.
+  /// All requests have been answered and all counters read.
   void check_end() const;
 
  private:
@@ -119,7 +119,7 @@ class history {
   std::uint64_t answers_ = 0;
   static constexpr std::uint32_t gone = UINT32_MAX;
   std::vector<std::uint32_t> finished_;    // by rank: iterations
-  std::vector<std::uint32_t> clock_seen_;  // by rank: the slowest worker's, as the clock last said
+  std::vector<std::uint32_t> clock_seen_;  // by rank: the slowest worker's, as last reported by the clock
   std::uint32_t end_clock_ = 1;
   std::map<std::uint32_t, std::set<std::uint32_t>> stopped_;  // clock: ranks
   std::map<std::uint32_t, snapshot> snapshots_;

@@ -38,14 +38,14 @@ using nlohmann::json;
 using std::chrono::milliseconds;
 
 constexpr const char* checkpoint_folder = "checkpoints";
-// The faults end then, and all has to be well a little later.
+// The faults stop then, and soon afterwards everything must be in order.
 constexpr nanos quiet_after = 9_s;
 constexpr nanos quiet_after_resume = 4_s;
 constexpr nanos well_within = 15_s;
 
-/// What a job goes on from.
+/// What a job starts from.
 struct beginning {
-  std::string folder{};  ///< of the checkpoint; empty: from nothing
+  std::string folder{};  ///< of the checkpoint; empty: from scratch
   std::uint32_t clock = 0;
   std::uint32_t workers = 0;
   history::snapshot counted{};
@@ -65,10 +65,10 @@ class job {
     replicas_ = dice.in(8) ? 1 : dice.in(3) ? 3 : 2;
     threads_ = 1 + static_cast<std::uint32_t>(dice.below(2));
     workers_count_ = 2 + static_cast<std::uint32_t>(dice.below(2));
-    const bool goes_on = !from_.folder.empty();
+    const bool continues = !from_.folder.empty();
     const auto staleness = from_.counted.sums.empty() ? static_cast<std::uint32_t>(dice.below(3)) : 0;
     known_.emplace(in_, workers_count_, staleness, staleness == 0 && (dice.in(2) || !from_.counted.sums.empty()));
-    if (goes_on) known_->go_on_from(from_.counted, from_.clock);
+    if (continues) known_->resume_from(from_.counted, from_.clock);
     every_ = dice.in(3) ? 0 : 1 + static_cast<std::uint32_t>(dice.below(6));
     using frame = std::span<const std::byte>;
     in_.on_reply = [this](process& p, const connection& c, frame f) { known_->look_at_reply(p, c, f); };
@@ -85,34 +85,34 @@ class job {
     if (!o.faults) return;
     strays_.emplace(make_process("stray"));
     in_.after(dice.between(200_ms, 900_ms), [this] { break_something(); });
-    // Everything goes at once; what was not safe on the disk is gone, or is there in part.
-    if (!goes_on && dice.in(2)) in_.after(dice.between(1_s, quiet_after_), [this] { faults_->lose_power(); });
+    // Everything stops at once; data not yet synchronised is lost, completely or in part.
+    if (!continues && dice.in(2)) in_.after(dice.between(1_s, quiet_after_), [this] { faults_->lose_power(); });
   }
   ~job() {
-    // Nothing leaves any more.
+    // No more messages are sent.
     for (auto& p : processes_)
       if (p->alive()) in_.kill(*p);
   }
 
-  /// Throws: violation; crash_disk::power_loss, and then nothing of it goes on.
+  /// Throws: violation; crash_disk::power_loss, which destroys all processes.
   job_result run() {
     run_until([&] { return in_.now() > quiet_after_; }, never, "");
     faults_end_ = true;
     in_.mend_all();
-    for (auto& p : processes_) in_.go_on(*p);
+    for (auto& p : processes_) in_.resume(*p);
     const auto end = in_.now() + well_within;
-    // By then every death is known.
+    // By then every death has been detected.
     run_until([&] { return in_.now() > quiet_after_ + 3_s; }, never, "");
-    run_until([&] { return replicas_made_; }, end, "the copies were not restored");
+    run_until([&] { return replicas_made_; }, end, "the replicas were not restored");
     std::uint32_t most = 0;
     for (const auto& w : workers_) most = std::max(most, w->iterations());
     for (auto& w : workers_) w->finish(most + 1);
     run_until([&] { return std::ranges::all_of(workers_, [](const auto& w) { return w->finished(); }); }, end,
               "requests are not answered");
-    run_until([&] { return replicas_made_; }, end, "the copies were not restored");
-    // What folds when the clock moves is on its way to the copies, and nobody waits for it.
+    run_until([&] { return replicas_made_; }, end, "the replicas were not restored");
+    // Updates that are folded when the clock advances are sent to the replicas without a request that waits for them.
     run_until([until = in_.now() + 1_s, this] { return in_.now() > until; }, never, "");
-    if (replicas_ > 1) compare_copies(by_incarnation_, known_->partitions(), replicas_, threads_);
+    if (replicas_ > 1) compare_replicas(by_incarnation_, known_->partitions(), replicas_, threads_);
     workers_[0]->read_all();
     run_until([&] { return workers_[0]->idle(); }, in_.now() + 5_s, "the last reads are not answered");
     known_->check_end();
@@ -122,7 +122,7 @@ class job {
     return {in_.hash(), in_.events(), known_->answers(), losses_, moves_, saved_, in_.now()};
   }
   [[nodiscard]] const history& known() const { return *known_; }
-  /// Clock of the newest checkpoint that the scheduler has told of; 0: none.
+  /// Clock of the newest checkpoint reported by the scheduler; 0: none.
   [[nodiscard]] std::uint32_t newest_checkpoint() const { return newest_checkpoint_; }
 
  private:
@@ -148,7 +148,7 @@ class job {
 
   process& make_process(const std::string& name) {
     auto& dice = in_.dice();
-    // Two clocks are within 10 % of each other.
+    // Any two clocks run within 10 % of each other.
     const double rate = 0.955 + 0.001 * static_cast<double>(dice.below(91));
     processes_.push_back(std::make_unique<process>(in_, name, rate, dice.between(1_s, 100'000_s)));
     return *processes_.back();
@@ -214,7 +214,7 @@ class job {
     to_scheduler_.emplace(*launcher_);
   }
 
-  /// As scheduler_node does.
+  /// Like scheduler_node.
   void send(const std::string& to, net::request_header h, std::string_view body) {
     h.job = job_id;
     h.client = job_id;
@@ -230,14 +230,14 @@ class job {
     in_.log(what);
     if (options_.verbose) std::printf("             %.*s\n", static_cast<int>(text.size()), text.data());
     if (what == "abort") aborted_ = e.at("cause").get<std::string>();
-    if (what == "lost" && e.value("goes_on", false)) {
+    if (what == "lost" && e.value("continues", false)) {
       const auto slot = e.at("index").get<std::uint32_t>();
       replicas_made_ = false;
       if (undetected_.erase(slot) == 0) wrong("s" + std::to_string(slot) + " was taken for lost without a reason");
       ++losses_;
       if (joining_.erase(slot) == 0) --up_;
       if (leaving_ == slot) leaving_.reset();
-      if (entering_ == slot) entering_.reset();  // nobody takes its place
+      if (entering_ == slot) entering_.reset();  // it is not replaced
       else in_.after(in_.dice().between(20_ms, 1500_ms), [this, slot] { start_server(slot); });
     }
     on_resize(what, e);
@@ -259,7 +259,7 @@ class job {
         leaving_.reset();
         --up_;
       }
-      // Those that were up have all copies; who serves from now on has what they gave it.
+      // Servers that were up have all replicas; those that start serving have received theirs.
       const auto spare = std::max(std::min(replicas_, up_), 1U) - 1;
       spare_ = spare > undetected_.size() ? spare - static_cast<std::uint32_t>(undetected_.size()) : 0;
       replicas_made_ = what == "synced";
@@ -271,7 +271,7 @@ class job {
     }
   }
 
-  /// What a launcher does when a server shall enter or leave.
+  /// The launcher's part in adding and removing servers.
   void on_resize(const std::string& what, const json& event) {
     if (what == "not_entered") wrong("a server that was started did not enter");
     if (what != "wanted" && what != "entered" && what != "leaving" && what != "retired") return;
@@ -285,14 +285,14 @@ class job {
       leaving_ = slot;
       replicas_made_ = false;
     } else {
-      undetected_.erase(slot);  // what it did mattered to nobody any more
+      undetected_.erase(slot);  // it was not in use any more
     }
     moves_ += what == "entered" || what == "retired" ? 1 : 0;
   }
 
   void start_server(std::uint32_t slot) {
-    // A machine that is being stopped stops this process too, which would else give up a scheduler that is away for so
-    // long.
+    // A machine that is being suspended suspends this process too, which would otherwise give up on a scheduler that is
+    // away for so long.
     if (launcher_->stopped() || all_stop_) return in_.after(100_ms, [this, slot] { start_server(slot); });
     const int pid = ++last_pid_;
     const auto entry = entry_of(slot, in_.dice().next() | 1U, threads_, pid);
@@ -321,7 +321,7 @@ class job {
     }
   }
 
-  /// A server's process has ended.
+  /// A server's process has exited.
   void died(process& p) {
     in_.kill(p);
     const auto at = std::ranges::find_if(servers_, [&](const auto& s) { return s && &s->place() == &p; });
@@ -386,7 +386,7 @@ class job {
       case 4: {
         disturb(slot);
         in_.stop(p);
-        in_.after(dice.between(1_ms, 700_ms), [this, &p] { in_.go_on(p); });
+        in_.after(dice.between(1_ms, 700_ms), [this, &p] { in_.resume(p); });
         return;
       }
       case 5: {
@@ -413,7 +413,7 @@ class job {
       }
     }
   }
-  /// Stopped, or cut off from the scheduler, for longer than the lease.
+  /// Suspended, or cut off from the scheduler, for longer than the lease.
   void lose_for_a_while(std::uint32_t slot) {
     const auto at = std::ranges::find_if(servers_, [&](const auto& s) {
       return s && s->self().slot == slot && s->place().alive() && s->object().epoch() != 0;
@@ -424,7 +424,7 @@ class job {
     lose(slot);
     faults_->hold_up(p, in_.dice().between(2700_ms, 5_s));
   }
-  /// Cut off from all other servers first: what it has done since is with nobody else.
+  /// Cut off from all other servers first: no other server has its latest changes.
   void kill_alone(process& p, std::uint32_t slot) {
     if (spare_ == 0 || in_.now() > quiet_after_ - 1_s) return;
     lose(slot);
@@ -434,8 +434,8 @@ class job {
       if (p.alive()) died(p);
     });
   }
-  /// A machine is saved, or a laptop shut: everything stops for a while, or the scheduler and some others. Only who
-  /// dies meanwhile may be found lost, in whatever order they go on.
+  /// The machine is suspended: all processes stop for a while, or the scheduler and some others. Only processes that
+  /// die meanwhile may be reported lost, in whatever order the others resume.
   void pause() {
     if (scheduler_place_->stopped()) return;
     auto& dice = in_.dice();
@@ -458,7 +458,7 @@ class job {
     for (auto& p : processes_) {
       if (!p->alive() || p->stopped() || !(all || p.get() == scheduler_place_ || dice.in(2))) continue;
       in_.after(dice.between(0, 20_ms), [this, &p = *p] { in_.stop(p); });
-      in_.after(time + dice.between(20_ms, 400_ms), [this, &p = *p] { in_.go_on(p); });
+      in_.after(time + dice.between(20_ms, 400_ms), [this, &p = *p] { in_.resume(p); });
     }
     in_.after(time + 1_s, [this] { paused_ = false; });
   }
@@ -466,12 +466,12 @@ class job {
     --spare_;
     undetected_.insert(slot);
   }
-  /// Not enough to be taken for lost, if nothing else is done to it meanwhile.
+  /// Not long enough to count as lost, if nothing else happens to it meanwhile.
   void disturb(std::uint32_t slot) {
     broken_.insert(slot);
     in_.after(1700_ms, [this, slot] { broken_.erase(slot); });
   }
-  /// Stopped, or cut off from the scheduler, for less than the time after which it is taken for lost.
+  /// Suspended, or cut off from the scheduler, for less than the time after which it counts as lost.
   void disturb_worker(std::size_t rank) {
     if (!disturbed_workers_.insert(rank).second) return;
     in_.after(3_s, [this, rank] { disturbed_workers_.erase(rank); });
@@ -509,20 +509,20 @@ class job {
   std::map<std::uint64_t, server_process*> by_incarnation_;
   std::vector<std::unique_ptr<worker_process>> workers_;
   std::vector<process*> worker_places_;
-  std::set<std::uint32_t> undetected_;  // slots whose loss the scheduler does not know yet
-  std::set<std::uint32_t> broken_;      // slots that are disturbed
+  std::set<std::uint32_t> undetected_;  // slots whose loss the scheduler has not detected yet
+  std::set<std::uint32_t> broken_;      // slots that are being disturbed
   std::set<std::size_t> disturbed_workers_;
-  std::set<std::string> silent_deaths_;  // processes whose death nobody reports
+  std::set<std::string> silent_deaths_;  // processes whose death is not reported
   std::set<std::uint32_t> joining_;
   std::optional<std::uint32_t> entering_, leaving_;  // slots
-  unsigned moves_ = 0;                               // servers that have entered or left
+  unsigned moves_ = 0;                               // servers that have joined or left
   std::uint32_t up_ = 0;
-  std::uint32_t spare_ = 0;  // losses that can be borne
+  std::uint32_t spare_ = 0;  // losses that can be survived
   bool running_ = false;
   bool replicas_made_ = true;
   bool faults_end_ = false;
   bool paused_ = false;
-  bool all_stop_ = false;  // everything is about to be stopped
+  bool all_stop_ = false;  // all processes are about to be suspended
   std::string aborted_;
   int last_pid_ = 0;
   unsigned losses_ = 0;
@@ -531,7 +531,7 @@ class job {
 std::optional<net::chosen_checkpoint> newest_on(const test::crash_disk& disk) {
   try {
     return net::choose_checkpoint(disk, checkpoint_folder);
-  } catch (const error&) {  // there is none that verifies
+  } catch (const error&) {  // there is no valid one
     return std::nullopt;
   }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A job with copies in a simulation: the scheduler, servers, workers with a client each, a launcher that replaces what
-// is lost, and one who breaks things. What may never happen (history.hpp) is looked for at every step; that the copies
-// are restored and equal, and that everything is answered and counted, at the end. All write checkpoints to a disk that
-// is full at times; half of the jobs lose power and go on from what is left there, as another number of servers and
+// A simulated job with replicas: the scheduler, servers, workers with a client each, a launcher that replaces lost
+// processes, and fault injection. The invariants (history.hpp) are checked at every step; that the replicas are
+// complete and equal, and that everything is answered and counted, at the end. Jobs write checkpoints to a disk that is
+// sometimes full; half of them lose power and resume from what is left on it, with different numbers of servers and
 // workers.
 #pragma once
 
@@ -26,7 +26,7 @@ struct job_result {
   std::uint64_t events = 0;
   std::uint64_t answers = 0;
   unsigned losses = 0;
-  unsigned moves = 0;  ///< servers that entered or left
+  unsigned moves = 0;  ///< servers that joined or left
   unsigned checkpoints = 0;
   nanos time = 0;
 };

@@ -17,14 +17,14 @@ simulation::forged answer_to(const net::request_header& request, bool swallowed)
   net::reply_header h;
   h.what = request.what;
   h.sequence = request.sequence;
-  h.server = request.function;  // of a `replicate`: whom it is for
+  h.server = request.function;  // of a `replicate`: the receiver
   h.clock = request.clock;
   net::reply_bytes head;
   net::encode(h, head);
   return {{head.begin(), head.end()}, swallowed};
 }
 
-/// A `replicate` to the thread of a clock: the first hop says so.
+/// Whether it is a `replicate` for a clock thread, according to the first hop.
 bool is_of_clock(const net::request_view& r) {
   std::uint32_t thread = 0;
   if (r.body.size() < 12) return false;
@@ -32,7 +32,7 @@ bool is_of_clock(const net::request_view& r) {
   return thread == ~std::uint32_t{0};
 }
 
-/// Changes (entry kind 0), and not a question or a whole partition.
+/// Whether it contains changes (entry kind 0), as opposed to a question or a whole partition.
 bool is_of_changes(const net::request_view& r) {
   std::uint32_t hops = 0;
   std::uint16_t what = 1;

@@ -11,22 +11,22 @@
 
 namespace paracel::sim {
 
-/// How the code is broken on purpose, to see that it is noticed.
+/// Deliberate defects, to check that the simulation detects them.
 enum class mutation : std::uint8_t {
   none,
-  early_acknowledgement,  ///< the head takes what it sends down a chain as answered at once
-  no_memory,              ///< what has been applied is forgotten at every new epoch
-  no_lease,               ///< a server answers for as long as it likes
-  early_read,             ///< a read does not wait until what it shows is with the copies
-  lone_clock,             ///< the clock is not sent to its copies
-  hasty_clock,            ///< whoever waits for the clock may go on at once
-  no_streams,             ///< servers take what comes over a new connection as if nothing were lost with the old one
-  hasty_judge,            ///< the scheduler finds silence though it was stopped itself
-  no_sync,                ///< files of checkpoints are taken for safe before they are
+  early_acknowledgement,  ///< the head considers what it sends down a chain as acknowledged
+  no_memory,              ///< the record of applied requests is dropped at every new epoch
+  no_lease,               ///< a server answers after its lease has ended
+  early_read,             ///< a read does not wait until the replicas have what it returns
+  lone_clock,             ///< the clock is not replicated
+  hasty_clock,            ///< waits for the clock return immediately
+  no_streams,             ///< servers accept messages on a new connection as if nothing had been lost with the old one
+  hasty_judge,            ///< the scheduler reports silence although it was suspended itself
+  no_sync,                ///< checkpoint files count as safe before they are synchronised
 };
 std::optional<mutation> bite_named(std::string_view name);
 
-/// What the network does for those that are of the network: for simulation::forge.
+/// Replies that the network forges, for mutations in the network: for simulation::forge.
 simulation::forged forge_for(mutation b, std::span<const std::byte> frame);
 
 }  // namespace paracel::sim

@@ -16,16 +16,16 @@ namespace paracel::sim {
 
 namespace {
 
-/// Records without those of what was applied: the head forgets them a little earlier, when it is read from.
+/// The records without those of applied requests, which the head drops slightly earlier when it is read.
 std::vector<std::byte> without_memory(std::span<const std::byte> state) {
   std::vector<std::byte> out;
-  srv::records walk(state);
-  for (srv::record r; walk.next(r);)
+  srv::records cursor(state);
+  for (srv::record r; cursor.next(r);)
     if (r.kind != srv::record_kind::applied) srv::append(out, r);
   return out;
 }
 
-/// What the workers have finished: a copy may know more of past clocks that somebody asked to stop at.
+/// The iterations that the workers have finished: a replica may know more of past clocks at which a stop was requested.
 std::vector<std::byte> finished_of(server_process& s) {
   const auto state = s.object().clock().encode();
   std::uint32_t asked = 0;
@@ -35,18 +35,18 @@ std::vector<std::byte> finished_of(server_process& s) {
 
 }  // namespace
 
-void compare_copies(const std::map<std::uint64_t, server_process*>& servers, const std::set<std::uint16_t>& partitions,
-                    std::uint32_t replicas, std::uint32_t threads) {
+void compare_replicas(const std::map<std::uint64_t, server_process*>& servers,
+                      const std::set<std::uint16_t>& partitions, std::uint32_t replicas, std::uint32_t threads) {
   std::shared_ptr<const srv::replica_view> view;
   for (const auto& [incarnation, s] : servers) {
-    const auto v = s->object().copies();
+    const auto v = s->object().replicas();
     if (v != nullptr && (view == nullptr || v->members.epoch > view->members.epoch)) view = v;
   }
   if (view == nullptr) wrong("nobody knows a membership");
   for (const auto partition : partitions) {
     std::vector<std::byte> head;
     const auto chain = view->router.chain(partition);
-    if (chain.size() < replicas) wrong("partition " + std::to_string(partition) + " lacks copies");
+    if (chain.size() < replicas) wrong("partition " + std::to_string(partition) + " lacks replicas");
     for (std::size_t i = 0; i < chain.size(); ++i) {
       const auto at = servers.find(view->members.servers[chain[i]].incarnation);
       if (at == servers.end()) wrong("a copy is to be with a server that is not there");
@@ -54,14 +54,14 @@ void compare_copies(const std::map<std::uint64_t, server_process*>& servers, con
       at->second->object().at(shard_of(partition, threads)).encode_partition(partition, state);
       state = without_memory(state);
       if (i == 0) head = state;
-      else if (state != head) wrong("the copies of partition " + std::to_string(partition) + " differ");
+      else if (state != head) wrong("the replicas of partition " + std::to_string(partition) + " differ");
     }
   }
   std::vector<std::byte> head;
   for (const auto member : view->router.chain(clock_partition)) {
     const auto state = finished_of(*servers.at(view->members.servers[member].incarnation));
     if (head.empty()) head = state;
-    else if (state != head) wrong("the copies of the clock differ");
+    else if (state != head) wrong("the replicas of the clock differ");
   }
 }
 

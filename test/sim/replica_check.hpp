@@ -9,10 +9,10 @@
 
 namespace paracel::sim {
 
-/// All copies of these partitions are equal, and as many as there are to be; and so are those of the clock.
-/// `servers`: those that live, by incarnation.
+/// Checks that all replicas of these partitions are equal and complete, and also those of the clock.
+/// `servers`: the live ones, by incarnation.
 /// Throws: violation.
-void compare_copies(const std::map<std::uint64_t, server_process*>& servers, const std::set<std::uint16_t>& partitions,
-                    std::uint32_t replicas, std::uint32_t threads);
+void compare_replicas(const std::map<std::uint64_t, server_process*>& servers,
+                      const std::set<std::uint16_t>& partitions, std::uint32_t replicas, std::uint32_t threads);
 
 }  // namespace paracel::sim

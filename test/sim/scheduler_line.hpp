@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How the processes of a simulated job talk to the scheduler: one question at a time, and the heartbeat.
+// Communication of a simulated job's processes with the scheduler: one request at a time, and the heartbeat.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ class question {
  public:
   explicit question(process& of);
   void ask(net::verb what, const std::string& body);
-  /// The next answer that has come; empty when it was a refusal.
+  /// The next reply, if any has arrived; empty if it was an error.
   std::optional<std::string> answer();
 
  private:
@@ -34,12 +34,12 @@ class question {
   nanos looked_ = 0;
 };
 
-/// The heartbeat's thread of a process.
+/// The heartbeat thread of a process.
 class pulse {
  public:
   pulse(simulation& in, process& p, net::heartbeat_options options, std::function<std::string()> describe,
         std::function<void(const net::directive&)> obey);
-  /// The membership that the process has; from then on newer ones are asked for.
+  /// The membership that the process has; from then on newer ones are requested.
   void follow(std::uint32_t epoch);
 
  private:

@@ -135,7 +135,7 @@ srv::loop_context server_process::around(unsigned thread) {
 }
 
 void server_process::renew_lease(net::clock_source::time_point sent) {
-  if (!broken_.ignores_lease && server_.copies_epoch() != 0) {
+  if (!broken_.ignores_lease && server_.replicas_epoch() != 0) {
     lease_end_ = (sent + std::chrono::nanoseconds(lease)).time_since_epoch().count();
   }
 }

@@ -20,7 +20,7 @@
 
 namespace paracel::sim {
 
-/// In front of a server: with a mutation, reads are answered at once.
+/// In front of a server: with a mutation, reads are answered immediately.
 class hasty_reader final : public srv::request_handler {
  public:
   hasty_reader(srv::server& s, bool hasty) : server_(s), hasty_(hasty) {}
@@ -34,19 +34,19 @@ class hasty_reader final : public srv::request_handler {
   const bool hasty_;
 };
 
-/// How a server is broken on purpose.
+/// Deliberate defects of a server.
 struct server_mutations {
   bool ignores_lease = false;
   bool reads_early = false;
 };
 
-/// How a server that starts in a slot will be found.
+/// The membership entry of a server that starts in a slot.
 server_entry entry_of(std::uint32_t slot, std::uint64_t incarnation, std::uint32_t threads, int pid);
 
-/// What start_server is: the loops of a server, its heartbeat, and joining.
+/// The equivalent of start_server: the loops of a server, its heartbeat, and joining.
 class server_process {
  public:
-  /// `ended`: it is told to end, or that it is taken for dead. It may be called in a step of one of its actors.
+  /// `ended`: called when it is told to exit, or that it counts as dead; possibly in a step of one of its actors.
   server_process(simulation& in, process& p, net::file_system& disk, const server_entry& self, server_mutations broken,
                  std::function<void()> ended);
 
@@ -55,10 +55,10 @@ class server_process {
   [[nodiscard]] srv::server& object() { return server_; }
   [[nodiscard]] hasty_reader& reader() { return reader_; }
   [[nodiscard]] std::uint32_t synced() const;
-  /// Its lease has not ended.
+  /// Whether its lease is valid.
   [[nodiscard]] bool may_answer() const;
   [[nodiscard]] net::port& port(unsigned shard) { return *ports_[shard]; }
-  std::function<void()> before_follow;  ///< of a new membership
+  std::function<void()> before_follow;  ///< called before a new membership is applied
 
  private:
   static srv::server_options options_of(const server_entry& self);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-//   sim_tests --seeds N [--from S]   N jobs; the first that goes wrong is named with its seed
+//   sim_tests --seeds N [--from S]   N jobs; reports the seed of the first failure
 //             [--long-seeds M]       M instead of N when PARACEL_LONG is 1
-//   sim_tests --seed S [--verbose]   one job, the same every time; prints the hash of its events
-//             [--calm] [--twice]     nothing is broken; it is run twice, and both must have the same hash
-//   sim_tests --mutation NAME --seeds N  the code is broken on purpose (mutations.hpp), and one of the jobs must go
-//   wrong
+//   sim_tests --seed S [--verbose]   one job, reproducibly; prints the hash of its events
+//             [--calm] [--twice]     without faults; run twice, and both must have the same hash
+//   sim_tests --mutation NAME --seeds N  with a deliberate defect (mutations.hpp), which one of the jobs must detect
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -84,7 +84,7 @@ class sim_port final : public net::port {
       current_.push_back(std::move(m));
       to.frame = current_.back().frame;
     }
-    // More may have come than there was room for.
+    // More may have arrived than fitted.
     if (!inbox_.empty()) of_.in_.wake(owner_, of_.in_.now());
     return current_.size();
   }
@@ -187,7 +187,7 @@ void simulation::wake(actor& a, nanos when) {
 void simulation::run(actor& a) {
   auto& p = *a.of;
   a.wake_at = never;
-  if (!p.alive_ || p.stopped_) return;  // go_on wakes it
+  if (!p.alive_ || p.stopped_) return;  // resume wakes it
   p.current_ = &a;
   const auto sleep = a.step();
   p.current_ = nullptr;
@@ -216,7 +216,7 @@ void simulation::kill(process& p) {
   }
 }
 
-/// Of what a process had sent the first part has left it.
+/// Drops a random suffix of what a process had sent.
 void simulation::drop_tail(connection::way& w) {
   if (!w.messages.empty()) w.messages.resize(dice_.below(w.messages.size() + 1));
 }
@@ -226,9 +226,9 @@ void simulation::stop(process& p) {
   p.stopped_ = true;
 }
 
-void simulation::go_on(process& p) {
+void simulation::resume(process& p) {
   if (!p.alive_ || !p.stopped_) return;
-  log("go on " + p.name_);
+  log("resume " + p.name_);
   p.stopped_ = false;
   for (auto& a : p.actors_) {
     a->wake_at = never;
@@ -250,7 +250,7 @@ void simulation::mend(process& a, process& b) {
   log("mend " + a.name_ + " " + b.name_);
   for (auto& [number, c] : connections_) {
     if (!((c->from == &a && c->to == &b) || (c->from == &b && c->to == &a))) continue;
-    for (const bool out : {true, false}) {  // each goes on when it likes
+    for (const bool out : {true, false}) {  // each direction is restored at its own time
       auto& w = out ? c->out : c->back;
       if (w.messages.empty() || w.moving) continue;
       w.moving = true;
@@ -260,7 +260,7 @@ void simulation::mend(process& a, process& b) {
 }
 
 void simulation::mend_all() {
-  // Those that are linked by name only: processes may have gone.
+  // Cuts are stored by name: processes may no longer exist.
   cuts_.clear();
   for (auto& [number, c] : connections_) {
     for (const bool out : {true, false}) {
@@ -312,7 +312,7 @@ void simulation::replace(connection& old) {
 
 void simulation::send(connection& c, bool out, message m) {
   auto& w = out ? c.out : c.back;
-  if (out && c.dead) return;  // waits there for ever for somebody who is gone
+  if (out && c.dead) return;  // the message waits forever for a dead process
   const auto mostly = dice_.in(50) ? dice_.between(1_ms, 30_ms) : dice_.between(20_us, 400_us);
   const auto when = std::max(w.last + 1, now_ + mostly);
   w.last = when;
@@ -322,7 +322,7 @@ void simulation::send(connection& c, bool out, message m) {
   at(when, [this, n = c.number, out] { move(n, out); });
 }
 
-/// The first message of a way arrives, if it can.
+/// Delivers the first message of a direction, if possible.
 void simulation::move(std::uint64_t number, bool out) {
   const auto found = connections_.find(number);
   if (found == connections_.end()) return;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Time, threads and the network of a job that happens in one thread, from one seed.
+// Time, threads and the network of a job in a single thread, reproducible from one seed.
 //
-// A process has actors, one for each thread of the real one. An actor sleeps until a message comes to its port or its
-// time is over, then makes one step. Steps take no time; what comes between two is chance. Each process has a clock of
-// its own, which runs a little fast or slow.
+// A process has actors, one for each thread of the real one. An actor sleeps until a message arrives at its port or its
+// time is over, then executes one step. Steps take no time; what happens between two is random. Each process has its
+// own clock, which runs slightly fast or slow.
 //
-// The network is that of ZeroMQ's DEALER and ROUTER over a stream: a connection carries messages each way in order,
-// none lost and none doubled as long as both ends live. Different connections know no order. So what is chance here is
-// how long each message takes, links that stand still and are released in any order, how much of what a process had
-// sent is still delivered when it is killed (a prefix, on every connection), and what it had sent of a step in the
-// midst of which it died. A connection between two that live may break: of what is on its way, each way, a prefix
-// arrives; of the rest of the requests the last ones go over the connection that takes its place, what lies between is
-// lost, and so are the answers. Nobody is told; the other side knows the new connection from the old one, of which
-// something may still come. Doubled messages are made by clients alone, who send again.
+// The network behaves like ZeroMQ's DEALER and ROUTER over a stream: a connection carries messages in each direction in
+// order, without loss or duplication while both ends live. Different connections are not ordered. Random are the time
+// that each message takes, links that stall and are released in any order, how much of what a killed process had sent
+// is still delivered (a prefix, on every connection), and what it had sent of the step in which it died. A connection
+// between two live processes may break: of the messages in flight, a prefix arrives in each direction; of the remaining
+// requests the last ones are sent over the new connection, those in between are lost, and so are the replies. Neither
+// side is notified; the other side can distinguish the new connection from the old one, on which messages may still
+// arrive. Only clients duplicate messages, by retrying.
 #pragma once
 
 #include <chrono>
@@ -45,7 +45,7 @@ constexpr nanos operator""_s(unsigned long long n) { return static_cast<nanos>(n
 constexpr nanos never = INT64_MAX;
 constexpr nanos nanos_of(net::clock_source::time_point::duration d) { return std::chrono::nanoseconds(d).count(); }
 
-/// What must hold did not.
+/// An invariant is violated.
 class violation : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -72,21 +72,21 @@ class chance {
 class simulation;
 class process;
 
-/// A thread that is none.
+/// The equivalent of a thread.
 struct actor {
   process* of = nullptr;
   std::string name;
-  std::function<nanos()> step;  ///< returns for how long it sleeps, by the clock of its process
+  std::function<nanos()> step;  ///< returns how long it sleeps, by the clock of its process
   nanos wake_at = never;
 };
 
-/// Something with threads, ports and a clock, that lives and dies as one.
+/// A unit with threads, ports and a clock that fails as a whole.
 class process final : public net::transport {
  public:
   process(simulation& in, std::string name, double rate, nanos offset);
   ~process() override;
 
-  /// The ports that are opened while an actor makes a step, or with `own`, are that actor's.
+  /// Ports opened during an actor's step, or with `own`, belong to that actor.
   std::unique_ptr<net::port> open() override;
   void own(actor& a) { current_ = &a; }
   actor& add(std::string name);
@@ -104,7 +104,7 @@ class process final : public net::transport {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] bool alive() const { return alive_; }
   [[nodiscard]] bool stopped() const { return stopped_; }
-  /// After that many more messages nothing that it sends leaves, and it is killed at the end of that step.
+  /// After this many more messages nothing that it sends leaves the process, and it is killed at the end of that step.
   void die_after(int sends) { sends_left_ = sends; }
 
  private:
@@ -117,7 +117,7 @@ class process final : public net::transport {
   clock clock_;
   bool alive_ = true;
   bool stopped_ = false;
-  int sends_left_ = -1;  // -1: no end
+  int sends_left_ = -1;  // -1: unlimited
   actor* current_ = nullptr;
   std::vector<std::unique_ptr<actor>> actors_;
 };
@@ -133,7 +133,7 @@ class sim_port;
 
 struct connection {
   struct way {
-    std::deque<std::pair<nanos, message>> messages;  // and when each may arrive
+    std::deque<std::pair<nanos, message>> messages;  // with the earliest arrival time of each
     nanos last = 0;
     bool moving = false;
   };
@@ -144,8 +144,8 @@ struct connection {
   sim_port* answers = nullptr;
   int channel = -1;
   bool open = true;
-  bool dead = false;    // its other side is
-  bool broken = false;  // another has taken its place
+  bool dead = false;    // the other end is dead
+  bool broken = false;  // replaced by a new connection
   way out;
   way back;
 };
@@ -165,34 +165,34 @@ class simulation {
   bool step();
 
   void wake(actor& a, nanos when);
-  /// kill -9. Its objects are for the caller to destroy, afterwards.
+  /// kill -9. The caller destroys its objects afterwards.
   void kill(process& p);
   /// SIGSTOP and SIGCONT.
   void stop(process& p);
-  void go_on(process& p);
-  /// Nothing passes between the two, either way, until `mend`.
+  void resume(process& p);
+  /// Blocks messages between the two, in both directions, until `mend`.
   void cut(process& a, process& b);
   void mend(process& a, process& b);
   void mend_all();
-  /// Each connection that `a` has made to `b`, half of the time.
+  /// Breaks each connection from `a` to `b` with probability 1/2.
   void break_some(process& a, process& b);
 
   void log(std::string_view what, std::uint64_t a = 0, std::uint64_t b = 0);
   [[nodiscard]] std::uint64_t hash() const { return hash_; }
   [[nodiscard]] std::uint64_t events() const { return events_; }
   bool verbose = false;
-  /// Is shown every reply that leaves (who, on which connection, the frame), and every request.
+  /// Called with every reply that is sent (process, connection, frame), and with every request.
   std::function<void(process&, const connection&, std::span<const std::byte>)> on_reply;
   std::function<void(process&, const connection&, std::span<const std::byte>)> on_request;
-  /// May give the answer to a request that is sent, which then is there at once. The request goes on its way all the
-  /// same, unless it is swallowed; it may lose the flags that make it one of a stream.
+  /// May forge an immediate reply to a request. The request is still sent, unless it is swallowed; it may lose the
+  /// flags that make it part of a stream.
   struct forged {
     std::vector<std::byte> answer;
     bool swallowed = false;
     bool stray = false;
   };
   std::function<forged(std::span<const std::byte>)> forge;
-  /// Is called when a process that was to die in the midst of a step has made it.
+  /// Called after the last step of a process that was to die during it.
   std::function<void(process&)> on_death;
 
  private:

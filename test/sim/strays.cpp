@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint32_t far = 500'000;
 
-/// "Your copies of these partitions are empty."
+/// "Your replicas of these partitions are empty."
 std::vector<std::byte> wiping(const server_entry& to, std::uint32_t shard, chance& dice) {
   std::vector<std::byte> body;
   put_fields(body, std::uint32_t{1}, to.slot, shard);
@@ -27,7 +27,7 @@ std::vector<std::byte> wiping(const server_entry& to, std::uint32_t shard, chanc
   return body;
 }
 
-/// "All workers are so far."
+/// "All workers have reached this clock."
 std::vector<std::byte> far_clock(std::uint32_t workers) {
   std::vector<std::byte> body(5);
   const auto clock = ssp_clock(workers, far).encode();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Frames of another job, as they come when an address has become another process's: each of them would do harm.
+// Frames of another job, as they arrive when an address now belongs to another process: each of them would do harm.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace paracel::sim {
 class strays {
  public:
   explicit strays(process& of);
-  /// Some of them to one thread of this server, as from `from`, which is a server of its membership.
+  /// Sends some of them to one thread of this server, as if from `from`, which is a server of its membership.
   void send(const server_entry& to, const server_entry& from, std::uint32_t epoch);
 
  private:

@@ -25,7 +25,7 @@ using nlohmann::json;
 namespace {
 
 constexpr std::size_t most_in_flight = 24;
-constexpr std::uint64_t most_requests = 30;  // of an iteration
+constexpr std::uint64_t most_requests = 30;  // in an iteration
 
 std::int64_t number_in(const value_view& v) { return decode<std::int64_t>(v); }
 std::string text_of(const kv_result& r) { return std::string(r.text()); }
@@ -68,7 +68,7 @@ nanos worker_process::start() {
   const auto answer = to_scheduler_->answer();
   if (!answer) return 50_ms;
   const auto m = membership::from_json(*answer);
-  go_on_from(m.checkpoints);
+  resume_from(m.checkpoints);
   board_->put(m);
   kvclt_options o;
   o.timeout = std::chrono::milliseconds(0);
@@ -81,8 +81,8 @@ nanos worker_process::start() {
   return 1_ms;
 }
 
-/// As session does.
-void worker_process::go_on_from(const checkpoint_plan& plan) {
+/// Like session.
+void worker_process::resume_from(const checkpoint_plan& plan) {
   plan_ = plan;
   iterations_ = plan.clock;
   if (!plan.resume.empty()) parts_.read(disk_, plan, rank_, size_);
@@ -128,7 +128,7 @@ void worker_process::end_iteration() {
   }
   known_.finishes(rank_, ++iterations_);
   parts_.committed(0);
-  // What begins when it has finished all is not begun.
+  // Requests after the last iteration are not started.
   requests_left_ = iterations_ >= last_ ? 0 : 1 + in_.dice().below(most_requests);
   phase_ = phase::asks_clock;
   client_->clock_request(
@@ -141,10 +141,10 @@ void worker_process::end_iteration() {
       net::flag_staged);
 }
 
-/// `known`: what the clock has said last.
+/// `known`: the clock's last reply.
 void worker_process::wait_for_clock(std::uint32_t known) {
   const auto needed = needed_minimum(iterations_, known_.staleness());
-  // Sometimes the clock is asked though the answer is known.
+  // Sometimes the clock is queried although the answer is known.
   if (known >= needed && !in_.dice().in(4)) {
     phase_ = phase::working;
     return;
@@ -156,7 +156,7 @@ void worker_process::wait_for_clock(std::uint32_t known) {
   });
 }
 
-/// As session does.
+/// Like session.
 void worker_process::stop() {
   known_.stops(rank_, iterations_);
   const auto folder = plan_.folder + "/" + net::checkpoint_folder_name(iterations_);

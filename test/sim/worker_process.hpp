@@ -18,20 +18,20 @@
 
 namespace paracel::sim {
 
-/// What a program of a worker is: iterations of additions and reads, of one key, of many at once, of prepared sets.
-/// When those of an iteration are answered the clock is told, and waited for where the staleness says so; where it
-/// orders one, the worker stops for a checkpoint.
+/// The equivalent of a worker's program: iterations of additions and reads, of one key, of many at once, of prepared
+/// sets. When those of an iteration are answered it commits, and waits for the clock as the staleness requires; where
+/// the clock requests it, the worker stops for a checkpoint.
 class worker_process {
  public:
   worker_process(simulation& in, process& p, net::file_system& disk, history& known, std::uint32_t rank,
                  std::uint32_t size);
 
   [[nodiscard]] std::uint32_t iterations() const { return iterations_; }
-  /// After so many iterations it leaves the clock and does no more.
+  /// After this number of iterations it leaves the clock and stops.
   void finish(std::uint32_t iterations) { last_ = iterations; }
   [[nodiscard]] bool finished() const { return phase_ == phase::left && idle(); }
   [[nodiscard]] bool idle() const { return client_ != nullptr && client_->in_flight() == 0; }
-  /// Once it has finished: reads everything.
+  /// After it has finished: reads everything.
   void read_all();
   [[nodiscard]] std::size_t unanswered() const { return client_ == nullptr ? 0 : client_->in_flight(); }
 
@@ -42,14 +42,14 @@ class worker_process {
   void end_iteration();
   void take_clock(const kv_result& r, std::uint32_t needed);
   void wait_for_clock(std::uint32_t known);
-  void go_on_from(const checkpoint_plan& plan);
+  void resume_from(const checkpoint_plan& plan);
   void stop();
   void on_checkpoint(const std::string& answer);
   void add(counter& c);
   void read(counter& c);
   void add_many();
   void read_many();
-  /// A prepared set of counters, some of them perhaps more than once.
+  /// A prepared set of counters, some of them possibly repeated.
   struct counter_set {
     std::vector<counter*> counters;
     std::shared_ptr<const sharded_keys> parts;
@@ -74,7 +74,7 @@ class worker_process {
   bool asked_ = false;
   worker_checkpoint parts_;
   checkpoint_plan plan_;
-  std::string file_;  // of the checkpoint that it has stopped for
+  std::string file_;  // of the checkpoint for which it has stopped
   actor& thread_;
   std::unique_ptr<server_group> client_;
   std::vector<counter_set> sets_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A whole job in one process: scheduler, servers and workers as threads, over the in-process transport, so that the
-// sanitizers see all of it.
+// A whole job in one process: scheduler, servers and workers as threads, over the in-process transport, so that
+// sanitizers can check all of it.
 #pragma once
 
 #include <atomic>
@@ -36,18 +36,18 @@ struct cluster_options {
   std::uint32_t threads = 1;
   std::chrono::milliseconds heartbeat_limit{10'000};
   std::uint32_t replicas = 1;
-  bool elastic = false;                ///< servers may enter and leave without copies, too
-  std::chrono::milliseconds lease{0};  ///< of servers with copies; 0: heartbeat_limit
-  /// Answers the shards' requests in place of the servers; by slot. Such servers need no time to make copies.
+  bool elastic = false;                ///< servers may join and leave even without replicas
+  std::chrono::milliseconds lease{0};  ///< of servers with replicas; 0: heartbeat_limit
+  /// By slot: handles the shards' requests instead of the servers. Such servers need no time to build replicas.
   std::function<srv::request_handler*(std::size_t)> handler{};
-  /// Is told what the server of a slot is told of the membership.
+  /// Called with what the server of a slot is told of the membership.
   std::function<void(std::size_t, const membership&)> told{};
   std::vector<std::string> plugin_folders{};
   std::size_t max_parked_bytes = srv::server_options().max_parked_bytes;
   std::size_t max_message_bytes = srv::server_options().max_message_bytes;  ///< of the servers and of the transport
   srv::checkpoint_options checkpoints{};
   srv::scheduler::event_sink events{};
-  std::shared_ptr<net::transport> over{};  ///< none: an inproc_transport
+  std::shared_ptr<net::transport> over{};  ///< null: an inproc_transport
 };
 
 class cluster {
@@ -63,7 +63,7 @@ class cluster {
     s.job.workers = static_cast<std::uint32_t>(options_.workers);
     s.job.servers = static_cast<std::uint32_t>(options_.servers);
     s.job.heartbeat_limit = options_.heartbeat_limit;
-    // Most tests say which server is dead: a loaded machine is no test of leases.
+    // Most tests report a server's death themselves: leases are not tested on a loaded machine.
     s.job.lease_limit = options_.lease.count() != 0 ? options_.lease : options_.heartbeat_limit;
     s.job.replicas = options_.replicas;
     s.job.elastic = options_.elastic;
@@ -128,7 +128,7 @@ class cluster {
     if (first) std::rethrow_exception(first);
   }
 
-  /// This worker will end without saying goodbye.
+  /// This worker will exit without leaving.
   void silence(const Comm& comm) {
     const std::lock_guard lock(mutex_);
     silent_.insert(comm.get_rank());
@@ -139,28 +139,28 @@ class cluster {
     return std::make_unique<server_group>(*transport_, *board_->newest(), 0, o, std::move(ended), board_);
   }
 
-  /// The server ends and the scheduler is told so, as a launcher does. Returns: the epoch without it, 0 when the job
-  /// has ended.
+  /// The server exits and the scheduler is told, as by a launcher. Returns: the epoch without it, 0 when the job has
+  /// ended.
   std::uint32_t lose(std::size_t i) {
     announcers_[i].reset();
     nodes_[i].reset();
     const auto answer = send_request(net::verb::report_death,
                                      R"({"role":"server","slot":)" + std::to_string(i) + R"(,"pid":1,"why":"lost"})");
     const auto at = answer.find("\"epoch\":");
-    if (answer.find("\"goes_on\":true") == std::string::npos || at == std::string::npos) return 0;
+    if (answer.find("\"continues\":true") == std::string::npos || at == std::string::npos) return 0;
     return static_cast<std::uint32_t>(std::stoul(answer.substr(at + 8)));
   }
-  /// The scheduler hears nothing more of this server, which goes on otherwise.
+  /// The scheduler receives nothing more from this server, which otherwise continues.
   void silence_server(std::size_t i) { announcers_[i].reset(); }
-  /// The scheduler ends, and answers nothing more.
+  /// The scheduler stops, and answers nothing more.
   void end_scheduler() { scheduler_.reset(); }
-  /// Another one takes the slot of a lost server.
+  /// Starts a replacement in the slot of a lost server.
   void replace(std::size_t i) {
     nodes_[i] = make_node(i, ++made_);
     announcers_[i] = std::make_unique<announcer>(*this, *nodes_[i]);
   }
-  /// One server more, or one less, as the launcher does it. Blocks: until it serves, or has left and all is as it shall
-  /// be, at most 20 s. Returns: its slot; -1 when the scheduler refuses or the time is over.
+  /// Adds or removes a server, as the launcher does. Blocks: until it serves, or has left and all replicas are
+  /// complete, at most 20 s. Returns: its slot; -1 when the scheduler rejects it or on timeout.
   int grow() {
     const auto slot = begin_growing();
     return slot >= 0 && waits_for(static_cast<std::size_t>(slot), server_state::up) ? slot : -1;
@@ -181,21 +181,21 @@ class cluster {
     replace(i);
     return slot;
   }
-  /// Waits until a server has left, as `shrink` does, and ends it.
+  /// Waits until a server has left, like `shrink`, and stops it.
   bool retire(std::size_t slot) {
     if (!waits_for(slot, server_state::left)) return false;
     announcers_[slot].reset();
     nodes_[slot].reset();
     return true;
   }
-  /// Asks the scheduler for one server more or less. Returns: the slot; -1 when it refuses.
+  /// Requests one more or one less server from the scheduler. Returns: the slot; -1 when it is rejected.
   int resize(const std::string& by) {
     const auto answer = send_request(net::verb::resize, R"({"servers":)" + by + "}");
     const auto at = answer.find("\"slot\":");
     return at == std::string::npos ? -1 : std::stoi(answer.substr(at + 7));
   }
-  /// Until the newest membership has the slot in this state, and the scheduler says that all copies are made. Blocks:
-  /// at most 20 s; then it is false.
+  /// Waits until the newest membership has the slot in this state, and the scheduler reports all replicas as complete.
+  /// Blocks: at most 20 s; returns false on timeout.
   bool waits_for(std::size_t slot, server_state state) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     for (; std::chrono::steady_clock::now() < end; std::this_thread::sleep_for(std::chrono::milliseconds(2))) {
@@ -206,7 +206,7 @@ class cluster {
     }
     return false;
   }
-  /// Waits until a membership of at least this epoch is known to clients. Blocks: at most 20 s; then it is false.
+  /// Waits until clients know a membership of at least this epoch. Blocks: at most 20 s; returns false on timeout.
   bool reaches(std::uint32_t epoch) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (board_->epoch() < epoch && std::chrono::steady_clock::now() < end)
@@ -220,7 +220,7 @@ class cluster {
   [[nodiscard]] srv::scheduler_node& scheduler() { return *scheduler_; }
   [[nodiscard]] srv::server_node& node(std::size_t i) { return *nodes_[i]; }
 
-  /// Requests that the shards of all servers have handled, pings of the nodes themselves excepted.
+  /// Number of requests handled by the shards of all servers, except pings of the nodes themselves.
   [[nodiscard]] std::uint64_t requests_served() const {
     std::uint64_t n = 0;
     for (const auto& node : nodes_)
@@ -235,7 +235,7 @@ class cluster {
     o.server.slot = static_cast<std::uint32_t>(i);
     o.server.threads = options_.threads;
     o.server.job = job;
-    // A job that goes on from a checkpoint begins at its clock, which the membership brings.
+    // A resumed job starts at the clock of its checkpoint, which is in the membership.
     o.server.workers = members_.checkpoints.resume.empty() ? members_.workers : 0;
     o.server.plugin_folders = options_.plugin_folders;
     o.server.max_parked_bytes = options_.max_parked_bytes;
@@ -248,7 +248,7 @@ class cluster {
     node.set_membership(m);
     if (options_.told) options_.told(node.addresses().slot, m);
   }
-  /// One request to the scheduler. Returns: the answer's body.
+  /// Sends one request to the scheduler. Returns: the body of the reply.
   std::string send_request(net::verb what, const std::string& body) {
     const auto port = transport_->open();
     net::request_header h;
@@ -266,7 +266,7 @@ class cluster {
     return std::string(net::text_of(reply.body));
   }
 
-  /// What start_server does: joins the scheduler for a server and beats for it.
+  /// The equivalent of start_server: joins the scheduler and sends heartbeats for a server.
   class announcer {
    public:
     announcer(cluster& of, srv::server_node& node)
@@ -301,7 +301,7 @@ class cluster {
         heartbeat_.follow(1);
         return;
       }
-      net::incoming in;  // a replacement: the job runs, and the answer comes at once
+      net::incoming in;  // a replacement: the job is running, so the reply is immediate
       net::reply_view reply;
       if (!port_->receive(in, std::chrono::seconds(20)) || net::decode(in.frame, in.tail.size(), reply) != nullptr)
         return;

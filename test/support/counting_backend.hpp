@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Writes down what a worker says to the others, between an algorithm and the backend that carries it.
+// Records a worker's collectives between an algorithm and the backend that carries them out.
 #pragma once
 
 #include <algorithm>
@@ -20,15 +20,16 @@ namespace paracel::test {
 
 enum class collective_kind { bcast, reduce, gather, exchange };
 
-/// One operation of one worker; barriers are not written down.
+/// One operation of one worker; barriers are not recorded.
 struct collective {
   collective_kind kind = collective_kind::reduce;
-  std::size_t sent = 0;      ///< bytes to others: of a bcast the root's, of an exchange without the worker's own block
-  std::size_t received = 0;  ///< bytes that came back from a gather, from all workers
+  std::size_t sent = 0;      ///< bytes to others: of a bcast those of the root, of an exchange without the worker's own
+                             ///< block
+  std::size_t received = 0;  ///< bytes received in a gather, from all workers
   friend bool operator==(const collective&, const collective&) = default;
 };
 
-/// What a worker said, in its order.
+/// A worker's operations, in order.
 struct collective_log : std::vector<collective> {
   using std::vector<collective>::vector;
 
@@ -90,8 +91,8 @@ class counting_backend final : public comm_backend {
   collective_log& to_;
 };
 
-/// A worker's communicator of a test::cluster, by which everything is written to `to`.
-/// Lifetime: `to` outlives it.
+/// A worker's communicator of a test::cluster that records everything in `to`.
+/// Lifetime: `to` must outlive it.
 inline Comm counted(const Comm& comm, collective_log& to) {
   auto plain = std::make_unique<comm_scheduler>(comm.get_rank(), comm.get_size(), [s = comm.job()] { return s; });
   return Comm(std::make_shared<counting_backend>(std::move(plain), to), comm.job());

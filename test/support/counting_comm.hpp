@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Workers as threads that talk over shared memory, and a count of what they say: how many collectives, how many bytes.
+// Workers as threads that communicate by shared memory, counting collectives and bytes.
 #pragma once
 
 #include <barrier>
@@ -23,7 +23,7 @@ struct traffic {
   std::size_t alltoalls = 0;
   std::size_t reductions = 0;
   std::size_t gathers = 0;
-  std::size_t bytes = 0;  ///< that it sent to others in all-to-alls
+  std::size_t bytes = 0;  ///< sent to others in all-to-alls
 };
 
 class counting_workers {
@@ -31,8 +31,7 @@ class counting_workers {
   explicit counting_workers(std::size_t workers)
       : said_(workers), to_(workers), barrier_(static_cast<std::ptrdiff_t>(workers)) {}
 
-  /// Runs `work` on a thread for each worker; the first exception is thrown again (the others must not wait for that
-  /// one).
+  /// Runs `work` on a thread for each worker; rethrows the first exception (the others must not wait for that worker).
   void run(const std::function<void(Comm, const traffic&)>& work) {
     std::vector<std::thread> threads;
     std::exception_ptr first;

@@ -18,26 +18,26 @@
 
 namespace paracel::test {
 
-/// A disk in memory that fails or loses power at any step, and shows what is left then.
+/// A disk in memory that fails or loses power at any step, with realistic contents afterwards.
 ///
-/// What was not synchronised may be there, in part, or not at all: a file keeps a prefix of what was written since its
-/// last fsync (and zeros behind it, as file systems leave them), a name whose folder was not synchronised is the old or
-/// the new one. The dice are `seed`'s.
+/// Unsynchronised data may be there completely, partly, or not at all: a file keeps a prefix of what was written since
+/// its last fsync (followed by zeros, as file systems leave them), a name in an unsynchronised folder refers to the old
+/// or the new file. `seed` determines the choices.
 class crash_disk final : public net::file_system {
  public:
   struct power_loss {};
 
-  /// Steps so far: each call that changes something, `commit` being three of them (fsync, rename, fsync of the folder).
+  /// Steps so far: each modifying call, where `commit` counts as three (fsync, rename, fsync of the folder).
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-  /// Before this step the power goes: power_loss is thrown there and at every later step.
+  /// The power fails before this step: power_loss is thrown there and at every later step.
   void lose_power_at(std::uint64_t step) { power_ = step; }
-  /// From this step on everything that takes space fails as a full disk does, until `free_space`.
+  /// From this step on all operations that need space fail as on a full disk, until `free_space`.
   void fill_at(std::uint64_t step) { full_ = step; }
   void free_space() { full_.reset(); }
-  /// From now on a commit says that a file is safe which is not.
+  /// From now on a commit claims to be safe without synchronising.
   void forget_to_sync() { syncs_ = false; }
 
-  /// The machine is on again.
+  /// The machine has restarted.
   void restart(std::uint64_t seed) {
     std::mt19937_64 dice(seed);
     std::set<std::string> paths;
@@ -121,9 +121,9 @@ class crash_disk final : public net::file_system {
     return now_.erase(path) != 0;
   }
 
-  /// For tests that damage what is there.
+  /// For tests that corrupt files.
   [[nodiscard]] std::vector<std::byte>& bytes_of(const std::string& path) { return now_.at(path)->bytes; }
-  /// Every path with a file, unfinished ones too.
+  /// The paths of all files, including unfinished ones.
   [[nodiscard]] std::vector<std::string> files() const {
     std::vector<std::string> all;
     for (const auto& [path, f] : now_) all.push_back(path);
@@ -194,8 +194,8 @@ class crash_disk final : public net::file_system {
     if (takes_space && full_ && mine >= *full_) throw error(path + ": cannot be written: No space left on device");
   }
 
-  std::map<std::string, std::shared_ptr<file>> now_;   // as the running machine sees it
-  std::map<std::string, std::shared_ptr<file>> safe_;  // what the folders on the disk name
+  std::map<std::string, std::shared_ptr<file>> now_;   // as seen by the running machine
+  std::map<std::string, std::shared_ptr<file>> safe_;  // as named by the folders on the disk
   std::set<std::string> folders_{"."};
   std::uint64_t steps_ = 0;
   std::optional<std::uint64_t> power_;

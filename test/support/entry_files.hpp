@@ -34,7 +34,7 @@ inline std::string text_of(const std::vector<entry>& entries, const std::string&
   return text;
 }
 
-/// As ids are ordered: numbers by value, names by bytes.
+/// The order of ids: numbers by value, names by bytes.
 struct id_less {
   bool numeric = true;
   bool operator()(const std::string& a, const std::string& b) const {

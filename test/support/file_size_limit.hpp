@@ -7,7 +7,7 @@
 
 namespace paracel::test {
 
-/// While it exists, files of this process may not become larger than that, as on a full disk.
+/// While it exists, files of this process cannot grow beyond this size, as on a full disk.
 class file_size_limit {
  public:
   explicit file_size_limit(rlim_t bytes) : before_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -17,14 +17,14 @@
 
 namespace paracel::test {
 
-/// A transport whose connections break as those of ZeroMQ do: a message is lost and all answers that are on their way
-/// with it; what is sent next goes over a new connection, and nobody is told.
+/// A transport whose connections break as those of ZeroMQ do: a message is lost, with all replies in flight; later
+/// messages are sent over a new connection, and neither side is notified.
 ///
-/// Only what is meant to bear that is hit: streams (net::flag_stream) and the copies of the clock; or, if so wanted,
-/// all.
+/// It affects only traffic that is designed to survive that: streams (net::flag_stream) and the replication of the
+/// clock; on request, everything.
 class flaky_transport final : public net::transport {
  public:
-  /// One of so many messages is lost while `breaks` is set.
+  /// One of this many messages is lost while `breaks` is set.
   explicit flaky_transport(unsigned one_in, bool hits_all = false) : state_(std::make_shared<state>()) {
     state_->one_in = one_in;
     state_->hits_all = hits_all;
@@ -34,7 +34,7 @@ class flaky_transport final : public net::transport {
     return std::make_unique<flaky_port>(inner_.open(), state_, ++state_->ports);
   }
   void set_breaks(bool breaks) { state_->breaks = breaks; }
-  /// The next request with this verb arrives, and its answer is lost with the connection.
+  /// The next request with this verb arrives, and the reply is lost with the connection.
   void lose_answer_to(net::verb what) { state_->unanswered = what; }
   [[nodiscard]] std::size_t broken() const { return state_->broken; }
 

@@ -22,14 +22,14 @@ struct test_edge {
   double weight = 1;
 };
 
-/// Vertices 0 ... vertices - 1; vertex v is called id(v) = 3 v + 5.
+/// Vertices 0 ... vertices - 1; the id of vertex v is id(v) = 3 v + 5.
 struct test_graph {
   std::uint64_t vertices = 0;
-  std::vector<test_edge> edges;  // no pair twice
+  std::vector<test_edge> edges;  // without duplicate edges
   static std::uint64_t id(std::uint64_t v) { return 3 * v + 5; }
 };
 
-/// `skew` above 1 makes few vertices have most edges. No edge twice; self-loops if allowed.
+/// `skew` above 1 gives few vertices most of the edges. No duplicate edges; self-loops if allowed.
 inline test_graph random_graph(unsigned seed, std::uint64_t vertices, std::size_t edges, double skew = 1,
                                bool self_loops = false) {
   std::mt19937_64 random(seed);
@@ -37,7 +37,7 @@ inline test_graph random_graph(unsigned seed, std::uint64_t vertices, std::size_
   test_graph g;
   g.vertices = vertices;
   std::set<std::pair<std::uint64_t, std::uint64_t>> there;
-  // Odd multipliers scatter the heavy vertices over the numbers.
+  // Odd multipliers scatter the vertices of high degree over the numbers.
   const auto draw = [&] {
     const auto v = static_cast<std::uint64_t>(std::pow(uniform(random), skew) * static_cast<double>(vertices));
     return std::min(v, vertices - 1) * 7919 % vertices;
@@ -57,7 +57,7 @@ struct part_options {
   bool names = false;  ///< ids are the words "n000005", ... instead of numbers
 };
 
-/// What load_graph would give rank `rank` of `workers`; the vertices are cut into equal numbers instead of equal work.
+/// What load_graph would return on rank `rank` of `workers`, with vertices divided equally by number instead of work.
 inline distributed_graph part_of(const test_graph& g, std::size_t rank, std::size_t workers,
                                  const part_options& options = {}) {
   distributed_graph p;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Whether what several clients saw of one object can be put in one order: each client's operations in the order they
-// were made, none before one that was answered before it was sent, and every answer the one that a plain object gives.
+// Whether the observations of several clients on one object can be explained by one sequential order: each client's
+// operations in their order, none before one that was answered before it was sent, and every reply the one of a
+// sequential object.
 //
-// Source: Wing & Gong, "Testing and verifying concurrent objects" (1993): depth first over the orders that time allows,
-// remembering the (progress, state) pairs that lead nowhere, as Lowe (2017) does.
+// Source: Wing & Gong, "Testing and verifying concurrent objects" (1993): depth-first search over the orders that are
+// consistent with real time, remembering the (progress, state) pairs that lead nowhere, as in Lowe (2017).
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@
 
 namespace paracel::test {
 
-/// Not answered: nobody knows whether it was carried out. Only the last operation of a client may be so.
+/// Not answered: it is unknown whether the operation was executed. Only a client's last operation may be unanswered.
 inline constexpr auto never = std::numeric_limits<std::int64_t>::max();
 
 /// An operation and when it was sent and answered, on one clock.
@@ -29,11 +30,10 @@ struct timed {
   std::int64_t answered = 0;
 };
 
-/// `clients[c]` are client c's operations on one object, in the order in which that client made them.
-/// `apply(state, operation)` carries the operation out and says whether it gives the answer that was recorded. One that
-/// was never answered may have its place anywhere after it was sent, or nowhere. State: comparable with <. Cost: in the
-/// worst case exponential in the number of operations that overlap; answers that say much about the state (a version)
-/// keep it near linear.
+/// `clients[c]` are client c's operations on one object, in their order. `apply(state, operation)` executes the
+/// operation and returns whether it gives the recorded reply. An unanswered operation may be placed anywhere after it
+/// was sent, or nowhere. State: comparable with <. Cost: in the worst case exponential in the number of overlapping
+/// operations; replies that determine most of the state (a version) keep it nearly linear.
 template <class State, class Operation, class Apply>
 bool is_linearizable(const std::vector<std::vector<timed<Operation>>>& clients, const State& initial,
                      const Apply& apply) {
@@ -41,7 +41,8 @@ bool is_linearizable(const std::vector<std::vector<timed<Operation>>>& clients, 
   std::set<std::pair<progress, State>> dead;
   progress done(clients.size(), 0);
 
-  // What may come next: of each client the next one, unless another's next was answered before it was sent.
+  // Candidates for the next operation: each client's next one, unless another's next one was answered before it was
+  // sent.
   const auto step = [&](const auto& self, const State& state) -> bool {
     auto first_answer = never;
     bool finished = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Clients that count under a few keys, and whether what they were answered has one order.
+// Clients that increment a few counters, and a check that their replies are linearizable.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,13 +20,13 @@
 
 namespace paracel::test {
 
-/// Thread-safety: `step` of different clients at the same time.
+/// Thread-safety: `step` may be called for different clients concurrently.
 class number_history {
  public:
   number_history(std::vector<std::string> keys, std::size_t clients)
       : keys_(std::move(keys)), seen_(keys_.size(), of_one_key(clients)) {}
 
-  /// One operation of client `me`, through `mine`, and its answer: two of three add one and say the sum, the third
+  /// One operation of client `me`, through `mine`, and its reply: two of three increment and return the sum, the third
   /// reads.
   void step(server_group& mine, std::size_t me, std::size_t i) {
     const auto time = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };
@@ -35,7 +35,7 @@ class number_history {
     mine.wait(mine.request({.what = adds ? net::verb::bupdate : net::verb::pull}, keys_[i % keys_.size()],
                            adds ? one_.view() : value_view{}, [&](const kv_result& r) {
                              t.operation.value =
-                                 r.ok() ? decode<std::int64_t>(r.value()) : 0;  // what is not there is 0
+                                 r.ok() ? decode<std::int64_t>(r.value()) : 0;  // a missing key counts as 0
                            }));
     t.answered = time();
     seen_[i % keys_.size()][me].push_back(t);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Arrays of differential_test.cpp: one for each worker, which knows every element of it, and one to which all add.
+// Arrays of differential_test.cpp: one for each worker, which knows every element of it, and one to which all workers
+// add.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +31,7 @@ class own_arrays {
     make();
   }
 
-  /// Makes the arrays, which must not exist.
+  /// Creates the arrays, which must not exist.
   void make() {
     own_.reset();
     shared_.reset();
@@ -42,11 +43,11 @@ class own_arrays {
     staged_.assign(size, 0);
     sums_.assign(size, 0);
   }
-  /// The clock has moved: staged updates take effect.
+  /// The clock has advanced: staged updates take effect.
   void commit() {
     for (std::size_t i = 0; i < size; ++i) now_[i] = sum(now_[i], std::exchange(staged_[i], 0));
   }
-  /// When no update is on its way. Every worker must call it.
+  /// Call it when no update is in flight. Every worker must call it.
   void check() {
     auto elements = sums_;
     comm_.allreduce(elements);
@@ -126,8 +127,8 @@ class own_arrays {
   generator& random_;
   bool bsp_;
   std::optional<array<std::int64_t>> own_, shared_;
-  std::vector<std::int64_t> now_, staged_;  // of one's own: as a read finds it; what comes at the commit
-  std::vector<std::int64_t> sums_;          // of the shared one: what this worker has added
+  std::vector<std::int64_t> now_, staged_;  // of the own array: as a read finds it; what takes effect at the commit
+  std::vector<std::int64_t> sums_;          // of the shared array: what this worker has added
 };
 
 }  // namespace paracel::test::differential

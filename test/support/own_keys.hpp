@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What one worker of differential_test.cpp knows of its keys.
+// The expected state of one worker's keys in differential_test.cpp.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,13 +25,13 @@
 
 namespace paracel::test::differential {
 
-/// Keys that one worker alone touches, and a map that says what must be there. With every answer compared, an operation
-/// is wrong as soon as it differs from the map.
+/// Keys that only one worker uses, and a map with their expected values. Every reply is compared with it, so an
+/// incorrect operation is detected immediately.
 class own_keys {
  protected:
   static constexpr std::size_t own_key_count = 40;
 
-  /// What must be there: the value, and under bsp the updates that take effect when the clock moves.
+  /// The expected contents: the value and, under bsp, the updates that take effect when the clock advances.
   struct entry {
     std::optional<value> now;
     std::vector<std::pair<std::uint32_t, std::function<void(std::optional<value>&)>>> staged;
@@ -47,7 +47,7 @@ class own_keys {
   std::string any_key() {
     return "w" + std::to_string(comm_.get_rank()) + "_" + std::to_string(random_.number(own_key_count));
   }
-  /// A key, its entry with everything folded that a read would fold.
+  /// A key's entry, after folding everything that a read would fold.
   entry& at(const std::string& key) {
     auto& e = map_[key];
     fold(e, clock_);
@@ -59,21 +59,22 @@ class own_keys {
       e.staged.erase(e.staged.begin());
     }
   }
-  /// The value that there will be when every update has taken effect.
+  /// The value after all updates have taken effect.
   std::optional<value> in_the_end(const std::string& key) {
     auto e = at(key);
     fold(e, UINT32_MAX);
     return e.now;
   }
-  /// Under bsp a write between an update and its fold may make the update impossible; a key with updates to come is
-  /// left alone by what acts at once. What is due is folded here first: bupdate and remove do not ask for it.
+  /// Under bsp a write between an update and its fold may make the update impossible, so immediate operations are not
+  /// used on a key with pending updates. Due updates are folded here first, because bupdate and remove do not require
+  /// that.
   bool may_act_at_once(const std::string& key) {
     if (!bsp()) return true;
     if (!at(key).staged.empty()) return false;
     (void)a_.paracel_contains(key);
     return true;
   }
-  /// An update took effect, or will when the clock moves.
+  /// An update took effect, or will when the clock advances.
   template <class F>
   void updated(const std::string& key, const F& change) {
     auto& e = at(key);
@@ -122,9 +123,9 @@ class own_keys {
     }
   }
 
-  // -- what to do with which key
+  // -- choosing operations and keys
 
-  /// Keys that hold a T, or nothing; some of them twice.
+  /// Keys that hold a T or do not exist; some of them twice.
   template <class T>
   texts keys_of(std::size_t most) {
     texts keys;

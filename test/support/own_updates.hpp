@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Every way in which one worker of differential_test.cpp updates its keys.
+// All ways in which a worker of differential_test.cpp updates its keys.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class own_updates : public own_keys {
       ASSERT_TRUE(done.get());
     }
   }
-  /// Acts at once also under bsp: a staged one is refused only when it is folded.
+  /// Immediate even under bsp: a staged update is rejected only when it is folded.
   void refused_update() {
     const auto key = any_key();
     if (!may_act_at_once(key)) return;
@@ -153,7 +153,7 @@ class own_updates : public own_keys {
     const auto& key = both->first;
     const auto& delta = both->second;
     auto& v = at(key).now;
-    if (v && v->index() != delta.index()) return;  // the answer is of the delta's type
+    if (v && v->index() != delta.index()) return;  // the reply has the delta's type
     ASSERT_TRUE(apply_add(v, delta));
     std::visit([&](const auto& d) { expect_same(a_.paracel_incr(key, d), *v, key); }, delta);
   }
@@ -179,7 +179,7 @@ class own_updates : public own_keys {
     });
   }
 
-  /// One was sent that adds.
+  /// Records that an addition was sent.
   void added(const std::string& key, const value& delta) {
     updated(key, [delta](std::optional<value>& v) { EXPECT_TRUE(apply_add(v, delta)); });
   }
@@ -196,7 +196,7 @@ class own_updates : public own_keys {
     if (random_.one_in(6)) return {&functions[1], random_.any()};
     if (text || (!v && random_.one_in(4))) {
       std::string more;
-      if (text && std::get<std::string>(*v).size() > 400'000) return {&functions[1], std::string()};  // enough of it
+      if (text && std::get<std::string>(*v).size() > 400'000) return {&functions[1], std::string()};  // large enough
       random_.fill(more);
       return {&functions[joins], more};
     }
@@ -216,7 +216,7 @@ class own_updates : public own_keys {
       else v = initial;
     });
   }
-  /// A key that may be updated at once, and a delta to add to it.
+  /// A key that allows an immediate update, and a delta to add.
   std::optional<std::pair<std::string, value>> key_to_add() {
     auto key = any_key();
     if (!may_act_at_once(key)) return std::nullopt;

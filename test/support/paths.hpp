@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Where the tests find the project's files and what was built. One file is compiled with these paths (paths.cpp), so
-// that a compiler cache serves the objects of all others to every clone.
+// Paths of the project's files and of the build. Only one file is compiled with these paths (paths.cpp), so that a
+// compiler cache can share all other objects between clones.
 #pragma once
 
 #include <string>
 
 namespace paracel::test {
 
-// The folder of the plug-ins in test/support/plugins, built.
+// The folder of the plug-ins built from test/support/plugins.
 std::string plugin_folder();
-// The folder of the plug-ins that the framework ships, built.
+// The folder of the framework's built plug-ins.
 std::string default_plugin_folder();
 // The folder of the programs, built.
 std::string program_folder();

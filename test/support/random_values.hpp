@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Random values of every type that servers store, deltas for them, and what update functions do to them.
+// Random values of every type that servers store, deltas for them, and the effects of update functions.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ inline std::chrono::duration<double> time_to_run() {
   return std::chrono::duration<double>(text != nullptr ? std::strtod(text, nullptr) : 2.0);
 }
 
-/// Of the first round: PARACEL_SEED.
+/// The seed of the first round: PARACEL_SEED.
 inline unsigned first_seed() {
   const char* text = std::getenv("PARACEL_SEED");
   return text != nullptr ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : std::random_device()();
@@ -68,7 +68,7 @@ To sum(To a, From b) {
   }
 }
 
-/// What `paracel_add` does. False: it must be refused, and nothing has changed.
+/// The effect of `paracel_add`. False: it must be rejected, and nothing has changed.
 inline bool add(value& to, const value& delta) {
   return std::visit(
       []<class T, class D>(T& a, const D& b) {
@@ -93,7 +93,7 @@ inline bool is_number(const value& v) {
   return std::visit([]<class T>(const T&) { return raw_number<T> || is_array<T>; }, v);
 }
 
-/// An update function: its name on the servers, and what it does to the map. False: it must be refused.
+/// An update function: its name on the servers, and its effect on the map. False: it must be rejected.
 struct function {
   const char* file;
   const char* symbol;
@@ -110,7 +110,7 @@ inline bool apply_assign(std::optional<value>& v, const value& delta) {
   return true;
 }
 inline bool apply_join(std::optional<value>& v, const value& delta) {
-  if (!v) {  // a delta is not looked at before it meets a value
+  if (!v) {  // a delta is only checked against a value
     v = delta;
     return true;
   }
@@ -129,14 +129,13 @@ class generator {
  public:
   explicit generator(std::uint64_t seed) : engine_(seed) {}
 
-  /// An update that comes again after a loss is told what it was told before only if that was small (README of
-  /// server/).
+  /// A retried update gets its original reply again only if that was small (README of server/).
   static inline std::atomic<bool> makes_small_values{false};
 
   std::size_t number(std::size_t below) { return engine_() % below; }
   bool one_in(std::size_t n) { return number(n) == 0; }
 
-  /// Elements of a vector: few, or about as many as make a value travel in a frame of its own, or many more.
+  /// Number of elements of a vector: few, or about as many as require a separate frame, or many more.
   std::size_t length(std::size_t element_bytes) {
     constexpr std::array<std::size_t, 6> few{0, 1, 2, 3, 17, 100};
     if (!one_in(12) || makes_small_values) return few[number(few.size())];
@@ -150,7 +149,7 @@ class generator {
   template <class T>
   requires std::is_floating_point_v<T>
   void fill(T& x) {
-    // Eighths: sums are exact, whichever deltas were added up before they travelled.
+    // Eighths: sums are exact, whichever deltas were combined before they were sent.
     x = static_cast<T>(static_cast<double>(number(16'001)) / 8 - 1000);
   }
   void fill(std::string& x) {
@@ -160,7 +159,7 @@ class generator {
   template <class T>
   void fill(std::vector<T>& x) {
     x.resize(raw_number<T> ? length(sizeof(T)) : number(4));
-    if (x.size() > 200) {  // random list_of one by one would take most of the time
+    if (x.size() > 200) {  // individual random numbers would take most of the time
       for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(T{} + i % 1000);
     } else {
       for (auto& item : x) fill(item);
@@ -191,7 +190,7 @@ class generator {
     });
     return v;
   }
-  /// What can be added to `v`: of the same shape, of its type or a narrower one.
+  /// A delta that can be added to `v`: of the same shape, of its type or a narrower one.
   value delta_for(const value& v) {
     return std::visit(
         [&]<class T>(const T& x) -> value {

@@ -15,7 +15,7 @@
 
 namespace paracel::test {
 
-/// What the tests were built with: sanitized ones do less of what takes long.
+/// Whether the tests are built with sanitizers: slow tests then do less.
 #ifdef PARACEL_UNDER_TSAN
 inline constexpr bool thread_sanitized = true;
 #else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A scheduler without a thread: requests go in as frames, answers come out by number, the time is a variable.
+// A scheduler without a thread: requests are passed as frames, replies are collected by number, the time is a variable.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ class scheduler_test : public testing::Test, public srv::reply_sink {
                        reply.header.count, reply.header.value_version};
   }
 
-  /// Sends a request; returns its number, under which the answer will be.
+  /// Sends a request; returns its number, under which the reply is stored.
   int ask_text(verb what, const std::string& body, std::uint64_t of_job = job) {
     net::request_header h;
     h.what = what;
@@ -113,7 +113,7 @@ class scheduler_test : public testing::Test, public srv::reply_sink {
   static json worker(int rank, int size = 3) {
     return {{"role", "worker"}, {"rank", rank}, {"size", size}, {"host", "h"}, {"pid", 700 + rank}};
   }
-  /// Everybody joins; the time does not move.
+  /// All processes join; the time does not advance.
   void start(int servers = 2) {
     for (int s = 0; s < servers; ++s) ask(verb::join, server(s));
     for (int r = 0; r < 3; ++r) ask(verb::join, worker(r));
@@ -131,13 +131,13 @@ class scheduler_test : public testing::Test, public srv::reply_sink {
     for (const auto& e : events) names.push_back(e["event"]);
     return names;
   }
-  /// Address of the thread that keeps the clock.
+  /// Address of the clock thread in charge.
   [[nodiscard]] std::string clock_keeper() const {
     const auto& m = subject->members();
     return m.servers[key_router(m).clock_server()].clock;
   }
   const answer& to(int number) {
-    static const answer none{status::internal, instruction::go_on, "unanswered", 0, 0};
+    static const answer none{status::internal, instruction::proceed, "unanswered", 0, 0};
     EXPECT_TRUE(answers.contains(number)) << number;
     return answers.contains(number) ? answers[number] : none;
   }
@@ -157,8 +157,8 @@ class scheduler_test : public testing::Test, public srv::reply_sink {
   std::vector<json> events;
   std::vector<std::pair<std::string, net::request_header>> sent;  // to servers, with their addresses
   int last = 0;
-  std::uint64_t client = 0;          // of what is sent
-  std::optional<scheduler> subject;  // after what its completions use
+  std::uint64_t client = 0;          // of the sender
+  std::optional<scheduler> subject;  // declared after what its completions use
 };
 
 }  // namespace paracel::test

@@ -12,7 +12,7 @@
 
 namespace paracel::test {
 
-/// Loses one server of a running job after the other, puts another in its place, and waits until that one serves.
+/// Repeatedly kills a server of a running job, starts a replacement, and waits until that serves.
 class server_killer {
  public:
   server_killer(cluster& c, std::size_t servers, std::chrono::milliseconds pause = std::chrono::milliseconds(60))
@@ -21,7 +21,7 @@ class server_killer {
   server_killer(const server_killer&) = delete;
   server_killer& operator=(const server_killer&) = delete;
 
-  /// Returns: how many servers were lost. Blocks: until the last one is replaced.
+  /// Returns: how many servers were killed. Blocks: until the last one is replaced.
   int stop() {
     stop_ = true;
     if (thread_.joinable()) thread_.join();
@@ -36,7 +36,7 @@ class server_killer {
       const auto epoch = cluster_.lose(slot);
       ASSERT_NE(epoch, 0U) << "the job has ended";
       cluster_.replace(slot);
-      // one epoch for the loss, one for who joins, one when all its copies are made
+      // one epoch for the loss, one for the replacement, one when all its replicas are complete
       ASSERT_TRUE(cluster_.reaches(epoch + 2)) << "s" << slot << " does not get to serve";
       ++lost_;
     }

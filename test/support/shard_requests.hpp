@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Requests of every kind to the shard number 0 of very many, whose keys all belong to it.
+// Requests of every kind to shard number 0 of very many, to which all their keys belong.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,8 @@ namespace paracel::test::shard_requests {
 using net::verb;
 using bytes = std::vector<std::byte>;
 
-inline constexpr std::uint32_t threads = 1024;  // 16 partitions a shard: several keys of a request are in one
+inline constexpr std::uint32_t threads = 1024;  // 16 partitions in a shard: several keys of a request are in the same
+                                                // one
 
 template <class T>
 bytes raw(const std::vector<T>& numbers) {
@@ -34,7 +35,7 @@ bytes raw(const std::vector<T>& numbers) {
 inline void join(bytes& to, std::span<const std::byte> what) { to.insert(to.end(), what.begin(), what.end()); }
 inline value_view array(const bytes& b) { return {value_tag::f64_array, b}; }
 
-/// The i-th of the names, or ids, that belong to the shard.
+/// The i-th name, or id, that belongs to the shard.
 inline const std::string& name(std::size_t i) {
   static std::vector<std::string> names;
   for (std::size_t n = 0; names.size() <= i; ++n) {
@@ -52,12 +53,12 @@ inline std::uint64_t id(std::size_t i) {
   return ids[i];
 }
 
-inline srv::plugin_registry& plugins() {
+inline srv::plugin_registry& test_plugins() {
   static srv::plugin_registry all({plugin_folder()});
   return all;
 }
 inline std::uint64_t function(std::string_view plugin, std::string_view symbol) {
-  return plugins().load_update(plugin, symbol).id;
+  return test_plugins().load_update(plugin, symbol).id;
 }
 
 struct request {
@@ -118,7 +119,7 @@ inline request of_set(verb what) {
   for (std::size_t i = 0; i < many; ++i) join(r.payload, raw(delta));
   return r;
 }
-inline request walk(verb what) {
+inline request scan_request(verb what) {
   request r{{.what = what}, "a key", {}, false};
   net::append(r.payload, net::scan_request{});
   return r;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A server without a thread or a socket: requests go in as frames, each is answered at once.
+// A server without a thread or a socket: requests are passed as frames, each is answered immediately.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,16 +46,16 @@ struct shard_answer {
   };
   [[nodiscard]] std::vector<item> items() const {
     std::vector<item> all;
-    net::reply_items walk(body, header.count);
-    for (net::reply_item i; walk.next(i);) {
+    net::reply_items cursor(body, header.count);
+    for (net::reply_item i; cursor.next(i);) {
       all.push_back({i.result, i.version, i.value.tag, {i.value.bytes.begin(), i.value.bytes.end()}});
     }
-    EXPECT_TRUE(walk.ok());
+    EXPECT_TRUE(cursor.ok());
     return all;
   }
 };
 
-/// Keeps what is sent to it.
+/// Records the replies.
 class reply_recorder final : public srv::reply_sink {
  public:
   void send(const net::peer& to, const net::outgoing& message) override {
@@ -69,7 +69,7 @@ class reply_recorder final : public srv::reply_sink {
   std::deque<shard_answer> answers;
 };
 
-/// What a request carries besides key and value.
+/// Fields of a request besides key and value.
 struct shard_request {
   std::uint64_t function = 0;
   std::uint16_t flags = 0;
@@ -90,14 +90,14 @@ class shard_test : public testing::Test {
 
   static value_view view(const double& d) { return {value_tag::f64, std::as_bytes(std::span(&d, 1))}; }
   static value_view view(const std::vector<double>& d) { return {value_tag::f64_array, std::as_bytes(std::span(d))}; }
-  /// Of update_default: both values, one after the other.
+  /// For update_default: both values, concatenated.
   static std::vector<std::byte> payload_of(const value_view& initial, const value_view& delta) {
     std::vector<std::byte> payload;
     net::append_item(payload, {}, initial);
     net::append_item(payload, {}, delta);
     return payload;
   }
-  /// Of cas: the version stands before the value.
+  /// For cas: the version before the value.
   static std::vector<std::byte> expecting(std::uint64_t version, const value_view& value) {
     std::vector<std::byte> payload(sizeof version);
     std::memcpy(payload.data(), &version, sizeof version);

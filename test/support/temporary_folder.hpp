@@ -11,10 +11,10 @@
 
 namespace paracel::test {
 
-/// A new folder, which is removed with all that is in it at the end of the object's life.
+/// A new folder, which is removed with its contents when the object is destroyed.
 class temporary_folder {
  public:
-  /// In the folder of temporary files, with a name that begins with `prefix`.
+  /// In the system's folder for temporary files, with a name that begins with `prefix`.
   explicit temporary_folder(const std::string& prefix = "paracel_test_") {
     auto name = (std::filesystem::temp_directory_path() / (prefix + "XXXXXX")).string();
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder " + name);
@@ -29,7 +29,7 @@ class temporary_folder {
 
   [[nodiscard]] std::string path() const { return path_.string(); }
   [[nodiscard]] std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  /// Writes a file in it; returns its path.
+  /// Writes a file in the folder; returns its path.
   std::string write(const std::string& name, const std::string& text) const {
     const auto path = path_ / name;
     std::ofstream(path, std::ios::binary) << text;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Tests of transports: an address for each kind of transport, a thread that answers, messages of known bytes.
+// Shared by the tests of transports: an address for each kind of transport, a thread that answers, messages of known
+// bytes.
 #pragma once
 
 #include <unistd.h>
@@ -23,7 +24,7 @@
 
 namespace paracel::test {
 
-constexpr std::chrono::milliseconds at_most(10000);  // nothing here takes this long unless it fails
+constexpr std::chrono::milliseconds at_most(10000);  // only failures take this long
 
 inline std::string frame_text(const net::incoming& in) { return std::string(net::text_of(in.frame)); }
 inline net::outgoing saying(std::string_view s) { return {.head = net::bytes_of(s)}; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A client that speaks the wire format to servers without the client library.
+// A client that implements the wire format without the client library.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ struct wire_answer {
   }
 };
 
-/// One request at a time to any address, as a program in another language would do it.
+/// One request at a time to any address, like a program in another language.
 class wire_client {
  public:
   wire_client(net::transport& over, std::uint64_t job) : port_(over.open()), job_(job) {}
@@ -69,7 +69,7 @@ class wire_client {
   void send_raw(const std::string& address, std::span<const std::byte> frame, shared_buffer tail = {}) {
     port_->send(channel(address), {.head = frame, .tail = std::move(tail)});
   }
-  /// The answer to `sequence`; other answers are forgotten.
+  /// The reply to `sequence`; other replies are dropped.
   std::optional<wire_answer> receive(std::uint64_t sequence, std::chrono::milliseconds limit = patience) {
     const auto end = std::chrono::steady_clock::now() + limit;
     net::incoming in;
@@ -81,7 +81,7 @@ class wire_client {
     }
     return std::nullopt;
   }
-  /// Whatever comes next.
+  /// The next message, whatever it is.
   bool receive_any(std::chrono::milliseconds limit) {
     net::incoming in;
     return port_->receive(in, limit);

@@ -17,7 +17,7 @@ struct owned_row {
   std::vector<double> values;
 };
 
-/// From the definition, each prediction anew.
+/// By definition, computing each prediction separately.
 double error_of(const owned_row& u, const std::vector<owned_row>& rows, const std::vector<double>& similarity,
                 std::size_t k) {
   double mean = 0;
@@ -80,7 +80,7 @@ TEST(KtopSearch, WithoutNeighboursOrRatingsTheMeanPredicts) {
   EXPECT_EQ(alone.k, 0U);
   EXPECT_EQ(alone.error, 2);
   EXPECT_EQ(alone.base_error, 2);
-  // A similarity of 0 covers nothing; it is the first of three equals.
+  // A similarity of 0 contributes nothing; the smallest of three equal k.
   const std::vector<rated_neighbour> none(3, rated_neighbour{0, u.columns, u.values});
   EXPECT_EQ(search(u.columns, u.values, none, 1).k, 1U);
   EXPECT_EQ(search(u.columns, u.values, none, 1).error, 2);

@@ -12,7 +12,7 @@
 namespace paracel::srv {
 namespace {
 
-/// What an owner writes at the front of a block: its size, and a mark that is not the arena's.
+/// The header that an owner writes into a block: its size, and a mark other than the arena's.
 struct front {
   std::uint64_t bytes;
   std::uint8_t unused[7];
@@ -43,7 +43,7 @@ TEST(Arena, AWalkMeetsExactlyTheBlocksThatAreHandedOut) {
     std::mt19937 random(seed);
     std::map<const void*, std::size_t> live;
     for (int step = 0; step < 20'000; ++step) {
-      // In waves, so that it is empty now and then; sizes up to beyond those that malloc gets.
+      // In waves, so that the arena is sometimes empty; includes sizes that are passed on to malloc.
       const bool growing = step / 2000 % 2 == 0;
       if (live.empty() || (random() % 4 != 0) == growing) {
         const auto bytes = arena::smallest + arena::step * (random() % (random() % 20 == 0 ? 400 : 12));

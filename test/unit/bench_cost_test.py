@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The arithmetic and the table of tool/bench/cost.py, with figures that the test makes up, and its way to measure with
-programs that the test writes."""
+"""The arithmetic and the table of tool/bench/cost.py, with made-up figures, and its measurements, with generated programs."""
 import contextlib
 import importlib.util
 import io
@@ -59,7 +58,7 @@ class Figures(unittest.TestCase):
                                           (cost.both(cost.same("rank"), cost.same("objective")), 1, 1, True),
                                           (cost.both(cost.same("rank"), cost.same("objective")), 1, 2, False)):
             self.assertEqual(check(line(ours), line(theirs))[0], good, (ours, theirs))
-        # A word that is not a number, and one that is not there.
+        # A word that is not a number, and a missing one.
         for output in ("objective none\n", "an objective 5\n"):
             with self.assertRaisesRegex(cost.CannotMeasure, "ours: no figure objective"):
                 cost.same("objective")(output, line(1))
@@ -107,7 +106,7 @@ class Measuring(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def test_peak_memory_is_the_sum_over_a_tree_of_processes(self):
-        # Three Pythons of 30 MB and more each, two of them for half a second.
+        # Three Python processes of at least 30 MB each, two of them for half a second.
         code = ("import subprocess, sys, time\n"
                 "if len(sys.argv) == 1:\n"
                 "    children = [subprocess.Popen([sys.executable, __file__, 'x']) for _ in range(2)]\n"

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The arithmetic of tool/bench/run.py, with programs that print what the test wants."""
+"""The arithmetic of tool/bench/run.py, with programs that print given figures."""
 import contextlib
 import importlib.util
 import io
@@ -69,7 +69,7 @@ class Runs(unittest.TestCase):
         bench_run.KV_ROWS, bench_run.PROGRAM_ROWS = [], []
 
     def program(self, name, lines, status=0):
-        """Prints the next of the lines each time, and notes with what it was called."""
+        """A program that prints the next of the lines on each call, and records its arguments."""
         path = os.path.join(self.folder, "bin", name)
         with open(path, "w", encoding="utf-8") as f:
             f.write("#!/bin/sh\n"
@@ -87,7 +87,7 @@ class Runs(unittest.TestCase):
             return f.read().splitlines()
 
     def main(self, *words):
-        """Returns the status, what was printed, and the JSON."""
+        """Returns the status, the output, and the JSON."""
         path = os.path.join(self.folder, "out.json")
         out = io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
@@ -126,7 +126,7 @@ class Runs(unittest.TestCase):
         self.assertEqual((twice["ratio"], twice["met"]), (2.2, True))
         self.assertIn("3 of 3 aims met", out)
 
-    def test_what_cannot_be_measured_is_named_and_the_rest_goes_on(self):
+    def test_what_cannot_be_measured_is_named_and_the_rest_continues(self):
         bench_run.KV_ROWS = [("one", "no such verb", "--verb set_pull", 0.8)]
         bench_run.PROGRAM_ROWS = [("rows", "not there", "bench_gone", ("a",), ">= 1", ""),
                                   ("rows", "other name", "bench_x", ("a",), ">= 1", ""),

@@ -40,7 +40,7 @@ class dense_operator : public product_operator {
 
   int products = 0;
   int sums = 0;
-  std::size_t most = 0;  // numbers of a sum
+  std::size_t most = 0;  // length of the longest sum
 
  private:
   MatrixXd a_;
@@ -117,7 +117,7 @@ TEST(BlockKrylov, ValuesOfManyMagnitudesAreRight) {
 
 TEST(BlockKrylov, RestartsWithASmallBasisReachTheSame) {
   krylov_options o;
-  o.basis = 1;  // three blocks, the least
+  o.basis = 1;  // three blocks, the minimum
   for (const std::uint64_t seed : {1U, 2U}) check(random_matrix(300, 150, seed), 5, 150, o);
 }
 

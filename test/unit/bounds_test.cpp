@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a server or a scheduler holds for others has a limit, and what is beyond it is refused: by kind of thing.
+// Everything that a server or a scheduler holds for others is bounded, and requests beyond the bound are rejected.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -109,7 +109,7 @@ TEST(Bounds, WhatWasAppliedIsForgottenByBytesTheOldestOfWhoeverHasMost) {
   EXPECT_EQ(w.find(1, 2000, 0, a), dedup_window::verdict::applied);
   EXPECT_EQ(w.find(1, 1, 0, a), dedup_window::verdict::expired) << "and not applied again";
   EXPECT_EQ(w.find(2, 1, 0, a), dedup_window::verdict::applied) << "another client's";
-  for (std::uint16_t p = 0; p < 500; ++p) w.add(3, 1, 1, p, {0, answer});  // one request of more than there is room for
+  for (std::uint16_t p = 0; p < 500; ++p) w.add(3, 1, 1, p, {0, answer});  // one request more than fits
   EXPECT_LE(w.budget().held(), limit);
   EXPECT_EQ(w.find(3, 1, 0, a), dedup_window::verdict::expired);
   w.drop_if([](std::uint16_t) { return true; });
@@ -270,7 +270,7 @@ TEST_F(BoundsOfAServer, StagedRowsAreWithinTheLimitOfMemory) {
   EXPECT_GT(staged, 50);
   EXPECT_LE(stats()["memory_bytes"], limit);
   EXPECT_GT(stats()["memory_bytes"], limit / 2);
-  // Folded, they give the room back.
+  // Folding releases the memory.
   h.what = verb::rows_pull;
   h.flags = net::flag_bsp_read;
   h.clock = 2;
@@ -308,7 +308,7 @@ TEST_F(BoundsOfAServer, StatsShowEveryLimit) {
   }
 }
 
-// ---- what a connection brings ---------------------------------------------------------------------------------------
+// ---- memory of incoming connections --------------------------------------------------------------------------------
 
 class InboundWatch : public testing::Test {
  protected:
@@ -325,7 +325,7 @@ class InboundWatch : public testing::Test {
       for (int i = 7; i >= 0; --i) b.push_back(static_cast<std::byte>(size >> (8 * i)));
     return b;
   }
-  /// In pieces of every length.
+  /// Feeds the parts in pieces of every length.
   bool all_of(const std::vector<bytes>& parts, std::size_t at_once) {
     bytes whole = greeting_;
     for (const auto& p : parts) whole.insert(whole.end(), p.begin(), p.end());
@@ -375,7 +375,7 @@ TEST_F(InboundWatch, TakesNothingButZmtp3) {
   }
 }
 
-// ---- pieces of what copies are sent ---------------------------------------------------------------------------------
+// ---- pieces of messages to replicas --------------------------------------------------------------------------------
 
 TEST(Bounds, PiecesThatNeverEndAreRefusedAndTheirSumIsLimited) {
   struct nowhere final : net::port {
@@ -414,7 +414,7 @@ TEST(Bounds, PiecesThatNeverEndAreRefusedAndTheirSumIsLimited) {
   h.what = verb::replicate;
   h.client = 2;    // its incarnation
   h.table = 1;     // its slot
-  h.function = 1;  // whom it is for
+  h.function = 1;  // the receiver's
   h.epoch = m.epoch;
   const auto piece = [&](std::uint32_t after, std::size_t size) {
     h.count = after;
@@ -429,7 +429,7 @@ TEST(Bounds, PiecesThatNeverEndAreRefusedAndTheirSumIsLimited) {
   EXPECT_EQ(piece(3, 1000), status::ok);
   EXPECT_EQ(piece(2, 1000), status::ok);
   EXPECT_GE(budgets.pieces.held(), 2000U);
-  EXPECT_THROW(piece(1, 9000), error) << "it cannot be a copy of that";
+  EXPECT_THROW(piece(1, 9000), error) << "it cannot be a replica of that";
 }
 
 }  // namespace

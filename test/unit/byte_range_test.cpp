@@ -32,7 +32,7 @@ class ByteRange : public ::testing::Test {
     std::ofstream(path, std::ios::binary) << text;
     return path.string();
   }
-  /// What all ranks read, one after the other.
+  /// What all ranks read, concatenated.
   static std::vector<std::string> together(const std::vector<std::string>& names, std::size_t size) {
     std::vector<std::string> all;
     for (std::size_t r = 0; r < size; ++r) {
@@ -55,7 +55,7 @@ TEST_F(ByteRange, RanksTogetherReadEveryLineOnceInOrder) {
       std::string text;
       const int count = static_cast<int>(rng() % 6);
       for (int i = 0; i < count; ++i) {
-        // Mostly short, some longer than any part, some empty.
+        // Mostly short lines, some longer than any part, some empty.
         const auto length = rng() % 5 == 0 ? 200 : rng() % 8;
         const auto line = std::string(length, static_cast<char>('a' + i)) + std::to_string(f);
         const bool empty = rng() % 7 == 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The clock of a job that takes checkpoints: where it orders the workers to stop, and what it hands over.
+// The clock of a job that writes checkpoints: where it tells the workers to stop, and its state after a handover.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -29,7 +29,7 @@ using nlohmann::json;
 
 class CheckpointClock : public testing::Test {
  protected:
-  /// The answer to a tick, or to `what`.
+  /// The reply to a tick, or to `what`.
   net::reply_header ask(std::uint32_t rank, std::uint32_t clock, verb what = verb::clock_tick) {
     net::request_view r;
     r.header.what = what;
@@ -88,7 +88,7 @@ TEST_F(CheckpointClock, WhoTakesTheClockOverKnowsWhatWasAskedFor) {
   take();
   clock_.emplace(3);
   std::string why;
-  EXPECT_EQ(clock_->apply_copy(clock_partition, records, why), net::status::ok) << why;
+  EXPECT_EQ(clock_->apply_replica(clock_partition, records, why), net::status::ok) << why;
   EXPECT_FALSE(clock_->has_changes()) << "a copy has nothing to send";
   EXPECT_TRUE(stops(1, 5));
   EXPECT_FALSE(stops(2, 4));
@@ -106,11 +106,11 @@ TEST_F(CheckpointClock, RecordsOfKeysAreNoneOfAClock) {
   std::vector<std::byte> key;
   srv::append(key, srv::record{.kind = srv::record_kind::erase});
   std::string why;
-  EXPECT_EQ(clock_->apply_copy(clock_partition, key, why), net::status::bad_request);
+  EXPECT_EQ(clock_->apply_replica(clock_partition, key, why), net::status::bad_request);
   const auto before = clock_->encode();
   std::vector<std::byte> clock;
   srv::append(clock, srv::record{.kind = srv::record_kind::clock, .value = before});
-  EXPECT_EQ(clock_->apply_copy(1, clock, why), net::status::bad_request) << "it has one partition";
+  EXPECT_EQ(clock_->apply_replica(1, clock, why), net::status::bad_request) << "it has one partition";
   EXPECT_EQ(clock_->encode(), before);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The coordinator of checkpoints, without a thread, on a disk that fails.
+// The checkpoint coordinator, without a thread, on a disk that fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -94,7 +94,7 @@ class Coordinator : public testing::Test {
     it_->handle(r, srv::completion(sink_, {}, verb::checkpoint, ++asked_, 0, 0), members_, now_);
     return asked_;
   }
-  /// Answers every request to a server that has not been answered.
+  /// Answers all unanswered requests to servers.
   void serve(status how = status::ok) {
     for (auto& [number, r] : std::exchange(sent_, {})) {
       std::string body = "the disk is full";
@@ -176,7 +176,7 @@ TEST_F(Coordinator, AManifestThatCannotBeWrittenMakesItFail) {
   stop(1, 10);
   const auto files = std::exchange(sent_, {});
   sent_ = files;
-  // The servers' two files take five steps each and a folder; what comes then is the manifest.
+  // The servers' two files take five steps each and a folder; the next step is the manifest.
   disk_.fill_at(disk_.steps() + 2 * 6);
   serve();
   EXPECT_THAT(answer_to(first)["why"].get<std::string>(), HasSubstr("manifest.json: cannot be written: No space left"));
@@ -244,7 +244,7 @@ TEST_F(Coordinator, AnotherProcessInThePlaceOfOneThatHadStoppedRuns) {
   EXPECT_TRUE(sent_.empty());
   stop(0, 20);
   stop(1, 20);
-  it_->worker_passed(1, 19);  // it comes to 20 again
+  it_->worker_passed(1, 19);  // it reaches 20 again
   stop(2, 20);
   EXPECT_TRUE(sent_.empty());
   const auto last = stop(1, 20);

@@ -45,7 +45,8 @@ sections read_file(const file_system& on, const std::string& path) {
   return all;
 }
 
-/// Why it is refused; empty when it is not. Every reason names the file and an offset within it or at its end.
+/// The reason for rejecting it; empty if it is accepted. Every reason names the file and an offset within it or at its
+/// end.
 std::string refusal(const std::function<void()>& f, const std::string& path, std::size_t size) {
   try {
     f();
@@ -84,7 +85,7 @@ TEST(CheckpointFile, ASectionThatIsLongerThanABlockIsReadBackWhole) {
   EXPECT_TRUE(read_file(disk, "f") == (sections{{1, longest}, {2, filled(5, 2)}}));
 }
 
-/// The format is a document; whoever changes a byte of it raises the version.
+/// The format is documented; changing any byte of it requires a new version.
 TEST(CheckpointFile, ItsBytesAreThoseOfTheDocument) {
   crash_disk disk;
   bytes payload;
@@ -132,7 +133,7 @@ TEST(CheckpointFile, IsRefusedWithItsOffsetWhereverItIsCutOff) {
   longer.push_back(std::byte{0});
   disk.bytes_of("f") = longer;
   EXPECT_NE(refusal([&] { verify_checkpoint_file(disk, "f"); }, "f", longer.size()), "");
-  longer = whole;  // a whole footer twice
+  longer = whole;  // two footers
   longer.insert(longer.end(), whole.end() - checkpoint_footer_bytes, whole.end());
   disk.bytes_of("f") = longer;
   EXPECT_NE(refusal([&] { verify_checkpoint_file(disk, "f"); }, "f", longer.size()), "");
@@ -156,7 +157,7 @@ TEST(CheckpointFile, ABlockThatWasExchangedWithAnotherFilesIsRefused) {
   write_file(disk, "b", {{7, filled(30, 3)}, {9, filled(30, 2)}});
   auto& a = disk.bytes_of("a");
   const auto& b = disk.bytes_of("b");
-  std::copy_n(b.begin() + 64, 46, a.begin() + 64);  // a block that is right in itself
+  std::copy_n(b.begin() + 64, 46, a.begin() + 64);  // a block that is valid by itself
   EXPECT_NE(refusal([&] { verify_checkpoint_file(disk, "a"); }, "a", a.size()), "");
 }
 
@@ -178,7 +179,7 @@ TEST(CheckpointFile, AFullDiskLeavesNothing) {
     disk.fill_at(step);
     try {
       write_file(disk, "f", all);
-      EXPECT_EQ(read_file(disk, "f"), all);  // only the folder's fsync was left
+      EXPECT_EQ(read_file(disk, "f"), all);  // only the folder's fsync was missing
     } catch (const error& e) {
       EXPECT_STREQ(e.what(), "f: cannot be written: No space left on device");
       EXPECT_TRUE(disk.files().empty());
@@ -186,8 +187,7 @@ TEST(CheckpointFile, AFullDiskLeavesNothing) {
   }
 }
 
-// ---- the folder of checkpoints
-// ---------------------------------------------------------------------------------------
+// ---- the folder of checkpoints -------------------------------------------------------------------------------------
 
 checkpoint_manifest write_checkpoint(file_system& on, std::uint32_t clock, std::uint64_t job = 0xabc) {
   const auto folder = "d/" + checkpoint_folder_name(clock);
@@ -284,7 +284,7 @@ TEST(CheckpointStore, LaterOnesAreSetAside) {
   EXPECT_EQ(checkpoint_clocks(disk, "d"), (std::vector<std::uint32_t>{1}));
 }
 
-/// The promise of the order tmp file, fsync, rename, fsync of the folder, manifest last.
+/// What the order temporary file, fsync, rename, fsync of the folder, manifest last guarantees.
 TEST(CheckpointStore, WhenThePowerFailsAtAnyStepThePreviousOneOrTheWholeNewOneIsThere) {
   crash_disk measure;
   write_checkpoint(measure, 10);

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What .clang-tidy asks for, and clang's thread safety analysis, hold in files with locks and with invariants; and both bite:
-made-up files that break them are refused. Skipped where clang-tidy is not installed (Debian: clang-tidy)."""
+"""Files with locks and with invariants pass .clang-tidy and clang's thread safety analysis, and made-up files that violate them
+are rejected. Skipped if clang-tidy is not installed (Debian: clang-tidy)."""
 import os
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Small ones: a file takes a second or two, most of it for the headers of the standard library.
+# Small files: each takes a second or two, mostly for the headers of the standard library.
 FILES = ["src/net/inproc_transport.cpp", "src/core/ssp_clock.cpp"]
 FLAGS = ["-std=c++20", "-Isrc", "-I.", "-Iinclude", "-isystem", "/usr/include/eigen3", "-Wall", "-Wextra", "-Wthread-safety"]
 
@@ -35,7 +35,7 @@ class ClangTidy(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
     def made_up(self, text):
-        """What is said of a file with this text, which is one of src/ to clang-tidy."""
+        """The diagnostics for a file with this text, checked like a file in src/."""
         with tempfile.TemporaryDirectory() as folder:
             shutil.copy(os.path.join(SOURCE, ".clang-tidy"), folder)
             path = os.path.join(folder, "made_up.cpp")

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Properties of the codec on random values, nested to a random depth: what is written is read, bit for bit; and
-// whatever is done to the bytes afterwards, reading gives a value or an error of ours and never looks beyond them.
-// Every byte string is read with its end at the end of a page that is followed by one nobody may touch, so that a read
-// beyond it ends the test in every build, not only under a sanitizer.
+// Properties of the codec on random values, nested to a random depth: what is written is read back bit by bit; and
+// after any modification of the bytes reading gives a value or one of our errors and never reads out of bounds. The
+// bytes to be read end at the end of a page that is followed by an inaccessible one, so reading beyond them crashes the
+// test in every build, not only under a sanitizer.
 #include <paracel/codec.hpp>
 
 #include <gtest/gtest.h>
@@ -18,11 +18,11 @@
 
 namespace paracel {
 
-/// A value of any shape, as MessagePack sees it.
+/// A value of any shape that MessagePack supports.
 struct any_value {
   using list = std::vector<any_value>;
   using dict = std::map<std::string, any_value>;
-  /// Integers are unsigned unless they are negative: MessagePack does not keep more.
+  /// Integers are unsigned unless they are negative: MessagePack does not distinguish more.
   std::variant<std::monostate, bool, std::uint64_t, std::int64_t, float, double, std::string, list, dict> v;
 
   friend bool operator==(const any_value& a, const any_value& b) {
@@ -105,7 +105,7 @@ unsigned first_seed() {
   return text != nullptr ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : 1;
 }
 
-/// Memory whose end is the end of what may be read.
+/// Memory that ends at an inaccessible page.
 class guarded_bytes {
  public:
   explicit guarded_bytes(std::size_t most) : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))) {
@@ -119,7 +119,7 @@ class guarded_bytes {
   guarded_bytes(const guarded_bytes&) = delete;
   guarded_bytes& operator=(const guarded_bytes&) = delete;
 
-  /// A copy of `bytes` that ends where memory ends. Valid until the next call.
+  /// A copy of `bytes` that ends just before the inaccessible page. Valid until the next call.
   std::span<const std::byte> at_the_end(std::span<const std::byte> bytes) {
     if (bytes.size() > room_) throw std::length_error("more bytes than the guarded memory holds");
     auto* begin = memory_ + room_ - bytes.size();
@@ -146,7 +146,7 @@ class generator {
   template <class T>
   requires std::is_integral_v<T>
   void fill(T& x) {
-    // Near the limits, and near the places where MessagePack changes the width.
+    // Near the limits, and near the values at which MessagePack changes the width.
     const auto bits = engine_() % (sizeof(T) * 8 + 1);
     const auto top = bits == 64 ? std::uint64_t{0} : std::uint64_t{1} << bits;
     x = static_cast<T>(top + engine_() % 3 - 1);
@@ -158,7 +158,8 @@ class generator {
     x = std::bit_cast<double>(quiet(engine_(), std::uint64_t{0x7ff} << 52U, std::uint64_t{1} << 51U));
   }
   void fill(std::string& x) {
-    constexpr std::size_t widths[] = {0, 1, 31, 32, 255, 256, 65535, 65536};  // where the length takes another form
+    constexpr std::size_t widths[] = {0, 1, 31, 32, 255, 256, 65535, 65536};  // where the encoding of the length
+                                                                              // changes
     x.resize(engine_() % 16 == 0 ? widths[engine_() % 8] : engine_() % 12);
     for (auto& c : x) c = static_cast<char>(engine_());
   }
@@ -199,7 +200,7 @@ class generator {
 
  private:
   std::size_t length() { return engine_() % 4; }
-  /// A signalling NaN may become a quiet one on its way through a register.
+  /// A signalling NaN may become a quiet one when it passes through a register.
   template <class Bits>
   static Bits quiet(Bits bits, Bits exponent, Bits quiet_bit) {
     return (bits & exponent) == exponent ? bits | quiet_bit : bits;
@@ -234,7 +235,7 @@ class generator {
         break;
       case 7:
       case 8: {
-        // Now and then as many as need a length of two bytes, or of four.
+        // Occasionally enough items for a length of two or four bytes.
         any_value::list items(depth < 3 && engine_() % 64 == 0 ? 15 + engine_() % 3 : length());
         for (auto& item : items) fill(item, depth - 1);
         x.v = std::move(items);
@@ -261,7 +262,7 @@ class generator {
   std::mt19937_64 engine_;
 };
 
-/// NaNs are equal to themselves here.
+/// Compares NaNs as equal.
 template <class T>
 bool same(const T& a, const T& b) {
   return a == b;
@@ -308,7 +309,7 @@ bool same(const std::tuple<T...>& a, const std::tuple<T...>& b) {
   (std::index_sequence_for<T...>{});
 }
 
-// Static types, N levels deep; each level is another container.
+// Static types, nested N levels deep; each level is a different container.
 template <std::size_t N>
 struct nest;
 template <std::size_t N>
@@ -330,7 +331,7 @@ struct nest {
   using type = decltype(make());
 };
 
-/// Reads `v` as T. True: it is one. Anything but our two errors ends the test.
+/// Reads `v` as T. Returns whether it is one. Any exception but our two errors fails the test.
 template <class T>
 bool reads_as(const value_view& v) {
   try {
@@ -427,7 +428,7 @@ TEST_P(CodecProperty, ChangedBytesAreAValueOrAnErrorOfOurs) {
         case 0:  // one bit
           if (!bytes.empty()) bytes[static_cast<std::size_t>(at)] ^= static_cast<std::byte>(1U << source_.number(8));
           break;
-        case 1:  // a byte that begins something
+        case 1:  // a byte that starts an encoding
           if (!bytes.empty()) bytes[static_cast<std::size_t>(at)] = static_cast<std::byte>(0x80 + source_.number(0x60));
           break;
         case 2:
@@ -439,7 +440,7 @@ TEST_P(CodecProperty, ChangedBytesAreAValueOrAnErrorOfOurs) {
         case 4:
           if (!bytes.empty()) bytes.erase(bytes.begin() + at);
           break;
-        default:  // a piece of the value before
+        default:  // a piece of the previous value
           if (!before.empty()) {
             const auto from = static_cast<std::ptrdiff_t>(source_.number(before.size()));
             const auto size = std::min<std::ptrdiff_t>(20, static_cast<std::ptrdiff_t>(before.size()) - from);

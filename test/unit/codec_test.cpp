@@ -10,7 +10,7 @@
 
 namespace paracel {
 
-/// In a namespace with a name: msgpack looks at its members.
+/// In a named namespace, because msgpack accesses its members.
 struct point {
   double x = 0;
   std::vector<float> weights;
@@ -53,7 +53,7 @@ T round_trip(const T& object) {
   return decode<T>(e.view());
 }
 
-/// Whether and how reading `from` as a To fails; empty when it does not.
+/// The error of reading `from` as a To; empty if it succeeds.
 template <class To, class From>
 std::string failure(const From& from) {
   try {
@@ -152,7 +152,7 @@ TEST(Codec, AFailedReadLeavesNumbersAsTheyWere) {
   EXPECT_EQ(out, (std::vector<int>{1, 2}));
 }
 
-// The whole table: rows are what is stored, columns what is asked for.
+// The complete table: rows are stored types, columns requested ones.
 TEST(Codec, NumbersWidenAndNeverNarrow) {
   const auto row = []<class From>(From x) {
     const std::vector<From> list{x};
@@ -293,7 +293,7 @@ class random_value {
   template <class T>
   requires std::is_integral_v<T>
   void fill(T& x) {
-    // Near the limits and near the places where MessagePack changes the width.
+    // Near the limits and near the values at which MessagePack changes the width.
     const auto bits = engine_() % (sizeof(T) * 8 + 1);
     const auto top = bits == 64 ? std::uint64_t{0} : std::uint64_t{1} << bits;
     x = static_cast<T>(top + engine_() % 3 - 1);
@@ -356,7 +356,7 @@ void check_round_trips(unsigned seed) {
     const auto view = e.view();
     ASSERT_TRUE(is_well_formed(view));
     if (view.tag != value_tag::packed) continue;
-    // No proper beginning of a value is a value.
+    // No proper prefix of a value is a value.
     const auto cut = view.bytes.size() < 64 ? view.bytes.size() : 64;
     for (std::size_t n = 0; n < cut; ++n) {
       const value_view head{value_tag::packed, view.bytes.first(n)};
@@ -393,7 +393,7 @@ TEST(Codec, LengthsBeyondTheBytesAreRefusedBeforeAllocation) {
   EXPECT_EQ(packed_failure<std::string>({0xc9, 0xff, 0xff, 0xff, 0xff, 1, 'a'}), "protocol: packed value is cut short");
   EXPECT_EQ(packed_failure<std::string>({}), "protocol: value of 0 bytes cannot be packed");
   EXPECT_EQ(packed_failure<std::string>({0xc1}), "protocol: packed value has the unused MessagePack byte 0xc1");
-  // Each level alone would fit into what remains; together they announce five items and have three bytes.
+  // Each level alone would fit into the remaining bytes; together they announce five items in three bytes.
   EXPECT_EQ(packed_failure<texts>({0x93, 0x93, 0xc0, 0xc0, 0xc0}),
             "protocol: packed value announces more items than it has bytes");
 }
@@ -425,7 +425,7 @@ TEST(Codec, RandomBytesAreAValueOrAnErrorOfOurs) {
   for (int i = 0; i < 20000; ++i) {
     bytes b(engine() % 24);
     for (auto& x : b) x = (engine() % 3 == 0 ? 0x80 + engine() % 0x60 : engine()) % 256;
-    // Anything but type_error and protocol_error ends the test here.
+    // Any exception but type_error and protocol_error fails the test here.
     values += packed_failure<std::map<std::string, std::vector<double>>>(b).empty();
     values += packed_failure<std::vector<std::string>>(b).empty();
     values += packed_failure<point>(b).empty();

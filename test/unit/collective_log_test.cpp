@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a process in the place of a worker that died calls again, and what it is answered.
+// Collectives that the replacement of a dead worker repeats, and the replies to them.
 #include "server/scheduler/collective_log.hpp"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class KeptAnswers : public testing::Test {
   collective_log make(std::size_t most = 1 << 20) {
     return collective_log({.ranks = 2, .folder = testing::TempDir(), .file_from = 8, .most_bytes = most});
   }
-  /// The answer, or how there was none.
+  /// The reply, or the reason why there is none.
   static std::string ask(collective_log& k, std::uint64_t number, std::uint32_t rank,
                          const std::string& what = "barrier") {
     shared_buffer b;
@@ -124,7 +124,7 @@ TEST(CollectiveNumbers, AReplacementCallsTheSetupAndTheIterationThatWasNotCommit
   call(first, 2);
   const auto again = first.commit();
   EXPECT_EQ(again, (replay_range{{{0, 3}}, 7}));
-  EXPECT_EQ(call(first, 1), (numbers{7}));  // and dies
+  EXPECT_EQ(call(first, 1), (numbers{7}));  // and the worker dies
 
   collective_sequence second;
   second.begin_again(again, 8);
@@ -145,8 +145,8 @@ TEST(CollectiveNumbers, WhatLiesBetweenTwoLoopsIsASetupToo) {
   first.loop_begins();
   call(first, 5);
   (void)first.commit();  // one iteration
-  call(first, 1);        // behind the loop
-  call(first, 1);        // the next one's setup
+  call(first, 1);        // after the loop
+  call(first, 1);        // the setup of the next loop
   first.loop_begins();
   call(first, 3);
   const auto again = first.commit();
@@ -188,7 +188,7 @@ TEST(CollectiveNumbers, ASetupThatDiffersIsFound) {
   EXPECT_THROW((void)fewer.commit(), error);
 }
 
-// ---- what a worker leaves behind
+// ---- what a worker saves for its replacement
 
 class KeptState : public testing::Test {
  protected:
@@ -200,7 +200,7 @@ class KeptState : public testing::Test {
             .cannot = {},
             .parts = std::vector<std::byte>(bytes, static_cast<std::byte>(clock))};
   }
-  /// Of the two files the one that was written last, or first.
+  /// Damages the newer of the two files, or the older one.
   void spoil(const std::string& name, std::size_t at) const {
     std::fstream file(folder_ + "/" + name, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(at));
@@ -234,9 +234,9 @@ TEST_F(KeptState, OneThatIsHalfWrittenCountsForNothing) {
   recovery_file b(folder_, 7, 0);
   ASSERT_TRUE(b.last());
   EXPECT_EQ(b.last()->clock, 1U);
-  b.write(commit(2, 5));  // over the one that is broken
+  b.write(commit(2, 5));  // overwrites the damaged file
   EXPECT_EQ(recovery_file(folder_, 7, 0).last()->clock, 2U);
-  spoil("worker-0.kept1", 100);  // beyond what counts now
+  spoil("worker-0.kept1", 100);  // beyond the part in use
   EXPECT_EQ(recovery_file(folder_, 7, 0).last()->clock, 2U);
 }
 

@@ -21,7 +21,7 @@ using net::collective_kind;
 using net::status;
 using bytes = std::vector<std::byte>;
 
-/// What was answered to whom; the peer's first byte is the number of the request.
+/// The replies by receiver; the peer's first byte is the number of the request.
 class collective_hub_notebook final : public srv::reply_sink {
  public:
   struct answer {
@@ -47,7 +47,7 @@ class collective_hub_notebook final : public srv::reply_sink {
 
 class CollectiveHub : public testing::Test {
  protected:
-  /// Sends one part; the answer will be `to(number)`.
+  /// Sends one contribution; the reply will be `to(number)`.
   void send(int number, const net::collective_request& r, const bytes& contribution = {}) {
     net::request_header h;
     h.sequence = static_cast<std::uint64_t>(number);
@@ -274,10 +274,10 @@ TEST_F(CollectiveHub, RanksThatDisagreeAreAllToldWhoWantsWhat) {
   EXPECT_EQ(to(0).result, status::bad_request);
   EXPECT_EQ(to(0).text(), want);
   EXPECT_EQ(to(1).text(), want);
-  send(2, part(collective_kind::barrier, 2, 3));  // comes late and must not wait for ever
+  send(2, part(collective_kind::barrier, 2, 3));  // it is late, and must not wait forever
   EXPECT_EQ(to(2).text(), want);
   EXPECT_EQ(hub.waiting(), 0U);
-  // the number is free again
+  // the number can be reused
   for (int i = 3; i < 6; ++i) send(i, part(collective_kind::barrier, static_cast<std::uint32_t>(i - 3), 3));
   EXPECT_EQ(to(5).result, status::ok);
 }
@@ -361,13 +361,13 @@ TEST_F(CollectiveHub, ARankThatLeftFailsWhoWaitsForItNowAndLater) {
   EXPECT_EQ(to(1).result, status::bad_request);
   send(2, part(collective_kind::barrier, 0, 3, 1));
   EXPECT_EQ(to(2).text(), "rank 0 calls barrier among 3 ranks, but worker 2 has left the job");
-  send(3, part(collective_kind::barrier, 0, 2, 2));  // a collective without it
+  send(3, part(collective_kind::barrier, 0, 2, 2));  // a collective without the ejected worker
   send(4, part(collective_kind::barrier, 1, 2, 2));
   EXPECT_EQ(to(4).result, status::ok);
 }
 
 TEST_F(CollectiveHub, TheOthersGoOnWithoutARankThatWasEjected) {
-  // It had not come: the others, who wait, are answered at once.
+  // It had not arrived: the waiting workers are answered immediately.
   send(0, reduction(1, 3, value_tag::f64_array), raw(std::vector<double>{1, 2}));
   send(1, reduction(2, 3, value_tag::f64_array), raw(std::vector<double>{10, 20}));
   EXPECT_FALSE(book.answers.contains(0));
@@ -376,7 +376,7 @@ TEST_F(CollectiveHub, TheOthersGoOnWithoutARankThatWasEjected) {
   EXPECT_EQ(numbers<double>(to(1).data), (std::vector<double>{11, 22}));
   EXPECT_EQ(hub.waiting(), 0U);
   EXPECT_EQ(hub.parked_bytes(), 0U);
-  // Later ones do not wait for it, and it is refused.
+  // Later collectives do not wait for it, and its own contribution is rejected.
   send(2, part(collective_kind::allgather, 1, 3, 1), of("b"));
   send(3, part(collective_kind::allgather, 0, 3, 1), of("a"));
   EXPECT_EQ(to(3).text(), "worker 0 was ejected");
@@ -400,7 +400,7 @@ TEST_F(CollectiveHub, TheOthersGoOnWithoutARankThatWasEjected) {
   send(7, part(collective_kind::barrier, 2, 3, 3));
   send(8, part(collective_kind::barrier, 1, 3, 3));
   EXPECT_EQ(to(7).result, status::ok);
-  // What only it has cannot be had any more.
+  // Data that only it has is lost.
   send(9, part(collective_kind::bcast, 1, 3, 4));
   send(10, part(collective_kind::bcast, 2, 3, 4));
   EXPECT_EQ(to(9).text(), "collective 4 of communicator 0 is a bcast from rank 0, but worker 0 was ejected");
@@ -438,7 +438,7 @@ TEST_F(CollectiveHub, AProcessInThePlaceOfARankIsAnsweredAgainAndThenTakesPart) 
   EXPECT_EQ(to(8).result, status::ok);
   send(9, part(collective_kind::bcast, 1, 2, 2));
   EXPECT_EQ(to(9).data, large);
-  send(10, part(collective_kind::barrier, 1, 2, 3));  // now it waits as the one before did
+  send(10, part(collective_kind::barrier, 1, 2, 3));  // the replacement waits like its predecessor did
   EXPECT_FALSE(book.answers.contains(10));
   send(11, part(collective_kind::barrier, 0, 2, 3));
   EXPECT_EQ(to(10).result, status::ok);

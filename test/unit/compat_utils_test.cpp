@@ -25,7 +25,7 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A folder that is gone when the test is over.
+/// A folder that is removed at the end of the test.
 struct temporary_folder {
   temporary_folder() { std::filesystem::create_directories(path); }
   ~temporary_folder() { std::filesystem::remove_all(path); }

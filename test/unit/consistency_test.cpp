@@ -15,7 +15,7 @@
 
 namespace paracel {
 
-// Otherwise a failed comparison prints bytes.
+// For readable output of failed comparisons.
 void PrintTo(const consistency& c, std::ostream* out) { *out << name_of(c.model) << " " << c.staleness; }
 
 }  // namespace paracel
@@ -26,7 +26,7 @@ using paracel::consistency;
 
 const std::string existing_file = paracel::test::source_folder() + "/README.md";  // a file that exists
 
-/// A program that accepts the keys: what it makes of a config that has these keys.
+/// A program with these keys: returns the consistency for a given config.
 struct keyed_program {
   const char* name;
   consistency preferred;
@@ -68,7 +68,7 @@ TEST(Consistency, AllProgramsReadTheSameKeysAlike) {
   for (const auto& p : keyed_programs()) {
     SCOPED_TRACE(p.name);
     EXPECT_EQ(p.read(R"("ssp_switch": true, "limit_s": 3)"), consistency::ssp(3));
-    EXPECT_EQ(p.read(R"("ssp_switch": true, "limit_s": 0)"), consistency::ssp(0));  // as Paracel 0.3, and not bsp
+    EXPECT_EQ(p.read(R"("ssp_switch": true, "limit_s": 0)"), consistency::ssp(0));  // as in Paracel 0.3, and not bsp
     EXPECT_EQ(p.read(R"("ssp_switch": true)"), consistency::ssp(0));
     EXPECT_EQ(p.read(R"("consistency": "auto", "ssp_switch": true, "limit_s": 2)"), consistency::ssp(2));
     EXPECT_EQ(p.read(R"("consistency": "ssp", "limit_s": 2)"), consistency::ssp(2));
@@ -81,7 +81,7 @@ TEST(Consistency, WithoutAWordItIsTheAlgorithmsOwn) {
     SCOPED_TRACE(p.name);
     EXPECT_EQ(p.read(""), p.preferred);
     EXPECT_EQ(p.read(R"("ssp_switch": false, "limit_s": 0)"), p.preferred);
-    EXPECT_EQ(p.read(R"("ssp_switch": false, "limit_s": 3)"), p.preferred);  // limit_s means nothing, as in Paracel 0.3
+    EXPECT_EQ(p.read(R"("ssp_switch": false, "limit_s": 3)"), p.preferred);  // limit_s has no effect, as in Paracel 0.3
     EXPECT_EQ(p.read(R"("consistency": "auto")"), p.preferred);
   }
 }

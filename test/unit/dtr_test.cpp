@@ -66,7 +66,7 @@ TEST(DtrUsers, LikesAreTheSignsOfTheProductsForAnyNumberOfUsers) {
       EXPECT_EQ(users.likes(u, item), product >= 0);
       expected += product >= 0 ? 1 : 0;
     }
-    EXPECT_EQ(bits, expected);  // nobody beyond the last user
+    EXPECT_EQ(bits, expected);  // no bits beyond the last user
   }
 }
 
@@ -128,7 +128,7 @@ TEST(DtrChoice, TakesTheGreatestGainAndOfEqualOnesTheSmaller) {
   std::vector<bool> used(6);
   EXPECT_EQ(dtr_choice(gains, used, 1e-9), 1U);
   EXPECT_EQ(dtr_choice(gains, used, 0), 4U);
-  // The group of the first three, then 4, then 3; nothing after that.
+  // The group of the first three, then 4, then 3; no others.
   const std::vector<std::size_t> expected{1, 3, 4, 5, 0, 6, 6};
   for (std::size_t n = 0; n < expected.size(); ++n) EXPECT_EQ(dtr_choice(gains, used, 1e-9, n), expected[n]) << n;
   used[1] = used[4] = true;

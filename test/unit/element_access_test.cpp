@@ -339,11 +339,11 @@ TEST_F(Elements, ManyKeysAnswerAnItemEach) {
     const auto a = send(h, body, {}, {});
     EXPECT_EQ(a.header.result, status::ok) << a.text();
     std::vector<std::pair<status, std::vector<double>>> all;
-    net::reply_items walk(a.body, a.header.count);
-    for (net::reply_item i; walk.next(i);) {
+    net::reply_items cursor(a.body, a.header.count);
+    for (net::reply_item i; cursor.next(i);) {
       all.emplace_back(i.result, i.result == status::ok ? numbers_of<double>(i.value.bytes) : std::vector<double>());
     }
-    EXPECT_TRUE(walk.ok());
+    EXPECT_TRUE(cursor.ok());
     return all;
   };
   const auto updated = multi(verb::update_at_multi, value_tag::f64_array,
@@ -367,7 +367,7 @@ TEST_F(Elements, ManyKeysAnswerAnItemEach) {
 // ---- BSP --------------------------------------------------------------------------------------------------------
 
 TEST_F(Elements, StagedOnesAreFoldedInOrderAmongUpdatesOfTheWholeValue) {
-  // Assigning does not commute, so the result tells the order.
+  // Assignment does not commute, so the result shows the order.
   const auto assign = function("libparacel_default.so", "paracel_assign");
   push<double>("a", {0, 0});
   const auto staged = [&](std::uint32_t clock, std::uint32_t rank) {

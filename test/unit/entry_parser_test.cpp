@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Usual lines are read quickly and all others thoroughly, which must make no difference. A line without its line end is
-// never usual.
+// The fast path for common lines gives the same results as the general one. A line without a line end never takes the
+// fast path.
 #include "load/format/entry_parser.hpp"
 
 #include <gtest/gtest.h>

@@ -32,7 +32,7 @@ std::vector<double> random_numbers(std::size_t n, std::uint64_t seed, double sca
   return v;
 }
 
-/// Some ratings of `rows` by `columns`, at least one a row, as load_sparse has them on one worker.
+/// Random ratings of `rows` by `columns`, at least one a row, as load_sparse returns them on one worker.
 sparse_rows some_ratings(std::size_t rows, std::size_t columns, double part, std::uint64_t seed) {
   counter_random random(seed, 7);
   sparse_rows a;
@@ -187,7 +187,7 @@ TEST(MfItemShare, PartsOfAllWorkersAddUpToTheWayOfOne) {
       EXPECT_NEAR(item_share(0.005, steps, workers) * on_a_copy * static_cast<double>(workers), of_one, 1e-12);
     }
   }
-  EXPECT_EQ(item_share(0.005, 12345, 1), 1);  // the bits of one worker stay
+  EXPECT_EQ(item_share(0.005, 12345, 1), 1);  // results of one worker are unchanged
   EXPECT_EQ(item_share(0.005, 0, 4), 1);
   EXPECT_NEAR(item_share(1e-12, 1, 4), 1, 1e-9);
   EXPECT_NEAR(item_share(1, 1000000, 4), 0.25, 1e-12);
@@ -307,7 +307,7 @@ TEST(Als, TheImplicitObjectiveOverAllCellsNeverRises) {
   for (const std::uint64_t seed : {1U, 2U, 3U}) {
     const std::size_t k = 6;
     auto a = some_ratings(25, 18, 0.3, seed);
-    a.value[3] = 0;  // there, and the same as not there
+    a.value[3] = 0;  // an explicit zero counts as absent
     const auto t = transposed(a);
     als_model m;
     m.form = als_form::implicit_ratings;

@@ -32,7 +32,7 @@ class Disk : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
   [[nodiscard]] std::string at(const std::string& name) const { return folder_ + "/" + name; }
-  /// What is really in the folder, temporary files as well.
+  /// The number of files in the folder, including temporary ones.
   [[nodiscard]] long files() const {
     return std::distance(std::filesystem::directory_iterator(folder_), std::filesystem::directory_iterator());
   }
@@ -119,7 +119,7 @@ TEST_F(Disk, AFileThatIsLongerThanAllowedIsRefused) {
   disk_.write(at("f"), bytes_of("12345"));
   EXPECT_EQ(disk_.read(at("f"), 5).size(), 5U);
   EXPECT_THROW((void)disk_.read(at("f"), 4), error);
-  EXPECT_THROW((void)disk_.read("/dev/zero", 100000), error);  // has no size of its own
+  EXPECT_THROW((void)disk_.read("/dev/zero", 100000), error);  // it has no size
 }
 
 TEST_F(Disk, ListsNamesInOrderWithoutUnfinishedFiles) {
@@ -132,7 +132,7 @@ TEST_F(Disk, ListsNamesInOrderWithoutUnfinishedFiles) {
 }
 
 TEST_F(Disk, ATemporaryNameThatIsTakenIsPassedOver) {
-  // the next names of this process are all taken: a dead process with its number left them
+  // all of this process's next names are taken: left behind by a dead process with the same id
   for (int i = 0; i < 200; ++i) {
     const auto name = at(".paracel." + std::to_string(::getpid()) + "." + std::to_string(i) + ".tmp");
     FILE* f = std::fopen(name.c_str(), "w");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The parts of the graph algorithms that know one worker only.
+// The local parts of the graph algorithms.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -83,7 +83,7 @@ TEST(LabelPropagation, TheMostFrequentLabelWinsAndOfThoseTheSmallest) {
   EXPECT_EQ(most_frequent(labels), 8U);
 }
 
-/// The first `own` vertices of a graph as a part of worker 0; the others are its ghosts.
+/// The first `own` vertices of a graph as the part of worker 0; the others are its ghosts.
 distributed_graph first_vertices(const test::test_graph& g, std::uint32_t own) {
   auto part = test::part_of(g, 0, 1, {.undirected = true});
   part.first = {0, own, g.vertices};
@@ -100,7 +100,7 @@ std::vector<std::uint32_t> bounds_with(const distributed_graph& part, const std:
 }
 
 TEST(CoreBounds, GhostsHoldTheirNeighboursUpToTheirBound) {
-  // A triangle 0 1 2 whose vertices all know ghost 3 (a vertex of worker 1).
+  // A triangle 0 1 2 whose vertices are all adjacent to ghost 3 (a vertex of worker 1).
   test::test_graph g;
   g.vertices = 4;
   g.edges = {{0, 1, 1}, {1, 2, 1}, {0, 2, 1}, {0, 3, 1}, {1, 3, 1}, {2, 3, 1}};

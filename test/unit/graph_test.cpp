@@ -31,10 +31,10 @@ using testing::UnorderedElementsAre;
 template <class T>
 T name(std::uint64_t i) {
   if constexpr (std::is_same_v<T, std::string>) return "v" + std::to_string(i);
-  else return i * 0x9e3779b97f4a7c15U;  // all over the 64 bits
+  else return i * 0x9e3779b97f4a7c15U;  // spread over all 64 bits
 }
 
-/// The plainest graph there is.
+/// A straightforward graph.
 template <class T>
 struct naive {
   std::map<T, std::map<T, double>> out;
@@ -128,7 +128,7 @@ TYPED_TEST(EveryId, ADigraphIsThePlainestOne) {
       n.add(a, b, w);
       if (k % 37 == 5) {
         EXPECT_EQ(g.e(), n.edges());
-      }  // looked at in between
+      }  // accessed in between
     }
     for (const bool turned : {false, true, false}) {
       expect_rows(g, n);
@@ -291,7 +291,7 @@ TYPED_TEST(EveryId, SearchesGoWhereThePlainestOnesGo) {
     EXPECT_EQ(got, component);
     EXPECT_EQ(cc.id(name<T>(1000)), -1);
 
-    // Cyclic exactly when one vertex reaches itself over an edge.
+    // Cyclic if and only if a vertex can reach itself over at least one edge.
     bool cyclic = false;
     for (const auto& v : n.vertices)
       for (const auto& [w, weight] : n.row(v)) cyclic = cyclic || n.distances(w).count(v) == 1;
@@ -383,7 +383,7 @@ TEST(Graph, WeightsKeepEveryBitAndMayBeChangedWhileTraversing) {
   auto twice = [](std::uint64_t, std::uint64_t, double& w) { w *= 2; };
   g.traverse(twice);
   EXPECT_EQ(g.get_wgt(1, 3), 2.0);
-  // The form of Paracel 0.3: the vertex with a dictionary of its edges.
+  // The interface of Paracel 0.3: the vertex with a dictionary of its edges.
   auto halve = [](std::unordered_map<std::uint64_t, std::unordered_map<std::uint64_t, double>>::value_type& v) {
     for (auto& edge : v.second) edge.second /= 2;
   };

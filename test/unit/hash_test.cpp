@@ -10,7 +10,7 @@
 namespace paracel {
 namespace {
 
-// Computed with the library's own XXH3_64bits through Python's ctypes. A change of any of them moves every key.
+// Computed with the library's XXH3_64bits through Python's ctypes. If any of them changes, every key moves.
 TEST(Hash, HasTheValuesOfXxh3) {
   EXPECT_EQ(hash_key(""), 0x2d06800538d394c2U);  // also in the specification of XXH3
   EXPECT_EQ(hash_key("a"), 0xe6c632b61e964e1fU);

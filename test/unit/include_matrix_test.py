@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The folder tells the layer. Each layer may include those named here and no others, so that the arrows point one way;
-each library outside is known to the files named here. The checks are also run on made-up files that break them."""
+"""Folders are layers. Each layer may include only those listed here, so that dependencies point one way, and each external
+library may be used only by the files listed here. The checks are also run on made-up files that violate them."""
 import os
 import re
 import sys
@@ -12,7 +12,7 @@ SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.
 SERVER = {"request", "plugin", "store", "shard", "replication", "node", "scheduler"}
 ALL = {"compat", "public", "core", "storage", "config", "net", "load", "client", "worker", "embed", "alg"} | SERVER
 
-# layer: (files that belong to it, layers it may include). The first pattern that matches a file decides.
+# layer: (files that belong to it, layers it may include). The first pattern that matches a file determines its layer.
 LAYERS = [
     ("compat", r"include/paracel/compat/", {"compat", "public"}),
     ("public", r"include/paracel/", {"public"}),
@@ -21,13 +21,13 @@ LAYERS = [
     ("storage", r"src/storage/", {"public", "core", "storage"}),
     ("config", r"src/config/", {"public", "core", "storage", "config"}),
     ("net", r"src/net/", {"public", "core", "net"}),
-    # Input: files, formats, and who gets what. Knows workers only as a Comm.
+    # Input: files, formats, and distribution of rows. Knows workers only as a Comm.
     ("load", r"src/load/", {"public", "core", "storage", "load"}),
     ("client", r"src/client/", {"public", "core", "net", "client"}),
     ("worker", r"src/worker/", {"public", "core", "storage", "config", "net", "load", "client", "worker"}),
-    # The one place where both sides meet: a server inside a worker's process.
+    # The only place where both sides meet: a server inside a worker's process.
     ("embed", r"src/embed/", {"public", "core", "config", "net", "client", "worker", "embed"} | SERVER),
-    # The rooms of the server, from the ground up.
+    # The layers of the server, bottom-up.
     ("request", r"server/request/", {"public", "core", "net", "request"}),
     ("plugin", r"server/plugin/", {"public", "core", "net", "plugin"}),
     ("store", r"server/store/", {"public", "core", "net", "request", "plugin", "store"}),
@@ -48,11 +48,11 @@ LAYERS = [
     ("test", r"test/", ALL | {"test"}),
 ]
 
-# What a plug-in is compiled against; nothing in it needs the framework's library.
+# The headers for plug-ins; they do not need the framework's library.
 UPDATE = {"include/paracel/" + name for name in
           ("update.hpp", "codec.hpp", "codec_packed.hpp", "value.hpp", "error.hpp", "types.hpp")}
 
-# header of a library outside: the files that may include it
+# header of an external library: the files that may include it
 LIBRARIES = [
     (r"zmq\.h(pp)?$", r"src/net/zmq_transport\.cpp$|tool/bench/|test/"),
     (r"mpi\.h$", r"src/worker/mpi/comm_mpi\.cpp$|include/paracel/compat/|test/compat/"),
@@ -65,7 +65,7 @@ LIBRARIES = [
     (r"(thread|mutex|shared_mutex|condition_variable|sys/socket\.h|poll\.h)$", r"(?!src/core/|include/)"),
 ]
 
-# Inside a layer: who must not know whom.
+# Forbidden includes within a layer.
 NEVER = [
     (r"src/client/", r"(src/worker/parasrv|include/paracel/(paralg|parameter_access|bulk_access))\."),
     (r"src/worker/parasrv\.", r"include/paracel/(paralg|parameter_access|bulk_access)\."),
@@ -92,7 +92,7 @@ def project_sources():
 
 
 def resolve(path, target, quoted, exists):
-    """The file of the project that an include means, or None: one of a library."""
+    """The project file that an include refers to, or None for a library's header."""
     places = []
     if quoted:
         places.append(os.path.normpath(os.path.join(os.path.dirname(path), target)))

@@ -64,7 +64,7 @@ class Input : public ::testing::Test {
       input_set(names).visit(
           r, size,
           [&](const input_piece& p) {
-            // Every piece but the last of a file ends with its line.
+            // Every piece but the last of a file ends at a line end.
             if (!all.empty() && p.begins_file() && all.back() != '\n') all += '\n';
             EXPECT_TRUE(p.begins_file() || all.empty() || all.back() == '\n');
             all += p.text();
@@ -166,12 +166,12 @@ TEST_F(Input, ACompressedFileThatIsDamagedIsRefusedWithTheByte) {
   std::string text;
   for (int i = 0; i < 2000; ++i) text += std::to_string(i * 7919) + "\n";
   const auto bytes = gzip(text);
-  for (std::size_t at = 10; at < bytes.size(); at += 7) {  // the header before has fields that do not matter
+  for (std::size_t at = 10; at < bytes.size(); at += 7) {  // the first bytes of the header do not matter
     auto damaged = bytes;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
     const auto path = write("damaged.gz", damaged);
     const auto what = error_of({path});
-    // A bit that means nothing is behind the last block.
+    // There may be an unused bit after the last block.
     if (what == "accepted") ASSERT_EQ(read_all({path}), text);
     else ASSERT_NE(what.find(": byte "), std::string::npos) << at << " " << what;
   }
@@ -188,7 +188,7 @@ TEST_F(Input, DamageIsSaidToBeDamageAlsoWhenItLooksLikeWrongTextFirst) {
   for (int i = 0; i < 200000; ++i) text += std::to_string(i * 7919LL) + "\n";
   auto bytes = gzip(text);
   bytes[bytes.size() - 5] =
-      static_cast<char>(bytes[bytes.size() - 5] ^ 1);  // the checksum: all of the text comes before it
+      static_cast<char>(bytes[bytes.size() - 5] ^ 1);  // the checksum, which follows all of the text
   const auto name = write("sum.gz", bytes);
   try {
     input_set({name}).visit(0, 1,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Prepared key sets in a shard: against a std::map, with everything that can happen to a key in between; what is
-// refused; and the order of a client whose set was forgotten.
+// Prepared key sets in a shard: compared with a std::map under all possible changes of keys; rejected requests; and the
+// order of requests of a client whose set was evicted.
 #include "server/store/key_sets.hpp"
 
 #include <gtest/gtest.h>
@@ -135,7 +135,7 @@ class SetVerbs : public testing::Test {
     o.plugin_folders = {test::plugin_folder()};
     server_.emplace(o);
   }
-  /// Sends a request; its answer may come later. Returns: its number.
+  /// Sends a request, which may be answered later. Returns: its number.
   std::uint64_t send(verb what, std::string_view key, const std::vector<std::byte>& payload, std::uint32_t count = 0,
                      value_tag tag = value_tag::none, std::uint16_t flags = 0, std::uint32_t clock = net::no_clock) {
     net::request_header h;
@@ -182,7 +182,7 @@ class SetVerbs : public testing::Test {
   void push(const std::string& key, double d) {
     EXPECT_EQ(call(verb::push, key, raw<double>({d}), 0, value_tag::f64).header.result, status::ok);
   }
-  /// What a set_pull or set_bupdate answered: a value for each key, or none where there is none.
+  /// The reply to a set_pull or set_bupdate: a value for each key, or none if it does not exist.
   static std::vector<std::optional<std::string>> values_of(const answer& a) {
     std::vector<std::optional<std::string>> out;
     EXPECT_EQ(a.header.result, status::ok);
@@ -194,13 +194,13 @@ class SetVerbs : public testing::Test {
       }
       return out;
     }
-    net::reply_items walk(a.body, a.header.count);
-    for (net::reply_item i; walk.next(i);) {
+    net::reply_items cursor(a.body, a.header.count);
+    for (net::reply_item i; cursor.next(i);) {
       const auto tag = std::string(name_of(i.value.tag));
       if (i.result == status::ok) out.emplace_back(tag + ":" + std::string(net::text_of(i.value.bytes)));
       else out.emplace_back(std::nullopt);
     }
-    EXPECT_TRUE(walk.ok());
+    EXPECT_TRUE(cursor.ok());
     return out;
   }
 

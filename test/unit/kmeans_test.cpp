@@ -19,7 +19,7 @@
 namespace paracel::alg {
 namespace {
 
-/// Points around a few places; sparse ones have about half of their coordinates.
+/// Points around a few centres; sparse ones have about half of their coordinates.
 sample_rows points(std::size_t n, std::size_t d, bool dense, std::uint64_t seed, bool whole = false) {
   sample_rows rows;
   rows.dense = dense;
@@ -44,7 +44,7 @@ sample_rows points(std::size_t n, std::size_t d, bool dense, std::uint64_t seed,
   return rows;
 }
 
-/// The definition: the first of the least distances as `distance` gives them.
+/// By definition: the first of the least values of `distance`.
 std::uint32_t nearest_by_hand(const kmeans_points& p, std::size_t i, const kmeans_centres& c) {
   std::uint32_t best = 0;
   for (std::uint32_t k = 1; k < c.size(); ++k) {
@@ -64,7 +64,7 @@ std::vector<double> first_points(const kmeans_points& p, std::size_t k) {
 
 TEST(KmeansPoints, TheNearestCentreIsThatOfTheFormulaAlsoWhereCentresAreEquallyFar) {
   for (const bool dense : {true, false}) {
-    for (const bool whole : {true, false}) {  // whole numbers have many ties
+    for (const bool whole : {true, false}) {  // integers have many ties
       for (const std::uint64_t seed : {1U, 2U, 3U}) {
         const kmeans_points p(points(300, 5, dense, seed, whole), false);
         const kmeans_centres c(first_points(p, 40), 5);

@@ -18,12 +18,12 @@ namespace {
 using namespace std::chrono_literals;
 using net::verb;
 
-/// A thread of a server: what it has been sent.
+/// A server thread that records its requests.
 class thread_of_server {
  public:
   explicit thread_of_server(net::transport& over) : port_(over.open()), address_(port_->bind("inproc://*")) {}
   [[nodiscard]] const std::string& address() const { return address_; }
-  /// The next request's header, if there is one; its key and body are in `text`.
+  /// The next request's header, if there is one; its key and body are stored in `text`.
   std::optional<net::request_header> next() {
     net::incoming in;
     if (!port_->receive(in, 0ms)) return std::nullopt;
@@ -39,7 +39,7 @@ class thread_of_server {
   std::string address_;
 };
 
-/// A server of two shards, and what a client of it needs.
+/// A server with two shards, and the context that its client needs.
 class KvcltOfOneServer : public testing::Test {
  protected:
   struct server {
@@ -110,7 +110,7 @@ TEST_F(KvcltOfOneServer, ClientsOfTwoServersShareNumbersAndWatermarkSoThatAReque
   EXPECT_EQ(second, first + 1);
   shared_.window.close(shared_.window.at(second));
   (void)two.shard0.next();
-  // The first one's server is lost: the other server's client sends it.
+  // The first one's server is lost: the client of the other server resends it.
   auto& lost = *shared_.window.at(first).retained;
   ++shared_.epoch;
   b.resend(1, lost.header, lost.body, lost.tail);

@@ -49,7 +49,8 @@ double log_joint(const lda_documents& docs, const std::vector<std::uint32_t>& z,
   return value;
 }
 
-/// Both samplers are Markov chains of the posterior; on a tiny corpus that can be summed over all assignments.
+/// Both samplers are Markov chains with the posterior as stationary distribution, which for a tiny corpus can be summed
+/// over all assignments.
 TEST(LdaSampler, VisitsEveryAssignmentAsOftenAsThePosteriorSays) {
   const auto docs = documents_of({{0, 1, 0}, {1, 2}});
   const lda_priors priors{{0.3, 0.9}, 0.2, 3};
@@ -75,7 +76,8 @@ TEST(LdaSampler, VisitsEveryAssignmentAsOftenAsThePosteriorSays) {
       }
       found[code] += 1.0 / sweeps;
     }
-    // Half the sum of the differences; a wrong conditional (alpha and beta changed, say) gives 0.05 and more.
+    // Half the sum of the differences; a wrong conditional (for example with alpha and beta exchanged) gives at least
+    // 0.05.
     double distance = 0;
     for (std::size_t code = 0; code < wanted.size(); ++code) distance += std::abs(found[code] - wanted[code] / sum) / 2;
     EXPECT_LT(distance, 0.015) << (how == method::mh ? "mh" : "sparse");
@@ -131,7 +133,7 @@ TEST(WeightTree, FindsEachLeafByItsShare) {
       }
       at += weight[k];
     }
-    EXPECT_GT(weight[tree.find(tree.total())], 0);  // what rounding may ask for
+    EXPECT_GT(weight[tree.find(tree.total())], 0);  // which rounding may request
   }
 }
 

@@ -21,7 +21,7 @@
 namespace paracel::alg {
 namespace {
 
-/// One worker and no job.
+/// A single worker without a job.
 class alone final : public comm_backend {
  public:
   [[nodiscard]] std::size_t rank() const override { return 0; }
@@ -34,7 +34,7 @@ class alone final : public comm_backend {
 };
 Comm one_worker() { return Comm(std::make_shared<alone>()); }
 
-/// The same numbers dense and sparse; about a third of them are not 0.
+/// The same matrix dense and sparse; about a third of its elements are nonzero.
 struct both {
   sample_rows dense;
   sample_rows sparse;
@@ -120,7 +120,7 @@ TEST(Design, SparseRowsAreCentredAndScaledAsDenseOnesAre) {
     for (std::size_t j = 0; j < u.size(); ++j) EXPECT_NEAR(u[j], v[j], 1e-8);
     const auto l = sparse.squared_lengths();
     for (std::size_t j = 0; j < 9; ++j) EXPECT_NEAR(l[j], g[packed_at(9, j, j)], 1e-9);
-    // The model in the units of the input predicts what the residual says.
+    // The model in the units of the input makes predictions that agree with the residual.
     const auto theta = sparse.theta(w);
     for (std::size_t i = 0; i < 200; ++i) EXPECT_NEAR(b.dense.label[i] - predicted(b.sparse, i, theta), s[i], 1e-11);
   }
@@ -297,9 +297,9 @@ TEST(FaceNewton, TheDirectionSolvesTheEquationsOfTheFreeCoordinates) {
     if (free[j] != 0) EXPECT_NEAR(image[j], -slope[j], 1e-10);
     else EXPECT_EQ(direction[j], 0);
   }
-  // As many as there are free coordinates, or a few more for the rounding.
+  // As many as there are free coordinates, or a few more because of rounding.
   EXPECT_LE(products, 20U);
-  // Cut short it still points down.
+  // Truncated it is still a descent direction.
   products = 0;
   const auto rough = face_direction(product, diagonal, slope, free, 0, 2);
   EXPECT_EQ(products, 2U);

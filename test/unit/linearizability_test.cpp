@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The checker of the cluster tests: it must accept what one order explains, and refuse the rest.
+// The checker used by the cluster tests: it must accept histories that a sequential order explains, and reject all
+// others.
 #include "test/support/linearizability.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@ namespace {
 
 struct operation {
   bool writes;
-  int value;  // written, or seen
+  int value;  // written, or read
 };
 using history = std::vector<std::vector<timed<operation>>>;
 
@@ -62,7 +63,7 @@ TEST(Linearizability, ALostUpdateIsRefused) {
 }
 
 TEST(Linearizability, AnUpdateThatCountsTwiceIsRefused) {
-  const auto adds = [](const history& h) {  // a write adds its value, and a read sees the sum
+  const auto adds = [](const history& h) {  // a write adds its value, and a read returns the sum
     return is_linearizable(h, 0, [](int& state, const operation& o) {
       if (o.writes) state += o.value;
       return o.writes || state == o.value;

@@ -43,14 +43,14 @@ membership two_servers() {
   return m;
 }
 
-/// The JSON of `two_servers`, changed.
+/// The JSON of `two_servers`, modified.
 std::string changed(const std::function<void(json&)>& change) {
   auto j = json::parse(two_servers().to_json());
   change(j);
   return j.dump();
 }
 
-/// The text of the refusal, or "accepted".
+/// The reason for rejecting it, or "accepted".
 std::string refusal(const std::string& text) {
   try {
     (void)membership::from_json(text);
@@ -319,7 +319,7 @@ membership servers_in(std::uint32_t replicas, const std::vector<server_state>& s
   return m;
 }
 
-/// The rule of the header, word by word: slots are indices here.
+/// The rule in the header, implemented literally: slots are indices here.
 std::vector<std::uint16_t> chain_by_the_rule(const membership& m, const ring& r, std::uint16_t p) {
   std::vector<std::uint16_t> up;
   std::vector<std::uint16_t> near;  // the first of those that are up or joining
@@ -339,7 +339,8 @@ std::vector<std::uint16_t> chain_in(const key_router& router, std::uint32_t p) {
   return {chain.begin(), chain.end()};
 }
 
-/// Who serves, who comes to serve and who goes, with `copies` of everything. Slots that have left count as nobody.
+/// Servers that serve, join or leave, with `copies` replicas of everything. Slots of servers that have left do not
+/// count.
 void check_that_a_move_has_two_rings(std::uint32_t copies, const std::vector<server_state>& during) {
   const auto at_state = [&](auto change) {
     auto m = servers_in(copies, during);
@@ -358,7 +359,7 @@ void check_that_a_move_has_two_rings(std::uint32_t copies, const std::vector<ser
   for (std::uint32_t p = 0; p < partition_count; p += 13) {
     const auto had = chain_in(old_way, p), has = chain_in(now, p), will_have = chain_in(new_way, p);
     ASSERT_EQ(will_have.size(), copies);
-    // those who had it serve as before, and whoever will have it has it
+    // the previous servers still serve, and the future ones receive everything
     ASSERT_TRUE(has.size() >= had.size() && std::equal(had.begin(), had.end(), has.begin())) << p;
     for (const auto s : will_have) ASSERT_NE(std::ranges::find(has, s), has.end()) << p;
     for (const auto s : has)
@@ -425,7 +426,7 @@ TEST(KeyRouter, WhenAHeadIsLostTheNextOfItsChainIsHead) {
       const auto p = static_cast<std::uint16_t>(i);
       std::vector<std::uint16_t> left(before.chain(p).begin(), before.chain(p).end());
       std::erase(left, dead);
-      // whoever had a copy keeps its place; a new copy comes last
+      // existing replicas keep their places; a new one is last
       const auto now = after.chain(p);
       ASSERT_EQ(now.size(), 3U);
       ASSERT_TRUE(std::ranges::equal(left, now.first(left.size())));

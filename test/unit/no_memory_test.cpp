@@ -97,7 +97,7 @@ class no_memory_notebook final : public reply_sink {
 
 class node {
  public:
-  node() : shard_({.threads = threads}, plugins(), owned_) { shard_.keep_copies(); }
+  node() : shard_({.threads = threads}, test_plugins(), owned_) { shard_.keep_replicas(); }
 
   answer send(const request& r) { return send(r, ++sequence_); }
   /// The allocation number `k` fails, if it is not negative.
@@ -151,8 +151,8 @@ contents contents_of(node& n) {
   contents all;
   const auto text = [](std::span<const std::byte> b) { return std::string(net::text_of(b)); };
   for (const auto& [p, s] : n.states()) {
-    records walk(s);
-    for (record r; walk.next(r);) {
+    records cursor(s);
+    for (record r; cursor.next(r);) {
       if (r.kind == record_kind::applied || r.kind == record_kind::table) continue;
       const bool of_table = r.kind == record_kind::row || r.kind == record_kind::row_stage;
       auto state = text(r.state);
@@ -465,11 +465,11 @@ TEST_F(NoMemory, StagedUpdatesAndFolds) {
       {"an update that folds", some, bsp(single(verb::bupdate, 0), clock_of_folds)},
       {"fold", some, fold},
       {"fence", fenced, fence},
-      {"a scan that folds", some, bsp(walk(verb::scan), clock_of_folds)},
+      {"a scan that folds", some, bsp(scan_request(verb::scan), clock_of_folds)},
   });
 }
 
-TEST_F(NoMemory, WalksThatWriteAndClear) {
+TEST_F(NoMemory, ScansThatWriteAndClear) {
   auto full = all_keys();
   for (std::size_t i = 0; i < 6; ++i) full.push_back(staged(i * 8, 3));
   full.push_back(open({}));
@@ -477,7 +477,7 @@ TEST_F(NoMemory, WalksThatWriteAndClear) {
   full.push_back(rows(verb::rows_update, true));
   full.push_back(staged(rows(verb::rows_update, false), 3));
   run({
-      {"remove_if", full, walk(verb::remove_if)},
+      {"remove_if", full, scan_request(verb::remove_if)},
       {"clear", full, {{.what = verb::clear}, {}, {}, false}},
   });
 }

@@ -47,7 +47,7 @@ class NpyReader : public ::testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << bytes;
     return (folder_ / name).string();
   }
-  /// Without the folder.
+  /// The error message, without the folder.
   std::string error_of(const std::string& bytes) {
     const auto path = write(bytes);
     try {

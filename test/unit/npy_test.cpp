@@ -38,7 +38,7 @@ class Npy : public testing::Test {
     std::ofstream(path(name), std::ios::binary) << what;
     return path(name);
   }
-  /// What reading such a file fails with.
+  /// The error of reading such a file.
   std::string refusal(const std::string& content) const {
     try {
       read_npy(put("bad.npy", content));
@@ -47,7 +47,7 @@ class Npy : public testing::Test {
     }
     return "nothing";
   }
-  /// A file of version 1 with that dictionary, not aligned.
+  /// A file of version 1 with this dictionary, not aligned.
   static std::string file_with(const std::string& dictionary, const std::string& elements) {
     std::string s("\x93NUMPY\x01\x00", 8);
     s += static_cast<char>(dictionary.size());

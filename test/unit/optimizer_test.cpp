@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The optimizers against the formulas of their papers, written once more in another way and in long double; and their
-// state in the server: where it begins, what keeps it and what drops it.
+// The optimizers compared with the formulas of their papers, implemented in another way in long double; and the
+// lifetime of their state in the server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ std::string refusal(const std::string& symbol, const std::string& hyper) {
   }
 }
 
-/// The value of one element after all its gradients, by the definition and not step by step where there is one.
+/// The value of one element after all gradients: in closed form where there is one.
 using closed_form = std::function<long double(long double begin, const numbers& gradients)>;
 
 template <class T>
@@ -217,7 +217,7 @@ TEST(Optimizer, WhoKnowsNoOptimizersIsToldSo) {
   EXPECT_FALSE(cannot_fail(f, v, v));
 }
 
-// ---- state beside keys -------------------------------------------------------------------------------------------
+// ---- state next to keys ------------------------------------------------------------------------------------------
 
 class OptimizerState : public testing::Test {
  protected:
@@ -272,7 +272,7 @@ TEST_F(OptimizerState, APushARemovalAndAnotherShapeDropIt) {
   EXPECT_EQ(step(f, "k", {4}), (std::vector<double>{-1})) << "removed";
   keys_.clear();
   EXPECT_EQ(step(f, "k", {4}), (std::vector<double>{-1})) << "cleared";
-  // Another size behind the store's back, as a general update function makes it.
+  // A different size without the store's knowledge, as a general update function may create it.
   keys_.table_of(hash_key("k")).store(hash_key("k"), "k", view({0, 0}));
   EXPECT_EQ(step(f, "k", {4, 5}), (std::vector<double>{-1, -1}));
 }
@@ -293,7 +293,7 @@ TEST_F(OptimizerState, LargeValuesHaveLargeStates) {
   for (int i = 1; i <= 3; ++i) {
     const auto v = step(f, "large", ones);
     ASSERT_EQ(v.size(), ones.size());
-    EXPECT_NEAR(v.front(), -i, 1e-9);  // with a constant gradient both moments are it: each step is lr
+    EXPECT_NEAR(v.front(), -i, 1e-9);  // with a constant gradient each moment equals it, so each step is lr
     EXPECT_NEAR(v.back(), -i, 1e-9);
   }
 }

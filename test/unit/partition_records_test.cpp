@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The state of a partition as records: what one shard writes makes the same partition in another, whatever it was made
-// of; and bytes that are none are refused.
+// The state of a partition as records: the records written by one shard create the same partition in another, whatever
+// it contains; and malformed bytes are rejected.
 #include "server/store/partition_records.hpp"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ class partition_state_notebook final : public reply_sink {
   answer last;
 };
 
-/// A server of one thread that is asked without a wire.
+/// A server with one thread that is called directly.
 class one_server {
  public:
   explicit one_server(server_options o = {}) {
@@ -184,14 +184,14 @@ class one_server {
 std::size_t count_of(const std::map<std::uint16_t, bytes>& all, record_kind kind) {
   std::size_t n = 0;
   for (const auto& [p, s] : all) {
-    records walk(s);
-    for (record r; walk.next(r);) n += r.kind == kind ? 1 : 0;
-    EXPECT_TRUE(walk.ok());
+    records cursor(s);
+    for (record r; cursor.next(r);) n += r.kind == kind ? 1 : 0;
+    EXPECT_TRUE(cursor.ok());
   }
   return n;
 }
 
-/// Everything a partition can hold.
+/// All kinds of contents of a partition.
 void fill(one_server& s) {
   const auto adagrad = s.function("libparacel_default.so", std::string("paracel_adagrad\0lr=0.5", 22));
   const auto adam = s.function("libparacel_default.so", "paracel_adam");
@@ -239,7 +239,7 @@ void fill(one_server& s) {
   }
   ASSERT_EQ(s.staged("key1", {1, 2, 3}, 1, 0).header.result, status::ok);
   ASSERT_EQ(s.key(verb::push, "key1", {1, 2}).header.result,
-            status::ok);  // of another size: it cannot be folded any more
+            status::ok);  // of a different size: it cannot be folded any more
   ASSERT_EQ(s.bsp_pull("key1", 2).header.result, status::type_mismatch);
 }
 
@@ -260,7 +260,7 @@ TEST(PartitionState, WhatOneShardWritesMakesTheSamePartitionsInAnother) {
   to.take(all);
   EXPECT_EQ(to.states(), all);
 
-  // And both go on alike: the same folds, the same steps of the optimizers, the same versions.
+  // And both continue identically: the same folds, the same optimizer steps, the same versions.
   for (auto* s : {&from, &to}) {
     for (int i = 0; i < 300; i += 7) {
       (void)s->bsp_pull("latekey" + std::to_string(i), 9);
@@ -272,8 +272,8 @@ TEST(PartitionState, WhatOneShardWritesMakesTheSamePartitionsInAnother) {
   const auto versions_aside = [](std::map<std::uint16_t, bytes> states) {
     for (auto& [p, s] : states) {
       bytes out;
-      records walk(s);
-      for (record r; walk.next(r);) {
+      records cursor(s);
+      for (record r; cursor.next(r);) {
         if (r.kind == record_kind::put) r.a = 1;
         append(out, r);
       }
@@ -348,7 +348,7 @@ TEST(PartitionState, AFailureOfAStagedUpdateIsToldByTheNewCopyToo) {
   EXPECT_EQ(to.bsp_pull("k", 2).header.result, status::ok);
 }
 
-// ---- bytes that are none --------------------------------------------------------------------------------------------
+// ---- malformed bytes ------------------------------------------------------------------------------------------------
 
 TEST(PartitionState, EveryTruncationIsRefusedAndChangesNothing) {
   one_server from;
@@ -358,9 +358,9 @@ TEST(PartitionState, EveryTruncationIsRefusedAndChangesNothing) {
   const auto whole = from.state(p);
   std::size_t boundary = 0;
   {
-    records walk(whole);
+    records cursor(whole);
     record r;
-    ASSERT_TRUE(walk.next(r));
+    ASSERT_TRUE(cursor.next(r));
     boundary = record_front_bytes + r.key.size() + r.value.size() + r.state.size();
   }
   one_server to;

@@ -195,7 +195,7 @@ TEST(Table, AValueMayChangeItsSizeInBothDirectionsAcrossTheThreshold) {
 }
 
 TEST(Table, AKeyOf20CharactersWithOneDoubleTakesLessThan80Bytes) {
-  // A 64th of a server with 1 M keys: as many keys a partition, fewer partitions.
+  // A 64th of a server with 1 M keys: the same number of keys for each partition, fewer partitions.
   arena memory;
   table_stats family;
   std::vector<table> tables;

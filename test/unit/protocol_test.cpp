@@ -81,7 +81,7 @@ reply_header full_reply() {
   return h;
 }
 
-// The two headers, as drawn in src/net/README.md, written out by hand. A change of a byte is another protocol version.
+// The two headers, as drawn in src/net/README.md, written by hand. Changing any byte requires a new protocol version.
 TEST(Protocol, ARequestHasTheseBytes) {
   request_bytes out;
   encode(full_request(), out);
@@ -168,7 +168,7 @@ TEST(Protocol, ItemsHaveTheseBytes) {
             "c0");
 }
 
-// Every number of the wire format, so that an insertion in the middle of an enum is seen.
+// Every number of the wire format, so that an insertion in the middle of an enum is detected.
 TEST(Protocol, TheNumbersOfVerbsStatusesAndTagsAreFixed) {
   std::ostringstream all;
   for (int i = 0; i < 256; ++i) {
@@ -275,7 +275,8 @@ TEST(Protocol, WithAKeyARequestCarriesTheJobOnlyForThoseWhoHaveIt) {
 TEST(Protocol, EveryTruncationOfARequestIsRefused) {
   const auto frame = frame_of(full_request(), bytes_of("theta0123456789abcdef"));
   for (std::size_t n = 0; n < frame.size(); ++n) {
-    const bytes cut(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(n));  // so that a read beyond is seen
+    const bytes cut(frame.begin(), frame.begin() + static_cast<std::ptrdiff_t>(n));  // an exact copy, so that reads out
+                                                                                     // of bounds are detected
     request_view v;
     EXPECT_NE(decode(cut, 0, v), nullptr) << n;
   }
@@ -296,7 +297,7 @@ TEST(Protocol, EveryTruncationOfAReplyIsRefused) {
   }
 }
 
-/// Decodes `full_request` with one change.
+/// Decodes `full_request` after one modification.
 template <class Change>
 std::string refusal(Change change) {
   auto h = full_request();
@@ -374,7 +375,7 @@ TEST(Protocol, AReplyWithOneWrongFieldIsRefusedWithTheReason) {
     return why == nullptr ? "accepted" : why;
   };
   EXPECT_EQ(said([](auto&) {}), "accepted");
-  EXPECT_EQ(said([](auto& h) { h.what = verb::none; }), "accepted");  // to a request that could not be read
+  EXPECT_EQ(said([](auto& h) { h.what = verb::none; }), "accepted");  // the reply to an unreadable request
   EXPECT_EQ(said([](auto& h) { h.what = static_cast<verb>(120); }), "unknown verb");
   EXPECT_EQ(said([](auto& h) { h.result = static_cast<status>(18); }), "unknown status");
   EXPECT_EQ(said([](auto& h) { h.tag = static_cast<value_tag>(0x10); }), "unknown type tag in the reply");
@@ -461,7 +462,7 @@ TEST(Protocol, ACountThatTheBodyCannotHoldIsRefusedAtOnce) {
   EXPECT_STREQ(decode(frame_of(h, body), 0, v), nullptr);
   h.count = 2;
   EXPECT_STREQ(decode(frame_of(h, body), 0, v), "more items announced than the body can hold");
-  h.what = verb::collective;  // there count is something else
+  h.what = verb::collective;  // count has another meaning there
   EXPECT_STREQ(decode(frame_of(h, body), 0, v), nullptr);
 }
 
@@ -562,7 +563,7 @@ TEST(Protocol, FlippedBitsNeverReadBeyondTheFrame) {
     }
     accepted += items.ok();
   }
-  EXPECT_GT(accepted, 1000U);  // a flip in a sequence number or in a value is not to be seen here
+  EXPECT_GT(accepted, 1000U);  // a flip in a sequence number or in a value is not detectable here
   EXPECT_LT(accepted, 90000U);
 }
 

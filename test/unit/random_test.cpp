@@ -21,7 +21,7 @@ TEST(CounterRandom, DrawsAreAFunctionOfSeedStreamAndRow) {
   EXPECT_NE(counter_random(1, 2, 3).bits(), counter_random(1, 3, 2).bits());
 }
 
-// Models that were trained with a seed must come out the same with the next version.
+// Models trained with a seed must be reproducible with the next version.
 TEST(CounterRandom, NumbersNeverChange) {
   counter_random r(42, 1, 7);
   EXPECT_EQ(r.bits(), 0xd8fd2789c11224e0U);
@@ -30,7 +30,7 @@ TEST(CounterRandom, NumbersNeverChange) {
 }
 
 TEST(CounterRandom, UniformAndNormalHaveTheirMoments) {
-  // Across rows, because that is how they are used: a few draws of each of many rows.
+  // Across rows, because the generator is used with a few draws for each of many rows.
   double sum = 0, squares = 0, normal = 0, normal_squares = 0, products = 0;
   const int rows = 200000;
   double last = 0;

@@ -110,7 +110,7 @@ TEST(ReadCache, ADroppedKeyIsGone) {
   EXPECT_EQ(cache.find("a"), nullptr);
   EXPECT_EQ(cache.find_fresh("a", 0), nullptr);
   EXPECT_TRUE(cache.contains("b"));
-  cache.put("a", view_of(7), 3, 0);  // older than the dropped one: nothing is remembered of that
+  cache.put("a", view_of(7), 3, 0);  // older than the dropped entry, which leaves no trace
   EXPECT_EQ(number(*cache.find("a")), 7);
   cache.clear();
   EXPECT_EQ(cache.size(), 0U);

@@ -47,7 +47,7 @@ std::vector<std::vector<std::uint32_t>> halves(std::size_t n) {
 
 std::int64_t number(const value_view& v) { return decode<std::int64_t>(v); }
 
-/// What a server that adds 100 says to a multi request.
+/// The reply of a server that adds 100 to a multi request.
 request_part answered(const std::vector<std::uint32_t>& items, const net::request_header& h, const bytes& body) {
   request_part p;
   p.items = items;

@@ -36,7 +36,7 @@ ring of(std::uint32_t servers) {
   return r;
 }
 
-// Computed independently, by a program of 20 lines in Python with libxxhash. A change of any of them moves keys.
+// Computed independently, by a 20-line program in Python with libxxhash. If any of them changes, keys move.
 TEST(Ring, HasTheseOwners) {
   struct {
     std::uint32_t servers;
@@ -217,7 +217,7 @@ TEST(Ring, ADeadServersPartitionsMostlyGoToTheirNextReplica) {
     ++its;
     to_next += r.owner(static_cast<std::uint16_t>(p)) == chains[p][1];
   }
-  EXPECT_GT(to_next, 0.98 * its);  // the bound sends the rest further
+  EXPECT_GT(to_next, 0.98 * its);  // the bound moves the rest further on
 }
 
 TEST(Ring, ListsItsSlotsInOrder) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The verbs on rows at the server object: what is refused, and that a refused request has changed nothing.
+// The verbs on rows, at the server object: which requests are rejected, and that a rejected request changes nothing.
 #include "server/store/row_service.hpp"
 
 #include <gmock/gmock.h>
@@ -180,7 +180,7 @@ TEST_F(RowsService, ARowOfAnotherShardOrServerIsRefusedBeforeAnythingIsDone) {
   EXPECT_EQ(rows(verb::rows_pull, here).numbers(), floats(here.size(), 0));
   EXPECT_EQ(rows(verb::rows_pull, {stranger}, {}, {.shard = 1}).header.result, status::ok);
 
-  membership m;  // of two servers, of which this is the first
+  membership m;  // two servers, of which this is the first
   m.workers = 1;
   for (std::uint32_t slot = 0; slot < 2; ++slot) {
     server_entry e;
@@ -237,7 +237,7 @@ TEST_F(RowsService, BatchesAreStagedWholeAndFoldedByClockRankAndArrival) {
   d.element = value_tag::f32;
   d.width = 1;
   d.plugin = "libparacel_default.so";
-  d.symbol = "paracel_assign";  // the last one wins
+  d.symbol = "paracel_assign";  // the last one counts
   ASSERT_EQ(open("t", d).header.result, status::ok);
   const auto stage = [&](std::uint32_t clock, std::uint32_t rank, float v) {
     ASSERT_EQ(rows(verb::rows_update, {1}, {v}, {net::flag_staged, clock, rank}).header.result, status::ok);
@@ -255,7 +255,7 @@ TEST_F(RowsService, BatchesAreStagedWholeAndFoldedByClockRankAndArrival) {
   EXPECT_EQ(read(1), 3);
   EXPECT_EQ(read(1), 3);
   EXPECT_EQ(read(2), 11);
-  stage(1, 0, 12);  // late: everything before 2 is complete
+  stage(1, 0, 12);  // late: all iterations before 2 are complete
   EXPECT_EQ(rows(verb::rows_pull, {1}).numbers()[0], 12);
   EXPECT_THAT(server_->stats_json(), HasSubstr("\"staged\":0"));
 }
@@ -265,7 +265,7 @@ TEST_F(RowsService, BatchesThatAreDueAreFoldedInSlicesInTheirOrder) {
   d.element = value_tag::f32;
   d.width = 1;
   ASSERT_EQ(open("t", d).header.result, status::ok);
-  // Sums of such numbers depend on their order.
+  // Sums of these numbers depend on the order.
   const std::vector<std::vector<float>> terms{{1e8F, 3}, {-1e8F, 7}, {0.3F, 1e-3F}};
   float expected = 0;
   for (std::uint32_t clock = 0; clock < 2; ++clock) {

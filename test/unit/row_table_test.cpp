@@ -98,7 +98,7 @@ TEST(RowTable, RowsStayWhereTheyAreWhileTheTableGrows) {
   }
 }
 
-// Two keys whose 32 bits of hash are the same are told apart by the key itself.
+// Two keys with the same 32-bit hash are distinguished by the key itself.
 TEST(RowTable, EqualHashesAreNotEqualRows) {
   row_table ids({value_tag::f32, 1, 0, false}, 1, false);
   row_table names({value_tag::f32, 1, 0, false}, 1, true);
@@ -136,7 +136,7 @@ TEST(RowTable, AWalkMeetsARowThatStaysOnceWhateverComesAndGoes) {
   std::uint64_t position = 0;
   while (const auto* row = rows.next(position)) {
     ++met[row_table::id_of(row)];
-    const std::uint64_t id = random() % 5000;  // odd ones come and go, even ones stay
+    const std::uint64_t id = random() % 5000;  // odd ones are inserted and removed, even ones stay
     const auto hash = net::hash_row(id | 1U);
     if (random() % 2 == 0) rows.erase(place_of(hash), hash, id | 1U);
     else make(id | 1U);
@@ -202,7 +202,7 @@ TEST(RowInit, ARowIsAPureFunctionOfSeedAndId) {
   }
 }
 
-// A change of these numbers changes every model that begins with them.
+// If these numbers change, all models that start from them change.
 TEST(RowInit, ItsNumbersArePinned) {
   EXPECT_EQ(filled<double>(row_init::uniform(0, 1, 1), 1, 1)[0], 0x1.0d2b8aa18ee24p-3);
   EXPECT_NEAR(filled<double>(row_init::normal(0, 1, 1), 1, 1)[0], 0.39012950258901918, 1e-12);
@@ -226,7 +226,7 @@ TEST(RowInit, UniformAndNormalHaveTheirMoments) {
     return std::vector<double>{sum / n, squares / n, cross / (rows * (width - 1.0)), low, high};
   };
   const auto u = moments(row_init::uniform(-1, 1, 42));
-  EXPECT_NEAR(u[0], 0, 0.005);  // deviation of the mean: 0.577 / sqrt(320,000) = 0.001
+  EXPECT_NEAR(u[0], 0, 0.005);  // standard deviation of the mean: 0.577 / sqrt(320,000) = 0.001
   EXPECT_NEAR(u[1], 1.0 / 3, 0.005);
   EXPECT_NEAR(u[2], 0, 0.005) << "neighbours are independent";
   EXPECT_GE(u[3], -1);

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using paracel::parse_samples;
 using paracel::sample_options;
 
-/// The error of a text that must not be accepted.
+/// The error of a text that must be rejected.
 std::string error_of(const std::string& text, const paracel::sample_options& options = {}) {
   try {
     parse_samples("f", text, options);
@@ -278,7 +278,7 @@ TEST(DataReader, RanksTogetherReadEverySampleOnceAndNameLinesOfTheWholeFile) {
     EXPECT_EQ(std::string(e.what()), bad + ":511:1: found \"oops\", want a number");
   }
   EXPECT_NO_THROW(paracel::read_samples({bad}, 0, 4));
-  // A rank that has no byte of the file still knows its width and refuses an empty input.
+  // A rank that has no bytes of the file still knows the number of columns and rejects an empty input.
   EXPECT_THROW(paracel::read_samples({(folder / "b.csv").string()}, 1, 2), paracel::data_error);
   fs::remove_all(folder);
 }

@@ -56,7 +56,7 @@ class quiet_host final : public scan_observer {
   const std::string* running = nullptr;
 };
 
-/// What a request says besides its cursor.
+/// Fields of a request besides its cursor.
 struct with {
   std::string prefix{};
   std::uint64_t filter = 0;
@@ -101,9 +101,9 @@ class ScanTest : public testing::Test {
     append(payload, r);
     return send(what, payload, w);
   }
-  /// Asks until there is no more. `look` sees every answer, `between` is called before each further request.
+  /// Repeats the request until the end. `look` is called for every reply, `between` before each further request.
   template <class Request, class Look>
-  int walk(verb what, Request r, const with& w, const Look& look, const std::function<void()>& between = nullptr) {
+  int scan_all(verb what, Request r, const with& w, const Look& look, const std::function<void()>& between = nullptr) {
     int slices = 0;
     for (;;) {
       const auto a = ask(what, r, w);
@@ -124,7 +124,7 @@ class ScanTest : public testing::Test {
                                                                 const std::function<void()>& between = nullptr,
                                                                 int* slices = nullptr) {
     std::multimap<std::string, std::vector<std::byte>> all;
-    const int n = walk(
+    const int n = scan_all(
         verb::scan, net::scan_request{}, w,
         [&](const scan_answer& a, const net::scan_reply& r) {
           net::request_items items(r.rest, a.header.count);
@@ -145,7 +145,7 @@ class ScanTest : public testing::Test {
   net::summary sums(net::reduce_request r = {}, const with& w = {}) {
     net::summary all;
     all.bins.resize(r.bins);
-    walk(verb::reduce, r, w, [&](const scan_answer&, const net::scan_reply& at) {
+    scan_all(verb::reduce, r, w, [&](const scan_answer&, const net::scan_reply& at) {
       net::summary part;
       ASSERT_EQ(decode(at.rest, part), nullptr);
       all.merge(part);
@@ -206,13 +206,13 @@ TEST_F(ScanTest, EveryKeyAndValueComesExactlyOnceWhateverTheCreditAndTheSlice) {
   }
 }
 
-/// Keys that come and go between the chunks: those that stay are met once, the others at most as often as they were
-/// put.
+/// Keys that are inserted and removed between chunks: those that stay are returned once, the others at most as often as
+/// they were inserted.
 TEST_F(ScanTest, AKeyThatStaysIsMetExactlyOnceWhateverHappensBetweenTheChunks) {
   for (unsigned seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
-    // With 512 threads a shard has 32 partitions: they are large and rehash while they are walked.
+    // With 512 threads a shard has 32 partitions, which are large and are rehashed during the scan.
     const bool few = seed % 2 == 0;
     const shard_settings settings{.index = few ? 3U : 0U, .threads = few ? 512U : 1U};
     reset(settings, {.slice = 0us});
@@ -225,7 +225,7 @@ TEST_F(ScanTest, AKeyThatStaysIsMetExactlyOnceWhateverHappensBetweenTheChunks) {
       if (mine(key)) pool.push_back(std::move(key));
     }
     std::map<std::string, double> staying;
-    std::map<std::string, int> passing;  // how often put
+    std::map<std::string, int> passing;  // number of insertions
     std::vector<std::string> passing_now;
     const std::size_t begin_with = 300 + random() % 1000;
     for (std::size_t i = 0; i < begin_with; ++i) {
@@ -250,7 +250,7 @@ TEST_F(ScanTest, AKeyThatStaysIsMetExactlyOnceWhateverHappensBetweenTheChunks) {
             passing_now.push_back(key);
           }
         } else {
-          // A value that changes its size gets another place in the arena.
+          // A value whose size changes is moved in the arena.
           const auto at = std::next(staying.begin(), static_cast<std::ptrdiff_t>(random() % staying.size()));
           put(at->first, view(std::vector<double>(1 + random() % 30, at->second)));
         }
@@ -298,7 +298,7 @@ TEST_F(ScanTest, AValueBeyondTheCreditIsSentAlone) {
 TEST_F(ScanTest, AnAnswerKeepsToTheCreditOrHasOneKey) {
   for (int i = 0; i < 3000; ++i)
     put("k" + std::to_string(i), view(std::string(static_cast<std::size_t>(i % 300), 'x')));
-  walk(verb::scan, net::scan_request{}, {.credit = 1000}, [&](const scan_answer& a, const net::scan_reply&) {
+  scan_all(verb::scan, net::scan_request{}, {.credit = 1000}, [&](const scan_answer& a, const net::scan_reply&) {
     EXPECT_TRUE(a.body.size() <= 1000 || a.header.count == 1) << a.body.size();
   });
 }
@@ -329,18 +329,19 @@ TEST_F(ScanTest, ASliceEndsWithItsTimeAndEachComesFurther) {
   std::size_t seen = 0;
   auto before = std::chrono::steady_clock::now();
   auto longest = 0ns;
-  const int slices = walk(verb::scan, net::scan_request{}, {.filter = slow}, [&](const scan_answer& a, const auto&) {
-    const auto now = std::chrono::steady_clock::now();
-    longest = std::max<std::chrono::nanoseconds>(longest, now - before);
-    before = now;
-    seen += a.header.count;
-  });
+  const int slices =
+      scan_all(verb::scan, net::scan_request{}, {.filter = slow}, [&](const scan_answer& a, const auto&) {
+        const auto now = std::chrono::steady_clock::now();
+        longest = std::max<std::chrono::nanoseconds>(longest, now - before);
+        before = now;
+        seen += a.header.count;
+      });
   EXPECT_EQ(seen, 2000U);
   EXPECT_GT(slices, 5) << "2,000 calls of 20 us and more do not fit a slice of 2 ms";
   EXPECT_LT(longest, 500ms);
 }
 
-// ---- what is chosen -----------------------------------------------------------------------------------------------
+// ---- selection ----------------------------------------------------------------------------------------------------
 
 TEST_F(ScanTest, APrefixAndAFilterChooseTogether) {
   for (int i = 0; i < 30; ++i) put((i % 2 == 0 ? "a" : "b") + std::to_string(i), view(static_cast<double>(i) / 30));
@@ -480,8 +481,8 @@ TEST_F(ScanTest, WhatTheFilterTakesGoesWithWhatIsStagedForIt) {
       if (!key.ends_with('7')) stay.insert(key);
     }
     std::uint64_t removed = 0;
-    walk(verb::remove_if, net::scan_request{}, {.filter = filter("ends_with_seven")},
-         [&](const scan_answer& a, const auto&) { removed += a.header.count; });
+    scan_all(verb::remove_if, net::scan_request{}, {.filter = filter("ends_with_seven")},
+             [&](const scan_answer& a, const auto&) { removed += a.header.count; });
     EXPECT_EQ(removed + stay.size(), 5000U);
     EXPECT_EQ(host_.forgotten.size(), removed);
     EXPECT_EQ(keys_->size(), stay.size());
@@ -531,7 +532,7 @@ TEST_F(ScanTest, ManyKeysInAndOutLeaveNoGrowth) {
     EXPECT_GT(keys_->memory_bytes(), 100'000 * (length + 24));
     for (int i = 0; i < 100'000; ++i) erase(name(i));
     EXPECT_EQ(keys_->size(), 0U);
-    // What is left are tables of four slots and one chunk a group, whatever the keys were.
+    // Only tables of four slots and one chunk for each group are left, whatever the keys were.
     EXPECT_LE(keys_->memory_bytes(), partition_count * 32);
     EXPECT_LE(extent(), keys_->groups().size() * arena::chunk_bytes);
   }

@@ -18,8 +18,8 @@ namespace {
 using namespace std::chrono_literals;
 using net::verb;
 
-/// The scheduler's end: answers with "<client> <text>", some at once, some only after the next request of somebody
-/// else.
+/// The scheduler's end: replies "<client> <text>", sometimes at once, sometimes only after the next request of another
+/// client.
 class echo {
  public:
   explicit echo(net::transport& over) : port_(over.open()), sink_(*port_), address_(port_->bind("inproc://*")) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Servers that enter and leave a running job, as the scheduler sees them.
+// Servers that join and leave a running job, in the scheduler.
 #include <paracel/error.hpp>
 
 #include "test/support/scheduler_test.hpp"
@@ -69,11 +69,11 @@ TEST_F(SchedulerResize, AServerLeavesWhenOthersHaveWhatItHasAndEndsWhenNobodyAsk
   EXPECT_EQ(resize(-1).parsed(), (json{{"slot", 2}, {"epoch", 2}}));
   EXPECT_EQ(members().servers[2].state, server_state::leaving);
   all_synced({0, 1}, 2);
-  EXPECT_EQ(members().epoch, 2U);  // it serves still, and has not said so
-  EXPECT_EQ(beat(2, 2), instruction::go_on);
+  EXPECT_EQ(members().epoch, 2U);  // it still serves, and has not reported that it has left
+  EXPECT_EQ(beat(2, 2), instruction::proceed);
   EXPECT_EQ(members().epoch, 3U);
   EXPECT_EQ(members().servers[2].state, server_state::left);
-  EXPECT_EQ(beat(2, 3), instruction::go_on);
+  EXPECT_EQ(beat(2, 3), instruction::proceed);
   all_synced({0, 1}, 3);
   EXPECT_EQ(members().epoch, 3U);
   EXPECT_EQ(beat(2, 3), instruction::shutdown);
@@ -82,12 +82,12 @@ TEST_F(SchedulerResize, AServerLeavesWhenOthersHaveWhatItHasAndEndsWhenNobodyAsk
   beat_all({server(0), server(1), worker(0), worker(1), worker(2)});
   subject->tick(now);
   EXPECT_EQ(subject->state(), scheduler::phase::running);
-  // its slot is free for another one
+  // its slot can be reused
   EXPECT_EQ(resize(1).parsed()["slot"], 2);
   auto another = server(2);
   another["incarnation"] = 300;
   another["pid"] = 902;
-  dead(2);  // the one that has left: told late
+  dead(2);  // a late report about the server that has left
   EXPECT_EQ(events.back()["event"], "wanted");
   EXPECT_EQ(to(ask(verb::heartbeat, another)).result, status::ok);  // may overtake its join
   EXPECT_EQ(membership::from_json(to(ask(verb::join, another)).body).servers[2].state, server_state::entering);
@@ -101,7 +101,7 @@ TEST_F(SchedulerResize, WhatCannotBeIsRefusedWithItsReason) {
   EXPECT_EQ(refused(2), "\"servers\" must be 1 or -1: one server at a time");
   EXPECT_EQ(refused(0), "\"servers\" must be 1 or -1: one server at a time");
   begin(3, 3);
-  EXPECT_EQ(refused(-1), "3 copies need as many servers, and there are 3");
+  EXPECT_EQ(refused(-1), "3 replicas need as many servers, and there are 3");
   make(3, 2, 1, false, true);
   EXPECT_EQ(refused(1), "the job has not started yet");
 }
@@ -113,7 +113,7 @@ TEST_F(SchedulerResize, OneChangeIsMadeAtATime) {
   ask(verb::join, server(3));
   EXPECT_EQ(refused(1), "one change at a time: s3 is entering");
   all_synced({0, 1, 2}, 2);
-  EXPECT_EQ(refused(-1), "the copies are not whole yet: try again");
+  EXPECT_EQ(refused(-1), "the replicas are not complete yet: try again");
   all_synced({0, 1, 2, 3}, 3);
   resize(-1);
   EXPECT_EQ(refused(1), "one change at a time: s3 is leaving");
@@ -126,13 +126,13 @@ TEST_F(SchedulerResize, OneChangeIsMadeAtATime) {
 TEST_F(SchedulerResize, AServerThatDiesBeforeItServesCostsNothing) {
   begin(2, 1);
   resize(1);
-  EXPECT_EQ(to(dead(2)).parsed()["goes_on"], true);
+  EXPECT_EQ(to(dead(2)).parsed()["continues"], true);
   EXPECT_EQ(events.back()["event"], "not_entered");
   EXPECT_EQ(resize(1).parsed()["slot"], 2);
   ask(verb::join, server(2));
-  EXPECT_EQ(to(dead(2)).parsed()["goes_on"], true);
+  EXPECT_EQ(to(dead(2)).parsed()["continues"], true);
   EXPECT_EQ(members().servers[2].state, server_state::gone);
-  EXPECT_EQ(events.back()["goes_on"], true);
+  EXPECT_EQ(events.back()["continues"], true);
   all_synced({0, 1}, 3);
   EXPECT_EQ(resize(1).result, status::ok);
   now += 61s;
@@ -160,9 +160,9 @@ TEST_F(SchedulerResize, ALateReportOfADeathIsNotTakenForThatOfTheServerThatIsSta
   all_synced({0, 1}, members().epoch);
   ASSERT_EQ(resize(1).result, status::ok);
   events.clear();
-  for (const int pid : {601, 602}) EXPECT_EQ(to(dead(2, pid)).parsed()["goes_on"], true);
+  for (const int pid : {601, 602}) EXPECT_EQ(to(dead(2, pid)).parsed()["continues"], true);
   EXPECT_TRUE(events.empty()) << events.back();
-  dead(2, 603);  // its own, before it joined
+  dead(2, 603);  // its own death, before it joined
   EXPECT_EQ(kinds(), std::vector<std::string>{"not_entered"});
 }
 
@@ -183,22 +183,22 @@ TEST_F(SchedulerResize, AServerThatNeverCameDoesNotKeepTheSchedulerFromEnding) {
 TEST_F(SchedulerResize, AServerThatIsLostWhileItLeavesIsALossLikeAnyOther) {
   begin(3, 2);
   resize(-1);
-  EXPECT_EQ(to(dead(2)).parsed()["goes_on"], true);
+  EXPECT_EQ(to(dead(2)).parsed()["continues"], true);
   EXPECT_EQ(members().servers[2].state, server_state::down);
   begin(2, 1);
   resize(-1);
-  EXPECT_EQ(to(dead(1)).parsed()["goes_on"], false);
+  EXPECT_EQ(to(dead(1)).parsed()["continues"], false);
   EXPECT_EQ(subject->cause(),
-            "server s1 (pid 501 on h) lost: killed by signal 9; there is no other copy of its partitions");
+            "server s1 (pid 501 on h) lost: killed by signal 9; there is no other replica of its partitions");
 }
 
 TEST_F(SchedulerResize, AServerStaysUntilThereAreEnoughWithoutIt) {
   begin(3, 2);
   resize(-1);
-  EXPECT_EQ(to(dead(0)).parsed()["goes_on"], true);
+  EXPECT_EQ(to(dead(0)).parsed()["continues"], true);
   all_synced({1, 2}, 3);
   EXPECT_EQ(members().servers[2].state, server_state::leaving);
-  EXPECT_EQ(to(ask(verb::stats, json::object())).parsed()["spare"], 1);  // it has its copies still
+  EXPECT_EQ(to(ask(verb::stats, json::object())).parsed()["spare"], 1);  // it still has its replicas
   auto another = server(0);
   another["incarnation"] = 300;
   ask(verb::join, another);
@@ -211,7 +211,7 @@ TEST_F(SchedulerResize, OneThatHasLeftMayDieAndWhoAskedItIsAnsweredByANewEpoch) 
   begin(2, 1);
   resize(-1);
   all_synced({0, 1}, 2);
-  EXPECT_EQ(to(dead(1)).parsed()["goes_on"], true);
+  EXPECT_EQ(to(dead(1)).parsed()["continues"], true);
   EXPECT_EQ(members().epoch, 4U);
   EXPECT_EQ(members().servers[1].state, server_state::gone);
   EXPECT_EQ(events.back()["event"], "retired");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A scheduler that was away itself: its process was stopped with the whole job, or alone.
+// A scheduler that was suspended itself, with the whole job or alone.
 #include <paracel/error.hpp>
 
 #include "test/support/scheduler_test.hpp"

@@ -88,7 +88,7 @@ TEST_F(Scheduler, MalformedBodiesAreRefusedWithAReasonAndChangeNothing) {
   EXPECT_EQ(to(ask(verb::leave, worker(0))).result, status::bad_request);
   expect_refused(ask_text(verb::pull, "{}"), "pull is not a verb of the scheduler");
   EXPECT_TRUE(events.empty());
-  start();  // all places are still free
+  start();  // all slots are still free
 }
 
 TEST_F(Scheduler, AWorkerWithoutHeartbeatIsLostAndEverybodyLearnsIt) {
@@ -148,7 +148,7 @@ TEST_F(Scheduler, ANodeThatWaitsForTheOthersNeedNotBeat) {
   subject->tick(now);
   EXPECT_EQ(subject->state(), scheduler::phase::joining);
   EXPECT_FALSE(answers.contains(w));
-  // Once it has begun to beat, its silence counts.
+  // Once it has sent heartbeats, its silence counts.
   ask(verb::heartbeat, worker(0));
   now += 4s;
   subject->tick(now);
@@ -159,7 +159,7 @@ TEST_F(Scheduler, ANodeThatWaitsForTheOthersNeedNotBeat) {
 TEST_F(Scheduler, ABeatMayOvertakeItsJoin) {
   const auto& early = to(ask(verb::heartbeat, worker(0)));
   EXPECT_EQ(early.result, status::ok);
-  EXPECT_EQ(early.order, instruction::go_on);
+  EXPECT_EQ(early.order, instruction::proceed);
 }
 
 TEST_F(Scheduler, ABeatFromAnotherProcessInTheSamePlaceIsRefused) {
@@ -169,7 +169,7 @@ TEST_F(Scheduler, ABeatFromAnotherProcessInTheSamePlaceIsRefused) {
   expect_refused(ask(verb::heartbeat, impostor), "worker 1 (pid 701 on h) holds this place");
   now += 3100ms;
   subject->tick(now);
-  EXPECT_EQ(subject->state(), scheduler::phase::aborted);  // and keeps nobody alive
+  EXPECT_EQ(subject->state(), scheduler::phase::aborted);  // and it keeps no process alive
 }
 
 TEST_F(Scheduler, ALongUserFunctionIsNamedOnceInAWhileAndIsNoDeath) {
@@ -194,7 +194,7 @@ TEST_F(Scheduler, ALongUserFunctionIsNamedOnceInAWhileAndIsNoDeath) {
   EXPECT_EQ(events[7]["seconds"], 61);
   busy["busy"] = {{{"shard", 1}, {"function", "libx.so:g"}, {"seconds", 31}}, 7, {{"shard", -1}}};
   ask(verb::heartbeat, busy);
-  EXPECT_EQ(events.size(), 9U);  // another function is other news; nonsense is none
+  EXPECT_EQ(events.size(), 9U);  // a different function is reported again; malformed events are ignored
 }
 
 TEST_F(Scheduler, TheJoinDeadlineNamesWhoIsMissing) {
@@ -255,7 +255,7 @@ TEST_F(Scheduler, AServerThatLeavesEarlyEndsTheJobAfterAMoment) {
   EXPECT_EQ(events.back(), (json{{"event", "left"}, {"role", "server"}, {"index", 1}, {"status", 0}}));
   now += 1s;
   subject->tick(now);
-  EXPECT_EQ(subject->state(), scheduler::phase::running);  // whoever knows the cause of it may still say so
+  EXPECT_EQ(subject->state(), scheduler::phase::running);  // a process that knows the cause may still report it
   now += 1s;
   subject->tick(now);
   EXPECT_EQ(subject->status(), 11);
@@ -265,9 +265,9 @@ TEST_F(Scheduler, AServerThatLeavesEarlyEndsTheJobAfterAMoment) {
 TEST_F(Scheduler, WhenAllWorkersHaveLeftTheJobIsDoneAndServersAreShutDown) {
   start();
   for (int r = 0; r < 3; ++r) {
-    EXPECT_EQ(to(ask(verb::heartbeat, server(0))).order, instruction::go_on);
+    EXPECT_EQ(to(ask(verb::heartbeat, server(0))).order, instruction::proceed);
     EXPECT_EQ(to(ask(verb::leave, leaving(worker(r)))).result, status::ok);
-    now += 10s;  // who has left need not beat
+    now += 10s;  // processes that have left need no heartbeat
     beat_all({server(0), server(1)});
     for (int other = r + 1; other < 3; ++other) ask(verb::heartbeat, worker(other));
     subject->tick(now);
@@ -279,7 +279,7 @@ TEST_F(Scheduler, WhenAllWorkersHaveLeftTheJobIsDoneAndServersAreShutDown) {
   EXPECT_EQ(to(ask(verb::leave, leaving(server(1)))).result, status::ok);
   now += 10s;
   subject->tick(now);
-  EXPECT_EQ(subject->state(), scheduler::phase::done);  // silence means nothing any more
+  EXPECT_EQ(subject->state(), scheduler::phase::done);  // silence does not matter any more
   expect_refused(ask(verb::join, worker(0)), "worker 0 (pid 700 on h) has joined already");
 }
 
@@ -316,7 +316,7 @@ TEST_F(Scheduler, ProgressIsPassedOnButNotMoreThanAnybodyReads) {
   EXPECT_EQ(events[0], (json{{"event", "progress"}, {"round", 1}, {"objective", 0.5}}));
   for (int r = 0; r < 3; ++r) ask(verb::leave, leaving(worker(r)));
   ASSERT_GE(events.size(), 5U);
-  EXPECT_EQ(events[events.size() - 2]["round"], 1007);  // the last one is never left out
+  EXPECT_EQ(events[events.size() - 2]["round"], 1007);  // the last one is never dropped
   EXPECT_EQ(kinds().back(), "done");
 }
 
@@ -332,7 +332,7 @@ TEST_F(Scheduler, EverybodyKnowsWhenAllAreToldOrHadTheLimitToAsk) {
   EXPECT_TRUE(subject->all_notified(now));
 
   make(3, 2);
-  subject->abort(143, "stopped", now);  // nobody has come; they must have time to come and be told
+  subject->abort(143, "stopped", now);  // no process has joined; they need time to join and be told
   EXPECT_FALSE(subject->all_notified(now + 3s));
   EXPECT_TRUE(subject->all_notified(now + 3001ms));
 }
@@ -383,7 +383,7 @@ TEST_F(Scheduler, TheOthersGoOnWithoutAWorkerWhenTheyAreToldTo) {
   EXPECT_FALSE(answers.contains(waits));
   auto dead = worker(2);
   dead["why"] = "killed";
-  EXPECT_EQ(answers[ask(verb::report_death, dead)].parsed()["goes_on"], true);
+  EXPECT_EQ(answers[ask(verb::report_death, dead)].parsed()["continues"], true);
   EXPECT_EQ(subject->state(), scheduler::phase::running);
   EXPECT_EQ(answers[waits].result, status::ok);  // the barrier that waited for it
   const auto& said = events.back();
@@ -398,7 +398,7 @@ TEST_F(Scheduler, TheOthersGoOnWithoutAWorkerWhenTheyAreToldTo) {
   EXPECT_EQ(sent[0].second.rank, 2U);
   EXPECT_EQ(sent[0].second.clock, net::no_clock);
   EXPECT_EQ(sent[0].second.epoch, subject->members().epoch);
-  // It is told when it turns out to live, and joins no collective.
+  // If it turns out to be alive it is told, and it joins no collective.
   EXPECT_EQ(answers[ask(verb::heartbeat, worker(2))].order, instruction::abort);
   EXPECT_EQ(answers[barrier(2, 3)].result, status::bad_request);
   const auto report = answers[ask_text(verb::stats, "")].parsed();
@@ -433,7 +433,7 @@ TEST_F(Scheduler, ASilentWorkerIsEjectedToo) {
   EXPECT_EQ(events.back()["index"], 1);
   EXPECT_EQ(events.back()["reaped"], false) << "which tells a launcher to kill it";
   EXPECT_TRUE(sent.empty()) << "its process may live, and take part";
-  EXPECT_EQ(answers[ask(verb::report_death, worker(1))].parsed()["goes_on"], true);
+  EXPECT_EQ(answers[ask(verb::report_death, worker(1))].parsed()["continues"], true);
   ASSERT_EQ(sent.size(), 1U);
   EXPECT_EQ(sent[0].second.rank, 1U);
   ask(verb::report_death, worker(1));
@@ -511,7 +511,7 @@ TEST_F(SchedulerThatEjects, EndsTheJobWhenAWorkerFailsByItself) {
   auto failed = worker(1);
   failed["why"] = "it exited with status 4";
   failed["status"] = 4;
-  EXPECT_EQ(answers[ask(verb::report_death, failed)].parsed()["goes_on"], false);
+  EXPECT_EQ(answers[ask(verb::report_death, failed)].parsed()["continues"], false);
   EXPECT_EQ(subject->state(), scheduler::phase::aborted);
   EXPECT_EQ(subject->status(), 4);
   EXPECT_EQ(subject->cause(), "worker 1 (pid 701 on h) lost: it exited with status 4");
@@ -522,10 +522,10 @@ TEST_F(SchedulerThatEjects, EndsTheJobWhenAWorkerDiesBeforeAllHaveJoined) {
   ask(verb::join, worker(0));
   auto dead = worker(2);  // it has not joined
   dead["why"] = "it was killed";
-  EXPECT_EQ(answers[ask(verb::report_death, dead)].parsed()["goes_on"], false);
+  EXPECT_EQ(answers[ask(verb::report_death, dead)].parsed()["continues"], false);
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
   EXPECT_EQ(subject->cause(),
-            "worker 2 lost: it was killed; the others go on without a worker only when all have joined");
+            "worker 2 lost: it was killed; the others continue without a worker only when all have joined");
 }
 
 TEST_F(SchedulerThatEjects, SaysThatAWorkerFailedAfterTheEndOfTheJob) {
@@ -533,9 +533,9 @@ TEST_F(SchedulerThatEjects, SaysThatAWorkerFailedAfterTheEndOfTheJob) {
   start();
   for (int r = 0; r < 3; ++r) ask(verb::leave, leaving(worker(r)));
   auto failed = worker(1);
-  EXPECT_EQ(answers[ask(verb::report_death, failed)].parsed()["goes_on"], true) << "killed, with nothing left to do";
+  EXPECT_EQ(answers[ask(verb::report_death, failed)].parsed()["continues"], true) << "killed, with nothing left to do";
   failed["status"] = 3;
-  EXPECT_EQ(answers[ask(verb::report_death, failed)].parsed()["goes_on"], false);
+  EXPECT_EQ(answers[ask(verb::report_death, failed)].parsed()["continues"], false);
   EXPECT_EQ(subject->state(), scheduler::phase::done);
 }
 

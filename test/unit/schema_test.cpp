@@ -36,7 +36,7 @@ class Schema : public ::testing::Test {
   }
   ~Schema() override { fs::remove_all(folder_); }
 
-  /// Checks {"input": <an existing file>, ...rest}.
+  /// Checks a config {"input": <an existing file>, ...rest}.
   paracel::config check(const std::string& rest) {
     return schema_.check_text("cfg.json", "{\"input\": \"" + input_ + "\"" + (rest.empty() ? "" : ",\n") + rest + "}");
   }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace paracel::srv {
 namespace {
 
@@ -54,6 +56,26 @@ TEST(Streams, SendersDoNotDisturbEachOther) {
   EXPECT_TRUE(s.accepts(of(1, 0, false), peer_of('a')));
   EXPECT_TRUE(s.accepts(of(1, 1, false), peer_of('b')));
   EXPECT_TRUE(s.accepts(of(2, 0, false), peer_of('c')));
+}
+
+TEST(Streams, WhatTheOwnerKeepsOfASenderSurvivesItsConnectionsUntilItIsTheLeastRecent) {
+  sender_table<int> s;
+  for (const std::uint64_t client : {1, 2, 3}) {
+    auto* const e = s.accept(of(client, 0, true), peer_of('a'));
+    ASSERT_NE(e, nullptr);
+    e->state = static_cast<int>(client);
+  }
+  auto* const again = s.accept(of(1, 0, true), peer_of('b'));
+  ASSERT_NE(again, nullptr);
+  EXPECT_EQ(again->state, 1);
+  EXPECT_EQ(again->from, peer_of('b'));
+  EXPECT_EQ(s.accept(of(1, 0, false), peer_of('a')), nullptr);
+  s.mark_recent({2, 0}, *s.find({2, 0}));
+  std::vector<int> dropped;
+  while (s.size() != 0) s.drop_oldest([&](const auto& e) { dropped.push_back(e.state); });
+  EXPECT_EQ(dropped, (std::vector<int>{3, 1, 2}));
+  EXPECT_EQ(s.find({1, 0}), nullptr);
+  EXPECT_EQ(s.accept(of(2, 0, false), peer_of('a')), nullptr) << "it starts again";
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the server promises beside its shards: one answer to each request, and the clock.
+// Guarantees of the server besides those of its shards: one reply to each request, and the clock.
 #include "server/node/server.hpp"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ class server_notebook final : public reply_sink {
     replies.push_back(view.header);
     texts.emplace_back(net::text_of(view.body));
   }
-  /// Sequence numbers answered since the last call.
+  /// Sequence numbers of the replies since the last call.
   std::vector<std::uint64_t> answered() {
     std::vector<std::uint64_t> all;
     for (const auto& r : replies) all.push_back(r.sequence);
@@ -204,18 +204,18 @@ TEST(Server, AMembershipThatNobodyGoesByIsNotKept) {
   m.servers.push_back(e);
   server s({.workers = 0});
   s.set_membership(m);
-  const std::weak_ptr first = s.copies();
-  auto held = s.copies();
+  const std::weak_ptr first = s.replicas();
+  auto held = s.replicas();
   ++m.epoch;
   s.set_membership(m);
-  const std::weak_ptr second = s.copies();
+  const std::weak_ptr second = s.replicas();
   EXPECT_FALSE(first.expired()) << "a thread goes by it";
   held.reset();
   ++m.epoch;
   s.set_membership(m);
   EXPECT_TRUE(first.expired());
   EXPECT_TRUE(second.expired());
-  EXPECT_EQ(s.copies()->members.epoch, 3U);
+  EXPECT_EQ(s.replicas()->members.epoch, 3U);
 }
 
 TEST(Server, OnlyTheOwnerOfTheClockPartitionKeepsTheClock) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Staged updates on a shard: in what order and when they are folded.
+// Staged updates in a shard: when and in which order they are folded.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -73,7 +73,7 @@ TEST_F(BspTest, AFenceDropsWhatARankHasStagedAndRefusesTheProcessBefore) {
   stage(1, 1, 7);
   stage(1, 2, 2);
   EXPECT_EQ(stage(1, 1, 8, "new"), status::ok);
-  const std::uint64_t before = 6;  // a client; ours is 5
+  const std::uint64_t before = 6;  // another client; ours is 5
   const auto fence = [&](std::uint32_t clock) {
     return call(verb::fence, {}, {value_tag::none, std::as_bytes(std::span(&before, 1))}, {.clock = clock, .rank = 1})
         .header;
@@ -96,7 +96,7 @@ TEST_F(BspTest, AFenceDropsWhatARankHasStagedAndRefusesTheProcessBefore) {
   EXPECT_EQ(pull("a"), 132);
 }
 
-// Nobody reads: what is due is folded in slices when the clock has moved, and takes no memory any more.
+// Without reads: due updates are folded in slices when the clock has advanced, and their memory is released.
 TEST_F(BspTest, WhatIsDueIsFoldedInSlicesWhenTheClockHasMoved) {
   constexpr int keys = 100;
   for (int k = 0; k < keys; ++k) {
@@ -110,7 +110,7 @@ TEST_F(BspTest, WhatIsDueIsFoldedInSlicesWhenTheClockHasMoved) {
   EXPECT_TRUE(shard.has_due());
   EXPECT_TRUE(shard.fold_due(at_once));
   EXPECT_EQ(stats()["shards"][0]["staged"], 2 * keys + 1 - 2) << "one key a slice";
-  // A read in between sees all of its iterations, whether they were folded or not.
+  // A read in between sees all of its iterations, whether they were already folded or not.
   EXPECT_EQ(pull("k99", {.flags = net::flag_bsp_read, .clock = 1}), 12);
   EXPECT_EQ(pull("k0", {.flags = net::flag_bsp_read, .clock = 1}), 12);
   int slices = 1;
@@ -126,7 +126,7 @@ TEST_F(BspTest, WhatIsDueIsFoldedInSlicesWhenTheClockHasMoved) {
   EXPECT_EQ(stats()["shards"][0]["staged"], 0);
 }
 
-// The slowest worker moves the clock one by one, far behind the others, whose updates come in any order.
+// The slowest worker advances the clock step by step, far behind the others, whose updates arrive in any order.
 TEST_F(BspTest, AKeyWithUpdatesOfManyIterationsIsVisitedOnceAClock) {
   auto& shard = server_->at(0);
   constexpr std::uint32_t clocks = 12;
@@ -152,7 +152,7 @@ TEST_F(BspTest, AnUpdateThatCannotFitIsRefusedWhenItIsStaged) {
   EXPECT_EQ(a.header.result, status::type_mismatch);
   EXPECT_THAT(a.text(), HasSubstr("key \"v\""));
   EXPECT_EQ(call(verb::update, "v", of_two, staged).header.result, status::ok);
-  // A key that is not there becomes the first delta; no other size can be added to it.
+  // A missing key is set to the first delta; deltas of other sizes cannot be added to it.
   EXPECT_EQ(call(verb::update, "new", of_three, staged).header.result, status::ok);
   EXPECT_EQ(call(verb::update, "new", of_two, staged).header.result, status::type_mismatch);
   EXPECT_EQ(call(verb::update, "new", view(1.0), staged).header.result, status::type_mismatch);
@@ -181,7 +181,7 @@ TEST_F(BspTest, WhatCannotBeFoldedIsToldToWhoAsksAndToWhoStagesNext) {
     EXPECT_THAT(asked.text(), HasSubstr("a negative delta"));
   }
   EXPECT_EQ(stage(1, 0, 1, "another"), status::plugin_failed);
-  push("a", 1);  // whoever writes the key has mended it
+  push("a", 1);  // writing the key repairs it
   EXPECT_EQ(call(verb::fold, {}, {}, {.clock = 1}).header.result, status::ok);
   EXPECT_EQ(stage(1, 0, 1, "another"), status::ok);
 }
@@ -277,7 +277,7 @@ TEST_F(BspTest, AStagedUpdateWithADefaultLooksWhetherTheKeyIsThereWhenItIsFolded
       << "the first gives the default, the others update it";
 
   stage_default(4, 0);
-  push("new", 7);  // immediate: the key is there when the update is folded
+  push("new", 7);  // immediate: the key exists when the update is folded
   EXPECT_EQ(pull("new", {.flags = net::flag_bsp_read, .clock = 5}), 8);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a shard adds to scans and reductions (scan_test.cpp): filters of plug-ins, staged updates.
+// Scans and reductions of a shard beyond scan_test.cpp: filters of plug-ins, staged updates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -70,12 +70,12 @@ TEST_F(ShardTest, AWalkOfABspReaderFoldsEveryKeyFirst) {
   EXPECT_EQ(sum(1), 31);
   EXPECT_EQ(sum(1), 31);
   EXPECT_EQ(stats()["shards"][0]["staged"], 3);
-  // One that comes late, for a clock that everybody has folded, does not wait for anything.
+  // A late update, for a clock that has been folded everywhere, does not wait.
   (void)call(verb::update, "late", view(5.0), {.flags = net::flag_staged, .clock = 0});
   EXPECT_EQ(sum(1), 36);
   EXPECT_EQ(sum(2), 66);
   EXPECT_EQ(stats()["shards"][0]["staged"], 0);
-  // A staged update that cannot be folded is told to who walks over its key, and forgotten with the key.
+  // A staged update that cannot be folded is reported to a scan of its key, and dropped with the key.
   push("text", 1);
   ASSERT_EQ(call(verb::update, "text", view(1.0), {.flags = net::flag_staged, .clock = 2}).header.result, status::ok);
   ASSERT_EQ(call(verb::push, "text", {value_tag::packed, std::as_bytes(std::span("\xa1x", 2))}).header.result,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Verbs of one key on a shard, what it refuses and counts, and what it does at the limit of its memory.
+// Verbs of one key on a shard, its errors and counters, and its behaviour at the memory limit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -192,7 +192,7 @@ TEST_F(ShardTest, ALargeUpdateThatIsAnsweredFirstIsSeenByTheNextRequest) {
     EXPECT_EQ(now.doubles(), std::vector<double>(n, 1 + 10.0 * i));
   }
   EXPECT_EQ(held.doubles(), std::vector<double>(n, 1));
-  // What can fail is tried before it is answered.
+  // Updates that can fail are executed before the reply.
   EXPECT_NE(call_tail(verb::update, "w", value_tag::f64_array, message(10, n + 1)).header.result, status::ok);
   EXPECT_NE(call_tail(verb::update, "w", value_tag::i64_array, message(10, n)).header.result, status::ok);
   EXPECT_EQ(call(verb::pull, "w").doubles(), std::vector<double>(n, 31));
@@ -230,7 +230,7 @@ TEST_F(ShardTest, AValueInBothPlacesIsRefused) {
             status::bad_request);
 }
 
-// ---- who owns what ---------------------------------------------------------------------------------------------
+// ---- ownership -------------------------------------------------------------------------------------------------
 
 TEST_F(ShardTest, AKeyOfAnotherThreadIsRefusedAndNotStored) {
   reset({.threads = 4});
@@ -338,7 +338,7 @@ TEST_F(ShardTest, BeyondItsMemoryAServerTakesNoMoreButGoesOn) {
   EXPECT_GT(taken, 80);
   EXPECT_LT(taken, 125);
   EXPECT_LE(stats()["memory_bytes"], 100'000);
-  // What does not grow it goes on: reads, values in place of others, updates in place.
+  // Operations that need no more memory still work: reads, replacing values, updates in place.
   EXPECT_EQ(call(verb::pull, "k0").doubles(), value);
   EXPECT_EQ(call(verb::push, "k0", view(value)).header.result, status::ok);
   EXPECT_EQ(call(verb::update, "k0", view(value)).header.result, status::ok);

@@ -67,7 +67,7 @@ TEST(DenseKernel, OfOneMatrixEachPairComesOnceAndHasTheBitsThatBlocksGive) {
     for (std::size_t i = 0; i < n; ++i) {
       for (std::size_t j = 0; j < n; ++j) ASSERT_EQ(times[i * n + j], i < j ? 1 : 0) << i << ' ' << j;
     }
-    // The same from the other side, in odd pieces.
+    // The same from the other side, in pieces of odd sizes.
     for (std::size_t from = 0; from < n; from += 13) {
       const auto count = std::min<std::size_t>(13, n - from);
       kernel.product(std::span(a).subspan(from * width, count * width), a, false,

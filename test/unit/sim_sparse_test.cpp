@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t columns = 12;
 
-/// Rows with halves as values; some are empty, some constant.
+/// Rows of multiples of one half; some are empty, some constant.
 std::vector<std::vector<double>> dense_rows(std::uint64_t seed, std::size_t n) {
   counter_random random(seed);
   std::vector<std::vector<double>> rows(n, std::vector<double>(columns));
@@ -46,7 +46,7 @@ csr_rows sparse(const std::vector<std::vector<double>>& dense, similarity_method
   return s;
 }
 
-/// From the definitions; NaN: no pair.
+/// By definition; NaN: no pair.
 double expected(similarity_method method, const std::vector<double>& a, const std::vector<double>& b) {
   double n = 0, either = 0, aa = 0, bb = 0, ab = 0, ma = 0, mb = 0;
   for (std::size_t c = 0; c < columns; ++c) {
@@ -106,7 +106,7 @@ TEST(SparseKernel, AVisitGivesTheSameBitsAsTheOwnPairs) {
     sparse_kernel(all, columns, {.method = method}).own_pairs([&](std::size_t i, std::size_t j, double s) {
       own[{i, j}] = s;
     });
-    // Rows 0 to 29 are at home, the others visit; those below 10 take no part.
+    // Rows 0 to 29 are the own ones, the others are received; those below 10 are excluded.
     const auto home = sparse({rows.begin(), rows.begin() + 30}, method);
     sparse_kernel kernel(home, columns, {.method = method});
     kernel.start_at(10);

@@ -40,7 +40,7 @@ MatrixXd random_weights(Index n, std::uint64_t seed) {
   return w;
 }
 
-/// I + N of one worker.
+/// I + N on one worker.
 class local_operator : public product_operator {
  public:
   explicit local_operator(adjacency links)
@@ -109,14 +109,14 @@ TEST(SpectralEigenvalues, OfCompleteGraphsRingsAndPiecesAreTheClosedForms) {
   const auto around = smallest(ring, 7);
   for (std::size_t j = 0; j < 7; ++j)
     EXPECT_NEAR(2 - around.sigma[j], 1 - std::cos(2 * std::acos(-1) * static_cast<double>((j + 1) / 2) / 40), 1e-12);
-  // Three pieces and a vertex without edges: 0 three times.
+  // Three components and a vertex without edges: the eigenvalue 0 three times.
   MatrixXd pieces = MatrixXd::Zero(13, 13);
   for (Index p = 0; p < 3; ++p) pieces.block(4 * p, 4 * p, 4, 4) = MatrixXd::Ones(4, 4) - MatrixXd::Identity(4, 4);
   const auto apart = smallest(pieces, 4);
   for (std::size_t j = 0; j < 3; ++j) EXPECT_NEAR(2 - apart.sigma[j], 0, 1e-13);
   EXPECT_NEAR(2 - apart.sigma[3], 4.0 / 3, 1e-13);
   EXPECT_EQ(apart.u.row(12).cwiseAbs().maxCoeff(), 0);
-  // The rows of a piece are the same point, and those of two pieces are orthogonal.
+  // The rows of a component are the same point, and those of different components are orthogonal.
   tall_block points = apart.u.leftCols(3);
   unit_rows(points, 1e-9);
   for (Index i = 0; i < 12; ++i)

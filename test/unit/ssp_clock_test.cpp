@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto never = std::numeric_limits<std::uint32_t>::max();
 
-/// The definition, without any cleverness.
+/// A direct implementation of the definition.
 struct naive_clock {
   std::vector<std::uint32_t> finished;
   std::vector<bool> in;
@@ -119,7 +119,7 @@ TEST(SspClock, AgreesWithTheDefinitionUnderRandomTicksAndRemovals) {
         n.in[rank] = false;
         rose = c.remove(rank);
       } else {
-        // mostly the next one, sometimes the same or an old one again, sometimes a jump
+        // mostly the next one, sometimes the same or an old one, sometimes a jump
         const auto kind = random() % 10;
         auto value = n.finished[rank] + 1;
         if (kind == 0) value = n.finished[rank];
@@ -176,7 +176,7 @@ TEST(SspClock, DecodeRefusesEverythingElse) {
   format[0] = std::byte{2};
   EXPECT_THROW((void)ssp_clock::decode(format), protocol_error);
   auto count = good;
-  for (std::size_t i = 4; i < 8; ++i) count[i] = std::byte{0xff};  // must not reserve four thousand million places
+  for (std::size_t i = 4; i < 8; ++i) count[i] = std::byte{0xff};  // must not reserve memory for four billion workers
   EXPECT_THROW((void)ssp_clock::decode(count), protocol_error);
   auto neither = good;
   neither.back() = std::byte{2};
@@ -190,7 +190,7 @@ TEST(SspRule, AWorkerMayReadUpToSIterationsAheadOfTheSlowest) {
   EXPECT_TRUE(may_read(3, 0, 3));
   EXPECT_FALSE(may_read(4, 0, 3));
   EXPECT_TRUE(may_read(4, 1, 3));
-  EXPECT_TRUE(may_read(2, 9, 0));  // slower than the slowest known: its own tick is on the way
+  EXPECT_TRUE(may_read(2, 9, 0));  // slower than the slowest known clock: its own tick is in flight
   EXPECT_TRUE(may_read(never, 0, unbounded_staleness));
   EXPECT_FALSE(may_read(never, 0, never - 1));
   EXPECT_TRUE(may_read(never, 1, never - 1));

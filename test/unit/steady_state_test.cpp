@@ -40,7 +40,7 @@ TEST(SteadyRoot, GivesTheTargetForManyEdgesFromAnyStartBelow) {
       edges.push_back({random.uniform_above_zero(), std::exp(2 * random.normal()), rest});
       most += edges.back().mass;
     }
-    edges[0].rest = 1;  // otherwise everything arrives whatever x is
+    edges[0].rest = 1;  // otherwise the whole mass arrives for any x
     double floor = 0;
     for (const auto& e : edges) floor += e.rest == 0 ? e.mass : 0;
     const double target = floor + (most - floor) * (0.001 + 0.99 * random.uniform());
@@ -83,7 +83,7 @@ TEST(Shortage, ExistsJustWhenSomeSetWantsMoreThanLeadsToIt) {
         if (random.below(3) == 0) edges.emplace_back(l, r);
       }
     }
-    // Whole numbers, so that sums are exact and ties happen.
+    // Integers, so that sums are exact and ties occur.
     std::vector<double> supply(n);
     std::vector<double> demand(m);
     for (auto& v : supply) v = static_cast<double>(random.below(6));
@@ -103,7 +103,7 @@ TEST(Shortage, ExistsJustWhenSomeSetWantsMoreThanLeadsToIt) {
     const auto s = find_infeasibility(supply, demand, edges);
     EXPECT_EQ(s.exists(), short_set) << seed;
     if (!s.exists()) continue;
-    // The proof by its own numbers.
+    // The certificate, checked by its own numbers.
     const std::set<std::uint32_t> right(s.right.begin(), s.right.end());
     const std::set<std::uint32_t> left(s.left.begin(), s.left.end());
     double wanted = 0;
@@ -118,7 +118,7 @@ TEST(Shortage, ExistsJustWhenSomeSetWantsMoreThanLeadsToIt) {
 }
 
 TEST(Shortage, OfALongChainIsFoundWithoutDeepRecursion) {
-  // Each right vertex wants just what its two neighbours can give; moving the last unit shifts all the others.
+  // Each right vertex demands exactly what its two neighbours can supply; moving the last unit shifts all the others.
   const std::uint32_t n = 20000;
   edge_list edges;
   for (std::uint32_t i = 0; i < n; ++i) {

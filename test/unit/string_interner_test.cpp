@@ -16,7 +16,7 @@
 namespace paracel {
 namespace {
 
-/// Many that are the same, some with bytes that are 0 or above 127, some that begin like each other for long.
+/// Random names: many duplicates, some with bytes 0 or above 127, some with long common prefixes.
 std::vector<std::string> some_names(std::uint64_t seed, std::size_t n) {
   counter_random random(seed);
   std::vector<std::string> names;
@@ -46,7 +46,7 @@ TEST(NameTable, GivesIndicesInTheOrderOfArrivalAsAMapDoes) {
   const std::vector<std::string_view> views(names.begin(), names.end());
   string_interner table;
   std::vector<std::uint32_t> got(names.size());
-  // In calls of many sizes, also of one.
+  // In batches of many sizes, including one.
   for (std::size_t at = 0, size = 1; at < views.size(); at += size, size = size % 300 + 1) {
     size = std::min(size, views.size() - at);
     table.index(std::span(views).subspan(at, size), got.data() + at);

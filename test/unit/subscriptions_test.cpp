@@ -36,8 +36,8 @@ class replies final : public reply_sink {
     ASSERT_EQ(net::decode(frame, 0, view), nullptr);
     reply r{view.header, {}};
     if (view.header.result == status::ok) {
-      net::reply_items walk(view.body, view.header.count);
-      for (net::reply_item i; walk.next(i);) {
+      net::reply_items cursor(view.body, view.header.count);
+      for (net::reply_item i; cursor.next(i);) {
         item mine{i.result, std::nullopt};
         if (i.value.tag != value_tag::none) {
           double d = 0;
@@ -46,7 +46,7 @@ class replies final : public reply_sink {
         }
         r.items.push_back(mine);
       }
-      EXPECT_TRUE(walk.ok());
+      EXPECT_TRUE(cursor.ok());
     }
     EXPECT_FALSE(by_sequence.contains(view.header.sequence)) << "answered once";
     by_sequence[view.header.sequence] = r;

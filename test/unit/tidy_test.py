@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Manners that a program can check: a licence line in each source file, no tabs, no lines that run off the screen, C++ as
-clang-format writes it, nothing left to do, names of files in snake_case, the fixed top level."""
+"""Style rules that a program can check: a licence line in each source file, no tabs, no long lines or files, C++ formatted
+by clang-format, no unfinished work, file names in snake_case, the fixed top level."""
 import os
 import re
 import shutil
@@ -12,12 +12,13 @@ import unittest
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TOP = {"CMakeLists.txt", "LICENSE", "README.md", "include", "src", "alg", "server", "tool", "prun.py", "default", "test",
        "python", "doc"}
-LONGEST = 130  # of Python, scripts and CMake; that of C++ is in .clang-format
+LONGEST = 130  # columns of Python, scripts and CMake; the limit for C++ is in .clang-format
+MOST_LINES = 600
 LICENCE = "SPDX-License-Identifier: BSD-3-Clause"
 
 
 def files():
-    """Files of the repository; where there is none (an unpacked archive), all files outside build folders."""
+    """Files of the repository; without one (an unpacked archive), all files outside build folders."""
     listed = subprocess.run(["git", "-C", SOURCE, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True,
                             stdin=subprocess.DEVNULL)
     if listed.returncode == 0 and listed.stdout:
@@ -51,8 +52,12 @@ class Tidy(unittest.TestCase):
                 self.assertEqual(line.rstrip(), line, place)
                 self.assertLessEqual(len(line), LONGEST, place)
 
+    def test_no_source_file_is_longer_than_600_lines(self):
+        lengths = {name: len(text_of(name).splitlines()) for name in self.sources()}
+        self.assertEqual({name: n for name, n in lengths.items() if n > MOST_LINES}, {}, "split by topic")
+
     def test_cpp_is_as_clang_format_writes_it(self):
-        """Versions differ in details: it is that of Debian 12 that counts."""
+        """Versions differ in details; the one of Debian 12 is used."""
         if shutil.which("clang-format") is None:
             self.skipTest("clang-format is not installed")
         version = subprocess.run(["clang-format", "--version"], capture_output=True, text=True, check=True).stdout
@@ -71,7 +76,7 @@ class Tidy(unittest.TestCase):
     def test_names_of_files_are_snake_case(self):
         for name in self.sources():
             base = os.path.basename(name)
-            # gLDA is Paracel's name of that program.
+            # gLDA is the program's name in Paracel 0.3.
             if base not in ("CMakeLists.txt", "paracelConfig.cmake.in", "gLDA_main.cpp"):
                 self.assertRegex(base, r"^[a-z][a-z0-9_]*\.[a-z]+$", name)
 

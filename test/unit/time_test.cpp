@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The clock that leases go by, and who judges by it after he was away himself.
+// The clock used for leases, and how a process that was suspended judges silence.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -33,8 +33,8 @@ bool write_file(const char* path, std::string_view text) {
   return ok;
 }
 
-/// In a time namespace whose CLOCK_BOOTTIME is an hour ahead, as after an hour of suspension. 0: it is seen; 1: it is
-/// not; 2: there can be no such namespace here.
+/// In a time namespace whose CLOCK_BOOTTIME is an hour ahead, as after an hour of suspension. 0: the jump is visible;
+/// 1: it is not; 2: such a namespace cannot be created here.
 int look_from_after_an_hour() {
   const auto before = net::boot_clock::now();
   const auto steady_before = std::chrono::steady_clock::now();
@@ -78,7 +78,7 @@ class hand_clock final : public net::clock_source {
 
 class Beating : public testing::Test {
  protected:
-  /// As the heartbeat's thread does for `time`, which nobody answers.
+  /// Like the heartbeat thread for `time`, without replies.
   bool is_over_after(net::clock_source::time_point::duration time) {
     for (const auto end = clock.at + time; clock.at < end; clock.at += 50ms) {
       subject.beat_if_due();
@@ -104,7 +104,7 @@ class Beating : public testing::Test {
 
 TEST_F(Beating, AProcessThatWasAwayDoesNotTakeThatForTheSilenceOfTheScheduler) {
   EXPECT_FALSE(is_over_after(2s));
-  clock.at += 1h;  // stopped between two turns
+  clock.at += 1h;  // suspended between two iterations
   EXPECT_FALSE(is_over_after(9s));
   clock.at += 1h;
   EXPECT_FALSE(subject.listen(0ms) == net::heartbeat_driver::outcome::over) << "stopped while it listens";

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Many files compiled as one (PARACEL_UNITY) mean what each means alone. The compiler refuses a name of an anonymous namespace
-that two files define in the same way; what it takes in silence is looked for here: a name of one file's anonymous namespace
-that overloads or hides another file's, or one from a header."""
+"""Files compiled together (PARACEL_UNITY) have the same meaning as separately. The compiler rejects identical definitions in the
+anonymous namespaces of two files; this test finds what it accepts silently: a name in one file's anonymous namespace that
+overloads or hides another file's, or one from a header."""
 import collections
 import glob
 import os
@@ -10,7 +10,7 @@ import re
 import unittest
 
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# What no name can be found in: comments, raw strings, strings, characters.
+# Text without names: comments, raw strings, strings, characters.
 SILENT = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.M)
 TYPE = re.compile(r"(?:struct|class|enum(?: class)?|union|concept) (\w+) ?(?:final\b|:|$|=)")
@@ -29,7 +29,7 @@ def without_template(head):
 
 
 def name_of(head):
-    """What the beginning of a declaration declares; none if that is a member of a class, defined outside."""
+    """The name declared by the start of a declaration; none for a class member defined outside its class."""
     head = without_template(re.sub(r"\[\[.*?\]\]", "", head).strip())
     if re.match(r"(friend|static_assert|extern|catch|else)\b|using (?!\w+ =)", head):
         return None
@@ -38,7 +38,7 @@ def name_of(head):
 
 
 def declarations(file, text):
-    """The names that a file declares at the scope of a namespace."""
+    """The names that a file declares at namespace scope."""
     text = re.sub(r"(?<=\d)'(?=\d)", "", text)  # 1'000
     text = DIRECTIVE.sub("", SILENT.sub(lambda found: " " if found[0][0] == "/" else "0", text))
     found, scopes, begin = set(), [], 0  # None: something else than a namespace
@@ -62,7 +62,7 @@ def declarations(file, text):
 
 
 def clashes(found):
-    """Pairs of declarations of which the first may be meant where alone the second was."""
+    """Pairs of declarations where the first may be found instead of the second."""
     inside = collections.defaultdict(set)  # file: scopes in which it has code
     names = collections.defaultdict(list)
     for one in found:

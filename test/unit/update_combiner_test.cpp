@@ -62,7 +62,7 @@ TEST(UpdateCombiner, RefusesWhatIsNotTheSameKindOfDelta) {
 }
 
 TEST(UpdateCombiner, DoesNotLetAnInt32Overflow) {
-  // The value may be wider than the deltas; one after the other they would fit.
+  // The value may be wider than the deltas; applied one by one they would fit.
   constexpr auto most = std::numeric_limits<std::int32_t>::max();
   constexpr auto least = std::numeric_limits<std::int32_t>::min();
   combiner c;

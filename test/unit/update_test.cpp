@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The border between plug-in and server, from the plug-in's side: what the skins export and how it behaves when called
-// through its C function pointers.
+// The plug-in boundary, from the plug-in's side: what the macros export and how it behaves when called through its C
+// function pointers.
 #include <paracel/update.hpp>
 
 #include <cstddef>

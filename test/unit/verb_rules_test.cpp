@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The whole table of verbs: a frame of another job, of another epoch, or from whoever may not send it is refused, or
-// waits, and nothing has changed.
+// All verbs: a frame of another job, of another epoch, or from a sender without permission is rejected or waits, and
+// nothing changes.
 #include "server/request/verb_rules.hpp"
 
 #include <gtest/gtest.h>
@@ -54,8 +54,8 @@ TEST(VerbRules, EveryVerbHasARuleSomewhereAndAVerbThatHasNoneIsRefused) {
   }
 }
 
-/// s1 of four servers with three copies: a shard thread and a clock thread that are stepped by hand, whose state is
-/// looked at.
+/// s1 of four servers with three replicas: a shard thread and a clock thread that are stepped manually, whose state can
+/// be compared.
 class VerbTable : public testing::Test {
  protected:
   VerbTable() {
@@ -72,7 +72,7 @@ class VerbTable : public testing::Test {
     members_.job = our_job;
     members_.replicas = 3;
     members_.workers = 2;
-    // The server whose clock is a copy, not the head.
+    // The server whose clock is a replica, not the head.
     const key_router router(members_);
     self_ = router.chain(clock_partition)[1];
     server_options o;
@@ -85,8 +85,9 @@ class VerbTable : public testing::Test {
     shard_port_->bind(self().shards[0]);
     clock_port_ = over_.open();
     clock_port_->bind(self().clock);
-    shard_.emplace(loop_context{*server_, *shard_port_, stop_, lease_, synced_[0], time_}, *server_, 0U);
-    clock_.emplace(loop_context{*server_, *clock_port_, stop_, lease_, synced_[1], time_}, self(),
+    const auto log = [this](const std::string& line) { logged_.push_back(line); };
+    shard_.emplace(loop_context{*server_, *shard_port_, stop_, lease_, synced_[0], time_, log}, *server_, 0U);
+    clock_.emplace(loop_context{*server_, *clock_port_, stop_, lease_, synced_[1], time_, log}, self(),
                    [this] { return std::make_shared<const membership>(members_); });
     adopt(1);
     outside_ = over_.open();
@@ -128,7 +129,7 @@ class VerbTable : public testing::Test {
     link{incarnation_of(slot), slot, self().incarnation}.write(h);
     return h;
   }
-  /// Returns: the answer's status; nothing when there is none.
+  /// Returns: the status of the reply; nothing when there is none.
   std::optional<status> ask(place at, net::request_header h, std::string_view key, std::span<const std::byte> payload,
                             value_tag tag = value_tag::none) {
     h.tag = tag;
@@ -150,25 +151,25 @@ class VerbTable : public testing::Test {
     }
     return last;
   }
-  /// A body with which the verb would change something, where there is one.
+  /// A body with which the verb would change something, if it can.
   std::optional<status> ask(const verb_rule& r, const net::request_header& h) {
     const double one = 1;
     const auto value = std::as_bytes(std::span(&one, 1));
     if (r.what >= verb::pull && r.what <= verb::update_at) return ask(r.at, h, "key1", value, value_tag::f64);
-    if (r.what == verb::replicate && r.at == place::shard) return ask(r.at, h, {}, wiped(copied_from(before_us())));
+    if (r.what == verb::replicate && r.at == place::shard) return ask(r.at, h, {}, wiped(replicated_from(before_us())));
     if (r.what == verb::replicate) return ask(r.at, h, {}, of_clock(far_clock()));
     return ask(r.at, h, {}, {});
   }
-  /// The server before us in the chain of a partition of which we have a copy.
-  std::uint32_t before_us() const { return before(copied_from(~0U)); }
+  /// Our predecessor in the chain of a partition of which we have a replica.
+  std::uint32_t before_us() const { return before(replicated_from(~0U)); }
   std::uint32_t before(std::uint16_t partition) const {
     const key_router router(members_);
     const auto chain = router.chain(partition);
     const auto us = std::find(chain.begin(), chain.end(), self_);
     return us == chain.begin() || us == chain.end() ? ~0U : *(us - 1);
   }
-  /// A partition that we are sent by this server, or by any.
-  std::uint16_t copied_from(std::uint32_t slot) const {
+  /// A partition that we receive from this server, or from any.
+  std::uint16_t replicated_from(std::uint32_t slot) const {
     const key_router router(members_);
     for (std::uint32_t p = 0;; ++p) {
       const auto chain = router.chain(static_cast<std::uint16_t>(p));
@@ -183,7 +184,7 @@ class VerbTable : public testing::Test {
     append(body, {.partition = partition, .what = entry_kind::whole_state, .index = ++index_, .records = records});
     return body;
   }
-  /// The state of a clock for our copy of it.
+  /// The state of a clock for our replica.
   std::vector<std::byte> of_clock(std::span<const std::byte> state) const {
     std::vector<std::byte> records;
     append(records, record{.kind = record_kind::clock, .value = state});
@@ -193,7 +194,7 @@ class VerbTable : public testing::Test {
            {.partition = clock_partition, .what = entry_kind::whole_state, .index = ++index_, .records = records});
     return body;
   }
-  /// One entry about a partition, from the server before us in its chain.
+  /// One entry about a partition, from our predecessor in its chain.
   std::optional<status> send(std::uint16_t partition, entry_kind what, std::uint32_t after, std::uint64_t previous,
                              std::uint64_t index, std::span<const std::byte> records) {
     std::vector<std::byte> body;
@@ -224,7 +225,7 @@ class VerbTable : public testing::Test {
     std::vector<std::byte> clock;
     nlohmann::json counters;
     std::uint32_t synced;
-    /// Without what waits here for a membership.
+    /// The state without requests that wait for a membership.
     state but_for_what_waits() const {
       auto s = *this;
       s.counters.erase("held");
@@ -254,9 +255,10 @@ class VerbTable : public testing::Test {
   std::unique_ptr<net::port> shard_port_, clock_port_, outside_;
   std::optional<shard_loop> shard_;
   std::optional<clock_loop> clock_;
+  std::vector<std::string> logged_;
   int to_shard_ = 0, to_clock_ = 0;
   std::uint64_t clients_ = 1;
-  std::uint32_t lacking_ = 0;  // partitions, by the last answer
+  std::uint32_t lacking_ = 0;  // partitions, according to the last reply
   mutable std::uint64_t index_ = std::uint64_t{2} << 32U;
 };
 
@@ -273,6 +275,71 @@ TEST_F(VerbTable, AFrameOfAnotherJobIsRefusedByEveryThreadAndChangesNothing) {
       EXPECT_EQ(now(), before) << text_of(r) << ", epoch " << epoch;
     }
   }
+}
+
+TEST_F(VerbTable, AMalformedStateOfTheClockFromItsHeadIsRefusedAndLogged) {
+  const auto head = this->before(clock_partition);
+  const auto from_head = [&] {
+    auto h = header_from(head, verb::replicate, 2);
+    h.flags = net::flag_stream | net::flag_first;
+    return h;
+  };
+  const auto before = now().but_for_what_waits();  // the stream's connection is remembered
+  auto cut = far_clock();
+  cut.pop_back();
+  auto others = clock_service(3).encode();  // of a job with three workers
+  for (const auto& state : {cut, others, std::vector<std::byte>{}}) {
+    EXPECT_EQ(ask(place::clock, from_head(), {}, of_clock(state)), status::bad_request);
+    EXPECT_EQ(now().but_for_what_waits(), before);
+  }
+  ASSERT_EQ(logged_.size(), 1U) << "at most one line a second";
+  EXPECT_EQ(logged_[0], "refuses what s" + std::to_string(head) + " sends: a replica of partition " +
+                            std::to_string(clock_partition) + " is malformed: the state of a clock is malformed");
+  EXPECT_EQ(ask(place::clock, from_head(), {}, of_clock(far_clock())), status::ok) << "it still serves";
+  EXPECT_EQ(now().clock, far_clock());
+}
+
+TEST_F(VerbTable, MalformedRecordsOfAPartitionFromItsHeadAreRefusedBeforeAnyIsApplied) {
+  const auto p = replicated_from(before_us());
+  std::string key;
+  for (int i = 0; key.empty() || partition_of(hash_key(key)) != p; ++i) key = "k" + std::to_string(i);
+  std::string elsewhere = "x";
+  while (partition_of(hash_key(elsewhere)) == p) elsewhere += "x";
+  const double number = 1;
+  const auto value = std::as_bytes(std::span(&number, 1));
+  const record good{.kind = record_kind::put,
+                    .tag = static_cast<std::uint8_t>(value_tag::f64),
+                    .a = 7,
+                    .key = net::bytes_of(key),
+                    .value = value};
+  std::vector<std::pair<const char*, record>> bad(9, {"", good});
+  bad[0] = {"another partition", good};
+  bad[0].second.key = net::bytes_of(elsewhere);
+  bad[1].first = "version 0";
+  bad[1].second.a = 0;
+  bad[2].first = "half a number";
+  bad[2].second.value = value.first(4);
+  bad[3] = {"no staged update", {.kind = record_kind::stage, .key = good.key, .value = value}};
+  bad[4] = {"no watermark", {.kind = record_kind::applied, .a = 1, .value = value}};
+  bad[5] = {"no status", {.kind = record_kind::broken, .key = good.key}};
+  bad[6] = {"a row's id", {.kind = record_kind::row, .a = 5, .key = value.first(3)}};
+  bad[7] = {"the id of a table", {.kind = record_kind::table, .a = 5, .key = good.key}};
+  bad[8] = {"a clock", {.kind = record_kind::clock, .value = value}};
+  const auto before = now();
+  for (const auto& [what, r] : bad) {
+    std::vector<std::byte> records;
+    append(records, good);
+    append(records, r);
+    EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, wiped(p, records)),
+              status::bad_request)
+        << what;
+    EXPECT_EQ(now(), before) << what;
+  }
+  EXPECT_EQ(logged_.size(), 1U);
+  std::vector<std::byte> records;
+  append(records, good);
+  EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, wiped(p, records)), status::ok);
+  EXPECT_NE(state_of(p), std::vector<std::byte>{});
 }
 
 TEST_F(VerbTable, AFrameOfAnOlderEpochIsRefusedAndOneThatIsAheadWaits) {
@@ -311,8 +378,8 @@ TEST_F(VerbTable, WhoMayNotSendAVerbIsRefusedAndChangesNothing) {
     }
     EXPECT_EQ(now(), before_it) << text_of(r);
   }
-  // A server that is not the one before us in the chain of the partition, or of the clock.
-  const auto partition = copied_from(before_us());
+  // A server that is not our predecessor in the chain of the partition, or of the clock.
+  const auto partition = replicated_from(before_us());
   const auto head = static_cast<std::uint32_t>(key_router(members_).clock_server());
   for (std::uint32_t slot = 0; slot < 4; ++slot) {
     if (slot != before(partition)) {
@@ -329,10 +396,10 @@ TEST_F(VerbTable, WhoMayNotSendAVerbIsRefusedAndChangesNothing) {
 }
 
 TEST_F(VerbTable, WhoMaySendItIsServed) {
-  const auto partition = copied_from(before_us());
+  const auto partition = replicated_from(before_us());
   EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::handover, 2), {}, {}), status::ok);
   EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::clock_moved, 2), {}, {}), std::nullopt)
-      << "answered when the copies are made";
+      << "answered when the replicas are complete";
   EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, wiped(partition)), status::ok);
   const auto head = static_cast<std::uint32_t>(key_router(members_).clock_server());
   EXPECT_EQ(ask(place::clock, header_from(head, verb::handover, 2), {}, {}), status::ok);
@@ -346,7 +413,7 @@ TEST_F(VerbTable, WhoMaySendItIsServed) {
   EXPECT_EQ(server_->clock().slowest(), 500'000U);
 }
 
-/// Records of so many keys of one partition.
+/// Records of this many keys of one partition.
 std::vector<std::byte> keys_of(std::uint16_t partition, int count, std::size_t value_bytes) {
   std::vector<std::byte> out;
   const std::vector<std::byte> value(value_bytes, std::byte{7});
@@ -371,12 +438,12 @@ TEST_F(VerbTable, PiecesThatNeverEndAreDroppedAndHoldNothing) {
   EXPECT_EQ(ask(place::shard, h, {}, megabyte), status::ok) << "one piece more is to come";
   EXPECT_EQ(ask(place::shard, h, {}, megabyte), status::bad_request) << "and it is the last";
   h.count = 0;
-  EXPECT_EQ(ask(place::shard, h, {}, wiped(copied_from(before_us()))), status::ok) << "nothing was left of them";
+  EXPECT_EQ(ask(place::shard, h, {}, wiped(replicated_from(before_us()))), status::ok) << "nothing was left of them";
   EXPECT_EQ(now().clock, before_it.clock);
 }
 
 TEST_F(VerbTable, AWholeStateInPartsIsOneWhenItsLastHasCome) {
-  const auto partition = copied_from(before_us());
+  const auto partition = replicated_from(before_us());
   const auto all = keys_of(partition, 3, 100);
   const auto one = all.size() / 3;
   const auto whole = std::span<const std::byte>(all);
@@ -391,7 +458,7 @@ TEST_F(VerbTable, AWholeStateInPartsIsOneWhenItsLastHasCome) {
   EXPECT_EQ(state_of(partition), all);
   send(partition, entry_kind::question, 0, index, index, {});
   EXPECT_EQ(lacking_, 0U);
-  // One that is broken off leaves what was whole before, and the next begins anew.
+  // An aborted transfer keeps the previous complete state, and the next one starts from the beginning.
   send(partition, entry_kind::whole_state, 1, index + 1, index + 1, whole.first(one));
   EXPECT_EQ(state_of(partition), all);
   send(partition, entry_kind::question, 0, index, index, {});
@@ -405,7 +472,7 @@ TEST_F(VerbTable, AWholeStateInPartsIsOneWhenItsLastHasCome) {
 }
 
 TEST_F(VerbTable, AWholeStateInPartsForWhichThereIsNoRoomAsideReplacesTheCopyAtOnce) {
-  const auto partition = copied_from(before_us());
+  const auto partition = replicated_from(before_us());
   const auto old = keys_of(partition, 2, 50);
   send(partition, entry_kind::whole_state, 0, 77, 77, old);
   ASSERT_EQ(state_of(partition), old);

@@ -38,7 +38,7 @@ TEST(WordTable, CountsAsAMapDoesForWordsOfEveryLength) {
     std::map<std::string, std::uint64_t> expected;
     std::string text;
     for (int i = 0; i < 60000; ++i) {
-      // Few letters, so that words of the same beginning and length are many.
+      // Few letters, so that many words share a prefix and length.
       std::string word(1 + random.below(random.below(50) == 0 ? 40 : 9), 'a');
       for (auto& c : word) c = static_cast<char>('a' + random.below(2));
       ++expected[word];
@@ -104,7 +104,7 @@ TEST(WordTable, TheHashThatNamesTheOwnerIsAFunctionOfTheWord) {
   b.add("other");
   for (const char* word : {"x", "eightlet", "ninelette", "a word of some length"}) {
     a.add(word);
-    const std::string padded = std::string(word) + "zzzzzzzzzz";  // read beyond the word, if anything does
+    const std::string padded = std::string(word) + "zzzzzzzzzz";  // shows reads beyond the word
     b.add(std::string_view(padded).substr(0, std::string_view(word).size()), padded.data() + padded.size());
   }
   std::map<std::string, std::uint32_t> of_a;

@@ -14,7 +14,7 @@
 namespace paracel {
 namespace {
 
-/// A checkpoint of workers that each have saved their rank, and what workers of the next job find in it.
+/// A checkpoint of workers that have each saved their rank, and what the workers of the next job restore.
 class CheckpointParts : public testing::Test {
  protected:
   static constexpr std::uint32_t clock = 7;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Workers in whose places other processes come, for which the others wait so long.
+// Workers that are replaced while the others wait, for a limited time.
 #include <paracel/error.hpp>
 
 #include "test/support/scheduler_test.hpp"
@@ -28,7 +28,7 @@ class SchedulerThatWaits : public scheduler_test {
     w["pid"] = 900 + rank;
     return w;
   }
-  /// Everybody but this rank beats, for so long.
+  /// All processes but this rank send heartbeats, for this time.
   void beat_for(std::chrono::milliseconds time, int without) {
     for (const auto end = now + time; now < end;) {
       now += 500ms;
@@ -46,7 +46,7 @@ TEST_F(SchedulerThatWaits, AnotherProcessTakesThePlaceOfAWorkerThatDied) {
   const int waits = barrier(1, 3);
   EXPECT_EQ(to(first).result, status::ok);
   EXPECT_EQ(to(waits).result, status::ok);
-  EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["goes_on"], true);
+  EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["continues"], true);
   EXPECT_EQ(subject->state(), scheduler::phase::running);
   EXPECT_EQ(events.back()["event"], "awaited");
   EXPECT_EQ(events.back()["cause"], "worker 2 (pid 702 on h) lost: killed");
@@ -134,7 +134,7 @@ TEST_F(SchedulerThatWaits, WhereNobodyCanGoOnTheJobEnds) {
   const int joined = ask(verb::join, w);
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
   expect_ended(joined, 10,
-               "worker 1 (pid 701 on h) lost: killed; no other process can go on in its place: it does not say how");
+               "worker 1 (pid 701 on h) lost: killed; no other process can replace it: it does not say how");
 }
 
 TEST_F(SchedulerThatWaits, WhatAnotherProcessHadSentTakesNoPartInCollectives) {
@@ -158,7 +158,7 @@ TEST_F(SchedulerThatWaits, AWorkerWhoseJoinIsNotThereYetEndsTheJobAsEver) {
 TEST_F(SchedulerThatWaits, AWorkerThatNoOtherCanReplaceEndsTheJob) {
   auto reader = dead(0);
   reader["cannot"] = "it has read standard input";
-  EXPECT_EQ(to(ask(verb::report_death, reader)).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, reader)).parsed()["continues"], false);
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
   EXPECT_EQ(subject->cause(), "worker 0 (pid 700 on h) lost: killed; it has read standard input");
 }
@@ -169,14 +169,14 @@ TEST_F(SchedulerThatWaits, SoDoesOneThatIsAwaitedAlready) {
   auto reader = dead(0);
   reader["cannot"] = "it has read standard input";
   reader["status"] = 10;  // it was told to exit
-  EXPECT_EQ(to(ask(verb::report_death, reader)).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, reader)).parsed()["continues"], false);
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
 }
 
 TEST_F(SchedulerThatWaits, AWorkerThatFailsByItselfEndsTheJob) {
   auto failed = dead(1, "it exited with status 3");
   failed["status"] = 3;
-  EXPECT_EQ(to(ask(verb::report_death, failed)).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, failed)).parsed()["continues"], false);
   EXPECT_EQ(subject->status(), 3);
 }
 

@@ -82,7 +82,7 @@ def count(args, kill):
             time.sleep(random.uniform(0, 1.0))
             if kill:
                 os.kill(server_of(run.pid), signal.SIGKILL)
-                wait_for("copies of everything exist again", err, run)
+                wait_for("replicas of everything exist again", err, run)
             with open(enough, "wb"):
                 pass
             out = run.communicate(timeout=ONE_RUN_LIMIT)[0]

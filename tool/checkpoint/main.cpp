@@ -49,7 +49,7 @@ int look(const net::file_system& disk, const std::string& folder, bool whole) {
   for (const auto& one : folders_in(disk, folder)) {
     try {
       const auto m = whole ? net::verify_checkpoint(disk, one) : net::read_manifest(disk, one);
-      std::printf("%s   %s%s\n", one.c_str(), whole ? "whole   " : "", summary(m).c_str());
+      std::printf("%s   %s%s\n", one.c_str(), whole ? "valid   " : "", summary(m).c_str());
     } catch (const error& e) {
       std::printf("%s   broken   %s\n", one.c_str(), e.what());
       status = exit_status::data;

@@ -44,14 +44,14 @@ class Checkpoints:
             if len(path.encode()) > MOST_PATH_BYTES:
                 raise Failure(USAGE, f"{name}: the path {path} is longer than {MOST_PATH_BYTES} bytes")
         if os.path.dirname(self.resume) != self.folder and holds_checkpoints(self.folder):
-            raise Failure(USAGE, f"--checkpoint-dir {self.folder} holds checkpoints of another run: go on from them with "
+            raise Failure(USAGE, f"--checkpoint-dir {self.folder} holds checkpoints of another run: resume from them with "
                                  "--resume, or name another folder")
 
     def choose(self, framework, folder, program):
         try:
             OwnFolder(folder).close()
         except NotOwn as error:
-            raise Failure(USAGE, f"--resume: {error.filename} {error.strerror}: go on from a copy of it") from None
+            raise Failure(USAGE, f"--resume: {error.filename} {error.strerror}: resume from a copy of it") from None
         except OSError:  # paracel_checkpoint reports the error
             pass
         tool = os.path.join(framework, PROGRAM)
@@ -60,14 +60,14 @@ class Checkpoints:
         answer = json.loads(ask(tool, "choose", folder, *([self.options.cfg_file] if self.options.cfg_file else [])))
         self.resume = answer["folder"]
         for broken in answer["passed_over"]:
-            self.notes.append(f"warning: {broken['folder']} is not whole: {broken['why']}")
+            self.notes.append(f"warning: {broken['folder']} is damaged: {broken['why']}")
         if answer["program"] and answer["program"] != os.path.basename(program):
             own = os.path.basename(program)
             raise Failure(DATA, f"--resume {self.resume}: a checkpoint of the program {answer['program']}, which {own} "
-                                f"cannot go on from: want one of {own}")
+                                f"cannot resume from: want one of {own}")
         if answer["same_config"] is False:
             self.notes.append(f"warning: {self.resume} was made with another config")
-        self.notes.append(f"going on from {self.resume}: clock {answer['clock']}, "
+        self.notes.append(f"resuming from {self.resume}: clock {answer['clock']}, "
                           f"{number_of(answer['workers'], 'worker')} and {number_of(answer['servers'], 'server')} then")
 
     def lock(self):
@@ -111,7 +111,7 @@ def event_text(event):
     kind = event.get("event")
     where = f" at clock {event['clock']}" if "clock" in event else ""
     if kind == "checkpoint_failed":
-        return f"the checkpoint{where} failed, and the job goes on: {event.get('why')}"
+        return f"the checkpoint{where} failed, and the job continues: {event.get('why')}"
     if kind == "checkpoint_asked":
         return f"all workers will stop for a checkpoint{where}"
     if kind == "restored":

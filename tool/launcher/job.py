@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A job as it runs: one loop that waits for everything at once, and what ends it."""
+"""A running job: one event loop for all inputs, and the end of the job."""
 import json
 import os
 import select
@@ -9,22 +9,22 @@ import time
 from .checkpoints import event_text
 from .ending import ENDING_SIGNALS, READER_LIMIT, deliver, last_lines, status_of
 from .logs import Logs
-from .recovery import Losses
+from .recovery import Recovery
 from .mpirun import Tagged, signal_name
 from .orphans import become_subreaper, signal_orphans
+from .pipes import Pipes
 from .program import DEFAULT_SIGNALS
 from .run_directory import NOTE, write_note
 from .exit_status import FAILURE, MEANING, OK, SCHEDULER_LOST, TIMEOUT, Failure
 from .terminal import Terminal, duration
 
-EXPLAINED_LIMIT = 2.0               # seconds until who ends with 0 before the job is done must have been explained
+EXPLAINED_LIMIT = 2.0               # seconds in which an exit with status 0 before the end of the job must be explained
 READY_LIMIT = 10.0                  # seconds until the scheduler must have bound its port
-# A job that was told to end by the scheduler ends by itself, with its own last words in the logs; seconds.
+# Seconds in which a job ends by itself, with its last log lines, after the scheduler has ended it.
 LAST_WORDS = 0.3
-LATE = 0.5                          # seconds; a launcher that wakes so much later than it wished was stopped
+LATE = 0.5                          # seconds; a launcher that wakes up this late was suspended
 FAILURE_KILL = 2.0                  # seconds from SIGTERM to SIGKILL
 INTERRUPT_KILL = 3.0
-MOST_LEFT_IN_PIPE = 1 << 20         # bytes that a process may have left in its pipe
 
 
 class Job:
@@ -34,26 +34,24 @@ class Job:
         self.files = Logs(self.terminal.say, plan.open_log)
         self.children = []
         self.by_pid = {}
-        self.queued = []           # servers that are started when another one has joined
+        self.queued = []           # servers that are started after the previous one has joined
         self.nodes = {}            # (role, index) -> (pid, host), from the scheduler
-        self.readers = {}          # descriptor -> function of bytes; called with b"" at the end
-        self.urgent = set()        # those that are read however much waits to be printed
-        self.heard = set()         # those that the poll looks at
         self.poll = select.poll()
+        self.pipes = Pipes(self.poll, self.terminal.out.is_full)
         self.event_rest = b""
         self.subreaper = False
         self.address = ""
         self.started = False
-        self.running = False       # everybody has joined
-        self.losses = Losses(self)
-        # how it ends
+        self.running = False       # all processes have joined
+        self.recovery = Recovery(self)
+        # the end of the job
         self.cause = None          # (status, text)
         self.told = False          # the scheduler has announced the end of the job
-        self.left = set()          # ranks of workers that have said so to the scheduler
-        self.done = False          # the scheduler says that all workers have left with 0
+        self.left = set()          # ranks of workers that have left, according to the scheduler
+        self.done = False          # the scheduler reports that all workers have left with status 0
         self.stopping = False
         self.interrupts = 0
-        self.unexplained = []      # servers that have ended with 0, and nobody has said why
+        self.unexplained = []      # servers that have exited with 0 without a known reason
         self.checkpoint_asked = False
         self.kill_at = None
         self.deadlines = {}        # name -> time
@@ -61,8 +59,8 @@ class Job:
     # -- starting
 
     def spawn(self, child):
-        """Starts a process in a process group of its own, so that Ctrl-C reaches only the launcher and a child can be killed
-        with all it started."""
+        """Starts a process in its own process group, so that Ctrl-C reaches only the launcher and a child can be killed together
+        with all its descendants."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
         environment.update(self.plan.key_environment(child.mpirun))
         environment.update(child.environment)
@@ -71,25 +69,20 @@ class Job:
         into = -1
         reader = None
         if child.role == "scheduler":
-            reader = self.hear_events
+            reader = self.read_events
         elif child.mpirun:
             reader = Tagged(child, self.files, self.plan.log_of, self.nodes, self.terminal.pass_through)
-        elif child.role == "question":
-            reader = self.answer_taker(child)
+        elif child.role == "request":
+            reader = self.reply_collector(child)
         elif child.role == "worker" and child.index == 0:
             reader = self.copier(child)
         try:
             out = log
             if reader is not None:
-                source, into = os.pipe()
-                os.set_blocking(source, False)
-                self.readers[source] = reader
-                child.source = source
-                if child.role in ("scheduler", "question"):
-                    self.urgent.add(source)
+                child.source, into = self.pipes.open(reader, urgent=child.role in ("scheduler", "request"))
                 out = into
             actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, into if child.mpirun else log, 2)]
-            # An mpirun gives it to its rank 0. Nobody else may take what a program after this one is to read.
+            # An mpirun passes it to its rank 0. No other process may consume input intended for the next program.
             takes_input = self.plan.reads_standard_input and child.role == "worker" and not child.index
             if not takes_input:
                 actions.append((os.POSIX_SPAWN_DUP2, devnull, 0))
@@ -126,8 +119,8 @@ class Job:
             self.spawn(self.queued.pop(0))
 
     def start_workers(self):
-        """With other hosts, only after all servers have joined, and they one after the other if each has its mpirun: there
-        all mpiruns share the folder for their files."""
+        """With other hosts, called only after all servers have joined, one by one if each has its own mpirun: on those hosts all
+        mpiruns share the folder for their files."""
         for child in self.plan.make_workers(self.address):
             self.spawn(child)
 
@@ -142,18 +135,18 @@ class Job:
                 os.close(log)
         return copy
 
-    # -- what is heard
+    # -- events
 
-    def answer_taker(self, child):
-        """Of a question to the scheduler; most of what matters of the answer comes as an event, too."""
+    def reply_collector(self, child):
+        """Collects the reply to a request to the scheduler; most of it also arrives as an event."""
         def take(data):
             child.answer += data
             if not data and child.answer.strip() and self.options.verbose:
                 self.terminal.say("the answer is " + child.answer.decode("utf-8", "replace").rstrip())
         return take
 
-    def hear_events(self, data):
-        """Takes the scheduler's JSON lines."""
+    def read_events(self, data):
+        """Parses the scheduler's JSON lines."""
         *lines, self.event_rest = (self.event_rest + data).split(b"\n")
         for line in lines:
             try:
@@ -161,9 +154,9 @@ class Job:
             except ValueError:
                 continue
             if isinstance(event, dict):
-                self.hear_event(event)
+                self.on_event(event)
 
-    def hear_event(self, event):
+    def on_event(self, event):
         kind = event.get("event")
         if kind == "progress":
             self.terminal.note_progress(event, time.monotonic())
@@ -177,7 +170,7 @@ class Job:
             self.nodes[event["role"], event["index"]] = (event["pid"], event["host"])
             self.suspect_early_ends()
             if event["role"] == "server" and self.options.may_change():
-                self.losses.watch(event["index"], event["pid"], event["host"])
+                self.recovery.watch(event["index"], event["pid"], event["host"])
             if self.plan.remote and not self.stopping and not self.running:
                 if len(self.nodes) == self.options.snum:
                     self.start_workers()
@@ -188,25 +181,25 @@ class Job:
         elif kind == "left" and event["role"] == "worker":
             self.left.add(event["index"])
         elif kind in ("wanted", "not_entered", "entered", "leaving", "retired"):
-            self.losses.resizing.hear(kind, event)
+            self.recovery.resizing.on_event(kind, event)
         elif kind == "serving":
-            self.losses.serving()
+            self.recovery.serving()
         elif kind == "synced":
-            self.losses.synced()
+            self.recovery.synced()
         elif kind == "ejected":
-            self.losses.hear_ejected(event)
+            self.recovery.on_ejected(event)
         elif kind == "awaited":
-            self.losses.hear_awaited(event)
+            self.recovery.on_awaited(event)
         elif kind == "caught_up":
             self.terminal.say(f"worker {event['index']} (pid {event['pid']}) has caught up")
-        elif kind == "lost" and event.get("goes_on"):
-            self.losses.lost(event)
+        elif kind == "lost" and event.get("continues"):
+            self.recovery.lost(event)
         elif kind == "busy" and not self.options.verbose:
             self.terminal.say(f"server s{event['index']} (pid {event['pid']} on {event['host']}), shard {event['shard']}: "
                               f"{event['function']} has been running for {event['seconds']:.0f} s")
         elif kind == "lost":
             self.told = True
-            self.fail(event["status"], self.losses.words_for(event), (event["role"], event["index"]))
+            self.fail(event["status"], self.recovery.words_for(event), (event["role"], event["index"]))
         elif kind == "abort":
             self.told = True
             self.fail(event["status"], event["cause"], None, LAST_WORDS)
@@ -217,15 +210,15 @@ class Job:
         elif kind == "error":
             self.terminal.say("the scheduler: " + str(event.get("text")))
         elif kind in ("checkpoint", "checkpoint_failed", "checkpoint_asked", "restored"):
-            # Of the regular ones only the failed are told.
+            # Of periodic checkpoints only failures are reported.
             asked, self.checkpoint_asked = self.checkpoint_asked, kind == "checkpoint_asked"
             if kind != "checkpoint" or asked:
                 self.terminal.say(event_text(event))
 
-    # -- how it ends
+    # -- the end of the job
 
     def fail(self, status, text, who=None, patience=0.0):
-        """The first cause stays. `who` is (role, index): the last lines of its log are shown."""
+        """Fails the job; only the first cause counts. `who` is (role, index): the last lines of its log are shown."""
         if self.cause is not None or (self.stopping and self.interrupts == 0):
             return
         self.cause = (status, text)
@@ -252,8 +245,8 @@ class Job:
         self.terminal.say_lines(lines)
 
     def handle_death(self, child, late=False):
-        if child.role == "question":
-            self.losses.answered(child)
+        if child.role == "request":
+            self.recovery.answered(child)
             self.stop_when_all_left()
             return
         clean = child.ended.si_code == os.CLD_EXITED and child.ended.si_status == 0
@@ -270,7 +263,7 @@ class Job:
         if child.role == "scheduler" and self.done:
             return
         if clean and child.role == "server" and not late:
-            # It may have heard sooner that the job is done than this launcher, which was stopped or had no core.
+            # It may have learned that the job is done before this launcher, which was suspended or had no processor.
             self.unexplained.append(child)
             self.deadlines["explained"] = time.monotonic() + EXPLAINED_LIMIT
             return
@@ -279,27 +272,27 @@ class Job:
         if child.mpirun:
             rank, _ = child.first_failure or (None, None)
             who = child.log if rank is None else (child.role, rank)
-        if self.losses.takes(child):
-            self.losses.died(child, text)
+        if self.recovery.handles(child):
+            self.recovery.died(child, text)
             self.stop_when_all_left()
             return
         self.fail(status, text, who)
 
     def ended_early(self):
-        """A worker that has exited with 0 and has not said that it is done: the others wait for it. Programs of which none
-        has joined the job do not take part in it."""
+        """A worker that has exited with 0 without leaving the job: the others wait for it. None for programs that do not join at
+        all."""
         if self.done or self.stopping or not any(role == "worker" for role, _ in self.nodes):
             return None
         return next((c for c in self.children if c.role == "worker" and not c.mpirun and c.ended and c.index not in self.left
                      and c.ended.si_code == os.CLD_EXITED and c.ended.si_status == 0), None)
 
     def suspect_early_ends(self):
-        """That it has left may still be on its way, if the pipe of events was full."""
+        """The event that it has left may still be in the pipe."""
         if "early" not in self.deadlines and self.ended_early() is not None:
             self.deadlines["early"] = time.monotonic() + EXPLAINED_LIMIT
 
     def stop_when_all_left(self):
-        if all(c.ended for c in self.children if c.role == "worker") and not self.losses.undecided():
+        if all(c.ended for c in self.children if c.role == "worker") and not self.recovery.undecided():
             self.stop(FAILURE_KILL)
 
     def alive(self, *roles):
@@ -307,7 +300,7 @@ class Job:
 
     def send(self, children, number):
         for child in children:
-            for send in (os.killpg, os.kill):  # the group may not be there yet
+            for send in (os.killpg, os.kill):  # the group may not exist yet
                 try:
                     send(child.pid, number)
                     break
@@ -315,28 +308,28 @@ class Job:
                     continue
 
     def stop(self, limit):
-        """Begins the end: SIGTERM now, SIGKILL after `limit` seconds; `go_on_stopping` does the rest."""
+        """Begins the end: SIGTERM now, SIGKILL after `limit` seconds; `continue_stopping` does the rest."""
         if self.stopping:
             return
         self.stopping = True
         self.deadlines.clear()
         self.kill_at = time.monotonic() + limit
         self.asked = set()
-        self.send(self.alive("question"), signal.SIGKILL)
-        self.go_on_stopping()
+        self.send(self.alive("request"), signal.SIGKILL)
+        self.continue_stopping()
 
     def ask(self, children):
         children = [c for c in children if c.pid not in self.asked]
         self.asked.update(c.pid for c in children)
         self.send(children, signal.SIGTERM)
-        self.send(children, signal.SIGCONT)  # one that was stopped hears of it, too
+        self.send(children, signal.SIGCONT)  # so that a stopped process receives it
 
-    def go_on_stopping(self):
-        """Workers, then servers, then the scheduler; after a failure workers and servers at once."""
+    def continue_stopping(self):
+        """Stops workers, then servers, then the scheduler; after a failure workers and servers together."""
         failed = self.cause is not None and not self.interrupts
         if failed and "mpi" in (self.options.method, self.options.m_server) and not self.told:
             self.told = True
-            self.ask(self.alive("scheduler"))  # it tells those processes that no mpirun reaches any more
+            self.ask(self.alive("scheduler"))  # it notifies processes that no mpirun reaches any more
         if self.alive("worker"):
             self.ask(self.alive("worker"))
             if not failed:
@@ -348,25 +341,25 @@ class Job:
             return
         for child in self.alive("scheduler"):
             if not self.done and self.plan.all_local():
-                self.send([child], signal.SIGKILL)  # it would wait for those who do not know yet, and nobody is left
+                self.send([child], signal.SIGKILL)  # it would wait for notifications to processes that no longer exist
             elif child.pid not in self.asked:
                 if self.plan.remote and self.cause is not None and self.told:
-                    return  # it ends by itself when every process on other hosts knows, or at kill_at
+                    return  # it exits when all processes on other hosts know, or at kill_at
                 self.ask([child])
 
     def orphans(self, number):
-        """Processes that came to us because the mpirun above them has died; sends them a signal. Returns their number."""
+        """Sends a signal to processes that we inherited because their mpirun has died. Returns their number."""
         return signal_orphans(number, self.by_pid) if self.subreaper else 0
 
     def kill(self):
         self.send(self.alive(), signal.SIGKILL)
         self.orphans(signal.SIGKILL)
 
-    def hear_signal(self, number):
+    def on_signal(self, number):
         if number == signal.SIGCHLD:
             return
         if number == signal.SIGUSR1:
-            if self.nodes:  # before, the scheduler may not have come so far as to take the signal
+            if self.nodes:  # before that the scheduler may not handle the signal yet
                 self.send(self.alive("scheduler"), signal.SIGUSR1)
             return
         if number == signal.SIGINT and self.interrupts:
@@ -377,7 +370,7 @@ class Job:
             return
         self.interrupts = 1
         status = 128 + number
-        if self.cause is not None:   # already failing: only hurry
+        if self.cause is not None:   # already failing: stop immediately
             self.stop(0)
             self.kill_at = time.monotonic()
             return
@@ -391,7 +384,7 @@ class Job:
     # -- the loop
 
     def reap(self):
-        """The children that have ended. What is left of their groups is killed before their ids can be used again."""
+        """The children that have exited. The rest of their process groups is killed before their ids can be reused."""
         dead = []
         while True:
             try:
@@ -411,47 +404,6 @@ class Job:
                 child.ended = ended
                 dead.append(child)
 
-    def read_all(self, fd, final=False):
-        """Reads one descriptor as long as there is something. `final`: what its process has left there, whoever reads it."""
-        reader = self.readers[fd]
-        feed = reader.feed if isinstance(reader, Tagged) else reader
-        left = MOST_LEFT_IN_PIPE
-        while left > 0:
-            # What cannot be written stays with the one who printed it.
-            if not final and self.terminal.out.is_full() and fd not in self.urgent:
-                return
-            try:
-                data = os.read(fd, 1 << 16)
-            except BlockingIOError:
-                return
-            if data:
-                feed(data)
-                left -= len(data) if final else 0
-                continue
-            if fd in self.heard:
-                self.poll.unregister(fd)
-                self.heard.remove(fd)
-            os.close(fd)
-            del self.readers[fd]
-            self.urgent.discard(fd)
-            if isinstance(reader, Tagged):
-                reader.close()
-            else:
-                reader(b"")
-            return
-
-    def choose_heard(self):
-        """While too much waits to be printed nobody listens to those who print more."""
-        full = self.terminal.out.is_full()
-        for fd in self.readers:
-            if not full or fd in self.urgent:
-                if fd not in self.heard:
-                    self.poll.register(fd, select.POLLIN)
-                    self.heard.add(fd)
-            elif fd in self.heard:
-                self.poll.unregister(fd)
-                self.heard.remove(fd)
-
     def wait_time(self, now):
         ends = list(self.deadlines.values())
         if self.kill_at is not None:
@@ -465,26 +417,30 @@ class Job:
     def run(self):
         """Returns the exit status."""
         try:
-            return self.go_through()
+            return self.run_loop()
         except (Failure, OSError) as error:
             if self.cause is None:
                 self.cause = (getattr(error, "status", FAILURE), str(error))
             self.write_end()
             raise
 
-    def go_through(self):
-        o = self.options
-        self.subreaper = "mpi" in (o.method, o.m_server) and become_subreaper()
+    def catch_signals(self):
+        """From here on signals, and ends of processes, wake the loop up."""
         self.wake, wake_in = os.pipe()
         os.set_blocking(self.wake, False)
         os.set_blocking(wake_in, False)
         self.terminal.wake_with(wake_in)
-        # The byte in the pipe is what counts, and from here on there is one.
+        # From here on a signal writes a byte to the pipe.
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGUSR1) + ENDING_SIGNALS:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup is respected
                 signal.signal(number, lambda *_: None)
         self.poll.register(self.wake, select.POLLIN)
+
+    def run_loop(self):
+        o = self.options
+        self.subreaper = "mpi" in (o.method, o.m_server) and become_subreaper()
+        self.catch_signals()
         program = self.plan.program
         self.terminal.say(f"job {self.plan.id}: {o.snum} server{'s' * (o.snum > 1)} ({o.m_server}), "
                           f"{o.wnum} worker{'s' * (o.wnum > 1)} ({o.method}): "
@@ -503,64 +459,68 @@ class Job:
             self.deadlines["ready"] = begin + READY_LIMIT
 
         while self.alive() or (self.subreaper and self.stopping and self.orphans(0)):
-            self.choose_heard()
+            self.pipes.listen()
             asked_at = time.monotonic()
             wait = self.wait_time(asked_at)
             ready = [fd for fd, _ in self.poll.poll(wait)]
             if wait is not None:
-                self.note_absence(time.monotonic() - asked_at - wait / 1000)
+                self.extend_deadlines(time.monotonic() - asked_at - wait / 1000)
             signals = self.take_signals()
-            # Deaths are looked at before what the dead have said, and judged after it: an event of the scheduler that
-            # explains a death was written before it.
+            # Children are reaped before their output is read, and handled after that: an event of the scheduler that explains a
+            # death was written before it.
             dead = self.reap()
             left = [child.source for child in dead]
-            for fd in list(self.readers):
+            for fd in self.pipes.sources():
                 if dead or fd in ready:
-                    self.read_all(fd, final=fd in left)
-            for fd in [fd for fd in ready if fd in self.losses.watched]:
-                self.losses.see(fd)
+                    self.pipes.read(fd, final=fd in left)
+            for fd in [fd for fd in ready if fd in self.recovery.watched]:
+                self.recovery.on_exit(fd)
             for number in signals:
-                self.hear_signal(number)
+                self.on_signal(number)
             for child in dead:
                 self.handle_death(child)
             now = time.monotonic()
-            if self.deadlines.get("timeout", now + 1) <= now:
-                self.deadlines.pop("timeout")
-                self.fail(TIMEOUT, f"the job was not complete within {o.timeout:g} s")
-            if self.deadlines.get("ready", now + 1) <= now:
-                self.deadlines.pop("ready")
-                self.fail(SCHEDULER_LOST, "the scheduler did not start", ("scheduler", 0))
-            if self.deadlines.get("explained", now + 1) <= now:
-                self.deadlines.pop("explained")
-                late, self.unexplained = self.unexplained, []
-                for child in late:
-                    self.handle_death(child, late=True)
-            if self.deadlines.get("early", now + 1) <= now:
-                self.deadlines.pop("early")
-                early = self.ended_early()
-                if early is not None:
-                    self.fail(FAILURE, f"{early.name()} exited with status 0 before the job was done", ("worker", early.index))
-            if self.deadlines.get("stop", now + 1) <= now:
-                self.deadlines.pop("stop")
-                self.stop(FAILURE_KILL)
+            self.meet_deadlines(now)
             if self.stopping:
                 if self.kill_at <= now:
                     self.kill()
-                    self.kill_at = now + 0.2  # again, for what was born meanwhile
+                    self.kill_at = now + 0.2  # repeated for processes started meanwhile
                 else:
-                    self.go_on_stopping()
+                    self.continue_stopping()
             self.terminal.show_progress(now)
-        for fd in list(self.readers):
-            self.read_all(fd, final=True)
+        for fd in self.pipes.sources():
+            self.pipes.read(fd, final=True)
         took = time.monotonic() - begin
         self.write_end()
         deliver(self, None if o.timeout is None else begin + o.timeout)
         self.finish(took)
         return self.cause[0] if self.cause is not None else OK
 
-    def note_absence(self, late):
-        """A launcher that wakes late was stopped, maybe with the whole job: whoever has to do something within a time had
-        none of that. The end that --timeout sets stays."""
+    def meet_deadlines(self, now):
+        """Handles expired deadlines."""
+        if self.deadlines.get("timeout", now + 1) <= now:
+            self.deadlines.pop("timeout")
+            self.fail(TIMEOUT, f"the job was not complete within {self.options.timeout:g} s")
+        if self.deadlines.get("ready", now + 1) <= now:
+            self.deadlines.pop("ready")
+            self.fail(SCHEDULER_LOST, "the scheduler did not start", ("scheduler", 0))
+        if self.deadlines.get("explained", now + 1) <= now:
+            self.deadlines.pop("explained")
+            late, self.unexplained = self.unexplained, []
+            for child in late:
+                self.handle_death(child, late=True)
+        if self.deadlines.get("early", now + 1) <= now:
+            self.deadlines.pop("early")
+            early = self.ended_early()
+            if early is not None:
+                self.fail(FAILURE, f"{early.name()} exited with status 0 before the job was done", ("worker", early.index))
+        if self.deadlines.get("stop", now + 1) <= now:
+            self.deadlines.pop("stop")
+            self.stop(FAILURE_KILL)
+
+    def extend_deadlines(self, late):
+        """A launcher that wakes up late was suspended, perhaps with the whole job: other deadlines are extended, --timeout is
+        not."""
         if late < LATE:
             return
         if "ready" in self.deadlines:
@@ -568,12 +528,12 @@ class Job:
 
     def take_signals(self):
         try:
-            return os.read(self.wake, 4096).replace(b"\0", b"")  # a zero is the terminal's
+            return os.read(self.wake, 4096).replace(b"\0", b"")  # a zero byte is from the terminal
         except BlockingIOError:
             return b""
 
     def write_note(self, **more):
-        """For `prun.py status`. A job goes on without it."""
+        """Writes the note for `prun.py status`; an error does not end the job."""
         note = {"job": self.plan.id, "scheduler": self.address, "pid": os.getpid(), "host": os.uname().nodename,
                 "program": os.path.basename(self.plan.program)}
         try:
@@ -587,7 +547,7 @@ class Job:
 
     def finish(self, took):
         self.terminal.finish_progress()
-        self.losses.report()
+        self.recovery.report()
         if self.cause is None:
             self.terminal.say(f"done in {duration(took)}", matters=True)
         else:
@@ -596,7 +556,7 @@ class Job:
             self.terminal.say(f"exit status {status}{meaning}, logs in {self.plan.run_dir}", matters=True)
 
     def clean_up(self, words):
-        """Whatever happened: no process and no socket stays. The last words are waited for, for a while."""
+        """Removes all processes and sockets in any case. Waits for a while until the last message is written."""
         while self.alive():
             self.kill()
             for child in self.alive():

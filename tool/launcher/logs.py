@@ -29,4 +29,4 @@ class Logs:
     def tell(self, path, error):
         if error.errno not in self.told:
             self.told.add(error.errno)
-            self.say(f"warning: {path} cannot be written: {error.strerror}; the job goes on, and logs may have gaps")
+            self.say(f"warning: {path} cannot be written: {error.strerror}; the job continues, and logs may have gaps")

@@ -47,7 +47,7 @@ class Tagged:
 
     def close(self):
         self.take(self.rest)
-        self.hear_words(b"\n" if self.words else b"")
+        self.parse_messages(b"\n" if self.words else b"")
         self.rest = b""
         for log in self.logs.values():
             os.close(log)
@@ -66,7 +66,7 @@ class Tagged:
             self.files.write(path, self.logs[rank], b"".join(pieces))
         if printed:
             self.pass_through(b"".join(printed))
-        self.hear_words(b"".join(logged.get(None, ())))
+        self.parse_messages(b"".join(logged.get(None, ())))
 
     def pieces(self, data):
         """Yields (rank, stream, text) of complete and partial lines."""
@@ -86,17 +86,17 @@ class Tagged:
         if text:
             yield None, b"", text
 
-    def hear_words(self, text):
+    def parse_messages(self, text):
         *lines, self.words = (self.words + text).split(b"\n")
         for line in lines:
-            self.hear(line.decode("utf-8", "replace"))
+            self.parse_message(line.decode("utf-8", "replace"))
         self.words = self.words[-LONGEST_WORDS:]
 
     def number(self, rank):
         """The rank in the job: in an mpirun of a single server every rank is 0."""
         return int(rank) if self.child.index is None else self.child.index
 
-    def hear(self, line):
+    def parse_message(self, line):
         """Finds which rank failed first in mpirun's messages."""
         role = self.child.role
         if self.child.first_failure is not None:

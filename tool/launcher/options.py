@@ -188,7 +188,7 @@ def parse_command_line(arguments):
     elif options.on_worker_death not in ("abort", "eject"):
         parser.error(f"--on-worker-death {options.on_worker_death}: want abort, eject or wait:T")
     if options.on_worker_death != "abort" and options.method == "mpi":
-        parser.error(f"--on-worker-death {options.on_worker_death}: MPI cannot go on when it has lost a rank, so with -m mpi a "
+        parser.error(f"--on-worker-death {options.on_worker_death}: MPI cannot continue after losing a rank, so with -m mpi a "
                      "worker's death ends the job")
     options.function_timeout = {None: 30.0, **dict(options.function_timeout)}
     longest = max(options.function_timeout.values())

@@ -11,7 +11,7 @@ from .options import SERVER_LIMITS
 from .output import write_out
 from .own_folder import APPEND, NotOwn, OwnFolder
 from .program import dies_with_us
-from .run_directory import ASKER, KEY, NOTE
+from .run_directory import KEY, NOTE, SEND_REQUEST
 from .exit_status import FAILURE, USAGE, Failure
 
 KEPT = (".kept0", ".kept1", ".clients")  # as in src/worker/recovery_file.hpp
@@ -43,7 +43,7 @@ class Child:
 class Plan:
     def __init__(self, options, program, framework, facts, linked, remote):
         self.options, self.program, self.framework, self.linked = options, program, framework, linked
-        self.asker = os.path.join(framework, ASKER)
+        self.send_request = os.path.join(framework, SEND_REQUEST)
         self.id = os.urandom(8).hex()
         self.key = ""  # set if other users can reach the sockets
         self.remote = remote

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs that others started: the note in a run's folder that says where its scheduler is, and what `prun.py status` asks it."""
+"""Other runs: the note in a run's folder with the address of its scheduler, and the requests of `prun.py status`."""
 import contextlib
 import json
 import os
@@ -15,18 +15,17 @@ NOTE = "run.json"
 KEY = "job.key"  # as PARACEL_JOB_KEY_FILE names it
 MOST_NOTE_CHARACTERS = 1 << 20
 ANSWER_LIMIT = 3.0  # seconds
-ASKER = "send_request"
+SEND_REQUEST = "send_request"
 COMMANDS = ("status",)
 
 
 def write_note(folder, note):
-    """Whole or not at all, and for its owner only: with it one can talk to the job. `folder`: an OwnFolder."""
+    """Writes the note atomically, readable by its owner only, because it gives access to the job. `folder`: an OwnFolder."""
     folder.write(NOTE, json.dumps(note))
 
 
 def read_note(run):
-    """The note of a run, given by its folder or by the name of that folder below paracel_runs/, and the path of the folder.
-    Raises Failure."""
+    """The note of a run and the path of its folder, given by the folder or its name below paracel_runs/. Raises Failure."""
     tried = [run] if os.sep in run else [os.path.join("paracel_runs", run), run]
     path = next((f for f in tried if os.path.isdir(f)), None)
     if path is None:
@@ -55,14 +54,14 @@ def read_note(run):
     return note, path
 
 
-def question(asker, address, job, verb, body=None, timeout=ANSWER_LIMIT):
-    """The command that asks a scheduler. `asker`: the path of send_request."""
-    return [asker, "--rendezvous", address, "--job", job, "--verb", verb,
+def request_command(program, address, job, verb, body=None, timeout=ANSWER_LIMIT):
+    """The command that asks a scheduler. `program`: the path of send_request."""
+    return [program, "--rendezvous", address, "--job", job, "--verb", verb,
             "--timeout", f"{timeout:g}"] + ([] if body is None else ["--body", json.dumps(body)])
 
 
 def ask(run, verb, body=None):
-    """What the scheduler of a run answers. Raises Failure, also when the run is over."""
+    """The reply of a run's scheduler. Raises Failure, also when the run has ended."""
     import subprocess
     note, folder = read_note(run)
     if "status" in note:
@@ -70,7 +69,7 @@ def ask(run, verb, body=None):
         words = MEANING.get(status, "failure")
         raise Failure(FAILURE, f"the job {note['job']} is over: exit status {status} ({words})"
                                + (f": {note['cause']}" if note.get("cause") else ""))
-    command = question(own_program(ASKER), note["scheduler"], note["job"], verb, body)
+    command = request_command(own_program(SEND_REQUEST), note["scheduler"], note["job"], verb, body)
     key = os.path.join(folder, KEY)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
     if os.path.lexists(key):
@@ -93,7 +92,7 @@ def ask(run, verb, body=None):
 
 @contextlib.contextmanager
 def understood():
-    """Around what takes an answer apart."""
+    """A context for parsing a reply."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -123,7 +122,7 @@ def status_text(report):
     lines += table(["worker", "state", "pid", "host", "heartbeat", "clock"],
                    [[str(w["rank"])] + common(w) + [str(w["clock"])] for w in report["workers"]])
     if "replicas" in report:
-        lines.append(f"{report['replicas']} copies; servers that may still be lost: {report['spare']}")
+        lines.append(f"{report['replicas']} replicas; servers that may still be lost: {report['spare']}")
     for loss in report.get("losses", []):
         lines.append(f"{duration(loss['seconds'])} ago: {loss['cause']}")
     return "\n".join(lines) + "\n"

@@ -19,17 +19,17 @@ from .exit_status import FAILURE, OK, TIMEOUT, USAGE, Failure
 class Resizing:
     """The launcher's part."""
 
-    def __init__(self, losses):
-        self.losses, self.job = losses, losses.job
+    def __init__(self, recovery):
+        self.recovery, self.job = recovery, recovery.job
         self.entering = None  # slot
         self.retired = set()  # (slot, pid)
 
-    def hear(self, kind, event):
+    def on_event(self, kind, event):
         job, slot = self.job, event["index"]
         if job.stopping:
             return
         if kind == "wanted":
-            turns = self.losses.turns
+            turns = self.recovery.turns
             turns[slot] = turns[slot] + 1 if slot in turns else int(("server", slot) in job.nodes)
             new = job.plan.make_server(slot, job.address, turns[slot])
             new.joined_before = job.nodes.get(("server", slot))
@@ -40,9 +40,9 @@ class Resizing:
         elif kind == "not_entered":
             self.entering = None
             self.retired.add((slot, None))  # not replaced
-            job.send([c for c in job.alive("server") if c.index == slot and self.losses.pid_in_job(c) is None],
+            job.send([c for c in job.alive("server") if c.index == slot and self.recovery.pid_in_job(c) is None],
                      signal.SIGTERM)
-            job.terminal.say(f"server s{slot} could not be added: {event['cause']}; the job goes on as before")
+            job.terminal.say(f"server s{slot} could not be added: {event['cause']}; the job continues as before")
         elif kind == "entered":
             self.entering = None
             job.options.snum += 1
@@ -58,7 +58,7 @@ class Resizing:
         """Whether the exit of this server is no loss, because it has left."""
         return (slot, pid) in self.retired
 
-    def takes(self, child, pid, text):
+    def handles(self, child, pid, text):
         """Handles the exit of a server that has left (nothing to do) or never joined (the scheduler is told). Returns whether it
         did."""
         if self.is_no_loss(child.index, pid):
@@ -66,7 +66,7 @@ class Resizing:
         if pid is None and child.index == self.entering:
             self.entering = None
             self.job.show_tail(("server", child.index))
-            self.losses.tell(child, {"role": "server", "slot": child.index, "pid": child.pid}, text)
+            self.recovery.tell(child, {"role": "server", "slot": child.index, "pid": child.pid}, text)
             return True
         return False
 
@@ -76,7 +76,7 @@ class Resizing:
             return False
         self.entering = None
         self.retired.add((event["index"], event["pid"]))
-        self.job.terminal.say(event["cause"] + "; it served nothing yet, and the job goes on as before")
+        self.job.terminal.say(event["cause"] + "; it served nothing yet, and the job continues as before")
         return True
 
 

@@ -68,7 +68,7 @@ class Terminal:
         """`matters`: never dropped, however much is waiting."""
         self.wipe_progress()
         if self.left_out and self.err.waiting <= MOST_WORDS:
-            self.err.put(f"prun: {number_of(self.left_out, 'line')} left out here, which nobody read\n".encode())
+            self.err.put(f"prun: {number_of(self.left_out, 'line')} left out here, because they were not read\n".encode())
             self.left_out = 0
         if matters or self.err.waiting <= MOST_WORDS:
             self.err.put(f"prun: {text}\n".encode("utf-8", "replace"))
@@ -82,7 +82,7 @@ class Terminal:
         error = self.out_error()
         if error is not None and not self.out_failed:
             self.out_failed = True
-            self.say(f"standard output cannot be written: {error.strerror}; the job goes on, and fails in the end", matters=True)
+            self.say(f"standard output cannot be written: {error.strerror}; the job continues, but will fail", matters=True)
         self.wipe_progress()
         self.out.put(data)
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Counts with every verb that changes state, while somebody kills servers. A worker checks at each step what it alone
-// counts: an update that was lost or applied twice is seen at the next one, a value that was read never goes back. At
-// the end worker 0 checks what all have counted together.
+// Counts with every verb that changes state, while servers are killed. At each step a worker checks its own counters:
+// an update that was lost or applied twice is detected at the next step, and a value that was read never decreases. At
+// the end worker 0 checks the shared counters.
 //
 //   counters ROUNDS|FILE KEYS [MICROSECONDS [PLUGIN [MEGABYTES]]]
 //
-// FILE: a path, with a slash in it; they count until it exists, so that whoever disturbs them is never too late.
-// MICROSECONDS: a pause after each round. PLUGIN: its function `hang_once` counts, too; empty: none. MEGABYTES: other
-// parameters that lie there from the first round on.
+// FILE: a path containing a slash; the job runs until it exists, so that a fault is never too late. MICROSECONDS: a
+// pause after each round. PLUGIN: its function `hang_once` counts, too; empty: none. MEGABYTES: other parameters that
+// exist from the first round on.
 //
 // Exit status: 0 when every count is exact, 1 otherwise.
 #include <algorithm>
@@ -69,18 +69,18 @@ class counters : public paracel::paralg {
     for (int round = 1; round <= rounds_; ++round) {
       const auto begin = steady::now();
       const auto which = static_cast<std::size_t>(round) % mine_.size();
-      // what this worker alone counts is exact at every step
+      // own counters are exact at every step
       expect("an own counter", paracel_incr(mine_[which], std::int64_t{1}), ++counted_[which]);
       step_momentum();
       swap();
       if (!slow_.empty()) count_slowly();
-      // what all count
+      // shared counters
       for (std::size_t k = 0; k < shared_.size(); ++k) paracel_update(shared_[k], std::int64_t{1});
       paracel_bupdate_multi(shared_, ones);
       paracel_update(set_, ones);
       rows.update(ids_, row_ones);
       places.update_at(std::vector<std::uint64_t>{7, 2000, 4095}, std::vector<double>{1, 1, 1});
-      // a value that was seen stays
+      // values never decrease
       const auto now = paracel_read<std::int64_t>(shared_[which]);
       if (now < seen_[which]) wrong("a counter went back", now, seen_[which]);
       seen_[which] = now;
@@ -140,7 +140,7 @@ class counters : public paracel::paralg {
     if (got != wanted) wrong(what, static_cast<double>(got), static_cast<double>(wanted));
   }
 
-  /// An optimizer with state: a step that is lost or made twice, or a state that was not copied, changes every later
+  /// An optimizer with state: a step that is lost or repeated, or state that is not replicated, changes every later
   /// value.
   void step_momentum() {
     const auto key = "momentum" + std::to_string(get_worker_id());
@@ -151,14 +151,14 @@ class counters : public paracel::paralg {
     if (std::abs(got - place_) > 1e-9 * std::abs(place_)) wrong("an optimizer's value", got, place_);
   }
 
-  /// Compare and swap: its version is that of the last success.
+  /// Compare and swap, with the version of the last success.
   void swap() {
     const auto key = "swapped" + std::to_string(get_worker_id());
     if (!paracel_cas(key, version_, ++swapped_))
       wrong("a swap of an own key was refused", double(swapped_), double(swapped_));
   }
 
-  /// A function that has hung is called no more; what it has counted before stays.
+  /// A function that has hung is not called any more; its previous counts remain.
   void count_slowly() try {
     paracel_bupdate("slow", std::int64_t{1}, slow_, "hang_once");
     ++counted_slowly_;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Calls a function of libdeadly_updates.so that ends its server, and goes on with what is left.
+// Calls a function of libdeadly_updates.so that terminates its server, and continues with the remaining ones.
 //
 //   deadly WHAT FUNCTION     WHAT: key | set | rows | filter | staged | many
 //
-// Worker 0 prints what it was told, and in the end what all workers have counted with the default function, which
-// nothing may have harmed: 100 each.
+// Worker 0 prints the errors that it got, and at the end the total that all workers have counted with the default
+// function, which must be unaffected: 100 each.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -51,7 +51,7 @@ class deadly : public paracel::paralg {
   void call(const std::vector<std::string>& keys, paracel::table<double>& rows) {
     if (what_ == "key") {
       paracel_bupdate(keys[1], -1.0, plugin, function_);
-    } else if (what_ == "many") {  // all workers, and of other keys too
+    } else if (what_ == "many") {  // all workers, with other keys too
       for (const auto& k : keys) {
         try {
           paracel_bupdate(k, k == keys[1] ? -1.0 : 1.0, plugin, function_);

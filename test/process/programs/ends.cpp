@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A worker that ends in another way than the others expect.
+// A worker that ends unexpectedly.
 //
-//   ends HOW RANK     HOW: what that rank does in its third round; before_joining and done_exit_0: before and after
-//   all;
-//                     bare_HOW: in a program without paracel::run
+//   ends HOW RANK     HOW: what that rank does in its third round; before_joining: before all rounds;
+//                     done_exit_0: after all; bare_HOW: in a program without paracel::run
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>

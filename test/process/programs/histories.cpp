@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Workers read and change a few shared keys, one operation after the other, and write down each operation, its answer,
-// and when it was sent and answered. Whether one order explains what all of them saw is looked at afterwards, key by
-// key.
+// Workers read and change a few shared keys, one operation at a time, and record each operation, its reply, and when it
+// was sent and answered. Afterwards each key's history is checked for linearizability.
 //
 //   histories FOLDER SECONDS KEYS     the job: worker r writes FOLDER/r
 //   histories check FILE...           exit status 0 if the histories in the files are linearizable, 1 otherwise
@@ -10,9 +9,9 @@
 //   line of a file     s key kind argument expected sent     before an operation is sent
 //                      a result answered                     when it is answered; none if the worker died before
 //
-// Every value that a key ever has is another one: the upper bits of what is written are unique, and what is added is
-// above zero. So a value says which change it comes from, and a compare-and-swap may be described by values: it expects
-// the version with which one was read.
+// All values of a key are distinct: the upper bits of written values are unique, and added values are positive. So a
+// value identifies the change that produced it, and a compare-and-swap can be described by values: it expects the
+// version with which a value was read.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -43,12 +42,12 @@ using paracel::test::timed;
 struct operation {
   char kind = 0;              // r read, w write, a add, i add and get, c compare and swap
   std::int64_t argument = 0;  // written or added
-  std::int64_t expected = 0;  // of c: the value that was read with the version; 0: the key was not there
-  std::int64_t result = 0;    // read, or what it became; of c: 1 or 0
+  std::int64_t expected = 0;  // of c: the value read with the version; 0: the key did not exist
+  std::int64_t result = 0;    // read, or the new value; of c: 1 or 0
   bool answered = false;
 };
 
-/// Whether the operation, carried out on a key of this value (0: not there), gives the answer that was recorded.
+/// Whether the operation, executed on a key with this value (0: missing), gives the recorded reply.
 bool explains(std::int64_t& value, const operation& o) {
   switch (o.kind) {
     case 'r':
@@ -152,7 +151,7 @@ class prober : public paracel::paralg {
                                 static_cast<long long>(at));
     put(line.data(), n);
   }
-  /// A line is with the system at once: what a worker did before it was killed counts.
+  /// Each line is passed to the system immediately, so that it survives if the worker is killed.
   void put(const char* line, int bytes) const {
     if (::write(file_, line, static_cast<std::size_t>(bytes)) != bytes) throw paracel::error("cannot write a history");
   }
@@ -167,10 +166,10 @@ class prober : public paracel::paralg {
 
 // ---- the check ------------------------------------------------------------------------------------------------------
 
-/// By key: of each client what it did there, in order.
+/// By key: each client's operations on it, in order.
 using histories = std::map<std::size_t, std::vector<std::vector<timed<operation>>>>;
 
-/// Returns: how many operations. Throws: data_error with file and line.
+/// Returns: the number of operations. Throws: data_error with file and line.
 std::size_t read(const char* path, std::size_t client, std::size_t clients, histories& into) {
   std::ifstream file(path);
   if (!file) throw paracel::data_error(std::string(path) + ": cannot be opened");
@@ -198,14 +197,14 @@ std::size_t read(const char* path, std::size_t client, std::size_t clients, hist
     } else {
       line.setstate(std::ios::failbit);
     }
-    // A worker may have been killed in the midst of its last line.
+    // A worker may have been killed while writing its last line.
     if (!line && !file.eof())
       throw paracel::data_error(std::string(path) + ":" + std::to_string(number) + ": not a line");
   }
   return operations;
 }
 
-/// What was read and never answered says nothing.
+/// Unanswered reads carry no information.
 void leave_out_unknown_reads(histories& of) {
   for (auto& [key, clients] : of) {
     for (auto& client : clients) {

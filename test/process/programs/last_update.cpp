@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Programs whose last act goes wrong when nobody waits for it any more. They return 0 from main.
+// Programs whose last operation fails when no call waits for it any more. They return 0 from main.
 //
 //   last_update CONSISTENCY fits | another_size | fold | uncommitted
 #include <cstdio>
@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
                                              : paracel::consistency_model::asp);
     if (a.get_worker_id() == 0) a.paracel_write("doubles", std::vector<double>{1, 2});
     a.paracel_sync();
-    if (how == "fold") {  // the first makes the value, the second does not fit it
+    if (how == "fold") {  // the first creates the value, the second does not fit it
       const std::vector<double> first{1, 2};
       const std::vector<double> second{1, 2, 3};
       a.paracel_update_default("new", first, first);

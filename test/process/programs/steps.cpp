@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Two algorithms one after the other, under bsp, while somebody kills workers. Each has collectives before its loop
-// (one of them large), in its iterations and behind its loop, random numbers that go on from round to round, keys and
-// rows. Worker 0 prints what came out, with every bit; that is the same whoever was killed.
+// Two algorithms one after the other, under bsp, while workers are killed. Each has collectives before its loop (one of
+// them large), in its iterations and after its loop, random numbers that continue from round to round, keys and rows.
+// Worker 0 prints the results with all bits; they must not depend on which workers were killed.
 //
-//   steps ROUNDS [MICROSECONDS [FILE]]     a pause in each round, as long as there is no such file; 0 rounds: an update
-//   and then
-//                                          a pause until there is, without a loop
+//   steps ROUNDS [MICROSECONDS [FILE]]     a pause in each round, while the file does not exist;
+//                                          0 rounds: an update and then a pause until it exists, without a loop
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -24,7 +23,7 @@
 
 namespace {
 
-constexpr std::size_t numbers = 20'000;  // an answer of 160 kB does not stay in the scheduler's memory
+constexpr std::size_t numbers = 20'000;  // a reply of 160 kB is not kept in the scheduler's memory
 constexpr std::size_t width = 4;
 
 class steps : public paracel::paralg {
@@ -81,7 +80,7 @@ class steps : public paracel::paralg {
   void restore_state(const paracel::saved_states& from) override { from.own().get_random("engine", engine_); }
 
  private:
-  /// Whether there was a pause.
+  /// Returns whether there was a pause.
   bool rest() const {
     if (pause_ == 0 || (!enough_.empty() && access(enough_.c_str(), F_OK) == 0)) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(pause_));

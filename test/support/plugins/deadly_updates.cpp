@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Functions that add, and end or block their server when they are to add a negative number.
+// Functions that add, and terminate or block their server when the delta is negative.
 #include <paracel/update.hpp>
 
 #include <unistd.h>
@@ -18,7 +18,7 @@ namespace {
 
 using deed = void (*)();
 
-/// Without an end; what is in each frame keeps the compiler from making a loop of it.
+/// Infinite recursion; the contents of each frame keep the compiler from turning it into a loop.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Winfinite-recursion"
 int overflow_stack(volatile char* above) {

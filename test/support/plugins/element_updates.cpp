@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Update functions of elements: one that fails after it has changed some of them, and a sum that is not declared to be
-// one.
+// Update functions for elements: one that fails after changing some of them, and a sum that is not declared additive.
 #include <paracel/update.hpp>
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 
 namespace {
 
-/// As programs for Paracel 0.3 have it.
+/// As in programs for Paracel 0.3.
 std::vector<double> sum_of_lists(std::vector<double> a, std::vector<double> b) {
   if (a.size() != b.size()) throw std::invalid_argument("lists of different sizes");
   std::vector<double> sum;
@@ -55,7 +55,7 @@ paracel::update_result count_words = paracel::update_proxy(count);
 paracel::update_result multiply = paracel::update_proxy<double>([](auto a, auto b) { return a * b; });
 paracel::update_result add_unsigned = paracel::update_proxy([](unsigned long a, unsigned long b) { return a + b; });
 paracel::update_result half_step = paracel::update_in_place<float>(step{0.5F});
-/// The value is {sum, how many}, the delta one number.
+/// The value is {sum, count}, the delta one number.
 paracel::update_result running_mean =
     paracel::initialised_by(paracel::update_proxy([](std::vector<double> value, double x) {
                               return std::vector<double>{value.at(0) + x, value.at(1) + 1};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A plug-in that was not linked with what it uses.
+// A plug-in that is not linked with a library that it needs.
 #include <paracel/update.hpp>
 
 double defined_nowhere(double a, double b);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Optimizers of a user: one for float alone that counts its steps, and one that may throw.
+// A user's optimizers: one for float only that counts its steps, and one that may throw.
 #include <paracel/update.hpp>
 
 #include <stdexcept>
 
 namespace {
 
-/// value = how many steps there were, times the hyper-parameter; state 0 adds the gradients.
+/// value = number of steps times the hyper-parameter; state 0 is the sum of the gradients.
 struct counter {
   void operator()(const paracel::optimizer_step<float>& s) const noexcept {
     for (std::size_t i = 0; i < s.value.size(); ++i) {
@@ -17,7 +17,7 @@ struct counter {
   }
 };
 
-/// Adds; a negative gradient is an error, noticed only after the elements before it were changed.
+/// Adds; a negative gradient is an error, detected only after the elements before it have been changed.
 struct touchy {
   template <class T>
   void operator()(const paracel::optimizer_step<T>& s) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// An addition that takes 5 ms each time, until the file that TEST_ENOUGH names exists: a job with a fixed number of
-// rounds is not over before what is to happen to it has happened, however fast the machine is.
+// An addition that takes 5 ms each time, until the file named by TEST_ENOUGH exists: a job with a fixed number of
+// rounds does not end before the intended fault, however fast the machine is.
 #include <unistd.h>
 
 #include <chrono>

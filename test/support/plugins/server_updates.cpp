@@ -46,6 +46,6 @@ paracel::update_result refuse_negative_update = paracel::update_proxy(refuse_neg
 paracel::update_result append_update = paracel::update_proxy(append);
 paracel::update_result join_update = paracel::update_proxy(join);
 paracel::update_result sleep_update = paracel::update_proxy(sleep_ms);
-// Counts its calls, whatever the delta is: a missing key begins with 0.
+// Counts its calls, whatever the delta; a missing key starts at 0.
 paracel::update_result count_update = paracel::initialised_by(
     paracel::update_proxy([](double value, double) { return value + 1; }), [](double) { return 0.0; });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Functions that take long: `sleep_for` sleeps as many seconds as the delta says, then adds it. `hang_once` adds, and
-// whoever removes the file that TEST_HANG names never comes back.
+// Slow functions: `sleep_for` sleeps for the number of seconds in the delta, then adds it. `hang_once` adds; the call
+// that removes the file named by TEST_HANG never returns.
 #include <paracel/update.hpp>
 
 #include <unistd.h>

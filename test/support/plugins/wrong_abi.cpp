@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a plug-in built against another version looks like.
+// A plug-in built against another version.
 #include <paracel/update.hpp>
 
 namespace {

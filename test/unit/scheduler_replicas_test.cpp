@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What the scheduler does with copies: losses it bears, replacements, fencing, and who hears of it.
+// Replication in the scheduler: losses that the job survives, replacements, fencing, and notifications.
 #include <algorithm>
 
 #include <paracel/error.hpp>
@@ -13,7 +13,7 @@ namespace {
 using namespace paracel;
 using namespace paracel::test;
 
-class SchedulerWithCopies : public scheduler_test {
+class SchedulerWithReplicas : public scheduler_test {
  protected:
   void SetUp() override { begin(3, 2); }
   void begin(int servers, std::uint32_t replicas) {
@@ -44,17 +44,17 @@ class SchedulerWithCopies : public scheduler_test {
     who["synced"] = synced;
     return ask(verb::heartbeat, who);
   }
-  void lose(int slot) { ASSERT_EQ(to(ask(verb::report_death, dead(slot))).parsed()["goes_on"], true); }
+  void lose(int slot) { ASSERT_EQ(to(ask(verb::report_death, dead(slot))).parsed()["continues"], true); }
   membership members() { return membership::from_json(to(watch(worker(2), 0)).body); }
   server_state state_of(std::uint32_t slot) { return members().servers[slot].state; }
 };
 
-TEST_F(SchedulerWithCopies, ALostServerIsANewEpochThatWhoeverWatchesHearsOfAtOnce) {
+TEST_F(SchedulerWithReplicas, ALostServerIsANewEpochThatWhoeverWatchesHearsOfAtOnce) {
   const int s0 = watch(server(0), 1);
   const int w1 = watch(worker(1), 1);
   EXPECT_FALSE(answers.contains(s0));
   const auto said = to(ask(verb::report_death, dead(1))).parsed();
-  EXPECT_EQ(said, (json{{"goes_on", true}, {"epoch", 2}, {"cause", ""}}));
+  EXPECT_EQ(said, (json{{"continues", true}, {"epoch", 2}, {"cause", ""}}));
   for (const int n : {s0, w1}) {
     const auto m = membership::from_json(to(n).body);
     EXPECT_EQ(m.epoch, 2U);
@@ -64,18 +64,18 @@ TEST_F(SchedulerWithCopies, ALostServerIsANewEpochThatWhoeverWatchesHearsOfAtOnc
   }
   EXPECT_EQ(subject->state(), scheduler::phase::running);
   ASSERT_EQ(kinds(), std::vector<std::string>{"lost"});
-  EXPECT_EQ(events[0]["goes_on"], true);
+  EXPECT_EQ(events[0]["continues"], true);
   EXPECT_EQ(events[0]["epoch"], 2);
   EXPECT_EQ(events[0]["cause"], "server s1 (pid 501 on h) lost: killed by signal 9");
 }
 
-TEST_F(SchedulerWithCopies, WhoWatchesWithAnOldEpochIsAnsweredAtOnce) {
+TEST_F(SchedulerWithReplicas, WhoWatchesWithAnOldEpochIsAnsweredAtOnce) {
   lose(0);
   EXPECT_EQ(membership::from_json(to(watch(worker(0), 1)).body).epoch, 2U);
   EXPECT_FALSE(answers.contains(watch(worker(0), 2)));
 }
 
-TEST_F(SchedulerWithCopies, AServerIsLostAfterItsLeaseAWorkerAfterTheLimit) {
+TEST_F(SchedulerWithReplicas, AServerIsLostAfterItsLeaseAWorkerAfterTheLimit) {
   now += 2200ms;
   subject->tick(now);
   EXPECT_TRUE(events.empty());
@@ -92,38 +92,38 @@ TEST_F(SchedulerWithCopies, AServerIsLostAfterItsLeaseAWorkerAfterTheLimit) {
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
 }
 
-TEST_F(SchedulerWithCopies, ASecondLossBeforeTheCopiesAreRestoredEndsTheJob) {
+TEST_F(SchedulerWithReplicas, ASecondLossBeforeTheCopiesAreRestoredEndsTheJob) {
   lose(1);
-  beat(server(0), 2);  // s2 has not said so
+  beat(server(0), 2);  // s2 has not reported it yet
   const auto said = to(ask(verb::report_death, dead(2))).parsed();
-  EXPECT_EQ(said["goes_on"], false);
+  EXPECT_EQ(said["continues"], false);
   EXPECT_EQ(subject->state(), scheduler::phase::aborted);
   EXPECT_EQ(subject->status(), exit_status::server_lost);
   EXPECT_EQ(
       subject->cause(),
-      "server s2 (pid 502 on h) lost: killed by signal 9; lost before the copies of s1's partitions were restored");
+      "server s2 (pid 502 on h) lost: killed by signal 9; lost before the replicas of s1's partitions were restored");
 }
 
-TEST_F(SchedulerWithCopies, ASecondLossAfterTheCopiesAreRestoredIsBorne) {
+TEST_F(SchedulerWithReplicas, ASecondLossAfterTheCopiesAreRestoredIsBorne) {
   lose(1);
   beat(server(0), 2);
   beat(server(2), 2);
   EXPECT_EQ(kinds(), (std::vector<std::string>{"lost", "synced"}));
   lose(2);
-  EXPECT_EQ(to(ask(verb::report_death, dead(0))).parsed()["goes_on"], false);
-  EXPECT_NE(subject->cause().find("before the copies of s2"), std::string::npos) << subject->cause();
+  EXPECT_EQ(to(ask(verb::report_death, dead(0))).parsed()["continues"], false);
+  EXPECT_NE(subject->cause().find("before the replicas of s2"), std::string::npos) << subject->cause();
 }
 
-TEST_F(SchedulerWithCopies, TheLastServerCannotBeLost) {
+TEST_F(SchedulerWithReplicas, TheLastServerCannotBeLost) {
   begin(2, 2);
   lose(1);
   beat(server(0), 2);
-  EXPECT_EQ(to(ask(verb::report_death, dead(0))).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, dead(0))).parsed()["continues"], false);
   EXPECT_EQ(subject->cause(),
-            "server s0 (pid 500 on h) lost: killed by signal 9; there is no other copy of its partitions");
+            "server s0 (pid 500 on h) lost: killed by signal 9; there is no other replica of its partitions");
 }
 
-TEST_F(SchedulerWithCopies, OfTwoServersEitherMayBeLostOnceTheOtherServesAgain) {
+TEST_F(SchedulerWithReplicas, OfTwoServersEitherMayBeLostOnceTheOtherServesAgain) {
   begin(2, 2);
   lose(1);
   beat(server(0), 2);
@@ -135,27 +135,27 @@ TEST_F(SchedulerWithCopies, OfTwoServersEitherMayBeLostOnceTheOtherServesAgain) 
   EXPECT_EQ(subject->state(), scheduler::phase::running);
 }
 
-TEST_F(SchedulerWithCopies, ThreeCopiesBearTwoLossesAtOnceAndAsManyAsAreLeftLater) {
+TEST_F(SchedulerWithReplicas, ThreeCopiesBearTwoLossesAtOnceAndAsManyAsAreLeftLater) {
   begin(4, 3);
   lose(0);
   lose(3);
   beat(server(1), 3);
-  beat(server(2), 3);  // two copies now: there are two servers
+  beat(server(2), 3);  // two replicas now: there are two servers
   lose(1);
-  EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["continues"], false);
 }
 
-TEST_F(SchedulerWithCopies, AnOldSyncedCountsForNothing) {
+TEST_F(SchedulerWithReplicas, AnOldSyncedCountsForNothing) {
   lose(1);
   beat(server(0), 1);
   beat(server(2), 1);
   EXPECT_EQ(kinds(), std::vector<std::string>{"lost"});
-  EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, dead(2))).parsed()["continues"], false);
 }
 
-TEST_F(SchedulerWithCopies, AReplacementJoinsWhenTheOthersHaveGivenItsCopies) {
+TEST_F(SchedulerWithReplicas, AReplacementJoinsWhenTheOthersHaveGivenItsCopies) {
   lose(1);
-  ask(verb::heartbeat, another(1));  // its beats may overtake its join
+  ask(verb::heartbeat, another(1));  // its heartbeats may overtake its join
   const auto m = membership::from_json(to(ask(verb::join, another(1))).body);
   EXPECT_EQ(m.epoch, 3U);
   EXPECT_EQ(m.servers[1].state, server_state::joining);
@@ -168,38 +168,38 @@ TEST_F(SchedulerWithCopies, AReplacementJoinsWhenTheOthersHaveGivenItsCopies) {
   EXPECT_EQ(kinds(), (std::vector<std::string>{"lost", "joined", "serving"}));
   EXPECT_EQ(membership::from_json(to(w).body).epoch, 4U);
   EXPECT_EQ(state_of(1), server_state::up);
-  lose(0);  // all was restored in epoch 3
+  lose(0);  // everything was restored in epoch 3
   EXPECT_EQ(subject->state(), scheduler::phase::running);
 }
 
-TEST_F(SchedulerWithCopies, AReplacementThatDiesCostsNothing) {
+TEST_F(SchedulerWithReplicas, AReplacementThatDiesCostsNothing) {
   lose(1);
   ask(verb::join, another(1));
   auto d = dead(1);
   d["pid"] = 901;
-  EXPECT_EQ(to(ask(verb::report_death, d)).parsed()["goes_on"], true);
+  EXPECT_EQ(to(ask(verb::report_death, d)).parsed()["continues"], true);
   EXPECT_EQ(state_of(1), server_state::down);
   beat(server(0), 4);
   beat(server(2), 4);
   lose(0);
 }
 
-TEST_F(SchedulerWithCopies, ASlotThatIsNotDownIsNotGivenAway) {
+TEST_F(SchedulerWithReplicas, ASlotThatIsNotDownIsNotGivenAway) {
   expect_refused(ask(verb::join, another(1)), "server s1 (pid 501 on h) has joined already");
 }
 
-TEST_F(SchedulerWithCopies, AServerThatWasTakenForLostIsToldToEnd) {
+TEST_F(SchedulerWithReplicas, AServerThatWasTakenForLostIsToldToEnd) {
   lose(1);
   const auto& said = to(ask(verb::heartbeat, server(1)));
   EXPECT_EQ(said.order, instruction::abort);
   EXPECT_EQ(said.parsed()["status"], exit_status::server_lost);
-  EXPECT_EQ(said.parsed()["cause"], "server s1 (pid 501 on h) was taken for lost; the job goes on without it");
+  EXPECT_EQ(said.parsed()["cause"], "server s1 (pid 501 on h) was taken for lost; the job continues without it");
   ask(verb::join, another(1));
   expect_refused(ask(verb::heartbeat, server(1)), "server s1 (pid 901 on h) holds this place");
-  EXPECT_EQ(to(ask(verb::heartbeat, another(1))).order, instruction::go_on);
+  EXPECT_EQ(to(ask(verb::heartbeat, another(1))).order, instruction::proceed);
 }
 
-TEST_F(SchedulerWithCopies, OnlyTheProcessThatHasThePlaceHoldsALease) {
+TEST_F(SchedulerWithReplicas, OnlyTheProcessThatHasThePlaceHoldsALease) {
   EXPECT_EQ(to(ask(verb::heartbeat, server(1))).count, net::known_sender);
   lose(1);
   EXPECT_EQ(to(ask(verb::heartbeat, another(1))).count, 0U) << "it has not joined";
@@ -208,7 +208,7 @@ TEST_F(SchedulerWithCopies, OnlyTheProcessThatHasThePlaceHoldsALease) {
   EXPECT_EQ(to(ask(verb::heartbeat, server(1))).count, 0U);
 }
 
-TEST_F(SchedulerWithCopies, AProcessThatWasReplacedIsToldToEndAlsoWhenItsSuccessorIsLost) {
+TEST_F(SchedulerWithReplicas, AProcessThatWasReplacedIsToldToEndAlsoWhenItsSuccessorIsLost) {
   lose(1);
   ask(verb::join, another(1));
   auto d = dead(1);
@@ -218,10 +218,10 @@ TEST_F(SchedulerWithCopies, AProcessThatWasReplacedIsToldToEndAlsoWhenItsSuccess
   const auto& said = to(ask(verb::heartbeat, server(1)));
   EXPECT_EQ(said.order, instruction::abort);
   EXPECT_EQ(said.count, 0U);
-  EXPECT_EQ(said.parsed()["cause"], "another process has its place; the job goes on without it");
+  EXPECT_EQ(said.parsed()["cause"], "another process has its place; the job continues without it");
 }
 
-TEST_F(SchedulerWithCopies, AnIncarnationTellsTwoProcessesOfOneNumberApart) {
+TEST_F(SchedulerWithReplicas, AnIncarnationTellsTwoProcessesOfOneNumberApart) {
   auto b = server(1);
   b["incarnation"] = to_hex(101);
   EXPECT_EQ(to(ask(verb::heartbeat, b)).result, status::ok);
@@ -229,21 +229,21 @@ TEST_F(SchedulerWithCopies, AnIncarnationTellsTwoProcessesOfOneNumberApart) {
   EXPECT_EQ(to(ask(verb::heartbeat, b)).result, status::bad_request);
 }
 
-TEST_F(SchedulerWithCopies, TheDeathOfAnotherProcessIsNoDeath) {
+TEST_F(SchedulerWithReplicas, TheDeathOfAnotherProcessIsNoDeath) {
   auto d = dead(1);
   d["pid"] = 1;
-  EXPECT_EQ(to(ask(verb::report_death, d)).parsed(), (json{{"goes_on", true}, {"epoch", 1}, {"cause", ""}}));
+  EXPECT_EQ(to(ask(verb::report_death, d)).parsed(), (json{{"continues", true}, {"epoch", 1}, {"cause", ""}}));
   lose(1);
   EXPECT_EQ(to(ask(verb::report_death, dead(1))).parsed()["epoch"], 2) << "the same death, told twice";
 }
 
-TEST_F(SchedulerWithCopies, AServerThatLeavesIsALossThatIsBorne) {
+TEST_F(SchedulerWithReplicas, AServerThatLeavesIsALossThatIsBorne) {
   ask(verb::leave, leaving(server(2)));
   EXPECT_EQ(state_of(2), server_state::down);
   EXPECT_EQ(subject->state(), scheduler::phase::running);
 }
 
-TEST_F(SchedulerWithCopies, AFunctionThatEndedAServerIsCalledNoMore) {
+TEST_F(SchedulerWithReplicas, AFunctionThatEndedAServerIsCalledNoMore) {
   auto words = leaving(server(2), exit_status::server_lost);
   words["last_words"] = {{"function", "00000000000000ff"}, {"how", "SIGSEGV"}, {"where", "libx.so:f at \"k\""}};
   ask(verb::leave, words);
@@ -256,7 +256,7 @@ TEST_F(SchedulerWithCopies, AFunctionThatEndedAServerIsCalledNoMore) {
   EXPECT_NE(events.back()["cause"].get<std::string>().find("SIGSEGV in libx.so:f"), std::string::npos) << events.back();
 }
 
-TEST_F(SchedulerWithCopies, WordsOfAnotherKindAreNoFunction) {
+TEST_F(SchedulerWithReplicas, WordsOfAnotherKindAreNoFunction) {
   auto words = leaving(server(2));
   words["last_words"] = {{"function", 5}, {"where", std::string(9000, 'x')}};
   ask(verb::leave, words);
@@ -264,20 +264,20 @@ TEST_F(SchedulerWithCopies, WordsOfAnotherKindAreNoFunction) {
   EXPECT_TRUE(subject->members().refused.empty());
 }
 
-TEST_F(SchedulerWithCopies, AWorkersDeathEndsTheJob) {
+TEST_F(SchedulerWithReplicas, AWorkersDeathEndsTheJob) {
   EXPECT_EQ(to(ask(verb::report_death, {{"role", "worker"}, {"rank", 1}, {"pid", 701}, {"why", "exit status 3"}}))
-                .parsed()["goes_on"],
+                .parsed()["continues"],
             false);
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
 }
 
-TEST_F(SchedulerWithCopies, TheEndOfTheJobAnswersWhoWatches) {
+TEST_F(SchedulerWithReplicas, TheEndOfTheJobAnswersWhoWatches) {
   const int w = watch(server(0), 1);
   ask(verb::abort, {{"status", 9}, {"cause", "no luck"}});
   expect_ended(w, 9, "no luck");
 }
 
-TEST_F(SchedulerWithCopies, ASecondWatchOfOneNodeReplacesTheFirst) {
+TEST_F(SchedulerWithReplicas, ASecondWatchOfOneNodeReplacesTheFirst) {
   const int first = watch(server(0), 1);
   const int second = watch(server(0), 1);
   EXPECT_EQ(to(first).result, status::conflict);
@@ -285,14 +285,14 @@ TEST_F(SchedulerWithCopies, ASecondWatchOfOneNodeReplacesTheFirst) {
   EXPECT_EQ(to(second).result, status::ok);
 }
 
-TEST_F(SchedulerWithCopies, WithOneCopyALossEndsTheJob) {
+TEST_F(SchedulerWithReplicas, WithOneCopyALossEndsTheJob) {
   begin(3, 1);
-  EXPECT_EQ(to(ask(verb::report_death, dead(1))).parsed()["goes_on"], false);
+  EXPECT_EQ(to(ask(verb::report_death, dead(1))).parsed()["continues"], false);
   EXPECT_EQ(subject->cause(), "server s1 (pid 501 on h) lost: killed by signal 9");
-  EXPECT_FALSE(events[0].contains("goes_on"));
+  EXPECT_FALSE(events[0].contains("continues"));
 }
 
-TEST_F(SchedulerWithCopies, AReportSaysWhatCanStillBeLost) {
+TEST_F(SchedulerWithReplicas, AReportSaysWhatCanStillBeLost) {
   EXPECT_EQ(to(ask_text(verb::stats, "")).parsed()["spare"], 1);
   lose(1);
   auto said = to(ask_text(verb::stats, "")).parsed();
@@ -305,7 +305,7 @@ TEST_F(SchedulerWithCopies, AReportSaysWhatCanStillBeLost) {
   EXPECT_EQ(said["servers"][0]["state"], "up");
 }
 
-TEST_F(SchedulerWithCopies, AServerWhoseFunctionHangsIsReplacedAndTheFunctionNamed) {
+TEST_F(SchedulerWithReplicas, AServerWhoseFunctionHangsIsReplacedAndTheFunctionNamed) {
   hang_limit = 60s;
   begin(3, 2);
   auto b = server(1);
@@ -337,11 +337,11 @@ TEST_F(SchedulerWithCopies, AServerWhoseFunctionHangsIsReplacedAndTheFunctionNam
             "server s1 (pid 501 on h) lost: libmy_update.so:slow has been running for 60.5 s in thread 1");
   begin(3, 1);
   ask(verb::heartbeat, b);
-  EXPECT_EQ(subject->state(), scheduler::phase::aborted) << "without copies the job ends with that cause";
+  EXPECT_EQ(subject->state(), scheduler::phase::aborted) << "without replicas the job ends with that cause";
   EXPECT_NE(subject->cause().find("slow has been running"), std::string::npos);
 }
 
-TEST_F(SchedulerWithCopies, EverybodyKnowsTheEndThoughASlotIsEmpty) {
+TEST_F(SchedulerWithReplicas, EverybodyKnowsTheEndThoughASlotIsEmpty) {
   lose(1);
   for (int r = 0; r < 3; ++r) ask(verb::leave, leaving(worker(r)));
   EXPECT_EQ(subject->state(), scheduler::phase::done);
