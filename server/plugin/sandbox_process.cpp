@@ -30,7 +30,7 @@ constexpr int descriptor_there = 3;
 // How long a thread sleeps before it looks whether the process still lives. Short at first: most that die do so at
 // once.
 constexpr milliseconds first_sleep{1};
-constexpr milliseconds longest_sleep{20};
+constexpr milliseconds longest_sleep{5};
 // A sleep that took so much longer was not the function's: this process did not run either (a suspended job).
 constexpr milliseconds suspended{250};
 

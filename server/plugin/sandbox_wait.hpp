@@ -17,14 +17,34 @@
 
 namespace paracel::srv {
 
-/// How long a side looks before it sleeps: about what putting a thread to sleep and waking it costs. None where the
-/// other side would need this processor.
-inline std::chrono::nanoseconds glance() noexcept {
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  const bool alone = sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) < 2;
-  return alone ? std::chrono::nanoseconds(0) : std::chrono::microseconds(20);
-}
+/// How long a thread looks before it sleeps: about what putting a thread to sleep and waking it costs. Less after it
+/// has looked in vain, down to nothing: the other side takes longer, or would need this processor. Now and then it
+/// tries again.
+class glance {
+ public:
+  /// Of the next look.
+  std::chrono::nanoseconds next() noexcept {
+    constexpr unsigned looks_a_trial = 64;
+    if (++looks_ % looks_a_trial == 0) limit_ = longest_;
+    return limit_;
+  }
+  void over(bool in_vain) noexcept {
+    limit_ = in_vain ? limit_ / 4 : longest_;
+    if (limit_ < std::chrono::microseconds(1)) limit_ = {};
+  }
+
+ private:
+  static std::chrono::nanoseconds longest() noexcept {
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    const bool alone = sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) < 2;
+    return alone ? std::chrono::nanoseconds(0) : std::chrono::microseconds(50);
+  }
+
+  const std::chrono::nanoseconds longest_ = longest();
+  std::chrono::nanoseconds limit_ = longest_;
+  unsigned looks_ = 0;
+};
 
 inline void pause_briefly() noexcept {
 #if defined(__x86_64__)
@@ -34,17 +54,21 @@ inline void pause_briefly() noexcept {
 
 /// Until `number` is not `old`, or the glance is over. Returns: whether it has changed.
 inline bool look(const std::atomic<std::uint32_t>& number, std::uint32_t old) noexcept {
-  static const auto limit = glance();
   constexpr int looks_a_reading = 32;  // of the clock, which costs as much
   if (number.load(std::memory_order_acquire) != old) return true;
+  thread_local glance own;
+  const auto limit = own.next();
+  if (limit.count() == 0) return false;
   const auto until = std::chrono::steady_clock::now() + limit;
+  bool changed = false;
   do {
-    for (int i = 0; i < looks_a_reading; ++i) {
-      if (number.load(std::memory_order_acquire) != old) return true;
+    for (int i = 0; i < looks_a_reading && !changed; ++i) {
       pause_briefly();
+      changed = number.load(std::memory_order_acquire) != old;
     }
-  } while (std::chrono::steady_clock::now() < until);
-  return false;
+  } while (!changed && std::chrono::steady_clock::now() < until);
+  own.over(!changed);
+  return changed;
 }
 
 /// Until somebody calls `wake`, if the number is still `old`; at most `limit`, if it is not null. May return early.
