@@ -53,6 +53,7 @@ DEFINE_string(rendezvous, "", "address of the scheduler");
 DEFINE_string(job, "", "id of the job, 16 hex digits");
 DEFINE_string(slot, "0", "place on the ring, 0, 1, ...; auto: OMPI_COMM_WORLD_RANK");
 DEFINE_uint32(threads, 2, "shard threads");
+DEFINE_bool(shared_connections, false, "the shard threads share one connection to each client");
 DEFINE_double(weight, 1.0, "share of the keys, relative to the other servers");
 DEFINE_string(bind, "tcp://127.0.0.1:*",
               "ipc:///folder or tcp://host:*; tcp://*:* is the interface towards the scheduler");
@@ -307,6 +308,7 @@ srv::node_options options_from_flags() {
   if (milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit") < net::least_heartbeat_limit) {
     throw usage_error("--heartbeat-limit must be at least 1 s: nodes beat every 0.5 s, and one beat may be late");
   }
+  o.shares_connections = FLAGS_shared_connections;
   o.bind = bind_address(FLAGS_bind, FLAGS_rendezvous);
   return o;
 }

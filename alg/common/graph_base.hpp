@@ -81,27 +81,32 @@ inline void append_id(std::string& out, const id_list& ids, std::size_t i) {
 
 }  // namespace graph_detail
 
-/// Writes a file <output>/<what>_<rank> (or <what>.txt of all workers) with a line for each own vertex: id, tab, value;
-/// or, with "format": "npy", arrays and model.json (see npy.hpp). Every worker must call it. `values`: of the own
-/// vertices.
+/// Writes a file <output>/<what>_<rank> (or <what>.txt of all workers) with a line for each of these vertices: id, tab,
+/// value; or, with "format": "npy", arrays and model.json (see npy.hpp). Every worker must call it.
 template <npy_number T>
-void write_vertex_values(paralg& job, const graph_settings& settings, const distributed_graph& graph,
-                         const std::string& algorithm, const std::string& what, std::span<const T> values) {
+void write_vertex_values(paralg& job, const graph_settings& settings, const id_list& ids, const std::string& algorithm,
+                         const std::string& what, std::span<const T> values) {
   if (!settings.dump) return;
   if (settings.format == "npy") {
     model_writer model(job, algorithm, settings.format);
-    model.add_rows<T>(what, values, {}, &graph.ids);
+    model.add_rows<T>(what, values, {}, &ids);
     model.finish();
     return;
   }
   job.paracel_dump_pieces(what + "_", [&, v = std::size_t{0}](std::string& text) mutable {
-    if (v == graph.own()) return false;
-    graph_detail::append_id(text, graph.ids, v);
+    if (v == ids.size()) return false;
+    graph_detail::append_id(text, ids, v);
     text += '\t';
     append_text(text, values[v++]);
     text += '\n';
     return true;
   });
+}
+/// The same for all own vertices.
+template <npy_number T>
+void write_vertex_values(paralg& job, const graph_settings& settings, const distributed_graph& graph,
+                         const std::string& algorithm, const std::string& what, std::span<const T> values) {
+  write_vertex_values<T>(job, settings, graph.ids, algorithm, what, values);
 }
 
 /// The same for values that are vertices, written as their ids. `numbers`: of those vertices. In npy format: the ids if

@@ -425,19 +425,25 @@ void write_model(paralg& job, const std::string& algorithm, const std::string& f
   out.fields().add("k", static_cast<std::uint64_t>(k)).add("mean", scale.mean).add("ratings", ratings);
   if (std::isfinite(scale.least)) out.fields().add("min_rating", scale.least);
   if (std::isfinite(scale.most)) out.fields().add("max_rating", scale.most);
-  const auto side = [&](const char* factors, const char* bias, std::span<const double> rows, const id_list& ids) {
-    std::vector<double> w;
-    std::vector<double> b;
+  // The numbers [from, to) of the rows that are selected.
+  const auto array = [&](const char* name, std::span<const double> rows, const id_list& ids, std::size_t from,
+                         std::size_t to, std::vector<std::uint64_t> shape, const std::vector<std::uint8_t>* only) {
+    std::vector<double> numbers;
+    auto selected = id_list::empty(ids.numeric());
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      const auto row = rows.subspan(i * width, width);
-      b.push_back(row[bias_at]);
-      w.insert(w.end(), row.begin() + factors_at, row.end());
+      if (only != nullptr && (*only)[i] == 0) continue;
+      const auto row = rows.subspan(i * width + from, to - from);
+      numbers.insert(numbers.end(), row.begin(), row.end());
+      if (ids.numeric()) selected.push_back(ids.number(i));
+      else selected.push_back(ids.name(i));
     }
-    out.add_rows<double>(bias, b, {}, &ids);
-    if (k > 0) out.add_rows<double>(factors, w, {k}, &ids);
+    out.add_rows<double>(name, numbers, std::move(shape), &selected);
   };
-  side("W", "ubias", parts.users, *parts.user_ids);
-  side("H", "ibias", parts.items, *parts.item_ids);
+  const auto* only = parts.only;
+  array("ubias", parts.users, *parts.user_ids, bias_at, bias_at + 1, {}, only ? &only->user_bias : nullptr);
+  if (k > 0) array("W", parts.users, *parts.user_ids, factors_at, width, {k}, only ? &only->user_factors : nullptr);
+  array("ibias", parts.items, *parts.item_ids, bias_at, bias_at + 1, {}, only ? &only->item_bias : nullptr);
+  if (k > 0) array("H", parts.items, *parts.item_ids, factors_at, width, {k}, only ? &only->item_factors : nullptr);
   out.finish();
   if (job.get_worker_id() == 0) {
     std::vector<std::string> lines(2);

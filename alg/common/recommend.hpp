@@ -167,6 +167,13 @@ class run_log;
 void use_model(paralg& job, run_log& log, factor_tables& model, const recommend_settings& settings,
                const rating_scale& scale, const sparse_rows* training, std::span<const double> users);
 
+/// The part of a model that is written: a flag for each own user and item.
+struct model_selection {
+  std::vector<std::uint8_t> user_factors;
+  std::vector<std::uint8_t> user_bias;
+  std::vector<std::uint8_t> item_factors;
+  std::vector<std::uint8_t> item_bias;
+};
 /// Writes the model: arrays W and ubias of the own users, H and ibias of the own items (rows of row_width(k) numbers
 /// with their ids), miu_0, model.json. A collective.
 struct model_parts {
@@ -174,6 +181,7 @@ struct model_parts {
   const id_list* user_ids;
   std::span<const double> items;
   const id_list* item_ids;
+  const model_selection* only = nullptr;  ///< null: everything
 };
 void write_model(paralg& job, const std::string& algorithm, const std::string& format, std::size_t k,
                  const rating_scale& scale, std::uint64_t ratings, const model_parts& parts);

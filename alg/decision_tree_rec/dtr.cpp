@@ -120,22 +120,24 @@ double dtr_gain(const dtr_role& all, const dtr_role& likes, const fixed_point& u
   return like / static_cast<double>(likes.count) + hate / static_cast<double>(hate_count);
 }
 
-std::size_t dtr_choice(std::span<const double> gains, const std::vector<bool>& used, double slack, std::size_t nth) {
-  std::vector<bool> taken = used;
-  for (;;) {
-    // The next group of equally good items, in the order of their ids.
-    double best = not_allowed;
-    for (std::size_t i = 0; i < gains.size(); ++i) {
-      if (!taken[i]) best = std::max(best, gains[i]);
-    }
-    if (best == not_allowed) return gains.size();
-    for (std::size_t i = 0; i < gains.size(); ++i) {
-      if (taken[i] || gains[i] == not_allowed || gains[i] < best - slack) continue;
-      if (nth == 0) return i;
-      --nth;
-      taken[i] = true;
-    }
+std::vector<dtr_candidate> dtr_ranking(std::span<const double> gains, const std::vector<bool>& used, double slack) {
+  std::vector<dtr_candidate> ranking;
+  for (std::size_t i = 0; i < gains.size(); ++i) {
+    if (!used[i] && gains[i] != not_allowed) ranking.push_back({i, gains[i]});
   }
+  std::ranges::sort(ranking, [](const auto& a, const auto& b) { return a.gain > b.gain; });
+  for (auto first = ranking.begin(); first != ranking.end();) {
+    const auto gain = first->gain;
+    const auto last = std::find_if(first, ranking.end(), [&](const auto& c) { return c.gain < gain - slack; });
+    std::sort(first, last, [](const auto& a, const auto& b) { return a.item < b.item; });
+    for (; first != last; ++first) first->gain = gain;
+  }
+  return ranking;
+}
+
+std::size_t dtr_choice(std::span<const double> gains, const std::vector<bool>& used, double slack, std::size_t nth) {
+  const auto ranking = dtr_ranking(gains, used, slack);
+  return nth < ranking.size() ? ranking[nth].item : gains.size();
 }
 
 // ---- config
@@ -160,7 +162,8 @@ config_schema dtr_schema() {
       .at_least(0)
       .at_most(1000000);
   s.key("tree_end_index", key_type::integer, "last tree").fallback(0).at_least(0).at_most(1000000);
-  s.key("handle_file", key_type::string, "Paracel's plug-in; accepted, not needed: the least error is a reduction");
+  s.key("handle_file", key_type::plugin,
+        "plug-in that chooses items in the servers, by smallest_error_updater and small_errors_filter");
   s.key("cache_bytes", key_type::integer,
         "a worker's memory for likes, one bit for each user and item; 0: recompute them")
       .fallback(std::int64_t{1} << 30)
@@ -178,6 +181,7 @@ dtr_settings::dtr_settings(const config& from)
       item_fac_input(from.get<std::vector<std::string>>("item_fac_input")),
       predict_input(from.get<std::vector<std::string>>("predict_input")),
       model(model_of(from)),
+      handle_file(from.get<std::string>("handle_file")),
       output(from.get<std::string>("output")),
       format(from.get<std::string>("format")),
       level(from.get<int>("level")),
@@ -191,7 +195,10 @@ dtr_settings::dtr_settings(const config& from)
                        ": want model and predict_input together");
   if (recommend > 0 && (model.empty() || item_fac_input.empty()))
     throw config_error(from.place_of("recommend") + ": want it with a model and item_fac_input");
-  if (!model.empty()) return;
+  if (!model.empty()) {
+    refuse_keys(from, {"handle_file"}, "not with a model: no tree is built");
+    return;
+  }
   if (tree_end_index < tree_start_index) {
     throw config_error(from.place_of("tree_end_index") + ": found " + std::to_string(tree_end_index) +
                        ", want at least tree_start_index, " + std::to_string(tree_start_index));
@@ -266,7 +273,9 @@ decision_tree_rec::decision_tree_rec(Comm comm, const std::string& server_info, 
     : paralg(server_info, std::move(comm), settings.output),
       settings_(settings),
       log_(*this, static_cast<int>(settings.tree_end_index - settings.tree_start_index + 1) * settings.level, "error",
-           settings.debug) {}
+           settings.debug) {
+  if (!settings_.handle_file.empty()) servers_.emplace(*this, settings_.handle_file);
+}
 
 void decision_tree_rec::load_items() {
   items_ = sorted_by_id(load_factors(get_comm(), settings_.item_fac_input, true), settings_.item_fac_input.front());
@@ -344,7 +353,7 @@ void decision_tree_rec::start_level(dtr_tree& tree, std::size_t nodes) {
 
   place_of_.assign(nodes, dtr_users::nowhere);
   sums_.clear();
-  slack_.clear();
+  norm_.clear();
   error_.clear();
   for (std::size_t j = 0; j < nodes; ++j) {
     const auto begin = sums.begin() + static_cast<std::ptrdiff_t>(j * (1 + k));
@@ -357,8 +366,8 @@ void decision_tree_rec::start_level(dtr_tree& tree, std::size_t nodes) {
     }
     const double norm = norm_unit_.real(sums[nodes * (1 + k) + j]);
     if (*begin == 0) continue;
-    place_of_[j] = static_cast<std::uint32_t>(slack_.size());
-    slack_.push_back(equal_part * norm);
+    place_of_[j] = static_cast<std::uint32_t>(norm_.size());
+    norm_.push_back(norm);
     error_.push_back(norm - square);
     sums_.insert(sums_.end(), begin, begin + static_cast<std::ptrdiff_t>(1 + k));
   }
@@ -370,7 +379,7 @@ void decision_tree_rec::start_level(dtr_tree& tree, std::size_t nodes) {
 
 /// The gain of every item at every node that has users; items are processed in blocks of one message.
 void decision_tree_rec::find_gains() {
-  const auto places = slack_.size();
+  const auto places = norm_.size();
   const auto numbers = places * (1 + users_.k());
   gains_.resize(places * items());
   const auto block = std::max<std::size_t>(1, message_numbers / std::max<std::size_t>(1, numbers));
@@ -413,7 +422,10 @@ void decision_tree_rec::build(std::uint64_t number) {
       auto item = items();
       if (place != dtr_users::nowhere) {
         const auto gains = std::span(gains_).subspan(place * items(), items());
-        item = dtr_choice(gains, used, slack_[place], depth == 0 ? number : 0);
+        const auto slack = equal_part * norm_[place];
+        if (!servers_) item = dtr_choice(gains, used, slack, depth == 0 ? number : 0);
+        else if (depth == 0) item = choose_root(dtr_ranking(gains, used, slack), norm_[place], number);
+        else item = choose(dtr_ranking(gains, used, slack), norm_[place]);
         // Leaf nodes contribute their users' error.
         if (item == items() || depth + 1 == settings_.level) tree.error += error_[place];
       }

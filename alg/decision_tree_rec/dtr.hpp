@@ -12,6 +12,9 @@
 // Sums are fixed-point numbers (factors in units of a power of two), so they do not depend on the order of additions,
 // and equal splits are bit-identical.
 //
+// With `handle_file` the choice is made in the servers, as in Paracel 0.3: each worker offers the best of its part of
+// the items, and a function of the plug-in keeps one.
+//
 // Source: Paracel's decision_tree_rec; N. Golbandi, Y. Koren, R. Lempel, "Adaptive bootstrapping of recommender systems
 // using decision trees", WSDM 2011, for the idea. README.md lists the differences from Paracel's.
 #pragma once
@@ -19,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +33,7 @@
 #include <paracel/schema.hpp>
 
 #include "alg/common/run_log.hpp"
+#include "alg/common/server_state.hpp"
 
 namespace paracel::alg {
 
@@ -90,8 +95,14 @@ class dtr_users {
 double dtr_gain(const dtr_role& all, const dtr_role& likes, const fixed_point& unit);
 inline constexpr double not_allowed = -1;
 
-/// The item to ask about: the `nth` by descending gain; items within `slack` of the first one of a group are equal, and
-/// sorted by id. `used`: items that may not be asked any more. Returns gains.size() if there is none.
+struct dtr_candidate {
+  std::size_t item;
+  double gain;  ///< the greatest of those that are equal to it
+};
+/// Allowed items by descending gain; items within `slack` of the first one of a group are equal, and sorted by id.
+/// `used`: items that may not be asked any more.
+std::vector<dtr_candidate> dtr_ranking(std::span<const double> gains, const std::vector<bool>& used, double slack);
+/// The item to ask about: the `nth` of that. Returns gains.size() if there is none.
 std::size_t dtr_choice(std::span<const double> gains, const std::vector<bool>& used, double slack, std::size_t nth = 0);
 
 /// The keys of dtr's config; README.md explains them.
@@ -105,6 +116,7 @@ struct dtr_settings {
   std::vector<std::string> item_fac_input;
   std::vector<std::string> predict_input;
   std::string model;
+  std::string handle_file;
   std::string output;
   std::string format;
   int level;
@@ -144,6 +156,9 @@ class decision_tree_rec : public paralg {
   void start_level(dtr_tree& tree, std::size_t nodes);
   void find_gains();
   [[nodiscard]] std::span<const std::uint64_t> likes_of(std::size_t item);
+  [[nodiscard]] std::size_t choose(const std::vector<dtr_candidate>& ranking, double norm);
+  [[nodiscard]] std::size_t choose_root(const std::vector<dtr_candidate>& ranking, double norm, std::uint64_t nth);
+  [[nodiscard]] bool offers(std::size_t item) const noexcept;
   void split(std::span<const std::size_t> item);
   void dump();
 
@@ -154,6 +169,7 @@ class decision_tree_rec : public paralg {
 
   dtr_settings settings_;
   run_log log_;
+  std::optional<server_fold> servers_;
   vector_rows items_;  // all items, by ascending id
   dtr_users users_;
   std::uint64_t users_total_ = 0;
@@ -168,7 +184,7 @@ class decision_tree_rec : public paralg {
   std::vector<std::uint32_t> place_of_;  // by node
   std::vector<std::uint32_t> user_place_;
   std::vector<std::int64_t> sums_;  // by place: count and factors
-  std::vector<double> slack_;       // by place
+  std::vector<double> norm_;        // by place: sum of |p_u|^2
   std::vector<double> error_;       // by place: sum of |p_u - mean|^2
   std::vector<double> gains_;       // by place, then by item
   std::vector<double> root_gains_;  // the same for every tree

@@ -23,8 +23,9 @@ config_schema kmeans_schema() {
       .at_least(1)
       .at_most(1000000)
       .required_unless({"model"});
-  s.key("update_file", key_type::string, "Paracel's; the sums of the centres need no update function");
-  s.key("update_functions", key_type::strings, "Paracel's; not needed either");
+  s.key("update_file", key_type::plugin, "plug-in that combines the workers' parts of the centres in the servers");
+  s.key("update_functions", key_type::strings,
+        "its functions: of the centres, and of the names of each cluster's points");
   s.key("rounds", key_type::integer, "rounds at most; a round is a pass over the points")
       .fallback(300)
       .at_least(1)
@@ -40,9 +41,10 @@ config_schema kmeans_schema() {
         "stop when a round lowers the inertia by less than this fraction; 0: when nothing changes")
       .fallback(0.0)
       .at_least(0);
-  s.key("metric", key_type::string, "cosine: points and centres are scaled to length 1")
+  s.key("metric", key_type::string,
+        "cosine: points and centres are scaled to length 1; haversine: points are latitude,longitude in degrees")
       .fallback("euclidean")
-      .one_of({"euclidean", "cosine"});
+      .one_of({"euclidean", "cosine", "haversine"});
   s.key("model", key_type::files, "folder or manifest of a model: only assign the points to its centres");
   s.key("features", key_type::strings, "CSV with a header: names of the features; default: all");
   s.key("separator", key_type::string, "CSV: field separator; default: comma, semicolon or tab, as in the file");
@@ -64,9 +66,14 @@ kmeans_settings::kmeans_settings(const config& from)
       n_init(from.get<int>("n_init")),
       batch_size(from.get<std::size_t>("batch_size")),
       tolerance(from.get<double>("tolerance")),
-      cosine(from.get<std::string>("metric") == "cosine"),
+      metric(from.get<std::string>("metric")),
       debug(from.get<bool>("debug")),
-      seed(from.get<std::uint64_t>("seed")) {
+      seed(from.get<std::uint64_t>("seed")),
+      update(read_state_plugin(from, "update_file", "update_functions",
+                               {"local_update_kmeans_clusters", "local_update_kmeans_groups"})) {
+  if (!model.empty()) refuse_keys(from, {"update_file"}, "not with a model, which has its centres");
+  if (format == "npy" && from.get<std::vector<std::string>>("update_functions").size() > 1)
+    throw config_error(from.place_of("update_functions") + ": found two, want one with npy, which has no groups");
   if (rounds > std::numeric_limits<int>::max() / n_init) {
     throw config_error(from.place_of("rounds") + ": found " + std::to_string(rounds) + " for each of " +
                        std::to_string(n_init) + " runs, want at most 2^31 - 1 in all");
@@ -86,7 +93,9 @@ kmeans_settings::kmeans_settings(const config& from)
 }
 
 kmeans::kmeans(Comm comm, const std::string& server_info, const kmeans_settings& settings)
-    : paralg(server_info, std::move(comm), settings.output, settings.rounds), settings_(settings) {}
+    : paralg(server_info, std::move(comm), settings.output, settings.rounds), settings_(settings) {
+  if (settings_.update.given()) servers_.emplace(*this, settings_.update.file);
+}
 
 void kmeans::solve() {
   if (!settings_.model.empty()) {
@@ -95,12 +104,14 @@ void kmeans::solve() {
     if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0 || shape[1] > ~std::uint32_t{0})
       throw data_error(settings_.model + ": found centers of another shape than clusters and features");
     settings_.kclusters = shape[0];
-    settings_.cosine = model.field<std::string>("settings.metric") == "cosine";
+    settings_.metric = model.field<std::string>("settings.metric");
     settings_.samples.columns = static_cast<std::uint32_t>(shape[1]);
     load();
     run_log log(*this, 1, "inertia", settings_.debug);
     kmeans_solver driver(get_comm(), points_, total_, options(log));
-    dump(driver.assigned(model.read<double>("centers"), 0, true), log);
+    auto centers = model.read<double>("centers");
+    if (settings_.haversine()) centers = on_sphere(centers);
+    dump(driver.assigned(std::move(centers), 0, true), log);
     return;
   }
   load();
@@ -113,18 +124,32 @@ void kmeans::solve() {
   dump(driver.best(), log);
 }
 
-kmeans_options kmeans::options(run_log& log) const {
+kmeans_options kmeans::options(run_log& log) {
   kmeans_options o;
   o.clusters = settings_.kclusters;
   o.rounds = settings_.rounds;
   o.n_init = settings_.n_init;
   o.batch_size = settings_.batch_size;
   o.tolerance = settings_.tolerance;
-  o.cosine = settings_.cosine;
+  o.cosine = settings_.unit_length();
   o.seed = settings_.seed;
   o.progress = [&log](int run, int round, double inertia, std::optional<double> changed) {
     if (changed) log.round(round, inertia, {{"changed", *changed}, {"run", static_cast<double>(run)}});
     else log.round(round, inertia, {{"run", static_cast<double>(run)}});
+  };
+  if (!servers_) return o;
+  // One list a centre, as Paracel's function takes them.
+  o.combine = [this, d = points_.dimension()](std::vector<double> rows) {
+    std::vector<std::vector<double>> centres;
+    for (auto at = rows.begin(); at != rows.end(); at += static_cast<std::ptrdiff_t>(d))
+      centres.emplace_back(at, at + static_cast<std::ptrdiff_t>(d));
+    const auto next = servers_->combine("clusters_", centres, settings_.update.functions[0]);
+    rows.clear();
+    for (const auto& c : next) rows.insert(rows.end(), c.begin(), c.end());
+    const bool same =
+        next.size() == centres.size() && std::ranges::all_of(next, [d](const auto& c) { return c.size() == d; });
+    if (!same) throw plugin_error(settings_.update.functions[0] + ": returned centres of another shape");
+    return rows;
   };
   return o;
 }
@@ -137,21 +162,30 @@ void kmeans::load() {
   if (rows.columns == 0) throw data_error(settings_.input.front() + ": found points without any feature");
   // Points to be assigned to a model may lack its last features.
   if (settings_.samples.columns != 0) rows.columns = settings_.samples.columns;
-  points_ = kmeans_points(std::move(rows), settings_.cosine);
+  if (settings_.haversine()) to_sphere(rows, settings_.input.front());
+  points_ = kmeans_points(std::move(rows), settings_.unit_length());
+}
+
+/// Paracel's kmeans_<rank>: one line for each cluster with its points. Each worker writes its own points; with a
+/// plug-in worker 0 writes what its function makes of all.
+void kmeans::dump_groups(const std::vector<std::uint64_t>& labels) {
+  dict_type<int, std::vector<std::string>> groups;
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    groups[static_cast<int>(labels[i])].push_back(named_ ? names_.text(i) : std::to_string(points_.first_row() + i));
+  if (servers_) {
+    groups = servers_->combine("kmeans_result_", groups, settings_.update.functions[1]);
+    if (get_worker_id() != 0) groups.clear();
+  }
+  paracel_dump_dict(groups, "kmeans_");
 }
 
 void kmeans::dump(const kmeans_outcome& best, run_log& log) {
-  const std::size_t d = points_.dimension();
+  const auto centers = settings_.haversine() ? on_globe(best.centres) : best.centres;
+  const std::size_t d = settings_.haversine() ? 2 : points_.dimension();
   std::vector<std::uint64_t> labels(best.assignment.begin(), best.assignment.end());
-  if (settings_.format == "text") {
-    // Paracel's kmeans_0: one line for each cluster with its rows. Each worker writes its own rows.
-    dict_type<std::uint64_t, std::vector<std::string>> groups;
-    for (std::size_t i = 0; i < labels.size(); ++i)
-      groups[labels[i]].push_back(named_ ? names_.text(i) : std::to_string(points_.first_row() + i));
-    paracel_dump_dict(groups, "kmeans_");
-  }
+  if (settings_.format == "text") dump_groups(labels);
   model_writer model(*this, "kmeans", settings_.format);
-  model.add("centers", std::span<const double>(best.centres), {settings_.kclusters, d});
+  model.add("centers", std::span<const double>(centers), {settings_.kclusters, d});
   model.add("counts", best.counts);
   model.add_rows("labels", std::span<const std::uint64_t>(labels), {}, named_ ? &names_ : nullptr);
   model.fields()
@@ -161,7 +195,7 @@ void kmeans::dump(const kmeans_outcome& best, run_log& log) {
       .add("converged", best.converged);
   model.settings()
       .add("kclusters", std::uint64_t{settings_.kclusters})
-      .add("metric", settings_.cosine ? "cosine" : "euclidean")
+      .add("metric", settings_.metric)
       .add("seed", settings_.seed)
       .add("n_init", settings_.n_init)
       .add("batch_size", std::uint64_t{settings_.batch_size})

@@ -9,7 +9,8 @@
 // seeded by k-means||. `cosine`: points and centres are normalised to length 1.
 //
 // Points stay on their workers. A round is one reduction of the centres' sums; random numbers are a function of seed
-// and global row, so the number of workers affects only the last digits.
+// and global row, so the number of workers affects only the last digits. With `update_file` the new centres are in the
+// servers, as in Paracel 0.3: a function of the plug-in combines what the workers' points contribute to them.
 //
 // Source: S. Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; B. Bahmani et al., "Scalable
 // k-means++", PVLDB 5(7), 2012; D. Sculley, "Web-scale k-means clustering", WWW 2010 (mini-batches). I. Dhillon, D.
@@ -18,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,7 @@
 #include <paracel/schema.hpp>
 
 #include "alg/common/run_log.hpp"
+#include "alg/common/server_state.hpp"
 #include "kmeans_points.hpp"
 #include "kmeans_solver.hpp"
 
@@ -49,9 +52,13 @@ struct kmeans_settings {
   int n_init;
   std::size_t batch_size;
   double tolerance;
-  bool cosine;
+  std::string metric;
   bool debug;
   std::uint64_t seed;
+  state_plugin update;  // its functions: of the centres, of the groups
+
+  [[nodiscard]] bool haversine() const { return metric == "haversine"; }
+  [[nodiscard]] bool unit_length() const { return metric != "euclidean"; }
 };
 
 class kmeans : public paralg {
@@ -63,12 +70,14 @@ class kmeans : public paralg {
 
  private:
   void load();
-  [[nodiscard]] kmeans_options options(run_log& log) const;
+  [[nodiscard]] kmeans_options options(run_log& log);
+  void dump_groups(const std::vector<std::uint64_t>& labels);
   void dump(const kmeans_outcome& best, run_log& log);
 
   kmeans_settings settings_;
   kmeans_points points_;
   id_list names_;  // of this worker's points, if they have any
+  std::optional<server_fold> servers_;
   bool named_ = false;
   std::uint64_t total_ = 0;
 };

@@ -3,6 +3,8 @@
 
 #include <charconv>
 #include <cmath>
+#include <numbers>
+#include <utility>
 
 namespace paracel::alg {
 
@@ -120,6 +122,55 @@ sample_rows load_fvec(Comm comm, const std::vector<std::string>& files, std::uin
   }
   if (rows.rows_total == 0) throw data_error(files.front() + ":1:1: found no line, want name<tab>x,x,...");
   return rows;
+}
+
+std::vector<double> on_sphere(std::span<const double> degrees) {
+  std::vector<double> points;
+  points.reserve(degrees.size() / 2 * 3);
+  for (std::size_t i = 0; i + 1 < degrees.size(); i += 2) {
+    const double latitude = degrees[i] * std::numbers::pi / 180;
+    const double longitude = degrees[i + 1] * std::numbers::pi / 180;
+    points.push_back(std::cos(latitude) * std::cos(longitude));
+    points.push_back(std::cos(latitude) * std::sin(longitude));
+    points.push_back(std::sin(latitude));
+  }
+  return points;
+}
+
+std::vector<double> on_globe(std::span<const double> points) {
+  std::vector<double> degrees;
+  degrees.reserve(points.size() / 3 * 2);
+  for (std::size_t i = 0; i + 2 < points.size(); i += 3) {
+    degrees.push_back(std::atan2(points[i + 2], std::hypot(points[i], points[i + 1])) * 180 / std::numbers::pi);
+    degrees.push_back(std::atan2(points[i + 1], points[i]) * 180 / std::numbers::pi);
+  }
+  return degrees;
+}
+
+void to_sphere(sample_rows& rows, const std::string& file) {
+  if (rows.dense ? rows.columns != 2 : rows.columns > 2)
+    throw data_error(file + ": found points of " + std::to_string(rows.columns) +
+                     " features, want latitude and longitude for metric haversine");
+  std::vector<double> degrees(2 * rows.rows());
+  if (rows.dense) {
+    degrees = rows.value;
+  } else {
+    for (std::size_t i = 0; i < rows.rows(); ++i)
+      for (std::size_t k = rows.row_begin[i]; k < rows.row_begin[i + 1]; ++k)
+        degrees[2 * i + rows.column[k]] = rows.value[k];
+  }
+  for (std::size_t i = 0; i < degrees.size(); i += 2)
+    if (std::abs(degrees[i]) > 90)
+      throw data_error(file + ": found latitude " + std::to_string(degrees[i]) + ", want -90 to 90 degrees");
+  sample_rows points;
+  points.dense = true;
+  points.columns = 3;
+  points.row_count = rows.row_count;
+  points.rows_total = rows.rows_total;
+  points.first_row = rows.first_row;
+  points.label = std::move(rows.label);
+  points.value = on_sphere(degrees);
+  rows = std::move(points);
 }
 
 }  // namespace paracel::alg

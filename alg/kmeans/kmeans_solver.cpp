@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include <paracel/random.hpp>
@@ -24,6 +25,15 @@ constexpr std::uint64_t seeding_stream = 16;  // plus the round of k-means||
 // section 5.
 constexpr int seeding_rounds = 5;
 constexpr double oversampling = 2;
+
+/// Scales row c of d numbers to length 1; one of zeros stays.
+void normalise(std::vector<double>& rows, std::size_t d, std::size_t c) {
+  const auto row = std::span(rows).subspan(c * d, d);
+  double norm = 0;
+  for (const auto v : row) norm += v * v;
+  if (norm == 0) return;
+  for (auto& v : row) v /= std::sqrt(norm);
+}
 
 }  // namespace
 
@@ -110,21 +120,36 @@ std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
   std::vector<double> rows;
   if (comm_.get_rank() == 0) rows = kmeans_reduce(candidates, d, weight, options_.clusters, seed);
   comm_.bcast(rows);
-  if (options_.cosine) {
-    for (std::size_t c = 0; c < options_.clusters; ++c) {
-      double norm = 0;
-      for (std::size_t j = 0; j < d; ++j) norm += rows[c * d + j] * rows[c * d + j];
-      if (norm == 0) continue;
-      for (std::size_t j = 0; j < d; ++j) rows[c * d + j] /= std::sqrt(norm);
-    }
-  }
+  for (std::size_t c = 0; options_.cosine && c < options_.clusters; ++c) normalise(rows, d, c);
   return rows;
 }
 
 /// One round: every worker assigns its points, and the sums of all workers are added. A collective.
 void kmeans_solver::assign(const kmeans_centres& centres, const std::vector<double>& moved) {
   points_.assign(centres, moved, sums_);
-  sum_over_workers(comm_, sums_.values);
+  sum_up();
+}
+
+/// Adds the sums of all workers; those of points stay this worker's if `combine` makes the centres of them.
+void kmeans_solver::sum_up() {
+  const auto own = options_.combine ? options_.clusters * points_.dimension() : 0;
+  sum_over_workers(comm_, std::span(sums_.values).subspan(own));
+}
+
+std::vector<double> kmeans_solver::next_centres(const kmeans_centres& old) {
+  if (!options_.combine) return kmeans_means(old, sums_, options_.cosine);
+  const std::size_t d = points_.dimension();
+  std::vector<double> rows(old.size() * d);
+  for (std::size_t c = 0; c < old.size(); ++c) {
+    const auto count = sums_.count(c);
+    for (std::size_t j = 0; j < d; ++j) {
+      if (count > 0) rows[c * d + j] = sums_.sum(c)[j] / count;
+      else if (comm_.get_rank() == 0) rows[c * d + j] = old.row(c)[j];
+    }
+  }
+  rows = options_.combine(std::move(rows));
+  for (std::size_t c = 0; options_.cosine && c < options_.clusters; ++c) normalise(rows, d, c);
+  return rows;
 }
 
 /// Assigns a point to every centre without any: the points that are farthest from their centres, in that order, are
@@ -162,16 +187,16 @@ void kmeans_solver::fill_empty() {
     if (at == empty.size()) break;
     if (sums_.count(from) <= 1) continue;
     const auto to = empty[at++];
-    for (std::size_t j = 0; j < d; ++j) {
+    const auto row = static_cast<std::uint64_t>(x[d + 1]);
+    const bool own = row >= points_.first_row() && row - points_.first_row() < points_.rows();
+    for (std::size_t j = 0; j < d && (own || !options_.combine); ++j) {
       sums_.sum(from)[j] -= x[j];
       sums_.sum(to)[j] += x[j];
     }
     sums_.count(from) -= 1;
     sums_.count(to) += 1;
     sums_.changed() += 1;
-    const auto row = static_cast<std::uint64_t>(x[d + 1]);
-    if (row >= points_.first_row() && row - points_.first_row() < points_.rows())
-      points_.reassign(row - points_.first_row(), to);
+    if (own) points_.reassign(row - points_.first_row(), to);
   }
 }
 
@@ -190,7 +215,7 @@ kmeans_outcome kmeans_solver::lloyd(std::vector<double> rows, int attempt) {
     if (sums_.changed() == 0) return assigned(centres.rows(), round, true);
     const bool small = options_.tolerance > 0 && last - inertia <= options_.tolerance * inertia;
     last = inertia;
-    kmeans_centres next(kmeans_means(centres, sums_, options_.cosine), d);
+    kmeans_centres next(next_centres(centres), d);
     for (std::size_t c = 0; c < moved.size(); ++c) {
       double square = 0;
       for (std::size_t j = 0; j < d; ++j) {
@@ -244,20 +269,21 @@ kmeans_outcome kmeans_solver::mini_batches(std::vector<double> rows, int attempt
         sums_.count(best[i]) += 1;
         sums_.inertia() += square[i];
       }
-      sum_over_workers(comm_, sums_.values);
+      sum_up();
       inertia += sums_.inertia();
+      const bool adds = !options_.combine || comm_.get_rank() == 0;  // others only contribute their points
       for (std::size_t c = 0; c < k; ++c) {
         const double count = sums_.count(c);
-        if (count == 0) continue;
         seen[c] += count;
-        double norm = 0;
         for (std::size_t j = 0; j < d; ++j) {
           double& v = rows[c * d + j];
-          v += (sums_.sum(c)[j] - count * v) / seen[c];
-          norm += v * v;
+          const double old = adds ? v : 0;
+          v = count == 0 ? old : old + (sums_.sum(c)[j] - count * old) / seen[c];
         }
-        if (!options_.cosine || norm == 0) continue;
-        for (std::size_t j = 0; j < d; ++j) rows[c * d + j] /= std::sqrt(norm);
+      }
+      if (options_.combine) rows = options_.combine(std::move(rows));
+      for (std::size_t c = 0; options_.cosine && c < k; ++c) {
+        if (sums_.count(c) > 0) normalise(rows, d, c);
       }
     }
     // Inertia of the drawn points, at the time of their draw, scaled to all points.

@@ -28,6 +28,9 @@ struct kmeans_options {
   /// Called after each round: run (from 0), round (from 1), inertia, points that changed their centre (not with
   /// mini-batches).
   std::function<void(int, int, double, std::optional<double>)> progress{};
+  /// A collective that combines the workers' contributions to the centres, one row a centre, to the new centres; empty:
+  /// their sum, by a reduction.
+  std::function<std::vector<double>(std::vector<double>)> combine{};
 };
 
 struct kmeans_outcome {
@@ -57,7 +60,9 @@ class kmeans_solver {
   [[nodiscard]] kmeans_outcome lloyd(std::vector<double> centres, int attempt);
   [[nodiscard]] kmeans_outcome mini_batches(std::vector<double> centres, int attempt);
   void assign(const kmeans_centres& centres, const std::vector<double>& moved);
+  void sum_up();
   void fill_empty();
+  [[nodiscard]] std::vector<double> next_centres(const kmeans_centres& old);
 
   Comm comm_;
   kmeans_points& points_;

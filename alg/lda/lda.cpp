@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "alg/common/server_state.hpp"
+
 namespace paracel::alg {
 
 namespace {
@@ -65,8 +67,10 @@ config_schema lda_schema() {
   s.key("check_counts", key_type::boolean, "check at every clock that the counts are consistent; needs bsp")
       .fallback(false);
   s.key("debug", key_type::boolean, "print each report").fallback(false);
-  for (const char* name : {"handle_file", "handle_fn", "update_lib"})
-    s.key(name, key_type::string, "Paracel's plug-in that added counts; not needed: tables add").fallback("");
+  s.key("handle_file", key_type::plugin,
+        "plug-in that adds counts in the servers: gLDA_word_update, gLDA_sum_topic_update, gLDA_dump_filter");
+  s.key("handle_fn", key_type::plugin, "another name of handle_file");
+  s.key("update_lib", key_type::plugin, "another name of handle_file");
   return s;
 }
 
@@ -96,6 +100,13 @@ lda_settings::lda_settings(const config& from)
       dump_documents(from.get<bool>("dump_documents")),
       check_counts(from.get<bool>("check_counts")),
       debug(from.get<bool>("debug")) {
+  for (const char* name : {"handle_file", "handle_fn", "update_lib"}) {
+    const auto file = from.get<std::string>(name);
+    if (file.empty() || file == handle_file) continue;
+    if (!handle_file.empty()) throw config_error(from.place_of(name) + ": found another plug-in than before, want one");
+    if (!model_input.empty()) refuse_keys(from, {name}, "not with model_input: nothing is trained");
+    handle_file = file;
+  }
   if (!input.empty() && !model_input.empty()) {
     throw config_error(from.place_of("model_input") + ": found a model and an input, want one of them");
   }
@@ -142,8 +153,7 @@ void lda::start() {
   priors_.alpha.assign(settings_.topics, settings_.alpha);
   priors_.beta = settings_.beta;
   priors_.words = static_cast<double>(vocabulary_size_);
-  words_ = std::make_unique<word_table>(*this, "lda_words", settings_.topics);
-  totals_ = std::make_unique<topic_table>(*this, "lda_topics", settings_.topics);
+  counts_.emplace(*this, settings_.topics, settings_.handle_file);
   sampler_ = std::make_unique<lda_sampler>(std::move(training_), training_words_.size(), priors_, settings_.sampler,
                                            settings_.seed);
   push(*sampler_);
@@ -186,13 +196,13 @@ void lda::train() {
     last = value;
   }
   paracel_sync();
-  check("at the end");
+  // Another function than the sum has other counts.
+  if (settings_.handle_file.empty() || settings_.check_counts) check("at the end");
 }
 
 void lda::pull(lda_sampler& sampler) {
-  words_->pull(training_words_, sampler.counts());
-  const std::uint64_t only[] = {0};
-  totals_->pull(only, sampler.totals());
+  counts_->pull(training_words_, sampler.counts());
+  counts_->pull_totals(sampler.totals());
   sampler.begin();
 }
 
@@ -200,7 +210,7 @@ void lda::push(lda_sampler& sampler) {
   std::vector<std::uint64_t> ids;
   std::vector<std::int32_t> deltas;
   const auto send = [&] {
-    if (!ids.empty()) words_->update(ids, deltas);
+    if (!ids.empty()) counts_->update(ids, deltas);
     ids.clear();
     deltas.clear();
   };
@@ -210,14 +220,12 @@ void lda::push(lda_sampler& sampler) {
     if (deltas.size() >= batch_counts) send();
   });
   send();
-  const std::uint64_t only[] = {0};
-  totals_->update(only, sampler.total_changes());
+  counts_->update_totals(sampler.total_changes());
 }
 
 std::vector<std::int64_t> lda::pull_totals() {
   std::vector<std::int64_t> totals(settings_.topics);
-  const std::uint64_t only[] = {0};
-  totals_->pull(only, totals);
+  counts_->pull_totals(totals);
   return totals;
 }
 

@@ -6,6 +6,7 @@
 // Documents and the topics of their tokens stay on the worker that read them. The counts of words in topics are rows of
 // a table in the servers: at the start of a clock a worker pulls the rows of its own words, samples its tokens as if it
 // were alone, and pushes the differences. So a worker sees other workers' changes one clock late, its own immediately.
+// With `handle_file` they are values under Paracel 0.3's keys instead (lda_counts.hpp).
 //
 // Source: T. Griffiths, M. Steyvers, "Finding scientific topics", PNAS 2004; D. Newman et al., "Distributed algorithms
 // for topic models", JMLR 2009 (the effect of stale counts is small).
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,10 +25,10 @@
 #include <paracel/interner.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
-#include <paracel/table.hpp>
 
 #include "alg/common/npy.hpp"
 #include "alg/common/run_log.hpp"
+#include "lda_counts.hpp"
 #include "lda_model.hpp"
 #include "lda_sampler.hpp"
 
@@ -64,6 +66,7 @@ struct lda_settings {
   bool dump_documents;
   bool check_counts;
   bool debug;
+  std::string handle_file;
 };
 
 class lda : public paralg {
@@ -81,8 +84,6 @@ class lda : public paralg {
     interner<std::string> names;
     interner<std::uint64_t> indices;  // 1-based, as in the file
   };
-  using word_table = table<std::int32_t>;
-  using topic_table = table<std::int64_t>;
   // Counts that a worker pulls or pushes in one call when it does not need all of them at once: 16 MB.
   static constexpr std::size_t batch_counts = std::size_t{1} << 22U;
 
@@ -113,7 +114,7 @@ class lda : public paralg {
       ids.resize(std::min(step, end - first));
       std::iota(ids.begin(), ids.end(), first);
       rows.resize(ids.size() * topics);
-      words_->pull(ids, rows);
+      counts_->pull(ids, rows);
       for (std::size_t i = 0; i < ids.size(); ++i)
         f(ids[i], std::span<const std::int32_t>(rows).subspan(i * topics, topics));
     }
@@ -123,6 +124,17 @@ class lda : public paralg {
   void test();
   void predict(model_writer& writer);
   void dump_result();
+  struct candidate {
+    double probability;
+    std::uint64_t word;
+  };
+  /// The best words of each topic, not yet cut to `top_words`, of all workers on rank 0.
+  [[nodiscard]] std::vector<std::vector<candidate>> best_words(const std::vector<std::int64_t>& totals);
+  [[nodiscard]] std::vector<std::vector<candidate>> best_words_in_servers(const std::vector<std::int64_t>& totals);
+  void keep_best(std::vector<candidate>& list) const;
+  [[nodiscard]] double probability(std::int64_t count, std::int64_t total) const {
+    return (static_cast<double>(count) + priors_.beta) / (static_cast<double>(total) + priors_.words * priors_.beta);
+  }
   void dump_topics();
   [[nodiscard]] std::uint64_t share(std::size_t rank) const {
     return vocabulary_size_ / get_worker_size() * rank +
@@ -142,8 +154,7 @@ class lda : public paralg {
   std::vector<std::uint64_t> training_words_;  // numbers of the words of training_
   lda_documents test_;                         // words are numbers, here and in predict_
   lda_documents predict_;
-  std::unique_ptr<word_table> words_;
-  std::unique_ptr<topic_table> totals_;
+  std::optional<lda_counts> counts_;
   std::vector<std::int64_t> model_counts_;  // of a model read from files: V x K, and K
   std::vector<std::int64_t> model_totals_;
   std::unique_ptr<lda_sampler> sampler_;

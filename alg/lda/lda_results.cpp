@@ -35,16 +35,16 @@ std::string lda::word_name(std::uint64_t word) const {
 std::vector<double> lda::phi_of(const std::vector<std::uint64_t>& words) {
   const auto topics = settings_.topics;
   std::vector<double> phi(words.size() * topics);
-  const auto totals = words_ ? pull_totals() : model_totals_;
+  const auto totals = counts_ ? pull_totals() : model_totals_;
   std::vector<std::int32_t> rows;
-  if (words_) {
+  if (counts_) {
     rows.resize(phi.size());
-    words_->pull(words, rows);
+    counts_->pull(words, rows);
   }
   for (std::size_t i = 0; i < words.size(); ++i) {
     for (std::size_t k = 0; k < topics; ++k) {
-      const auto n = static_cast<double>(words_ ? rows[i * topics + k] : model_counts_[words[i] * topics + k]);
-      phi[i * topics + k] = (n + priors_.beta) / (static_cast<double>(totals[k]) + priors_.words * priors_.beta);
+      const auto n = counts_ ? rows[i * topics + k] : model_counts_[words[i] * topics + k];
+      phi[i * topics + k] = probability(n, totals[k]);
     }
   }
   return phi;
@@ -154,57 +154,82 @@ void lda::dump_result() {
   paracel_sync();
 }
 
-/// The top words of each topic: every worker sends rank 0 those of its share of the vocabulary.
-void lda::dump_topics() {
-  struct candidate {
-    std::int32_t count;
-    std::uint64_t word;
-  };
-  const auto better_word = [](const candidate& a, const candidate& b) {
-    return a.count != b.count ? a.count > b.count : a.word < b.word;
-  };
+void lda::keep_best(std::vector<candidate>& list) const {
+  std::ranges::sort(list, [](const auto& a, const auto& b) {
+    return a.probability != b.probability ? a.probability > b.probability : a.word < b.word;
+  });
+  list.resize(std::min(list.size(), settings_.top_words));
+}
+
+/// Every worker sends rank 0 the best of its share of the vocabulary.
+std::vector<std::vector<lda::candidate>> lda::best_words(const std::vector<std::int64_t>& totals) {
   const auto topics = settings_.topics;
-  const auto k_best = settings_.top_words;
   std::vector<std::vector<candidate>> best(topics);
-  const auto cut = [&](std::vector<candidate>& list) {
-    std::sort(list.begin(), list.end(), better_word);
-    list.resize(std::min(list.size(), k_best));
-  };
   for_each_own_word([&](std::uint64_t word, std::span<const std::int32_t> counts) {
     for (std::size_t k = 0; k < topics; ++k) {
       if (counts[k] <= 0) continue;
-      best[k].push_back({counts[k], word});
-      if (best[k].size() >= 2 * k_best + 1024) cut(best[k]);
+      best[k].push_back({probability(counts[k], totals[k]), word});
+      if (best[k].size() >= 2 * settings_.top_words + 1024) keep_best(best[k]);
     }
   });
-  std::vector<std::int64_t> flat;
+  std::vector<double> flat;  // words and topics are exact below 2^53
   for (std::size_t k = 0; k < topics; ++k) {
-    cut(best[k]);
-    for (const auto& c : best[k]) {
-      flat.insert(flat.end(), {static_cast<std::int64_t>(k), c.count, static_cast<std::int64_t>(c.word)});
-    }
+    keep_best(best[k]);
+    for (const auto& c : best[k])
+      flat.insert(flat.end(), {static_cast<double>(k), c.probability, static_cast<double>(c.word)});
+    best[k].clear();
   }
-  const auto totals = pull_totals();
-  std::vector<std::vector<std::int64_t>> to(get_worker_size());
-  std::vector<std::vector<std::int64_t>> got;
+  std::vector<std::vector<double>> to(get_worker_size());
+  std::vector<std::vector<double>> got;
   to[0] = std::move(flat);
   get_comm().alltoall(to, got);
-  if (get_worker_id() != 0) return;
-  for (auto& list : best) list.clear();
   for (const auto& block : got) {
     for (std::size_t i = 0; i + 2 < block.size(); i += 3) {
-      best[static_cast<std::size_t>(block[i])].push_back(
-          {static_cast<std::int32_t>(block[i + 1]), static_cast<std::uint64_t>(block[i + 2])});
+      best[static_cast<std::size_t>(block[i])].push_back({block[i + 1], static_cast<std::uint64_t>(block[i + 2])});
     }
   }
-  std::vector<topic_line> lines(topics);
-  for (std::size_t k = 0; k < topics; ++k) {
-    cut(best[k]);
-    lines[k].topic = k;
-    for (const auto& c : best[k]) {
-      const double p = (c.count + priors_.beta) / (static_cast<double>(totals[k]) + priors_.words * priors_.beta);
-      lines[k].words.emplace_back(word_name(c.word), p);
+  return best;
+}
+
+/// As Paracel did: each worker writes the probabilities of its share under key_<topic>_<word>, and rank 0 reads those
+/// that the plug-in's filter accepts.
+std::vector<std::vector<lda::candidate>> lda::best_words_in_servers(const std::vector<std::int64_t>& totals) {
+  std::vector<std::vector<candidate>> best(settings_.topics);
+  dict_type<std::string, double> phi;
+  const auto send = [&] {
+    paracel_write_multi(phi);
+    phi.clear();
+  };
+  for_each_own_word([&](std::uint64_t word, std::span<const std::int32_t> counts) {
+    for (std::size_t k = 0; k < counts.size(); ++k) {
+      if (counts[k] <= 0) continue;
+      phi["key_" + std::to_string(k) + '_' + std::to_string(word)] = probability(counts[k], totals[k]);
     }
+    if (phi.size() >= batch_counts / 16) send();
+  });
+  send();
+  paracel_sync();
+  if (get_worker_id() != 0) return best;
+  const auto keep = [&](const std::string& key, const double& p) {
+    const auto topic = key.find('_') + 1;
+    const auto word = key.find('_', topic) + 1;
+    auto& list = best.at(std::stoull(key.substr(topic)));
+    list.push_back({p, std::stoull(key.substr(word))});
+    if (list.size() >= 2 * settings_.top_words + 1024) keep_best(list);
+  };
+  paracel_read_special_handle<double>(settings_.handle_file, "gLDA_dump_filter", keep);
+  return best;
+}
+
+void lda::dump_topics() {
+  const auto totals = pull_totals();
+  auto best = settings_.handle_file.empty() ? best_words(totals) : best_words_in_servers(totals);
+  if (get_worker_id() != 0) return;
+  std::vector<topic_line> lines(settings_.topics);
+  for (std::size_t k = 0; k < lines.size(); ++k) {
+    keep_best(best[k]);
+    lines[k].topic = k;
+    for (const auto& c : best[k]) lines[k].words.emplace_back(word_name(c.word), c.probability);
   }
   write_lines(*this, lines, "lda_topics_");
 }

@@ -2,6 +2,7 @@
 #include "lr.hpp"
 
 #include <algorithm>
+#include <iostream>
 #include <numeric>
 
 #include <paracel/random.hpp>
@@ -51,6 +52,10 @@ config_schema lr_schema() {
   s.key("method", key_type::string, "how to train")
       .one_of({"dgd", "ipm", "downpour", "agd"})
       .required_unless({"model"});
+  s.key("gradient", key_type::string,
+        "dgd: alpha multiplies the mean of the samples' gradients, or, as in 0.3, the sum")
+      .fallback("mean")
+      .one_of({"mean", "sum"});
   s.key("rounds", key_type::integer, "passes over the data").at_least(1).at_most(1000000000).required_unless({"model"});
   s.key("alpha", key_type::number, "step size").above(0).required_unless({"model"});
   s.key("decay", key_type::number, "round k = 0, 1, ... steps by alpha/(1 + decay*k)").fallback(0.0).at_least(0);
@@ -80,6 +85,7 @@ lr_settings::lr_settings(const config& from)
       update_file(from.get<std::string>("update_file")),
       update_func(from.get<std::string>("update_func")),
       method(from.get<std::string>("method")),
+      gradient(from.get<std::string>("gradient")),
       rounds(from.get<int>("rounds")),
       alpha(from.get<double>("alpha")),
       decay(from.get<double>("decay")),
@@ -102,6 +108,24 @@ lr_settings::lr_settings(const config& from)
   if (update_func.empty()) update_func = update_file.empty() ? default_add : "lr_theta_update";
 }
 
+lr_settings::lr_settings(const std::string& in, const std::string& out, const std::string& file,
+                         const std::string& function, const std::string& how, int passes, double step, double weight,
+                         bool say)
+    : training_input{in},
+      output(out),
+      update_file(file),
+      update_func(function),
+      method(how),
+      gradient("sum"),
+      rounds(passes),
+      alpha(step),
+      beta(weight),
+      debug(say),
+      consistency(immediate() ? consistency::ssp(0) : consistency::bsp()) {
+  if (method != "dgd" && method != "ipm" && !immediate())
+    throw usage_error("method \"" + method + "\": want dgd, ipm, downpour or agd");
+}
+
 logistic_regression::logistic_regression(Comm comm, const std::string& server_info, const lr_settings& settings)
     : paralg(server_info, std::move(comm), settings.output, settings.rounds, settings.consistency),
       settings_(settings) {
@@ -110,11 +134,21 @@ logistic_regression::logistic_regression(Comm comm, const std::string& server_in
   paracel_register_bupdate(plugin, settings_.update_func);
 }
 
+logistic_regression::logistic_regression(Comm comm, const std::string& server_info, const std::string& input,
+                                         const std::string& output, const std::string& update_file,
+                                         const std::string& update_func, const std::string& method, int rounds,
+                                         double alpha, double beta, bool debug)
+    : logistic_regression(std::move(comm), server_info,
+                          lr_settings(input, output, update_file, update_func, method, rounds, alpha, beta, debug)) {
+  by_driver_ = true;
+}
+
 void logistic_regression::solve() {
   if (settings_.model.empty()) {
     load();
     train();
     evaluate_result();
+    if (by_driver_) return;
     dump_model();
   } else {
     read_model();
@@ -259,7 +293,7 @@ void logistic_regression::restore_state(const saved_states& from) {
 /// One step along the gradient over all rows. The updates of a round take effect together, so all workers start the
 /// next one with the same theta, whatever the number of workers or servers.
 void logistic_regression::dgd_round() {
-  const double step = -step_ / static_cast<double>(total_rows_);
+  const double step = settings_.gradient == "sum" ? -step_ : -step_ / static_cast<double>(total_rows_);
   for (std::size_t j = 0; j < delta_.size(); ++j) delta_[j] = step * gradient_[j];
   paracel_update(theta_key, delta_);
 }
@@ -414,11 +448,55 @@ void logistic_regression::measure() {
   quality_ = quality_over_workers(get_comm(), margin, test_.samples().label);
 }
 
+// ---- for drivers in the manner of Paracel 0.3
+
+double logistic_regression::lr_hypothesis(const std::vector<double>& sample) const {
+  if (sample.size() != theta_.size())
+    throw error("lr_hypothesis of " + std::to_string(sample.size()) + " numbers, want " +
+                std::to_string(theta_.size()));
+  return logistic(std::inner_product(sample.begin(), sample.end(), theta_.begin(), 0.0));
+}
+
+double logistic_regression::mean_loss(const lr_problem& of) {
+  std::vector<double> unused(theta_.size());
+  std::vector<double> sum{of.add_gradient(theta_, unused), static_cast<double>(of.rows())};
+  get_comm().allreduce(sum);
+  return sum[1] > 0 ? sum[0] / sum[1] : 0;
+}
+
+double logistic_regression::calc_loss() { return mean_loss(problem_); }
+
+void logistic_regression::test(const std::string& input) {
+  settings_.test_input = {input};
+  settings_.predict_input.clear();
+  load_others();
+  const double loss = mean_loss(test_);
+  if (get_worker_id() == 0) std::cout << "loss in test dataset is: " << text_of(loss) << std::endl;
+}
+
+void logistic_regression::predict(const std::string& input) {
+  settings_.test_input.clear();
+  settings_.predict_input = {input};
+  load_others();
+}
+
+void logistic_regression::dump_result() {
+  dump_model();
+  dump_predictions();
+}
+
+void logistic_regression::print(const std::vector<double>& numbers) {
+  std::string line;
+  for (const double x : numbers) line += (line.empty() ? "" : " ") + text_of(x);
+  std::cout << line << std::endl;
+}
+
 void logistic_regression::dump_model() {
   model_writer model(*this, "lr", settings_.format);
   model.add("lr_theta", theta_);
   model.settings()
       .add("method", settings_.method)
+      .add("gradient", settings_.gradient)
       .add("alpha", settings_.alpha)
       .add("decay", settings_.decay)
       .add("beta", settings_.beta)

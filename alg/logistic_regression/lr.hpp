@@ -157,25 +157,31 @@ struct lr_settings {
   /// Throws: config_error when there is neither a model nor all that training needs, or a model and training_input.
   explicit lr_settings(const config& from);
 
+  /// Paracel 0.3's arguments, with its meaning of alpha in dgd.
+  lr_settings(const std::string& training_input, const std::string& output, const std::string& update_file,
+              const std::string& update_func, const std::string& method, int rounds, double alpha, double beta,
+              bool debug);
+
   std::vector<std::string> training_input;
   std::vector<std::string> test_input;
   std::vector<std::string> predict_input;
   std::string output;
   std::string model;
-  std::string format;
+  std::string format = "text";
   std::string update_file;
   std::string update_func;
   std::string method;
+  std::string gradient = "mean";
   int rounds;
   double alpha;
-  double decay;
+  double decay = 0;
   double beta;
   bool debug;
-  std::uint64_t seed;
-  std::size_t batch_size;
-  double tolerance;
-  bool bias;
-  bool penalize_bias;
+  std::uint64_t seed = 0;
+  std::size_t batch_size = 0;
+  double tolerance = 0;
+  bool bias = true;
+  bool penalize_bias = true;
   paracel::consistency consistency;
 
   /// Whether the method's updates take effect immediately, which excludes bsp.
@@ -185,10 +191,30 @@ struct lr_settings {
 class logistic_regression : public paralg {
  public:
   logistic_regression(Comm comm, const std::string& server_info, const lr_settings& settings);
+  /// Paracel 0.3's: `solve` only loads and trains, and the driver calls what it wants of the functions below.
+  logistic_regression(Comm comm, const std::string& server_info, const std::string& input, const std::string& output,
+                      const std::string& update_file, const std::string& update_func, const std::string& method = "ipm",
+                      int rounds = 1, double alpha = 0.002, double beta = 0.1, bool debug = false);
 
   /// Loads, trains (or reads a model), tests, predicts and writes the results.
   /// Throws: data_error; error when the objective diverges.
   void solve() override;
+
+  // ---- after training; all but the first and the last are collectives
+
+  /// The probability of class 1 of a sample with its leading 1, if there is a bias. Throws: error for another length.
+  [[nodiscard]] double lr_hypothesis(const std::vector<double>& sample) const;
+  /// The mean of the losses of all workers' training samples, without the penalty.
+  double calc_loss();
+  /// Rank 0 prints the mean loss of other samples: `loss in test dataset is: `. Throws: data_error.
+  void test(const std::string& input);
+  /// Predicts samples, with or without labels, for dump_result. Throws: data_error.
+  void predict(const std::string& input);
+  /// Writes the model, and what was predicted.
+  void dump_result();
+  /// The numbers on a line of stdout.
+  static void print(const std::vector<double>& numbers);
+
   void checkpoint_state(saved_state& to) override;
   void restore_state(const saved_states& from) override;
 
@@ -215,12 +241,14 @@ class logistic_regression : public paralg {
   void dump_predictions();
   void report();
   void shuffle(int round);
+  [[nodiscard]] double mean_loss(const lr_problem& of);
   [[nodiscard]] lr_problem problem_of(sample_rows rows) const {
     return {std::move(rows), columns_, settings_.bias, settings_.penalize_bias, settings_.beta};
   }
   [[nodiscard]] double share() const { return static_cast<double>(problem_.rows()) / static_cast<double>(total_rows_); }
 
   lr_settings settings_;
+  bool by_driver_ = false;      // a 0.3 driver calls the steps after training itself
   std::optional<run_log> log_;  // created after loading
   lr_problem problem_;
   lr_problem test_;

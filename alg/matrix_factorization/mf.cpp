@@ -132,10 +132,12 @@ config_schema mf_schema() {
   s.key("min_rating", key_type::number, "predictions are not below it; default: the least rating of the input");
   s.key("max_rating", key_type::number, "predictions are not above it; default: the greatest rating of the input");
   s.key("debug", key_type::boolean, "print the loss of each round").fallback(false);
-  s.key("update_file", key_type::plugin, "plug-in that applies a delta to the row of an item; default: it is added");
-  s.key("update_functions", key_type::strings, "its functions; the second one is that of the factors");
-  s.key("filter_file", key_type::plugin, "of Paracel 0.3; the rows of a table need no filter, so it is not used");
-  s.key("filter_functions", key_type::strings, "as filter_file");
+  s.key("update_file", key_type::plugin,
+        "plug-in that applies deltas to items in the servers; default: they are added");
+  s.key("update_functions", key_type::strings, "its functions of counts, of the factors, of the biases");
+  s.key("filter_file", key_type::plugin, "with update_file: plug-in that selects the part of the model to be written");
+  s.key("filter_functions", key_type::strings,
+        "its filters of users' biases, items' biases, users' and items' factors");
   recommend_settings::add_keys(s);
   return s;
 }
@@ -144,7 +146,6 @@ mf_settings::mf_settings(const config& from)
     : input(from.get<std::vector<std::string>>("input")),
       output(from.get<std::string>("output")),
       format(from.get<std::string>("format")),
-      update_file(from.get<std::string>("update_file")),
       k(from.get<std::size_t>("k")),
       rounds(from.get<int>("rounds")),
       clocks_per_round(from.get<int>("clocks_per_round")),
@@ -155,7 +156,15 @@ mf_settings::mf_settings(const config& from)
       seed(from.get<std::uint64_t>("seed")),
       consistency(read_consistency(from, consistency::bsp())),
       debug(from.get<bool>("debug")),
-      use(from) {
+      use(from),
+      update(read_state_plugin(from, "update_file", "update_functions",
+                               {"cnt_updater", "mf_fac_updater", "mf_bias_updater"})),
+      filter(read_state_plugin(from, "filter_file", "filter_functions",
+                               {"mf_ubias_filter", "mf_ibias_filter", "mf_W_filter", "mf_H_filter"})) {
+  if (!use.model_input.empty())
+    refuse_keys(from, {"update_file", "filter_file"}, "not with model_input: nothing is trained");
+  if (filter.given() && !update.given())
+    throw config_error(from.place_of("filter_file") + ": found it without update_file, which gives the model keys");
   if (from.given("min_rating")) limits.least = from.get<double>("min_rating");
   if (from.given("max_rating")) limits.most = from.get<double>("max_rating");
   if (limits.least > limits.most)
@@ -165,8 +174,6 @@ mf_settings::mf_settings(const config& from)
     throw config_error(from.place_of("rounds") + ": found " + std::to_string(rounds) +
                        ", want at most 2^31 - 1 clocks in " + "all; a round has " + std::to_string(clocks_per_round));
   }
-  const auto functions = from.get<std::vector<std::string>>("update_functions");
-  update_function = functions.size() > 1 ? functions[1] : "mf_fac_updater";
 }
 
 // ---- the job
@@ -208,9 +215,12 @@ void matrix_factorization::load() {
     start_row(std::span(users_).subspan(u * width, width), settings_.seed, user_stream, ratings_.row_ids.key(u),
               settings_.start);
   }
-  row_optimizer added;
-  if (!settings_.update_file.empty()) added = {settings_.update_file, settings_.update_function, {}};
-  model_.emplace(*this, "mf", settings_.k, added);
+  model_.emplace(*this, "mf", settings_.k);
+  ratings_total_ = ratings_.entries_total;
+  if (settings_.update.given()) {
+    keyed_.emplace(*this, settings_.k, settings_.update);
+    ratings_total_ = keyed_->count_ratings(ratings_.column.size());
+  }
   item_keys_ = keys_of(ratings_.column_ids);
   // Every worker pushes the initial rows of the items that it needs; they are the same on all workers.
   constexpr std::size_t block = 65536;
@@ -221,9 +231,29 @@ void matrix_factorization::load() {
       start_row(std::span(rows_).subspan(c * width, width), settings_.seed, item_stream, item_keys_[first + c],
                 settings_.start);
     }
-    model_->items().push(std::span(item_keys_).subspan(first, count), rows_);
+    if (!keyed_) {
+      model_->items().push(std::span(item_keys_).subspan(first, count), rows_);
+      continue;
+    }
+    item_ids_.clear();
+    for (std::size_t c = first; c < first + count; ++c) item_ids_.push_back(ratings_.column_ids.text(c));
+    keyed_->push(item_ids_, rows_);
   }
   paracel_sync();
+}
+
+/// Sets rows_ to those of the piece's items.
+void matrix_factorization::pull_piece() {
+  const auto count = piece_.column.size();
+  rows_.resize(count * row_width(settings_.k));
+  if (keyed_) {
+    item_ids_.clear();
+    for (const auto c : piece_.column) item_ids_.push_back(ratings_.column_ids.text(c));
+    return keyed_->pull(item_ids_, rows_);
+  }
+  keys_.resize(count);
+  for (std::size_t j = 0; j < count; ++j) keys_[j] = item_keys_[piece_.column[j]];
+  model_->items().pull(keys_, rows_);
 }
 
 void matrix_factorization::train() {
@@ -265,10 +295,7 @@ void matrix_factorization::train() {
 /// Cost: one pull and one push of the piece's items.
 double matrix_factorization::train_piece() {
   const std::size_t width = row_width(settings_.k);
-  keys_.resize(piece_.column.size());
-  for (std::size_t j = 0; j < keys_.size(); ++j) keys_[j] = item_keys_[piece_.column[j]];
-  rows_.resize(keys_.size() * width);
-  model_->items().pull(keys_, rows_);
+  pull_piece();
   old_ = rows_;
   const sgd_step step{settings_.k, scale_.mean, settings_.alpha, settings_.beta};
   double loss = 0;
@@ -278,15 +305,16 @@ double matrix_factorization::train_piece() {
     loss += sgd_run(step, users_.data() + piece_.user[j] * width, rows_.data(),
                     std::span(piece_.slot).subspan(first, count), std::span(piece_.value).subspan(first, count));
   }
-  steps_.assign(keys_.size(), 0);
+  steps_.assign(piece_.column.size(), 0);
   if (get_worker_size() > 1) {
     for (const auto slot : piece_.slot) ++steps_[slot];
   }
-  for (std::size_t j = 0; j < keys_.size(); ++j) {
+  for (std::size_t j = 0; j < steps_.size(); ++j) {
     const double share = item_share(settings_.alpha, steps_[j], get_worker_size());
     for (std::size_t i = j * width; i < (j + 1) * width; ++i) rows_[i] = share * (rows_[i] - old_[i]);
   }
-  model_->items().update(keys_, rows_);
+  if (keyed_) keyed_->update(item_ids_, rows_);
+  else model_->items().update(keys_, rows_);
   return loss;
 }
 
@@ -319,10 +347,7 @@ void matrix_factorization::measure() {
   const std::size_t pieces = pieces_of(ratings_.column.size());
   for (std::size_t p = 0; p < pieces; ++p) {
     order.cut(p, pieces, piece_);
-    keys_.resize(piece_.column.size());
-    for (std::size_t j = 0; j < keys_.size(); ++j) keys_[j] = item_keys_[piece_.column[j]];
-    rows_.resize(keys_.size() * width);
-    model_->items().pull(keys_, rows_);
+    pull_piece();
     for (std::size_t j = 0; j < piece_.user.size(); ++j) {
       const double* u = users_.data() + piece_.user[j] * width;
       const double user_square = square(u);
@@ -358,11 +383,20 @@ void matrix_factorization::write() {
   }
   keys_ = keys_of(ids);
   rows_.resize(keys_.size() * width);
-  model_->items().pull(keys_, rows_);
-  write_model(*this, "mf", settings_.format, settings_.k, scale_, ratings_.entries_total,
-              {users_, &ratings_.row_ids, rows_, &ids});
+  std::optional<model_selection> only;
+  if (keyed_) {
+    item_ids_.clear();
+    for (std::size_t i = 0; i < ids.size(); ++i) item_ids_.push_back(ids.text(i));
+    keyed_->pull(item_ids_, rows_);
+    if (settings_.filter.given()) only = keyed_->select(settings_.filter, ratings_.row_ids, users_, ids);
+  } else {
+    model_->items().pull(keys_, rows_);
+  }
+  write_model(*this, "mf", settings_.format, settings_.k, scale_, ratings_total_,
+              {users_, &ratings_.row_ids, rows_, &ids, only ? &*only : nullptr});
 
   const auto& use = settings_.use;
+  if (keyed_) push_rows(model_->items(), keys_, rows_);
   if (!use.test_input.empty() || !use.predict_input.empty() || use.recommend > 0) {
     push_rows(model_->users(), keys_of(ratings_.row_ids), users_);
     paracel_sync();

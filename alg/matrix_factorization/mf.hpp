@@ -8,7 +8,7 @@
 // which descends sum_ratings e^2 + beta/2 (|w_u|^2 + |h_i|^2 + b_u^2 + b_i^2). A user's row is kept by the worker that
 // has the user's ratings; items are rows of a table in the servers. A round is a pass over the ratings in
 // clocks_per_round pieces; for each piece a worker pulls its items, takes the steps on a copy, and pushes the
-// differences.
+// differences. With `update_file` items are values under Paracel 0.3's keys instead (mf_in_servers.hpp).
 //
 // Source: Koren, Bell, Volinsky, "Matrix factorization techniques for recommender systems", IEEE Computer 2009, with
 // the step of Paracel 0.3.
@@ -27,6 +27,8 @@
 
 #include "alg/common/recommend.hpp"
 #include "alg/common/run_log.hpp"
+#include "alg/common/server_state.hpp"
+#include "mf_in_servers.hpp"
 
 namespace paracel::alg {
 
@@ -79,8 +81,6 @@ struct mf_settings {
   std::vector<std::string> input;
   std::string output;
   std::string format;
-  std::string update_file;
-  std::string update_function;
   std::size_t k;
   int rounds;
   int clocks_per_round;
@@ -93,6 +93,8 @@ struct mf_settings {
   bool debug;
   rating_scale limits;
   recommend_settings use;
+  state_plugin update;  // its functions: of counts, of factors, of biases
+  state_plugin filter;  // of the biases of users, of items; of the factors of users, of items
 };
 
 class matrix_factorization : public paralg {
@@ -107,6 +109,7 @@ class matrix_factorization : public paralg {
   void load();
   void train();
   double train_piece();
+  void pull_piece();
   void collect(int newest, int settled);
   void measure();
   void write();
@@ -118,11 +121,14 @@ class matrix_factorization : public paralg {
   std::vector<double> users_;             // row_width(k) numbers each
   std::vector<std::uint64_t> item_keys_;  // of the columns
   std::optional<factor_tables> model_;    // items and, after training, users
+  std::optional<mf_in_servers> keyed_;    // items in training, in place of the table
   mf_order::piece piece_;
-  std::vector<std::uint64_t> keys_;  // of the piece's items
-  std::vector<double> rows_;         // their rows
+  std::vector<std::uint64_t> keys_;    // of the piece's items,
+  std::vector<std::string> item_ids_;  // or their ids if they are in keyed_
+  std::vector<double> rows_;           // their rows
   std::vector<double> old_;
   std::vector<std::uint32_t> steps_;  // on each item
+  std::uint64_t ratings_total_ = 0;
   int rounds_done_ = 0;
   int collected_ = 0;
   double first_loss_ = 0;

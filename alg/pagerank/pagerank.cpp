@@ -101,16 +101,18 @@ config_schema pagerank_schema() {
         "lines `id weight`: where random jumps lead; default: to all vertices alike");
   s.key("paracel", key_type::boolean, "Paracel 0.3's formula: not normalised, the score of dead ends is lost")
       .fallback(false);
-  s.key("handle_file", key_type::string, "a key of Paracel 0.3's configs: its plug-in. Not used");
-  s.key("update_function", key_type::string, "the same: its update function. Not used");
-  s.key("filter_function", key_type::string, "the same: its filter function. Not used");
+  s.key("handle_file", key_type::plugin, "plug-in for links and scores in the servers; default: the workers have them");
+  s.key("update_function", key_type::string, "its function that joins lists of links; default init_updater");
+  s.key("filter_function", key_type::string, "its function that selects scores to be written; default pr_filter");
   return s;
 }
 
 pagerank_settings::pagerank_settings(const config& from)
     : graph_settings(from),
       weights(from.get<std::string>("weights")),
-      personalization(from.get<std::vector<std::string>>("personalization")) {
+      personalization(from.get<std::vector<std::string>>("personalization")),
+      handle(read_state_plugin(from, "handle_file",
+                               {{"update_function", "init_updater"}, {"filter_function", "pr_filter"}})) {
   options.damping = from.get<double>("damping_factor");
   options.rounds = from.get<std::uint64_t>("rounds");
   options.tolerance = from.get<double>("tolerance");
@@ -182,7 +184,7 @@ std::vector<double> read_personalization(Comm comm, const distributed_graph& gra
 
 void pagerank::solve() {
   auto load = settings_.load_options();
-  load.entries.transpose = true;
+  load.entries.transpose = !settings_.handle.given();
   // Standard input can be read only once: a third field is always its weight.
   const auto weights_of = [&](const std::vector<std::string>& input) {
     return std::ranges::count(input, "-") > 0 || input_has_weights(get_comm(), input);
@@ -200,7 +202,8 @@ void pagerank::solve() {
     options.personalization = read_personalization(get_comm(), graph, settings_.personalization);
   run_log log(*this, static_cast<int>(options.rounds), "change");
   options.watch = [&](std::uint64_t round, double step) { log.round(static_cast<int>(round), step); };
-  const auto found = page_ranks(get_comm(), graph, options);
+  const auto found = settings_.handle.given() ? page_ranks_in_servers(*this, graph, options, settings_.handle)
+                                              : page_ranks(get_comm(), graph, options);
 
   // The vertex with the greatest score, ties by number.
   std::vector<double> best{0};
@@ -214,7 +217,19 @@ void pagerank::solve() {
   std::vector<std::uint64_t> numbers;
   if (graph.vertices_total() > 0) numbers.push_back(static_cast<std::uint64_t>(top));
   const auto top_id = ids_of_numbers(get_comm(), graph, numbers);
-  write_vertex_values<double>(*this, settings_, graph, "pagerank", "pagerank", found.scores);
+  if (found.selected.empty()) {
+    write_vertex_values<double>(*this, settings_, graph.ids, "pagerank", "pagerank", found.scores);
+  } else {
+    auto ids = id_list::empty(graph.ids.numeric());
+    std::vector<double> scores;
+    for (std::size_t v = 0; v < found.selected.size(); ++v) {
+      if (found.selected[v] == 0) continue;
+      if (ids.numeric()) ids.push_back(graph.ids.number(v));
+      else ids.push_back(graph.ids.name(v));
+      scores.push_back(found.scores[v]);
+    }
+    write_vertex_values<double>(*this, settings_, ids, "pagerank", "pagerank", scores);
+  }
   log.result("vertices", graph.vertices_total());
   log.result("edges", graph.edges_total);
   log.result("rounds", found.rounds);

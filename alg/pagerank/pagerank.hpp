@@ -10,7 +10,7 @@
 // to 1, and the score of vertices without edges out is lost.
 //
 // A worker has the edges into its vertices. In a round it sends x_u / W_u once to each worker with a vertex that has an
-// edge from u, then sums along its edges.
+// edge from u, then sums along its edges. With `handle_file` links and scores are in the servers, as in Paracel 0.3.
 //
 // Source: L. Page, S. Brin, R. Motwani, T. Winograd, "The PageRank citation ranking", 1998.
 #pragma once
@@ -25,6 +25,7 @@
 #include <paracel/distributed_graph.hpp>
 
 #include "alg/common/graph_base.hpp"
+#include "alg/common/server_state.hpp"
 
 namespace paracel::alg {
 
@@ -42,8 +43,9 @@ struct pagerank_options {
 struct pagerank_result {
   std::vector<double> scores;  ///< of the own vertices
   std::uint64_t rounds = 0;
-  double step = 0;  ///< L1 norm of the last step
-  double sum = 0;   ///< of all scores
+  double step = 0;                       ///< L1 norm of the last step
+  double sum = 0;                        ///< of all scores
+  std::vector<std::uint8_t> selected{};  ///< own vertices that the plug-in's filter accepts; empty: all
 };
 
 /// out[v] = sum over the edges of v of weight times the value of the other end (a local index). Without weights: 1.
@@ -53,11 +55,18 @@ void sum_along_edges(const adjacency& edges, std::span<const double> values, std
 /// count each. A collective. Cost: a round is 8 bytes a ghost and three numbers.
 pagerank_result page_ranks(Comm comm, const distributed_graph& incoming, const pagerank_options& options);
 
+/// The same by way of the servers, where `handle`'s first function joins the lists of links and its second, a filter,
+/// selects the scores that are results. `outgoing`: a graph loaded without `transpose`. A collective. Cost: a round is
+/// a read of a score for each distinct source of a link, a write for each own vertex, and two barriers.
+pagerank_result page_ranks_in_servers(paralg& job, const distributed_graph& outgoing, const pagerank_options& options,
+                                      const state_plugin& handle);
+
 struct pagerank_settings : graph_settings {
   explicit pagerank_settings(const config& from);
   pagerank_options options;
   std::string weights;
   std::vector<std::string> personalization;
+  state_plugin handle;  // its functions: the update, the filter
 };
 config_schema pagerank_schema();
 

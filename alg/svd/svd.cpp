@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "alg/common/npy.hpp"
 #include "alg/common/sum_over_workers.hpp"
@@ -76,6 +77,7 @@ void sparse_operator::transposed_times(const tall_block& u, tall_block& v) {
       for (Eigen::Index j = 0; j < width; ++j) to[j] += x * row[j];
     }
   }
+  if (servers_ != nullptr) return sum_own_columns(static_cast<std::size_t>(width), v);
   std::vector<byte_vector> blocks(give_.size());
   for (std::size_t w = 0; w < give_.size(); ++w) {
     const auto* from = local_.data() + need_first_[w] * static_cast<std::size_t>(width);
@@ -99,7 +101,29 @@ void sparse_operator::transposed_times(const tall_block& u, tall_block& v) {
   }
 }
 
-void sparse_operator::sum(std::span<double> values) { sum_over_workers(comm_, values); }
+/// The sum of the workers' local_, of the own columns, in the servers: a worker adds a list of numbers for each owner,
+/// with zeros for columns that it does not have.
+void sparse_operator::sum_own_columns(std::size_t width, tall_block& v) {
+  std::vector<std::vector<double>> parts(give_.size());
+  for (std::size_t w = 0; w < give_.size(); ++w) {
+    parts[w].resize((column_first_[w + 1] - column_first_[w]) * width);
+    for (std::size_t c = need_first_[w]; c < need_first_[w + 1]; ++c) {
+      const auto* from = local_.data() + c * width;
+      std::copy(from, from + width, parts[w].data() + (a_.column_number[c] - column_first_[w]) * width);
+    }
+  }
+  const auto own = servers_->combine_own("AtU_", parts, function_);
+  if (own.size() != columns() * width) throw plugin_error(function_ + ": returned another number of elements");
+  v.resize(static_cast<Eigen::Index>(columns()), static_cast<Eigen::Index>(width));
+  std::copy(own.begin(), own.end(), v.data());
+}
+
+void sparse_operator::sum(std::span<double> values) {
+  if (servers_ == nullptr) return sum_over_workers(comm_, values);
+  const auto all = servers_->combine("sum_", std::vector<double>(values.begin(), values.end()), function_);
+  if (all.size() != values.size()) throw plugin_error(function_ + ": returned another number of elements");
+  std::copy(all.begin(), all.end(), values.begin());
+}
 
 void sparse_operator::largest(std::span<double> values) {
   std::vector<double> all(values.begin(), values.end());
@@ -127,8 +151,9 @@ config_schema svd_schema() {
       .at_most(100000);
   s.key("seed", key_type::integer, "of the start").fallback(0).at_least(0);
   s.key("debug", key_type::boolean, "print the residual of each step").fallback(false);
-  s.key("update_file", key_type::plugin, "of Paracel 0.3; sums of workers need no plug-in, so it is not used");
-  s.key("update_function", key_type::string, "as update_file");
+  s.key("update_file", key_type::plugin,
+        "plug-in that adds sums over the workers in the servers; default: a collective");
+  s.key("update_function", key_type::string, "its function; default svd_updater");
   return s;
 }
 
@@ -136,7 +161,8 @@ svd_settings::svd_settings(const config& from)
     : input(from.get<std::vector<std::string>>("input")),
       output(from.get<std::string>("output")),
       format(from.get<std::string>("format")),
-      debug(from.get<bool>("debug")) {
+      debug(from.get<bool>("debug")),
+      update(read_state_plugin(from, "update_file", {{"update_function", "svd_updater"}})) {
   krylov.k = from.get<std::size_t>("k");
   krylov.steps = from.get<int>("rounds");
   krylov.tolerance = from.get<double>("tolerance");
@@ -154,6 +180,8 @@ void svd::solve() {
   const auto a = load_sparse(get_comm(), settings_.input, options);
   if (a.entries_total == 0) throw data_error(settings_.input.front() + ":1:1: found no entry, want row,column,value");
   sparse_operator op(get_comm(), a);
+  std::optional<server_fold> servers;
+  if (settings_.update.given()) op.sum_in(servers.emplace(*this, settings_.update.file), settings_.update.functions[0]);
   settings_.krylov.progress = [&](int step, std::size_t good, double residual) {
     log_.round(step, residual, {{"converged", static_cast<double>(good)}});
   };

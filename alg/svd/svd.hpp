@@ -4,7 +4,8 @@
 //
 // A worker owns the rows that load_sparse gives it, and an equal share of the columns. A product with A needs the
 // columns in which its rows have entries, and one with A' returns them; only those are exchanged, block by block. The
-// iteration is block_krylov.hpp.
+// iteration is block_krylov.hpp. With `update_file` the sums over the workers, those of products with A' too, are in
+// the servers, as in Paracel 0.3, and a function of the plug-in adds them.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +18,7 @@
 #include <paracel/sparse.hpp>
 
 #include "alg/common/run_log.hpp"
+#include "alg/common/server_state.hpp"
 #include "block_krylov.hpp"
 
 namespace paracel::alg {
@@ -37,8 +39,15 @@ class sparse_operator : public product_operator {
   void transposed_times(const tall_block& u, tall_block& v) override;
   void sum(std::span<double> values) override;
   void largest(std::span<double> values) override;
+  /// From now on the servers make every sum over the workers, by `function`. Lifetime: `servers` must outlive it.
+  void sum_in(server_fold& servers, const std::string& function) {
+    servers_ = &servers;
+    function_ = function;
+  }
 
  private:
+  void sum_own_columns(std::size_t width, tall_block& v);
+
   Comm comm_;
   const sparse_rows& a_;
   std::size_t rank_;
@@ -46,6 +55,8 @@ class sparse_operator : public product_operator {
   std::vector<std::size_t> need_first_;           // local columns of owner w: [w, w + 1)
   std::vector<std::vector<std::uint32_t>> give_;  // own columns that worker w needs
   tall_block local_;                              // a row for each local column
+  server_fold* servers_ = nullptr;
+  std::string function_;
 };
 
 config_schema svd_schema();
@@ -58,6 +69,7 @@ struct svd_settings {
   std::string format;
   krylov_options krylov;
   bool debug;
+  state_plugin update;
 };
 
 class svd : public paralg {

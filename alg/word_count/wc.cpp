@@ -16,6 +16,12 @@ namespace {
 
 // Bytes that a worker sends to all others together in one round of the exchange. Bounds how much is in memory twice.
 constexpr std::size_t round_bytes = std::size_t{16} << 20U;
+// Paracel's number of dictionaries in the servers, and the words of one from which there are more: a few megabytes.
+constexpr std::size_t least_dictionaries = 100;
+constexpr std::uint64_t dictionary_words = 100000;
+
+// As Paracel's functions take them; they write small numbers in the same way, whatever the width of the integer.
+using dictionary = dict_type<std::string, std::int64_t>;
 
 /// A line of the results.
 struct word_line {
@@ -46,9 +52,9 @@ config_schema wc_schema() {
       .one_of({"paracel", "space"});
   s.key("dump", key_type::boolean, "write every word and its count").fallback(false);
   s.key("format", key_type::string, "of the dump: text, or npy").fallback("text").one_of({"text", "npy"});
-  s.key("handle_file", key_type::string, "Paracel's plug-in; not needed: workers add the counts").fallback("");
-  s.key("update_function", key_type::string, "its function that adds counts; not needed").fallback("");
-  s.key("filter_function", key_type::string, "its function that finds counts; not needed").fallback("");
+  s.key("handle_file", key_type::plugin, "plug-in that adds the counts in the servers; default: workers add them");
+  s.key("update_function", key_type::string, "its function that adds counts; default wc_updater");
+  s.key("filter_function", key_type::string, "its function that selects dictionaries of counts; default wc_filter");
   return s;
 }
 
@@ -58,14 +64,17 @@ wc_settings::wc_settings(const config& from)
       topk(from.get<std::size_t>("topk")),
       tokens(from.get<std::string>("tokens")),
       format(from.get<std::string>("format")),
-      dump(from.get<bool>("dump")) {}
+      dump(from.get<bool>("dump")),
+      handle(read_state_plugin(from, "handle_file",
+                               {{"update_function", "wc_updater"}, {"filter_function", "wc_filter"}})) {}
 
 word_count::word_count(Comm comm, const std::string& server_info, const wc_settings& settings)
     : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
 
 void word_count::solve() {
   count();
-  exchange();
+  if (settings_.handle.given()) add_in_servers();
+  else exchange();
   dump_result();
 }
 
@@ -86,12 +95,12 @@ void word_count::exchange() {
   std::vector<counted_word> away;
   std::vector<std::uint32_t> owner;
   mine.for_each([&](std::string_view word, std::uint64_t count, std::uint32_t hash) {
-    const auto to = static_cast<std::uint32_t>((std::uint64_t{hash} * workers) >> 32U);
+    const auto to = owner_of(hash);
     if (to == rank) {
       words_.add(word, word.data() + word.size(), count);
     } else {
       away.push_back({word, count});
-      owner.push_back(to);
+      owner.push_back(static_cast<std::uint32_t>(to));
     }
   });
   std::size_t at = 0;
@@ -108,6 +117,35 @@ void word_count::exchange() {
     more = at < away.size() ? 1 : 0;
     comm.allreduce(more, reduce_op::max);
   }
+}
+
+/// Every worker reads all dictionaries, as in Paracel, and keeps the words that it owns.
+void word_count::add_in_servers() {
+  auto distinct = static_cast<std::int64_t>(words_.size());
+  get_comm().allreduce(distinct);
+  const auto count = std::max(least_dictionaries, static_cast<std::size_t>(distinct) / dictionary_words + 1);
+  std::vector<dictionary> mine(count);
+  words_.for_each([&](std::string_view word, std::uint64_t n, std::uint32_t hash) {
+    mine[hash % count].emplace(word, static_cast<std::int64_t>(n));
+  });
+  dict_type<std::string, dictionary> deltas;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!mine[i].empty()) deltas.emplace("key_" + std::to_string(i), std::move(mine[i]));
+  }
+  words_ = word_table();
+  const auto& [file, functions] = settings_.handle;
+  set_consistency(consistency_model::bsp);  // combined in rank order
+  paracel_update_multi(deltas, file, functions[0]);
+  iter_commit();
+  paracel_sync();
+  deltas.clear();
+  paracel_read_special_handle<dictionary>(file, functions[1], [&](const std::string&, const dictionary& words) {
+    for (const auto& [word, n] : words) {
+      const auto* const end = word.data() + word.size();
+      if (n > 0 && owner_of(word_table::hash_of(word, end)) == get_worker_id())
+        words_.add(word, end, static_cast<std::uint64_t>(n));
+    }
+  });
 }
 
 void word_count::dump_result() {

@@ -3,7 +3,9 @@
 // How often each word occurs, and the most frequent words.
 //
 // Each worker counts the words of its lines in its own table; then the counts of each word are sent to the worker given
-// by its hash, which adds them. Words do not span lines, and lines are never split between workers.
+// by its hash, which adds them. With `handle_file` the counts are added in the servers, as in Paracel 0.3: in
+// dictionaries under the keys key_0, key_1, ..., by a function of the plug-in, and those that its filter accepts are
+// read back. Words do not span lines, and lines are never split between workers.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +15,7 @@
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
 
+#include "alg/common/server_state.hpp"
 #include "word_table.hpp"
 
 namespace paracel::alg {
@@ -30,6 +33,7 @@ struct wc_settings {
   std::string tokens;
   std::string format;
   bool dump;
+  state_plugin handle;  // its functions: the update, the filter
 };
 
 class word_count : public paralg {
@@ -42,6 +46,10 @@ class word_count : public paralg {
  private:
   void count();
   void exchange();
+  void add_in_servers();
+  [[nodiscard]] std::size_t owner_of(std::uint32_t hash) const {
+    return static_cast<std::size_t>((std::uint64_t{hash} * get_worker_size()) >> 32U);
+  }
   void dump_result();
   void dump_words();
 

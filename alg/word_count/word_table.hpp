@@ -99,6 +99,10 @@ class word_table {
   }
   void add(std::string_view word) { add(word, word.data() + word.size()); }
 
+  /// The hash that for_each says.
+  [[nodiscard]] static std::uint32_t hash_of(std::string_view word, const char* readable_end) noexcept {
+    return static_cast<std::uint32_t>(hash(head_of(word, readable_end), word) >> 32U);
+  }
   [[nodiscard]] std::size_t size() const noexcept { return used_; }
   /// The sum of all counts.
   [[nodiscard]] std::uint64_t total() const noexcept {

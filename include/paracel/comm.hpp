@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Collective operations among the workers of a job. A typed skin over an untyped backend; there are two backends: MPI
-// under mpirun, and the job's scheduler for local processes. Every worker must call the same operations in the same
-// order. The scheduler reduces in rank order, so its results are bit-identical from run to run.
+// Collective operations and messages among the workers of a job. A typed skin over an untyped backend; there are two
+// backends: MPI under mpirun, and for local processes the job's scheduler (collectives) and channels between the
+// workers (messages). Every worker must call the same collectives in the same order. The scheduler reduces in rank
+// order, so its results are bit-identical from run to run.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -18,6 +22,7 @@
 #include <paracel/bytes.hpp>
 #include <paracel/codec.hpp>
 #include <paracel/error.hpp>
+#include <paracel/messages.hpp>
 #include <paracel/types.hpp>
 #include <paracel/value.hpp>
 
@@ -48,6 +53,25 @@ class comm_backend {
   virtual std::vector<byte_vector> allgather(std::span<const std::byte> mine) = 0;
   /// `blocks[r]` goes to rank r; returns what each rank sent here, in rank order.
   virtual std::vector<byte_vector> alltoall(const std::vector<byte_vector>& blocks) = 0;
+
+  // ---- messages; a backend need not have them (error)
+  using ticket = std::uint64_t;
+  using patience = std::optional<std::chrono::milliseconds>;  ///< empty: no limit
+
+  /// Takes over the bytes. `waits`: blocks while too much is on its way to that rank; otherwise never. Messages of one
+  /// sender to one receiver arrive in order. Throws: network_error that names a rank which is gone, or has not received
+  /// by `limit`.
+  virtual void send(const message_address& to, byte_vector bytes, bool waits, patience limit);
+  /// Asks for a message: tickets that fit the same message get it in the order in which they were posted.
+  virtual ticket post(const message_address& from);
+  virtual void give_up(ticket t) noexcept;
+  /// The message of a ticket, which then ends. Blocks: until it arrives, at most `limit`. Returns: nothing when it has
+  /// not. Throws: network_error that names the rank from which no more can come.
+  virtual std::optional<received_message> take(ticket t, patience limit);
+  /// The ranks that give the same color, in their order. A collective.
+  virtual std::shared_ptr<comm_backend> split(int color);
+  /// MPI's communicator; null where there is none but all workers. Throws: error where a part of them has none.
+  [[nodiscard]] virtual ompi_communicator_t* communicator() const { return nullptr; }
 };
 
 /// A communicator, Paracel's `Comm`: cheap to copy, copies share the backend.
@@ -81,6 +105,15 @@ class Comm {
     if (get_rank() != root) unpack(bytes, data);
   }
 
+  /// 0.3's form, of a container: its first `count` elements. Throws: error when it has fewer.
+  template <class T>
+  void bcast(T& data, int count, int root) {
+    T part(data.begin(), data.begin() + checked_count(data, count, "bcast"));
+    bcast(part, static_cast<std::size_t>(root));
+    data.resize(std::max(data.size(), part.size()));
+    std::copy(part.begin(), part.end(), data.begin());
+  }
+
   /// Element-wise over the workers, in place. T: a number or a std::vector of numbers (bool excluded).
   /// Unsigned and small integers are sent as 64-bit. Cost: O(bytes) a worker.
   template <class T>
@@ -101,6 +134,14 @@ class Comm {
         for (std::size_t i = 0; i < wide.size(); ++i) data[i] = static_cast<E>(wide[i]);
       }
     }
+  }
+
+  /// 0.3's form, of a container: its first `count` elements. Throws: error when it has fewer.
+  template <class T>
+  void allreduce(T& data, int count) {
+    T part(data.begin(), data.begin() + checked_count(data, count, "allreduce"));
+    allreduce(part);
+    std::copy(part.begin(), part.end(), data.begin());
   }
 
   /// All-gather: every worker gets every worker's value, in rank order.
@@ -143,11 +184,132 @@ class Comm {
     return backend_->alltoall(blocks);
   }
 
+  // ---- messages: to one rank, with a tag from 0
+  //
+  // A message is one value of any type that has an encoding, and is received as that type: a value of another type, or
+  // a container of another length than `count`, is an error and not a part of the value. Tags and any_source, any_tag
+  // are as in MPI: messages from one rank with one tag are received in the order in which they were sent.
+  // Throws: network_error that names the rank which is gone, or silent for longer than set_deadline; job_error;
+  // type_error and error that name sender and tag, when the message is not what was asked for (it is then lost).
+
+  /// Copies the value. Blocks: only when 256 MiB are on their way to that rank, until it receives or sends something.
+  template <class T>
+  void send(const T& data, int dest, int tag) {
+    backend_->send(destination(dest, tag), pack(data), true, deadline_);
+  }
+  /// The first `count` elements of a container.
+  template <class T>
+  void send(const T& data, int count, int dest, int tag) {
+    send(T(data.begin(), data.begin() + checked_count(data, count, "send")), dest, tag);
+  }
+  /// As send, and never blocks: what cannot travel yet stays in memory here.
+  template <class T>
+  vrequest isend(const T& data, int dest, int tag) {
+    backend_->send(destination(dest, tag), pack(data), false, deadline_);
+    return vrequest::completed();
+  }
+  template <class T>
+  vrequest isend(const T& data, int count, int dest, int tag) {
+    return isend(T(data.begin(), data.begin() + checked_count(data, count, "isend")), dest, tag);
+  }
+  /// Blocks: until the message has arrived.
+  template <class T>
+  recv_status recv(T& data, int src, int tag) {
+    const auto ticket = backend_->post(source(src, tag));
+    return unpack(received(ticket, src, tag), data);
+  }
+  /// Into the first `count` elements of a container. Throws: error when the message has another length.
+  template <class T>
+  recv_status recv(T& data, int count, int src, int tag) {
+    T part{};
+    const auto status = recv(part, src, tag);
+    if (count < 0 || part.size() != static_cast<std::size_t>(count))
+      throw error(name_of(status) + " has " + std::to_string(part.size()) + " elements, want " + std::to_string(count));
+    data.resize(std::max(data.size(), part.size()));
+    std::copy(part.begin(), part.end(), data.begin());
+    return status;
+  }
+  /// The value is written by the vrequest's `wait` or `test`. Lifetime: `data` lives until then.
+  template <class T>
+  vrequest irecv(T& data, int src, int tag) {
+    auto pending = std::make_shared<posted>(backend_, backend_->post(source(src, tag)));
+    return vrequest([self = *this, pending, &data, src, tag](bool wait) {
+      if (wait) {
+        unpack(self.received(pending->done(), src, tag), data);
+        return true;
+      }
+      auto message = pending->backend->take(pending->ticket, std::chrono::milliseconds{0});
+      if (!message) return false;
+      (void)pending->done();
+      unpack(*message, data);
+      return true;
+    });
+  }
+  /// Sends to rank `sto` and receives from rank `rfrom`. Does not deadlock when all do it.
+  template <class T>
+  void sendrecv(const T& sdata, T& rdata, int sto, int stag, int rfrom, int rtag) {
+    auto sent = isend(sdata, sto, stag);
+    recv(rdata, rfrom, rtag);
+    sent.wait();
+  }
+  void wait(vrequest& request) { request.wait(); }
+  /// An MPI_Request; after including <mpi.h> and the compat headers.
+  template <class Request>
+  void wait(Request& request) {
+    paracel_wait_for_mpi(request);
+  }
+  template <class Status>
+  [[nodiscard]] int get_source(const Status& status) const {
+    return status.MPI_SOURCE;
+  }
+  /// `func(value)` with the own value, then with those of the ranks after this one, in a ring. A collective.
+  template <class T, class F>
+  void bcastring(const T& data, F&& func) {
+    func(data);
+    in_ring([&](int from, int to) {
+      T received{};
+      sendrecv(data, received, to, ring_tag, from, ring_tag);
+      func(received);
+    });
+  }
+  /// `func(block)` with the own sbuf[rank], then with the block that each other rank has for this one. `rbuf` gets the
+  /// size of sbuf, no values. A collective.
+  template <class T, class F>
+  void alltoallring(const T& sbuf, T& rbuf, F&& func) {
+    if (sbuf.size() != get_size()) throw error("alltoallring: the send buffer must have one element for each worker");
+    rbuf.resize(sbuf.size());
+    func(sbuf[get_rank()]);
+    in_ring([&](int from, int to) {
+      typename T::value_type received{};
+      sendrecv(sbuf[static_cast<std::size_t>(to)], received, to, ring_tag, from, ring_tag);
+      func(received);
+    });
+  }
+
+  /// A communicator of the workers that give the same color, ranked in their order here. A collective.
+  /// Cost: an all-gather. Without MPI the new one's collectives are messages in a star around its rank 0.
+  /// Throws: error for a negative color.
+  [[nodiscard]] Comm split(int color) const {
+    if (color < 0) throw error("split: the color is " + std::to_string(color) + ", want one from 0");
+    Comm part(backend_->split(color), session_);
+    part.deadline_ = deadline_;
+    return part;
+  }
+  /// MPI's communicator under mpirun. Elsewhere null, which means all workers; of a part of them it throws error.
+  [[nodiscard]] ompi_communicator_t* get_comm() const { return backend_->communicator(); }
+  /// A receive, or a send that blocks, throws network_error after so long. Empty, as it begins: no limit. For this
+  /// object and its later copies.
+  void set_deadline(std::optional<std::chrono::milliseconds> limit) { deadline_ = limit; }
+
   /// Reports progress to the launcher, if the job has one. `json`: the text of an object. Cost: a message to the
   /// scheduler, without waiting for a reply.
   void report(const std::string& json) const;
   /// The same communicator as a part of a job.
-  [[nodiscard]] Comm within(std::shared_ptr<session> job) const { return Comm(backend_, std::move(job)); }
+  [[nodiscard]] Comm within(std::shared_ptr<session> job) const {
+    Comm c(backend_, std::move(job));
+    c.deadline_ = deadline_;
+    return c;
+  }
 
   /// The job this communicator belongs to; null for a standalone one.
   [[nodiscard]] const std::shared_ptr<session>& job() const { return session_; }
@@ -157,6 +319,73 @@ class Comm {
     if (root >= get_size())
       throw error("a collective has root " + std::to_string(root) + ", want less than the number of workers, " +
                   std::to_string(get_size()));
+  }
+  static constexpr int ring_tag = 2014;
+
+  /// A ticket that is given up if nobody takes its message.
+  struct posted {
+    posted(std::shared_ptr<comm_backend> b, comm_backend::ticket t) : backend(std::move(b)), ticket(t) {}
+    posted(const posted&) = delete;
+    posted& operator=(const posted&) = delete;
+    ~posted() {
+      if (open) backend->give_up(ticket);
+    }
+    [[nodiscard]] comm_backend::ticket done() noexcept {
+      open = false;
+      return ticket;
+    }
+    std::shared_ptr<comm_backend> backend;
+    comm_backend::ticket ticket;
+    bool open = true;
+  };
+
+  [[nodiscard]] message_address destination(int dest, int tag) const {
+    if (dest < 0 || static_cast<std::size_t>(dest) >= get_size())
+      throw error("a message to rank " + std::to_string(dest) + ": want one from 0 to " +
+                  std::to_string(get_size() - 1));
+    if (tag < 0) throw error("a message with tag " + std::to_string(tag) + ": want one from 0");
+    return {dest, tag, 0};
+  }
+  [[nodiscard]] message_address source(int src, int tag) const {
+    if (src != any_source && (src < 0 || static_cast<std::size_t>(src) >= get_size()))
+      throw error("a message from rank " + std::to_string(src) + ": want one from 0 to " +
+                  std::to_string(get_size() - 1) + ", or any_source");
+    if (tag < 0 && tag != any_tag) throw error("a message with tag " + std::to_string(tag) + ": want one from 0");
+    return {src, tag, 0};
+  }
+  [[nodiscard]] received_message received(comm_backend::ticket ticket, int src, int tag) const {
+    auto message = backend_->take(ticket, deadline_);
+    if (message) return std::move(*message);
+    backend_->give_up(ticket);
+    throw network_error("no message from " + (src == any_source ? "any worker" : "worker " + std::to_string(src)) +
+                            (tag == any_tag ? "" : " with tag " + std::to_string(tag)) + " for " +
+                            std::to_string(deadline_->count()) + " ms",
+                        false);
+  }
+  static std::string name_of(const recv_status& s) {
+    return "the message from worker " + std::to_string(s.MPI_SOURCE) + " with tag " + std::to_string(s.MPI_TAG);
+  }
+  template <class T>
+  static recv_status unpack(const received_message& message, T& data) {
+    const recv_status status{message.from.rank, message.from.tag};
+    try {
+      unpack(message.bytes, data);
+    } catch (const type_error& e) {
+      throw type_error(name_of(status) + ": " + e.what());
+    }
+    return status;
+  }
+  template <class F>
+  void in_ring(F&& exchange) const {
+    const auto n = static_cast<int>(get_size());
+    const auto rank = static_cast<int>(get_rank());
+    for (int i = 1; i < n; ++i) exchange((rank + i) % n, (rank + n - i) % n);
+  }
+  template <class T>
+  static std::ptrdiff_t checked_count(const T& data, int count, const char* what) {
+    if (count < 0 || static_cast<std::size_t>(count) > data.size())
+      throw error(std::string(what) + " of " + std::to_string(count) + " elements of " + std::to_string(data.size()));
+    return count;
   }
   template <class T>
   static byte_vector pack(const T& data) {
@@ -175,6 +404,7 @@ class Comm {
 
   std::shared_ptr<comm_backend> backend_;
   std::shared_ptr<session> session_;
+  std::optional<std::chrono::milliseconds> deadline_;
 };
 
 }  // namespace paracel

@@ -49,6 +49,17 @@ class data_error : public error {
   explicit data_error(const std::string& what) : error(what, exit_status::data) {}
 };
 
+/// What Paracel 0.3 reports as an std::invalid_argument: a file of a config that does not exist (check_parse), a text
+/// that is no id (cvt). It is no `error`, since a type that is both would not be caught as an std::exception.
+class argument_error : public std::invalid_argument {
+ public:
+  argument_error(const std::string& what, int status) : std::invalid_argument(what), status_(status) {}
+  [[nodiscard]] int status() const noexcept { return status_; }
+
+ private:
+  int status_;
+};
+
 /// A plug-in that cannot be loaded or a function of it that failed. The value it was to change is unchanged.
 class plugin_error : public error {
  public:

@@ -21,7 +21,8 @@ struct config_node;
 /// T is std::string, bool, float, double or an integer type. A number or a boolean may also be written as a string
 /// ("rounds": "10"), and can also be read as one. `outer.inner` names a key inside an object.
 ///
-/// Throws:        config_error: file and key, what was found, what is allowed.
+/// Throws:        config_error: file and key, what was found, what is allowed. The two that check files: argument_error
+///                (an std::invalid_argument) when one does not exist.
 /// Thread-safety: const-concurrent
 class json_parser {
  public:

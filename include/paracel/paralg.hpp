@@ -212,6 +212,21 @@ class paralg : public graph_loading, public bulk_access {
       return true;
     });
   }
+  /// The line that it writes, without its end.
+  template <class V>
+  [[nodiscard]] static str_type dump_line_as_vector(const list_type<V>& data, const str_type& sep = ",") {
+    str_type line;
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      if (i > 0) line += sep;
+      append_text(line, data[i]);
+    }
+    return line;
+  }
+  /// 0.3's form, which has nothing to write: an empty line.
+  template <class V>
+  [[nodiscard]] static str_type dump_line_as_vector() {
+    return {};
+  }
   /// Only the elements whose index has a name in `id_map`, as name:element.
   template <class V>
   void paracel_dump_vector(const list_type<V>& data, const dict_type<std::size_t, str_type>& id_map,

@@ -19,10 +19,23 @@
 #include <paracel/error.hpp>
 #include <paracel/key_set.hpp>
 #include <paracel/types.hpp>
+#include <paracel/value.hpp>
 
 namespace paracel {
 
 class parasrv;
+
+/// A value of this worker's cache.
+struct cached_value {
+  value_tag tag = value_tag::none;
+  std::vector<std::byte> bytes;
+
+  /// Throws: type_error when it is no V.
+  template <class V>
+  [[nodiscard]] V as() const {
+    return decode<V>(value_view{tag, bytes});
+  }
+};
 
 /// Thread-safety and errors: as paralg.
 class parameter_access {
@@ -75,6 +88,8 @@ class parameter_access {
   [[nodiscard]] V get_cache(const str_type& key) const {
     return decode<V>(find_cached(key));
   }
+  /// A copy of the whole cache, fresh or not. Cost: O(its bytes).
+  [[nodiscard]] dict_type<str_type, cached_value> get_cache() const;
 
   /// Sets the value unconditionally. Cost: one round trip. Under BSP it waits for the clock as a read does,
   /// replaces the value as of the last completed iteration, and is immediate. Blocks: until the server has it.

@@ -315,8 +315,16 @@ server_node::server_node(net::transport& transport, node_options options)
   server_.unread().log_to([this](const std::string& text) { say(text); });
   if (auto* sandbox = server_.plugins().sandbox()) sandbox->log_to([this](const std::string& text) { say(text); });
   try {
-    for (unsigned i = 0; i < o.threads; ++i) {
-      self_.shards.push_back(start(std::to_string(i), &server_node::run_shard, i));
+    if (options_.shares_connections && o.threads > 1) {
+      auto group = transport_.open_group(address_for("shards"), o.threads);
+      for (unsigned i = 0; i < o.threads; ++i) {
+        self_.shards.push_back(
+            start(std::to_string(i), &server_node::run_shard, i, std::move(group.ports[i]), group.addresses[i]));
+      }
+    } else {
+      for (unsigned i = 0; i < o.threads; ++i) {
+        self_.shards.push_back(start(std::to_string(i), &server_node::run_shard, i));
+      }
     }
     self_.clock = start("k", &server_node::run_clock, 0);
     self_.control = start("c", &server_node::run_control, 0);
@@ -346,28 +354,33 @@ std::string server_node::address_for(const std::string& thread_name) const {
   return options_.bind + "/" + std::to_string(options_.server.slot) + "_" + thread_name;
 }
 
-std::string server_node::start(const std::string& name, void (server_node::*loop)(net::port&, unsigned),
-                               unsigned index) {
-  std::promise<std::string> bound;
-  auto address = bound.get_future();
+std::string server_node::start(const std::string& name, void (server_node::*loop)(net::port&, unsigned), unsigned index,
+                               std::unique_ptr<net::port> bound, std::string address) {
+  std::promise<std::string> ready;
+  auto is_at = ready.get_future();
   alive_.fetch_add(1);
+  if (bound == nullptr) address = address_for(name);
   // The lambda keeps no reference to the promise once it is set: start() has returned by then.
-  threads_.emplace_back([this, name, loop, index, wish = address_for(name), bound = std::move(bound)]() mutable {
+  threads_.emplace_back([this, name, loop, index, mine = std::move(bound), address = std::move(address),
+                         ready = std::move(ready)]() mutable {
     pthread_setname_np(pthread_self(), ("server " + name).c_str());
-    bool is_bound = false;
+    bool is_ready = false;
     try {
-      const auto mine = transport_.open();
-      auto is = mine->bind(wish);
-      is_bound = true;
-      bound.set_value(std::move(is));
+      if (mine == nullptr) {
+        mine = transport_.open();
+        address = mine->bind(address);
+      }
+      is_ready = true;
+      ready.set_value(std::move(address));
       (this->*loop)(*mine, index);
     } catch (const std::exception& e) {
-      if (!is_bound) bound.set_exception(std::current_exception());
+      if (!is_ready) ready.set_exception(std::current_exception());
       else fail(name, e.what());
     }
+    mine.reset();
     alive_.fetch_sub(1, std::memory_order_release);
   });
-  return address.get();
+  return is_at.get();
 }
 
 /// The control thread's `stop` is waited for even when the flag is seen first: a message that is never received would

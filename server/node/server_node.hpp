@@ -31,6 +31,8 @@ struct node_options {
   server_options server;
   /// `ipc:///folder` (sockets <folder>/<slot>_<thread>), `tcp://host:*`, or `inproc://prefix`.
   std::string bind = "inproc://server";
+  /// The shard threads share one connection to each client, instead of one each: net::transport::open_group.
+  bool shares_connections = false;
   function_timeouts function_timeout{};               ///< a user function that runs longer is named in the log
   std::chrono::milliseconds heartbeat_interval{500};  ///< of the pings through each shard's own queue
   request_handler* handler = nullptr;  ///< handles the shards' requests instead of the server; may forward
@@ -95,7 +97,9 @@ class server_node {
   using steady = std::chrono::steady_clock;
 
   [[nodiscard]] std::string address_for(const std::string& thread_name) const;
-  std::string start(const std::string& name, void (server_node::*loop)(net::port&, unsigned), unsigned index);
+  /// `bound`: none: the thread opens a port of its own.
+  std::string start(const std::string& name, void (server_node::*loop)(net::port&, unsigned), unsigned index,
+                    std::unique_ptr<net::port> bound = nullptr, std::string address = {});
   void run(server_loop& loop);
   void run_shard(net::port& mine, unsigned index);
   void run_clock(net::port& mine, unsigned);

@@ -33,6 +33,8 @@ const char* name_of(place p) noexcept {
       return "the control thread";
     case place::scheduler:
       return "the scheduler";
+    case place::worker:
+      return "a worker";
   }
   return "?";
 }

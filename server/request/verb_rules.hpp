@@ -15,8 +15,8 @@
 namespace paracel::srv {
 
 /// A thread that accepts requests.
-enum class place : std::uint8_t { shard, clock, control, scheduler };
-inline constexpr std::size_t places = 4;
+enum class place : std::uint8_t { shard, clock, control, scheduler, worker };
+inline constexpr std::size_t places = 5;
 const char* name_of(place p) noexcept;
 
 enum class asker : std::uint8_t {
@@ -121,9 +121,12 @@ inline constexpr auto verb_rules = [] {
       r{abort, scheduler, anybody, any},
       r{report_death, scheduler, anybody, any},
       r{resize, scheduler, anybody, any},
+      r{find_worker, scheduler, anybody, any},
       r{checkpoint, scheduler, anybody, any},
       r{ping, scheduler, anybody, any},
       r{stats, scheduler, anybody, any},
+
+      r{message, worker, anybody, any},  // src/worker/peer_channels.cpp
   });
 }();
 

@@ -98,6 +98,8 @@ void scheduler::handle(const net::request_view& in, shared_buffer tail, completi
       return on_death_report(in, std::move(done), now);
     case net::verb::resize:
       return resize(in, std::move(done), now);
+    case net::verb::find_worker:
+      return find_worker(in, std::move(done));
     case net::verb::checkpoint:
       return checkpoints_.handle(in, std::move(done), servers_in_job_.members(), now);
     case net::verb::collective:
@@ -151,6 +153,11 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
         entering_.reset();
         checkpoints_.servers_changed("server s" + std::to_string(who.index) + " joined meanwhile");
       } else {
+        const auto& lost = servers_in_job_.members().servers[who.index];
+        if (s.weight != lost.weight || s.threads != lost.threads)  // other partitions would be its own
+          throw refusal("a replacement of s" + std::to_string(who.index) + " must have its weight " +
+                        json_text(lost.weight) + " and its " + std::to_string(lost.threads) + " threads, not " +
+                        json_text(s.weight) + " and " + std::to_string(s.threads));
         servers_in_job_.rejoin(std::move(s));
       }
       joined["epoch"] = servers_in_job_.members().epoch;
@@ -168,6 +175,7 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
     if (!returns) ++workers_joined_;
   }
   auto& n = at(who.what, who.index);
+  if (who.what == role::worker) n.address = body.contains("address") ? address_in(body, "address") : "";
   if (returns && n.joined) n.earlier.push_back(before);
   if (returns && who.what == role::worker) {
     n.host = host;
@@ -191,6 +199,21 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
   n.last_sign = now;
   n.joining.answer({}, net::bytes_of(servers_in_job_.members().to_json()));
   broadcast_membership();
+} catch (const refusal& e) {
+  done.fail(net::status::bad_request, e.what());
+}
+
+void scheduler::find_worker(const net::request_view& in, completion done) const try {
+  const auto body = object_in(in);
+  const auto rank = static_cast<std::uint32_t>(whole_number_in(body, "rank", options_.workers - 1));
+  const auto& n = workers_[rank];
+  std::string gone;
+  if (n.ejected) gone = "it was ejected";
+  else if (is_awaited(role::worker, rank)) gone = n.lost_cause;
+  else if (n.gone) gone = "it has left the job";
+  else if (!n.joined || n.address.empty()) gone = "it has no address for messages";
+  const auto answer = json_text(json{{"address", n.address}, {"turn", n.turn}, {"gone", gone}});
+  done.answer({}, net::bytes_of(answer));
 } catch (const refusal& e) {
   done.fail(net::status::bad_request, e.what());
 }

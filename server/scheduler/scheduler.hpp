@@ -42,6 +42,10 @@
 //   resize     {"servers": 1 or -1}: a server is to enter, which an event requests from the launcher, or one is to
 //              leave. Answered at once with {"slot","epoch"}; refused while another change is in progress, or when too
 //              few would be left.
+//   find_worker  {"rank"}. Answered at once with {"address","turn","gone"}: where the worker said in its join that
+//   others
+//              reach it ("address", optional), how many processes were this worker before, and why it is gone, if it
+//              is.
 //   progress   any object; becomes an event, at most 20 a second, the last one always; each one with a "warning", at
 //              once
 //   leave      {"role","slot" or "rank","status"}. A server that leaves before the workers ends the job, a little
@@ -155,6 +159,7 @@ class scheduler {
     std::string lost_cause{};             ///< why they do, or continue without it
     std::uint32_t turn = 0;               ///< how many processes were this worker before
     std::uint64_t client = 0;             ///< whose collectives count
+    std::string address;                  ///< where other workers reach this one
     int pid = 0;
     std::vector<process> earlier;  ///< that were in this position
     std::string host;
@@ -186,6 +191,7 @@ class scheduler {
   [[nodiscard]] static bool is_of(const nlohmann::json& body, const process& p);
   void tell_to_end(completion& done, int with_status, const std::string& why);
   void on_synced(std::uint32_t slot, std::uint64_t epoch);
+  void find_worker(const net::request_view& in, completion done) const;
   void resize(const net::request_view& in, completion done, time_point now);
   void give_up_entering(const std::string& why);
   [[nodiscard]] bool awaits(std::uint32_t slot) const noexcept { return entering_ && entering_->first == slot; }

@@ -78,7 +78,7 @@ void json_parser::wrong(const std::string& key, const config_node& found, const 
 
 void json_parser::check_exists(const std::string& key, const std::string& name) const {
   if (file_exists(name)) return;
-  throw config_error(file_ + ": key \"" + key + "\": no such file or folder: " + name);
+  throw argument_error(file_ + ": key \"" + key + "\": no such file or folder: " + name, exit_status::config);
 }
 
 void json_parser::get(const std::string& key, const std::size_t* index, std::string& to) const {

@@ -219,8 +219,8 @@ key_router::key_router(const membership& members) {
     }
     if (s.state == server_state::left || s.state == server_state::gone) continue;
     index.emplace(s.slot, i);
-    if (s.state != server_state::entering) before.push_back({s.slot, s.weight});
-    if (s.state != server_state::leaving) after.push_back({s.slot, s.weight});
+    if (s.state != server_state::entering) before.push_back({s.slot, s.weight, s.threads});
+    if (s.state != server_state::leaving) after.push_back({s.slot, s.weight, s.threads});
     moves |= s.state == server_state::entering || s.state == server_state::leaving;
     not_up += s.state != server_state::up ? 1 : 0;
   }

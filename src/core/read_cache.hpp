@@ -83,6 +83,11 @@ class read_cache {
   /// Returns: whether the entry existed.
   bool drop(std::string_view key) { return entries_.erase(key) > 0; }
   void clear() { entries_.clear(); }
+  /// f(key, entry) for each entry, in no order.
+  template <class F>
+  void visit(F&& f) const {
+    for (const auto& [key, e] : entries_) f(key, e);
+  }
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
 
  private:

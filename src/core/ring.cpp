@@ -16,6 +16,9 @@
 namespace paracel {
 namespace {
 
+// Points that are looked at for a server with a thread that is not full. Most often the first has one.
+constexpr std::size_t most_passed = 4096;
+
 std::uint64_t position_of(std::uint32_t slot, std::uint32_t index) noexcept {
   static_assert(std::endian::native == std::endian::little);
   std::array<std::uint32_t, 2> name{slot, index};
@@ -30,75 +33,98 @@ std::uint32_t points_of(double weight) noexcept {
 
 ring::ring(std::span<const ring_member> members) {
   for (const auto& m : members) {
-    check(m.slot, m.weight);
-    weights_.emplace(m.slot, m.weight);
+    check(m);
+    members_.emplace(m.slot, m);
   }
   rebuild();
 }
 
-void ring::check(std::uint32_t slot, double weight) const {
-  if (weights_.contains(slot)) throw error("ring: server s" + std::to_string(slot) + " is there already");
-  if (!(weight >= least_weight && weight <= greatest_weight)) {
-    throw error("ring: weight " + std::to_string(weight) + " of server s" + std::to_string(slot) +
+void ring::check(const ring_member& m) const {
+  if (members_.contains(m.slot)) throw error("ring: server s" + std::to_string(m.slot) + " is there already");
+  if (!(m.weight >= least_weight && m.weight <= greatest_weight)) {
+    throw error("ring: weight " + std::to_string(m.weight) + " of server s" + std::to_string(m.slot) +
                 " is outside [1/64, 64]");
   }
-  if (weights_.size() == most_members) throw error("ring: more than " + std::to_string(most_members) + " servers");
-  if (total_weight() + weight > most_weight_in_all) {
+  if (m.threads == 0) throw error("ring: server s" + std::to_string(m.slot) + " has no thread");
+  if (members_.size() == most_members) throw error("ring: more than " + std::to_string(most_members) + " servers");
+  if (total_weight() + m.weight > most_weight_in_all) {
     throw error("ring: the weights of the servers are above " + std::to_string(most_weight_in_all) + " together");
   }
 }
 
 double ring::total_weight() const noexcept {
   double total = 0;
-  for (const auto& [slot, weight] : weights_) total += weight;  // in slot order: the same for the same set
+  for (const auto& [slot, m] : members_) total += m.weight;  // in slot order: the same for the same set
   return total;
 }
 
-void ring::add(std::uint32_t slot, double weight) {
-  check(slot, weight);
-  weights_.emplace(slot, weight);
+void ring::add(std::uint32_t slot, double weight, std::uint32_t threads) {
+  const ring_member m{slot, weight, threads};
+  check(m);
+  members_.emplace(slot, m);
   rebuild();
 }
 
 void ring::remove(std::uint32_t slot) {
-  if (weights_.erase(slot) == 0) throw error("ring: there is no server s" + std::to_string(slot));
+  if (members_.erase(slot) == 0) throw error("ring: there is no server s" + std::to_string(slot));
   rebuild();
 }
+
+/// The partitions that a member may still be given.
+struct ring::room {
+  explicit room(const ring_member& m, double share)
+      : all(static_cast<std::uint32_t>(std::ceil(load_bound * share))),
+        of_thread(m.threads, static_cast<std::uint32_t>(std::ceil(load_bound * share / m.threads))) {}
+
+  [[nodiscard]] std::uint32_t& at(std::uint32_t partition) noexcept {
+    return of_thread[partition % static_cast<std::uint32_t>(of_thread.size())];
+  }
+
+  std::uint32_t all;
+  std::vector<std::uint32_t> of_thread;
+};
 
 void ring::rebuild() {
   points_.clear();
   owners_.clear();
-  if (weights_.empty()) return;
+  if (members_.empty()) return;
 
   const double total = total_weight();
-  for (const auto& [slot, weight] : weights_) {
-    for (std::uint32_t i = 0; i < points_of(weight); ++i) points_.push_back({position_of(slot, i), slot});
+  std::vector<room> rooms;  // by index of the member in ascending slot order
+  std::vector<std::uint32_t> slots;
+  for (const auto& [slot, m] : members_) {
+    for (std::uint32_t i = 0; i < points_of(m.weight); ++i) points_.push_back({position_of(slot, i), slot});
+    slots.push_back(slot);
+    rooms.emplace_back(m, partition_count * m.weight / total);
   }
   std::sort(points_.begin(), points_.end());
-
-  // room left, by index of the member in ascending slot order
-  std::vector<std::uint32_t> members;
-  std::vector<std::uint32_t> room;
-  for (const auto& [slot, weight] : weights_) {
-    members.push_back(slot);
-    room.push_back(static_cast<std::uint32_t>(std::ceil(load_bound * (partition_count * weight / total))));
-  }
   std::vector<std::uint32_t> place(points_.size());
   for (std::size_t i = 0; i < points_.size(); ++i) {
-    const auto member = std::lower_bound(members.begin(), members.end(), points_[i].slot);
-    place[i] = static_cast<std::uint32_t>(member - members.begin());
+    const auto member = std::lower_bound(slots.begin(), slots.end(), points_[i].slot);
+    place[i] = static_cast<std::uint32_t>(member - slots.begin());
   }
 
-  PARACEL_CHECK(std::accumulate(room.begin(), room.end(), std::uint64_t{0}) >= partition_count);
+  const auto add_room = [](std::uint64_t n, const room& r) { return n + r.all; };
+  PARACEL_CHECK(std::accumulate(rooms.begin(), rooms.end(), std::uint64_t{0}, add_room) >= partition_count);
   owners_.resize(partition_count);
+  // The first of `most` points clockwise from `first` whose server satisfies the condition; points_.size() if none
+  // does.
+  const auto find_from = [&](std::size_t first, std::size_t most, const auto& has_room) {
+    most = std::min(most, points_.size());
+    for (std::size_t n = 0, at = first; n < most; ++n, at = at + 1 == points_.size() ? 0 : at + 1)
+      if (has_room(rooms[place[at]])) return at;
+    return points_.size();
+  };
   std::size_t first = 0;  // point at or after p
   for (std::uint32_t p = 0; p < partition_count; ++p) {
     while (first < points_.size() && points_[first].position < static_cast<std::uint64_t>(p) << 50) ++first;
-    std::size_t candidate = first == points_.size() ? 0 : first;
-    // terminates: some server is not full, as was checked
-    while (room[place[candidate]] == 0) candidate = candidate + 1 == points_.size() ? 0 : candidate + 1;
-    --room[place[candidate]];
-    owners_[p] = points_[candidate].slot;
+    const auto from = first == points_.size() ? 0 : first;
+    auto found = find_from(from, most_passed, [&](room& r) { return r.all != 0 && r.at(p) != 0; });
+    if (found == points_.size()) found = find_from(from, points_.size(), [](const room& r) { return r.all != 0; });
+    auto& owner = rooms[place[found]];
+    --owner.all;
+    if (auto& left = owner.at(p); left != 0) --left;
+    owners_[p] = points_[found].slot;
   }
 }
 
@@ -110,8 +136,8 @@ std::uint32_t ring::owner(std::uint16_t partition) const {
 
 std::vector<std::uint32_t> ring::slots() const {
   std::vector<std::uint32_t> all;
-  all.reserve(weights_.size());
-  for (const auto& [slot, weight] : weights_) all.push_back(slot);
+  all.reserve(members_.size());
+  for (const auto& [slot, m] : members_) all.push_back(slot);
   return all;
 }
 
@@ -123,7 +149,7 @@ std::size_t ring::first_point(std::uint32_t partition) const noexcept {
 
 std::vector<std::uint32_t> ring::replicas(std::uint16_t partition, std::size_t n) const {
   const auto head = owner(partition);
-  n = std::min(n, weights_.size());
+  n = std::min(n, members_.size());
   std::vector<std::uint32_t> chain;
   chain.reserve(n);
   if (n > 0) chain.push_back(head);

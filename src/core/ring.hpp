@@ -5,8 +5,11 @@
 // Consistent hashing with bounded loads. A server has 512 points (virtual nodes) per unit of weight on a circle of
 // 2^64, the point of index i at XXH3-64 of the 8 bytes (slot, i), little-endian. Partition p is at p * 2^50 and
 // belongs to the first server at or after it, clockwise, that is not full; full is ceil(1.05 * fair share) partitions.
-// They are assigned in ascending order, so the table depends on the set of members alone: not on the order in which
-// they joined, nor on the previous table.
+// The same bound holds for each shard thread of a server: it has the partitions of one residue modulo the number of
+// threads (shard_of), and all workers wait for the fullest thread. When none of the next 4,096
+// points has such a thread (servers with different numbers of threads), the bounds of the servers alone count.
+// Partitions are assigned in ascending order, so the table depends on the set of members alone: not on the order in
+// which they joined, nor on the previous table.
 //
 // Benefit and cost of the bound, weight 1 each (test/unit/ring_test.cpp): without it the largest of 10, 20, 40 servers
 // would have 1.079, 1.082, 1.133 of its fair share. Because of it some partitions move that neither come from nor go to
@@ -29,9 +32,10 @@ namespace paracel {
 struct ring_member {
   std::uint32_t slot = 0;
   double weight = 1.0;
+  std::uint32_t threads = 1;
 };
 
-/// Owners of the 16,384 partitions as a pure function of the set of (slot, weight).
+/// Owners of the 16,384 partitions as a pure function of the set of (slot, weight, threads).
 ///
 /// A server that replaces a dead one uses its slot, and no key moves.
 /// Thread-safety: const-concurrent.
@@ -51,9 +55,9 @@ class ring {
   /// Throws: error as `add` does.
   explicit ring(std::span<const ring_member> members);
 
-  /// Throws: error when the slot exists already, when the weight is outside [1/64, 64], when there are 4,096 members
-  /// or their total weight would exceed 8,192; the ring is unchanged.
-  void add(std::uint32_t slot, double weight = 1.0);
+  /// Throws: error when the slot exists already, when the weight is outside [1/64, 64], when there is no thread, when
+  /// there are 4,096 members or their total weight would exceed 8,192; the ring is unchanged.
+  void add(std::uint32_t slot, double weight = 1.0, std::uint32_t threads = 1);
   /// Throws: error when the slot does not exist.
   void remove(std::uint32_t slot);
 
@@ -68,20 +72,21 @@ class ring {
   [[nodiscard]] std::vector<std::uint32_t> replicas(std::uint16_t partition, std::size_t n) const;
 
  private:
+  struct room;
   struct point {
     std::uint64_t position;
     std::uint32_t slot;
     friend auto operator<=>(const point&, const point&) = default;
   };
 
-  void check(std::uint32_t slot, double weight) const;
+  void check(const ring_member& m) const;
   void rebuild();
   [[nodiscard]] std::size_t first_point(std::uint32_t partition) const noexcept;
   [[nodiscard]] double total_weight() const noexcept;
 
-  std::map<std::uint32_t, double> weights_;  // by slot
-  std::vector<point> points_;                // ascending
-  std::vector<std::uint32_t> owners_;        // by partition; empty without members
+  std::map<std::uint32_t, ring_member> members_;  // by slot
+  std::vector<point> points_;                     // ascending
+  std::vector<std::uint32_t> owners_;             // by partition; empty without members
 };
 
 }  // namespace paracel

@@ -6,8 +6,9 @@
 namespace paracel::net {
 
 /// Raises the process's soft limit of descriptors to the hard limit. The usual soft limit of 1,024 exists for
-/// programs that call select(); a server needs a descriptor for each client and thread, a worker two for each shard
-/// thread of the job, so a job of 64 servers with 8 threads would otherwise hang while it connects.
+/// programs that call select(); a server needs a descriptor for each client and a worker two for each server, or, where
+/// shard threads do not share connections, for each of these threads: a large job would otherwise hang while it
+/// connects.
 inline void raise_descriptor_limit() noexcept {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;

@@ -151,6 +151,10 @@ const char* name_of(verb v) noexcept {
       return "report_death";
     case verb::resize:
       return "resize";
+    case verb::find_worker:
+      return "find_worker";
+    case verb::message:
+      return "message";
     case verb::replicate:
       return "replicate";
     case verb::handover:

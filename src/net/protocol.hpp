@@ -86,6 +86,9 @@ enum class verb : std::uint8_t {
   watch = 86,
   report_death = 87,
   resize = 88,
+  find_worker = 89,
+  // from worker to worker
+  message = 90,
   // rows of a typed table, of one shard
   table_open = 96,
   rows_pull = 97,

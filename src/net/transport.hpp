@@ -13,8 +13,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/shared_buffer.hpp"
+#include "net/lane_address.hpp"
 
 namespace paracel::net {
 
@@ -86,6 +88,12 @@ class port {
   }
 };
 
+/// Ports that are one server to their clients: each has its address and its thread.
+struct port_group {
+  std::vector<std::unique_ptr<port>> ports;
+  std::vector<std::string> addresses;  ///< of each of them
+};
+
 class transport {
  public:
   transport() = default;
@@ -94,6 +102,20 @@ class transport {
   virtual ~transport() = default;
   /// A new port. Thread-safety: any thread.
   virtual std::unique_ptr<port> open() = 0;
+  /// New ports, bound to addresses made from this one. A transport with connections has one connection from a client's
+  /// port to all of them: channels of one port to several of these addresses share it. Requests of one channel arrive
+  /// in order, a channel that is disconnected and connected again gets a new connection, and the others keep theirs. A
+  /// thread that does not receive holds up nobody else's requests, until very many wait for it.
+  /// Throws: network_error with the address when it cannot be bound. Thread-safety: any thread.
+  virtual port_group open_group(const std::string& address, std::size_t ports) {
+    port_group group;
+    for (std::size_t i = 0; i < ports; ++i) {
+      group.ports.push_back(open());
+      group.addresses.push_back(
+          group.ports.back()->bind(i == 0 ? address : lane_address::of(group.addresses.front(), i)));
+    }
+    return group;
+  }
 };
 
 }  // namespace paracel::net

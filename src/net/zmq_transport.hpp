@@ -4,15 +4,19 @@
 // framework that uses it, through cppzmq (zmq.hpp).
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <string>
 
 #include "net/transport.hpp"
 
 namespace paracel::net {
 
+class zmq_context;
+
 /// Ports made of ZeroMQ sockets: one ROUTER at the first `bind`, one DEALER per channel, with the envelope of REQ and
 /// REP (an empty frame, then the one or two frames of the message), so that a plain REQ socket of any language is a
-/// client.
+/// client. The ports of a group share one ROUTER, and the channels to its addresses one DEALER (lane_address.hpp).
 ///
 /// Addresses are `ipc:///path` and `tcp://host:port`; `tcp://127.0.0.1:*` picks a free port. `bind` does not translate
 /// `tcp://0.0.0.0:*` or an interface name into an address that another host can connect to: the caller knows its name.
@@ -24,11 +28,11 @@ class zmq_transport final : public transport {
   explicit zmq_transport(transport_limits limits = {});
   ~zmq_transport() override;
   std::unique_ptr<port> open() override;
+  port_group open_group(const std::string& address, std::size_t ports) override;
 
  private:
-  class context;
   class zmq_port;
-  std::shared_ptr<context> context_;
+  std::shared_ptr<zmq_context> context_;
   transport_limits limits_;
 };
 

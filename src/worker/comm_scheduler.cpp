@@ -2,13 +2,21 @@
 #include "worker/comm_scheduler.hpp"
 
 #include <algorithm>
+#include <utility>
+
+#include "worker/comm_group.hpp"
+#include "worker/peer_channels.hpp"
 
 namespace paracel {
 
+session& comm_scheduler::job() {
+  if (!job_) job_ = find_job_();
+  return *job_;
+}
+
 template <class Write>
 std::span<const std::byte> comm_scheduler::exchange(net::collective_request& r, std::size_t bytes, Write&& write) {
-  if (!job_) job_ = find_job_();
-  r.operation = job_->next_operation();
+  r.operation = job().next_operation();
   r.rank = static_cast<std::uint32_t>(rank_);
   r.size = static_cast<std::uint32_t>(size_);
   net::request_header h;
@@ -82,6 +90,24 @@ std::vector<byte_vector> comm_scheduler::alltoall(const std::vector<byte_vector>
   }));
   got[rank_] = blocks[rank_];
   return got;
+}
+
+void comm_scheduler::send(const message_address& to, byte_vector bytes, bool waits, patience limit) {
+  job().peers().send(to, shared_buffer::copy_of(bytes), waits, limit);
+}
+
+comm_backend::ticket comm_scheduler::post(const message_address& from) { return job().peers().post(from); }
+
+void comm_scheduler::give_up(ticket t) noexcept {
+  if (job_) job_->peers().give_up(t);
+}
+
+std::optional<received_message> comm_scheduler::take(ticket t, patience limit) { return job().peers().take(t, limit); }
+
+/// Messages of the group are this communicator's, and reach the job through one like it.
+std::shared_ptr<comm_backend> comm_scheduler::split(int color) {
+  return comm_group::of_color(std::make_shared<comm_scheduler>(rank_, size_, find_job_), *this, 0, splits_++, color,
+                              {});
 }
 
 }  // namespace paracel

@@ -12,8 +12,9 @@
 
 namespace paracel {
 
-/// Collectives of local processes: every rank sends its part to the scheduler, which folds in rank order and replies
-/// to all. Cost: one round trip per operation; the scheduler handles size * bytes.
+/// The communicator of local processes. Messages go from worker to worker (peer_channels). Collectives: every rank
+/// sends its part to the scheduler, which folds in rank order and replies to all. Cost: one round trip per operation;
+/// the scheduler handles size * bytes.
 class comm_scheduler final : public comm_backend {
  public:
   /// `job` is called at the first operation, so that a communicator can exist before the job is joined.
@@ -27,8 +28,14 @@ class comm_scheduler final : public comm_backend {
   void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override;
   std::vector<byte_vector> allgather(std::span<const std::byte> mine) override;
   std::vector<byte_vector> alltoall(const std::vector<byte_vector>& blocks) override;
+  void send(const message_address& to, byte_vector bytes, bool waits, patience limit) override;
+  ticket post(const message_address& from) override;
+  void give_up(ticket t) noexcept override;
+  std::optional<received_message> take(ticket t, patience limit) override;
+  std::shared_ptr<comm_backend> split(int color) override;
 
  private:
+  session& job();
   /// Sends one contribution and returns the result; valid until the next operation.
   std::span<const std::byte> exchange(net::collective_request& r, std::span<const std::byte> mine);
   /// The same for a contribution of `bytes` that `write(to)` writes straight into the message.
@@ -41,6 +48,7 @@ class comm_scheduler final : public comm_backend {
   std::function<std::shared_ptr<session>()> find_job_;
   std::shared_ptr<session> job_;
   byte_vector message_;
+  std::uint64_t splits_ = 0;
 };
 
 }  // namespace paracel

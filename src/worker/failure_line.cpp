@@ -35,6 +35,9 @@ int tell_failure(const std::string& program, const std::exception_ptr& failure) 
   } catch (const error& e) {
     say(e.what());
     return e.status();
+  } catch (const argument_error& e) {
+    say(e.what());
+    return e.status();
   } catch (const std::exception& e) {
     say(e.what());
   } catch (...) {

@@ -85,6 +85,12 @@ void die_with(std::uint32_t launcher) {
     std::_Exit(exit_status::failure);
 }
 
+/// Where the worker listens for others; without MPI all are on one host. The pid: one may replace another.
+std::string peer_address(const std::string& scheduler, std::uint32_t rank) {
+  if (!scheduler.starts_with("ipc://")) return "tcp://127.0.0.1:*";
+  return scheduler.substr(0, scheduler.rfind('/')) + "/w" + std::to_string(rank) + "." + std::to_string(getpid());
+}
+
 /// The functions of libparacel_mpi.so, which is in the same folder as this library.
 struct mpi_library {
   decltype(&paracel_mpi_init) init;
@@ -144,6 +150,7 @@ struct main_env::impl {
     o.rank = rank;
     o.size = size;
     o.grace = grace;
+    if (!mpi && size > 1) o.peer_address = peer_address(where.scheduler, rank);
     if (const char* folder = variable("PARACEL_STATE_DIR")) o.state_folder = folder;
     if (const auto limit = number_in("PARACEL_HEARTBEAT_LIMIT_MS"))
       o.heartbeat_limit = std::chrono::milliseconds{*limit};

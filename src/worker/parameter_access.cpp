@@ -24,6 +24,11 @@ value_view parameter_access::find_cached(const str_type& key) const {
   return e->view();
 }
 bool parameter_access::is_cached(const str_type& key) const { return servers_->cache().find(key) != nullptr; }
+dict_type<str_type, cached_value> parameter_access::get_cache() const {
+  dict_type<str_type, cached_value> all;
+  servers_->cache().visit([&](const std::string& key, const read_cache::entry& e) { all[key] = {e.tag, e.bytes}; });
+  return all;
+}
 void parameter_access::write(const str_type& key, const value_view& value) { servers_->write(key, value); }
 async_functor_type parameter_access::update(const str_type& key, const value_view& delta, std::uint64_t function) {
   return servers_->update(key, delta, function);

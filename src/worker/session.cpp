@@ -17,12 +17,15 @@
 
 #include "core/json_io.hpp"
 #include "worker/folds.hpp"
+#include "worker/peer_channels.hpp"
 
 namespace paracel {
 
 namespace {
 
 constexpr std::chrono::milliseconds signal_interval{100};
+// What a worker has sent to others when it leaves is in their processes long before this, unless they are stopped.
+constexpr std::chrono::milliseconds farewell{2000};
 
 std::string host_name() {
   char name[256] = {};
@@ -69,6 +72,11 @@ std::shared_ptr<session> session::join(session_options options) {
                                  }},
       [body = identity_of(o), raw = s.get()] { return raw->beat(body); },
       [raw = s.get()](const net::directive& order) { raw->obey(order); });
+  if (!o.peer_address.empty()) {
+    auto bound = o.over->open();
+    mine["address"] = bound->bind(o.peer_address);
+    s->open_peers(std::move(bound));
+  }
   net::request_header h;
   h.what = net::verb::join;
   const auto& answer = s->ask(h, net::bytes_of(json_text(mine)));
@@ -110,6 +118,31 @@ std::shared_ptr<session> session::alone(std::shared_ptr<net::transport> over, me
   s->keep_ = std::move(keep);
   s->allow_plugin_folder_ = std::move(allow_plugin_folder);
   return s;
+}
+
+void session::open_peers(std::unique_ptr<net::port> bound) {
+  peer_channels::options o;
+  o.job = options_.job;
+  o.rank = rank();
+  o.size = size();
+  o.patience = signal_interval;
+  o.check = [this] { ended_->check(); };
+  o.find = [this](std::uint32_t of) {
+    net::request_header h;
+    h.what = net::verb::find_worker;
+    const auto body = json_text(nlohmann::json::object({{"rank", of}}));
+    const auto j = json_from(net::text_of(ask(h, net::bytes_of(body)).body));
+    return worker_place{
+        .address = j.value("address", ""), .turn = j.value("turn", std::uint32_t{0}), .gone = j.value("gone", "")};
+  };
+  peers_ = std::make_unique<peer_channels>(std::move(o), std::move(bound));
+}
+
+peer_channels& session::peers() {
+  if (!peers_) throw error("the workers of this job have no messages with each other");
+  if (!std::exchange(talks_, true) && cannot_.empty())
+    cannot_ = "it has exchanged messages with other workers, which nothing keeps";
+  return *peers_;
 }
 
 output_folder& session::output(const std::string& folder) {
@@ -309,6 +342,7 @@ void session::leave() {
     if (stages_) fold_everywhere(*client, slowest);
   }
   if (!has_scheduler()) return;
+  if (talks_) (void)peers_->flush(farewell);
   auto body = identity_of(options_);
   body["status"] = 0;
   net::request_header h;

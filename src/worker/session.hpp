@@ -29,6 +29,8 @@
 
 namespace paracel {
 
+class peer_channels;
+
 struct session_options {
   std::shared_ptr<net::transport> over;
   std::uint64_t job = 0;
@@ -43,6 +45,8 @@ struct session_options {
   std::chrono::milliseconds grace{0};
   /// Where this worker saves what its replacement needs (recovery_file.hpp); empty: it is not replaced.
   std::string state_folder{};
+  /// Where other workers reach this one; empty: nowhere, it has no messages with them.
+  std::string peer_address{};
 };
 
 /// One worker's part of a job: the servers it knows, its connection to the scheduler, its heartbeat.
@@ -81,6 +85,10 @@ class session {
   [[nodiscard]] const shared_buffer& answer_tail() const noexcept { return to_scheduler_->tail(); }
   /// Notifies the scheduler without waiting for the reply.
   void tell(net::verb what, const std::string& json);
+
+  /// The messages between the workers. Throws: error when this job's workers have none. A worker that uses them cannot
+  /// be replaced: nothing keeps what another process has sent and received.
+  [[nodiscard]] peer_channels& peers();
 
   /// Iterations that this worker has committed, of all its algorithms: a worker has one clock in a job.
   [[nodiscard]] std::uint32_t finished() const noexcept { return finished_.load(std::memory_order_relaxed); }
@@ -130,6 +138,7 @@ class session {
  private:
   explicit session(session_options options);
   [[nodiscard]] net::request_header marked(net::request_header h) const noexcept;
+  void open_peers(std::unique_ptr<net::port> bound);
   void take_over();
   [[noreturn]] void refuse_to_repeat();
   void look_whether_caught_up();
@@ -145,6 +154,8 @@ class session {
   std::shared_ptr<abort_signal> ended_ = std::make_shared<abort_signal>();
   std::shared_ptr<latest_membership> board_ = std::make_shared<latest_membership>();
   std::unique_ptr<net::scheduler_channel> to_scheduler_;
+  std::unique_ptr<peer_channels> peers_;
+  bool talks_ = false;                      // it has used them
   std::atomic<std::uint32_t> finished_{0};  // the heartbeat reports it to the scheduler
   worker_checkpoint parts_;
   output_folders outputs_;

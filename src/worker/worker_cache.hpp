@@ -42,6 +42,11 @@ class worker_cache {
   /// Regardless of age.
   [[nodiscard]] const read_cache::entry* find(std::string_view key) const { return entries_.find_fresh(key, 0); }
   [[nodiscard]] bool contains(std::string_view key) const { return entries_.contains(key); }
+  /// f(key, entry) for each entry, regardless of age.
+  template <class F>
+  void visit(F&& f) const {
+    entries_.visit(std::forward<F>(f));
+  }
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
 
   // ---- reads

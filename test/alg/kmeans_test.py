@@ -85,6 +85,28 @@ class KmeansTest(AlgorithmCase):
                     with open(written, encoding="ascii") as file:
                         self.assertEqual([int(line) for line in file], labels)
 
+    def test_haversine_clusters_places_on_a_globe(self):
+        rng = numpy.random.default_rng(3)
+        middles = numpy.array([[10.0, 179.5], [85.0, 0.0], [-40.0, -60.0]])  # across 180 degrees, around a pole
+        places = numpy.concatenate([m + rng.uniform(-1, 1, (60, 2)) * [2, 2 / numpy.cos(numpy.radians(m[0]))] for m in middles])
+        places[:, 1] = (places[:, 1] + 180) % 360 - 180
+        path = os.path.join(self.folder, "places.csv")
+        numpy.savetxt(path, places, delimiter=",", fmt="%.12g")
+
+        def distance(a, b):
+            a, b = numpy.radians(a), numpy.radians(b)
+            half = (numpy.sin((a[..., 0] - b[..., 0]) / 2) ** 2 +
+                    numpy.cos(a[..., 0]) * numpy.cos(b[..., 0]) * numpy.sin((a[..., 1] - b[..., 1]) / 2) ** 2)
+            return 2 * numpy.arcsin(numpy.sqrt(half))
+        for workers in (1, 3):
+            found, centres, labels = self.cluster(workers, 1, input=path, kclusters=3, n_init=4, metric="haversine")
+            self.assertEqual(centres.shape, (3, 2))
+            far = distance(places[:, None, :], centres[None, :, :])
+            self.assertEqual(labels, far.argmin(axis=1).tolist())
+            self.assertLess(far.min(axis=1).max(), numpy.radians(4))
+            self.assertEqual(sorted(labels.count(c) for c in range(3)), [60, 60, 60])
+            self.assertAlmostEqual(found["inertia"], ((2 * numpy.sin(far.min(axis=1) / 2)) ** 2).sum(), delta=1e-9)
+
     def test_inertia_never_rises(self):
         for keys in ({}, {"input": self.sparse}, {"metric": "cosine"}, {"kclusters": 40}):
             self.cluster(2, 1, **{"n_init": 2, **keys})

@@ -124,7 +124,8 @@ class Schema(LrCase):
         names = {key["name"] for key in schema["keys"]}
         self.assertLessEqual({"training_input", "test_input", "predict_input", "output", "update_file", "update_func",
                               "model", "format", "method", "rounds", "alpha", "beta", "debug", "seed", "ssp_switch",
-                              "limit_s", "batch_size", "tolerance", "bias", "penalize_bias", "consistency"}, names)
+                              "limit_s", "batch_size", "tolerance", "bias", "penalize_bias", "gradient",
+                              "consistency"}, names)
         with open(LR, "rb") as file:
             self.assertIn(b"paracel-schema-v1", file.read())
 

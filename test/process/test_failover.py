@@ -71,6 +71,15 @@ class Failover(JobTest):
                 self.assertRegex(run.err(), rf"server s\d \(pid {victim.pid} .*lost: it was killed by SIGKILL; the job continues")
                 self.assertRegex(run.err(), r"server s\d is restarted \(pid \d+\); 2 restarts left")
 
+    def test_nor_does_one_whose_threads_share_connections(self):
+        for threads in (2, 3):
+            with self.subTest(threads=threads):
+                run = self.counters("--threads", str(threads), "--connections", "shared")
+                victim = self.server(run)
+                self.assertIn("--shared-connections", victim.command)
+                victim.kill()
+                self.assert_exact(run, KILL_LIMIT)
+
     def test_servers_killed_one_after_the_other_cost_no_count(self):
         run = self.counters("--max-restarts", "9")
         for kill in range(3):

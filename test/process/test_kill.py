@@ -82,6 +82,9 @@ class Kill(JobTest):
     def test_prun_is_killed(self):
         self.kill_prun(["-m", "local"])
 
+    def test_prun_of_servers_whose_threads_share_connections_is_killed(self):
+        self.kill_prun(["--threads", "3", "--connections", "shared"])
+
     @unittest.skipUnless(MPI, "mpirun is not installed")
     def test_prun_of_an_mpi_job_is_killed(self):
         # mpirun itself may need some seconds after all its ranks have exited.

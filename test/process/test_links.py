@@ -21,13 +21,13 @@ CUT_LIMIT = 15.0  # seconds; the proxy, eight workers and three servers share th
 
 
 class CutLinks(JobTest):
-    def start_linked(self, program, *arguments, workers=8):
+    def start_linked(self, program, *arguments, workers=8, options=()):
         folder = tempfile.mkdtemp(prefix="links", dir=self.folder)
         links = Links(folder, program, SERVERS)
         self.addCleanup(links.close)
         if program == COUNTERS:
             arguments = (self.not_there("enough"), *arguments)
-        run = self.start("-w", str(workers), "-p", str(SERVERS), "--replicas", "2", links.program, *arguments)
+        run = self.start("-w", str(workers), "-p", str(SERVERS), "--replicas", "2", *options, links.program, *arguments)
         self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 30), run.err())
         self.assertIsNone(run.process.poll(), run.err())
         run.enough = arguments[0]
@@ -56,9 +56,15 @@ class CutLinks(JobTest):
             time.sleep(random.uniform(0, 0.4))
 
     def test_nothing_is_lost_with_a_connection(self):
+        self.reset_links()
+
+    def test_nothing_is_lost_with_a_connection_that_threads_share(self):
+        self.reset_links("--threads", "3", "--connections", "shared")
+
+    def reset_links(self, *options):
         for turn in range(RUNS):
             with self.subTest(turn=turn):
-                run, links = self.start_linked(COUNTERS, "20")
+                run, links = self.start_linked(COUNTERS, "20", options=options)
                 lost = 0
                 for _ in range(4):
                     lost += links.reset(random.randrange(SERVERS), random.choice((0, 0.02, 0.2)))
@@ -68,9 +74,15 @@ class CutLinks(JobTest):
                 self.assertNotIn("lost", run.err())
 
     def test_a_link_that_is_silent_for_a_moment_continues(self):
+        self.silence_links()
+
+    def test_a_link_that_threads_share_and_that_is_silent_for_a_moment_continues(self):
+        self.silence_links("--threads", "3", "--connections", "shared")
+
+    def silence_links(self, *options):
         for turn in range(RUNS):
             with self.subTest(turn=turn):
-                run, links = self.start_linked(COUNTERS, "20")
+                run, links = self.start_linked(COUNTERS, "20", options=options)
                 self.disturb(links, 2, breaks=False)
                 self.assert_exact(run, CUT_LIMIT)
                 self.assertNotIn("lost", run.err())

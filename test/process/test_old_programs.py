@@ -62,7 +62,7 @@ class OldPrograms(unittest.TestCase):
                 "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror -O0",
                 f"-DCMAKE_PREFIX_PATH={cls.prefix}")
             run("cmake", "--build", cls.project, "--target", "old_handle", "old_graph", "old_matrix", "old_filters",
-                "old_multi", "old_pregel")
+                "old_multi", "old_pregel", "old_messages", "old_headers")
         cls.handle = os.path.join(cls.project, "libold_handle.so")
 
     @classmethod
@@ -212,6 +212,39 @@ class OldPrograms(unittest.TestCase):
                     with open(os.path.join(output, name), encoding="utf-8") as file:
                         self.assertEqual([float(x) for x in file.read().split("|")], want, name)
                 self.assertEqual(float(words(said)["alone"]), ranks * rounds)
+
+    def test_messages(self):
+        for _, said, workers in self.in_every_way("old_messages", (("embedded", 1), ("local", 4), ("local", 5), ("mpi", 3))):
+            self.assertEqual(words(said), {"sum": str(workers * (workers - 1) // 2), "wrong": "0"})
+
+    def test_lower_layers(self):
+        rng = random.Random(14)
+        folder = os.path.join(self.folder, "parts")
+        os.mkdir(folder)
+        cells = [(rng.randrange(40), rng.randrange(30), rng.uniform(-2, 2)) for _ in range(700)]
+        for part in range(3):
+            self.write(f"parts/{part}.csv", "".join(f"{i},{j},{w!r}\n" for i, j, w in cells[part::3]))
+        rows = [[rng.gauss(0, 1) for _ in range(4)] for _ in range(50)]
+        files = {"input": folder, "vectors": self.write("rows.txt", "".join(
+            f"r{i}\t{'|'.join(map(repr, row))}\n" for i, row in enumerate(rows)))}
+        for pattern, ways in WAYS.items():
+            scratch = os.path.join(self.folder, "scratch_" + pattern)
+            os.mkdir(scratch)
+            for _, said, _ in self.in_every_way("old_headers", ways, pattern=pattern, folder=scratch, **files):
+                got = words(said)
+                self.assertEqual(got.pop("wrong"), "0", said)
+                self.nearly({k: float(v) for k, v in got.items()}, {
+                    "lines": len(cells), "edges": len({cell[:2] for cell in cells}), "total": sum(w for _, _, w in cells),
+                    "weighted": sum(w * (i % 3) * (j % 2) for i, j, w in cells), "dense": sum(map(sum, rows))})
+
+    def test_a_worker_that_waits_for_one_that_dies_is_told_which(self):
+        path = os.path.join(self.project, "old_messages")
+        config = self.write("dies.json", json.dumps({"output": os.path.join(self.folder, "dies"), "die": 1}))
+        prun = os.path.join(self.prefix, "bin", "prun.py")
+        done = subprocess.run([prun, "-w", "3", "-p", "1", "-c", config, "-m", "local", path], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, cwd=self.folder)
+        self.assertEqual(done.returncode, 10, done.stdout)
+        self.assertRegex(done.stdout, "worker 1")
 
     def test_vertex_programs(self):
         rng = random.Random(13)

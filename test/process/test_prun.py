@@ -48,8 +48,6 @@ class Usage(JobTest):
                 ("-m slurm: want local or mpi", "-m", "slurm", LR),
                 ("-m mesos: want local or mpi; Mesos is not supported", "-m", "mesos", LR),
                 ("--m_server x: want local or mpi", "--m_server", "x", LR),
-                ("--ppn: Mesos is not supported", "--ppn", "2", LR),
-                ("--mem_limit_server: Mesos is not supported", "--mem_limit_server=3", LR),
                 ("--hostfile requires -m mpi", "--hostfile", "cfg.json", LR),
                 ("--hostfile nowhere: cannot be read", "-m", "mpi", "--hostfile", "nowhere", LR),
                 ("--host and --bind-interface", "--host", "1.2.3.4", "--bind-interface", "lo", LR),
@@ -261,6 +259,9 @@ class DryRun(JobTest):
         self.assertFalse(os.path.exists(os.path.join(self.folder, "paracel_runs")))
         return [shlex.split(line) for line in out.splitlines()]
 
+    def test_ppn_is_for_the_workers_of_mpirun(self):
+        self.assertIn("ppr:2:node", self.lines("-m", "mpi", "-w", "4", "--ppn", "2", "-c", "cfg.json", LR)[-1])
+
     def test_it_prints_every_command_and_starts_nothing(self):
         lines = self.lines("-w", "3", "-p", "2", "--threads", "4", "--max-memory", "4G", "-c", "cfg.json", LR, "--flag", "a b")
         self.assertEqual(len(lines), 6)
@@ -281,6 +282,11 @@ class DryRun(JobTest):
         self.assertEqual(command[3], "--server_info")
         self.assertRegex(command[4], r"^paracel1;[0-9a-f]{16};ipc:///tmp/prc-X+/s$")
         self.assertEqual(command[5:], ["--cfg_file", "cfg.json"])
+
+    def test_threads_share_connections_in_large_jobs_and_when_asked(self):
+        for shared, options in ((1, "-w 65 --threads 4"), (0, "-w 64 --threads 4"), (1, "-p 33 --threads 8"), (0, "-w 300"),
+                                (1, "--threads 2 --connections shared"), (0, "-w 99 --threads 4 --connections each")):
+            self.assertEqual("--shared-connections" in self.lines("-c", "cfg.json", *options.split(), LR)[1], shared, options)
 
     def test_the_folder_of_update_file_and_others_are_allowed_to_the_servers(self):
         os.makedirs(os.path.join(self.folder, "plug"), exist_ok=True)

@@ -24,7 +24,7 @@ BLOCK = re.compile(r"(?:<!-- (?P<mark>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<te
 
 
 # In this order: each builds on the previous ones.
-PAGES = ("README.md", "doc/operations.md", "doc/writing_algorithms.md")
+PAGES = ("README.md", "doc/operations.md", "doc/writing_algorithms.md", "doc/coming_from_paracel.md")
 LONGEST_README = 200  # lines
 
 
@@ -113,6 +113,10 @@ class Readme(unittest.TestCase):
                         thetas.append([float(v) for v in self.read("result/lr_theta_0").strip().split("|")])
                     if line.split(" #")[0].rstrip().endswith("/fit"):
                         self.assertIn("y = 2.000000 -3.000000 x\n", said)
+                    if line.split(" #")[0].rstrip().endswith("/ring"):
+                        self.assertIn("3 workers, sum 3\n", said)
+                    if "old_lr.json" in line:
+                        self.assertLess(json.loads(self.read("old_lr_result/model.json"))["objective"], 0.26)
                     if "line_fit" in line:
                         self.assertIn("y = 2.000000 -3.000000 x\n", said)
                         lines_fitted.append(json.loads("[" + self.read("line/theta_0").strip() + "]"))
@@ -121,7 +125,7 @@ class Readme(unittest.TestCase):
                     self.assertTrue(line.startswith(NOT_HERE), f"{line}: say <!-- run --> before its block")
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
-        self.assertEqual((ran, together), (19, 1))
+        self.assertEqual((ran, together), (22, 1))
         self.assertEqual(len(thetas), 6)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):

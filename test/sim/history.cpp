@@ -97,8 +97,14 @@ void history::leaves(std::uint32_t rank) {
   finished_[rank] = gone;
 }
 
+void history::dies(std::uint32_t rank) {
+  leaves(rank);
+  has_died_ = true;
+}
+
 void history::stops(std::uint32_t rank, std::uint32_t clock) {
   in_.log("stop at", rank, clock);
+  if (has_died_) return;  // no job resumes from there
   auto& there = stopped_[clock];
   there.insert(rank);
   if (there.size() != finished_.size()) return;
@@ -157,6 +163,7 @@ std::uint64_t history::connection_of(std::uint64_t client, std::uint64_t sequenc
 
 void history::check_end() const {
   for (const auto& c : counters_) {
+    if (has_died_ && c.seen >= c.acknowledged && c.seen <= c.begun) continue;
     if (c.acknowledged != c.begun) wrong(c.key + " has additions without an answer");
     if (c.seen != c.acknowledged) {
       wrong(c.key + " is " + std::to_string(c.seen) + " at the end, " + std::to_string(c.acknowledged) +

@@ -87,6 +87,8 @@ class history {
   /// A worker commits this number of iterations, or leaves.
   void finishes(std::uint32_t rank, std::uint32_t iterations) { finished_.at(rank) = iterations; }
   void leaves(std::uint32_t rank);
+  /// A worker is dead, and the others continue without it: what it had begun may have been done or not.
+  void dies(std::uint32_t rank);
   /// The clock replied `slowest` to a worker that waited for at least `needed`.
   void answered_clock(std::uint32_t rank, std::uint32_t slowest, std::uint32_t needed);
   /// A worker stops for a checkpoint at this clock.
@@ -117,6 +119,7 @@ class history {
   std::vector<counter> counters_;
   std::vector<sum> sums_;
   std::uint64_t answers_ = 0;
+  bool has_died_ = false;  // a worker
   static constexpr std::uint32_t gone = UINT32_MAX;
   std::vector<std::uint32_t> finished_;    // by rank: iterations
   std::vector<std::uint32_t> clock_seen_;  // by rank: the slowest worker's, as last reported by the clock

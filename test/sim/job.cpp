@@ -17,14 +17,11 @@
 
 #include <paracel/error.hpp>
 
-#include "net/attention.hpp"
-#include "server/request/channels.hpp"
-#include "server/scheduler/reply_cache.hpp"
-#include "server/scheduler/scheduler.hpp"
 #include "storage/checkpoint_store.hpp"
 #include "test/sim/faults.hpp"
 #include "test/sim/history.hpp"
 #include "test/sim/replica_check.hpp"
+#include "test/sim/scheduler_process.hpp"
 #include "test/sim/server_process.hpp"
 #include "test/sim/strays.hpp"
 #include "test/sim/worker_process.hpp"
@@ -35,7 +32,6 @@ namespace {
 
 using net::verb;
 using nlohmann::json;
-using std::chrono::milliseconds;
 
 constexpr const char* checkpoint_folder = "checkpoints";
 // The faults stop then, and soon afterwards everything must be in order.
@@ -69,6 +65,7 @@ class job {
     const auto staleness = from_.counted.sums.empty() ? static_cast<std::uint32_t>(dice.below(3)) : 0;
     known_.emplace(in_, workers_count_, staleness, staleness == 0 && (dice.in(2) || !from_.counted.sums.empty()));
     if (continues) known_->resume_from(from_.counted, from_.clock);
+    eject_ = !continues && o.faults && known_->sums().empty() && dice.in(2);
     every_ = dice.in(3) ? 0 : 1 + static_cast<std::uint32_t>(dice.below(6));
     using frame = std::span<const std::byte>;
     in_.on_reply = [this](process& p, const connection& c, frame f) { known_->look_at_reply(p, c, f); };
@@ -86,7 +83,8 @@ class job {
     strays_.emplace(make_process("stray"));
     in_.after(dice.between(200_ms, 900_ms), [this] { break_something(); });
     // Everything stops at once; data not yet synchronised is lost, completely or in part.
-    if (!continues && dice.in(2)) in_.after(dice.between(1_s, quiet_after_), [this] { faults_->lose_power(); });
+    if (!continues && !eject_ && dice.in(2))
+      in_.after(dice.between(1_s, quiet_after_), [this] { faults_->lose_power(); });
   }
   ~job() {
     // No more messages are sent.
@@ -105,9 +103,11 @@ class job {
     run_until([&] { return in_.now() > quiet_after_ + 3_s; }, never, "");
     run_until([&] { return replicas_made_; }, end, "the replicas were not restored");
     std::uint32_t most = 0;
-    for (const auto& w : workers_) most = std::max(most, w->iterations());
-    for (auto& w : workers_) w->finish(most + 1);
-    run_until([&] { return std::ranges::all_of(workers_, [](const auto& w) { return w->finished(); }); }, end,
+    for (const auto& w : workers_)
+      if (w) most = std::max(most, w->iterations());
+    for (auto& w : workers_)
+      if (w) w->finish(most + 1);
+    run_until([&] { return std::ranges::all_of(workers_, [](const auto& w) { return !w || w->finished(); }); }, end,
               "requests are not answered");
     run_until([&] { return replicas_made_; }, end, "the replicas were not restored");
     // Updates that are folded when the clock advances are sent to the replicas without a request that waits for them.
@@ -142,7 +142,8 @@ class job {
            std::to_string(one->object().epoch()) + " synced " + std::to_string(one->synced());
     }
     for (std::size_t i = 0; i < workers_.size(); ++i)
-      s += "; w" + std::to_string(i) + " has " + std::to_string(workers_[i]->unanswered()) + " unanswered";
+      if (workers_[i])
+        s += "; w" + std::to_string(i) + " has " + std::to_string(workers_[i]->unanswered()) + " unanswered";
     return s;
   }
 
@@ -160,49 +161,18 @@ class job {
     auto& p = make_process("scheduler");
     scheduler_place_ = &p;
     faults_.emplace(in_, disk_, p);
-    auto& a = p.add("main");
-    p.own(a);
-    scheduler_port_ = p.open();
-    scheduler_port_->bind(scheduler_address);
-    to_servers_.emplace(*scheduler_port_);
-    scheduler_sink_.emplace(*scheduler_port_);
     srv::scheduler_options o;
     o.job = job_id;
     o.workers = workers_count_;
     o.servers = servers_count_;
     o.replicas = replicas_;
     o.elastic = elastic_ = in_.dice().in(2);
+    o.eject_workers = eject_;
     o.checkpoints.plan = {checkpoint_folder, every_, from_.folder, from_.clock, from_.workers};
     o.checkpoints.disk = &disk_;
     o.checkpoints.own_thread = false;
     scheduler_.emplace(
-        o, [this](std::string_view text, bool) { heard(text); }, p.time().now(),
-        [this](const std::string& to, const net::request_header& h, std::string_view body) { send(to, h, body); });
-    a.step = [this, &p, own = net::attention(p.time().now(), std::chrono::nanoseconds(o.lease_limit / 4))]() mutable {
-      net::incoming in;
-      while (scheduler_port_->receive(in, milliseconds(0))) {
-        net::reply_view reply;
-        net::request_view request;
-        if (in.channel >= 0) {
-          if (net::decode(in.frame, in.tail.size(), reply) == nullptr) {
-            scheduler_->on_reply(reply.header.sequence, reply, p.time().now());
-          }
-          continue;
-        }
-        if (net::decode(in.frame, in.tail.size(), request) != nullptr) continue;
-        if (!scheduler_sink_->accepts(request.header, in.from)) continue;
-        srv::completion done(*scheduler_sink_, in.from, request.header.what, request.header.sequence, job_id, 0);
-        scheduler_->handle(request, std::move(in.tail), std::move(done), p.time().now());
-      }
-      const auto now = p.time().now();
-      const auto missed = own.absence(now);
-      if (missed.count() != 0 && options_.broken != mutation::hasty_judge) scheduler_->was_away(missed, now);
-      scheduler_->tick(now);
-      const auto& members = scheduler_->members();
-      if (std::exchange(known_epoch_, members.epoch) != members.epoch) to_servers_->follow(members);
-      return scheduler_->busy() ? 1_ms : 50_ms;
-    };
-    in_.wake(a, 0);
+        in_, p, std::move(o), [this](std::string_view text) { heard(text); }, options_.broken == mutation::hasty_judge);
     launcher_ = &make_process("launcher");
     launcher_thread_ = &launcher_->add("main");
     launcher_thread_->step = [this] {
@@ -212,16 +182,6 @@ class job {
     };
     launcher_->own(*launcher_thread_);
     to_scheduler_.emplace(*launcher_);
-  }
-
-  /// Like scheduler_node.
-  void send(const std::string& to, net::request_header h, std::string_view body) {
-    h.job = job_id;
-    h.client = job_id;
-    h.body_bytes = static_cast<std::uint32_t>(body.size());
-    net::request_bytes head;
-    net::encode(h, head);
-    scheduler_port_->send(to_servers_->to(to), {.head = head, .body = net::bytes_of(body)});
   }
 
   void heard(std::string_view text) {
@@ -239,6 +199,11 @@ class job {
       if (leaving_ == slot) leaving_.reset();
       if (entering_ == slot) entering_.reset();  // it is not replaced
       else in_.after(in_.dice().between(20_ms, 1500_ms), [this, slot] { start_server(slot); });
+    }
+    if (what == "ejected") {
+      const auto rank = e.at("index").get<std::uint32_t>();
+      if (!lost_workers_.contains(rank)) wrong("w" + std::to_string(rank) + " was ejected without a reason");
+      if (!e.at("reaped").get<bool>()) in_.after(in_.dice().between(1_ms, 60_ms), [this, rank] { worker_died(rank); });
     }
     on_resize(what, e);
     if (what == "checkpoint") {
@@ -337,6 +302,19 @@ class job {
     });
   }
 
+  /// The process of a worker is dead from now on: the launcher kills a worker that has been ejected.
+  void worker_died(std::uint32_t rank) {
+    if (workers_[rank] != nullptr) {
+      in_.kill(*worker_places_[rank]);
+      known_->dies(rank);
+      workers_[rank].reset();
+    }
+    in_.after(in_.dice().between(1_ms, 60_ms), [this, rank] {
+      const json body = {{"role", "worker"}, {"rank", rank}, {"pid", 1000 + rank}, {"why", "killed"}};
+      to_scheduler_->ask(verb::report_death, body.dump());
+    });
+  }
+
   // ---- faults
 
   server_process* any_server() {
@@ -358,6 +336,7 @@ class job {
     if (dice.in(3)) to_scheduler_->ask(verb::resize, json{{"servers", dice.in(2) ? 1 : -1}}.dump());
     if (dice.in(20)) return faults_->fill_disk();
     if (dice.in(20)) return faults_->stop_scheduler();
+    if (eject_ && dice.in(12)) return lose_worker(1 + static_cast<std::uint32_t>(dice.below(workers_count_ - 1)));
     auto* s = any_server();
     if (s == nullptr) return;
     auto& p = s->place();
@@ -402,10 +381,13 @@ class job {
         return;
       }
       case 9:
-        return faults_->cut_for_a_while(p, *worker_places_[dice.below(worker_places_.size())]);
+        if (auto* worker = any_worker()) faults_->cut_for_a_while(p, *worker);
+        return;
       default: {
         auto* other = any_server();
-        auto& worker = *worker_places_[dice.below(worker_places_.size())];
+        auto* one = any_worker();
+        if (one == nullptr) return;
+        auto& worker = *one;
         if (dice.in(4)) faults_->break_scheduler_lines(dice.in(2) ? worker : p);
         else if (replicas_ == 1 && !elastic_) return;
         else if (dice.in(2)) faults_->break_connections(worker, p);
@@ -473,10 +455,24 @@ class job {
   }
   /// Suspended, or cut off from the scheduler, for less than the time after which it counts as lost.
   void disturb_worker(std::size_t rank) {
-    if (!disturbed_workers_.insert(rank).second) return;
+    if (lost_workers_.contains(static_cast<std::uint32_t>(rank)) || !disturbed_workers_.insert(rank).second) return;
     in_.after(3_s, [this, rank] { disturbed_workers_.erase(rank); });
     auto& p = *worker_places_[rank];
     faults_->hold_up(p, in_.dice().between(1_ms, 1500_ms));
+  }
+  /// A live one, or null.
+  process* any_worker() {
+    auto* p = worker_places_[in_.dice().below(worker_places_.size())];
+    return p->alive() ? p : nullptr;
+  }
+  /// Kills it, or suspends it for so long that it counts as lost. The other workers continue without it.
+  void lose_worker(std::uint32_t rank) {
+    constexpr auto until_lost = 4500_ms;
+    auto& p = *worker_places_[rank];
+    if (in_.now() > quiet_after_ - 1_s || p.stopped() || disturbed_workers_.contains(rank)) return;
+    if (!lost_workers_.insert(rank).second) return;
+    if (in_.dice().in(2) || in_.now() > quiet_after_ - until_lost) worker_died(rank);
+    else in_.stop(p);
   }
 
   const job_options options_;
@@ -493,14 +489,10 @@ class job {
   std::uint32_t threads_ = 0;
   std::uint32_t workers_count_ = 0;
   process* scheduler_place_ = nullptr;
-  std::unique_ptr<net::port> scheduler_port_;
-  std::optional<srv::reply_cache> scheduler_sink_;
-  std::optional<srv::channels> to_servers_;
-  std::uint32_t known_epoch_ = 1;
   std::uint32_t every_ = 0;
   std::uint32_t newest_checkpoint_ = 0;
   unsigned saved_ = 0;
-  std::optional<srv::scheduler> scheduler_;
+  std::optional<scheduler_process> scheduler_;
   process* launcher_ = nullptr;
   actor* launcher_thread_ = nullptr;
   std::optional<question> to_scheduler_;
@@ -512,7 +504,9 @@ class job {
   std::set<std::uint32_t> undetected_;  // slots whose loss the scheduler has not detected yet
   std::set<std::uint32_t> broken_;      // slots that are being disturbed
   std::set<std::size_t> disturbed_workers_;
-  std::set<std::string> silent_deaths_;  // processes whose death is not reported
+  bool eject_ = false;                    // the other workers continue without one that dies
+  std::set<std::uint32_t> lost_workers_;  // ranks
+  std::set<std::string> silent_deaths_;   // processes whose death is not reported
   std::set<std::uint32_t> joining_;
   std::optional<std::uint32_t> entering_, leaving_;  // slots
   unsigned moves_ = 0;                               // servers that have joined or left

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -48,6 +49,8 @@ struct cluster_options {
   srv::checkpoint_options checkpoints{};
   srv::scheduler::event_sink events{};
   std::shared_ptr<net::transport> over{};  ///< null: an inproc_transport
+  std::string bind = "inproc://";          ///< begins every address; of ipc: a folder and a slash
+  bool shares_connections = true;          ///< with several threads: as start_server --shared-connections
 };
 
 class cluster {
@@ -69,7 +72,7 @@ class cluster {
     s.job.elastic = options_.elastic;
     s.job.checkpoints = options_.checkpoints;
     s.events = options_.events;
-    s.bind = "inproc://scheduler";
+    s.bind = options_.bind + "scheduler";
     scheduler_ = std::make_unique<srv::scheduler_node>(*transport_, std::move(s));
     members_.job = job;
     members_.workers = static_cast<std::uint32_t>(options_.workers);
@@ -110,6 +113,7 @@ class cluster {
           o.size = static_cast<std::uint32_t>(options_.workers);
           o.heartbeat_interval = options_.heartbeat_limit / 10;
           o.heartbeat_limit = options_.heartbeat_limit;
+          o.peer_address = "inproc://worker-" + std::to_string(rank);
           const auto mine = session::join(std::move(o));
           work(Comm(std::make_shared<comm_scheduler>(rank, options_.workers, [mine] { return mine; }), mine));
           bool leaves = true;
@@ -231,7 +235,9 @@ class cluster {
  private:
   std::unique_ptr<srv::server_node> make_node(std::size_t i, unsigned made) {
     srv::node_options o;
-    o.bind = "inproc://server" + std::to_string(i) + (made == 0 ? "" : "_" + std::to_string(made));
+    o.bind = options_.bind + "server" + std::to_string(i) + (made == 0 ? "" : "_" + std::to_string(made));
+    if (o.bind.starts_with("ipc://")) std::filesystem::create_directory(o.bind.substr(6));
+    o.shares_connections = options_.shares_connections;
     o.server.slot = static_cast<std::uint32_t>(i);
     o.server.threads = options_.threads;
     o.server.job = job;

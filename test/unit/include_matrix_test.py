@@ -41,11 +41,12 @@ LAYERS = [
     ("plug-in", r"(default/|alg/.*_update\.cpp$|test/support/plugins/)", {"update"}),
     ("alg", r"alg/", {"public", "alg"}),
     ("serial", r"tool/serial/", {"serial"}),
+    ("balltree", r"tool/balltree/", {"balltree"}),
     ("datagen", r"tool/datagen/", {"public", "datagen"}),
     ("checkpoints", r"tool/checkpoint/", {"public", "core", "storage"}),
     ("bench", r"tool/bench/", ALL - {"compat"} | {"bench"}),
     ("outside", r"test/compat/", {"compat", "public"}),
-    ("test", r"test/", ALL | {"test"}),
+    ("test", r"test/", ALL | {"test", "balltree"}),
 ]
 
 # The headers for plug-ins; they do not need the framework's library.
@@ -54,7 +55,7 @@ UPDATE = {"include/paracel/" + name for name in
 
 # header of an external library: the files that may include it
 LIBRARIES = [
-    (r"zmq\.h(pp)?$", r"src/net/zmq_transport\.cpp$|tool/bench/|test/"),
+    (r"zmq\.h(pp)?$", r"src/net/zmq_(transport\.cpp|(socket|shared_router)\.(c|h)pp)$|tool/bench/|test/"),
     (r"mpi\.h$", r"src/worker/mpi/comm_mpi\.cpp$|include/paracel/compat/|test/compat/"),
     (r"msgpack", r"include/paracel/codec_packed\.hpp$|test/"),
     (r"xxhash\.h$", r"src/core/hash\.hpp$|tool/bench/|test/"),
@@ -70,7 +71,8 @@ NEVER = [
     (r"src/client/", r"(src/worker/parasrv|include/paracel/(paralg|parameter_access|bulk_access))\."),
     (r"src/worker/parasrv\.", r"include/paracel/(paralg|parameter_access|bulk_access)\."),
     (r"src/net/(protocol|transport|disk|clock_source)\.", r"src/net/zmq_transport\."),
-    (r"server/(request|store|plugin|shard|replication)/", r"src/net/\w+_transport\."),
+    (r"server/(request|store|plugin|shard|replication)/", r"src/net/(\w+_transport|zmq_\w+)\."),
+    (r"(?!src/net/zmq_|test/)", r"src/net/zmq_(socket|shared_router)\."),
 ]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)

@@ -74,7 +74,7 @@ using net::status;
 using net::verb;
 
 constexpr std::uint32_t clock_of_folds = 5;
-struct answer {
+struct any_reply {
   net::reply_header header;
   bytes body;
 };
@@ -91,7 +91,7 @@ class no_memory_notebook final : public reply_sink {
     ++answers;
     allocations_left = left;
   }
-  answer last;
+  any_reply last;
   int answers = 0;
 };
 
@@ -99,9 +99,9 @@ class node {
  public:
   node() : shard_({.threads = threads}, test_plugins(), owned_) { shard_.keep_replicas(); }
 
-  answer send(const request& r) { return send(r, ++sequence_); }
+  any_reply send(const request& r) { return send(r, ++sequence_); }
   /// The allocation number `k` fails, if it is not negative.
-  answer send(const request& r, std::uint64_t sequence, std::ptrdiff_t k = -1, bool last = false) {
+  any_reply send(const request& r, std::uint64_t sequence, std::ptrdiff_t k = -1, bool last = false) {
     sequence_ = std::max(sequence_, sequence);
     auto h = r.h;
     h.client = 5;
@@ -259,7 +259,7 @@ class no_memory {
     });
   }
   /// An item says what became of its key.
-  void expect_items(const answer& a, const contents& now, const std::string& where) const {
+  void expect_items(const any_reply& a, const contents& now, const std::string& where) const {
     net::reply_items answers(a.body, many);
     net::reply_item item;
     for (std::size_t i = 0; answers.next(item); ++i) {
@@ -270,7 +270,7 @@ class no_memory {
     EXPECT_TRUE(answers.ok()) << where;
   }
   /// What is answered is what was done.
-  void expect_true(const answer& a, const contents& now, const std::string& where) const {
+  void expect_true(const any_reply& a, const contents& now, const std::string& where) const {
     const auto what = case_.asked.h.what;
     const bool of_many = (what >= verb::pull_multi && what <= verb::update_at_multi) ||
                          (what >= verb::set_push && what <= verb::set_bupdate);

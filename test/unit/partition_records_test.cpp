@@ -31,7 +31,7 @@ using bytes = std::vector<std::byte>;
 void join(bytes& to, std::span<const std::byte> what) { to.insert(to.end(), what.begin(), what.end()); }
 std::span<const std::byte> of(const std::vector<double>& d) { return std::as_bytes(std::span(d)); }
 
-struct answer {
+struct reply_text {
   net::reply_header header;
   bytes body;
   [[nodiscard]] std::string text() const { return std::string(net::text_of(body)); }
@@ -47,7 +47,7 @@ class partition_state_notebook final : public reply_sink {
     last = {view.header, {view.body.begin(), view.body.end()}};
     if (message.tail) join(last.body, message.tail.bytes());
   }
-  answer last;
+  reply_text last;
 };
 
 /// A server with one thread that is called directly.
@@ -58,7 +58,7 @@ class one_server {
     o.incarnation = 7;
     server_ = std::make_unique<server>(o);
   }
-  answer send(net::request_header h, std::string_view key, std::span<const std::byte> payload) {
+  reply_text send(net::request_header h, std::string_view key, std::span<const std::byte> payload) {
     h.client = 5;
     h.sequence = ++sequence_;
     h.key_bytes = static_cast<std::uint32_t>(key.size());
@@ -74,15 +74,15 @@ class one_server {
     server_->handle(0, request, {}, server_->completion_for(sink_, from, request.header));
     return sink_.last;
   }
-  answer key(verb what, std::string_view name, const std::vector<double>& value = {}, std::uint64_t function = 0) {
+  reply_text key(verb what, std::string_view name, const std::vector<double>& value = {}, std::uint64_t function = 0) {
     net::request_header h;
     h.what = what;
     h.function = function;
     if (!value.empty()) h.tag = value_tag::f64_array;
     return send(h, name, of(value));
   }
-  answer staged(std::string_view name, const std::vector<double>& delta, std::uint32_t clock, std::uint32_t rank,
-                std::uint64_t function = 0) {
+  reply_text staged(std::string_view name, const std::vector<double>& delta, std::uint32_t clock, std::uint32_t rank,
+                    std::uint64_t function = 0) {
     net::request_header h;
     h.what = verb::update;
     h.flags = net::flag_staged;
@@ -92,7 +92,7 @@ class one_server {
     h.function = function;
     return send(h, name, of(delta));
   }
-  answer bsp_pull(std::string_view name, std::uint32_t clock) {
+  reply_text bsp_pull(std::string_view name, std::uint32_t clock) {
     net::request_header h;
     h.what = verb::pull;
     h.flags = net::flag_bsp_read;
@@ -120,17 +120,17 @@ class one_server {
     const auto a = send(h, name, net::encode(d));
     ASSERT_EQ(a.header.result, status::ok) << a.text();
   }
-  answer rows(verb what, std::string_view table, const std::vector<std::uint64_t>& ids,
-              const std::vector<float>& values, std::uint16_t flags = 0, std::uint32_t clock = net::no_clock,
-              std::uint32_t rank = 0) {
+  reply_text rows(verb what, std::string_view table, const std::vector<std::uint64_t>& ids,
+                  const std::vector<float>& values, std::uint16_t flags = 0, std::uint32_t clock = net::no_clock,
+                  std::uint32_t rank = 0) {
     bytes payload;
     join(payload, std::as_bytes(std::span(ids)));
     join(payload, std::as_bytes(std::span(values)));
     return some_rows(what, table, static_cast<std::uint32_t>(ids.size()), payload, flags, clock, rank);
   }
-  answer named_rows(verb what, std::string_view table, const std::vector<std::string>& names,
-                    const std::vector<float>& values, std::uint16_t flags = 0, std::uint32_t clock = net::no_clock,
-                    std::uint32_t rank = 0) {
+  reply_text named_rows(verb what, std::string_view table, const std::vector<std::string>& names,
+                        const std::vector<float>& values, std::uint16_t flags = 0, std::uint32_t clock = net::no_clock,
+                        std::uint32_t rank = 0) {
     bytes payload;
     for (const auto& n : names) {
       const auto length = static_cast<std::uint32_t>(n.size());
@@ -142,8 +142,8 @@ class one_server {
     return some_rows(what, table, static_cast<std::uint32_t>(names.size()), payload, flags | net::flag_named, clock,
                      rank);
   }
-  answer some_rows(verb what, std::string_view table, std::uint32_t count, const bytes& payload, std::uint16_t flags,
-                   std::uint32_t clock, std::uint32_t rank) {
+  reply_text some_rows(verb what, std::string_view table, std::uint32_t count, const bytes& payload,
+                       std::uint16_t flags, std::uint32_t clock, std::uint32_t rank) {
     net::request_header h;
     h.what = what;
     h.table = net::table_id(table);

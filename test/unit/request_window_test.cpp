@@ -25,6 +25,7 @@ TEST(RequestWindow, EveryNumberBelowTheWatermarkIsAnsweredAndTheWatermarkItselfI
   EXPECT_EQ(w.low(), a);
   w.close(w.at(b));
   EXPECT_EQ(w.low(), a) << "the one before is on its way";
+  EXPECT_TRUE(w.is_consistent());
   EXPECT_TRUE(w.answered(b));
   EXPECT_FALSE(w.answered(a));
   w.close(w.at(a));
@@ -46,6 +47,10 @@ TEST(RequestWindow, GrowsWhileOneRequestStaysUnanswered) {
   for (int i = 0; i < 5000; ++i) w.close(w.at(open(w)));
   EXPECT_EQ(w.low(), first);
   EXPECT_TRUE(w.is_full());
+  EXPECT_TRUE(w.is_consistent());
+  w.at(first).bytes += 1;
+  EXPECT_FALSE(w.is_consistent());
+  w.at(first).bytes -= 1;
   ASSERT_TRUE(w.is_open(first));
   EXPECT_EQ(w.at(first).channel, 7U);
   w.at(first).done(kv_result{});

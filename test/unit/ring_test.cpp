@@ -168,6 +168,47 @@ TEST(Ring, LoadFollowsTheWeights) {
   }
 }
 
+/// Of the partitions of each shard thread, the most, relative to the mean.
+double fullest_thread(const ring& r, std::uint32_t servers, std::uint32_t threads) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> load;
+  for (std::uint32_t p = 0; p < partition_count; ++p) ++load[{r.owner(static_cast<std::uint16_t>(p)), p % threads}];
+  std::uint32_t most = 0;
+  for (const auto& [thread, partitions] : load) most = std::max(most, partitions);
+  return most * static_cast<double>(servers * threads) / partition_count;
+}
+
+TEST(Ring, ThreadsOfAServerHaveTheBoundToo) {
+  for (const auto [servers, threads] :
+       {std::pair{1U, 2U}, {2U, 2U}, {3U, 4U}, {3U, 7U}, {10U, 8U}, {40U, 4U}, {100U, 8U}}) {
+    std::vector<ring_member> members;
+    for (std::uint32_t s = 0; s < servers; ++s) members.push_back({s, 1.0, threads});
+    EXPECT_LE(fullest_thread(ring(members), servers, threads), 1.15) << servers << " servers of " << threads;
+  }
+}
+
+TEST(Ring, ThreadsCostFewMovesWhenAServerIsAdded) {
+  for (const std::uint32_t threads : {2U, 8U}) {
+    std::vector<ring_member> members;
+    for (std::uint32_t s = 0; s < 10; ++s) members.push_back({s, 1.0, threads});
+    const auto before = owners(ring(members));
+    members.push_back({10, 1.0, threads});
+    const auto after = owners(ring(members));
+    std::uint32_t others = 0;
+    for (std::uint32_t p = 0; p < partition_count; ++p) others += before[p] != after[p] && after[p] != 10;
+    EXPECT_LE(others, 0.02 * partition_count) << threads;
+  }
+}
+
+TEST(Ring, ServersWithDifferentThreadsKeepTheirBounds) {
+  const std::map<std::uint32_t, std::uint32_t> threads{{0, 1}, {1, 2}, {2, 4}, {3, 3}, {4, 1024}};
+  std::vector<ring_member> members;
+  for (const auto& [slot, n] : threads) members.push_back({slot, 1.0, n});
+  const ring r(members);
+  for (const auto& [slot, partitions] : loads(r)) EXPECT_LE(partitions, std::ceil(1.05 * partition_count / 5)) << slot;
+  ring empty;
+  EXPECT_THROW(empty.add(0, 1.0, 0), error);
+}
+
 TEST(Ring, TheSmallestWeightBesideTheLargestStillWorks) {
   ring r;
   r.add(0, ring::greatest_weight);

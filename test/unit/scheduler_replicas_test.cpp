@@ -104,6 +104,23 @@ TEST_F(SchedulerWithReplicas, ASecondLossBeforeTheCopiesAreRestoredEndsTheJob) {
       "server s2 (pid 502 on h) lost: killed by signal 9; lost before the replicas of s1's partitions were restored");
 }
 
+// The partitions that belong to it on the ring follow from both: others would be its own without having been copied.
+TEST_F(SchedulerWithReplicas, AReplacementHasTheWeightAndTheThreadsOfTheLostServer) {
+  lose(1);
+  auto other = another(1);
+  other["weight"] = 2;
+  expect_refused(ask(verb::join, other),
+                 "a replacement of s1 must have its weight 1.0 and its 2 threads, not 2.0 and 2");
+  other.erase("weight");
+  other["threads"] = 1;
+  other["shards"] = {"ipc:///x/one"};
+  expect_refused(ask(verb::join, other),
+                 "a replacement of s1 must have its weight 1.0 and its 2 threads, not 1.0 and 1");
+  EXPECT_EQ(state_of(1), server_state::down);
+  EXPECT_EQ(to(ask(verb::join, another(1))).result, status::ok);
+  EXPECT_EQ(state_of(1), server_state::joining);
+}
+
 TEST_F(SchedulerWithReplicas, ASecondLossAfterTheCopiesAreRestoredIsBorne) {
   lose(1);
   beat(server(0), 2);

@@ -37,7 +37,7 @@ TEST(VerbRules, EveryVerbHasARuleSomewhereAndAVerbThatHasNoneIsRefused) {
   for (unsigned v = 1; v < 256; ++v) {
     const auto what = static_cast<verb>(v);
     bool known = false;
-    for (const auto at : {place::shard, place::clock, place::control, place::scheduler}) {
+    for (const auto at : {place::shard, place::clock, place::control, place::scheduler, place::worker}) {
       const auto* rule = rule_of(at, what);
       known = known || rule != nullptr;
       if (rule != nullptr) {

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <memory>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -37,7 +38,7 @@ struct job_options {
   int servers = 1;
   int threads = 1;
   int replicas = 1;
-  std::vector<std::string> server_arguments{};  ///< further ones
+  std::string server_options;  ///< further ones, separated by spaces
 };
 
 /// The scheduler and the servers of one job; killed at the end.
@@ -73,7 +74,8 @@ class job {
                                        any,
                                        "--parent",
                                        parent};
-        words.insert(words.end(), options_.server_arguments.begin(), options_.server_arguments.end());
+        std::istringstream more(options_.server_options);
+        for (std::string word; more >> word;) words.push_back(word);
         start(words);
       }
     } catch (...) {

@@ -47,7 +47,7 @@ std::string lib_folder() {
 class side {
  public:
   explicit side(bool sandbox)
-      : job_({.bin_dir = FLAGS_bin_dir, .server_arguments = arguments(sandbox)}),
+      : job_({.bin_dir = FLAGS_bin_dir, .server_options = arguments(sandbox)}),
         session_(job_.join(0)),
         client_(session_->open_client()),
         value_(FLAGS_value_bytes / sizeof(double), 0.0) {
@@ -115,10 +115,8 @@ class side {
   }
 
  private:
-  static std::vector<std::string> arguments(bool sandbox) {
-    std::vector<std::string> words{"--plugin-dirs", lib_folder()};
-    if (sandbox) words.emplace_back("--plugin-sandbox");
-    return words;
+  static std::string arguments(bool sandbox) {
+    return "--plugin-dirs " + lib_folder() + (sandbox ? " --plugin-sandbox" : "");
   }
   [[nodiscard]] value_view value() const {
     return {value_.size() == 1 ? value_tag::f64 : value_tag::f64_array, std::as_bytes(std::span(value_))};

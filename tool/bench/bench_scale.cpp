@@ -3,8 +3,10 @@
 // Measures the constants from which doc/scale.md computes the cost of a job with a thousand workers: the throughput of
 // the clock thread and of the scheduler, and the cost of a connection at both ends.
 #include <gflags/gflags.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -30,6 +32,9 @@ DEFINE_int32(threads, 8, "shard threads of each of them");
 DEFINE_double(keys, 1e10, "keys of the job");
 DEFINE_int32(window, 64, "requests in flight at the clock thread and at the scheduler");
 DEFINE_double(seconds, 1, "measured time of each");
+DEFINE_bool(
+    shared_connections, false,
+    "connections are those to all shard threads of a server, which share one: `connections` / `threads` servers");
 DEFINE_string(transport, "ipc", "ipc or tcp");
 DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
@@ -180,7 +185,9 @@ struct connection_cost {
   double server_bytes = 0, client_bytes = 0, server_descriptors = 0, client_descriptors = 0;
   double fan_out_us = 0;  ///< one reply, when requests are sent on every connection at once and all are answered
 };
-connection_cost of_a_connection(const job& j, net::transport& over, const std::string& address) {
+/// Channels of one port to threads of a server in turn. Where threads share a connection, a second channel to a thread
+/// opens the next one, as the first one to another server would.
+connection_cost of_a_connection(const job& j, net::transport& over, const std::vector<std::string>& addresses) {
   const auto port = over.open();
   const auto send = [&](int channel) {
     net::request_header h;
@@ -193,19 +200,21 @@ connection_cost of_a_connection(const job& j, net::transport& over, const std::s
   };
   const auto receive = [&] {
     net::incoming in;
-    if (!port->receive(in, std::chrono::seconds(10))) throw std::runtime_error("no answer from " + address);
+    if (!port->receive(in, std::chrono::seconds(10))) throw std::runtime_error("no answer from " + addresses.front());
   };
   const auto ask = [&](int channel) {
     send(channel);
     receive();
   };
   const pid_t server = j.server_process(0);
-  ask(port->connect(address));
+  ask(port->connect(addresses.front()));
   const auto server_before = static_cast<double>(resident_bytes(server));
   const auto client_before = static_cast<double>(resident_bytes(::getpid()));
   const auto server_fds = descriptors(std::to_string(server));
   const auto client_fds = descriptors("self");
-  for (int i = 0; i < FLAGS_connections; ++i) ask(port->connect(address));
+  for (int i = 1; i <= FLAGS_connections; ++i) {
+    ask(port->connect(addresses[static_cast<std::size_t>(i) % addresses.size()]));
+  }
   const auto n = static_cast<double>(FLAGS_connections);
   double fan_out_us = 1e30;
   for (int turn = 0; turn < 10; ++turn) {
@@ -221,7 +230,10 @@ connection_cost of_a_connection(const job& j, net::transport& over, const std::s
 }
 
 void run() {
-  const job j({.bin_dir = FLAGS_bin_dir, .transport = FLAGS_transport});
+  const job j({.bin_dir = FLAGS_bin_dir,
+               .transport = FLAGS_transport,
+               .threads = FLAGS_shared_connections ? FLAGS_threads : 1,
+               .server_options = FLAGS_shared_connections ? "--shared_connections" : ""});
   const auto worker = j.join(0);
   const auto& server = worker->servers().servers.front();
   net::zmq_transport over;
@@ -234,13 +246,15 @@ void run() {
         h.clock = static_cast<std::uint32_t>(i);
       },
       [=] { return processor_seconds(server_process, "server k"); });
-  const nlohmann::json who{{"role", "worker"}, {"rank", 0}, {"size", 1}, {"host", "bench"}, {"pid", ::getpid()}};
+  std::array<char, 256> host{};  // as in its request to join
+  ::gethostname(host.data(), host.size() - 1);
+  const nlohmann::json who{{"role", "worker"}, {"rank", 0}, {"size", 1}, {"host", host.data()}, {"pid", ::getpid()}};
   const pid_t scheduler = j.scheduler_process();
   const rate beats = in_flight(
       j, over, j.rendezvous().scheduler, who.dump(),
       [](net::request_header& h, std::uint64_t) { h.what = net::verb::heartbeat; },
       [=] { return processor_seconds(scheduler, ""); });
-  const connection_cost c = of_a_connection(j, over, server.shards.front());
+  const connection_cost c = of_a_connection(j, over, server.shards);
   worker->leave();
   const fullness full = of_the_ring();
   std::printf(

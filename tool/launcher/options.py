@@ -4,12 +4,15 @@ import os
 
 from .exit_status import MEANING
 
-# Options of Paracel 0.3 for Mesos.
+# Options of Paracel 0.3 that belong to Mesos and have no meaning without it.
+NO_GROUPS = "groups are those of Mesos, which is not supported; where processes run is written in --hostfile"
 GONE_OPTIONS = {
-    "--ppn": "Mesos is not supported; where processes run is written in --hostfile",
+    "-g": NO_GROUPS,
+    "--group": NO_GROUPS,
+    "--group_server": NO_GROUPS + "_server",
     "--ppn_server": "Mesos is not supported; where servers run is written in --hostfile_server",
-    "--mem_limit": "Mesos is not supported; limit memory with ulimit -v or a cgroup",
-    "--mem_limit_server": "Mesos is not supported; limit memory with ulimit -v or a cgroup",
+    "--mem_limit": "a limit of Mesos, which is not supported; limit workers with ulimit -v or a cgroup, servers with "
+                   "--mem_limit_server",
 }
 MOST_REPLICAS = 8  # as membership::most_replicas
 MOST_THREADS = 1024  # as membership::most_threads
@@ -107,6 +110,9 @@ def parse_command_line(arguments):
     add("--m_server", default=None, metavar="local|mpi", help="how servers are started (default: as the workers)")
     add("--hostfile", default="", metavar="FILE", help="mpirun's hostfile for the workers")
     add("--hostfile_server", default="", metavar="FILE", help="the same for the servers (default: --hostfile)")
+    add("--ppn", type=positive(1 << 16), default=0, metavar="N",
+        help="workers on a host, at most: with -m mpi mpirun's --map-by ppr:N:node (with local all are on this one)")
+    add("--mem_limit_server", type=positive(1 << 30), default=0, metavar="MB", help="0.3's name of --max-memory, in megabytes")
     add("--replicas", type=positive(1 << 30), default=1, metavar="R",
         help="replicas of every parameter, on R servers: up to R - 1 of them may die at once (default 1)")
     add("--elastic", action="store_true",
@@ -120,6 +126,9 @@ def parse_command_line(arguments):
              "most T seconds (default abort; eject and wait:T with -m local only)")
     add("--threads", type=positive(MOST_THREADS), default=1, metavar="N",
         help="shard threads of each server (default 1)")
+    add("--connections", choices=("auto", "each", "shared"), default="auto",
+        help="connections of a client to the threads of a server: one each, which is faster, or a shared one, which large jobs "
+             "need; auto: shared if a process would otherwise have more than 256 of them (default auto)")
     add("--output-dir", type=name_given, default=".", metavar="DIR",
         help="where the folder paracel_runs/ with the logs goes (default .)")
     add("--run-dir", type=name_given, default=None, metavar="DIR", help="the folder for the logs itself")
@@ -179,6 +188,10 @@ def parse_command_line(arguments):
             parser.error(f"{name} requires -m mpi")
         if value and not os.access(value, os.R_OK):
             parser.error(f"{name} {value}: cannot be read")
+    if options.mem_limit_server:
+        if options.max_memory:
+            parser.error("--mem_limit_server and --max-memory are the same limit: give one")
+        options.max_memory = f"{options.mem_limit_server}M"
     options.worker_wait = 0.0
     if options.on_worker_death.startswith("wait:"):
         try:

@@ -14,6 +14,7 @@ from .program import dies_with_us
 from .run_directory import KEY, NOTE, SEND_REQUEST
 from .exit_status import FAILURE, USAGE, Failure
 
+MOST_CONNECTIONS = 256  # of a process, before the threads of a server share one: doc/scale.md has the figures
 KEPT = (".kept0", ".kept1", ".clients")  # as in src/worker/recovery_file.hpp
 
 
@@ -170,9 +171,18 @@ class Plan:
             limit = getattr(o, name[2:].replace("-", "_"))
             if limit:
                 command += [name, limit]
+        if self.shares_connections():
+            command.append("--shared-connections")
         if o.insecure:
             command.append("--insecure")
         return command
+
+    def shares_connections(self):
+        """Otherwise a server has a connection for each worker and thread, a worker one for each thread of each server."""
+        o = self.options
+        if o.threads == 1 or o.connections != "auto":
+            return o.threads > 1 and o.connections == "shared"
+        return o.threads * max(o.wnum, o.snum) > MOST_CONNECTIONS
 
     def make_workers(self, address):
         o = self.options
@@ -208,6 +218,8 @@ class Plan:
         # original TMPDIR back.
         command = [path, "-np", str(count), "--tag-output", "--bind-to", "none",
                    "-x", "TMPDIR=" + os.environ.get("TMPDIR", "/tmp")]
+        if role == "worker" and self.options.ppn:
+            command += ["--map-by", f"ppr:{self.options.ppn}:node"]
         if os.geteuid() == 0:
             command.append("--allow-run-as-root")
         if hostfile:

@@ -5,5 +5,6 @@
 #include <paracel/samples.hpp>
 
 #include "graph.hpp"
+#include "load/loader.hpp"
 #include "load/parser.hpp"
 #include "paracel_types.hpp"

@@ -14,10 +14,22 @@
 #include <vector>
 
 #include <paracel/bag.hpp>
+#include <paracel/messages.hpp>
 #include <paracel/types.hpp>
 #include <paracel/update.hpp>
 
+#include "utils/hash.hpp"
+
 namespace paracel {
+
+// 0.3's constants. The last three name what the framework has otherwise: its messages have lengths and no separators,
+// and its default functions are in libparacel_default.so.
+inline constexpr int BLK_SZ = 32;      ///< ranges of the input a worker
+inline constexpr int threads_num = 5;  ///< ports of get_ports
+inline const std::string seperator = "_PARACEL_";
+inline const std::string seperator_inner = "_ps_";
+inline const std::string default_so_file = "libparacel_default.so";
+inline const std::string default_update_func_name = "paracel_add";
 
 template <class T>
 using deque_type = std::deque<T>;
@@ -29,6 +41,8 @@ using triple_type = std::tuple<std::string, std::string, double>;
 using compact_triple_type = std::tuple<std::uint64_t, std::uint64_t, double>;
 
 using hash_return_type = std::size_t;
+template <class T>
+using hash_type = utils::hash<T>;
 using filter_with_key_result = filter_result;
 
 template <bool Condition, class T = void>

@@ -3,15 +3,13 @@
 // The helpers that programs written for Paracel 0.3 find in utils.hpp, with the same names and meaning.
 #pragma once
 
-#if __has_include(<mpi.h>)
-#ifndef OMPI_SKIP_MPICXX
-#define OMPI_SKIP_MPICXX 1
-#endif
-#include <mpi.h>  // 0.3's utils.hpp provided MPI_COMM_WORLD
-#endif
+#include "utils/comm.hpp"  // MPI_COMM_WORLD is there, too
+
+#include <glob.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <ctime>
 #include <deque>
 #include <filesystem>
@@ -38,6 +36,8 @@
 #include "packer.hpp"
 #include "paracel_types.hpp"
 #include "utils/decomp.hpp"
+#include "utils/func_utility.hpp"
+#include "utils/hash.hpp"
 
 /// Writes where and what to stderr and continues. `ERR` is an exception.
 #define ERROR_PRINT(ERR, INFO) \
@@ -108,6 +108,7 @@ inline str_type str_join(const string_lst& parts, const str_type& separator) {
 inline bool startswith(const str_type& text, const str_type& beginning) { return text.starts_with(beginning); }
 inline bool endswith(const str_type& text, const str_type& end) { return text.ends_with(end); }
 
+/// Throws: argument_error (an std::invalid_argument) when `id` is not an integer from 0 to 2^64-1.
 inline default_id_type cvt(const str_type& id) {
   std::size_t used = 0;
   try {
@@ -115,7 +116,7 @@ inline default_id_type cvt(const str_type& id) {
     if (used == id.size() && id.front() >= '0' && id.front() <= '9') return value;
   } catch (const std::logic_error&) {
   }
-  throw data_error("\"" + id + "\" is no id: want an integer from 0 to 2^64-1");
+  throw argument_error("\"" + id + "\" is no id: want an integer from 0 to 2^64-1", exit_status::data);
 }
 inline str_type cvt(default_id_type id) { return std::to_string(id); }
 
@@ -129,6 +130,42 @@ inline bool isfile(const str_type& name) {
 inline bool isdir(const str_type& name) {
   std::error_code ignored;
   return std::filesystem::is_directory(name, ignored);
+}
+/// The names that fit a pattern of the shell, sorted; a ~ in front is a home folder. None is no error.
+inline string_lst paracel_glob(const str_type& pattern) {
+  ::glob_t found{};
+  string_lst names;
+  if (::glob(pattern.c_str(), GLOB_TILDE, nullptr, &found) == 0)
+    names.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  return names;
+}
+/// The files of a folder and of the folders in it, sorted; hidden ones are left out.
+inline string_lst expand_dir_rec(const str_type& folder) {
+  string_lst files;
+  for (const auto& name : paracel_glob(folder.ends_with('/') ? folder + "*" : folder + "/*")) {
+    if (isdir(name)) {
+      const auto below = expand_dir_rec(name);
+      files.insert(files.end(), below.begin(), below.end());
+    } else if (isfile(name)) {
+      files.push_back(name);
+    }
+  }
+  return files;
+}
+/// Replaces each `from` in a file by `to`. Throws: data_error when it cannot be read, error when it cannot be written.
+inline void file_replace(const str_type& name, const str_type& from, const str_type& to) {
+  std::ifstream in(name, std::ios::binary);
+  if (!in) throw data_error(name + ": cannot be opened");
+  str_type text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  in.close();
+  for (auto at = from.empty() ? str_type::npos : text.find(from); at != str_type::npos;
+       at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  std::ofstream out(name, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out) throw error(name + ": cannot be written");
 }
 /// `name` with a slash at its end.
 inline str_type todir(const str_type& name) { return name.ends_with('/') ? name : name + '/'; }
@@ -234,6 +271,34 @@ struct heap_node {
 
 /// In 0.3 a trick to release memory; a no-op now.
 inline void cheat_to_os() {}
+
+// ---- servers ------------------------------------------------------------------------------------------------------
+
+using local_dict_type = dict_type<str_type, str_type>;
+
+/// In 0.3 the launcher's wait for its servers. Servers find the job by themselves: this is what prun.py gives as
+/// --server_info. The arguments mean nothing. Throws: error outside a job.
+inline str_type get_hostnames_string(int /*servers*/, const str_type& /*init_port*/) {
+  const char* info = std::getenv("PARACEL_RENDEZVOUS");
+  if (info == nullptr || *info == '\0') throw error("get_hostnames_string: prun.py has not started this process");
+  return info;
+}
+/// Hosts and ports out of 0.3's text `host:port,port_PARACEL_host:port,...`; of what get_hostnames_string gives one
+/// entry, the whole as "host". Throws: argument_error when it is neither.
+inline list_type<local_dict_type> get_hostnames_dict(const str_type& names) {
+  if (names.starts_with("paracel1;")) return {{{"host", names}, {"ports", ""}}};
+  list_type<local_dict_type> servers;
+  for (const auto& item : str_split_by_word(names, seperator)) {
+    const auto colon = item.find(':');
+    if (colon == str_type::npos || colon == 0)
+      throw argument_error("\"" + item + "\": want host:port,port,...", exit_status::usage);
+    servers.push_back({{"host", item.substr(0, colon)}, {"ports", item.substr(colon + 1)}});
+  }
+  return servers;
+}
+/// That many different tcp ports that are free now. Throws: error when the system has none.
+list_type<std::size_t> free_tcp_ports(std::size_t count);
+inline list_type<std::size_t> get_ports() { return free_tcp_ports(threads_num); }
 
 // ---- futures ------------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The collectives over MPI: the only file of the framework that uses mpi.h (the compat header apart).
+// Collectives and messages over MPI: the only file of the framework that uses mpi.h (the compat header apart).
 #define OMPI_SKIP_MPICXX 1  // mpi.h would include the C++ bindings, whose library we do not link
 #include <mpi.h>
 
+#include <chrono>
 #include <exception>
 #include <limits>
+#include <list>
 #include <string>
+#include <thread>
+#include <utility>
 
+#include "core/message_matcher.hpp"
 #include "worker/mpi_library.hpp"
 
 namespace paracel {
@@ -42,17 +47,28 @@ MPI_Datatype type_of(value_tag element) {
   }
 }
 
+// As peer_channels': a send that blocks does so beyond this.
+constexpr std::size_t window_bytes = std::size_t{256} << 20U;
+// How long a receiver is polled before it yields the core, and how long it then sleeps between two looks.
+constexpr std::chrono::microseconds spin{50};
+constexpr std::chrono::microseconds nap{50};
+// What has not been received when a communicator ends gets this long; freed memory must not be MPI's.
+constexpr std::chrono::milliseconds last_wait{2000};
+
 class comm_mpi final : public comm_backend {
  public:
   explicit comm_mpi(MPI_Comm of) {
     check(MPI_Comm_dup(of, &comm_), "MPI_Comm_dup");
-    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-    check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
-    check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+    look();
   }
+  struct adopted {
+    MPI_Comm comm;
+  };
+  explicit comm_mpi(adopted a) : comm_(a.comm) { look(); }
   ~comm_mpi() override {
     int over = 0;
     MPI_Finalized(&over);
+    if (over == 0) finish_sends();
     // Freeing is collective: a failing rank must not wait for the others there.
     if (over == 0 && std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
   }
@@ -111,7 +127,91 @@ class comm_mpi final : public comm_backend {
     return cut(receiving, in_counts, in_begins);
   }
 
+  void send(const message_address& to, byte_vector bytes, bool waits, patience limit) override {
+    if (to.rank == rank_) return arrived_.arrive({{to.rank, to.tag, 0}, std::move(bytes)});
+    const auto n = count_of(bytes.size(), "send");
+    auto& s = sends_.emplace_back();
+    s.bytes = std::move(bytes);
+    open_bytes_ += s.bytes.size();
+    check(MPI_Isend(s.bytes.data(), n, MPI_BYTE, to.rank, to.tag, comm_, &s.request), "MPI_Isend");
+    progress();
+    if (!waits) return;
+    const bool sent = poll(limit, [this] { return open_bytes_ <= window_bytes; });
+    if (!sent) throw network_error("worker " + std::to_string(to.rank) + " has not received what was sent to it", true);
+  }
+  ticket post(const message_address& from) override { return arrived_.post(from); }
+  void give_up(ticket t) noexcept override { arrived_.give_up(t); }
+  std::optional<received_message> take(ticket t, patience limit) override {
+    std::optional<received_message> message;
+    (void)poll(limit, [&] {
+      message = arrived_.take(t);
+      return message.has_value();
+    });
+    return message;
+  }
+  std::shared_ptr<comm_backend> split(int color) override {
+    MPI_Comm part = MPI_COMM_NULL;
+    check(MPI_Comm_split(comm_, color, rank_, &part), "MPI_Comm_split");
+    return std::make_shared<comm_mpi>(adopted{part});
+  }
+  [[nodiscard]] ompi_communicator_t* communicator() const override { return comm_; }
+
  private:
+  struct pending_send {
+    byte_vector bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  void look() {
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+    check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+  }
+
+  /// Receives what has arrived and drops what has been sent.
+  void progress() {
+    for (;;) {
+      int there = 0;
+      MPI_Status status;
+      check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &there, &status), "MPI_Iprobe");
+      if (there == 0) break;
+      int n = 0;
+      check(MPI_Get_count(&status, MPI_BYTE, &n), "MPI_Get_count");
+      received_message m{{status.MPI_SOURCE, status.MPI_TAG, 0}, byte_vector(static_cast<std::size_t>(n))};
+      check(MPI_Recv(m.bytes.data(), n, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, comm_, MPI_STATUS_IGNORE),
+            "MPI_Recv");
+      arrived_.arrive(std::move(m));
+    }
+    for (auto s = sends_.begin(); s != sends_.end();) {
+      int sent = 0;
+      check(MPI_Test(&s->request, &sent, MPI_STATUS_IGNORE), "MPI_Test");
+      if (sent != 0) open_bytes_ -= s->bytes.size();
+      s = sent != 0 ? sends_.erase(s) : std::next(s);
+    }
+  }
+  /// Until `done`, at most `limit`. MPI has no call that waits for either a message or a time.
+  template <class Done>
+  bool poll(patience limit, Done&& done) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (;;) {
+      progress();
+      if (done()) return true;
+      const auto passed = std::chrono::steady_clock::now() - begin;
+      if (limit && passed >= *limit) return false;
+      if (passed < spin) std::this_thread::yield();
+      else std::this_thread::sleep_for(nap);
+    }
+  }
+  void finish_sends() noexcept {
+    try {
+      if (poll(std::uncaught_exceptions() == 0 ? last_wait : std::chrono::milliseconds{0},
+               [this] { return sends_.empty(); }))
+        return;
+    } catch (const error&) {  // the ranks are ending: MPI keeps what it still needs
+    }
+    new std::list<pending_send>(std::move(sends_));  // not freed: MPI may read it until the process ends
+  }
+
   template <class T>
   static void fold(std::span<std::byte> into, const byte_vector& from, bool first) {
     auto* a = reinterpret_cast<T*>(into.data());
@@ -145,6 +245,9 @@ class comm_mpi final : public comm_backend {
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
+  message_matcher arrived_;
+  std::list<pending_send> sends_;
+  std::size_t open_bytes_ = 0;
 };
 
 }  // namespace

@@ -12,3 +12,8 @@
 #include <paracel/main_env.hpp>
 
 #include "../paracel_types.hpp"
+
+#if __has_include(<mpi.h>)
+/// What Comm::wait does with an MPI_Request.
+inline void paracel_wait_for_mpi(MPI_Request& request) { MPI_Wait(&request, MPI_STATUS_IGNORE); }
+#endif

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "net/zmq_socket.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace paracel::net {
+
+namespace {
+
+// A job of 64 servers with 32 threads each needs 2,048 sockets in a worker; ZeroMQ's own limit is 1,023.
+constexpr int max_sockets = 16384;
+// What is unsent when a port closes gets this long, so that a last reply is sent; a dead peer costs no more than
+// this.
+constexpr int linger_ms = 200;
+// Processes of a job start together: one that connects first must not wait long for one that binds last. The time
+// between attempts doubles from the first to the second figure, so that a server that is gone costs little.
+constexpr int reconnect_ms = 2;
+constexpr int longest_reconnect_ms = 50;
+// A silent tcp peer is probed every 2 s and given up after 30 s. The scheduler detects deaths sooner; this only
+// frees the connections of a vanished host. It must not be short: a stopped process that resumes must find its replies.
+constexpr int tcp_heartbeat_ms = 2000;
+constexpr int tcp_heartbeat_timeout_ms = 30000;
+// Requests of one peer queued in this process before its connection is no longer read. Replies have no such mark: a
+// client bounds them itself by its limit of outstanding bytes, and a dropped reply would be a request without a
+// reply.
+constexpr int request_high_water_mark = 4096;
+
+// Descriptors ZeroMQ opens when it starts, two threads and the first socket, with some to spare. It aborts the process
+// when it gets none.
+constexpr std::size_t first_descriptors = 16;
+
+/// Throws: network_error when ZeroMQ could not open a descriptor that it needs.
+void require_descriptors() {
+  std::array<int, first_descriptors> open;
+  std::size_t n = 0;
+  while (n < open.size() && (open[n] = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0) ++n;
+  const zmq::error_t error(errno);
+  for (std::size_t i = 0; i < n; ++i) ::close(open[i]);
+  if (n < open.size()) fail_by_zmq("cannot start ZeroMQ", error);
+}
+
+template <class Option, class T>
+void set(zmq::socket_t& socket, Option option, T value) try {
+  socket.set(option, value);
+} catch (const zmq::error_t& error) {
+  fail_by_zmq("cannot set a socket option", error);
+}
+
+zmq::context_t start() try {
+  require_descriptors();
+  return zmq::context_t(ZMQ_IO_THREADS_DFLT, max_sockets);
+} catch (const zmq::error_t& error) {
+  fail_by_zmq("cannot start ZeroMQ", error);
+}
+
+}  // namespace
+
+void fail_by_zmq(const std::string& what, const zmq::error_t& error) {
+  std::string why = error.what();
+  if (rlimit limit{}; error.num() == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    why += "; this process may have " + std::to_string(limit.rlim_cur) + " (ulimit -n)";
+  }
+  throw network_error(what + ": " + why, false);
+}
+
+// ZeroMQ's own inproc:// would share the sender's memory with the receiver, who may modify what seems to be unshared.
+void check_zmq_address(const std::string& address) {
+  if (address.starts_with("ipc://") || address.starts_with("tcp://")) return;
+  throw network_error("address \"" + address + "\" does not begin with ipc:// or tcp://", false);
+}
+
+zmq_context::zmq_context() : context_(start()) {}
+
+zmq_end::zmq_end(zmq_context& in, zmq::socket_type type, const transport_limits& limits) {
+  try {
+    socket_ = zmq::socket_t(in.get(), type);
+    descriptor_ = socket_.get(zmq::sockopt::fd);
+  } catch (const zmq::error_t& error) {
+    fail_by_zmq("cannot open a socket", error);
+  }
+  const bool is_router = type == zmq::socket_type::router;
+  set(socket_, zmq::sockopt::linger, linger_ms);
+  set(socket_, zmq::sockopt::immediate, false);  // queue at once, even while no peer is bound
+  set(socket_, zmq::sockopt::reconnect_ivl, reconnect_ms);
+  set(socket_, zmq::sockopt::reconnect_ivl_max, longest_reconnect_ms);
+  set(socket_, zmq::sockopt::sndhwm, 0);
+  set(socket_, zmq::sockopt::rcvhwm, is_router ? request_high_water_mark : 0);
+  set(socket_, zmq::sockopt::maxmsgsize,
+      static_cast<std::int64_t>(std::min<std::size_t>(limits.max_message_bytes, INT64_MAX)));
+  if (is_router) set(socket_, zmq::sockopt::router_mandatory, true);
+}
+
+std::string zmq_end::bind(const std::string& address) {
+  set_heartbeat(address);
+  try {
+    socket_.bind(address);
+    return socket_.get(zmq::sockopt::last_endpoint);
+  } catch (const zmq::error_t& error) {
+    fail_by_zmq("cannot bind " + address, error);
+  }
+}
+
+void zmq_end::connect(const std::string& address) {
+  set_heartbeat(address);
+  try {
+    socket_.connect(address);
+  } catch (const zmq::error_t& error) {
+    fail_by_zmq("cannot connect to " + address, error);
+  }
+}
+
+void zmq_end::set_heartbeat(const std::string& address) {
+  const bool tcp = address.starts_with("tcp://");
+  set(socket_, zmq::sockopt::heartbeat_ivl, tcp ? tcp_heartbeat_ms : 0);
+  set(socket_, zmq::sockopt::heartbeat_timeout, tcp ? tcp_heartbeat_timeout_ms : 0);
+}
+
+void zmq_end::set_receive_timeout(int timeout_ms) {
+  set(socket_, zmq::sockopt::rcvtimeo, timeout_ms);
+  receive_timeout_ms_ = timeout_ms;
+}
+
+}  // namespace paracel::net

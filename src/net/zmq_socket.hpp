@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// One ZeroMQ socket with the framework's options and envelope: what ports (zmq_transport.cpp) and the socket that
+// several of them share (zmq_shared_router.cpp) have in common. An internal header of these files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <paracel/error.hpp>
+#include <zmq.hpp>
+
+#include "core/shared_buffer.hpp"
+#include "net/lane_address.hpp"
+#include "net/send_queue_meter.hpp"
+#include "net/transport.hpp"
+
+namespace paracel::net {
+
+/// Throws: network_error with ZeroMQ's reason.
+[[noreturn]] void fail_by_zmq(const std::string& what, const zmq::error_t& error);
+
+/// ZeroMQ's threads. Thread-safety: any thread.
+class zmq_context {
+ public:
+  /// Throws: network_error when ZeroMQ cannot be started.
+  zmq_context();
+  [[nodiscard]] zmq::context_t& get() { return context_; }
+
+ private:
+  zmq::context_t context_;
+};
+
+/// Throws: network_error unless it begins with ipc:// or tcp://.
+void check_zmq_address(const std::string& address);
+
+/// The parts of an outgoing message. ZeroMQ takes over each as it is sent; the rest is released here.
+class zmq_message_parts {
+ public:
+  /// `mark`: replaces the frame's memory, or the tail's holder; this object owns it from now on.
+  zmq_message_parts(std::uint16_t lane, const outgoing& message, send_queue_meter::probe* mark = nullptr)
+      : frame(make_frame(message, mark)) {
+    const std::size_t head = message.head.size();
+    const std::size_t body = message.body.size();
+    auto* to = frame.data<std::byte>();
+    if (head != 0) std::memcpy(to, message.head.data(), head);
+    if (body != 0) std::memcpy(to + head, message.body.data(), body);
+    if (lane != 0) {
+      const lane_frame bytes(lane);
+      delimiter.rebuild(bytes.bytes().data(), bytes.bytes().size());
+    }
+    if (message.tail.size() == 0) return;
+    shared_buffer::control* kept = shared_buffer(message.tail).release();
+    auto* const release = mark != nullptr ? &send_queue_meter::probe::release : &drop_buffer;
+    void* const hint = mark != nullptr ? static_cast<void*>(mark) : kept;
+    if (mark != nullptr) mark->hold(kept);
+    try {
+      tail.emplace(kept->data, kept->size, release, hint);
+    } catch (const zmq::error_t&) {
+      release(nullptr, hint);
+      throw std::bad_alloc();
+    }
+  }
+  /// Where a ROUTER sends it. At most 31 bytes: they fit into the message itself and nothing is allocated.
+  void address(std::span<const std::byte> identity) { id.emplace(identity.data(), identity.size()); }
+
+  std::optional<zmq::message_t> id;
+  zmq::message_t delimiter, frame;
+  std::optional<zmq::message_t> tail;
+
+ private:
+  static void drop_buffer(void*, void* hint) { shared_buffer::drop(static_cast<shared_buffer::control*>(hint)); }
+  static zmq::message_t make_frame(const outgoing& message, send_queue_meter::probe* mark) try {
+    const std::size_t size = message.head.size() + message.body.size();
+    if (mark == nullptr || message.tail.size() != 0) return zmq::message_t(size);
+    return zmq::message_t(mark->frame(), size, &send_queue_meter::probe::release, mark);
+  } catch (const zmq::error_t&) {
+    if (mark != nullptr) send_queue_meter::probe::release(nullptr, mark);
+    throw std::bad_alloc();
+  }
+};
+
+/// A socket and its descriptor. Thread-safety: none.
+class zmq_end {
+ public:
+  enum class outcome { message, nothing, interrupted, dropped };
+  /// A received message but for its first frame. The memory of id and delimiter is reused.
+  struct envelope {
+    zmq::message_t id;  ///< of a ROUTER
+    std::uint16_t lane = 0;
+    shared_buffer tail;
+    zmq::message_t delimiter, extra;
+  };
+
+  zmq_end() = default;
+  /// Throws: network_error when there is no descriptor left.
+  zmq_end(zmq_context& in, zmq::socket_type type, const transport_limits& limits);
+
+  /// Throws: network_error with the address.
+  std::string bind(const std::string& address);
+  void connect(const std::string& address);
+  void close() { socket_.close(); }
+  [[nodiscard]] bool is_open() const noexcept { return static_cast<bool>(socket_); }
+  /// Signals new input, once: see ZMQ_FD.
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+
+  /// 0, or the error for which it was not sent: EAGAIN, EHOSTUNREACH, or another.
+  /// Sending processes what other threads have signalled to the socket, new input included, and clears its descriptor.
+  int send(zmq_message_parts& parts) {
+    constexpr auto more = zmq::send_flags::sndmore;
+    constexpr auto last = zmq::send_flags::none;
+    int error = parts.id ? send_part(*parts.id, more) : 0;
+    if (error == 0) error = send_part(parts.delimiter, more);
+    if (error == 0) error = send_part(parts.frame, parts.tail ? more : last);
+    if (error == 0 && parts.tail) error = send_part(*parts.tail, last);
+    return error;
+  }
+
+  /// Receives one message; malformed ones are read to their end and dropped.
+  /// Blocks: at most `timeout_ms`; 0: not at all.
+  outcome receive(bool is_router, zmq::message_t& frame, envelope& e, int timeout_ms) {
+    e.tail = shared_buffer{};
+    auto flags = zmq::recv_flags::dontwait;
+    if (timeout_ms > 0) {
+      flags = zmq::recv_flags::none;
+      if (receive_timeout_ms_ != timeout_ms) set_receive_timeout(timeout_ms);
+    }
+    const outcome first = receive_part(is_router ? e.id : e.delimiter, flags, "cannot receive");
+    if (first != outcome::message) return first;
+    // The other frames of a message have arrived when its first one has.
+    if (is_router) {
+      if (!next_part(e.id, e.delimiter)) return outcome::dropped;
+      if (e.id.size() > peer::capacity) return drop(e.delimiter, e);
+    }
+    const auto lane = lane_frame::parse({e.delimiter.data<std::byte>(), e.delimiter.size()});
+    if (!lane) return drop(e.delimiter, e);
+    e.lane = *lane;
+    if (!next_part(e.delimiter, frame)) return outcome::dropped;
+    if (frame.more()) {
+      receive_rest(e.extra);
+      if (e.extra.more()) return drop(e.extra, e);
+      if (e.extra.size() != 0) e.tail = shared_buffer::adopt(new received_tail(e.extra));
+    }
+    return outcome::message;
+  }
+
+ private:
+  /// A tail stored in the message in which it was received.
+  struct received_tail : shared_buffer::control {
+    explicit received_tail(zmq::message_t& from) : message(std::move(from)) {
+      data = message.data<std::byte>();
+      size = message.size();
+      destroy = [](shared_buffer::control* self) { delete static_cast<received_tail*>(self); };
+    }
+    zmq::message_t message;
+  };
+
+  void set_heartbeat(const std::string& address);
+  void set_receive_timeout(int timeout_ms);
+
+  /// 0, or the error for which it was not sent. By the raw handles, because cppzmq throws when the peer is gone: a
+  /// reply to a client that died would cost 1.4 us instead of 80 ns, and it may have left thousands of requests.
+  int send_part(zmq::message_t& part, zmq::send_flags flags) {
+    while (zmq_msg_send(part.handle(), socket_.handle(), static_cast<int>(flags | zmq::send_flags::dontwait)) < 0) {
+      if (const int error = zmq_errno(); error != EINTR) return error;
+    }
+    return 0;
+  }
+
+  /// Receives one part of a message, nothing, or interrupted. `failure`: the prefix of an error text.
+  outcome receive_part(zmq::message_t& into, zmq::recv_flags flags, const char* failure) {
+    try {
+      return socket_.recv(into, flags) ? outcome::message : outcome::nothing;
+    } catch (const zmq::error_t& error) {
+      if (error.num() != EINTR) fail_by_zmq(failure, error);
+      return outcome::interrupted;
+    }
+  }
+
+  /// A part that must exist because of the one before it.
+  void receive_rest(zmq::message_t& into) {
+    constexpr const char* failure = "cannot receive the rest of a message";
+    outcome o;
+    while ((o = receive_part(into, zmq::recv_flags::dontwait, failure)) != outcome::message) {
+      if (o == outcome::nothing) fail_by_zmq(failure, zmq::error_t(EAGAIN));
+    }
+  }
+
+  bool next_part(const zmq::message_t& previous, zmq::message_t& into) {
+    if (!previous.more()) return false;
+    receive_rest(into);
+    return true;
+  }
+
+  /// Reads a malformed message to its end.
+  outcome drop(const zmq::message_t& last, envelope& e) {
+    for (bool more = last.more(); more; more = e.extra.more()) receive_rest(e.extra);
+    return outcome::dropped;
+  }
+
+  zmq::socket_t socket_;
+  int descriptor_ = -1;
+  int receive_timeout_ms_ = -1;  // what RCVTIMEO is set to
+};
+
+}  // namespace paracel::net

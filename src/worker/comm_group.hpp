@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <paracel/comm.hpp>
+
+namespace paracel {
+
+/// Some of the ranks of another communicator, with ranks of their own: what `split` makes without MPI. Its collectives
+/// are messages in a star around its rank 0, which folds in rank order.
+/// Cost: rank 0 sends and receives size * bytes.
+class comm_group final : public comm_backend {
+ public:
+  /// `members`: ranks of `all`; `own`: the index of this process among them. `id`: the same for its members and no
+  /// other communicator.
+  comm_group(std::shared_ptr<comm_backend> all, std::vector<std::size_t> members, std::size_t own, std::uint64_t id)
+      : all_(std::move(all)), members_(std::move(members)), own_(own), id_(id) {}
+  /// The group of the ranks of `from` with this color, for which `from` has made `splits` splits before.
+  static std::shared_ptr<comm_backend> of_color(const std::shared_ptr<comm_backend>& all, comm_backend& from,
+                                                std::uint64_t id, std::uint64_t splits, int color,
+                                                const std::vector<std::size_t>& members);
+
+  [[nodiscard]] std::size_t rank() const override { return own_; }
+  [[nodiscard]] std::size_t size() const override { return members_.size(); }
+  void barrier() override;
+  void bcast(byte_vector& data, std::size_t root) override;
+  void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override;
+  std::vector<byte_vector> allgather(std::span<const std::byte> mine) override;
+  std::vector<byte_vector> alltoall(const std::vector<byte_vector>& blocks) override;
+  void send(const message_address& to, byte_vector bytes, bool waits, patience limit) override;
+  ticket post(const message_address& from) override;
+  void give_up(ticket t) noexcept override { all_->give_up(t); }
+  std::optional<received_message> take(ticket t, patience limit) override;
+  std::shared_ptr<comm_backend> split(int color) override;
+  [[nodiscard]] ompi_communicator_t* communicator() const override {
+    throw error("get_comm: without mpirun a part of the workers has no communicator of MPI");
+  }
+
+ private:
+  /// A message of a collective, which no receive of the program fits.
+  void give(std::size_t to, std::span<const std::byte> bytes);
+  byte_vector get(std::size_t from);
+
+  std::shared_ptr<comm_backend> all_;
+  std::vector<std::size_t> members_;
+  std::size_t own_;
+  std::uint64_t id_;
+  std::uint64_t splits_ = 0;
+};
+
+}  // namespace paracel

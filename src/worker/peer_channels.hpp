@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Messages between the workers of a job, each on a channel of its own from the sender's port to the receiver's. The
+// scheduler introduces them: a worker says in its join where it is bound, and `find_worker` asks for that.
+//
+//   sender     numbers its messages to each receiver and keeps each one until it is acknowledged
+//   receiver   takes a message that is next in order, acknowledges one that it has already, and asks for the missing
+//              ones after a gap: every message is taken once and in order, also when a connection breaks
+//
+// No thread: messages arrive while the owner sends or receives. Between those ZeroMQ carries them as far as the queue
+// of the receiver's socket.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/message_matcher.hpp"
+#include "core/shared_buffer.hpp"
+#include "net/protocol.hpp"
+#include "net/transport.hpp"
+
+namespace paracel {
+
+/// Where a worker is, as the scheduler knows it.
+struct worker_place {
+  std::string address;
+  std::uint32_t turn = 0;  ///< how many processes were this worker before
+  std::string gone;        ///< why it neither sends nor receives any more; empty: it is there
+};
+
+/// Thread-safety: owned by the thread that runs the algorithm.
+class peer_channels {
+ public:
+  using milliseconds = std::chrono::milliseconds;
+  struct options {
+    std::uint64_t job = 0;
+    std::uint32_t rank = 0;
+    std::uint32_t size = 1;
+    std::function<worker_place(std::uint32_t rank)> find;
+    /// Throws when the job has ended; called at least every `patience`.
+    std::function<void()> check;
+    milliseconds patience{100};
+    /// After so long without a sign of a peer that is waited for, the scheduler is asked whether it is there, and the
+    /// oldest messages without an acknowledgement are sent again.
+    milliseconds doubt{1000};
+    /// `send` waits when so many bytes to one peer are unacknowledged.
+    std::size_t window_bytes = std::size_t{256} << 20U;
+  };
+
+  /// `bound`: a port that accepts requests at the address which the scheduler tells others.
+  peer_channels(options o, std::unique_ptr<net::port> bound);
+
+  /// Copies nothing: the message keeps the bytes. `waits`: with more than the window unacknowledged it blocks, until
+  /// the receiver is in a call of its own; otherwise it never does. Throws: network_error that names the peer which is
+  /// gone or has not acknowledged by `limit`; what `check` throws.
+  void send(const message_address& to, shared_buffer bytes, bool waits, std::optional<milliseconds> limit = {});
+  [[nodiscard]] message_matcher::ticket post(const message_address& from) { return arrived_.post(from); }
+  void give_up(message_matcher::ticket t) { arrived_.give_up(t); }
+  /// The message of a ticket. Blocks: until it has arrived, at most `limit`.
+  /// Returns: nothing when it has not. Throws: network_error when the one it must come from is gone; what `check`
+  /// throws.
+  [[nodiscard]] std::optional<received_message> take(message_matcher::ticket t, std::optional<milliseconds> limit);
+  /// Waits until every message is acknowledged, at most `limit`. Returns: whether they are.
+  bool flush(milliseconds limit);
+
+ private:
+  using steady_clock = std::chrono::steady_clock;
+  struct unacknowledged {
+    std::uint64_t sequence;
+    message_address to;
+    shared_buffer bytes;
+  };
+  struct outgoing_peer {
+    int channel = -1;
+    std::uint32_t turn = 0;
+    std::uint64_t last = 0;  // sequence
+    std::uint64_t gap = 0;   // the sequence that the peer asked for last
+    std::size_t bytes = 0;   // of what is kept
+    std::deque<unacknowledged> kept;
+  };
+  struct incoming_peer {
+    std::uint64_t client = 0;
+    std::uint64_t taken = 0;  // sequence
+  };
+
+  outgoing_peer& reach(std::uint32_t rank);
+  void transmit(const outgoing_peer& p, const unacknowledged& m);
+  void resend(const outgoing_peer& p, std::size_t bytes);
+  /// Handles what has arrived. Returns: whether that was anything.
+  bool progress(milliseconds wait);
+  void on_message();
+  void on_reply();
+  void question(std::uint32_t rank, const char* what);
+  void question_all();
+
+  options options_;
+  std::unique_ptr<net::port> port_;
+  std::uint64_t client_;
+  message_matcher arrived_;
+  std::map<std::uint32_t, outgoing_peer> to_;
+  std::map<int, std::uint32_t> ranks_;  // by channel
+  std::map<std::uint32_t, incoming_peer> from_;
+  std::map<std::uint32_t, int> absences_;  // how often in a row a peer was found gone
+  net::incoming in_;
+};
+
+}  // namespace paracel
