@@ -18,10 +18,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -58,7 +60,11 @@ DEFINE_string(bind, "tcp://127.0.0.1:*",
 DEFINE_string(advertise, "",
               "host by which others reach this one, where it is not that of --bind (a translator of addresses)");
 DEFINE_string(plugin_dirs, "", "folders in which plug-ins are looked up, separated by colons");
-DEFINE_double(function_timeout, 30, "seconds after which a user function that still runs is named in the log");
+DEFINE_string(function_timeout, "30",
+              "seconds after which a user function that still runs is named in the log, or with --plugin-sandbox is "
+              "ended; libx.so:f=SECONDS, separated by commas, for some functions");
+DEFINE_bool(plugin_sandbox, false, "user functions run in processes of their own");
+DEFINE_string(sandbox_memory, "4G", "addresses that a process of --plugin-sandbox may have; 0: no limit");
 DEFINE_double(heartbeat_limit, 3,
               "seconds of silence after which a node is lost; the scheduler, after three times as long");
 DEFINE_int64(parent, 0, "process without which this one shall not live");
@@ -84,6 +90,35 @@ milliseconds milliseconds_of(double seconds, const char* flag) {
   return milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
+milliseconds milliseconds_of(const std::string& text, const char* flag) {
+  double seconds = 0;
+  const auto* end = text.data() + text.size();
+  const auto [stop, failed] = std::from_chars(text.data(), end, seconds);
+  return milliseconds_of(failed == std::errc{} && stop == end ? seconds : 0, flag);
+}
+
+std::vector<std::string> split(std::string_view text, char by) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const auto at = text.find(by);
+    if (at != 0) parts.emplace_back(text.substr(0, at));
+    text.remove_prefix(at == std::string_view::npos ? text.size() : at + 1);
+  }
+  return parts;
+}
+
+/// Of --function-timeout.
+srv::function_timeouts timeouts_from(const std::string& text) {
+  constexpr const char* flag = "--function-timeout";
+  srv::function_timeouts limits;
+  for (const auto& part : split(text, ',')) {
+    const auto equals = part.rfind('=');
+    if (equals == std::string::npos) limits.otherwise = milliseconds_of(part, flag);
+    else limits.of_function[part.substr(0, equals)] = milliseconds_of(part.substr(equals + 1), flag);
+  }
+  return limits;
+}
+
 std::uint64_t bytes_of(const std::string& text, const char* flag) {
   std::uint64_t count = 0;
   if (!read_byte_count(text, count)) {
@@ -105,16 +140,6 @@ std::uint32_t slot_from(std::string text) {
     throw usage_error("--slot must be a number or auto, not '" + text + "'");
   }
   return slot;
-}
-
-std::vector<std::string> split(std::string_view text, char by) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    const auto at = text.find(by);
-    if (at != 0) parts.emplace_back(text.substr(0, at));
-    text.remove_prefix(at == std::string_view::npos ? text.size() : at + 1);
-  }
-  return parts;
 }
 
 /// The host of tcp://host:port, without the brackets of IPv6.
@@ -254,6 +279,14 @@ std::string heartbeat_body(const srv::server_node& node) {
   return json_text(body);
 }
 
+/// Of this program.
+std::string own_folder() {
+  std::error_code failed;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", failed);
+  if (failed) throw usage_error("--plugin-sandbox: /proc is not there: " + failed.message());
+  return self.parent_path().string();
+}
+
 srv::node_options options_from_flags() {
   srv::node_options o;
   o.server.slot = slot_from(FLAGS_slot);
@@ -266,7 +299,12 @@ srv::node_options options_from_flags() {
   o.server.max_message_bytes = bytes_of(FLAGS_max_message_bytes, "--max-message-bytes");
   o.server.max_memory_bytes = bytes_of(FLAGS_max_memory, "--max-memory");
   o.server.max_unread_bytes = bytes_of(FLAGS_max_unread_bytes, "--max-unread-bytes");
-  o.function_timeout = milliseconds_of(FLAGS_function_timeout, "--function-timeout");
+  o.function_timeout = timeouts_from(FLAGS_function_timeout);
+  if (FLAGS_plugin_sandbox) {
+    o.server.sandbox.program = own_folder() + "/start_sandbox";
+    o.server.sandbox.memory_bytes = bytes_of(FLAGS_sandbox_memory, "--sandbox-memory");
+    o.server.sandbox.timeouts = o.function_timeout;
+  }
   if (milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit") < net::least_heartbeat_limit) {
     throw usage_error("--heartbeat-limit must be at least 1 s: nodes beat every 0.5 s, and one beat may be late");
   }

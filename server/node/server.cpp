@@ -37,6 +37,7 @@ server_options checked(server_options o) {
   // Lengths in the header are 32 bits; a value comes with a header and a key, and must also be sent back.
   o.max_message_bytes = std::min<std::size_t>(o.max_message_bytes, std::numeric_limits<std::uint32_t>::max());
   o.max_value_bytes = std::min(o.max_value_bytes, o.max_message_bytes - beside_a_value);
+  o.sandbox.max_value_bytes = o.max_value_bytes;
   if (o.incarnation == 0) {
     std::random_device random;
     const auto now = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
@@ -60,7 +61,7 @@ server::server(server_options options)
     : options_(checked(std::move(options))),
       budgets_(options_.max_parked_bytes, machine_bytes(),
                std::max(options_.max_unread_bytes, slow_consumer_guard::least_limit), options_.threads),
-      plugins_(options_.plugin_folders),
+      plugins_(options_.plugin_folders, options_.sandbox),
       clock_(options_.workers),
       chains_(options_.threads + 1),
       workers_(options_.workers),
@@ -248,6 +249,8 @@ std::string server::stats_json() const {
   for (const auto& [name, h] : holdings) {
     all["held"][name] = {{"bytes", h.bytes}, {"limit_bytes", h.limit}, {"refused", h.refused}};
   }
+  if (const auto* sandbox = plugins_.sandbox())
+    all["sandbox"] = {{"started", sandbox->started()}, {"lost", sandbox->lost()}};
   std::uint64_t keys = 0;
   std::uint64_t memory = 0;
   for (const auto& s : shards_) {

@@ -58,6 +58,7 @@ struct server_options {
   std::uint64_t job = 0;          ///< 0: requests of any job are accepted
   std::uint32_t workers = 1;      ///< 0: the membership will tell; clock requests are held until then
   std::vector<std::string> plugin_folders{};
+  sandbox_options sandbox{};  ///< of user functions; without a program they run in the server
   std::size_t max_value_bytes = std::size_t{256} << 20;
   std::size_t max_message_bytes = std::size_t{1} << 30;
   std::size_t max_memory_bytes = 0;                       ///< of all shards, equal shares; 0: no limit

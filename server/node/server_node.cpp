@@ -249,11 +249,11 @@ class server_node::control {
 
   void watch(unsigned i, watched& w, steady::time_point now, std::vector<long_run>& running) {
     const auto b = node_.server_.busy(i);
-    const auto limit = node_.options_.function_timeout;
+    const auto& limits = node_.options_.function_timeout;
     if (b.name == nullptr) {
       w.in_function = false;
       const auto silent = std::chrono::duration_cast<milliseconds>(now - node_.shard_seen(i));
-      if (silent > limit && !w.silence_named) {
+      if (silent > limits.otherwise && !w.silence_named) {
         w.silence_named = true;
         say("thread " + std::to_string(i) + " has not answered for " + seconds_text(silent));
       }
@@ -267,7 +267,7 @@ class server_node::control {
       return;
     }
     const auto time = std::chrono::duration_cast<milliseconds>(now - w.since);
-    if (time < limit) return;
+    if (time < limits.of(*b.name)) return;
     running.push_back({i, *b.name, time});
     if (w.named) return;
     w.named = true;
@@ -313,6 +313,7 @@ server_node::server_node(net::transport& transport, node_options options)
   synced_ = std::make_unique<std::atomic<std::uint32_t>[]>(o.threads + 1);
   for (unsigned i = 0; i < o.threads; ++i) seen_[i].store(steady::now().time_since_epoch().count());
   server_.unread().log_to([this](const std::string& text) { say(text); });
+  if (auto* sandbox = server_.plugins().sandbox()) sandbox->log_to([this](const std::string& text) { say(text); });
   try {
     if (options_.shares_connections && o.threads > 1) {
       auto group = transport_.open_group(address_for("shards"), o.threads);

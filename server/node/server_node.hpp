@@ -33,8 +33,8 @@ struct node_options {
   std::string bind = "inproc://server";
   /// The shard threads share one connection to each client, instead of one each: net::transport::open_group.
   bool shares_connections = false;
-  std::chrono::milliseconds function_timeout{30'000};  ///< a user function that runs longer is named in the log
-  std::chrono::milliseconds heartbeat_interval{500};   ///< of the pings through each shard's own queue
+  function_timeouts function_timeout{};               ///< a user function that runs longer is named in the log
+  std::chrono::milliseconds heartbeat_interval{500};  ///< of the pings through each shard's own queue
   request_handler* handler = nullptr;  ///< handles the shards' requests instead of the server; may forward
   std::function<void()> on_stop;       ///< on a `stop` request or a thread failure; runs on one of the node's threads
   std::function<void(const std::string&)> log;  ///< a line of text; without it: stderr

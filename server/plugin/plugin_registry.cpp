@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The only file that uses the dynamic loader for plug-ins. A plug-in is trusted once it is loaded; what is checked
-// here is that its author and this server agree on the layout of `update_result`.
+// A plug-in is trusted once it is loaded; what is checked here is that its author and this server agree on the layout
+// of `update_result`.
 #include "server/plugin/plugin_registry.hpp"
 
-#include <dlfcn.h>
 #include <elf.h>
-#include <link.h>
 
 #include <algorithm>
 #include <array>
@@ -53,97 +51,11 @@ std::string written(std::string_view plugin) {
   return text.size() < plugin.size() ? text + "..." : text;
 }
 
-/// Two servers of one process may load one file. The loader has its own lock, but ThreadSanitizer does not see that it
-/// orders a plug-in's initialisers before later reads of their results: this lock makes it visible.
-void* open_library(const std::string& path) {
-  static std::mutex one_at_a_time;
-  const std::lock_guard lock(one_at_a_time);
-  return ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-}
-
-/// One exported symbol of a loaded library.
-struct symbol_entry {
-  const char* name;
-  unsigned type;
-  std::uint64_t size;
-  const std::byte* address;
-  [[nodiscard]] bool is_object() const noexcept { return type == STT_OBJECT; }
-  /// The bytes where a magic would be. Not checked by AddressSanitizer: with clang's, a symbol's size includes
-  /// redzones, so that a small one seems to have the bytes.
-  [[nodiscard, gnu::no_sanitize_address]] std::uint32_t magic() const noexcept {
-    if (!is_object() || size < sizeof(std::uint32_t)) return 0;
-    std::uint32_t m = 0;
-    const volatile std::byte* at = address;  // no memcpy, which would be checked
-    for (unsigned i = 0; i < sizeof m; ++i) m |= std::to_integer<std::uint32_t>(at[i]) << 8U * i;
-    return m;
-  }
-};
-
-/// The number of dynamic symbols is stored only in the hash sections; with the GNU one it is the end of the last chain.
-std::size_t symbol_count(const std::uint32_t* gnu_hash, const std::uint32_t* hash) {
-  if (hash != nullptr) return hash[1];
-  if (gnu_hash == nullptr) return 0;
-  const auto buckets = gnu_hash[0];
-  const auto first = gnu_hash[1];
-  const auto* bucket = gnu_hash + 4 + gnu_hash[2] * (sizeof(ElfW(Addr)) / sizeof(std::uint32_t));
-  const auto* chain = bucket + buckets;
-  std::uint32_t last = 0;
-  for (std::uint32_t i = 0; i < buckets; ++i) last = std::max(last, bucket[i]);
-  if (last < first) return first;
-  while ((chain[last - first] & 1U) == 0) ++last;
-  return last + std::size_t{1};
-}
-
 /// The dynamic loader and its view of a library belong to the process and not to a registry. Its own lock is
 /// invisible to ThreadSanitizer, so servers that share a process take turns.
 std::mutex& turn_at_the_loader() {
   static std::mutex turn;
   return turn;
-}
-
-/// The symbols that the library itself defines; dlsym would also find those of the libraries it needs.
-template <class F>
-void for_each_symbol(void* handle, F&& f) {
-  link_map* map = nullptr;
-  if (::dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return;
-  const ElfW(Sym)* symbols = nullptr;
-  const char* strings = nullptr;
-  const std::uint32_t* gnu_hash = nullptr;
-  const std::uint32_t* hash = nullptr;
-  for (const auto* d = map->l_ld; d->d_tag != DT_NULL; ++d) {
-    switch (d->d_tag) {
-      case DT_SYMTAB:
-        symbols = reinterpret_cast<const ElfW(Sym)*>(d->d_un.d_ptr);
-        break;
-      case DT_STRTAB:
-        strings = reinterpret_cast<const char*>(d->d_un.d_ptr);
-        break;
-      case DT_GNU_HASH:
-        gnu_hash = reinterpret_cast<const std::uint32_t*>(d->d_un.d_ptr);
-        break;
-      case DT_HASH:
-        hash = reinterpret_cast<const std::uint32_t*>(d->d_un.d_ptr);
-        break;
-      default:
-        break;
-    }
-  }
-  if (symbols == nullptr || strings == nullptr) return;
-  const auto count = symbol_count(gnu_hash, hash);
-  for (std::size_t i = 1; i < count; ++i) {
-    const auto& s = symbols[i];
-    if (s.st_shndx == SHN_UNDEF || s.st_shndx == SHN_ABS) continue;
-    f(symbol_entry{strings + s.st_name, static_cast<unsigned>(s.st_info & 0xfU), s.st_size,
-                   reinterpret_cast<const std::byte*>(map->l_addr + s.st_value)});
-  }
-}
-
-std::optional<symbol_entry> find_symbol(void* handle, std::string_view name) {
-  std::optional<symbol_entry> found;
-  for_each_symbol(handle, [&](const symbol_entry& s) {
-    if (s.name == name) found = s;
-  });
-  return found;
 }
 
 /// What a plug-in exports, and how error texts refer to it.
@@ -159,13 +71,11 @@ constexpr function_kind update_kind{abi::update_magic, "an ", "update function",
 constexpr function_kind filter_kind{abi::filter_magic, "a ", "filter", "paracel::filter_result",
                                     "paracel::filter_proxy"};
 
-std::string exported(void* handle, const function_kind& kind) {
-  std::vector<std::string> names;
-  for_each_symbol(handle, [&](const symbol_entry& s) {
-    const bool is_one =
-        s.magic() == kind.magic || (kind.magic == abi::update_magic && s.magic() == abi::optimizer_magic);
-    if (is_one) names.emplace_back(s.name);
-  });
+std::string exported(plugin_library& from, const function_kind& kind) {
+  auto names = from.exports(kind.magic);
+  if (kind.magic == abi::update_magic) {
+    for (auto& optimizer : from.exports(abi::optimizer_magic)) names.push_back(std::move(optimizer));
+  }
   if (names.empty())
     return std::string("it exports no ") + kind.noun + "; write extern \"C\" { extern " + kind.type + " f; } " +
            kind.type + " f = " + kind.maker + "(...);";
@@ -179,7 +89,7 @@ std::string other_abi(std::uint16_t version, std::uint16_t bytes, std::size_t by
 }
 
 /// Why `s`, which has the magic of an optimizer, is not usable by this server; empty when it is.
-std::string problem_of_optimizer(const symbol_entry& s) {
+std::string problem_of_optimizer(const plugin_symbol& s) {
   if (s.size < offsetof(optimizer_result, flags))
     return "is no paracel::optimizer_result that paracel::optimizer_proxy made";
   const auto* o = reinterpret_cast<const optimizer_result*>(s.address);
@@ -197,7 +107,7 @@ std::string problem_of_optimizer(const symbol_entry& s) {
 
 /// Why `s` is not usable as this kind by this server; empty when it is.
 template <class Result>
-std::string problem_of(const symbol_entry& s, const std::string& name, const function_kind& kind) {
+std::string problem_of(const plugin_symbol& s, const std::string& name, const function_kind& kind) {
   if (s.type == STT_FUNC || s.type == STT_GNU_IFUNC)
     return std::string("is a function; export ") + kind.type + " NAME = " + kind.maker + "(" + name + ") and name that";
   for (const auto& other : {update_kind, filter_kind})
@@ -211,7 +121,7 @@ std::string problem_of(const symbol_entry& s, const std::string& name, const fun
   return {};
 }
 
-std::string problem_of_update(const symbol_entry& s, const std::string& name) {
+std::string problem_of_update(const plugin_symbol& s, const std::string& name) {
   if (auto problem = problem_of<update_result>(s, name, update_kind); !problem.empty()) return problem;
   const auto* u = reinterpret_cast<const update_result*>(s.address);
   if (u->apply == nullptr && u->in_place == nullptr) return "has neither a general nor an in-place function";
@@ -220,7 +130,7 @@ std::string problem_of_update(const symbol_entry& s, const std::string& name) {
   return {};
 }
 
-std::string problem_of_filter(const symbol_entry& s, const std::string& name) {
+std::string problem_of_filter(const plugin_symbol& s, const std::string& name) {
   if (auto problem = problem_of<filter_result>(s, name, filter_kind); !problem.empty()) return problem;
   const auto* f = reinterpret_cast<const filter_result*>(s.address);
   if (f->test == nullptr) return "has no function to call";
@@ -291,7 +201,7 @@ struct plugin_registry::library {
   std::string name;
   std::string path;
   std::uint64_t content = 0;
-  void* handle = nullptr;
+  std::unique_ptr<plugin_library> symbols;
 };
 
 namespace {
@@ -302,31 +212,35 @@ void refuse(const Library& from, const std::string& symbol, const std::string& p
 }
 
 template <class Library>
-symbol_entry symbol_of(const Library& from, const std::string& symbol, const function_kind& kind) {
+plugin_symbol symbol_of(const Library& from, const std::string& symbol, const function_kind& kind) {
   if (symbol.empty())
-    throw plugin_error("plug-in " + from.path + ": no function was named; " + exported(from.handle, kind));
-  const auto found = find_symbol(from.handle, symbol);
-  if (!found) throw plugin_error("plug-in " + from.path + " has no '" + symbol + "'; " + exported(from.handle, kind));
+    throw plugin_error("plug-in " + from.path + ": no function was named; " + exported(*from.symbols, kind));
+  const auto found = from.symbols->find(symbol);
+  if (!found) throw plugin_error("plug-in " + from.path + " has no '" + symbol + "'; " + exported(*from.symbols, kind));
   return *found;
 }
 
 }  // namespace
 
-std::string framework_folder() {
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&framework_folder), &info) == 0 || info.dli_fname == nullptr) return {};
-  const std::string path = info.dli_fname;
-  const auto slash = path.rfind('/');
-  return slash == std::string::npos ? std::string() : path.substr(0, slash);
-}
-
-plugin_registry::plugin_registry(std::vector<std::string> allowed_folders) : folders_(std::move(allowed_folders)) {}
+plugin_registry::plugin_registry(std::vector<std::string> allowed_folders, sandbox_options sandbox)
+    : folders_(std::move(allowed_folders)),
+      sandbox_(sandbox.program.empty() ? nullptr : std::make_unique<plugin_sandbox>(std::move(sandbox))) {}
 
 plugin_registry::~plugin_registry() = default;
 
 void plugin_registry::allow_folder(std::string folder) {
   const std::lock_guard lock(mutex_);
   if (std::ranges::find(folders_, folder) == folders_.end()) folders_.push_back(std::move(folder));
+}
+
+/// Null: `why` says why not. The framework's own functions are trusted, and run here.
+std::unique_ptr<plugin_library> plugin_registry::open(const plugin_file& file, std::string& why) {
+  std::error_code none;
+  const auto own = std::filesystem::path(framework_folder()) / default_plugin;
+  if (sandbox_ != nullptr && !std::filesystem::equivalent(file.path, own, none)) return sandbox_->open(file, why);
+  auto mapped = std::make_unique<mapped_library>();
+  if (!mapped->open(file.path, why)) return nullptr;
+  return mapped;
 }
 
 plugin_registry::library& plugin_registry::find_library(std::string_view plugin) {
@@ -354,15 +268,14 @@ plugin_registry::library& plugin_registry::find_library(std::string_view plugin)
       }
       auto& slot = libraries_[c.path];
       if (slot == nullptr) {
-        void* handle = open_library(c.path);
-        if (handle == nullptr) {
-          const char* reason = ::dlerror();
+        std::string reason;
+        auto symbols = open(c, reason);
+        if (symbols == nullptr) {
           libraries_.erase(c.path);
-          throw plugin_error("plug-in " + c.path +
-                             " cannot be loaded: " + (reason != nullptr ? reason : "no reason given") +
+          throw plugin_error("plug-in " + c.path + " cannot be loaded: " + reason +
                              "; a plug-in is a shared library for this machine, linked with what it uses");
         }
-        slot = std::make_unique<library>(library{name, c.path, c.content, handle});
+        slot = std::make_unique<library>(library{name, c.path, c.content, std::move(symbols)});
       }
       if (spellings_.size() < most_spellings) spellings_.emplace(plugin, slot.get());
       return *slot;
@@ -410,6 +323,7 @@ const loaded_update& plugin_registry::load_update(std::string_view plugin, std::
 
   const auto found = symbol_of(from, name, update_kind);
   auto loaded = std::make_unique<loaded_update>();
+  loaded->sandboxed = from.symbols->is_sandboxed();
   loaded->id = function_id(from.content, "update", name);
   loaded->name = from.name + ":" + name;
   if (found.magic() == abi::optimizer_magic) {
@@ -450,6 +364,7 @@ const loaded_filter& plugin_registry::load_filter(std::string_view plugin, std::
   slot->id = function_id(from.content, "filter", name);
   slot->name = from.name + ":" + name;
   slot->function = function;
+  slot->sandboxed = from.symbols->is_sandboxed();
   filter_index_.add(*slot);
   look_whether_refused(*slot);
   registered_.store(updates_.size() + filters_.size(), std::memory_order_release);

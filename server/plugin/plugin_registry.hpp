@@ -16,6 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "server/plugin/plugin_files.hpp"
+#include "server/plugin/plugin_library.hpp"
+#include "server/plugin/plugin_sandbox.hpp"
 #include "server/plugin/user_functions.hpp"
 
 namespace paracel::srv {
@@ -48,9 +51,6 @@ class function_index {
   std::atomic<const table*> current_{nullptr};
 };
 
-/// The folder of the shared object that contains this code: libparacel.so, or the program it was linked into.
-std::string framework_folder();
-
 /// The plug-ins of one server.
 ///
 /// Thread-safety: any thread. Loading is serialised; `find` takes no lock.
@@ -58,8 +58,8 @@ std::string framework_folder();
 class plugin_registry {
  public:
   /// Plug-ins are looked up in these folders; the first one that has the name wins. The default plug-in is looked up
-  /// beside libparacel.so first.
-  explicit plugin_registry(std::vector<std::string> allowed_folders);
+  /// beside libparacel.so first. With a sandbox all others run in its processes (plugin_sandbox.hpp).
+  explicit plugin_registry(std::vector<std::string> allowed_folders, sandbox_options sandbox = {});
   ~plugin_registry();
   plugin_registry(const plugin_registry&) = delete;
   plugin_registry& operator=(const plugin_registry&) = delete;
@@ -96,6 +96,9 @@ class plugin_registry {
   /// the first reason stays. Does not wait for a thread that loads.
   void forbid(std::uint64_t id, const std::string& why);
 
+  /// Null: functions run in this process.
+  [[nodiscard]] plugin_sandbox* sandbox() const noexcept { return sandbox_.get(); }
+
   /// Null: not loaded here. Cost: one hash lookup, no lock.
   [[nodiscard]] const loaded_update* find(std::uint64_t id) const noexcept { return update_index_.find(id); }
   [[nodiscard]] const loaded_filter* find_filter(std::uint64_t id) const noexcept { return filter_index_.find(id); }
@@ -108,8 +111,10 @@ class plugin_registry {
   using by_symbol = std::map<std::pair<const library*, std::string>, std::unique_ptr<Function>>;
 
   library& find_library(std::string_view plugin);
+  std::unique_ptr<plugin_library> open(const plugin_file& file, std::string& why);
 
   std::vector<std::string> folders_;
+  const std::unique_ptr<plugin_sandbox> sandbox_;  // null: functions run in this process
   mutable std::mutex mutex_;
   std::atomic<std::size_t> registered_{0};
   std::map<std::string, std::unique_ptr<library>, std::less<>> libraries_;  // by path

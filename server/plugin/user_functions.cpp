@@ -368,4 +368,53 @@ std::optional<bool> test(const loaded_filter& f, std::string_view key, const val
   return std::nullopt;
 }
 
+const void* expected_calls::context() const noexcept {
+  return update_ != nullptr ? update_->function->context : filter_->function->context;
+}
+
+expected_calls::~expected_calls() {
+  if (!calls_.empty()) static_cast<const sandboxed_function*>(context())->owner->mine().forget();
+}
+
+void expected_calls::add(const value_view& current, const value_view& delta) {
+  // An optimizer's state is not known here, and a delta that must be converted is rare.
+  if (update_ == nullptr || update_->optimizer != nullptr || update_->refused.why() != nullptr) return;
+  const auto& f = *update_->function;
+  if (path_of(*update_, current, delta) == apply_path::general) {
+    calls_.push_back({.work = sandbox_work::apply,
+                      .tag = static_cast<std::uint8_t>(current.tag),
+                      .delta_tag = static_cast<std::uint8_t>(delta.tag),
+                      .value = current.bytes,
+                      .delta = delta.bytes});
+    return;
+  }
+  const auto wanted = static_cast<value_tag>(f.value_tag);
+  const auto element = element_of(current.tag);
+  if (current.tag != delta.tag || current.bytes.size() != delta.bytes.size()) return;
+  if (wanted != value_tag::none && wanted != element) return;
+  calls_.push_back({.work = sandbox_work::in_place,
+                    .tag = static_cast<std::uint8_t>(element),
+                    .value = current.bytes,
+                    .delta = delta.bytes});
+}
+
+void expected_calls::add(std::string_view key, const value_view& value) {
+  if (filter_ == nullptr || filter_->refused.why() != nullptr) return;
+  sandboxed_call c{.work = sandbox_work::test, .extra = std::as_bytes(std::span(key))};
+  if ((filter_->function->flags & abi::takes_value) != 0) {
+    c.tag = static_cast<std::uint8_t>(value.tag);
+    c.value = value.bytes;
+  }
+  calls_.push_back(c);
+}
+
+void expected_calls::run() noexcept {
+  if (calls_.empty()) return;
+  const auto& f = *static_cast<const sandboxed_function*>(context());
+  try {
+    f.owner->mine().announce(f, calls_);
+  } catch (const std::exception&) {  // the calls are made one by one, and say why
+  }
+}
+
 }  // namespace paracel::srv

@@ -16,6 +16,8 @@
 #include <paracel/update.hpp>
 #include <paracel/value.hpp>
 
+#include "server/plugin/sandbox_runner.hpp"
+
 namespace paracel::srv {
 
 /// Why a function is blocked: it has killed a server (last_words.hpp). Thread-safety: any thread.
@@ -39,6 +41,7 @@ struct loaded_update {
   const optimizer_result* optimizer = nullptr;  ///< null: an update function
   std::uint64_t family = 0;                     ///< of an optimizer: its id without the hyper-parameters
   std::array<double, abi::most_hyper_parameters> hyper{};
+  bool sandboxed = false;  ///< `function` and `optimizer` are stand-ins, which call another process
   refusal_of_function refused{};
 
   [[nodiscard]] bool counts_steps() const noexcept {
@@ -49,6 +52,7 @@ struct loaded_filter {
   std::uint64_t id = 0;
   std::string name;
   const filter_result* function = nullptr;
+  bool sandboxed = false;
   refusal_of_function refused{};
 };
 
@@ -103,5 +107,36 @@ enum class apply_path : std::uint8_t {
 /// Returns nothing when it failed: `error` says why. Never rethrows what a plug-in threw.
 [[nodiscard]] std::optional<bool> test(const loaded_filter& f, std::string_view key, const value_view& value,
                                        std::string& error, abi::outcome* outcome = nullptr);
+
+/// Calls of one function that will be made soon: a sandboxed one runs them in one hand-over, and each call then finds
+/// its result. A call with other arguments is made as usual. Without a sandbox nothing happens.
+///
+/// Only for calls on keys that are different: the second call on a key gets what the first one returns. A function is
+/// called for each announced one, also if it is not made in the end.
+class expected_calls {
+ public:
+  explicit expected_calls(const loaded_update* u) noexcept : update_(u != nullptr && u->sandboxed ? u : nullptr) {}
+  explicit expected_calls(const loaded_filter* f) noexcept : filter_(f != nullptr && f->sandboxed ? f : nullptr) {}
+  /// Results that were not asked for are dropped.
+  ~expected_calls();
+  expected_calls(const expected_calls&) = delete;
+  expected_calls& operator=(const expected_calls&) = delete;
+
+  /// Whether it is of any use.
+  [[nodiscard]] bool wanted() const noexcept { return update_ != nullptr || filter_ != nullptr; }
+  /// Of `apply` or `apply_in_place`. The bytes must stay until `run`.
+  void add(const value_view& current, const value_view& delta);
+  /// Of `test`.
+  void add(std::string_view key, const value_view& value);
+  /// Calls them. Failures are reported by the calls themselves.
+  void run() noexcept;
+
+ private:
+  [[nodiscard]] const void* context() const noexcept;
+
+  const loaded_update* update_ = nullptr;
+  const loaded_filter* filter_ = nullptr;
+  std::vector<sandboxed_call> calls_;
+};
 
 }  // namespace paracel::srv

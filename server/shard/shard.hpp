@@ -138,6 +138,8 @@ class shard final : public replicated_store {
   void answer_items(const key_operation& c, Next&& next, completion& done);
   void handle_set(const net::request_view& request, completion& done);
   void prepare_set(const net::request_view& request, const digest128& digest, completion& done);
+  void announce(const key_operation& c, std::span<const net::request_item> items, std::span<const std::uint64_t> hashes,
+                expected_calls& soon);
   void make_room_for_value(std::size_t left, const net::request_item& item, std::uint64_t hash);
   [[nodiscard]] std::size_t room_of(const key_operation& c) const noexcept;
   bool run_set(const key_operation& c, prepared_set& set, const set_values& values, completion& done);

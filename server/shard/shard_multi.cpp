@@ -83,6 +83,9 @@ void shard::answer_items(const key_operation& c, Next&& next, completion& done) 
     const auto n = std::min(left, items_at_once);
     for (std::size_t i = 0; i < n; ++i) next(item[i], hash[i]);
     store_.keys().prefetch({hash.data(), n});
+    expected_calls soon(c.function);
+    if (soon.wanted()) [[unlikely]]
+      announce(c, {item.data(), n}, {hash.data(), n}, soon);
     for (std::size_t i = 0; i < n; ++i) {
       key_outcome out;
       const auto partition = partition_of(hash[i]);
@@ -131,6 +134,19 @@ void shard::answer_items(const key_operation& c, Next&& next, completion& done) 
   reply.count = count;
   done.answer(reply, items_);
   if (items_.capacity() > kept_buffer_bytes) items_ = {};
+}
+
+/// Has the sandbox work on these items at once, as far as their values are known.
+void shard::announce(const key_operation& c, std::span<const net::request_item> items,
+                     std::span<const std::uint64_t> hashes, expected_calls& soon) {
+  const bool staged = (c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock;
+  if (staged || log().retried() || (c.what != verb::update && c.what != verb::bupdate)) return;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (!store_.keys().owns(partition_of(hashes[i]))) continue;
+    if (const auto* e = store_.keys().find(hashes[i], items[i].key)) soon.add(e->view(), items[i].value);
+  }
+  const busy_mark mark(monitor_, *c.function, {});
+  soon.run();
 }
 
 /// An update that returns its value is not executed when there is no memory for the reply, as far as its size is known.

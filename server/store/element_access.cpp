@@ -101,6 +101,13 @@ status update_each(const loaded_update& f, const element_change& change, std::sp
     before.resize(change.where.count * width);
     gather(width, value.data(), change.where, before.data());
   }
+  expected_calls soon(&f);
+  if (soon.wanted()) [[unlikely]] {
+    for (std::size_t i = 0; i < change.where.count; ++i)
+      soon.add({tag, value.subspan(offset_at(change.where, i) * width, width)},
+               {tag, change.numbers.bytes.subspan(i * width, width)});
+    soon.run();
+  }
   for (std::size_t i = 0; i < change.where.count; ++i) {
     auto ended = abi::ok;
     const value_view delta{tag, change.numbers.bytes.subspan(i * width, width)};

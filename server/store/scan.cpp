@@ -70,6 +70,15 @@ struct scan_service::call {
     if (!prefix.empty() && !e.key().starts_with(prefix)) return false;
     return filter == nullptr || passes(e);
   }
+  /// Has a sandbox call the filter for all entries of a step, which `each` walks over, at once.
+  template <class Each>
+  void announce(expected_calls& soon, const Each& each) const {
+    if (!soon.wanted() || failed != status::ok) return;
+    each([&](const entry& e) {
+      if (e.key().starts_with(prefix)) soon.add(e.key(), e.view());
+    });
+    soon.run();
+  }
   void fail(status s, std::string text) {
     failed = s;
     why = std::move(text);
@@ -101,12 +110,17 @@ bool scan_service::step_over_group(call& c, std::size_t group, Visitor& visitor)
   auto& memory = keys_.groups()[group];
   if (memory.blocks() == 0) return true;
   if (memory.blocks() > c.entries_a_step() || memory.used() > std::min(bytes_a_step, visitor.room())) return false;
+  const auto each = [&](const auto& f) {
+    memory.for_each([&](const void* block) {
+      const auto& e = *static_cast<const entry*>(block);
+      f(e);
+      return e.block_bytes();
+    });
+  };
+  expected_calls soon(c.filter);
+  c.announce(soon, each);
   visitor.begin(false);
-  memory.for_each([&](const void* block) {
-    const auto& e = *static_cast<const entry*>(block);
-    visitor.visit(e);
-    return e.block_bytes();
-  });
+  each([&](const entry& e) { visitor.visit(e); });
   return visitor.end();
 }
 
@@ -157,6 +171,8 @@ void scan_service::visit(call& c, Visitor& visitor) {
           std::clamp<std::size_t>(net::scan_positions * entries / t.size(), 1, net::scan_positions));
     }
     width = std::min(width, net::scan_positions - position);
+    expected_calls soon(c.filter);
+    c.announce(soon, [&](const auto& f) { t.for_each(position, width, f); });
     visitor.begin(width == 1);
     t.for_each(position, width, [&](const entry& e) { visitor.visit(e); });
     if (!visitor.end()) {

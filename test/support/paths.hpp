@@ -12,6 +12,8 @@ namespace paracel::test {
 std::string plugin_folder();
 // The folder of the framework's built plug-ins.
 std::string default_plugin_folder();
+// The folder of the programs, built.
+std::string program_folder();
 // The root of the project's sources.
 std::string source_folder();
 

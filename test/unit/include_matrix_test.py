@@ -60,7 +60,7 @@ LIBRARIES = [
     (r"msgpack", r"include/paracel/codec_packed\.hpp$|test/"),
     (r"xxhash\.h$", r"src/core/hash\.hpp$|tool/bench/|test/"),
     (r"(zlib|zstd)\.h$", r"src/load/|test/"),
-    (r"dlfcn\.h$", r"server/(plugin/plugin_registry|node/start_guard)\.cpp$|src/worker/main_env\.cpp$|test/"),
+    (r"dlfcn\.h$", r"server/(plugin/plugin_library|node/start_guard)\.cpp$|src/worker/main_env\.cpp$|test/"),
     (r"gflags/", r"server/\w+\.cpp$|alg/common/program\.cpp$|tool/bench/|test/compat/"),
     # core is pure: no thread, no socket.
     (r"(thread|mutex|shared_mutex|condition_variable|sys/socket\.h|poll\.h)$", r"(?!src/core/|include/)"),

@@ -22,6 +22,7 @@ SERVER_LIMITS = {
     "--max-memory": "memory limit for all keys and values of a server (default: none)",
     "--max-value-bytes": "largest value that a server accepts (default 256M)",
     "--max-message-bytes": "largest message of servers and workers (default 1G)",
+    "--sandbox-memory": "what a process of --plugin-sandbox may take (default 4G)",
     "--max-unread-bytes": "replies that a worker may leave unread at one thread of a server (default 1G)",
 }
 
@@ -78,6 +79,13 @@ def parse_command_line(arguments):
                                              "every 0.5 s, and one may be late")
         return value
 
+    def function_seconds(text):
+        """(name of a function, or None for all, seconds)"""
+        name, equals, limit = text.rpartition("=")
+        if equals and (not name or "," in name):
+            raise argparse.ArgumentTypeError(f"{text!r}: want SECONDS, or libx.so:f=SECONDS for one function")
+        return name or None, seconds(limit)
+
     def byte_count(text):
         digits = text[:-1] if text[-1:] in ("K", "M", "G", "T") else text
         if not digits.isascii() or not digits.isdigit() or int(digits) == 0:
@@ -132,8 +140,12 @@ def parse_command_line(arguments):
         help="silence after which a process counts as lost, at least 1; three times as long for the scheduler (default 3)")
     add("--join-timeout", type=job_seconds, default=60.0, metavar="SECONDS",
         help="time in which all processes must have started (default 60)")
-    add("--function-timeout", type=seconds, default=30.0, metavar="SECONDS",
-        help="name a user function in a server that runs longer (default 30)")
+    add("--function-timeout", type=function_seconds, action="append", default=[], metavar="[FUNCTION=]SECONDS",
+        help="name a user function in a server that runs longer, or with --plugin-sandbox end it (default 30); libx.so:f=2: for "
+             "one function")
+    add("--plugin-sandbox", action="store_true",
+        help="user functions run in processes of their own: one that crashes, exits, takes all memory or exceeds "
+             "--function-timeout fails its request, and the server lives")
     add("--hang-limit", type=job_seconds, default=None, metavar="SECONDS",
         help="treat a server whose user function runs longer as lost (default: wait for it)")
     for name, meaning in SERVER_LIMITS.items():
@@ -191,9 +203,13 @@ def parse_command_line(arguments):
     if options.on_worker_death != "abort" and options.method == "mpi":
         parser.error(f"--on-worker-death {options.on_worker_death}: MPI cannot continue after losing a rank, so with -m mpi a "
                      "worker's death ends the job")
-    if options.hang_limit is not None and options.hang_limit < options.function_timeout:
-        parser.error(f"--hang-limit {options.hang_limit:g}: a function is looked at after --function-timeout, "
-                     f"{options.function_timeout:g} s: want no less")
+    options.function_timeout = {None: 30.0, **dict(options.function_timeout)}
+    longest = max(options.function_timeout.values())
+    if options.hang_limit is not None and options.hang_limit < longest:
+        parser.error(f"--hang-limit {options.hang_limit:g}: a function is looked at after --function-timeout, {longest:g} s: "
+                     "want no less")
+    if options.sandbox_memory and not options.plugin_sandbox:
+        parser.error("--sandbox-memory means something with --plugin-sandbox only")
     for name, otherwise in (("every", 0), ("keep", 3), ("wait", 300.0)):
         value = getattr(options, "checkpoint_" + name)
         if value and not (options.checkpoint_dir or options.resume):

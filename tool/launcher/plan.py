@@ -162,7 +162,11 @@ class Plan:
             bind = "tcp://127.0.0.1:*"
         command = [os.path.join(self.framework, "start_server"), "--rendezvous", address, "--job", self.id,
                    "--threads", str(o.threads), "--bind", bind, "--plugin-dirs", ":".join(self.plugin_dirs),
-                   "--function-timeout", f"{o.function_timeout:g}", "--heartbeat-limit", f"{o.heartbeat_limit:g}"]
+                   "--function-timeout", ",".join(f"{name}={limit:g}" if name else f"{limit:g}"
+                                                  for name, limit in o.function_timeout.items()),
+                   "--heartbeat-limit", f"{o.heartbeat_limit:g}"]
+        if o.plugin_sandbox:
+            command.append("--plugin-sandbox")
         for name in SERVER_LIMITS:
             limit = getattr(o, name[2:].replace("-", "_"))
             if limit:

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Any bytes as what a process of the sandbox has written: what is accepted lies in the room for results.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "server/plugin/sandbox_memory.hpp"
+
+namespace {
+
+void require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "property broken: %s\n", what);
+  std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace paracel::srv;
+  namespace layout = paracel::srv::sandbox_layout;
+  if (size < 3) return 0;
+  const std::size_t index = data[0] % (layout::most_calls + 1);
+  const std::uint64_t inputs = data[1] + 256U * data[2];
+  data += 3;
+  size -= 3;
+  // Of exactly this size, so that a sanitizer sees what is read behind it.
+  std::vector<std::byte> memory(layout::data_at + size);
+  const auto answers = memory.size() - layout::answers_at;
+  std::memcpy(memory.data() + layout::answers_at, data, std::min(size, answers));
+  std::memcpy(memory.data() + layout::data_at, data, size);
+  const auto room_at = std::min<std::uint64_t>(layout::data_at + inputs, memory.size());
+  checked_answer out;
+  if (parse_answer(memory, room_at, index, out) != nullptr) return 0;
+  require(index < layout::most_calls, "an answer that there is");
+  require(out.outcome >= paracel::abi::ok && out.outcome <= paracel::abi::failed, "an outcome that there is");
+  require(paracel::is_known(out.tag), "a type that there is");
+  require(out.text.size() <= layout::most_text_bytes, "a text of limited size");
+  if (!out.result.empty()) {
+    require(out.result.data() >= memory.data() + room_at, "the result is behind the inputs");
+    require(out.result.data() + out.result.size() <= memory.data() + memory.size(), "the result is in the memory");
+    unsigned sum = 0;
+    for (const auto b : out.result) sum += std::to_integer<unsigned>(b);
+    require(sum != ~0U, "it can be read");
+  }
+  return 0;
+}
