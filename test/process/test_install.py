@@ -72,7 +72,7 @@ class InstalledTree(unittest.TestCase):
         # A build tree as left by tool/demo.sh: configured without tests, and with one program of the toolbox built.
         build = os.path.join(self.folder, "part")
         run("cmake", "-S", SOURCE, "-B", build, "-G", "Ninja", "-DPARACEL_TESTS=OFF", "-DPARACEL_BENCH=OFF")
-        programs = ["lr", "start_server", "start_scheduler", "send_request", "paracel_checkpoint"]
+        programs = ["lr", "start_server", "start_sandbox", "start_scheduler", "send_request", "paracel_checkpoint"]
         for name in [f"bin/{p}" for p in programs] + [f"lib/lib{n}.so" for n in ("paracel", "paracel_default", "paracel_mpi",
                                                                                "lr_update")]:
             os.makedirs(os.path.dirname(os.path.join(build, name)), exist_ok=True)

@@ -125,8 +125,8 @@ class Readme(unittest.TestCase):
                     self.assertTrue(line.startswith(NOT_HERE), f"{line}: say <!-- run --> before its block")
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
-        self.assertEqual((ran, together), (22, 1))
-        self.assertEqual(len(thetas), 6)
+        self.assertEqual((ran, together), (23, 1))
+        self.assertEqual(len(thetas), 7)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):
                 self.assertAlmostEqual(a, b, delta=1e-9)
@@ -214,7 +214,7 @@ class Readme(unittest.TestCase):
         known = self.run_line("./prun.py --help")
         for page in PAGES + ("doc/guarantees.md",):
             for option in set(re.findall(r"`(--[a-z][a-z_-]*)`", text_of(page))):
-                if option not in ("--schema", "--help", "--cfg_file"):
+                if option not in ("--schema", "--help", "--cfg_file", "--server_info"):
                     self.assertIn(option, known, page)
 
     def test_the_readme_is_short(self):

@@ -113,7 +113,7 @@ class cluster {
           o.size = static_cast<std::uint32_t>(options_.workers);
           o.heartbeat_interval = options_.heartbeat_limit / 10;
           o.heartbeat_limit = options_.heartbeat_limit;
-          o.peer_address = "inproc://worker-" + std::to_string(rank);
+          o.peer_address = options_.bind + "worker-" + std::to_string(rank);
           const auto mine = session::join(std::move(o));
           work(Comm(std::make_shared<comm_scheduler>(rank, options_.workers, [mine] { return mine; }), mine));
           bool leaves = true;

@@ -41,7 +41,7 @@ int main(int argc, char* argv[]) {
     lr_solver.dump_result();
     if (comm.get_rank() == 0) lr_solver.print({lr_solver.lr_hypothesis(std::vector<double>(11, 0.0))});
   } catch (const std::invalid_argument& e) {
-    if (comm.get_rank() == 0) std::cout << "not started: " << e.what() << std::endl;
+    std::cout << "not started: " << e.what() << std::endl;
     return 1;
   }
   return 0;
