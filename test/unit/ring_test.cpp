@@ -178,7 +178,7 @@ double fullest_thread(const ring& r, std::uint32_t servers, std::uint32_t thread
 }
 
 TEST(Ring, ThreadsOfAServerHaveTheBoundToo) {
-  for (const auto [servers, threads] :
+  for (const auto& [servers, threads] :
        {std::pair{1U, 2U}, {2U, 2U}, {3U, 4U}, {3U, 7U}, {10U, 8U}, {40U, 4U}, {100U, 8U}}) {
     std::vector<ring_member> members;
     for (std::uint32_t s = 0; s < servers; ++s) members.push_back({s, 1.0, threads});
