@@ -19,9 +19,9 @@ constexpr net::reliable_channel::settings patient{.policy = net::on_loss::resend
 std::string worker_named(std::uint32_t rank) { return "worker " + std::to_string(rank); }
 
 /// Says once in each interval that it has passed.
-class interval {
+class repeated_timer {
  public:
-  explicit interval(std::chrono::milliseconds length) : length_(length) {}
+  explicit repeated_timer(std::chrono::milliseconds length) : length_(length) {}
   [[nodiscard]] bool has_passed() {
     const auto now = std::chrono::steady_clock::now();
     if (now < end_) return false;
@@ -85,7 +85,7 @@ void peer_channels::send(const message_address& to, shared_buffer bytes, bool wa
   }
   if (!waits) return;
   const auto begin = steady_clock::now();
-  interval doubt(options_.doubt);
+  repeated_timer doubt(options_.doubt);
   while (p.channel.kept_bytes() > options_.window_bytes) {
     if (progress(options_.patience)) continue;
     if (limit && steady_clock::now() - begin > *limit)
@@ -98,7 +98,7 @@ void peer_channels::send(const message_address& to, shared_buffer bytes, bool wa
 
 std::optional<received_message> peer_channels::take(message_matcher::ticket t, std::optional<milliseconds> limit) {
   const auto begin = steady_clock::now();
-  interval doubt(options_.doubt);
+  repeated_timer doubt(options_.doubt);
   for (;;) {
     while (progress(milliseconds{0})) {
     }
@@ -118,7 +118,7 @@ std::optional<received_message> peer_channels::take(message_matcher::ticket t, s
 
 bool peer_channels::flush(milliseconds limit) {
   const auto end = steady_clock::now() + limit;
-  interval doubt(options_.doubt);
+  repeated_timer doubt(options_.doubt);
   for (;;) {
     while (progress(milliseconds{0})) {
     }
