@@ -9,6 +9,7 @@
 #include <new>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace paracel {
 
@@ -56,6 +57,18 @@ class shared_buffer {
     auto copy = allocate(bytes.size());
     if (!bytes.empty()) std::memcpy(copy.mutable_data(), bytes.data(), bytes.size());
     return copy;
+  }
+  /// Takes over a vector's bytes, without a copy.
+  static shared_buffer of(std::vector<std::byte> bytes) {
+    struct vector_control : control {
+      std::vector<std::byte> bytes;
+    };
+    auto* c = new vector_control;
+    c->bytes = std::move(bytes);
+    c->data = c->bytes.data();
+    c->size = c->bytes.size();
+    c->destroy = [](control* self) { delete static_cast<vector_control*>(self); };
+    return adopt(c);
   }
   /// A copy of the bytes if they are shared: a sender in this process may hold them.
   static shared_buffer own(shared_buffer bytes) { return bytes.unique() ? bytes : copy_of(bytes.bytes()); }
