@@ -105,12 +105,12 @@ struct progress {
 struct settings {
   method how = method::lbfgs;
   penalties penalty{};
-  double scale = 0;              ///< factor of the sum of losses; 0: 1 / (sum of weights)
-  std::vector<double> start{};   ///< empty: zeros. Rank 0's counts.
-  int max_steps = 1000;          ///< sgd: passes
-  double gradient_tolerance = 1e-6;   ///< ends when the gradient's norm is at most this fraction of the first one
-  double objective_tolerance = 1e-12; ///< ends after three steps (newton: one) that lower F by less than this fraction
-  std::size_t memory = 10;       ///< lbfgs, owlqn: pairs
+  double scale = 0;                    ///< factor of the sum of losses; 0: 1 / (sum of weights)
+  std::vector<double> start{};         ///< empty: zeros. Rank 0's counts.
+  int max_steps = 1000;                ///< sgd: passes
+  double gradient_tolerance = 1e-6;    ///< ends when the gradient's norm is at most this fraction of the first one
+  double objective_tolerance = 1e-12;  ///< ends after three steps (newton: one) that lower F by less than this fraction
+  std::size_t memory = 10;             ///< lbfgs, owlqn: pairs
   /// lbfgs, owlqn: each worker keeps and multiplies a part of the pairs: 2 memory n / workers numbers instead of
   /// 2 memory n, for 2 memory + 3 more sums of one number, and one all-gather of n numbers, a step.
   bool wide = false;
@@ -119,7 +119,7 @@ struct settings {
   // sgd: batch k = 0, 1, ... of all moves by rate / (1 + decay * k * batch / rows)
   double rate = 1;
   double decay = 1;
-  std::size_t batch = 64;        ///< expected rows of all workers in a batch
+  std::size_t batch = 64;  ///< expected rows of all workers in a batch
   std::uint64_t seed = 0;
   /// After each step, on rank 0, instead of the lines of metrics.jsonl.
   std::function<void(const progress&)> watch{};

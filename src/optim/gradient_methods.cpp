@@ -18,8 +18,8 @@ constexpr double gd_decrease = 1e-4;
 constexpr int gd_halvings = 60;
 // A better step along a conjugate direction pays: the next directions rely on it.
 constexpr wolfe_conditions cg_conditions{.decrease = 1e-4, .curvature = 0.1, .most = 25};
-// sgd: iterate k has weight (k + 1) (k + 2) (k + 3) ... in the average, this many factors: the last ones count most, but
-// single batches average out.
+// sgd: iterate k has weight (k + 1) (k + 2) (k + 3) ... in the average, this many factors: the last ones count most,
+// but single batches average out.
 constexpr double averaging_order = 3;
 // Streams of counter_random: a seed may be used elsewhere too.
 constexpr std::uint64_t batch_stream = 0x6261746368;
@@ -32,8 +32,8 @@ step_outcome gd_step(problem& p, method_state& s, int number) {
   const std::size_t n = p.size();
   std::vector<double> w(n);
   std::vector<double> gradient(n);
-  // The step that would have been best for the last change of the gradient (Barzilai and Borwein); the line search makes
-  // it safe.
+  // The step that would have been best for the last change of the gradient (Barzilai and Borwein); the line search
+  // makes it safe.
   double t = s.numbers[step_length] > 0 ? s.numbers[step_length] : 1 / norm(s.gradient);
   if (!std::isfinite(t)) return step_outcome::nothing_found;
   const double l1_before = p.l1_part(s.w);
@@ -107,14 +107,14 @@ step_outcome cg_step(problem& p, method_state& s, int number) {
   return step_outcome::moved;
 }
 
-// Which rows are a batch is a function of the seed, the pass and their number among all rows, so batches do not depend on
-// the number of workers.
+// Which rows are a batch is a function of the seed, the pass and their number among all rows, so batches do not depend
+// on the number of workers.
 step_outcome sgd_step(problem& p, method_state& s, int number) {
   const std::size_t n = p.size();
   const auto& how = p.how();
   const auto all_rows = p.all_rows();
-  const auto count = std::max<std::size_t>(
-      1, static_cast<std::size_t>(std::llround(all_rows / static_cast<double>(how.batch))));
+  const auto count =
+      std::max<std::size_t>(1, static_cast<std::size_t>(std::llround(all_rows / static_cast<double>(how.batch))));
   auto& rows = p.rows();
   std::vector<std::size_t> batch_of(rows.rows());
   std::vector<std::size_t> begin_of(count + 1);

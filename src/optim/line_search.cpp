@@ -26,7 +26,7 @@ line_search_result search_line(const std::function<line_point(double)>& at, cons
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const double rounding = value_rounding * std::abs(start.value);
   line_search_result r;
-  line_point low = start;         // the best point that satisfies the first condition
+  line_point low = start;           // the best point that satisfies the first condition
   line_point high{infinity, 0, 0};  // the other end of the interval that has a minimum
   double last_width = infinity;
   double t = first;
@@ -39,8 +39,8 @@ line_search_result search_line(const std::function<line_point(double)>& at, cons
     if (finite) {
       const bool flat = std::abs(p.slope) <= -wanted.curvature * start.slope;
       const bool decreased = p.value <= start.value + wanted.decrease * t * start.slope;
-      if (flat && (decreased || (p.value <= start.value + rounding &&
-                                 p.slope <= (2 * wanted.decrease - 1) * start.slope))) {
+      if (flat &&
+          (decreased || (p.value <= start.value + rounding && p.slope <= (2 * wanted.decrease - 1) * start.slope))) {
         r.found = true;
         r.at = p;
         return r;

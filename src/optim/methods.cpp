@@ -73,12 +73,24 @@ step_outcome step(problem& p, method_state& s, int number) {
   const auto multiplied = p.products;
   step_outcome outcome{};
   switch (p.how().how) {
-    case method::gd: outcome = gd_step(p, s, number); break;
-    case method::sgd: outcome = sgd_step(p, s, number); break;
-    case method::lbfgs: outcome = lbfgs_step(p, s, number); break;
-    case method::owlqn: outcome = owlqn_step(p, s, number); break;
-    case method::newton: outcome = newton_step(p, s, number); break;
-    case method::cg: outcome = cg_step(p, s, number); break;
+    case method::gd:
+      outcome = gd_step(p, s, number);
+      break;
+    case method::sgd:
+      outcome = sgd_step(p, s, number);
+      break;
+    case method::lbfgs:
+      outcome = lbfgs_step(p, s, number);
+      break;
+    case method::owlqn:
+      outcome = owlqn_step(p, s, number);
+      break;
+    case method::newton:
+      outcome = newton_step(p, s, number);
+      break;
+    case method::cg:
+      outcome = cg_step(p, s, number);
+      break;
   }
   s.numbers[evaluations] += static_cast<double>(p.evaluations - evaluated);
   s.numbers[products] += static_cast<double>(p.products - multiplied);
@@ -93,7 +105,8 @@ bool has_converged(const problem& p, method_state& s, double before, ending& why
     return true;
   }
   const double now = s.numbers[value];
-  const bool is_small = std::abs(before - now) <= p.how().objective_tolerance * std::max(std::abs(before), std::abs(now));
+  const bool is_small =
+      std::abs(before - now) <= p.how().objective_tolerance * std::max(std::abs(before), std::abs(now));
   s.numbers[small_steps] = is_small ? s.numbers[small_steps] + 1 : 0;
   why = ending::objective;
   return s.numbers[small_steps] >= patience_of(p.how().how);

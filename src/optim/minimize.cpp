@@ -79,10 +79,14 @@ std::string result::text() const {
   std::snprintf(numbers, sizeof numbers, "at step %d, objective %.10g, gradient norm %.3g of %.3g at the start", steps,
                 value, gradient_norm, first_gradient_norm);
   switch (why) {
-    case ending::gradient: return std::string("the gradient is within its tolerance ") + numbers;
-    case ending::objective: return std::string("the objective changes by less than its tolerance ") + numbers;
-    case ending::steps: return std::string("the maximum of steps is reached ") + numbers;
-    case ending::line_search: return std::string("the line search finds no step that lowers the objective ") + numbers;
+    case ending::gradient:
+      return std::string("the gradient is within its tolerance ") + numbers;
+    case ending::objective:
+      return std::string("the objective changes by less than its tolerance ") + numbers;
+    case ending::steps:
+      return std::string("the maximum of steps is reached ") + numbers;
+    case ending::line_search:
+      return std::string("the line search finds no step that lowers the objective ") + numbers;
   }
   return numbers;
 }

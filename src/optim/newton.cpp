@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // A trust-region Newton method: conjugate gradients in the norm of a preconditioner until the boundary of the region
-// (Steihaug), or until Newton's equations are solved well enough. With few coordinates the Hessian itself is summed over
-// the workers, and its products need no rows.
+// (Steihaug), or until Newton's equations are solved well enough. With few coordinates the Hessian itself is summed
+// over the workers, and its products need no rows.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -43,8 +43,8 @@ problem::problem(objective& f, const settings& s, team& with)
   if (!p.free.empty()) {
     free_.assign(size_, 0);
     for (const auto j : p.free) {
-      if (j >= size_) refuse("coordinate " + std::to_string(j) + " is free of a penalty, but there are " +
-                             std::to_string(size_));
+      if (j >= size_)
+        refuse("coordinate " + std::to_string(j) + " is free of a penalty, but there are " + std::to_string(size_));
       free_[j] = 1;
     }
   }
@@ -86,7 +86,8 @@ double problem::l1_part(std::span<const double> w) const {
   return settings_.penalty.l1 * sum;
 }
 
-void problem::pseudo_gradient(std::span<const double> w, std::span<const double> gradient, std::span<double> out) const {
+void problem::pseudo_gradient(std::span<const double> w, std::span<const double> gradient,
+                              std::span<double> out) const {
   for (std::size_t j = 0; j < size_; ++j) {
     const double l1 = l1_of(j);
     const double g = gradient[j];

@@ -33,6 +33,7 @@ class comm_scheduler final : public comm_backend {
   void give_up(ticket t) noexcept override;
   std::optional<received_message> take(ticket t, patience limit) override;
   std::shared_ptr<comm_backend> split(int color) override;
+  [[nodiscard]] bool replays() override { return job().keeps(); }
 
  private:
   session& job();
