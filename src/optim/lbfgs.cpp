@@ -13,6 +13,8 @@ namespace paracel::optim {
 
 namespace {
 
+// a9a, C = 1, evaluations until a gap of 1e-6: 138 with 0.65 to 0.8, 169 with the usual 0.9, 195 with 0.5.
+constexpr wolfe_conditions lbfgs_conditions{.decrease = 1e-4, .curvature = 0.75, .most = 25};
 // OWL-QN's line search: the step halves until F falls by this fraction of what the slope says, at most so often.
 constexpr double owlqn_decrease = 1e-4;
 constexpr int owlqn_halvings = 40;
@@ -30,26 +32,52 @@ class pair_memory {
   [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(s_.numbers[pairs]); }
   void forget() { s_.numbers[pairs] = s_.numbers[next_pair] = 0; }
 
-  /// The quasi-Newton direction -H v.
-  std::vector<double> direction(std::span<const double> v) {
+  /// The quasi-Newton direction -H v in the space of the coordinates that are not `fixed`; 0 in those.
+  std::vector<double> direction(std::span<const double> v, std::span<const char> fixed = {}) {
     std::vector<double> d(p_.size());
     const auto own = std::span(d).subspan(begin_, length());
-    for (std::size_t j = 0; j < own.size(); ++j) own[j] = -v[begin_ + j];
-    std::vector<double> alpha(size());
+    std::vector<std::size_t> zeros;
+    for (std::size_t j = 0; j < own.size(); ++j) {
+      own[j] = -v[begin_ + j];
+      if (!fixed.empty() && fixed[begin_ + j] != 0) zeros.push_back(j);
+    }
+    // With zeros in d, products with it are those of the other coordinates alone.
+    const auto clear = [&] {
+      for (const auto j : zeros) own[j] = 0;
+    };
+    clear();
+    struct pair {
+      std::size_t slot;
+      double sy;
+      double alpha;
+    };
+    std::vector<pair> used;
+    double scale = 0;
     for (std::size_t i = 0; i < size(); ++i) {
       const auto slot = slot_of(i);
-      alpha[i] = sum_dot(change(slot), own) / curvature(slot);
-      add_scaled(-alpha[i], gradient_change(slot), own);
+      const auto s = change(slot);
+      const auto y = gradient_change(slot);
+      // s.y and y.y in this space, and s.d.
+      double sums[3] = {0, dot(y, y), dot(s, own)};
+      for (const auto j : zeros) {
+        sums[0] -= s[j] * y[j];
+        sums[1] -= y[j] * y[j];
+      }
+      if (p_.how().wide) p_.workers().sum(sums);
+      const double sy = s_.numbers[number_count + slot] + sums[0];
+      if (!(sy > std::numeric_limits<double>::epsilon() * sums[1])) continue;
+      if (scale == 0) scale = sy / sums[1];
+      used.push_back({slot, sy, sums[2] / sy});
+      add_scaled(-used.back().alpha, y, own);
+      clear();
     }
-    if (size() > 0) {
-      const auto newest = slot_of(0);
-      const double scale = curvature(newest) / sum_dot(gradient_change(newest), gradient_change(newest));
+    if (scale > 0) {
       for (auto& x : own) x *= scale;
     }
-    for (std::size_t i = size(); i-- > 0;) {
-      const auto slot = slot_of(i);
-      const double beta = sum_dot(gradient_change(slot), own) / curvature(slot);
-      add_scaled(alpha[i] - beta, change(slot), own);
+    for (std::size_t i = used.size(); i-- > 0;) {
+      const double beta = sum_dot(gradient_change(used[i].slot), own) / used[i].sy;
+      add_scaled(used[i].alpha - beta, change(used[i].slot), own);
+      clear();
     }
     if (p_.how().wide) p_.workers().gather(d);
     return d;
@@ -87,8 +115,6 @@ class pair_memory {
   [[nodiscard]] std::span<double> gradient_change(std::size_t slot) {
     return std::span(s_.memory).subspan((2 * slot + 1) * length(), length());
   }
-  /// s.y
-  [[nodiscard]] double curvature(std::size_t slot) const { return s_.numbers[number_count + slot]; }
   double sum_dot(std::span<const double> a, std::span<const double> b) {
     double d = dot(a, b);
     if (p_.how().wide) p_.workers().sum(std::span(&d, 1));
@@ -113,7 +139,7 @@ step_outcome lbfgs_step(problem& p, method_state& s, int number) {
     const double slope = dot(d, s.gradient);
     if (slope < 0) {
       const double first = steepest ? 1 / norm(s.gradient) : 1;
-      if (move_along(p, s, number, d, slope, first, {}, trial) > 0) {
+      if (move_along(p, s, number, d, slope, first, lbfgs_conditions, trial) > 0) {
         memory.add(trial.w, trial.gradient);  // those before the step
         return step_outcome::moved;
       }
@@ -128,11 +154,14 @@ step_outcome owlqn_step(problem& p, method_state& s, int number) {
   const std::size_t n = p.size();
   std::vector<double> pseudo(n);
   p.pseudo_gradient(s.w, s.gradient, pseudo);
+  // Coordinates that stay 0: the curvature of the others counts.
+  std::vector<char> fixed(n);
+  for (std::size_t j = 0; j < n; ++j) fixed[j] = s.w[j] == 0 && pseudo[j] == 0 && p.l1_of(j) > 0 ? 1 : 0;
   std::vector<double> w(n);
   std::vector<double> gradient(n);
   for (;;) {
     const bool steepest = memory.size() == 0;
-    auto d = memory.direction(pseudo);
+    auto d = memory.direction(pseudo, fixed);
     // Only where the direction agrees with the steepest one does it lead into the chosen orthant.
     for (std::size_t j = 0; j < n; ++j) {
       if (p.has_l1() && p.l1_of(j) > 0 && d[j] * pseudo[j] >= 0) d[j] = 0;

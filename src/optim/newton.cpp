@@ -5,7 +5,9 @@
 // over the workers, and its products need no rows.
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <string>
+
+#include <paracel/error.hpp>
 
 #include "optim/methods.hpp"
 #include "optim/vectors.hpp"
