@@ -58,16 +58,16 @@ class shared_buffer {
     if (!bytes.empty()) std::memcpy(copy.mutable_data(), bytes.data(), bytes.size());
     return copy;
   }
-  /// Takes over a vector's bytes, without a copy.
-  static shared_buffer of(std::vector<std::byte> bytes) {
-    struct vector_control : control {
-      std::vector<std::byte> bytes;
+  /// Takes over the bytes without a copy.
+  static shared_buffer holding(std::vector<std::byte> bytes) {
+    struct holder : control {
+      std::vector<std::byte> memory;
     };
-    auto* c = new vector_control;
-    c->bytes = std::move(bytes);
-    c->data = c->bytes.data();
-    c->size = c->bytes.size();
-    c->destroy = [](control* self) { delete static_cast<vector_control*>(self); };
+    auto* c = new holder;
+    c->memory = std::move(bytes);
+    c->data = c->memory.data();
+    c->size = c->memory.size();
+    c->destroy = [](control* self) { delete static_cast<holder*>(self); };
     return adopt(c);
   }
   /// A copy of the bytes if they are shared: a sender in this process may hold them.
