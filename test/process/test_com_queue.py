@@ -92,6 +92,12 @@ class ComQueue(JobTest):
     def test_a_queue_goes_on_with_a_replaced_worker(self):
         undisturbed, _ = self.run_steps(STEPS, "400")
         run = self.start("-w", "3", "-p", "1", "--on-worker-death", "wait:20", STEPS, "400", "slow")
+        self.kill_worker_1(run)
+        self.assertEqual(run.wait(60), 0, run.err())
+        self.assertIn("worker 1 is restarted", run.err())
+        self.assertEqual(run.out(), undisturbed)
+
+    def kill_worker_1(self, run):
         self.assertTrue(wait_until(lambda: "round" in run.err(), 20), run.err())
 
         def victim():
@@ -100,9 +106,15 @@ class ComQueue(JobTest):
                     return process
             return None
         wait_until(victim, 20).kill()
+
+    def test_sums_leave_out_a_worker_that_was_ejected(self):
+        undisturbed, _ = self.run_steps(STEPS, "400")
+        run = self.start("-w", "3", "-p", "1", "--on-worker-death", "eject", STEPS, "400", "slow")
+        self.kill_worker_1(run)
         self.assertEqual(run.wait(60), 0, run.err())
-        self.assertIn("worker 1 is restarted", run.err())
-        self.assertEqual(run.out(), undisturbed)
+        self.assertRegex(run.err(), "worker 1 .*ejected|without worker 1")
+        self.assertEqual(len(run.out().split()), 3)
+        self.assertNotEqual(run.out(), undisturbed)
 
     def test_a_failing_task_ends_the_job_with_its_text(self):
         for mode in ("local", "mpi") if MPI else ("local",):
