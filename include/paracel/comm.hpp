@@ -70,8 +70,8 @@ class comm_backend {
   virtual std::optional<received_message> take(ticket t, patience limit);
   /// The ranks that give the same color, in their order. A collective.
   virtual std::shared_ptr<comm_backend> split(int color);
-  /// Whether collectives are logged for a worker that may be replaced, as messages are not (session::keeps).
-  [[nodiscard]] virtual bool replays() { return false; }
+  /// Whether its own collectives go on after a worker's death, as messages do not (session::survives_deaths).
+  [[nodiscard]] virtual bool survives_deaths() { return false; }
   /// MPI's communicator; null where there is none but all workers. Throws: error where a part of them has none.
   [[nodiscard]] virtual ompi_communicator_t* communicator() const { return nullptr; }
 };

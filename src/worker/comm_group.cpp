@@ -10,7 +10,6 @@
 #include <paracel/bytes.hpp>
 
 #include "core/hash.hpp"
-#include "core/reduction.hpp"
 
 namespace paracel {
 

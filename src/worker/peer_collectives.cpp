@@ -238,6 +238,7 @@ std::vector<byte_vector> peer_collectives::gather_logged(std::span<const std::by
   auto all = over_.allgather(mine);
   waited_ += std::chrono::steady_clock::now() - begin;
   for (auto& m : all) {
+    if (m.empty()) continue;  // of a worker that was ejected
     const auto f = peer_front::in(m);
     if (f.kind != peer_message::failure) continue;
     const auto text = payload_of(m);
@@ -246,6 +247,7 @@ std::vector<byte_vector> peer_collectives::gather_logged(std::span<const std::by
   // Every rank compares with rank 0, so all find the same.
   const auto first = peer_call::in(all.front());
   for (std::size_t r = 1; r < all.size(); ++r) {
+    if (all[r].empty()) continue;
     const auto other = peer_call::in(all[r]);
     if (!first.fits(other))
       raise({0, exit_status::failure,
@@ -257,7 +259,8 @@ std::vector<byte_vector> peer_collectives::gather_logged(std::span<const std::by
 
 void peer_collectives::fold_calls(const fold_rule& how, std::vector<byte_vector>& calls, std::span<std::byte> into) {
   const auto sum = payload_of(calls.front());
-  for (std::size_t r = 1; r < calls.size(); ++r) apply(how, sum, payload_of(calls[r]));
+  for (std::size_t r = 1; r < calls.size(); ++r)
+    if (!calls[r].empty()) apply(how, sum, payload_of(calls[r]));
   copy_to(into, sum);
 }
 

@@ -11,8 +11,9 @@
 //                   have been taken, so a rank has at most 4 pieces of each other one, and 4 more of its own on their
 //                   way to it
 //
-// A job that keeps what a replaced worker has to repeat (session::keeps) does not keep messages: there the operations
-// use the scheduler's collectives, which are logged.
+// A job that survives the death of workers (session::survives_deaths) does not keep their messages: there the
+// operations use the scheduler's collectives, which are logged for a replacement, and leave out a worker that was
+// ejected.
 //
 // A rank that fails, by itself or because calls differ, sends a failure to all, and waits for one from each. A rank
 // that receives one does the same, so all know all causes, and throw that of the lowest rank.

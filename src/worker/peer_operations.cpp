@@ -236,7 +236,8 @@ void peer_collectives::reduce_logged(const fold_rule& how, std::span<std::byte> 
       continue;
     }
     auto all = over_.allgather(part);
-    for (std::size_t r = 1; r < all.size(); ++r) apply(how, all.front(), all[r]);
+    for (std::size_t r = 1; r < all.size(); ++r)
+      if (!all[r].empty()) apply(how, all.front(), all[r]);
     copy_to(part, all.front());
   }
 }
