@@ -160,7 +160,7 @@ std::size_t linear_cg(const std::function<void(std::span<const double>, std::spa
   double rr = dot(r, r);
   const double enough = tolerance * norm(b);
   std::size_t done = 1;
-  for (; done <= most && std::sqrt(rr) > enough; ++done) {
+  for (; done < most && std::sqrt(rr) > enough; ++done) {
     product(d, ad);
     const double curvature = dot(d, ad);
     if (!(curvature > 0))

@@ -110,7 +110,9 @@ TEST(OptimJob, OneWorkerAndSeveralFindTheSame) {
           EXPECT_NEAR(r.value, alone.value, 1e-9 * alone.value);
           for (std::size_t j = 0; j < columns; ++j) EXPECT_NEAR(r.w[j], alone.w[j], 1e-5) << workers;
         }
-        if (workers == 1) EXPECT_EQ(results[0].w, alone.w);
+        if (workers == 1) {
+          EXPECT_EQ(results[0].w, alone.w);
+        }
       }
     }
   }

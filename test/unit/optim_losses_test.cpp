@@ -95,7 +95,9 @@ void expect_derivatives(objective& f, const std::string& what) {
     const auto down = gradient_at(f, moved(j, -step));
     for (std::size_t k = 0; k < n; ++k)
       EXPECT_NEAR(h[k], (up[k] - down[k]) / (2 * step), 1e-5 * (1 + std::abs(h[k]))) << j << " " << k;
-    if (has_diagonal) EXPECT_NEAR(diagonal[j], h[j], 1e-9 * (1 + h[j]));
+    if (has_diagonal) {
+      EXPECT_NEAR(diagonal[j], h[j], 1e-9 * (1 + h[j]));
+    }
     columns.push_back(h);
   }
   if (dynamic_cast<linear_objective*>(&f) == nullptr) return;
