@@ -52,12 +52,12 @@ class rosenbrock : public objective {
   double y_ = 0;
 };
 
-/// w'Aw / 2 - b'w, with A = diag(1 ... 100) + a matrix of rank 1
+/// w'Aw / 2 - b'w, with A = diag(1 ... 10) + a matrix of rank 1
 class quadratic : public objective {
  public:
   explicit quadratic(std::size_t n) : n_(n), diagonal_(n), b_(n, 1.0) {
     for (std::size_t j = 0; j < n; ++j)
-      diagonal_[j] = std::pow(10.0, 2 * static_cast<double>(j) / static_cast<double>(n - 1));
+      diagonal_[j] = std::pow(10.0, static_cast<double>(j) / static_cast<double>(n - 1));
   }
   std::size_t dimension() const override { return n_; }
   double weight() const override { return 1; }
