@@ -39,8 +39,9 @@ class OldAlgorithms(OldPrograms):
         cls.plugin = os.path.join(cls.project, "libupdates.so")
 
     def rows(self, name, rows, separator=","):
-        return self.write(name, "".join(separator.join(x if isinstance(x, str) else repr(x.item() if hasattr(x, "item") else x)
-                                                       for x in row) + "\n" for row in rows))
+        def text(x):
+            return x if isinstance(x, str) else repr(x.item() if isinstance(x, np.generic) else x)
+        return self.write(name, "".join(separator.join(map(text, row)) + "\n" for row in rows))
 
     def factors(self, name, matrix):
         return self.rows(name, ([str(i), "|".join(repr(float(x)) for x in row)] for i, row in enumerate(matrix)), "\t")
@@ -432,8 +433,9 @@ class OldAlgorithms(OldPrograms):
         want = {n: self.tree(p, q, 4, n) for n in (1, 2)}
         self.assertIn(2 ** 64 - 1, want[1][0] + want[2][0])
         for output, _, _ in self.in_every_way(
-                "decision_tree_rec", WAYS, user_fac_input=self.factors("users.txt", p), item_fac_input=self.factors("items.txt", q),
-                level=4, tree_start_index=1, tree_end_index=2, handle_file=self.plugin):
+                "decision_tree_rec", WAYS, user_fac_input=self.factors("users.txt", p),
+                item_fac_input=self.factors("items.txt", q), level=4, tree_start_index=1, tree_end_index=2,
+                handle_file=self.plugin):
             got = dictionary(os.path.join(output, "tree_0"), lambda text: [int(i) for i in text.split("|")])
             self.assertEqual(got, {f"tree_{n}": items for n, (items, _) in want.items()})
             for n, (_, means) in want.items():
