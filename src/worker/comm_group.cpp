@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,39 +10,13 @@
 #include <paracel/bytes.hpp>
 
 #include "core/hash.hpp"
+#include "core/reduction.hpp"
 
 namespace paracel {
 
 namespace {
 
 constexpr int collective_tag = 0;
-
-/// `Sum`: the type in which sums wrap around instead of overflowing.
-template <class T, class Sum = T>
-void fold(std::span<std::byte> into, std::span<const std::byte> from, reduce_op op) {
-  for (std::size_t at = 0; at < into.size(); at += sizeof(T)) {
-    const T a = load_field<T>(into.data() + at);
-    const T b = load_field<T>(from.data() + at);
-    store_fields(into.data() + at, op == reduce_op::sum   ? static_cast<T>(static_cast<Sum>(a) + static_cast<Sum>(b))
-                                   : op == reduce_op::max ? std::max(a, b)
-                                                          : std::min(a, b));
-  }
-}
-
-void fold(value_tag element, std::span<std::byte> into, std::span<const std::byte> from, reduce_op op) {
-  switch (element) {
-    case value_tag::i32:
-      return fold<std::int32_t, std::uint32_t>(into, from, op);
-    case value_tag::i64:
-      return fold<std::int64_t, std::uint64_t>(into, from, op);
-    case value_tag::f32:
-      return fold<float>(into, from, op);
-    case value_tag::f64:
-      return fold<double>(into, from, op);
-    default:
-      throw error(std::string("there is no reduction for ") + name_of(element));
-  }
-}
 
 }  // namespace
 

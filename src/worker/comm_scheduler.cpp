@@ -93,7 +93,7 @@ std::vector<byte_vector> comm_scheduler::alltoall(const std::vector<byte_vector>
 }
 
 void comm_scheduler::send(const message_address& to, byte_vector bytes, bool waits, patience limit) {
-  job().peers().send(to, shared_buffer::copy_of(bytes), waits, limit);
+  job().peers().send(to, shared_buffer::holding(std::move(bytes)), waits, limit);
 }
 
 comm_backend::ticket comm_scheduler::post(const message_address& from) { return job().peers().post(from); }

@@ -4,6 +4,7 @@
 #define OMPI_SKIP_MPICXX 1  // mpi.h would include the C++ bindings, whose library we do not link
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <limits>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "core/message_matcher.hpp"
+#include "core/reduction.hpp"
 #include "worker/mpi_library.hpp"
 
 namespace paracel {
@@ -87,13 +89,13 @@ class comm_mpi final : public comm_backend {
 
   void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override {
     const auto n = count_of(data.size() / element_bytes(element), "allreduce");
-    if (op == reduce_op::sum && (element == value_tag::f32 || element == value_tag::f64)) {
-      // MPI may reduce in any order; rank order makes runs bit-identical.
+    if (element == value_tag::f32 || element == value_tag::f64) {
+      // MPI may reduce in any order; rank order makes runs bit-identical. Its extremes also lose a NaN in some orders.
       const auto all = allgather(data);
       for (std::size_t r = 0; r < all.size(); ++r) {
         if (all[r].size() != data.size()) throw error("allreduce: the ranks disagree on the length");
-        if (element == value_tag::f64) fold<double>(data, all[r], r == 0);
-        else fold<float>(data, all[r], r == 0);
+        if (r == 0) std::ranges::copy(all[r], data.begin());
+        else fold(element, data, all[r], op);
       }
       return;
     }
@@ -212,13 +214,6 @@ class comm_mpi final : public comm_backend {
     new std::list<pending_send>(std::move(sends_));  // not freed: MPI may read it until the process ends
   }
 
-  template <class T>
-  static void fold(std::span<std::byte> into, const byte_vector& from, bool first) {
-    auto* a = reinterpret_cast<T*>(into.data());
-    const auto* b = reinterpret_cast<const T*>(from.data());
-    const auto n = into.size() / sizeof(T);
-    for (std::size_t i = 0; i < n; ++i) a[i] = first ? b[i] : a[i] + b[i];
-  }
   std::vector<std::uint64_t> gather_lengths(std::uint64_t mine) {
     std::vector<std::uint64_t> lengths(size());
     check(MPI_Allgather(&mine, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, comm_), "MPI_Allgather");
