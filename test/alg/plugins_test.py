@@ -352,6 +352,25 @@ class Mf(PluginCase):
         self.assertEqual({key for key in biases if int(key) % 2 == 0}, self.numbers("ibias", 2).keys())
         self.assertNotEqual(users["2"], self.numbers("W", 2)["2"])
 
+    def test_filters_of_counts_write_how_many_workers_have_each_user_and_item(self):
+        model = ["mf_ubias_filter", "mf_ibias_filter", "mf_W_filter", "mf_H_filter"]
+        where = {"update_file": shipped("mf_update"), "filter_file": shipped("mf_filter")}
+        self.run_it(2, 2, **where)
+        self.assertFalse(os.path.exists(os.path.join(self.output, "cntx_0")), "they were not asked for")
+        plain = self.model(2)
+        self.run_it(2, 2, **where, filter_functions=[*model, "mf_cntx_filter", "mf_cnty_filter"])
+        self.assertEqual(self.model(2), plain)
+        users, items = ({key: row[0] for key, row in self.numbers(name, 2).items()} for name in ("cntx", "cnty"))
+        self.assertEqual(users, dict.fromkeys(self.numbers("ubias", 2), 1), "a user's ratings are at one worker")
+        self.assertEqual(items.keys(), self.numbers("ibias", 2).keys())
+        self.assertEqual(set(items.values()), {2})  # each item is rated by half of all users
+        other = ["odd_users_bias", "even_items_bias", "even_users", "odd_items", ""]
+        self.run_it(2, update_file=OTHER, update_functions=["twice_number", "unmoved", "unmoved"], filter_file=OTHER,
+                    filter_functions=[*other, "even_item_counts"])
+        self.assertFalse(os.path.exists(os.path.join(self.output, "cntx_0")))
+        self.assertEqual(self.numbers("cnty", 2), {key: [4] for key in items if int(key) % 2 == 0})
+        self.refused(5, "no_such_filter", **where, filter_functions=[*model, "no_such_filter"])
+
     def test_what_cannot_act_is_refused_and_errors_end_the_job(self):
         self.refused(3, 'key "filter_file": found it without update_file', filter_file=OTHER)
         self.refused(3, 'key "filter_functions": found it without filter_file', filter_functions=["f"])
