@@ -25,6 +25,7 @@
 
 #include <paracel/comm.hpp>
 #include <paracel/error.hpp>
+#include <paracel/free_tcp_ports.hpp>
 #include <paracel/json_parser.hpp>
 #include <paracel/main_env.hpp>
 #include <paracel/samples.hpp>
@@ -288,8 +289,6 @@ inline list_type<local_dict_type> get_hostnames_dict(const str_type& names) {
   }
   return servers;
 }
-/// That many different tcp ports that are free now. Throws: error when the system has none.
-list_type<std::size_t> free_tcp_ports(std::size_t count);
 inline list_type<std::size_t> get_ports() { return free_tcp_ports(threads_num); }
 
 // ---- futures ------------------------------------------------------------------------------------------------------
