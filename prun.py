@@ -83,7 +83,8 @@ def main(arguments):
         plan = Plan(options, program, framework, facts, linked, remote)
         job = Job(plan)
         if options.worker_wait and not facts.resumable:
-            raise Failure(USAGE, f"--on-worker-death {options.on_worker_death}: no process can replace a worker of "
+            key = f"{facts.not_resumable_key}: with it " if facts.not_resumable_key else ""
+            raise Failure(USAGE, f"--on-worker-death {options.on_worker_death}: {key}no process can replace a worker of "
                                  f"{facts.program}, because it does not ask where its loop begins (first_iteration)")
         plan.make_folders()
         if options.dry_run:

@@ -2,6 +2,7 @@
 //
 // The framework's update functions on numbers; default/README.md lists them. The loops are written so that the compiler
 // vectorises them: the spans never overlap, as `restrict` says, and the loops call no functions.
+#include <paracel/add.hpp>
 #include <paracel/update.hpp>
 
 #include <cstddef>
@@ -10,23 +11,6 @@
 #include <type_traits>
 
 namespace {
-
-/// Integers add modulo 2^n: an overflow in a server gives a wrong number, never undefined behaviour.
-struct add {
-  template <class T>
-  void operator()(std::span<T> value, std::span<const std::type_identity_t<T>> delta) const noexcept {
-    T* __restrict v = value.data();
-    const T* __restrict d = delta.data();
-    for (std::size_t i = 0; i < value.size(); ++i) {
-      if constexpr (std::is_integral_v<T>) {
-        using bits = std::make_unsigned_t<T>;
-        v[i] = static_cast<T>(static_cast<bits>(v[i]) + static_cast<bits>(d[i]));
-      } else {
-        v[i] += d[i];
-      }
-    }
-  }
-};
 
 // A NaN in the delta changes nothing, a NaN in the value stays: comparisons with it are false.
 struct larger {
@@ -92,14 +76,14 @@ extern paracel::update_result default_incr_lf;
 extern paracel::update_result default_incr_ld;
 }
 
-paracel::update_result paracel_add = paracel::additive(paracel::update_in_place_any(add()));
+paracel::update_result paracel_add = paracel::additive(paracel::update_in_place_any(paracel::add_elements()));
 paracel::update_result paracel_assign = assign_everything();
 paracel::update_result paracel_max = paracel::update_in_place_any(larger());
 paracel::update_result paracel_min = paracel::update_in_place_any(smaller());
 
-paracel::update_result default_incr_i = paracel::additive(paracel::update_in_place<int>(add()));
-paracel::update_result default_incr_f = paracel::additive(paracel::update_in_place<float>(add()));
-paracel::update_result default_incr_d = paracel::additive(paracel::update_in_place<double>(add()));
-paracel::update_result default_incr_li = paracel::additive(paracel::update_in_place<int>(add()));
-paracel::update_result default_incr_lf = paracel::additive(paracel::update_in_place<float>(add()));
-paracel::update_result default_incr_ld = paracel::additive(paracel::update_in_place<double>(add()));
+paracel::update_result default_incr_i = paracel::additive(paracel::update_in_place<int>(paracel::add_elements()));
+paracel::update_result default_incr_f = paracel::additive(paracel::update_in_place<float>(paracel::add_elements()));
+paracel::update_result default_incr_d = paracel::additive(paracel::update_in_place<double>(paracel::add_elements()));
+paracel::update_result default_incr_li = paracel::additive(paracel::update_in_place<int>(paracel::add_elements()));
+paracel::update_result default_incr_lf = paracel::additive(paracel::update_in_place<float>(paracel::add_elements()));
+paracel::update_result default_incr_ld = paracel::additive(paracel::update_in_place<double>(paracel::add_elements()));

@@ -21,6 +21,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -47,13 +48,17 @@
 #include "net/zmq_transport.hpp"
 #include "server/node/server_node.hpp"
 #include "server/node/start_guard.hpp"
+#include "server/node/usable_cores.hpp"
 #include "server/plugin/last_words.hpp"
 
 DEFINE_string(rendezvous, "", "address of the scheduler");
 DEFINE_string(job, "", "id of the job, 16 hex digits");
 DEFINE_string(slot, "0", "place on the ring, 0, 1, ...; auto: OMPI_COMM_WORLD_RANK");
-DEFINE_uint32(threads, 2, "shard threads");
+DEFINE_string(threads, "auto",
+              "shard threads; auto/K: the cores that this process may use, divided among the K servers of this host; "
+              "auto: K is how many mpirun has started here, or 1");
 DEFINE_bool(shared_connections, false, "the shard threads share one connection to each client");
+DEFINE_uint32(share_connections_above, 1024, "the same, when there are more shard threads");
 DEFINE_double(weight, 1.0, "share of the keys, relative to the other servers");
 DEFINE_string(bind, "tcp://127.0.0.1:*",
               "ipc:///folder or tcp://host:*; tcp://*:* is the interface towards the scheduler");
@@ -128,18 +133,34 @@ std::uint64_t bytes_of(const std::string& text, const char* flag) {
   return count;
 }
 
+std::optional<std::uint32_t> number_in(std::string_view text) {
+  std::uint32_t number = 0;
+  const auto* end = text.data() + text.size();
+  const auto [stop, failed] = std::from_chars(text.data(), end, number);
+  return failed == std::errc{} && stop == end ? std::optional(number) : std::nullopt;
+}
+
 std::uint32_t slot_from(std::string text) {
   if (text == "auto") {
     const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
     if (rank == nullptr) throw usage_error("--slot auto needs OMPI_COMM_WORLD_RANK, which mpirun sets");
     text = rank;
   }
-  std::uint32_t slot = 0;
-  const auto* end = text.data() + text.size();
-  if (const auto [stop, failed] = std::from_chars(text.data(), end, slot); failed != std::errc{} || stop != end) {
-    throw usage_error("--slot must be a number or auto, not '" + text + "'");
+  const auto slot = number_in(text);
+  if (!slot) throw usage_error("--slot must be a number or auto, not '" + text + "'");
+  return *slot;
+}
+
+std::uint32_t threads_from(const std::string& text) {
+  if (const auto threads = number_in(text)) return *threads;
+  std::optional<std::uint32_t> servers = 1;
+  if (text == "auto") {
+    if (const char* here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE")) servers = number_in(here);
+  } else {
+    servers = text.starts_with("auto/") ? number_in(std::string_view(text).substr(5)) : std::nullopt;
   }
-  return slot;
+  if (!servers || *servers == 0) throw usage_error("--threads must be a number, auto or auto/K, not '" + text + "'");
+  return std::clamp(srv::usable_cores() / *servers, 1U, membership::most_threads);
 }
 
 /// The host of tcp://host:port, without the brackets of IPv6.
@@ -290,7 +311,7 @@ std::string own_folder() {
 srv::node_options options_from_flags() {
   srv::node_options o;
   o.server.slot = slot_from(FLAGS_slot);
-  o.server.threads = FLAGS_threads;
+  o.server.threads = threads_from(FLAGS_threads);
   o.server.weight = FLAGS_weight;
   o.server.job = net::parse_job_id(FLAGS_job);
   o.server.workers = 0;
@@ -308,7 +329,7 @@ srv::node_options options_from_flags() {
   if (milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit") < net::least_heartbeat_limit) {
     throw usage_error("--heartbeat-limit must be at least 1 s: nodes beat every 0.5 s, and one beat may be late");
   }
-  o.shares_connections = FLAGS_shared_connections;
+  o.shares_connections = FLAGS_shared_connections || o.server.threads > FLAGS_share_connections_above;
   o.bind = bind_address(FLAGS_bind, FLAGS_rendezvous);
   return o;
 }

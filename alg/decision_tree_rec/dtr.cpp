@@ -163,7 +163,8 @@ config_schema dtr_schema() {
       .at_most(1000000);
   s.key("tree_end_index", key_type::integer, "last tree").fallback(0).at_least(0).at_most(1000000);
   s.key("handle_file", key_type::plugin,
-        "plug-in that chooses items in the servers, by smallest_error_updater and small_errors_filter");
+        "plug-in that chooses items in the servers, by smallest_error_updater and small_errors_filter")
+      .not_resumable();
   s.key("cache_bytes", key_type::integer,
         "a worker's memory for likes, one bit for each user and item; 0: recompute them")
       .fallback(std::int64_t{1} << 30)

@@ -23,7 +23,8 @@ config_schema kmeans_schema() {
       .at_least(1)
       .at_most(1000000)
       .required_unless({"model"});
-  s.key("update_file", key_type::plugin, "plug-in that combines the workers' parts of the centres in the servers");
+  s.key("update_file", key_type::plugin, "plug-in that combines the workers' parts of the centres in the servers")
+      .not_resumable();
   s.key("update_functions", key_type::strings,
         "its functions: of the centres, and of the names of each cluster's points");
   s.key("rounds", key_type::integer, "rounds at most; a round is a pass over the points")

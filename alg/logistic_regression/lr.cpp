@@ -9,6 +9,7 @@
 #include <paracel/text_output.hpp>
 
 #include "alg/common/linear_base.hpp"
+#include "alg/common/server_state.hpp"
 
 namespace paracel::alg {
 
@@ -117,6 +118,7 @@ lr_settings::lr_settings(const config& from)
     throw config_error(from.place_of("l1") + ": only with \"method\": \"owlqn\", not with " + method);
   if (!model.empty() && !training_input.empty())
     throw config_error(from.place_of("model") + ": not with training_input, which makes a model of its own");
+  if (!model.empty()) refuse_keys(from, {"update_file", "update_func"}, "not with a model: nothing is trained");
   if (consistency.model == consistency_model::bsp && immediate()) {
     throw config_error(from.place_of("consistency") + ": found \"bsp\", want ssp or asp: the updates of " + method +
                        " are immediate");

@@ -137,7 +137,8 @@ config_schema mf_schema() {
   s.key("update_functions", key_type::strings, "its functions of counts, of the factors, of the biases");
   s.key("filter_file", key_type::plugin, "with update_file: plug-in that selects the part of the model to be written");
   s.key("filter_functions", key_type::strings,
-        "its filters of users' biases, items' biases, users' and items' factors");
+        "its filters of users' biases, items' biases, users' and items' factors; and of how many workers have each "
+        "user and item, which are written if these are given");
   recommend_settings::add_keys(s);
   return s;
 }
@@ -160,7 +161,7 @@ mf_settings::mf_settings(const config& from)
       update(read_state_plugin(from, "update_file", "update_functions",
                                {"cnt_updater", "mf_fac_updater", "mf_bias_updater"})),
       filter(read_state_plugin(from, "filter_file", "filter_functions",
-                               {"mf_ubias_filter", "mf_ibias_filter", "mf_W_filter", "mf_H_filter"})) {
+                               {"mf_ubias_filter", "mf_ibias_filter", "mf_W_filter", "mf_H_filter", "", ""})) {
   if (!use.model_input.empty())
     refuse_keys(from, {"update_file", "filter_file"}, "not with model_input: nothing is trained");
   if (filter.given() && !update.given())
@@ -220,6 +221,7 @@ void matrix_factorization::load() {
   if (settings_.update.given()) {
     keyed_.emplace(*this, settings_.k, settings_.update);
     ratings_total_ = keyed_->count_ratings(ratings_.column.size());
+    if (settings_.counts_workers()) keyed_->count_worker(ratings_.row_ids, ratings_.column_ids);
   }
   item_keys_ = keys_of(ratings_.column_ids);
   // Every worker pushes the initial rows of the items that it needs; they are the same on all workers.
@@ -395,6 +397,12 @@ void matrix_factorization::write() {
   write_model(*this, "mf", settings_.format, settings_.k, scale_, ratings_total_,
               {users_, &ratings_.row_ids, rows_, &ids, only ? &*only : nullptr});
 
+  if (settings_.counts_workers()) {
+    const auto& filter = settings_.filter;
+    const auto& f = filter.functions;
+    if (!f[4].empty()) paracel_dump_vector(keyed_->user_counts(filter.file, f[4], ratings_.row_ids), "cntx_", "\n");
+    if (!f[5].empty()) paracel_dump_vector(keyed_->item_counts(filter.file, f[5], ids), "cnty_", "\n");
+  }
   const auto& use = settings_.use;
   if (keyed_) push_rows(model_->items(), keys_, rows_);
   if (!use.test_input.empty() || !use.predict_input.empty() || use.recommend > 0) {

@@ -94,7 +94,11 @@ struct mf_settings {
   rating_scale limits;
   recommend_settings use;
   state_plugin update;  // its functions: of counts, of factors, of biases
-  state_plugin filter;  // of the biases of users, of items; of the factors of users, of items
+  state_plugin filter;  // of the biases of users, of items; of the factors of users, of items; "" or of both counts
+
+  [[nodiscard]] bool counts_workers() const {
+    return filter.given() && !(filter.functions[4].empty() && filter.functions[5].empty());
+  }
 };
 
 class matrix_factorization : public paralg {

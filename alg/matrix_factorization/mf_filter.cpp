@@ -10,6 +10,8 @@ extern paracel::filter_result mf_ubias_filter;
 extern paracel::filter_result mf_ibias_filter;
 extern paracel::filter_result mf_W_filter;
 extern paracel::filter_result mf_H_filter;
+extern paracel::filter_result mf_cntx_filter;
+extern paracel::filter_result mf_cnty_filter;
 }
 
 paracel::filter_result mf_ubias_filter =
@@ -18,3 +20,7 @@ paracel::filter_result mf_ibias_filter =
     paracel::filter_proxy([](std::string_view key) { return key.starts_with("item_bias_"); });
 paracel::filter_result mf_W_filter = paracel::filter_proxy([](std::string_view key) { return key.starts_with("W_"); });
 paracel::filter_result mf_H_filter = paracel::filter_proxy([](std::string_view key) { return key.starts_with("H_"); });
+paracel::filter_result mf_cntx_filter =
+    paracel::filter_proxy([](std::string_view key) { return key.ends_with("_u_cnt"); });
+paracel::filter_result mf_cnty_filter =
+    paracel::filter_proxy([](std::string_view key) { return key.ends_with("_i_cnt"); });

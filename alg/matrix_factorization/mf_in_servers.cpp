@@ -10,10 +10,13 @@ namespace paracel::alg {
 
 namespace {
 
-std::vector<std::string> keys_of(const char* prefix, const std::vector<std::string>& ids) {
+constexpr const char* user_count = "_u_cnt";
+constexpr const char* item_count = "_i_cnt";
+
+std::vector<std::string> keys_of(const char* prefix, const std::vector<std::string>& ids, const char* suffix = "") {
   std::vector<std::string> keys;
   keys.reserve(ids.size());
-  for (const auto& id : ids) keys.push_back(prefix + id);
+  for (const auto& id : ids) keys.push_back(prefix + id + suffix);
   return keys;
 }
 
@@ -37,6 +40,25 @@ struct split_rows {
   std::vector<std::vector<double>> factors;
 };
 
+/// Calls `use` with the place in `keys` and the value of each of them that the filter accepts.
+template <class V, class F>
+void for_accepted(paralg& job, const std::string& file, const std::string& function,
+                  const std::vector<std::string>& keys, F use) {
+  dict_type<std::string, std::size_t> place;
+  for (std::size_t i = 0; i < keys.size(); ++i) place.emplace(keys[i], i);
+  job.paracel_read_special_handle<V>(file, function, [&](const std::string& key, const V& value) {
+    if (const auto found = place.find(key); found != place.end()) use(found->second, value);
+  });
+}
+
+template <class V>
+std::vector<std::uint8_t> accepted(paralg& job, const std::string& file, const std::string& function,
+                                   const std::vector<std::string>& keys) {
+  std::vector<std::uint8_t> flags(keys.size());
+  for_accepted<V>(job, file, function, keys, [&](std::size_t i, const V&) { flags[i] = 1; });
+  return flags;
+}
+
 }  // namespace
 
 std::uint64_t mf_in_servers::count_ratings(std::uint64_t own) {
@@ -44,6 +66,15 @@ std::uint64_t mf_in_servers::count_ratings(std::uint64_t own) {
   job_.paracel_bupdate("rating_cnt", static_cast<int>(own), update_.file, update_.functions[0]);
   job_.paracel_sync();
   return static_cast<std::uint64_t>(job_.paracel_read<int>("rating_cnt"));
+}
+
+void mf_in_servers::count_worker(const id_list& users, const id_list& items) {
+  const auto count = [&](const char* suffix, const id_list& ids) {
+    const std::vector<int> one(ids.size(), 1);
+    job_.paracel_bupdate_multi(keys_of("", texts_of(ids), suffix), one, update_.file, update_.functions[0]);
+  };
+  count(user_count, users);
+  count(item_count, items);
 }
 
 void mf_in_servers::pull(const std::vector<std::string>& ids, std::span<double> rows) {
@@ -80,18 +111,6 @@ void mf_in_servers::write(const char* factors, const char* bias, const std::vect
   job_.paracel_write_multi(lists);
 }
 
-template <class V>
-std::vector<std::uint8_t> mf_in_servers::accepted(const std::string& file, const std::string& function,
-                                                  const char* prefix, const std::vector<std::string>& ids) {
-  dict_type<std::string, std::size_t> place;
-  for (std::size_t i = 0; i < ids.size(); ++i) place.emplace(prefix + ids[i], i);
-  std::vector<std::uint8_t> accepted(ids.size());
-  job_.paracel_read_special_handle<V>(file, function, [&](const std::string& key, const V&) {
-    if (const auto found = place.find(key); found != place.end()) accepted[found->second] = 1;
-  });
-  return accepted;
-}
-
 model_selection mf_in_servers::select(const state_plugin& filter, const id_list& users, std::span<const double> rows,
                                       const id_list& items) {
   const auto user_ids = texts_of(users);
@@ -99,11 +118,34 @@ model_selection mf_in_servers::select(const state_plugin& filter, const id_list&
   write("W_", "usr_bias_", user_ids, rows);
   job_.paracel_sync();
   model_selection s;
-  s.user_bias = accepted<double>(filter.file, filter.functions[0], "usr_bias_", user_ids);
-  s.item_bias = accepted<double>(filter.file, filter.functions[1], "item_bias_", item_ids);
-  s.user_factors = accepted<std::vector<double>>(filter.file, filter.functions[2], "W_", user_ids);
-  s.item_factors = accepted<std::vector<double>>(filter.file, filter.functions[3], "H_", item_ids);
+  const auto& f = filter.functions;
+  s.user_bias = accepted<double>(job_, filter.file, f[0], keys_of("usr_bias_", user_ids));
+  s.item_bias = accepted<double>(job_, filter.file, f[1], keys_of("item_bias_", item_ids));
+  s.user_factors = accepted<std::vector<double>>(job_, filter.file, f[2], keys_of("W_", user_ids));
+  s.item_factors = accepted<std::vector<double>>(job_, filter.file, f[3], keys_of("H_", item_ids));
   return s;
+}
+
+std::vector<std::string> mf_in_servers::user_counts(const std::string& file, const std::string& function,
+                                                    const id_list& ids) {
+  return counts(file, function, user_count, ids);
+}
+
+std::vector<std::string> mf_in_servers::item_counts(const std::string& file, const std::string& function,
+                                                    const id_list& ids) {
+  return counts(file, function, item_count, ids);
+}
+
+std::vector<std::string> mf_in_servers::counts(const std::string& file, const std::string& function, const char* suffix,
+                                               const id_list& ids) {
+  const auto texts = texts_of(ids);
+  std::vector<int> found(ids.size());
+  for_accepted<int>(job_, file, function, keys_of("", texts, suffix), [&](std::size_t i, int n) { found[i] = n; });
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i] != 0) lines.push_back(texts[i] + '\t' + std::to_string(found[i]));
+  }
+  return lines;
 }
 
 }  // namespace paracel::alg

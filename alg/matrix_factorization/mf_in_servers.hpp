@@ -6,6 +6,7 @@
 //     H_<item>          | k factors     the second function          W_<user>          | k factors
 //     item_bias_<item>  | bias          the third                    usr_bias_<user>   | bias
 //     rating_cnt        | number of all ratings: the first function
+//     <item>_i_cnt      | number of workers that have the item: the first       <user>_u_cnt  | the same of a user
 #pragma once
 
 #include <cstddef>
@@ -29,6 +30,8 @@ class mf_in_servers {
   /// The number of ratings of all workers. A collective. Throws: data_error for 2^31 of a worker: Paracel counts in
   /// int.
   [[nodiscard]] std::uint64_t count_ratings(std::uint64_t own);
+  /// Counts this worker for its users and items. They are complete after a paracel_sync.
+  void count_worker(const id_list& users, const id_list& items);
   /// The items with these ids, in that order. Cost: two requests to each shard. Consistency: as of keys.
   void push(const std::vector<std::string>& ids, std::span<const double> rows) { write("H_", "item_bias_", ids, rows); }
   void pull(const std::vector<std::string>& ids, std::span<double> rows);
@@ -38,12 +41,16 @@ class mf_in_servers {
   /// users and of items, and the factors of users and of items, in this order. A collective.
   [[nodiscard]] model_selection select(const state_plugin& filter, const id_list& users, std::span<const double> rows,
                                        const id_list& items);
+  /// The counted users and items among `ids` that a filter accepts, as lines `id<tab>workers`.
+  [[nodiscard]] std::vector<std::string> user_counts(const std::string& file, const std::string& function,
+                                                     const id_list& ids);
+  [[nodiscard]] std::vector<std::string> item_counts(const std::string& file, const std::string& function,
+                                                     const id_list& ids);
 
  private:
   void write(const char* factors, const char* bias, const std::vector<std::string>& ids, std::span<const double> rows);
-  template <class V>
-  std::vector<std::uint8_t> accepted(const std::string& file, const std::string& function, const char* prefix,
-                                     const std::vector<std::string>& ids);
+  std::vector<std::string> counts(const std::string& file, const std::string& function, const char* suffix,
+                                  const id_list& ids);
 
   paralg& job_;
   std::size_t k_;

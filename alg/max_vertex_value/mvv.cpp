@@ -9,6 +9,7 @@
 #include <paracel/array.hpp>
 
 #include "alg/common/run_log.hpp"
+#include "alg/common/server_state.hpp"
 
 namespace paracel::alg {
 
@@ -21,7 +22,7 @@ constexpr const char* default_maximum = "paracel_max";
 config_schema schema_of(const char* name, const char* what) {
   config_schema s(name, what);
   add_graph_keys(s);
-  s.key("update_file", key_type::plugin, "plug-in of update_func; default: the framework's. Only mvv uses it");
+  s.key("update_file", key_type::plugin, "plug-in of update_func; default: the framework's; mvv only");
   s.key("update_func", key_type::string,
         "function that combines a value on the servers with a new one; default paracel_max");
   add_checkpoint_keys(s);
@@ -37,10 +38,13 @@ config_schema mvv_pregel_schema() {
   return schema_of("mvv_pregel", "the greatest id that reaches each vertex, as a vertex program");
 }
 
-mvv_settings::mvv_settings(const config& from)
+mvv_settings::mvv_settings(const config& from, bool pregel)
     : graph_settings(from),
       update_file(from.get<std::string>("update_file")),
       update_func(from.get<std::string>("update_func")) {
+  if (pregel)
+    refuse_keys(from, {"update_file", "update_func"}, "not with mvv_pregel, which has nothing in the servers");
+  else refuse_keys(from, {"checkpoint_every", "resume"}, "not with mvv, which has no supersteps; want mvv_pregel");
   read_checkpoint_keys(from, *this);
   if (update_file.empty()) update_file = default_plugin;
   if (update_func.empty()) update_func = default_maximum;

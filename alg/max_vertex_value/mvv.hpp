@@ -41,10 +41,15 @@ struct mvv_program {
   }
 };
 
+/// Throws: config_error for keys of the other implementation.
 struct mvv_settings : graph_settings {
-  explicit mvv_settings(const config& from);
+  explicit mvv_settings(const config& from, bool pregel = false);
   std::string update_file;
   std::string update_func;
+};
+
+struct mvv_pregel_settings : mvv_settings {
+  explicit mvv_pregel_settings(const config& from) : mvv_settings(from, true) {}
 };
 
 config_schema mvv_schema();

@@ -101,7 +101,8 @@ config_schema pagerank_schema() {
         "lines `id weight`: where random jumps lead; default: to all vertices alike");
   s.key("paracel", key_type::boolean, "Paracel 0.3's formula: not normalised, the score of dead ends is lost")
       .fallback(false);
-  s.key("handle_file", key_type::plugin, "plug-in for links and scores in the servers; default: the workers have them");
+  s.key("handle_file", key_type::plugin, "plug-in for links and scores in the servers; default: the workers have them")
+      .not_resumable();
   s.key("update_function", key_type::string, "its function that joins lists of links; default init_updater");
   s.key("filter_function", key_type::string, "its function that selects scores to be written; default pr_filter");
   return s;

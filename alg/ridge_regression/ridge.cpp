@@ -11,6 +11,7 @@
 
 #include <paracel/random.hpp>
 
+#include "alg/common/server_state.hpp"
 #include "alg/common/sum_over_workers.hpp"
 
 namespace paracel::alg {
@@ -182,6 +183,10 @@ ridge_settings::ridge_settings(const config& from)
       penalty(from.given("penalty") ? from.get<double>("penalty") : -1),
       tolerance(from.get<double>("tolerance")),
       seed(from.get<std::uint64_t>("seed")) {
+  if (!linear.model.empty()) refuse_keys(from, {"update_file", "update_func"}, "not with a model: nothing is trained");
+  if (exact)
+    refuse_keys(from, {"update_file", "update_func"},
+                "not with method exact, which has nothing in the servers; want sgd");
   if (!linear.model.empty()) return;
   if (from.given("penalty") && from.given("beta"))
     throw config_error(from.place_of("penalty") + ": not together with beta, which is penalty/(2n)");

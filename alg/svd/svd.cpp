@@ -152,7 +152,8 @@ config_schema svd_schema() {
   s.key("seed", key_type::integer, "of the start").fallback(0).at_least(0);
   s.key("debug", key_type::boolean, "print the residual of each step").fallback(false);
   s.key("update_file", key_type::plugin,
-        "plug-in that adds sums over the workers in the servers; default: a collective");
+        "plug-in that adds sums over the workers in the servers; default: a collective")
+      .not_resumable();
   s.key("update_function", key_type::string, "its function; default svd_updater");
   return s;
 }

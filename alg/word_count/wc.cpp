@@ -52,7 +52,8 @@ config_schema wc_schema() {
       .one_of({"paracel", "space"});
   s.key("dump", key_type::boolean, "write every word and its count").fallback(false);
   s.key("format", key_type::string, "of the dump: text, or npy").fallback("text").one_of({"text", "npy"});
-  s.key("handle_file", key_type::plugin, "plug-in that adds the counts in the servers; default: workers add them");
+  s.key("handle_file", key_type::plugin, "plug-in that adds the counts in the servers; default: workers add them")
+      .not_resumable();
   s.key("update_function", key_type::string, "its function that adds counts; default wc_updater");
   s.key("filter_function", key_type::string, "its function that selects dictionaries of counts; default wc_filter");
   return s;

@@ -78,10 +78,11 @@ class key_error : public error {
   explicit key_error(const std::string& what) : error(what) {}
 };
 
-/// A value of another type than requested, or one that would lose precision.
+/// A value of another type than requested, or one that would lose precision. Of a user function that does not take the
+/// value or the delta the status is exit_status::plugin.
 class type_error : public error {
  public:
-  explicit type_error(const std::string& what) : error(what) {}
+  explicit type_error(const std::string& what, int status = exit_status::failure) : error(what, status) {}
 };
 
 /// A request without a reply.

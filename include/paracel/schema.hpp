@@ -97,6 +97,11 @@ class key_spec {
     most_ = v;
     return *this;
   }
+  /// As config_schema::not_resumable, if the config has this key.
+  key_spec& not_resumable() {
+    resumable_ = false;
+    return *this;
+  }
   /// Greater than v, not equal to it.
   key_spec& above(double v) {
     least_ = v;
@@ -116,6 +121,7 @@ class key_spec {
   key_type type_;
   bool required_ = false;
   bool exclusive_least_ = false;
+  bool resumable_ = true;
 };
 
 /// A config that was checked against its schema.
@@ -192,6 +198,8 @@ class config_schema {
     return *this;
   }
   [[nodiscard]] bool resumable() const noexcept { return resumable_; }
+  /// The place of a key in `checked` that is not_resumable; "" if it has none.
+  [[nodiscard]] std::string not_resumable_key(const config& checked) const;
 
   /// Further constraints, across keys: `verify` throws config_error when one is violated. The last step of
   /// `check`.
@@ -201,7 +209,8 @@ class config_schema {
   }
 
   /// {"format": "paracel-schema-v1", "program": ..., "resumable": false, "keys": [{"name", "type", "required",
-  /// "required_unless", "default", "choices", "min", "max", "exclusive_min", "help"}]}; absent fields are omitted.
+  /// "required_unless", "default", "choices", "min", "max", "exclusive_min", "resumable": false, "help"}]}; absent
+  /// fields are omitted.
   [[nodiscard]] std::string to_json() const;
   /// The same as text, a key per line.
   [[nodiscard]] std::string help_text() const;

@@ -35,8 +35,9 @@ bool is_standard_input(const config_node& node) { return node.type == config_nod
 
 }  // namespace
 
-launch_facts facts_of(const config& checked) {
+launch_facts facts_of(const config& checked, const config_schema& of) {
   launch_facts facts;
+  facts.not_resumable_key = of.not_resumable_key(checked);
   for (const auto& [name, type, value] : checked.all()) {
     if (!checked.given(name)) continue;
     if (const auto* text = std::get_if<std::string>(&value)) {
@@ -73,7 +74,8 @@ std::string facts_json(const launch_facts& facts, const config_schema* of) {
   nlohmann::json answer = {{"plugins", facts.plugins}, {"standard_input", facts.standard_input}};
   if (of != nullptr) {
     answer["program"] = of->program();
-    answer["resumable"] = of->resumable();
+    answer["resumable"] = of->resumable() && facts.not_resumable_key.empty();
+    if (!facts.not_resumable_key.empty()) answer["not_resumable_key"] = facts.not_resumable_key;
   }
   return json_text(answer);
 }

@@ -3,7 +3,7 @@
 // What prun.py needs from a config before it starts a job, as one line of JSON:
 //
 //   {"plugins": ["./libmine.so"], "standard_input": "cfg.json:2:3: key \"input\"", "program": "lr",
-//    "resumable": true}
+//    "resumable": false, "not_resumable_key": "cfg.json:3:3: key \"update_file\""}
 //   {"error": "cfg.json:4:3: key ...", "status": 3}
 //
 // A program prints it for `--check FILE` (worker/run.cpp); for one without a schema start_scheduler --print_config
@@ -22,11 +22,12 @@ class error;
 struct launch_facts {
   std::vector<std::string> plugins;  ///< as the config names them; the servers may load them from these folders
   std::string standard_input;        ///< the first key that names it, for an error; empty: it is not read
+  std::string not_resumable_key;     ///< one with which no process can replace a worker, for an error; empty: none
 };
 
-/// Of a config that passes its schema: keys for plug-ins, or with a name that Paracel 0.3 used for them, and texts
+/// Of a config that passes its schema `of`: keys for plug-ins, or with a name that Paracel 0.3 used for them, and texts
 /// that end in ".so"; "-" in a key for files.
-[[nodiscard]] launch_facts facts_of(const config& checked);
+[[nodiscard]] launch_facts facts_of(const config& checked, const config_schema& of);
 /// Of one without a schema: the same, but "-" in any key. Throws: config_error when `file` is not a JSON object.
 [[nodiscard]] launch_facts facts_of_file(const std::string& file);
 

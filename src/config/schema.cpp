@@ -154,6 +154,11 @@ void config_schema::add_output_files() {
       .at_most(1);
 }
 
+std::string config_schema::not_resumable_key(const config& checked) const {
+  const auto key = std::ranges::find_if(keys_, [&](const auto& k) { return !k.resumable_ && checked.given(k.name_); });
+  return key == keys_.end() ? "" : checked.place_of(key->name_);
+}
+
 std::string config_schema::to_json() const {
   std::string s = "{\"format\": " + json_quoted(marker_) + ", \"program\": " + json_quoted(program_);
   if (!resumable_) s += ", \"resumable\": false";
@@ -170,6 +175,7 @@ std::string config_schema::to_json() const {
     if (k.least_) s += ", \"min\": " + limit_text(*k.least_);
     if (k.least_ && k.exclusive_least_) s += ", \"exclusive_min\": true";
     if (k.most_) s += ", \"max\": " + limit_text(*k.most_);
+    if (!k.resumable_) s += ", \"resumable\": false";
     s += ", \"help\": " + json_quoted(k.help_) + "}";
   }
   return s + "\n]}\n";

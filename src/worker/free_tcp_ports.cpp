@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// For get_ports of the compat headers, which declare it.
+#include "paracel/free_tcp_ports.hpp"
+
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstddef>
-#include <vector>
-
 #include <paracel/error.hpp>
 
 namespace paracel {
-
-std::vector<std::size_t> free_tcp_ports(std::size_t count);
 
 std::vector<std::size_t> free_tcp_ports(std::size_t count) {
   std::vector<std::size_t> ports;

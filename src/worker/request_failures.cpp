@@ -22,7 +22,7 @@ void throw_status(net::status why, const std::string& text, const std::string& d
     case net::status::not_found:
       throw key_error(line);
     case net::status::type_mismatch:
-      throw type_error(line);
+      throw type_error(line, exit_status::plugin);
     case net::status::plugin_failed:
     case net::status::unknown_function:
       throw plugin_error(line);

@@ -141,8 +141,10 @@ void session::open_peers(std::unique_ptr<net::port> bound) {
 
 peer_channels& session::peers() {
   if (!peers_) throw error("the workers of this job have no messages with each other");
-  if (!std::exchange(talks_, true) && cannot_.empty())
+  if (!std::exchange(talks_, true) && cannot_.empty()) {
     cannot_ = "it has exchanged messages with other workers, which nothing keeps";
+    if (keeps_ != nullptr) warn_of_cannot();
+  }
   return *peers_;
 }
 
@@ -203,6 +205,10 @@ void session::warn(const std::string& text) {
   auto body = nlohmann::json::object();
   body["warning"] = line;
   tell(net::verb::progress, json_text(body));
+}
+
+void session::warn_of_cannot() {
+  warn("no process can take the place of a worker that dies (--on-worker-death): " + cannot_);
 }
 
 void session::tell(net::verb what, const std::string& json) {
@@ -299,8 +305,7 @@ void session::refuse_to_repeat() {
 void session::keep(std::size_t part) {
   const bool could_be_replaced = cannot_.empty();
   loop_ends(part);
-  if (could_be_replaced && !cannot_.empty() && rank() == 0)
-    warn("no process can take the place of a worker that dies (--on-worker-death): " + cannot_);
+  if (could_be_replaced && !cannot_.empty() && rank() == 0) warn_of_cannot();
   if (replaces_ && !parts_.at(part).asked) refuse_to_repeat();
   recovery_file::commit c{.clock = finished() + 1, .collectives = numbers_.commit(), .cannot = cannot_, .parts = {}};
   try {

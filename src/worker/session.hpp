@@ -149,6 +149,7 @@ class session {
   [[noreturn]] void refuse_to_repeat();
   void look_whether_caught_up();
   void warn(const std::string& text);
+  void warn_of_cannot();
   [[nodiscard]] std::string beat(nlohmann::json body);
   void end(const net::directive& o);
   void obey(const net::directive& o);

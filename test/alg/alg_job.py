@@ -45,9 +45,9 @@ class AlgorithmCase(unittest.TestCase):
                 file.write(text)
         return path
 
-    def job(self, workers=1, servers=1, mode="local", status=0, program=None, timeout=300, **keys):
+    def job(self, workers=1, servers=1, mode="local", status=0, program=None, timeout=300, options=(), **keys):
         """Runs a job with this config, in a new output folder unless the keys contain one. Returns its output: stdout if the
-        status is 0, otherwise stderr and stdout."""
+        status is 0, otherwise stderr and stdout. `options`: of prun.py."""
         type(self).count += 1
         self.output = keys.setdefault("output", os.path.join(self.folder, f"out{self.count}"))
         config = self.path(f"config{self.count}.json", json.dumps(keys))
@@ -55,7 +55,7 @@ class AlgorithmCase(unittest.TestCase):
         command = [binary, "--cfg_file", config]
         if mode != "embedded":
             command = [sys.executable, "-B", PRUN, "-w", str(workers), "-p", str(servers), "-c", config, "-m", mode,
-                       "--output-dir", config + ".run", binary]
+                       "--output-dir", config + ".run", *options, binary]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
                               timeout=timeout, cwd=SOURCE,
                               env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})

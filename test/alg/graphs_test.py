@@ -420,6 +420,12 @@ class Wrong(GraphCase):
         graph = self.write("nan.txt", "0 1 5\n1 2 nan\n")
         self.refused("sssp", 4, "nan.txt:2:5: found \"nan\", want a finite number", input=graph, source="0")
 
+    def test_a_plug_in_that_cannot_act(self):
+        for key in ("update_file", "update_func"):
+            self.refused("mvv_pregel", 3, f':2:2: key "{key}": not with mvv_pregel, which has nothing in the servers',
+                         **{key: "libparacel_default.so"})
+        self.refused("mvv", 3, 'key "checkpoint_every": not with mvv', checkpoint_every=2)
+
     def test_a_source_that_is_no_vertex(self):
         self.refused("bfs", 3, "key \"source\"", "found \"8\"", source="8")
         self.refused("sssp", 3, "key \"source\"", "found \"x\"", source="x")

@@ -97,6 +97,13 @@ class Refusals(LrCase):
     def test_bsp_is_refused_for_methods_whose_updates_are_immediate(self):
         self.refused(3, 'key "consistency": found "bsp"', self.job(1, 1, "embedded", method="agd", consistency="bsp"))
 
+    def test_a_plug_in_that_cannot_act_is_refused(self):
+        for key in ("update_file", "update_func"):
+            config = self.config(model=self.small, output=os.path.join(self.folder, "out"), **{key: "lr_update"})
+            done = run([LR, "--cfg_file", config])
+            self.refused(3, f'key "{key}": not with a model: nothing is trained', done)
+            self.assertRegex(done.stderr, rf"error: {config}:\d+:3: ")
+
     def test_an_unknown_option_is_a_usage_error(self):
         self.refused(2, "nonsense", run([LR, "--nonsense"]))
         self.refused(2, "extra", run([LR, "--cfg_file", "x", "extra"]))

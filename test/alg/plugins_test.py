@@ -31,6 +31,12 @@ class PluginCase(AlgorithmCase):
         for part in said:
             self.assertIn(part, text)
 
+    def not_replaceable(self, key, **keys):
+        """With this key --on-worker-death wait:T is refused."""
+        said = self.job(2, 1, status=2, options=("--on-worker-death", "wait:5"), **self.given(keys))
+        self.assertRegex(said, rf'error: --on-worker-death wait:5: \S+:1:\d+: key "{key}": with it no process can replace a '
+                               rf'worker of {self.program}, because it does not ask where its loop begins')
+
     def numbers(self, name, workers):
         """{id: numbers} of an array in text form."""
         found = {}
@@ -41,6 +47,20 @@ class PluginCase(AlgorithmCase):
 
     def table(self, name, workers):
         return numpy.array(list(self.numbers(name, workers).values()))
+
+
+class HandleFileErrors:
+    """Of a program with a function and a filter of handle_file. `rule`: a function that acts."""
+    rule = ""
+
+    def test_errors_of_plug_ins_end_the_job(self):
+        for key in ("update_function", "filter_function"):
+            self.refused(3, f'key "{key}": found it without handle_file', **{key: "f"})
+        for said, rule, chosen in (("no_such_rule", "no_such_rule", "even_keys"), ("no_such_filter", self.rule, "no_such_filter"),
+                                   ("not this key", self.rule, "throwing_filter")):
+            with self.subTest(said):
+                self.refused(5, said, handle_file=OTHER, update_function=rule, filter_function=chosen)
+        self.not_replaceable("handle_file", handle_file=OTHER)
 
 
 class Kmeans(PluginCase):
@@ -85,11 +105,17 @@ class Kmeans(PluginCase):
         self.refused(3, "nothing.so", update_file="./nothing.so")
         self.refused(5, "libnothing.so", update_file="libnothing.so")
         self.refused(5, "no_such_rule", update_file=OTHER, update_functions=["no_such_rule"])
-        self.refused(1, "other_rules.so:twice_number (i32, i32)", update_file=OTHER, update_functions=["twice_number"])
+        # The centres are packed: one line with the key and the function, whatever form the request has.
+        self.refused(5, 'key "', "other_rules.so:twice_number (i32, i32)", update_file=OTHER, update_functions=["twice_number"])
+
+    def test_with_a_plug_in_no_worker_can_be_replaced(self):
+        self.not_replaceable("update_file", update_file=OTHER)
+        self.job(2, 1, options=("--on-worker-death", "wait:5"), **self.keys)
 
 
-class WordCount(PluginCase):
+class WordCount(HandleFileErrors, PluginCase):
     program = "wc"
+    rule = "twice_words"
 
     def setUp(self):
         draw = random.Random(4)
@@ -120,15 +146,10 @@ class WordCount(PluginCase):
         self.assertFalse(even.keys() & odd.keys())
         self.assertEqual({**even, **odd}, {word: 2 * n for word, n in plain.items()})
 
-    def test_errors_of_plug_ins_end_the_job(self):
-        self.refused(3, 'key "filter_function": found it without handle_file', filter_function="f")
-        self.refused(5, "no_such_rule", handle_file=OTHER, update_function="no_such_rule", filter_function="even_keys")
-        self.refused(5, "no_such_filter", handle_file=OTHER, update_function="twice_words", filter_function="no_such_filter")
-        self.refused(5, "not this key", handle_file=OTHER, update_function="twice_words", filter_function="throwing_filter")
 
-
-class Pagerank(PluginCase):
+class Pagerank(HandleFileErrors, PluginCase):
     program = "pagerank"
+    rule = "even_links"
 
     def setUp(self):
         draw = random.Random(5)
@@ -170,12 +191,6 @@ class Pagerank(PluginCase):
         for vertex, rank in found.items():
             self.assertAlmostEqual(rank / x[int(vertex)], 1, delta=1e-9)
 
-    def test_errors_of_plug_ins_end_the_job(self):
-        self.refused(3, 'key "update_function": found it without handle_file', update_function="f")
-        self.refused(5, "no_such_rule", handle_file=OTHER, update_function="no_such_rule", filter_function="even_keys")
-        self.refused(5, "no_such_filter", handle_file=OTHER, update_function="even_links", filter_function="no_such_filter")
-        self.refused(5, "not this key", handle_file=OTHER, update_function="even_links", filter_function="throwing_filter")
-
 
 class Svd(PluginCase):
     program = "svd"
@@ -212,6 +227,7 @@ class Svd(PluginCase):
         self.refused(3, 'key "update_function": found it without update_file', update_function="f")
         self.refused(5, "no_such_rule", update_file=OTHER, update_function="no_such_rule")
         self.refused(5, "no more today", update_file=OTHER, update_function="throws")
+        self.not_replaceable("update_file", update_file=OTHER)
 
 
 class Dtr(PluginCase):
@@ -251,6 +267,7 @@ class Dtr(PluginCase):
 
     def test_errors_of_plug_ins_end_the_job(self):
         self.refused(5, "small_errors_filter", handle_file=shipped("wc_update"))
+        self.not_replaceable("handle_file", handle_file=OTHER)
         self.run_it(2)
         model = self.output
         answers = self.path("answers", "1,2,1\n")
@@ -334,6 +351,25 @@ class Mf(PluginCase):
         self.assertEqual({key for key in users if int(key) % 2 == 1}, self.numbers("ubias", 2).keys())
         self.assertEqual({key for key in biases if int(key) % 2 == 0}, self.numbers("ibias", 2).keys())
         self.assertNotEqual(users["2"], self.numbers("W", 2)["2"])
+
+    def test_filters_of_counts_write_how_many_workers_have_each_user_and_item(self):
+        model = ["mf_ubias_filter", "mf_ibias_filter", "mf_W_filter", "mf_H_filter"]
+        where = {"update_file": shipped("mf_update"), "filter_file": shipped("mf_filter")}
+        self.run_it(2, 2, **where)
+        self.assertFalse(os.path.exists(os.path.join(self.output, "cntx_0")), "they were not asked for")
+        plain = self.model(2)
+        self.run_it(2, 2, **where, filter_functions=[*model, "mf_cntx_filter", "mf_cnty_filter"])
+        self.assertEqual(self.model(2), plain)
+        users, items = ({key: row[0] for key, row in self.numbers(name, 2).items()} for name in ("cntx", "cnty"))
+        self.assertEqual(users, dict.fromkeys(self.numbers("ubias", 2), 1), "a user's ratings are at one worker")
+        self.assertEqual(items.keys(), self.numbers("ibias", 2).keys())
+        self.assertEqual(set(items.values()), {2})  # each item is rated by half of all users
+        other = ["odd_users_bias", "even_items_bias", "even_users", "odd_items", ""]
+        self.run_it(2, update_file=OTHER, update_functions=["twice_number", "unmoved", "unmoved"], filter_file=OTHER,
+                    filter_functions=[*other, "even_item_counts"])
+        self.assertFalse(os.path.exists(os.path.join(self.output, "cntx_0")))
+        self.assertEqual(self.numbers("cnty", 2), {key: [4] for key in items if int(key) % 2 == 0})
+        self.refused(5, "no_such_filter", **where, filter_functions=[*model, "no_such_filter"])
 
     def test_what_cannot_act_is_refused_and_errors_end_the_job(self):
         self.refused(3, 'key "filter_file": found it without update_file', filter_file=OTHER)

@@ -159,6 +159,11 @@ class RidgeTest(AlgorithmCase):
                            ({"penalty": 1, "separator": "ab"}, "want one character")):
             self.assertIn(said, self.job(mode="embedded", status=3, training_input=self.dense, **keys))
         self.assertIn("training_input", self.job(mode="embedded", status=3, penalty=1))
+        for key in ("update_file", "update_func"):
+            given = {key: "libridge.so", "output": self.path("out"), "status": 3, "mode": "embedded"}
+            for keys, said in (({"training_input": self.dense, "penalty": 1}, "not with method exact"),
+                               ({"model": self.folder}, "not with a model: nothing is trained")):
+                self.assertRegex(self.job(**keys, **given), rf'config\d+.json:1:\d+: key "{key}": {said}')
 
     def test_the_config_that_is_shipped_runs(self):
         with open(os.path.join(SOURCE, "alg", "ridge_regression", "ridge.json"), encoding="utf-8") as file:

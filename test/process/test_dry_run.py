@@ -7,7 +7,10 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BIN, LR, MPI, JobTest, main  # noqa: E402
+from process_support import BIN, LR, MPI, PRUN, JobTest, main  # noqa: E402
+
+sys.path.insert(0, os.path.join(os.path.dirname(PRUN), "tool"))
+from launcher.hosts import usable_cores  # noqa: E402
 
 
 class DryRun(JobTest):
@@ -42,9 +45,51 @@ class DryRun(JobTest):
         self.assertEqual(command[5:], ["--cfg_file", "cfg.json"])
 
     def test_threads_share_connections_in_large_jobs_and_when_asked(self):
-        for shared, options in ((1, "-w 65 --threads 4"), (0, "-w 64 --threads 4"), (1, "-p 33 --threads 8"), (0, "-w 300"),
-                                (1, "--threads 2 --connections shared"), (0, "-w 99 --threads 4 --connections each")):
+        for shared, options in ((1, "-w 65 --threads 4"), (0, "-w 64 --threads 4"), (1, "-p 33 --threads 8"),
+                                (0, "-w 300 --threads 1"), (1, "--threads 2 --connections shared"),
+                                (0, "-w 99 --threads 4 --connections each")):
             self.assertEqual("--shared-connections" in self.lines("-c", "cfg.json", *options.split(), LR)[1], shared, options)
+
+    def threads(self, *arguments):
+        """--threads of each server."""
+        return [line[line.index("--threads") + 1] for line in self.lines("-c", "cfg.json", *arguments, LR) if "--threads" in line]
+
+    def test_servers_share_the_cores_that_they_may_use(self):
+        mine = os.sched_getaffinity(0)
+        cores = usable_cores()
+        self.assertEqual(self.threads("-p", "1"), [str(cores)])
+        self.assertEqual(self.threads("-p", "2"), [str(max(1, cores // 2))] * 2)
+        self.assertEqual(self.threads("-p", "1", "--threads", "7"), ["7"])
+        os.sched_setaffinity(0, {min(mine)})
+        try:
+            self.assertEqual(self.threads("-p", "1"), ["1"])
+        finally:
+            os.sched_setaffinity(0, mine)
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_servers_on_other_hosts_count_their_cores_themselves(self):
+        with open(os.path.join(self.folder, "far"), "w", encoding="utf-8") as file:
+            file.write("far1 slots=2\nfar2 slots=1\n")
+        hosts = ("-m", "mpi", "--hostfile", "far", "--host", "127.0.0.1", "-p", "3")
+        self.assertEqual(self.threads(*hosts), ["auto"])
+        self.assertEqual(self.threads(*hosts, "--replicas", "2"), ["auto/2", "auto/1", "auto/2"])
+        self.assertEqual(self.threads(*hosts, "--threads", "5"), ["5"])
+        self.assertEqual(self.threads(*hosts, "--m_server", "local"), [str(max(1, usable_cores() // 3))] * 3)
+        for above, *options in (("85",), ("2", "-w", "100"), ("1", "--connections", "shared"), ("1024", "--connections", "each")):
+            server = self.lines("-c", "cfg.json", *hosts, *options, LR)[1]
+            self.assertEqual(server[server.index("--share-connections-above") + 1], above)
+
+    def test_a_quota_of_the_control_group_limits_the_cores(self):
+        group = os.path.join(self.folder, "cgroup")
+        os.makedirs(os.path.join(group, "jobs", "mine"))
+        own = os.path.join(self.folder, "own")
+        for path, text in ((own, "0::/jobs/mine\n"), (os.path.join(group, "jobs", "mine", "cpu.max"), "max 100000\n")):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        self.assertEqual(usable_cores(group, own), len(os.sched_getaffinity(0)))
+        with open(os.path.join(group, "jobs", "cpu.max"), "w", encoding="utf-8") as file:
+            file.write("150000 100000\n")
+        self.assertEqual(usable_cores(group, own), 1)
 
     def test_the_folder_of_update_file_and_others_are_allowed_to_the_servers(self):
         os.makedirs(os.path.join(self.folder, "plug"), exist_ok=True)

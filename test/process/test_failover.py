@@ -162,7 +162,7 @@ class Failover(JobTest):
         self.touch(hang)
         self.assertTrue(wait_until(lambda: AGAIN in run.err(), 20), run.err())
         self.assertRegex(run.err(), r"server s\d \(pid \d+ .*\) lost: libslow_updates.so:hang_once has been running for "
-                                    r'\S+ s in thread 0: libslow_updates.so:hang_once at "slow"; the job continues')
+                                    r'\S+ s in thread \d+: libslow_updates.so:hang_once at "slow"; the job continues')
         self.assert_exact(run, 1 + 0.5 + STOP_LIMIT)
 
     # -- losses that replication does not cover

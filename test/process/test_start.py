@@ -94,6 +94,28 @@ class Start(unittest.TestCase):
         self.addCleanup(client.close)
         self.assertGreater(json.loads(client.ask(STATS).body)["connections_dropped"], 0)
 
+    @unittest.skipUnless(ZMQ_LIBRARY, "libzmq is not installed")
+    def test_a_server_counts_its_cores(self):
+        cores = sorted(os.sched_getaffinity(0))[:2]
+        for threads, cpus, here in ((len(cores), cores, None), (1, cores[:1], None), (max(1, len(cores) // 2), cores, "2")):
+            def before(cpus=cpus, here=here):
+                os.sched_setaffinity(0, cpus)
+                if here:
+                    os.environ["OMPI_COMM_WORLD_LOCAL_SIZE"] = here
+            for text in ("auto", "auto/" + here if here else "auto/1"):
+                with self.subTest(threads=threads, text=text):
+                    server = Server(threads=text, before=before if text == "auto" else lambda c=cpus: os.sched_setaffinity(0, c))
+                    self.addCleanup(server.close)
+                    self.assertTrue(wait_until(lambda s=server: os.path.exists(s.address("c").removeprefix("ipc://")), 30, 0.02),
+                                    server.log())
+                    self.assertEqual(sum(n[2:].isdigit() for n in os.listdir(server.folder) if n.startswith("0_")), threads)
+        for text in ("auto/0", "auto/", "2x", "-1"):
+            done = subprocess.run([os.path.join(BIN, "start_server"), "--job", "0" * 15 + "1", "--rendezvous", "ipc:///nowhere",
+                                   "--bind", f"ipc://{self.folder}", "--threads", text], check=False, capture_output=True,
+                                  timeout=60)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(b"--threads must be a number, auto or auto/K, not '" + text.encode(), done.stderr)
+
     def test_a_heartbeat_limit_below_two_beats_is_refused(self):
         for name, options in (("start_scheduler", ("--workers", "1", "--servers", "1")),
                               ("start_server", ("--slot", "0", "--rendezvous", "ipc:///nowhere/at/all"))):

@@ -93,6 +93,15 @@ class Wait(JobTest):
             self.assertEqual(status, 0, err)
             self.assertEqual(err.count("warning: no process can take the place of a worker that dies"), warns, err)
 
+    def test_a_program_with_messages_between_workers_warns_at_the_first_one(self):
+        program = os.path.join(BIN, "test_last_update")
+        for options, warns in (("--on-worker-death", "wait:5"), 1), ((), 0):
+            status, _, err = self.prun("-w", "3", *options, program, "bsp", "messages")
+            self.assertEqual(status, 0, err)
+            lines = re.findall(r"prun: worker \d: warning: (.*)\n", err)  # every worker says it
+            self.assertEqual(lines, ["no process can take the place of a worker that dies (--on-worker-death): it has exchanged "
+                                     "messages with other workers, which nothing keeps"] * warns, err)
+
     # -- a model
 
     def test_the_model_has_the_bits_of_the_undisturbed_one(self):

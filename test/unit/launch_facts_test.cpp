@@ -77,13 +77,30 @@ TEST_F(LaunchFacts, OfACheckedConfigKeysHaveTheTypesOfTheSchema) {
   schema.key("more", key_type::strings, "libraries");
   const auto checked =
       schema.check_text("cfg.json", R"({"separator": "-", "plugin": "mine", "more": ["a", "b/c.so"]})");
-  EXPECT_EQ(facts_of(checked).plugins, (string_list{"b/c.so", "mine"}));
-  EXPECT_EQ(facts_of(checked).standard_input, "");
+  EXPECT_EQ(facts_of(checked, schema).plugins, (string_list{"b/c.so", "mine"}));
+  EXPECT_EQ(facts_of(checked, schema).standard_input, "");
   const auto reads = schema.check_text("cfg.json", R"({"input": ["-"]})");
-  EXPECT_EQ(facts_of(reads).standard_input, "cfg.json:1:2: key \"input\"");
-  EXPECT_EQ(nlohmann::json::parse(facts_json(facts_of(reads), &schema)),
+  EXPECT_EQ(facts_of(reads, schema).standard_input, "cfg.json:1:2: key \"input\"");
+  EXPECT_EQ(nlohmann::json::parse(facts_json(facts_of(reads, schema), &schema)),
             nlohmann::json::parse(R"({"plugins": [], "standard_input": "cfg.json:1:2: key \"input\"", "program": "prog",
                                       "resumable": true})"));
+}
+
+TEST_F(LaunchFacts, AKeyMayMakeAProgramOneWhoseWorkersCannotBeReplaced) {
+  config_schema schema("prog");
+  schema.key("rounds", key_type::integer, "passes");
+  schema.key("update_file", key_type::plugin, "functions").not_resumable();
+  const auto facts = [&](const char* text) {
+    return nlohmann::json::parse(facts_json(facts_of(schema.check_text("cfg.json", text), schema), &schema));
+  };
+  EXPECT_EQ(facts(R"({"rounds": 3})")["resumable"], true);
+  EXPECT_FALSE(facts(R"({"rounds": 3})").contains("not_resumable_key"));
+  const auto with = facts(R"({"rounds": 3, "update_file": "mine"})");
+  EXPECT_EQ(with["resumable"], false);
+  EXPECT_EQ(with["not_resumable_key"], "cfg.json:1:15: key \"update_file\"");
+  const auto json = nlohmann::json::parse(schema.to_json());
+  EXPECT_FALSE(json["keys"][0].contains("resumable"));
+  EXPECT_EQ(json["keys"][1]["resumable"], false);
 }
 
 }  // namespace

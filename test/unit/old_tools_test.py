@@ -4,6 +4,7 @@
 import contextlib
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import tempfile
 import unittest
 
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
 
 from launcher.options import parse_command_line  # noqa: E402
@@ -60,6 +62,28 @@ class Tools(unittest.TestCase):
         self.assertEqual(self.read("out"), "1,2\n2,3\n4,1\n3,2147483648\n")
         self.run_tool("data_clean.py", "edges", "out", "--no_sentinel")
         self.assertEqual(self.read("out"), "1,2\n2,3\n4,1\n")
+
+    def test_lasso_serial_rigid_comes_to_the_minimum(self):
+        program = os.path.join(BUILD, "bin", "lasso_serial_rigid")
+        rows = [(x, z, 3 * x - 2 * z + 1) for x in (-2.0, -1.0, 1.0, 2.0) for z in (-1.0, 1.0)]
+        self.write("rows.csv", "".join(",".join(map(str, row)) + "\n" for row in rows))
+
+        def run(*options):
+            done = subprocess.run([program, "rows.csv", *options, "--theta", "theta"], cwd=self.folder, capture_output=True,
+                                  text=True, stdin=subprocess.DEVNULL, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            said = dict(re.fullmatch(r"(.*?):? (\S+)", line).groups() for line in done.stdout.splitlines())
+            return list(map(float, self.read("theta").split("|"))), {name: float(value) for name, value in said.items()}
+
+        # The columns are orthogonal, so each weight is soft-thresholded on its own; their squared lengths are 8, 20 and 8.
+        theta, said = run("--lambda", "4", "--rounds", "400")
+        for found, want in zip(theta, (1 - 4 / 8, 3 - 4 / 20, -2 + 4 / 8), strict=True):
+            self.assertAlmostEqual(found, want, delta=1e-12)
+        errors = 8 * 0.5**2 + 20 * 0.2**2 + 8 * 0.5**2
+        self.assertAlmostEqual(said["total error"], errors / 8, delta=1e-12)
+        self.assertAlmostEqual(said["objective"], errors / 2 + 4 * (0.5 + 2.8 + 1.5), delta=1e-12)
+        self.assertEqual(run("--lambda", "1000", "--rounds", "400")[0], [0, 0, 0])
+        self.assertNotEqual(run("--lambda", "4", "--rounds", "2", "--seed", "1"), run("--lambda", "4", "--rounds", "2"))
 
 
 class Options(unittest.TestCase):

@@ -243,11 +243,11 @@ TEST(PluginSandbox, AnInPlaceUpdateThatDiesLeavesTheValue) {
 
 TEST(PluginSandbox, AFilterThatDiesNamesItself) {
   both of;
-  const auto& f = of.sandboxed.load_filter("deadly_updates.so", "deadly_filter");
+  const auto& f = of.sandboxed.load_filter("deadly_updates.so", "deadly_filter_segv");
   std::string error;
   EXPECT_EQ(test(f, "deadly 0", {}, error), true);
   EXPECT_EQ(test(f, "deadly 1", {}, error), std::nullopt);
-  EXPECT_THAT(error, HasSubstr("deadly_updates.so:deadly_filter: ended its sandbox"));
+  EXPECT_THAT(error, HasSubstr("deadly_updates.so:deadly_filter_segv: ended its sandbox"));
   EXPECT_EQ(test(f, "deadly 2", {}, error), true);
 }
 
@@ -342,11 +342,11 @@ TEST(PluginSandbox, LossesAreLoggedWithTheKeyAndNotEveryTime) {
   both of;
   std::vector<std::string> lines;
   of.sandboxed.sandbox()->log_to([&](const std::string& line) { lines.push_back(line); });
-  const auto& f = of.sandboxed.load_filter("deadly_updates.so", "deadly_filter");
+  const auto& f = of.sandboxed.load_filter("deadly_updates.so", "deadly_filter_segv");
   std::string error;
   for (int i = 0; i < 5; ++i) (void)test(f, "deadly 1", {}, error);
   ASSERT_EQ(lines.size(), 3U);  // the first, the second, the fourth
-  EXPECT_THAT(lines[0], HasSubstr("deadly_updates.so:deadly_filter at key \"deadly 1\" ended its sandbox"));
+  EXPECT_THAT(lines[0], HasSubstr("deadly_updates.so:deadly_filter_segv at key \"deadly 1\" ended its sandbox"));
   EXPECT_THAT(lines[2], HasSubstr("4 times so far"));
 }
 

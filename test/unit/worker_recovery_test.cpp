@@ -137,6 +137,39 @@ TEST_F(SchedulerThatWaits, WhereNobodyCanGoOnTheJobEnds) {
                "worker 1 (pid 701 on h) lost: killed; no other process can replace it: it does not say how");
 }
 
+TEST_F(SchedulerThatWaits, AWorkerIsFoundWhereItIs) {
+  make(3, 2);
+  const auto at = [](json w, const char* address) {
+    w["address"] = address;
+    return w;
+  };
+  const auto found = [&](int rank) { return to(ask(verb::find_worker, {{"rank", rank}})).parsed(); };
+  const auto place = [](const char* address, int turn, const char* gone) {
+    return json{{"address", address}, {"turn", turn}, {"gone", gone}};
+  };
+  EXPECT_EQ(found(1), place("", 0, "it has no address for messages")) << "it has not joined yet";
+  for (int s = 0; s < 2; ++s) ask(verb::join, server(s));
+  ask(verb::join, at(worker(0), "ipc:///x/w0"));
+  ask(verb::join, at(worker(1), "ipc:///x/w1"));
+  EXPECT_EQ(found(1), place("ipc:///x/w1", 0, "")) << "before the others have joined";
+  ask(verb::join, worker(2));
+  EXPECT_EQ(found(2), place("", 0, "it has no address for messages"));
+
+  ask(verb::report_death, dead(1));
+  EXPECT_EQ(found(1)["gone"], "killed");
+  ask(verb::join, at(another(1), "ipc:///x/w1.1"));
+  EXPECT_EQ(found(1), place("ipc:///x/w1.1", 1, ""));
+  ask(verb::leave, leaving(worker(0)));
+  EXPECT_EQ(found(0)["gone"], "it has left the job");
+
+  expect_refused(ask(verb::find_worker, {{"rank", 3}}), "\"rank\" is 3, not a whole number up to 2");
+  expect_refused(ask(verb::find_worker, {{"rank", -1}}), "\"rank\" is -1, not a whole number up to 2");
+  expect_refused(ask(verb::find_worker, json::object()), "\"rank\" is missing");
+  EXPECT_EQ(to(ask_text(verb::find_worker, R"({"rank": 0})", job + 1)).result, status::wrong_job);
+  ask(verb::abort, {{"status", 1}, {"cause", "enough"}});
+  expect_ended(ask(verb::find_worker, {{"rank", 0}}), 1, "enough");
+}
+
 TEST_F(SchedulerThatWaits, WhatAnotherProcessHadSentTakesNoPartInCollectives) {
   ask(verb::report_death, dead(1));
   client = 77;

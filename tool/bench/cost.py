@@ -330,8 +330,8 @@ class Bench:
         with open(file, "w", encoding="utf-8") as to:
             json.dump({**config, "output": out}, to)
         shutil.rmtree(out, ignore_errors=True)
-        words = [PYTHON, "-B", os.path.join(ROOT, "prun.py"), "-w", str(workers), "-p", str(self.options.servers), "-c",
-                 file, "-m", "local", "--output-dir", os.path.join(self.folder, "run"), path]
+        words = [PYTHON, "-B", os.path.join(ROOT, "prun.py"), "-w", str(workers), "-p", str(self.options.servers),
+                 "--threads", "1", "-c", file, "-m", "local", "--output-dir", os.path.join(self.folder, "run"), path]
         return run_watched(words, dict(os.environ), self.options.limit, True)
 
     def measure(self, row):

@@ -281,8 +281,8 @@ def lr_row(args, folder, data, method, aim):
     program = os.path.join(args.bin_dir, "lr")
     if not os.access(program, os.X_OK):
         raise CannotMeasure("lr is not built")
-    command = [sys.executable, os.path.join(ROOT, "prun.py"), "-w", "4", "-p", "2", "-c", path, "-m", "local", "--output-dir",
-               os.path.join(folder, "runs"), program]
+    command = [sys.executable, os.path.join(ROOT, "prun.py"), "-w", "4", "-p", "2", "--threads", "1", "-c", path, "-m", "local",
+               "--output-dir", os.path.join(folder, "runs"), program]
     seconds = []
     for _ in range(args.pairs):
         begin = time.monotonic()

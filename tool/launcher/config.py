@@ -17,6 +17,7 @@ class Facts:
         self.standard_input = str(found.get("standard_input", ""))  # the key that names it
         self.program = str(found.get("program", ""))                # as its schema names it
         self.resumable = found.get("resumable") is not False
+        self.not_resumable_key = str(found.get("not_resumable_key", ""))
 
     def plugin_folders(self):
         """The folders of plug-ins that the config gives by path."""

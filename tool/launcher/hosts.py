@@ -5,6 +5,26 @@ import os
 from .exit_status import USAGE, Failure
 
 
+def usable_cores(root="/sys/fs/cgroup", own="/proc/self/cgroup"):
+    """The same as server/node/usable_cores.hpp."""
+    cores = len(os.sched_getaffinity(0))
+    group = root
+    try:
+        with open(own, encoding="utf-8") as file:
+            names = next((line[4:].strip() for line in file if line.startswith("0::/")), "").split("/")
+    except OSError:
+        names = []
+    for name in [""] + names:
+        group = os.path.join(group, name)
+        try:
+            with open(os.path.join(group, "cpu.max"), encoding="utf-8") as file:
+                quota, period = file.read().split()
+            cores = min(cores, int(quota) // int(period))
+        except (OSError, ValueError, ZeroDivisionError):  # no such file, or "max"
+            pass
+    return max(1, cores)
+
+
 def slots_in(path):
     """(host, slots) of each line of mpirun's hostfile. A line without slots= counts as one slot, and may be repeated."""
     found = []
@@ -50,6 +70,10 @@ class Places:
         self.free[host] -= 1
         self.of[server] = host
         return host
+
+    def servers_at(self, host):
+        """At least 1."""
+        return max(1, sum(h == host for h in self.of.values()))
 
 
 def remote_hosts(options):

@@ -43,6 +43,7 @@ class Job:
         self.address = ""
         self.started = False
         self.running = False       # all processes have joined
+        self.warnings = set()      # that were printed
         self.recovery = Recovery(self)
         # the end of the job
         self.cause = None          # (status, text)
@@ -169,6 +170,8 @@ class Job:
         elif kind in ("joined", "joining"):
             self.nodes[event["role"], event["index"]] = (event["pid"], event["host"])
             self.suspect_early_ends()
+            if "threads" in event:
+                self.plan.threads_of[event["index"]] = event["threads"]
             if event["role"] == "server" and self.options.may_change():
                 self.recovery.watch(event["index"], event["pid"], event["host"])
             if self.plan.remote and not self.stopping and not self.running:
@@ -206,7 +209,11 @@ class Job:
         elif kind == "done":
             self.done = True
         elif kind == "warning":
-            self.terminal.say(str(event.get("text")))
+            text = str(event.get("text"))
+            about = text.partition(": ")[2]  # without the worker: what all of them say is printed once
+            if about not in self.warnings:
+                self.warnings.add(about)
+                self.terminal.say(text)
         elif kind == "error":
             self.terminal.say("the scheduler: " + str(event.get("text")))
         elif kind in ("checkpoint", "checkpoint_failed", "checkpoint_asked", "restored"):

@@ -124,8 +124,8 @@ def parse_command_line(arguments):
     add("--on-worker-death", default="abort", metavar="abort|eject|wait:T",
         help="eject: the others continue without a dead worker, unless it is worker 0; wait:T: they wait for a replacement, at "
              "most T seconds (default abort; eject and wait:T with -m local only)")
-    add("--threads", type=positive(MOST_THREADS), default=1, metavar="N",
-        help="shard threads of each server (default 1)")
+    add("--threads", type=positive(MOST_THREADS), default=None, metavar="N",
+        help="shard threads of each server (default: the cores that it may use, divided among the servers of its host)")
     add("--connections", choices=("auto", "each", "shared"), default="auto",
         help="connections of a client to the threads of a server: one each, which is faster, or a shared one, which large jobs "
              "need; auto: shared if a process would otherwise have more than 256 of them (default auto)")

@@ -6,8 +6,8 @@ import time
 from . import runs
 from .checkpoints import Checkpoints
 from .folder_lock import OF_RUN, FolderLock
-from .hosts import Places, own_address, slots_in
-from .options import SERVER_LIMITS
+from .hosts import Places, own_address, slots_in, usable_cores
+from .options import MOST_THREADS, SERVER_LIMITS
 from .output import write_out
 from .own_folder import APPEND, NotOwn, OwnFolder
 from .program import dies_with_us
@@ -56,6 +56,10 @@ class Plan:
         self.run_lock = None  # None until this job has locked the folder
         self.plugin_dirs = self.find_plugin_dirs(facts)
         self.places = Places(slots_in(options.hostfile_server) if options.m_server == "mpi" else [])
+        self.threads = options.threads  # of each server; None: those on other hosts count their cores themselves
+        self.threads_of = {}            # slot -> threads of the server there, which a replacement must have, too
+        if self.threads is None and not (remote and options.m_server == "mpi"):
+            self.threads = min(max(1, usable_cores() // options.snum), MOST_THREADS)
         self.checkpoints = Checkpoints(options, framework, program)
         self.reads_standard_input = bool(facts.standard_input) and not os.isatty(0)
 
@@ -114,13 +118,14 @@ class Plan:
         if o.m_server == "mpi" and not o.may_change():
             # One mpirun starts faster than several (2 servers: 120 and 140 ms; 4: 140 and 205 ms), and terminates all ranks when
             # one dies.
-            command = self.server_command(address, f"ipc://{self.sockets}") + ["--slot", "auto"]
+            command = self.server_command(address, f"ipc://{self.sockets}", self.threads or "auto") + ["--slot", "auto"]
             return [Child("server", None, self.mpirun("server", o.snum, {}) + command,
                           os.path.join(self.run_dir, "mpirun_servers.log"), {"TMPDIR": self.sockets + "/server"}, True)]
-        return [self.make_server(slot, address) for slot in range(o.snum)]
+        hosts = [self.places.take(slot) for slot in range(o.snum)]
+        return [self.make_server(slot, address, 0, host) for slot, host in enumerate(hosts)]
 
-    def make_server(self, slot, address, turn=0):
-        """`turn`: the number of previous processes in this slot."""
+    def make_server(self, slot, address, turn, host=None):
+        """`turn`: the number of previous processes in this slot. `host`: where to start it, if that is known."""
         own = self.sockets if turn == 0 else f"{self.sockets}/s{slot}.{turn}"
         if self.options.m_server == "mpi":
             own = f"{self.sockets}/s{slot}.{turn}"  # for mpirun's files
@@ -131,9 +136,10 @@ class Plan:
                 os.mkdir(own, 0o700)
             except OSError as error:
                 raise Failure(FAILURE, f"no folder for sockets of server s{slot}: {own}: {error.strerror}") from None
-        command = self.server_command(address, f"ipc://{own}")
+        host = host or self.places.take(slot)
+        threads = self.threads or self.threads_of.get(slot) or f"auto/{self.places.servers_at(host)}"
+        command = self.server_command(address, f"ipc://{own}", threads)
         if self.options.m_server == "mpi":
-            host = self.places.take(slot)
             return Child("server", slot, self.mpirun("server", 1, {}, host) + command + ["--slot", str(slot)],
                          os.path.join(self.run_dir, f"mpirun_server_{slot}.log"), {"TMPDIR": own}, True)
         return Child("server", slot, command + ["--parent", str(os.getpid()), "--slot", str(slot)],
@@ -151,7 +157,7 @@ class Plan:
         except OSError:  # best effort
             pass
 
-    def server_command(self, address, folder):
+    def server_command(self, address, folder, threads):
         """The command without the slot. `folder`: for its sockets if all processes are on this host."""
         o = self.options
         if self.on_one_host():
@@ -161,7 +167,7 @@ class Plan:
         else:
             bind = "tcp://127.0.0.1:*"
         command = [os.path.join(self.framework, "start_server"), "--rendezvous", address, "--job", self.id,
-                   "--threads", str(o.threads), "--bind", bind, "--plugin-dirs", ":".join(self.plugin_dirs),
+                   "--threads", str(threads), "--bind", bind, "--plugin-dirs", ":".join(self.plugin_dirs),
                    "--function-timeout", ",".join(f"{name}={limit:g}" if name else f"{limit:g}"
                                                   for name, limit in o.function_timeout.items()),
                    "--heartbeat-limit", f"{o.heartbeat_limit:g}"]
@@ -171,18 +177,19 @@ class Plan:
             limit = getattr(o, name[2:].replace("-", "_"))
             if limit:
                 command += [name, limit]
-        if self.shares_connections():
-            command.append("--shared-connections")
+        command += self.sharing(threads)
         if o.insecure:
             command.append("--insecure")
         return command
 
-    def shares_connections(self):
-        """Otherwise a server has a connection for each worker and thread, a worker one for each thread of each server."""
+    def sharing(self, threads):
+        """Flags for threads that share connections. Otherwise a server has a connection for each worker and thread, a worker one
+        for each thread of each server."""
         o = self.options
-        if o.threads == 1 or o.connections != "auto":
-            return o.threads > 1 and o.connections == "shared"
-        return o.threads * max(o.wnum, o.snum) > MOST_CONNECTIONS
+        most = {"each": MOST_THREADS, "shared": 1, "auto": max(1, MOST_CONNECTIONS // max(o.wnum, o.snum))}[o.connections]
+        if isinstance(threads, str):  # the server counts its cores itself
+            return ["--share-connections-above", str(most)]
+        return ["--shared-connections"] if threads > most else []
 
     def make_workers(self, address):
         o = self.options

@@ -67,8 +67,7 @@ class sandboxed : public paracel::paralg {
     const auto function = "deadly_" + way;
     tell(way + " update", [&] { (void)paracel_update(keys_[1], -1.0, plugin, function).get(); });
     tell(way + " bupdate", [&] { paracel_bupdate(keys_[1], -1.0, plugin, function); });
-    tell(way + " filter",
-         [&] { (void)paracel_read_special<double>(plugin, way == "segv" ? "deadly_filter" : "deadly_filter_" + way); });
+    tell(way + " filter", [&] { (void)paracel_read_special<double>(plugin, "deadly_filter_" + way); });
     // Of many keys the others are updated, as with a function that throws.
     const auto set = paracel_prepare(keys_);
     tell(way + " set", [&] {

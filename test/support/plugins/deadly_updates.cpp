@@ -75,37 +75,24 @@ double descriptors(double, double) {
 
 }  // namespace
 
-extern "C" {
-extern paracel::update_result deadly_segv;
-extern paracel::update_result deadly_overflow;
-extern paracel::update_result deadly_abort;
-extern paracel::update_result deadly_exit;
-extern paracel::update_result deadly_fpe;
-extern paracel::update_result deadly_hang;
-extern paracel::update_result deadly_loop;
-extern paracel::update_result deadly_allocation;
-extern paracel::update_result deadly_in_place;
-extern paracel::filter_result deadly_filter;
-extern paracel::filter_result deadly_filter_overflow;
-extern paracel::filter_result deadly_filter_abort;
-extern paracel::filter_result deadly_filter_exit;
-extern paracel::filter_result deadly_filter_loop;
-extern paracel::filter_result deadly_filter_allocation;
-extern paracel::update_result count_descriptors;
-}
-paracel::update_result deadly_segv = paracel::update_proxy(add<segv>);
-paracel::update_result deadly_overflow = paracel::update_proxy(add<overflows>);
-paracel::update_result deadly_abort = paracel::update_proxy(add<aborts>);
-paracel::update_result deadly_exit = paracel::update_proxy(add<exits>);
-paracel::update_result deadly_fpe = paracel::update_proxy(add<divides>);
-paracel::update_result deadly_hang = paracel::update_proxy(add<hangs>);
-paracel::update_result deadly_loop = paracel::update_proxy(add<loops>);
-paracel::update_result deadly_allocation = paracel::update_proxy(add<allocates>);
-paracel::update_result deadly_in_place = paracel::update_in_place<double>(add_in_place<segv>);
-paracel::filter_result deadly_filter = paracel::filter_proxy(passes<segv>);
-paracel::filter_result deadly_filter_overflow = paracel::filter_proxy(passes<overflows>);
-paracel::filter_result deadly_filter_abort = paracel::filter_proxy(passes<aborts>);
-paracel::filter_result deadly_filter_exit = paracel::filter_proxy(passes<exits>);
-paracel::filter_result deadly_filter_loop = paracel::filter_proxy(passes<loops>);
-paracel::filter_result deadly_filter_allocation = paracel::filter_proxy(passes<allocates>);
-paracel::update_result count_descriptors = paracel::update_proxy(descriptors);
+#define EXPORTED(kind, name, ...)     \
+  extern "C" {                        \
+  extern paracel::kind##_result name; \
+  }                                   \
+  paracel::kind##_result name = __VA_ARGS__
+
+// A function that adds and a filter for each deed.
+#define DEADLY(name, deed)                                           \
+  EXPORTED(update, deadly_##name, paracel::update_proxy(add<deed>)); \
+  EXPORTED(filter, deadly_filter_##name, paracel::filter_proxy(passes<deed>))
+
+DEADLY(segv, segv);
+DEADLY(overflow, overflows);
+DEADLY(abort, aborts);
+DEADLY(exit, exits);
+DEADLY(fpe, divides);
+DEADLY(hang, hangs);
+DEADLY(loop, loops);
+DEADLY(allocation, allocates);
+EXPORTED(update, deadly_in_place, paracel::update_in_place<double>(add_in_place<segv>));
+EXPORTED(update, count_descriptors, paracel::update_proxy(descriptors));

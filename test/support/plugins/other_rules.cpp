@@ -33,6 +33,7 @@ extern paracel::filter_result odd_users_bias;
 extern paracel::filter_result even_items_bias;
 extern paracel::filter_result even_users;
 extern paracel::filter_result odd_items;
+extern paracel::filter_result even_item_counts;
 extern paracel::filter_result small_errors_filter;
 extern paracel::filter_result gLDA_dump_filter;
 extern paracel::filter_result throwing_filter;
@@ -120,6 +121,8 @@ paracel::filter_result even_users =
     paracel::filter_proxy([](std::string_view key) { return key.starts_with("W_") && is_even(key); });
 paracel::filter_result odd_items =
     paracel::filter_proxy([](std::string_view key) { return key.starts_with("H_") && !is_even(key); });
+paracel::filter_result even_item_counts =
+    paracel::filter_proxy([](std::string_view key) { return key.ends_with("_i_cnt") && is_even(key); });
 paracel::filter_result small_errors_filter =
     paracel::filter_proxy([](std::string_view key) { return key.starts_with("err_") && is_even(key); });
 paracel::filter_result gLDA_dump_filter =
