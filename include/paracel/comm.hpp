@@ -54,7 +54,7 @@ class comm_backend {
   /// `blocks[r]` goes to rank r; returns what each rank sent here, in rank order.
   virtual std::vector<byte_vector> alltoall(const std::vector<byte_vector>& blocks) = 0;
 
-  // ---- messages; a backend need not have them (error)
+  // ---- messages; a backend need not have them (error). Their `communicator` is 0, or 1 for those of collectives.
   using ticket = std::uint64_t;
   using patience = std::optional<std::chrono::milliseconds>;  ///< empty: no limit
 
@@ -70,6 +70,8 @@ class comm_backend {
   virtual std::optional<received_message> take(ticket t, patience limit);
   /// The ranks that give the same color, in their order. A collective.
   virtual std::shared_ptr<comm_backend> split(int color);
+  /// Whether its own collectives go on after a worker's death, as messages do not (session::survives_deaths).
+  [[nodiscard]] virtual bool survives_deaths() { return false; }
   /// MPI's communicator; null where there is none but all workers. Throws: error where a part of them has none.
   [[nodiscard]] virtual ompi_communicator_t* communicator() const { return nullptr; }
 };
@@ -287,7 +289,7 @@ class Comm {
   }
 
   /// A communicator of the workers that give the same color, ranked in their order here. A collective.
-  /// Cost: an all-gather. Without MPI the new one's collectives are messages in a star around its rank 0.
+  /// Cost: an all-gather. Without MPI the new one's collectives are messages among its workers.
   /// Throws: error for a negative color.
   [[nodiscard]] Comm split(int color) const {
     if (color < 0) throw error("split: the color is " + std::to_string(color) + ", want one from 0");
@@ -300,6 +302,10 @@ class Comm {
   /// A receive, or a send that blocks, throws network_error after so long. Empty, as it begins: no limit. For this
   /// object and its later copies.
   void set_deadline(std::optional<std::chrono::milliseconds> limit) { deadline_ = limit; }
+
+  [[nodiscard]] const std::optional<std::chrono::milliseconds>& deadline() const { return deadline_; }
+  /// For what the framework builds on it (collectives.hpp).
+  [[nodiscard]] const std::shared_ptr<comm_backend>& backend() const { return backend_; }
 
   /// Reports progress to the launcher, if the job has one. `json`: the text of an object. Cost: a message to the
   /// scheduler, without waiting for a reply.

@@ -42,6 +42,20 @@ class saved_state {
     return true;
   }
   [[nodiscard]] bool contains(const std::string& name) const { return values_.contains(name); }
+  /// A value in its encoding.
+  void put_value(const std::string& name, const value_view& v) {
+    values_[name] = {v.tag, {v.bytes.begin(), v.bytes.end()}};
+  }
+  /// `visit(name, value)` for all whose name begins with `prefix`, in the order of their names.
+  template <class F>
+  void visit(const std::string& prefix, F&& visitor) const {
+    for (auto at = values_.lower_bound(prefix); at != values_.end() && at->first.starts_with(prefix); ++at)
+      visitor(at->first, value_view{at->second.first, at->second.second});
+  }
+  /// Removes those whose name begins with `prefix`.
+  void erase(const std::string& prefix) {
+    std::erase_if(values_, [&](const auto& v) { return v.first.starts_with(prefix); });
+  }
 
   /// An engine of <random>: its state, not its seed. (counter_random needs none: it is made from seed, stream and row.)
   template <class Engine>

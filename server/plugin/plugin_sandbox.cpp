@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "core/number_parsing.hpp"
@@ -111,10 +112,10 @@ std::int32_t stand_in_test(const filter_result* self, const char* key, std::uint
 void make_stand_in(std::span<std::byte> copy, const sandboxed_function& f) {
   const auto is = [&](std::uint32_t magic, auto& as) {
     if (copy.size() < sizeof as) return false;
-    std::memcpy(&as, copy.data(), sizeof as);
+    load_fields(copy.data(), as);
     return as.magic == magic && as.abi_version == abi::version && as.struct_bytes == sizeof as;
   };
-  const auto put = [&](const auto& as) { std::memcpy(copy.data(), &as, sizeof as); };
+  const auto put = [&](const auto& as) { store_fields(copy.data(), as); };
   if (update_result u; is(abi::update_magic, u)) {
     u.flags &= ~abi::no_throw;  // the process may end
     u.context = &f;

@@ -16,11 +16,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 #include <type_traits>
 
+#include <paracel/bytes.hpp>
 #include <paracel/update.hpp>
 #include <paracel/value.hpp>
 
@@ -113,7 +113,7 @@ inline const char* parse_answer(std::span<const std::byte> memory, std::uint64_t
   namespace layout = sandbox_layout;
   if (memory.size() < layout::data_at || i >= layout::most_calls) return "there is no such answer";
   sandbox_answer a;
-  std::memcpy(&a, memory.data() + layout::answers_at + i * sizeof a, sizeof a);
+  load_fields(memory.data() + layout::answers_at + i * sizeof a, a);
   // From here on `a` is a copy that nobody else can change.
   const auto inside = [&](const sandbox_place& p) {
     return p.bytes == 0 || (p.at >= room_at && p.at <= memory.size() && p.bytes <= memory.size() - p.at);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
 namespace paracel::srv {
@@ -80,7 +81,7 @@ std::size_t sandbox_runner::write(std::span<const sandboxed_call> calls, std::ui
       room_at_ = before;
       break;
     }
-    std::memcpy(memory.data() + layout::calls_at + written_.size() * sizeof c, &c, sizeof c);
+    store_fields(memory.data() + layout::calls_at + written_.size() * sizeof c, c);
     written_.push_back(c);
   }
   touched_ = std::max(touched_, room_at_);
@@ -203,7 +204,7 @@ std::optional<sandbox_runner::loaded_symbol> sandbox_runner::load(const sandboxe
   if (loaded_.size() <= f.number) loaded_.resize(f.number + 1);
   loaded_[f.number] = true;
   s.bytes.assign(r.result.begin(), r.result.end());
-  std::memcpy(&s.about, s.bytes.data(), sizeof s.about);
+  load_fields(s.bytes.data(), s.about);
   s.bytes.erase(s.bytes.begin(), s.bytes.begin() + sizeof s.about);
   s.bytes.resize(std::min(s.bytes.size(), sizeof(optimizer_result)));
   // As many bytes as the symbol says, or as matter.

@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 #include <utility>
+
+#include "core/reduction.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -42,57 +43,6 @@ const char* malformed(const collective_request& r, std::span<const std::byte> by
     if (blocks != r.size || !bytes.empty()) return "all-to-all takes one block for each rank";
   }
   return nullptr;
-}
-
-template <class T>
-void fold(std::byte* into, const std::byte* from, std::size_t bytes, reduce_op op) {
-  // Loads and stores through memcpy: contributions have any alignment. The compiler still vectorises them.
-  const auto each = [&](auto combine) {
-    for (std::size_t at = 0; at + sizeof(T) <= bytes; at += sizeof(T)) {
-      T a;
-      T b;
-      std::memcpy(&a, into + at, sizeof(T));
-      std::memcpy(&b, from + at, sizeof(T));
-      a = combine(a, b);
-      std::memcpy(into + at, &a, sizeof(T));
-    }
-  };
-  const auto is_nan = [](T v) { return v != v; };
-  switch (op) {
-    case reduce_op::sum:
-      if constexpr (std::is_integral_v<T>) {
-        using U = std::make_unsigned_t<T>;
-        each([](T a, T b) { return static_cast<T>(static_cast<U>(a) + static_cast<U>(b)); });
-      } else {
-        each([](T a, T b) { return a + b; });
-      }
-      break;
-    case reduce_op::max:
-      each([&](T a, T b) { return is_nan(a) || a >= b ? a : b; });
-      break;
-    case reduce_op::min:
-      each([&](T a, T b) { return is_nan(a) || a <= b ? a : b; });
-      break;
-  }
-}
-
-void fold(value_tag tag, std::byte* into, std::span<const std::byte> from, reduce_op op) {
-  switch (element_of(tag)) {
-    case value_tag::i32:
-      fold<std::int32_t>(into, from.data(), from.size(), op);
-      break;
-    case value_tag::i64:
-      fold<std::int64_t>(into, from.data(), from.size(), op);
-      break;
-    case value_tag::f32:
-      fold<float>(into, from.data(), from.size(), op);
-      break;
-    case value_tag::f64:
-      fold<double>(into, from.data(), from.size(), op);
-      break;
-    default:
-      break;  // rejected as malformed on arrival
-  }
 }
 
 shared_buffer copy_of(std::span<const std::byte> bytes) {
@@ -306,8 +256,10 @@ void collective_service::complete(const operation_key& key, operation& o) {
       // The first contribution's memory becomes the result, unless it is shared.
       auto& from = parts[first.rank].bytes;
       auto result = from.unique() ? std::move(from) : copy_of(from.bytes());
+      const auto element = element_of(first.tag);
+      const std::span into(result.mutable_data(), result.size());
       for (std::size_t rank = first.rank + 1; rank < parts.size(); ++rank)
-        if (!parts[rank].absent) fold(first.tag, result.mutable_data(), parts[rank].bytes.bytes(), first.op);
+        if (!parts[rank].absent) fold(element, into, parts[rank].bytes.bytes(), first.op);
       answer_all(result, first.tag);
       break;
     }

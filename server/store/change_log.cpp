@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include <paracel/bytes.hpp>
+
 #include "core/check.hpp"
 #include "server/store/partition_records.hpp"
 
@@ -20,7 +22,7 @@ constexpr std::size_t kept_list_bytes = std::size_t{1} << 20;
 
 std::size_t item_bytes(const std::byte* at) noexcept {
   std::uint32_t value = 0;
-  std::memcpy(&value, at, sizeof value);
+  load_fields(at, value);
   return item_front_bytes + value;
 }
 
@@ -127,7 +129,7 @@ void change_log::keep_part(std::uint16_t partition, std::span<const part> parts,
   for (const auto& p : parts) {
     bytes += p.bytes;
     std::uint32_t value = 0;
-    std::memcpy(&value, items_.data() + p.at, sizeof value);
+    load_fields(items_.data() + p.at, value);
     left_out = left_out || value == 0xffffffffU;
   }
   left_out = left_out || bytes > most_answer_bytes + parts.size() * item_front_bytes;

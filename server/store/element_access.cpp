@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include <paracel/bytes.hpp>
 #include <paracel/codec.hpp>
 
 namespace paracel::srv {
@@ -16,15 +17,8 @@ namespace {
 constexpr std::size_t offset_bytes = sizeof(std::uint32_t);
 constexpr const char* unequal = "the payload is no list of offsets with a number for each";
 
-template <class T>
-T load(const std::byte* at) noexcept {
-  T x;
-  std::memcpy(&x, at, sizeof x);
-  return x;
-}
-
 std::uint32_t offset_at(const element_choice& choice, std::size_t i) noexcept {
-  return load<std::uint32_t>(choice.offsets.data() + i * offset_bytes);
+  return load_field<std::uint32_t>(choice.offsets.data() + i * offset_bytes);
 }
 
 /// ok: `value` is an array that has all the elements.
@@ -71,7 +65,7 @@ void scatter(std::size_t width, const std::byte* from, const element_choice& cho
 template <class T>
 void scatter_add(const element_choice& choice, const std::byte* numbers, std::byte* to) noexcept {
   auto* values = reinterpret_cast<T*>(to);
-  for (std::size_t i = 0; i < choice.count; ++i) values[offset_at(choice, i)] += load<T>(numbers + i * sizeof(T));
+  for (std::size_t i = 0; i < choice.count; ++i) values[offset_at(choice, i)] += load_field<T>(numbers + i * sizeof(T));
 }
 
 void scatter_add(const element_change& change, std::byte* to) noexcept {
@@ -127,8 +121,8 @@ const char* parse_pull_at(const value_view& payload, bool is_range, element_choi
   if (payload.bytes.size() % offset_bytes != 0) return "offsets have 4 bytes each";
   if (is_range) {
     if (payload.bytes.size() != 2 * offset_bytes) return "a range is a first element and a count";
-    out.first = load<std::uint32_t>(payload.bytes.data());
-    out.count = load<std::uint32_t>(payload.bytes.data() + offset_bytes);
+    out.first = load_field<std::uint32_t>(payload.bytes.data());
+    out.count = load_field<std::uint32_t>(payload.bytes.data() + offset_bytes);
     return nullptr;
   }
   if (payload.bytes.size() / offset_bytes > UINT32_MAX) return "too many offsets";
@@ -145,7 +139,7 @@ const char* parse_update_at(const value_view& payload, bool is_range, element_ch
   auto numbers = payload.bytes;
   if (is_range) {
     if (payload.bytes.size() < offset_bytes) return "a range begins with its first element";
-    out.where.first = load<std::uint32_t>(payload.bytes.data());
+    out.where.first = load_field<std::uint32_t>(payload.bytes.data());
     numbers = payload.bytes.subspan(offset_bytes);
     if (numbers.size() % width != 0) return "the numbers of a range are not whole";
   } else {

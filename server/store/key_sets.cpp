@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <paracel/bytes.hpp>
+
 #include "server/plugin/last_words.hpp"
 
 namespace paracel::srv {
@@ -15,17 +17,6 @@ namespace {
 constexpr std::size_t batch = 32;
 // How far ahead a loop prefetches values. Each is a cache line or two; a core has 10 to 16 misses in flight.
 constexpr std::size_t ahead = 16;
-
-template <class T>
-T number_in(const std::byte* from) noexcept {
-  T x;
-  std::memcpy(&x, from, sizeof x);
-  return x;
-}
-template <class T>
-void store(std::byte* to, T x) noexcept {
-  std::memcpy(to, &x, sizeof x);
-}
 
 bool is_aligned(const std::byte* p, std::size_t to) noexcept { return reinterpret_cast<std::uintptr_t>(p) % to == 0; }
 
@@ -133,10 +124,10 @@ void prepared_set::add(std::uint64_t version, const std::byte* deltas, std::byte
     if (i + ahead < n) __builtin_prefetch(places_[i + ahead], 1);
     auto* at = places_[i];
     for (std::size_t k = 0; k < numbers; ++k, deltas += sizeof(T), at += sizeof(T)) {
-      const T sum = static_cast<T>(number_in<T>(at) + number_in<T>(deltas));
-      store(at, sum);
+      const T sum = static_cast<T>(load_field<T>(at) + load_field<T>(deltas));
+      store_fields(at, sum);
       if (out != nullptr) {
-        store(out, sum);
+        store_fields(out, sum);
         out += sizeof(T);
       }
     }

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include <paracel/bytes.hpp>
+
 namespace paracel::srv {
 namespace {
 
@@ -49,7 +51,7 @@ entry* step_key(key_store& keys, const loaded_update& f, std::uint64_t hash, std
       const auto bytes = state_bytes = front_bytes + f.optimizer->states * e->value().size();
       state = keys.find_state(hash, key);
       if (state != nullptr) {
-        std::memcpy(&begin, state->value().data(), sizeof begin);
+        load_fields(state->value().data(), begin);
         new_state = state->value().size() != bytes || begin.family != f.family;
       }
       if (state == nullptr || new_state) {
@@ -75,7 +77,7 @@ entry* step_key(key_store& keys, const loaded_update& f, std::uint64_t hash, std
       const auto to = keys.open_state(hash, *state).subspan(front_bytes);
       if (!numbers.empty()) std::memcpy(to.data(), numbers.data(), numbers.size());
     }
-    if (state != nullptr) std::memcpy(keys.open_state(hash, *state).data(), &begin, sizeof begin);
+    if (state != nullptr) store_fields(keys.open_state(hash, *state).data(), begin);
     values.changed(*e);
     return e;
   } catch (...) {

@@ -2,24 +2,13 @@
 #include "server/store/partition_records.hpp"
 
 #include <array>
-#include <cstring>
 #include <limits>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
 namespace paracel::srv {
 namespace {
-
-template <class T>
-void put_at(std::byte* at, T v) noexcept {
-  std::memcpy(at, &v, sizeof v);
-}
-template <class T>
-T get(const std::byte* at) noexcept {
-  T v;
-  std::memcpy(&v, at, sizeof v);
-  return v;
-}
 
 std::uint32_t length_of(std::span<const std::byte> part) {
   if (part.size() > std::numeric_limits<std::uint32_t>::max()) throw error("a part of a record has 4 GiB or more");
@@ -33,13 +22,13 @@ void append(std::vector<std::byte>& out, const record& r) {
   const auto value = length_of(r.value);
   const auto state = length_of(r.state);
   std::array<std::byte, record_front_bytes> front;
-  put_at(front.data(), r.kind);
-  put_at(front.data() + 1, r.tag);
-  put_at(front.data() + 2, r.flags);
-  put_at(front.data() + 4, key);
-  put_at(front.data() + 8, r.a);
-  put_at(front.data() + 16, value);
-  put_at(front.data() + 20, state);
+  store_fields(front.data(), r.kind);
+  store_fields(front.data() + 1, r.tag);
+  store_fields(front.data() + 2, r.flags);
+  store_fields(front.data() + 4, key);
+  store_fields(front.data() + 8, r.a);
+  store_fields(front.data() + 16, value);
+  store_fields(front.data() + 20, state);
   out.insert(out.end(), front.begin(), front.end());
   out.insert(out.end(), r.key.begin(), r.key.end());
   out.insert(out.end(), r.value.begin(), r.value.end());
@@ -48,26 +37,26 @@ void append(std::vector<std::byte>& out, const record& r) {
 
 void append(std::vector<std::byte>& out, record r, const staged_front& front) {
   std::array<std::byte, staged_front::bytes> state{};
-  put_at(state.data(), front.clock);
-  put_at(state.data() + 4, front.rank);
-  put_at(state.data() + 8, front.arrival);
-  put_at(state.data() + 16, front.what);
-  put_at(state.data() + 18, front.flags);
-  put_at(state.data() + 20, front.count);
-  put_at(state.data() + 24, front.function);
+  store_fields(state.data(), front.clock);
+  store_fields(state.data() + 4, front.rank);
+  store_fields(state.data() + 8, front.arrival);
+  store_fields(state.data() + 16, front.what);
+  store_fields(state.data() + 18, front.flags);
+  store_fields(state.data() + 20, front.count);
+  store_fields(state.data() + 24, front.function);
   r.state = state;
   append(out, r);
 }
 
 bool read(std::span<const std::byte> bytes, staged_front& out) noexcept {
   if (bytes.size() != staged_front::bytes || bytes[17] != std::byte{0}) return false;
-  out.clock = get<std::uint32_t>(bytes.data());
-  out.rank = get<std::uint32_t>(bytes.data() + 4);
-  out.arrival = get<std::uint64_t>(bytes.data() + 8);
-  out.what = get<std::uint8_t>(bytes.data() + 16);
-  out.flags = get<std::uint16_t>(bytes.data() + 18);
-  out.count = get<std::uint32_t>(bytes.data() + 20);
-  out.function = get<std::uint64_t>(bytes.data() + 24);
+  out.clock = load_field<std::uint32_t>(bytes.data());
+  out.rank = load_field<std::uint32_t>(bytes.data() + 4);
+  out.arrival = load_field<std::uint64_t>(bytes.data() + 8);
+  out.what = load_field<std::uint8_t>(bytes.data() + 16);
+  out.flags = load_field<std::uint16_t>(bytes.data() + 18);
+  out.count = load_field<std::uint32_t>(bytes.data() + 20);
+  out.function = load_field<std::uint64_t>(bytes.data() + 24);
   return true;
 }
 
@@ -76,19 +65,19 @@ bool records::next(record& out) noexcept {
   bad_ = true;
   if (rest_.size() < record_front_bytes) return false;
   const auto* at = rest_.data();
-  const auto kind = get<std::uint8_t>(at);
+  const auto kind = load_field<std::uint8_t>(at);
   if (kind < static_cast<std::uint8_t>(record_kind::put) || kind > static_cast<std::uint8_t>(record_kind::clock)) {
     return false;
   }
-  const std::size_t key = get<std::uint32_t>(at + 4);
-  const std::size_t value = get<std::uint32_t>(at + 16);
-  const std::size_t state = get<std::uint32_t>(at + 20);
+  const std::size_t key = load_field<std::uint32_t>(at + 4);
+  const std::size_t value = load_field<std::uint32_t>(at + 16);
+  const std::size_t state = load_field<std::uint32_t>(at + 20);
   const auto room = rest_.size() - record_front_bytes;
   if (key > room || value > room - key || state > room - key - value) return false;
   out.kind = static_cast<record_kind>(kind);
-  out.tag = get<std::uint8_t>(at + 1);
-  out.flags = get<std::uint16_t>(at + 2);
-  out.a = get<std::uint64_t>(at + 8);
+  out.tag = load_field<std::uint8_t>(at + 1);
+  out.flags = load_field<std::uint16_t>(at + 2);
+  out.a = load_field<std::uint64_t>(at + 8);
   out.key = rest_.subspan(record_front_bytes, key);
   out.value = rest_.subspan(record_front_bytes + key, value);
   out.state = rest_.subspan(record_front_bytes + key + value, state);

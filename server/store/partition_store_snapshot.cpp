@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "server/request/request_payloads.hpp"
@@ -33,7 +34,7 @@ bool is_of_key(const record& r) noexcept {
 /// Of a key that is `broken`; ok: it has none that is known.
 status failure_in(const record& r) noexcept {
   status how = status::ok;
-  if (r.value.size() >= sizeof how) std::memcpy(&how, r.value.data(), sizeof how);
+  if (r.value.size() >= sizeof how) load_fields(r.value.data(), how);
   return how > status::expired ? status::ok : how;
 }
 
@@ -44,7 +45,7 @@ const char* wrong_in_applied(const record& r) noexcept {
   for (auto rest = r.value; !rest.empty();) {
     constexpr std::size_t front = 16;
     std::uint32_t bytes = 0;
-    if (rest.size() >= front) std::memcpy(&bytes, rest.data(), sizeof bytes);
+    if (rest.size() >= front) load_fields(rest.data(), bytes);
     if (rest.size() < front || bytes > rest.size() - front) return malformed;
     net::reply_item item;
     if (net::reply_items one(rest.first(front + bytes), 1); !one.next(item)) return malformed;
@@ -89,7 +90,7 @@ void partition_store::encode_staged(std::string_view key, const staged_key& stag
 void partition_store::encode_broken(std::string_view key, const staged_key& staged, std::vector<std::byte>& out) {
   if (staged.broken == status::ok) return;
   std::vector<std::byte> value(sizeof staged.broken);
-  std::memcpy(value.data(), &staged.broken, sizeof staged.broken);
+  store_fields(value.data(), staged.broken);
   value.insert(value.end(), in(staged.why).begin(), in(staged.why).end());
   append(out, {.kind = record_kind::broken, .key = in(key), .value = value});
 }

@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include <paracel/bytes.hpp>
+
 #include "core/check.hpp"
 #include "core/hash.hpp"
 
@@ -155,7 +157,7 @@ entry& table::store(std::uint64_t hash, std::string_view key, value_tag tag, sha
   auto* fresh = make(key, tag, 0, true);
   count_bytes(kept.size(), true);
   auto* control = kept.release();
-  std::memcpy(fresh->place(), &control, sizeof control);
+  store_fields(fresh->place(), control);
   return put(s, hash, fresh);
 }
 
@@ -167,7 +169,7 @@ std::span<std::byte> table::open(entry& e) {
     auto own = shared_buffer::copy_of({control->data, control->size});
     shared_buffer::drop(control);
     control = own.release();
-    std::memcpy(e.place(), &control, sizeof control);
+    store_fields(e.place(), control);
   }
   return {control->data, control->size};
 }

@@ -16,11 +16,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string_view>
 
+#include <paracel/bytes.hpp>
 #include <paracel/value.hpp>
 
 #include "core/shared_buffer.hpp"
@@ -63,7 +63,7 @@ class entry {
   }
   [[nodiscard]] shared_buffer::control* control() const noexcept {
     shared_buffer::control* c = nullptr;
-    std::memcpy(&c, place(), sizeof c);
+    load_fields(place(), c);
     return c;
   }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <type_traits>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "core/check.hpp"
@@ -52,7 +53,7 @@ void add(std::byte* row, const std::byte* delta, std::size_t width) noexcept {
   auto* __restrict v = reinterpret_cast<T*>(row);
   for (std::size_t j = 0; j < width; ++j) {
     T d;
-    std::memcpy(&d, delta + j * sizeof(T), sizeof d);
+    load_fields(delta + j * sizeof(T), d);
     if constexpr (std::is_integral_v<T>) {
       using bits = std::make_unsigned_t<T>;
       v[j] = static_cast<T>(static_cast<bits>(v[j]) + static_cast<bits>(d));
@@ -250,9 +251,9 @@ row_service::problem row_service::update(typed_table& t, row_table& rows, const 
     if (f.optimizer != nullptr) {
       std::uint32_t number = 0;
       if (l.counts_steps) {
-        std::memcpy(&number, row + l.steps_at(), sizeof number);
+        load_fields(row + l.steps_at(), number);
         if (number != 0xffffffffU) ++number;
-        std::memcpy(row + l.steps_at(), &number, sizeof number);
+        store_fields(row + l.steps_at(), number);
       }
       ended = f.optimizer->step(f.optimizer, f.hyper.data(), tag, value, row + l.state_at(), change, l.width, number,
                                 &text);

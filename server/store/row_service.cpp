@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
 namespace paracel::srv {
@@ -288,7 +289,7 @@ row_service::problem row_service::scan(typed_table& t, const net::request_view& 
   if (request.payload().size() != sizeof position) {
     return refusal{status::bad_request, "the cursor of a scan has 8 bytes"};
   }
-  std::memcpy(&position, request.payload().data(), sizeof position);
+  load_fields(request.payload().data(), position);
   auto& rows = rows_of(t, named);
   const auto row_bytes = with_values ? t.layout().value_bytes() : 0;
   const auto most = std::min(scan_chunk_bytes, keys_.settings().max_message_bytes - net::reply_header_bytes);
@@ -320,14 +321,14 @@ row_service::problem row_service::scan(typed_table& t, const net::request_view& 
   body_.clear();
   body_.resize(sizeof position + names + count * row_bytes);
   auto* to = body_.data();
-  std::memcpy(to, &position, sizeof position);
+  store_fields(to, position);
   to += sizeof position;
   if (named) {
     auto* text = to + count * sizeof(std::uint32_t);
     for (std::size_t i = 0; i < count; ++i) {
       const auto name = row_table::name_of(found_[i]);
       const auto length = static_cast<std::uint32_t>(name.size());
-      std::memcpy(to + i * sizeof length, &length, sizeof length);
+      store_fields(to + i * sizeof length, length);
       if (!name.empty()) std::memcpy(text, name.data(), name.size());
       text += name.size();
     }

@@ -8,6 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include <paracel/bytes.hpp>
+
 #include "core/check.hpp"
 #include "server/store/row_service.hpp"
 
@@ -38,7 +40,7 @@ shared_buffer chosen_rows(const net::rows_view& r, bool named, std::size_t row_b
     auto* text = at + chosen.size() * sizeof(std::uint32_t);
     for (const auto i : chosen) {
       const auto length = static_cast<std::uint32_t>(names[i].size());
-      std::memcpy(at, &length, sizeof length);
+      store_fields(at, length);
       at += sizeof length;
       if (length != 0) std::memcpy(text, names[i].data(), length);
       text += length;
@@ -185,7 +187,7 @@ void row_service::append_staged(std::vector<std::byte>& out, std::uint32_t id, c
 
 void row_service::append_broken(std::vector<std::byte>& out, std::uint32_t id, const refusal& why) {
   std::vector<std::byte> value(sizeof why.why);
-  std::memcpy(value.data(), &why.why, sizeof why.why);
+  store_fields(value.data(), why.why);
   const auto text = net::bytes_of(why.text);
   value.insert(value.end(), text.begin(), text.end());
   append(out, {.kind = record_kind::broken, .flags = record_of_table, .a = id, .value = value});
@@ -327,7 +329,7 @@ const char* row_service::wrong_in_row(std::uint16_t partition, const typed_table
   std::uint64_t id = 0;
   if (named ? r.key.size() > net::max_key_bytes : r.key.size() != sizeof id)
     return "the name of a row has a wrong length";
-  if (!named) std::memcpy(&id, r.key.data(), sizeof id);
+  if (!named) load_fields(r.key.data(), id);
   if (partition_of(named ? net::hash_row(net::text_of(r.key)) : net::hash_row(id)) != partition)
     return "a row of another partition";
   const bool fits = t == nullptr || r.kind == record_kind::row_erase ||
@@ -381,7 +383,7 @@ status row_service::check(std::uint16_t partition, const record& r, std::string&
     case record_kind::broken: {
       status how = status::ok;
       if (r.value.size() < sizeof how || !r.key.empty()) wrong = "a failure of a table is a status and a text";
-      else std::memcpy(&how, r.value.data(), sizeof how);
+      else load_fields(r.value.data(), how);
       if (wrong.empty() && (how == status::ok || how > status::expired))
         wrong = "a failure of a table has an unknown status";
       break;
@@ -410,12 +412,12 @@ status row_service::apply(std::uint16_t partition, const record& r, std::string&
       apply_staged(partition, t, r);
     } else if (r.kind == record_kind::row_folded) {
       std::uint32_t clock = 0;
-      std::memcpy(&clock, r.value.data(), sizeof clock);
+      load_fields(r.value.data(), clock);
       split_staged(t);
       forget_staged(t, partition, clock);
     } else {
       refusal how;
-      std::memcpy(&how.why, r.value.data(), sizeof how.why);
+      load_fields(r.value.data(), how.why);
       how.text = net::text_of(r.value.subspan(sizeof how.why));
       if (t.broken.empty()) t.first_broken = partition;
       t.broken.insert_or_assign(partition, std::move(how));
@@ -430,7 +432,7 @@ row_service::problem row_service::apply_row(std::uint16_t partition, typed_table
   const bool named = (r.flags & record_named) != 0;
   const auto name = net::text_of(r.key);
   std::uint64_t id = 0;
-  if (!named) std::memcpy(&id, r.key.data(), sizeof id);
+  if (!named) load_fields(r.key.data(), id);
   const auto hash = named ? net::hash_row(name) : net::hash_row(id);
   const auto place = place_of_[partition];
   auto& rows = rows_of(t, named);

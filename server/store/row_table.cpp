@@ -7,6 +7,8 @@
 #include <bit>
 #include <new>
 
+#include <paracel/bytes.hpp>
+
 namespace paracel::srv {
 namespace {
 
@@ -68,7 +70,7 @@ std::uint32_t row_table::take_number() {
   if (free_ != none) {
     const auto number = free_;
     std::uint64_t next = 0;
-    std::memcpy(&next, row_at(number), sizeof next);
+    load_fields(row_at(number), next);
     free_ = static_cast<std::uint32_t>(next);
     std::memset(row_at(number), 0, stride_);
     return number;
@@ -93,7 +95,7 @@ std::byte* row_table::make_row(index& p, std::uint64_t hash, std::uint64_t front
   ++size_;
   alive_[number / 64] |= std::uint64_t{1} << number % 64;
   auto* row = row_at(number);
-  std::memcpy(row, &front, sizeof front);
+  store_fields(row, front);
   return row;
 }
 
@@ -105,7 +107,7 @@ std::byte* row_table::make(std::uint32_t partition, std::uint64_t hash, std::str
   const auto bytes = name_block_bytes(name.size());
   auto* block = static_cast<std::byte*>(memory_.allocate(bytes));
   const auto length = static_cast<std::uint32_t>(name.size());
-  std::memcpy(block, &length, sizeof length);
+  store_fields(block, length);
   if (!name.empty()) std::memcpy(block + sizeof length, name.data(), name.size());
   try {
     return make_row(partitions_[partition], hash, reinterpret_cast<std::uintptr_t>(block));
@@ -132,7 +134,7 @@ bool row_table::erase_key(std::uint32_t partition, std::uint64_t hash, Key key) 
     memory_.free(const_cast<char*>(name.data()) - sizeof(std::uint32_t), name_block_bytes(name.size()));
   }
   const std::uint64_t next = free_;
-  std::memcpy(row, &next, sizeof next);
+  store_fields(row, next);
   free_ = number;
   alive_[number / 64] &= ~(std::uint64_t{1} << number % 64);
   --p.size;

@@ -15,11 +15,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include <paracel/bytes.hpp>
 #include <paracel/value.hpp>
 
 #include "server/store/arena.hpp"
@@ -117,14 +117,14 @@ class row_table {
   [[nodiscard]] static bool is(const std::byte* row, std::string_view name) noexcept { return name_of(row) == name; }
   [[nodiscard]] static std::uint64_t id_of(const std::byte* row) noexcept {
     std::uint64_t id = 0;
-    std::memcpy(&id, row, sizeof id);
+    load_fields(row, id);
     return id;
   }
   [[nodiscard]] static std::string_view name_of(const std::byte* row) noexcept {
     const std::byte* block = nullptr;
-    std::memcpy(&block, row, sizeof block);
+    load_fields(row, block);
     std::uint32_t bytes = 0;
-    std::memcpy(&bytes, block, sizeof bytes);
+    load_fields(block, bytes);
     return {reinterpret_cast<const char*>(block) + sizeof bytes, bytes};
   }
 

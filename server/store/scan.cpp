@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include <paracel/bytes.hpp>
 #include <paracel/codec.hpp>
 
 #include "core/hash.hpp"
@@ -30,20 +30,13 @@ constexpr std::size_t bytes_a_step = std::size_t{4} << 20;
 constexpr std::size_t request_item_bytes = 12;
 constexpr std::size_t kept_reply_bytes = std::size_t{16} << 20;
 
-template <class T>
-T number_at(const std::byte* at) noexcept {
-  T x;
-  std::memcpy(&x, at, sizeof x);
-  return x;
-}
-
 /// Calls f(x) with each number of a numeric value.
 template <class F>
 void for_each_number(const value_view& v, const F& f) {
   codec_detail::with_element(v.tag, [&](auto* p) {
     using element = std::remove_const_t<std::remove_pointer_t<decltype(p)>>;
     for (std::size_t at = 0; at + sizeof(element) <= v.bytes.size(); at += sizeof(element)) {
-      f(number_at<element>(v.bytes.data() + at));
+      f(load_field<element>(v.bytes.data() + at));
     }
     return true;
   });
@@ -287,7 +280,7 @@ struct candidate {
   const entry* of;
 
   [[nodiscard]] long double exact() const noexcept {
-    return of->tag() == value_tag::i64 ? static_cast<long double>(number_at<std::int64_t>(of->scalar())) : rounded;
+    return of->tag() == value_tag::i64 ? static_cast<long double>(load_field<std::int64_t>(of->scalar())) : rounded;
   }
   /// Rounding preserves the order, so only equal rounded values need a second comparison.
   [[nodiscard]] bool before(const candidate& other) const noexcept {
@@ -312,16 +305,16 @@ class best {
   [[gnu::always_inline]] void visit(const entry& e) {
     double x = 0;
     switch (e.tag()) {
-      [[likely]] case value_tag::f64 : x = number_at<double>(e.scalar());
+      [[likely]] case value_tag::f64 : x = load_field<double>(e.scalar());
       break;
       case value_tag::f32:
-        x = number_at<float>(e.scalar());
+        x = load_field<float>(e.scalar());
         break;
       case value_tag::i32:
-        x = number_at<std::int32_t>(e.scalar());
+        x = load_field<std::int32_t>(e.scalar());
         break;
       case value_tag::i64:
-        x = static_cast<double>(number_at<std::int64_t>(e.scalar()));
+        x = static_cast<double>(load_field<std::int64_t>(e.scalar()));
         break;
       default:
         return skip(e);

@@ -9,6 +9,7 @@
 #include <new>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace paracel {
 
@@ -56,6 +57,18 @@ class shared_buffer {
     auto copy = allocate(bytes.size());
     if (!bytes.empty()) std::memcpy(copy.mutable_data(), bytes.data(), bytes.size());
     return copy;
+  }
+  /// Takes over the bytes without a copy.
+  static shared_buffer holding(std::vector<std::byte> bytes) {
+    struct holder : control {
+      std::vector<std::byte> memory;
+    };
+    auto* c = new holder;
+    c->memory = std::move(bytes);
+    c->data = c->memory.data();
+    c->size = c->memory.size();
+    c->destroy = [](control* self) { delete static_cast<holder*>(self); };
+    return adopt(c);
   }
   /// A copy of the bytes if they are shared: a sender in this process may hold them.
   static shared_buffer own(shared_buffer bytes) { return bytes.unique() ? bytes : copy_of(bytes.bytes()); }

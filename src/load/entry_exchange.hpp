@@ -2,8 +2,7 @@
 //
 // Entries on their way to the workers that own them.
 //
-//     block   u8 more      1: its sender will take part in another round
-//             entry ...    row, column, f64 weight; a number is u64, a name u32 length and its bytes
+//     block   entry ...    row, column, f64 weight; a number is u64, a name u32 length and its bytes
 #pragma once
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "load/chunked_alltoall.hpp"
 #include "load/process_grid.hpp"
 #include "paracel/adjacency.hpp"
 #include "paracel/bytes.hpp"
@@ -54,9 +54,8 @@ class entry_exchange {
         rows_(&rows),
         columns_(&columns),
         limit_(bytes_a_round),
-        got_(comm_.get_size()) {
-    clear();
-  }
+        got_(comm_.get_size()),
+        blocks_(comm_.get_size()) {}
   entry_exchange(const entry_exchange&) = delete;
   entry_exchange& operator=(const entry_exchange&) = delete;
 
@@ -95,24 +94,15 @@ class entry_exchange {
   }
 
  private:
-  void clear() {
-    blocks_.assign(got_.size(), {});
-    for (auto& b : blocks_) b.push_back(std::byte{0});
-    waiting_ = 0;
-  }
   void take(edge_buffer& to, id_view<Id> row, id_view<Id> column, double weight) {
     const auto r = rows_->intern(row);
     to.add(r, columns_->intern(column), weight);
   }
   /// Whether any worker needs another round.
   bool round(bool more) {
-    for (auto& b : blocks_) b[0] = std::byte{more};
-    const auto got = comm_.alltoall_bytes(blocks_);
-    clear();
-    bool again = false;
-    for (std::size_t w = 0; w < got.size(); ++w) {
-      byte_reader in(got[w]);
-      again = (in.get<std::uint8_t>() != 0) || again;
+    waiting_ = 0;
+    return exchange_round(comm_, blocks_, more, [&](std::size_t w, std::span<const std::byte> bytes) {
+      byte_reader in(bytes);
       while (!in.empty()) {
         id_view<Id> row{};
         id_view<Id> column{};
@@ -120,8 +110,7 @@ class entry_exchange {
         read_id(in, column);
         take(got_[w], row, column, in.get<double>());
       }
-    }
-    return again;
+    });
   }
 
   Comm comm_;
@@ -145,25 +134,21 @@ std::vector<Id> union_of_ids(Comm comm, std::vector<Id> ids, const With& with,
   if (comm.get_size() > 1) {
     const auto own = ids.size();
     std::size_t next = 0;
+    const auto most = bytes_a_round / std::max<std::size_t>(others.size(), 1);
+    std::vector<byte_vector> blocks(comm.get_size());
     for (bool again = true; again;) {
-      byte_vector block{std::byte{0}};
-      const auto most = bytes_a_round / std::max<std::size_t>(others.size(), 1);
+      byte_vector block;
       while (!others.empty() && next < own && block.size() < most) append_id(block, ids[next++]);
-      const bool more = !others.empty() && next < own;
-      block[0] = std::byte{more};
-      std::vector<byte_vector> blocks(comm.get_size(), byte_vector{std::byte{more}});
       for (const auto r : others) blocks[r] = block;
-      const auto got = comm.alltoall_bytes(blocks);
-      again = false;
-      for (std::size_t w = 0; w < got.size(); ++w) {
-        byte_reader in(got[w]);
-        again = (in.get<std::uint8_t>() != 0) || again;
+      const bool more = !others.empty() && next < own;
+      again = exchange_round(comm, blocks, more, [&](std::size_t, std::span<const std::byte> bytes) {
+        byte_reader in(bytes);
         while (!in.empty()) {
           id_view<Id> id{};
           read_id(in, id);
           ids.emplace_back(id);
         }
-      }
+      });
     }
   }
   std::sort(ids.begin(), ids.end());

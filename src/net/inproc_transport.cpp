@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <unordered_map>
 #include <vector>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "core/check.hpp"
@@ -160,8 +160,8 @@ class inproc_transport::inproc_port final : public port {
     std::uint64_t number = 0;
     std::int32_t channel = -1;
     if (to.size != sizeof number + sizeof channel) return;
-    std::memcpy(&number, to.id.data(), sizeof number);
-    std::memcpy(&channel, to.id.data() + sizeof number, sizeof channel);
+    load_fields(to.id.data(), number);
+    load_fields(to.id.data() + sizeof number, channel);
     const std::shared_ptr<mailbox> box = hub_->find(number);
     if (box == nullptr) return;
     message m = make(what);
@@ -208,8 +208,8 @@ class inproc_transport::inproc_port final : public port {
   [[nodiscard]] peer name_of(int channel) const {
     peer p;
     const auto c = static_cast<std::int32_t>(channel);
-    std::memcpy(p.id.data(), &number_, sizeof number_);
-    std::memcpy(p.id.data() + sizeof number_, &c, sizeof c);
+    store_fields(p.id.data(), number_);
+    store_fields(p.id.data() + sizeof number_, c);
     p.size = sizeof number_ + sizeof c;
     return p;
   }

@@ -23,18 +23,32 @@ void reliable_channel::send(request_header& h, std::span<const std::byte> body, 
   transmit({.head = head, .body = body, .tail = tail});
 }
 
-void reliable_channel::send_kept(const request_header& h, std::span<const std::byte> body, shared_buffer tail) {
+void reliable_channel::send_kept(const request_header& h, shared_buffer body, shared_buffer tail) {
   PARACEL_CHECK(settings_.policy == on_loss::resend);
   PARACEL_CHECK(kept_.empty() || kept_.back().header.sequence < h.sequence);
-  auto& k = kept_.emplace_back(kept_message{h, {body.begin(), body.end()}, std::move(tail)});
-  send(k.header, k.body, k.tail);
+  auto& k = kept_.emplace_back(kept_message{h, std::move(body), std::move(tail)});
+  kept_bytes_ += k.bytes();
+  send(k);
+}
+
+void reliable_channel::send(kept_message& k) {
+  k.header.low_watermark = oldest_kept();
+  send(k.header, k.body.bytes(), k.tail);
 }
 
 bool reliable_channel::acknowledge(std::uint64_t sequence) noexcept {
   const auto at = std::ranges::find(kept_, sequence, [](const kept_message& k) noexcept { return k.header.sequence; });
   if (at == kept_.end()) return false;
+  kept_bytes_ -= at->bytes();
   kept_.erase(at);
   return true;
+}
+
+void reliable_channel::acknowledge_before(std::uint64_t sequence) noexcept {
+  while (keeps() && oldest_kept() < sequence) {
+    kept_bytes_ -= kept_.front().bytes();
+    kept_.pop_front();
+  }
 }
 
 void reliable_channel::take(const reply_header& h) noexcept {
@@ -63,7 +77,7 @@ void reliable_channel::renew() {
   disconnect();
   pinged_ = false;
   ++renewals_;
-  for (auto& k : kept_) send(k.header, k.body, k.tail);
+  for (auto& k : kept_) send(k);
 }
 
 void reliable_channel::disconnect() {

@@ -11,18 +11,19 @@
 //                              --> nothing arrives for 5, 10, ... s    -->            sent again, asked about, or
 //                              failed
 //
-// Used by workers (src/client/kvclt.hpp), by whoever talks to the scheduler (scheduler_channel.hpp) and by the heads of
-// replication chains (server/replication/replication_links.cpp). Numbers are the owner's: one request may be
-// sent over several channels, and keep its number.
+// Used by workers towards servers (src/client/kvclt.hpp) and each other (src/worker/peer_channels.hpp), by whoever
+// talks to the scheduler (scheduler_channel.hpp) and by the heads of replication chains
+// (server/replication/replication_links.cpp). Numbers are the owner's: one request may be sent over several channels,
+// and keep its number.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
@@ -88,11 +89,18 @@ class reliable_channel {
   /// Sends a message; sets stream flags and lengths of its header.
   /// Throws: network_error when it cannot be queued.
   void send(request_header& h, std::span<const std::byte> body, const shared_buffer& tail = {});
-  /// The same with on_loss::resend, and keeps a copy until it is acknowledged. Numbers must ascend.
-  void send_kept(const request_header& h, std::span<const std::byte> body, shared_buffer tail);
+  /// The same with on_loss::resend, and keeps the buffers until they are acknowledged. Numbers must ascend; the low
+  /// watermark of each transmission is the oldest number kept then.
+  void send_kept(const request_header& h, shared_buffer body, shared_buffer tail);
   /// The reply to a kept message has arrived. Returns: whether it was still kept.
   bool acknowledge(std::uint64_t sequence) noexcept;
+  /// All messages below a number have arrived.
+  void acknowledge_before(std::uint64_t sequence) noexcept;
   [[nodiscard]] bool keeps() const noexcept { return !kept_.empty(); }
+  /// The number of the oldest kept message; there must be one.
+  [[nodiscard]] std::uint64_t oldest_kept() const noexcept { return kept_.front().header.sequence; }
+  /// Of bodies and tails.
+  [[nodiscard]] std::size_t kept_bytes() const noexcept { return kept_bytes_; }
 
   // For owners that encode headers themselves:
 
@@ -126,9 +134,11 @@ class reliable_channel {
   static constexpr unsigned most_doublings = 6;
   struct kept_message {
     request_header header;
-    std::vector<std::byte> body;
+    shared_buffer body;
     shared_buffer tail;
+    [[nodiscard]] std::size_t bytes() const noexcept { return body.size() + tail.size(); }
   };
+  void send(kept_message& k);
 
   port* port_;
   std::string address_;
@@ -140,7 +150,8 @@ class reliable_channel {
   bool pinged_ = false;    // since `since_`, without a reply
   unsigned renewals_ = 0;  // since it was last known to have broken
   std::chrono::nanoseconds since_{};
-  std::vector<kept_message> kept_;  // by number
+  std::deque<kept_message> kept_;  // by number
+  std::size_t kept_bytes_ = 0;
 };
 
 }  // namespace paracel::net

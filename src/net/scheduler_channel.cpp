@@ -21,10 +21,10 @@ scheduler_channel::scheduler_channel(transport& over, std::string address, std::
 
 void scheduler_channel::ask(request_header h, std::span<const std::byte> body, shared_buffer tail) {
   h.client = identity_.client;
-  h.sequence = h.low_watermark = ++sequence_;
+  h.sequence = ++sequence_;
   identity_.job = h.job;
   (void)channel_.acknowledge(sequence_ - 1);  // a caller that gave up waiting for it
-  channel_.send_kept(h, body, std::move(tail));
+  channel_.send_kept(h, shared_buffer::copy_of(body), std::move(tail));
 }
 
 void scheduler_channel::tell(request_header h, std::span<const std::byte> body) {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "core/check.hpp"
@@ -87,7 +88,7 @@ int zmq_shared_router::reply(const peer& to, const outgoing& message, send_queue
   PARACEL_ASSERT(to.size >= sizeof(std::uint16_t));
   std::uint16_t lane = 0;
   const auto identity = to.bytes().first(to.size - sizeof lane);
-  std::memcpy(&lane, to.id.data() + identity.size(), sizeof lane);
+  load_fields(to.id.data() + identity.size(), lane);
   // Anything that may fail for lack of memory comes before the first part is sent.
   zmq_message_parts parts(lane, message, mark);
   parts.address(identity);
@@ -127,7 +128,7 @@ void zmq_shared_router::receive_all(wake_list& wake) {
     const auto identity = envelope_.id.size();
     if (lane >= lanes_.size() || identity + sizeof lane > peer::capacity) continue;
     std::memcpy(r.from.id.data(), envelope_.id.data(), identity);
-    std::memcpy(r.from.id.data() + identity, &lane, sizeof lane);
+    store_fields(r.from.id.data() + identity, lane);
     r.from.size = static_cast<std::uint8_t>(identity + sizeof lane);
     r.tail = std::move(envelope_.tail);
     if (!put(lane, std::move(r), wake)) {

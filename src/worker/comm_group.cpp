@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,39 +12,6 @@
 #include "core/hash.hpp"
 
 namespace paracel {
-
-namespace {
-
-constexpr int collective_tag = 0;
-
-/// `Sum`: the type in which sums wrap around instead of overflowing.
-template <class T, class Sum = T>
-void fold(std::span<std::byte> into, std::span<const std::byte> from, reduce_op op) {
-  for (std::size_t at = 0; at < into.size(); at += sizeof(T)) {
-    const T a = load_field<T>(into.data() + at);
-    const T b = load_field<T>(from.data() + at);
-    store_fields(into.data() + at, op == reduce_op::sum   ? static_cast<T>(static_cast<Sum>(a) + static_cast<Sum>(b))
-                                   : op == reduce_op::max ? std::max(a, b)
-                                                          : std::min(a, b));
-  }
-}
-
-void fold(value_tag element, std::span<std::byte> into, std::span<const std::byte> from, reduce_op op) {
-  switch (element) {
-    case value_tag::i32:
-      return fold<std::int32_t, std::uint32_t>(into, from, op);
-    case value_tag::i64:
-      return fold<std::int64_t, std::uint64_t>(into, from, op);
-    case value_tag::f32:
-      return fold<float>(into, from, op);
-    case value_tag::f64:
-      return fold<double>(into, from, op);
-    default:
-      throw error(std::string("there is no reduction for ") + name_of(element));
-  }
-}
-
-}  // namespace
 
 std::shared_ptr<comm_backend> comm_group::of_color(const std::shared_ptr<comm_backend>& all, comm_backend& from,
                                                    std::uint64_t id, std::uint64_t splits, int color,
@@ -64,7 +30,7 @@ std::shared_ptr<comm_backend> comm_group::of_color(const std::shared_ptr<comm_ba
   byte_vector name;
   put_fields(name, id, splits, color);
   const auto number = hash_key(std::string_view(reinterpret_cast<const char*>(name.data()), name.size())) |
-                      1U;  // odd: the next is its collectives'
+                      1U;  // odd: its collectives have the next one
   return std::make_shared<comm_group>(all, std::move(same), own, number);
 }
 
@@ -72,86 +38,51 @@ std::shared_ptr<comm_backend> comm_group::split(int color) {
   return of_color(all_, *this, id_, splits_++, color, members_);
 }
 
-void comm_group::give(std::size_t to, std::span<const std::byte> bytes) {
-  all_->send({static_cast<int>(members_[to]), collective_tag, id_ + 1}, byte_vector(bytes.begin(), bytes.end()), false,
-             {});
-}
-
-byte_vector comm_group::get(std::size_t from) {
-  const auto t = all_->post({static_cast<int>(members_[from]), collective_tag, id_ + 1});
-  return std::move(all_->take(t, {})->bytes);
-}
-
-void comm_group::barrier() { (void)allgather({}); }
+void comm_group::barrier() { collectives_.barrier(""); }
 
 void comm_group::bcast(byte_vector& data, std::size_t root) {
-  if (own_ != root) {
-    data = get(root);
-    return;
-  }
-  for (std::size_t r = 0; r < size(); ++r)
-    if (r != root) give(r, data);
+  collectives_.broadcast(value_tag::packed, data, root, "", [&](std::size_t bytes) {
+    data.resize(bytes);
+    return std::span(data);
+  });
 }
 
 void comm_group::allreduce(value_tag element, std::span<std::byte> data, reduce_op op) {
-  byte_vector result;
-  if (own_ == 0) {
-    result.assign(data.begin(), data.end());
-    std::string wrong;
-    for (std::size_t r = 1; r < size(); ++r) {
-      const auto part = get(r);
-      if (part.size() != data.size()) wrong = std::to_string(r);
-      else fold(element, result, part, op);
-    }
-    if (!wrong.empty()) result.resize(data.size() + 1);  // a length that no rank accepts
-  } else {
-    give(0, data);
-  }
-  bcast(result, 0);
-  if (result.size() != data.size()) throw error("allreduce: the ranks disagree on the length");
-  std::ranges::copy(result, data.begin());
+  collectives_.all_reduce({element, op, {}}, data, "");
 }
 
 std::vector<byte_vector> comm_group::allgather(std::span<const std::byte> mine) {
-  byte_vector all;
-  const auto add = [&](std::span<const std::byte> part) {
-    put_fields(all, std::uint64_t{part.size()});
-    all.insert(all.end(), part.begin(), part.end());
-  };
-  if (own_ == 0) {
-    add(mine);
-    for (std::size_t r = 1; r < size(); ++r) add(get(r));
-  } else {
-    give(0, mine);
-  }
-  bcast(all, 0);
-  std::vector<byte_vector> parts;
-  byte_reader rest(all);
-  for (std::size_t r = 0; r < size(); ++r) {
-    const auto n = rest.get<std::uint64_t>();
-    const auto* bytes = rest.take(n);
-    parts.emplace_back(bytes, bytes + n);
-  }
+  std::vector<byte_vector> parts(size());
+  collectives_.all_gather(value_tag::packed, mine, "", [&](const std::vector<std::size_t>& bytes) {
+    peer_collectives::places to;
+    for (std::size_t r = 0; r < parts.size(); ++r) {
+      parts[r].resize(bytes[r]);
+      to.emplace_back(parts[r]);
+    }
+    return to;
+  });
   return parts;
 }
 
 std::vector<byte_vector> comm_group::alltoall(const std::vector<byte_vector>& blocks) {
-  for (std::size_t r = 0; r < size(); ++r)
-    if (r != own_) give(r, blocks[r]);
   std::vector<byte_vector> got(size());
-  for (std::size_t r = 0; r < size(); ++r) got[r] = r == own_ ? blocks[r] : get(r);
+  const std::vector<std::span<const std::byte>> out(blocks.begin(), blocks.end());
+  collectives_.all_to_all(value_tag::packed, out, "", [&](std::size_t r, std::size_t bytes) {
+    got[r].resize(bytes);
+    return std::span(got[r]);
+  });
   return got;
 }
 
 void comm_group::send(const message_address& to, byte_vector bytes, bool waits, patience limit) {
   const auto rank = static_cast<int>(members_[static_cast<std::size_t>(to.rank)]);
-  all_->send({rank, to.tag, id_}, std::move(bytes), waits, limit);
+  all_->send({rank, to.tag, id_ + to.communicator}, std::move(bytes), waits, limit);
 }
 
 comm_backend::ticket comm_group::post(const message_address& from) {
   const auto rank =
       from.rank == any_source ? any_source : static_cast<int>(members_[static_cast<std::size_t>(from.rank)]);
-  return all_->post({rank, from.tag, id_});
+  return all_->post({rank, from.tag, id_ + from.communicator});
 }
 
 std::optional<received_message> comm_group::take(ticket t, patience limit) {

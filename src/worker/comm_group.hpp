@@ -8,11 +8,12 @@
 
 #include <paracel/comm.hpp>
 
+#include "worker/peer_collectives.hpp"
+
 namespace paracel {
 
 /// Some of the ranks of another communicator, with ranks of their own: what `split` makes without MPI. Its collectives
-/// are messages in a star around its rank 0, which folds in rank order.
-/// Cost: rank 0 sends and receives size * bytes.
+/// are messages among its members (peer_collectives).
 class comm_group final : public comm_backend {
  public:
   /// `members`: ranks of `all`; `own`: the index of this process among them. `id`: the same for its members and no
@@ -41,15 +42,12 @@ class comm_group final : public comm_backend {
   }
 
  private:
-  /// A message of a collective, which no receive of the program fits.
-  void give(std::size_t to, std::span<const std::byte> bytes);
-  byte_vector get(std::size_t from);
-
   std::shared_ptr<comm_backend> all_;
   std::vector<std::size_t> members_;
   std::size_t own_;
   std::uint64_t id_;
   std::uint64_t splits_ = 0;
+  peer_collectives collectives_{*this, {}, false};
 };
 
 }  // namespace paracel

@@ -14,7 +14,8 @@ namespace paracel {
 
 /// The communicator of local processes. Messages go from worker to worker (peer_channels). Collectives: every rank
 /// sends its part to the scheduler, which folds in rank order and replies to all. Cost: one round trip per operation;
-/// the scheduler handles size * bytes.
+/// the scheduler handles size * bytes. A long all-reduce is done among the workers, after a round trip in which the
+/// lengths are compared, unless the job survives the death of a worker.
 class comm_scheduler final : public comm_backend {
  public:
   /// `job` is called at the first operation, so that a communicator can exist before the job is joined.
@@ -33,6 +34,7 @@ class comm_scheduler final : public comm_backend {
   void give_up(ticket t) noexcept override;
   std::optional<received_message> take(ticket t, patience limit) override;
   std::shared_ptr<comm_backend> split(int color) override;
+  [[nodiscard]] bool survives_deaths() override { return job().survives_deaths(); }
 
  private:
   session& job();

@@ -26,6 +26,8 @@ namespace paracel {
 
 namespace {
 
+// Begins the names of what queues save.
+const std::string queue_prefix = "com_queue.";
 constexpr std::int64_t report_interval_ms = 100;
 // Size of the buffer of a result's text.
 constexpr std::size_t written_at_once = std::size_t{64} << 10;
@@ -61,7 +63,11 @@ paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, i
     session_->output(output_);
   }
   if (const auto* settings = running_config()) one_output_file_ = settings->one_output_file();
-  part_ = session_->parts().enter(session_->finished(), [this](saved_state& to) { checkpoint_state(to); });
+  part_ = session_->parts().enter(session_->finished(), [this](saved_state& to) {
+    checkpoint_state(to);
+    queue_state_.visit(queue_prefix, [&](const std::string& name, const value_view& v) { to.put_value(name, v); });
+    if (save_queue_) save_queue_(to);
+  });
   ++live_algorithms;
 }
 
@@ -95,9 +101,23 @@ int paralg::first_iteration() {
   if (!session_->parts().is_resumed(part_)) return 0;
   if (!std::exchange(restored_, true)) {
     first_iteration_ = static_cast<int>(session_->parts().at(part_).commits);
-    restore_state(session_->parts().states(part_));
+    const auto states = session_->parts().states(part_);
+    restore_state(states);
+    states.own().visit(queue_prefix, [&](const std::string& name, const value_view& v) {
+      if (!states.same_workers())
+        throw config_error(
+            "the checkpoint has queues (com_queue) of another number of workers, and cannot be resumed "
+            "with " +
+            std::to_string(get_worker_size()));
+      queue_state_.put_value(name, v);
+    });
   }
   return first_iteration_;
+}
+
+bool paralg::commits_matter() const {
+  return session_->keeps() || !session_->servers().checkpoints.folder.empty() ||
+         get_consistency() != consistency_model::asp;
 }
 void paralg::set_total_iters(int n) {
   if (n < 0) throw config_error("total_iters is " + std::to_string(n) + ", want 0 or more");

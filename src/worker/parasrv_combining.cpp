@@ -6,6 +6,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/reduction.hpp"
 #include "worker/parasrv.hpp"
 
 namespace paracel {
@@ -153,7 +154,7 @@ bool parasrv::add_unsent(std::string_view key, read_cache::entry& e) const {
   const auto* unsent = combiner_.find(key);
   if (unsent == nullptr) return true;
   if (unsent->tag != e.tag || unsent->sum.size() != e.bytes.size()) return false;
-  add_numbers(element_of(e.tag), e.bytes, unsent->sum.bytes());
+  fold(element_of(e.tag), e.bytes, unsent->sum.bytes(), reduce_op::sum);
   return true;
 }
 

@@ -2,7 +2,6 @@
 #include "worker/peer_channels.hpp"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include <paracel/error.hpp>
@@ -13,20 +12,32 @@ namespace paracel {
 
 namespace {
 
-// Enough to end a silence for which lost messages are the reason, little if the peer is only busy.
-constexpr std::size_t resent_on_doubt = std::size_t{64} << 10U;
-
-std::uint64_t random_client() {
-  std::random_device seed;
-  return (std::uint64_t{seed()} << 32U | seed()) | 1U;
-}
+// Between messages a worker computes, for as long as it takes, and answers nothing.
+constexpr net::reliable_channel::settings patient{.policy = net::on_loss::resend,
+                                                  .silent = std::chrono::milliseconds{60'000}};
 
 std::string worker_named(std::uint32_t rank) { return "worker " + std::to_string(rank); }
+
+/// Says once in each interval that it has passed.
+class repeated_timer {
+ public:
+  explicit repeated_timer(std::chrono::milliseconds length) : length_(length) {}
+  [[nodiscard]] bool has_passed() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < end_) return false;
+    end_ = now + length_;
+    return true;
+  }
+
+ private:
+  std::chrono::milliseconds length_;
+  std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + length_;
+};
 
 }  // namespace
 
 peer_channels::peer_channels(options o, std::unique_ptr<net::port> bound)
-    : options_(std::move(o)), port_(std::move(bound)), client_(random_client()) {}
+    : options_(std::move(o)), port_(std::move(bound)) {}
 
 /// The channel to a peer; the first message opens it.
 peer_channels::outgoing_peer& peer_channels::reach(std::uint32_t rank) {
@@ -34,40 +45,25 @@ peer_channels::outgoing_peer& peer_channels::reach(std::uint32_t rank) {
   if (found != to_.end()) return found->second;
   const auto place = options_.find(rank);
   if (!place.gone.empty()) throw network_error("cannot send to " + worker_named(rank) + ": " + place.gone, false);
-  auto& p = to_[rank];
-  p.channel = port_->connect(place.address);
-  p.turn = place.turn;
-  ranks_[p.channel] = rank;
-  return p;
+  return to_.emplace(rank, outgoing_peer{{*port_, place.address, patient}, place.turn}).first->second;
 }
 
-void peer_channels::transmit(const outgoing_peer& p, const unacknowledged& m) {
+/// Of a message with the number used last, and of a ping that asks whether it has arrived.
+net::request_header peer_channels::header_for(const outgoing_peer& p) const {
   net::request_header h;
   h.what = net::verb::message;
   h.job = options_.job;
-  h.client = client_;
-  h.sequence = m.sequence;
-  h.low_watermark = p.kept.empty() ? m.sequence : p.kept.front().sequence;
+  h.client = options_.client;
+  h.sequence = p.last;
+  h.low_watermark = p.channel.keeps() ? p.channel.oldest_kept() : p.last + 1;
   h.rank = options_.rank;
-  h.function = m.to.communicator;
-  h.table = static_cast<std::uint32_t>(m.to.tag);
-  const bool apart = net::travels_as_tail(m.bytes.size());
-  h.body_bytes = apart ? 0 : static_cast<std::uint32_t>(m.bytes.size());
-  h.tail_bytes = apart ? m.bytes.size() : 0;
-  net::request_bytes head;
-  net::encode(h, head);
-  if (apart) port_->send(p.channel, {.head = head, .tail = m.bytes});
-  else port_->send(p.channel, {.head = head, .body = m.bytes.bytes()});
+  return h;
 }
 
-/// The oldest messages without an acknowledgement: at least one, and about so many bytes.
-void peer_channels::resend(const outgoing_peer& p, std::size_t bytes) {
-  std::size_t sent = 0;
-  for (const auto& m : p.kept) {
-    if (sent > bytes) return;
-    transmit(p, m);
-    sent += m.bytes.size();
-  }
+void peer_channels::look_after(outgoing_peer& p) {
+  if (!p.channel.keeps()) return;
+  p.channel.look(steady_clock::now().time_since_epoch(), header_for(p));
+  if (p.channel.is_broken()) p.channel.renew();
 }
 
 void peer_channels::send(const message_address& to, shared_buffer bytes, bool waits,
@@ -79,47 +75,41 @@ void peer_channels::send(const message_address& to, shared_buffer bytes, bool wa
     return;
   }
   auto& p = reach(rank);
-  p.kept.push_back({++p.last, to, std::move(bytes)});
-  p.bytes += p.kept.back().bytes.size();
-  transmit(p, p.kept.back());
+  ++p.last;
+  auto h = header_for(p);
+  h.function = to.communicator;
+  h.table = static_cast<std::uint32_t>(to.tag);
+  if (net::travels_as_tail(bytes.size())) p.channel.send_kept(h, {}, std::move(bytes));
+  else p.channel.send_kept(h, std::move(bytes), {});
   while (progress(milliseconds{0})) {
   }
-  if (!waits || p.bytes <= options_.window_bytes) return;
+  if (!waits) return;
   const auto begin = steady_clock::now();
-  auto doubtful = begin + options_.doubt;
-  while (p.bytes > options_.window_bytes) {
+  repeated_timer doubt(options_.doubt);
+  while (p.channel.kept_bytes() > options_.window_bytes) {
     if (progress(options_.patience)) continue;
-    const auto now = steady_clock::now();
-    if (limit && now - begin > *limit)
+    if (limit && steady_clock::now() - begin > *limit)
       throw network_error(
           worker_named(rank) + " has not received what was sent to it, for " + std::to_string(limit->count()) + " ms",
           true);
-    if (now < doubtful) continue;
-    doubtful = now + options_.doubt;
-    question(rank, "cannot send to ");
+    if (doubt.has_passed()) question(rank, "cannot send to ");
   }
 }
 
 std::optional<received_message> peer_channels::take(message_matcher::ticket t, std::optional<milliseconds> limit) {
   const auto begin = steady_clock::now();
-  auto doubtful = begin + options_.doubt;
+  repeated_timer doubt(options_.doubt);
   for (;;) {
     while (progress(milliseconds{0})) {
     }
     if (auto message = arrived_.take(t)) return message;
-    const auto now = steady_clock::now();
     auto wait = options_.patience;
     if (limit) {
-      const auto left = std::chrono::ceil<milliseconds>(begin + *limit - now);
+      const auto left = std::chrono::ceil<milliseconds>(begin + *limit - steady_clock::now());
       if (left.count() <= 0) return std::nullopt;
       wait = std::min(wait, left);
     }
-    if (progress(wait)) {
-      absences_.clear();
-      continue;
-    }
-    if (steady_clock::now() < doubtful) continue;
-    doubtful = steady_clock::now() + options_.doubt;
+    if (progress(wait) || !doubt.has_passed()) continue;
     const auto from = arrived_.asked(t).rank;
     if (from == any_source) question_all();
     else question(static_cast<std::uint32_t>(from), "nothing more comes from ");
@@ -128,24 +118,21 @@ std::optional<received_message> peer_channels::take(message_matcher::ticket t, s
 
 bool peer_channels::flush(milliseconds limit) {
   const auto end = steady_clock::now() + limit;
-  auto doubtful = steady_clock::now() + options_.doubt;
+  repeated_timer doubt(options_.doubt);
   for (;;) {
     while (progress(milliseconds{0})) {
     }
-    if (std::ranges::all_of(to_, [](const auto& p) { return p.second.kept.empty(); })) return true;
-    const auto now = steady_clock::now();
-    const auto left = std::chrono::ceil<milliseconds>(end - now);
+    if (std::ranges::all_of(to_, [](const auto& p) { return !p.second.channel.keeps(); })) return true;
+    const auto left = std::chrono::ceil<milliseconds>(end - steady_clock::now());
     if (left.count() <= 0) return false;
-    if (now >= doubtful) {
-      doubtful = now + options_.doubt;
-      for (const auto& [rank, p] : to_) resend(p, resent_on_doubt);
-    }
+    if (doubt.has_passed())
+      for (auto& [rank, p] : to_) look_after(p);
     (void)progress(std::min(left, options_.patience));
   }
 }
 
-/// Whether a silent peer is still there. Found gone twice in a row, with nothing received in between, it is: what it
-/// sent before it left may still have been on its way.
+/// Whether a silent peer is still there. Found gone twice in a row, with nothing received from it in between, it is:
+/// what it sent before it left may still have been on its way.
 void peer_channels::question(std::uint32_t rank, const char* what) {
   if (rank != options_.rank) {
     const auto place = options_.find(rank);
@@ -155,7 +142,7 @@ void peer_channels::question(std::uint32_t rank, const char* what) {
       throw network_error(what + worker_named(rank) + ": another process has taken its place", true);
     if (place.gone.empty()) absences_.erase(rank);
     else if (++absences_[rank] > 1) throw network_error(what + worker_named(rank) + ": " + place.gone, true);
-    if (p != to_.end()) resend(p->second, resent_on_doubt);
+    if (p != to_.end()) look_after(p->second);
   }
 }
 
@@ -197,7 +184,8 @@ void peer_channels::on_message() {
     net::encode(answer, head);
     port_->reply(in_.from, {.head = head});
   };
-  if (bad != nullptr || h.what != net::verb::message || h.rank >= options_.size || h.rank == options_.rank)
+  const bool asks = h.what == net::verb::ping;
+  if (bad != nullptr || (h.what != net::verb::message && !asks) || h.rank >= options_.size || h.rank == options_.rank)
     return reply(net::status::bad_request, 0);
   if (h.job != options_.job) return reply(net::status::wrong_job, 0);
   auto& from = from_[h.rank];
@@ -205,8 +193,11 @@ void peer_channels::on_message() {
     if (h.low_watermark != 1) return reply(net::status::conflict, 0);  // its earlier ones went to a process before this
     from = {.client = h.client, .taken = 0};
   }
-  if (h.sequence > from.taken + 1) return reply(net::status::connection_reset, from.taken + 1);
-  if (h.sequence == from.taken + 1) {
+  // This is a sign of life.
+  absences_.erase(h.rank);
+  absences_.erase(options_.rank);
+  if (h.sequence > from.taken + (asks ? 0 : 1)) return reply(net::status::connection_reset, from.taken + 1);
+  if (h.sequence > from.taken) {
     ++from.taken;
     const auto bytes = in_.tail ? in_.tail.bytes() : m.body;
     arrived_.arrive(
@@ -216,22 +207,17 @@ void peer_channels::on_message() {
 }
 
 void peer_channels::on_reply() {
-  const auto rank = ranks_.find(in_.channel);
-  if (rank == ranks_.end()) return;
-  auto& p = to_.at(rank->second);
+  const auto peer = std::ranges::find(to_, in_.channel, [](const auto& p) { return p.second.channel.connection(); });
+  if (peer == to_.end()) return;  // of a connection that was renewed
+  auto& channel = peer->second.channel;
   net::reply_view r;
   if (const char* bad = net::decode(in_.frame, in_.tail.size(), r); bad != nullptr)
-    throw protocol_error(worker_named(rank->second) + " sent a malformed reply: " + bad);
-  const auto next = r.header.value_version;
+    throw protocol_error(worker_named(peer->first) + " sent a malformed reply: " + bad);
   if (r.header.result != net::status::ok && r.header.result != net::status::connection_reset)
-    throw protocol_error(worker_named(rank->second) + " refused a message: " + net::name_of(r.header.result));
-  while (!p.kept.empty() && p.kept.front().sequence < next) {
-    p.bytes -= p.kept.front().bytes.size();
-    p.kept.pop_front();
-  }
-  // Of those after a gap each is refused; one refusal is enough.
-  if (r.header.result == net::status::connection_reset && std::exchange(p.gap, next) != next)
-    resend(p, options_.window_bytes);
+    throw protocol_error(worker_named(peer->first) + " refused a message: " + net::name_of(r.header.result));
+  channel.take(r.header);
+  channel.acknowledge_before(r.header.value_version);
+  if (channel.is_broken()) channel.renew();
 }
 
 }  // namespace paracel

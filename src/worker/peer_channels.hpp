@@ -3,9 +3,11 @@
 // Messages between the workers of a job, each on a channel of its own from the sender's port to the receiver's. The
 // scheduler introduces them: a worker says in its join where it is bound, and `find_worker` asks for that.
 //
-//   sender     numbers its messages to each receiver and keeps each one until it is acknowledged
-//   receiver   takes a message that is next in order, acknowledges one that it has already, and asks for the missing
-//              ones after a gap: every message is taken once and in order, also when a connection breaks
+//   sender     numbers its messages to each receiver; a reliable_channel keeps each one until it is acknowledged, and
+//              sends all of them again when the receiver has missed one
+//   receiver   takes a message that is next in order, acknowledges one that it has already, and refuses one after a
+//   gap:
+//              every message is taken once and in order, also when a connection breaks
 //
 // No thread: messages arrive while the owner sends or receives. Between those ZeroMQ carries them as far as the queue
 // of the receiver's socket.
@@ -14,7 +16,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -24,6 +25,7 @@
 #include "core/message_matcher.hpp"
 #include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
+#include "net/reliable_channel.hpp"
 #include "net/transport.hpp"
 
 namespace paracel {
@@ -43,13 +45,14 @@ class peer_channels {
     std::uint64_t job = 0;
     std::uint32_t rank = 0;
     std::uint32_t size = 1;
+    std::uint64_t client = 0;  ///< of this process: one that takes its rank later has another
     std::function<worker_place(std::uint32_t rank)> find;
     /// Throws when the job has ended; called at least every `patience`.
     std::function<void()> check;
     milliseconds patience{100};
-    /// After so long without a sign of a peer that is waited for, the scheduler is asked whether it is there, and the
-    /// oldest messages without an acknowledgement are sent again.
-    milliseconds doubt{1000};
+    /// After so long in a wait for a peer the scheduler is asked whether it is there, and the channel to it looked
+    /// after.
+    milliseconds doubt = net::late;
     /// `send` waits when so many bytes to one peer are unacknowledged.
     std::size_t window_bytes = std::size_t{256} << 20U;
   };
@@ -72,18 +75,10 @@ class peer_channels {
 
  private:
   using steady_clock = std::chrono::steady_clock;
-  struct unacknowledged {
-    std::uint64_t sequence;
-    message_address to;
-    shared_buffer bytes;
-  };
   struct outgoing_peer {
-    int channel = -1;
+    net::reliable_channel channel;
     std::uint32_t turn = 0;
     std::uint64_t last = 0;  // sequence
-    std::uint64_t gap = 0;   // the sequence that the peer asked for last
-    std::size_t bytes = 0;   // of what is kept
-    std::deque<unacknowledged> kept;
   };
   struct incoming_peer {
     std::uint64_t client = 0;
@@ -91,8 +86,8 @@ class peer_channels {
   };
 
   outgoing_peer& reach(std::uint32_t rank);
-  void transmit(const outgoing_peer& p, const unacknowledged& m);
-  void resend(const outgoing_peer& p, std::size_t bytes);
+  [[nodiscard]] net::request_header header_for(const outgoing_peer& p) const;
+  void look_after(outgoing_peer& p);
   /// Handles what has arrived. Returns: whether that was anything.
   bool progress(milliseconds wait);
   void on_message();
@@ -102,12 +97,10 @@ class peer_channels {
 
   options options_;
   std::unique_ptr<net::port> port_;
-  std::uint64_t client_;
   message_matcher arrived_;
   std::map<std::uint32_t, outgoing_peer> to_;
-  std::map<int, std::uint32_t> ranks_;  // by channel
   std::map<std::uint32_t, incoming_peer> from_;
-  std::map<std::uint32_t, int> absences_;  // how often in a row a peer was found gone
+  std::map<std::uint32_t, int> absences_;  // how often in a row a peer was found gone; by the own rank: all of them
   net::incoming in_;
 };
 

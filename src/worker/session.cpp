@@ -125,6 +125,7 @@ void session::open_peers(std::unique_ptr<net::port> bound) {
   o.job = options_.job;
   o.rank = rank();
   o.size = size();
+  o.client = random_id();
   o.patience = signal_interval;
   o.check = [this] { ended_->check(); };
   o.find = [this](std::uint32_t of) {

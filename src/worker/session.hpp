@@ -45,6 +45,8 @@ struct session_options {
   std::chrono::milliseconds grace{0};
   /// Where this worker saves what its replacement needs (recovery_file.hpp); empty: it is not replaced.
   std::string state_folder{};
+  /// The others continue without a worker that dies (--on-worker-death eject).
+  bool ejects = false;
   /// Where other workers reach this one; empty: nowhere, it has no messages with them.
   std::string peer_address{};
 };
@@ -102,6 +104,10 @@ class session {
   void checkpoint();
 
   // ---- workers that can be replaced (doc/workers.md)
+
+  /// Whether a worker's death may leave the others running: then what they share goes through the scheduler, which
+  /// repeats it for a replacement, or leaves out the dead worker's part.
+  [[nodiscard]] bool survives_deaths() const noexcept { return keeps() || options_.ejects; }
 
   /// Whether each commit is saved first.
   [[nodiscard]] bool keeps() const noexcept { return keeps_ != nullptr; }

@@ -8,37 +8,16 @@
 #include <unordered_set>
 #include <utility>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
+
+#include "core/reduction.hpp"
 
 namespace paracel {
 
 namespace {
 
 constexpr std::uint32_t none = 0xffffffffU;
-
-template <class T>
-void add_row(std::byte* sum, const std::byte* delta, std::size_t bytes) noexcept {
-  for (std::size_t at = 0; at < bytes; at += sizeof(T)) {
-    T a, b;
-    std::memcpy(&a, sum + at, sizeof a);
-    std::memcpy(&b, delta + at, sizeof b);
-    a = static_cast<T>(a + b);
-    std::memcpy(sum + at, &a, sizeof a);
-  }
-}
-
-void add_row(value_tag element, std::byte* sum, const std::byte* delta, std::size_t bytes) noexcept {
-  switch (element) {
-    case value_tag::i32:
-      return add_row<std::uint32_t>(sum, delta, bytes);  // unsigned: wraps as the server does
-    case value_tag::i64:
-      return add_row<std::uint64_t>(sum, delta, bytes);
-    case value_tag::f32:
-      return add_row<float>(sum, delta, bytes);
-    default:
-      return add_row<double>(sum, delta, bytes);
-  }
-}
 
 }  // namespace
 
@@ -181,7 +160,7 @@ std::span<const std::byte> table_client::encode(const names& rows, const part& p
     for (std::uint32_t k = 0; k < p.count; ++k) {
       const auto& name = rows.names[row(k)];
       const auto length = static_cast<std::uint32_t>(name.size());
-      std::memcpy(to + k * sizeof length, &length, sizeof length);
+      store_fields(to + k * sizeof length, length);
       if (!name.empty()) std::memcpy(text, name.data(), name.size());
       text += name.size();
     }
@@ -192,7 +171,7 @@ std::span<const std::byte> table_client::encode(const names& rows, const part& p
     const auto first = row(k);
     std::memcpy(value, values + first * row_bytes_, row_bytes_);
     for (auto i = next_of_[first]; i != none; i = next_of_[i]) {
-      add_row(element_, value, values + i * row_bytes_, row_bytes_);
+      fold(element_, {value, row_bytes_}, {values + i * row_bytes_, row_bytes_}, reduce_op::sum);
     }
   }
   return large ? std::span<const std::byte>() : std::span<const std::byte>(to, total);
@@ -389,7 +368,7 @@ void table_client::scan(bool named, const each_row& each) {
       if (answer.size() < sizeof cursor ||
           net::decode(std::span(answer).subspan(sizeof cursor), count, named, row_bytes_, r) != nullptr)
         throw protocol_error(place() + ": the answer to a scan is malformed");
-      std::memcpy(&cursor, answer.data(), sizeof cursor);
+      load_fields(answer.data(), cursor);
       std::size_t at = 0;
       for (std::uint32_t i = 0; i < count; ++i) {
         const auto name = named ? r.texts.substr(at, r.length(i)) : std::string_view();

@@ -17,32 +17,10 @@
 #include <paracel/value.hpp>
 
 #include "core/hash.hpp"
+#include "core/reduction.hpp"
 #include "core/shared_buffer.hpp"
 
 namespace paracel {
-
-/// Adds `delta` to `sum`, element by element; both are numbers of type `element`. Integers wrap, as in the servers.
-inline void add_numbers(value_tag element, std::span<std::byte> sum, std::span<const std::byte> delta) noexcept {
-  const auto add = [&]<class T>(T) {
-    for (std::size_t at = 0; at + sizeof(T) <= sum.size(); at += sizeof(T)) {
-      T a, b;
-      std::memcpy(&a, sum.data() + at, sizeof(T));
-      std::memcpy(&b, delta.data() + at, sizeof(T));
-      a = static_cast<T>(a + b);
-      std::memcpy(sum.data() + at, &a, sizeof(T));
-    }
-  };
-  switch (element) {
-    case value_tag::i32:
-      return add(std::uint32_t{});
-    case value_tag::i64:
-      return add(std::uint64_t{});
-    case value_tag::f32:
-      return add(float{});
-    default:
-      return add(double{});
-  }
-}
 
 /// Deltas of additive updates, summed by key until they are sent. `Ticket` is what the updates of an entry share.
 ///
@@ -78,7 +56,7 @@ class update_combiner {
     auto& e = entries_[found->second];
     if (e.function != function || e.tag != delta.tag || e.sum.size() != delta.bytes.size()) return nullptr;
     if (element_of(e.tag) == value_tag::i32 && would_overflow(e.sum.bytes(), delta.bytes)) return nullptr;
-    add_numbers(element_of(e.tag), {e.sum.mutable_data(), e.sum.size()}, delta.bytes);
+    fold(element_of(e.tag), {e.sum.mutable_data(), e.sum.size()}, delta.bytes, reduce_op::sum);
     return &e;
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "worker/worker_cache.hpp"
 
-#include "worker/update_combiner.hpp"
+#include "core/reduction.hpp"
 
 namespace paracel {
 
@@ -66,7 +66,7 @@ void worker_cache::apply(const std::string& key, const value_view& delta, std::u
     entries_.drop(key);
     return;
   }
-  add_numbers(element_of(e->tag), e->bytes, delta.bytes);
+  fold(element_of(e->tag), e->bytes, delta.bytes, reduce_op::sum);
 }
 
 void worker_cache::drop(const sharded_keys& set) {

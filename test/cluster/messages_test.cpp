@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -238,13 +239,13 @@ TEST(Messages, OneWorkerSendsToItself) {
   EXPECT_THAT(text_of<network_error>([&] { comm.recv(b, 0, 1); }), HasSubstr("one worker"));
 }
 
-/// Two ends without a job.
-struct two_ends {
-  explicit two_ends(net::transport& over, std::size_t window = std::size_t{1} << 20U) {
-    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+/// Workers' ends without a job.
+struct ends {
+  explicit ends(net::transport& over, std::size_t window = std::size_t{1} << 20U) {
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
       auto port = over.open();
       address[rank] = port->bind("inproc://end-" + std::to_string(rank));
-      peer_channels::options o{.job = 3, .rank = rank, .size = 2, .find = {}, .check = [] {}};
+      peer_channels::options o{.job = 3, .rank = rank, .size = 3, .client = rank + 1, .find = {}, .check = [] {}};
       o.find = [this](std::uint32_t of) { return worker_place{.address = address[of], .turn = 0, .gone = gone[of]}; };
       o.patience = milliseconds{5};
       o.doubt = milliseconds{20};
@@ -259,14 +260,14 @@ struct two_ends {
     const auto m = end[1]->take(end[1]->post({0, 0, 0}), milliseconds{20'000});
     return m ? load_field<int>(m->bytes.data()) : -1;
   }
-  std::string address[2], gone[2];
-  std::unique_ptr<peer_channels> end[2];
+  std::string address[3], gone[3];
+  std::unique_ptr<peer_channels> end[3];
 };
 
 TEST(PeerChannels, AConnectionThatLosesMessagesChangesNothing) {
   test::flaky_transport over(7, true);
   over.set_breaks(true);
-  two_ends t(over);
+  ends t(over);
   constexpr int n = 300;
   std::thread receiver([&] {
     for (int i = 0; i < n; ++i) ASSERT_EQ(t.receive(), i);
@@ -280,7 +281,7 @@ TEST(PeerChannels, AConnectionThatLosesMessagesChangesNothing) {
 
 TEST(PeerChannels, ASenderWaitsBeyondItsWindowUntilTheReceiverIsThere) {
   net::inproc_transport over;
-  two_ends t(over, 16);
+  ends t(over, 16);
   for (int i = 0; i < 20; ++i) t.send(i);  // without waiting: as many as there are
   std::thread receiver([&] {
     std::this_thread::sleep_for(milliseconds{60});
@@ -295,10 +296,27 @@ TEST(PeerChannels, ASenderWaitsBeyondItsWindowUntilTheReceiverIsThere) {
 
 TEST(PeerChannels, ASenderBeyondItsWindowLearnsThatTheReceiverIsGone) {
   net::inproc_transport over;
-  two_ends t(over, 4);
+  ends t(over, 4);
   t.send(0);
   t.gone[1] = "it was killed";
   EXPECT_THAT(text_of<network_error>([&] { t.send(1, true); }), HasSubstr("cannot send to worker 1: it was killed"));
+}
+
+TEST(PeerChannels, AReceiverLearnsThatTheSenderIsGoneWhileOthersSend) {
+  net::inproc_transport over;
+  ends t(over);
+  t.gone[0] = "it was killed";
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    for (int n = 0; !stop; ++n) {
+      t.end[2]->send({1, 7, 0}, shared_buffer::copy_of(std::as_bytes(std::span(&n, 1))), false);
+      std::this_thread::sleep_for(milliseconds{1});
+    }
+  });
+  EXPECT_THAT(text_of<network_error>([&] { t.receive(); }),
+              HasSubstr("nothing more comes from worker 0: it was killed"));
+  stop = true;
+  other.join();
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ class ReliableChannel : public testing::Test {
     c.send(h, net::bytes_of(std::to_string(sequence)));
   }
   static void send_kept(net::reliable_channel& c, std::uint64_t sequence) {
-    c.send_kept(header(sequence), net::bytes_of(std::to_string(sequence)), {});
+    c.send_kept(header(sequence), shared_buffer::copy_of(net::bytes_of(std::to_string(sequence))), {});
   }
   /// The connection breaks, and what `f` sends is lost with it.
   template <class F>
@@ -145,7 +145,8 @@ TEST_F(ReliableChannel, WhatFollowsALostMessageIsRefusedAndAllThatIsKeptIsSentAg
   send_kept(c, 2);
   losing([&] { send_kept(c, 3); });
   send_kept(c, 4);
-  c.send_kept(header(5), net::bytes_of("5"), shared_buffer::copy_of(net::bytes_of(" and a tail")));
+  c.send_kept(header(5), shared_buffer::copy_of(net::bytes_of("5")),
+              shared_buffer::copy_of(net::bytes_of(" and a tail")));
   take_replies(c);
   EXPECT_EQ(other_.accepted, (std::vector<std::string>{"1", "2"})) << "its answer went with the connection";
   EXPECT_EQ(other_.refused, 2);
@@ -158,6 +159,23 @@ TEST_F(ReliableChannel, WhatFollowsALostMessageIsRefusedAndAllThatIsKeptIsSentAg
   EXPECT_EQ(other_.accepted, (std::vector<std::string>{"2", "3", "4", "5 and a tail", "6"}));
   EXPECT_FALSE(c.keeps());
   EXPECT_FALSE(c.acknowledge(6)) << "twice";
+}
+
+TEST_F(ReliableChannel, WhatIsBelowANumberIsAcknowledgedAtOnce) {
+  auto c = channel(on_loss::resend);
+  for (std::uint64_t n = 1; n <= 3; ++n) send_kept(c, n);
+  c.send_kept(header(4), {}, shared_buffer::copy_of(net::bytes_of("a tail")));
+  EXPECT_EQ(c.kept_bytes(), 3 + 6U);
+  c.acknowledge_before(3);
+  EXPECT_EQ(c.oldest_kept(), 3U);
+  EXPECT_EQ(c.kept_bytes(), 1 + 6U);
+  EXPECT_FALSE(c.acknowledge(2));
+  c.renew();
+  other_.work();
+  EXPECT_EQ(other_.last.low_watermark, 3U) << "of a later transmission";
+  c.acknowledge_before(9);
+  EXPECT_FALSE(c.keeps());
+  EXPECT_EQ(c.kept_bytes(), 0U);
 }
 
 TEST_F(ReliableChannel, ALostMessageThatNothingFollowsIsFoundByAPing) {

@@ -111,6 +111,16 @@ PROGRAM_ROWS = [
     ("memory", "10 M keys loaded, keys/s", "bench_key_memory --keys 10000000 --turns 1", ("load_keys_per_second",), None, ""),
     ("memory", "10 M keys loaded, keys/s of a server's core", "bench_key_memory --keys 10000000 --turns 1",
      ("load_keys_per_core_second",), ">= 1e6", ""),
+] + [
+    ("allreduce", f"{tasks} workers, {size}: {what}, us", f"bench_allreduce --tasks {tasks} --bytes {count} {option}", ("us",),
+     aim, base.format(tasks=tasks, count=count))
+    for tasks in (2, 4, 8)
+    for size, count in (("8 B", 8), ("64 KiB", 65536), ("1 MiB", 1 << 20), ("64 MiB", 64 << 20))
+    for what, option, aim, base in (
+        ("relative to Open MPI, tcp", "", "<= 1.11", "bench_allreduce_mpi {tasks} {count} tcp"),
+        ("relative to Open MPI, shared memory", "", None, "bench_allreduce_mpi {tasks} {count} vader"),
+        ("relative to the memory traffic", "", None, "bench_allreduce --tasks {tasks} --bytes {count} --way memory"))
+] + [
     ("straggler", "8 late workers, bsp: iterations/s relative to s = 0", "bench_straggler --consistency bsp",
      ("iterations_per_second",), None, "bench_straggler"),
     ("straggler", "8 late workers, s = 1: iterations/s relative to s = 0", "bench_straggler --staleness 1",
@@ -126,7 +136,7 @@ PROGRAM_ROWS = [
      ("objective_seconds",), None, "") for s in (0, 1, 4, 8)
 ]
 # Maximum runs of a row in these groups, unless --pairs is less: they take long, or vary little.
-MOST_RUNS = {"rows": 5, "cache": 5, "scan": 5, "checkpoint": 3, "memory": 3, "straggler": 3, "objective": 3}
+MOST_RUNS = {"rows": 5, "cache": 5, "scan": 5, "checkpoint": 3, "memory": 3, "straggler": 3, "objective": 3, "allreduce": 3}
 
 # Method, target in seconds; 2,500 samples of 100 features, 100 rounds, 4 workers, 2 servers.
 LR_ROWS = [("dgd", 0.4), ("ipm", 0.4), ("downpour", 1.5), ("agd", 9.0)]

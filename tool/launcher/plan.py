@@ -207,6 +207,8 @@ class Plan:
                           dict(environment, TMPDIR=self.sockets + "/worker"), True)]
         if o.worker_wait:
             environment["PARACEL_STATE_DIR"] = self.run_dir
+        if o.on_worker_death == "eject":
+            environment["PARACEL_EJECT"] = "1"
         if not self.linked:
             command = dies_with_us(command)  # it does not request that itself
         environment.update(PARACEL_SIZE=str(o.wnum), PARACEL_PARENT=str(os.getpid()))

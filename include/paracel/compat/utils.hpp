@@ -7,7 +7,6 @@
 
 #include <glob.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <ctime>
@@ -15,10 +14,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <numeric>
 #include <random>
-#include <regex>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -32,6 +29,7 @@
 #include <paracel/json_parser.hpp>
 #include <paracel/main_env.hpp>
 #include <paracel/samples.hpp>
+#include <paracel/split_text.hpp>
 
 #include "matrix_utils.hpp"
 #include "packer.hpp"
@@ -85,13 +83,7 @@ inline string_lst str_split_by_word(const str_type& text, const str_type& separa
     }
     parts.push_back(text.substr(at));
   } else {
-    try {
-      const std::regex pattern(separator);
-      std::copy(std::sregex_token_iterator(text.begin(), text.end(), pattern, -1), std::sregex_token_iterator(),
-                std::back_inserter(parts));
-    } catch (const std::regex_error& e) {
-      throw usage_error("str_split_by_word: \"" + separator + "\" is no regular expression: " + e.what());
-    }
+    parts = split_text(text, separator);
   }
   if (!parts.empty() && parts.back().empty()) parts.pop_back();
   return parts;

@@ -4,6 +4,7 @@
 #define OMPI_SKIP_MPICXX 1  // mpi.h would include the C++ bindings, whose library we do not link
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <limits>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "core/message_matcher.hpp"
+#include "core/reduction.hpp"
 #include "worker/mpi_library.hpp"
 
 namespace paracel {
@@ -70,7 +72,10 @@ class comm_mpi final : public comm_backend {
     MPI_Finalized(&over);
     if (over == 0) finish_sends();
     // Freeing is collective: a failing rank must not wait for the others there.
-    if (over == 0 && std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
+    if (over == 0 && std::uncaught_exceptions() == 0) {
+      MPI_Comm_free(&collectives_);
+      MPI_Comm_free(&comm_);
+    }
   }
 
   [[nodiscard]] std::size_t rank() const override { return static_cast<std::size_t>(rank_); }
@@ -87,13 +92,13 @@ class comm_mpi final : public comm_backend {
 
   void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override {
     const auto n = count_of(data.size() / element_bytes(element), "allreduce");
-    if (op == reduce_op::sum && (element == value_tag::f32 || element == value_tag::f64)) {
-      // MPI may reduce in any order; rank order makes runs bit-identical.
+    if (element == value_tag::f32 || element == value_tag::f64) {
+      // MPI may reduce in any order; rank order makes runs bit-identical. Its extremes also lose a NaN in some orders.
       const auto all = allgather(data);
       for (std::size_t r = 0; r < all.size(); ++r) {
         if (all[r].size() != data.size()) throw error("allreduce: the ranks disagree on the length");
-        if (element == value_tag::f64) fold<double>(data, all[r], r == 0);
-        else fold<float>(data, all[r], r == 0);
+        if (r == 0) std::ranges::copy(all[r], data.begin());
+        else fold(element, data, all[r], op);
       }
       return;
     }
@@ -128,12 +133,13 @@ class comm_mpi final : public comm_backend {
   }
 
   void send(const message_address& to, byte_vector bytes, bool waits, patience limit) override {
-    if (to.rank == rank_) return arrived_.arrive({{to.rank, to.tag, 0}, std::move(bytes)});
+    if (to.rank == rank_) return arrived_.arrive({to, std::move(bytes)});
     const auto n = count_of(bytes.size(), "send");
     auto& s = sends_.emplace_back();
     s.bytes = std::move(bytes);
     open_bytes_ += s.bytes.size();
-    check(MPI_Isend(s.bytes.data(), n, MPI_BYTE, to.rank, to.tag, comm_, &s.request), "MPI_Isend");
+    check(MPI_Isend(s.bytes.data(), n, MPI_BYTE, to.rank, to.tag, channel_of(to.communicator), &s.request),
+          "MPI_Isend");
     progress();
     if (!waits) return;
     const bool sent = poll(limit, [this] { return open_bytes_ <= window_bytes; });
@@ -162,7 +168,14 @@ class comm_mpi final : public comm_backend {
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
+  /// Messages of collectives have a communicator of their own.
+  [[nodiscard]] MPI_Comm channel_of(std::uint64_t communicator) const {
+    return communicator == 0 ? comm_ : collectives_;
+  }
+
   void look() {
+    check(MPI_Comm_dup(comm_, &collectives_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(collectives_, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
@@ -170,23 +183,28 @@ class comm_mpi final : public comm_backend {
 
   /// Receives what has arrived and drops what has been sent.
   void progress() {
-    for (;;) {
-      int there = 0;
-      MPI_Status status;
-      check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &there, &status), "MPI_Iprobe");
-      if (there == 0) break;
-      int n = 0;
-      check(MPI_Get_count(&status, MPI_BYTE, &n), "MPI_Get_count");
-      received_message m{{status.MPI_SOURCE, status.MPI_TAG, 0}, byte_vector(static_cast<std::size_t>(n))};
-      check(MPI_Recv(m.bytes.data(), n, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, comm_, MPI_STATUS_IGNORE),
-            "MPI_Recv");
-      arrived_.arrive(std::move(m));
-    }
+    receive_from(0);
+    receive_from(1);
     for (auto s = sends_.begin(); s != sends_.end();) {
       int sent = 0;
       check(MPI_Test(&s->request, &sent, MPI_STATUS_IGNORE), "MPI_Test");
       if (sent != 0) open_bytes_ -= s->bytes.size();
       s = sent != 0 ? sends_.erase(s) : std::next(s);
+    }
+  }
+  void receive_from(std::uint64_t communicator) {
+    for (;;) {
+      int there = 0;
+      MPI_Status status;
+      check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, channel_of(communicator), &there, &status), "MPI_Iprobe");
+      if (there == 0) return;
+      int n = 0;
+      check(MPI_Get_count(&status, MPI_BYTE, &n), "MPI_Get_count");
+      received_message m{{status.MPI_SOURCE, status.MPI_TAG, communicator}, byte_vector(static_cast<std::size_t>(n))};
+      check(MPI_Recv(m.bytes.data(), n, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, channel_of(communicator),
+                     MPI_STATUS_IGNORE),
+            "MPI_Recv");
+      arrived_.arrive(std::move(m));
     }
   }
   /// Until `done`, at most `limit`. MPI has no call that waits for either a message or a time.
@@ -212,13 +230,6 @@ class comm_mpi final : public comm_backend {
     new std::list<pending_send>(std::move(sends_));  // not freed: MPI may read it until the process ends
   }
 
-  template <class T>
-  static void fold(std::span<std::byte> into, const byte_vector& from, bool first) {
-    auto* a = reinterpret_cast<T*>(into.data());
-    const auto* b = reinterpret_cast<const T*>(from.data());
-    const auto n = into.size() / sizeof(T);
-    for (std::size_t i = 0; i < n; ++i) a[i] = first ? b[i] : a[i] + b[i];
-  }
   std::vector<std::uint64_t> gather_lengths(std::uint64_t mine) {
     std::vector<std::uint64_t> lengths(size());
     check(MPI_Allgather(&mine, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, comm_), "MPI_Allgather");
@@ -243,6 +254,7 @@ class comm_mpi final : public comm_backend {
   }
 
   MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Comm collectives_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
   message_matcher arrived_;

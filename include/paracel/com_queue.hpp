@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The iterative communication queue: compute functions and collectives, added in order and repeated as supersteps
+// until a criterion holds. Each task (a worker of the job) runs the same program on its own rows.
+//
+//   com_queue q(job);
+//   q.init_with_partitioned_data("rows", std::move(rows));
+//   q.init_with_broadcast_data("w", std::vector<double>(columns));
+//   q.add([](com_context& c) { ... c.put_obj("gradient", std::move(g)); });
+//   q.add(all_reduce("gradient"));
+//   q.add([](com_context& c) { ... c.get_obj<std::vector<double>>("w") ... c.put_obj("change", change); });
+//   q.set_compare_criterion_of_node0([](com_context& c) { return c.get_obj<double>("change") < 1e-6; });
+//   q.set_max_iter(100);
+//   q.close_with([](com_context& c) { return c.get_obj<std::vector<double>>("w"); });
+//   const auto w = q.exec<std::vector<double>>();
+//
+// Source: the programming model of Alink's IterativeComQueue. Differences: folds are in rank order, so that results
+// have the same bits in every run; short vectors are folded by all tasks; tasks that disagree, and tasks that fail, end
+// all tasks with the same error; a superstep is the unit of recovery. doc/com_queue.md has a complete program.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <typeindex>
+#include <utility>
+#include <vector>
+
+#include <paracel/collectives.hpp>
+#include <paracel/com_context.hpp>
+#include <paracel/error.hpp>
+#include <paracel/paralg.hpp>
+
+namespace paracel {
+
+/// A collective of a queue, made by the functions below. All work on the object of that name, at every task.
+/// Throws (inside exec, at every task the same): error when the tasks differ in length, type or operation; key_error
+/// when the object is missing at one of them, type_error when it is no vector of double, float, int32 or int64 and no
+/// number of these types.
+class queue_item {
+ public:
+  using step = std::function<void(com_context&, collectives&)>;
+  queue_item(std::string what, step run) : what_(std::move(what)), run_(std::move(run)) {}
+  /// For texts: all_reduce("gradient").
+  [[nodiscard]] const std::string& what() const noexcept { return what_; }
+  void operator()(com_context& c, collectives& all) const { run_(c, all); }
+
+ private:
+  std::string what_;
+  step run_;
+};
+
+/// Folds the vectors of the tasks element by element in rank order, in place: every task has the result.
+/// `length_name`: an integer object; only so many elements from the beginning count, the others stay as they are.
+/// Cost: collectives.hpp.
+[[nodiscard]] queue_item all_reduce(const std::string& name, reduce_op op = reduce_op::sum);
+[[nodiscard]] queue_item all_reduce(const std::string& name, const std::string& length_name,
+                                    reduce_op op = reduce_op::sum);
+[[nodiscard]] queue_item all_reduce_with(const std::string& name, const std::string& length_name,
+                                         collectives::fold_rule how);
+/// With a function of the user's, which must work element by element: it gets pieces of the vectors.
+template <raw_number T>
+[[nodiscard]] queue_item all_reduce(const std::string& name, span_fold<T> fold) {
+  return all_reduce_with(name, "", {tag_of<T>(), reduce_op::sum, collectives::bytes_fold<T>(std::move(fold))});
+}
+template <raw_number T>
+[[nodiscard]] queue_item all_reduce(const std::string& name, const std::string& length_name, span_fold<T> fold) {
+  return all_reduce_with(name, length_name, {tag_of<T>(), reduce_op::sum, collectives::bytes_fold<T>(std::move(fold))});
+}
+
+/// Folds whole objects of any type that has an encoding: fold(accumulator, contribution), in rank order, at every task.
+/// Cost: every object goes to every task.
+template <class T>
+[[nodiscard]] queue_item all_reduce_object(const std::string& name, std::function<void(T&, const T&)> fold) {
+  return {"all_reduce_object(\"" + name + "\")", [name, fold = std::move(fold)](com_context& c, collectives& all) {
+            auto parts = all.all_gather_objects(c.get_obj<T>(name), name);
+            for (std::size_t r = 1; r < parts.size(); ++r) fold(parts.front(), parts[r]);
+            c.get_obj<T>(name) = std::move(parts.front());
+          }};
+}
+
+/// Folds as all_reduce; then each task's vector has only the elements that it owns (owned_range_of).
+[[nodiscard]] queue_item reduce_scatter(const std::string& name, reduce_op op = reduce_op::sum);
+/// Every task's vector becomes all tasks' vectors, one after the other in rank order. Lengths may differ. After a
+/// reduce_scatter it completes an all_reduce.
+[[nodiscard]] queue_item all_gather(const std::string& name);
+/// The object of task `root` at every task, whether the others had one of this name or not; of any type that has an
+/// encoding.
+[[nodiscard]] queue_item broadcast(const std::string& name, std::size_t root = 0);
+
+/// A step of the user's own, for what the others do not cover: `step(context, all)` with all.send and all.receive by
+/// rank, and every operation of collectives.hpp. What one task sends another must receive in the same step.
+/// Not replayed: with `--on-worker-death wait:T` a queue that sends messages cannot continue after a worker's death.
+[[nodiscard]] queue_item communicate(std::function<void(com_context&, collectives&)> step);
+
+/// One superstep of task 0, in seconds.
+struct superstep_report {
+  int step = 0;
+  double seconds = 0;                                   ///< the whole superstep
+  double computing = 0;                                 ///< in compute functions, the criterion included
+  double waiting = 0;                                   ///< for other tasks that had not begun the same collective
+  double folding = 0;                                   ///< the rest: collectives, commits
+  std::vector<std::pair<std::string, double>> metrics;  ///< of com_context::set_metric
+};
+
+/// The iterative communication queue. Every task makes the same queue and calls exec.
+///
+/// Supersteps are iterations of the job's clock (paralg::iter_commit) where that matters: when the job writes
+/// checkpoints, can replace workers, or uses ssp or bsp. Then the objects of put_obj and init_with_broadcast_data are
+/// saved with each superstep, and a job that resumes with as many tasks continues after the last one saved, with the
+/// same bits. Data of init_with_partitioned_data are not saved: the program reads them again. A job that resumes with
+/// another number of tasks is refused (config_error). Runs that had ended before return their results again.
+///
+/// Progress goes to prun.py, and to <output>/metrics.jsonl if the algorithm has an output folder and nobody else
+/// watches (set_watch): round, the metrics of com_context, seconds, compute_seconds, wait_seconds, fold_seconds.
+///
+/// Thread-safety: none; on the thread that made the paralg. Lifetime: the paralg must outlive it.
+class com_queue {
+ public:
+  using compute = std::function<void(com_context&)>;
+
+  explicit com_queue(paralg& job);
+  ~com_queue();
+  com_queue(const com_queue&) = delete;
+  com_queue& operator=(const com_queue&) = delete;
+
+  /// This task's own rows, of any type, read with get_obj<const T>; a task without rows gives an empty container. They
+  /// stay in the queue for its next run. std::cref(rows): without moving them; they must outlive the queue.
+  template <class T>
+  com_queue& init_with_partitioned_data(const std::string& name, T rows) {
+    return keep_partition(name, std::make_shared<const T>(std::move(rows)));
+  }
+  template <class T>
+  com_queue& init_with_partitioned_data(const std::string& name, std::reference_wrapper<const T> rows) {
+    return keep_partition(name, std::shared_ptr<const T>(std::shared_ptr<void>(), &rows.get()));
+  }
+  /// Task 0's value at every task when a run begins; the others' values only give its type. T as for put_obj.
+  template <class T>
+  com_queue& init_with_broadcast_data(const std::string& name, T value) {
+    return add_start([name, value = std::move(value)](com_context& c, collectives& all) {
+      auto copy = value;
+      all.broadcast_object(copy, 0, name);
+      c.put_obj(name, std::move(copy));
+    });
+  }
+
+  /// A compute function, called once a superstep on every task. Neighbouring ones are one step: no barrier between
+  /// them.
+  com_queue& add(compute f);
+  com_queue& add(queue_item item);
+  /// After each superstep, on task 0 only; true makes it the last one, on every task.
+  com_queue& set_compare_criterion_of_node0(std::function<bool(com_context&)> criterion);
+  /// At most so many supersteps; without a criterion exactly so many. Throws: config_error unless it is at least 1.
+  com_queue& set_max_iter(int n);
+  /// Called once, in the last superstep, on every task. What task 0's call returns is the result of exec; it must have
+  /// an encoding. It may return std::optional, which at the other tasks may be empty, or nothing.
+  template <class F>
+  com_queue& close_with(F f) {
+    using returned = std::invoke_result_t<F, com_context&>;
+    if constexpr (std::is_void_v<returned>) {
+      close_ = [f = std::move(f)](com_context& c) {
+        f(c);
+        return byte_vector();
+      };
+      result_type_ = typeid(void);
+    } else {
+      using result = typename without_optional<returned>::type;
+      close_ = [f = std::move(f)](com_context& c) {
+        const returned r = f(c);
+        const result* value = pointer_to(r);
+        if (value == nullptr || c.task_id() != 0) {
+          if (c.task_id() == 0) throw error("close_with: task 0 returned no result");
+          return byte_vector();
+        }
+        const encoded<result> e(*value);
+        return collectives::value_bytes(e.view());
+      };
+      result_type_ = typeid(result);
+    }
+    return *this;
+  }
+
+  /// After each superstep, on task 0: instead of the queue's own metrics.jsonl. Progress is reported in either case.
+  com_queue& set_watch(std::function<void(const superstep_report&)> watch);
+
+  /// Runs the queue from the beginning; nothing of an earlier run is left. Returns: the result of close_with's function
+  /// at task 0, at every task. Throws: at every task the same error when one of them fails: config_error when the queue
+  /// has neither a criterion nor a maximum, or nothing to do; what the items say; what a function threw, with task and
+  /// superstep in the text.
+  template <class R = void>
+  R exec() {
+    if (std::type_index(typeid(R)) != result_type_ && !std::is_void_v<R>)
+      throw error("exec: its type is not the one that the function of close_with returns");
+    const auto bytes = run();
+    if constexpr (!std::is_void_v<R>) return decode<R>(collectives::view_of(bytes));
+  }
+  /// Supersteps of the last run, those before a checkpoint included.
+  [[nodiscard]] int steps() const noexcept { return steps_; }
+
+ private:
+  template <class T>
+  struct without_optional {
+    using type = T;
+  };
+  template <class T>
+  struct without_optional<std::optional<T>> {
+    using type = T;
+  };
+  template <class T>
+  static const T* pointer_to(const T& v) {
+    return &v;
+  }
+  template <class T>
+  static const T* pointer_to(const std::optional<T>& v) {
+    return v ? &*v : nullptr;
+  }
+  template <class T>
+  com_queue& keep_partition(const std::string& name, std::shared_ptr<const T> rows) {
+    partitions_[name] = [rows = std::move(rows)]() -> std::unique_ptr<queue_detail::object> {
+      return std::make_unique<queue_detail::partition_object<T>>(rows);
+    };
+    return *this;
+  }
+  com_queue& add_start(queue_item::step start);
+  byte_vector run();
+
+  struct execution;
+  paralg& job_;
+  std::size_t number_;  // of this queue in its paralg
+  int runs_ = 0;
+  int steps_ = 0;
+  std::map<std::string, std::function<std::unique_ptr<queue_detail::object>()>> partitions_;
+  std::vector<queue_item::step> starts_;
+  std::vector<queue_item> items_;
+  std::vector<bool> computes_;  // whether an item is a compute function
+  std::function<bool(com_context&)> criterion_;
+  int max_iter_ = 0;
+  std::function<byte_vector(com_context&)> close_;
+  std::type_index result_type_ = typeid(void);
+  std::function<void(const superstep_report&)> watch_;
+};
+
+}  // namespace paracel

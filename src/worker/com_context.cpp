@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <paracel/com_context.hpp>
+
+namespace paracel {
+
+namespace queue_detail {
+
+std::optional<number_elements> restored_object::numbers() {
+  if (!is_numeric(tag)) return std::nullopt;
+  return number_elements{element_of(tag), bytes};
+}
+
+std::span<std::byte> restored_object::resize(std::size_t elements) {
+  if (is_array(tag)) bytes.resize(elements * element_bytes(tag));
+  else if (elements != 1) throw error("one number cannot become " + std::to_string(elements));
+  return bytes;
+}
+
+}  // namespace queue_detail
+
+std::string com_context::names() const {
+  std::string all;
+  for (const auto& [name, o] : objects_) all += (all.empty() ? "\"" : ", \"") + name + "\" (" + o->type_text() + ")";
+  return all.empty() ? "there are no objects" : "there are " + all;
+}
+
+std::unique_ptr<queue_detail::object>& com_context::find(const std::string& name) {
+  const auto at = objects_.find(name);
+  if (at == objects_.end()) throw key_error("no object is called \"" + name + "\"; " + names());
+  return at->second;
+}
+
+void com_context::remove_obj(const std::string& name) {
+  (void)find(name);
+  objects_.erase(name);
+}
+
+void com_context::refuse_type(const std::string& name, const queue_detail::object& is, const std::string& asked) const {
+  throw type_error("\"" + name + "\" is " + is.type_text() + ", asked for " + asked + "; " + names());
+}
+
+void com_context::refuse_writing(const std::string& name) {
+  throw type_error("\"" + name +
+                   "\" is data of init_with_partitioned_data, which can only be read: ask for the const type");
+}
+
+void com_context::set_metric(const std::string& name, double value) {
+  for (auto& [known, v] : metrics_) {
+    if (known != name) continue;
+    v = value;
+    return;
+  }
+  metrics_.emplace_back(name, value);
+}
+
+void com_context::save(const std::string& prefix, saved_state& to) const {
+  for (const auto& [name, o] : objects_)
+    if (o->is_saved()) o->save(prefix + name, to);
+}
+
+void com_context::restore(const std::string& prefix, const saved_state& from) {
+  from.visit(prefix, [&](const std::string& name, const value_view& v) {
+    objects_[name.substr(prefix.size())] =
+        std::make_unique<queue_detail::restored_object>(v.tag, byte_vector(v.bytes.begin(), v.bytes.end()));
+  });
+}
+
+}  // namespace paracel

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Collectives among the ranks of a communicator that use its messages alone, so that they are the same for local
+// processes, MPI and groups. A rank's first message to another in an operation is its call, or several with it: the
+// receiver compares it with its own (peer_call.hpp has the format).
+//
+//   short vectors   every rank gets every call with its payload (dissemination: in step s to the rank 2^s before, all
+//                   calls known so far; few ranks send directly), and folds them in rank order
+//   long vectors    reduce-scatter: each owner gets the others' pieces of its range directly and folds them in rank
+//                   order; then all-gather: it sends its range to all. In pieces: piece k + 2 is sent when all pieces k
+//                   have been taken, so a rank has at most 4 pieces of each other one, and 4 more of its own on their
+//                   way to it
+//
+// A job that survives the death of workers (session::survives_deaths) does not keep their messages: there the
+// operations use the scheduler's collectives, which are logged for a replacement, and leave out a worker that was
+// ejected.
+//
+// A rank that fails, by itself or because calls differ, sends a failure to all, and waits for one from each. A rank
+// that receives one does the same, so all know all causes, and throw that of the lowest rank.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <paracel/collectives.hpp>
+#include <paracel/comm.hpp>
+
+#include "worker/peer_call.hpp"
+
+namespace paracel {
+
+/// Thread-safety: owned by the thread that runs the algorithm.
+class peer_collectives {
+ public:
+  using patience = comm_backend::patience;
+  using fold_rule = collectives::fold_rule;
+
+  /// What an operation uses beside its vectors is at most two of these: one of what it has received, one of what it
+  /// has sent and the receivers have not taken yet.
+  static constexpr std::size_t chunk_bytes = std::size_t{4} << 20U;
+
+  /// `logged`: with the backend's own collectives.
+  peer_collectives(comm_backend& over, patience limit, bool logged) : over_(over), limit_(limit), logged_(logged) {}
+
+  [[nodiscard]] std::size_t rank() const { return over_.rank(); }
+  [[nodiscard]] std::size_t size() const { return over_.size(); }
+
+  void all_reduce(const fold_rule& how, std::span<std::byte> values, std::string_view name);
+  void reduce(const fold_rule& how, std::span<std::byte> values, std::size_t root, std::string_view name);
+  void reduce_scatter(const fold_rule& how, std::span<std::byte> values, std::string_view name);
+  /// `place(bytes of each rank)`: where each rank's go.
+  using places = std::vector<std::span<std::byte>>;
+  void all_gather(value_tag element, std::span<const std::byte> mine, std::string_view name,
+                  const std::function<places(const std::vector<std::size_t>&)>& place);
+  void broadcast(value_tag element, std::span<const std::byte> mine, std::size_t root, std::string_view name,
+                 const std::function<std::span<std::byte>(std::size_t)>& place);
+  void all_to_all(value_tag element, const std::vector<std::span<const std::byte>>& blocks, std::string_view name,
+                  const std::function<std::span<std::byte>(std::size_t, std::size_t)>& place);
+  void barrier(std::string_view name);
+
+  void send_value(std::size_t to, const value_view& v);
+  [[nodiscard]] byte_vector receive_value(std::size_t from);
+
+  [[noreturn]] void fail(const std::string& what, int status);
+  [[nodiscard]] bool failed() const noexcept { return failed_; }
+  [[nodiscard]] std::chrono::nanoseconds waited() const noexcept { return waited_; }
+
+  /// The length in bytes from which reduce-scatter and all-gather are used.
+  [[nodiscard]] static std::size_t long_bytes(std::size_t ranks) noexcept;
+
+ private:
+  struct failure {
+    std::uint32_t origin = 0;
+    int status = 0;
+    std::string text;
+  };
+  using peer_list = std::vector<std::pair<std::size_t, std::size_t>>;  // rank, number of pieces
+  using next_piece = std::function<std::span<const std::byte>(std::size_t k, std::size_t to)>;
+
+  static void apply(const fold_rule& how, std::span<std::byte> into, std::span<const std::byte> from);
+  static void copy_to(std::span<std::byte> to, std::span<const std::byte> from);
+  void give(std::size_t to, byte_vector bytes);
+  [[nodiscard]] std::optional<byte_vector> take_within(std::size_t from, patience limit);
+  [[nodiscard]] byte_vector take(const peer_call& c, std::size_t from, bool first);
+  [[nodiscard]] byte_vector take_call(const peer_call& c, std::size_t from);
+  [[nodiscard]] byte_vector take_piece(const peer_call& c, std::size_t from, std::size_t number);
+  void compare(const peer_call& mine, std::size_t from, std::span<const std::byte> theirs);
+  [[nodiscard]] std::vector<byte_vector> gather_calls(const peer_call& c, std::span<const std::byte> payload);
+  [[nodiscard]] std::vector<byte_vector> gather_directly(const peer_call& c, std::span<const std::byte> payload);
+  [[nodiscard]] std::vector<byte_vector> gather_logged(std::span<const std::byte> mine);
+  void fold_calls(const fold_rule& how, std::vector<byte_vector>& calls, std::span<std::byte> into);
+  void reduce_logged(const fold_rule& how, std::span<std::byte> values);
+
+  [[nodiscard]] std::uint32_t checked_root(std::size_t root) const;
+  [[nodiscard]] peer_list others(std::size_t steps) const;
+  [[nodiscard]] peer_list around(std::size_t root, std::size_t steps) const;
+  [[nodiscard]] std::size_t steps_of(std::size_t bytes) const;
+  [[nodiscard]] std::size_t steps_of_ranges(std::size_t length, std::size_t width) const;
+  [[nodiscard]] std::span<std::byte> piece_of(std::span<std::byte> values, std::size_t width, std::size_t owner,
+                                              std::size_t steps, std::size_t k) const;
+  void in_steps(const peer_call& c, std::size_t first_step, const peer_list& peers, const next_piece& piece,
+                const std::function<void(std::size_t)>& take_all);
+  void scatter_folded(const peer_call& c, const fold_rule& how, std::span<std::byte> values, std::size_t steps);
+  void gather_ranges(const peer_call& c, std::span<std::byte> values, std::size_t width, std::size_t steps,
+                     std::size_t first_step, std::optional<std::size_t> has_all = {});
+  void gather_at_root(const peer_call& c, std::span<std::byte> values, std::size_t width, std::size_t steps,
+                      std::size_t first_step);
+
+  [[noreturn]] void agree(failure mine, std::optional<std::size_t> heard = {});
+  [[noreturn]] void raise(const failure& f);
+
+  comm_backend& over_;
+  patience limit_;
+  bool logged_;
+  bool failed_ = false;
+  std::chrono::nanoseconds waited_{};
+};
+
+}  // namespace paracel

@@ -1,0 +1,127 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Programs on com_queue as jobs: the example of doc/com_queue.md in every mode and with several numbers of workers, a resumed
+one, and one whose workers are replaced."""
+import glob
+import os
+import random
+import re
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from process_support import BIN, MPI, SOURCE, JobTest, main, processes_of, read_bytes, wait_until  # noqa: E402
+
+KMEANS = os.path.join(BIN, "test_queue_kmeans")
+STEPS = os.path.join(BIN, "test_queue_steps")
+
+
+def serial_kmeans(rows, k):
+    """The same arithmetic: sums of whole numbers are exact in any order."""
+    centres = [list(map(float, row)) for row in rows[:k]]
+    for _ in range(300):
+        sums = [[0] * (len(rows[0]) + 1) for _ in range(k)]
+        for row in rows:
+            distances = []
+            for centre in centres:
+                distance = 0.0
+                for x, y in zip(row, centre):
+                    distance += (x - y) * (x - y)
+                distances.append(distance)
+            best = distances.index(min(distances))
+            for j, x in enumerate(row):
+                sums[best][j] += x
+            sums[best][-1] += 1
+        moved = [[x / s[-1] for x in s[:-1]] if s[-1] else c for s, c in zip(sums, centres)]
+        if moved == centres:
+            break
+        centres = moved
+    return centres
+
+
+class ComQueue(JobTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        dice = random.Random(5)
+        cls.rows = [[dice.randrange(17) + 20 * (i % 4 == j) for j in range(6)] for i in range(400)]
+        with open(os.path.join(cls.folder, "points.csv"), "w", encoding="utf-8") as file:
+            file.writelines(",".join(map(str, row)) + "\n" for row in cls.rows)
+        cls.centres = serial_kmeans(cls.rows, 5)
+
+    def test_the_page_shows_the_program(self):
+        program = read_bytes(os.path.join(SOURCE, "test", "process", "programs", "queue_kmeans.cpp")).decode()
+        page = read_bytes(os.path.join(SOURCE, "doc", "com_queue.md")).decode()
+        shown = re.search(r"<!-- part of: .*queue_kmeans.cpp -->\n```cpp\n(.*?)\n```", page, re.DOTALL).group(1)
+        self.assertIn(shown, program)
+        self.assertLessEqual(len(shown.splitlines()), 40)
+
+    def test_kmeans_has_the_same_bits_in_every_mode_and_for_every_number_of_workers(self):
+        texts = set()
+        for mode in ("local", "mpi") if MPI else ("local",):
+            for workers in ("1", "2", "3"):
+                with self.subTest(mode=mode, workers=workers):
+                    status, out, err = self.prun("-w", workers, "-p", "1", "-m", mode, KMEANS, "points.csv", "5")
+                    self.assertEqual(status, 0, err)
+                    texts.add(out)
+                    found = [[float.fromhex(x) for x in line.split()] for line in out.splitlines()]
+                    self.assertEqual(found, self.centres)
+        self.assertEqual(len(texts), 1)
+
+    def test_kmeans_runs_in_one_process(self):
+        done = subprocess.run([KMEANS, "points.csv", "5"], cwd=self.folder, capture_output=True, text=True, timeout=60,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([[float.fromhex(x) for x in line.split()] for line in done.stdout.splitlines()], self.centres)
+
+    def run_steps(self, *options, status=0):
+        result, out, err = self.prun("-w", "3", "-p", "1", *options)
+        self.assertEqual(result, status, err)
+        return out, err
+
+    def test_a_resumed_run_prints_the_bits_of_one_that_was_never_stopped(self):
+        undisturbed, _ = self.run_steps(STEPS, "20")
+        folder = os.path.join(self.folder, "kept")
+        _, err = self.run_steps("--checkpoint-dir", folder, "--checkpoint-every", "3", STEPS, "20", "fail", status=1)
+        self.assertRegex(err, r"superstep 11, item \d, task 1: on purpose")
+        self.assertTrue(glob.glob(os.path.join(folder, "0000000009", "manifest.json")), os.listdir(folder))
+        resumed, _ = self.run_steps("--resume", folder, STEPS, "20")
+        self.assertEqual(resumed, undisturbed)
+
+    def test_a_queue_goes_on_with_a_replaced_worker(self):
+        undisturbed, _ = self.run_steps(STEPS, "400")
+        run = self.start("-w", "3", "-p", "1", "--on-worker-death", "wait:20", STEPS, "400", "slow")
+        self.kill_worker_1(run)
+        self.assertEqual(run.wait(60), 0, run.err())
+        self.assertIn("worker 1 is restarted", run.err())
+        self.assertEqual(run.out(), undisturbed)
+
+    def kill_worker_1(self, run):
+        self.assertTrue(wait_until(lambda: "round" in run.err(), 20), run.err())
+
+        def victim():
+            for process in processes_of(run.job()):
+                if b"PARACEL_RANK=1" in read_bytes(f"/proc/{process.pid}/environ").split(b"\0"):
+                    return process
+            return None
+        wait_until(victim, 20).kill()
+
+    def test_sums_leave_out_a_worker_that_was_ejected(self):
+        undisturbed, _ = self.run_steps(STEPS, "400")
+        run = self.start("-w", "3", "-p", "1", "--on-worker-death", "eject", STEPS, "400", "slow")
+        self.kill_worker_1(run)
+        self.assertEqual(run.wait(60), 0, run.err())
+        self.assertRegex(run.err(), "worker 1 .*ejected|without worker 1")
+        self.assertEqual(len(run.out().split()), 3)
+        self.assertNotEqual(run.out(), undisturbed)
+
+    def test_a_failing_task_ends_the_job_with_its_text(self):
+        for mode in ("local", "mpi") if MPI else ("local",):
+            with self.subTest(mode=mode):
+                _, err = self.run_steps("-m", mode, STEPS, "20", "fail", status=1)
+                self.assertIn("superstep 11, item 1, task 1: on purpose", err)
+
+
+if __name__ == "__main__":
+    main()
