@@ -51,16 +51,24 @@ config_schema lr_schema() {
   s.key("update_file", key_type::plugin, "plug-in that applies a delta to theta; default: the framework's");
   s.key("update_func", key_type::string, "its function; default lr_theta_update, without update_file paracel_add");
   s.key("method", key_type::string, "how to train")
-      .one_of({"dgd", "ipm", "downpour", "agd"})
+      .one_of({"dgd", "ipm", "downpour", "agd", "lbfgs", "newton", "owlqn"})
       .required_unless({"model"});
   s.key("gradient", key_type::string,
         "dgd: alpha multiplies the mean of the samples' gradients, or, as in 0.3, the sum")
       .fallback("mean")
       .one_of({"mean", "sum"});
-  s.key("rounds", key_type::integer, "passes over the data").at_least(1).at_most(1000000000).required_unless({"model"});
-  s.key("alpha", key_type::number, "step size").above(0).required_unless({"model"});
+  s.key("rounds", key_type::integer, "passes over the data; lbfgs, newton, owlqn: steps at most")
+      .at_least(1)
+      .at_most(1000000000)
+      .required_unless({"model"});
+  s.key("alpha", key_type::number, "step size; not for lbfgs, newton, owlqn").above(0);
   s.key("decay", key_type::number, "round k = 0, 1, ... steps by alpha/(1 + decay*k)").fallback(0.0).at_least(0);
   s.key("beta", key_type::number, "weight of the penalty beta*|theta|^2").at_least(0).required_unless({"model"});
+  s.key("l1", key_type::number, "owlqn: weight of a further penalty l1*|theta|_1").fallback(0.0).at_least(0);
+  s.key("gradient_tolerance", key_type::number,
+        "lbfgs, newton, owlqn: stop when the gradient's norm is at most this fraction of the first one")
+      .fallback(1e-6)
+      .at_least(0);
   s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
   s.key("seed", key_type::integer, "of the order of the samples").fallback(0).at_least(0);
   s.key("batch_size", key_type::integer, "downpour: samples in a message; 0: a thousandth of a worker's, at least 10")
@@ -91,6 +99,8 @@ lr_settings::lr_settings(const config& from)
       alpha(from.get<double>("alpha")),
       decay(from.get<double>("decay")),
       beta(from.get<double>("beta")),
+      l1(from.get<double>("l1")),
+      gradient_tolerance(from.get<double>("gradient_tolerance")),
       debug(from.get<bool>("debug")),
       seed(from.get<std::uint64_t>("seed")),
       batch_size(from.get<std::size_t>("batch_size")),
@@ -99,7 +109,13 @@ lr_settings::lr_settings(const config& from)
       penalize_bias(from.get<bool>("penalize_bias")),
       // Not asp: a worker on a busy processor would run its last rounds alone, and theta would end at the optimum of
       // its rows instead of all rows.
-      consistency(read_consistency(from, immediate() ? consistency::ssp(0) : consistency::bsp())) {
+      consistency(read_consistency(from, uses_queue()  ? consistency::asp()
+                                         : immediate() ? consistency::ssp(0)
+                                                       : consistency::bsp())) {
+  if (model.empty() && !uses_queue() && !from.given("alpha"))
+    throw config_error(from.place_of("alpha") + " is missing (number > 0): step size of " + method);
+  if (l1 > 0 && method != "owlqn")
+    throw config_error(from.place_of("l1") + ": only with \"method\": \"owlqn\", not with " + method);
   if (!model.empty() && !training_input.empty())
     throw config_error(from.place_of("model") + ": not with training_input, which makes a model of its own");
   if (!model.empty()) refuse_keys(from, {"update_file", "update_func"}, "not with a model: nothing is trained");
@@ -148,8 +164,12 @@ logistic_regression::logistic_regression(Comm comm, const std::string& server_in
 void logistic_regression::solve() {
   if (settings_.model.empty()) {
     load();
-    train();
-    evaluate_result();
+    if (settings_.uses_queue()) {
+      minimize();
+    } else {
+      train();
+      evaluate_result();
+    }
     if (by_driver_) return;
     dump_model();
   } else {
@@ -280,7 +300,7 @@ void logistic_regression::restore_state(const saved_states& from) {
   collected_ = removed_ = -1;
   if (!from.same_workers()) return;
   std::vector<std::size_t> order;
-  if (own.get("order", order) && settings_.method != "dgd") {
+  if (own.get("order", order) && settings_.method != "dgd" && !settings_.uses_queue()) {
     if (order.size() != order_.size() || std::ranges::any_of(order, [&](auto i) { return i >= order_.size(); })) {
       throw data_error(settings_.training_input.front() + ": the checkpoint has an order of " +
                        std::to_string(order.size()) + " samples of worker " + std::to_string(get_worker_id()) +
@@ -502,6 +522,8 @@ void logistic_regression::dump_model() {
       .add("alpha", settings_.alpha)
       .add("decay", settings_.decay)
       .add("beta", settings_.beta)
+      .add("l1", settings_.l1)
+      .add("gradient_tolerance", settings_.gradient_tolerance)
       .add("bias", settings_.bias)
       .add("penalize_bias", settings_.penalize_bias);
   model.fields()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Binary logistic regression with an L2 penalty, trained by four methods on rows distributed over the workers.
+// Binary logistic regression with an L2 penalty, trained by four methods with parameters in the servers, and three
+// second-order ones of paracel/optim.hpp, on rows distributed over the workers.
 //
 //     J(theta) = (1/n) sum_i log(1 + exp(-y_i theta.x_i)) + beta |theta|^2          y_i = -1 or +1
 //
@@ -176,6 +177,8 @@ struct lr_settings {
   double alpha;
   double decay = 0;
   double beta;
+  double l1 = 0;
+  double gradient_tolerance = 1e-6;
   bool debug;
   std::uint64_t seed = 0;
   std::size_t batch_size = 0;
@@ -186,6 +189,8 @@ struct lr_settings {
 
   /// Whether the method's updates take effect immediately, which excludes bsp.
   [[nodiscard]] bool immediate() const { return method == "downpour" || method == "agd"; }
+  /// Whether the method is one of paracel/optim.hpp: supersteps of workers, without the servers.
+  [[nodiscard]] bool uses_queue() const { return method == "lbfgs" || method == "newton" || method == "owlqn"; }
 };
 
 class logistic_regression : public paralg {
@@ -223,6 +228,7 @@ class logistic_regression : public paralg {
   void read_model();
   void load_others();
   void train();
+  void minimize();
   void read_theta();
   void check_theta() const;
   void dgd_round();

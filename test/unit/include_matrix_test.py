@@ -10,7 +10,7 @@ import unittest
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 SERVER = {"request", "plugin", "store", "shard", "replication", "node", "scheduler"}
-ALL = {"compat", "public", "core", "storage", "config", "net", "load", "client", "worker", "embed", "alg"} | SERVER
+ALL = {"compat", "public", "core", "storage", "config", "net", "load", "client", "worker", "optim", "embed", "alg"} | SERVER
 
 # layer: (files that belong to it, layers it may include). The first pattern that matches a file determines its layer.
 LAYERS = [
@@ -25,6 +25,8 @@ LAYERS = [
     ("load", r"src/load/", {"public", "core", "storage", "load"}),
     ("client", r"src/client/", {"public", "core", "net", "client"}),
     ("worker", r"src/worker/", {"public", "core", "storage", "config", "net", "load", "client", "worker"}),
+    # Minimisers: on the public headers, as an algorithm.
+    ("optim", r"src/optim/", {"public", "optim"}),
     # The only place where both sides meet: a server inside a worker's process.
     ("embed", r"src/embed/", {"public", "core", "config", "net", "client", "worker", "embed"} | SERVER),
     # The layers of the server, bottom-up.

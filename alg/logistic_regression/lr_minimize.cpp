@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <paracel/optim.hpp>
+#include <paracel/optim_losses.hpp>
+
+#include "lr.hpp"
+
+namespace paracel::alg {
+
+/// Training by lbfgs, newton or owlqn.
+void logistic_regression::minimize() {
+  log_.emplace(*this, settings_.rounds, "objective", settings_.debug);
+  optim::linear_options options;
+  options.columns = columns_;
+  options.intercept = settings_.bias;
+  optim::linear_objective objective(problem_.samples(), optim::log_loss(), options);
+  optim::settings how;
+  how.how = optim::method_of(settings_.method);
+  how.penalty.l1 = settings_.l1;
+  how.penalty.l2 = settings_.beta;
+  if (settings_.bias && !settings_.penalize_bias) how.penalty.free = {0};
+  how.max_steps = settings_.rounds;
+  how.objective_tolerance = settings_.tolerance;
+  how.gradient_tolerance = settings_.gradient_tolerance;
+  how.watch = [&](const optim::progress& now) {
+    log_->round(now.step, now.value,
+                {{"gradient_norm", now.gradient_norm}, {"evaluations", now.evaluations}, {"products", now.products}});
+  };
+  auto found = optim::minimize(*this, objective, how);
+  theta_ = std::move(found.w);
+  objective_ = found.value;
+  rounds_done_ = found.steps;
+  log_->result("ended", found.text());
+  measure();
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "optim/methods.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include <paracel/error.hpp>
+
+#include "optim/vectors.hpp"
+
+namespace paracel::optim {
+
+namespace {
+
+constexpr std::array<std::pair<method, const char*>, 6> method_names{{{method::gd, "gd"},
+                                                                      {method::sgd, "sgd"},
+                                                                      {method::lbfgs, "lbfgs"},
+                                                                      {method::owlqn, "owlqn"},
+                                                                      {method::newton, "newton"},
+                                                                      {method::cg, "cg"}}};
+// Steps one after the other that must lower F by too little: with line searches one alone may be an unlucky one.
+constexpr int patience_of(method m) { return m == method::newton ? 1 : 3; }
+
+}  // namespace
+
+method method_of(const std::string& name) {
+  for (const auto& [m, known] : method_names) {
+    if (name == known) return m;
+  }
+  throw config_error("found \"" + name + "\", want gd, sgd, lbfgs, owlqn, newton or cg");
+}
+
+const char* name_of(method m) {
+  for (const auto& [known, name] : method_names) {
+    if (m == known) return name;
+  }
+  return "unknown";
+}
+
+void refuse_not_finite(const problem& p, int number, double found) {
+  throw error(std::string(name_of(p.how().how)) + ": the objective or its gradient is " + std::to_string(found) +
+              (number == 0 ? " at the start" : " at step " + std::to_string(number)));
+}
+
+namespace {
+
+/// The norm of the gradient, or of the subgradient nearest to 0.
+double slope_norm(const problem& p, const method_state& s) {
+  if (!p.has_l1()) return norm(s.gradient);
+  std::vector<double> pseudo(s.gradient.size());
+  p.pseudo_gradient(s.w, s.gradient, pseudo);
+  return norm(pseudo);
+}
+
+}  // namespace
+
+void begin(problem& p, method_state& s) {
+  s.gradient.assign(p.size(), 0.0);
+  s.memory.clear();
+  s.numbers.assign(number_count, 0.0);
+  s.numbers[value] = p.evaluate(s.w, s.gradient) + p.l1_part(s.w);
+  if (!std::isfinite(s.numbers[value])) refuse_not_finite(p, 0, s.numbers[value]);
+  const double n = slope_norm(p, s);
+  if (!std::isfinite(n)) refuse_not_finite(p, 0, n);
+  s.numbers[gradient_norm] = s.numbers[first_gradient_norm] = n;
+  s.numbers[evaluations] = 1;
+}
+
+step_outcome step(problem& p, method_state& s, int number) {
+  const auto evaluated = p.evaluations;
+  const auto multiplied = p.products;
+  step_outcome outcome{};
+  switch (p.how().how) {
+    case method::gd:
+      outcome = gd_step(p, s, number);
+      break;
+    case method::sgd:
+      outcome = sgd_step(p, s, number);
+      break;
+    case method::lbfgs:
+      outcome = lbfgs_step(p, s, number);
+      break;
+    case method::owlqn:
+      outcome = owlqn_step(p, s, number);
+      break;
+    case method::newton:
+      outcome = newton_step(p, s, number);
+      break;
+    case method::cg:
+      outcome = cg_step(p, s, number);
+      break;
+  }
+  s.numbers[evaluations] += static_cast<double>(p.evaluations - evaluated);
+  s.numbers[products] += static_cast<double>(p.products - multiplied);
+  s.numbers[gradient_norm] = slope_norm(p, s);
+  if (!std::isfinite(s.numbers[gradient_norm])) refuse_not_finite(p, number, s.numbers[gradient_norm]);
+  return outcome;
+}
+
+bool has_converged(const problem& p, method_state& s, double before, ending& why) {
+  if (s.numbers[gradient_norm] <= p.how().gradient_tolerance * s.numbers[first_gradient_norm]) {
+    why = ending::gradient;
+    return true;
+  }
+  const double now = s.numbers[value];
+  const bool is_small =
+      std::abs(before - now) <= p.how().objective_tolerance * std::max(std::abs(before), std::abs(now));
+  s.numbers[small_steps] = is_small ? s.numbers[small_steps] + 1 : 0;
+  why = ending::objective;
+  return s.numbers[small_steps] >= patience_of(p.how().how);
+}
+
+void evaluate_if_resumed(problem& p, method_state& s, int number) {
+  if (number == 1 || p.evaluations > 0) return;
+  p.evaluate(s.w, s.gradient);  // the gradient has the same bits again
+  s.numbers[evaluations] -= 1;
+}
+
+double move_along(problem& p, method_state& s, int number, const std::vector<double>& direction, double slope,
+                  double first, const wolfe_conditions& wanted, line_trial& trial) {
+  trial.w.resize(p.size());
+  trial.gradient.resize(p.size());
+  double last = 0;
+  const auto at = [&](double t) {
+    for (std::size_t j = 0; j < trial.w.size(); ++j) trial.w[j] = s.w[j] + t * direction[j];
+    last = trial.value = p.evaluate(trial.w, trial.gradient);
+    return line_point{t, trial.value, dot(trial.gradient, direction)};
+  };
+  const auto r = search_line(at, {0, s.numbers[value], slope}, first, wanted);
+  if (!r.saw_finite) refuse_not_finite(p, number, last);
+  if (!r.found) return 0;
+  s.w.swap(trial.w);
+  s.gradient.swap(trial.gradient);
+  s.numbers[value] = trial.value;
+  return r.at.step;
+}
+
+}  // namespace paracel::optim

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The methods, one step at a time. What a method knows between two steps is in one struct of numbers, so that it can be
+// in a checkpoint. The same bits at every worker, because sums over workers are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <paracel/optim.hpp>
+
+#include "optim/line_search.hpp"
+#include "optim/problem.hpp"
+
+namespace paracel::optim {
+
+/// Which of method_state::numbers.
+enum number : std::size_t {
+  value,                ///< F(w)
+  gradient_norm,        ///< of the (pseudo-)gradient at w
+  first_gradient_norm,  ///< at the start
+  evaluations,          ///< of earlier processes included
+  products,
+  small_steps,  ///< one after the other that lowered F by less than the tolerance
+  step_length,  ///< gd, cg: of the last step
+  last_slope,   ///< cg: of the last step
+  radius,       ///< newton: of the trust region
+  pairs,        ///< lbfgs: in memory
+  next_pair,    ///< lbfgs: where the next one goes
+  batches,      ///< sgd: until now
+  number_count,
+};
+
+struct method_state {
+  std::vector<double> w;
+  std::vector<double> gradient;  ///< of the smooth part at w
+  /// lbfgs, owlqn: the pairs (this worker's part, if wide): s of slot 0, y of slot 0, s of slot 1, ...
+  /// cg: the next direction. sgd: the iterate, then the average of the iterates.
+  std::vector<double> memory;
+  std::vector<double> numbers;  ///< lbfgs, owlqn: after the named ones s.y of each slot
+};
+
+/// Why a step did not move w.
+enum class step_outcome { moved, nothing_found };
+
+/// Evaluates F at the start. Throws: error when it is not finite.
+void begin(problem& p, method_state& s);
+
+/// One step of the method of p.how(). `number`: of the step, from 1.
+step_outcome step(problem& p, method_state& s, int number);
+
+/// After a step that moved w: whether a tolerance is reached. `before`: F before the step.
+[[nodiscard]] bool has_converged(const problem& p, method_state& s, double before, ending& why);
+
+// ---- the steps; `step` calls them
+
+step_outcome gd_step(problem& p, method_state& s, int number);
+step_outcome sgd_step(problem& p, method_state& s, int number);
+step_outcome lbfgs_step(problem& p, method_state& s, int number);
+step_outcome owlqn_step(problem& p, method_state& s, int number);
+step_outcome newton_step(problem& p, method_state& s, int number);
+step_outcome cg_step(problem& p, method_state& s, int number);
+
+/// Throws error: `what` is not finite at the step.
+[[noreturn]] void refuse_not_finite(const problem& p, int number, double found);
+
+/// For steps with Hessian products: in a process that has resumed, the objective has not seen w yet.
+void evaluate_if_resumed(problem& p, method_state& s, int number);
+
+/// A point on a line from w, evaluated.
+struct line_trial {
+  std::vector<double> w;
+  std::vector<double> gradient;
+  double value = 0;
+};
+/// Moves w and its gradient along `direction` to a point that satisfies the conditions. `slope`: gradient.direction.
+/// Returns: the step length; 0: there is none, and nothing has changed. Throws: error when no value is finite.
+double move_along(problem& p, method_state& s, int number, const std::vector<double>& direction, double slope,
+                  double first, const wolfe_conditions& wanted, line_trial& trial);
+
+}  // namespace paracel::optim

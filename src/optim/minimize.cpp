@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The loop around the steps: in one process, and as a com_queue.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <tuple>
+#include <utility>
+
+#include <paracel/com_queue.hpp>
+#include <paracel/optim.hpp>
+#include <paracel/paralg.hpp>
+
+#include "optim/methods.hpp"
+
+namespace paracel::optim {
+
+namespace {
+
+/// The workers of a queue, inside one of its steps.
+class queue_team final : public team {
+ public:
+  void enter(collectives& all) { all_ = &all; }
+  void sum(std::span<double> values) override { all_->all_reduce(values, reduce_op::sum, "objective"); }
+  [[nodiscard]] std::pair<std::size_t, std::size_t> owned(std::size_t n) const override {
+    const auto own = owned_range_of(n, all_->size(), all_->rank());
+    return {own.begin, own.end};
+  }
+  void gather(std::span<double> values) override {
+    const auto [first, last] = owned(values.size());
+    const auto whole = all_->all_gather(std::span<const double>(values.subspan(first, last - first)), "direction");
+    std::copy(whole.begin(), whole.end(), values.begin());
+  }
+
+ private:
+  collectives* all_ = nullptr;
+};
+
+/// One step, the beginning of the first one included. Returns: whether it was the last, but for max_steps.
+bool advance(problem& p, method_state& s, int number, ending& why) {
+  if (number == 1) begin(p, s);
+  if (s.numbers[gradient_norm] == 0) {
+    why = ending::gradient;
+    return true;
+  }
+  const double before = s.numbers[value];
+  if (step(p, s, number) == step_outcome::nothing_found) {
+    why = ending::line_search;
+    return true;
+  }
+  return has_converged(p, s, before, why);
+}
+
+result result_of(std::vector<double> w, const std::vector<double>& numbers, int steps, ending why) {
+  result r;
+  r.w = std::move(w);
+  r.value = numbers[value];
+  r.gradient_norm = numbers[gradient_norm];
+  r.first_gradient_norm = numbers[first_gradient_norm];
+  r.steps = steps;
+  r.evaluations = static_cast<std::uint64_t>(numbers[evaluations]);
+  r.products = static_cast<std::uint64_t>(numbers[products]);
+  r.why = why;
+  return r;
+}
+
+progress progress_of(const method_state& s, int number) {
+  return {.step = number,
+          .value = s.numbers[value],
+          .gradient_norm = s.numbers[gradient_norm],
+          .evaluations = s.numbers[evaluations],
+          .products = s.numbers[products]};
+}
+
+}  // namespace
+
+std::string result::text() const {
+  char numbers[160];
+  std::snprintf(numbers, sizeof numbers, "at step %d, objective %.10g, gradient norm %.3g of %.3g at the start", steps,
+                value, gradient_norm, first_gradient_norm);
+  switch (why) {
+    case ending::gradient:
+      return std::string("the gradient is within its tolerance ") + numbers;
+    case ending::objective:
+      return std::string("the objective changes by less than its tolerance ") + numbers;
+    case ending::steps:
+      return std::string("the maximum of steps is reached ") + numbers;
+    case ending::line_search:
+      return std::string("the line search finds no step that lowers the objective ") + numbers;
+  }
+  return numbers;
+}
+
+result minimize(objective& f, const settings& s) {
+  team alone;
+  problem p(f, s, alone);
+  method_state state;
+  state.w = s.start;
+  state.w.resize(p.size());
+  ending why = ending::steps;
+  int number = 0;
+  for (bool last = false; !last && number < s.max_steps;) {
+    const auto begun = std::chrono::steady_clock::now();
+    last = advance(p, state, ++number, why);
+    if (!last) why = ending::steps;
+    if (!s.watch) continue;
+    auto now = progress_of(state, number);
+    now.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    s.watch(now);
+  }
+  return result_of(std::move(state.w), state.numbers, number, why);
+}
+
+// Objects of the context, all in checkpoints: w, gradient, memory and numbers of method_state, and why (int32; -1: not
+// ended).
+result minimize(paralg& job, objective& f, const settings& s) {
+  queue_team workers;
+  std::optional<problem> p;
+  com_queue q(job);
+  auto start = s.start;
+  start.resize(f.dimension());
+  q.init_with_broadcast_data("w", std::move(start));
+  q.add(communicate([&](com_context& c, collectives& all) {
+    workers.enter(all);
+    if (!p) p.emplace(f, s, workers);
+    method_state state;
+    using vector = std::vector<double>;
+    const bool first = c.step_no() == 1;
+    // Moved out and back: no copies.
+    state.w = std::move(c.get_obj<vector>("w"));
+    if (!first) {
+      state.gradient = std::move(c.get_obj<vector>("gradient"));
+      state.memory = std::move(c.get_obj<vector>("memory"));
+      state.numbers = std::move(c.get_obj<vector>("numbers"));
+    }
+    ending why = ending::steps;
+    const bool last = advance(*p, state, c.step_no(), why);
+    const auto now = progress_of(state, c.step_no());
+    c.set_metric("objective", now.value);
+    c.set_metric("gradient_norm", now.gradient_norm);
+    c.set_metric("evaluations", now.evaluations);
+    c.set_metric("products", now.products);
+    c.get_obj<vector>("w") = std::move(state.w);
+    c.put_obj("gradient", std::move(state.gradient));
+    c.put_obj("memory", std::move(state.memory));
+    c.put_obj("numbers", std::move(state.numbers));
+    c.put_obj("why", last ? static_cast<std::int32_t>(why) : -1);
+  }));
+  q.set_compare_criterion_of_node0([](com_context& c) { return c.get_obj<std::int32_t>("why") >= 0; });
+  q.set_max_iter(s.max_steps);
+  using ended = std::tuple<std::vector<double>, std::vector<double>, std::int32_t>;
+  q.close_with([](com_context& c) {
+    const auto why = c.get_obj<std::int32_t>("why");
+    return ended(c.get_obj<std::vector<double>>("w"), c.get_obj<std::vector<double>>("numbers"),
+                 why < 0 ? static_cast<std::int32_t>(ending::steps) : why);
+  });
+  if (s.watch) {
+    q.set_watch([&](const superstep_report& r) {
+      progress now{.step = r.step, .seconds = r.seconds};
+      for (const auto& [name, v] : r.metrics) {
+        if (name == "objective") now.value = v;
+        else if (name == "gradient_norm") now.gradient_norm = v;
+        else if (name == "evaluations") now.evaluations = v;
+        else if (name == "products") now.products = v;
+      }
+      s.watch(now);
+    });
+  }
+  auto [w, numbers, why] = q.exec<ended>();
+  return result_of(std::move(w), numbers, q.steps(), static_cast<ending>(why));
+}
+
+}  // namespace paracel::optim

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "optim/problem.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <paracel/error.hpp>
+
+#include "optim/vectors.hpp"
+
+namespace paracel::optim {
+
+void team::sum(std::span<double>) {}
+void team::gather(std::span<double>) {}
+
+void objective::hessian_vector(std::span<const double>, std::span<double>) {
+  throw config_error("the objective has no Hessian-vector products");
+}
+bool objective::hessian_diagonal(std::span<double>) { return false; }
+void objective::hessian(std::span<double>) { throw config_error("the objective has no Hessian"); }
+double objective::rows_value_and_gradient(std::span<const std::size_t>, std::span<const double>, std::span<double>) {
+  throw config_error("the objective has no gradients of single rows");
+}
+
+problem::problem(objective& f, const settings& s, team& with)
+    : f_(f), settings_(s), team_(with), size_(f.dimension()), sums_(size_ + 1) {
+  const auto& p = s.penalty;
+  const auto refuse = [&](const std::string& why) { throw config_error(std::string(name_of(s.how)) + ": " + why); };
+  if (size_ == 0) refuse("the objective has no coordinates");
+  if (!(p.l1 >= 0) || !(p.l2 >= 0) || !std::isfinite(p.l1) || !std::isfinite(p.l2))
+    refuse("the weights of the penalties are " + std::to_string(p.l1) + " and " + std::to_string(p.l2) +
+           ", want finite numbers from 0");
+  if (p.l1 > 0 && s.how != method::gd && s.how != method::owlqn)
+    refuse("cannot minimise a function with an l1 penalty; want owlqn or gd");
+  if (s.how == method::newton && !f.has_hessian())
+    refuse("the objective has no Hessian-vector products; want another method");
+  if (!s.start.empty() && s.start.size() != size_)
+    refuse("the start has " + std::to_string(s.start.size()) + " coordinates, want " + std::to_string(size_));
+  if (s.max_steps < 1) refuse("max_steps is " + std::to_string(s.max_steps) + ", want 1 or more");
+  if (s.memory < 1) refuse("memory is 0, want 1 or more");
+  if (s.how == method::sgd && (!(s.rate > 0) || !(s.decay >= 0) || s.batch < 1))
+    refuse("want a rate above 0, a decay from 0, and a batch from 1");
+  if (!p.free.empty()) {
+    free_.assign(size_, 0);
+    for (const auto j : p.free) {
+      if (j >= size_)
+        refuse("coordinate " + std::to_string(j) + " is free of a penalty, but there are " + std::to_string(size_));
+      free_[j] = 1;
+    }
+  }
+  double totals[3] = {f.weight(), static_cast<double>(f.rows()), f.prefers_dense_hessian() ? 0.0 : 1.0};
+  team_.sum(totals);
+  if (!(totals[0] > 0) || !std::isfinite(totals[0]))
+    refuse("the weights of all rows sum to " + std::to_string(totals[0]) + ", want a finite number above 0");
+  if (s.how == method::sgd && totals[1] == 0) refuse("the objective has no gradients of single rows");
+  scale_ = s.scale > 0 ? s.scale : 1 / totals[0];
+  all_rows_ = totals[1];
+  dense_ = size_ < s.dense_below && totals[2] == 0;
+}
+
+double problem::evaluate(std::span<const double> w, std::span<double> gradient) {
+  ++evaluations;
+  std::fill(sums_.begin(), sums_.end(), 0.0);
+  sums_.back() = f_.value_and_gradient(w, std::span(sums_).first(size_));
+  team_.sum(sums_);
+  for (std::size_t j = 0; j < size_; ++j) gradient[j] = scale_ * sums_[j];
+  return scale_ * sums_.back() + add_l2(w, gradient);
+}
+
+double problem::add_l2(std::span<const double> w, std::span<double> gradient) const {
+  const double l2 = settings_.penalty.l2;
+  if (l2 == 0) return 0;
+  add_scaled(2 * l2, w, gradient);
+  double square = dot(w, w);
+  for (const auto j : settings_.penalty.free) {
+    gradient[j] -= 2 * l2 * w[j];
+    square -= w[j] * w[j];
+  }
+  return l2 * square;
+}
+
+double problem::l1_part(std::span<const double> w) const {
+  if (!has_l1()) return 0;
+  double sum = 0;
+  for (std::size_t j = 0; j < size_; ++j) sum += is_free(j) ? 0 : std::abs(w[j]);
+  return settings_.penalty.l1 * sum;
+}
+
+void problem::pseudo_gradient(std::span<const double> w, std::span<const double> gradient,
+                              std::span<double> out) const {
+  for (std::size_t j = 0; j < size_; ++j) {
+    const double l1 = l1_of(j);
+    const double g = gradient[j];
+    if (w[j] > 0) out[j] = g + l1;
+    else if (w[j] < 0) out[j] = g - l1;
+    else if (g + l1 < 0) out[j] = g + l1;
+    else if (g - l1 > 0) out[j] = g - l1;
+    else out[j] = std::isnan(g) ? g : 0;
+  }
+}
+
+void problem::hessian_vector(std::span<const double> v, std::span<double> out) {
+  ++products;
+  std::fill(out.begin(), out.end(), 0.0);
+  f_.hessian_vector(v, out);
+  team_.sum(out);
+  const double l2 = settings_.penalty.l2;
+  for (std::size_t j = 0; j < size_; ++j) out[j] = scale_ * out[j] + (is_free(j) ? 0 : 2 * l2 * v[j]);
+}
+
+bool problem::hessian_diagonal(std::span<double> out) {
+  std::fill(out.begin(), out.end(), 0.0);
+  if (!f_.hessian_diagonal(out)) return false;
+  team_.sum(out);
+  const double l2 = settings_.penalty.l2;
+  for (std::size_t j = 0; j < size_; ++j) out[j] = scale_ * out[j] + (is_free(j) ? 0 : 2 * l2);
+  return true;
+}
+
+void problem::hessian(std::vector<double>& packed) {
+  packed.assign(size_ * (size_ + 1) / 2, 0.0);
+  f_.hessian(packed);
+  team_.sum(packed);
+  for (auto& h : packed) h *= scale_;
+  for (std::size_t j = 0; j < size_; ++j) packed[packed_row(size_, j) + j] += is_free(j) ? 0 : 2 * settings_.penalty.l2;
+}
+
+}  // namespace paracel::optim

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// F as the methods see it: an objective of all workers' rows, scaled, with its penalties.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <paracel/optim.hpp>
+
+namespace paracel::optim {
+
+/// The workers that minimise together. This one: a worker alone.
+class team {
+ public:
+  team() = default;
+  team(const team&) = delete;
+  team& operator=(const team&) = delete;
+  virtual ~team() = default;
+  /// Element-wise over the workers, in place.
+  virtual void sum(std::span<double> values);
+  /// This worker's part of n elements: [first, second).
+  [[nodiscard]] virtual std::pair<std::size_t, std::size_t> owned(std::size_t n) const { return {0, n}; }
+  /// Completes `values`, of which each worker has its own part.
+  virtual void gather(std::span<double> values);
+};
+
+/// Thread-safety: none. Lifetime: of `f` and `with`.
+class problem {
+ public:
+  /// Throws: config_error when the method cannot minimise such a function, or the settings are out of their ranges.
+  problem(objective& f, const settings& s, team& with);
+
+  [[nodiscard]] const settings& how() const noexcept { return settings_; }
+  [[nodiscard]] objective& rows() noexcept { return f_; }
+  [[nodiscard]] team& workers() noexcept { return team_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] double scale() const noexcept { return scale_; }
+  /// Rows of all workers, if the objective tells them.
+  [[nodiscard]] double all_rows() const noexcept { return all_rows_; }
+
+  /// newton: whether to sum the Hessian itself.
+  [[nodiscard]] bool is_dense() const noexcept { return dense_; }
+
+  /// The smooth part of F, that is without l1, and its gradient. Not finite: too long a step.
+  double evaluate(std::span<const double> w, std::span<double> gradient);
+  /// l1 |w|_1
+  [[nodiscard]] double l1_part(std::span<const double> w) const;
+  /// Adds l2 w.w's gradient; returns l2 w.w.
+  double add_l2(std::span<const double> w, std::span<double> gradient) const;
+  /// The subgradient of F nearest to 0; `gradient`: of the smooth part. May be in place.
+  void pseudo_gradient(std::span<const double> w, std::span<const double> gradient, std::span<double> out) const;
+  [[nodiscard]] bool has_l1() const noexcept { return settings_.penalty.l1 > 0; }
+  [[nodiscard]] double l1_of(std::size_t j) const noexcept { return is_free(j) ? 0 : settings_.penalty.l1; }
+
+  /// out = H v of the smooth part, where it was evaluated last.
+  void hessian_vector(std::span<const double> v, std::span<double> out);
+  /// False, if the objective has none.
+  bool hessian_diagonal(std::span<double> out);
+  /// The upper triangle of H.
+  void hessian(std::vector<double>& packed);
+
+  std::uint64_t evaluations = 0;
+  std::uint64_t products = 0;
+
+ private:
+  [[nodiscard]] bool is_free(std::size_t j) const noexcept { return !free_.empty() && free_[j] != 0; }
+
+  objective& f_;
+  const settings& settings_;
+  team& team_;
+  std::size_t size_;
+  double scale_ = 1;
+  double all_rows_ = 0;
+  bool dense_ = false;
+  std::vector<char> free_;  // empty: none
+  std::vector<double> sums_;
+};
+
+}  // namespace paracel::optim

@@ -1,0 +1,107 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""lbfgs, newton and owlqn of logistic regression against scikit-learn, for any number of workers."""
+import json
+import os
+import sys
+import unittest
+
+import numpy
+
+from lr_case import LR, LrCase, data, run
+
+try:
+    import scipy.optimize
+    import scipy.special
+except ImportError:
+    scipy = None
+
+
+def optimum(x, y, beta, bias, penalize_bias):
+    """The minimum of J and its theta; y is -1 or +1."""
+    if bias:
+        x = numpy.hstack([numpy.ones((len(x), 1)), x])
+    counts = numpy.ones(x.shape[1])
+    if bias and not penalize_bias:
+        counts[0] = 0
+
+    def objective(theta):
+        margin = y * (x @ theta)
+        slope = -y * scipy.special.expit(-margin)
+        return (numpy.mean(numpy.logaddexp(0, -margin)) + beta * numpy.sum(counts * theta ** 2),
+                x.T @ slope / len(y) + 2 * beta * counts * theta)
+
+    found = scipy.optimize.minimize(objective, numpy.zeros(x.shape[1]), jac=True, method="L-BFGS-B",
+                                    options={"maxiter": 10000, "ftol": 1e-15, "gtol": 1e-11})
+    return found.fun, found.x
+
+
+@unittest.skipIf(scipy is None, "scipy is not installed")
+class Minimize(LrCase):
+    def setUp(self):
+        super().setUp()
+        table = numpy.loadtxt(self.train, delimiter=",")
+        self.x, self.y = table[:, :-1], numpy.where(table[:, -1] == 1, 1.0, -1.0)
+
+    def lines(self):
+        with open(os.path.join(self.output, "metrics.jsonl"), encoding="ascii") as file:
+            return [json.loads(line) for line in file]
+
+    def minimize(self, workers, mode="local", **keys):
+        keys = {"training_input": self.train, "rounds": 1000, "beta": 0.001, "gradient_tolerance": 1e-8, **keys}
+        done = self.job(workers, 1, mode, alpha=1.0, **keys)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with open(os.path.join(self.output, "model.json"), encoding="utf-8") as file:
+            return json.load(file), done.stdout
+
+    def test_all_methods_find_the_optimum_of_scipy(self):
+        for bias, penalize in ((True, True), (True, False), (False, True)):
+            best, theta = optimum(self.x, self.y, 0.001, bias, penalize)
+            for method in ("lbfgs", "newton", "owlqn"):
+                for workers, mode in ((1, "embedded"), (2, "local"), (3, "local")):
+                    if workers == 3 and not penalize:
+                        continue
+                    with self.subTest(method=method, workers=workers, bias=bias, penalize=penalize):
+                        model, said = self.minimize(workers, mode, method=method, bias=bias, penalize_bias=penalize)
+                        self.assertAlmostEqual(model["objective"], best, delta=1e-9 * best)
+                        numpy.testing.assert_allclose(model["theta"], theta, rtol=1e-3, atol=1e-4)
+                        self.assertIn("ended the gradient is within its tolerance", said)
+                        lines = self.lines()
+                        self.assertEqual([line["round"] for line in lines], list(range(1, model["rounds"] + 1)))
+                        for line in lines:
+                            self.assertLessEqual({"objective", "gradient_norm", "evaluations", "products", "seconds"},
+                                                 set(line))
+
+    def test_owlqn_fulfils_the_optimality_conditions_of_its_l1_penalty(self):
+        beta, l1 = 0.001, 0.02
+        for workers in (1, 2):
+            model, _ = self.minimize(workers, method="owlqn", beta=beta, l1=l1)
+            theta = numpy.array(model["theta"])
+            x = numpy.hstack([numpy.ones((len(self.x), 1)), self.x])
+            slope = -self.y * scipy.special.expit(-self.y * (x @ theta))
+            gradient = x.T @ slope / len(x) + 2 * beta * theta
+            self.assertGreater(numpy.sum(theta == 0), 5)
+            self.assertGreater(numpy.sum(theta != 0), 5)
+            self.assertLess(numpy.max(numpy.abs(gradient[theta == 0])), l1 * 1.0001)
+            numpy.testing.assert_allclose(gradient[theta != 0], -l1 * numpy.sign(theta[theta != 0]), atol=1e-6)
+
+    def test_a9a(self):
+        path = data("a9a", "a9a")
+        if path is None:
+            self.skipTest("a9a is not here")
+        for method, accuracy in (("newton", 1e-9), ("lbfgs", 1e-6)):
+            model, _ = self.minimize(2, training_input=path, bias=False, beta=0.5 / 32561, method=method)
+            self.assertAlmostEqual(32561 * model["objective"], 10529.562580, delta=10529.56258 * accuracy)
+
+    def test_wrong_settings_are_refused_with_the_key(self):
+        keys = {"training_input": self.small, "rounds": 5, "beta": 0.1}
+        for more, text in (({"method": "dgd"}, 'key "alpha" is missing'),
+                           ({"method": "newton", "l1": 0.1}, 'key "l1": only with "method": "owlqn"'),
+                           ({"method": "lbfgs", "gradient_tolerance": -1}, 'key "gradient_tolerance": found')):
+            done = run([LR, "--cfg_file", self.config(**keys, **more)])
+            self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+            self.assertIn(text, done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + ["-v"] + sys.argv[1:])

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The optimisers as jobs: one worker and several, wide and not, metrics, errors, and the Poisson regression of
+// doc/optim.md.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+#include <paracel/optim.hpp>
+#include <paracel/optim_losses.hpp>
+#include <paracel/paralg.hpp>
+#include <paracel/random.hpp>
+
+#include "test/support/cluster.hpp"
+#include "test/support/temporary_folder.hpp"
+
+namespace paracel {
+namespace {
+
+using test::cluster;
+using testing::HasSubstr;
+using numbers = std::vector<double>;
+
+void with_workers(std::size_t workers, const std::function<void(paralg&)>& work, const std::string& output = "") {
+  cluster c({.workers = workers, .servers = 1});
+  c.run([&](Comm comm) {
+    paralg job("", comm, output);
+    work(job);
+  });
+}
+
+constexpr std::size_t all_rows = 301;
+constexpr std::uint32_t columns = 12;
+
+/// Rows [begin, end) of 301; sparse.
+sample_rows part(std::size_t begin, std::size_t end) {
+  sample_rows rows;
+  rows.columns = columns;
+  rows.row_count = end - begin;
+  rows.first_row = begin;
+  for (std::size_t i = begin; i < end; ++i) {
+    counter_random draw(5, 0, i);
+    double margin = 0;
+    for (std::uint32_t j = 0; j < columns; ++j) {
+      if (draw.uniform() < 0.5) continue;
+      rows.column.push_back(j);
+      rows.value.push_back(draw.normal());
+      margin += rows.value.back() * (j % 3 == 0 ? 1 : -0.2);
+    }
+    rows.row_begin.push_back(rows.column.size());
+    rows.label.push_back(margin + draw.normal() > 0 ? 1 : -1);
+  }
+  return rows;
+}
+
+/// The rows of a worker; of three or more the last one has none.
+sample_rows part_of(const paralg& job) {
+  const auto p = job.get_worker_size();
+  const auto r = job.get_worker_id();
+  const auto shares = p > 2 ? p - 1 : p;
+  if (r >= shares) return part(all_rows, all_rows);
+  return part(all_rows * r / shares, all_rows * (r + 1) / shares);
+}
+
+optim::settings settings_of(optim::method m) {
+  optim::settings s;
+  s.how = m;
+  s.penalty.l2 = 0.01;
+  if (m == optim::method::owlqn || m == optim::method::gd) s.penalty.l1 = 0.02;
+  s.gradient_tolerance = 1e-9;
+  if (m == optim::method::sgd) s.max_steps = 3;
+  s.watch = [](const optim::progress&) {};
+  return s;
+}
+
+TEST(OptimJob, OneWorkerAndSeveralFindTheSame) {
+  using optim::method;
+  for (const auto m : {method::gd, method::sgd, method::lbfgs, method::owlqn, method::newton, method::cg}) {
+    SCOPED_TRACE(optim::name_of(m));
+    const auto rows = part(0, all_rows);
+    optim::linear_objective whole(rows, optim::log_loss(), {});
+    const auto alone = optim::minimize(whole, settings_of(m));
+    for (const std::size_t workers : {1U, 2U, 4U}) {
+      for (const bool wide : {false, true}) {
+        if (wide && m != method::lbfgs && m != method::owlqn) continue;
+        std::mutex mutex;
+        std::vector<optim::result> results;
+        with_workers(workers, [&](paralg& job) {
+          const auto own = part_of(job);
+          optim::linear_objective f(own, optim::log_loss(), {});
+          auto s = settings_of(m);
+          s.wide = wide;
+          auto r = optim::minimize(job, f, s);
+          const std::lock_guard lock(mutex);
+          results.push_back(std::move(r));
+        });
+        ASSERT_EQ(results.size(), workers);
+        for (const auto& r : results) {
+          EXPECT_EQ(r.w, results[0].w);  // the same bits
+          EXPECT_EQ(r.why, results[0].why);
+          EXPECT_NEAR(r.value, alone.value, 1e-9 * alone.value);
+          for (std::size_t j = 0; j < columns; ++j) EXPECT_NEAR(r.w[j], alone.w[j], 1e-5) << workers;
+        }
+        if (workers == 1) EXPECT_EQ(results[0].w, alone.w);
+      }
+    }
+  }
+}
+
+TEST(OptimJob, WritesALineOfMetricsAStep) {
+  const test::temporary_folder folder;
+  int steps = 0;
+  with_workers(
+      2,
+      [&](paralg& job) {
+        const auto own = part_of(job);
+        optim::linear_objective f(own, optim::log_loss(), {});
+        auto s = settings_of(optim::method::lbfgs);
+        s.watch = {};
+        const auto r = optim::minimize(job, f, s);
+        if (job.get_worker_id() == 0) steps = r.steps;
+      },
+      folder.path());
+  std::ifstream in(folder.path() + "/metrics.jsonl");
+  std::string text;
+  int lines = 0;
+  double last = 1e300;
+  while (std::getline(in, text)) {
+    const auto line = nlohmann::json::parse(text);
+    EXPECT_EQ(line["round"], ++lines);
+    EXPECT_LE(line["objective"].get<double>(), last);
+    last = line["objective"];
+    EXPECT_GT(line["evaluations"].get<double>(), 0);
+  }
+  EXPECT_EQ(lines, steps);
+}
+
+TEST(OptimJob, AnErrorOfOneWorkerIsThatOfAll) {
+  std::mutex mutex;
+  std::multiset<std::string> texts;
+  with_workers(3, [&](paralg& job) {
+    auto own = part_of(job);
+    if (job.get_worker_id() == 1) own.value[7] = std::nan("");
+    optim::linear_objective f(own, optim::log_loss(), {});
+    try {
+      optim::minimize(job, f, settings_of(optim::method::newton));
+      ADD_FAILURE();
+    } catch (const error& e) {
+      const std::lock_guard lock(mutex);
+      texts.insert(e.what());
+    }
+  });
+  ASSERT_EQ(texts.size(), 3U);
+  EXPECT_EQ(texts.count(*texts.begin()), 3U);
+  EXPECT_THAT(*texts.begin(), HasSubstr("newton: the objective or its gradient is"));
+  EXPECT_THAT(*texts.begin(), HasSubstr("nan at the start"));
+}
+
+// ---- doc/optim.md's example
+
+struct observation {
+  double hours;  // of exposure
+  double size;
+  double count;
+};
+
+// poisson regression begins
+class poisson_regression : public optim::objective {
+ public:
+  explicit poisson_regression(std::vector<observation> rows) : rows_(std::move(rows)) {}
+  std::size_t dimension() const override { return 2; }
+  double weight() const override { return static_cast<double>(rows_.size()); }
+
+  // Counts with mean hours * exp(w0 + w1 size); minus the log-likelihood, without what does not depend on w.
+  double value_and_gradient(std::span<const double> w, std::span<double> gradient) override {
+    double sum = 0;
+    for (const auto& r : rows_) {
+      const double mean = r.hours * std::exp(w[0] + w[1] * r.size);
+      sum += mean - r.count * std::log(mean);
+      gradient[0] += mean - r.count;
+      gradient[1] += (mean - r.count) * r.size;
+    }
+    return sum;
+  }
+
+ private:
+  std::vector<observation> rows_;
+};
+
+optim::result fit(paralg& job, std::vector<observation> rows) {
+  poisson_regression f(std::move(rows));
+  optim::settings s;
+  s.how = optim::method::lbfgs;
+  s.gradient_tolerance = 1e-8;
+  return optim::minimize(job, f, s);
+}
+// poisson regression ends
+
+TEST(OptimJob, FitsThePoissonRegressionOfTheDocumentation) {
+  with_workers(3, [](paralg& job) {
+    // Counts that are exactly their means: the maximum likelihood is at the coefficients that made them.
+    std::vector<observation> rows;
+    for (std::size_t i = job.get_worker_id(); i < 50; i += job.get_worker_size()) {
+      const double hours = 1 + static_cast<double>(i % 7);
+      const double size = static_cast<double>(i) / 25 - 1;
+      rows.push_back({hours, size, hours * std::exp(0.3 - 1.2 * size)});
+    }
+    const auto found = fit(job, std::move(rows));
+    EXPECT_NEAR(found.w[0], 0.3, 1e-6);
+    EXPECT_NEAR(found.w[1], -1.2, 1e-6);
+    EXPECT_EQ(found.why, optim::ending::gradient);
+  });
+}
+
+}  // namespace
+}  // namespace paracel

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Gradients against differences of values, Hessian-vector products against differences of gradients, for every loss,
+// with weights, an intercept, standardization, dense and sparse rows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <paracel/error.hpp>
+#include <paracel/optim_losses.hpp>
+#include <paracel/random.hpp>
+
+#include "worker/single_comm.hpp"
+
+namespace paracel::optim {
+namespace {
+
+using numbers = std::vector<double>;
+
+/// Rows with random entries, a third of them zeros; the last column is constant.
+sample_rows random_rows(bool dense, std::size_t n, std::uint32_t columns, const std::function<double(double)>& label) {
+  sample_rows rows;
+  rows.dense = dense;
+  rows.columns = columns;
+  rows.row_count = n;
+  counter_random draw(7);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::uint32_t j = 0; j < columns; ++j) {
+      const double x = j + 1 == columns ? 2 : draw.uniform() < 0.33 ? 0 : draw.normal() + 0.5 * j;
+      if (dense || x != 0) rows.value.push_back(x);
+      if (!dense && x != 0) rows.column.push_back(j);
+    }
+    rows.row_begin.push_back(rows.value.size());
+    rows.label.push_back(label(draw.normal()));
+  }
+  return rows;
+}
+
+numbers random_vector(std::size_t n, std::uint64_t seed, double scale = 0.5) {
+  counter_random draw(seed);
+  numbers v(n);
+  for (auto& x : v) x = scale * draw.normal();
+  return v;
+}
+
+double value_at(objective& f, const numbers& w) {
+  numbers unused(w.size());
+  return f.value_and_gradient(w, unused);
+}
+numbers gradient_at(objective& f, const numbers& w) {
+  numbers g(w.size());
+  f.value_and_gradient(w, g);
+  return g;
+}
+
+void expect_derivatives(objective& f, const std::string& what) {
+  SCOPED_TRACE(what);
+  const std::size_t n = f.dimension();
+  const auto w = random_vector(n, 3);
+  const auto g = gradient_at(f, w);
+  const double step = 1e-6;
+  const auto moved = [&](std::size_t j, double by) {
+    auto to = w;
+    to[j] += by;
+    return to;
+  };
+  for (std::size_t j = 0; j < n; ++j) {
+    const double difference = (value_at(f, moved(j, step)) - value_at(f, moved(j, -step))) / (2 * step);
+    EXPECT_NEAR(g[j], difference, 1e-6 * (1 + std::abs(g[j]))) << "coordinate " << j;
+  }
+  // The rows one after the other are the whole.
+  numbers by_rows(n);
+  double sum = 0;
+  for (std::size_t i = 0; i < f.rows(); ++i) sum += f.rows_value_and_gradient(std::vector<std::size_t>{i}, w, by_rows);
+  EXPECT_NEAR(sum, value_at(f, w), 1e-10);
+  for (std::size_t j = 0; j < n; ++j) EXPECT_NEAR(by_rows[j], g[j], 1e-10);
+  if (!f.has_hessian()) return;
+
+  numbers diagonal(n);
+  gradient_at(f, w);
+  const bool has_diagonal = f.hessian_diagonal(diagonal);
+  std::vector<numbers> columns;
+  for (std::size_t j = 0; j < n; ++j) {
+    numbers unit(n);
+    unit[j] = 1;
+    numbers h(n);
+    gradient_at(f, w);
+    f.hessian_vector(unit, h);
+    const auto up = gradient_at(f, moved(j, step));
+    const auto down = gradient_at(f, moved(j, -step));
+    for (std::size_t k = 0; k < n; ++k)
+      EXPECT_NEAR(h[k], (up[k] - down[k]) / (2 * step), 1e-5 * (1 + std::abs(h[k]))) << j << " " << k;
+    if (has_diagonal) EXPECT_NEAR(diagonal[j], h[j], 1e-9 * (1 + h[j]));
+    columns.push_back(h);
+  }
+  if (dynamic_cast<linear_objective*>(&f) == nullptr) return;
+  numbers packed(n * (n + 1) / 2);
+  gradient_at(f, w);
+  f.hessian(packed);
+  std::size_t at = 0;
+  for (std::size_t j = 0; j < n; ++j) {
+    for (std::size_t k = j; k < n; ++k) EXPECT_NEAR(packed[at++], columns[j][k], 1e-9 * (1 + std::abs(columns[j][k])));
+  }
+}
+
+TEST(OptimLosses, DerivativesOfEveryLossAreThoseOfItsValue) {
+  const auto sign = [](double x) { return x > 0 ? 1.0 : -1.0; };
+  const auto number = [](double x) { return 3 * x; };
+  struct known {
+    const char* name;
+    loss_ptr of;
+    bool classes;
+  };
+  const std::vector<known> losses{{"log", log_loss(), true},
+                                  {"smooth hinge", smooth_hinge_loss(), true},
+                                  {"squared hinge", squared_hinge_loss(), true},
+                                  {"perceptron", perceptron_loss(), true},
+                                  {"squared", squared_loss(), false},
+                                  {"epsilon-insensitive", epsilon_insensitive_loss(0.3), false},
+                                  {"huber", huber_loss(0.7), false}};
+  for (const auto& l : losses) {
+    for (const bool dense : {false, true}) {
+      const auto rows = random_rows(
+          dense, 40, 5, l.classes ? std::function<double(double)>(sign) : std::function<double(double)>(number));
+      for (int variant = 0; variant < 4; ++variant) {
+        linear_options options;
+        options.intercept = variant != 0;
+        if (variant >= 2) options.row_weights = numbers(40, 0.5);
+        if (variant >= 2) options.row_weights[3] = 4;
+        if (variant % 2 == 1)
+          options.standardize =
+              standardization(Comm(std::make_shared<single_comm>()), rows, 5, options.row_weights, options.intercept);
+        linear_objective f(rows, l.of, options);
+        expect_derivatives(f, std::string(l.name) + (dense ? " dense " : " sparse ") + std::to_string(variant));
+      }
+    }
+  }
+}
+
+TEST(OptimLosses, DerivativesOfSoftmaxAreThoseOfItsValue) {
+  const auto label = [](double x) { return x < -0.4 ? 0.0 : x < 0.4 ? 1.0 : 2.0; };
+  for (const bool dense : {false, true}) {
+    const auto rows = random_rows(dense, 30, 4, label);
+    for (int variant = 0; variant < 3; ++variant) {
+      linear_options options;
+      options.intercept = variant > 0;
+      if (variant == 2) {
+        options.row_weights = random_vector(30, 9);
+        for (auto& x : options.row_weights) x = std::abs(x);
+      }
+      if (variant != 1)
+        options.standardize =
+            standardization(Comm(std::make_shared<single_comm>()), rows, 4, options.row_weights, options.intercept);
+      softmax_objective f(rows, 3, options);
+      expect_derivatives(f, (dense ? "dense " : "sparse ") + std::to_string(variant));
+    }
+  }
+}
+
+TEST(OptimLosses, TheLogLossIsFiniteForAnyMargin) {
+  const numbers margin{1e4, -1e4, 1e308, -1e308, 0};
+  const numbers label(5, 1.0);
+  numbers slope(5);
+  numbers curvature(5);
+  const double sum = log_loss()->derivatives(margin, label, {}, slope, curvature);
+  EXPECT_NEAR(sum / (1e4 + 1e308 + std::log(2.0)), 1, 1e-12);
+  EXPECT_EQ(slope, (numbers{-0.0, -1, -0.0, -1, -0.5}));
+  EXPECT_EQ(curvature, (numbers{0, 0, 0, 0, 0.25}));
+}
+
+TEST(OptimLosses, StandardizedFeaturesHaveMeanZeroAndDeviationOne) {
+  const auto rows = random_rows(false, 50, 4, [](double x) { return x; });
+  const standardization s(Comm(std::make_shared<single_comm>()), rows, 4, {}, true);
+  linear_options options;
+  options.intercept = true;
+  options.standardize = s;
+  const linear_objective f(rows, squared_loss(), options);
+  for (std::size_t j = 0; j < 4; ++j) {
+    numbers unit(5);
+    unit[1 + j] = 1;
+    double sum = 0;
+    double square = 0;
+    for (const double m : f.margins(unit)) {
+      sum += m;
+      square += m * m;
+    }
+    EXPECT_NEAR(sum, 0, 1e-10);
+    EXPECT_NEAR(square, j == 3 ? 0 : 50, 1e-8);  // the last one is constant
+  }
+  EXPECT_THROW(linear_objective(rows, squared_loss(), {.standardize = s}), error);  // centered without an intercept
+}
+
+TEST(OptimLosses, WrongRowsAreRefused) {
+  const auto rows = random_rows(false, 3, 2, [](double) { return 1.0; });
+  EXPECT_THROW(linear_objective(rows, log_loss(), {.columns = 1}), error);
+  EXPECT_THROW(linear_objective(rows, log_loss(), {.row_weights = {1, 2}}), error);
+  EXPECT_THROW(linear_objective(rows, log_loss(), {.row_weights = {1, 2, -1}}), error);
+  EXPECT_THROW(softmax_objective(rows, 1, {}), error);
+  auto labels = rows;
+  labels.label = {0, 1, 3};
+  EXPECT_THROW(softmax_objective(labels, 3, {}), error);
+  labels.label = {0, 1, 0.5};
+  EXPECT_THROW(softmax_objective(labels, 3, {}), error);
+  EXPECT_THROW((void)huber_loss(0), config_error);
+  EXPECT_THROW((void)epsilon_insensitive_loss(-1), config_error);
+}
+
+}  // namespace
+}  // namespace paracel::optim
