@@ -119,8 +119,9 @@ lr_settings::lr_settings(const config& from)
   if (!model.empty() && !training_input.empty())
     throw config_error(from.place_of("model") + ": not with training_input, which makes a model of its own");
   if (!model.empty()) refuse_keys(from, {"update_file", "update_func"}, "not with a model: nothing is trained");
-  if (uses_queue())
-    refuse_keys(from, {"update_file", "update_func"}, "not with " + method + ": the servers are not used");
+  if (model.empty() && uses_queue())
+    refuse_keys(from, {"update_file", "update_func"},
+                "not with method " + method + ", which updates nothing in the servers");
   if (consistency.model == consistency_model::bsp && immediate()) {
     throw config_error(from.place_of("consistency") + ": found \"bsp\", want ssp or asp: the updates of " + method +
                        " are immediate");

@@ -14,8 +14,7 @@ namespace paracel {
 
 /// The communicator of local processes. Messages go from worker to worker (peer_channels). Collectives: every rank
 /// sends its part to the scheduler, which folds in rank order and replies to all. Cost: one round trip per operation;
-/// the scheduler handles size * bytes. A long all-reduce is done among the workers, after a round trip in which the
-/// lengths are compared, unless the job survives the death of a worker.
+/// the scheduler handles size * bytes.
 class comm_scheduler final : public comm_backend {
  public:
   /// `job` is called at the first operation, so that a communicator can exist before the job is joined.

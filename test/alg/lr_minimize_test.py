@@ -117,7 +117,7 @@ class Minimize(LrCase):
         for more, text in (({"method": "dgd"}, 'key "alpha" is missing'),
                            ({"method": "newton", "l1": 0.1}, 'key "l1": only with "method": "owlqn"'),
                            ({"method": "newton", "update_func": "paracel_add"},
-                            'key "update_func": not with newton: the servers are not used'),
+                            'key "update_func": not with method newton'),
                            ({"method": "lbfgs", "gradient_tolerance": -1}, 'key "gradient_tolerance": found')):
             done = run([LR, "--cfg_file", self.config(**keys, **more)])
             self.assertEqual(done.returncode, 3, done.stdout + done.stderr)

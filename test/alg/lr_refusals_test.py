@@ -103,6 +103,9 @@ class Refusals(LrCase):
             done = run([LR, "--cfg_file", config])
             self.refused(3, f'key "{key}": not with a model: nothing is trained', done)
             self.assertRegex(done.stderr, rf"error: {config}:\d+:3: ")
+            for method in ("lbfgs", "newton", "owlqn"):
+                self.refused(3, f'key "{key}": not with method {method}, which updates nothing in the servers',
+                             self.job(1, 1, "embedded", method=method, **{key: "lr_update"}))
 
     def test_an_unknown_option_is_a_usage_error(self):
         self.refused(2, "nonsense", run([LR, "--nonsense"]))

@@ -202,19 +202,6 @@ TEST(Collectives, OfGroupsEqualASerialFoldAlsoThroughComm) {
   });
 }
 
-TEST(Collectives, OfCommHaveTheSameBitsDirectlyAndThroughTheScheduler) {
-  cluster c({.workers = 3, .servers = 1});
-  c.run([](Comm comm) {
-    for (const std::size_t length : {30'000U, 40'000U}) {  // 240 and 320 kB
-      auto v = contribution_of<double>(length, comm.get_rank(), length);
-      comm.allreduce(v);
-      EXPECT_TRUE(same_bits<double>(v, serial_fold<double>(fold_kind::sum, length, comm.get_size(), length)));
-      std::vector<double> w(comm.get_rank() == 1 ? 10 : length);
-      EXPECT_THROW(comm.allreduce(w), error);
-    }
-  });
-}
-
 TEST(Collectives, DoNotDependOnWhoIsLate) {
   for (const std::size_t p : {2, 4}) {
     cluster c({.workers = p, .servers = 1});

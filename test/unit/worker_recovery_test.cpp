@@ -156,7 +156,7 @@ TEST_F(SchedulerThatWaits, AWorkerIsFoundWhereItIs) {
   EXPECT_EQ(found(2), place("", 0, "it has no address for messages"));
 
   ask(verb::report_death, dead(1));
-  EXPECT_EQ(found(1)["gone"], "killed");
+  EXPECT_EQ(found(1)["gone"], "worker 1 (pid 701 on h) lost: killed");
   ask(verb::join, at(another(1), "ipc:///x/w1.1"));
   EXPECT_EQ(found(1), place("ipc:///x/w1.1", 1, ""));
   ask(verb::leave, leaving(worker(0)));

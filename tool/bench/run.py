@@ -117,8 +117,8 @@ PROGRAM_ROWS = [
     for tasks in (2, 4, 8)
     for size, count in (("8 B", 8), ("64 KiB", 65536), ("1 MiB", 1 << 20), ("64 MiB", 64 << 20))
     for what, option, aim, base in (
-        ("relative to Open MPI, tcp", "", "<= 1.11", "bench_allreduce_mpi {tasks} {count} tcp"),
-        ("relative to Open MPI, shared memory", "", None, "bench_allreduce_mpi {tasks} {count} vader"),
+        ("relative to Open MPI by tcp", "", "<= 1.11", "bench_allreduce_mpi {tasks} {count} tcp"),
+        ("relative to Open MPI by memory", "", None, "bench_allreduce_mpi {tasks} {count} vader"),
         ("relative to the memory traffic", "", None, "bench_allreduce --tasks {tasks} --bytes {count} --way memory"))
 ] + [
     ("straggler", "8 late workers, bsp: iterations/s relative to s = 0", "bench_straggler --consistency bsp",
