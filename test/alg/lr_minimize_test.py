@@ -8,7 +8,7 @@ import unittest
 
 import numpy
 
-from lr_case import LR, LrCase, data, run
+from lr_case import LR, PRUN, LrCase, data, run
 
 try:
     import scipy.optimize
@@ -85,6 +85,25 @@ class Minimize(LrCase):
             self.assertLess(numpy.max(numpy.abs(gradient[theta == 0])), l1 * 1.0001)
             numpy.testing.assert_allclose(gradient[theta != 0], -l1 * numpy.sign(theta[theta != 0]), atol=1e-6)
 
+    def test_a_resumed_run_has_the_bits_of_an_undisturbed_one(self):
+        for method in ("lbfgs", "newton", "owlqn"):
+            with self.subTest(method=method):
+                self.minimize(2, method=method)
+                wanted = self.theta()
+                checkpoints = self.output + "_checkpoints"
+                config = self.config(training_input=self.train, rounds=1000, beta=0.001, gradient_tolerance=1e-8,
+                                     method=method)
+                command = [sys.executable, "-B", PRUN, "-w", "2", "-p", "1", "-m", "local", "-c", config, "--output-dir",
+                           config + ".run"]
+                done = run(command + ["--checkpoint-dir", checkpoints, "--checkpoint-every", "2", LR])
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertEqual(self.theta(), wanted)
+                first = sorted(os.listdir(checkpoints))[0]
+                done = run(command + ["--resume", os.path.join(checkpoints, first), LR])
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertEqual(self.theta(), wanted)
+                self.assertEqual(self.lines()[0]["round"], int(first) + 1)
+
     def test_a9a(self):
         path = data("a9a", "a9a")
         if path is None:
@@ -97,6 +116,8 @@ class Minimize(LrCase):
         keys = {"training_input": self.small, "rounds": 5, "beta": 0.1}
         for more, text in (({"method": "dgd"}, 'key "alpha" is missing'),
                            ({"method": "newton", "l1": 0.1}, 'key "l1": only with "method": "owlqn"'),
+                           ({"method": "newton", "update_func": "paracel_add"},
+                            'key "update_func": not with method newton'),
                            ({"method": "lbfgs", "gradient_tolerance": -1}, 'key "gradient_tolerance": found')):
             done = run([LR, "--cfg_file", self.config(**keys, **more)])
             self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
