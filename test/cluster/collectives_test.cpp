@@ -24,6 +24,7 @@
 #include <paracel/collectives.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/same_texts.hpp"
 #include "worker/peer_collectives.hpp"
 
 namespace paracel {
@@ -31,6 +32,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using test::cluster;
+using test::expect_one_text;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -298,12 +300,6 @@ std::multiset<std::string> texts_of(std::size_t workers, const std::function<voi
     texts.insert(text);
   });
   return texts;
-}
-
-void expect_one_text(const std::multiset<std::string>& texts, const testing::Matcher<std::string>& wanted) {
-  ASSERT_FALSE(texts.empty());
-  EXPECT_THAT(*texts.begin(), wanted);
-  EXPECT_EQ(texts.count(*texts.begin()), texts.size()) << testing::PrintToString(texts);
 }
 
 TEST(Collectives, LengthsThatDifferAreTheSameErrorAtEveryTask) {

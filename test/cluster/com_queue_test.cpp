@@ -22,6 +22,7 @@
 #include <paracel/com_queue.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/same_texts.hpp"
 #include "test/support/temporary_folder.hpp"
 #include "worker/single_comm.hpp"
 
@@ -29,6 +30,7 @@ namespace paracel {
 namespace {
 
 using test::cluster;
+using test::expect_one_text;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -58,12 +60,6 @@ std::multiset<std::string> texts_of(std::size_t workers, const std::function<voi
     texts.insert(text);
   });
   return texts;
-}
-
-void expect_one_text(const std::multiset<std::string>& texts, const testing::Matcher<std::string>& wanted) {
-  ASSERT_FALSE(texts.empty());
-  EXPECT_THAT(*texts.begin(), wanted);
-  EXPECT_EQ(texts.count(*texts.begin()), texts.size()) << testing::PrintToString(texts);
 }
 
 TEST(ComQueue, RunsItsItemsInOrderAndReturnsTheResultOfTask0) {
