@@ -36,7 +36,7 @@ class Deadly(JobTest):
 
     def test_however_it_is_called(self):
         for what, function, where in (("set", "in_place", '"deadly 1"'), ("rows", "in_place", 'row 7 of table "rows"'),
-                                      ("filter", "filter", '"deadly 1"')):
+                                      ("filter", "filter_segv", '"deadly 1"')):
             with self.subTest(what):
                 self.assert_one_loss(function, "SIGSEGV", where, self.job(what, function))
 

@@ -166,7 +166,7 @@ class Config(JobTest):
         self.bad(self.good(output=None), 'bad.json: key "output" is missing (folder_out): ')
         self.bad(self.good(training_input=None), 'bad.json: key "training_input" is missing (files): ')
         self.bad(self.good(training_input="", model=""), 'bad.json: key "training_input" is missing (files): ')
-        self.bad(self.good(alpha=None), 'bad.json: key "alpha" is missing (double > 0): step size; not needed with model')
+        self.bad(self.good(alpha=None), 'bad.json: key "alpha" is missing (number > 0): step size of dgd')
         self.bad('{"alpha": 1,\n"alpha": 2}', 'bad.json:2:1: key "alpha" is given twice, first in line 1')
 
     def test_wrong_types_limits_and_choices(self):
