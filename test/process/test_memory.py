@@ -14,7 +14,7 @@ from server_support import OK, PUSH_MULTI, REMOVE_MULTI, ZMQ_LIBRARY, Client, Se
 
 KEYS = 1_000_000
 KEYS_A_CALL = 10_000
-MOST_BYTES_A_KEY = 80
+MOST_BYTES_A_KEY = 88  # 71 to 80, by the names and by how busy the machine is
 # Message buffers, and what malloc keeps of them.
 GROWTH_BYTES = 4 << 20
 
