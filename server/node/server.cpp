@@ -129,9 +129,10 @@ void server::handle_clock(const net::request_view& request, completion done, clo
 
 std::chrono::milliseconds server::tend_clock(clock_service::time_point now) {
   using std::chrono::milliseconds;
+  const auto workers = workers_.load(std::memory_order_acquire);
+  // Stored before the number of workers: ticks that have waited for the start must find it.
   clock_.checkpoint_every(checkpoint_every_.load(std::memory_order_relaxed));
   if (!clock_.begun()) {
-    const auto workers = workers_.load(std::memory_order_acquire);
     // A client may already wait for the start; it takes only moments.
     if (workers == 0) return clock_.parked() == 0 ? milliseconds(100) : milliseconds(1);
     clock_.begin(workers, now, first_clock_.load(std::memory_order_relaxed));

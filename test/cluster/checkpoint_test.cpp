@@ -390,5 +390,17 @@ TEST_F(Checkpoint, OnlyTheNewestAreKept) {
   EXPECT_THAT(clocks(), ElementsAre(5, 6));
 }
 
+TEST_F(Checkpoint, TheFirstIterationIsNotMissed) {
+  for (int i = 0; i < 20; ++i) {
+    cluster(options(3, 1, 1, 1)).run([](Comm comm) {
+      paralg job("", comm);
+      job.iter_commit();
+    });
+    EXPECT_THAT(clocks(), ElementsAre(1)) << "job " << i;
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directory(folder_);
+  }
+}
+
 }  // namespace
 }  // namespace paracel
