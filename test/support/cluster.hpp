@@ -241,8 +241,7 @@ class cluster {
     o.server.slot = static_cast<std::uint32_t>(i);
     o.server.threads = options_.threads;
     o.server.job = job;
-    // A resumed job starts at the clock of its checkpoint, which is in the membership.
-    o.server.workers = members_.checkpoints.resume.empty() ? members_.workers : 0;
+    o.server.workers = 0;  // the membership tells it, with the clock and the plan of checkpoints
     o.server.plugin_folders = options_.plugin_folders;
     o.server.max_parked_bytes = options_.max_parked_bytes;
     o.server.max_message_bytes = options_.max_message_bytes;
