@@ -231,8 +231,6 @@ class com_queue {
 
   struct execution;
   paralg& job_;
-  std::size_t number_;  // of this queue in its paralg
-  int runs_ = 0;
   int steps_ = 0;
   std::map<std::string, std::function<std::unique_ptr<queue_detail::object>()>> partitions_;
   std::vector<queue_item::step> starts_;

@@ -35,6 +35,7 @@ namespace paracel {
 
 class input_set;
 class parasrv;
+class resumable_loop;
 
 /// One progress report of a run.
 struct progress_report {
@@ -168,18 +169,9 @@ class paralg : public graph_loading, public bulk_access {
   /// For what the framework builds on it (array.hpp, table.hpp); its header is not installed.
   [[nodiscard]] parasrv& servers() { return *servers_; }
 
-  // ---- for com_queue
-
-  /// Returns: the number of the next queue of this algorithm.
-  [[nodiscard]] std::size_t enter_queue() noexcept { return queues_++; }
   /// Whether an iteration that is not committed makes a difference: the job writes checkpoints, workers can be
   /// replaced, or reads depend on the clock.
   [[nodiscard]] bool commits_matter() const;
-  /// What queues have saved, in the checkpoint that was resumed (from first_iteration, which throws config_error when
-  /// it is of another number of workers) and since.
-  [[nodiscard]] saved_state& queue_state() noexcept { return queue_state_; }
-  /// Called for each checkpoint beside checkpoint_state.
-  void set_queue_saver(std::function<void(saved_state&)> save) { save_queue_ = std::move(save); }
 
   /// Rank 0's progress, shown by prun.py; a no-op on other ranks. Sends at most ten a second, and always the last.
   void report_progress(const progress_report& report);
@@ -326,6 +318,11 @@ class paralg : public graph_loading, public bulk_access {
   }
 
  private:
+  friend class resumable_loop;
+  static const std::string loop_prefix;
+  /// A loop begins, after first_iteration. Returns: what commit_loop wants.
+  std::size_t begin_loop();
+  void commit_loop(std::size_t level);
   void visit_part(const list_type<str_type>& files, std::size_t part, std::size_t parts,
                   const std::function<void(str_type&&)>& visit);
   list_type<str_type> load_all(const list_type<str_type>& files);
@@ -343,9 +340,12 @@ class paralg : public graph_loading, public bulk_access {
   bool restored_ = false;
   bool one_output_file_ = false;
   int first_iteration_ = 0;
-  std::size_t queues_ = 0;
-  saved_state queue_state_;
-  std::function<void(saved_state&)> save_queue_;
+  // Loops (resumable_loop): those that run, from the outermost; and what is known of others, from the checkpoint that
+  // was resumed and since.
+  std::vector<resumable_loop*> open_loops_;
+  std::size_t loops_ = 0;
+  saved_state loop_state_;
+  bool loop_state_is_own_ = true;  // of as many workers as now
   std::int64_t last_report_ms_ = -1;
 };
 

@@ -56,6 +56,10 @@ class saved_state {
   void erase(const std::string& prefix) {
     std::erase_if(values_, [&](const auto& v) { return v.first.starts_with(prefix); });
   }
+  /// Removes those whose names are, as texts, in [first, end).
+  void erase_between(const std::string& first, const std::string& end) {
+    values_.erase(values_.lower_bound(first), values_.lower_bound(end));
+  }
 
   /// An engine of <random>: its state, not its seed. (counter_random needs none: it is made from seed, stream and row.)
   template <class Engine>

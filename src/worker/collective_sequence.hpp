@@ -40,21 +40,25 @@ class collective_sequence {
     return next_++;
   }
   /// A loop begins: what was called since the last commit is repeated by this worker's replacement.
+  /// Returns: the number of loops that have begun and not been forgotten, this one included.
   /// Throws: error when the previous process had called more up to here.
-  void loop_begins() {
+  std::size_t loop_begins() {
     if (!repeats_setup()) {
       setups_.emplace_back(since_, next_);
-      at_ = setups_.size();
       since_ = next_;
-      return;
+      return at_ = setups_.size();
     }
     if (next_ != setups_[at_].second) differ();
     ++at_;
     next_ = repeats_setup() ? setups_[at_].first : since_;
+    return at_;
   }
-  /// An iteration ends. Returns: what would be repeated from here. Throws: as loop_begins.
-  replay_range commit() {
+  /// An iteration ends. `loops`: those that have begun after so many are forgotten: they were inside of this iteration.
+  /// Returns: what would be repeated from here. Throws: as loop_begins.
+  replay_range commit(std::size_t loops = ~std::size_t{0}) {
     if (repeats_setup()) differ();
+    if (loops < setups_.size()) setups_.resize(loops);
+    at_ = setups_.size();
     since_ = next_;
     return {setups_, since_};
   }

@@ -10,6 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <paracel/resumable_loop.hpp>
+
 namespace paracel {
 
 namespace {
@@ -40,15 +42,6 @@ std::size_t count_in(com_context& c, const std::string& name) {
 }
 
 std::string quoted(const std::string& name) { return "\"" + name + "\""; }
-
-/// While it lives, `save` adds to what a checkpoint saves of a job's algorithm.
-struct saver {
-  saver(paralg& j, std::function<void(saved_state&)> save) : job(j) { job.set_queue_saver(std::move(save)); }
-  ~saver() { job.set_queue_saver({}); }
-  saver(const saver&) = delete;
-  saver& operator=(const saver&) = delete;
-  paralg& job;
-};
 
 }  // namespace
 
@@ -137,15 +130,12 @@ queue_item communicate(std::function<void(com_context&, collectives&)> step) {
 
 /// One run.
 struct com_queue::execution {
-  execution(com_queue& queue, const std::string& prefix)
+  explicit execution(com_queue& queue)
       : of(queue),
         context(queue.job_, queue.job_.get_worker_id(), queue.job_.get_worker_size()),
         all(queue.job_.get_comm()),
-        objects(prefix + "object."),
-        commits(queue.job_.commits_matter()),
         begin(steady::now()) {
     for (const auto& [name, make] : of.partitions_) context.put_object(name, make());
-    open_metrics();
   }
 
   /// Runs one function of the user or one collective; what it throws becomes every task's error. `what`: for the text.
@@ -202,16 +192,16 @@ struct com_queue::execution {
     report.metrics = context.metrics();
     report.computing = computing.count();
     report.waiting = seconds(all.waited() - waited).count();
-    if (commits) of.job_.iter_commit();
     report.seconds = seconds(steady::now() - start).count();
     report.folding = std::max(0.0, report.seconds - report.computing - report.waiting);
     tell();
   }
 
-  void open_metrics() {
+  /// `first`: of the job.
+  void open_metrics(bool first) {
     if (of.watch_ || context.task_id() != 0 || of.job_.get_output().empty()) return;
     const auto path = of.job_.paracel_result("metrics.jsonl");
-    metrics.open(path, of.runs_ == 0 && of.number_ == 0 ? std::ios::trunc : std::ios::app);
+    metrics.open(path, first ? std::ios::trunc : std::ios::app);
     if (!metrics) throw error(path + ": cannot be written: " + std::strerror(errno));
   }
 
@@ -242,8 +232,6 @@ struct com_queue::execution {
   com_queue& of;
   com_context context;
   collectives all;
-  std::string objects;  // the beginning of their names in a checkpoint
-  bool commits;
   steady::time_point begin;
   std::ofstream metrics;
   superstep_report report;
@@ -251,7 +239,7 @@ struct com_queue::execution {
   bool last = false;
 };
 
-com_queue::com_queue(paralg& job) : job_(job), number_(job.enter_queue()) {}
+com_queue::com_queue(paralg& job) : job_(job) {}
 com_queue::~com_queue() = default;
 
 com_queue& com_queue::add_start(queue_item::step start) {
@@ -287,51 +275,34 @@ com_queue& com_queue::set_watch(std::function<void(const superstep_report&)> wat
   return *this;
 }
 
-// What a checkpoint has of queue q, run n (both from 0), in the saved state of its paralg:
-//
-//     com_queue.q.n.steps             supersteps done; negative: it had ended
-//     com_queue.q.n.result            of a run that had ended: the bytes of what exec returned
-//     com_queue.q.n.object.<name>     of a run that had not: the objects
 byte_vector com_queue::run() {
   if (items_.empty()) throw config_error("com_queue: nothing was added");
   if (!criterion_ && max_iter_ == 0)
     throw config_error("com_queue: without a criterion and without set_max_iter it would never end");
-  const auto prefix = "com_queue." + std::to_string(number_) + "." + std::to_string(runs_) + ".";
-  (void)job_.first_iteration();
-  auto& known = job_.queue_state();
-  std::int64_t done = 0;
-  known.get(prefix + "steps", done);
-  if (done < 0) {
-    ++runs_;
-    steps_ = static_cast<int>(-done);
-    byte_vector result;
-    known.visit(prefix + "result",
-                [&](const std::string&, const value_view& v) { result = collectives::value_bytes(v); });
-    return result;
+  execution e(*this);
+  // A checkpoint has the objects; of a run that had ended only the bytes of what exec returned.
+  resumable_loop loop(job_);
+  loop.keep_with(
+      [&](saved_state& to, const std::string& prefix) {
+        if (!e.last) e.context.save(prefix + "object.", to);
+        if (!e.result.empty()) to.put_value(prefix + "result", collectives::view_of(e.result));
+      },
+      [&](const saved_state& from, const std::string& prefix) {
+        e.context.restore(prefix + "object.", from);
+        from.visit(prefix + "result",
+                   [&](const std::string&, const value_view& v) { e.result = collectives::value_bytes(v); });
+      });
+  bool begins = true;
+  while (loop.next()) {
+    const auto step = static_cast<int>(loop.iteration()) + 1;
+    if (std::exchange(begins, false)) e.open_metrics(loop.is_first());
+    if (step == 1)
+      for (const auto& start : starts_) e.guarded("init_with_broadcast_data", [&] { start(e.context, e.all); });
+    e.context.begin_step(step);
+    e.superstep();
+    if (e.last) loop.stop();
   }
-  execution e(*this, prefix);
-  if (done > 0) {
-    e.context.restore(e.objects, known);
-    known.erase(prefix);
-  } else {
-    for (const auto& start : starts_) e.guarded("init_with_broadcast_data", [&] { start(e.context, e.all); });
-  }
-  const auto save = [&](saved_state& to) {
-    const auto steps = static_cast<std::int64_t>(e.context.step_no());
-    to.put(prefix + "steps", e.last ? -steps : steps);
-    if (!e.last) e.context.save(e.objects, to);
-    else if (!e.result.empty()) to.put_value(prefix + "result", collectives::view_of(e.result));
-  };
-  {
-    const saver saving(job_, save);
-    for (auto step = static_cast<int>(done) + 1; !e.last; ++step) {
-      e.context.begin_step(step);
-      e.superstep();
-    }
-  }
-  if (e.commits) save(known);
-  steps_ = e.context.step_no();
-  ++runs_;
+  steps_ = static_cast<int>(loop.iteration());
   return e.result;
 }
 

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <paracel/resumable_loop.hpp>
 #include <paracel/run.hpp>
 
 #include "core/json_io.hpp"
@@ -26,8 +27,6 @@ namespace paracel {
 
 namespace {
 
-// Begins the names of what queues save.
-const std::string queue_prefix = "com_queue.";
 constexpr std::int64_t report_interval_ms = 100;
 // Size of the buffer of a result's text.
 constexpr std::size_t written_at_once = std::size_t{64} << 10;
@@ -65,8 +64,8 @@ paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, i
   if (const auto* settings = running_config()) one_output_file_ = settings->one_output_file();
   part_ = session_->parts().enter(session_->finished(), [this](saved_state& to) {
     checkpoint_state(to);
-    queue_state_.visit(queue_prefix, [&](const std::string& name, const value_view& v) { to.put_value(name, v); });
-    if (save_queue_) save_queue_(to);
+    loop_state_.visit(loop_prefix, [&](const std::string& name, const value_view& v) { to.put_value(name, v); });
+    for (const auto* loop : open_loops_) loop->save(to);
   });
   ++live_algorithms;
 }
@@ -81,10 +80,14 @@ void paralg::set_combining(bool on) { servers_->set_combining(on); }
 void paralg::set_push(bool on) { servers_->set_push(on); }
 void paralg::paracel_subscribe(const list_type<str_type>& keys) { servers_->subscribe(keys); }
 
-void paralg::iter_commit() {
+const std::string paralg::loop_prefix = "loop.";
+
+void paralg::iter_commit() { commit_loop(~std::size_t{0}); }
+
+void paralg::commit_loop(std::size_t level) {
   if (session_->keeps()) {
     servers_->flush();
-    session_->keep(part_);
+    session_->keep(part_, level);
   }
   const bool stops = servers_->commit();
   session_->parts().committed(part_);
@@ -103,16 +106,18 @@ int paralg::first_iteration() {
     first_iteration_ = static_cast<int>(session_->parts().at(part_).commits);
     const auto states = session_->parts().states(part_);
     restore_state(states);
-    states.own().visit(queue_prefix, [&](const std::string& name, const value_view& v) {
-      if (!states.same_workers())
-        throw config_error(
-            "the checkpoint has queues (com_queue) of another number of workers, and cannot be resumed "
-            "with " +
-            std::to_string(get_worker_size()));
-      queue_state_.put_value(name, v);
-    });
+    loop_state_is_own_ = states.same_workers();
+    states.own().visit(loop_prefix,
+                       [&](const std::string& name, const value_view& v) { loop_state_.put_value(name, v); });
   }
   return first_iteration_;
+}
+
+std::size_t paralg::begin_loop() {
+  if (session_->parts().at(part_).asked) return session_->loop_begins_of(part_);
+  const auto level = session_->loop_begins_of(part_);
+  (void)first_iteration();
+  return level;
 }
 
 bool paralg::commits_matter() const {

@@ -281,9 +281,15 @@ std::uint64_t session::next_operation() {
 }
 
 void session::loop_begins(std::size_t part) {
-  if (parts_.asks(part) || keeps_ == nullptr) return;
-  numbers_.loop_begins();
+  if (!parts_.at(part).asked) loop_begins_of(part);
+}
+
+std::size_t session::loop_begins_of(std::size_t part) {
+  (void)parts_.asks(part);
+  if (keeps_ == nullptr) return 0;
+  const auto loops = numbers_.loop_begins();
   look_whether_caught_up();
+  return loops;
 }
 
 void session::loop_ends(std::size_t part) {
@@ -302,12 +308,13 @@ void session::refuse_to_repeat() {
   throw job_error(cause, exit_status::worker_lost);
 }
 
-void session::keep(std::size_t part) {
+void session::keep(std::size_t part, std::size_t loops) {
   const bool could_be_replaced = cannot_.empty();
   loop_ends(part);
   if (could_be_replaced && !cannot_.empty() && rank() == 0) warn_of_cannot();
   if (replaces_ && !parts_.at(part).asked) refuse_to_repeat();
-  recovery_file::commit c{.clock = finished() + 1, .collectives = numbers_.commit(), .cannot = cannot_, .parts = {}};
+  recovery_file::commit c{
+      .clock = finished() + 1, .collectives = numbers_.commit(loops), .cannot = cannot_, .parts = {}};
   try {
     if (c.cannot.empty()) c.parts = parts_.to_bytes(part);
   } catch (const std::exception& e) {  // the algorithm's

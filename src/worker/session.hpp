@@ -111,13 +111,15 @@ class session {
 
   /// Whether each commit is saved first.
   [[nodiscard]] bool keeps() const noexcept { return keeps_ != nullptr; }
-  /// Part `part` is about to commit an iteration, whose updates are all acknowledged. Throws: error of the disk; the
-  /// job must then not continue.
-  void keep(std::size_t part);
+  /// Part `part` is about to commit an iteration, whose updates are all acknowledged. `loops`: as in
+  /// collective_sequence::commit. Throws: error of the disk; the job must then not continue.
+  void keep(std::size_t part, std::size_t loops);
   /// The number of the current collective.
   std::uint64_t next_operation();
   /// A paralg asks for the first iteration of its loop.
   void loop_begins(std::size_t part);
+  /// The same for each of its loops, when it has several. Returns: what `keep` wants.
+  std::size_t loop_begins_of(std::size_t part);
   /// A paralg is destroyed. If it never asked, it is unknown whether a replacement would repeat what it has done.
   void loop_ends(std::size_t part);
   /// This process replaces another one and repeats what that one has done: at least up to the next

@@ -89,6 +89,9 @@ class history {
   void leaves(std::uint32_t rank);
   /// A worker is dead, and the others continue without it: what it had begun may have been done or not.
   void dies(std::uint32_t rank);
+  /// Something happens to a worker for which it may be ejected.
+  void endangers(std::uint32_t rank) { endangered_.insert(rank); }
+  [[nodiscard]] bool may_be_ejected(std::uint32_t rank) const { return endangered_.contains(rank); }
   /// The clock replied `slowest` to a worker that waited for at least `needed`.
   void answered_clock(std::uint32_t rank, std::uint32_t slowest, std::uint32_t needed);
   /// A worker stops for a checkpoint at this clock.
@@ -120,6 +123,7 @@ class history {
   std::vector<sum> sums_;
   std::uint64_t answers_ = 0;
   bool has_died_ = false;  // a worker
+  std::set<std::uint32_t> endangered_;  // ranks of workers
   static constexpr std::uint32_t gone = UINT32_MAX;
   std::vector<std::uint32_t> finished_;    // by rank: iterations
   std::vector<std::uint32_t> clock_seen_;  // by rank: the slowest worker's, as last reported by the clock

@@ -471,6 +471,7 @@ class job {
     auto& p = *worker_places_[rank];
     if (in_.now() > quiet_after_ - 1_s || p.stopped() || disturbed_workers_.contains(rank)) return;
     if (!lost_workers_.insert(rank).second) return;
+    known_->endangers(rank);
     if (in_.dice().in(2) || in_.now() > quiet_after_ - until_lost) worker_died(rank);
     else in_.stop(p);
   }

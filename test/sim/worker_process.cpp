@@ -53,7 +53,10 @@ worker_process::worker_process(simulation& in, process& p, net::file_system& dis
       [rank] {
         return json{{"role", "worker"}, {"rank", rank}, {"pid", 1000 + rank}}.dump();
       },
-      [rank](const net::directive& o) { wrong("worker " + std::to_string(rank) + " is told to end: " + o.cause); });
+      [rank, &known](const net::directive& o) {
+        // One that was stopped may hear that it was ejected before the launcher kills it.
+        if (!known.may_be_ejected(rank)) wrong("worker " + std::to_string(rank) + " is told to end: " + o.cause);
+      });
   p.own(thread_);
   to_scheduler_.emplace(p);
   thread_.step = [this] { return client_ != nullptr ? step() : start(); };

@@ -164,6 +164,35 @@ TEST(CollectiveNumbers, WhatLiesBetweenTwoLoopsIsASetupToo) {
   EXPECT_EQ(second.commit(), (replay_range{{{0, 2}, {7, 9}}, 13}));
 }
 
+TEST(CollectiveNumbers, LoopsInsideOfAnIterationAreForgottenWithIt) {
+  collective_sequence first;
+  call(first, 1);
+  const auto outer = first.loop_begins();
+  for (int round = 0; round < 3; ++round) {
+    call(first, 2);  // before the inner loop
+    const auto inner = first.loop_begins();
+    EXPECT_EQ(inner, outer + 1);
+    call(first, 2);
+    (void)first.commit(inner);
+    call(first, 1);  // after it
+    (void)first.commit(outer);
+  }
+  call(first, 2);
+  const auto inner = first.loop_begins();
+  call(first, 1);
+  const auto again = first.commit(inner);
+  EXPECT_EQ(again, (replay_range{{{0, 1}, {16, 18}}, 19}));
+
+  collective_sequence second;  // its outer loop begins in the fourth iteration
+  second.begin_again(again, 19);
+  EXPECT_EQ(call(second, 1), (numbers{0}));
+  EXPECT_EQ(second.loop_begins(), outer);
+  EXPECT_EQ(call(second, 2), (numbers{16, 17}));
+  EXPECT_EQ(second.loop_begins(), inner);
+  EXPECT_EQ(call(second, 2), (numbers{19, 20}));
+  EXPECT_EQ(second.commit(outer), (replay_range{{{0, 1}}, 21}));
+}
+
 TEST(CollectiveNumbers, BeforeTheFirstCommitAllIsCalledAgain) {
   collective_sequence second;
   second.begin_again({}, 3);

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// A loop that a checkpoint can resume, and in which the replacement of a dead worker can take part: it says which
+// variables carry from one iteration to the next, and commits each iteration.
+//
+//   std::vector<double> centres = first_centres();
+//   double before = 0;
+//   resumable_loop loop(job);
+//   loop.keep("centres", centres).keep("before", before);
+//   while (loop.next(rounds)) {                    // at most so many iterations
+//     const double now = improve(centres);         // collectives, parameters, what an iteration needs
+//     if (loop.iteration() > 0 && before - now < tolerance) loop.stop();   // this was the last one
+//     before = now;
+//   }
+//
+// A resumed program runs from its beginning. Its loops find their variables again: one that had ended does nothing but
+// restore them, the one that was interrupted goes on, later ones begin. So the code outside of loops must be
+// deterministic, and call the same collectives at every worker; under wait:T too. doc/checkpoints.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <paracel/error.hpp>
+#include <paracel/saved_state.hpp>
+
+namespace paracel {
+
+class paralg;
+
+/// Loops follow one another in the same order on every worker, and may be nested: then an outer loop's variables must
+/// change only after its inner loops, because an inner loop resumes within the outer one's iteration, whose code before
+/// it runs again. Every iteration is one of the job's clock (iter_commit), unless no one can see the difference:
+/// without checkpoints, wait:T and ssp or bsp nothing is committed, and the loop costs nothing. Thread-safety: none; on
+/// the thread of its job. Lifetime: the kept variables must outlive it.
+class resumable_loop {
+ public:
+  static constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
+
+  explicit resumable_loop(paralg& job) noexcept : job_(job) {}
+  ~resumable_loop();
+  resumable_loop(const resumable_loop&) = delete;
+  resumable_loop& operator=(const resumable_loop&) = delete;
+
+  /// The variable is saved with each checkpoint, and restored by the first `next`. T: any type that has an encoding
+  /// (codec.hpp). Names: those of one loop differ. Before the first `next`.
+  template <class T>
+  resumable_loop& keep(const std::string& name, T& variable) {
+    return keep_with([name, &variable](saved_state& to, const std::string& prefix) { to.put(prefix + name, variable); },
+                     [name, &variable](const saved_state& from, const std::string& prefix) {
+                       if (!from.get(prefix + name, variable)) refuse_missing(name);
+                     });
+  }
+  /// An engine of <random>.
+  template <class Engine>
+  resumable_loop& keep_random(const std::string& name, Engine& engine) {
+    return keep_with(
+        [name, &engine](saved_state& to, const std::string& prefix) { to.put_random(prefix + name, engine); },
+        [name, &engine](const saved_state& from, const std::string& prefix) {
+          if (!from.get_random(prefix + name, engine)) refuse_missing(name);
+        });
+  }
+  using saver = std::function<void(saved_state& to, const std::string& prefix)>;
+  using restorer = std::function<void(const saved_state& from, const std::string& prefix)>;
+  /// For what is no variable. Names of values begin with `prefix`.
+  resumable_loop& keep_with(saver save, restorer restore);
+
+  /// All that is kept is the same on every worker: the loop may be resumed with another number of them.
+  resumable_loop& same_on_every_worker() noexcept {
+    same_ = true;
+    return *this;
+  }
+
+  /// Ends the iteration that runs, if one does, and commits it. Returns: whether there is another one. The same limit
+  /// and the same decisions (`stop`) on every worker.
+  /// The first call restores, and returns false if the loop had ended; a loop that had ended at a lower limit goes on.
+  /// Throws: config_error when the checkpoint is of another number of workers; what iter_commit throws.
+  [[nodiscard]] bool next(std::int64_t limit = no_limit);
+  /// The iteration that runs is the last one. Between iterations: as if a limit had been reached.
+  void stop() noexcept { stopped_ = true; }
+  /// Iterations done, in this process and before: inside of the loop the number of the one that runs, from 0.
+  [[nodiscard]] std::int64_t iteration() const noexcept { return done_; }
+  /// Whether no other loop of its paralg has begun before.
+  [[nodiscard]] bool is_first() const;
+  /// Whether the first `next` found the loop in a checkpoint.
+  [[nodiscard]] bool resumed() const noexcept { return resumed_; }
+
+ private:
+  friend class paralg;
+  [[noreturn]] static void refuse_missing(const std::string& name);
+  void begin();
+  void commit();
+  void finish();
+  void save(saved_state& to) const;
+
+  paralg& job_;
+  std::vector<std::pair<saver, restorer>> kept_;
+  std::string prefix_;
+  std::string siblings_;          // the beginning of the prefixes of loops after this one
+  std::size_t loops_inside_ = 0;  // of the iteration that runs
+  std::size_t level_ = 0;         // of its collectives
+  std::int64_t done_ = 0;
+  bool commits_ = false;
+  bool same_ = false;
+  bool begun_ = false;
+  bool open_ = false;
+  bool running_ = false;
+  bool stopped_ = false;
+  bool resumed_ = false;
+};
+
+}  // namespace paracel
