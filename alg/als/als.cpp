@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <paracel/random.hpp>
+#include <paracel/resumable_loop.hpp>
 #include <paracel/samples.hpp>
 
 #include "alg/common/npy.hpp"
@@ -423,16 +424,18 @@ void alternating_least_squares::load() {
     for (std::size_t j = 0; j < model_.k; ++j) row[factors_at + j] = settings_.start * random.normal();
   }
   tables_.emplace(*this, "als", model_.k);
-  push_rows(tables_->items(), items_.keys, items_.own);
+  if (!resumed()) push_rows(tables_->items(), items_.keys, items_.own);
   item_penalty_ = als_penalty(model_, items_.ratings, items_.own);
   comm.allreduce(item_penalty_);
-  paracel_sync();
 }
 
 /// Solves one side and pushes it; returns the objective. `from` has the rows of the other side.
-/// Cost: one pull of the other side's row for each local column, one push of each own row, a barrier, and a reduction
+/// The barrier comes first: a process that repeats a half step, in the place of one that died, reads the rows that this
+/// one had read, because the others wait here before they replace them.
+/// Cost: a barrier, one pull of the other side's row for each local column, one push of each own row, and a reduction
 /// of 2 numbers (implicit: and before it one of k^2).
 double alternating_least_squares::half_step(als_role& side, als_role& other, table<double>& from, table<double>& to) {
+  paracel_sync();
   auto comm = get_comm();
   const bool implicit = model_.form == als_form::implicit_ratings;
   std::vector<double> gram;
@@ -452,24 +455,31 @@ double alternating_least_squares::half_step(als_role& side, als_role& other, tab
   (&side == &users_ ? user_penalty_ : item_penalty_) = all[1];
   double objective = all[0] + user_penalty_ + item_penalty_;
   for (std::size_t j = 0; j < gram.size(); ++j) objective += gram[j] * all[2 + j];  // (w.h)^2 over all cells
-  paracel_sync();
   return objective;
 }
 
 void alternating_least_squares::train() {
   double last = 0;
+  double between = 0;
   double objective = 0;
-  int round = 0;
-  while (round < settings_.rounds) {
-    const double between = half_step(users_, items_, tables_->items(), tables_->users());
+  resumable_loop halves(*this);
+  halves.keep("users", users_.own).keep("items", items_.own);
+  halves.keep("user_penalty", user_penalty_).keep("item_penalty", item_penalty_);
+  halves.keep("last", last).keep("between", between).keep("objective", objective);
+  while (halves.next(2 * std::int64_t{settings_.rounds})) {
+    if (halves.iteration() % 2 == 0) {
+      last = objective;
+      between = half_step(users_, items_, tables_->items(), tables_->users());
+      continue;
+    }
     objective = half_step(items_, users_, tables_->users(), tables_->items());
-    ++round;
+    const auto round = static_cast<int>(halves.iteration() / 2) + 1;
     log_.round(round, objective, {{"after_users", between}});
     if (settings_.tolerance > 0 && round > 1 && std::abs(last - objective) <= settings_.tolerance * std::abs(last))
-      break;
-    last = objective;
+      halves.stop();
   }
-  log_.result("rounds", static_cast<std::uint64_t>(round));
+  paracel_sync();
+  log_.result("rounds", static_cast<std::uint64_t>(halves.iteration() / 2));
   log_.result("objective", objective);
   if (model_.form == als_form::implicit_ratings) return;
   const auto errors = predict_pairs(*tables_, users_.ratings, scale_);

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include <paracel/resumable_loop.hpp>
 #include <paracel/text_output.hpp>
 
 #include "alg/common/npy.hpp"
@@ -332,7 +333,10 @@ void decision_tree_rec::solve() {
     return;
   }
   load();
-  for (auto n = settings_.tree_start_index; n <= settings_.tree_end_index; ++n) build(n);
+  resumable_loop trees(*this);
+  trees.keep("trees", trees_).keep("root_gains", root_gains_).keep("round", round_);
+  while (trees.next(static_cast<std::int64_t>(settings_.tree_end_index - settings_.tree_start_index + 1)))
+    build(settings_.tree_start_index + static_cast<std::uint64_t>(trees.iteration()));
   dump();
   log_.result("users", users_total_);
   log_.result("items", std::uint64_t{items()});
@@ -406,7 +410,10 @@ void decision_tree_rec::build(std::uint64_t number) {
   tree.number = number;
   std::vector<bool> used(items());
   node_of_.assign(users_.size(), 0);
-  for (int depth = 0; depth < settings_.level; ++depth) {
+  resumable_loop levels(*this);
+  levels.keep("tree", tree).keep("used", used).keep("node_of", node_of_);
+  while (levels.next(settings_.level)) {
+    const auto depth = static_cast<int>(levels.iteration());
     const auto nodes = std::size_t{1} << static_cast<unsigned>(depth);
     start_level(tree, nodes);
     log_.round(++round_, std::accumulate(error_.begin(), error_.end(), tree.error),

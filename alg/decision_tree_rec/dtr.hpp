@@ -136,6 +136,8 @@ struct dtr_tree {
   std::vector<std::size_t> item;  ///< of each node: an index of the items in ascending order of their ids
   std::vector<double> mean;       ///< of each node: the mean of its users' factors; zeros if it has none
   double error = 0;               ///< sum over the users of |p_u - mean of the last node that contains the user|^2
+
+  MSGPACK_DEFINE(number, item, mean, error)
 };
 
 class decision_tree_rec : public paralg {

@@ -109,7 +109,7 @@ void kmeans::solve() {
     settings_.samples.columns = static_cast<std::uint32_t>(shape[1]);
     load();
     run_log log(*this, 1, "inertia", settings_.debug);
-    kmeans_solver driver(get_comm(), points_, total_, options(log));
+    kmeans_solver driver(*this, points_, total_, options(log));
     auto centers = model.read<double>("centers");
     if (settings_.haversine()) centers = on_sphere(centers);
     dump(driver.assigned(std::move(centers), 0, true), log);
@@ -121,7 +121,7 @@ void kmeans::solve() {
                        ", want at most the number of points, " + std::to_string(total_));
   }
   run_log log(*this, settings_.rounds, "inertia", settings_.debug);
-  kmeans_solver driver(get_comm(), points_, total_, options(log));
+  kmeans_solver driver(*this, points_, total_, options(log));
   dump(driver.best(), log);
 }
 

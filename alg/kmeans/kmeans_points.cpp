@@ -197,6 +197,7 @@ void kmeans_points::assign(const kmeans_centres& centres, std::span<const double
     lower_.assign(n, 0.0);
     assigned_ = true;
   }
+  distance_.resize(n);
   std::fill(sums.values.begin(), sums.values.end(), 0.0);
   // How much closer another centre may have moved: by the longest move or, for the centre that made it, the second
   // longest.

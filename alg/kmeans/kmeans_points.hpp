@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include <paracel/resumable_loop.hpp>
 #include <paracel/samples.hpp>
 
 namespace paracel::alg {
@@ -97,6 +98,10 @@ class kmeans_points {
   /// used; otherwise `moved` says how far each centre has moved since the last call.
   void assign(const kmeans_centres& centres, std::span<const double> moved, kmeans_sums& sums);
   void restart() { assigned_ = false; }
+  /// What `assign` uses of earlier centres.
+  void keep(resumable_loop& loop) {
+    loop.keep("assignment", assignment_).keep("lower", lower_).keep("assigned", assigned_);
+  }
   [[nodiscard]] const std::vector<std::uint32_t>& assignment() const noexcept { return assignment_; }
   /// A squared distance below this fraction of |x|^2 may be rounding error: of the mean for dense points, of |x|^2 -
   /// 2xc + |c|^2 for sparse ones.

@@ -39,7 +39,11 @@ void normalise(std::vector<double>& rows, std::size_t d, std::size_t c) {
 
 kmeans_outcome kmeans_solver::best() {
   kmeans_outcome best;
-  for (int attempt = 0; attempt < options_.n_init; ++attempt) {
+  resumable_loop attempts(job_);
+  attempts.keep("centres", best.centres).keep("assignment", best.assignment).keep("counts", best.counts);
+  attempts.keep("inertia", best.inertia).keep("rounds", best.rounds).keep("converged", best.converged);
+  while (attempts.next(options_.n_init)) {
+    const auto attempt = static_cast<int>(attempts.iteration());
     seed_ = mix64(options_.seed + static_cast<std::uint64_t>(attempt) * 0x9e3779b97f4a7c15U);
     auto centres = seeds(seed_);
     auto found =
@@ -204,30 +208,38 @@ kmeans_outcome kmeans_solver::lloyd(std::vector<double> rows, int attempt) {
   const std::size_t d = points_.dimension();
   sums_ = kmeans_sums(options_.clusters, d);
   points_.restart();
-  kmeans_centres centres(std::move(rows), d);
-  std::vector<double> moved(centres.size());
+  std::vector<double> moved(options_.clusters);
   double last = std::numeric_limits<double>::infinity();
-  for (int round = 1; round <= options_.rounds; ++round) {
+  bool converged = false;
+  resumable_loop loop(job_);
+  loop.keep("centres", rows).keep("moved", moved).keep("last", last).keep("converged", converged);
+  points_.keep(loop);
+  while (loop.next(options_.rounds)) {
+    const kmeans_centres centres(std::move(rows), d);
     assign(centres, moved);
     fill_empty();
     const double inertia = sums_.inertia();
-    if (options_.progress) options_.progress(attempt, round, inertia, sums_.changed());
-    if (sums_.changed() == 0) return assigned(centres.rows(), round, true);
-    const bool small = options_.tolerance > 0 && last - inertia <= options_.tolerance * inertia;
+    if (options_.progress) options_.progress(attempt, static_cast<int>(loop.iteration()) + 1, inertia, sums_.changed());
+    if (sums_.changed() == 0) {
+      rows = centres.rows();
+      converged = true;
+      loop.stop();
+      continue;
+    }
+    converged = options_.tolerance > 0 && last - inertia <= options_.tolerance * inertia;
     last = inertia;
-    kmeans_centres next(next_centres(centres), d);
+    rows = next_centres(centres);
     for (std::size_t c = 0; c < moved.size(); ++c) {
       double square = 0;
       for (std::size_t j = 0; j < d; ++j) {
-        const double e = next.row(c)[j] - centres.row(c)[j];
+        const double e = rows[c * d + j] - centres.row(c)[j];
         square += e * e;
       }
       moved[c] = std::sqrt(square) * (1 + 1e-10);
     }
-    centres = std::move(next);
-    if (small) return assigned(centres.rows(), round, true);
+    if (converged) loop.stop();
   }
-  return assigned(centres.rows(), options_.rounds, false);
+  return assigned(std::move(rows), static_cast<int>(loop.iteration()), converged);
 }
 
 /// A step moves each centre to the mean of all points assigned to it so far, including this step's.
@@ -244,9 +256,10 @@ kmeans_outcome kmeans_solver::mini_batches(std::vector<double> rows, int attempt
   std::vector<std::uint32_t> best;
   std::vector<double> square;
   std::vector<double> ignored;
-  int round = 1;
   bool converged = false;
-  for (; round <= options_.rounds && !converged; ++round) {
+  resumable_loop loop(job_);
+  loop.keep("centres", rows).keep("seen", seen).keep("last", last).keep("step", step).keep("converged", converged);
+  while (loop.next(options_.rounds)) {
     double inertia = 0;
     for (std::uint64_t s = 0; s < steps; ++s, ++step) {
       // Every worker draws the whole batch and uses its own rows of it.
@@ -288,11 +301,12 @@ kmeans_outcome kmeans_solver::mini_batches(std::vector<double> rows, int attempt
     }
     // Inertia of the drawn points, at the time of their draw, scaled to all points.
     inertia *= static_cast<double>(total_) / static_cast<double>(steps * size);
-    if (options_.progress) options_.progress(attempt, round, inertia, std::nullopt);
+    if (options_.progress) options_.progress(attempt, static_cast<int>(loop.iteration()) + 1, inertia, std::nullopt);
     converged = options_.tolerance > 0 && std::abs(last - inertia) <= options_.tolerance * inertia;
     last = inertia;
+    if (converged) loop.stop();
   }
-  return assigned(std::move(rows), round - 1, converged);
+  return assigned(std::move(rows), static_cast<int>(loop.iteration()), converged);
 }
 
 /// Assigns every point to its nearest centre.

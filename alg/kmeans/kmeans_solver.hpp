@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/comm.hpp>
+#include <paracel/paralg.hpp>
 
 #include "kmeans_points.hpp"
 
@@ -42,12 +42,12 @@ struct kmeans_outcome {
   bool converged = false;
 };
 
-/// Lifetime: the points must outlive it. Thread-safety: none. Every public call is a collective.
+/// Lifetime: job and points must outlive it. Thread-safety: none. Every public call is a collective.
 class kmeans_solver {
  public:
-  /// `total`: the number of points of all workers, at least as many as clusters.
-  kmeans_solver(Comm comm, kmeans_points& points, std::uint64_t total, kmeans_options options)
-      : comm_(std::move(comm)), points_(points), total_(total), options_(std::move(options)) {}
+  /// `total`: the number of points of all workers, at least as many as clusters. `job`: resumes its loops.
+  kmeans_solver(paralg& job, kmeans_points& points, std::uint64_t total, kmeans_options options)
+      : job_(job), comm_(job.get_comm()), points_(points), total_(total), options_(std::move(options)) {}
 
   /// The best of n_init runs. Cost: see README.md.
   [[nodiscard]] kmeans_outcome best();
@@ -64,6 +64,7 @@ class kmeans_solver {
   void fill_empty();
   [[nodiscard]] std::vector<double> next_centres(const kmeans_centres& old);
 
+  paralg& job_;
   Comm comm_;
   kmeans_points& points_;
   std::uint64_t total_;

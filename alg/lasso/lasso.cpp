@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include <paracel/resumable_loop.hpp>
+
 #include "alg/common/coordinate_descent.hpp"
 
 namespace paracel::alg {
@@ -118,7 +120,11 @@ void lasso::train() {
 
   run_log log(*this, static_cast<int>(penalties.size()), "objective", linear_.debug);
   std::vector<point> path;
-  for (const double a : penalties) {
+  resumable_loop along(*this);
+  along.keep("path", path).keep("w", w_).keep("correlation", correlation_).keep("working", working_);
+  along.keep("gram", gram_).same_on_every_worker();
+  while (along.next(static_cast<std::int64_t>(penalties.size()))) {
+    const double a = penalties[static_cast<std::size_t>(along.iteration())];
     auto found = solve_one(samples, a);
     if (has_test()) found.test_error = root_mean_squared_error(get_comm(), test_, found.theta);
     log.round(static_cast<int>(path.size() + 1), found.objective,
@@ -216,7 +222,11 @@ lasso::point lasso::solve_one(const centred_samples& samples, double a) {
   double squares = -1;
   point out;
   out.a = a;
-  for (int round = 0;; ++round) {
+  // What the weights and the working set are is kept by the loop along the path.
+  resumable_loop loop(*this);
+  loop.keep("rounds", rounds_done_).keep("violation", out.violation).keep("squares", squares).same_on_every_worker();
+  while (loop.next()) {
+    const auto round = static_cast<int>(loop.iteration());
     rounds_done_ = round;
     double worst = 0;
     bool outside = false;
@@ -228,7 +238,10 @@ lasso::point lasso::solve_one(const centred_samples& samples, double a) {
       if (violation[j] > enough && !inside[j]) outside = true;
     }
     out.violation = worst / a;
-    if (worst <= enough) break;
+    if (worst <= enough) {
+      loop.stop();
+      continue;
+    }
     if (round == settings_.rounds) {
       throw error("after " + std::to_string(round) + " rounds the optimality conditions are violated by " +
                   json_number(out.violation) + " of the penalty, want " + json_number(settings_.tolerance) +

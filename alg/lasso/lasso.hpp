@@ -57,6 +57,7 @@ class lasso : public linear_base {
     double train_error = 0;
     double test_error = 0;
     std::vector<double> theta;
+    MSGPACK_DEFINE(a, objective, violation, nonzeros, train_error, test_error, theta)
   };
   void train();
   [[nodiscard]] point solve_one(const centred_samples& samples, double a);

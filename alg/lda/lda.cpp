@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include <paracel/resumable_loop.hpp>
+
 #include "alg/common/server_state.hpp"
 
 namespace paracel::alg {
@@ -20,7 +22,11 @@ constexpr double prior_tolerance = 1e-4;
 
 config_schema lda_schema() {
   config_schema s("gLDA", "latent Dirichlet allocation by Gibbs sampling");
-  s.not_resumable();
+  // Counts that arrive twice, from a worker and from its replacement, would stay wrong.
+  s.not_resumable_with([](const config& c) -> std::string {
+    if (read_consistency(c, consistency::bsp()).model == consistency_model::bsp) return "";
+    return c.place_of(c.given("consistency") ? "consistency" : "ssp_switch");
+  });
   s.key("input", key_type::files, "documents, one a line: words, or libsvm index:count")
       .required_unless({"model_input"});
   s.key("test_input", key_type::files, "documents to measure the model on");
@@ -148,7 +154,7 @@ void lda::solve() {
 
 // ---- training
 
-/// Creates the tables, and counts the initial topics of all tokens in them.
+/// Creates the tables, and the initial topics of all tokens.
 void lda::start() {
   priors_.alpha.assign(settings_.topics, settings_.alpha);
   priors_.beta = settings_.beta;
@@ -156,9 +162,6 @@ void lda::start() {
   counts_.emplace(*this, settings_.topics, settings_.handle_file);
   sampler_ = std::make_unique<lda_sampler>(std::move(training_), training_words_.size(), priors_, settings_.sampler,
                                            settings_.seed);
-  push(*sampler_);
-  iter_commit();
-  paracel_sync();
 }
 
 void lda::train() {
@@ -176,25 +179,47 @@ void lda::train() {
   }
   cut.push_back(documents);
   double last = 0;
-  if (settings_.check_counts) check("at the beginning");
-  for (int sweep = 1; sweep <= settings_.sweeps; ++sweep) {
-    for (std::size_t c = 0; c < clocks; ++c) {
-      pull(sampler);
-      sampler.sweep(cut[c], cut[c + 1], static_cast<std::uint64_t>(sweep));
-      push(sampler);
-      iter_commit();
-      if (settings_.check_counts) check("in training");
-    }
+  // After all clocks of a sweep. Returns: whether there is another one.
+  const auto finish_sweep = [&](int sweep) {
     sweeps_done_ = sweep;
     if (settings_.optimize_every > 0 && sweep % settings_.optimize_every == 0) optimize(sampler);
     const bool report = settings_.report_every > 0 && sweep % settings_.report_every == 0;
-    if (!report && sweep != settings_.sweeps) continue;
+    if (!report && sweep != settings_.sweeps) return true;
     const double value = log_likelihood(sampler);
     log_->round(sweep, value, {{"beta", priors_.beta}});
-    if (report && sweep > settings_.report_every && std::abs(value - last) < settings_.tolerance * std::abs(last))
-      break;
+    const bool settled =
+        report && sweep > settings_.report_every && std::abs(value - last) < settings_.tolerance * std::abs(last);
     last = value;
+    return !settled;
+  };
+  // The first iteration counts the initial topics; then there are `clocks` to a sweep.
+  bool goes_on = true;
+  resumable_loop loop(*this);
+  sampler.keep(loop);
+  loop.keep("alpha", priors_.alpha).keep("beta", priors_.beta).keep("last", last).keep("sweeps", sweeps_done_);
+  loop.keep("goes_on", goes_on).always_commits();
+  while (loop.next(1 + settings_.sweeps * static_cast<std::int64_t>(clocks))) {
+    if (loop.iteration() == 0) {
+      push(sampler);
+      continue;
+    }
+    const auto step = static_cast<std::size_t>(loop.iteration() - 1);
+    const auto sweep = static_cast<int>(step / clocks) + 1;
+    const auto c = step % clocks;
+    if (step == 0) paracel_sync();
+    if (settings_.check_counts) check(step == 0 ? "at the beginning" : "in training");
+    if (loop.resumed()) sampler.set_priors(priors_);
+    if (c == 0 && sweep > 1) goes_on = finish_sweep(sweep - 1);
+    if (!goes_on) {
+      loop.stop();
+      continue;
+    }
+    pull(sampler);
+    sampler.sweep(cut[c], cut[c + 1], static_cast<std::uint64_t>(sweep));
+    push(sampler);
   }
+  sampler.set_priors(priors_);
+  if (goes_on) (void)finish_sweep(settings_.sweeps);
   paracel_sync();
   // Another function than the sum has other counts.
   if (settings_.handle_file.empty() || settings_.check_counts) check("at the end");

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include <paracel/random.hpp>
+#include <paracel/resumable_loop.hpp>
 
 namespace paracel::alg {
 
@@ -173,6 +174,8 @@ class lda_sampler {
   /// `begin`.
   [[nodiscard]] std::span<std::int32_t> counts() noexcept { return counts_; }
   [[nodiscard]] std::span<std::int64_t> totals() noexcept { return totals_; }
+  /// What carries from one sweep to the next.
+  void keep(resumable_loop& loop) { loop.keep("topics", topic_); }
   void begin() {
     before_ = counts_;
     totals_before_ = totals_;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include <paracel/resumable_loop.hpp>
+
 #include "alg/common/coordinate_descent.hpp"
 #include "alg/common/orthant_newton.hpp"
 #include "alg/common/sum_over_workers.hpp"
@@ -293,8 +295,11 @@ void lr_l1::train() {
 
   value_ = evaluate(margin_) + penalty_of(w_);
   double worst = 0;
-  int round = 0;
-  for (;; ++round) {
+  resumable_loop loop(*this);
+  loop.keep("w", w_).keep("gradient", gradient_).keep("value", value_);
+  loop.keep("margin", margin_).keep("slope", slope_).keep("curvature", curvature_);
+  while (loop.next()) {
+    const auto round = static_cast<int>(loop.iteration());
     worst = 0;
     std::size_t nonzeros = 0;
     std::size_t wanted = 0;
@@ -304,7 +309,10 @@ void lr_l1::train() {
       wanted += w_[j] != 0 || violation(j) > 0 ? 1 : 0;
     }
     if (round > 0) log.round(round, value_, {{"violation", worst}, {"nonzeros", static_cast<double>(nonzeros)}});
-    if (worst <= settings_.tolerance) break;
+    if (worst <= settings_.tolerance) {
+      loop.stop();
+      continue;
+    }
     if (round == settings_.rounds) {
       throw error("after " + std::to_string(round) + " rounds the optimality conditions are violated by " +
                   json_number(worst) + ", want " + json_number(settings_.tolerance) + "; raise rounds or tolerance");
@@ -314,6 +322,8 @@ void lr_l1::train() {
     // weights it moves only some of them.
     if (wanted <= settings_.block || !face_step()) block_step(worst);
   }
+
+  const auto round = static_cast<int>(loop.iteration()) - 1;  // the last iteration only found that it is the end
 
   // Incrementally updated margins have lost a digit or two.
   multiply(rows_, w_, margin_);

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include <paracel/random.hpp>
+#include <paracel/resumable_loop.hpp>
 
 namespace paracel::alg {
 
@@ -106,7 +107,6 @@ void mf_order::cut(std::size_t number, std::size_t count, piece& into) {
 
 config_schema mf_schema() {
   config_schema s("mf", "matrix factorization with biases by stochastic gradient descent");
-  s.not_resumable();
   s.key("input", key_type::files, "ratings: user,item,rating; further fields are ignored")
       .required_unless({"model_input"});
   s.key("output", key_type::output_folder, "folder of the results").required();
@@ -132,8 +132,8 @@ config_schema mf_schema() {
   s.key("min_rating", key_type::number, "predictions are not below it; default: the least rating of the input");
   s.key("max_rating", key_type::number, "predictions are not above it; default: the greatest rating of the input");
   s.key("debug", key_type::boolean, "print the loss of each round").fallback(false);
-  s.key("update_file", key_type::plugin,
-        "plug-in that applies deltas to items in the servers; default: they are added");
+  s.key("update_file", key_type::plugin, "plug-in that applies deltas to items in the servers; default: they are added")
+      .not_resumable();
   s.key("update_functions", key_type::strings, "its functions of counts, of the factors, of the biases");
   s.key("filter_file", key_type::plugin, "with update_file: plug-in that selects the part of the model to be written");
   s.key("filter_functions", key_type::strings,
@@ -221,9 +221,10 @@ void matrix_factorization::load() {
   if (settings_.update.given()) {
     keyed_.emplace(*this, settings_.k, settings_.update);
     ratings_total_ = keyed_->count_ratings(ratings_.column.size());
-    if (settings_.counts_workers()) keyed_->count_worker(ratings_.row_ids, ratings_.column_ids);
+    if (settings_.counts_workers() && !resumed()) keyed_->count_worker(ratings_.row_ids, ratings_.column_ids);
   }
   item_keys_ = keys_of(ratings_.column_ids);
+  if (resumed()) return paracel_sync();
   // Every worker pushes the initial rows of the items that it needs; they are the same on all workers.
   constexpr std::size_t block = 65536;
   for (std::size_t first = 0; first < item_keys_.size(); first += block) {
@@ -260,38 +261,41 @@ void matrix_factorization::pull_piece() {
 
 void matrix_factorization::train() {
   mf_order order(ratings_);
-  const auto clocks = static_cast<std::size_t>(settings_.clocks_per_round);
+  const std::int64_t clocks = settings_.clocks_per_round;
+  std::int64_t shuffled = -1;  // the round in whose order the ratings are
   double last = 0;
-  int round = 0;
-  for (; round < settings_.rounds; ++round) {
-    order.shuffle(settings_.seed, static_cast<std::uint64_t>(round));
-    double loss = 0;
-    for (std::size_t clock = 0; clock < clocks; ++clock) {
-      order.cut(clock, clocks, piece_);
-      loss += train_piece();
-      if (clock + 1 == clocks && !ratings_.value.empty()) {  // rank 0 does not wait for it, and the key would be left
-                                                             // behind
-        const std::vector<double> part{static_cast<double>(ratings_.value.size()), loss};
-        paracel_update(round_key(round), part, default_plugin, default_add);
-      }
-      iter_commit();
+  double loss = 0;
+  resumable_loop loop(*this);
+  loop.keep("users", users_).keep("loss", loss).keep("last", last).keep("collected", collected_);
+  loop.keep("first_loss", first_loss_).always_commits();
+  while (loop.next(settings_.rounds * clocks)) {
+    const auto round = loop.iteration() / clocks;
+    const auto clock = loop.iteration() % clocks;
+    if (std::exchange(shuffled, round) != round) order.shuffle(settings_.seed, static_cast<std::uint64_t>(round));
+    if (clock == 0) {
+      // All updates are applied but those of the newest `staleness` clocks.
+      const auto settled = loop.iteration() - static_cast<std::int64_t>(settings_.consistency.staleness);
+      if (round > 0 && get_worker_id() == 0) collect(static_cast<int>(round) - 1, static_cast<int>(settled / clocks));
+      loss = 0;
     }
-    // All updates are applied but those of the newest `staleness` clocks.
-    const int settled = (round + 1) * settings_.clocks_per_round - static_cast<int>(settings_.consistency.staleness);
-    if (get_worker_id() == 0) collect(round, settled / settings_.clocks_per_round);
+    order.cut(static_cast<std::size_t>(clock), static_cast<std::size_t>(clocks), piece_);
+    loss += train_piece();
+    if (clock + 1 < clocks) continue;
+    if (!ratings_.value.empty()) {  // rank 0 does not wait for it, and the key would be left behind
+      const std::vector<double> part{static_cast<double>(ratings_.value.size()), loss};
+      paracel_update(round_key(static_cast<int>(round)), part, default_plugin, default_add);
+    }
     if (settings_.tolerance == 0) continue;
-    get_comm().allreduce(loss);
-    if (round > 0 && std::abs(last - loss) <= settings_.tolerance * last) {
-      ++round;
-      break;
-    }
-    last = loss;
+    auto total = loss;
+    get_comm().allreduce(total);
+    if (round > 0 && std::abs(last - total) <= settings_.tolerance * last) loop.stop();
+    last = total;
   }
-  rounds_done_ = round;
-  set_total_iters(round *
-                  settings_.clocks_per_round);  // otherwise ssp would not wait for the updates of a run that ends early
+  rounds_done_ = static_cast<int>(loop.iteration() / clocks);
+  // Otherwise ssp would not wait for the updates of a run that ends early.
+  set_total_iters(static_cast<int>(loop.iteration()));
   paracel_sync();
-  if (get_worker_id() == 0) collect(round - 1, round);
+  if (get_worker_id() == 0) collect(rounds_done_ - 1, rounds_done_);
 }
 
 /// Cost: one pull and one push of the piece's items.
@@ -325,8 +329,14 @@ double matrix_factorization::train_piece() {
 /// the mean is over the ratings of the others.
 void matrix_factorization::collect(int newest, int settled) {
   std::vector<double> sum;
-  while (collected_ <= newest && paracel_read(round_key(collected_), sum) && sum.size() == 2 &&
-         (sum[0] >= static_cast<double>(ratings_.entries_total) || collected_ < settled)) {
+  while (collected_ <= newest) {
+    const bool is_settled = collected_ < settled;
+    if (!paracel_read(round_key(collected_), sum)) {
+      if (!is_settled) break;
+      ++collected_;  // this process is in the place of one that has taken it
+      continue;
+    }
+    if (sum.size() != 2 || (sum[0] < static_cast<double>(ratings_.entries_total) && !is_settled)) break;
     paracel_remove(round_key(collected_));
     if (collected_ == 0) first_loss_ = sum[1];
     if (!std::isfinite(sum[1]) || sum[1] > divergence_factor * first_loss_) {

@@ -195,7 +195,7 @@ void spectral_clustering::solve() {
   settings_.kmeans.progress = [&](int run, int in_run, double inertia, std::optional<double> changed) {
     log.round(in_run, inertia, {{"stage", 2}, {"run", static_cast<double>(run)}, {"changed", changed.value_or(0)}});
   };
-  const auto best = kmeans_solver(comm, samples, total, settings_.kmeans).best();
+  const auto best = kmeans_solver(*this, samples, total, settings_.kmeans).best();
 
   constexpr auto none = std::numeric_limits<std::int64_t>::max();
   std::vector<std::int64_t> first(settings_.kmeans.clusters, none);

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include <paracel/dense_rows.hpp>
+#include <paracel/resumable_loop.hpp>
 #include <paracel/text_output.hpp>
 
 #include "alg/common/npy.hpp"
@@ -280,15 +281,20 @@ steady_state_inversion::shortfall steady_state_inversion::measure(bool improve) 
 void steady_state_inversion::iterate() {
   score_ = right_.p;
   shortfall now;
-  int round = 0;
-  for (;; ++round) {
+  resumable_loop loop(*this);
+  loop.keep("score", score_).keep("hopeless", hopeless_);
+  loop.keep("vertices", now.vertices).keep("mass", now.mass).keep("distance", now.distance);
+  loop.keep("all_scores", all_scores_).keep("all_sums", all_sums_).keep("received", received_);  // for the results
+  while (loop.next()) {
+    const auto round = static_cast<int>(loop.iteration());
     now = measure(round < settings_.rounds);
     if (round > 0) {
       log_.round(round, now.distance, {{"short", static_cast<double>(now.vertices)}, {"lacking", now.mass}});
     }
-    if (now.vertices == 0 || round == settings_.rounds || hopeless_) break;
-    score_ = better_;
+    if (now.vertices == 0 || round == settings_.rounds || hopeless_) loop.stop();
+    else score_ = better_;
   }
+  const auto round = static_cast<int>(loop.iteration()) - 1;  // the last iteration only measured
   if (now.vertices > 0 && settings_.feasibility == "after") check_feasibility();
   log_.result("rounds", static_cast<std::uint64_t>(round));
   log_.result("short", now.vertices);

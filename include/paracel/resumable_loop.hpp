@@ -76,6 +76,12 @@ class resumable_loop {
     return *this;
   }
 
+  /// Commits where nobody sees it, too: for a loop whose workers count each other's clocks.
+  resumable_loop& always_commits() noexcept {
+    always_ = true;
+    return *this;
+  }
+
   /// Ends the iteration that runs, if one does, and commits it. Returns: whether there is another one. The same limit
   /// and the same decisions (`stop`) on every worker.
   /// The first call restores, and returns false if the loop had ended; a loop that had ended at a lower limit goes on.
@@ -106,6 +112,7 @@ class resumable_loop {
   std::size_t level_ = 0;         // of its collectives
   std::int64_t done_ = 0;
   bool commits_ = false;
+  bool always_ = false;
   bool same_ = false;
   bool begun_ = false;
   bool open_ = false;

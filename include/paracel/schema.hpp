@@ -197,8 +197,13 @@ class config_schema {
     resumable_ = false;
     return *this;
   }
+  /// The same depending on the config: `place` returns that of a value with which it is so, or "".
+  config_schema& not_resumable_with(std::function<std::string(const config&)> place) {
+    not_resumable_with_ = std::move(place);
+    return *this;
+  }
   [[nodiscard]] bool resumable() const noexcept { return resumable_; }
-  /// The place of a key in `checked` that is not_resumable; "" if it has none.
+  /// The place of a key in `checked` with which it is not resumable; "" if it has none.
   [[nodiscard]] std::string not_resumable_key(const config& checked) const;
 
   /// Further constraints, across keys: `verify` throws config_error when one is violated. The last step of
@@ -235,6 +240,7 @@ class config_schema {
   bool output_files_ = false;
   std::vector<key_spec> keys_;
   std::function<void(const config&)> verify_;
+  std::function<std::string(const config&)> not_resumable_with_;
 };
 
 }  // namespace paracel

@@ -156,7 +156,8 @@ void config_schema::add_output_files() {
 
 std::string config_schema::not_resumable_key(const config& checked) const {
   const auto key = std::ranges::find_if(keys_, [&](const auto& k) { return !k.resumable_ && checked.given(k.name_); });
-  return key == keys_.end() ? "" : checked.place_of(key->name_);
+  if (key != keys_.end()) return checked.place_of(key->name_);
+  return not_resumable_with_ ? not_resumable_with_(checked) : "";
 }
 
 std::string config_schema::to_json() const {

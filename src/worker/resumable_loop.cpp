@@ -44,7 +44,7 @@ void resumable_loop::begin() {
   siblings_ = outer != nullptr ? numbered(outer->prefix_, static_cast<std::size_t>(outer->done_)) : paralg::loop_prefix;
   prefix_ = numbered(siblings_, outer != nullptr ? outer->loops_inside_++ : job_.loops_++);
   level_ = job_.begin_loop();
-  commits_ = job_.commits_matter();
+  commits_ = always_ || job_.commits_matter();
   auto& known = job_.loop_state_;
   if (known.get(prefix_ + "done", done_)) {
     if (!job_.loop_state_is_own_ && !same_)

@@ -1,0 +1,179 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The iterative programs of the toolbox: each is resumed from an early checkpoint, loses a worker that is replaced, and loses a
+server whose parameters have replicas, and ends every time with the files of an undisturbed run, byte for byte. (lr and ridge:
+test_checkpoints.py and test_wait.py; the programs on graphs: test_resume_graphs.py.)"""
+import glob
+import os
+import random
+import shutil
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from process_support import BIN, BUILD, SOURCE, JobTest, main, processes_of, read_bytes, role_of, wait_until  # noqa: E402
+
+WORKERS = 3
+KILL_AT = 4  # the clock whose checkpoint is waited for
+ATTEMPTS = 5
+
+
+def ratings(dice):
+    lines = []
+    for user in range(60):
+        for item in dice.sample(range(40), 12):
+            lines.append(f"u{user},i{item},{1 + (user * item + dice.randrange(3)) % 5}\n")
+    return lines
+
+
+def samples(dice, label):
+    weights = [dice.gauss(0, 1) if j % 3 == 0 else 0 for j in range(30)]
+    lines = []
+    for _ in range(300):
+        x = [round(dice.gauss(0, 1), 4) for _ in weights]
+        lines.append(",".join(map(str, x + [label(sum(a * b for a, b in zip(x, weights)) + dice.gauss(0, 1))])) + "\n")
+    return lines
+
+
+def points(dice):
+    return [",".join(str(round(dice.gauss(3 * (i % 7) * (j % 2), 2), 4)) for j in range(5)) + "\n" for i in range(700)]
+
+
+def documents(dice):
+    return [" ".join(f"w{(d % 4) * 10 + int(abs(dice.gauss(0, 5)))}" for _ in range(25)) + "\n" for d in range(150)]
+
+
+def edges(dice):
+    """Four groups with more edges inside than between them."""
+    found = set()
+    while len(found) < 900:
+        a, b = dice.randrange(160), dice.randrange(160)
+        if a != b and (a % 4 == b % 4 or dice.randrange(8) == 0):
+            found.add((min(a, b), max(a, b)))
+    return [f"{a} {b}\n" for a, b in sorted(found)]
+
+
+class Resume(JobTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        dice = random.Random(11)
+        for name, lines in (("ratings.csv", ratings(dice)), ("targets.csv", samples(dice, lambda m: round(m, 4))),
+                            ("labels.csv", samples(dice, lambda m: int(m > 0))), ("points.csv", points(dice)),
+                            ("documents.txt", documents(dice)), ("edges.txt", edges(dice))):
+            with open(os.path.join(cls.folder, name), "w", encoding="utf-8") as file:
+                file.writelines(lines)
+
+    def files(self, output):
+        """What the run has written, without the times that it took; removed, for the next run."""
+        found = {}
+        folder = os.path.join(self.folder, output)
+        for path in sorted(glob.glob(folder + "/**", recursive=True)):
+            name = os.path.relpath(path, folder)
+            if os.path.isfile(path) and name != "metrics.jsonl":
+                found[name] = read_bytes(path)
+        shutil.rmtree(folder)
+        return found
+
+    def worker(self, run, rank):
+        mark = f"PARACEL_RANK={rank}".encode()
+        return next((p for p in processes_of(run.job()) if mark in read_bytes(f"/proc/{p.pid}/environ").split(b"\0")), None)
+
+    def server(self, run, _):
+        return next((p for p in processes_of(run.job()) if role_of(p) == "server"), None)
+
+    def run_and_kill(self, program, find, rank, *options, output, **config):
+        """A run that loses a process when it has made the checkpoint of clock KILL_AT. On a fast machine it may have ended
+        before: then again."""
+        for attempt in range(ATTEMPTS):
+            self.write_config("killed.json", output=output, **config)
+            folder = self.not_there("checkpoints")
+            run = self.start("-w", str(WORKERS), "-c", "killed.json", "--checkpoint-dir", folder, "--checkpoint-every", "1",
+                             "--replicas", "2", "-p", "2", *options, program)
+            made = os.path.join(folder, f"{KILL_AT:010d}", "manifest.json")
+            wait_until(lambda: os.path.exists(made) or run.process.poll() is not None, 40, 0.002)
+            victim = find(run, rank) if run.process.poll() is None else None
+            if victim is not None:
+                victim.kill()
+            self.assertEqual(run.wait(60), 0, run.err() + run.out())
+            if victim is not None and "lost" in run.err():
+                return run.err()
+        self.fail(f"the job ended {ATTEMPTS} times before it could be disturbed: " + run.err())
+
+    def check(self, name, **config):
+        program = os.path.join(BIN, name)
+        config = {**dict.fromkeys(("training_input", "method", "rounds", "alpha", "beta")), **config}
+        self.write_config("alone.json", output="alone/", **config)
+        status, _, err = self.prun("-w", str(WORKERS), "-p", "2", "-c", "alone.json", program)
+        self.assertEqual(status, 0, err)
+        expected = self.files("alone")
+        self.assertTrue(expected)
+
+        with self.subTest(what="checkpoints change nothing"):
+            folder = self.not_there("checkpoints")
+            self.write_config("made.json", output="made/", **config)
+            status, _, err = self.prun("-w", str(WORKERS), "-p", "2", "-c", "made.json", "--checkpoint-dir", folder,
+                                       "--checkpoint-every", "1", "--checkpoint-keep", "1000", program)
+            self.assertEqual(status, 0, err)
+            self.assertEqual(self.files("made"), expected)
+        clocks = sorted(os.listdir(folder))
+        clocks = [c for c in clocks if c.isdigit()]
+        self.assertGreater(len(clocks), KILL_AT)
+        for clock in (clocks[1], clocks[len(clocks) // 2], clocks[-1]):
+            with self.subTest(what="resumed", clock=clock):
+                self.write_config("resumed.json", output="resumed/", **config)
+                status, _, err = self.prun("-w", str(WORKERS), "-p", "1", "-c", "resumed.json", "--resume",
+                                           os.path.join(folder, clock), "--checkpoint-dir", self.not_there("more"), program)
+                self.assertEqual(status, 0, err)
+                self.assertEqual(self.files("resumed"), expected)
+        with self.subTest(what="a worker is killed"):
+            err = self.run_and_kill(program, self.worker, 1, "--on-worker-death", "wait:30", output="replaced/", **config)
+            self.assertIn("worker 1 is restarted", err)
+            self.assertEqual(self.files("replaced"), expected)
+        with self.subTest(what="a server is killed"):
+            self.run_and_kill(program, self.server, 0, output="failover/", **config)
+            self.assertEqual(self.files("failover"), expected)
+
+    def test_als(self):
+        for implicit in (False, True):
+            with self.subTest(implicit=implicit):
+                self.check("als", rating_input="ratings.csv", k=4, rounds=20, implicit=implicit, **{"lambda": 0.1})
+
+    def test_mf(self):
+        self.check("mf", input="ratings.csv", k=4, rounds=12, alpha=0.01, beta=0.1, clocks_per_round=3)
+
+    def test_lda(self):
+        self.check("gLDA", input="documents.txt", k_topics=4, iters=12, clocks_per_round=2, alpha=0.1, beta=0.1,
+                   optimize_every=3, report_every=2)
+
+    def test_kmeans(self):
+        self.check("kmeans", input="points.csv", type="rows", kclusters=9, rounds=100, n_init=3)
+        self.check("kmeans", input="points.csv", type="rows", kclusters=9, rounds=12, batch_size=64)
+
+    def test_lasso(self):
+        self.check("lasso", training_input="targets.csv", path=12, rounds=1000)
+
+    def test_lr_l1(self):
+        self.check("lr_l1", input="labels.csv", C=50.0, rounds=1000, block_size=4)
+
+    def test_spectral_clustering(self):
+        self.check("spectral_clustering", input="edges.txt", kclusters=4, n_init=6)
+
+    def generate(self, kind, name, *options):
+        subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", kind, "-o",
+                        os.path.join(self.folder, name), *options], check=True, stdout=subprocess.DEVNULL,
+                       env={**os.environ, "PARACEL_BUILD": BUILD})
+
+    def test_steady_state(self):
+        self.generate("steady_state", "graph", "-n", "400", "--items", "60", "--seed", "3")
+        self.check("steady_state_inversion", bigraph_input="graph", distribution_input="graph.dis", rounds=300, ktop=5)
+
+    def test_dtr(self):
+        self.generate("factors", "users", "-n", "400", "-k", "5", "--seed", "1")
+        self.generate("factors", "items", "-n", "60", "-k", "5", "--seed", "2")
+        self.check("dtr", user_fac_input="users", item_fac_input="items", level=4, tree_start_index=0, tree_end_index=3)
+
+
+if __name__ == "__main__":
+    main()
