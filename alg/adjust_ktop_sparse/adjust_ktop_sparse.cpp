@@ -101,6 +101,8 @@ adjust_ktop::adjust_ktop(Comm comm, const std::string& server_info, const adjust
     : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
 
 void adjust_ktop::solve() {
+  // Nothing is left in the servers: the replacement of a worker does its part again.
+  (void)first_iteration();
   load();
   choose();
   dump_result();

@@ -2,6 +2,10 @@
 #include "als_validate.hpp"
 
 #include <cmath>
+#include <limits>
+#include <vector>
+
+#include <paracel/resumable_loop.hpp>
 
 #include "als.hpp"
 
@@ -38,16 +42,27 @@ void als_validate::solve() {
   options.transpose = settings_.transpose;
   const auto held_out = load_sparse(get_comm(), settings_.validate_input, options);
   als_one_step::errors found;
+  std::vector<double> train;
+  std::vector<double> validate;
+  resumable_loop loop(*this);
+  loop.keep("train", train).keep("validate", validate);
+  loop.keep("pairs", found.validated).keep("skipped", found.skipped);
+  while (loop.next(static_cast<std::int64_t>(settings_.lambdas.size()))) {
+    const auto lambda = settings_.lambdas[static_cast<std::size_t>(loop.iteration())];
+    found = problem.solve(lambda, &held_out);
+    train.push_back(found.train_rmse);
+    validate.push_back(found.validate_rmse);
+    log_.round(static_cast<int>(train.size()), found.validate_rmse,
+               {{"lambda", lambda}, {"train_rmse", found.train_rmse}});
+  }
   double best = std::numeric_limits<double>::infinity();
   double best_lambda = std::numeric_limits<double>::quiet_NaN();
-  int round = 0;
-  for (const double lambda : settings_.lambdas) {
-    found = problem.solve(lambda, &held_out);
-    log_.round(++round, found.validate_rmse, {{"lambda", lambda}, {"train_rmse", found.train_rmse}});
-    log_.result("lambda", json_number(lambda) + " train_rmse " + json_number(found.train_rmse) + " validate_rmse " +
-                              json_number(found.validate_rmse));
-    if (!(found.validate_rmse < best)) continue;
-    best = found.validate_rmse;
+  for (std::size_t i = 0; i < settings_.lambdas.size(); ++i) {
+    const double lambda = settings_.lambdas[i];
+    log_.result("lambda", json_number(lambda) + " train_rmse " + json_number(train[i]) + " validate_rmse " +
+                              json_number(validate[i]));
+    if (!(validate[i] < best)) continue;
+    best = validate[i];
     best_lambda = lambda;
   }
   log_.result("validate_pairs", found.validated);

@@ -114,6 +114,8 @@ sim_dense::sim_dense(Comm comm, const std::string& server_info, const sim_dense_
     : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
 
 void sim_dense::solve() {
+  // Nothing is left in the servers: the replacement of a worker does its part again.
+  (void)first_iteration();
   a_ = load(settings_.input_a);
   lists_ = top_k_neighbours(a_.number.size(), settings_.topk);
   if (settings_.input_b.empty()) {

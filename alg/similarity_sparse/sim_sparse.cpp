@@ -90,6 +90,8 @@ sim_sparse::sim_sparse(Comm comm, const std::string& server_info, const sim_spar
     : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
 
 void sim_sparse::solve() {
+  // Nothing is left in the servers: the replacement of a worker does its part again.
+  (void)first_iteration();
   load();
   compare();
   dump_result();

@@ -73,6 +73,8 @@ word_count::word_count(Comm comm, const std::string& server_info, const wc_setti
     : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
 
 void word_count::solve() {
+  // Without handle_file nothing is in the servers: the replacement of a worker does its part again.
+  (void)first_iteration();
   count();
   if (settings_.handle.given()) add_in_servers();
   else exchange();

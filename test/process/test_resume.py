@@ -160,6 +160,43 @@ class Resume(JobTest):
     def test_spectral_clustering(self):
         self.check("spectral_clustering", input="edges.txt", kclusters=4, n_init=6)
 
+    def test_lda_under_ssp_has_no_replacements(self):
+        nothing = dict.fromkeys(("training_input", "method", "rounds", "alpha", "beta"))
+        self.write_config("ssp.json", **nothing, input="documents.txt", k_topics=4, iters=2, consistency="ssp")
+        status, _, err = self.prun("-w", "2", "-c", "ssp.json", "--on-worker-death", "wait:5", os.path.join(BIN, "gLDA"))
+        self.assertEqual(status, 2, err)
+        self.assertRegex(err, r'ssp.json:\d+:\d+: key "consistency": with it no process can replace a worker of gLDA')
+
+    def test_programs_without_iterations_go_on_with_a_replaced_worker(self):
+        dice = random.Random(8)
+        words = [" ".join(f"w{dice.randrange(5000)}" for _ in range(40)) + "\n" for _ in range(20000)]
+        rows = [f"r{r},c{c},{dice.randrange(1, 6)}\n" for r in range(3000) for c in dice.sample(range(300), 20)]
+        for name, lines in (("words.txt", words), ("rows.csv", rows)):
+            with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+                file.writelines(lines)
+        nothing = dict.fromkeys(("training_input", "method", "rounds", "alpha", "beta"))
+        for program, config in (("wc", {"input": "words.txt"}), ("sim_sparse", {"input": "rows.csv", "topk": 5})):
+            with self.subTest(program=program):
+                self.write_config("alone.json", output="alone/", **nothing, **config)
+                status, _, err = self.prun("-w", str(WORKERS), "-c", "alone.json", os.path.join(BIN, program))
+                self.assertEqual(status, 0, err)
+                self.kill_after_the_start(program, output="replaced/", **nothing, **config)
+                self.assertEqual(self.files("replaced"), self.files("alone"))
+
+    def kill_after_the_start(self, program, **config):
+        self.write_config("killed.json", **config)
+        for _ in range(ATTEMPTS):
+            run = self.start("-v", "-w", str(WORKERS), "-c", "killed.json", "--on-worker-death", "wait:30",
+                             os.path.join(BIN, program))
+            wait_until(lambda: "event started" in run.err() or run.process.poll() is not None, 20, 0.002)
+            victim = self.worker(run, 1)
+            if victim is not None:
+                victim.kill()
+            self.assertEqual(run.wait(60), 0, run.err() + run.out())
+            if "worker 1 is restarted" in run.err():
+                return
+        self.fail(f"the job ended {ATTEMPTS} times before its worker could be killed: " + run.err())
+
     def generate(self, kind, name, *options):
         subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", kind, "-o",
                         os.path.join(self.folder, name), *options], check=True, stdout=subprocess.DEVNULL,
