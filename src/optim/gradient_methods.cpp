@@ -73,7 +73,7 @@ step_outcome cg_step(problem& p, method_state& s, int number) {
   bool steepest = d.empty();
   d.resize(n);
   double slope = steepest ? 0 : dot(d, s.gradient);
-  if (p.rows().has_hessian()) evaluate_if_resumed(p, s, number);
+  if (p.rows().has_hessian()) revisit_if_resumed(p, s, number);
   line_trial trial;
   for (;;) {
     if (!(slope < 0)) {

@@ -112,10 +112,8 @@ bool has_converged(const problem& p, method_state& s, double before, ending& why
   return s.numbers[small_steps] >= patience_of(p.how().how);
 }
 
-void evaluate_if_resumed(problem& p, method_state& s, int number) {
-  if (number == 1 || p.evaluations > 0) return;
-  p.evaluate(s.w, s.gradient);  // the gradient has the same bits again
-  s.numbers[evaluations] -= 1;
+void revisit_if_resumed(problem& p, const method_state& s, int number) {
+  if (number > 1 && p.evaluations == 0) p.revisit(s.w);
 }
 
 double move_along(problem& p, method_state& s, int number, const std::vector<double>& direction, double slope,

@@ -67,7 +67,7 @@ step_outcome cg_step(problem& p, method_state& s, int number);
 [[noreturn]] void refuse_not_finite(const problem& p, int number, double found);
 
 /// For steps with Hessian products: in a process that has resumed, the objective has not seen w yet.
-void evaluate_if_resumed(problem& p, method_state& s, int number);
+void revisit_if_resumed(problem& p, const method_state& s, int number);
 
 /// A point on a line from w, evaluated.
 struct line_trial {

@@ -116,13 +116,25 @@ result minimize(objective& f, const settings& s) {
 result minimize(paralg& job, objective& f, const settings& s) {
   queue_team workers;
   std::optional<problem> p;
+  // Its sums are no part of a superstep: the replacement of a worker makes it again, too.
+  collectives before(job.get_comm());
+  workers.enter(before);
+  try {
+    p.emplace(f, s, workers);
+  } catch (const job_error&) {
+    throw;
+  } catch (const error& e) {
+    if (before.failed()) throw;
+    before.fail("task " + std::to_string(before.rank()) + ": " + e.what(), e.status());
+  } catch (const std::exception& e) {
+    before.fail("task " + std::to_string(before.rank()) + ": " + e.what(), exit_status::failure);
+  }
   com_queue q(job);
   auto start = s.start;
   start.resize(f.dimension());
   q.init_with_broadcast_data("w", std::move(start));
   q.add(communicate([&](com_context& c, collectives& all) {
     workers.enter(all);
-    if (!p) p.emplace(f, s, workers);
     method_state state;
     using vector = std::vector<double>;
     const bool first = c.step_no() == 1;

@@ -82,7 +82,7 @@ region_step steihaug(std::span<const double> gradient, std::span<const double> p
 step_outcome newton_step(problem& p, method_state& s, int number) {
   const std::size_t n = p.size();
   const bool dense = p.is_dense();
-  evaluate_if_resumed(p, s, number);
+  revisit_if_resumed(p, s, number);
   std::vector<double> packed;
   std::vector<double> preconditioner(n, 1.0);
   const auto measure = [&] {

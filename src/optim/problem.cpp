@@ -67,6 +67,8 @@ double problem::evaluate(std::span<const double> w, std::span<double> gradient) 
   return scale_ * sums_.back() + add_l2(w, gradient);
 }
 
+void problem::revisit(std::span<const double> w) { (void)f_.value_and_gradient(w, std::span(sums_).first(size_)); }
+
 double problem::add_l2(std::span<const double> w, std::span<double> gradient) const {
   const double l2 = settings_.penalty.l2;
   if (l2 == 0) return 0;

@@ -48,6 +48,8 @@ class problem {
 
   /// The smooth part of F, that is without l1, and its gradient. Not finite: too long a step.
   double evaluate(std::span<const double> w, std::span<double> gradient);
+  /// The objective evaluates w again, on this worker alone: the others know it, or do the same.
+  void revisit(std::span<const double> w);
   /// l1 |w|_1
   [[nodiscard]] double l1_part(std::span<const double> w) const;
   /// Adds l2 w.w's gradient; returns l2 w.w.

@@ -157,6 +157,12 @@ class Resume(JobTest):
     def test_lr_l1(self):
         self.check("lr_l1", input="labels.csv", C=50.0, rounds=1000, block_size=4)
 
+    def test_lr_by_minimisers(self):
+        for method, more in (("lbfgs", {}), ("newton", {}), ("owlqn", {"l1": 0.01})):
+            with self.subTest(method=method):
+                self.check("lr", training_input="labels.csv", method=method, rounds=200, alpha=1.0, beta=1e-4,
+                           tolerance=1e-13, **more)
+
     def test_spectral_clustering(self):
         self.check("spectral_clustering", input="edges.txt", kclusters=4, n_init=6)
 
