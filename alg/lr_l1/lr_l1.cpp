@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include <paracel/optim_losses.hpp>
 #include <paracel/resumable_loop.hpp>
 
 #include "alg/common/coordinate_descent.hpp"
@@ -88,11 +89,14 @@ config_schema lr_l1_schema() {
   s.key("lambda", key_type::number, "Paracel's penalty lambda*|w|_1: 1/C").above(0).required_unless({"C", "model"});
   s.key("C", key_type::number, "weight of the loss, instead of lambda").above(0);
   s.key("bias", key_type::boolean, "a feature that is always 1 and not penalised").fallback(false);
-  s.key("rounds", key_type::integer, "Newton steps at most").fallback(1000).at_least(1).at_most(1000000000);
+  s.key("rounds", key_type::integer, "steps at most").fallback(1000).at_least(1).at_most(1000000000);
   s.key("tolerance", key_type::number, "greatest violation of the optimality conditions of F")
       .fallback(1e-4)
       .at_least(1e-10)
       .at_most(1000);
+  s.key("method", key_type::string, "newton, or owlqn: L-BFGS on orthants, which sums nothing but gradients")
+      .fallback("newton")
+      .one_of({"newton", "owlqn"});
   s.key("block_size", key_type::integer, "most features in a step, whose Gram matrix is summed over the workers")
       .fallback(1024)
       .at_least(1)
@@ -106,7 +110,10 @@ lr_l1_settings::lr_l1_settings(const config& from)
       bias(from.get<bool>("bias")),
       rounds(from.get<int>("rounds")),
       tolerance(from.get<double>("tolerance")),
-      block(from.get<std::size_t>("block_size")) {
+      block(from.get<std::size_t>("block_size")),
+      by_owlqn(from.get<std::string>("method") == "owlqn") {
+  if (by_owlqn && from.given("block_size"))
+    throw config_error(from.place_of("block_size") + ": not with owlqn, which has no blocks");
   if (!linear.model.empty()) return;
   if (from.given("C") && from.given("lambda"))
     throw config_error(from.place_of("C") + ": not together with lambda, which is 1/C");
@@ -273,26 +280,14 @@ void lr_l1::block_step(double worst) {
   value_ = reached;
 }
 
-void lr_l1::train() {
-  rows_ = load_training();
-  auto comm = get_comm();
-  std::vector<std::int64_t> kinds{rows_.has_label_zero ? 1 : 0, rows_.has_label_minus_one ? 1 : 0};
-  comm.allreduce(kinds, reduce_op::max);
-  if (kinds[0] != 0 && kinds[1] != 0)
-    throw data_error(linear_.training_input.front() + ": found labels 0 and -1, want 0 and 1, or -1 and +1");
-  const std::uint64_t total = rows_.rows_total;
-  load_others(rows_.columns);
-  if (settings_.bias) append_ones(rows_);
-  const std::size_t p = rows_.columns;
-  const std::size_t n = rows_.rows();
-  w_.assign(p, 0.0);
-  slope_.resize(n);
-  curvature_.resize(n);
-  margin_.assign(n, 0.0);
-  change_.resize(n);
-  candidate_.resize(n);
-  run_log log(*this, settings_.rounds, "objective", linear_.debug);
+/// Throws: `rounds` steps have not been enough.
+void lr_l1::refuse_to_end(int round, double worst) const {
+  throw error("after " + std::to_string(round) + " rounds the optimality conditions are violated by " +
+              json_number(worst) + ", want " + json_number(settings_.tolerance) + "; raise rounds or tolerance");
+}
 
+int lr_l1::proximal_newton(run_log& log) {
+  const std::size_t p = w_.size();
   value_ = evaluate(margin_) + penalty_of(w_);
   double worst = 0;
   resumable_loop loop(*this);
@@ -313,27 +308,69 @@ void lr_l1::train() {
       loop.stop();
       continue;
     }
-    if (round == settings_.rounds) {
-      throw error("after " + std::to_string(round) + " rounds the optimality conditions are violated by " +
-                  json_number(worst) + ", want " + json_number(settings_.tolerance) + "; raise rounds or tolerance");
-    }
+    if (round == settings_.rounds) refuse_to_end(round, worst);
 
     // A block step finds the minimum of its model, sign changes included, and always lowers F, but with this many
     // weights it moves only some of them.
     if (wanted <= settings_.block || !face_step()) block_step(worst);
   }
+  return static_cast<int>(loop.iteration()) - 1;  // the last iteration only found that it is the end
+}
 
-  const auto round = static_cast<int>(loop.iteration()) - 1;  // the last iteration only found that it is the end
+int lr_l1::owlqn(run_log& log) {
+  (void)evaluate(margin_);  // at 0
+  double square = 0;
+  for (std::size_t j = 0; j < w_.size(); ++j) square += violation(j) * violation(j);
+  if (square == 0) return 0;
+  optim::linear_objective loss(rows_, optim::log_loss(), {});
+  optim::settings how;
+  how.how = optim::method::owlqn;
+  how.scale = settings_.c;
+  how.penalty.l1 = 1;
+  if (settings_.bias) how.penalty.free = {w_.size() - 1};
+  how.max_steps = settings_.rounds;
+  how.gradient_tolerance = settings_.tolerance / std::sqrt(square);
+  how.objective_tolerance = 0;
+  how.watch = [&](const optim::progress& now) {
+    log.round(now.step, now.value, {{"gradient_norm", now.gradient_norm}, {"evaluations", now.evaluations}});
+  };
+  auto found = optim::minimize(*this, loss, how);
+  w_ = std::move(found.w);
+  return found.steps;
+}
+
+void lr_l1::train() {
+  rows_ = load_training();
+  auto comm = get_comm();
+  std::vector<std::int64_t> kinds{rows_.has_label_zero ? 1 : 0, rows_.has_label_minus_one ? 1 : 0};
+  comm.allreduce(kinds, reduce_op::max);
+  if (kinds[0] != 0 && kinds[1] != 0)
+    throw data_error(linear_.training_input.front() + ": found labels 0 and -1, want 0 and 1, or -1 and +1");
+  const std::uint64_t total = rows_.rows_total;
+  load_others(rows_.columns);
+  if (settings_.bias) append_ones(rows_);
+  const std::size_t p = rows_.columns;
+  const std::size_t n = rows_.rows();
+  w_.assign(p, 0.0);
+  slope_.resize(n);
+  curvature_.resize(n);
+  margin_.assign(n, 0.0);
+  change_.resize(n);
+  candidate_.resize(n);
+  run_log log(*this, settings_.rounds, "objective", linear_.debug);
+
+  const int round = settings_.by_owlqn ? owlqn(log) : proximal_newton(log);
 
   // Incrementally updated margins have lost a digit or two.
   multiply(rows_, w_, margin_);
   value_ = evaluate(margin_) + penalty_of(w_);
-  worst = 0;
+  double worst = 0;
   std::uint64_t nonzeros = 0;
   for (std::size_t j = 0; j < p; ++j) {
     worst = std::max(worst, violation(j));
     nonzeros += w_[j] != 0 ? 1 : 0;
   }
+  if (settings_.by_owlqn && worst > settings_.tolerance) refuse_to_end(round, worst);
   auto weights = w_;
   if (settings_.bias) std::rotate(weights.begin(), weights.end() - 1, weights.end());
   model_writer model(*this, "lr_l1", linear_.format);

@@ -45,6 +45,7 @@ struct lr_l1_settings {
   int rounds;
   double tolerance;
   std::size_t block;
+  bool by_owlqn;
 };
 
 class lr_l1 : public linear_base {
@@ -57,12 +58,16 @@ class lr_l1 : public linear_base {
 
  private:
   void train();
+  /// Both set w. Returns: the number of steps.
+  int proximal_newton(run_log& log);
+  int owlqn(run_log& log);
   void block_step(double worst);
   [[nodiscard]] bool face_step();
   [[nodiscard]] double evaluate(std::span<const double> margin);
   [[nodiscard]] std::vector<std::uint32_t> choose(double worst) const;
   [[nodiscard]] double penalty_of(std::span<const double> w) const;
   [[nodiscard]] double l1_of(std::size_t j) const { return j + 1 == w_.size() && settings_.bias ? 0.0 : 1.0; }
+  [[noreturn]] void refuse_to_end(int round, double worst) const;
   [[nodiscard]] double violation(std::size_t j) const;
   void use(const std::vector<double>& weights, bool bias, run_log& log, model_writer* model);
 

@@ -86,6 +86,22 @@ class LrL1Test(AlgorithmCase):
         self.assertAlmostEqual(again / first, 1, delta=1e-12)
         self.assertAlmostEqual(self.fit(2, C=0.25, block_size=7, rounds=100000)["objective"] / first, 1, delta=1e-7)
 
+    def test_owlqn_ends_at_the_same_minimum(self):
+        for bias in (False, True):
+            newton = self.fit(1, bias=bias, tolerance=1e-6)
+            for workers, mode in ((1, "embedded"), (3, "local")) + (((2, "mpi"),) if MPI else ()):
+                with self.subTest(bias=bias, workers=workers, mode=mode):
+                    found = self.fit(workers, 1, mode, bias=bias, tolerance=1e-5, method="owlqn", rounds=5000)
+                    self.assertAlmostEqual(found["objective"] / newton["objective"], 1, delta=1e-9)
+                    self.assertEqual(found["nonzeros"], newton["nonzeros"])
+                    objective, violation = self.objective_and_violation(self.weights(), 1, bias)
+                    self.assertAlmostEqual(objective / found["objective"], 1, delta=1e-12)
+                    self.assertLess(violation, 1.1e-5)
+        said = self.job(1, status=1, training_input=self.sparse, C=1, method="owlqn", rounds=2)
+        self.assertIn("after 2 rounds the optimality conditions are violated by", said)
+        said = self.job(1, status=3, training_input=self.sparse, C=1, method="owlqn", block_size=7)
+        self.assertIn("block_size", said)
+
     def test_more_weights_than_a_block_has_end_at_the_same_minimum(self):
         # Adjacent features are correlated, so that moving all weights at once is not easy either.
         random = numpy.random.default_rng(11)

@@ -97,6 +97,24 @@ class ComQueue(JobTest):
         self.assertIn("worker 1 is restarted", run.err())
         self.assertEqual(run.out(), undisturbed)
 
+    def test_a_queue_survives_a_death_in_any_of_its_supersteps(self):
+        undisturbed, _ = self.run_steps(STEPS, "60")
+        hit = 0
+        for superstep in (1, 2, 5, 11, 23, 41):
+            folder = os.path.join(self.folder, f"death{superstep}")
+            run = self.start("-w", "3", "-p", "1", "--on-worker-death", "wait:20", "--checkpoint-dir", folder,
+                             "--checkpoint-every", "1", "--checkpoint-keep", "60", STEPS, "60")
+            made = os.path.join(folder, f"{superstep:010d}", "manifest.json")
+            wait_until(lambda: os.path.exists(made) or run.process.poll() is not None, 20, 0.001)
+            victim = next((p for p in processes_of(run.job())
+                           if b"PARACEL_RANK=2" in read_bytes(f"/proc/{p.pid}/environ").split(b"\0")), None)
+            if victim is not None:
+                victim.kill()
+            self.assertEqual(run.wait(60), 0, run.err())
+            self.assertEqual(run.out(), undisturbed)
+            hit += "worker 2 is restarted" in run.err()
+        self.assertGreaterEqual(hit, 3)
+
     def kill_worker_1(self, run):
         self.assertTrue(wait_until(lambda: "round" in run.err(), 20), run.err())
 
