@@ -5,6 +5,7 @@
 #include <iostream>
 #include <numeric>
 
+#include <paracel/optim_losses.hpp>
 #include <paracel/random.hpp>
 #include <paracel/text_output.hpp>
 
@@ -193,6 +194,7 @@ void logistic_regression::load() {
   columns_ = training.columns;
   if (columns_ == 0) throw data_error(settings_.training_input.front() + ": found samples without any feature");
   total_rows_ = training.rows_total;
+  if (settings_.uses_queue()) optim::group_equal_rows(training);
   problem_ = problem_of(std::move(training));
   load_others();  // before training, so that bad data is reported early
 }

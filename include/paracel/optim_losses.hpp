@@ -91,6 +91,11 @@ struct linear_options {
   standardization standardize{};
 };
 
+/// Moves sparse rows of equal length together, within runs of 2,048: the ends of the loops over their entries are then
+/// predicted, which makes passes of linear_objective a tenth to a fifth faster. For methods that use all rows at once,
+/// if nothing else goes by their order. Cost: one pass, in place.
+void group_equal_rows(sample_rows& rows);
+
 /// Sum over the rows of weight * loss(x.w + intercept). Rows stay sparse, or dense.
 /// Cost: one pass over the entries for a value with its gradient, one for a Hessian-vector product. Memory: 8 bytes a
 /// row; with standardization 24 bytes a coordinate. Lifetime: of the rows.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -95,6 +96,42 @@ void standardization::add_from_raw(std::span<const double> raw, std::span<double
     for (std::size_t c = 0; c < width; ++c) {
       const std::size_t at = first + j * width + c;
       gradient[at] += inverse_[j] * raw[at] - (first > 0 ? shift_[j] * raw[c] : 0);
+    }
+  }
+}
+
+void group_equal_rows(sample_rows& rows) {
+  if (rows.dense) return;
+  constexpr std::size_t run = 2048;  // rows: a copy of them fits into the second cache
+  std::vector<std::size_t> order;
+  sample_rows copy;
+  for (std::size_t first = 0; first < rows.rows(); first += run) {
+    const std::size_t count = std::min(run, rows.rows() - first);
+    const std::size_t begin = rows.row_begin[first];
+    const std::size_t entries = rows.row_begin[first + count] - begin;
+    const auto keep = [](auto& to, const auto& from, std::size_t at, std::size_t n) {
+      const auto part = std::span(from).subspan(at, n);
+      to.assign(part.begin(), part.end());
+    };
+    keep(copy.row_begin, rows.row_begin, first, count + 1);
+    keep(copy.column, rows.column, begin, entries);
+    keep(copy.value, rows.value, begin, entries);
+    if (!rows.label.empty()) keep(copy.label, rows.label, first, count);
+    order.resize(count);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const auto length = [&](std::size_t i) { return copy.row_begin[i + 1] - copy.row_begin[i]; };
+    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return length(a) < length(b); });
+    std::size_t to = begin;
+    for (std::size_t k = 0; k < count; ++k) {
+      const std::size_t i = order[k];
+      const auto from = static_cast<std::ptrdiff_t>(copy.row_begin[i] - begin);
+      const auto n = static_cast<std::ptrdiff_t>(length(i));
+      const auto at = static_cast<std::ptrdiff_t>(to);
+      std::copy_n(copy.column.begin() + from, n, rows.column.begin() + at);
+      std::copy_n(copy.value.begin() + from, n, rows.value.begin() + at);
+      if (!rows.label.empty()) rows.label[first + k] = copy.label[i];
+      to += length(i);
+      rows.row_begin[first + k + 1] = to;
     }
   }
 }

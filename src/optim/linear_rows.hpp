@@ -47,8 +47,18 @@ inline double row_dot(const sample_rows& rows, std::size_t i, const double* w) {
 /// to += times * x_i
 inline void add_scaled_row(const sample_rows& rows, std::size_t i, double times, double* to) {
   if (rows.dense) return add_scaled(times, rows.dense_row(i), {to, rows.columns});
-  const std::size_t end = rows.row_begin[i + 1];
-  for (std::size_t k = rows.row_begin[i]; k < end; ++k) to[rows.column[k]] += times * rows.value[k];
+  const std::size_t begin = rows.row_begin[i];
+  const std::size_t count = rows.row_begin[i + 1] - begin;
+  const std::uint32_t* __restrict column = rows.column.data() + begin;
+  const double* __restrict value = rows.value.data() + begin;
+  std::size_t k = 0;
+  // The columns of a row differ: four can be read before the first is written.
+  for (; k + 4 <= count; k += 4) {
+    double sum[4];
+    for (std::size_t l = 0; l < 4; ++l) sum[l] = to[column[k + l]] + times * value[k + l];
+    for (std::size_t l = 0; l < 4; ++l) to[column[k + l]] = sum[l];
+  }
+  for (; k < count; ++k) to[column[k]] += times * value[k];
 }
 
 }  // namespace paracel::optim

@@ -20,8 +20,11 @@ namespace {
 constexpr double eta0 = 1e-4, eta1 = 0.25, eta2 = 0.75;
 constexpr double sigma1 = 0.25, sigma2 = 0.5, sigma3 = 4;
 // Newton's equations are solved to this fraction of the gradient, and more accurately near the minimum, where the
-// convergence then is superlinear.
-constexpr double most_residual = 0.1;
+// convergence then is superlinear. A million rows, 100,000 features, C = 1, gap 1e-6: 33 products with 0.5, 45 with
+// 0.1, in the same 7 steps, since far from the minimum the quadratic limits a step and not its accuracy.
+constexpr double most_residual = 0.5;
+// But to no more than this fraction of what the gradient still has to fall.
+constexpr double enough_residual = 0.5;
 constexpr double dense_residual = 1e-12;
 // Regions that were too large, one after the other, before it gives up.
 constexpr int most_rejections = 40;
@@ -105,7 +108,8 @@ step_outcome newton_step(problem& p, method_state& s, int number) {
   double& delta = s.numbers[radius];
   if (number == 1) delta = inverse_norm();
   const double reached = s.numbers[gradient_norm] / s.numbers[first_gradient_norm];
-  const double accuracy = dense ? dense_residual : std::min(most_residual, std::sqrt(reached));
+  const double needed = enough_residual * p.how().gradient_tolerance / reached;
+  const double accuracy = dense ? dense_residual : std::min(most_residual, std::max(std::sqrt(reached), needed));
   std::vector<double> w(n);
   std::vector<double> gradient(n);
   const double rounding = 1e-14 * std::abs(s.numbers[value]);
