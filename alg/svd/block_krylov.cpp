@@ -21,6 +21,13 @@ constexpr double nothing = 1e-14;
 // For unit columns: a smaller eigenvalue of their Gram matrix is rounding error.
 constexpr double dependent = 1e-14;
 constexpr int passes = 3;
+// After the second pass, columns with Gram eigenvalues in [1 - x, 1 + x] that had products up to x with the basis are
+// orthonormal to rounding: twice is enough (Kahan), unless something cancelled.
+constexpr double nearly_done = 1e-2;
+// Squares of singular values are known to 1e-16 of the greatest: below this, too few digits of a value remain.
+constexpr double least_square = 1e-10;
+// Steps after which a small value is one of A, and not of the first random block.
+constexpr int settled_steps = 3;
 
 void sum_matrix(product_operator& a, MatrixXd& m) { a.sum(std::span(m.data(), static_cast<std::size_t>(m.size()))); }
 
@@ -40,13 +47,16 @@ MatrixXd inner(product_operator& a, const Eigen::Ref<const MatrixXd>& basis, con
 }
 
 /// Makes x orthogonal to the basis and its columns orthonormal, dropping dependent columns: fewer may remain.
-/// `scale`: the size of A.
-void orthonormalise(product_operator& a, side& against, MatrixXd& x, double scale) {
+/// `scale`: the size of A. `inside`: what the basis' columns were multiplied with in x.
+void orthonormalise(product_operator& a, side& against, MatrixXd& x, double scale, MatrixXd* inside = nullptr) {
   for (int pass = 0; pass < passes && x.cols() > 0; ++pass) {
     // Project in each pass: the remainder of a column that is nearly in the basis is inexact after the first one.
+    double touching = 0;
     if (against.used > 0) {
       const MatrixXd c = inner(a, against.columns(), x);
       x.noalias() -= against.columns() * c;
+      touching = c.size() == 0 ? 0 : c.cwiseAbs().maxCoeff();
+      if (pass == 0 && inside != nullptr) *inside = c;
     }
     MatrixXd gram = x.transpose() * x;
     sum_matrix(a, gram);
@@ -85,6 +95,9 @@ void orthonormalise(product_operator& a, side& against, MatrixXd& x, double scal
       }
     }
     x = (x * change).eval();
+    if (pass > 0 && touching <= nearly_done && first == 0 && count == gram.cols() &&
+        eigen.eigenvalues()[0] >= 1 - nearly_done && (norm.array() - 1).abs().maxCoeff() <= nearly_done)
+      break;
   }
 }
 
@@ -102,6 +115,12 @@ MatrixXd transposed_product(product_operator& a, const Eigen::Ref<const MatrixXd
   tall_block v;
   a.transposed_times(u, v);
   return v;
+}
+
+MatrixXd gram_product(product_operator& a, const Eigen::Ref<const MatrixXd>& v) {
+  tall_block w;
+  a.gram_times(v, w);
+  return w;
 }
 
 double greatest_column(product_operator& a, const MatrixXd& x) {
@@ -155,34 +174,134 @@ void fix_signs(product_operator& a, singular_triplets& t) {
   }
 }
 
-}  // namespace
+/// Sizes of the iteration.
+struct extent {
+  double rows = 0;  // of A, as `columns`
+  double columns = 0;
+  Index k = 0;      // triplets
+  Index block = 0;  // columns
 
-singular_triplets block_krylov(product_operator& a, const krylov_options& options) {
-  const auto rows = static_cast<Index>(a.rows());
-  const auto columns = static_cast<Index>(a.columns());
-  std::vector<double> totals{static_cast<double>(rows), static_cast<double>(columns)};
+  /// Of a basis that has `blocks` of them, unless the options say another number.
+  [[nodiscard]] Index basis(const krylov_options& options, Index blocks) const {
+    return std::max<Index>(options.basis == 0 ? blocks * block : static_cast<Index>(options.basis), 3 * block);
+  }
+};
+
+extent extent_of(product_operator& a, const krylov_options& options) {
+  std::vector<double> totals{static_cast<double>(a.rows()), static_cast<double>(a.columns())};
   a.sum(totals);
   const auto limit = static_cast<Index>(std::min(totals[0], totals[1]));  // upper limit of the number of triplets
   const auto k = std::min(static_cast<Index>(options.k), limit);
-  const Index block = std::min<Index>(k + 2, limit);
-  const Index most = std::max<Index>(static_cast<Index>(options.basis == 0 ? 5 * block : options.basis), 3 * block);
-  singular_triplets result;
-  result.u.resize(rows, 0);
-  result.v.resize(columns, 0);
-  if (k == 0) {
-    result.converged = true;
-    return result;
-  }
+  return {totals[0], totals[1], k, std::min<Index>(k + 2, limit)};
+}
 
-  side left{MatrixXd(rows, most), 0};
-  side right{MatrixXd(columns, most), 0};
-  MatrixXd b = MatrixXd::Zero(most, most);
-  MatrixXd next(columns, block);
-  for (Index i = 0; i < columns; ++i) {
+MatrixXd first_block(product_operator& a, const krylov_options& options, Index block) {
+  MatrixXd x(static_cast<Index>(a.columns()), block);
+  for (Index i = 0; i < x.rows(); ++i) {
     counter_random random(options.seed, start_stream, a.first_column() + static_cast<std::uint64_t>(i));
-    for (Index j = 0; j < block; ++j) next(i, j) = random.normal();
+    for (Index j = 0; j < block; ++j) x(i, j) = random.normal();
   }
-  orthonormalise(a, right, next, greatest_column(a, next));
+  side nothing_else{MatrixXd(x.rows(), 0), 0};
+  orthonormalise(a, nothing_else, x, greatest_column(a, x));
+  return x;
+}
+
+/// Residuals, rank and signs of triplets of which `av` is A v.
+singular_triplets finish(product_operator& a, const krylov_options& options, const extent& e, const VectorXd& sigma,
+                         MatrixXd u, MatrixXd v, const MatrixXd& av, int steps) {
+  singular_triplets t;
+  t.steps = steps;
+  // Singular values within rounding error of 0 have no vectors.
+  Index rank = 0;
+  const double floor = sigma.size() == 0 ? 0 : sigma[0] * 1e-14 * std::max(e.rows, e.columns);
+  while (rank < std::min(u.cols(), e.k) && sigma[rank] > floor) ++rank;
+  t.u = u.leftCols(rank);
+  t.v = v.leftCols(rank);
+  t.sigma.assign(sigma.data(), sigma.data() + rank);
+  if (rank > 0) {
+    const MatrixXd d = sigma.head(rank).asDiagonal();
+    const auto forward = norms(a, av.leftCols(rank) - t.u * d);
+    const auto backward = norms(a, transposed_product(a, t.u) - t.v * d);
+    for (std::size_t j = 0; j < forward.size(); ++j) t.residual.push_back(std::max(forward[j], backward[j]));
+  }
+  t.converged =
+      std::all_of(t.residual.begin(), t.residual.end(), [&](double r) { return r <= options.tolerance * t.sigma[0]; });
+  fix_signs(a, t);
+  return t;
+}
+
+/// An orthonormal basis of the right vectors, by products with A'A. Empty: they have too few digits.
+MatrixXd right_vectors(product_operator& a, const krylov_options& options, const extent& e, int& steps) {
+  const Index most = e.basis(options, 10);
+  side right{MatrixXd(static_cast<Index>(a.columns()), most), 0};
+  MatrixXd next = first_block(a, options, e.block);
+  MatrixXd t = MatrixXd::Zero(most, most);
+  MatrixXd q;
+  double scale = 0;
+  while (steps < options.steps && next.cols() > 0) {
+    ++steps;
+    const Index from = right.used;
+    const Index width = next.cols();
+    append(right, next);
+    const MatrixXd w = gram_product(a, next);
+    next = w;
+    scale = std::max(scale, greatest_column(a, w));
+    MatrixXd inside;
+    orthonormalise(a, right, next, scale, &inside);
+    t.block(0, from, right.used, width) = inside;
+    t.block(from, 0, width, right.used) = inside.transpose();
+    const MatrixXd rest = next.cols() == 0 ? MatrixXd::Zero(0, width) : inner(a, next, w);
+
+    const Eigen::SelfAdjointEigenSolver<MatrixXd> small(t.topLeftCorner(right.used, right.used));
+    const VectorXd square = small.eigenvalues().reverse();
+    q = small.eigenvectors().rowwise().reverse();
+    if (!(square[0] > 0)) return {};
+    const double top = std::sqrt(square[0]);
+    const Index found = std::min(e.k, right.used);
+    std::size_t good = 0;
+    double worst = 0;
+    for (Index j = 0; j < found; ++j) {
+      const double s = std::sqrt(std::max(square[j], least_square * square[0]));
+      const double r = (rest * q.col(j).segment(from, width)).norm() / s;
+      worst = std::max(worst, r);
+      if (r <= options.tolerance * top) ++good;
+    }
+    if (options.progress) options.progress(steps, good, worst / top);
+    // Nothing new, or all wanted triplets have converged; with half the tolerance, because of rounding errors.
+    const bool ends = next.cols() == 0 || (found == e.k && worst <= options.tolerance / 2 * top);
+    const bool small_values = square[found - 1] <= least_square * square[0];
+    if (small_values && (ends || steps >= settled_steps)) return {};
+    if (ends) break;
+    if (right.used + next.cols() <= most) continue;
+    const Index kept = std::min(right.used, 2 * e.block);
+    right.basis.leftCols(kept) = (right.columns() * q.leftCols(kept)).eval();
+    right.used = kept;
+    t.setZero();
+    t.diagonal().head(kept) = square.head(kept);
+    q.setIdentity(kept, kept);
+  }
+  return right.columns() * q.leftCols(std::min(e.k, right.used));
+}
+
+/// The triplets in the space of v, whose columns are orthonormal.
+singular_triplets triplets_of(product_operator& a, const krylov_options& options, const extent& e, const MatrixXd& v,
+                              int steps) {
+  const MatrixXd av = product(a, v);
+  MatrixXd u = av;
+  side nothing_else{MatrixXd(u.rows(), 0), 0};
+  orthonormalise(a, nothing_else, u, greatest_column(a, av));
+  const Eigen::BDCSVD<MatrixXd> small(inner(a, u, av), Eigen::ComputeThinU | Eigen::ComputeThinV);
+  return finish(a, options, e, small.singularValues(), u * small.matrixU(), v * small.matrixV(), av * small.matrixV(),
+                steps);
+}
+
+/// With bases on both sides, for values of all magnitudes. `steps`: done before.
+singular_triplets both_sides(product_operator& a, const krylov_options& options, const extent& e, int steps) {
+  const Index most = e.basis(options, 5);
+  side left{MatrixXd(static_cast<Index>(a.rows()), most), 0};
+  side right{MatrixXd(static_cast<Index>(a.columns()), most), 0};
+  MatrixXd b = MatrixXd::Zero(most, most);
+  MatrixXd next = first_block(a, options, e.block);
 
   double scale = 0;
   MatrixXd p;
@@ -195,8 +314,8 @@ singular_triplets block_krylov(product_operator& a, const krylov_options& option
     left.used = right.used = count;
     settled = true;
   };
-  while (result.steps < options.steps && next.cols() > 0) {
-    ++result.steps;
+  while (steps < options.steps && next.cols() > 0) {
+    ++steps;
     settled = false;
     const Index from = right.used;
     append(right, next);
@@ -207,8 +326,12 @@ singular_triplets block_krylov(product_operator& a, const krylov_options& option
     const Index old = left.used;
     append(left, fresh);
     if (left.used == 0) {  // A is 0, as far as random columns show
-      result.converged = true;
-      return result;
+      singular_triplets none;
+      none.u.resize(left.basis.rows(), 0);
+      none.v.resize(right.basis.rows(), 0);
+      none.steps = steps;
+      none.converged = true;
+      return none;
     }
     b.block(0, from, left.used, next.cols()) = inner(a, left.columns(), z);
 
@@ -228,40 +351,50 @@ singular_triplets block_krylov(product_operator& a, const krylov_options& option
     const double top = found > 0 ? sigma[0] : 0;
     std::size_t good = 0;
     double worst = 0;
-    for (Index j = 0; j < std::min(k, found); ++j) {
+    for (Index j = 0; j < std::min(e.k, found); ++j) {
       const double r = fresh.cols() == 0 ? 0.0 : (rest * p.col(j).segment(old, fresh.cols())).norm();
       worst = std::max(worst, r);
       if (r <= options.tolerance * top) ++good;
     }
-    if (options.progress) options.progress(result.steps, good, top > 0 ? worst / top : 0);
+    if (options.progress) options.progress(steps, good, top > 0 ? worst / top : 0);
     // Nothing new, or all wanted triplets have converged; with half the tolerance, because the sums below have rounding
     // errors, too.
-    const bool ends = next.cols() == 0 || (found >= k && worst <= options.tolerance / 2 * top);
+    const bool ends = next.cols() == 0 || (found >= e.k && worst <= options.tolerance / 2 * top);
     if (!ends && right.used + next.cols() <= most) continue;
-    settle(std::min(found, ends ? k : 2 * block));
+    settle(std::min(found, ends ? e.k : 2 * e.block));
     if (ends) break;
     b.setZero();
     b.diagonal().head(left.used) = sigma.head(left.used);
   }
-  if (!settled) settle(std::min(k, sigma.size()));  // the step limit was reached in the middle of a cycle
+  if (!settled) settle(std::min(e.k, sigma.size()));  // the step limit was reached in the middle of a cycle
 
-  // Singular values within rounding error of 0 have no vectors.
-  Index rank = 0;
-  const double floor = sigma.size() == 0 ? 0 : sigma[0] * 1e-14 * std::max(totals[0], totals[1]);
-  while (rank < std::min(left.used, k) && sigma[rank] > floor) ++rank;
-  result.u = left.basis.leftCols(rank);
-  result.v = right.basis.leftCols(rank);
-  result.sigma.assign(sigma.data(), sigma.data() + rank);
-  if (rank > 0) {
-    const MatrixXd d = sigma.head(rank).asDiagonal();
-    const auto forward = norms(a, product(a, result.v) - result.u * d);
-    const auto backward = norms(a, transposed_product(a, result.u) - result.v * d);
-    for (std::size_t j = 0; j < forward.size(); ++j) result.residual.push_back(std::max(forward[j], backward[j]));
+  const MatrixXd v = right.columns();
+  return finish(a, options, e, sigma, left.columns(), v, product(a, v), steps);
+}
+
+}  // namespace
+
+void product_operator::gram_times(const tall_block& v, tall_block& w) {
+  tall_block u;
+  times(v, u);
+  transposed_times(u, w);
+}
+
+singular_triplets block_krylov(product_operator& a, const krylov_options& options) {
+  const auto e = extent_of(a, options);
+  if (e.k == 0) {
+    singular_triplets none;
+    none.u.resize(static_cast<Index>(a.rows()), 0);
+    none.v.resize(static_cast<Index>(a.columns()), 0);
+    none.converged = true;
+    return none;
   }
-  result.converged = std::all_of(result.residual.begin(), result.residual.end(),
-                                 [&](double r) { return r <= options.tolerance * result.sigma[0]; });
-  fix_signs(a, result);
-  return result;
+  int steps = 0;
+  if (const auto v = right_vectors(a, options, e, steps); v.cols() > 0) {
+    auto found = triplets_of(a, options, e, v, steps);
+    if (found.converged || steps >= options.steps) return found;
+  }
+  return both_sides(a, options, e, steps);
 }
 
 }  // namespace paracel::alg

@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The greatest singular values of a matrix that is given only by its products, and their vectors: block
-// Golub-Kahan-Lanczos with full reorthogonalisation and thick restarts.
+// The greatest singular values of a matrix that is given only by its products, and their vectors: block Lanczos on A'A
+// with full reorthogonalisation and thick restarts, which keeps a basis of right vectors only.
+//
+//     V block -> W = A'(A V) -> next V block (W orthogonalised against all of V)     columns of T: V'W, V_next'W: R
+//
+// So A'A V = V T + V_next R. With T = Q L Q' the right vectors are V Q, their residual |R q| over the last block, known
+// without a product; divided by s it is that of the triplet. At the end A V = U S Q' gives all with the accuracy of A
+// and not of A'A. When the basis is full, the best vectors and the next block are kept. A block of k + 2 random columns
+// finds singular values of multiplicity up to k + 2.
+//
+// Squared values lose digits: where the k-th is below 1e-5 of the greatest, or a residual is too large, follows block
+// Golub-Kahan-Lanczos, with bases on both sides.
 //
 //     V block -> Z = A V -> U block (Z orthogonalised against all of U)        columns of B: U' Z
 //     U block -> W = A'U -> next V block (W orthogonalised against all of V)   the part of A'U outside V: R
 //
 // So A V = U B exactly and A'U = V B' + V_next R. With B = P S Q' the triplets are S, U P, V Q; their residual |A'u - s
-// v| is |R p| over the last block, known without a product. When the bases are full, the best triplets and the next
-// block are kept. A block of k + 2 random columns finds singular values of multiplicity up to k + 2.
+// v| is |R p|.
 //
 // Source: Golub, Luk, Overton, "A block Lanczos method for computing the singular values and corresponding singular
 // vectors of a matrix", TOMS 1981; Baglama, Reichel, "Augmented implicitly restarted Lanczos bidiagonalization
@@ -44,6 +53,8 @@ class product_operator {
   /// u := A v and v := A'u. Shape: columns() and rows() by any number.
   virtual void times(const tall_block& v, tall_block& u) = 0;
   virtual void transposed_times(const tall_block& u, tall_block& v) = 0;
+  /// w := A'(A v), which may need one pass over A only.
+  virtual void gram_times(const tall_block& v, tall_block& w);
   /// Sums over the workers, bit-identical on each.
   virtual void sum(std::span<double> values) = 0;
   virtual void largest(std::span<double> values) = 0;
@@ -51,7 +62,7 @@ class product_operator {
 
 struct krylov_options {
   std::size_t k = 10;
-  std::size_t basis = 0;     ///< maximum number of columns of a basis; 0: five blocks of k + 2
+  std::size_t basis = 0;     ///< maximum number of columns of a basis; 0: five blocks of k + 2, without U ten
   int steps = 300;           ///< maximum number of blocks, two products each
   double tolerance = 1e-10;  ///< residual relative to the greatest singular value
   std::uint64_t seed = 0;
@@ -68,8 +79,9 @@ struct singular_triplets {
   bool converged = false;
 };
 /// Signs are such that the entry of each u with the largest absolute value (ties by row) is positive.
-/// Cost: for each step two products with k + 2 columns, 16 sums of at most (basis + k + 2) (k + 2) numbers, and about 6
-/// (rows + columns) basis (k + 2) multiplications and additions.
+/// Cost: for each step a product with A'A of k + 2 columns, 6 sums (8 where columns are nearly dependent) of at most
+/// basis (k + 2) numbers, and about 6 columns basis (k + 2) multiplications and additions; two products at the end.
+/// With bases on both sides: two products, 16 sums and 6 (rows + columns) basis (k + 2).
 singular_triplets block_krylov(product_operator& a, const krylov_options& options);
 
 }  // namespace paracel::alg

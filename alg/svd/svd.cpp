@@ -8,6 +8,7 @@
 
 #include "alg/common/npy.hpp"
 #include "alg/common/sum_over_workers.hpp"
+#include "gram_kernel.hpp"
 
 namespace paracel::alg {
 
@@ -31,30 +32,31 @@ sparse_operator::sparse_operator(Comm comm, const sparse_rows& a)
   }
 }
 
-void sparse_operator::times(const tall_block& v, tall_block& u) {
-  const auto width = v.cols();
-  const std::size_t bytes = static_cast<std::size_t>(width) * sizeof(double);
-  local_.resize(static_cast<Eigen::Index>(a_.column_ids.size()), width);
+/// The rows of v for the local columns, `stride` numbers apart.
+void sparse_operator::fetch_columns(const tall_block& v, double* to, std::size_t stride) {
+  const auto width = static_cast<std::size_t>(v.cols());
+  const std::size_t bytes = width * sizeof(double);
   std::vector<byte_vector> blocks(give_.size());
   for (std::size_t w = 0; w < give_.size(); ++w) {
     if (w == rank_) continue;
     blocks[w].resize(give_[w].size() * bytes);
-    for (std::size_t i = 0; i < give_[w].size(); ++i) {
-      std::memcpy(blocks[w].data() + i * bytes, v.data() + give_[w][i] * static_cast<std::size_t>(width), bytes);
-    }
+    for (std::size_t i = 0; i < give_[w].size(); ++i)
+      std::memcpy(blocks[w].data() + i * bytes, v.data() + give_[w][i] * width, bytes);
   }
   if (give_.size() > 1) blocks = comm_.alltoall_bytes(blocks);
   for (std::size_t w = 0; w < give_.size(); ++w) {
-    double* to = local_.data() + need_first_[w] * static_cast<std::size_t>(width);
-    if (w != rank_) {
-      if (!blocks[w].empty()) std::memcpy(to, blocks[w].data(), blocks[w].size());
-      continue;
-    }
-    for (const auto c : give_[w]) {
-      std::memcpy(to, v.data() + c * static_cast<std::size_t>(width), bytes);
-      to += width;
+    double* out = to + need_first_[w] * stride;
+    for (std::size_t i = 0; i < need_first_[w + 1] - need_first_[w]; ++i, out += stride) {
+      if (w == rank_) std::memcpy(out, v.data() + give_[w][i] * width, bytes);
+      else std::memcpy(out, blocks[w].data() + i * bytes, bytes);
     }
   }
+}
+
+void sparse_operator::times(const tall_block& v, tall_block& u) {
+  const auto width = v.cols();
+  local_.resize(static_cast<Eigen::Index>(a_.column_ids.size()), width);
+  fetch_columns(v, local_.data(), static_cast<std::size_t>(width));
   u.setZero(static_cast<Eigen::Index>(a_.rows()), width);
   for (std::size_t i = 0; i < a_.rows(); ++i) {
     double* __restrict row = u.data() + i * static_cast<std::size_t>(width);
@@ -77,39 +79,57 @@ void sparse_operator::transposed_times(const tall_block& u, tall_block& v) {
       for (Eigen::Index j = 0; j < width; ++j) to[j] += x * row[j];
     }
   }
-  if (servers_ != nullptr) return sum_own_columns(static_cast<std::size_t>(width), v);
+  return_columns(local_.data(), static_cast<std::size_t>(width), static_cast<std::size_t>(width), v);
+}
+
+void sparse_operator::gram_times(const tall_block& v, tall_block& w) {
+  constexpr std::size_t line = 64 / sizeof(double);
+  const auto width = static_cast<std::size_t>(v.cols());
+  const std::size_t stride = gram_stride(width);
+  both_.assign(2 * stride * a_.column_ids.size() + line, 0.0);
+  const auto past = reinterpret_cast<std::uintptr_t>(both_.data()) / sizeof(double) % line;
+  double* const both = both_.data() + (line - past) % line;
+  fetch_columns(v, both, 2 * stride);
+  add_gram_product(a_.begin, a_.column, a_.value, both, stride);
+  return_columns(both + stride, 2 * stride, width, w);
+}
+
+/// v: the sums over the workers of their rows `from`, `stride` numbers apart, of the local columns.
+void sparse_operator::return_columns(const double* from, std::size_t stride, std::size_t width, tall_block& v) {
+  if (servers_ != nullptr) return sum_own_columns(from, stride, width, v);
+  const std::size_t bytes = width * sizeof(double);
   std::vector<byte_vector> blocks(give_.size());
   for (std::size_t w = 0; w < give_.size(); ++w) {
-    const auto* from = local_.data() + need_first_[w] * static_cast<std::size_t>(width);
+    if (w == rank_) continue;
     const std::size_t count = need_first_[w + 1] - need_first_[w];
-    const auto bytes = std::as_bytes(std::span(from, count * static_cast<std::size_t>(width)));
-    if (w != rank_) blocks[w].assign(bytes.begin(), bytes.end());
+    blocks[w].resize(count * bytes);
+    for (std::size_t i = 0; i < count; ++i)
+      std::memcpy(blocks[w].data() + i * bytes, from + (need_first_[w] + i) * stride, bytes);
   }
   if (give_.size() > 1) blocks = comm_.alltoall_bytes(blocks);
-  v.setZero(static_cast<Eigen::Index>(columns()), width);
-  std::vector<double> row(static_cast<std::size_t>(width));
+  v.setZero(static_cast<Eigen::Index>(columns()), static_cast<Eigen::Index>(width));
+  std::vector<double> row(width);
   // In rank order, so that results are bit-identical in every run.
   for (std::size_t w = 0; w < give_.size(); ++w) {
-    const auto* own = local_.data() + need_first_[w] * static_cast<std::size_t>(width);
-    const std::size_t bytes = row.size() * sizeof(double);
+    const auto* own = from + need_first_[w] * stride;
     for (std::size_t i = 0; i < give_[w].size(); ++i) {
-      if (w == rank_) std::memcpy(row.data(), own + i * row.size(), bytes);
+      if (w == rank_) std::memcpy(row.data(), own + i * stride, bytes);
       else std::memcpy(row.data(), blocks[w].data() + i * bytes, bytes);
-      double* to = v.data() + give_[w][i] * row.size();
-      for (std::size_t j = 0; j < row.size(); ++j) to[j] += row[j];
+      double* to = v.data() + give_[w][i] * width;
+      for (std::size_t j = 0; j < width; ++j) to[j] += row[j];
     }
   }
 }
 
-/// The sum of the workers' local_, of the own columns, in the servers: a worker adds a list of numbers for each owner,
+/// The same for the own columns, in the servers: a worker adds a list of numbers for each owner,
 /// with zeros for columns that it does not have.
-void sparse_operator::sum_own_columns(std::size_t width, tall_block& v) {
+void sparse_operator::sum_own_columns(const double* from, std::size_t stride, std::size_t width, tall_block& v) {
   std::vector<std::vector<double>> parts(give_.size());
   for (std::size_t w = 0; w < give_.size(); ++w) {
     parts[w].resize((column_first_[w + 1] - column_first_[w]) * width);
     for (std::size_t c = need_first_[w]; c < need_first_[w + 1]; ++c) {
-      const auto* from = local_.data() + c * width;
-      std::copy(from, from + width, parts[w].data() + (a_.column_number[c] - column_first_[w]) * width);
+      const auto* row = from + c * stride;
+      std::copy(row, row + width, parts[w].data() + (a_.column_number[c] - column_first_[w]) * width);
     }
   }
   const auto own = servers_->combine_own("AtU_", parts, function_);

@@ -25,7 +25,7 @@ namespace paracel::alg {
 
 /// A sparse matrix over the workers as an operator.
 /// Lifetime: `a` must outlive it. Cost of a product with b columns: one all-to-all, 8 b bytes for each column that a
-/// worker needs and does not own; none with one worker.
+/// worker needs and does not own; none with one worker. Of A'A: twice that, and one pass over the entries.
 class sparse_operator : public product_operator {
  public:
   /// A collective: one all-to-all with 8 bytes for each column needed.
@@ -37,6 +37,7 @@ class sparse_operator : public product_operator {
   [[nodiscard]] std::uint64_t first_column() const override { return column_first_[rank_]; }
   void times(const tall_block& v, tall_block& u) override;
   void transposed_times(const tall_block& u, tall_block& v) override;
+  void gram_times(const tall_block& v, tall_block& w) override;
   void sum(std::span<double> values) override;
   void largest(std::span<double> values) override;
   /// From now on the servers make every sum over the workers, by `function`. Lifetime: `servers` must outlive it.
@@ -46,7 +47,9 @@ class sparse_operator : public product_operator {
   }
 
  private:
-  void sum_own_columns(std::size_t width, tall_block& v);
+  void fetch_columns(const tall_block& v, double* to, std::size_t stride);
+  void return_columns(const double* from, std::size_t stride, std::size_t width, tall_block& v);
+  void sum_own_columns(const double* from, std::size_t stride, std::size_t width, tall_block& v);
 
   Comm comm_;
   const sparse_rows& a_;
@@ -55,6 +58,7 @@ class sparse_operator : public product_operator {
   std::vector<std::size_t> need_first_;           // local columns of owner w: [w, w + 1)
   std::vector<std::vector<std::uint32_t>> give_;  // own columns that worker w needs
   tall_block local_;                              // a row for each local column
+  std::vector<double> both_;                      // of products with A'A (gram_kernel.hpp)
   server_fold* servers_ = nullptr;
   std::string function_;
 };
