@@ -158,14 +158,14 @@ config_schema svd_schema() {
   s.add_output_files();
   s.key("format", key_type::string, "of the vectors").fallback("text").one_of({"text", "npy"});
   s.key("k", key_type::integer, "triplets").fallback(10).at_least(1).at_most(4096);
-  s.key("rounds", key_type::integer, "most steps, each two products with k + 2 columns")
+  s.key("rounds", key_type::integer, "most steps, each a product with A'A of k + 2 columns")
       .fallback(300)
       .at_least(1)
       .at_most(1000000);
   s.key("tolerance", key_type::number, "largest residual, relative to the greatest singular value")
       .fallback(1e-10)
       .above(0);
-  s.key("basis", key_type::integer, "columns that are kept before a restart; 0: five times k + 2; at least three times")
+  s.key("basis", key_type::integer, "columns that are kept before a restart; 0: ten times k + 2; at least three times")
       .fallback(0)
       .at_least(0)
       .at_most(100000);
