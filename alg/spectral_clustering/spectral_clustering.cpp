@@ -172,6 +172,7 @@ void spectral_clustering::solve() {
   settings_.krylov.progress = [&](int /*step*/, std::size_t good, double residual) {
     log.round(++round, residual, {{"stage", 1}, {"converged", static_cast<double>(good)}});
   };
+  settings_.krylov.job = this;
   const auto found = block_krylov(op, settings_.krylov);
   const auto steps = round;
   const auto width = found.sigma.size();

@@ -4,8 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <string>
 
+#include <paracel/error.hpp>
 #include <paracel/random.hpp>
+#include <paracel/resumable_loop.hpp>
 
 namespace paracel::alg {
 
@@ -230,6 +234,65 @@ singular_triplets finish(product_operator& a, const krylov_options& options, con
   return t;
 }
 
+/// A loop of steps: a resumable one in a job.
+class step_loop {
+ public:
+  explicit step_loop(paralg* job) {
+    if (job != nullptr) loop_.emplace(*job);
+  }
+  template <class T>
+  step_loop& keep(const std::string& name, T& variable) {
+    if (loop_) loop_->keep(name, variable);
+    return *this;
+  }
+  step_loop& keep(const std::string& name, MatrixXd& m) {
+    return keep_as(
+        name, [&m]() -> const MatrixXd& { return m; }, [&m](MatrixXd&& found) { m = std::move(found); });
+  }
+  step_loop& keep(const std::string& name, side& s) {
+    return keep_as(
+        name, [&s]() -> MatrixXd { return s.columns(); },
+        [&s](const MatrixXd& found) {
+          s.used = 0;
+          append(s, found);
+        });
+  }
+  [[nodiscard]] bool next(int limit) {
+    if (loop_) return loop_->next(limit);
+    return !stopped_ && done_++ < limit;
+  }
+  void stop() {
+    if (loop_) loop_->stop();
+    stopped_ = true;
+  }
+
+ private:
+  /// Shape of what is saved: rows and columns, then the entries.
+  template <class Get, class Set>
+  step_loop& keep_as(const std::string& name, Get get, Set set) {
+    if (!loop_) return *this;
+    loop_->keep_with(
+        [name, get](saved_state& to, const std::string& prefix) {
+          const MatrixXd& m = get();
+          std::vector<double> all{static_cast<double>(m.rows()), static_cast<double>(m.cols())};
+          all.insert(all.end(), m.data(), m.data() + m.size());
+          to.put(prefix + name, all);
+        },
+        [name, set](const saved_state& from, const std::string& prefix) {
+          std::vector<double> all;
+          if (!from.get(prefix + name, all) || all.size() < 2 || static_cast<double>(all.size() - 2) != all[0] * all[1])
+            throw error("the checkpoint has no matrix \"" + name + "\" of a singular value decomposition");
+          set(MatrixXd(
+              Eigen::Map<const MatrixXd>(all.data() + 2, static_cast<Index>(all[0]), static_cast<Index>(all[1]))));
+        });
+    return *this;
+  }
+
+  std::optional<resumable_loop> loop_;
+  int done_ = 0;
+  bool stopped_ = false;
+};
+
 /// An orthonormal basis of the right vectors, by products with A'A. Empty: they have too few digits.
 MatrixXd right_vectors(product_operator& a, const krylov_options& options, const extent& e, int& steps) {
   const Index most = e.basis(options, 10);
@@ -238,7 +301,11 @@ MatrixXd right_vectors(product_operator& a, const krylov_options& options, const
   MatrixXd t = MatrixXd::Zero(most, most);
   MatrixXd q;
   double scale = 0;
-  while (steps < options.steps && next.cols() > 0) {
+  bool enough_digits = true;
+  step_loop loop(options.job);
+  loop.keep("right", right).keep("next", next).keep("t", t).keep("q", q).keep("scale", scale).keep("steps", steps);
+  loop.keep("enough_digits", enough_digits);
+  while (loop.next(options.steps)) {
     ++steps;
     const Index from = right.used;
     const Index width = next.cols();
@@ -255,7 +322,11 @@ MatrixXd right_vectors(product_operator& a, const krylov_options& options, const
     const Eigen::SelfAdjointEigenSolver<MatrixXd> small(t.topLeftCorner(right.used, right.used));
     const VectorXd square = small.eigenvalues().reverse();
     q = small.eigenvectors().rowwise().reverse();
-    if (!(square[0] > 0)) return {};
+    if (!(square[0] > 0)) {
+      enough_digits = false;
+      loop.stop();
+      continue;
+    }
     const double top = std::sqrt(square[0]);
     const Index found = std::min(e.k, right.used);
     std::size_t good = 0;
@@ -270,8 +341,11 @@ MatrixXd right_vectors(product_operator& a, const krylov_options& options, const
     // Nothing new, or all wanted triplets have converged; with half the tolerance, because of rounding errors.
     const bool ends = next.cols() == 0 || (found == e.k && worst <= options.tolerance / 2 * top);
     const bool small_values = square[found - 1] <= least_square * square[0];
-    if (small_values && (ends || steps >= settled_steps)) return {};
-    if (ends) break;
+    enough_digits = !small_values || (!ends && steps < settled_steps);
+    if (ends || !enough_digits) {
+      loop.stop();
+      continue;
+    }
     if (right.used + next.cols() <= most) continue;
     const Index kept = std::min(right.used, 2 * e.block);
     right.basis.leftCols(kept) = (right.columns() * q.leftCols(kept)).eval();
@@ -280,6 +354,7 @@ MatrixXd right_vectors(product_operator& a, const krylov_options& options, const
     t.diagonal().head(kept) = square.head(kept);
     q.setIdentity(kept, kept);
   }
+  if (!enough_digits) return {};
   return right.columns() * q.leftCols(std::min(e.k, right.used));
 }
 
@@ -306,7 +381,7 @@ singular_triplets both_sides(product_operator& a, const krylov_options& options,
   double scale = 0;
   MatrixXd p;
   MatrixXd q;
-  VectorXd sigma;
+  MatrixXd sigma;        // a column
   bool settled = false;  // whether the bases hold the triplets themselves
   const auto settle = [&](Index count) {
     left.basis.leftCols(count) = (left.columns() * p.leftCols(count)).eval();
@@ -314,7 +389,11 @@ singular_triplets both_sides(product_operator& a, const krylov_options& options,
     left.used = right.used = count;
     settled = true;
   };
-  while (steps < options.steps && next.cols() > 0) {
+  const int limit = options.steps - steps;
+  step_loop loop(options.job);
+  loop.keep("left", left).keep("right", right).keep("b", b).keep("next", next).keep("scale", scale).keep("p", p);
+  loop.keep("q", q).keep("sigma", sigma).keep("settled", settled).keep("steps", steps);
+  while (loop.next(limit)) {
     ++steps;
     settled = false;
     const Index from = right.used;
@@ -326,12 +405,8 @@ singular_triplets both_sides(product_operator& a, const krylov_options& options,
     const Index old = left.used;
     append(left, fresh);
     if (left.used == 0) {  // A is 0, as far as random columns show
-      singular_triplets none;
-      none.u.resize(left.basis.rows(), 0);
-      none.v.resize(right.basis.rows(), 0);
-      none.steps = steps;
-      none.converged = true;
-      return none;
+      loop.stop();
+      continue;
     }
     b.block(0, from, left.used, next.cols()) = inner(a, left.columns(), z);
 
@@ -348,7 +423,7 @@ singular_triplets both_sides(product_operator& a, const krylov_options& options,
     p = small.matrixU();
     q = small.matrixV();
     const Index found = sigma.size();
-    const double top = found > 0 ? sigma[0] : 0;
+    const double top = found > 0 ? sigma(0, 0) : 0;
     std::size_t good = 0;
     double worst = 0;
     for (Index j = 0; j < std::min(e.k, found); ++j) {
@@ -362,14 +437,25 @@ singular_triplets both_sides(product_operator& a, const krylov_options& options,
     const bool ends = next.cols() == 0 || (found >= e.k && worst <= options.tolerance / 2 * top);
     if (!ends && right.used + next.cols() <= most) continue;
     settle(std::min(found, ends ? e.k : 2 * e.block));
-    if (ends) break;
+    if (ends) {
+      loop.stop();
+      continue;
+    }
     b.setZero();
-    b.diagonal().head(left.used) = sigma.head(left.used);
+    b.diagonal().head(left.used) = sigma.col(0).head(left.used);
+  }
+  if (left.used == 0) {
+    singular_triplets none;
+    none.u.resize(left.basis.rows(), 0);
+    none.v.resize(right.basis.rows(), 0);
+    none.steps = steps;
+    none.converged = true;
+    return none;
   }
   if (!settled) settle(std::min(e.k, sigma.size()));  // the step limit was reached in the middle of a cycle
 
   const MatrixXd v = right.columns();
-  return finish(a, options, e, sigma, left.columns(), v, product(a, v), steps);
+  return finish(a, options, e, sigma.col(0), left.columns(), v, product(a, v), steps);
 }
 
 }  // namespace

@@ -33,6 +33,8 @@
 
 #include <Eigen/Dense>
 
+#include <paracel/paralg.hpp>
+
 namespace paracel::alg {
 
 /// Columns of a tall matrix of which this worker has some rows; stored row-major.
@@ -62,8 +64,10 @@ class product_operator {
 
 struct krylov_options {
   std::size_t k = 10;
-  std::size_t basis = 0;     ///< maximum number of columns of a basis; 0: five blocks of k + 2, without U ten
-  int steps = 300;           ///< maximum number of blocks, two products each
+  std::size_t basis = 0;  ///< maximum number of columns of a basis; 0: five blocks of k + 2, without U ten
+  int steps = 300;        ///< maximum number of blocks, two products each
+  /// Whose checkpoints have the iteration (resumable_loop); null: none have. The operator must make no commits.
+  paralg* job = nullptr;
   double tolerance = 1e-10;  ///< residual relative to the greatest singular value
   std::uint64_t seed = 0;
   /// Called after each step: step, number of converged triplets, greatest residual of the first k.

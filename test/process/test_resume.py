@@ -203,6 +203,15 @@ class Resume(JobTest):
                 return
         self.fail(f"the job ended {ATTEMPTS} times before its worker could be killed: " + run.err())
 
+    def test_svd(self):
+        self.check("svd", input="ratings.csv", k=3, tolerance=1e-12)
+        self.check("svd", input="ratings.csv", k=3, tolerance=1e-12, basis=15)
+        # The third value is small: bases on both sides.
+        with open(os.path.join(self.folder, "small.csv"), "w", encoding="utf-8") as file:
+            file.writelines(f"{i},{j},{(i + 1) * (j + 1) + 1e-3 * (i % 7) * (j % 5) + 1e-7 * ((i * j) % 11)}\n"
+                            for i in range(50) for j in range(40))
+        self.check("svd", input="small.csv", k=3, tolerance=1e-13, rounds=6)
+
     def generate(self, kind, name, *options):
         subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", kind, "-o",
                         os.path.join(self.folder, name), *options], check=True, stdout=subprocess.DEVNULL,
