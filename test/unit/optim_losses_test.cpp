@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -210,6 +211,37 @@ TEST(OptimLosses, WrongRowsAreRefused) {
   EXPECT_THROW(softmax_objective(labels, 3, {}), error);
   EXPECT_THROW((void)huber_loss(0), config_error);
   EXPECT_THROW((void)epsilon_insensitive_loss(-1), config_error);
+}
+
+// Rows stay whole, in their run of 2,048, and ascend in length there.
+TEST(OptimLosses, GroupingEqualRowsOnlyMovesThem) {
+  sample_rows rows;
+  counter_random random(4);
+  for (std::size_t i = 0; i < 5000; ++i) {
+    const std::size_t count = random.below(9);
+    for (std::size_t j = 0; j < count; ++j) {
+      rows.column.push_back(static_cast<std::uint32_t>(j));
+      rows.value.push_back(static_cast<double>(i));
+    }
+    rows.row_begin.push_back(rows.column.size());
+    rows.label.push_back(static_cast<double>(i));
+  }
+  rows.columns = 8;
+  rows.row_count = 5000;
+  const auto before = rows;
+  group_equal_rows(rows);
+  std::vector<int> seen(5000);
+  for (std::size_t i = 0; i < 5000; ++i) {
+    const auto was = static_cast<std::size_t>(rows.label[i]);
+    ++seen[was];
+    EXPECT_EQ(was / 2048, i / 2048);
+    ASSERT_TRUE(std::ranges::equal(rows.values_of(i), before.values_of(was)));
+    ASSERT_TRUE(std::ranges::equal(rows.columns_of(i), before.columns_of(was)));
+    if (i % 2048 != 0) {
+      EXPECT_LE(rows.values_of(i - 1).size(), rows.values_of(i).size());
+    }
+  }
+  EXPECT_EQ(seen, std::vector<int>(5000, 1));
 }
 
 }  // namespace
