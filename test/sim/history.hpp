@@ -122,7 +122,7 @@ class history {
   std::vector<counter> counters_;
   std::vector<sum> sums_;
   std::uint64_t answers_ = 0;
-  bool has_died_ = false;  // a worker
+  bool has_died_ = false;               // a worker
   std::set<std::uint32_t> endangered_;  // ranks of workers
   static constexpr std::uint32_t gone = UINT32_MAX;
   std::vector<std::uint32_t> finished_;    // by rank: iterations
