@@ -18,18 +18,16 @@ config_schema bfs_schema() {
 }
 
 bfs_result breadth_first_levels(Comm comm, const distributed_graph& graph, std::uint64_t source,
-                                const pregel_options& options, bool resume) {
-  pregel_run<bfs_program> run(comm, graph, {source});
-  std::ranges::fill(run.values(), bfs_program::unreached);
-  run.identify(pregel_identity("bfs", {source}));
-  if (resume) run.restore(options.checkpoint_folder);
-  run.run(options);
+                                const search_options& options) {
+  level_search search(comm, graph, source);
+  run_search(comm, graph, pregel_identity("bfs", {source}), options, search);
   bfs_result result;
-  result.levels = std::move(run.values());
+  result.levels = search.take_values();
+  result.bottom_up_steps = search.bottom_up_steps();
   std::vector<std::int64_t> sums(2);
   std::int64_t depth = 0;
   for (const auto level : result.levels) {
-    if (level == bfs_program::unreached) continue;
+    if (level == level_search::unreached) continue;
     ++sums[0];
     sums[1] += level;
     depth = std::max<std::int64_t>(depth, level);
@@ -49,17 +47,14 @@ void breadth_first_search::solve() {
   load.undirected = !settings_.directed;
   const auto graph = load_graph(get_comm(), settings_.input, load);
   const auto source = find_vertex(get_comm(), graph, settings_.source, settings_.source_place);
-  run_log log(*this, 0, "messages");
-  pregel_options options;
-  options.checkpoint_every = settings_.checkpoint_every;
-  options.checkpoint_folder = settings_.checkpoint_folder();
-  options.watch = [&](std::uint64_t superstep, std::uint64_t, std::uint64_t messages) {
-    log.round(static_cast<int>(superstep) + 1, static_cast<double>(messages));
-  };
-  const auto found = breadth_first_levels(get_comm(), graph, source, options, settings_.resume);
+  run_log log(*this, 0, "visited");
+  const auto options = settings_.search([&](std::uint64_t superstep, std::uint64_t visited) {
+    log.round(static_cast<int>(superstep) + 1, static_cast<double>(visited));
+  });
+  const auto found = breadth_first_levels(get_comm(), graph, source, options);
   std::vector<double> values(found.levels.size());
   for (std::size_t v = 0; v < values.size(); ++v) {
-    const bool reached = found.levels[v] != bfs_program::unreached;
+    const bool reached = found.levels[v] != level_search::unreached;
     values[v] = reached ? found.levels[v] : std::numeric_limits<double>::infinity();
   }
   write_vertex_values<double>(*this, settings_, graph, "bfs", "level", values);

@@ -14,6 +14,7 @@
 #include <paracel/schema.hpp>
 #include <paracel/text_output.hpp>
 
+#include "graph_search.hpp"
 #include "npy.hpp"
 
 namespace paracel::alg {
@@ -39,6 +40,9 @@ struct graph_settings {
   /// The caller adds what its algorithm requires of the graph.
   [[nodiscard]] graph_options load_options() const;
   [[nodiscard]] std::string checkpoint_folder() const { return output + "/checkpoint"; }
+  [[nodiscard]] search_options search(std::function<void(std::uint64_t, std::uint64_t)> watch) const {
+    return {checkpoint_folder(), checkpoint_every, resume, std::move(watch)};
+  }
 };
 
 /// Reads those two keys into `settings`.

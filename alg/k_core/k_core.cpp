@@ -2,7 +2,11 @@
 #include "k_core.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
 #include <utility>
+
+#include <paracel/exchange.hpp>
 
 #include "alg/common/run_log.hpp"
 
@@ -116,19 +120,132 @@ void core_bounds::peel() {
         std::ranges::count_if(graph_.out.of(v), [&](auto u) { return level[u] >= level[v]; }));
 }
 
-k_core_result core_numbers(Comm comm, const distributed_graph& graph) {
-  k_core_result result;
+std::vector<std::uint32_t> peeled_cores(std::span<const std::uint64_t> begin, std::span<const std::uint32_t> target) {
+  const auto n = begin.size() - 1;
+  std::vector<std::uint32_t> degree(n), left(n), stack;
+  for (std::size_t v = 0; v < n; ++v) {
+    degree[v] = static_cast<std::uint32_t>(begin[v + 1] - begin[v]);
+    left[v] = static_cast<std::uint32_t>(v);
+  }
+  // A vertex that is removed has its core number as its degree for ever, which is at most k.
+  for (std::uint32_t k = 0; !left.empty();) {
+    auto least = std::numeric_limits<std::uint32_t>::max();
+    std::size_t kept = 0;
+    for (const auto v : left) {
+      const auto d = degree[v];
+      if (d < k) continue;  // removed in an earlier pass
+      if (d == k) {
+        stack.push_back(v);
+        continue;
+      }
+      least = std::min(least, d);
+      left[kept++] = v;
+    }
+    left.resize(kept);
+    if (stack.empty()) {
+      k = least;
+      continue;
+    }
+    while (!stack.empty()) {
+      const auto v = stack.back();
+      stack.pop_back();
+      for (auto e = begin[v]; e < begin[v + 1]; ++e) {
+        auto& d = degree[target[e]];
+        if (d > k && --d == k) stack.push_back(target[e]);
+      }
+    }
+    ++k;
+  }
+  return degree;
+}
+
+namespace {
+
+/// Rank 0 appends the edges of the others, in rank order, to its own, and peels. Returns: cores of the own vertices.
+std::vector<std::uint32_t> cores_by_first(Comm& comm, const distributed_graph& graph) {
+  const auto size = comm.get_size();
+  const bool peels = graph.rank == 0;
+  std::vector<std::uint64_t> begin{0};
+  std::vector<std::uint32_t> target;
+  if (peels) {
+    begin = graph.out.begin;
+    target = graph.out.target;
+    for (auto& t : target) t = static_cast<std::uint32_t>(graph.number(t));  // own ones are numbered from 0
+  }
+  // Rank 1, then rank 2, ...: what is on its way is bounded, and is appended when it arrives.
+  const auto edges_of = comm.allgather(static_cast<std::uint64_t>(graph.out.target.size()));
+  constexpr std::size_t most = exchange_round_bytes / sizeof(std::uint32_t);
+  for (std::size_t w = 1; w < size; ++w) {
+    std::size_t at = 0;  // in the list of w
+    const auto vertices = graph.first[w + 1] - graph.first[w];
+    for (bool degrees = true; degrees || at < edges_of[w]; degrees = false) {
+      const auto to = degrees ? at : std::min<std::size_t>(at + most, edges_of[w]);
+      std::vector<byte_vector> blocks(size);
+      if (graph.rank == w) {
+        auto& block = blocks[0];
+        block.reserve(sizeof(std::uint32_t) * (degrees ? vertices : to - at));
+        if (degrees) {
+          for (std::size_t v = 0; v < vertices; ++v) put_bytes(block, static_cast<std::uint32_t>(graph.out.degree(v)));
+        } else {
+          for (auto e = at; e < to; ++e)
+            put_bytes(block, static_cast<std::uint32_t>(graph.number(graph.out.target[e])));
+        }
+      }
+      const auto got = comm.alltoall_bytes(blocks);
+      if (peels && degrees) {
+        std::vector<std::uint32_t> degree;
+        byte_reader(got[w]).get(degree, vertices);
+        for (const auto d : degree) begin.push_back(begin.back() + d);
+        target.reserve(begin.back());
+      } else if (peels) {
+        const auto n = target.size();
+        target.resize(n + (to - at));
+        std::memcpy(target.data() + n, byte_reader(got[w]).take((to - at) * sizeof(std::uint32_t)),
+                    (to - at) * sizeof(std::uint32_t));
+      }
+      at = to;
+    }
+  }
+  std::vector<byte_vector> answers(size);
+  for (auto& a : answers) put_bytes(a, std::uint64_t{0});
+  if (peels) {
+    const auto cores = peeled_cores(begin, target);
+    for (std::size_t w = 0; w < size; ++w)
+      put_bytes(answers[w], cores.data() + graph.first[w], graph.first[w + 1] - graph.first[w]);
+  }
+  const auto told = exchange_blocks(comm, answers);
+  std::vector<std::uint32_t> mine;
+  byte_reader(told[0], exchange_room).get(mine, graph.own());
+  return mine;
+}
+
+/// Lowers bounds until none changes.
+std::vector<std::uint32_t> cores_by_bounds(Comm& comm, const distributed_graph& graph, std::uint64_t& rounds) {
   halo borders(comm, graph);
   core_bounds part(graph);
   std::vector<std::uint32_t> ghosts(graph.ghosts.size());
-  while (true) {
+  for (std::int64_t changed = 1; changed != 0;) {
     borders.pull<std::uint32_t>(part.own(), ghosts);
-    ++result.rounds;
-    std::int64_t changed = part.lower(ghosts) ? 1 : 0;
+    ++rounds;
+    changed = part.lower(ghosts) ? 1 : 0;
     comm.allreduce(changed);
-    if (changed == 0 || comm.get_size() == 1) break;
   }
-  result.cores.assign(part.own().begin(), part.own().end());
+  return {part.own().begin(), part.own().end()};
+}
+
+}  // namespace
+
+k_core_result core_numbers(Comm comm, const distributed_graph& graph, std::uint64_t gather_limit) {
+  k_core_result result;
+  result.rounds = 1;
+  if (comm.get_size() == 1) {
+    result.cores = peeled_cores(graph.out.begin, graph.out.target);
+  } else if (graph.edges_total <= gather_limit && graph.vertices_total() <= std::numeric_limits<std::uint32_t>::max()) {
+    result.cores = cores_by_first(comm, graph);
+  } else {
+    result.rounds = 0;
+    result.cores = cores_by_bounds(comm, graph, result.rounds);
+  }
   std::vector<std::int64_t> greatest{0};
   for (const auto k : result.cores) greatest[0] = std::max<std::int64_t>(greatest[0], k);
   comm.allreduce(greatest, reduce_op::max);
@@ -142,6 +259,10 @@ k_core_result core_numbers(Comm comm, const distributed_graph& graph) {
 config_schema k_core_schema() {
   config_schema s("k_core", "core number of every vertex");
   add_graph_keys(s);
+  s.key("gather_limit", key_type::integer, "largest graph, in edges, that rank 0 peels alone")
+      .fallback(static_cast<int>(default_gather_limit))
+      .at_least(0)
+      .at_most(4e9);
   return s;
 }
 
@@ -152,7 +273,7 @@ void k_core_numbers::solve() {
   load.undirected = true;
   const auto graph = load_graph(get_comm(), settings_.input, load);
   run_log log(*this, 0);
-  const auto found = core_numbers(get_comm(), graph);
+  const auto found = core_numbers(get_comm(), graph, settings_.gather_limit);
   std::vector<std::int64_t> values(found.cores.begin(), found.cores.end());
   write_vertex_values<std::int64_t>(*this, settings_, graph, "k_core", "core", values);
   log.result("vertices", graph.vertices_total());

@@ -4,6 +4,10 @@
 // a vertex is the largest k whose core contains it. The graph is treated as undirected and simple; self-loops are
 // ignored.
 //
+// One worker peels: vertices are removed in the order of their degrees, each lowering its neighbours; the degree that a
+// vertex has when it is removed is its core number. Several workers send their edges to rank 0, which does the same, if
+// the graph is small enough for that. Otherwise:
+//
 // Each worker keeps an upper bound for each of its vertices, which only falls, and the owners' bounds for its ghosts.
 // First it peels its part: vertices are removed in the order of their degrees, each lowering its neighbours; a ghost is
 // removed when peeling reaches its bound. After each exchange it updates the neighbours of ghosts whose bounds fell: a
@@ -24,6 +28,14 @@
 #include "alg/common/graph_base.hpp"
 
 namespace paracel::alg {
+
+/// Edges of a graph at most, by default, that rank 0 gathers: a gigabyte.
+inline constexpr std::uint64_t default_gather_limit = std::uint64_t{1} << 27U;
+
+/// Core numbers of an undirected graph without self-loops in one list of edges, of which each has both directions.
+/// Cost: O(edges): a random access for each edge, and a pass in order over the vertices that are left for each core
+/// number that occurs, together at most as many as edges. Memory: 12 bytes a vertex.
+std::vector<std::uint32_t> peeled_cores(std::span<const std::uint64_t> begin, std::span<const std::uint32_t> target);
 
 /// The bounds of the own vertices of an undirected graph without self-loops.
 class core_bounds {
@@ -58,13 +70,20 @@ struct k_core_result {
   std::vector<std::uint32_t> cores;  ///< of the own vertices
   std::uint32_t greatest = 0;        ///< the degeneracy of the graph
   std::uint64_t in_greatest = 0;     ///< vertices in that core
-  std::uint64_t rounds = 0;
+  std::uint64_t rounds = 0;          ///< of lowering bounds; 1 if rank 0 has peeled the whole graph
 };
 
-/// The graph is undirected, without self-loops. A collective. Cost: 4 bytes a ghost for each round.
-k_core_result core_numbers(Comm comm, const distributed_graph& graph);
+/// The graph is undirected, without self-loops. A collective. Several workers: rank 0 peels a graph of at most
+/// `gather_limit` edges, for which it needs 8 bytes an edge.
+/// Cost: 8 bytes for each edge of other workers than rank 0 or 4 bytes a ghost for each round.
+k_core_result core_numbers(Comm comm, const distributed_graph& graph,
+                           std::uint64_t gather_limit = default_gather_limit);
 
-using k_core_settings = graph_settings;
+struct k_core_settings : graph_settings {
+  explicit k_core_settings(const config& from)
+      : graph_settings(from), gather_limit(from.get<std::uint64_t>("gather_limit")) {}
+  std::uint64_t gather_limit;
+};
 config_schema k_core_schema();
 
 /// Reads the graph, computes the core numbers, writes core_<rank>.

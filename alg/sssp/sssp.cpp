@@ -2,10 +2,12 @@
 #include "sssp.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "alg/common/run_log.hpp"
+#include "delta_stepping.hpp"
 
 namespace paracel::alg {
 
@@ -14,19 +16,18 @@ config_schema sssp_schema() {
   add_graph_keys(s);
   s.key("source", key_type::string, "id of the source vertex").required();
   s.key("directed", key_type::boolean, "follow edges in their direction only").fallback(true);
+  s.key("delta", key_type::number, "width of a bucket of distances; 0: from the weights").fallback(0.0).at_least(0);
   add_checkpoint_keys(s);
   return s;
 }
 
 sssp_result shortest_paths(Comm comm, const distributed_graph& graph, std::uint64_t source,
-                           const pregel_options& options, bool resume) {
-  pregel_run<sssp_program> run(comm, graph, {source});
-  std::ranges::fill(run.values(), std::numeric_limits<double>::infinity());
-  run.identify(pregel_identity("sssp", {source}));
-  if (resume) run.restore(options.checkpoint_folder);
+                           const search_options& options, double delta) {
+  delta_stepping search(comm, graph, source, delta);
+  run_search(comm, graph, pregel_identity("sssp", {source, std::bit_cast<std::uint64_t>(delta)}), options, search);
   sssp_result result;
-  result.supersteps = run.run(options).supersteps;
-  result.distances = std::move(run.values());
+  result.supersteps = search.superstep();
+  result.distances = search.take_values();
   std::vector<double> sums(2);
   for (const auto d : result.distances) {
     if (std::isinf(d)) continue;
@@ -49,14 +50,11 @@ void single_source_shortest_paths::solve() {
   load.undirected = !settings_.directed;
   const auto graph = load_graph(get_comm(), settings_.input, load);
   const auto source = find_vertex(get_comm(), graph, settings_.source, settings_.source_place);
-  run_log log(*this, 0, "messages");
-  pregel_options options;
-  options.checkpoint_every = settings_.checkpoint_every;
-  options.checkpoint_folder = settings_.checkpoint_folder();
-  options.watch = [&](std::uint64_t superstep, std::uint64_t, std::uint64_t messages) {
-    log.round(static_cast<int>(superstep) + 1, static_cast<double>(messages));
-  };
-  const auto found = shortest_paths(get_comm(), graph, source, options, settings_.resume);
+  run_log log(*this, 0, "visited");
+  const auto options = settings_.search([&](std::uint64_t superstep, std::uint64_t visited) {
+    log.round(static_cast<int>(superstep) + 1, static_cast<double>(visited));
+  });
+  const auto found = shortest_paths(get_comm(), graph, source, options, settings_.delta);
   write_vertex_values<double>(*this, settings_, graph, "sssp", "distance", found.distances);
   log.result("vertices", graph.vertices_total());
   log.result("edges", graph.edges_total);

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Single-source shortest paths as a vertex program: d(v) = least sum of weights on a path from the source to v; weights
-// must not be negative. A vertex whose distance fell sends its targets the new distances; a worker combines messages to
-// the same vertex by their minimum.
-//
-// Source: R. Bellman, "On a routing problem", 1958; G. Malewicz et al., "Pregel", SIGMOD 2010, section 5.2.
+// Single-source shortest paths: d(v) = least sum of weights on a path from the source to v; weights must not be
+// negative. delta_stepping.hpp has the method.
 #pragma once
 
 #include <cstdint>
@@ -12,37 +9,10 @@
 #include <vector>
 
 #include <paracel/distributed_graph.hpp>
-#include <paracel/pregel.hpp>
 
 #include "alg/common/graph_base.hpp"
 
 namespace paracel::alg {
-
-struct sssp_program {
-  using value_type = double;  // the distance; the caller initialises it to infinity
-  using message_type = double;
-  std::uint64_t source = 0;
-  static void combine(double& into, double more) {
-    if (more < into) into = more;
-  }
-  template <class Vertex>
-  void compute(Vertex& v, std::span<const double> messages) {
-    v.vote_to_halt();
-    bool news = false;
-    if (v.superstep() == 0 && v.number() == source) {
-      v.value() = 0;
-      news = true;
-    }
-    for (const auto m : messages) {
-      if (m >= v.value()) continue;
-      v.value() = m;
-      news = true;
-    }
-    if (!news) return;
-    const auto targets = v.targets();
-    for (std::size_t e = 0; e < targets.size(); ++e) v.send(targets[e], v.value() + v.weight(e));
-  }
-};
 
 struct sssp_result {
   std::vector<double> distances;  ///< of the own vertices; infinity if not reached
@@ -52,21 +22,24 @@ struct sssp_result {
   std::uint64_t supersteps = 0;
 };
 
-/// The graph has weights >= 0. `source`: a vertex number. A collective.
+/// The graph has weights >= 0. `source`: a vertex number. `delta`: width of a bucket, 0: from the weights. A
+/// collective.
 sssp_result shortest_paths(Comm comm, const distributed_graph& graph, std::uint64_t source,
-                           const pregel_options& options = {}, bool resume = false);
+                           const search_options& options = {}, double delta = 0);
 
 struct sssp_settings : graph_settings {
   explicit sssp_settings(const config& from)
       : graph_settings(from),
         source(from.get<std::string>("source")),
         source_place(from.place_of("source")),
-        directed(from.get<bool>("directed")) {
+        directed(from.get<bool>("directed")),
+        delta(from.get<double>("delta")) {
     read_checkpoint_keys(from, *this);
   }
   std::string source;
   std::string source_place;
   bool directed;
+  double delta;
 };
 
 config_schema sssp_schema();

@@ -30,8 +30,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -145,7 +143,12 @@ class pregel_run {
   /// all-gather of an id a worker.
   pregel_run(Comm comm, const distributed_graph& graph, Program program = {},
              std::shared_ptr<const halo> borders = nullptr)
-      : comm_(std::move(comm)), graph_(graph), program_(std::move(program)), mail_(comm_, graph, std::move(borders)) {
+      : comm_(std::move(comm)),
+        graph_(graph),
+        program_(std::move(program)),
+        checkpoints_(comm_, graph),
+        mail_(comm_, graph, std::move(borders)) {
+    checkpoints_.expect_sizes(sizeof(value_type), sizeof(message_type), sizeof(aggregate_type));
     values_.resize(graph.own());
     awake_.resize(graph.own());
     for (std::size_t v = 0; v < graph.own(); ++v) awake_[v] = static_cast<std::uint32_t>(v);
@@ -182,7 +185,7 @@ class pregel_run {
 
   /// Tells the checkpoints of this computation from those of others on the same graph, as pregel_identity("bfs",
   /// {source}); 0 if never called. Before `run`, `save` and `restore`, on every worker with the same number.
-  void identify(std::uint64_t computation) noexcept { computation_ = computation; }
+  void identify(std::uint64_t computation) noexcept { checkpoints_.identify(computation); }
 
   /// Writes what a later `restore` needs to resume: values, awake vertices, messages in flight, the
   /// aggregate, the superstep number. A program's own variables are not included. Every worker must call it.
@@ -196,46 +199,20 @@ class pregel_run {
     pregel_detail::put_list(state, values_);
     pregel_detail::put_list(state, awake_);
     mail_.save_inbox(state);
-    pregel_detail::write_checkpoint(folder, superstep_, shape(), state);
-    checkpoint_folders_.insert(folder);
-    comm_.synchronize();
-    pregel_detail::remove_checkpoints(folder, comm_.get_rank(), superstep_);
+    checkpoints_.save(folder, superstep_, state);
   }
 
   /// Removes the checkpoints that this run has written or restored; `run` does it when it has finished. Every
   /// worker must call it.
-  void remove_checkpoints() {
-    if (checkpoint_folders_.empty()) return;
-    comm_.synchronize();
-    for (const auto& folder : checkpoint_folders_) pregel_detail::remove_checkpoints(folder, comm_.get_rank());
-    checkpoint_folders_.clear();
-  }
+  void remove_checkpoints() { checkpoints_.remove(); }
 
   /// Restores the newest checkpoint that every worker has; false: there is none. Every worker must call it.
   /// Throws: error, on every worker, when a checkpoint is of another graph, another computation (see `identify`) or
   /// another number of workers.
   bool restore(const std::string& folder) requires std::is_trivially_copyable_v<value_type> {
-    const auto own_shape = shape();
-    std::vector<std::uint64_t> mine;
-    std::string wrong;
-    try {
-      mine = pregel_detail::find_checkpoints(folder, own_shape);
-    } catch (const error& e) {
-      wrong = e.what();
-    }
-    for (const auto& text : comm_.allgather(wrong))
-      if (!text.empty()) throw error(text);
-    const auto all = comm_.allgather(mine);
-    std::optional<std::uint64_t> newest;
-    for (const auto s : mine) {
-      const bool everywhere =
-          std::all_of(all.begin(), all.end(), [&](const auto& list) { return std::ranges::count(list, s) > 0; });
-      if (everywhere && (!newest || s > *newest)) newest = s;
-    }
-    if (!newest) return false;
-    const auto state = pregel_detail::read_checkpoint(folder, *newest, own_shape);
-    checkpoint_folders_.insert(folder);
-    byte_reader in(state);
+    const auto state = checkpoints_.restore(folder);
+    if (!state) return false;
+    byte_reader in(*state);
     superstep_ = in.get<std::uint64_t>();
     messages_ = in.get<std::uint64_t>();
     active_ = in.get<std::uint64_t>() != 0;
@@ -279,14 +256,6 @@ class pregel_run {
     sent_total_ = all.sent;
   }
 
-  /// A collective the first time: every edge is visited.
-  [[nodiscard]] pregel_detail::checkpoint_shape shape() {
-    if (!graph_identity_) graph_identity_ = graph_identity(comm_, graph_);
-    return {comm_.get_size(),     comm_.get_rank(),       graph_.vertices_total(),
-            graph_.own(),         graph_.edges_total,     sizeof(value_type),
-            sizeof(message_type), sizeof(aggregate_type), pregel_identity("", {computation_, *graph_identity_})};
-  }
-
   Comm comm_;
   const distributed_graph& graph_;
   Program program_;
@@ -297,9 +266,7 @@ class pregel_run {
   bool active_ = true;
   aggregate_type partial_{};
   aggregate_type aggregated_{};
-  std::uint64_t computation_ = 0;  // the number passed to `identify`
-  std::optional<std::uint64_t> graph_identity_;
-  std::set<std::string> checkpoint_folders_;       // of this run's checkpoints
+  superstep_checkpoints checkpoints_;
   std::vector<std::uint32_t> awake_, next_awake_;  // own vertices, ascending
   pregel_detail::mailbox<Program> mail_;
 };

@@ -3,17 +3,21 @@
 // Checkpoints of vertex programs: the identity of a computation, and the files.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <paracel/comm.hpp>
 #include <paracel/distributed_graph.hpp>
+#include <paracel/error.hpp>
 
 namespace paracel {
 
@@ -44,5 +48,79 @@ byte_vector read_checkpoint(const std::string& folder, std::uint64_t superstep, 
 void remove_checkpoints(const std::string& folder, std::uint64_t rank, std::optional<std::uint64_t> but = {});
 
 }  // namespace pregel_detail
+
+/// The checkpoints of a computation in supersteps on a graph: each worker writes its own file for each of them.
+/// Lifetime: the graph must outlive it. Thread-safety: none. Every call is a collective.
+class superstep_checkpoints {
+ public:
+  superstep_checkpoints(Comm comm, const distributed_graph& graph) : comm_(std::move(comm)), graph_(graph) {}
+
+  /// Tells these checkpoints from those of other computations on the same graph (see pregel_identity); 0 if never
+  /// called. Before the first `save` or `restore`.
+  void identify(std::uint64_t computation) noexcept { computation_ = computation; }
+  /// Sizes that must be the same when a checkpoint is restored; 0 if never called.
+  void expect_sizes(std::uint64_t value, std::uint64_t message, std::uint64_t aggregate) noexcept {
+    value_bytes_ = value;
+    message_bytes_ = message;
+    aggregate_bytes_ = aggregate;
+  }
+
+  /// Other checkpoints in the folder are removed when every worker has written this one.
+  void save(const std::string& folder, std::uint64_t superstep, std::span<const std::byte> state) {
+    pregel_detail::write_checkpoint(folder, superstep, shape(), state);
+    folders_.insert(folder);
+    comm_.synchronize();
+    pregel_detail::remove_checkpoints(folder, comm_.get_rank(), superstep);
+  }
+
+  /// The state in the newest checkpoint that every worker has; empty: there is none.
+  /// Throws: error, on every worker, when a checkpoint is of another graph, another computation or another number of
+  /// workers.
+  std::optional<byte_vector> restore(const std::string& folder) {
+    const auto own_shape = shape();
+    std::vector<std::uint64_t> mine;
+    std::string wrong;
+    try {
+      mine = pregel_detail::find_checkpoints(folder, own_shape);
+    } catch (const error& e) {
+      wrong = e.what();
+    }
+    for (const auto& text : comm_.allgather(wrong))
+      if (!text.empty()) throw error(text);
+    const auto all = comm_.allgather(mine);
+    std::optional<std::uint64_t> newest;
+    for (const auto s : mine) {
+      const bool everywhere =
+          std::all_of(all.begin(), all.end(), [&](const auto& list) { return std::ranges::count(list, s) > 0; });
+      if (everywhere && (!newest || s > *newest)) newest = s;
+    }
+    if (!newest) return std::nullopt;
+    folders_.insert(folder);
+    return pregel_detail::read_checkpoint(folder, *newest, own_shape);
+  }
+
+  /// Removes all checkpoints in the folders used so far.
+  void remove() {
+    if (folders_.empty()) return;
+    comm_.synchronize();
+    for (const auto& folder : folders_) pregel_detail::remove_checkpoints(folder, comm_.get_rank());
+    folders_.clear();
+  }
+
+ private:
+  /// The first call visits every edge.
+  [[nodiscard]] pregel_detail::checkpoint_shape shape() {
+    if (!graph_identity_) graph_identity_ = graph_identity(comm_, graph_);
+    return {comm_.get_size(), comm_.get_rank(),   graph_.vertices_total(),
+            graph_.own(),     graph_.edges_total, value_bytes_,
+            message_bytes_,   aggregate_bytes_,   pregel_identity("", {computation_, *graph_identity_})};
+  }
+
+  Comm comm_;
+  const distributed_graph& graph_;
+  std::uint64_t computation_ = 0, value_bytes_ = 0, message_bytes_ = 0, aggregate_bytes_ = 0;
+  std::optional<std::uint64_t> graph_identity_;
+  std::set<std::string> folders_;
+};
 
 }  // namespace paracel

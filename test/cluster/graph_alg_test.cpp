@@ -19,6 +19,7 @@
 #include "alg/max_vertex_value/mvv.hpp"
 #include "alg/pagerank/pagerank.hpp"
 #include "alg/scc/scc.hpp"
+#include "alg/sssp/delta_stepping.hpp"
 #include "alg/sssp/sssp.hpp"
 #include "alg/triangle_count/triangle_count.hpp"
 #include "test/support/cluster.hpp"
@@ -215,35 +216,106 @@ std::vector<double> levels_of(const test_graph& g) {
   return d;
 }
 
+std::vector<double> distances_of(const test_graph& g) {
+  std::vector<double> d(g.vertices, std::numeric_limits<double>::infinity());
+  if (!d.empty()) d[0] = 0;
+  for (bool change = true; change;) {
+    change = false;
+    for (const auto& e : g.edges)
+      if (d[e.from] + e.weight < d[e.to]) {
+        d[e.to] = d[e.from] + e.weight;
+        change = true;
+      }
+  }
+  return d;
+}
+
+void put_levels(const distributed_graph& part, const std::vector<std::uint32_t>& levels, const put& to) {
+  for (std::size_t v = 0; v < part.own(); ++v) {
+    const bool reached = levels[v] != alg::level_search::unreached;
+    to(part.number(v), reached ? levels[v] : std::numeric_limits<double>::infinity());
+  }
+}
+
+test_graph both_ways(test_graph g) {
+  const auto n = g.edges.size();
+  for (std::size_t k = 0; k < n; ++k) g.edges.push_back({g.edges[k].to, g.edges[k].from, g.edges[k].weight});
+  return g;
+}
+
 TEST(GraphAlgorithms, BreadthFirstLevelsAreTheFewestEdges) {
-  check({}, false, levels_of, [](Comm comm, const distributed_graph& part, const put& to) {
-    const auto found = alg::breadth_first_levels(comm, part, 0);
-    for (std::size_t v = 0; v < part.own(); ++v) {
-      const bool reached = found.levels[v] != alg::bfs_program::unreached;
-      to(part.number(v), reached ? found.levels[v] : std::numeric_limits<double>::infinity());
-    }
-    EXPECT_LE(found.reached, part.vertices_total());
-    EXPECT_GE(found.sum_of_levels, found.depth);
+  for (const part_options options : {part_options{}, {.undirected = true}, {.incoming = true}}) {
+    std::uint32_t bottom_up = 0;
+    check(
+        options, false, [&](const test_graph& g) { return levels_of(options.undirected ? both_ways(g) : g); },
+        [&](Comm comm, const distributed_graph& part, const put& to) {
+          const auto found = alg::breadth_first_levels(comm, part, 0);
+          put_levels(part, found.levels, to);
+          EXPECT_LE(found.reached, part.vertices_total());
+          EXPECT_GE(found.sum_of_levels, found.depth);
+          if (comm.get_rank() == 0) bottom_up += found.bottom_up_steps;
+        });
+    EXPECT_EQ(bottom_up > 0, options.undirected || options.incoming);
+  }
+}
+
+/// Goes on from what it saved after each superstep; the results must be the same.
+template <class Search, class... More>
+void resume_everywhere(Comm comm, const distributed_graph& part, Search& search, const More&... more) {
+  std::vector<byte_vector> states;
+  while (!search.done()) {
+    states.emplace_back();
+    search.save(states.back());
+    search.step();
+  }
+  for (const auto& state : states) {
+    Search again(comm, part, 0, more...);
+    byte_reader in(state);
+    again.restore(in);
+    while (!again.done()) again.step();
+    EXPECT_EQ(again.superstep(), search.superstep());
+    EXPECT_EQ(again.values(), search.values());
+  }
+}
+
+TEST(GraphAlgorithms, SearchesResumeAfterAnySuperstep) {
+  check(
+      {.undirected = true}, false, [](const auto& g) { return levels_of(both_ways(g)); },
+      [](Comm comm, const distributed_graph& part, const put& to) {
+        alg::level_search search(comm, part, 0);
+        resume_everywhere(comm, part, search);
+        put_levels(part, search.values(), to);
+      });
+  check({.weighted = true}, false, distances_of, [](Comm comm, const distributed_graph& part, const put& to) {
+    alg::delta_stepping search(comm, part, 0, 40);
+    resume_everywhere(comm, part, search, 40.0);
+    put_all(part, search.values(), to);
   });
 }
 
-TEST(GraphAlgorithms, ShortestPathsAreTheLeastSumsOfWeights) {
-  const auto oracle = [](const test_graph& g) {
-    std::vector<double> d(g.vertices, std::numeric_limits<double>::infinity());
-    if (!d.empty()) d[0] = 0;
-    for (bool change = true; change;) {
-      change = false;
-      for (const auto& e : g.edges)
-        if (d[e.from] + e.weight < d[e.to]) {
-          d[e.to] = d[e.from] + e.weight;
-          change = true;
-        }
-    }
-    return d;
-  };
-  check({.weighted = true}, false, oracle, [](Comm comm, const distributed_graph& part, const put& to) {
-    put_all(part, alg::shortest_paths(comm, part, 0).distances, to);
-  });
+TEST(GraphAlgorithms, ShortestPathsAreTheLeastSumsOfWeightsForAnyWidthOfTheBuckets) {
+  for (const double delta : {0.0, 0.01, 9.0, 1e9}) {  // 0.01: there are more buckets than in the window
+    check({.weighted = true}, false, distances_of, [delta](Comm comm, const distributed_graph& part, const put& to) {
+      put_all(part, alg::shortest_paths(comm, part, 0, {}, delta).distances, to);
+    });
+  }
+}
+
+TEST(GraphAlgorithms, WeightsOfZeroAndGreatOnes) {
+  for (const double scale : {0.0, 1e-310, 1e300}) {
+    const auto scaled = [scale](test_graph g) {
+      for (auto& e : g.edges) e.weight = e.weight > 60 ? 0 : e.weight * scale;
+      return g;
+    };
+    const auto g = scaled(random_graph(8, 200, 1000));
+    cluster c({.workers = 2, .servers = 1});
+    c.run([&](Comm comm) {
+      const auto part = part_of(g, comm.get_rank(), 2, {.weighted = true});
+      const auto want = distances_of(g);
+      const auto found = alg::shortest_paths(comm, part, 0);
+      for (std::size_t v = 0; v < part.own(); ++v) EXPECT_EQ(found.distances[v], want[part.number(v)]);
+    });
+  }
 }
 
 TEST(GraphAlgorithms, TheGreatestIdThatReachesAVertex) {
@@ -294,9 +366,11 @@ TEST(GraphAlgorithms, CoreNumbersAreWhatPeelingOneByOneGives) {
     }
     return core;
   };
-  check({.undirected = true}, false, oracle, [](Comm comm, const distributed_graph& part, const put& to) {
-    put_all(part, alg::core_numbers(comm, part).cores, to);
-  });
+  for (const std::uint64_t limit : {alg::default_gather_limit, std::uint64_t{0}}) {
+    check({.undirected = true}, false, oracle, [limit](Comm comm, const distributed_graph& part, const put& to) {
+      put_all(part, alg::core_numbers(comm, part, limit).cores, to);
+    });
+  }
 }
 
 struct spread_labels {

@@ -3,8 +3,10 @@
 // The cost of a round as stated in the READMEs of the graph algorithms.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include <unistd.h>
 
@@ -14,7 +16,7 @@
 #include "alg/max_vertex_value/mvv.hpp"
 #include "alg/pagerank/pagerank.hpp"
 #include "alg/scc/scc.hpp"
-#include "alg/sssp/sssp.hpp"
+#include "alg/sssp/delta_stepping.hpp"
 #include "alg/triangle_count/triangle_count.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/counting_comm.hpp"
@@ -79,13 +81,30 @@ TEST(GraphTraffic, ARoundOfLabelPropagationIsOneExchangeOf8BytesAGhostAndOneRedu
   });
 }
 
+/// Shortest paths as a vertex program.
+struct distance_program {
+  using value_type = double;
+  using message_type = double;
+  static void combine(double& into, double more) { into = std::min(into, more); }
+  template <class Vertex>
+  void compute(Vertex& v, std::span<const double> messages) {
+    v.vote_to_halt();
+    const auto before = v.value();
+    if (v.superstep() == 0 && v.number() == 0) v.value() = 0;
+    for (const auto m : messages) v.value() = std::min(v.value(), m);
+    if (v.value() == before) return;
+    const auto targets = v.targets();
+    for (std::size_t e = 0; e < targets.size(); ++e) v.send(targets[e], v.value() + v.weight(e));
+  }
+};
+
 TEST(GraphTraffic, ASuperstepIsOneExchangeOf4BytesAndTheMessageForEachNeighbourThatWasWrittenTo) {
   const auto g = random_graph(2, 500, 2000, 1);
   counting_workers(workers).run([&](Comm comm, const traffic& count) {
     const auto part = part_of(g, comm.get_rank(), workers, {.weighted = true});
     const auto ghosts = border_of(comm, part).ghosts;
     const auto before_setup = count;
-    pregel_run<alg::sssp_program> run(comm, part, {0});
+    pregel_run<distance_program> run(comm, part);
     const auto before = count;
     EXPECT_EQ(before.gathers - before_setup.gathers, 1U);
     std::ranges::fill(run.values(), std::numeric_limits<double>::infinity());
@@ -94,12 +113,63 @@ TEST(GraphTraffic, ASuperstepIsOneExchangeOf4BytesAndTheMessageForEachNeighbourT
     EXPECT_EQ(count.reductions, before.reductions);
     constexpr std::size_t head = 9 * 8;
     EXPECT_LE(count.bytes - before.bytes, supersteps * (head * (workers - 1) + 12 * ghosts));
+  });
+}
 
-    // A search sends a message to a neighbour once or twice: one bit for each, or 5 bytes for those reached.
-    const auto between = count;
-    const auto found = alg::breadth_first_levels(comm, part, 0);
-    const auto most = (found.depth + 2) * (head * (workers - 1) + ghosts / 8 + ghosts + 2) + 8 * ghosts;
-    EXPECT_LE(count.bytes - between.bytes, most);
+TEST(GraphTraffic, ASearchTellsOfEachGhostOnceWith4BytesOrOneBit) {
+  const auto g = random_graph(2, 500, 2000, 1);
+  counting_workers(workers).run([&](Comm comm, const traffic& count) {
+    const auto part = part_of(g, comm.get_rank(), workers);
+    const auto border = border_of(comm, part);
+    alg::level_search search(comm, part, 0);
+    const auto before = count;
+    while (!search.done()) search.step();
+    EXPECT_EQ(count.alltoalls - before.alltoalls, search.superstep());
+    EXPECT_EQ(count.reductions, before.reductions);  // there is no other direction
+    constexpr std::size_t head = 6 * 8;
+    EXPECT_LE(count.bytes - before.bytes, search.superstep() * head * (workers - 1) + 4 * border.ghosts);
+  });
+  counting_workers(workers).run([&](Comm comm, const traffic& count) {
+    const auto part = part_of(g, comm.get_rank(), workers, {.undirected = true});
+    const auto border = border_of(comm, part);
+    alg::level_search search(comm, part, 0);
+    const auto before = count;
+    while (!search.done()) search.step();
+    EXPECT_GT(search.bottom_up_steps(), 0U);
+    EXPECT_EQ(count.alltoalls - before.alltoalls, search.superstep());
+    EXPECT_LE(count.reductions - before.reductions, search.superstep());
+    constexpr std::size_t head = 6 * 8;
+    EXPECT_LE(count.bytes - before.bytes, search.superstep() * (head + 1) * (workers - 1) + 4 * border.ghosts +
+                                              search.bottom_up_steps() * border.shared / 8);
+  });
+}
+
+TEST(GraphTraffic, ASuperstepOfShortestPathsIsOneExchangeOf12BytesForEachGhostThatCameNearer) {
+  const auto g = random_graph(2, 500, 2000, 1);
+  counting_workers(workers).run([&](Comm comm, const traffic& count) {
+    const auto part = part_of(g, comm.get_rank(), workers, {.weighted = true});
+    const auto ghosts = border_of(comm, part).ghosts;
+    alg::delta_stepping search(comm, part, 0);
+    const auto before = count;
+    while (!search.done()) search.step();
+    EXPECT_EQ(count.alltoalls - before.alltoalls, search.superstep());
+    EXPECT_EQ(count.reductions, before.reductions);
+    constexpr std::size_t head = 5 * 8;
+    EXPECT_LE(count.bytes - before.bytes, search.superstep() * (head * (workers - 1) + 12 * ghosts));
+  });
+}
+
+TEST(GraphTraffic, RankZeroGathersTheEdgesOfTheOthersWith4BytesForEachDirection) {
+  const auto g = random_graph(2, 500, 3000, 2);
+  counting_workers(workers).run([&](Comm comm, const traffic& count) {
+    const auto part = part_of(g, comm.get_rank(), workers, {.undirected = true});
+    const auto before = count;
+    const auto found = alg::core_numbers(comm, part);
+    EXPECT_EQ(found.rounds, 1U);
+    EXPECT_EQ(count.alltoalls - before.alltoalls, 2 * (workers - 1) + 1);
+    const auto bytes = comm.get_rank() > 0 ? 4 * (part.out.target.size() + part.own()) + 8 * (workers - 1)
+                                           : 4 * (part.vertices_total() - part.own()) + 8 * (workers - 1);
+    EXPECT_EQ(count.bytes - before.bytes, bytes);
   });
 }
 
@@ -110,7 +180,7 @@ TEST(GraphTraffic, ARoundOfCoreNumbersIsOneExchangeOf4BytesAGhostAndOneReduction
     const auto start = count;
     const auto shared = border_of(comm, part).shared;
     const auto before = count;
-    const auto found = alg::core_numbers(comm, part);
+    const auto found = alg::core_numbers(comm, part, 0);
     const auto halo_bytes = before.bytes - start.bytes;
     EXPECT_EQ(count.bytes - before.bytes, halo_bytes + found.rounds * 4 * shared);
     EXPECT_EQ(count.reductions - before.reductions, (before.reductions - start.reductions) + found.rounds + 2);

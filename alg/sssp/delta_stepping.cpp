@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "delta_stepping.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <paracel/exchange.hpp>
+
+namespace paracel::alg {
+
+namespace {
+
+// Buckets as wide as so many mean weights divided by the mean degree: the fastest on R-MAT graphs (README.md).
+constexpr double width_factor = 2;
+
+}  // namespace
+
+void distance_buckets::take(std::uint64_t bucket, std::vector<std::uint32_t>& to) {
+  to.clear();
+  if (bucket > first_) {
+    first_ = bucket;
+    std::erase_if(far_, [&](const far_entry& e) {
+      if (e.bucket >= first_ + near_.size()) return false;
+      near_[e.bucket % near_.size()].push_back(e.vertex);
+      ++in_near_;
+      return true;
+    });
+  }
+  to.swap(near_[bucket % near_.size()]);
+  in_near_ -= to.size();
+}
+
+delta_stepping::delta_stepping(Comm comm, const distributed_graph& graph, std::uint64_t source, double delta)
+    : comm_(std::move(comm)),
+      graph_(graph),
+      borders_(comm_, graph),
+      sender_(comm_, graph, borders_),
+      delta_(delta),
+      distance_(graph.own() + graph.ghosts.size(), std::numeric_limits<double>::infinity()) {
+  if (delta_ <= 0) {
+    std::vector<double> sums(2);
+    for (std::size_t e = 0; e < graph.out.target.size(); ++e) sums[0] += graph.out.weight_at(e);
+    sums[1] = static_cast<double>(graph.out.target.size());
+    if (comm_.get_size() > 1) comm_.allreduce(sums);
+    const auto degree = sums[1] / static_cast<double>(std::max<std::uint64_t>(graph.vertices_total(), 1));
+    delta_ = width_factor * sums[0] / std::max(sums[1], 1.0) / std::max(degree, width_factor);
+  }
+  // All distances are 0 if all weights are; a delta below the least normal number has no inverse.
+  buckets_per_unit_ = delta_ >= std::numeric_limits<double>::min() ? 1 / delta_ : 1;
+  const auto first = graph.first[graph.rank];
+  if (source >= first && source - first < graph.own()) {
+    distance_[source - first] = 0;
+    buckets_.put(static_cast<std::uint32_t>(source - first), 0);
+  }
+}
+
+void delta_stepping::relax(std::uint32_t v) {
+  const auto own = graph_.own();
+  const auto d = distance_[v];
+  const auto& out = graph_.out;
+  for (auto e = out.begin[v]; e < out.begin[v + 1]; ++e) {
+    const auto t = out.target[e];
+    const auto through = d + out.weight_at(e);
+    if (through >= distance_[t]) continue;
+    distance_[t] = through;
+    if (t < own) {
+      buckets_.put(t, bucket_of(through));
+    } else {
+      sender_.mark(t - own);
+      first_sent_ = std::min(first_sent_, bucket_of(through));
+    }
+  }
+}
+
+void delta_stepping::step() {
+  if (done()) return;
+  struct head {
+    std::uint64_t next = distance_buckets::none, visited = 0;
+  } mine;
+  first_sent_ = distance_buckets::none;
+  for (buckets_.take(bucket_, now_); !now_.empty(); buckets_.take(bucket_, now_)) {
+    for (const auto v : now_) {
+      if (bucket_of(distance_[v]) < bucket_) continue;  // it was in an earlier bucket, too
+      relax(v);
+      ++mine.visited;
+    }
+  }
+  const auto stale = [&](std::uint32_t v, std::uint64_t k) { return bucket_of(distance_[v]) < k; };
+  mine.next = std::min(buckets_.next(bucket_, stale), first_sent_);
+  const auto own = graph_.own();
+  const auto heads = sender_.send(
+      mine, [&](std::size_t g) { return distance_[own + g]; },
+      [&](std::uint32_t v, double through) {
+        if (through >= distance_[v]) return;
+        distance_[v] = through;
+        buckets_.put(v, bucket_of(through));
+      });
+  bucket_ = distance_buckets::none;
+  visited_ = 0;
+  for (const auto& h : heads) {
+    bucket_ = std::min(bucket_, h.next);
+    visited_ += h.visited;
+  }
+  ++superstep_;
+}
+
+std::vector<double> delta_stepping::take_values() {
+  distance_.resize(graph_.own());
+  return std::move(distance_);
+}
+
+void delta_stepping::save(byte_vector& state) const {
+  std::vector<std::uint32_t> waiting;
+  buckets_.each([&](std::uint32_t v) {
+    if (bucket_of(distance_[v]) >= bucket_) waiting.push_back(v);
+  });
+  put_fields(state, superstep_, visited_, bucket_, static_cast<std::uint64_t>(waiting.size()));
+  put_bytes(state, waiting.data(), waiting.size());
+  put_bytes(state, distance_.data(), distance_.size());
+}
+
+void delta_stepping::restore(byte_reader& in) {
+  superstep_ = in.get<std::uint64_t>();
+  visited_ = in.get<std::uint64_t>();
+  bucket_ = in.get<std::uint64_t>();
+  const auto n = in.get<std::uint64_t>();
+  std::vector<std::uint32_t> waiting;
+  in.get(waiting, n);
+  in.get(distance_, distance_.size());
+  buckets_ = distance_buckets();
+  for (const auto v : waiting) buckets_.put(v, bucket_of(distance_[v]));
+}
+
+}  // namespace paracel::alg
