@@ -38,7 +38,7 @@ struct job_options {
   int servers = 1;
   int threads = 1;
   int replicas = 1;
-  std::string server_options;  ///< further ones, separated by spaces
+  std::string server_options{};  ///< further ones, separated by spaces
 };
 
 /// The scheduler and the servers of one job; killed at the end.
