@@ -152,7 +152,7 @@ TEST_P(LinearTraffic, ARoundOfKmeansIsOneSum) {
       EXPECT_EQ(more(many.by[w], few.by[w]), reductions(batch.empty() ? 3 : 3 * 4, 8 * (k * d + k + 2)));
       EXPECT_EQ(more(few.by[w], many.by[w]), collective_log());
     }
-    EXPECT_LT(many.served, 20U);
+    EXPECT_LT(many.served, 60U);
   }
 }
 
@@ -222,7 +222,7 @@ TEST_P(LinearTraffic, ExactRidgeIsSevenSumsAndTwoSolutionsFromTheFirstWorker) {
     EXPECT_EQ(log.count(bcast),
               collective_log(log.begin(), log.begin() + static_cast<std::ptrdiff_t>(at)).count(bcast) + 2);
   }
-  EXPECT_LT(found.served, 20U);
+  EXPECT_LT(found.served, 60U);
 }
 
 TEST_P(LinearTraffic, AGramMatrixGoesInMessagesOfEightMegabytes) {
@@ -343,7 +343,7 @@ TEST_P(LinearTraffic, ABlockOfLassoIsASolutionAndAGradientAndItsGramMatrixWhenIt
       EXPECT_LE(grams, p <= 512 ? 1U : blocks);
       EXPECT_EQ(at_of(log, at, reduce, 8 * (p + 2)), log.size());
     }
-    EXPECT_LT(found.served, 20U);
+    EXPECT_LT(found.served, 60U);
   }
 }
 
@@ -390,7 +390,7 @@ TEST_P(LinearTraffic, AStepOfLrL1IsAGramMatrixASolutionAndAGradientForEachLength
       EXPECT_LE(gradients, 2 * (blocks + orthants) + 1);
       EXPECT_EQ(at_of(log, at, reduce, gradient.sent), log.size());
     }
-    EXPECT_LT(found.served, 20U);
+    EXPECT_LT(found.served, 60U);
   }
 }
 
@@ -417,7 +417,7 @@ class SpectralTraffic : public LinearTraffic {
 
 INSTANTIATE_TEST_SUITE_P(Workers, SpectralTraffic, testing::Values(1, 2, 3));
 
-TEST_P(SpectralTraffic, AStepOfTheEigenvectorsIsTwoProductsAndSixteenSums) {
+TEST_P(SpectralTraffic, AStepOfTheEigenvectorsIsTwoProductsAndSixSums) {
   std::vector<std::size_t> shared(workers());
   std::vector<collective_log> start(workers());
   test::cluster({.workers = workers()}).run([&](Comm comm) {
@@ -442,12 +442,12 @@ TEST_P(SpectralTraffic, AStepOfTheEigenvectorsIsTwoProductsAndSixteenSums) {
     SCOPED_TRACE(testing::PrintToString(m));
     EXPECT_EQ(m.count(exchange) - f.count(exchange), workers() == 1 ? 0U : 6U * 2);
     EXPECT_EQ(m.sent(exchange) - f.sent(exchange), 6 * 2 * 8 * b * shared[w]);
-    EXPECT_EQ(m.count(reduce) - f.count(reduce), workers() == 1 ? 0U : 6U * 16);
-    EXPECT_EQ(m.size() - f.size(), workers() == 1 ? 0U : 6U * 18);
-    EXPECT_LE(m.sent(reduce) - f.sent(reduce), 6 * 16 * 8 * b * (basis + b));
-    EXPECT_LE(m.greatest(reduce), 8 * b * (basis + b));
+    EXPECT_EQ(m.count(reduce) - f.count(reduce), workers() == 1 ? 0U : 6U * 6);
+    EXPECT_EQ(m.size() - f.size(), workers() == 1 ? 0U : 6U * 8);
+    EXPECT_LE(m.sent(reduce) - f.sent(reduce), 6 * 6 * 8 * b * (basis + b));
+    EXPECT_LE(m.greatest(reduce), 8 * basis * basis);  // at the end, of all products with the basis
   }
-  EXPECT_LT(many.served, 20U);
+  EXPECT_LT(many.served, 60U);
 }
 
 TEST_P(SpectralTraffic, ARoundOfKmeansIsOneSumAndTheLabelsOneMinimum) {
