@@ -48,9 +48,10 @@ void breadth_first_search::solve() {
   const auto graph = load_graph(get_comm(), settings_.input, load);
   const auto source = find_vertex(get_comm(), graph, settings_.source, settings_.source_place);
   run_log log(*this, 0, "visited");
-  const auto options = settings_.search([&](std::uint64_t superstep, std::uint64_t visited) {
+  auto options = settings_.search([&](std::uint64_t superstep, std::uint64_t visited) {
     log.round(static_cast<int>(superstep) + 1, static_cast<double>(visited));
   });
+  options.job = this;
   const auto found = breadth_first_levels(get_comm(), graph, source, options);
   std::vector<double> values(found.levels.size());
   for (std::size_t v = 0; v < values.size(); ++v) {

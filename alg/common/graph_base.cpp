@@ -128,6 +128,18 @@ bool input_has_weights(Comm comm, const std::vector<std::string>& input) {
   return fields > 2;
 }
 
+resumable_loop& keep_size(resumable_loop& loop, const distributed_graph& graph) {
+  const auto size = [&graph] {
+    return std::vector<std::uint64_t>{graph.own(), graph.ghosts.size(), graph.vertices_total(), graph.edges_total};
+  };
+  return loop.keep_with([size](saved_state& to, const std::string& prefix) { to.put(prefix + "graph", size()); },
+                        [size](const saved_state& from, const std::string& prefix) {
+                          std::vector<std::uint64_t> then;
+                          if (!from.get(prefix + "graph", then) || then != size())
+                            throw error("the checkpoint is of another graph");
+                        });
+}
+
 std::uint64_t find_vertex(Comm comm, const distributed_graph& graph, const std::string& id, const std::string& place) {
   std::optional<std::size_t> local;
   if (graph.ids.numeric()) {

@@ -41,7 +41,10 @@ struct graph_settings {
   [[nodiscard]] graph_options load_options() const;
   [[nodiscard]] std::string checkpoint_folder() const { return output + "/checkpoint"; }
   [[nodiscard]] search_options search(std::function<void(std::uint64_t, std::uint64_t)> watch) const {
-    return {checkpoint_folder(), checkpoint_every, resume, std::move(watch)};
+    return {.checkpoint_folder = checkpoint_folder(),
+            .checkpoint_every = checkpoint_every,
+            .resume = resume,
+            .watch = std::move(watch)};
   }
 };
 

@@ -10,13 +10,19 @@
 
 #include <paracel/distributed_graph.hpp>
 #include <paracel/pregel_checkpoint.hpp>
+#include <paracel/resumable_loop.hpp>
 
 namespace paracel::alg {
+
+/// The loop, which is not resumed with a graph of another size: what is kept of each vertex would not fit. Before other
+/// calls of `keep`. Lifetime: the graph must outlive the loop.
+resumable_loop& keep_size(resumable_loop& loop, const distributed_graph& graph);
 
 struct search_options {
   std::string checkpoint_folder{};     ///< empty: no checkpoints
   std::uint64_t checkpoint_every = 0;  ///< supersteps between checkpoints; 0: none
   bool resume = false;                 ///< from a checkpoint in that folder, if there is one
+  paralg* job = nullptr;  ///< supersteps are iterations of this job, which it can resume; null: they are not
   /// Called on every worker after each superstep: its number, and the vertices visited in it by all workers.
   std::function<void(std::uint64_t superstep, std::uint64_t visited)> watch{};
 };
@@ -34,13 +40,35 @@ void run_search(Comm comm, const distributed_graph& graph, std::uint64_t identit
       search.restore(in);
     }
   }
-  while (!search.done()) {
+  if (options.checkpoint_every != 0) checkpoints.prepare();
+  auto first = search.superstep();
+  resumable_loop loop(options.job);
+  if (options.job != nullptr) {
+    checkpoints.keep(keep_size(loop, graph).keep("first", first));
+    loop.keep_with(
+        [&](saved_state& to, const std::string& prefix) {
+          byte_vector state;
+          search.save(state);
+          pregel_detail::put_kept(to, prefix + "search", std::move(state));
+        },
+        [&](const saved_state& from, const std::string& prefix) {
+          const auto state = pregel_detail::get_kept(from, prefix + "search");
+          byte_reader in(state);
+          search.restore(in);
+        });
+  }
+  if (search.done()) loop.stop();
+  while (loop.next()) {
+    // Of the superstep before, which has been committed: it can be repeated.
+    if (options.checkpoint_every != 0 && search.superstep() != first &&
+        search.superstep() % options.checkpoint_every == 0) {
+      byte_vector state;
+      search.save(state);
+      checkpoints.save(options.checkpoint_folder, search.superstep(), state);
+    }
     search.step();
     if (options.watch) options.watch(search.superstep() - 1, search.visited());
-    if (search.done() || options.checkpoint_every == 0 || search.superstep() % options.checkpoint_every != 0) continue;
-    byte_vector state;
-    search.save(state);
-    checkpoints.save(options.checkpoint_folder, search.superstep(), state);
+    if (search.done()) loop.stop();
   }
   checkpoints.remove();
 }

@@ -124,6 +124,7 @@ void connected_components::solve() {
   pregel_options options;
   options.checkpoint_every = settings_.checkpoint_every;
   options.checkpoint_folder = settings_.checkpoint_folder();
+  options.job = this;
   options.watch = [&](std::uint64_t superstep, std::uint64_t, std::uint64_t messages) {
     log.round(static_cast<int>(superstep) + 1, static_cast<double>(messages));
   };

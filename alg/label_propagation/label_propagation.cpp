@@ -46,7 +46,7 @@ double modularity_of(Comm comm, const distributed_graph& graph, std::span<const 
 }
 
 label_propagation_result propagate_labels(Comm comm, const distributed_graph& graph, std::uint64_t rounds,
-                                          const std::function<void(std::uint64_t, std::uint64_t)>& watch) {
+                                          const std::function<void(std::uint64_t, std::uint64_t)>& watch, paralg* job) {
   const auto own = graph.own();
   halo borders(comm, graph);
   label_propagation_result result;
@@ -54,7 +54,10 @@ label_propagation_result propagate_labels(Comm comm, const distributed_graph& gr
   labels.resize(own);
   for (std::size_t v = 0; v < own; ++v) labels[v] = graph.number(v);
   std::vector<std::uint64_t> ghosts(graph.ghosts), next(own), before, around;
-  for (result.rounds = 0; result.rounds < rounds;) {
+  auto ended = static_cast<int>(result.ended);
+  resumable_loop loop(job);
+  keep_size(loop, graph).keep("labels", labels).keep("before", before).keep("ghosts", ghosts).keep("ended", ended);
+  while (loop.next(static_cast<std::int64_t>(rounds))) {
     std::vector<std::int64_t> changed{0, 0};  // since the previous round, and since the one before it
     for (std::size_t v = 0; v < own; ++v) {
       const auto targets = graph.out.of(v);
@@ -73,19 +76,16 @@ label_propagation_result propagate_labels(Comm comm, const distributed_graph& gr
     }
     before = labels;
     labels.swap(next);
-    ++result.rounds;
     comm.allreduce(changed);
     borders.pull<std::uint64_t>(labels, ghosts);
-    if (watch) watch(result.rounds, static_cast<std::uint64_t>(changed[0]));
-    if (changed[0] == 0) {
-      result.ended = label_propagation_result::ending::fixed_point;
-      break;
-    }
-    if (changed[1] == 0) {
-      result.ended = label_propagation_result::ending::cycle;
-      break;
-    }
+    if (watch) watch(static_cast<std::uint64_t>(loop.iteration()) + 1, static_cast<std::uint64_t>(changed[0]));
+    if (changed[0] == 0) ended = static_cast<int>(label_propagation_result::ending::fixed_point);
+    else if (changed[1] == 0) ended = static_cast<int>(label_propagation_result::ending::cycle);
+    else continue;
+    loop.stop();
   }
+  result.rounds = static_cast<std::uint64_t>(loop.iteration());
+  result.ended = static_cast<label_propagation_result::ending>(ended);
   result.modularity = modularity_of(comm, graph, labels, ghosts);
   return result;
 }
@@ -104,10 +104,12 @@ void label_propagation::solve() {
   load.undirected = true;
   const auto graph = load_graph(get_comm(), settings_.input, load);
   run_log log(*this, settings_.rounds, "changed");
-  const auto found = propagate_labels(get_comm(), graph, static_cast<std::uint64_t>(settings_.rounds),
-                                      [&](std::uint64_t round, std::uint64_t changed) {
-                                        log.round(static_cast<int>(round), static_cast<double>(changed));
-                                      });
+  const auto found = propagate_labels(
+      get_comm(), graph, static_cast<std::uint64_t>(settings_.rounds),
+      [&](std::uint64_t round, std::uint64_t changed) {
+        log.round(static_cast<int>(round), static_cast<double>(changed));
+      },
+      this);
   const auto summary = summary_of_labels(get_comm(), graph, found.labels);
   write_vertex_labels(*this, settings_, graph, "label_propagation", "label", found.labels);
   using ending = label_propagation_result::ending;

@@ -34,9 +34,10 @@ struct label_propagation_result {
 };
 
 /// The graph is undirected, without self-loops. A collective. Cost: 8 bytes a ghost and two numbers for each round.
-/// `watch(round, changed)` is called on every worker.
+/// `watch(round, changed)` is called on every worker. `job`: rounds are iterations of it (resumable_loop.hpp).
 label_propagation_result propagate_labels(Comm comm, const distributed_graph& graph, std::uint64_t rounds,
-                                          const std::function<void(std::uint64_t, std::uint64_t)>& watch = nullptr);
+                                          const std::function<void(std::uint64_t, std::uint64_t)>& watch = nullptr,
+                                          paralg* job = nullptr);
 
 /// Modularity of any labels that are vertex numbers. A collective.
 double modularity_of(Comm comm, const distributed_graph& graph, std::span<const std::uint64_t> labels,

@@ -22,9 +22,10 @@ constexpr const char* default_maximum = "paracel_max";
 config_schema schema_of(const char* name, const char* what) {
   config_schema s(name, what);
   add_graph_keys(s);
-  s.key("update_file", key_type::plugin, "plug-in of update_func; default: the framework's; mvv only");
+  s.key("update_file", key_type::plugin, "plug-in of update_func; default: the framework's; mvv only").not_resumable();
   s.key("update_func", key_type::string,
-        "function that combines a value on the servers with a new one; default paracel_max");
+        "function that combines a value on the servers with a new one; default paracel_max")
+      .not_resumable();
   add_checkpoint_keys(s);
   return s;
 }
@@ -95,6 +96,7 @@ std::uint64_t max_vertex_value_pregel::spread(const distributed_graph& graph, st
   pregel_options options;
   options.checkpoint_every = settings_.checkpoint_every;
   options.checkpoint_folder = settings_.checkpoint_folder();
+  options.job = this;
   const auto rounds = run.run(options).supersteps;
   values = std::move(run.values());
   return rounds;
@@ -111,9 +113,19 @@ std::uint64_t max_vertex_value::spread(const distributed_graph& graph, std::vect
   std::vector<double> deltas;
   std::vector<std::uint8_t> changed(own, 1);
   // So that a vertex without incoming edges has its value, too.
-  if (own > 0) all.write(graph.first[graph.rank], values);
+  if (own > 0 && !resumed()) all.write(graph.first[graph.rank], values);
   paracel_sync();
-  for (std::uint64_t round = 1;; ++round) {
+  // What the replacement of a worker sends again changes nothing: it is a maximum. What it reads again is the same,
+  // because no one sends more until the sum of `news`, at the beginning of the next round, has its part.
+  std::int64_t news = 1;
+  resumable_loop loop(*this);
+  keep_size(loop, graph).keep("values", values).keep("changed", changed).keep("news", news);
+  while (loop.next()) {
+    if (loop.iteration() > 0) get_comm().allreduce(news);
+    if (news == 0) {
+      loop.stop();
+      continue;
+    }
     for (std::size_t v = 0; v < own; ++v) {
       if (changed[v] == 0) continue;
       for (const auto t : graph.out.of(v)) {
@@ -137,14 +149,13 @@ std::uint64_t max_vertex_value::spread(const distributed_graph& graph, std::vect
     paracel_sync();
     auto before = values;
     if (own > 0) all.read(graph.first[graph.rank], std::span(values));
-    std::int64_t news = 0;
+    news = 0;
     for (std::size_t v = 0; v < own; ++v) {
       changed[v] = values[v] != before[v] ? 1 : 0;
       news += changed[v];
     }
-    get_comm().allreduce(news);
-    if (news == 0) return round;
   }
+  return static_cast<std::uint64_t>(loop.iteration() - 1);  // the last one only found that there was nothing new
 }
 
 }  // namespace paracel::alg

@@ -58,8 +58,9 @@ pagerank_result page_ranks(Comm comm, const distributed_graph& incoming, const p
     lost[2] += x[v];
   }
   comm.allreduce(lost);
-  result.sum = lost[2];
-  while (result.rounds < options.rounds && total > 0) {
+  resumable_loop loop(options.job);
+  keep_size(loop, incoming).keep("scores", x).keep("lost", lost);
+  while (loop.next(total > 0 ? static_cast<std::int64_t>(options.rounds) : 0)) {
     for (std::size_t v = 0; v < own; ++v) sent[v] = x[v] * share[v];
     borders.pull<double>(std::span<const double>(sent).first(own), std::span(sent).subspan(own));
     sum_along_edges(edges, sent, sum);
@@ -74,12 +75,12 @@ pagerank_result page_ranks(Comm comm, const distributed_graph& incoming, const p
       x[v] = next;
     }
     comm.allreduce(lost);
-    result.step = lost[1];
-    result.sum = lost[2];
-    ++result.rounds;
-    if (options.watch) options.watch(result.rounds, result.step);
-    if (result.step <= options.tolerance && options.tolerance > 0) break;
+    if (options.watch) options.watch(static_cast<std::uint64_t>(loop.iteration()) + 1, lost[1]);
+    if (lost[1] <= options.tolerance && options.tolerance > 0) loop.stop();
   }
+  result.rounds = static_cast<std::uint64_t>(loop.iteration());
+  result.step = lost[1];
+  result.sum = lost[2];
   return result;
 }
 
@@ -202,6 +203,7 @@ void pagerank::solve() {
   if (!settings_.personalization.empty())
     options.personalization = read_personalization(get_comm(), graph, settings_.personalization);
   run_log log(*this, static_cast<int>(options.rounds), "change");
+  options.job = this;
   options.watch = [&](std::uint64_t round, double step) { log.round(static_cast<int>(round), step); };
   const auto found = settings_.handle.given() ? page_ranks_in_servers(*this, graph, options, settings_.handle)
                                               : page_ranks(get_comm(), graph, options);

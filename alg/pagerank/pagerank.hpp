@@ -38,6 +38,7 @@ struct pagerank_options {
   std::vector<double> personalization;
   /// Called on every worker after each round with the L1 norm of its step.
   std::function<void(std::uint64_t round, double step)> watch;
+  paralg* job = nullptr;  ///< rounds are iterations of it (resumable_loop.hpp)
 };
 
 struct pagerank_result {

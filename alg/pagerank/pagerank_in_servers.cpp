@@ -102,8 +102,8 @@ pagerank_result page_ranks_in_servers(paralg& job, const distributed_graph& outg
   std::vector<double> leaves(own);
   for (std::size_t v = 0; v < own; ++v)
     for (auto e = outgoing.out.begin[v]; e < outgoing.out.begin[v + 1]; ++e) leaves[v] += outgoing.out.weight_at(e);
-  job.set_consistency(consistency_model::bsp);  // lists are joined in rank order
-  push_links(job, outgoing, handle, leaves);
+  job.set_consistency(consistency_model::bsp);                    // lists are joined in rank order
+  if (!job.resumed()) push_links(job, outgoing, handle, leaves);  // else they came with the checkpoint
   const auto in = pull_links(job, outgoing, handle);
 
   auto keys = in.sources;

@@ -78,6 +78,10 @@ class local_parts {
     return left;
   }
 
+  void keep_in(resumable_loop& loop) {
+    loop.keep("open", open_).keep("entered", entered_).keep("ghost_open", ghost_open_);
+  }
+
   /// Exchanges with the other workers which vertices are finished. A collective.
   void exchange(halo& borders) {
     const auto own = part_.size();
@@ -147,7 +151,7 @@ void solve_on_first(Comm& comm, const distributed_graph& core, std::vector<std::
   in.get(least, core.own());
 }
 
-// ---- the core, by all workers
+// ---- the core, by all workers. Each program keeps what it changes.
 
 struct core_state {
   std::vector<std::uint8_t> settled;             // whether the component is known
@@ -168,6 +172,10 @@ struct trim_program {
   using value_type = nothing_kept;
   using message_type = gone;
   core_state* core;
+  void keep(resumable_loop& loop) const {
+    loop.keep("settled", core->settled).keep("told", core->told).keep("root", core->root);
+    loop.keep("in_left", core->in_left).keep("out_left", core->out_left);
+  }
   static void combine(gone& into, const gone& more) {
     into.in += more.in;
     into.out += more.out;
@@ -196,6 +204,7 @@ struct colour_program {
   using value_type = nothing_kept;
   using message_type = std::uint64_t;
   core_state* core;
+  void keep(resumable_loop& loop) const { loop.keep("colour", core->colour); }
   static void combine(std::uint64_t& into, std::uint64_t more) { into = std::max(into, more); }
   template <class Vertex>
   void compute(Vertex& v, std::span<const std::uint64_t> messages) {
@@ -219,6 +228,7 @@ struct backward_program {
   using value_type = nothing_kept;
   using message_type = std::uint64_t;
   core_state* core;
+  void keep(resumable_loop& loop) const { loop.keep("settled", core->settled).keep("root", core->root); }
   static void combine(std::uint64_t& into, std::uint64_t more) { into = std::min(into, more); }
   template <class Vertex>
   void compute(Vertex& v, std::span<const std::uint64_t> messages) {
@@ -251,7 +261,7 @@ struct least_program {
   }
 };
 
-void solve_by_colours(Comm& comm, const distributed_graph& core, std::vector<std::uint64_t>& least) {
+void solve_by_colours(Comm& comm, const distributed_graph& core, std::vector<std::uint64_t>& least, paralg* job) {
   const auto n = core.own();
   core_state state;
   state.settled.assign(n, 0);
@@ -265,17 +275,25 @@ void solve_by_colours(Comm& comm, const distributed_graph& core, std::vector<std
     state.out_left[g] = static_cast<std::uint32_t>(core.out.degree(g));
   }
   const auto borders = std::make_shared<const halo>(comm, core);
-  while (true) {
-    pregel_run<trim_program>(comm, core, {&state}, borders).run();
+  const auto trim = [&] {
+    pregel_run<trim_program>(comm, core, {&state}, borders).run({.job = job});
     auto left = static_cast<std::int64_t>(std::ranges::count(state.settled, std::uint8_t{0}));
     comm.allreduce(left);
-    if (left == 0) break;
-    pregel_run<colour_program>(comm, core, {&state}, borders).run();
-    pregel_run<backward_program>(comm, core, {&state}, borders).run();
+    return left;
+  };
+  resumable_loop colours(job);
+  if (trim() == 0) colours.stop();
+  // The state is kept here as well: what the loops inside keep is forgotten with each iteration. Those that had ended
+  // restore it as it was then, and the one that goes on restores it last.
+  trim_program{&state}.keep(colours);
+  while (colours.next()) {
+    pregel_run<colour_program>(comm, core, {&state}, borders).run({.job = job});
+    pregel_run<backward_program>(comm, core, {&state}, borders).run({.job = job});
+    if (trim() == 0) colours.stop();
   }
   pregel_run<least_program> last(comm, core, {&state}, borders);
   last.values() = least;
-  last.run();
+  last.run({.job = job});
   least = last.values();
 }
 
@@ -350,7 +368,7 @@ std::uint32_t strong_components(std::span<const std::uint64_t> begin, std::span<
   return n - down;
 }
 
-scc_result strong_components(Comm comm, const distributed_graph& graph, std::uint64_t gather_limit) {
+scc_result strong_components(Comm comm, const distributed_graph& graph, std::uint64_t gather_limit, paralg* job) {
   const auto own = graph.own();
   const auto size = comm.get_size();
   const auto borders = std::make_unique<halo>(comm, graph);
@@ -364,11 +382,15 @@ scc_result strong_components(Comm comm, const distributed_graph& graph, std::uin
 
   if (size > 1) {
     auto left = sum_of(comm, parts.trim());
-    while (left > 0) {
+    resumable_loop trimming(job);
+    parts.keep_in(keep_size(trimming, graph).keep("left", left));
+    if (left == 0) trimming.stop();
+    while (trimming.next()) {
       parts.exchange(*borders);
       const auto before = left;
       left = sum_of(comm, parts.trim());
-      if (static_cast<double>(before - left) <= worthwhile * static_cast<double>(before)) break;
+      const auto finished = static_cast<double>(before - left);
+      if (left == 0 || finished <= worthwhile * static_cast<double>(before)) trimming.stop();
     }
     result.core_vertices = static_cast<std::uint64_t>(left);
     if (left > 0) {
@@ -418,7 +440,7 @@ scc_result strong_components(Comm comm, const distributed_graph& graph, std::uin
       if (result.gathered) {
         solve_on_first(comm, core, core_least);
       } else {
-        solve_by_colours(comm, core, core_least);
+        solve_by_colours(comm, core, core_least, job);
       }
       for (std::uint32_t p = 0; p < parts.parts(); ++p)
         if (parts.open(p)) least[p] = core_least[group[p]];
@@ -445,8 +467,9 @@ void strongly_connected_components::solve() {
   load.entries.values = entry_options::value_rule::ignore;
   load.self_loops = false;
   const auto graph = load_graph(get_comm(), settings_.input, load);
+  (void)first_iteration();  // a run may have no loop
   run_log log(*this, 0);
-  const auto found = strong_components(get_comm(), graph, settings_.gather_limit);
+  const auto found = strong_components(get_comm(), graph, settings_.gather_limit, this);
   const auto summary = summary_of_labels(get_comm(), graph, found.labels);
   write_vertex_labels(*this, settings_, graph, "scc", "component", found.labels);
   log.result("vertices", graph.vertices_total());

@@ -41,8 +41,9 @@ struct scc_result {
   bool gathered = false;
 };
 
-/// A collective.
-scc_result strong_components(Comm comm, const distributed_graph& graph, std::uint64_t gather_limit);
+/// A collective. `job`: rounds of 2 and supersteps of 3 are iterations of it (resumable_loop.hpp).
+scc_result strong_components(Comm comm, const distributed_graph& graph, std::uint64_t gather_limit,
+                             paralg* job = nullptr);
 
 struct scc_settings : graph_settings {
   explicit scc_settings(const config& from)

@@ -51,9 +51,10 @@ void single_source_shortest_paths::solve() {
   const auto graph = load_graph(get_comm(), settings_.input, load);
   const auto source = find_vertex(get_comm(), graph, settings_.source, settings_.source_place);
   run_log log(*this, 0, "visited");
-  const auto options = settings_.search([&](std::uint64_t superstep, std::uint64_t visited) {
+  auto options = settings_.search([&](std::uint64_t superstep, std::uint64_t visited) {
     log.round(static_cast<int>(superstep) + 1, static_cast<double>(visited));
   });
+  options.job = this;
   const auto found = shortest_paths(get_comm(), graph, source, options, settings_.delta);
   write_vertex_values<double>(*this, settings_, graph, "sssp", "distance", found.distances);
   log.result("vertices", graph.vertices_total());

@@ -326,6 +326,7 @@ void triangle_counter::solve() {
   load.self_loops = false;
   load.undirected = true;
   const auto graph = load_graph(get_comm(), settings_.input, load);
+  (void)first_iteration();  // the replacement of a worker can repeat all of it
   run_log log(*this, 0);
   const auto found = count_triangles(get_comm(), graph, settings_.per_vertex);
   if (settings_.per_vertex)

@@ -42,16 +42,21 @@
 #include <paracel/error.hpp>
 #include <paracel/pregel_checkpoint.hpp>
 #include <paracel/pregel_mailbox.hpp>
+#include <paracel/resumable_loop.hpp>
+#include <paracel/saved_state.hpp>
 
 namespace paracel {
 
 struct pregel_options {
   std::uint64_t max_supersteps = ~std::uint64_t{0};  ///< stop after so many, counted from the very first one
-  std::string checkpoint_folder;                     ///< empty: no checkpoints
+  std::string checkpoint_folder{};                   ///< empty: no checkpoints
   std::uint64_t checkpoint_every = 0;                ///< supersteps between checkpoints; 0: none
   /// Called on every worker after each superstep: its number, the number of awake vertices and of messages sent, of all
   /// workers.
   std::function<void(std::uint64_t superstep, std::uint64_t awake, std::uint64_t messages)> watch{};
+  /// Supersteps are iterations of this job, for its own checkpoints and for the replacement of dead workers
+  /// (resumable_loop.hpp); null: they are not.
+  paralg* job = nullptr;
 };
 
 struct pregel_summary {
@@ -73,6 +78,8 @@ struct pregel_summary {
 ///                         v.aggregate() is folded in rank order; all see the result in the next
 ///                         superstep
 ///   proceed(superstep, aggregate)      called on every worker after a superstep with the result; false ends the run
+///   keep(loop)            names its own variables that supersteps change, with resumable_loop::keep; called in a run
+///                         with a job
 ///
 /// Shape: messages of a vertex are one list; with a combiner the fold begins with the worker's own ones, then in rank
 /// order. Results are bit-identical for the same number of workers, and for any number where `combine` and `fold` are
@@ -161,26 +168,33 @@ class pregel_run {
   [[nodiscard]] std::uint64_t superstep() const noexcept { return superstep_; }
 
   /// Runs supersteps until the end. Every worker must call it, with the same options.
+  /// With a job, a run that had ended at max_supersteps does not go on when it is resumed with a greater number.
   pregel_summary run(const pregel_options& options = {}) {
-    bool proceeds = true;
-    while (proceeds && active_ && superstep_ < options.max_supersteps) {
+    if constexpr (!std::is_trivially_copyable_v<value_type>) {
+      if (options.checkpoint_every != 0 || options.job != nullptr)
+        throw usage_error("pregel: to be checkpointed, values must be trivially copyable");
+    }
+    // Here and not at the first checkpoint: the replacement of a worker calls the collectives before the loop again.
+    if (options.checkpoint_every != 0) checkpoints_.prepare();
+    first_superstep_ = superstep_;
+    finished_ = !active_;
+    resumable_loop loop(options.job);
+    if (options.job != nullptr) keep_in(loop);
+    if (finished_ || superstep_ >= options.max_supersteps) loop.stop();
+    while (loop.next()) {
+      save_if_due(options);  // here, because the superstep before has been committed: it can be repeated
       compute();
       exchange();
       ++superstep_;
+      finished_ = !active_;
       if constexpr (requires { program_.proceed(superstep_, aggregated_); })
-        proceeds = program_.proceed(superstep_ - 1, aggregated_);
+        finished_ = !program_.proceed(superstep_ - 1, aggregated_) || finished_;
       if (options.watch) options.watch(superstep_ - 1, awake_total_, sent_total_);
-      const bool ended = !proceeds || !active_;
-      if (ended || options.checkpoint_every == 0 || superstep_ % options.checkpoint_every != 0) continue;
-      if constexpr (std::is_trivially_copyable_v<value_type>) {
-        save(options.checkpoint_folder);
-      } else {
-        throw usage_error("pregel: to be checkpointed, values must be trivially copyable");
-      }
+      if (finished_ || superstep_ >= options.max_supersteps) loop.stop();
     }
-    const bool finished = !proceeds || !active_;
-    if (finished) remove_checkpoints();
-    return {superstep_, messages_, finished};
+    if (finished_) remove_checkpoints();
+    else save_if_due(options);
+    return {superstep_, messages_, finished_};
   }
 
   /// Tells the checkpoints of this computation from those of others on the same graph, as pregel_identity("bfs",
@@ -192,13 +206,7 @@ class pregel_run {
   /// Other checkpoints in the folder are removed when every worker has written this one.
   void save(const std::string& folder) requires std::is_trivially_copyable_v<value_type> {
     byte_vector state;
-    put_bytes(state, superstep_);
-    put_bytes(state, messages_);
-    put_bytes(state, static_cast<std::uint64_t>(active_));
-    put_bytes(state, aggregated_);
-    pregel_detail::put_list(state, values_);
-    pregel_detail::put_list(state, awake_);
-    mail_.save_inbox(state);
+    put_state(state);
     checkpoints_.save(folder, superstep_, state);
   }
 
@@ -213,17 +221,57 @@ class pregel_run {
     const auto state = checkpoints_.restore(folder);
     if (!state) return false;
     byte_reader in(*state);
+    get_state(in);
+    return true;
+  }
+
+ private:
+  void put_state(byte_vector& state) const {
+    put_bytes(state, superstep_);
+    put_bytes(state, messages_);
+    put_bytes(state, static_cast<std::uint64_t>(active_));
+    put_bytes(state, aggregated_);
+    pregel_detail::put_list(state, values_);
+    pregel_detail::put_list(state, awake_);
+    mail_.save_inbox(state);
+  }
+  void get_state(byte_reader& in) {
     superstep_ = in.get<std::uint64_t>();
     messages_ = in.get<std::uint64_t>();
     active_ = in.get<std::uint64_t>() != 0;
     aggregated_ = in.get<aggregate_type>();
     pregel_detail::get_list(in, values_);
+    if (values_.size() != graph_.own()) throw error("the checkpoint is of another graph");
     pregel_detail::get_list(in, awake_);
     mail_.restore_inbox(in);
-    return true;
   }
 
- private:
+  void keep_in(resumable_loop& loop) {
+    if constexpr (std::is_trivially_copyable_v<value_type>) {
+      checkpoints_.keep(loop);
+      loop.keep("first_superstep", first_superstep_).keep("finished", finished_);
+      loop.keep_with(
+          [this](saved_state& to, const std::string& prefix) {
+            byte_vector state;
+            put_state(state);
+            pregel_detail::put_kept(to, prefix + "vertices", std::move(state));
+          },
+          [this](const saved_state& from, const std::string& prefix) {
+            const auto state = pregel_detail::get_kept(from, prefix + "vertices");
+            byte_reader in(state);
+            get_state(in);
+          });
+      if constexpr (requires { program_.keep(loop); }) program_.keep(loop);
+    }
+  }
+
+  void save_if_due(const pregel_options& options) {
+    if (options.checkpoint_every == 0 || superstep_ == first_superstep_) return;
+    if constexpr (std::is_trivially_copyable_v<value_type>) {
+      if (superstep_ % options.checkpoint_every == 0) save(options.checkpoint_folder);
+    }
+  }
+
   void compute() {
     partial_ = aggregate_type{};
     next_awake_.clear();
@@ -261,9 +309,11 @@ class pregel_run {
   Program program_;
   std::vector<value_type> values_;
   std::uint64_t superstep_ = 0;
+  std::uint64_t first_superstep_ = 0;  // of the last call of `run`
   std::uint64_t messages_ = 0;
   std::uint64_t awake_total_ = 0, sent_total_ = 0;  // of the last superstep
   bool active_ = true;
+  bool finished_ = false;
   aggregate_type partial_{};
   aggregate_type aggregated_{};
   superstep_checkpoints checkpoints_;

@@ -18,6 +18,8 @@
 #include <paracel/comm.hpp>
 #include <paracel/distributed_graph.hpp>
 #include <paracel/error.hpp>
+#include <paracel/resumable_loop.hpp>
+#include <paracel/saved_state.hpp>
 
 namespace paracel {
 
@@ -36,6 +38,10 @@ struct checkpoint_shape {
                 aggregate_bytes = 0, identity = 0;
   bool operator==(const checkpoint_shape&) const = default;
 };
+
+/// The state as a value of a resumable_loop. Throws (get_kept): error when it has none.
+void put_kept(saved_state& to, const std::string& name, byte_vector state);
+byte_vector get_kept(const saved_state& from, const std::string& name);
 
 /// <folder>/pregel_<superstep>_<rank>, written atomically: to a temporary file, synced to disk and renamed.
 /// Throws: error that names the file.
@@ -64,6 +70,11 @@ class superstep_checkpoints {
     message_bytes_ = message;
     aggregate_bytes_ = aggregate;
   }
+
+  /// The collectives of the first `save`. The replacement of a worker calls those before a loop again.
+  void prepare() { (void)shape(); }
+  /// What `remove` removes.
+  void keep(resumable_loop& loop) { loop.keep("folders", folders_); }
 
   /// Other checkpoints in the folder are removed when every worker has written this one.
   void save(const std::string& folder, std::uint64_t superstep, std::span<const std::byte> state) {

@@ -42,7 +42,9 @@ class resumable_loop {
  public:
   static constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
 
-  explicit resumable_loop(paralg& job) noexcept : job_(job) {}
+  explicit resumable_loop(paralg& job) noexcept : job_(&job) {}
+  /// Null, for a function that may be called without a paralg: a plain loop, of which nothing is kept.
+  explicit resumable_loop(paralg* job) noexcept : job_(job) {}
   ~resumable_loop();
   resumable_loop(const resumable_loop&) = delete;
   resumable_loop& operator=(const resumable_loop&) = delete;
@@ -104,7 +106,7 @@ class resumable_loop {
   void finish();
   void save(saved_state& to) const;
 
-  paralg& job_;
+  paralg* job_;  // may be null
   std::vector<std::pair<saver, restorer>> kept_;
   std::string prefix_;
   std::string siblings_;          // the beginning of the prefixes of loops after this one

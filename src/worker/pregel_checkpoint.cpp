@@ -102,6 +102,19 @@ void each_file(const std::string& folder, std::uint64_t rank, F&& f) {
 
 }  // namespace
 
+void put_kept(saved_state& to, const std::string& name, byte_vector state) {
+  // Whole numbers of 8 bytes, which are stored as they are; the state tells where it ends.
+  state.resize((state.size() + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t) * sizeof(std::uint64_t));
+  to.put_value(name, {value_tag::i64_array, state});
+}
+
+byte_vector get_kept(const saved_state& from, const std::string& name) {
+  byte_vector state;
+  from.visit(name, [&](const std::string&, const value_view& v) { state.assign(v.bytes.begin(), v.bytes.end()); });
+  if (state.empty()) throw error("the checkpoint has no \"" + name + "\": it is of another version of this program");
+  return state;
+}
+
 void write_checkpoint(const std::string& folder, std::uint64_t superstep, const checkpoint_shape& shape,
                       std::span<const std::byte> state) {
   net::posix_file_system disk;

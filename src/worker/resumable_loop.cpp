@@ -29,7 +29,7 @@ void resumable_loop::refuse_missing(const std::string& name) {
 }
 
 resumable_loop::~resumable_loop() {
-  if (open_) std::erase(job_.open_loops_, this);
+  if (open_ && job_ != nullptr) std::erase(job_->open_loops_, this);
 }
 
 resumable_loop& resumable_loop::keep_with(saver save, restorer restore) {
@@ -40,28 +40,29 @@ resumable_loop& resumable_loop::keep_with(saver save, restorer restore) {
 
 void resumable_loop::begin() {
   begun_ = true;
-  auto* outer = job_.open_loops_.empty() ? nullptr : job_.open_loops_.back();
+  open_ = true;
+  if (job_ == nullptr) return;
+  auto* outer = job_->open_loops_.empty() ? nullptr : job_->open_loops_.back();
   siblings_ = outer != nullptr ? numbered(outer->prefix_, static_cast<std::size_t>(outer->done_)) : paralg::loop_prefix;
-  prefix_ = numbered(siblings_, outer != nullptr ? outer->loops_inside_++ : job_.loops_++);
-  level_ = job_.begin_loop();
-  commits_ = always_ || job_.commits_matter();
-  auto& known = job_.loop_state_;
+  prefix_ = numbered(siblings_, outer != nullptr ? outer->loops_inside_++ : job_->loops_++);
+  level_ = job_->begin_loop();
+  commits_ = always_ || job_->commits_matter();
+  auto& known = job_->loop_state_;
   if (known.get(prefix_ + "done", done_)) {
-    if (!job_.loop_state_is_own_ && !same_)
+    if (!job_->loop_state_is_own_ && !same_)
       throw config_error(
           "the checkpoint is of another number of workers, whose parts of this computation cannot be "
           "distributed among " +
-          std::to_string(job_.get_worker_size()));
+          std::to_string(job_->get_worker_size()));
     known.get(prefix_ + "stopped", stopped_);
     for (const auto& [save, restore] : kept_) restore(known, prefix_ + "kept.");
     known.erase(prefix_ + "kept.");
     resumed_ = true;
   }
-  job_.open_loops_.push_back(this);
-  open_ = true;
+  job_->open_loops_.push_back(this);
 }
 
-bool resumable_loop::is_first() const { return prefix_ == numbered(paralg::loop_prefix, 0); }
+bool resumable_loop::is_first() const { return job_ == nullptr || prefix_ == numbered(paralg::loop_prefix, 0); }
 
 void resumable_loop::save(saved_state& to) const {
   to.put(prefix_ + "done", done_);
@@ -70,16 +71,17 @@ void resumable_loop::save(saved_state& to) const {
 }
 
 void resumable_loop::commit() {
-  job_.loop_state_.erase(numbered(prefix_, static_cast<std::size_t>(done_)));  // loops inside of it
+  if (job_ != nullptr)
+    job_->loop_state_.erase(numbered(prefix_, static_cast<std::size_t>(done_)));  // loops inside of it
   loops_inside_ = 0;
   ++done_;
-  if (commits_) job_.commit_loop(level_);
+  if (commits_) job_->commit_loop(level_);
 }
 
 void resumable_loop::finish() {
-  if (commits_) save(job_.loop_state_);
-  std::erase(job_.open_loops_, this);
   open_ = false;
+  if (commits_) save(job_->loop_state_);
+  if (job_ != nullptr) std::erase(job_->open_loops_, this);
 }
 
 bool resumable_loop::next(std::int64_t limit) {
@@ -91,7 +93,8 @@ bool resumable_loop::next(std::int64_t limit) {
     return false;
   }
   // With a higher limit than before it goes on, and what followed it is done again.
-  if (!std::exchange(running_, true)) job_.loop_state_.erase_between(prefix_ + "~", siblings_ + "~");
+  if (!std::exchange(running_, true) && job_ != nullptr)
+    job_->loop_state_.erase_between(prefix_ + "~", siblings_ + "~");
   return true;
 }
 
