@@ -272,6 +272,7 @@ void k_core_numbers::solve() {
   load.self_loops = false;
   load.undirected = true;
   const auto graph = load_graph(get_comm(), settings_.input, load);
+  (void)first_iteration();  // the replacement of a worker can repeat all of it
   run_log log(*this, 0);
   const auto found = core_numbers(get_comm(), graph, settings_.gather_limit);
   std::vector<std::int64_t> values(found.cores.begin(), found.cores.end());
