@@ -95,7 +95,7 @@ class Kill(JobTest):
             self.skipTest("setpriv is not installed")
         run = self.start("-w", "2", self.write_program("sleeper", "exec sleep 300"))
         job = run.job()
-        sleepers = wait_until(lambda: [p for p in processes_of(job) if p.command[0].endswith("sleep")][1:], 20)
+        sleepers = wait_until(lambda: [p for p in processes_of(job) if p.command and p.command[0].endswith("sleep")][1:], 20)
         self.assertTrue(sleepers, run.err())
         run.process.kill()
         self.assert_nothing_left(job, END_LIMIT)
