@@ -38,7 +38,8 @@ std::uint64_t random_id() {
 }
 
 nlohmann::json identity_of(const session_options& o) {
-  return {{"role", "worker"}, {"rank", o.rank}, {"size", o.size}, {"host", host_name()}, {"pid", getpid()}};
+  const auto pid = o.pid != 0 ? o.pid : std::int64_t{getpid()};
+  return {{"role", "worker"}, {"rank", o.rank}, {"size", o.size}, {"host", host_name()}, {"pid", pid}};
 }
 
 }  // namespace

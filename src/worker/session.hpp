@@ -43,6 +43,8 @@ struct session_options {
   /// After an abort the process exits by itself with the job's status if the algorithm has not returned by then;
   /// 0: never (several sessions share one process in tests).
   std::chrono::milliseconds grace{0};
+  /// What the scheduler knows this process by; 0: its id (several sessions share one process in tests).
+  std::int64_t pid = 0;
   /// Where this worker saves what its replacement needs (recovery_file.hpp); empty: it is not replaced.
   std::string state_folder{};
   /// The others continue without a worker that dies (--on-worker-death eject).

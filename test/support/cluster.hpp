@@ -26,6 +26,7 @@
 #include "net/inproc_transport.hpp"
 #include "server/node/server_node.hpp"
 #include "server/scheduler/scheduler_node.hpp"
+#include "test/support/mortal_transport.hpp"
 #include "worker/comm_scheduler.hpp"
 #include "worker/session.hpp"
 
@@ -38,6 +39,7 @@ struct cluster_options {
   std::chrono::milliseconds heartbeat_limit{10'000};
   std::uint32_t replicas = 1;
   bool elastic = false;                ///< servers may join and leave even without replicas
+  std::string state_folder{};          ///< given: workers that die are replaced, at most once in 30 s
   std::chrono::milliseconds lease{0};  ///< of servers with replicas; 0: heartbeat_limit
   /// By slot: handles the shards' requests instead of the servers. Such servers need no time to build replicas.
   std::function<srv::request_handler*(std::size_t)> handler{};
@@ -70,6 +72,7 @@ class cluster {
     s.job.lease_limit = options_.lease.count() != 0 ? options_.lease : options_.heartbeat_limit;
     s.job.replicas = options_.replicas;
     s.job.elastic = options_.elastic;
+    if (!options_.state_folder.empty()) s.job.worker_wait = std::chrono::seconds(30);
     s.job.checkpoints = options_.checkpoints;
     s.events = options_.events;
     s.bind = options_.bind + "scheduler";
@@ -99,37 +102,44 @@ class cluster {
 
   /// Runs `work` on a thread for each worker and returns when all have ended; the first exception is thrown again.
   void run(const std::function<void(Comm)>& work) {
-    std::vector<std::thread> threads;
-    std::exception_ptr first;
-    std::mutex mutex;
-    for (std::size_t rank = 0; rank < options_.workers; ++rank) {
-      threads.emplace_back([&, rank] {
+    on_each_worker([&](std::size_t rank) {
+      const auto mine = join(rank, transport_, 0);
+      work(comm_of(mine));
+      bool leaves = true;
+      {
+        const std::lock_guard lock(mutex_);
+        leaves = !silent_.contains(rank);
+      }
+      if (leaves && !mine->ended()->raised()) mine->leave();
+    });
+  }
+
+  /// As `run`, with cluster_options::state_folder: the processes of a worker die as fates[rank] says, one after the
+  /// other, and another one takes the place of each. The first one is not counted while it joins, and none is while it
+  /// leaves. Returns: for each worker the messages of its last process.
+  std::vector<std::uint64_t> run_with_deaths(const std::function<void(Comm)>& work,
+                                             const std::vector<std::vector<fate>>& fates) {
+    std::vector<std::uint64_t> steps(options_.workers);
+    on_each_worker([&](std::size_t rank) {
+      for (std::size_t turn = 0;; ++turn) {
+        const auto life = std::make_shared<mortal_transport>(transport_);
+        const auto end = turn < fates[rank].size() ? fates[rank][turn] : fate{};
         try {
-          session_options o;
-          o.over = transport_;
-          o.job = job;
-          o.scheduler = scheduler_->address();
-          o.rank = static_cast<std::uint32_t>(rank);
-          o.size = static_cast<std::uint32_t>(options_.workers);
-          o.heartbeat_interval = options_.heartbeat_limit / 10;
-          o.heartbeat_limit = options_.heartbeat_limit;
-          o.peer_address = options_.bind + "worker-" + std::to_string(rank);
-          const auto mine = session::join(std::move(o));
-          work(Comm(std::make_shared<comm_scheduler>(rank, options_.workers, [mine] { return mine; }), mine));
-          bool leaves = true;
-          {
-            const std::lock_guard lock(mutex_);
-            leaves = !silent_.contains(rank);
-          }
-          if (leaves && !mine->ended()->raised()) mine->leave();
-        } catch (...) {
-          const std::lock_guard lock(mutex);
-          if (!first) first = std::current_exception();
+          if (turn != 0) life->begins(end);
+          const auto mine = join(rank, life, turn);
+          if (turn == 0) life->begins(end);
+          work(comm_of(mine));
+          steps[rank] = life->ends();
+          return mine->leave();
+        } catch (const death&) {
+          const auto answer = send_request(net::verb::report_death,
+                                           R"({"role":"worker","rank":)" + std::to_string(rank) + R"(,"pid":)" +
+                                               std::to_string(pid_of(rank, turn)) + R"(,"why":"killed"})");
+          if (answer.find("\"continues\":true") == std::string::npos) throw error("the job ends: " + answer);
         }
-      });
-    }
-    for (auto& t : threads) t.join();
-    if (first) std::rethrow_exception(first);
+      }
+    });
+    return steps;
   }
 
   /// This worker will exit without leaving.
@@ -233,6 +243,43 @@ class cluster {
   }
 
  private:
+  void on_each_worker(const std::function<void(std::size_t)>& be) {
+    std::vector<std::thread> threads;
+    std::exception_ptr first;
+    std::mutex mutex;
+    for (std::size_t rank = 0; rank < options_.workers; ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          be(rank);
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          if (!first) first = std::current_exception();
+        }
+      });
+    }
+    for (auto& t : threads) t.join();
+    if (first) std::rethrow_exception(first);
+  }
+  std::shared_ptr<session> join(std::size_t rank, std::shared_ptr<net::transport> over, std::size_t turn) {
+    session_options o;
+    o.over = std::move(over);
+    o.job = job;
+    o.scheduler = scheduler_->address();
+    o.rank = static_cast<std::uint32_t>(rank);
+    o.size = static_cast<std::uint32_t>(options_.workers);
+    o.heartbeat_interval = options_.heartbeat_limit / 10;
+    o.heartbeat_limit = options_.heartbeat_limit;
+    o.state_folder = options_.state_folder;
+    o.pid = pid_of(rank, turn);
+    o.peer_address = options_.bind + "worker-" + std::to_string(o.pid);
+    return session::join(std::move(o));
+  }
+  static std::int64_t pid_of(std::size_t rank, std::size_t turn) {
+    return static_cast<std::int64_t>(1000 * (rank + 1) + turn);
+  }
+  static Comm comm_of(const std::shared_ptr<session>& mine) {
+    return Comm(std::make_shared<comm_scheduler>(mine->rank(), mine->size(), [mine] { return mine; }), mine);
+  }
   std::unique_ptr<srv::server_node> make_node(std::size_t i, unsigned made) {
     srv::node_options o;
     o.bind = options_.bind + "server" + std::to_string(i) + (made == 0 ? "" : "_" + std::to_string(made));
