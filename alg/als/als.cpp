@@ -11,6 +11,7 @@
 #include <paracel/resumable_loop.hpp>
 #include <paracel/samples.hpp>
 
+#include "alg/common/load_cache_keys.hpp"
 #include "alg/common/npy.hpp"
 
 namespace paracel::alg {
@@ -274,6 +275,7 @@ config_schema als_schema() {
   config_schema s("als", "factors of users and items by alternating least squares");
   s.key("rating_input", key_type::files, "ratings: user,item,rating; further fields are ignored")
       .required_unless({"model_input"});
+  add_cache_keys(s);
   s.key("factor_input", key_type::files, "given factors id<tab>f|f|...: one half step against them, as in Paracel 0.3");
   s.key("validate_input", key_type::files, "held-out ratings; another name of test_input");
   s.key("output", key_type::output_folder, "folder of the results").required();
@@ -310,6 +312,7 @@ als_settings::als_settings(const config& from)
       factor_input(from.get<std::vector<std::string>>("factor_input")),
       output(from.get<std::string>("output")),
       format(from.get<std::string>("format")),
+      cache(cache_options(from)),
       transpose(from.get<std::string>("pattern") == "smap"),
       rounds(from.get<int>("rounds")),
       start(from.get<double>("start")),
@@ -398,6 +401,7 @@ void alternating_least_squares::load() {
   options.values = entry_options::value_rule::need;
   // Repeated cells are added up: each cell is one entry.
   if (model_.form == als_form::implicit_ratings) options.duplicates = duplicate_rule::sum;
+  options.cache = settings_.cache;
   auto ratings = load_sparse_both_ways(comm, settings_.rating_input, options);
   users_.ratings = std::move(ratings.rows);
   items_.ratings = std::move(ratings.columns);

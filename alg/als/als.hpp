@@ -71,6 +71,7 @@ struct als_settings {
   std::vector<std::string> factor_input;
   std::string output;
   std::string format;
+  load_cache_options cache;
   als_model model;
   bool transpose;  ///< pattern smap: rows are items
   int rounds;

@@ -7,6 +7,8 @@
 
 #include <paracel/exchange.hpp>
 
+#include "load_cache_keys.hpp"
+
 namespace paracel::alg {
 
 void add_graph_keys(config_schema& s) {
@@ -20,6 +22,7 @@ void add_graph_keys(config_schema& s) {
   s.key("format", key_type::string, "of the values: text, or npy and a manifest")
       .fallback("text")
       .one_of({"text", "npy"});
+  add_cache_keys(s);
   s.add_output_files();
 }
 
@@ -36,11 +39,13 @@ graph_settings::graph_settings(const config& from)
       vertices(from.get<std::vector<std::string>>("vertices")),
       ids(from.get<std::string>("ids")),
       dump(from.get<bool>("dump")),
-      format(from.get<std::string>("format")) {}
+      format(from.get<std::string>("format")),
+      cache(cache_options(from)) {}
 
 graph_options graph_settings::load_options() const {
   graph_options o;
   o.entries.rows_also = vertices;
+  o.entries.cache = cache;
   using kind = entry_options::id_kind;
   o.entries.ids = ids == "number" ? kind::number : ids == "name" ? kind::name : kind::automatic;
   return o;

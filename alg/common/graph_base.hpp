@@ -19,7 +19,7 @@
 
 namespace paracel::alg {
 
-/// `input`, `output`, `vertices`, `ids`, `dump`, `format`.
+/// `input`, `output`, `vertices`, `ids`, `dump`, `format`, `cache`, `cache_folder`.
 void add_graph_keys(config_schema& s);
 /// `checkpoint_every` and `resume`, for vertex programs.
 void add_checkpoint_keys(config_schema& s);
@@ -34,6 +34,7 @@ struct graph_settings {
   std::string ids = "automatic";
   bool dump = true;  ///< write result files, not only the summary
   std::string format = "text";
+  load_cache_options cache;
   std::uint64_t checkpoint_every = 0;
   bool resume = false;
 

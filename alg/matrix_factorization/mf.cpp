@@ -9,6 +9,8 @@
 #include <paracel/random.hpp>
 #include <paracel/resumable_loop.hpp>
 
+#include "alg/common/load_cache_keys.hpp"
+
 namespace paracel::alg {
 
 namespace {
@@ -109,6 +111,7 @@ config_schema mf_schema() {
   config_schema s("mf", "matrix factorization with biases by stochastic gradient descent");
   s.key("input", key_type::files, "ratings: user,item,rating; further fields are ignored")
       .required_unless({"model_input"});
+  add_cache_keys(s);
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
   s.key("format", key_type::string, "of the model").fallback("text").one_of({"text", "npy"});
@@ -147,6 +150,7 @@ mf_settings::mf_settings(const config& from)
     : input(from.get<std::vector<std::string>>("input")),
       output(from.get<std::string>("output")),
       format(from.get<std::string>("format")),
+      cache(cache_options(from)),
       k(from.get<std::size_t>("k")),
       rounds(from.get<int>("rounds")),
       clocks_per_round(from.get<int>("clocks_per_round")),
@@ -203,6 +207,7 @@ void matrix_factorization::solve() {
 void matrix_factorization::load() {
   auto options = rating_options();
   options.values = entry_options::value_rule::need;
+  options.cache = settings_.cache;
   ratings_ = load_sparse(get_comm(), settings_.input, options);
   if (ratings_.entries_total == 0)
     throw data_error(settings_.input.front() + ":1:1: found no rating, want user,item,rating");

@@ -81,6 +81,7 @@ struct mf_settings {
   std::vector<std::string> input;
   std::string output;
   std::string format;
+  load_cache_options cache;
   std::size_t k;
   int rounds;
   int clocks_per_round;

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "alg/common/load_cache_keys.hpp"
 #include "alg/common/npy.hpp"
 #include "alg/common/run_log.hpp"
 
@@ -40,6 +41,7 @@ bool within(double n, double least, double most) { return (least <= 0 || n >= le
 config_schema sim_sparse_schema() {
   config_schema s("sim_sparse", "the most similar rows of each row of a sparse matrix");
   s.key("input", key_type::files, "entries, row,column,value").required();
+  add_cache_keys(s);
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
   s.key("format", key_type::string, "fsv: row,column,value; sfv: column,row,value")
@@ -68,6 +70,7 @@ sim_sparse_settings::sim_sparse_settings(const config& from)
       output(from.get<std::string>("output")),
       output_format(from.get<std::string>("output_format")),
       transpose(from.get<std::string>("format") == "sfv"),
+      cache(cache_options(from)),
       topk(from.get<std::size_t>("topk")),
       rbar(from.get<double>("rbar")),
       rubar(from.get<double>("rubar")),
@@ -102,6 +105,7 @@ void sim_sparse::solve() {
 void sim_sparse::load() {
   entry_options options;
   options.transpose = settings_.transpose;
+  options.cache = settings_.cache;
   input_ = load_sparse(get_comm(), settings_.input, options);
   first_row_ = input_.row_first[get_worker_id()];
   const auto& s = settings_;

@@ -35,6 +35,7 @@ struct sim_sparse_settings {
   std::string output;
   std::string output_format;
   bool transpose;
+  load_cache_options cache;
   std::size_t topk;
   double rbar, rubar, cbar, cubar;
   double weight_bar;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 
+#include "alg/common/load_cache_keys.hpp"
 #include "alg/common/npy.hpp"
 #include "alg/common/sum_over_workers.hpp"
 #include "gram_kernel.hpp"
@@ -154,6 +155,7 @@ void sparse_operator::largest(std::span<double> values) {
 config_schema svd_schema() {
   config_schema s("svd", "the greatest singular values of a sparse matrix, with their vectors");
   s.key("input", key_type::files, "entries row,column,value, or MatrixMarket").required();
+  add_cache_keys(s);
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
   s.key("format", key_type::string, "of the vectors").fallback("text").one_of({"text", "npy"});
@@ -182,6 +184,7 @@ svd_settings::svd_settings(const config& from)
     : input(from.get<std::vector<std::string>>("input")),
       output(from.get<std::string>("output")),
       format(from.get<std::string>("format")),
+      cache(cache_options(from)),
       debug(from.get<bool>("debug")),
       update(read_state_plugin(from, "update_file", {{"update_function", "svd_updater"}})) {
   krylov.k = from.get<std::size_t>("k");
@@ -198,6 +201,7 @@ svd::svd(Comm comm, const std::string& server_info, const svd_settings& settings
 
 void svd::solve() {
   entry_options options;
+  options.cache = settings_.cache;
   const auto a = load_sparse(get_comm(), settings_.input, options);
   if (a.entries_total == 0) throw data_error(settings_.input.front() + ":1:1: found no entry, want row,column,value");
   sparse_operator op(get_comm(), a);

@@ -71,6 +71,7 @@ struct svd_settings {
   std::vector<std::string> input;
   std::string output;
   std::string format;
+  load_cache_options cache;
   krylov_options krylov;
   bool debug;
   state_plugin update;

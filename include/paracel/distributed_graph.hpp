@@ -42,6 +42,22 @@ struct distributed_graph {
   }
   /// The worker that owns a number. Cost: O(log workers)
   [[nodiscard]] std::size_t owner(std::uint64_t number) const;
+
+  /// As sparse_rows::visit_parts.
+  template <class Parts, class Self>
+  static void visit_parts(Parts&& parts, Self& self) {
+    parts(self.first);
+    parts(self.rank);
+    id_list::visit_parts(parts, self.ids);
+    parts(self.ghosts);
+    for (auto* side : {&self.out, &self.in}) {
+      parts(side->begin);
+      parts(side->target);
+      parts(side->weight);
+    }
+    parts(self.edges_total);
+    parts(self.directed);
+  }
 };
 
 struct graph_options {
@@ -53,7 +69,7 @@ struct graph_options {
 };
 
 /// Loads a graph. Every worker must call it with the same arguments.
-/// Throws: data_error file:line:column, the same on every worker.
+/// Throws: data_error file:line:column, the same on every worker; with a cache as load_sparse.
 /// Blocks: a collective. Cost: each edge is sent once per stored direction, in rounds of at most 64 MB a worker.
 distributed_graph load_graph(Comm comm, const std::vector<std::string>& files, const graph_options& options = {});
 

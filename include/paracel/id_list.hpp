@@ -68,6 +68,14 @@ class id_list {
 
   bool operator==(const id_list&) const = default;
 
+  /// parts(member) with each member, to store a list and to read it back. `self`: const or not.
+  template <class Parts, class Self>
+  static void visit_parts(Parts&& parts, Self& self) {
+    parts(self.numbers_);
+    parts(self.bytes_);
+    parts(self.numeric_);
+  }
+
  private:
   std::vector<std::uint64_t> numbers_;  // or the end of each name in bytes_
   std::string bytes_;

@@ -38,6 +38,12 @@ enum class entry_format {
 /// side by side, in that order), the last one of the input, or a data_error.
 enum class duplicate_rule { sum, keep, last, refuse };
 
+/// Whether what was loaded is kept in binary form, and read instead of the text while that is unchanged.
+struct load_cache_options {
+  bool on = false;
+  std::string folder;  ///< that all workers see; empty: .paracel_cache beside the first file
+};
+
 struct entry_options {
   entry_format format = entry_format::automatic;
   /// Swaps rows and columns: rows are the second field (Paracel's smap).
@@ -55,6 +61,7 @@ struct entry_options {
   /// Whether the first line of each file is a header. Blank lines and comments (# and a blank, or # alone) are
   /// skipped.
   enum class header_rule { no, yes } header = header_rule::no;
+  load_cache_options cache{};
 };
 
 /// This worker's rows of a sparse matrix.
@@ -82,11 +89,28 @@ struct sparse_rows {
   [[nodiscard]] std::span<const double> values_of(std::size_t i) const {
     return std::span(value).subspan(begin[i], begin[i + 1] - begin[i]);
   }
+
+  /// parts(member) with each member. `self`: const or not.
+  template <class Parts, class Self>
+  static void visit_parts(Parts&& parts, Self& self) {
+    parts(self.row_first);
+    id_list::visit_parts(parts, self.row_ids);
+    id_list::visit_parts(parts, self.column_ids);
+    parts(self.column_number);
+    parts(self.columns_total);
+    parts(self.column_first);
+    id_list::visit_parts(parts, self.column_share);
+    parts(self.entries_total);
+    parts(self.begin);
+    parts(self.column);
+    parts(self.value);
+  }
 };
 
 /// Loads a sparse matrix. Every worker must call it, with the same arguments; each reads its byte range and sends the
 /// entries to the workers that own their rows.
-/// Throws: data_error file:line:column, the same on every worker (the first in rank order).
+/// Throws: data_error file:line:column, the same on every worker (the first in rank order); with a cache also
+/// config_error, when its folder cannot be used, or there is standard input.
 /// Blocks: a collective. Cost: each entry is sent once, in rounds of at most 64 MB a worker.
 sparse_rows load_sparse(Comm comm, const std::vector<std::string>& files, const entry_options& options = {});
 

@@ -12,6 +12,7 @@
 #include "load/format/entry_reader.hpp"
 #include "load/ids/global_ids.hpp"
 #include "load/ids/rank_bitmap.hpp"
+#include "load/load_cache.hpp"
 #include "paracel/error.hpp"
 #include "paracel/exchange.hpp"
 
@@ -79,9 +80,7 @@ void build_graph(Comm& comm, const std::vector<std::string>& files, const graph_
   else if (options.incoming) out.in = out.out;
 }
 
-}  // namespace
-
-distributed_graph load_graph(Comm comm, const std::vector<std::string>& files, const graph_options& options) {
+distributed_graph load_text(Comm comm, const std::vector<std::string>& files, const graph_options& options) {
   auto wanted = options.entries;
   if (!options.weighted && wanted.values != entry_options::value_rule::need)
     wanted.values = entry_options::value_rule::ignore;
@@ -114,6 +113,20 @@ distributed_graph load_graph(Comm comm, const std::vector<std::string>& files, c
   if (numbers.is_wide) build_graph<std::uint64_t>(comm, files, options, local.entries, numbers, out);
   else build_graph<std::uint32_t>(comm, files, options, local.entries, numbers, out);
   return out;
+}
+
+}  // namespace
+
+distributed_graph load_graph(Comm comm, const std::vector<std::string>& files, const graph_options& options) {
+  const auto text = "weighted " + std::to_string(options.weighted) + " undirected " +
+                    std::to_string(options.undirected) + " self_loops " + std::to_string(options.self_loops) +
+                    " incoming " + std::to_string(options.incoming) + "\n" + text_of_options(options.entries);
+  load_cache cache(comm, options.entries.cache, "graph", text, files, options.entries.rows_also);
+  distributed_graph graph;
+  if (cache.read([&](cache_reader& parts) { distributed_graph::visit_parts(parts, graph); })) return graph;
+  graph = load_text(comm, files, options);
+  cache.write([&](cache_writer& parts) { distributed_graph::visit_parts(parts, std::as_const(graph)); });
+  return graph;
 }
 
 halo::halo(Comm comm, const distributed_graph& graph)

@@ -11,6 +11,7 @@
 #include "load/format/entry_reader.hpp"
 #include "load/ids/global_ids.hpp"
 #include "load/ids/rank_bitmap.hpp"
+#include "load/load_cache.hpp"
 #include "paracel/error.hpp"
 
 namespace paracel {
@@ -100,13 +101,26 @@ sparse_rows load(Comm comm, const std::vector<std::string>& files, const entry_o
 }  // namespace
 
 sparse_rows load_sparse(Comm comm, const std::vector<std::string>& files, const entry_options& options) {
-  return load(std::move(comm), files, options, nullptr);
+  load_cache cache(comm, options.cache, "matrix", text_of_options(options), files, options.rows_also);
+  sparse_rows rows;
+  if (cache.read([&](cache_reader& parts) { sparse_rows::visit_parts(parts, rows); })) return rows;
+  rows = load(std::move(comm), files, options, nullptr);
+  cache.write([&](cache_writer& parts) { sparse_rows::visit_parts(parts, std::as_const(rows)); });
+  return rows;
 }
 
 sparse_both_ways load_sparse_both_ways(Comm comm, const std::vector<std::string>& files, const entry_options& options) {
-  sparse_both_ways out;
-  out.rows = load(std::move(comm), files, options, &out.columns);
-  return out;
+  load_cache cache(comm, options.cache, "both", text_of_options(options), files, options.rows_also);
+  const auto visit = [](auto& parts, auto& of) {
+    sparse_rows::visit_parts(parts, of.rows);
+    sparse_rows::visit_parts(parts, of.columns);
+  };
+  sparse_both_ways m;
+  if (cache.read([&](cache_reader& parts) { visit(parts, m); })) return m;
+  m = {};
+  m.rows = load(std::move(comm), files, options, &m.columns);
+  cache.write([&](cache_writer& parts) { visit(parts, std::as_const(m)); });
+  return m;
 }
 
 id_list all_column_ids(Comm comm, const sparse_rows& rows) { return gather_ids(std::move(comm), rows.column_share); }
