@@ -66,7 +66,12 @@ als_sums als_half_step(const als_model& model, const sparse_rows& ratings, std::
     }
     double* row = own.data() + i * width;
     if (model.form == als_form::implicit_ratings) {
-      solver.solve_implicit(extra, gram, penalty, z);
+      if (model.cg_steps == 0) {
+        solver.solve_implicit(extra, gram, penalty, z);
+      } else {
+        std::copy_n(own.data() + i * width + from, d, z.begin());
+        solver.improve_implicit(extra, gram, penalty, model.cg_steps, z);
+      }
       for (std::size_t e = 0; e < columns.size(); ++e) {
         const double y = solver.product(e, z);
         const double miss = (values[e] > 0 ? 1 : 0) - y;
@@ -293,6 +298,11 @@ config_schema als_schema() {
   s.key("confidence", key_type::number, "implicit: weight of a cell is 1 + confidence * rating")
       .fallback(40.0)
       .at_least(0);
+  s.key("cg_steps", key_type::integer,
+        "implicit: steps of conjugate gradients for a row, from what it was, instead of its exact solution; 0: exact")
+      .fallback(0)
+      .at_least(0)
+      .at_most(1000);
   s.key("start", key_type::number, "standard deviation of the items' factors before the first step")
       .fallback(0.1)
       .above(0);
@@ -327,6 +337,10 @@ als_settings::als_settings(const config& from)
   model.lambda_bias = implicit ? 0 : from.get<double>("lambda_bias");
   model.alpha = from.get<double>("confidence");
   model.weighted = from.get<bool>("weighted");
+  model.cg_steps = from.get<std::size_t>("cg_steps");
+  if (model.cg_steps != 0 && !implicit)
+    throw config_error(from.place_of("cg_steps") + ": found " + std::to_string(model.cg_steps) +
+                       R"(, want 0 without "implicit": true)");
   if (implicit && model.k == 0)
     throw config_error(from.place_of("k") + ": found 0, want at least 1 with implicit ratings");
   if (from.given("min_rating")) limits.least = from.get<double>("min_rating");

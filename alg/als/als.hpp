@@ -44,6 +44,7 @@ struct als_model {
   double lambda_bias = 0;
   double alpha = 0;  ///< implicit: confidence of a rating
   bool weighted = true;
+  std::size_t cg_steps = 0;  ///< implicit: of conjugate gradients from the current row, instead of Cholesky; 0: exact
 };
 
 /// Contribution of one side's rows to the objective.

@@ -142,6 +142,23 @@ PARACEL_INLINE bool cholesky_body(std::size_t d, std::size_t stride, double* __r
   return true;
 }
 
+/// out = (G + diag(penalty)) z + sum_i extra_i x_i (x_i z); `gram` is symmetric.
+PARACEL_INLINE void implicit_body(std::size_t rows, std::size_t d, std::size_t stride, const double* __restrict x,
+                                  const double* __restrict extra, const double* __restrict gram,
+                                  const double* __restrict penalty, const double* __restrict z,
+                                  double* __restrict out) {
+  for (std::size_t j = 0; j < d; ++j) out[j] = penalty[j] * z[j];
+  for (std::size_t i = 0; i < d; ++i) {
+    const double* __restrict g = gram + i * d;
+    for (std::size_t j = 0; j < d; ++j) out[j] += z[i] * g[j];
+  }
+  for (std::size_t i = 0; i < rows; ++i) {
+    const double* __restrict row = x + i * stride;
+    const double y = extra[i] * dot_body(row, z, d);
+    for (std::size_t j = 0; j < d; ++j) out[j] += y * row[j];
+  }
+}
+
 double dot_plain(const double* a, const double* b, std::size_t n) { return dot_body(a, b, n); }
 double distance_plain(const double* a, const double* b, std::size_t n) { return distance_body(a, b, n); }
 double sgd_plain(const sgd_step& s, double* user, double* items, const std::uint32_t* slot, const double* value,
@@ -150,6 +167,10 @@ double sgd_plain(const sgd_step& s, double* user, double* items, const std::uint
 }
 void gram_plain(std::size_t rows, std::size_t d, std::size_t stride, const double* x, const double* y, double* lower) {
   gram_body(rows, d, stride, x, y, lower);
+}
+void implicit_plain(std::size_t rows, std::size_t d, std::size_t stride, const double* x, const double* extra,
+                    const double* gram, const double* penalty, const double* z, double* out) {
+  implicit_body(rows, d, stride, x, extra, gram, penalty, z, out);
 }
 bool cholesky_plain(std::size_t d, std::size_t stride, double* a, double* z) { return cholesky_body(d, stride, a, z); }
 
@@ -164,6 +185,11 @@ PARACEL_AVX2 void gram_wide(std::size_t rows, std::size_t d, std::size_t stride,
                             double* lower) {
   gram_body(rows, d, stride, x, y, lower);
 }
+PARACEL_AVX2 void implicit_wide(std::size_t rows, std::size_t d, std::size_t stride, const double* x,
+                                const double* extra, const double* gram, const double* penalty, const double* z,
+                                double* out) {
+  implicit_body(rows, d, stride, x, extra, gram, penalty, z, out);
+}
 PARACEL_AVX2 bool cholesky_wide(std::size_t d, std::size_t stride, double* a, double* z) {
   return cholesky_body(d, stride, a, z);
 }
@@ -173,6 +199,7 @@ auto* const dot_here = PARACEL_CHOOSE(dot_wide, dot_plain);
 auto* const distance_here = PARACEL_CHOOSE(distance_wide, distance_plain);
 auto* const sgd_here = PARACEL_CHOOSE(sgd_wide, sgd_plain);
 auto* const gram_here = PARACEL_CHOOSE(gram_wide, gram_plain);
+auto* const implicit_here = PARACEL_CHOOSE(implicit_wide, implicit_plain);
 auto* const cholesky_here = PARACEL_CHOOSE(cholesky_wide, cholesky_plain);
 
 }  // namespace
@@ -229,6 +256,38 @@ void row_solver::solve_implicit(std::span<const double> extra, std::span<const d
     a_[i * stride_ + i] += penalty[i];
   }
   solve_primal(z);
+}
+
+void row_solver::improve_implicit(std::span<const double> extra, std::span<const double> gram,
+                                  std::span<const double> penalty, std::size_t steps, std::span<double> z) {
+  scaled_.resize(3 * d_);
+  double* residual = scaled_.data();
+  double* direction = residual + d_;
+  double* product = direction + d_;
+  const auto apply = [&](const double* to) {
+    implicit_here(count_, d_, stride_, x_.data(), extra.data(), gram.data(), penalty.data(), to, product);
+  };
+  apply(z.data());
+  for (std::size_t j = 0; j < d_; ++j) residual[j] = -product[j];
+  for (std::size_t i = 0; i < count_; ++i) {
+    const double* row = x_.data() + i * stride_;
+    for (std::size_t j = 0; j < d_; ++j) residual[j] += row[d_] * row[j];
+  }
+  std::copy_n(residual, d_, direction);
+  double square = dot_here(residual, residual, d_);
+  for (std::size_t step = 0; step < steps; ++step) {
+    apply(direction);
+    const double curvature = dot_here(direction, product, d_);
+    if (!(square > 0 && curvature > 0)) return;  // solved
+    const double length = square / curvature;
+    for (std::size_t j = 0; j < d_; ++j) {
+      z[j] += length * direction[j];
+      residual[j] -= length * product[j];
+    }
+    const double next = dot_here(residual, residual, d_);
+    for (std::size_t j = 0; j < d_; ++j) direction[j] = residual[j] + next / square * direction[j];
+    square = next;
+  }
 }
 
 /// Solves the normal equations in a_, whose row d is the right-hand side.

@@ -63,6 +63,10 @@ class row_solver {
   /// The implicit form: min sum_i c_i (x_i z)^2 - 2 sum_i t_i x_i z + z' (G + diag(penalty)) z. `gram`: d * d numbers.
   void solve_implicit(std::span<const double> extra, std::span<const double> gram, std::span<const double> penalty,
                       std::span<double> z);
+  /// The same approximately: so many steps of conjugate gradients from z, each of which decreases the function.
+  /// Cost: (steps + 1) (2 n d + d^2) multiplications.
+  void improve_implicit(std::span<const double> extra, std::span<const double> gram, std::span<const double> penalty,
+                        std::size_t steps, std::span<double> z);
   /// sum_i (t_i - x_i z)^2 over the rows. Cost: n d
   [[nodiscard]] double residual(std::span<const double> z) const;
   /// x_i z

@@ -136,9 +136,9 @@ class Resume(JobTest):
             self.assertEqual(self.files("failover"), expected)
 
     def test_als(self):
-        for implicit in (False, True):
-            with self.subTest(implicit=implicit):
-                self.check("als", rating_input="ratings.csv", k=4, rounds=20, implicit=implicit, **{"lambda": 0.1})
+        for form in ({}, {"implicit": True}, {"implicit": True, "cg_steps": 2}):
+            with self.subTest(form=form):
+                self.check("als", rating_input="ratings.csv", k=4, rounds=20, **form, **{"lambda": 0.1})
 
     def test_mf(self):
         self.check("mf", input="ratings.csv", k=4, rounds=12, alpha=0.01, beta=0.1, clocks_per_round=3)

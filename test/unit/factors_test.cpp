@@ -304,7 +304,7 @@ TEST(Als, TheObjectiveIsRightAndNeverRisesAtAHalfStep) {
 }
 
 TEST(Als, TheImplicitObjectiveOverAllCellsNeverRises) {
-  for (const std::uint64_t seed : {1U, 2U, 3U}) {
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4U, 5U, 6U}) {
     const std::size_t k = 6;
     auto a = some_ratings(25, 18, 0.3, seed);
     a.value[3] = 0;  // an explicit zero counts as absent
@@ -314,6 +314,7 @@ TEST(Als, TheImplicitObjectiveOverAllCellsNeverRises) {
     m.k = k;
     m.lambda = 0.3;
     m.alpha = 4;
+    m.cg_steps = seed > 3 ? static_cast<std::size_t>(seed) - 3 : 0;
     std::vector<double> users(a.rows() * row_width(k));
     auto items = some_rows(t.rows(), k, seed + 50);
     for (std::size_t i = 0; i < t.rows(); ++i) items[i * row_width(k)] = 0;
