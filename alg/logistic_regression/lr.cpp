@@ -70,6 +70,9 @@ config_schema lr_schema() {
         "lbfgs, newton, owlqn: stop when the gradient's norm is at most this fraction of the first one")
       .fallback(1e-6)
       .at_least(0);
+  s.key("work_stealing", key_type::boolean,
+        "lbfgs, owlqn: workers that have finished their samples take over chunks of workers that are late")
+      .fallback(false);
   s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
   s.key("seed", key_type::integer, "of the order of the samples").fallback(0).at_least(0);
   s.key("batch_size", key_type::integer, "downpour: samples in a message; 0: a thousandth of a worker's, at least 10")
@@ -102,6 +105,7 @@ lr_settings::lr_settings(const config& from)
       beta(from.get<double>("beta")),
       l1(from.get<double>("l1")),
       gradient_tolerance(from.get<double>("gradient_tolerance")),
+      work_stealing(from.get<bool>("work_stealing")),
       debug(from.get<bool>("debug")),
       seed(from.get<std::uint64_t>("seed")),
       batch_size(from.get<std::size_t>("batch_size")),
@@ -117,6 +121,9 @@ lr_settings::lr_settings(const config& from)
     throw config_error(from.place_of("alpha") + " is missing (number > 0): step size of " + method);
   if (l1 > 0 && method != "owlqn")
     throw config_error(from.place_of("l1") + ": only with \"method\": \"owlqn\", not with " + method);
+  if (work_stealing && method != "lbfgs" && method != "owlqn")
+    throw config_error(from.place_of("work_stealing") + ": only with \"method\": \"lbfgs\" or \"owlqn\", not with " +
+                       method);
   if (!model.empty() && !training_input.empty())
     throw config_error(from.place_of("model") + ": not with training_input, which makes a model of its own");
   if (!model.empty()) refuse_keys(from, {"update_file", "update_func"}, "not with a model: nothing is trained");

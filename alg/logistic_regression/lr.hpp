@@ -179,6 +179,7 @@ struct lr_settings {
   double beta;
   double l1 = 0;
   double gradient_tolerance = 1e-6;
+  bool work_stealing = false;
   bool debug;
   std::uint64_t seed = 0;
   std::size_t batch_size = 0;

@@ -21,6 +21,8 @@ void logistic_regression::minimize() {
   how.max_steps = settings_.rounds;
   how.objective_tolerance = settings_.tolerance;
   how.gradient_tolerance = settings_.gradient_tolerance;
+  how.work_stealing = settings_.work_stealing;
+  if (how.work_stealing) how.chunks = 64;  // of over_rows
   how.watch = [&](const optim::progress& now) {
     log_->round(now.step, now.value,
                 {{"gradient_norm", now.gradient_norm}, {"evaluations", now.evaluations}, {"products", now.products}});

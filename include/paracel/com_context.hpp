@@ -27,6 +27,7 @@
 namespace paracel {
 
 class paralg;
+class work_stealing;
 
 namespace queue_detail {
 
@@ -205,6 +206,9 @@ class com_context {
     metrics_.clear();
   }
   [[nodiscard]] const std::vector<std::pair<std::string, double>>& metrics() const noexcept { return metrics_; }
+  /// Computes chunks of rows (over_rows.hpp); null outside of a queue.
+  [[nodiscard]] work_stealing* stealing() const noexcept { return stealing_; }
+  void compute_with(work_stealing& stealing) noexcept { stealing_ = &stealing; }
   void save(const std::string& prefix, saved_state& to) const;
   void restore(const std::string& prefix, const saved_state& from);
 
@@ -229,6 +233,7 @@ class com_context {
   std::size_t task_;
   std::size_t tasks_;
   int step_ = 0;
+  work_stealing* stealing_ = nullptr;
   std::map<std::string, std::unique_ptr<queue_detail::object>> objects_;
   std::vector<std::pair<std::string, double>> metrics_;
 };

@@ -105,6 +105,8 @@ struct superstep_report {
   double computing = 0;                                 ///< in compute functions, the criterion included
   double waiting = 0;                                   ///< for other tasks that had not begun the same collective
   double folding = 0;                                   ///< the rest: collectives, commits
+  std::size_t chunks_given = 0;                         ///< own chunks of rows that other tasks computed
+  std::size_t chunks_taken = 0;                         ///< chunks of other tasks' rows computed by this one
   std::vector<std::pair<std::string, double>> metrics;  ///< of com_context::set_metric
 };
 
@@ -157,6 +159,11 @@ class com_queue {
   com_queue& set_compare_criterion_of_node0(std::function<bool(com_context&)> criterion);
   /// At most so many supersteps; without a criterion exactly so many. Throws: config_error unless it is at least 1.
   com_queue& set_max_iter(int n);
+  /// On: tasks that have finished their part of an over_rows step take over chunks of tasks that are late
+  /// (over_rows.hpp). Results keep their bits. The same at every task. Default: the key "work_stealing" of the
+  /// program's config, if its schema has it; else off. Cost: doc/com_queue.md. Throws (exec): config_error with
+  /// --on-worker-death eject.
+  com_queue& set_work_stealing(bool on);
   /// Called once, in the last superstep, on every task. What task 0's call returns is the result of exec; it must have
   /// an encoding. It may return std::optional, which at the other tasks may be empty, or nothing.
   template <class F>
@@ -238,6 +245,7 @@ class com_queue {
   std::vector<bool> computes_;  // whether an item is a compute function
   std::function<bool(com_context&)> criterion_;
   int max_iter_ = 0;
+  bool work_stealing_ = false;
   std::function<byte_vector(com_context&)> close_;
   std::type_index result_type_ = typeid(void);
   std::function<void(const superstep_report&)> watch_;

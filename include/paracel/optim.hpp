@@ -29,6 +29,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -78,6 +79,19 @@ class objective {
   /// The same as value_and_gradient, for some of the rows.
   virtual double rows_value_and_gradient(std::span<const std::size_t> rows, std::span<const double> w,
                                          std::span<double> gradient);
+
+  // ---- for settings::chunks: the same for neighbouring rows, which may be those of another worker
+
+  [[nodiscard]] virtual bool has_chunks() const { return false; }
+  /// As value_and_gradient, of rows [begin, end) of `rows`. What hessian_vector uses need not be there afterwards.
+  virtual double range_value_and_gradient(std::size_t begin, std::size_t end, std::span<const double> w,
+                                          std::span<double> gradient);
+  /// Rows [begin, end), with their weights, for another worker.
+  [[nodiscard]] virtual std::vector<std::byte> pack_rows(std::size_t begin, std::size_t end) const;
+  /// What another worker's objective makes of them, and their value and gradient there: with the bits of
+  /// range_value_and_gradient at their owner.
+  [[nodiscard]] virtual std::shared_ptr<const void> unpack_rows(std::span<const std::byte> packed) const;
+  virtual double packed_value_and_gradient(const void* unpacked, std::span<const double> w, std::span<double> gradient);
 };
 
 enum class method { gd, sgd, lbfgs, owlqn, newton, cg };
@@ -121,6 +135,13 @@ struct settings {
   double decay = 1;
   std::size_t batch = 64;  ///< expected rows of all workers in a batch
   std::uint64_t seed = 0;
+  /// gd, lbfgs, owlqn: values and gradients are computed in so many chunks of a worker's rows, folded in the order of
+  /// the rows (over_rows.hpp); 0: in one pass. The last digits depend on it. It costs chunks * n additions an
+  /// evaluation.
+  std::size_t chunks = 0;
+  /// With chunks: workers that have finished their rows take over chunks of workers that are late. The result has the
+  /// same bits as without it.
+  bool work_stealing = false;
   /// After each step, on rank 0, instead of the lines of metrics.jsonl.
   std::function<void(const progress&)> watch{};
 };
@@ -148,6 +169,7 @@ struct result {
 /// Minimises F from `s.start`, as a com_queue: steps are supersteps, so with --checkpoint-every a job resumes after
 /// its last one. Every worker must call it with the same settings. Runs with the same number of workers are
 /// bit-identical; between numbers of workers only the rounding of sums differs.
+/// With chunks, workers' objectives must be the same but for their rows: the same loss, options and columns.
 /// Returns: the best w, the same at every worker. It always has w: a line search that finds nothing is an ending.
 /// Throws: config_error for a method that cannot minimise such a function; error with the number of the step when F or
 /// its gradient is not finite where it must be. Blocks: a collective.

@@ -117,6 +117,13 @@ class linear_objective final : public objective {
   [[nodiscard]] std::uint64_t first_row() const override { return rows_.first_row; }
   double rows_value_and_gradient(std::span<const std::size_t> rows, std::span<const double> w,
                                  std::span<double> gradient) override;
+  [[nodiscard]] bool has_chunks() const override { return true; }
+  double range_value_and_gradient(std::size_t begin, std::size_t end, std::span<const double> w,
+                                  std::span<double> gradient) override;
+  [[nodiscard]] std::vector<std::byte> pack_rows(std::size_t begin, std::size_t end) const override;
+  [[nodiscard]] std::shared_ptr<const void> unpack_rows(std::span<const std::byte> packed) const override;
+  double packed_value_and_gradient(const void* unpacked, std::span<const double> w,
+                                   std::span<double> gradient) override;
 
   /// x_i.w for the w of the objective.
   [[nodiscard]] std::vector<double> margins(std::span<const double> w) const;
@@ -125,8 +132,12 @@ class linear_objective final : public objective {
 
  private:
   [[nodiscard]] std::size_t first() const noexcept { return options_.intercept ? 1 : 0; }
-  [[nodiscard]] double margin(std::size_t i, const double* raw) const;
-  void add_row(std::size_t i, double times, double* raw) const;
+  [[nodiscard]] double margin(std::size_t i, const double* raw) const { return margin(rows_, i, raw); }
+  void add_row(std::size_t i, double times, double* raw) const { add_row(rows_, i, times, raw); }
+  [[nodiscard]] double margin(const sample_rows& rows, std::size_t i, const double* raw) const;
+  void add_row(const sample_rows& rows, std::size_t i, double times, double* raw) const;
+  double add_range(const sample_rows& rows, std::span<const double> weights, std::size_t first_row, std::size_t end,
+                   std::span<const double> w, std::span<double> gradient);
   [[nodiscard]] std::span<const double> raw_of(std::span<const double> w);
   template <class Pass>
   void with_raw_gradient(std::span<double> gradient, Pass&& pass);

@@ -263,26 +263,34 @@ class zmq_transport::zmq_port final : public port {
 
   end* receive_from_several(incoming& out, milliseconds timeout) {
     auto deadline = steady_clock::time_point::max();
+    bool looked = false;
     for (;;) {
       const std::size_t n = ends_.size();
       for (std::size_t i = 0; i < n; ++i) {
         end& e = ends_[next_ % n];
-        if (is_source(e) && e.may_have_input && take_next(e, out)) {
+        const bool looks = is_source(e) && e.may_have_input;
+        looked = looked || looks;
+        if (looks && take_next(e, out)) {
           if (++in_a_row_ >= burst) next_after(n);
           return &e;
         }
         next_after(n);
       }
-      if (timeout.count() <= 0) return nullptr;
+      if (timeout.count() <= 0) {
+        // What an earlier call found empty was skipped, and may have input since.
+        if (std::exchange(looked, true) || !wait_for_any(timeout)) return nullptr;
+        continue;
+      }
       if (deadline == steady_clock::time_point::max()) {
         deadline = steady_clock::now() + timeout;
       } else {
         timeout = left(deadline);
         if (timeout.count() <= 0) return nullptr;
       }
-      if (!(shared_ != nullptr ? wait_shared(timeout) : wait(timeout))) return nullptr;
+      if (!wait_for_any(timeout)) return nullptr;
     }
   }
+  bool wait_for_any(milliseconds timeout) { return shared_ != nullptr ? wait_shared(timeout) : wait(timeout); }
   void next_after(std::size_t n) {
     next_ = (next_ + 1) % n;
     in_a_row_ = 0;

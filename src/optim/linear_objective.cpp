@@ -2,10 +2,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <utility>
 
+#include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 #include <paracel/optim_losses.hpp>
 
@@ -155,13 +158,13 @@ double linear_objective::weight() const {
   return sum;
 }
 
-inline double linear_objective::margin(std::size_t i, const double* raw) const {
-  return (options_.intercept ? raw[0] : 0.0) + row_dot(rows_, i, raw + first());
+inline double linear_objective::margin(const sample_rows& rows, std::size_t i, const double* raw) const {
+  return (options_.intercept ? raw[0] : 0.0) + row_dot(rows, i, raw + first());
 }
 
-inline void linear_objective::add_row(std::size_t i, double times, double* raw) const {
+inline void linear_objective::add_row(const sample_rows& rows, std::size_t i, double times, double* raw) const {
   if (options_.intercept) raw[0] += times;
-  add_scaled_row(rows_, i, times, raw + first());
+  add_scaled_row(rows, i, times, raw + first());
 }
 
 std::span<const double> linear_objective::raw_of(std::span<const double> w) {
@@ -180,24 +183,97 @@ void linear_objective::with_raw_gradient(std::span<double> gradient, Pass&& pass
 }
 
 double linear_objective::value_and_gradient(std::span<const double> w, std::span<double> gradient) {
+  return add_range(rows_, options_.row_weights, 0, rows_.rows(), w, gradient);
+}
+
+double linear_objective::range_value_and_gradient(std::size_t begin, std::size_t end, std::span<const double> w,
+                                                  std::span<double> gradient) {
+  return add_range(rows_, options_.row_weights, begin, end, w, gradient);
+}
+
+/// Of own rows, or of some of another worker, whose curvatures nobody needs.
+double linear_objective::add_range(const sample_rows& rows, std::span<const double> weights, std::size_t first_row,
+                                   std::size_t end, std::span<const double> w, std::span<double> gradient) {
   const auto raw = raw_of(w);
   double sum = 0;
   with_raw_gradient(gradient, [&](double* to) {
     std::array<double, block_rows> margin_of;
     std::array<double, block_rows> slope;
-    const std::span<const double> weights(options_.row_weights);
-    for (std::size_t begin = 0; begin < rows_.rows(); begin += block_rows) {
-      const std::size_t count = std::min(block_rows, rows_.rows() - begin);
-      for (std::size_t i = 0; i < count; ++i) margin_of[i] = margin(begin + i, raw.data());
-      sum += loss_->derivatives(std::span(margin_of).first(count), std::span(rows_.label).subspan(begin, count),
+    std::array<double, block_rows> unused;
+    for (std::size_t begin = first_row; begin < end; begin += block_rows) {
+      const std::size_t count = std::min(block_rows, end - begin);
+      for (std::size_t i = 0; i < count; ++i) margin_of[i] = margin(rows, begin + i, raw.data());
+      const auto curvature =
+          &rows == &rows_ ? std::span(curvature_).subspan(begin, count) : std::span(unused).first(count);
+      sum += loss_->derivatives(std::span(margin_of).first(count), std::span(rows.label).subspan(begin, count),
                                 weights.empty() ? weights : weights.subspan(begin, count),
-                                std::span(slope).first(count), std::span(curvature_).subspan(begin, count));
+                                std::span(slope).first(count), curvature);
       for (std::size_t i = 0; i < count; ++i) {
-        if (slope[i] != 0) add_row(begin + i, slope[i], to);
+        if (slope[i] != 0) add_row(rows, begin + i, slope[i], to);
       }
     }
   });
   return sum;
+}
+
+// Packed rows: u8 dense, u32 columns, u64 rows, u8 weighted, u64 entries; the labels, the weights, of sparse rows their
+// lengths (u32) and columns; the values.
+std::vector<std::byte> linear_objective::pack_rows(std::size_t begin, std::size_t end) const {
+  const auto count = end - begin;
+  const auto at = [&](std::size_t row) { return rows_.dense ? row * rows_.columns : rows_.row_begin[row]; };
+  const auto entries = at(end) - at(begin);
+  byte_vector to;
+  put_fields(to, static_cast<std::uint8_t>(rows_.dense), rows_.columns, std::uint64_t{count},
+             static_cast<std::uint8_t>(!options_.row_weights.empty()), std::uint64_t{entries});
+  put_bytes(to, rows_.label.data() + begin, count);
+  if (!options_.row_weights.empty()) put_bytes(to, options_.row_weights.data() + begin, count);
+  if (!rows_.dense) {
+    for (auto i = begin; i < end; ++i) put_fields(to, static_cast<std::uint32_t>(at(i + 1) - at(i)));
+    put_bytes(to, rows_.column.data() + at(begin), entries);
+  }
+  put_bytes(to, rows_.value.data() + at(begin), entries);
+  return to;
+}
+
+namespace {
+struct unpacked_rows {
+  sample_rows rows;
+  std::vector<double> weights;
+};
+}  // namespace
+
+std::shared_ptr<const void> linear_objective::unpack_rows(std::span<const std::byte> packed) const {
+  auto made = std::make_shared<unpacked_rows>();
+  auto& rows = made->rows;
+  byte_reader from(packed);
+  const auto numbers = [&]<class T>(std::vector<T>& to, std::size_t n) {
+    const auto* bytes = from.take(n * sizeof(T));
+    to.resize(n);
+    if (n > 0) std::memcpy(to.data(), bytes, n * sizeof(T));
+  };
+  rows.dense = from.get<std::uint8_t>() != 0;
+  rows.columns = from.get<std::uint32_t>();
+  rows.row_count = from.get<std::uint64_t>();
+  const bool weighted = from.get<std::uint8_t>() != 0;
+  const auto entries = from.get<std::uint64_t>();
+  if (rows.columns > columns_)
+    throw error("rows of another worker have " + std::to_string(rows.columns) + " columns, the objective " +
+                std::to_string(columns_));
+  numbers(rows.label, rows.row_count);
+  if (weighted) numbers(made->weights, rows.row_count);
+  if (!rows.dense) {
+    for (std::size_t i = 0; i < rows.row_count; ++i)
+      rows.row_begin.push_back(rows.row_begin.back() + from.get<std::uint32_t>());
+    numbers(rows.column, entries);
+  }
+  numbers(rows.value, entries);
+  return made;
+}
+
+double linear_objective::packed_value_and_gradient(const void* unpacked, std::span<const double> w,
+                                                   std::span<double> gradient) {
+  const auto& of = *static_cast<const unpacked_rows*>(unpacked);
+  return add_range(of.rows, of.weights, 0, of.rows.rows(), w, gradient);
 }
 
 double linear_objective::rows_value_and_gradient(std::span<const std::size_t> rows, std::span<const double> w,

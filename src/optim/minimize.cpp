@@ -9,6 +9,7 @@
 
 #include <paracel/com_queue.hpp>
 #include <paracel/optim.hpp>
+#include <paracel/over_rows.hpp>
 #include <paracel/paralg.hpp>
 
 #include "optim/methods.hpp"
@@ -20,7 +21,10 @@ namespace {
 /// The workers of a queue, inside one of its steps.
 class queue_team final : public team {
  public:
-  void enter(collectives& all) { all_ = &all; }
+  void enter(collectives& all, com_context* context = nullptr) {
+    all_ = &all;
+    context_ = context;
+  }
   void sum(std::span<double> values) override { all_->all_reduce(values, reduce_op::sum, "objective"); }
   [[nodiscard]] std::pair<std::size_t, std::size_t> owned(std::size_t n) const override {
     const auto own = owned_range_of(n, all_->size(), all_->rank());
@@ -31,9 +35,30 @@ class queue_team final : public team {
     const auto whole = all_->all_gather(std::span<const double>(values.subspan(first, last - first)), "direction");
     std::copy(whole.begin(), whole.end(), values.begin());
   }
+  void sum_chunks(objective& f, std::size_t chunks, std::span<const double> w, std::span<double> sums) override {
+    const auto add = [](std::span<std::byte> bytes, auto&& compute) {
+      const std::span<double> to(reinterpret_cast<double*>(bytes.data()), bytes.size() / sizeof(double));
+      to.back() = compute(to.first(to.size() - 1));
+    };
+    chunk_work work;
+    work.name = "objective";
+    work.rows = f.rows();
+    work.chunks = chunks;
+    work.inputs = [&] { return std::vector{chunk_work::input{"w", digest_of_input(std::as_bytes(w))}}; };
+    work.compute = [&](owned_range r, std::span<std::byte> to) {
+      add(to, [&](std::span<double> g) { return f.range_value_and_gradient(r.begin, r.end, w, g); });
+    };
+    work.pack = [&](owned_range r) { return f.pack_rows(r.begin, r.end); };
+    work.unpack = [&](std::span<const std::byte> packed) { return f.unpack_rows(packed); };
+    work.compute_of = [&](const void* rows, std::size_t, owned_range, std::span<std::byte> to) {
+      add(to, [&](std::span<double> g) { return f.packed_value_and_gradient(rows, w, g); });
+    };
+    compute_chunks(*context_, work, std::as_writable_bytes(sums));
+  }
 
  private:
   collectives* all_ = nullptr;
+  com_context* context_ = nullptr;
 };
 
 /// One step, the beginning of the first one included. Returns: whether it was the last, but for max_steps.
@@ -130,11 +155,12 @@ result minimize(paralg& job, objective& f, const settings& s) {
     before.fail("task " + std::to_string(before.rank()) + ": " + e.what(), exit_status::failure);
   }
   com_queue q(job);
+  q.set_work_stealing(s.work_stealing);
   auto start = s.start;
   start.resize(f.dimension());
   q.init_with_broadcast_data("w", std::move(start));
   q.add(communicate([&](com_context& c, collectives& all) {
-    workers.enter(all);
+    workers.enter(all, &c);
     method_state state;
     using vector = std::vector<double>;
     const bool first = c.step_no() == 1;

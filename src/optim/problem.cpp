@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <paracel/collectives.hpp>
 #include <paracel/error.hpp>
 
 #include "optim/vectors.hpp"
@@ -13,6 +14,17 @@ namespace paracel::optim {
 void team::sum(std::span<double>) {}
 void team::gather(std::span<double>) {}
 
+void team::sum_chunks(objective& f, std::size_t chunks, std::span<const double> w, std::span<double> sums) {
+  std::vector<double> part(sums.size());
+  const auto count = std::min(chunks, f.rows());
+  for (std::size_t c = 0; c < count; ++c) {
+    const auto rows = owned_range_of(f.rows(), count, c);
+    std::fill(part.begin(), part.end(), 0.0);
+    part.back() = f.range_value_and_gradient(rows.begin, rows.end, w, std::span(part).first(part.size() - 1));
+    for (std::size_t j = 0; j < sums.size(); ++j) sums[j] += part[j];
+  }
+}
+
 void objective::hessian_vector(std::span<const double>, std::span<double>) {
   throw config_error("the objective has no Hessian-vector products");
 }
@@ -21,6 +33,17 @@ void objective::hessian(std::span<double>) { throw config_error("the objective h
 double objective::rows_value_and_gradient(std::span<const std::size_t>, std::span<const double>, std::span<double>) {
   throw config_error("the objective has no gradients of single rows");
 }
+
+namespace {
+[[noreturn]] void no_chunks() { throw config_error("the objective cannot be computed in chunks of its rows"); }
+}  // namespace
+
+double objective::range_value_and_gradient(std::size_t, std::size_t, std::span<const double>, std::span<double>) {
+  no_chunks();
+}
+std::vector<std::byte> objective::pack_rows(std::size_t, std::size_t) const { no_chunks(); }
+std::shared_ptr<const void> objective::unpack_rows(std::span<const std::byte>) const { no_chunks(); }
+double objective::packed_value_and_gradient(const void*, std::span<const double>, std::span<double>) { no_chunks(); }
 
 problem::problem(objective& f, const settings& s, team& with)
     : f_(f), settings_(s), team_(with), size_(f.dimension()), sums_(size_ + 1) {
@@ -40,6 +63,12 @@ problem::problem(objective& f, const settings& s, team& with)
   if (s.memory < 1) refuse("memory is 0, want 1 or more");
   if (s.how == method::sgd && (!(s.rate > 0) || !(s.decay >= 0) || s.batch < 1))
     refuse("want a rate above 0, a decay from 0, and a batch from 1");
+  if (s.work_stealing && s.chunks == 0) refuse("work_stealing needs chunks");
+  if (s.chunks > 0) {
+    if (s.how != method::gd && s.how != method::lbfgs && s.how != method::owlqn)
+      refuse("does not compute in chunks of rows; want gd, lbfgs or owlqn");
+    if (!f.has_chunks()) no_chunks();
+  }
   if (!p.free.empty()) {
     free_.assign(size_, 0);
     for (const auto j : p.free) {
@@ -61,7 +90,8 @@ problem::problem(objective& f, const settings& s, team& with)
 double problem::evaluate(std::span<const double> w, std::span<double> gradient) {
   ++evaluations;
   std::fill(sums_.begin(), sums_.end(), 0.0);
-  sums_.back() = f_.value_and_gradient(w, std::span(sums_).first(size_));
+  if (settings_.chunks > 0) team_.sum_chunks(f_, settings_.chunks, w, sums_);
+  else sums_.back() = f_.value_and_gradient(w, std::span(sums_).first(size_));
   team_.sum(sums_);
   for (std::size_t j = 0; j < size_; ++j) gradient[j] = scale_ * sums_[j];
   return scale_ * sums_.back() + add_l2(w, gradient);

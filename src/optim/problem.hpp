@@ -27,6 +27,8 @@ class team {
   [[nodiscard]] virtual std::pair<std::size_t, std::size_t> owned(std::size_t n) const { return {0, n}; }
   /// Completes `values`, of which each worker has its own part.
   virtual void gather(std::span<double> values);
+  /// Adds the gradient of this worker's rows, and the value after it, in chunks.
+  virtual void sum_chunks(objective& f, std::size_t chunks, std::span<const double> w, std::span<double> sums);
 };
 
 /// Thread-safety: none. Lifetime: of `f` and `with`.

@@ -11,6 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include <paracel/resumable_loop.hpp>
+#include <paracel/run.hpp>
+
+#include "worker/work_stealing.hpp"
 
 namespace paracel {
 
@@ -134,7 +137,9 @@ struct com_queue::execution {
       : of(queue),
         context(queue.job_, queue.job_.get_worker_id(), queue.job_.get_worker_size()),
         all(queue.job_.get_comm()),
+        stealing(queue.job_.get_comm(), all, queue.work_stealing_),
         begin(steady::now()) {
+    context.compute_with(stealing);
     for (const auto& [name, make] : of.partitions_) context.put_object(name, make());
   }
 
@@ -146,13 +151,17 @@ struct com_queue::execution {
     } catch (const job_error&) {
       throw;  // the job is over
     } catch (const error& e) {
-      if (all.failed()) throw;  // all tasks know
+      if (all.failed()) {  // all tasks know, or will in their next collective
+        stealing.leave();
+        throw;
+      }
       fail(what, e.what(), e.status());
     } catch (const std::exception& e) {
       fail(what, e.what(), exit_status::failure);
     }
   }
   [[noreturn]] void fail(const std::string& what, const std::string& why, int status) {
+    stealing.leave();
     all.fail("superstep " + std::to_string(context.step_no()) + ", " + what + ", task " +
                  std::to_string(context.task_id()) + ": " + why,
              status);
@@ -161,6 +170,7 @@ struct com_queue::execution {
   void superstep() {
     const auto start = steady::now();
     const auto waited = all.waited();
+    stealing.begin_step(context.step_no());
     seconds computing{};
     const auto compute = [&](const std::string& what, auto&& f) {
       const auto before = steady::now();
@@ -190,8 +200,10 @@ struct com_queue::execution {
     }
     report.step = context.step_no();
     report.metrics = context.metrics();
-    report.computing = computing.count();
-    report.waiting = seconds(all.waited() - waited).count();
+    report.computing = (computing + stealing.computed()).count();
+    report.waiting = (seconds(all.waited() - waited) + stealing.waited()).count();
+    report.chunks_given = stealing.given();
+    report.chunks_taken = stealing.taken();
     report.seconds = seconds(steady::now() - start).count();
     report.folding = std::max(0.0, report.seconds - report.computing - report.waiting);
     tell();
@@ -222,6 +234,10 @@ struct com_queue::execution {
     line["compute_seconds"] = report.computing;
     line["wait_seconds"] = report.waiting;
     line["fold_seconds"] = report.folding;
+    if (stealing.is_on()) {
+      line["chunks_given"] = report.chunks_given;
+      line["chunks_taken"] = report.chunks_taken;
+    }
     if (!(metrics << line.dump() << std::endl)) {
       std::fprintf(stderr, "%s/metrics.jsonl: cannot be written: %s; the run continues\n", of.job_.get_output().c_str(),
                    std::strerror(errno));
@@ -232,6 +248,7 @@ struct com_queue::execution {
   com_queue& of;
   com_context context;
   collectives all;
+  work_stealing stealing;
   steady::time_point begin;
   std::ofstream metrics;
   superstep_report report;
@@ -239,7 +256,10 @@ struct com_queue::execution {
   bool last = false;
 };
 
-com_queue::com_queue(paralg& job) : job_(job) {}
+com_queue::com_queue(paralg& job) : job_(job) {
+  if (const auto* settings = running_config(); settings != nullptr && settings->given("work_stealing"))
+    work_stealing_ = settings->get<bool>("work_stealing");
+}
 com_queue::~com_queue() = default;
 
 com_queue& com_queue::add_start(queue_item::step start) {
@@ -270,6 +290,11 @@ com_queue& com_queue::set_max_iter(int n) {
   return *this;
 }
 
+com_queue& com_queue::set_work_stealing(bool on) {
+  work_stealing_ = on;
+  return *this;
+}
+
 com_queue& com_queue::set_watch(std::function<void(const superstep_report&)> watch) {
   watch_ = std::move(watch);
   return *this;
@@ -280,6 +305,7 @@ byte_vector com_queue::run() {
   if (!criterion_ && max_iter_ == 0)
     throw config_error("com_queue: without a criterion and without set_max_iter it would never end");
   execution e(*this);
+  e.guarded("work stealing", [&] { e.stealing.begin_run(); });
   // A checkpoint has the objects; of a run that had ended only the bytes of what exec returned.
   resumable_loop loop(job_);
   loop.keep_with(

@@ -5,13 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -62,6 +66,18 @@ sample_rows part(std::size_t begin, std::size_t end) {
   return rows;
 }
 
+sample_rows dense_of(const sample_rows& sparse) {
+  sample_rows rows = sparse;
+  rows.dense = true;
+  rows.value.assign(rows.rows() * columns, 0);
+  for (std::size_t i = 0; i < rows.rows(); ++i)
+    for (std::size_t k = sparse.row_begin[i]; k < sparse.row_begin[i + 1]; ++k)
+      rows.value[i * columns + sparse.column[k]] = sparse.value[k];
+  rows.row_begin = {0};
+  rows.column.clear();
+  return rows;
+}
+
 /// The rows of a worker; of three or more the last one has none.
 sample_rows part_of(const paralg& job) {
   const auto p = job.get_worker_size();
@@ -80,6 +96,85 @@ optim::settings settings_of(optim::method m) {
   if (m == optim::method::sgd) s.max_steps = 3;
   s.watch = [](const optim::progress&) {};
   return s;
+}
+
+/// A linear objective whose chunks take a while.
+class late_objective : public optim::objective {
+ public:
+  late_objective(const sample_rows& rows, std::vector<double> weights, int ms)
+      : of_(rows, optim::log_loss(), {.intercept = true, .row_weights = std::move(weights)}), pause_(ms) {}
+  std::size_t dimension() const override { return of_.dimension(); }
+  double weight() const override { return of_.weight(); }
+  double value_and_gradient(std::span<const double> w, std::span<double> g) override {
+    return of_.value_and_gradient(w, g);
+  }
+  std::size_t rows() const override { return of_.rows(); }
+  bool has_chunks() const override { return true; }
+  double range_value_and_gradient(std::size_t begin, std::size_t end, std::span<const double> w,
+                                  std::span<double> g) override {
+    std::this_thread::sleep_for(pause_);
+    return of_.range_value_and_gradient(begin, end, w, g);
+  }
+  std::vector<std::byte> pack_rows(std::size_t begin, std::size_t end) const override {
+    return of_.pack_rows(begin, end);
+  }
+  std::shared_ptr<const void> unpack_rows(std::span<const std::byte> packed) const override {
+    return of_.unpack_rows(packed);
+  }
+  double packed_value_and_gradient(const void* rows, std::span<const double> w, std::span<double> g) override {
+    ++packed;
+    std::this_thread::sleep_for(pause_);
+    return of_.packed_value_and_gradient(rows, w, g);
+  }
+  static inline std::atomic<int> packed{0};
+
+ private:
+  optim::linear_objective of_;
+  std::chrono::milliseconds pause_;
+};
+
+TEST(OptimJob, ChunksOfLateWorkersAreTakenOverAndTheResultKeepsItsBits) {
+  using optim::method;
+  for (const bool dense : {false, true}) {
+    for (const auto m : {method::gd, method::lbfgs, method::owlqn}) {
+      SCOPED_TRACE(optim::name_of(m));
+      for (const std::size_t workers : {1U, 2U, 4U}) {
+        std::mutex mutex;
+        std::vector<numbers> found;
+        late_objective::packed = 0;
+        with_workers(workers, [&](paralg& job) {
+          auto own = part_of(job);
+          if (dense) own = dense_of(own);
+          numbers weights(own.rows());
+          for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = 1 + 0.1 * static_cast<double>(i % 7);
+          for (const bool stealing : {false, true}) {
+            late_objective f(own, weights, stealing && job.get_worker_id() == 0 ? 3 : 0);
+            auto s = settings_of(m);
+            s.max_steps = 4;
+            s.chunks = 13;
+            s.work_stealing = stealing;
+            auto w = optim::minimize(job, f, s).w;
+            if (workers == 1) {
+              EXPECT_EQ(w, optim::minimize(f, s).w);
+            }
+            const std::lock_guard lock(mutex);
+            found.push_back(std::move(w));
+          }
+        });
+        for (const auto& w : found) EXPECT_EQ(w, found[0]);
+        EXPECT_EQ(late_objective::packed > 0, workers > 1);
+      }
+    }
+  }
+  const auto rows = part(0, 20);
+  optim::linear_objective f(rows, optim::log_loss(), {});
+  auto s = settings_of(method::newton);
+  s.chunks = 4;
+  EXPECT_THROW((void)optim::minimize(f, s), config_error);
+  s.how = method::lbfgs;
+  s.chunks = 0;
+  s.work_stealing = true;
+  EXPECT_THROW((void)optim::minimize(f, s), config_error);
 }
 
 TEST(OptimJob, OneWorkerAndSeveralFindTheSame) {

@@ -8,6 +8,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -15,6 +16,7 @@ from process_support import BIN, MPI, SOURCE, JobTest, main, processes_of, read_
 
 KMEANS = os.path.join(BIN, "test_queue_kmeans")
 STEPS = os.path.join(BIN, "test_queue_steps")
+ROWS = os.path.join(BIN, "test_queue_rows")
 
 
 def serial_kmeans(rows, k):
@@ -115,12 +117,41 @@ class ComQueue(JobTest):
             hit += "worker 2 is restarted" in run.err()
         self.assertGreaterEqual(hit, 3)
 
+    def test_work_stealing_keeps_the_bits_in_every_mode(self):
+        for mode in ("local", "mpi") if MPI else ("local",):
+            with self.subTest(mode=mode):
+                plain, _ = self.run_steps("-m", mode, ROWS, "5", "off")
+                late, _ = self.run_steps("-m", mode, ROWS, "5", "on", "2", "6")
+                self.assertEqual(late.splitlines()[0], plain.splitlines()[0])
+                self.assertEqual(plain.splitlines()[1], "0")
+                self.assertGreaterEqual(int(late.splitlines()[1]), 5)
+
+    def test_stealing_workers_are_replaced_wherever_they_die(self):
+        undisturbed, _ = self.run_steps(ROWS, "60", "off")
+        dice = random.Random(7)
+        for victim, late in ((1, 1), (2, 1), (0, 2), (2, 2), (1, 0), (0, 0)):
+            with self.subTest(victim=victim, late=late):
+                run = self.start("-w", "3", "-p", "1", "--on-worker-death", "wait:20", ROWS, "60", "on", str(late), "4")
+                self.assertTrue(wait_until(lambda: "round" in run.err(), 60), run.err())
+                time.sleep(dice.random())  # somewhere in 10 supersteps, most of which is spent in chunks
+                self.kill_worker(run, victim)
+                self.assertEqual(run.wait(120), 0, run.err())
+                self.assertIn(f"worker {victim} is restarted", run.err())
+                self.assertEqual(run.out().splitlines()[0], undisturbed.splitlines()[0])
+                self.assertGreater(int(run.out().splitlines()[1]), 0)
+
+    def test_work_stealing_is_refused_where_workers_are_ejected(self):
+        _, err = self.run_steps("--on-worker-death", "eject", ROWS, "5", "on", status=3)
+        self.assertIn("\"work_stealing\" with --on-worker-death eject", err)
+
     def kill_worker_1(self, run):
         self.assertTrue(wait_until(lambda: "round" in run.err(), 20), run.err())
+        self.kill_worker(run, 1)
 
+    def kill_worker(self, run, rank):
         def victim():
             for process in processes_of(run.job()):
-                if b"PARACEL_RANK=1" in read_bytes(f"/proc/{process.pid}/environ").split(b"\0"):
+                if b"PARACEL_RANK=%d" % rank in read_bytes(f"/proc/{process.pid}/environ").split(b"\0"):
                     return process
             return None
         wait_until(victim, 20).kill()

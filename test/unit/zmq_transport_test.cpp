@@ -169,6 +169,30 @@ TEST_P(UnreadReplies, AreMeasuredUntilTheyAreReadAndForgottenWithTheConnection) 
 
 INSTANTIATE_TEST_SUITE_P(ZmqTransport, UnreadReplies, ::testing::Values(2000, 40000, 200000));
 
+// A port with several sources skips those that it has found empty, but not for ever: a caller may only ever ask without
+// waiting.
+TEST(ZmqTransport, AReceiveThatDoesNotWaitSeesWhatHasArrivedSince) {
+  ipc_setting setting;
+  auto server = setting.net.open();
+  const auto at = server->bind(setting.wildcard());
+  auto port = setting.net.open();
+  port->bind(setting.wildcard());  // a second source beside the channel
+  const int channel = port->connect(at);
+  incoming in;
+  for (int i = 0; i < 3; ++i) {
+    port->send(channel, saying("question"));
+    for (int k = 0; k < 3; ++k) EXPECT_FALSE(port->receive(in, milliseconds{0}));
+    incoming request;
+    ASSERT_TRUE(server->receive(request, at_most));
+    echo(*server, request);
+    bool arrived = false;
+    const auto end = steady_clock::now() + at_most;
+    while (!arrived && steady_clock::now() < end) arrived = port->receive(in, milliseconds{0});
+    ASSERT_TRUE(arrived);
+    EXPECT_EQ(frame_text(in), "question");
+  }
+}
+
 TEST(ZmqTransport, AClientMayNameItself) {
   zmq_transport net;
   auto p = net.open();

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// How a task that is late divides its remaining chunks among those that are idle: so that all would finish at the same
+// time, if each went on as fast as until now. What is needed until the owner looks again is given at once, of the rest
+// half, in case a task becomes slower, or others become idle.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <queue>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace paracel {
+
+struct chunk_helper {
+  std::size_t rank = 0;
+  std::size_t busy = 0;  ///< chunks that it has been given and not returned
+  double seconds = 0;    ///< it needs for a chunk; 0: not known
+};
+
+/// A chunk that travels is taken to be so much later.
+inline constexpr double chunk_travel_seconds = 200e-6;
+
+/// `own`: seconds that the owner needs for a chunk; 0: not known. Returns: how many chunks each helper is to get now.
+/// Cost: O((open + helpers) log helpers)
+inline std::vector<std::size_t> chunk_shares(std::size_t open, double own, std::span<const chunk_helper> helpers) {
+  double known = own;
+  for (const auto& h : helpers) known = known > 0 ? known : h.seconds;
+  if (!(known > 0)) known = 10 * chunk_travel_seconds;
+  if (!(own > 0)) own = known;
+  const auto seconds_of = [&](const chunk_helper& h) { return h.seconds > 0 ? h.seconds : known; };
+
+  using candidate = std::pair<double, std::size_t>;  // when it would have finished one more; helper, or the owner
+  std::priority_queue<candidate, std::vector<candidate>, std::greater<>> next;
+  next.emplace(own, helpers.size());
+  for (std::size_t i = 0; i < helpers.size(); ++i)
+    next.emplace(chunk_travel_seconds + static_cast<double>(helpers[i].busy + 1) * seconds_of(helpers[i]), i);
+  std::vector<std::size_t> share(helpers.size());
+  for (; open > 0; --open) {
+    const auto [when, i] = next.top();
+    next.pop();
+    if (i < helpers.size()) ++share[i];
+    next.emplace(when + (i < helpers.size() ? seconds_of(helpers[i]) : own), i);
+  }
+  for (std::size_t i = 0; i < helpers.size(); ++i) {
+    const auto until_next = static_cast<std::size_t>(std::min(1e6, std::ceil(2 * own / seconds_of(helpers[i]))));
+    const auto at_once = until_next - std::min(until_next, helpers[i].busy);
+    share[i] = std::min(share[i], std::max((share[i] + 1) / 2, at_once));
+  }
+  return share;
+}
+
+}  // namespace paracel

@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/work_stealing.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <random>
+
+#include <paracel/bytes.hpp>
+#include <paracel/error.hpp>
+
+#include "core/hash.hpp"
+#include "core/reduction.hpp"
+#include "worker/chunk_shares.hpp"
+#include "worker/session.hpp"
+
+namespace paracel {
+
+namespace {
+
+using steady = std::chrono::steady_clock;
+
+// So many bytes of an owner's packed rows are kept by another task; more are sent each time.
+constexpr std::size_t most_kept_bytes = std::size_t{256} << 20U;
+constexpr std::uint8_t with_rows = 1;
+constexpr std::uint8_t keep_rows = 2;
+
+std::uint64_t random_number() {
+  std::random_device seed;
+  return std::uint64_t{seed()} << 32U | seed();
+}
+
+std::string text_of_tasks(std::size_t a, std::size_t b) {
+  return "task " + std::to_string(std::min(a, b)) + " and task " + std::to_string(std::max(a, b));
+}
+
+struct message_front {
+  std::uint64_t run = 0;
+  std::uint32_t step = 0;
+  std::uint32_t number = 0;
+  std::uint32_t what = 0;
+  static constexpr std::size_t bytes = 20;
+
+  explicit message_front(std::span<const std::byte> message) {
+    if (!take_fields(message, run, step, number, what)) throw protocol_error("a message of work stealing is cut off");
+  }
+};
+
+}  // namespace
+
+// ---- one computation
+
+class work_stealing::computation {
+ public:
+  computation(work_stealing& of, const chunk_work& work, std::span<std::byte> result, bool shares)
+      : of_(of), work_(work), into_(result), empty_(result.begin(), result.end()), shares_(shares) {
+    chunks_.resize(std::min(work.rows, work.chunks));
+    if (!shares) return;
+    const auto p = of.all_.size();
+    tasks_.resize(p);
+    tasks_[of.all_.rank()].finished = true;  // of the others
+    sent_ = &of.sent_[work.name];
+    sent_->resize(p);
+    byte_vector shape;
+    put_fields(shape, std::uint64_t{work.chunks}, std::uint64_t{result.size()},
+               static_cast<std::uint64_t>(work.how.element));
+    put_bytes(shape, work.name.data(), work.name.size());
+    shape_ = digest_of_input(shape);
+    inputs_ = work.inputs();
+  }
+
+  void run() {
+    if (shares_) {
+      for (std::size_t r = 0; r < tasks_.size(); ++r)
+        if (of_.left_[r]) forget(r);
+      take_early();
+    }
+    for (;;) {
+      if (shares_) listen();
+      fold_ready();
+      const auto own = next_open();
+      if (own < chunks_.size()) {
+        if (!announced_) hand_out();
+        // The one that is computed here may have been given away.
+        if (const auto c = next_open(); c < chunks_.size()) compute_own(c);
+      } else if (!shares_) {
+        break;
+      } else {
+        if (!announced_) announce();
+        if (!given_to_me_.empty()) compute_given();
+        else if (is_done()) break;
+        else wait();
+      }
+    }
+  }
+
+ private:
+  enum class state : std::uint8_t { open, given, computed, folded };
+  struct own_chunk {
+    state is = state::open;
+    std::size_t helper = 0;
+    int status = 0;       // of the error that computing it was
+    byte_vector partial;  // the result, or the text of the error
+  };
+  struct task {
+    bool finished = false;  // it is idle, or does not take part
+    bool helps = false;
+    std::size_t busy = 0;
+    double seconds = 0;  // of a chunk
+  };
+  struct given_chunk {
+    std::size_t owner = 0;
+    std::uint32_t number = 0;
+    owned_range rows;
+    std::shared_ptr<const void> unpacked;
+  };
+
+  [[nodiscard]] owned_range rows_of(std::size_t c) const { return owned_range_of(work_.rows, chunks_.size(), c); }
+  [[nodiscard]] std::size_t next_open() {
+    while (first_open_ < chunks_.size() && chunks_[first_open_].is != state::open) ++first_open_;
+    return first_open_;
+  }
+
+  // ---- computing and folding
+
+  /// `compute(into)`; measures it. Returns: the exit status of what it threw, whose text is then in `into`.
+  template <class F>
+  int computed(byte_vector& into, double& seconds, F&& compute) {
+    into = empty_;
+    const auto begin = steady::now();
+    int status = 0;
+    std::string text;
+    try {
+      compute(std::span(into));
+    } catch (const job_error&) {
+      throw;
+    } catch (const error& e) {
+      status = e.status();
+      text = e.what();
+    } catch (const std::exception& e) {
+      status = exit_status::failure;
+      text = e.what();
+    }
+    const work_stealing::seconds took = steady::now() - begin;
+    seconds = took.count();
+    of_.computed_ += took;
+    if (status != 0) {
+      into.clear();
+      put_bytes(into, reinterpret_cast<const std::byte*>(text.data()), text.size());
+    }
+    return status;
+  }
+
+  void compute_own(std::size_t c) {
+    double seconds = 0;
+    auto& chunk = chunks_[c];
+    chunk.status = computed(chunk.partial, seconds, [&](std::span<std::byte> to) { work_.compute(rows_of(c), to); });
+    chunk.is = state::computed;
+    own_seconds_ += seconds;
+    ++own_chunks_;
+  }
+
+  /// In the order of the chunks, so the first of several errors is the one that is thrown.
+  void fold_ready() {
+    for (; folded_ < chunks_.size() && chunks_[folded_].is == state::computed; ++folded_) {
+      auto& c = chunks_[folded_];
+      if (c.status != 0) {
+        const auto rows = rows_of(folded_);
+        throw error("rows " + std::to_string(rows.begin) + " to " + std::to_string(rows.end - 1) + ": " +
+                        std::string(reinterpret_cast<const char*>(c.partial.data()), c.partial.size()),
+                    c.status);
+      }
+      if (c.partial.size() != into_.size()) throw protocol_error("a chunk's result has another length");
+      if (into_.empty()) {
+      } else if (work_.how.fold) {
+        work_.how.fold(into_, c.partial);
+      } else {
+        fold(work_.how.element, into_, c.partial, work_.how.op);
+      }
+      c.partial = {};
+      c.is = state::folded;
+    }
+  }
+
+  void compute_given() {
+    const auto g = std::move(given_to_me_.front());
+    given_to_me_.pop_front();
+    byte_vector partial;
+    double seconds = 0;
+    const std::int32_t status = computed(
+        partial, seconds, [&](std::span<std::byte> to) { work_.compute_of(g.unpacked.get(), g.owner, g.rows, to); });
+    ++of_.taken_;
+    auto m = of_.front(steal_message::result);
+    m.reserve(m.size() + 16 + partial.size());
+    put_fields(m, g.number, seconds, status);
+    m.insert(m.end(), partial.begin(), partial.end());
+    of_.send(g.owner, std::move(m));
+  }
+
+  // ---- giving
+
+  [[nodiscard]] bool is_done() const {
+    return folded_ == chunks_.size() && std::ranges::all_of(tasks_, &task::finished, [](const task& t) { return t; });
+  }
+
+  void announce() {
+    announced_ = true;
+    auto m = of_.front(steal_message::idle);
+    put_fields(m, own_chunks_ > 0 ? own_seconds_ / static_cast<double>(own_chunks_) : 0.0, shape_,
+               static_cast<std::uint32_t>(inputs_.size()));
+    for (const auto& i : inputs_) put_fields(m, i.digest);
+    of_.send_to_all(m);
+  }
+
+  void hand_out() {
+    std::vector<chunk_helper> helpers;
+    for (std::size_t r = 0; r < tasks_.size(); ++r)
+      if (tasks_[r].helps) helpers.push_back({r, tasks_[r].busy, tasks_[r].seconds});
+    if (helpers.empty()) return;
+    const auto open = static_cast<std::size_t>(std::ranges::count(chunks_, state::open, &own_chunk::is));
+    const auto own = own_chunks_ > 0 ? own_seconds_ / static_cast<double>(own_chunks_) : 0.0;
+    const auto shares = chunk_shares(open, own, helpers);
+    for (std::size_t i = 0; i < helpers.size(); ++i) give(helpers[i].rank, shares[i]);
+  }
+
+  void give(std::size_t to, std::size_t count) {
+    if (count == 0) return;
+    auto& keeps = (*sent_)[to];
+    keeps.chunks.resize(chunks_.size());
+    auto m = of_.front(steal_message::grant);
+    put_fields(m, static_cast<std::uint32_t>(count));
+    for (; count > 0; --count) {
+      const auto c = pick(to);
+      auto& chunk = chunks_[c];
+      chunk.is = state::given;
+      chunk.helper = to;
+      ++tasks_[to].busy;
+      ++of_.given_;
+      const auto rows = rows_of(c);
+      std::uint8_t flags = 0;
+      byte_vector packed;
+      if (!keeps.chunks[c]) {
+        packed = work_.pack(rows);
+        flags = with_rows;
+        if (keeps.bytes + packed.size() <= most_kept_bytes) {
+          flags |= keep_rows;
+          keeps.chunks[c] = true;
+          keeps.bytes += packed.size();
+        }
+      }
+      put_fields(m, static_cast<std::uint32_t>(c), std::uint64_t{rows.begin}, std::uint64_t{rows.end}, flags,
+                 std::uint64_t{packed.size()});
+      m.insert(m.end(), packed.begin(), packed.end());
+    }
+    of_.send(to, std::move(m));
+  }
+
+  /// The last open chunk whose rows that task has; else one whose rows no task has; else the last one.
+  [[nodiscard]] std::size_t pick(std::size_t to) const {
+    auto at_nobody = chunks_.size();
+    auto last = chunks_.size();
+    for (auto c = chunks_.size(); c-- > first_open_;) {
+      if (chunks_[c].is != state::open) continue;
+      if ((*sent_)[to].chunks[c]) return c;
+      if (last == chunks_.size()) last = c;
+      const auto has = [&](const kept_rows& k) { return c < k.chunks.size() && k.chunks[c]; };
+      if (at_nobody == chunks_.size() && std::ranges::none_of(*sent_, has)) at_nobody = c;
+    }
+    return at_nobody < chunks_.size() ? at_nobody : last;
+  }
+
+  /// A task that takes no part any more: its chunks are computed here.
+  void forget(std::size_t r) {
+    tasks_[r].finished = true;
+    tasks_[r].helps = false;
+    tasks_[r].busy = 0;
+    for (auto& c : chunks_) {
+      if (c.is != state::given || c.helper != r) continue;
+      c.is = state::open;
+      --of_.given_;
+    }
+    first_open_ = 0;
+    std::erase_if(given_to_me_, [&](const given_chunk& g) { return g.owner == r; });
+  }
+
+  // ---- messages
+
+  void take_early() {
+    std::vector<received_message> early;
+    early.swap(of_.early_);
+    for (auto& m : early) on_message(std::move(m));
+  }
+  void listen() {
+    while (auto m = of_.take(false)) on_message(std::move(*m));
+  }
+  void wait() {
+    const auto begin = steady::now();
+    auto m = of_.take(true);
+    of_.waited_ += steady::now() - begin;
+    if (m) on_message(std::move(*m));
+    else if (of_.limit_) refuse_silence();
+  }
+  [[noreturn]] void refuse_silence() const {
+    for (std::size_t r = 0; r < tasks_.size(); ++r) {
+      if (r == of_.all_.rank() || (tasks_[r].finished && tasks_[r].busy == 0)) continue;
+      throw network_error(
+          "no message from task " + std::to_string(r) + " for " + std::to_string(of_.limit_->count()) + " ms", false);
+    }
+    throw error("work stealing: nothing was to come");
+  }
+
+  void on_message(received_message m) {
+    const message_front f(m.bytes);
+    if (f.run != of_.run_) return;
+    const auto from = static_cast<std::size_t>(m.from.rank);
+    const auto what = static_cast<steal_message>(f.what);
+    if (what == steal_message::left) {
+      of_.left_[from] = true;
+      return forget(from);
+    }
+    const auto theirs = std::pair(f.step, f.number);
+    const auto ours = std::pair(of_.step_, of_.number_);
+    if (theirs < ours) return;  // of a task that was replaced, or sent to one
+    if (theirs > ours) {
+      of_.early_.push_back(std::move(m));
+      return;
+    }
+    if (tasks_[from].finished && !tasks_[from].helps) return;  // of the process before the one that repeats
+    byte_reader rest(m.bytes, message_front::bytes);
+    switch (what) {
+      case steal_message::idle:
+        return on_idle(from, rest);
+      case steal_message::grant:
+        return on_grant(from, rest);
+      case steal_message::result:
+        return on_result(from, rest, m.bytes);
+      case steal_message::repeats:
+        return forget(from);
+      case steal_message::left:
+        break;
+    }
+    throw protocol_error("an unknown message of work stealing");
+  }
+
+  void on_idle(std::size_t from, byte_reader& rest) {
+    auto& t = tasks_[from];
+    t.finished = true;
+    t.helps = true;
+    t.seconds = rest.get<double>();
+    if (rest.get<std::uint64_t>() != shape_ || rest.get<std::uint32_t>() != inputs_.size())
+      throw error("the tasks differ: " + text_of_tasks(of_.all_.rank(), from) +
+                  " have another name, length or number of chunks, or read other objects");
+    for (const auto& i : inputs_)
+      if (rest.get<std::uint64_t>() != i.digest)
+        throw error("the tasks differ: \"" + i.name + "\" is not the same at " + text_of_tasks(of_.all_.rank(), from));
+  }
+
+  void on_grant(std::size_t from, byte_reader& rest) {
+    for (auto count = rest.get<std::uint32_t>(); count > 0; --count) {
+      given_chunk g;
+      g.owner = from;
+      g.number = rest.get<std::uint32_t>();
+      g.rows.begin = rest.get<std::uint64_t>();
+      g.rows.end = rest.get<std::uint64_t>();
+      const auto flags = rest.get<std::uint8_t>();
+      const auto bytes = rest.get<std::uint64_t>();
+      const std::pair key(work_.name, std::uint64_t{from} << 32U | g.number);
+      if ((flags & with_rows) != 0) {
+        g.unpacked = work_.unpack({rest.take(bytes), bytes});
+        if ((flags & keep_rows) != 0) of_.kept_[key] = g.unpacked;
+      } else {
+        const auto kept = of_.kept_.find(key);
+        if (kept == of_.kept_.end()) throw protocol_error("a chunk without its rows");
+        g.unpacked = kept->second;
+      }
+      given_to_me_.push_back(std::move(g));
+    }
+  }
+
+  void on_result(std::size_t from, byte_reader& rest, byte_vector& message) {
+    const auto c = rest.get<std::uint32_t>();
+    const auto seconds = rest.get<double>();
+    const auto status = rest.get<std::int32_t>();
+    if (c >= chunks_.size() || chunks_[c].is != state::given || chunks_[c].helper != from) return;
+    auto& t = tasks_[from];
+    t.busy -= std::min<std::size_t>(t.busy, 1);
+    t.seconds = seconds;
+    auto& chunk = chunks_[c];
+    chunk.status = status;
+    message.erase(message.begin(), message.begin() + message_front::bytes + 16);
+    chunk.partial = std::move(message);
+    chunk.is = state::computed;
+  }
+
+  work_stealing& of_;
+  const chunk_work& work_;
+  std::span<std::byte> into_;
+  byte_vector empty_;
+  bool shares_;
+  bool announced_ = false;
+  std::vector<own_chunk> chunks_;  // own
+  std::size_t first_open_ = 0;
+  std::size_t folded_ = 0;
+  double own_seconds_ = 0;
+  std::size_t own_chunks_ = 0;
+  std::vector<task> tasks_;
+  std::deque<given_chunk> given_to_me_;
+  std::vector<kept_rows>* sent_ = nullptr;
+  std::uint64_t shape_ = 0;
+  std::vector<chunk_work::input> inputs_;
+};
+
+// ---- a run
+
+work_stealing::work_stealing(const Comm& comm, collectives& all, bool on)
+    : over_(comm.backend()),
+      limit_(comm.deadline()),
+      all_(all),
+      on_(on && all.size() > 1),
+      survives_(over_->survives_deaths()),
+      ejects_(survives_ && comm.job() != nullptr && !comm.job()->keeps()),
+      left_(all.size()) {}
+
+work_stealing::~work_stealing() = default;
+
+void work_stealing::begin_run() {
+  if (!on_) return;
+  if (ejects_)
+    throw config_error(
+        "\"work_stealing\" with --on-worker-death eject: a task would wait for chunks of a worker that was ejected; "
+        "want wait:T or abort, or no work stealing");
+  run_ = all_.rank() == 0 ? random_number() : 0;
+  all_.broadcast_object(run_, 0, "work stealing");
+  if (!survives_) return;
+  life_ = random_number();
+  lives_.assign(all_.size(), 0);
+}
+
+void work_stealing::begin_step(int step) noexcept {
+  step_ = static_cast<std::uint32_t>(step);
+  number_ = 0;
+  given_ = taken_ = 0;
+  computed_ = waited_ = {};
+}
+
+void work_stealing::run(const chunk_work& work, std::span<std::byte> result) {
+  ++number_;
+  const bool shares = on_ && !(survives_ && repeats());
+  computation(*this, work, result, shares).run();
+}
+
+/// Learns which tasks were replaced. Returns: whether this process repeats what another one has done here.
+bool work_stealing::repeats() {
+  const auto now = all_.all_gather_objects(life_, "work stealing");
+  const auto me = all_.rank();
+  for (std::size_t r = 0; r < now.size(); ++r) {
+    if (r == me || now[r] == lives_[r]) continue;
+    if (auto* peers = dynamic_cast<renewable_peers*>(over_.get())) peers->meet_again(r);
+    for (auto& [name, ranks] : sent_) ranks[r] = {};
+  }
+  lives_ = now;
+  if (now[me] == life_) return false;
+  send_to_all(front(steal_message::repeats));
+  return true;
+}
+
+void work_stealing::leave() noexcept {
+  if (!on_ || run_ == 0) return;
+  try {
+    send_to_all(front(steal_message::left));
+  } catch (const std::exception&) {  // of several errors the first one is reported
+  }
+}
+
+byte_vector work_stealing::front(steal_message what) const {
+  byte_vector m;
+  put_fields(m, run_, step_, number_, static_cast<std::uint32_t>(what));
+  return m;
+}
+
+void work_stealing::send(std::size_t to, byte_vector message) {
+  try {
+    over_->send({static_cast<int>(to), stealing_tag, stealing_communicator}, std::move(message), false, limit_);
+  } catch (const network_error&) {
+    if (!survives_) throw;  // otherwise its replacement says that it repeats
+  }
+}
+
+/// Beginning with the next one: so not all send to the same task at once.
+void work_stealing::send_to_all(const byte_vector& message) {
+  const auto p = all_.size();
+  for (std::size_t i = 1; i < p; ++i) send((all_.rank() + i) % p, message);
+}
+
+/// A message, if there is one. `waits`: blocks until there is one, at most the deadline; may also return without.
+std::optional<received_message> work_stealing::take(bool waits) {
+  const auto ticket = over_->post({any_source, stealing_tag, stealing_communicator});
+  std::optional<received_message> m;
+  try {
+    m = over_->take(ticket, waits ? limit_ : comm_backend::patience(std::chrono::milliseconds{0}));
+  } catch (const network_error&) {
+    over_->give_up(ticket);
+    if (!survives_) throw;
+    return {};  // all others are gone, until they are replaced or the job ends
+  } catch (...) {
+    over_->give_up(ticket);
+    throw;
+  }
+  if (!m) over_->give_up(ticket);
+  return m;
+}
+
+// ---- for steps of a queue
+
+void compute_chunks(com_context& c, const chunk_work& work, std::span<std::byte> result) {
+  auto* stealing = c.stealing();
+  if (stealing == nullptr) throw error(work.name + " is not a part of a queue");
+  stealing->run(work, result);
+}
+
+std::uint64_t digest_of_input(std::span<const std::byte> bytes) { return digest_of(bytes).low; }
+
+std::uint64_t digest_of_input(com_context& c, const std::string& name) {
+  auto& o = c.find(name);
+  if (const auto numbers = o->numbers()) return digest_of_input(numbers->bytes);
+  if (!o->is_saved())
+    throw type_error("\"" + name + "\" is " + o->type_text() +
+                     " of put_local or init_with_partitioned_data, which tasks cannot compare");
+  saved_state one;
+  o->save(name, one);
+  std::uint64_t digest = 0;
+  one.visit(name, [&](const std::string& at, const value_view& v) {
+    if (at == name) digest = digest_of_input(collectives::value_bytes(v));
+  });
+  return digest;
+}
+
+}  // namespace paracel

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Chunks of rows that go from tasks which are late to tasks which have finished, within one computation of a superstep.
+//
+//   owner                                      helper
+//   computes its chunks, from the first one    computes its chunks
+//                                          <-  idle, to all
+//   between two chunks: grant, from the    ->  computes them
+//   last one, the rows with it once        <-  result of each
+//   nothing left: idle, to all             ->
+//
+// Each result is folded at the owner in the order of the chunks. A task is done when its own chunks are folded, it has
+// computed what it was given, and all others are idle. After a task's `idle` it only sends results, which their owners
+// wait for; so no message is left when all are done, and the computation is a barrier as a collective is.
+//
+// An owner hands out chunks, it is not asked for them: so nobody waits for an answer of a task that is computing.
+//
+// When workers can be replaced (session::survives_deaths), each computation begins with an all-gather, through the
+// scheduler, of a random number of each process. A replacement that repeats finds the number of the process before it
+// in the log, and knows: others may have finished this computation, and do not expect anything of it. It says so
+// (`repeats`) and computes all its chunks itself; who had given it chunks takes them back. In the next computation that
+// it does not repeat the others see its own number, and it takes part as everyone does.
+//
+// A task that fails says so (`left`): others finish the computation without it, and learn of the error in their next
+// collective.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <paracel/collectives.hpp>
+#include <paracel/comm.hpp>
+#include <paracel/over_rows.hpp>
+
+#include "worker/stealing_messages.hpp"
+
+namespace paracel {
+
+/// Work stealing in one run of a queue.
+/// Thread-safety: owned by the thread that runs the algorithm. Lifetime: of `all`.
+class work_stealing {
+ public:
+  using seconds = std::chrono::duration<double>;
+
+  /// `on`: the same at every task.
+  work_stealing(const Comm& comm, collectives& all, bool on);
+  work_stealing(const work_stealing&) = delete;
+  work_stealing& operator=(const work_stealing&) = delete;
+  ~work_stealing();
+
+  /// Whether chunks travel: with several tasks, where it is on.
+  [[nodiscard]] bool is_on() const noexcept { return on_; }
+  /// Once, before the first superstep. A collective. Throws: config_error where workers are ejected: a helper's death
+  /// would not be noticed.
+  void begin_run();
+  /// A superstep begins.
+  void begin_step(int step) noexcept;
+  /// compute_chunks.
+  void run(const chunk_work& work, std::span<std::byte> result);
+  /// This task fails.
+  void leave() noexcept;
+
+  // ---- since begin_step
+
+  [[nodiscard]] std::size_t given() const noexcept { return given_; }  ///< own chunks that other tasks computed
+  [[nodiscard]] std::size_t taken() const noexcept { return taken_; }  ///< chunks of other tasks computed here
+  [[nodiscard]] seconds computed() const noexcept { return computed_; }
+  [[nodiscard]] seconds waited() const noexcept { return waited_; }
+
+ private:
+  class computation;
+  struct kept_rows {
+    std::vector<bool> chunks;
+    std::size_t bytes = 0;
+  };
+
+  [[nodiscard]] byte_vector front(steal_message what) const;
+  void send(std::size_t to, byte_vector message);
+  void send_to_all(const byte_vector& message);
+  [[nodiscard]] std::optional<received_message> take(bool waits);
+  [[nodiscard]] bool repeats();
+
+  std::shared_ptr<comm_backend> over_;
+  comm_backend::patience limit_;
+  collectives& all_;
+  bool on_;
+  bool survives_;  // a worker that dies is replaced
+  bool ejects_;
+  std::uint64_t run_ = 0;
+  std::uint64_t life_ = 0;            // of this process
+  std::vector<std::uint64_t> lives_;  // of all, as of the last computation
+  std::uint32_t step_ = 0;
+  std::uint32_t number_ = 0;
+  std::vector<bool> left_;
+  std::vector<received_message> early_;                 // of later computations
+  std::map<std::string, std::vector<kept_rows>> sent_;  // by computation and rank: which own rows that task keeps
+  std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<const void>> kept_;  // by rank and chunk: of others
+  std::size_t given_ = 0;
+  std::size_t taken_ = 0;
+  seconds computed_{};
+  seconds waited_{};
+};
+
+}  // namespace paracel
