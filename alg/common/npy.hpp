@@ -171,6 +171,15 @@ class model_reader {
   [[nodiscard]] T field(const std::string& name, const T& fallback) const {
     return manifest_.has(name) ? field<T>(name) : fallback;
   }
+  /// A field that is a list.
+  template <class T>
+  [[nodiscard]] std::vector<T> list(const std::string& name) const {
+    try {
+      return manifest_.parse_v<T>(name);
+    } catch (const config_error& e) {
+      throw data_error(e.what());
+    }
+  }
 
  private:
   [[nodiscard]] std::vector<std::string> files(const std::string& array, const char* which) const;

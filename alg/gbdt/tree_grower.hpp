@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Growing one tree from gradients, on all workers at once. Each worker adds its rows' gradients up by feature and bin;
+// the sums are reduce-scattered, so that each worker has those of its features over all rows; it finds their best
+// split, and the best of all workers is what every worker then does with its own rows. Of two children only the one
+// with fewer rows is added up; the other one is the parent less that. Nothing that grows with the rows travels.
+//
+// The first and second derivatives of a row are integers, in units that are powers of two, the same on every worker: a
+// gradient has 30 bits, a second derivative as many as its sum over all rows leaves room for, 30 at most (23 for a
+// million rows). Sums of integers are exact, so a tree has the same bits for any number of workers, and a parent less a
+// child is the other child.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <paracel/collectives.hpp>
+
+#include "forest.hpp"
+#include "tree_bins.hpp"
+
+namespace paracel::alg {
+
+/// The sum of all workers' values, the same bits for any number of workers: each value is rounded to a multiple of
+/// 2^-62 n max|v|. `rows_total`: n, values of all workers. A collective.
+double exact_sum(collectives& all, std::span<const double> values, std::uint64_t rows_total, const char* name);
+/// The greatest absolute value of all workers; 0 without any. A collective.
+double greatest_value(collectives& all, std::span<const double> values, const char* name);
+
+struct grower_settings {
+  bool leaf_wise = true;        ///< the leaf of the greatest gain is split next; otherwise level by level
+  std::size_t max_leaves = 31;  ///< 0: no limit
+  std::size_t max_depth = 0;    ///< splits between root and leaf; 0: no limit
+  double lambda = 1;            ///< added to each sum of second derivatives
+  double gamma = 0;             ///< a split must gain more
+  double min_child_weight = 1e-3;
+  std::int64_t min_child_rows = 20;
+  std::size_t one_hot_at_most = 4;  ///< categories: up to so many, one against all others
+};
+
+/// A split of the rows of a node.
+struct tree_split {
+  double gain = 0;
+  std::int32_t feature = -1;   ///< -1: none
+  std::int32_t last_left = 0;  ///< of a number: the last bin on the left
+  bool missing_left = true;
+  std::array<std::uint64_t, 4> left{};  ///< bins on the left
+  std::int64_t left_first = 0;          ///< sums on the left
+  std::int64_t left_second = 0;
+
+  static constexpr std::size_t words = 8;
+  void pack(std::int64_t* to) const noexcept;
+  void unpack(const std::int64_t* from) noexcept;
+  void go_left(std::size_t bin) noexcept { left[bin / 64] |= std::uint64_t{1} << (bin % 64); }
+  [[nodiscard]] bool goes_left(std::size_t bin) const noexcept { return (left[bin / 64] >> (bin % 64) & 1U) != 0; }
+  /// Whether this one is taken before the other: by gain, then the lesser feature.
+  [[nodiscard]] bool before(const tree_split& other) const noexcept {
+    if (feature < 0 || other.feature < 0) return feature >= 0;
+    return gain > other.gain || (gain == other.gain && feature < other.feature);
+  }
+};
+
+/// Where the sums of features are: contiguous features to each worker, each worker's part of the same length.
+struct histogram_layout {
+  std::vector<std::uint32_t> feature;  ///< ascending
+  std::vector<std::uint32_t> place;    ///< of its first bin within its worker's part
+  std::vector<std::uint32_t> worker;   ///< that owns it
+  std::size_t part = 0;                ///< bins of each worker's part
+
+  histogram_layout() = default;
+  histogram_layout(std::vector<std::uint32_t> features, const std::vector<feature_bins>& bins, std::size_t workers);
+};
+
+/// Moves the rows for which `split` says left to the front, in their order. Returns: how many.
+std::size_t partition_rows(std::span<std::uint32_t> rows, const binned_rows& data, const tree_split& split,
+                           std::vector<std::uint32_t>& room);
+/// Completes a node of the forest with what a split says.
+void set_split(forest& to, std::size_t node, const tree_split& split, const std::vector<feature_bins>& bins);
+
+/// A row's derivatives, in the units of the grower.
+struct row_gradient {
+  std::int32_t first = 0;
+  std::int32_t second = 0;
+};
+
+/// Thread-safety: none. Lifetime: rows and bins must outlive it.
+class tree_grower {
+ public:
+  tree_grower(const binned_rows& rows, const std::vector<feature_bins>& bins, std::uint64_t rows_total,
+              grower_settings settings);
+
+  /// Sets the units from the derivatives of all workers' rows, and the rows' integers. A collective.
+  void set_gradients(collectives& all, std::span<const double> first, std::span<const double> second);
+  /// Adds a tree to the forest. `sample`: rows that count, ascending (empty with `all_rows`); `features`: that may be
+  /// tested, ascending. Leaf values are -G / (H + lambda) times `rate`. A collective.
+  /// Cost: 16 bytes a bin and split of the features' (p - 1) / p out and in, and 64 bytes a split and worker.
+  void grow(collectives& all, forest& to, std::span<const std::uint32_t> sample, bool all_rows,
+            std::span<const std::uint32_t> features, double rate);
+  /// margin[i * stride] += the value of row i's leaf in the tree just grown, for all rows.
+  void add_values(const forest& of, std::span<double> margin, std::size_t stride) const;
+
+ private:
+  struct open_node {
+    std::size_t node = 0;   // within the tree
+    std::size_t begin = 0;  // its rows: order_[begin, end)
+    std::size_t end = 0;
+    std::size_t depth = 0;
+    std::int64_t first = 0;  // sums over all workers
+    std::int64_t second = 0;
+    std::vector<std::int64_t> sums;  // of the features that this worker owns
+    tree_split best;
+  };
+
+  [[nodiscard]] double first_of(std::int64_t v) const noexcept { return static_cast<double>(v) * first_unit_; }
+  [[nodiscard]] double second_of(std::int64_t v) const noexcept {
+    return static_cast<double>(v & ((std::int64_t{1} << count_shift_) - 1)) * second_unit_;
+  }
+  [[nodiscard]] std::int64_t count_of(std::int64_t v) const noexcept { return v >> count_shift_; }
+  [[nodiscard]] double score(std::int64_t first, std::int64_t second) const noexcept;
+  [[nodiscard]] bool may_split(const open_node& n) const noexcept;
+  void add_up(std::span<const std::uint32_t> rows, const std::vector<std::uint32_t>& offset, std::int64_t* sums) const;
+  void build(collectives& all, const std::vector<open_node*>& nodes);
+  void find_splits(collectives& all, const std::vector<open_node*>& nodes);
+  void look_at(open_node& n, std::size_t feature, const std::int64_t* sums) const;
+  void look_at_number(open_node& n, std::size_t feature, const std::int64_t* sums) const;
+  void look_at_categories(open_node& n, std::size_t feature, const std::int64_t* sums) const;
+  [[nodiscard]] bool consider(const open_node& n, std::int64_t first, std::int64_t second, double parent,
+                              double& best) const;
+  /// Splits these nodes. Returns: those of their children that may be split, with their best splits.
+  std::vector<open_node> split(collectives& all, forest& to, std::vector<open_node> nodes, bool last);
+  void finish_leaf(forest& to, const open_node& n, double rate) const;
+
+  const binned_rows& rows_;
+  const std::vector<feature_bins>& bins_;
+  std::uint64_t rows_total_;
+  grower_settings settings_;
+  double first_unit_ = 1;
+  double second_unit_ = 1;
+  unsigned count_shift_ = 32;
+  std::vector<row_gradient> gradient_;
+  std::vector<std::uint32_t> order_;
+  std::vector<std::uint32_t> room_;
+  std::vector<std::int64_t> buffer_;
+  histogram_layout layout_;
+  std::size_t tree_ = 0;  // its first node in the forest
+  bool all_rows_ = true;
+  std::vector<open_node> leaves_;
+  std::vector<tree_split> split_of_;  // of the tree's nodes
+};
+
+}  // namespace paracel::alg
