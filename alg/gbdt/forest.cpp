@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include <paracel/text_output.hpp>
 
@@ -196,13 +197,15 @@ forest forest::read(const model_reader& from, const std::string& where) {
 
 namespace {
 
-/// Elements separated by commas, as a JSON list.
+/// Elements separated by commas, as a JSON list. Floats have a point or an exponent: XGBoost refuses integers there.
 template <class T, class F>
 std::string json_list(std::size_t n, F&& element) {
   std::string text = "[";
   for (std::size_t i = 0; i < n; ++i) {
     if (i > 0) text += ',';
+    const auto begin = text.size();
     append_text(text, static_cast<T>(element(i)));
+    if (std::is_floating_point_v<T> && text.find_first_of(".e", begin) == std::string::npos) text += ".0";
   }
   return text + "]";
 }

@@ -265,7 +265,8 @@ std::vector<feature_bins> make_bins(collectives& all, const table_rows& rows, st
 }
 
 binned_rows to_bins(const table_rows& rows, const std::vector<feature_bins>& bins) {
-  binned_rows out{rows.rows, rows.columns, std::vector<std::uint8_t>(rows.rows * rows.columns)};
+  const auto size = rows.rows * rows.columns;
+  binned_rows out{rows.rows, rows.columns, std::vector<std::uint8_t>(size), std::vector<std::uint8_t>(size)};
   // Thresholds of a feature, filled up to 255 with infinity: a search of eight steps without branches.
   std::vector<std::array<float, 255>> edge(bins.size());
   for (std::size_t j = 0; j < bins.size(); ++j) {
@@ -284,6 +285,14 @@ binned_rows to_bins(const table_rows& rows, const std::vector<feature_bins>& bin
       std::size_t at = 0;
       for (std::size_t step = 128; step > 0; step /= 2) at += x[j] >= e[at + step - 1] ? step : 0;
       to[j] = static_cast<std::uint8_t>(at);
+    }
+  }
+  // In blocks of rows that stay in the cache.
+  constexpr std::size_t block = 512;
+  for (std::size_t begin = 0; begin < rows.rows; begin += block) {
+    const auto end = std::min(begin + block, rows.rows);
+    for (std::size_t j = 0; j < rows.columns; ++j) {
+      for (std::size_t i = begin; i < end; ++i) out.by_column[j * rows.rows + i] = out.bin[i * rows.columns + j];
     }
   }
   return out;

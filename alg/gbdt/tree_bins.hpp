@@ -36,11 +36,13 @@ struct feature_bins {
   [[nodiscard]] std::uint8_t bin_of(float x) const noexcept;
 };
 
-/// Rows as bins, one after the other.
+/// Rows as bins: one row after the other, for adding rows up, and one column after the other, for parting them by one
+/// feature.
 struct binned_rows {
   std::size_t rows = 0;
   std::size_t columns = 0;
-  std::vector<std::uint8_t> bin;  ///< rows * columns
+  std::vector<std::uint8_t> bin;        ///< rows * columns
+  std::vector<std::uint8_t> by_column;  ///< columns * rows
 
   [[nodiscard]] const std::uint8_t* row(std::size_t i) const noexcept { return bin.data() + i * columns; }
 };

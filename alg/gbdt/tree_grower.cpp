@@ -88,13 +88,12 @@ std::size_t partition_rows(std::span<std::uint32_t> rows, const binned_rows& dat
   if (room.size() < rows.size()) room.resize(rows.size());
   std::array<std::uint8_t, 256> left{};
   for (std::size_t b = 0; b < left.size(); ++b) left[b] = split.goes_left(b) ? 1 : 0;
-  const std::uint8_t* const bin = data.bin.data() + split.feature;
+  const std::uint8_t* const bin = data.by_column.data() + static_cast<std::size_t>(split.feature) * data.rows;
   std::size_t stays = 0;
   std::size_t goes = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (i + rows_ahead < rows.size()) __builtin_prefetch(bin + std::size_t{rows[i + rows_ahead]} * data.columns);
     const auto r = rows[i];
-    const std::size_t is_left = left[bin[std::size_t{r} * data.columns]];
+    const std::size_t is_left = left[bin[r]];
     rows[stays] = r;
     room[goes] = r;
     stays += is_left;

@@ -25,7 +25,7 @@
 namespace paracel::alg {
 
 /// The sum of all workers' values, the same bits for any number of workers: each value is rounded to a multiple of
-/// 2^-62 n max|v|. `rows_total`: n, values of all workers. A collective.
+/// about 2^-60 n max|v|. `rows_total`: n, values of all workers. A collective.
 double exact_sum(collectives& all, std::span<const double> values, std::uint64_t rows_total, const char* name);
 /// The greatest absolute value of all workers; 0 without any. A collective.
 double greatest_value(collectives& all, std::span<const double> values, const char* name);

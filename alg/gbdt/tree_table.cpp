@@ -23,6 +23,8 @@ namespace {
 
 constexpr float missing_value = std::numeric_limits<float>::quiet_NaN();
 constexpr std::uint64_t most_columns = 1U << 20U;
+// For one that tells the format.
+constexpr std::size_t lines_looked_at = 1000;
 
 // What a field of a line is, if not a feature.
 enum table_role : std::int64_t { role_unread = -1, role_label = -2, role_weight = -3 };
@@ -179,12 +181,16 @@ table_layout find_table_layout(Comm& comm, const std::vector<std::string>& files
         l.form = table_layout::npy;
       } else {
         std::string first;
+        std::size_t looked_at = 0;
         try {
           visit_lines(all, 0, 1, [&](std::string&& line) {
             if (line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);
-            if (without_blanks(line).empty()) return;
-            first = std::move(line);
-            throw found();
+            const auto text = without_blanks(line);
+            if (text.empty()) return;
+            // A line of one field may be a sparse row of zeros: a later one tells.
+            const bool one_field = text.find_first_of(",; \t") == std::string_view::npos;
+            if (first.empty() || text.find(':') != std::string_view::npos) first = line;
+            if (!one_field || ++looked_at == lines_looked_at) throw found();
           });
         } catch (const found&) {
         }
@@ -234,7 +240,7 @@ class table_reader {
 
  private:
   void plan();
-  [[nodiscard]] std::size_t field_of(const std::string& name, const char* what) const;
+  [[nodiscard]] std::size_t field_of(const std::string& name, const char* what);
   [[nodiscard]] bool labelled() const { return !options_.without_label; }
   void csv_line(std::string_view line, const text_failure& fail);
   void libsvm_line(std::string_view line, const text_failure& fail);
@@ -257,7 +263,7 @@ class table_reader {
 };
 
 /// The number of a field that is named, or numbered.
-std::size_t table_reader::field_of(const std::string& name, const char* what) const {
+std::size_t table_reader::field_of(const std::string& name, const char* what) {
   const auto& names = layout_.header;
   const auto at = std::ranges::find(names, name);
   if (at != names.end()) return static_cast<std::size_t>(at - names.begin());

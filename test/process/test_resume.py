@@ -157,6 +157,13 @@ class Resume(JobTest):
     def test_lr_l1(self):
         self.check("lr_l1", input="labels.csv", C=50.0, rounds=1000, block_size=4)
 
+    def test_gbdt(self):
+        self.check("gbdt", training_input="labels.csv", loss="log", rounds=12, max_leaves=6, subsample=0.8, colsample=0.5,
+                   validation_input="labels.csv", early_stopping=5)
+
+    def test_random_forest(self):
+        self.check("random_forest", training_input="labels.csv", type="classification", trees=12)
+
     def test_lr_by_minimisers(self):
         for method, more in (("lbfgs", {}), ("newton", {}), ("owlqn", {"l1": 0.01})):
             with self.subTest(method=method):

@@ -55,6 +55,14 @@ def at_most(ours, theirs=None, part=1e-4):
     return check
 
 
+def at_least(ours, theirs=None, part=1e-4):
+    """A figure that may be less by at most this fraction."""
+    def check(a, b):
+        x, y = figure(a, ours, "ours"), figure(b, theirs or ours, "the tool")
+        return x >= y - part * abs(y), "%s %.10g, %.10g" % (ours, x, y)
+    return check
+
+
 def both(*checks):
     def check(a, b):
         results = [c(a, b) for c in checks]
@@ -130,6 +138,14 @@ ROWS = [
     Row("lr_l1", "lr_l1", "-m sparse_classification --seed 1 -k 20000 --nnz 40", {"-n": 1.6e6},
         "liblinear-train -s 6 -c 1 -e 0.003 {data} {work}/model", {"input": "{data}", "C": 1, "tolerance": 0.3},
         at_most("objective", "Objective")),
+    Row("gbdt (scikit-learn)", "gbdt", "-m classification --seed 1 -k 28", {"-n": 1e6}, python("trees.py", "sklearn {data}"),
+        {"training_input": "{data}", "loss": "log", "rounds": 100}, at_most("loss", part=0.01)),
+    Row("gbdt (LightGBM)", "gbdt", "-m classification --seed 1 -k 28", {"-n": 1e6}, python("trees.py", "lightgbm {data}"),
+        {"training_input": "{data}", "loss": "log", "rounds": 100}, at_most("loss", part=0.01)),
+    Row("gbdt (XGBoost)", "gbdt", "-m classification --seed 1 -k 28", {"-n": 1e6}, python("trees.py", "xgboost {data}"),
+        {"training_input": "{data}", "loss": "log", "rounds": 100}, at_most("loss", part=0.01)),
+    Row("random_forest", "random_forest", "-m classification --seed 1 -k 28", {"-n": 50e3}, python("trees.py", "forest {data}"),
+        {"training_input": "{data}", "type": "classification", "trees": 100}, at_least("oob_accuracy", part=0.01)),
     Row("lr (dgd)", "lr", "-m classification --seed 1 -k 100", {"-n": 500e3},
         serial("lr", "{data} --method dgd --alpha 1 --beta 0.001 --rounds 50"),
         {"training_input": "{data}", "method": "dgd", "alpha": 1, "beta": 0.001, "rounds": 50}, same("objective")),

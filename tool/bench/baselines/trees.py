@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""trees.py sklearn | lightgbm | xgboost | forest SAMPLES: 100 trees of 31 leaves, or a forest of 100, on dense CSV with labels 0
+and 1. lightgbm and xgboost are not in Debian; where they are missing the row says so."""
+import sys
+
+import numpy
+
+import reading
+
+what, path = sys.argv[1:3]
+data = reading.table(path)
+x, y = numpy.ascontiguousarray(data[:, :-1], dtype=numpy.float32), data[:, -1]
+if what == "forest":
+    from sklearn.ensemble import RandomForestClassifier
+    model = RandomForestClassifier(100, oob_score=True, random_state=0).fit(x, y)
+    print("oob_accuracy %.17g" % model.oob_score_)
+    sys.exit()
+if what == "sklearn":
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    model = HistGradientBoostingClassifier(max_iter=100, max_leaf_nodes=31, learning_rate=0.1, l2_regularization=1,
+                                           early_stopping=False).fit(x, y)
+    p = model.predict_proba(x)[:, 1]
+elif what == "lightgbm":
+    import lightgbm
+    settings = {"objective": "binary", "num_leaves": 31, "learning_rate": 0.1, "lambda_l2": 1, "num_threads": 1, "verbose": -1}
+    p = lightgbm.train(settings, lightgbm.Dataset(x, y), 100).predict(x)
+else:
+    import xgboost
+    settings = {"objective": "binary:logistic", "tree_method": "hist", "grow_policy": "lossguide", "max_leaves": 31, "max_depth": 0,
+                "eta": 0.1, "max_bin": 255, "nthread": 1}
+    rows = xgboost.QuantileDMatrix(x, y, max_bin=255)
+    p = xgboost.train(settings, rows, 100).predict(rows)
+p = numpy.clip(p.astype(float), 1e-15, 1 - 1e-15)
+print("loss %.17g" % -numpy.mean(y * numpy.log(p) + (1 - y) * numpy.log(1 - p)))
