@@ -24,6 +24,7 @@ KINDS = """kinds (-n counts lines unless said; what is planted is written to <ou
                          is turned around
   regression             f1,...,fk,target: a linear function of the features and noise of a tenth of the spread
                          (both depend on the first features alone, max(10, k/10) of them; truth only with --truth)
+  classes                f1,...,fk,label: labels class_0, class_1, ... of --ncenters normal clusters that overlap
   sparse_classification  libsvm, labels -1 and +1: --nnz features of k a line, frequent ones first (Zipf's law)
   sparse_regression      the same with a real target
   similarity             id,v1,...,vk uniform in [0, 1)
@@ -79,14 +80,14 @@ def regression(rng, w):
 
 
 LABELS = {"classification": classification, "regression": regression}
-METHODS = sorted([*LABELS, "sparse_classification", "sparse_regression", "similarity", "kmeans", "factors", "mf", "als",
-                  "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda"])
+METHODS = sorted([*LABELS, "classes", "sparse_classification", "sparse_regression", "similarity", "kmeans", "factors",
+                  "mf", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda"])
 # The kinds to which an option applies; options not listed apply to all.
 ONLY = {
-    "k": {"classification", "regression", "sparse_classification", "sparse_regression", "similarity", "kmeans", "factors",
-          "mf", "als", "svd", "lda"},
+    "k": {"classification", "classes", "regression", "sparse_classification", "sparse_regression", "similarity", "kmeans",
+          "factors", "mf", "als", "svd", "lda"},
     "sep": set(METHODS) - {"sparse_classification", "sparse_regression", "factors", "wc", "lda"},
-    "ncenters": {"kmeans"},
+    "ncenters": {"kmeans", "classes"},
     "parts": {"partition"},
     "no_ids": {"similarity", "kmeans"},
     "nnz": {"sparse_classification", "sparse_regression", "mf", "als", "svd", "steady_state"},
@@ -166,7 +167,7 @@ def parse(argv):
     parser.add_argument("--truth", help="where to write what is planted (<out>.truth)")
     parser.add_argument("--no_truth", action="store_true", help="do not write it")
     parser.add_argument("--binary", help="the program to run")
-    parser.add_argument("--ncenters", type=positive, help="kmeans: centres (10)")
+    parser.add_argument("--ncenters", type=positive, help="kmeans: centres, classes: classes (10)")
     parser.add_argument("--parts", type=positive, help="partition: parts (4)")
     parser.add_argument("--p_in", type=probability, help="partition: probability of an edge within a part (0.05)")
     parser.add_argument("--p_out", type=probability, help="partition: of an edge between parts (0.005)")

@@ -41,6 +41,12 @@ linear_settings::linear_settings(const config& from, sample_options::label_rule 
 }
 
 std::string prediction_line(const sample_rows& rows, std::size_t i, double prediction) {
+  std::string text;
+  append_text(text, prediction);
+  return prediction_line(rows, i, text);
+}
+
+std::string prediction_line(const sample_rows& rows, std::size_t i, const std::string& prediction) {
   std::string line;
   if (rows.dense) {
     for (const double x : rows.dense_row(i)) {
@@ -48,10 +54,10 @@ std::string prediction_line(const sample_rows& rows, std::size_t i, double predi
       append_text(line, x);
     }
     line += ':';
-    append_text(line, prediction);
+    line += prediction;
     return line;
   }
-  append_text(line, prediction);
+  line += prediction;
   const auto columns = rows.columns_of(i);
   const auto values = rows.values_of(i);
   for (std::size_t k = 0; k < columns.size(); ++k) {

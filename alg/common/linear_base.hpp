@@ -37,6 +37,7 @@ struct linear_settings {
 
 /// A line of predict_input with its prediction: CSV `feature,...,feature:prediction`, libsvm
 /// `prediction index:value ...`.
+std::string prediction_line(const sample_rows& rows, std::size_t i, const std::string& prediction);
 std::string prediction_line(const sample_rows& rows, std::size_t i, double prediction);
 
 /// Base class of algorithms whose model is one weight a feature.

@@ -167,6 +167,15 @@ class model_reader {
       throw data_error(e.what());
     }
   }
+  /// The elements of a field that is a list.
+  template <class T>
+  [[nodiscard]] std::vector<T> fields(const std::string& name) const {
+    try {
+      return manifest_.parse_v<T>(name);
+    } catch (const config_error& e) {
+      throw data_error(e.what());
+    }
+  }
   template <class T>
   [[nodiscard]] T field(const std::string& name, const T& fallback) const {
     return manifest_.has(name) ? field<T>(name) : fallback;

@@ -43,7 +43,7 @@ void run_log::watch(std::string metric, int rounds) {
   rounds_ = rounds;
 }
 
-void run_log::round(int number, double value, std::initializer_list<std::pair<const char*, double>> more) {
+void run_log::round(int number, double value, const figures& more) {
   if (!first_) return;
   json_object line;
   line.add("round", number).add(metric_, value).add("seconds", seconds());

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,7 +51,8 @@ class run_log {
   void watch(std::string metric, int rounds);
   /// Writes a line {"round", metric, "seconds", more...} and reports progress to prun.py; with `debug` also a line on
   /// stdout.
-  void round(int number, double value, std::initializer_list<std::pair<const char*, double>> more = {});
+  using figures = std::vector<std::pair<const char*, double>>;
+  void round(int number, double value, const figures& more = {});
   /// `name value` on stdout, with sufficient digits.
   void result(const char* name, double value);
   void result(const char* name, std::uint64_t value);

@@ -29,6 +29,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -106,6 +107,22 @@ struct penalties {
   std::vector<std::size_t> free{};
 };
 
+/// The w with the least loss on rows that are held out.
+struct best_step {
+  std::vector<double> w{};  ///< empty: none yet
+  double loss = std::numeric_limits<double>::infinity();
+  int steps_since = 0;
+};
+
+/// Rows that are not trained on: after each step every worker measures w on its part of them.
+struct validation {
+  /// Adds of this worker's rows to `sums`: weights, weight * loss, and the weights of rows that are predicted
+  /// correctly. Empty: nothing is held out.
+  std::function<void(std::span<const double> w, std::span<double> sums)> measure{};
+  int patience = 0;  ///< ends after so many steps without a lower loss; 0: never
+  best_step best{};  ///< what an earlier run, which this one continues, has found
+};
+
 /// What is measured after each step.
 struct progress {
   int step = 0;
@@ -114,6 +131,9 @@ struct progress {
   double evaluations = 0;    ///< values and gradients of all rows until now
   double products = 0;       ///< Hessian-vector products until now
   double seconds = 0;        ///< of this step
+  /// Means over the rows that are held out; nan without such.
+  double validation_loss = std::numeric_limits<double>::quiet_NaN();
+  double validation_accuracy = std::numeric_limits<double>::quiet_NaN();
 };
 
 struct settings {
@@ -142,6 +162,7 @@ struct settings {
   /// With chunks: workers that have finished their rows take over chunks of workers that are late. The result has the
   /// same bits as without it.
   bool work_stealing = false;
+  validation held_out{};
   /// After each step, on rank 0, instead of the lines of metrics.jsonl.
   std::function<void(const progress&)> watch{};
 };
@@ -151,6 +172,7 @@ enum class ending {
   objective,    ///< objective_tolerance is reached
   steps,        ///< max_steps
   line_search,  ///< no step lowers F: rounding errors, or a gradient that is not that of the value
+  validation,   ///< the loss of the rows that are held out has not fallen for `patience` steps
 };
 
 struct result {
@@ -162,6 +184,7 @@ struct result {
   std::uint64_t evaluations = 0;
   std::uint64_t products = 0;
   ending why = ending::steps;
+  best_step best{};  ///< with rows that are held out; `w` is the last one
   /// A sentence for users: why it ended, and at which step.
   [[nodiscard]] std::string text() const;
 };

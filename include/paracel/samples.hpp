@@ -69,13 +69,16 @@ struct sample_rows {
   std::vector<std::size_t> row_begin{0};  ///< sparse: row i is [row_begin[i], row_begin[i + 1]) of column and value
   std::vector<std::uint32_t> column;      ///< sparse: 0-based, strictly increasing in a row
   std::vector<double> value;              ///< sparse: parallel to column; dense: rows() * columns
-  std::vector<double> label;              ///< binary: -1 or +1 a row; real: the target; empty when no labels are read
+  /// binary: -1 or +1 a row; real: the target; classes: an index into `classes`; empty when no labels are read
+  std::vector<double> label;
   std::size_t row_count = 0;
   bool has_label_zero = false;       ///< a label 0 was read (and became -1)
   bool has_label_minus_one = false;  ///< a label -1 was read
   std::uint64_t first_row = 0;       ///< load_samples: rows of the workers with lower ranks
   std::uint64_t rows_total = 0;      ///< load_samples: rows of all workers
   std::vector<std::string> names;    ///< CSV with a header: the features' names
+  /// Labels of classes: those known, else those found, ascending: by value if all are numbers, else by bytes.
+  std::vector<std::string> classes;
 
   [[nodiscard]] std::size_t rows() const noexcept { return row_count; }
   [[nodiscard]] std::span<const double> dense_row(std::size_t i) const {
@@ -97,8 +100,11 @@ struct sample_options {
   /// Input for prediction: the label may be missing and is not read. CSV then needs `columns`.
   bool without_label = false;
   /// binary: two classes. real: any finite number. none: every field of a CSV line is a feature; the first field of a
-  /// libsvm line is skipped unless it is index:value.
-  enum class label_rule { binary, real, none } label = label_rule::binary;
+  /// libsvm line is skipped unless it is index:value. classes: any number or text; numbers are the same class if they
+  /// are equal (1, +1 and 1.0), at most 65,536 classes; in libsvm a text has neither blanks nor colons.
+  enum class label_rule { binary, real, none, classes } label = label_rule::binary;
+  /// Labels of classes: the only ones there may be; empty: any.
+  std::vector<std::string> classes{};
   /// CSV: the separator; 0: comma, semicolon or tab, whichever the first line has.
   char separator = 0;
   /// CSV: whether the first line of each file names the fields; automatic: when none of its fields is a number or
@@ -124,9 +130,9 @@ struct sample_options {
 sample_rows read_samples(const std::vector<std::string>& names, std::size_t rank = 0, std::size_t size = 1,
                          const sample_options& options = {});
 
-/// The same for all workers of `comm` together: every worker must call it. `columns`, `has_label_*` and the width of
-/// the rows are agreed on; `first_row` and `rows_total` are filled in. Throws: as read_samples, the same error on every
-/// worker. Blocks: a collective.
+/// The same for all workers of `comm` together: every worker must call it. `columns`, `has_label_*`, `classes` and the
+/// width of the rows are agreed on; `first_row` and `rows_total` are filled in. Throws: as read_samples, the same error
+/// on every worker. Blocks: a collective.
 sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const sample_options& options = {});
 
 /// The same for text read from `file`; for tests and fuzzing.

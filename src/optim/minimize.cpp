@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -76,6 +77,34 @@ bool advance(problem& p, method_state& s, int number, ending& why) {
   return has_converged(p, s, before, why);
 }
 
+/// What is known of the rows that are held out, as numbers of a checkpoint: loss and accuracy now, the least loss, and
+/// steps since.
+enum held_out_number : std::size_t { held_loss, held_accuracy, least_loss, steps_since, held_count };
+
+std::vector<double> held_numbers(const settings& s) {
+  const auto nothing = std::numeric_limits<double>::quiet_NaN();
+  return {nothing, nothing, s.held_out.best.loss, static_cast<double>(s.held_out.best.steps_since)};
+}
+
+/// A sum over the workers. Returns: whether to stop.
+bool measure(problem& p, const method_state& state, std::vector<double>& numbers, std::vector<double>& best) {
+  const auto& held = p.how().held_out;
+  if (!held.measure) return false;
+  std::vector<double> sums(3);
+  held.measure(state.w, sums);
+  p.workers().sum(sums);
+  numbers[held_loss] = sums[1] / sums[0];
+  numbers[held_accuracy] = sums[2] / sums[0];
+  if (numbers[held_loss] < numbers[least_loss]) {
+    numbers[least_loss] = numbers[held_loss];
+    numbers[steps_since] = 0;
+    best = state.w;
+    return false;
+  }
+  numbers[steps_since] += 1;
+  return held.patience > 0 && numbers[steps_since] >= held.patience;
+}
+
 result result_of(std::vector<double> w, const std::vector<double>& numbers, int steps, ending why) {
   result r;
   r.w = std::move(w);
@@ -89,12 +118,14 @@ result result_of(std::vector<double> w, const std::vector<double>& numbers, int 
   return r;
 }
 
-progress progress_of(const method_state& s, int number) {
+progress progress_of(const method_state& s, const std::vector<double>& held, int number) {
   return {.step = number,
           .value = s.numbers[value],
           .gradient_norm = s.numbers[gradient_norm],
           .evaluations = s.numbers[evaluations],
-          .products = s.numbers[products]};
+          .products = s.numbers[products],
+          .validation_loss = held[held_loss],
+          .validation_accuracy = held[held_accuracy]};
 }
 
 }  // namespace
@@ -112,6 +143,8 @@ std::string result::text() const {
       return std::string("the maximum of steps is reached ") + numbers;
     case ending::line_search:
       return std::string("the line search finds no step that lowers the objective ") + numbers;
+    case ending::validation:
+      return std::string("the loss of the validation rows does not fall any more ") + numbers;
   }
   return numbers;
 }
@@ -124,20 +157,28 @@ result minimize(objective& f, const settings& s) {
   state.w.resize(p.size());
   ending why = ending::steps;
   int number = 0;
+  auto held = held_numbers(s);
+  auto best = s.held_out.best.w;
   for (bool last = false; !last && number < s.max_steps;) {
     const auto begun = std::chrono::steady_clock::now();
     last = advance(p, state, ++number, why);
     if (!last) why = ending::steps;
+    if (measure(p, state, held, best) && !last) {
+      why = ending::validation;
+      last = true;
+    }
     if (!s.watch) continue;
-    auto now = progress_of(state, number);
+    auto now = progress_of(state, held, number);
     now.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     s.watch(now);
   }
-  return result_of(std::move(state.w), state.numbers, number, why);
+  auto found = result_of(std::move(state.w), state.numbers, number, why);
+  found.best = {std::move(best), held[least_loss], static_cast<int>(held[steps_since])};
+  return found;
 }
 
-// Objects of the context, all in checkpoints: w, gradient, memory and numbers of method_state, and why (int32; -1: not
-// ended).
+// Objects of the context, all in checkpoints: w, gradient, memory and numbers of method_state, held and best of the
+// rows that are held out, and why (int32; -1: not ended).
 result minimize(paralg& job, objective& f, const settings& s) {
   queue_team workers;
   std::optional<problem> p;
@@ -159,6 +200,8 @@ result minimize(paralg& job, objective& f, const settings& s) {
   auto start = s.start;
   start.resize(f.dimension());
   q.init_with_broadcast_data("w", std::move(start));
+  q.init_with_broadcast_data("held", held_numbers(s));
+  q.init_with_broadcast_data("best", s.held_out.best.w);
   q.add(communicate([&](com_context& c, collectives& all) {
     workers.enter(all, &c);
     method_state state;
@@ -172,12 +215,21 @@ result minimize(paralg& job, objective& f, const settings& s) {
       state.numbers = std::move(c.get_obj<vector>("numbers"));
     }
     ending why = ending::steps;
-    const bool last = advance(*p, state, c.step_no(), why);
-    const auto now = progress_of(state, c.step_no());
+    bool last = advance(*p, state, c.step_no(), why);
+    auto& held = c.get_obj<vector>("held");
+    if (measure(*p, state, held, c.get_obj<vector>("best")) && !last) {
+      why = ending::validation;
+      last = true;
+    }
+    const auto now = progress_of(state, held, c.step_no());
     c.set_metric("objective", now.value);
     c.set_metric("gradient_norm", now.gradient_norm);
     c.set_metric("evaluations", now.evaluations);
     c.set_metric("products", now.products);
+    if (s.held_out.measure) {
+      c.set_metric("validation_loss", now.validation_loss);
+      c.set_metric("validation_accuracy", now.validation_accuracy);
+    }
     c.get_obj<vector>("w") = std::move(state.w);
     c.put_obj("gradient", std::move(state.gradient));
     c.put_obj("memory", std::move(state.memory));
@@ -186,11 +238,13 @@ result minimize(paralg& job, objective& f, const settings& s) {
   }));
   q.set_compare_criterion_of_node0([](com_context& c) { return c.get_obj<std::int32_t>("why") >= 0; });
   q.set_max_iter(s.max_steps);
-  using ended = std::tuple<std::vector<double>, std::vector<double>, std::int32_t>;
+  using ended =
+      std::tuple<std::vector<double>, std::vector<double>, std::int32_t, std::vector<double>, std::vector<double>>;
   q.close_with([](com_context& c) {
     const auto why = c.get_obj<std::int32_t>("why");
     return ended(c.get_obj<std::vector<double>>("w"), c.get_obj<std::vector<double>>("numbers"),
-                 why < 0 ? static_cast<std::int32_t>(ending::steps) : why);
+                 why < 0 ? static_cast<std::int32_t>(ending::steps) : why, c.get_obj<std::vector<double>>("held"),
+                 c.get_obj<std::vector<double>>("best"));
   });
   if (s.watch) {
     q.set_watch([&](const superstep_report& r) {
@@ -200,12 +254,16 @@ result minimize(paralg& job, objective& f, const settings& s) {
         else if (name == "gradient_norm") now.gradient_norm = v;
         else if (name == "evaluations") now.evaluations = v;
         else if (name == "products") now.products = v;
+        else if (name == "validation_loss") now.validation_loss = v;
+        else if (name == "validation_accuracy") now.validation_accuracy = v;
       }
       s.watch(now);
     });
   }
-  auto [w, numbers, why] = q.exec<ended>();
-  return result_of(std::move(w), numbers, q.steps(), static_cast<ending>(why));
+  auto [w, numbers, why, held, best] = q.exec<ended>();
+  auto found = result_of(std::move(w), numbers, q.steps(), static_cast<ending>(why));
+  found.best = {std::move(best), held[least_loss], static_cast<int>(held[steps_since])};
+  return found;
 }
 
 }  // namespace paracel::optim

@@ -16,8 +16,8 @@ SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.
 BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 TOOL = os.path.join(SOURCE, "tool", "datagen.py")
 BINARY = os.path.join(BUILD, "bin", "datagen")
-KINDS = ("classification", "regression", "sparse_classification", "sparse_regression", "similarity", "kmeans", "factors",
-         "mf", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda")
+KINDS = ("classification", "classes", "regression", "sparse_classification", "sparse_regression", "similarity", "kmeans",
+         "factors", "mf", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda")
 
 
 def datagen(*options, build=BUILD):
@@ -55,6 +55,17 @@ class Datagen(unittest.TestCase):
             [float(field) for field in fields[:-1]]
             labels.append(fields[-1])
         self.assertEqual(set(labels), {"0", "1"})
+
+    def test_classes_are_words_around_their_centres(self):
+        rows = [row.split(",") for row in self.rows("-m", "classes", "-n", "3000", "-k", "6", "--ncenters", "4")]
+        labels = numpy.array([row[-1] for row in rows])
+        self.assertEqual(sorted(set(labels)), [f"class_{c}" for c in range(4)])
+        x = numpy.array([row[:-1] for row in rows], float)
+        self.assertEqual(x.shape, (3000, 6))
+        centres = numpy.array([x[labels == f"class_{c}"].mean(0) for c in range(4)])
+        nearest = ((x[:, None] - centres) ** 2).sum(2).argmin(1)
+        hits = (labels == numpy.char.add("class_", nearest.astype(str))).mean()
+        self.assertTrue(0.6 < hits < 0.999, hits)
 
     def test_regression_has_a_real_target(self):
         rows = self.rows("-m", "regression", "-n", "50", "-k", "3")

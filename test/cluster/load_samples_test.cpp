@@ -49,6 +49,7 @@ class LoadSamples : public ::testing::Test {
       EXPECT_EQ(p.columns, all.columns);
       EXPECT_EQ(p.dense, all.dense);
       EXPECT_EQ(p.names, all.names);
+      EXPECT_EQ(p.classes, all.classes);
       EXPECT_EQ(p.rows_total, all.rows_total);
       if (w == 0) continue;
       EXPECT_EQ(p.first_row, all.row_count);
@@ -190,6 +191,23 @@ TEST_F(LoadSamples, AMatrixOfNumPyIsSpreadByRows) {
     EXPECT_EQ(error_of(workers, {name, text}, none),
               text + ": found no .npy header, want one: the first file is an .npy file");
   }
+}
+
+TEST_F(LoadSamples, WorkersAgreeOnClassesThatTheyDoNotAllSee) {
+  std::string text;
+  for (int i = 0; i < 90; ++i) text += "1," + std::string(i < 30 ? "pear" : i < 60 ? "apple" : "fig") + "\n";
+  sample_options options;
+  options.label = sample_options::label_rule::classes;
+  const auto name = write("classes.csv", text);
+  const auto one = load(1, {name}, options);
+  EXPECT_EQ(one.classes, (std::vector<std::string>{"apple", "fig", "pear"}));
+  for (const std::size_t workers : {2U, 3U, 5U}) {
+    const auto many = load(workers, {name}, options);
+    EXPECT_EQ(many.classes, one.classes);
+    EXPECT_EQ(many.label, one.label);
+  }
+  options.classes = {"pear", "apple"};
+  EXPECT_EQ(error_of(3, {name}, options), name + ":61:3: found label \"fig\", want a class of the model: pear, apple");
 }
 
 TEST_F(LoadSamples, StandardInputIsTheFirstWorkersAndTheOthersKnowItsColumns) {

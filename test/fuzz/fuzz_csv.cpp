@@ -32,7 +32,7 @@ std::string outcome(const std::function<paracel::sample_rows()>& read, paracel::
 
 bool same(const paracel::sample_rows& a, const paracel::sample_rows& b) {
   return a.value == b.value && a.label == b.label && a.columns == b.columns && a.rows() == b.rows() &&
-         a.names == b.names && a.column == b.column;
+         a.names == b.names && a.classes == b.classes && a.column == b.column;
 }
 
 }  // namespace
@@ -43,9 +43,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   const std::string file = "fuzz";
   paracel::sample_options options;
-  options.label = static_cast<rule>(data[0] % 3);
-  options.without_label = (data[0] / 3) % 4 == 3;
-  if (options.without_label) options.columns = 1 + data[0] / 12 % 3;
+  options.label = static_cast<rule>(data[0] % 4);
+  options.without_label = (data[0] / 4) % 4 == 3;
+  if (options.without_label) options.columns = 1 + data[0] / 16 % 3;
   if ((data[0] & 0x80) != 0) options.target = "t";
   if ((data[0] & 0xc0) == 0xc0) options.features = {"a", "b"};
   paracel::sample_layout layout;
@@ -68,7 +68,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(rows.label.size() == (labelled ? rows.rows() : 0));
     if (rows.dense) require(rows.value.size() == rows.rows() * rows.columns);
     for (const double v : rows.value) require(std::isfinite(v));
-    for (const double v : rows.label) require(options.label == rule::real ? std::isfinite(v) : v == 1 || v == -1);
+    for (const double v : rows.label) {
+      if (options.label == rule::classes) require(v >= 0 && v < static_cast<double>(rows.classes.size()));
+      else require(options.label == rule::real ? std::isfinite(v) : v == 1 || v == -1);
+    }
   }
   paracel::sample_rows others;
   require(outcome([&] { return read(true, text.size()); }, others) == problem &&

@@ -29,6 +29,8 @@ void check(const paracel::sample_rows& rows, const paracel::sample_options& opti
   for (std::size_t i = 0; i < rows.rows(); ++i) {
     if (options.label == rule::binary) require(rows.label[i] == 1 || rows.label[i] == -1);
     if (options.label == rule::real) require(std::isfinite(rows.label[i]));
+    if (options.label == rule::classes)
+      require(rows.label[i] >= 0 && rows.label[i] < static_cast<double>(rows.classes.size()));
     const auto columns = rows.columns_of(i);
     for (std::size_t k = 0; k < columns.size(); ++k) {
       require(columns[k] < rows.columns && (k == 0 || columns[k - 1] < columns[k]));
@@ -49,7 +51,7 @@ std::string outcome(const std::function<paracel::sample_rows()>& read, paracel::
 
 bool same(const paracel::sample_rows& a, const paracel::sample_rows& b) {
   return a.value == b.value && a.column == b.column && a.row_begin == b.row_begin && a.label == b.label &&
-         a.columns == b.columns && a.has_label_zero == b.has_label_zero &&
+         a.classes == b.classes && a.columns == b.columns && a.has_label_zero == b.has_label_zero &&
          a.has_label_minus_one == b.has_label_minus_one;
 }
 
@@ -62,8 +64,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   paracel::sample_layout layout;
   layout.format = paracel::sample_format::libsvm;
   paracel::sample_options options;
-  options.label = static_cast<paracel::sample_options::label_rule>(data[0] % 3);
-  options.columns = (data[0] / 3) % 4;
+  options.label = static_cast<paracel::sample_options::label_rule>(data[0] % 4);
+  options.columns = (data[0] / 4) % 4;
   const auto read = [&](bool careful, std::size_t cut) {
     paracel::sample_parser parser(layout, options);
     if (careful) parser.read_carefully();

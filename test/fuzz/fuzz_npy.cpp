@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   bytes.append(reinterpret_cast<const char*>(data) + 1, size - 1);
   const memory_file file(bytes);
   paracel::sample_options options;
-  options.label = static_cast<paracel::sample_options::label_rule>(data[0] % 3);
+  options.label = static_cast<paracel::sample_options::label_rule>(data[0] % 4);
   const auto read = [&](std::size_t ranks, std::vector<double>& values) {
     std::uint64_t rows = 0;
     for (std::size_t r = 0; r < ranks; ++r) {

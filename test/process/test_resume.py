@@ -60,7 +60,9 @@ class Resume(JobTest):
         super().setUpClass()
         dice = random.Random(11)
         for name, lines in (("ratings.csv", ratings(dice)), ("targets.csv", samples(dice, lambda m: round(m, 4))),
-                            ("labels.csv", samples(dice, lambda m: int(m > 0))), ("points.csv", points(dice)),
+                            ("labels.csv", samples(dice, lambda m: int(m > 0))),
+                            ("words.csv", samples(dice, lambda m: "low" if m < -2 else "high" if m > 2 else "mid")),
+                            ("points.csv", points(dice)),
                             ("documents.txt", documents(dice)), ("edges.txt", edges(dice))):
             with open(os.path.join(cls.folder, name), "w", encoding="utf-8") as file:
                 file.writelines(lines)
@@ -170,6 +172,20 @@ class Resume(JobTest):
                 self.check("lr", training_input="labels.csv", method=method, rounds=200, alpha=1.0, beta=1e-4,
                            tolerance=1e-13, **more)
 
+    def test_softmax(self):
+        for method in ("newton", "lbfgs"):
+            with self.subTest(method=method):
+                self.check("softmax", training_input="words.csv", validation_input="words.csv", method=method, C=50.0, rounds=200)
+
+    def test_linear_svm(self):
+        for loss in ("hinge", "squared_hinge"):
+            with self.subTest(loss=loss):
+                self.check("linear_svm", training_input="words.csv", validation_input="words.csv", patience=100, loss=loss, C=5.0,
+                           rounds=200)
+
+    def test_linear_svr(self):
+        self.check("linear_svr", training_input="targets.csv", rounds=200)
+
     def test_spectral_clustering(self):
         self.check("spectral_clustering", input="edges.txt", kclusters=4, n_init=6)
 
@@ -184,11 +200,13 @@ class Resume(JobTest):
         dice = random.Random(8)
         words = [" ".join(f"w{dice.randrange(5000)}" for _ in range(40)) + "\n" for _ in range(20000)]
         rows = [f"r{r},c{c},{dice.randrange(1, 6)}\n" for r in range(3000) for c in dice.sample(range(300), 20)]
-        for name, lines in (("words.txt", words), ("rows.csv", rows)):
+        labelled = [",".join(f"{dice.gauss(i % 3, 1):.6f}" for _ in range(20)) + f",class {i % 3}\n" for i in range(20000)]
+        for name, lines in (("words.txt", words), ("rows.csv", rows), ("samples.csv", labelled)):
             with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
                 file.writelines(lines)
         nothing = dict.fromkeys(("training_input", "method", "rounds", "alpha", "beta"))
-        for program, config in (("wc", {"input": "words.txt"}), ("sim_sparse", {"input": "rows.csv", "topk": 5})):
+        for program, config in (("wc", {"input": "words.txt"}), ("sim_sparse", {"input": "rows.csv", "topk": 5}),
+                                ("naive_bayes", {"input": "samples.csv", "distribution": "gaussian"})):
             with self.subTest(program=program):
                 self.write_config("alone.json", output="alone/", **nothing, **config)
                 status, _, err = self.prun("-w", str(WORKERS), "-c", "alone.json", os.path.join(BIN, program))

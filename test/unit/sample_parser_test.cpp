@@ -49,6 +49,41 @@ TEST(DataReader, ReadsLibsvmAndKeepsItSparse) {
   EXPECT_EQ(rows.label, (std::vector<double>{1, -1, -1}));
 }
 
+sample_options of_classes(std::vector<std::string> known = {}) {
+  sample_options o;
+  o.label = sample_options::label_rule::classes;
+  o.classes = std::move(known);
+  return o;
+}
+
+TEST(DataReader, ClassesAreNumbersOrWords) {
+  const auto numbers = parse_samples("f", "+1 1:2\n10 1:3\n-1 2:1\n1.0 1:1\n1e0 1:1\n-0 1:1\n0 1:1\n", of_classes());
+  EXPECT_EQ(numbers.classes, (std::vector<std::string>{"-1", "0", "1", "10"}));
+  EXPECT_EQ(numbers.label, (std::vector<double>{2, 3, 0, 2, 2, 1, 1}));
+  const auto words = parse_samples(
+      "f", "1,pear\n2, \"a \"\"big\"\" one\" \n3,pear\n4,10\r\n5,two words\n6,Birne\xc3\xbc", of_classes());
+  EXPECT_EQ(words.classes, (std::vector<std::string>{"10", "Birne\xc3\xbc", "a \"big\" one", "pear", "two words"}));
+  EXPECT_EQ(words.label, (std::vector<double>{3, 2, 3, 0, 4, 1}));
+  EXPECT_EQ(words.value, (std::vector<double>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST(DataReader, KnownClassesAreTheOnlyOnesAndKeepTheirOrder) {
+  const auto rows = parse_samples("f", "b 1:1\na 2:1\nb 1:2\n", of_classes({"c", "b", "a"}));
+  EXPECT_EQ(rows.classes, (std::vector<std::string>{"c", "b", "a"}));
+  EXPECT_EQ(rows.label, (std::vector<double>{1, 2, 1}));
+  EXPECT_EQ(error_of("1,b\n2,B\n", of_classes({"a", "b"})),
+            "f:2:3: found label \"B\", want a class of the model: a, b");
+}
+
+TEST(DataReader, RefusesWhatIsNoClass) {
+  EXPECT_EQ(error_of("1,a\n2,\n", of_classes()), "f:2:3: found an empty label, want a class");
+  EXPECT_EQ(error_of("a 1:1\nnan 1:1\n", of_classes()), "f:2:1: found label \"nan\", want a finite number or a text");
+  EXPECT_EQ(error_of("a 1:1\n1:2 2:1\n", of_classes()), "f:2:1: found \"1:2\", want a label, and index:value after it");
+  for (const char* bad : {"\x01", "\xff", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"})
+    EXPECT_NE(error_of("1,a\n2,x" + std::string(bad) + "\n", of_classes()).find("want UTF-8"), std::string::npos);
+  EXPECT_NE(error_of("1," + std::string(1001, 'x') + "\n", of_classes()).find("1001 bytes"), std::string::npos);
+}
+
 TEST(DataReader, ASampleWithoutFeaturesMayComeFirst) {
   const auto rows = parse_samples("f", "1\n0 2:1\n");
   EXPECT_FALSE(rows.dense);

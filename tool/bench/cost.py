@@ -63,6 +63,14 @@ def at_least(ours, theirs=None, part=1e-4):
     return check
 
 
+def above_dual(ours, theirs, part=1e-4):
+    """A minimum, and the value of its dual problem, which liblinear prints with a minus: at most this fraction apart."""
+    def check(a, b):
+        x, y = figure(a, ours, "ours"), -figure(b, theirs, "the tool")
+        return x <= y + part * abs(y), "%s %.10g, dual %.10g" % (ours, x, y)
+    return check
+
+
 def both(*checks):
     def check(a, b):
         results = [c(a, b) for c in checks]
@@ -138,6 +146,23 @@ ROWS = [
     Row("lr_l1", "lr_l1", "-m sparse_classification --seed 1 -k 20000 --nnz 40", {"-n": 1.6e6},
         "liblinear-train -s 6 -c 1 -e 0.003 {data} {work}/model", {"input": "{data}", "C": 1, "tolerance": 0.3},
         at_most("objective", "Objective")),
+    Row("linear_svm (squared)", "linear_svm", "-m sparse_classification --seed 1 -k 20000 --nnz 40", {"-n": 1.6e6},
+        "liblinear-train -s 1 -c 1 -e 0.01 {data} {work}/model",
+        {"training_input": "{data}", "C": 1, "bias": False, "tolerance": 1e-3}, above_dual("objective", "Objective")),
+    Row("linear_svm (hinge)", "linear_svm", "-m sparse_classification --seed 1 -k 20000 --nnz 40", {"-n": 1.6e6},
+        "liblinear-train -s 3 -c 1 -e 0.01 {data} {work}/model",
+        {"training_input": "{data}", "C": 1, "loss": "hinge", "bias": False, "tolerance": 1e-4},
+        above_dual("objective", "Objective")),
+    Row("linear_svr", "linear_svr", "-m sparse_regression --seed 1 -k 20000 --nnz 40", {"-n": 1.6e6},
+        "liblinear-train -s 13 -p 0.1 -c 1 -e 0.01 {data} {work}/model",
+        {"training_input": "{data}", "C": 1, "epsilon": 0.1, "bias": False, "tolerance": 1e-4},
+        above_dual("objective", "Objective")),
+    Row("softmax", "softmax", "-m classes --seed 1 -k 50 --ncenters 10", {"-n": 500e3},
+        python("classes_sklearn.py", "softmax {data}"), {"training_input": "{data}", "C": 1, "tolerance": 1e-3},
+        at_most("objective")),
+    Row("naive_bayes", "naive_bayes", "-m classes --seed 1 -k 50 --ncenters 10", {"-n": 2e6},
+        python("classes_sklearn.py", "gaussian {data}"),
+        {"training_input": "{data}", "test_input": "{data}", "distribution": "gaussian"}, same("accuracy", part=1e-9)),
     Row("gbdt (scikit-learn)", "gbdt", "-m classification --seed 1 -k 28", {"-n": 1e6}, python("trees.py", "sklearn {data}"),
         {"training_input": "{data}", "loss": "log", "rounds": 100}, at_most("loss", part=0.01)),
     Row("gbdt (LightGBM)", "gbdt", "-m classification --seed 1 -k 28", {"-n": 1e6}, python("trees.py", "lightgbm {data}"),

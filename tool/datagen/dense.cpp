@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Kinds of data with a value in every column: classification, regression, similarity, kmeans, factors.
+// Kinds of data with a value in every column: classification, classes, regression, similarity, kmeans, factors.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <string_view>
 
 #include "generator.hpp"
 #include "python_random.hpp"
@@ -123,20 +124,23 @@ class similarity_rows : public generator {
   bool ids_;
 };
 
-/// id<tab>v1,...,vk: normal clusters of spread 1 around `parts` centres that are uniform in [-10, 10]^k.
+/// id<tab>v1,...,vk: normal clusters of spread 1 around `parts` centres that are uniform in [-10, 10]^k. `labelled`:
+/// v1,...,vk,class_<part> around centres so near that the clusters overlap: their distances are about 3.
 class clouds : public generator {
  public:
-  explicit clouds(const options& o)
+  clouds(const options& o, bool labelled)
       : rows_(o.rows()),
         k_(o.integer("columns", 10, 1, 1U << 20U)),
         parts_(o.integer("parts", 10, 1, 1U << 20U)),
         seed_(o.seed()),
         separator_(o.separator(",")),
-        ids_(!o.flag("no_ids")),
+        ids_(!labelled && !o.flag("no_ids")),
+        labelled_(labelled),
         centers_(k_ * parts_) {
+    const double most = labelled ? 4 / std::sqrt(static_cast<double>(k_)) : 10;
     for (std::uint64_t c = 0; c < parts_; ++c) {
       counter_random random(seed_, centers_stream, c);
-      for (std::uint64_t j = 0; j < k_; ++j) centers_[c * k_ + j] = 20 * random.uniform() - 10;
+      for (std::uint64_t j = 0; j < k_; ++j) centers_[c * k_ + j] = 2 * most * random.uniform() - most;
     }
   }
   [[nodiscard]] std::uint64_t rows() const override { return rows_; }
@@ -147,7 +151,7 @@ class clouds : public generator {
       normals normal(random);
       const auto part = random.below(parts_);
       const double* center = centers_.data() + part * k_;
-      char* to = out.text.room((k_ + 1) * (24 + separator_.size()) + 2);
+      char* to = out.text.room((k_ + 2) * (24 + separator_.size()) + 2);
       if (ids_) {
         to = put_integer(to, i);
         *to++ = '\t';
@@ -155,6 +159,11 @@ class clouds : public generator {
       for (std::uint64_t j = 0; j < k_; ++j) {
         if (j > 0) to = std::copy(separator_.begin(), separator_.end(), to);
         to = put_fixed(to, center[j] + normal(), 6);
+      }
+      if (labelled_) {
+        constexpr std::string_view name = "class_";
+        to = std::copy(separator_.begin(), separator_.end(), to);
+        to = put_integer(std::copy(name.begin(), name.end(), to), part);
       }
       *to++ = '\n';
       out.text.commit(to);
@@ -179,6 +188,7 @@ class clouds : public generator {
   std::uint64_t seed_;
   std::string separator_;
   bool ids_;
+  bool labelled_;
   std::vector<double> centers_;
 };
 
@@ -213,7 +223,7 @@ std::unique_ptr<generator> make_dense(const std::string& kind, const options& o)
   if (kind == "classification" || kind == "regression")
     return std::make_unique<linear_samples>(o, kind == "regression");
   if (kind == "similarity") return std::make_unique<similarity_rows>(o);
-  if (kind == "kmeans") return std::make_unique<clouds>(o);
+  if (kind == "kmeans" || kind == "classes") return std::make_unique<clouds>(o, kind == "classes");
   if (kind == "factors") return std::make_unique<factor_rows>(o);
   return nullptr;
 }

@@ -7,6 +7,7 @@
 #include <paracel/samples.hpp>
 
 #include "load/collective_errors.hpp"
+#include "load/format/class_labels.hpp"
 #include "load/format/npy_reader.hpp"
 #include "load/format/sample_parser.hpp"
 #include "load/input/input.hpp"
@@ -95,6 +96,8 @@ sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const
   rows.has_label_minus_one = greatest[2] != 0;
   if (rows.has_label_zero && rows.has_label_minus_one)
     throw data_error(names.front() + ": found labels 0 and -1, want 0 and 1, or -1 and +1");
+  if (options.label == sample_options::label_rule::classes && options.classes.empty())
+    rows.classes = class_labels::unite(comm.allgather(rows.classes), rows.classes, rows.label);
   const auto counts = comm.allgather(static_cast<std::uint64_t>(rows.rows()));
   for (std::size_t r = 0; r < counts.size(); ++r) {
     if (r < rank) rows.first_row += counts[r];

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/number_parsing.hpp"
+#include "load/format/class_labels.hpp"
 #include "paracel/bytes.hpp"
 #include "paracel/error.hpp"
 #include "paracel/npy_header.hpp"
@@ -42,8 +43,9 @@ std::string front_of(const input_file& file, std::size_t bytes) {
 /// Receives the numbers, row by row.
 class npy_rows {
  public:
-  npy_rows(const std::string& file, const npy_matrix& header, const sample_options& options, sample_rows& to)
-      : file_(file), header_(header), options_(options), to_(to) {
+  npy_rows(const std::string& file, const npy_matrix& header, const sample_options& options, sample_rows& to,
+           class_labels& classes)
+      : file_(file), header_(header), options_(options), to_(to), classes_(classes) {
     labelled_ = !options.without_label && options.label != sample_options::label_rule::none;
     const auto refuse = [&](const std::string& what) { throw data_error(file + ": " + what); };
     if (!options.target.empty() || !options.features.empty())
@@ -94,6 +96,12 @@ class npy_rows {
       if (v != 0 && v != 1) fail(row, column, "found label " + number_text(v) + ", want 0 or 1");
       to_.has_label_zero = to_.has_label_zero || v == 0;
       v = v == 0 ? -1 : 1;
+    } else if (options_.label == sample_options::label_rule::classes) {
+      try {
+        v = classes_.index(number_text(v), true);
+      } catch (const class_labels::refused& e) {
+        fail(row, column, e.what);
+      }
     }
     to_.label.push_back(v);
   }
@@ -102,6 +110,7 @@ class npy_rows {
   npy_matrix header_;
   const sample_options& options_;
   sample_rows& to_;
+  class_labels& classes_;
   bool labelled_;
 };
 
@@ -140,12 +149,13 @@ sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size,
   // Every rank reads every header, so that all find the same widths and the same errors.
   sample_rows rows;
   rows.dense = true;
+  class_labels classes(options.classes);
   std::vector<npy_matrix> headers;
   std::uint64_t all_rows = 0;
   for (const auto& file : input.files()) {
     headers.push_back(
         read_npy_matrix(file.shown(), file.divisible() ? front_of(file, npy_front_bytes) : "", file.bytes));
-    npy_rows(file.name, headers.back(), options, rows);
+    npy_rows(file.name, headers.back(), options, rows, classes);
     all_rows += headers.back().rows;
   }
   if (all_rows == 0) throw data_error(input.files().front().name + ": found no row, want samples");
@@ -169,7 +179,7 @@ sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size,
     const auto last = first_row_at(h, p.end);
     auto row = first_row_at(h, p.begin);
     if (row == last) continue;
-    npy_rows to(input.files()[p.file].name, h, options, rows);
+    npy_rows to(input.files()[p.file].name, h, options, rows, classes);
     const auto from = open_source(input.files()[p.file], h.data_begin + row * stride);
     std::vector<char> block(std::max<std::size_t>(1, block_bytes / stride) * stride);
     while (row < last) {
@@ -185,6 +195,7 @@ sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size,
     from->verify();
     done += p.end - p.begin;
   }
+  if (options.label == sample_options::label_rule::classes) rows.classes = classes.sort(rows.label);
   return rows;
 }
 

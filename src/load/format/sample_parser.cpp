@@ -161,7 +161,8 @@ bool find_layout(const std::string& file, std::string_view text, const sample_op
   std::string_view first;
   const bool named = !options.target.empty() || !options.features.empty();
   const bool said = options.separator != 0 || named || options.header == sample_options::header_rule::yes;
-  const bool binary = options.label == sample_options::label_rule::binary;
+  using rule = sample_options::label_rule;
+  const bool of_classes = options.label == rule::binary || options.label == rule::classes;
   for_each_line(text, [&](std::string_view line, std::size_t) {
     if (only_blanks(line)) return;
     if (first.empty()) first = line;
@@ -173,8 +174,8 @@ bool find_layout(const std::string& file, std::string_view text, const sample_op
   out.separator = options.separator;
   if (out.separator == 0) {
     const bool pairs = first.find(':') != std::string_view::npos && !said;
-    out.separator = pairs ? '\0' : separator_of(first, !binary);
-    // For labels of two classes only unambiguous CSV is CSV: a line of one field is a libsvm sample without
+    out.separator = pairs ? '\0' : separator_of(first, !of_classes);
+    // For labels of classes only unambiguous CSV is CSV: a line of one field is a libsvm sample without
     // features, since a CSV sample has a feature.
     csv = csv || out.separator != 0;
     if (!csv && !pairs && options.label == sample_options::label_rule::none && !options.without_label) {
@@ -189,14 +190,14 @@ bool find_layout(const std::string& file, std::string_view text, const sample_op
   const char* problem = nullptr;
   if (!all_fields(first, out.separator, names, problem)) piece.fail(problem, open_quote);
   out.fields = names.size();
-  using rule = sample_options::header_rule;
-  out.header = options.header == rule::yes || (options.header == rule::automatic && names_only(names));
+  using header = sample_options::header_rule;
+  out.header = options.header == header::yes || (options.header == header::automatic && names_only(names));
   if (out.header) out.names = std::move(names);
   return true;
 }
 
 sample_parser::sample_parser(sample_layout layout, const sample_options& options)
-    : layout_(std::move(layout)), options_(options) {
+    : layout_(std::move(layout)), options_(options), classes_(options.classes) {
   rows_.dense = layout_.format == sample_format::csv;
   rows_.columns = options.columns;
   if (rows_.dense) plan_fields();
@@ -302,14 +303,25 @@ double number(const input_piece& from, const char*& at, const char* last, std::s
 
 }  // namespace
 
-void sample_parser::label(const input_piece& from, std::string_view token) {
+void sample_parser::label(const input_piece& from, std::string_view token, bool quoted) {
+  const bool csv = layout_.format == sample_format::csv;
+  if (options_.label == sample_options::label_rule::classes) {
+    const std::string text = quoted ? unquoted(token) : std::string(token);
+    const auto problem = csv ? std::string() : class_labels::libsvm_problem(text);
+    if (!problem.empty()) from.fail(token.data(), problem);
+    try {
+      rows_.label.push_back(classes_.index(text, !quoted));
+    } catch (const class_labels::refused& e) {
+      from.fail(token.data(), e.what);
+    }
+    return;
+  }
   if (options_.label == sample_options::label_rule::real) {
     const char* at = token.data();
     rows_.label.push_back(number(from, at, at + token.size(), {}, "label "));
     return;
   }
   double v = 0;
-  const bool csv = layout_.format == sample_format::csv;
   const bool read = read_whole_number(token, v);
   if (read && v == 1) {
     rows_.label.push_back(1);
@@ -333,6 +345,7 @@ void sample_parser::csv_line(const input_piece& from, std::string_view line) {
   const auto row = rows_.value.size();
   rows_.value.resize(row + rows_.columns);
   std::string_view label_field{line.data(), 0};
+  bool label_quoted = false;
   for (std::size_t f = 0; f < layout_.fields; ++f) {
     std::string_view field;
     bool quoted = false;
@@ -352,6 +365,7 @@ void sample_parser::csv_line(const input_piece& from, std::string_view line) {
                   "found " + quote_for_error({at, 1}) + " after a number, want " + separator_name(layout_.separator));
     } else if (role == is_label) {
       label_field = field;
+      label_quoted = quoted;
     }
     const bool more = fields.more();
     if (!more && !fields.over())
@@ -364,7 +378,8 @@ void sample_parser::csv_line(const input_piece& from, std::string_view line) {
     }
   }
   // After the width: in a row with a field too many, the label is not where it seems to be.
-  if (!options_.without_label && options_.label != sample_options::label_rule::none) label(from, label_field);
+  if (!options_.without_label && options_.label != sample_options::label_rule::none)
+    label(from, label_field, label_quoted);
 }
 
 void sample_parser::libsvm_line(const input_piece& from, std::string_view line) {
@@ -472,7 +487,10 @@ void sample_parser::make_room(double done, std::size_t new_values, std::size_t n
   reserve(rows_.label, new_rows);
 }
 
-sample_rows sample_parser::take() { return std::move(rows_); }
+sample_rows sample_parser::take() {
+  if (options_.label == sample_options::label_rule::classes) rows_.classes = classes_.sort(rows_.label);
+  return std::move(rows_);
+}
 
 sample_rows parse_samples(const std::string& file, std::string_view text, const sample_options& options) {
   sample_layout layout;

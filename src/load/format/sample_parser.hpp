@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "load/format/class_labels.hpp"
 #include "load/input/input.hpp"
 #include "paracel/samples.hpp"
 
@@ -59,7 +60,7 @@ class sample_parser {
   void csv_line(const input_piece& from, std::string_view line);
   void libsvm_line(const input_piece& from, std::string_view line);
   bool is_header(const input_piece& from, std::string_view line) const;
-  void label(const input_piece& from, std::string_view token);
+  void label(const input_piece& from, std::string_view token, bool quoted = false);
   void make_room(double done, std::size_t new_values, std::size_t new_rows);
 
   sample_layout layout_;
@@ -68,6 +69,7 @@ class sample_parser {
   bool header_ahead_ = false;
   bool careful_ = false;
   sample_rows rows_;
+  class_labels classes_;
   // Entries not yet moved to rows_: appending one by one would check the capacity each time.
   std::vector<std::uint32_t> new_column_;
   std::vector<double> new_value_;

@@ -66,6 +66,17 @@ bool sample_parser::quick_label(const char*& at, const char* last) {
     rows_.label.push_back(v);
     return true;
   }
+  if (options_.label == sample_options::label_rule::classes) {
+    // Labels that were seen before, as they are written.
+    const char* p = at;
+    const char stop = rows_.dense ? layout_.separator : ' ';
+    while (*p != stop && *p != ' ' && *p != '\n' && *p != '\r' && *p != '\t' && *p != '"') ++p;
+    const auto known = classes_.find({at, static_cast<std::size_t>(p - at)});
+    if (!known) return false;
+    rows_.label.push_back(*known);
+    at = p;
+    return true;
+  }
   const bool minus = *at == '-';
   const char* p = at + (minus || *at == '+' ? 1 : 0);
   if ((*p != '0' && *p != '1') || (p[1] != ' ' && !ends_line(p + 1) && !(rows_.dense && p[1] == layout_.separator)))

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "class_base.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include <paracel/collectives.hpp>
+#include <paracel/text_output.hpp>
+
+#include "classification.hpp"
+#include "row_weights.hpp"
+#include "sum_over_workers.hpp"
+
+namespace paracel::alg {
+
+void add_class_keys(config_schema& s) {
+  add_linear_keys(s);
+  add_row_weights_key(s);
+  s.key("class_weight", key_type::strings,
+        "balanced, or weights of classes, [\"yes=3\", \"no=0.5\"]; classes that are not named have 1");
+  s.key("scores", key_type::boolean, "write the score of each class, too").fallback(false);
+}
+
+class_settings::class_settings(const config& from)
+    : linear(from, sample_options::label_rule::classes),
+      row_weights(from.get<std::vector<std::string>>("row_weights")),
+      weight_place(from.place_of("class_weight")),
+      scores(from.get<bool>("scores")) {
+  const auto given = from.get<std::vector<std::string>>("class_weight");
+  if (given.size() == 1 && given[0] == "balanced") {
+    balanced = true;
+    return;
+  }
+  for (const auto& text : given) {
+    const auto at = text.rfind('=');
+    double weight = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, problem] = at == std::string::npos ? std::from_chars_result{end, std::errc::invalid_argument}
+                                                         : std::from_chars(text.data() + at + 1, end, weight);
+    if (problem != std::errc{} || stop != end || !std::isfinite(weight) || weight < 0)
+      throw config_error(weight_place + ": found \"" + text +
+                         "\", want balanced, or class=weight with a weight from 0");
+    class_weight.emplace_back(text.substr(0, at), weight);
+  }
+}
+
+class_base::class_base(Comm comm, const std::string& server_info, const class_settings& settings, int rounds)
+    : linear_base(std::move(comm), server_info, settings.linear, rounds), class_settings_(settings) {}
+
+sample_rows class_base::load_training_classes(std::size_t least) {
+  auto rows = load_training();
+  classes_ = rows.classes;
+  linear_.samples.classes = classes_;
+  if (classes_.size() < least)
+    throw data_error(linear_.training_input.front() + ": found only the class " + classes_.front() +
+                     ", want at least " + std::to_string(least));
+  class_rows_.assign(classes_.size(), 0);
+  for (const double l : rows.label) ++class_rows_[static_cast<std::size_t>(l)];
+  sum_over_workers(get_comm(), class_rows_);
+  weigh(rows);
+  load_others(rows.columns);
+  return rows;
+}
+
+void class_base::weigh(const sample_rows& rows) {
+  weights_ = load_row_weights(get_comm(), class_settings_.row_weights, rows);
+  std::vector<double> of_class(classes_.size(), 1);
+  const auto k = static_cast<double>(classes_.size());
+  for (std::size_t c = 0; class_settings_.balanced && c < of_class.size(); ++c)
+    of_class[c] = static_cast<double>(rows.rows_total) / (k * class_rows_[c]);
+  for (const auto& [name, weight] : class_settings_.class_weight) {
+    const auto at = std::find(classes_.begin(), classes_.end(), name);
+    if (at == classes_.end()) {
+      std::string all;
+      for (std::size_t c = 0; c < classes_.size() && c < 10; ++c) all += (c == 0 ? "" : ", ") + classes_[c];
+      throw config_error(class_settings_.weight_place + ": found class " + name +
+                         ", want one of the training data: " + all + (classes_.size() > 10 ? ", ..." : ""));
+    }
+    of_class[static_cast<std::size_t>(at - classes_.begin())] = weight;
+  }
+  if (std::all_of(of_class.begin(), of_class.end(), [](double w) { return w == 1; })) return;
+  if (weights_.empty()) weights_.assign(rows.rows(), 1);
+  for (std::size_t i = 0; i < rows.rows(); ++i) weights_[i] *= of_class[static_cast<std::size_t>(rows.label[i])];
+}
+
+sample_rows class_base::load_validation(const std::vector<std::string>& names, std::uint32_t columns) {
+  auto options = linear_.samples;
+  options.columns = columns;
+  return load_samples(get_comm(), names, options);
+}
+
+void class_base::read_classes(const model_reader& model, std::uint32_t columns) {
+  classes_ = model.fields<std::string>("classes");
+  if (classes_.empty()) throw data_error(linear_.model + ": found no classes");
+  linear_.samples.classes = classes_;
+  load_others(columns);
+}
+
+void class_base::use(const scorer& score, bool probabilities, bool margin_of_two, run_log& log, model_writer* model) {
+  const std::size_t k = classes_.size();
+  std::vector<double> scores(k);
+  std::vector<double> sums(3);  // rows, hits, minus the logarithms of the probabilities
+  classification_quality ranked;
+  if (has_test()) {
+    std::vector<double> margin;
+    std::vector<double> sign;
+    for (std::size_t i = 0; i < test_.rows(); ++i) {
+      score(test_, i, scores);
+      const auto label = static_cast<std::size_t>(test_.label[i]);
+      sums[0] += 1;
+      sums[1] += greatest_score(scores) == label ? 1 : 0;
+      sums[2] -= scores[label];
+      if (k != 2) continue;
+      margin.push_back(scores[1] - scores[0]);
+      sign.push_back(label == 1 ? 1 : -1);
+    }
+    sum_over_workers(get_comm(), sums);
+    if (k == 2) ranked = quality_over_workers(get_comm(), margin, sign);
+  }
+  if (model != nullptr) {
+    if (has_test()) {
+      json_object test;
+      test.add("rows", static_cast<std::uint64_t>(sums[0])).add("accuracy", sums[1] / sums[0]);
+      if (k == 2) test.add("auc", ranked.auc);
+      if (probabilities) test.add("log_loss", sums[2] / sums[0]);
+      model->fields().raw("test", test.text());
+    }
+    model->finish();
+  }
+  if (!linear_.predict_input.empty()) {
+    std::vector<std::string> lines(predict_.rows());
+    std::vector<std::string> numbers(class_settings_.scores ? predict_.rows() : 0);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      score(predict_, i, scores);
+      lines[i] = prediction_line(predict_, i, classes_[greatest_score(scores)]);
+      if (!class_settings_.scores) continue;
+      if (k == 2 && margin_of_two) {
+        append_text(numbers[i], (scores[1] - scores[0]) / 2);
+        continue;
+      }
+      for (std::size_t c = 0; c < k; ++c) {
+        if (c > 0) numbers[i] += '|';
+        append_text(numbers[i], probabilities ? std::exp(scores[c]) : scores[c]);
+      }
+    }
+    paracel_dump_vector(lines, "pred_v_", "\n");
+    if (class_settings_.scores) paracel_dump_vector(numbers, "score_v_", "\n");
+  }
+  if (has_test()) {
+    log.result("accuracy", sums[1] / sums[0]);
+    if (k == 2) log.result("auc", ranked.auc);
+    if (probabilities) log.result("log_loss", sums[2] / sums[0]);
+  }
+  log.result("output", get_output());
+}
+
+void class_base::describe(model_writer& model, std::uint64_t rows) const {
+  std::string names;
+  std::string counts;
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    names += (c == 0 ? "" : ", ") + json_quoted(classes_[c]);
+    counts += (c == 0 ? "" : ", ") + json_number(class_rows_[c]);
+  }
+  model.fields().raw("classes", "[" + names + "]").raw("class_rows", "[" + counts + "]").add("rows", rows);
+}
+
+std::size_t greatest_score(std::span<const double> scores) noexcept {
+  return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+}
+
+void to_log_probabilities(std::span<double> scores) noexcept {
+  const double most = *std::max_element(scores.begin(), scores.end());
+  double sum = 0;
+  for (const double s : scores) sum += std::exp(s - most);
+  const double norm = most + std::log(sum);
+  for (auto& s : scores) s -= norm;
+}
+
+std::vector<std::string> feature_names(const sample_rows& rows, bool bias) {
+  std::vector<std::string> names;
+  if (bias) names.emplace_back("bias");
+  for (std::uint32_t j = 0; j < rows.columns; ++j)
+    names.push_back(rows.names.empty() ? std::to_string(std::uint64_t{j} + 1) : rows.names[j]);
+  return names;
+}
+
+void add_feature_rows(model_writer& model, Comm comm, const std::string& name, std::span<const double> values,
+                      std::size_t width, const std::vector<std::string>& names) {
+  const auto own = owned_range_of(names.size(), comm.get_size(), comm.get_rank());
+  auto ids = id_list::empty(false);
+  for (auto j = own.begin; j < own.end; ++j) ids.push_back(std::string_view(names[j]));
+  model.add_rows<double>(name, values.subspan(own.begin * width, (own.end - own.begin) * width), {width}, &ids);
+}
+
+}  // namespace paracel::alg

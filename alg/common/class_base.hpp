@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What classifiers share whose labels are classes: numbers or words, two or more. Their inputs, weights of rows and
+// classes, held-out rows, predictions and their quality.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <paracel/samples.hpp>
+#include <paracel/schema.hpp>
+
+#include "linear_base.hpp"
+#include "run_log.hpp"
+
+namespace paracel::alg {
+
+/// Adds the keys of add_linear_keys, row_weights, class_weight and scores.
+void add_class_keys(config_schema& schema);
+
+struct class_settings {
+  /// Throws: config_error.
+  explicit class_settings(const config& from);
+
+  linear_settings linear;
+  std::vector<std::string> row_weights;
+  bool balanced = false;                                     ///< rows / (classes * rows of the class)
+  std::vector<std::pair<std::string, double>> class_weight;  ///< by name; others have 1
+  std::string weight_place;                                  ///< of the key class_weight, for errors
+  bool scores;
+};
+
+/// A classifier of classes 0, 1, ..., classes().size() - 1.
+class class_base : public linear_base {
+ public:
+  class_base(Comm comm, const std::string& server_info, const class_settings& settings, int rounds);
+
+ protected:
+  /// Writes the score of each class for a row; the greatest one is the prediction, ties go to the first.
+  using scorer = std::function<void(const sample_rows& rows, std::size_t i, std::span<double> scores)>;
+
+  /// The training samples; their label is an index into classes(). Throws: data_error also when there are fewer than
+  /// `least` classes. Then: weights(), and with test_input and predict_input as load_others.
+  sample_rows load_training_classes(std::size_t least);
+  /// The rows that are held out. Throws: data_error for a class that the training rows do not have.
+  sample_rows load_validation(const std::vector<std::string>& names, std::uint32_t columns);
+  /// The classes of a saved model, and the other inputs.
+  void read_classes(const model_reader& model, std::uint32_t columns);
+  [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
+  /// Rows of each class, of all workers.
+  [[nodiscard]] const std::vector<double>& class_rows() const noexcept { return class_rows_; }
+  /// Of this worker's training rows, with the weights of their classes; empty: ones.
+  [[nodiscard]] std::vector<double>& weights() noexcept { return weights_; }
+
+  /// Measures test_input, writes the manifest if there is a new model, then the predictions and the results.
+  /// `probabilities`: scores are logarithms of probabilities, whose mean is reported too. `margin_of_two`: with two
+  /// classes scores are written as their difference over 2. A collective.
+  void use(const scorer& score, bool probabilities, bool margin_of_two, run_log& log, model_writer* model);
+  /// Fields of a manifest: the classes, and how many rows they have.
+  void describe(model_writer& model, std::uint64_t rows) const;
+
+ private:
+  void weigh(const sample_rows& rows);
+
+  class_settings class_settings_;
+  std::vector<std::string> classes_;
+  std::vector<double> class_rows_;
+  std::vector<double> weights_;
+};
+
+/// The class of the greatest score, the first of equal ones.
+std::size_t greatest_score(std::span<const double> scores) noexcept;
+/// From logarithms of what is in proportion to probabilities to their logarithms.
+void to_log_probabilities(std::span<double> scores) noexcept;
+
+/// `visit(feature, value)` for each entry of a row that is not 0.
+template <class F>
+void visit_entries(const sample_rows& rows, std::size_t i, F&& visit) {
+  if (rows.dense) {
+    const auto x = rows.dense_row(i);
+    for (std::size_t j = 0; j < x.size(); ++j) {
+      if (x[j] != 0) visit(j, x[j]);
+    }
+    return;
+  }
+  for (std::size_t k = rows.row_begin[i]; k < rows.row_begin[i + 1]; ++k)
+    if (rows.value[k] != 0) visit(std::size_t{rows.column[k]}, rows.value[k]);
+}
+
+/// Rows of a matrix with one row a feature, the bias first if there is one: their ids in text and .txt files.
+std::vector<std::string> feature_names(const sample_rows& rows, bool bias);
+
+/// Adds a matrix of `width` numbers a feature that all workers know; each writes a part of the rows.
+void add_feature_rows(model_writer& model, Comm comm, const std::string& name, std::span<const double> values,
+                      std::size_t width, const std::vector<std::string>& names);
+
+}  // namespace paracel::alg

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "margin_solver.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "design_matrix.hpp"
+#include "sum_over_workers.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+// Each mu begins near its minimum, which a few steps then find. With larger factors most steps are cut short.
+constexpr double mu_factor = 4;
+// So many mu without a smaller duality gap, and it is at its rounding errors.
+constexpr int stalled = 2;
+// A minimum that is only on the way to the next one need not be found accurately: where the gradient is g, |g|^2 / 2 of
+// the duality gap is due to it. It may be this part; of the first gap nothing is known but the gradient.
+constexpr double gradient_part = 0.1;
+constexpr double first_accuracy = 0.1;
+// Beyond so many mu, a smoothed loss is straight, to rounding errors.
+constexpr double straight = 36;
+
+/// mu log(1 + exp(t / mu)) and its derivatives.
+void smoothed_positive(double t, double mu, double& value, double& slope, double& curvature) {
+  const double far = std::abs(t) / mu;
+  if (t > 0) value += t;
+  if (far > straight) {
+    slope = t > 0 ? 1 : 0;
+    curvature = 0;
+    return;
+  }
+  const double e = std::exp(-far);
+  value += mu * std::log1p(e);
+  slope = t > 0 ? 1 / (1 + e) : e / (1 + e);
+  curvature = e / ((1 + e) * (1 + e) * mu);
+}
+
+/// `two_sided`: |m - y| - epsilon instead of 1 - y m.
+class smoothed_loss final : public optim::loss {
+ public:
+  smoothed_loss(bool two_sided, double epsilon, double mu) : two_sided_(two_sided), epsilon_(epsilon), mu_(mu) {}
+  double derivatives(std::span<const double> margin, std::span<const double> label, std::span<const double> weight,
+                     std::span<double> slope, std::span<double> curvature) const override {
+    double sum = 0;
+    for (std::size_t i = 0; i < margin.size(); ++i) {
+      const double y = label[i];
+      double value = 0;
+      double s = 0;
+      double c = 0;
+      if (two_sided_) {
+        double below = 0;
+        double c_below = 0;
+        smoothed_positive(margin[i] - y - epsilon_, mu_, value, s, c);
+        smoothed_positive(y - margin[i] - epsilon_, mu_, value, below, c_below);
+        s -= below;
+        c += c_below;
+      } else {
+        smoothed_positive(1 - y * margin[i], mu_, value, s, c);
+        s *= -y;
+      }
+      const double times = weight.empty() ? 1 : weight[i];
+      sum += times * value;
+      slope[i] = times * s;
+      curvature[i] = times * c;
+    }
+    return sum;
+  }
+
+ private:
+  bool two_sided_;
+  double epsilon_;
+  double mu_;
+};
+
+double margin_of(const sample_rows& rows, std::size_t i, bool bias, std::span<const double> w) {
+  return bias ? w[0] + row_product(rows, i, w.subspan(1)) : row_product(rows, i, w);
+}
+
+/// The exact objective and the duality gap at w; `slopes`: of the loss that was minimised. A collective.
+void certify(paralg& job, const sample_rows& rows, const std::vector<double>& weights, const margin_loss& loss,
+             const optim::loss& slopes, const margin_settings& settings, margin_fit& fit) {
+  const std::size_t first = settings.bias ? 1 : 0;
+  const std::size_t n = rows.rows();
+  std::vector<double> margin(n);
+  std::vector<double> slope(n);
+  std::vector<double> unused(n);
+  for (std::size_t i = 0; i < n; ++i) margin[i] = margin_of(rows, i, settings.bias, fit.w);
+  // X's, then the sums of losses and of conjugates, and with a bias of s.
+  std::vector<double> sums(rows.columns + 3);
+  sums[rows.columns] = loss.exact->derivatives(margin, rows.label, weights, slope, unused);
+  if (loss.smoothed) {
+    slopes.derivatives(margin, rows.label, weights, slope, unused);
+    add_transposed(rows, slope, std::span(sums).first(rows.columns));
+    for (std::size_t i = 0; i < n; ++i) {
+      sums[rows.columns + 1] += rows.label[i] * slope[i] + loss.epsilon * std::abs(slope[i]);
+      sums[rows.columns + 2] += slope[i];
+    }
+  }
+  sum_over_workers(job.get_comm(), sums);
+  const double c = settings.c;
+  const double of_bias = sums[rows.columns + 2];
+  const bool free = settings.bias && !settings.penalize_bias;
+  double square = 0;
+  for (std::size_t j = free ? 1 : 0; j < fit.w.size(); ++j) square += fit.w[j] * fit.w[j];
+  fit.objective = square / 2 + c * sums[rows.columns];
+  if (!loss.smoothed) return;
+  double dual = 0;
+  for (std::size_t j = 0; j < rows.columns; ++j) dual += sums[j] * sums[j];
+  if (settings.bias && settings.penalize_bias) dual += of_bias * of_bias;
+  fit.gap = fit.objective + c * sums[rows.columns + 1] + c * c * dual / 2;
+  if (free) fit.gap += std::abs(fit.w[first - 1] * c * of_bias);
+}
+
+/// The norm of F's gradient at w. A collective.
+double gradient_norm_at(paralg& job, optim::linear_objective& objective, const margin_settings& settings,
+                        std::span<const double> w) {
+  std::vector<double> sums(w.size());
+  (void)objective.value_and_gradient(w, sums);
+  sum_over_workers(job.get_comm(), sums);
+  double square = 0;
+  for (std::size_t j = 0; j < w.size(); ++j) {
+    const bool free = j == 0 && settings.bias && !settings.penalize_bias;
+    const double g = settings.c * sums[j] + (free ? 0.0 : w[j]);
+    square += g * g;
+  }
+  return std::sqrt(square);
+}
+
+}  // namespace
+
+optim::loss_ptr smoothed_hinge(double mu) { return std::make_shared<smoothed_loss>(false, 0.0, mu); }
+optim::loss_ptr smoothed_epsilon_insensitive(double epsilon, double mu) {
+  return std::make_shared<smoothed_loss>(true, epsilon, mu);
+}
+
+void add_margin_keys(config_schema& s) {
+  s.key("C", key_type::number, "weight of the losses").fallback(1.0).above(0);
+  s.key("bias", key_type::boolean, "a coordinate for a feature that is always 1").fallback(true);
+  s.key("penalize_bias", key_type::boolean, "count the bias in |w|").fallback(true);
+  s.key("method", key_type::string, "newton, or lbfgs where the loss is squared")
+      .fallback("newton")
+      .one_of({"newton", "lbfgs"});
+  s.key("rounds", key_type::integer, "steps at most").fallback(1000).at_least(1).at_most(1000000000);
+  s.key("tolerance", key_type::number,
+        "a loss with a kink: the duality gap, as a fraction of the objective; squared: the gradient's norm, of the "
+        "first")
+      .fallback(1e-4)
+      .at_least(0)
+      .at_most(1);
+}
+
+margin_settings::margin_settings(const config& from)
+    : c(from.get<double>("C")),
+      bias(from.get<bool>("bias")),
+      penalize_bias(from.get<bool>("penalize_bias")),
+      how(optim::method_of(from.get<std::string>("method"))),
+      method(from.get<std::string>("method")),
+      method_place(from.place_of("method")),
+      rounds(from.get<int>("rounds")),
+      tolerance(from.get<double>("tolerance")) {}
+
+margin_fit fit_margins(paralg& job, const sample_rows& rows, const std::vector<double>& weights,
+                       const margin_loss& loss, const margin_settings& settings, optim::validation held_out,
+                       const std::function<void(const optim::progress&)>& watch) {
+  margin_fit fit;
+  optim::best_step best;
+  fit.w.assign(rows.columns + (settings.bias ? 1 : 0), 0);
+  optim::loss_ptr now = loss.exact;
+  margin_fit closest;  // the one with the smallest gap
+  int larger = 0;
+  for (double mu = loss.first_mu;; mu /= mu_factor) {
+    if (loss.smoothed) now = loss.smoothed(mu);
+    optim::linear_options options;
+    options.intercept = settings.bias;
+    options.row_weights = weights;
+    optim::linear_objective objective(rows, now, std::move(options));
+    optim::settings how;
+    how.how = settings.how;
+    how.scale = settings.c;
+    how.penalty.l2 = 0.5;
+    if (settings.bias && !settings.penalize_bias) how.penalty.free = {0};
+    how.start = fit.w;
+    how.max_steps = settings.rounds - fit.steps;
+    how.gradient_tolerance = settings.tolerance;
+    if (loss.smoothed) {
+      const double norm = gradient_norm_at(job, objective, settings, fit.w);
+      const double expected = std::max(fit.gap / mu_factor, settings.tolerance / 2 * std::abs(fit.objective));
+      double most = fit.gap > 0 ? std::sqrt(2 * gradient_part * expected) : first_accuracy * norm;
+      // Without its penalty the bias counts by itself.
+      if (settings.bias && !settings.penalize_bias && fit.gap > 0)
+        most = std::min(most, gradient_part * expected / std::max(std::abs(fit.w[0]), 1e-3));
+      how.gradient_tolerance = norm > 0 ? std::min(most / norm, 1.0) : 1.0;
+    }
+    how.held_out = held_out;
+    how.held_out.best = std::move(best);
+    if (watch) {
+      how.watch = [&, before = fit.steps](optim::progress p) {
+        p.step += before;
+        watch(p);
+      };
+    }
+    auto found = optim::minimize(job, objective, how);
+    fit.w = std::move(found.w);
+    fit.steps += found.steps;
+    fit.gradient_norm = found.gradient_norm;
+    fit.text = found.text();
+    best = std::move(found.best);
+    certify(job, rows, weights, loss, *now, settings, fit);
+    fit.converged = loss.smoothed ? fit.gap <= settings.tolerance * std::abs(fit.objective)
+                                  : found.why == optim::ending::gradient || found.why == optim::ending::objective;
+    if (loss.smoothed) {
+      larger = closest.w.empty() || fit.gap < closest.gap ? 0 : larger + 1;
+      if (larger == 0) closest = fit;
+    }
+    if (loss.smoothed && fit.converged) fit.text = "the duality gap is within its tolerance";
+    if (found.why == optim::ending::validation || !loss.smoothed || fit.converged) break;
+    if (fit.steps >= settings.rounds) {
+      fit.text = "the maximum of steps is reached";
+      break;
+    }
+    if (larger == stalled) {
+      closest.steps = fit.steps;
+      closest.text = "the duality gap does not fall any more";
+      fit = std::move(closest);
+      break;
+    }
+  }
+  if (held_out.measure && held_out.patience > 0 && !best.w.empty()) {
+    fit.w = std::move(best.w);
+    certify(job, rows, weights, loss, *now, settings, fit);
+  }
+  return fit;
+}
+
+std::function<void(std::span<const double>, std::span<double>)> measure_margins(
+    const sample_rows& rows, bool bias, optim::loss_ptr loss, std::function<bool(double, double)> correct) {
+  return [&rows, bias, loss = std::move(loss), correct = std::move(correct)](std::span<const double> w,
+                                                                             std::span<double> sums) {
+    const std::size_t n = rows.rows();
+    std::vector<double> margin(n);
+    std::vector<double> slope(n);
+    std::vector<double> curvature(n);
+    for (std::size_t i = 0; i < n; ++i) margin[i] = margin_of(rows, i, bias, w);
+    sums[0] += static_cast<double>(n);
+    sums[1] += loss->derivatives(margin, rows.label, {}, slope, curvature);
+    for (std::size_t i = 0; i < n; ++i) sums[2] += correct(margin[i], rows.label[i]) ? 1 : 0;
+  };
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Support vector machines: minimises |w|^2/2 + C sum_i weight_i loss(x_i.w + bias, y_i) for losses of a margin.
+//
+// In a loss with a kink (hinge, epsilon-insensitive) max(0, t) is replaced by mu log(1 + exp(t / mu)), which is at most
+// mu log 2 above, and it is minimised by Newton's steps with mu = first, first / 4, first / 16, ..., each from about
+// the minimum of the one before. The slopes s of the rows at w are a point of the dual problem, so the duality gap
+//
+//     C sum (weight loss + y s + epsilon |s|) + |w|^2/2 + |C X's|^2/2          >= F(w) - F(best w)
+//
+// says how far w can be from the minimum of the loss with its kink; it ends when that is small enough. Without a
+// penalty of the bias |bias C sum s| is added.
+//
+// Source: Y.-J. Lee, O. Mangasarian, "SSVM: a smooth support vector machine for classification", Computational
+// Optimization and Applications 20, 2001 (the smooth loss); O. Chapelle, "Training a support vector machine in the
+// primal", Neural Computation 19, 2007.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <paracel/optim.hpp>
+#include <paracel/optim_losses.hpp>
+#include <paracel/paralg.hpp>
+#include <paracel/samples.hpp>
+#include <paracel/schema.hpp>
+
+namespace paracel::alg {
+
+struct margin_loss {
+  optim::loss_ptr exact;
+  std::function<optim::loss_ptr(double mu)> smoothed{};  ///< empty: the loss has no kink
+  double first_mu = 1;
+  double epsilon = 0;  ///< of the conjugate y s + epsilon |s|
+};
+
+/// The keys C, bias, penalize_bias, method, rounds and tolerance.
+void add_margin_keys(config_schema& schema);
+
+/// max(0, 1 - y m), and max(0, |m - y| - epsilon) as a sum of both sides, smoothed. `mu`: above 0.
+optim::loss_ptr smoothed_hinge(double mu);
+optim::loss_ptr smoothed_epsilon_insensitive(double epsilon, double mu);
+
+struct margin_settings {
+  explicit margin_settings(const config& from);
+
+  double c;
+  bool bias;
+  bool penalize_bias;
+  optim::method how;
+  std::string method;
+  std::string method_place;
+  int rounds;
+  double tolerance;
+};
+
+struct margin_fit {
+  std::vector<double> w;  ///< with a bias first
+  double objective = 0;   ///< with the loss as it is
+  double gap = 0;         ///< with a kink: the duality gap, at least the distance to the minimum
+  double gradient_norm = 0;
+  int steps = 0;
+  bool converged = false;
+  std::string text;  ///< why it ended
+};
+
+/// A collective. `weights`: of the rows; empty: ones. `held_out.best` is not used. `watch`: after each step, on rank 0,
+/// with F of the smoothed loss. Cost: doc/optim.md's of newton or lbfgs; for each mu a pass and two sums of p + 3
+/// numbers more.
+margin_fit fit_margins(paralg& job, const sample_rows& rows, const std::vector<double>& weights,
+                       const margin_loss& loss, const margin_settings& settings, optim::validation held_out,
+                       const std::function<void(const optim::progress&)>& watch);
+
+/// What validation measures of a loss of margins. `correct(margin, label)`: whether a row counts as predicted.
+/// Lifetime: of `rows`.
+std::function<void(std::span<const double>, std::span<double>)> measure_margins(
+    const sample_rows& rows, bool bias, optim::loss_ptr loss, std::function<bool(double, double)> correct);
+
+}  // namespace paracel::alg

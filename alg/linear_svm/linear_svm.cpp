@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "linear_svm.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace paracel::alg {
+
+config_schema linear_svm_schema() {
+  config_schema s("linear_svm", "linear support vector machine, for two or more classes");
+  add_class_keys(s);
+  s.key("loss", key_type::string, "hinge, or its square").fallback("squared_hinge").one_of({"hinge", "squared_hinge"});
+  add_margin_keys(s);
+  add_validation_keys(s);
+  return s;
+}
+
+linear_svm_settings::linear_svm_settings(const config& from)
+    : classes(from),
+      margin(from),
+      squared(from.get<std::string>("loss") == "squared_hinge"),
+      validation_input(from.get<std::vector<std::string>>("validation_input")),
+      patience(from.get<int>("patience")) {
+  if (!squared && margin.how == optim::method::lbfgs)
+    throw config_error(margin.method_place + ": lbfgs is for squared_hinge: hinge has a kink");
+  check_validation_keys(from);
+}
+
+linear_svm::linear_svm(Comm comm, const std::string& server_info, const linear_svm_settings& settings)
+    : class_base(std::move(comm), server_info, settings.classes, settings.margin.rounds),
+      settings_(settings),
+      bias_(settings.margin.bias) {}
+
+void linear_svm::solve() {
+  if (linear_.model.empty()) {
+    train();
+    return;
+  }
+  const model_reader model(linear_.model, "linear_svm");
+  w_ = model.read<double>("linear_svm_weight");
+  bias_ = model.field<bool>("settings.bias");
+  const auto shape = model.shape("linear_svm_weight");
+  const std::size_t first = bias_ ? 1 : 0;
+  if (shape.size() != 2 || shape[1] <= first || shape[1] - first > UINT32_MAX)
+    throw data_error(linear_.model + ": found no weights");
+  read_classes(model, static_cast<std::uint32_t>(shape[1] - first));
+  const std::size_t want = classes().size() == 2 ? 1 : classes().size();
+  if (shape[0] != want || classes().size() < 2)
+    throw data_error(linear_.model + ": found " + std::to_string(shape[0]) + " rows of weights for " +
+                     std::to_string(classes().size()) + " classes");
+  run_log log(*this, 1);
+  use_model(log, nullptr);
+}
+
+void linear_svm::train() {
+  auto rows = load_training_classes(2);
+  const std::size_t k = classes().size();
+  const bool two = k == 2;
+  sample_rows held;
+  if (!settings_.validation_input.empty()) held = load_validation(settings_.validation_input, rows.columns);
+  if (weights().empty()) optim::group_equal_rows(rows);
+  const auto class_of = rows.label;
+  const auto held_class = held.label;
+  margin_loss loss;
+  loss.exact = settings_.squared ? optim::squared_hinge_loss() : optim::hinge_loss();
+  if (!settings_.squared) loss.smoothed = smoothed_hinge;
+
+  run_log log(*this, settings_.margin.rounds, "objective", linear_.debug);
+  model_writer model(*this, "linear_svm", linear_.format);
+  double objective = 0;
+  double gap = 0;
+  std::string objectives;
+  std::uint64_t steps = 0;
+  for (std::size_t c = two ? 1 : 0; c < k; ++c) {
+    const auto sign_of = [&](const std::vector<double>& labels, std::vector<double>& signs) {
+      for (std::size_t i = 0; i < labels.size(); ++i) signs[i] = labels[i] == static_cast<double>(c) ? 1 : -1;
+    };
+    sign_of(class_of, rows.label);
+    sign_of(held_class, held.label);
+    optim::validation validation;
+    if (!settings_.validation_input.empty()) {
+      validation.measure = measure_margins(held, settings_.margin.bias, loss.exact,
+                                           [](double m, double y) { return (m > 0) == (y > 0); });
+      validation.patience = settings_.patience;
+    }
+    const auto fit = fit_margins(*this, rows, weights(), loss, settings_.margin, validation, [&](const auto& now) {
+      auto figures = figures_of(now, true);
+      if (!two) figures.emplace_back("class", static_cast<double>(c));
+      log.round(now.step, now.value, figures);
+    });
+    if (!fit.converged && settings_.patience == 0 && fit.steps >= settings_.margin.rounds)
+      throw error("after " + std::to_string(fit.steps) + " rounds" + (two ? "" : " for class " + classes()[c]) +
+                  (settings_.squared ? " the gradient's norm is " + json_number(fit.gradient_norm)
+                                     : " the duality gap is " + json_number(fit.gap)) +
+                  " at the objective " + json_number(fit.objective) + "; raise rounds or tolerance");
+    w_.insert(w_.end(), fit.w.begin(), fit.w.end());
+    objective += fit.objective;
+    gap += fit.gap;
+    steps += static_cast<std::uint64_t>(fit.steps);
+    objectives += (objectives.empty() ? "" : ", ") + json_number(fit.objective);
+    log.result("ended", two ? fit.text : classes()[c] + ": " + fit.text);
+  }
+  const std::uint64_t classifiers = two ? 1 : k;
+  model.add<double>("linear_svm_weight", w_, {classifiers, w_.size() / classifiers});
+  describe(model, rows.rows_total);
+  model.fields().add("objective", objective).raw("objectives", "[" + objectives + "]").add("rounds", steps);
+  if (!settings_.squared) model.fields().add("gap", gap);
+  log.result("objective", objective);
+  if (!settings_.squared) log.result("gap", gap);
+  log.result("rounds", steps);
+  use_model(log, &model);
+}
+
+void linear_svm::use_model(run_log& log, model_writer* model) {
+  const std::size_t k = classes().size();
+  const std::size_t width = w_.size() / (k == 2 ? 1 : k);
+  const auto margin = [&](const sample_rows& rows, std::size_t i, std::size_t at) {
+    const auto w = std::span<const double>(w_).subspan(at * width, width);
+    return bias_ ? w[0] + row_product(rows, i, w.subspan(1)) : row_product(rows, i, w);
+  };
+  use(
+      [&](const sample_rows& rows, std::size_t i, std::span<double> scores) {
+        if (k == 2) {
+          scores[1] = margin(rows, i, 0);
+          scores[0] = -scores[1];
+        } else {
+          for (std::size_t c = 0; c < k; ++c) scores[c] = margin(rows, i, c);
+        }
+      },
+      false, true, log, model);
+}
+
+}  // namespace paracel::alg

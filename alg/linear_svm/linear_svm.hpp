@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Linear support vector machine for two classes, or one against the rest for more:
+//
+//     F(w) = |w|^2/2 + C sum_i weight_i loss(y_i w.x_i)          loss(z) = max(0, 1 - z) or its square, y_i = -1 or +1
+//
+// Source: alg/common/margin_solver.hpp (hinge); S. Keerthi, D. DeCoste, "A modified finite Newton method for fast
+// solution of large scale linear SVMs", JMLR 6, 2005, and paracel/optim.hpp (squared hinge).
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "alg/common/class_base.hpp"
+#include "alg/common/margin_solver.hpp"
+#include "alg/common/validation.hpp"
+
+namespace paracel::alg {
+
+/// The keys of linear_svm's config; README.md explains them.
+config_schema linear_svm_schema();
+
+struct linear_svm_settings {
+  explicit linear_svm_settings(const config& from);
+
+  class_settings classes;
+  margin_settings margin;
+  bool squared;
+  std::vector<std::string> validation_input;
+  int patience;
+};
+
+class linear_svm : public class_base {
+ public:
+  linear_svm(Comm comm, const std::string& server_info, const linear_svm_settings& settings);
+
+  /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; error when it does
+  /// not converge in `rounds`.
+  void solve() override;
+
+ private:
+  void train();
+  void use_model(run_log& log, model_writer* model);
+
+  linear_svm_settings settings_;
+  bool bias_;
+  std::vector<double> w_;  // one row a classifier: one for two classes, else one a class
+};
+
+}  // namespace paracel::alg

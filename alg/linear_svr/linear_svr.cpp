@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "linear_svr.hpp"
+
+#include <cmath>
+#include <utility>
+
+#include "alg/common/row_weights.hpp"
+#include "alg/common/sum_over_workers.hpp"
+
+namespace paracel::alg {
+
+config_schema linear_svr_schema() {
+  config_schema s("linear_svr", "linear support vector regression");
+  add_linear_keys(s);
+  add_row_weights_key(s);
+  s.key("loss", key_type::string, "epsilon_insensitive, or its square")
+      .fallback("epsilon_insensitive")
+      .one_of({"epsilon_insensitive", "squared_epsilon_insensitive"});
+  s.key("epsilon", key_type::number, "errors up to it cost nothing").fallback(0.1).at_least(0);
+  add_margin_keys(s);
+  add_validation_keys(s);
+  return s;
+}
+
+linear_svr_settings::linear_svr_settings(const config& from)
+    : linear(from),
+      margin(from),
+      squared(from.get<std::string>("loss") == "squared_epsilon_insensitive"),
+      epsilon(from.get<double>("epsilon")),
+      row_weights(from.get<std::vector<std::string>>("row_weights")),
+      validation_input(from.get<std::vector<std::string>>("validation_input")),
+      patience(from.get<int>("patience")) {
+  if (!squared && margin.how == optim::method::lbfgs)
+    throw config_error(margin.method_place + ": lbfgs is for squared_epsilon_insensitive: the other loss has kinks");
+  check_validation_keys(from);
+}
+
+linear_svr::linear_svr(Comm comm, const std::string& server_info, const linear_svr_settings& settings)
+    : linear_base(std::move(comm), server_info, settings.linear, settings.margin.rounds), settings_(settings) {}
+
+void linear_svr::solve() {
+  if (linear_.model.empty()) {
+    train();
+    return;
+  }
+  const model_reader model(linear_.model, "linear_svr");
+  auto weights = model.read<double>("linear_svr_weight");
+  const bool bias = model.field<bool>("settings.bias");
+  if (weights.size() < (bias ? 2U : 1U)) throw data_error(linear_.model + ": found no weights");
+  if (!bias) weights.insert(weights.begin(), 0.0);
+  load_others(static_cast<std::uint32_t>(weights.size() - 1));
+  run_log log(*this, 1);
+  use(std::move(weights), log, nullptr);
+}
+
+void linear_svr::train() {
+  auto rows = load_training();
+  const auto weights = load_row_weights(get_comm(), settings_.row_weights, rows);
+  load_others(rows.columns);
+  sample_rows held;
+  if (!settings_.validation_input.empty()) {
+    auto options = linear_.samples;
+    options.columns = rows.columns;
+    held = load_samples(get_comm(), settings_.validation_input, options);
+  }
+  if (weights.empty()) optim::group_equal_rows(rows);
+
+  margin_loss loss;
+  if (settings_.squared) {
+    loss.exact = optim::squared_epsilon_insensitive_loss(settings_.epsilon);
+  } else {
+    loss.exact = optim::epsilon_insensitive_loss(settings_.epsilon);
+    loss.smoothed = [e = settings_.epsilon](double mu) { return smoothed_epsilon_insensitive(e, mu); };
+    loss.epsilon = settings_.epsilon;
+    // The size of the first errors, at w = 0.
+    double square = 0;
+    for (const double y : rows.label) square += y * y;
+    square = sum_over_workers(get_comm(), square) / static_cast<double>(rows.rows_total);
+    loss.first_mu = square > 0 && std::isfinite(square) ? std::sqrt(square) : 1;
+  }
+  optim::validation validation;
+  if (!settings_.validation_input.empty()) {
+    validation.measure = measure_margins(held, settings_.margin.bias, loss.exact, [](double, double) { return false; });
+    validation.patience = settings_.patience;
+  }
+  run_log log(*this, settings_.margin.rounds, "objective", linear_.debug);
+  const auto fit = fit_margins(*this, rows, weights, loss, settings_.margin, validation,
+                               [&](const auto& now) { log.round(now.step, now.value, figures_of(now, false)); });
+  if (!fit.converged && settings_.patience == 0 && fit.steps >= settings_.margin.rounds)
+    throw error("after " + std::to_string(fit.steps) + " rounds" +
+                (settings_.squared ? " the gradient's norm is " + json_number(fit.gradient_norm)
+                                   : " the duality gap is " + json_number(fit.gap)) +
+                " at the objective " + json_number(fit.objective) + "; raise rounds or tolerance");
+  model_writer model(*this, "linear_svr", linear_.format);
+  model.add("linear_svr_weight", fit.w);
+  model.fields().add("rows", rows.rows_total).add("objective", fit.objective).add("rounds", fit.steps);
+  if (!settings_.squared) model.fields().add("gap", fit.gap);
+  log.result("ended", fit.text);
+  log.result("objective", fit.objective);
+  if (!settings_.squared) log.result("gap", fit.gap);
+  log.result("rounds", static_cast<std::uint64_t>(fit.steps));
+  auto theta = fit.w;
+  if (!settings_.margin.bias) theta.insert(theta.begin(), 0.0);
+  use(std::move(theta), log, &model);
+}
+
+void linear_svr::use(std::vector<double> theta, run_log& log, model_writer* model) {
+  const double error = has_test() ? root_mean_squared_error(get_comm(), test_, theta) : 0;
+  if (model != nullptr) {
+    if (has_test()) model->fields().add("test_rmse", error);
+    model->finish();
+  }
+  dump_predictions([&](std::size_t i) { return predicted(predict_, i, theta); });
+  if (has_test()) log.result("rmse", error);
+  log.result("output", get_output());
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "naive_bayes.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <utility>
+
+#include "alg/common/sum_over_workers.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+// Of mean^2 / variance: features above it would make the score of a row of zeros so small that its digits are lost.
+// They are in nearly all rows of a class, so visiting them in each row costs little.
+constexpr double steep = 1e3;
+
+}  // namespace
+
+config_schema naive_bayes_schema() {
+  config_schema s("naive_bayes", "naive Bayes classifier");
+  add_class_keys(s);
+  s.key("distribution", key_type::string, "of a feature in a class: multinomial, bernoulli or gaussian")
+      .one_of({"multinomial", "bernoulli", "gaussian"})
+      .required_unless({"model"});
+  s.key("alpha", key_type::number, "multinomial, bernoulli: added to each count").fallback(1.0).at_least(1e-10);
+  s.key("binarize", key_type::number, "bernoulli: a feature is there if it is greater").fallback(0.0);
+  s.key("var_smoothing", key_type::number,
+        "gaussian: this fraction of the greatest variance of a feature is added to all variances")
+      .fallback(1e-9)
+      .at_least(0);
+  s.key("fit_prior", key_type::boolean, "probabilities of classes from the rows; false: all the same").fallback(true);
+  s.key("class_prior", key_type::numbers, "probabilities of the classes in their order").at_least(0).at_most(1);
+  return s;
+}
+
+naive_bayes_settings::naive_bayes_settings(const config& from)
+    : classes(from),
+      distribution(from.get<std::string>("distribution")),
+      alpha(from.get<double>("alpha")),
+      binarize(from.get<double>("binarize")),
+      var_smoothing(from.get<double>("var_smoothing")),
+      fit_prior(from.get<bool>("fit_prior")),
+      class_prior(from.get<std::vector<double>>("class_prior")),
+      prior_place(from.place_of("class_prior")) {
+  if (binarize < 0)
+    throw config_error(from.place_of("binarize") +
+                       ": found a number below 0, want at least 0: features that a row "
+                       "does not have are 0");
+  const double sum = std::accumulate(class_prior.begin(), class_prior.end(), 0.0);
+  if (!class_prior.empty() && std::abs(sum - 1) > 1e-9)
+    throw config_error(prior_place + ": found numbers whose sum is " + json_number(sum) + ", want 1");
+}
+
+naive_bayes::naive_bayes(Comm comm, const std::string& server_info, const naive_bayes_settings& settings)
+    : class_base(std::move(comm), server_info, settings.classes, 1), settings_(settings) {}
+
+void naive_bayes::solve() {
+  if (linear_.model.empty()) {
+    train();
+    return;
+  }
+  read_model();
+  prepare();
+  run_log log(*this, 1);
+  use_model(log, nullptr);
+}
+
+void naive_bayes::read_model() {
+  const model_reader model(linear_.model, "naive_bayes");
+  settings_.distribution = model.field<std::string>("settings.distribution");
+  settings_.binarize = model.field<double>("settings.binarize");
+  const bool gaussian = settings_.distribution == "gaussian";
+  const std::string first = gaussian ? "naive_bayes_mean" : "naive_bayes_log_probability";
+  prior_ = model.read<double>("naive_bayes_log_prior");
+  first_ = model.read<double>(first);
+  if (settings_.distribution != "multinomial")
+    second_ = model.read<double>(gaussian ? "naive_bayes_variance" : "naive_bayes_log_complement");
+  const auto shape = model.shape(first);
+  if (shape.size() != 2 || shape[0] == 0 || shape[0] > UINT32_MAX)
+    throw data_error(linear_.model + ": found no parameters");
+  columns_ = shape[0];
+  read_classes(model, static_cast<std::uint32_t>(columns_));
+  if (shape[1] != classes().size() || prior_.size() != classes().size() ||
+      (!second_.empty() && second_.size() != first_.size()))
+    throw data_error(linear_.model + ": found parameters of " + std::to_string(shape[1]) + " classes, want " +
+                     std::to_string(classes().size()));
+}
+
+void naive_bayes::train() {
+  const auto rows = load_training_classes(1);
+  columns_ = rows.columns;
+  const std::size_t k = classes().size();
+  run_log log(*this, 1, "objective", linear_.debug);
+  const bool gaussian = settings_.distribution == "gaussian";
+  if (gaussian) measure_moments(rows);
+  else count(rows);
+  set_priors();
+  prepare();
+
+  const auto names = feature_names(rows, false);
+  model_writer model(*this, "naive_bayes", linear_.format);
+  model.add("naive_bayes_log_prior", prior_);
+  add_feature_rows(model, get_comm(), gaussian ? "naive_bayes_mean" : "naive_bayes_log_probability", first_, k, names);
+  if (!second_.empty())
+    add_feature_rows(model, get_comm(), gaussian ? "naive_bayes_variance" : "naive_bayes_log_complement", second_, k,
+                     names);
+  describe(model, rows.rows_total);
+  log.result("rows", rows.rows_total);
+  log.result("classes", std::uint64_t{k});
+  use_model(log, &model);
+}
+
+/// Counts, then the logarithms of the probabilities. A collective.
+void naive_bayes::count(const sample_rows& rows) {
+  const std::size_t k = classes().size();
+  const bool multinomial = settings_.distribution == "multinomial";
+  // A class's weight, then a number a class for each feature.
+  std::vector<double> sums(k + columns_ * k);
+  std::int64_t negative = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t i = 0; i < rows.rows(); ++i) {
+    const auto c = static_cast<std::size_t>(rows.label[i]);
+    const double w = weight_of(i);
+    sums[c] += w;
+    visit_entries(rows, i, [&](std::size_t j, double x) {
+      if (multinomial && x < 0) negative = std::min(negative, static_cast<std::int64_t>(rows.first_row + i));
+      if (multinomial) sums[k + j * k + c] += w * x;
+      else if (x > settings_.binarize) sums[k + j * k + c] += w;
+    });
+  }
+  if (multinomial) {
+    auto comm = get_comm();
+    comm.allreduce(negative, reduce_op::min);
+    if (negative != std::numeric_limits<std::int64_t>::max())
+      throw data_error(linear_.training_input.front() + ": found a number below 0 in row " +
+                       std::to_string(negative + 1) + ", want counts from 0 for multinomial");
+  }
+  sum_over_workers(get_comm(), sums);
+  class_weight_.assign(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(k));
+  first_.resize(columns_ * k);
+  if (!multinomial) second_.resize(columns_ * k);
+  const double alpha = settings_.alpha;
+  for (std::size_t c = 0; c < k; ++c) {
+    double all = 0;
+    for (std::size_t j = 0; j < columns_; ++j) all += sums[k + j * k + c];
+    const double norm = std::log(multinomial ? all + alpha * static_cast<double>(columns_) : sums[c] + 2 * alpha);
+    for (std::size_t j = 0; j < columns_; ++j) {
+      const double n = sums[k + j * k + c];
+      first_[j * k + c] = std::log(n + alpha) - norm;
+      if (!multinomial) second_[j * k + c] = std::log(std::max(sums[c] - n, 0.0) + alpha) - norm;
+    }
+  }
+}
+
+/// Means and variances. Each worker's by Welford's updates, so that nothing cancels where a mean is large; joined by
+/// two sums over the workers: of the weights and the sums, then of the squares around the means of all. A collective.
+void naive_bayes::measure_moments(const sample_rows& rows) {
+  const std::size_t k = classes().size();
+  // The group after the classes has every row, with weight 1, for the greatest variance.
+  const std::size_t groups = k + 1;
+  std::vector<double> weight(groups);              // of rows
+  std::vector<double> present(columns_ * groups);  // of the entries that are visited
+  std::vector<double> mean(columns_ * groups);     // of these
+  std::vector<double> square(columns_ * groups);   // sums of squares around that mean
+  for (std::size_t i = 0; i < rows.rows(); ++i) {
+    const std::pair<std::size_t, double> of_row[] = {{static_cast<std::size_t>(rows.label[i]), weight_of(i)}, {k, 1}};
+    for (const auto& [g, w] : of_row) {
+      if (w == 0) continue;
+      weight[g] += w;
+      visit_entries(rows, i, [&, g = g, w = w](std::size_t j, double x) {
+        const std::size_t at = j * groups + g;
+        present[at] += w;
+        const double from_mean = x - mean[at];
+        mean[at] += w / present[at] * from_mean;
+        square[at] += w * from_mean * (x - mean[at]);
+      });
+    }
+  }
+  // The zeros join: groups of values with means m and 0.
+  std::vector<double> sums(weight);
+  sums.resize(groups + columns_ * groups);
+  for (std::size_t at = 0; at < mean.size(); ++at) {
+    const double all = weight[at % groups];
+    if (all == 0) continue;
+    const double part = present[at] / all;
+    square[at] += mean[at] * mean[at] * present[at] * std::max(1 - part, 0.0);
+    mean[at] *= part;
+    sums[groups + at] = mean[at] * all;
+  }
+  sum_over_workers(get_comm(), sums);
+  for (std::size_t at = 0; at < mean.size(); ++at) {
+    double& of_all = sums[groups + at];
+    of_all = sums[at % groups] > 0 ? of_all / sums[at % groups] : 0;
+    const double away = mean[at] - of_all;
+    square[at] += weight[at % groups] * away * away;
+  }
+  sum_over_workers(get_comm(), square);
+  class_weight_.assign(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(k));
+  double greatest = 0;
+  for (std::size_t j = 0; j < columns_; ++j) greatest = std::max(greatest, square[j * groups + k] / sums[k]);
+  first_.resize(columns_ * k);
+  second_.resize(columns_ * k);
+  for (std::size_t j = 0; j < columns_; ++j) {
+    for (std::size_t c = 0; c < k; ++c) {
+      first_[j * k + c] = sums[groups + j * groups + c];
+      second_[j * k + c] = square[j * groups + c] / class_weight_[c] + settings_.var_smoothing * greatest;
+      if (class_weight_[c] > 0 && !(second_[j * k + c] > 0))
+        throw data_error(linear_.training_input.front() +
+                         ": found a feature without variance, want var_smoothing "
+                         "above 0 and features that are not all constant");
+    }
+  }
+}
+
+void naive_bayes::set_priors() {
+  const std::size_t k = classes().size();
+  prior_.resize(k);
+  double all = 0;
+  for (std::size_t c = 0; c < k; ++c) {
+    if (class_weight_[c] == 0)
+      throw data_error(linear_.training_input.front() + ": found class " + classes()[c] +
+                       " with rows of weight 0 only, want rows with a weight");
+    all += class_weight_[c];
+  }
+  if (!settings_.class_prior.empty() && settings_.class_prior.size() != k)
+    throw config_error(settings_.prior_place + ": found " + std::to_string(settings_.class_prior.size()) +
+                       " numbers, want one for each of " + std::to_string(k) + " classes");
+  for (std::size_t c = 0; c < k; ++c) {
+    if (!settings_.class_prior.empty()) prior_[c] = std::log(settings_.class_prior[c]);
+    else if (settings_.fit_prior) prior_[c] = std::log(class_weight_[c]) - std::log(all);
+    else prior_[c] = -std::log(static_cast<double>(k));
+  }
+}
+
+/// What is the same for all rows.
+void naive_bayes::prepare() {
+  const std::size_t k = classes().size();
+  of_all_ = prior_;
+  steep_.clear();
+  if (settings_.distribution == "bernoulli") {
+    for (std::size_t at = 0; at < second_.size(); ++at) of_all_[at % k] += second_[at];
+  }
+  if (settings_.distribution == "gaussian") {
+    for (std::size_t at = 0; at < second_.size(); ++at)
+      of_all_[at % k] -= 0.5 * std::log(2 * std::numbers::pi * second_[at]);
+  }
+  of_zeros_ = of_all_;
+  if (settings_.distribution != "gaussian") return;
+  is_steep_.assign(columns_, 0);
+  for (std::size_t j = 0; j < columns_; ++j) {
+    double most = 0;
+    const auto zero = [&](std::size_t c) { return first_[j * k + c] * first_[j * k + c] / second_[j * k + c]; };
+    for (std::size_t c = 0; c < k; ++c) most = std::max(most, zero(c));
+    if (most > steep) {
+      is_steep_[j] = 1;
+      steep_.push_back(j);
+      continue;
+    }
+    for (std::size_t c = 0; c < k; ++c) of_zeros_[c] -= 0.5 * zero(c);
+  }
+}
+
+void naive_bayes::log_probabilities(const sample_rows& rows, std::size_t i, std::span<double> to) const {
+  const std::size_t k = to.size();
+  const auto add_normal = [&](std::size_t j, double x) {
+    for (std::size_t c = 0; c < k; ++c) {
+      const double away = x - first_[j * k + c];
+      to[c] -= 0.5 * away * away / second_[j * k + c];
+    }
+  };
+  const char kind = settings_.distribution[0];
+  if (kind == 'g' && rows.dense) {
+    std::copy(of_all_.begin(), of_all_.end(), to.begin());
+    const auto x = rows.dense_row(i);
+    for (std::size_t j = 0; j < x.size(); ++j) add_normal(j, x[j]);
+    to_log_probabilities(to);
+    return;
+  }
+  std::copy(of_zeros_.begin(), of_zeros_.end(), to.begin());
+  std::vector<double> steep_values(steep_.size());
+  std::size_t next = 0;
+  visit_entries(rows, i, [&](std::size_t j, double x) {
+    if (kind == 'g' && is_steep_[j] != 0) {
+      while (steep_[next] < j) ++next;
+      steep_values[next] = x;
+      return;
+    }
+    const double* first = first_.data() + j * k;
+    const double* second = second_.data() + j * k;
+    for (std::size_t c = 0; c < k; ++c) {
+      if (kind == 'm') to[c] += x * first[c];
+      else if (kind == 'g') to[c] -= 0.5 * x * (x - 2 * first[c]) / second[c];
+      else if (x > settings_.binarize) to[c] += first[c] - second[c];
+    }
+  });
+  for (std::size_t s = 0; s < steep_.size(); ++s) add_normal(steep_[s], steep_values[s]);
+  to_log_probabilities(to);
+}
+
+void naive_bayes::use_model(run_log& log, model_writer* model) {
+  use([&](const sample_rows& rows, std::size_t i, std::span<double> scores) { log_probabilities(rows, i, scores); },
+      true, false, log, model);
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Naive Bayes: the class c with the greatest log P(c) + sum_j log P(x_j | c), whose parameters are sums over the rows
+// of each class: one pass, and one or two sums over the workers.
+//
+//   multinomial   x_j counts       P(x | c) ~ prod_j p_cj^x_j       p_cj = (N_cj + alpha) / (sum_j N_cj + alpha p)
+//   bernoulli     x_j > binarize   p_cj, or 1 - p_cj                p_cj = (N_cj + alpha) / (N_c + 2 alpha)
+//   gaussian      x_j numbers      normal(mean_cj, variance_cj)     variances plus var_smoothing times the greatest one
+//
+// N_cj: sum over the rows of class c of weight x_j (bernoulli: of weight where x_j > binarize); N_c: of weight.
+//
+// Source: C. Manning, P. Raghavan, H. Schuetze, "Introduction to information retrieval", 2008, chapter 13;
+// T. Chan, G. Golub, R. LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "alg/common/class_base.hpp"
+
+namespace paracel::alg {
+
+/// The keys of naive_bayes's config; README.md explains them.
+config_schema naive_bayes_schema();
+
+struct naive_bayes_settings {
+  explicit naive_bayes_settings(const config& from);
+
+  class_settings classes;
+  std::string distribution;
+  double alpha;
+  double binarize;
+  double var_smoothing;
+  bool fit_prior;
+  std::vector<double> class_prior;
+  std::string prior_place;
+};
+
+class naive_bayes : public class_base {
+ public:
+  naive_bayes(Comm comm, const std::string& server_info, const naive_bayes_settings& settings);
+
+  /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error.
+  void solve() override;
+
+ private:
+  void train();
+  void read_model();
+  void count(const sample_rows& rows);
+  void measure_moments(const sample_rows& rows);
+  void set_priors();
+  void prepare();
+  /// Logarithms of the probabilities of the classes.
+  void log_probabilities(const sample_rows& rows, std::size_t i, std::span<double> to) const;
+  void use_model(run_log& log, model_writer* model);
+  [[nodiscard]] double weight_of(std::size_t i) { return weights().empty() ? 1 : weights()[i]; }
+
+  naive_bayes_settings settings_;
+  std::size_t columns_ = 0;
+  std::vector<double> class_weight_;  // the sum of the weights of its rows
+  std::vector<double> prior_;         // logarithms
+  // A number a class for each feature: gaussian means and variances, else log p, and bernoulli log(1 - p).
+  std::vector<double> first_;
+  std::vector<double> second_;
+  // Scores: what all rows have; for rows of which only entries other than 0 are visited that of a row of zeros, but for
+  // features whose values are visited in each row.
+  std::vector<double> of_all_;
+  std::vector<double> of_zeros_;
+  std::vector<char> is_steep_;
+  std::vector<std::size_t> steep_;
+};
+
+}  // namespace paracel::alg

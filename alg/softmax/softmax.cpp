@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "softmax.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "alg/common/sum_over_workers.hpp"
+
+namespace paracel::alg {
+
+config_schema softmax_schema() {
+  config_schema s("softmax", "softmax (multinomial logistic) regression");
+  add_class_keys(s);
+  s.key("C", key_type::number, "weight of the losses").fallback(1.0).above(0);
+  s.key("bias", key_type::boolean, "a number for each class that is not penalised").fallback(true);
+  s.key("method", key_type::string, "newton or lbfgs").fallback("newton").one_of({"newton", "lbfgs"});
+  s.key("rounds", key_type::integer, "steps at most").fallback(1000).at_least(1).at_most(1000000000);
+  s.key("tolerance", key_type::number, "stop when the gradient's norm is at most this fraction of the first one")
+      .fallback(1e-5)
+      .at_least(0)
+      .at_most(1);
+  add_validation_keys(s);
+  return s;
+}
+
+softmax_settings::softmax_settings(const config& from)
+    : classes(from),
+      c(from.get<double>("C")),
+      bias(from.get<bool>("bias")),
+      how(optim::method_of(from.get<std::string>("method"))),
+      rounds(from.get<int>("rounds")),
+      tolerance(from.get<double>("tolerance")),
+      validation_input(from.get<std::vector<std::string>>("validation_input")),
+      patience(from.get<int>("patience")) {
+  check_validation_keys(from);
+}
+
+softmax::softmax(Comm comm, const std::string& server_info, const softmax_settings& settings)
+    : class_base(std::move(comm), server_info, settings.classes, settings.rounds),
+      settings_(settings),
+      bias_(settings.bias) {}
+
+void softmax::solve() {
+  if (linear_.model.empty()) {
+    train();
+    return;
+  }
+  const model_reader model(linear_.model, "softmax");
+  w_ = model.read<double>("softmax_weight");
+  bias_ = model.field<bool>("settings.bias");
+  const auto shape = model.shape("softmax_weight");
+  const std::size_t first = bias_ ? 1 : 0;
+  if (shape.size() != 2 || shape[0] <= first || shape[0] - first > UINT32_MAX)
+    throw data_error(linear_.model + ": found no weights");
+  read_classes(model, static_cast<std::uint32_t>(shape[0] - first));
+  if (shape[1] != classes().size())
+    throw data_error(linear_.model + ": found " + std::to_string(shape[1]) + " weights a feature for " +
+                     std::to_string(classes().size()) + " classes");
+  run_log log(*this, 1);
+  use_model(log, nullptr);
+}
+
+void softmax::log_probabilities(const sample_rows& rows, std::size_t i, std::span<double> to) const {
+  const std::size_t k = to.size();
+  const double* features = w_.data() + (bias_ ? k : 0);
+  if (bias_) std::copy_n(w_.begin(), k, to.begin());
+  else std::fill(to.begin(), to.end(), 0.0);
+  visit_entries(rows, i, [&](std::size_t j, double x) {
+    for (std::size_t c = 0; c < k; ++c) to[c] += x * features[j * k + c];
+  });
+  to_log_probabilities(to);
+}
+
+void softmax::train() {
+  auto rows = load_training_classes(2);
+  const std::size_t k = classes().size();
+  sample_rows held;
+  if (!settings_.validation_input.empty()) held = load_validation(settings_.validation_input, rows.columns);
+  if (weights().empty()) optim::group_equal_rows(rows);
+  const auto names = feature_names(rows, bias_);
+
+  optim::linear_options options;
+  options.intercept = bias_;
+  options.row_weights = weights();
+  optim::softmax_objective objective(rows, k, std::move(options));
+  optim::settings how;
+  how.how = settings_.how;
+  how.scale = settings_.c;
+  how.penalty.l2 = 0.5;
+  if (bias_) how.penalty.free = objective.intercepts();
+  how.max_steps = settings_.rounds;
+  how.gradient_tolerance = settings_.tolerance;
+  run_log log(*this, settings_.rounds, "objective", linear_.debug);
+  how.watch = [&](const optim::progress& now) { log.round(now.step, now.value, figures_of(now, true)); };
+  if (!settings_.validation_input.empty()) {
+    how.held_out.patience = settings_.patience;
+    how.held_out.measure = [&](std::span<const double> w, std::span<double> sums) {
+      w_.assign(w.begin(), w.end());
+      std::vector<double> scores(k);
+      for (std::size_t i = 0; i < held.rows(); ++i) {
+        log_probabilities(held, i, scores);
+        const auto label = static_cast<std::size_t>(held.label[i]);
+        sums[0] += 1;
+        sums[1] -= scores[label];
+        sums[2] += greatest_score(scores) == label ? 1 : 0;
+      }
+    };
+  }
+  auto found = optim::minimize(*this, objective, how);
+  if (found.why == optim::ending::steps && settings_.patience == 0)
+    throw error("after " + std::to_string(found.steps) + " rounds the gradient's norm is " +
+                json_number(found.gradient_norm) + " of " + json_number(found.first_gradient_norm) +
+                " at the start; raise rounds or tolerance");
+  w_ = std::move(found.w);
+  if (settings_.patience > 0 && !found.best.w.empty()) {
+    w_ = std::move(found.best.w);
+    found.value = value_at_best(objective);
+  }
+  if (bias_) {
+    const double mean =
+        std::accumulate(w_.begin(), w_.begin() + static_cast<std::ptrdiff_t>(k), 0.0) / static_cast<double>(k);
+    for (std::size_t c = 0; c < k; ++c) w_[c] -= mean;
+  }
+  model_writer model(*this, "softmax", linear_.format);
+  add_feature_rows(model, get_comm(), "softmax_weight", w_, k, names);
+  describe(model, rows.rows_total);
+  model.fields().add("objective", found.value).add("rounds", found.steps);
+  log.result("ended", found.text());
+  log.result("objective", found.value);
+  log.result("rounds", static_cast<std::uint64_t>(found.steps));
+  use_model(log, &model);
+}
+
+/// F at w_. A collective.
+double softmax::value_at_best(optim::softmax_objective& objective) {
+  std::vector<double> unused(w_.size());
+  const double loss = sum_over_workers(get_comm(), objective.value_and_gradient(w_, unused));
+  double square = 0;
+  for (std::size_t j = bias_ ? classes().size() : 0; j < w_.size(); ++j) square += w_[j] * w_[j];
+  return square / 2 + settings_.c * loss;
+}
+
+void softmax::use_model(run_log& log, model_writer* model) {
+  use([&](const sample_rows& rows, std::size_t i, std::span<double> scores) { log_probabilities(rows, i, scores); },
+      true, false, log, model);
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Softmax (multinomial logistic) regression:
+//
+//     F(W, b) = |W|^2/2 + C sum_i weight_i (log sum_c exp(x_i.w_c + b_c) - x_i.w_label - b_label)
+//
+// The biases b are not penalised; adding a number to all of them changes nothing, so their mean is 0 in the model.
+//
+// Source: paracel/optim.hpp (newton, lbfgs).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <paracel/optim.hpp>
+#include <paracel/optim_losses.hpp>
+
+#include "alg/common/class_base.hpp"
+#include "alg/common/validation.hpp"
+
+namespace paracel::alg {
+
+/// The keys of softmax's config; README.md explains them.
+config_schema softmax_schema();
+
+struct softmax_settings {
+  explicit softmax_settings(const config& from);
+
+  class_settings classes;
+  double c;
+  bool bias;
+  optim::method how;
+  int rounds;
+  double tolerance;
+  std::vector<std::string> validation_input;
+  int patience;
+};
+
+class softmax : public class_base {
+ public:
+  softmax(Comm comm, const std::string& server_info, const softmax_settings& settings);
+
+  /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; error when it does
+  /// not converge in `rounds`.
+  void solve() override;
+
+ private:
+  void train();
+  [[nodiscard]] double value_at_best(optim::softmax_objective& objective);
+  /// Logarithms of the probabilities of the classes.
+  void log_probabilities(const sample_rows& rows, std::size_t i, std::span<double> to) const;
+  void use_model(run_log& log, model_writer* model);
+
+  softmax_settings settings_;
+  bool bias_;
+  std::vector<double> w_;  // a number a class for each feature, those of the bias first
+};
+
+}  // namespace paracel::alg

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "load/format/class_labels.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/number_parsing.hpp"
+
+namespace paracel {
+
+namespace {
+
+/// Ascending: by value if all are numbers, else by bytes.
+void sort_names(std::vector<std::string>& names) {
+  std::vector<std::pair<double, std::string>> numbers;
+  for (const auto& n : names) {
+    double v = 0;
+    if (!read_whole_number(n, v)) break;
+    numbers.emplace_back(v, n);
+  }
+  if (numbers.size() < names.size()) {
+    std::sort(names.begin(), names.end());
+    return;
+  }
+  std::sort(numbers.begin(), numbers.end());
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = std::move(numbers[i].second);
+}
+
+/// Whether the bytes are UTF-8 without control characters: names are written to JSON and to lines of text.
+bool is_text(std::string_view s) {
+  for (std::size_t i = 0; i < s.size();) {
+    const auto c = static_cast<unsigned char>(s[i]);
+    if (c < 0x20 || c == 0x7f) return false;
+    const std::size_t more = c < 0x80                ? 0
+                             : c >= 0xc2 && c < 0xe0 ? 1
+                             : c >= 0xe0 && c < 0xf0 ? 2
+                             : c >= 0xf0 && c < 0xf5 ? 3
+                                                     : 4;
+    if (more == 4 || more >= s.size() - i) return false;
+    for (std::size_t k = 1; k <= more; ++k) {
+      if ((static_cast<unsigned char>(s[i + k]) & 0xc0U) != 0x80) return false;
+    }
+    // Overlong forms, surrogates, beyond U+10FFFF.
+    const auto second = more > 0 ? static_cast<unsigned char>(s[i + 1]) : 0;
+    if ((c == 0xe0 && second < 0xa0) || (c == 0xed && second >= 0xa0) || (c == 0xf0 && second < 0x90) ||
+        (c == 0xf4 && second >= 0x90))
+      return false;
+    i += more + 1;
+  }
+  return true;
+}
+
+void move_labels(const std::vector<std::string>& from, const std::vector<std::string>& to,
+                 std::vector<double>& labels) {
+  std::unordered_map<std::string_view, double> place;
+  for (std::size_t i = 0; i < to.size(); ++i) place.emplace(to[i], static_cast<double>(i));
+  std::vector<double> moved(from.size());
+  for (std::size_t i = 0; i < from.size(); ++i) moved[i] = place.at(from[i]);
+  for (auto& l : labels) l = moved[static_cast<std::size_t>(l)];
+}
+
+}  // namespace
+
+class_labels::class_labels(const std::vector<std::string>& known) : closed_(!known.empty()), names_(known) {
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    indices_.emplace(known[i], static_cast<double>(i));
+    spellings_.emplace(known[i], static_cast<double>(i));
+  }
+}
+
+double class_labels::index(const std::string& label, bool as_written) {
+  if (label.empty()) throw refused{"found an empty label, want a class"};
+  std::string name = label;
+  const auto number = read_number(label.data(), label.data() + label.size());
+  if (number.end == label.data() + label.size()) {
+    if (number.outcome == number_outcome::not_finite)
+      throw refused{"found label " + quote_for_error(label) + ", want a finite number or a text"};
+    // -0 is 0.
+    if (number.outcome == number_outcome::ok) name = number_text(number.value == 0 ? 0.0 : number.value);
+  }
+  if (name.size() > most_bytes)
+    throw refused{"found a label of " + std::to_string(name.size()) + " bytes, want at most " +
+                  std::to_string(most_bytes)};
+  if (!is_text(name))
+    throw refused{"found label " + quote_for_error(label) + ", want UTF-8 without control characters"};
+  auto at = indices_.find(name);
+  if (at == indices_.end()) {
+    if (closed_) {
+      std::string all;
+      for (std::size_t i = 0; i < names_.size() && i < 10; ++i) all += (i == 0 ? "" : ", ") + names_[i];
+      throw refused{"found label " + quote_for_error(label) + ", want a class of the model: " + all +
+                    (names_.size() > 10 ? ", ..." : "")};
+    }
+    if (names_.size() == most_classes)
+      throw refused{"found more than " + std::to_string(most_classes) + " classes, want labels of classes"};
+    at = indices_.emplace(name, static_cast<double>(names_.size())).first;
+    names_.push_back(name);
+  }
+  // As many spellings as a file may have: not without bound.
+  if (as_written && spellings_.size() < 2 * most_classes) spellings_.emplace(label, at->second);
+  return at->second;
+}
+
+std::vector<std::string> class_labels::sort(std::vector<double>& labels) {
+  if (closed_) return names_;
+  auto sorted = names_;
+  sort_names(sorted);
+  move_labels(names_, sorted, labels);
+  return sorted;
+}
+
+std::vector<std::string> class_labels::unite(const std::vector<std::vector<std::string>>& of_workers,
+                                             const std::vector<std::string>& own, std::vector<double>& labels) {
+  std::vector<std::string> all;
+  for (const auto& w : of_workers) all.insert(all.end(), w.begin(), w.end());
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  sort_names(all);
+  move_labels(own, all, labels);
+  return all;
+}
+
+std::string class_labels::libsvm_problem(std::string_view label) {
+  if (label.find(':') == std::string_view::npos) return {};
+  return "found " + quote_for_error(label) + ", want a label, and index:value after it";
+}
+
+}  // namespace paracel

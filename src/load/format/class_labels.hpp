@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Labels that name classes: numbers (of any spelling) or text, as indices.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace paracel {
+
+/// Thread-safety: none
+class class_labels {
+ public:
+  /// What is wrong with a label.
+  struct refused {
+    std::string what;
+  };
+  static constexpr std::size_t most_classes = 65536;
+  static constexpr std::size_t most_bytes = 1000;  ///< of one name
+
+  /// `known`: the only classes there are; empty: any.
+  explicit class_labels(const std::vector<std::string>& known);
+
+  /// The index of a label that has been seen in this spelling.
+  [[nodiscard]] std::optional<double> find(std::string_view label) const {
+    const auto at = spellings_.find(label);
+    return at == spellings_.end() ? std::nullopt : std::optional<double>(at->second);
+  }
+  /// The index of any label. `as_written`: it is what `find` is asked for later. Throws: refused.
+  double index(const std::string& label, bool as_written);
+
+  /// The classes: those known, in their order, else those found, ascending; `labels` get their indices in it.
+  std::vector<std::string> sort(std::vector<double>& labels);
+
+  /// The classes of all workers, ascending; `labels`: from indices into `own` to indices into these.
+  static std::vector<std::string> unite(const std::vector<std::vector<std::string>>& of_workers,
+                                        const std::vector<std::string>& own, std::vector<double>& labels);
+  /// Why a text is no label of a libsvm line; "" if it is one.
+  static std::string libsvm_problem(std::string_view label);
+
+ private:
+  struct text_hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view s) const noexcept { return std::hash<std::string_view>()(s); }
+  };
+  using index_of = std::unordered_map<std::string, double, text_hash, std::equal_to<>>;
+
+  bool closed_;                     // the classes are known
+  std::vector<std::string> names_;  // one spelling of each
+  index_of indices_;                // of the names
+  index_of spellings_;
+};
+
+}  // namespace paracel
