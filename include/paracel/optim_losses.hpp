@@ -6,22 +6,16 @@
 //   log_loss                  log(1 + exp(-y m))                                -1 or +1          yes
 //   smooth_hinge_loss         1/2 - z, (1 - z)^2 / 2, 0 at z = y m <= 0, < 1    -1 or +1          generalised
 //   hinge_loss                max(0, 1 - y m)                                   -1 or +1          no
-//   smoothed_hinge_loss       the same, (1 - y m + mu)^2 / (4 mu) where         -1 or +1          generalised
-//                             |1 - y m| < mu
 //   squared_hinge_loss        max(0, 1 - y m)^2                                 -1 or +1          generalised
 //   perceptron_loss           max(0, -y m)                                      -1 or +1          no
 //   squared_loss              (m - y)^2 / 2                                     a number          yes
 //   epsilon_insensitive_loss  max(0, |m - y| - epsilon)                         a number          no
-//   smoothed_epsilon_         the same as a sum of max(0, t) for                a number          generalised
-//     insensitive_loss        t = m - y - epsilon and y - m - epsilon,
-//                             (t + mu)^2 / (4 mu) where |t| < mu
 //   squared_epsilon_          max(0, |m - y| - epsilon)^2                       a number          generalised
 //     insensitive_loss
 //   huber_loss                r^2 / 2 up to |r| = |m - y| = delta, then         a number          generalised
 //                             delta |r| - delta^2 / 2
 //
-// Losses with a kink (hinge, perceptron, epsilon-insensitive) have a subgradient there: use sgd. Or newton on the
-// smoothed one, which is at most mu / 4 above, with smaller and smaller mu.
+// Losses with a kink (hinge, perceptron, epsilon-insensitive) have a subgradient there: use sgd.
 #pragma once
 
 #include <cstddef>
@@ -58,15 +52,11 @@ using loss_ptr = std::shared_ptr<const loss>;
 [[nodiscard]] loss_ptr log_loss();
 [[nodiscard]] loss_ptr smooth_hinge_loss();
 [[nodiscard]] loss_ptr hinge_loss();
-/// Throws: config_error unless mu is above 0 and finite.
-[[nodiscard]] loss_ptr smoothed_hinge_loss(double mu);
 [[nodiscard]] loss_ptr squared_hinge_loss();
 [[nodiscard]] loss_ptr perceptron_loss();
 [[nodiscard]] loss_ptr squared_loss();
 /// Throws: config_error unless epsilon is at least 0 and finite.
 [[nodiscard]] loss_ptr epsilon_insensitive_loss(double epsilon);
-/// Throws: config_error unless epsilon is at least 0, mu above 0, and both finite.
-[[nodiscard]] loss_ptr smoothed_epsilon_insensitive_loss(double epsilon, double mu);
 /// Throws: config_error unless epsilon is at least 0 and finite.
 [[nodiscard]] loss_ptr squared_epsilon_insensitive_loss(double epsilon);
 /// Throws: config_error unless delta is above 0 and finite.

@@ -45,13 +45,6 @@ loss_ptr make_loss(F f, bool has_curvature = true) {
   return std::make_shared<loss_of_rows<F>>(f, has_curvature);
 }
 
-/// max(0, t), rounded off by a parabola where |t| < mu.
-point_derivatives smoothed_positive(double t, double mu) {
-  if (t <= -mu) return {0, 0, 0};
-  if (t >= mu) return {t, 1, 0};
-  return {(t + mu) * (t + mu) / (4 * mu), (t + mu) / (2 * mu), 1 / (2 * mu)};
-}
-
 void require_number(const char* name, double found, bool zero) {
   if (std::isfinite(found) && (found > 0 || (zero && found == 0))) return;
   throw config_error(std::string(name) + " is " + std::to_string(found) + ", want a finite number " +
@@ -88,14 +81,6 @@ loss_ptr hinge_loss() {
       false);
 }
 
-loss_ptr smoothed_hinge_loss(double mu) {
-  require_number("mu", mu, false);
-  return make_loss([mu](double m, double y) {
-    const auto d = smoothed_positive(1 - y * m, mu);
-    return point_derivatives{d.value, -y * d.slope, d.curvature};
-  });
-}
-
 loss_ptr squared_hinge_loss() {
   return make_loss([](double m, double y) {
     const double short_of = 1 - y * m;
@@ -127,17 +112,6 @@ loss_ptr epsilon_insensitive_loss(double epsilon) {
         return point_derivatives{std::abs(r) - epsilon, r > 0 ? 1.0 : -1.0, 0};
       },
       false);
-}
-
-loss_ptr smoothed_epsilon_insensitive_loss(double epsilon, double mu) {
-  require_number("epsilon", epsilon, true);
-  require_number("mu", mu, false);
-  return make_loss([epsilon, mu](double m, double y) {
-    // Both sides: where mu is greater than epsilon, both count near 0.
-    const auto above = smoothed_positive(m - y - epsilon, mu);
-    const auto below = smoothed_positive(y - m - epsilon, mu);
-    return point_derivatives{above.value + below.value, above.slope - below.slope, above.curvature + below.curvature};
-  });
 }
 
 loss_ptr squared_epsilon_insensitive_loss(double epsilon) {
