@@ -15,8 +15,8 @@ from alg_job import MPI, SOURCE, AlgorithmCase
 sys.path.insert(0, os.path.join(SOURCE, "tool", "serial"))
 import gbdt_serial  # noqa: E402
 
-ARRAYS = ("tree_begin", "feature", "threshold", "left", "right", "leaf", "missing_left", "category_begin", "category_count", "gain",
-          "cover", "node_rows", "value", "category")
+ARRAYS = ("tree_begin", "feature", "threshold", "left", "right", "leaf", "missing_left", "category_begin", "category_count",
+          "gain", "cover", "node_rows", "value", "category")
 
 
 def single(v):
@@ -183,8 +183,8 @@ class GbdtTest(AlgorithmCase):
             first = first or self.arrays()
             self.assertEqual(self.arrays(), first)
         order = sorted(range(len(self.x)), key=lambda i: self.margin[i])
-        path = self.table("sorted.csv", [("low", "middle", "high")[(self.margin[i] > 0.3) + (self.margin[i] > 1.5)] for i in order],
-                          [self.x[i] for i in order])
+        words = [("low", "middle", "high")[(self.margin[i] > 0.3) + (self.margin[i] > 1.5)] for i in order]
+        path = self.table("sorted.csv", words, [self.x[i] for i in order])
         for workers in (1, 4):
             found = self.fit(workers, 1, training_input=path, test_input=path, loss="softmax")
             first = (found["log_loss"], self.arrays()) if workers == 1 else first
@@ -224,8 +224,8 @@ class GbdtTest(AlgorithmCase):
         self.assertLess(error["sorted"], error["number"])
         # One against all others is optimal for two groups of which one has one member.
         path = self.table("single.csv", [int(k == 7) for k in kind], rows, "kind,noise,y")
-        found = self.fit(2, training_input=path, test_input=path, categorical=["kind"], one_hot_at_most=255, max_leaves=2, rounds=30,
-                         rate=0.5)
+        found = self.fit(2, training_input=path, test_input=path, categorical=["kind"], one_hot_at_most=255, max_leaves=2,
+                         rounds=30, rate=0.5)
         self.assertEqual(found["accuracy"], 1)
         # By hand: the left side of the first split are the categories with the least means.
         small = self.table("groups.csv", [5, 5, 1, 1, 4, 4, 0, 0] * 10, [[float(c)] for c in (0, 0, 1, 1, 2, 2, 3, 3)] * 10)
@@ -241,8 +241,8 @@ class GbdtTest(AlgorithmCase):
         path = self.table("many.csv", y, rows)
         first = None
         for workers in (1, 3):
-            found = self.fit(workers, training_input=path, loss="squared", categorical=["0"], min_child_rows=1, max_leaves=2, rounds=1,
-                             rate=1, **{"lambda": 0})
+            found = self.fit(workers, training_input=path, loss="squared", categorical=["0"], min_child_rows=1, max_leaves=2,
+                             rounds=1, rate=1, **{"lambda": 0})
             first = first or (found["train_rmse"], self.arrays())
             self.assertEqual((found["train_rmse"], self.arrays()), first)
         self.assertLess(first[0], 0.01)
@@ -272,7 +272,8 @@ class GbdtTest(AlgorithmCase):
         self.fit(2, training_input=csv)
         first = self.arrays()
         sparse = self.path("same.svm", "".join(
-            f"{label:+d} " + " ".join(f"{j + 1}:{v!r}" for j, v in enumerate(row) if v != 0) + "\n" for row, label in zip(rows, y)))
+            f"{label:+d} " + " ".join(f"{j + 1}:{v!r}" for j, v in enumerate(row) if v != 0) + "\n"
+            for row, label in zip(rows, y)))
         self.fit(2, training_input=sparse, predict_input=sparse, test_input=sparse)
         self.assertEqual(self.arrays(), first)
         npy = os.path.join(self.folder, "same.npy")
@@ -432,7 +433,8 @@ class GbdtTest(AlgorithmCase):
 
     def test_wrong_configs_are_refused(self):
         for keys, said in (({"early_stopping": 3}, "needs validation_input"), ({"max_leaves": 0}, "no max_depth"),
-                           ({"max_leaves": 1}, "want 0, or 2 or more"), ({"rate": 0}, '"rate"'), ({"max_bins": 256}, '"max_bins"'),
+                           ({"max_leaves": 1}, "want 0, or 2 or more"), ({"rate": 0}, '"rate"'),
+                           ({"max_bins": 256}, '"max_bins"'),
                            ({"loss": "hinge"}, '"loss"'), ({"model": self.folder}, "not with training_input")):
             self.assertIn(said, self.job(mode="embedded", status=3, **{"training_input": self.labels, "loss": "log", **keys}))
 

@@ -26,8 +26,8 @@ elif what == "lightgbm":
     p = lightgbm.train(settings, lightgbm.Dataset(x, y), 100).predict(x)
 else:
     import xgboost
-    settings = {"objective": "binary:logistic", "tree_method": "hist", "grow_policy": "lossguide", "max_leaves": 31, "max_depth": 0,
-                "eta": 0.1, "max_bin": 255, "nthread": 1}
+    settings = {"objective": "binary:logistic", "tree_method": "hist", "grow_policy": "lossguide", "max_leaves": 31,
+                "max_depth": 0, "eta": 0.1, "max_bin": 255, "nthread": 1}
     rows = xgboost.QuantileDMatrix(x, y, max_bin=255)
     p = xgboost.train(settings, rows, 100).predict(rows)
 p = numpy.clip(p.astype(float), 1e-15, 1 - 1e-15)
