@@ -23,8 +23,8 @@ run_log::figures figures_of(const optim::progress& now, bool accuracy) {
   run_log::figures figures{
       {"gradient_norm", now.gradient_norm}, {"evaluations", now.evaluations}, {"products", now.products}};
   if (std::isnan(now.validation_loss)) return figures;
-  figures.emplace_back("validation_loss", now.validation_loss);
-  if (accuracy) figures.emplace_back("validation_accuracy", now.validation_accuracy);
+  figures.emplace_back("validate_loss", now.validation_loss);
+  if (accuracy) figures.emplace_back("validate_accuracy", now.validation_accuracy);
   return figures;
 }
 

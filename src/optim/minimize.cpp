@@ -227,8 +227,8 @@ result minimize(paralg& job, objective& f, const settings& s) {
     c.set_metric("evaluations", now.evaluations);
     c.set_metric("products", now.products);
     if (s.held_out.measure) {
-      c.set_metric("validation_loss", now.validation_loss);
-      c.set_metric("validation_accuracy", now.validation_accuracy);
+      c.set_metric("validate_loss", now.validation_loss);
+      c.set_metric("validate_accuracy", now.validation_accuracy);
     }
     c.get_obj<vector>("w") = std::move(state.w);
     c.put_obj("gradient", std::move(state.gradient));
@@ -254,8 +254,8 @@ result minimize(paralg& job, objective& f, const settings& s) {
         else if (name == "gradient_norm") now.gradient_norm = v;
         else if (name == "evaluations") now.evaluations = v;
         else if (name == "products") now.products = v;
-        else if (name == "validation_loss") now.validation_loss = v;
-        else if (name == "validation_accuracy") now.validation_accuracy = v;
+        else if (name == "validate_loss") now.validation_loss = v;
+        else if (name == "validate_accuracy") now.validation_accuracy = v;
       }
       s.watch(now);
     });

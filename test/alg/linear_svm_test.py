@@ -206,12 +206,12 @@ class LinearSvmTest(AlgorithmCase):
                 keys = {"training_input": half, "validation_input": rest, "loss": loss, "C": 30}
                 self.fit(2, **keys)
                 curve = self.curve()
-                losses = [line["validation_loss"] for line in curve]
+                losses = [line["validate_loss"] for line in curve]
                 w = self.weights()[0]
                 short = numpy.maximum(0, 1 - self.y[80:] * (self.x[80:] @ w[1:] + w[0]))
                 self.assertAlmostEqual(losses[-1] / (short ** (2 if loss == "squared_hinge" else 1)).mean(), 1, delta=1e-9)
                 hits = ((self.x[80:] @ w[1:] + w[0] > 0) == (self.y[80:] > 0)).mean()
-                self.assertAlmostEqual(curve[-1]["validation_accuracy"], hits, places=9)
+                self.assertAlmostEqual(curve[-1]["validate_accuracy"], hits, places=9)
                 self.assertEqual([line["round"] for line in curve], list(range(1, len(curve) + 1)))
                 self.fit(3, patience=2, **keys)
                 stopped = self.curve()
@@ -219,7 +219,7 @@ class LinearSvmTest(AlgorithmCase):
                 w = self.weights()[0]
                 short = numpy.maximum(0, 1 - self.y[80:] * (self.x[80:] @ w[1:] + w[0]))
                 reached = (short ** (2 if loss == "squared_hinge" else 1)).mean()
-                self.assertAlmostEqual(reached / min(line["validation_loss"] for line in stopped), 1, delta=1e-9)
+                self.assertAlmostEqual(reached / min(line["validate_loss"] for line in stopped), 1, delta=1e-9)
 
     def test_bad_input_and_bad_configs(self):
         bad = self.path("bad.svm", "+1 1:1\n-1 1:x\n")

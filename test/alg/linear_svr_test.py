@@ -138,8 +138,8 @@ class LinearSvrTest(AlgorithmCase):
             self.fit(2, training_input=half, validation_input=rest, C=100, loss=loss, patience=2)
             curve, w = self.curve(), self.weights()
             beyond = numpy.maximum(0, abs(self.x[40:] @ w[1:] + w[0] - self.y[40:]) - 0.1)
-            self.assertAlmostEqual((beyond ** power).mean() / min(line["validation_loss"] for line in curve), 1, delta=1e-9)
-            self.assertNotIn("validation_accuracy", curve[0])
+            self.assertAlmostEqual((beyond ** power).mean() / min(line["validate_loss"] for line in curve), 1, delta=1e-9)
+            self.assertNotIn("validate_accuracy", curve[0])
 
     def test_bad_input_and_bad_configs(self):
         bad = self.path("bad.csv", "1,2\n1,x\n")
