@@ -355,7 +355,7 @@ void gbdt::write_model(const boosted_trees& model) {
       .add("rounds", model.best_round)
       .raw("classes", json_strings(classes_))
       .raw("names", json_strings(names_));
-  if (!settings_.validation_input.empty()) to.fields().add("validation_loss", model.validation);
+  if (!settings_.validation_input.empty()) to.fields().add("validate_loss", model.validation);
   to.finish();
   if (get_worker_id() != 0) return;
   write_text_file(paracel_result("importance"), importance_text(model.trees, names_));
