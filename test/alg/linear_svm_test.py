@@ -114,9 +114,14 @@ class LinearSvmTest(AlgorithmCase):
                     keys = {"row_weights": weights} if given else {}
                     if classes:
                         keys["class_weight"] = classes if classes == "balanced" else ["apple=2", "pear=0.5"]
-                    theirs = LinearSVC(loss=loss, C=0.7, dual=loss == "hinge", tol=1e-7, max_iter=1000000, class_weight=classes,
-                                       random_state=0)
-                    theirs.fit(self.x, self.three, sample_weight=weight if given else None)
+                    theirs = LinearSVC(loss=loss, C=0.7, dual=loss == "hinge", tol=1e-7, max_iter=1000000, random_state=0)
+                    # With more than two classes, liblinear uses only the weight of the class that is against the rest.
+                    times = weight if given else numpy.ones(400)
+                    if classes == "balanced":
+                        times = times * [400 / (3 * (self.three == c).sum()) for c in self.three]
+                    elif classes:
+                        times = times * [classes.get(c, 1) for c in self.three]
+                    theirs.fit(self.x, self.three, sample_weight=times)
                     expected = numpy.hstack([theirs.intercept_[:, None], theirs.coef_])
                     for workers in (1, 3):
                         with self.subTest(loss=loss, weights=given, classes=classes, workers=workers):
