@@ -44,7 +44,9 @@ TEST(OptimKinks, SlopesAndCurvaturesAreThoseOfTheValues) {
         // Not across a kink of the slope.
         const bool smooth = std::abs(after.curvature - before.curvature) < 1;
         EXPECT_NEAR(d.slope, (after.value - before.value) / (2 * h), 1e-4);
-        if (smooth) EXPECT_NEAR(d.curvature, (after.slope - before.slope) / (2 * h), 1e-3);
+        if (smooth) {
+          EXPECT_NEAR(d.curvature, (after.slope - before.slope) / (2 * h), 1e-3);
+        }
       }
     }
   }
