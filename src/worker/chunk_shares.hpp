@@ -20,6 +20,7 @@ struct chunk_helper {
   std::size_t rank = 0;
   std::size_t busy = 0;  ///< chunks that it has been given and not returned
   double seconds = 0;    ///< it needs for a chunk; 0: not known
+  double ready = 0;      ///< seconds until it has finished its own chunks
 };
 
 /// A chunk that travels is taken to be so much later.
@@ -38,7 +39,9 @@ inline std::vector<std::size_t> chunk_shares(std::size_t open, double own, std::
   std::priority_queue<candidate, std::vector<candidate>, std::greater<>> next;
   next.emplace(own, helpers.size());
   for (std::size_t i = 0; i < helpers.size(); ++i)
-    next.emplace(chunk_travel_seconds + static_cast<double>(helpers[i].busy + 1) * seconds_of(helpers[i]), i);
+    next.emplace(std::max(chunk_travel_seconds, helpers[i].ready) +
+                     static_cast<double>(helpers[i].busy + 1) * seconds_of(helpers[i]),
+                 i);
   std::vector<std::size_t> share(helpers.size());
   for (; open > 0; --open) {
     const auto [when, i] = next.top();
@@ -47,7 +50,8 @@ inline std::vector<std::size_t> chunk_shares(std::size_t open, double own, std::
     next.emplace(when + (i < helpers.size() ? seconds_of(helpers[i]) : own), i);
   }
   for (std::size_t i = 0; i < helpers.size(); ++i) {
-    const auto until_next = static_cast<std::size_t>(std::min(1e6, std::ceil(2 * own / seconds_of(helpers[i]))));
+    const auto busy_time = std::max(0.0, 2 * own - helpers[i].ready);
+    const auto until_next = static_cast<std::size_t>(std::min(1e6, std::ceil(busy_time / seconds_of(helpers[i]))));
     const auto at_once = until_next - std::min(until_next, helpers[i].busy);
     share[i] = std::min(share[i], std::max((share[i] + 1) / 2, at_once));
   }

@@ -8,7 +8,9 @@
 //     8   u32  superstep
 //     12  u32  number of the computation in the superstep, from 1
 //     16  u32  what (steal_message)
-//     20       idle:   f64 seconds of a chunk; u64 digest of the computation; u32 number of inputs, their u64 digests
+//     20       idle:   f64 seconds of a chunk; u32 number of chunks that it still has; u64 digest of the computation;
+//     u32
+//                      number of inputs, their u64 digests
 //              grant:  u32 number of chunks; of each u32 chunk, u64 first row, u64 end, u8 flags (1: with its rows, 2:
 //                      keep them), u64 bytes of the rows, the rows
 //              result: u32 chunk, f64 seconds, i32 exit status (0: computed), the result or the text of the error
@@ -23,7 +25,7 @@
 namespace paracel {
 
 enum class steal_message : std::uint32_t {
-  idle = 1,  ///< its chunks are computed or given away: it takes chunks of the receiver, and gives none any more
+  idle = 1,  ///< it has finished its chunks, or will soon: it takes chunks of the receiver, and gives none any more
   grant,     ///< the receiver shall compute these chunks
   result,    ///< of a chunk of the receiver
   repeats,   ///< it replaces a worker and repeats this computation: it has no chunks of others, and gives none

@@ -17,10 +17,14 @@ namespace paracel {
 
 namespace {
 
-using steady = std::chrono::steady_clock;
+using chunk_clock = std::chrono::steady_clock;
 
 // So many bytes of an owner's packed rows are kept by another task; more are sent each time.
 constexpr std::size_t most_kept_bytes = std::size_t{256} << 20U;
+// A task announces that it is idle so many chunks ahead, if it has 16 times as many.
+constexpr std::size_t most_ahead = 2;
+// So long until another attempt to reach a replacement.
+constexpr std::chrono::milliseconds unreachable_again{50};
 constexpr std::uint8_t with_rows = 1;
 constexpr std::uint8_t keep_rows = 2;
 
@@ -81,7 +85,10 @@ class work_stealing::computation {
       if (own < chunks_.size()) {
         if (!announced_) hand_out();
         // The one that is computed here may have been given away.
-        if (const auto c = next_open(); c < chunks_.size()) compute_own(c);
+        if (const auto c = next_open(); c < chunks_.size()) {
+          if (!announced_ && is_nearly_idle()) announce();
+          compute_own(c);
+        }
       } else if (!shares_) {
         break;
       } else {
@@ -106,6 +113,7 @@ class work_stealing::computation {
     bool helps = false;
     std::size_t busy = 0;
     double seconds = 0;  // of a chunk
+    chunk_clock::time_point ready;
   };
   struct given_chunk {
     std::size_t owner = 0;
@@ -126,7 +134,7 @@ class work_stealing::computation {
   template <class F>
   int computed(byte_vector& into, double& seconds, F&& compute) {
     into = empty_;
-    const auto begin = steady::now();
+    const auto begin = chunk_clock::now();
     int status = 0;
     std::string text;
     try {
@@ -140,7 +148,7 @@ class work_stealing::computation {
       status = exit_status::failure;
       text = e.what();
     }
-    const work_stealing::seconds took = steady::now() - begin;
+    const work_stealing::seconds took = chunk_clock::now() - begin;
     seconds = took.count();
     of_.computed_ += took;
     if (status != 0) {
@@ -199,13 +207,27 @@ class work_stealing::computation {
   // ---- giving
 
   [[nodiscard]] bool is_done() const {
-    return folded_ == chunks_.size() && std::ranges::all_of(tasks_, &task::finished, [](const task& t) { return t; });
+    return of_.unsent_.empty() && folded_ == chunks_.size() &&
+           std::ranges::all_of(tasks_, &task::finished, [](const task& t) { return t; });
+  }
+
+  [[nodiscard]] std::size_t open_chunks() const {
+    return static_cast<std::size_t>(std::ranges::count(chunks_, state::open, &own_chunk::is));
+  }
+  [[nodiscard]] double own_mean() const {
+    return own_chunks_ > 0 ? own_seconds_ / static_cast<double>(own_chunks_) : 0.0;
+  }
+
+  /// Whether it will have finished soon, and others need not help it.
+  [[nodiscard]] bool is_nearly_idle() const {
+    if (!shares_ || own_chunks_ == 0 || open_chunks() > std::min(most_ahead, chunks_.size() / 16)) return false;
+    return std::ranges::none_of(tasks_, [&](const task& t) { return t.helps && own_mean() > 1.5 * t.seconds; });
   }
 
   void announce() {
     announced_ = true;
     auto m = of_.front(steal_message::idle);
-    put_fields(m, own_chunks_ > 0 ? own_seconds_ / static_cast<double>(own_chunks_) : 0.0, shape_,
+    put_fields(m, own_mean(), static_cast<std::uint32_t>(open_chunks()), shape_,
                static_cast<std::uint32_t>(inputs_.size()));
     for (const auto& i : inputs_) put_fields(m, i.digest);
     of_.send_to_all(m);
@@ -213,12 +235,14 @@ class work_stealing::computation {
 
   void hand_out() {
     std::vector<chunk_helper> helpers;
-    for (std::size_t r = 0; r < tasks_.size(); ++r)
-      if (tasks_[r].helps) helpers.push_back({r, tasks_[r].busy, tasks_[r].seconds});
+    const auto now = chunk_clock::now();
+    for (std::size_t r = 0; r < tasks_.size(); ++r) {
+      const auto& t = tasks_[r];
+      const work_stealing::seconds ready = t.ready - now;
+      if (t.helps) helpers.push_back({r, t.busy, t.seconds, std::max(0.0, ready.count())});
+    }
     if (helpers.empty()) return;
-    const auto open = static_cast<std::size_t>(std::ranges::count(chunks_, state::open, &own_chunk::is));
-    const auto own = own_chunks_ > 0 ? own_seconds_ / static_cast<double>(own_chunks_) : 0.0;
-    const auto shares = chunk_shares(open, own, helpers);
+    const auto shares = chunk_shares(open_chunks(), own_mean(), helpers);
     for (std::size_t i = 0; i < helpers.size(); ++i) give(helpers[i].rank, shares[i]);
   }
 
@@ -280,6 +304,7 @@ class work_stealing::computation {
     }
     first_open_ = 0;
     std::erase_if(given_to_me_, [&](const given_chunk& g) { return g.owner == r; });
+    std::erase_if(of_.unsent_, [&](const auto& m) { return m.first == r; });
   }
 
   // ---- messages
@@ -293,11 +318,11 @@ class work_stealing::computation {
     while (auto m = of_.take(false)) on_message(std::move(*m));
   }
   void wait() {
-    const auto begin = steady::now();
+    const auto begin = chunk_clock::now();
     auto m = of_.take(true);
-    of_.waited_ += steady::now() - begin;
+    of_.waited_ += chunk_clock::now() - begin;
     if (m) on_message(std::move(*m));
-    else if (of_.limit_) refuse_silence();
+    else if (of_.limit_ && of_.unsent_.empty()) refuse_silence();
   }
   [[noreturn]] void refuse_silence() const {
     for (std::size_t r = 0; r < tasks_.size(); ++r) {
@@ -346,6 +371,8 @@ class work_stealing::computation {
     t.finished = true;
     t.helps = true;
     t.seconds = rest.get<double>();
+    const auto left = work_stealing::seconds(t.seconds) * rest.get<std::uint32_t>();
+    t.ready = chunk_clock::now() + std::chrono::duration_cast<chunk_clock::duration>(left);
     if (rest.get<std::uint64_t>() != shape_ || rest.get<std::uint32_t>() != inputs_.size())
       throw error("the tasks differ: " + text_of_tasks(of_.all_.rank(), from) +
                   " have another name, length or number of chunks, or read other objects");
@@ -428,8 +455,8 @@ void work_stealing::begin_run() {
     throw config_error(
         "\"work_stealing\" with --on-worker-death eject: a task would wait for chunks of a worker that was ejected; "
         "want wait:T or abort, or no work stealing");
-  run_ = all_.rank() == 0 ? random_number() : 0;
-  all_.broadcast_object(run_, 0, "work stealing");
+  // Not a broadcast: a replacement of task 0 must get the number of the process before it.
+  run_ = all_.all_gather_objects(random_number(), "work stealing").front();
   if (!survives_) return;
   life_ = random_number();
   lives_.assign(all_.size(), 0);
@@ -459,14 +486,14 @@ bool work_stealing::repeats() {
   }
   lives_ = now;
   if (now[me] == life_) return false;
-  send_to_all(front(steal_message::repeats));
+  tell_all(front(steal_message::repeats));
   return true;
 }
 
 void work_stealing::leave() noexcept {
   if (!on_ || run_ == 0) return;
   try {
-    send_to_all(front(steal_message::left));
+    tell_all(front(steal_message::left));
   } catch (const std::exception&) {  // of several errors the first one is reported
   }
 }
@@ -478,11 +505,31 @@ byte_vector work_stealing::front(steal_message what) const {
 }
 
 void work_stealing::send(std::size_t to, byte_vector message) {
-  try {
-    over_->send({static_cast<int>(to), stealing_tag, stealing_communicator}, std::move(message), false, limit_);
-  } catch (const network_error&) {
-    if (!survives_) throw;  // otherwise its replacement says that it repeats
+  if (!survives_) return send_now(to, std::move(message));
+  unsent_.emplace_back(to, std::move(message));
+  send_unsent();
+}
+
+void work_stealing::send_now(std::size_t to, byte_vector message) {
+  over_->send({static_cast<int>(to), stealing_tag, stealing_communicator}, std::move(message), false, limit_);
+}
+
+/// A replacement cannot be reached until the scheduler knows that it has caught up.
+void work_stealing::send_unsent() {
+  std::vector<std::pair<std::size_t, byte_vector>> again;
+  std::vector<bool> unreachable(all_.size());
+  for (auto& [to, message] : unsent_) {
+    if (!unreachable[to]) {
+      try {
+        send_now(to, message);
+        continue;
+      } catch (const network_error&) {
+        unreachable[to] = true;
+      }
+    }
+    again.emplace_back(to, std::move(message));
   }
+  unsent_ = std::move(again);
 }
 
 /// Beginning with the next one: so not all send to the same task at once.
@@ -491,12 +538,28 @@ void work_stealing::send_to_all(const byte_vector& message) {
   for (std::size_t i = 1; i < p; ++i) send((all_.rank() + i) % p, message);
 }
 
+/// The same for those that can be reached.
+void work_stealing::tell_all(const byte_vector& message) {
+  for (std::size_t r = 0; r < all_.size(); ++r) {
+    if (r == all_.rank()) continue;
+    try {
+      send_now(r, message);
+    } catch (const network_error&) {  // it, or its replacement, does not need it
+    }
+  }
+}
+
 /// A message, if there is one. `waits`: blocks until there is one, at most the deadline; may also return without.
 std::optional<received_message> work_stealing::take(bool waits) {
+  auto limit = waits ? limit_ : comm_backend::patience(std::chrono::milliseconds{0});
+  if (waits && !unsent_.empty()) {
+    limit = unreachable_again;
+    send_unsent();
+  }
   const auto ticket = over_->post({any_source, stealing_tag, stealing_communicator});
   std::optional<received_message> m;
   try {
-    m = over_->take(ticket, waits ? limit_ : comm_backend::patience(std::chrono::milliseconds{0}));
+    m = over_->take(ticket, limit);
   } catch (const network_error&) {
     over_->give_up(ticket);
     if (!survives_) throw;

@@ -9,6 +9,9 @@
 //   last one, the rows with it once        <-  result of each
 //   nothing left: idle, to all             ->
 //
+// A task says that it is idle when it still has two of its chunks, unless others are much faster: so the first grant is
+// there when it needs it. It computes these two itself.
+//
 // Each result is folded at the owner in the order of the chunks. A task is done when its own chunks are folded, it has
 // computed what it was given, and all others are idle. After a task's `idle` it only sends results, which their owners
 // wait for; so no message is left when all are done, and the computation is a barrier as a collective is.
@@ -84,7 +87,10 @@ class work_stealing {
 
   [[nodiscard]] byte_vector front(steal_message what) const;
   void send(std::size_t to, byte_vector message);
+  void send_now(std::size_t to, byte_vector message);
+  void send_unsent();
   void send_to_all(const byte_vector& message);
+  void tell_all(const byte_vector& message);
   [[nodiscard]] std::optional<received_message> take(bool waits);
   [[nodiscard]] bool repeats();
 
@@ -100,8 +106,9 @@ class work_stealing {
   std::uint32_t step_ = 0;
   std::uint32_t number_ = 0;
   std::vector<bool> left_;
-  std::vector<received_message> early_;                 // of later computations
-  std::map<std::string, std::vector<kept_rows>> sent_;  // by computation and rank: which own rows that task keeps
+  std::vector<std::pair<std::size_t, byte_vector>> unsent_;  // to replacements
+  std::vector<received_message> early_;                      // of later computations
+  std::map<std::string, std::vector<kept_rows>> sent_;       // by computation and rank: which own rows that task keeps
   std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<const void>> kept_;  // by rank and chunk: of others
   std::size_t given_ = 0;
   std::size_t taken_ = 0;

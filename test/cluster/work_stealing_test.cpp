@@ -435,6 +435,8 @@ TEST(ChunkShares, AllFinishAtTheSameTime) {
   EXPECT_THAT(shares(24, 0.2, {{.rank = 1, .seconds = 0.1}}), ElementsAre(8));
   EXPECT_THAT(shares(24, 0.2, {{.rank = 1, .busy = 6, .seconds = 0.1}}), ElementsAre(7));
   EXPECT_THAT(shares(3, 1, {{.rank = 1, .seconds = 0.1}, {.rank = 4, .seconds = 0.1}}), ElementsAre(2, 1));
+  // It still has own ones.
+  EXPECT_THAT(shares(12, 0.2, {{.rank = 1, .seconds = 0.1, .ready = 0.3}}), ElementsAre(4));
   // Not worth the way.
   EXPECT_THAT(shares(5, 1e-5, {{.rank = 1, .seconds = 1e-5}}), ElementsAre(0));
   // Nothing known, nothing open.

@@ -59,6 +59,14 @@ class ComQueue(JobTest):
         self.assertIn(shown, program)
         self.assertLessEqual(len(shown.splitlines()), 40)
 
+    def test_the_page_shows_the_program_of_stragglers(self):
+        program = read_bytes(os.path.join(SOURCE, "test", "process", "programs", "queue_rows.cpp")).decode()
+        page = read_bytes(os.path.join(SOURCE, "doc", "com_queue.md")).decode()
+        shown = re.findall(r"<!-- part of: .*queue_rows.cpp -->\n```cpp\n(.*?)\n```", page, re.DOTALL)
+        self.assertEqual(len(shown), 3)
+        for part in shown:
+            self.assertIn(part, program)
+
     def test_kmeans_has_the_same_bits_in_every_mode_and_for_every_number_of_workers(self):
         texts = set()
         for mode in ("local", "mpi") if MPI else ("local",):

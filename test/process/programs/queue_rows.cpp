@@ -39,21 +39,22 @@ int main(int argc, char** argv) {
       if (late != ~0UL) std::this_thread::sleep_for(std::chrono::milliseconds{me == late ? late_ms : 1});
       taken += static_cast<std::int64_t>(chunk.owner() != me);
     };
+    const paracel::row_work<table> gradient{
+        .rows = "rows",
+        .result = "g",
+        .reads = {"w"},
+        .length = [](paracel::com_context& c) { return c.get_obj<numbers>("w").size(); },
+        .compute =
+            [&](const paracel::row_chunk<table>& chunk, std::span<double> g) {
+              pause(chunk);
+              add_gradient(chunk, g);
+            },
+        .chunks = 20};
     paracel::com_queue q(job);
     q.set_work_stealing(std::string(argv[2]) == "on");
     q.init_with_partitioned_data("rows", std::move(rows));
     q.init_with_broadcast_data("w", numbers(8, 0.1));
-    q.add(paracel::over_rows(
-        paracel::row_work<table>{.rows = "rows",
-                                 .result = "g",
-                                 .reads = {"w"},
-                                 .length = [](paracel::com_context& c) { return c.get_obj<numbers>("w").size(); },
-                                 .compute =
-                                     [&](const paracel::row_chunk<table>& chunk, std::span<double> g) {
-                                       pause(chunk);
-                                       add_gradient(chunk, g);
-                                     },
-                                 .chunks = 20}));
+    q.add(paracel::over_rows(gradient));
     q.add(paracel::all_reduce("g"));
     q.add([](paracel::com_context& c) {
       auto& w = c.get_obj<numbers>("w");
