@@ -162,7 +162,7 @@ class com_queue {
   /// On: tasks that have finished their part of an over_rows step take over chunks of tasks that are late
   /// (over_rows.hpp). Results keep their bits. The same at every task. Default: the key "work_stealing" of the
   /// program's config, if its schema has it; else off. Cost: doc/com_queue.md. Throws (exec): config_error with
-  /// --on-worker-death eject.
+  /// --on-worker-death wait:T and eject.
   com_queue& set_work_stealing(bool on);
   /// Called once, in the last superstep, on every task. What task 0's call returns is the result of exec; it must have
   /// an encoding. It may return std::optional, which at the other tasks may be empty, or nothing.

@@ -11,7 +11,6 @@
 #include "core/hash.hpp"
 #include "core/reduction.hpp"
 #include "worker/chunk_shares.hpp"
-#include "worker/session.hpp"
 
 namespace paracel {
 
@@ -444,17 +443,16 @@ work_stealing::work_stealing(const Comm& comm, collectives& all, bool on)
       all_(all),
       on_(on && all.size() > 1),
       survives_(over_->survives_deaths()),
-      ejects_(survives_ && comm.job() != nullptr && !comm.job()->keeps()),
       left_(all.size()) {}
 
 work_stealing::~work_stealing() = default;
 
 void work_stealing::begin_run() {
   if (!on_) return;
-  if (ejects_)
+  if (survives_)
     throw config_error(
-        "\"work_stealing\" with --on-worker-death eject: a task would wait for chunks of a worker that was ejected; "
-        "want wait:T or abort, or no work stealing");
+        "\"work_stealing\" with --on-worker-death wait:T or eject: tasks would wait for chunks of a worker that died; "
+        "want abort, or no work stealing");
   // Not a broadcast: a replacement of task 0 must get the number of the process before it.
   run_ = all_.all_gather_objects(random_number(), "work stealing").front();
   if (!survives_) return;

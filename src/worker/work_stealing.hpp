@@ -18,7 +18,8 @@
 //
 // An owner hands out chunks, it is not asked for them: so nobody waits for an answer of a task that is computing.
 //
-// When workers can be replaced (session::survives_deaths), each computation begins with an all-gather, through the
+// Jobs whose workers can be replaced (session::survives_deaths) are refused by begin_run until what follows is known
+// to work. Each computation begins with an all-gather, through the
 // scheduler, of a random number of each process. A replacement that repeats finds the number of the process before it
 // in the log, and knows: others may have finished this computation, and do not expect anything of it. It says so
 // (`repeats`) and computes all its chunks itself; who had given it chunks takes them back. In the next computation that
@@ -61,8 +62,8 @@ class work_stealing {
 
   /// Whether chunks travel: with several tasks, where it is on.
   [[nodiscard]] bool is_on() const noexcept { return on_; }
-  /// Once, before the first superstep. A collective. Throws: config_error where workers are ejected: a helper's death
-  /// would not be noticed.
+  /// Once, before the first superstep. A collective. Throws: config_error where workers that die are replaced or
+  /// ejected.
   void begin_run();
   /// A superstep begins.
   void begin_step(int step) noexcept;
@@ -99,7 +100,6 @@ class work_stealing {
   collectives& all_;
   bool on_;
   bool survives_;  // a worker that dies is replaced
-  bool ejects_;
   std::uint64_t run_ = 0;
   std::uint64_t life_ = 0;            // of this process
   std::vector<std::uint64_t> lives_;  // of all, as of the last computation

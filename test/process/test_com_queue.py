@@ -8,7 +8,6 @@ import random
 import re
 import subprocess
 import sys
-import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -134,23 +133,10 @@ class ComQueue(JobTest):
                 self.assertEqual(plain.splitlines()[1], "0")
                 self.assertGreaterEqual(int(late.splitlines()[1]), 5)
 
-    def test_stealing_workers_are_replaced_wherever_they_die(self):
-        undisturbed, _ = self.run_steps(ROWS, "60", "off")
-        dice = random.Random(7)
-        for victim, late in ((1, 1), (2, 1), (0, 2), (2, 2), (1, 0), (0, 0)):
-            with self.subTest(victim=victim, late=late):
-                run = self.start("-w", "3", "-p", "1", "--on-worker-death", "wait:20", ROWS, "60", "on", str(late), "4")
-                self.assertTrue(wait_until(lambda: "round" in run.err(), 60), run.err())
-                time.sleep(dice.random())  # somewhere in 10 supersteps, most of which is spent in chunks
-                self.kill_worker(run, victim)
-                self.assertEqual(run.wait(120), 0, run.err())
-                self.assertIn(f"worker {victim} is restarted", run.err())
-                self.assertEqual(run.out().splitlines()[0], undisturbed.splitlines()[0])
-                self.assertGreater(int(run.out().splitlines()[1]), 0)
-
-    def test_work_stealing_is_refused_where_workers_are_ejected(self):
-        _, err = self.run_steps("--on-worker-death", "eject", ROWS, "5", "on", status=3)
-        self.assertIn("\"work_stealing\" with --on-worker-death eject", err)
+    def test_work_stealing_is_refused_where_workers_are_replaced_or_ejected(self):
+        for death in ("wait:20", "eject"):
+            _, err = self.run_steps("--on-worker-death", death, ROWS, "5", "on", status=3)
+            self.assertIn('"work_stealing" with --on-worker-death', err)
 
     def kill_worker_1(self, run):
         self.assertTrue(wait_until(lambda: "round" in run.err(), 20), run.err())
