@@ -6,7 +6,6 @@
 
 #include "worker/comm_group.hpp"
 #include "worker/peer_channels.hpp"
-#include "worker/stealing_messages.hpp"
 
 namespace paracel {
 
@@ -94,22 +93,16 @@ std::vector<byte_vector> comm_scheduler::alltoall(const std::vector<byte_vector>
 }
 
 void comm_scheduler::send(const message_address& to, byte_vector bytes, bool waits, patience limit) {
-  job().peers(is_stealing(to)).send(to, shared_buffer::holding(std::move(bytes)), waits, limit);
+  job().peers().send(to, shared_buffer::holding(std::move(bytes)), waits, limit);
 }
 
-comm_backend::ticket comm_scheduler::post(const message_address& from) {
-  return job().peers(is_stealing(from)).post(from);
-}
+comm_backend::ticket comm_scheduler::post(const message_address& from) { return job().peers().post(from); }
 
 void comm_scheduler::give_up(ticket t) noexcept {
-  if (job_) job_->peers(true).give_up(t);
+  if (job_) job_->peers().give_up(t);
 }
 
-std::optional<received_message> comm_scheduler::take(ticket t, patience limit) {
-  return job().peers(true).take(t, limit);  // what it is of was said when it was posted
-}
-
-void comm_scheduler::meet_again(std::size_t rank) { job().peers(true).meet_again(static_cast<std::uint32_t>(rank)); }
+std::optional<received_message> comm_scheduler::take(ticket t, patience limit) { return job().peers().take(t, limit); }
 
 /// Messages of the group are this communicator's, and reach the job through one like it.
 std::shared_ptr<comm_backend> comm_scheduler::split(int color) {

@@ -9,14 +9,13 @@
 
 #include "net/collective_codec.hpp"
 #include "worker/session.hpp"
-#include "worker/stealing_messages.hpp"
 
 namespace paracel {
 
 /// The communicator of local processes. Messages go from worker to worker (peer_channels). Collectives: every rank
 /// sends its part to the scheduler, which folds in rank order and replies to all. Cost: one round trip per operation;
 /// the scheduler handles size * bytes.
-class comm_scheduler final : public comm_backend, public renewable_peers {
+class comm_scheduler final : public comm_backend {
  public:
   /// `job` is called at the first operation, so that a communicator can exist before the job is joined.
   comm_scheduler(std::size_t rank, std::size_t size, std::function<std::shared_ptr<session>()> job)
@@ -35,7 +34,6 @@ class comm_scheduler final : public comm_backend, public renewable_peers {
   std::optional<received_message> take(ticket t, patience limit) override;
   std::shared_ptr<comm_backend> split(int color) override;
   [[nodiscard]] bool survives_deaths() override { return job().survives_deaths(); }
-  void meet_again(std::size_t rank) override;
 
  private:
   session& job();

@@ -116,11 +116,6 @@ std::optional<received_message> peer_channels::take(message_matcher::ticket t, s
   }
 }
 
-void peer_channels::meet_again(std::uint32_t rank) {
-  const auto p = to_.find(rank);
-  if (p != to_.end() && options_.find(rank).turn != p->second.turn) to_.erase(p);
-}
-
 bool peer_channels::flush(milliseconds limit) {
   const auto end = steady_clock::now() + limit;
   repeated_timer doubt(options_.doubt);

@@ -70,9 +70,6 @@ class peer_channels {
   /// Returns: nothing when it has not. Throws: network_error when the one it must come from is gone; what `check`
   /// throws.
   [[nodiscard]] std::optional<received_message> take(message_matcher::ticket t, std::optional<milliseconds> limit);
-  /// If another process has taken this rank: what was sent to the one before is dropped, later messages go to it.
-  /// Cost: a request to the scheduler, if something was sent.
-  void meet_again(std::uint32_t rank);
   /// Waits until every message is acknowledged, at most `limit`. Returns: whether they are.
   bool flush(milliseconds limit);
 

@@ -140,10 +140,9 @@ void session::open_peers(std::unique_ptr<net::port> bound) {
   peers_ = std::make_unique<peer_channels>(std::move(o), std::move(bound));
 }
 
-peer_channels& session::peers(bool repeatable) {
+peer_channels& session::peers() {
   if (!peers_) throw error("the workers of this job have no messages with each other");
-  talks_ = true;
-  if (!repeatable && cannot_.empty()) {
+  if (!std::exchange(talks_, true) && cannot_.empty()) {
     cannot_ = "it has exchanged messages with other workers, which nothing keeps";
     if (keeps_ != nullptr) warn_of_cannot();
   }

@@ -91,9 +91,8 @@ class session {
   void tell(net::verb what, const std::string& json);
 
   /// The messages between the workers. Throws: error when this job's workers have none. A worker that uses them cannot
-  /// be replaced: nothing keeps what another process has sent and received. `repeatable`: but for messages on which
-  /// nothing depends (stealing_messages.hpp).
-  [[nodiscard]] peer_channels& peers(bool repeatable = false);
+  /// be replaced: nothing keeps what another process has sent and received.
+  [[nodiscard]] peer_channels& peers();
 
   /// Iterations that this worker has committed, of all its algorithms: a worker has one clock in a job.
   [[nodiscard]] std::uint32_t finished() const noexcept { return finished_.load(std::memory_order_relaxed); }

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Messages of work stealing, and which of the messages between workers they are. A job does not depend on them: what a
-// task has sent to one that dies is done again (work_stealing.hpp). So a worker that has sent some can be replaced,
-// unlike one that has exchanged others.
+// Messages of work stealing (work_stealing.hpp).
 //
 //     0   u64  the run of the queue: a random number of task 0
 //     8   u32  superstep
 //     12  u32  number of the computation in the superstep, from 1
 //     16  u32  what (steal_message)
-//     20       idle:   f64 seconds of a chunk; u32 number of chunks that it still has; u64 digest of the computation;
-//     u32
-//                      number of inputs, their u64 digests
+//     20       idle:   f64 seconds of a chunk; u32 number of chunks that it still has; u64 digest of the
+//                      computation; u32 number of inputs, their u64 digests
 //              grant:  u32 number of chunks; of each u32 chunk, u64 first row, u64 end, u8 flags (1: with its rows, 2:
 //                      keep them), u64 bytes of the rows, the rows
 //              result: u32 chunk, f64 seconds, i32 exit status (0: computed), the result or the text of the error
-//              repeats, left: nothing
+//              left:   nothing
 #pragma once
 
 #include <cstddef>
@@ -28,27 +25,11 @@ enum class steal_message : std::uint32_t {
   idle = 1,  ///< it has finished its chunks, or will soon: it takes chunks of the receiver, and gives none any more
   grant,     ///< the receiver shall compute these chunks
   result,    ///< of a chunk of the receiver
-  repeats,   ///< it replaces a worker and repeats this computation: it has no chunks of others, and gives none
   left,      ///< it fails: the same for the rest of the run
 };
 
 /// Beside the messages of collectives, which have the tag 0.
 inline constexpr int stealing_tag = 1;
 inline constexpr std::uint64_t stealing_communicator = 1;
-
-[[nodiscard]] inline bool is_stealing(const message_address& m) noexcept {
-  return m.communicator == stealing_communicator && m.tag == stealing_tag;
-}
-
-/// A backend whose workers may be replaced.
-class renewable_peers {
- public:
-  renewable_peers() = default;
-  renewable_peers(const renewable_peers&) = delete;
-  renewable_peers& operator=(const renewable_peers&) = delete;
-  virtual ~renewable_peers() = default;
-  /// If another process has taken this rank, later messages go to it.
-  virtual void meet_again(std::size_t rank) = 0;
-};
 
 }  // namespace paracel

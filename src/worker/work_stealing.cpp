@@ -22,8 +22,6 @@ using chunk_clock = std::chrono::steady_clock;
 constexpr std::size_t most_kept_bytes = std::size_t{256} << 20U;
 // A task announces that it is idle so many chunks ahead, if it has 16 times as many.
 constexpr std::size_t most_ahead = 2;
-// So long until another attempt to reach a replacement.
-constexpr std::chrono::milliseconds unreachable_again{50};
 constexpr std::uint8_t with_rows = 1;
 constexpr std::uint8_t keep_rows = 2;
 
@@ -206,8 +204,7 @@ class work_stealing::computation {
   // ---- giving
 
   [[nodiscard]] bool is_done() const {
-    return of_.unsent_.empty() && folded_ == chunks_.size() &&
-           std::ranges::all_of(tasks_, &task::finished, [](const task& t) { return t; });
+    return folded_ == chunks_.size() && std::ranges::all_of(tasks_, &task::finished, [](const task& t) { return t; });
   }
 
   [[nodiscard]] std::size_t open_chunks() const {
@@ -303,7 +300,6 @@ class work_stealing::computation {
     }
     first_open_ = 0;
     std::erase_if(given_to_me_, [&](const given_chunk& g) { return g.owner == r; });
-    std::erase_if(of_.unsent_, [&](const auto& m) { return m.first == r; });
   }
 
   // ---- messages
@@ -321,7 +317,7 @@ class work_stealing::computation {
     auto m = of_.take(true);
     of_.waited_ += chunk_clock::now() - begin;
     if (m) on_message(std::move(*m));
-    else if (of_.limit_ && of_.unsent_.empty()) refuse_silence();
+    else if (of_.limit_) refuse_silence();
   }
   [[noreturn]] void refuse_silence() const {
     for (std::size_t r = 0; r < tasks_.size(); ++r) {
@@ -343,12 +339,12 @@ class work_stealing::computation {
     }
     const auto theirs = std::pair(f.step, f.number);
     const auto ours = std::pair(of_.step_, of_.number_);
-    if (theirs < ours) return;  // of a task that was replaced, or sent to one
+    if (theirs < ours) return;  // of a task that failed
     if (theirs > ours) {
       of_.early_.push_back(std::move(m));
       return;
     }
-    if (tasks_[from].finished && !tasks_[from].helps) return;  // of the process before the one that repeats
+    if (tasks_[from].finished && !tasks_[from].helps) return;  // it has left
     byte_reader rest(m.bytes, message_front::bytes);
     switch (what) {
       case steal_message::idle:
@@ -357,8 +353,6 @@ class work_stealing::computation {
         return on_grant(from, rest);
       case steal_message::result:
         return on_result(from, rest, m.bytes);
-      case steal_message::repeats:
-        return forget(from);
       case steal_message::left:
         break;
     }
@@ -438,26 +432,18 @@ class work_stealing::computation {
 // ---- a run
 
 work_stealing::work_stealing(const Comm& comm, collectives& all, bool on)
-    : over_(comm.backend()),
-      limit_(comm.deadline()),
-      all_(all),
-      on_(on && all.size() > 1),
-      survives_(over_->survives_deaths()),
-      left_(all.size()) {}
+    : over_(comm.backend()), limit_(comm.deadline()), all_(all), on_(on && all.size() > 1), left_(all.size()) {}
 
 work_stealing::~work_stealing() = default;
 
 void work_stealing::begin_run() {
   if (!on_) return;
-  if (survives_)
+  if (over_->survives_deaths())
     throw config_error(
         "\"work_stealing\" with --on-worker-death wait:T or eject: tasks would wait for chunks of a worker that died; "
         "want abort, or no work stealing");
-  // Not a broadcast: a replacement of task 0 must get the number of the process before it.
-  run_ = all_.all_gather_objects(random_number(), "work stealing").front();
-  if (!survives_) return;
-  life_ = random_number();
-  lives_.assign(all_.size(), 0);
+  run_ = random_number();
+  all_.broadcast_object(run_, 0, "work stealing");
 }
 
 void work_stealing::begin_step(int step) noexcept {
@@ -469,29 +455,13 @@ void work_stealing::begin_step(int step) noexcept {
 
 void work_stealing::run(const chunk_work& work, std::span<std::byte> result) {
   ++number_;
-  const bool shares = on_ && !(survives_ && repeats());
-  computation(*this, work, result, shares).run();
-}
-
-/// Learns which tasks were replaced. Returns: whether this process repeats what another one has done here.
-bool work_stealing::repeats() {
-  const auto now = all_.all_gather_objects(life_, "work stealing");
-  const auto me = all_.rank();
-  for (std::size_t r = 0; r < now.size(); ++r) {
-    if (r == me || now[r] == lives_[r]) continue;
-    if (auto* peers = dynamic_cast<renewable_peers*>(over_.get())) peers->meet_again(r);
-    for (auto& [name, ranks] : sent_) ranks[r] = {};
-  }
-  lives_ = now;
-  if (now[me] == life_) return false;
-  tell_all(front(steal_message::repeats));
-  return true;
+  computation(*this, work, result, on_).run();
 }
 
 void work_stealing::leave() noexcept {
   if (!on_ || run_ == 0) return;
   try {
-    tell_all(front(steal_message::left));
+    send_to_all(front(steal_message::left));
   } catch (const std::exception&) {  // of several errors the first one is reported
   }
 }
@@ -503,31 +473,7 @@ byte_vector work_stealing::front(steal_message what) const {
 }
 
 void work_stealing::send(std::size_t to, byte_vector message) {
-  if (!survives_) return send_now(to, std::move(message));
-  unsent_.emplace_back(to, std::move(message));
-  send_unsent();
-}
-
-void work_stealing::send_now(std::size_t to, byte_vector message) {
   over_->send({static_cast<int>(to), stealing_tag, stealing_communicator}, std::move(message), false, limit_);
-}
-
-/// A replacement cannot be reached until the scheduler knows that it has caught up.
-void work_stealing::send_unsent() {
-  std::vector<std::pair<std::size_t, byte_vector>> again;
-  std::vector<bool> unreachable(all_.size());
-  for (auto& [to, message] : unsent_) {
-    if (!unreachable[to]) {
-      try {
-        send_now(to, message);
-        continue;
-      } catch (const network_error&) {
-        unreachable[to] = true;
-      }
-    }
-    again.emplace_back(to, std::move(message));
-  }
-  unsent_ = std::move(again);
 }
 
 /// Beginning with the next one: so not all send to the same task at once.
@@ -536,32 +482,13 @@ void work_stealing::send_to_all(const byte_vector& message) {
   for (std::size_t i = 1; i < p; ++i) send((all_.rank() + i) % p, message);
 }
 
-/// The same for those that can be reached.
-void work_stealing::tell_all(const byte_vector& message) {
-  for (std::size_t r = 0; r < all_.size(); ++r) {
-    if (r == all_.rank()) continue;
-    try {
-      send_now(r, message);
-    } catch (const network_error&) {  // it, or its replacement, does not need it
-    }
-  }
-}
-
 /// A message, if there is one. `waits`: blocks until there is one, at most the deadline; may also return without.
 std::optional<received_message> work_stealing::take(bool waits) {
-  auto limit = waits ? limit_ : comm_backend::patience(std::chrono::milliseconds{0});
-  if (waits && !unsent_.empty()) {
-    limit = unreachable_again;
-    send_unsent();
-  }
+  const auto limit = waits ? limit_ : comm_backend::patience(std::chrono::milliseconds{0});
   const auto ticket = over_->post({any_source, stealing_tag, stealing_communicator});
   std::optional<received_message> m;
   try {
     m = over_->take(ticket, limit);
-  } catch (const network_error&) {
-    over_->give_up(ticket);
-    if (!survives_) throw;
-    return {};  // all others are gone, until they are replaced or the job ends
   } catch (...) {
     over_->give_up(ticket);
     throw;

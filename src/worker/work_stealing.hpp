@@ -18,12 +18,7 @@
 //
 // An owner hands out chunks, it is not asked for them: so nobody waits for an answer of a task that is computing.
 //
-// Jobs whose workers can be replaced (session::survives_deaths) are refused by begin_run until what follows is known
-// to work. Each computation begins with an all-gather, through the
-// scheduler, of a random number of each process. A replacement that repeats finds the number of the process before it
-// in the log, and knows: others may have finished this computation, and do not expect anything of it. It says so
-// (`repeats`) and computes all its chunks itself; who had given it chunks takes them back. In the next computation that
-// it does not repeat the others see its own number, and it takes part as everyone does.
+// Its messages are not kept for the replacement of a worker that died, so jobs that survive deaths are refused.
 //
 // A task that fails says so (`left`): others finish the computation without it, and learn of the error in their next
 // collective.
@@ -88,27 +83,19 @@ class work_stealing {
 
   [[nodiscard]] byte_vector front(steal_message what) const;
   void send(std::size_t to, byte_vector message);
-  void send_now(std::size_t to, byte_vector message);
-  void send_unsent();
   void send_to_all(const byte_vector& message);
-  void tell_all(const byte_vector& message);
   [[nodiscard]] std::optional<received_message> take(bool waits);
-  [[nodiscard]] bool repeats();
 
   std::shared_ptr<comm_backend> over_;
   comm_backend::patience limit_;
   collectives& all_;
   bool on_;
-  bool survives_;  // a worker that dies is replaced
   std::uint64_t run_ = 0;
-  std::uint64_t life_ = 0;            // of this process
-  std::vector<std::uint64_t> lives_;  // of all, as of the last computation
   std::uint32_t step_ = 0;
   std::uint32_t number_ = 0;
   std::vector<bool> left_;
-  std::vector<std::pair<std::size_t, byte_vector>> unsent_;  // to replacements
-  std::vector<received_message> early_;                      // of later computations
-  std::map<std::string, std::vector<kept_rows>> sent_;       // by computation and rank: which own rows that task keeps
+  std::vector<received_message> early_;                 // of later computations
+  std::map<std::string, std::vector<kept_rows>> sent_;  // by computation and rank: which own rows that task keeps
   std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<const void>> kept_;  // by rank and chunk: of others
   std::size_t given_ = 0;
   std::size_t taken_ = 0;
