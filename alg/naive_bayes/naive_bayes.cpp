@@ -59,6 +59,7 @@ naive_bayes::naive_bayes(Comm comm, const std::string& server_info, const naive_
     : class_base(std::move(comm), server_info, settings.classes, 1), settings_(settings) {}
 
 void naive_bayes::solve() {
+  (void)first_iteration();  // there are none: a worker that replaces another one begins again
   if (linear_.model.empty()) {
     train();
     return;
