@@ -129,7 +129,7 @@ PROGRAM_ROWS = [
      ("iterations_per_second",), ">= 1.8", "bench_straggler"),
     ("straggler", "8 late workers, s = 8: iterations/s relative to s = 0", "bench_straggler --staleness 8",
      ("iterations_per_second",), ">= 2.0", "bench_straggler"),
-    ("straggler", "8 workers, one 3 times slower, work stealing: share of the ideal", "bench_stealing", ("share_on",),
+    ("straggler", "work stealing, one of 8 workers slow: of the ideal", "bench_stealing", ("share_on",),
      ">= 0.9", ""),
     ("straggler", "the same without work stealing", "bench_stealing", ("share_off",), None, ""),
     ("objective", "8 late workers, bsp: seconds to the objective", "bench_straggler --consistency bsp --objective 0.46",
