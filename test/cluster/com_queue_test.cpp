@@ -375,14 +375,17 @@ TEST(ComQueue, AQueueThatWouldNeverEndOrDoesNothingIsRefused) {
 
 TEST(ComQueue, EachSuperstepHasALineOfMetricsWithItsTimes) {
   test::temporary_folder folder;
+  std::atomic<int> computed{0};  // supersteps, by task 0
   cluster c({.workers = 2, .servers = 1});
   c.run([&](Comm comm) {
     paralg job("", comm, folder.path() + "/out");
     com_queue q(job);
-    q.add([](com_context& x) {
+    q.add([&](com_context& x) {
       x.put_obj("v", numbers(10));
       x.set_metric("inertia", 5.5 / x.step_no());
-      if (x.task_id() == 1) std::this_thread::sleep_for(std::chrono::milliseconds{30});
+      if (x.task_id() == 0) computed = x.step_no();
+      while (computed < x.step_no()) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+      if (x.task_id() == 1) std::this_thread::sleep_for(std::chrono::milliseconds{100});
     });
     q.add(all_reduce("v"));
     q.set_max_iter(2);
