@@ -66,7 +66,7 @@ void linear_svm::train() {
   loss.exact = settings_.squared ? optim::squared_hinge_loss() : optim::hinge_loss();
   if (!settings_.squared) loss.smoothed = smoothed_hinge;
 
-  run_log log(*this, settings_.margin.rounds, "objective", linear_.debug);
+  run_log log(*this, settings_.margin.rounds, settings_.squared ? "objective" : "smooth_objective", linear_.debug);
   model_writer model(*this, "linear_svm", linear_.format);
   double objective = 0;
   double gap = 0;

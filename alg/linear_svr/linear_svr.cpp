@@ -83,7 +83,7 @@ void linear_svr::train() {
     validation.measure = measure_margins(held, settings_.margin.bias, loss.exact, [](double, double) { return false; });
     validation.patience = settings_.patience;
   }
-  run_log log(*this, settings_.margin.rounds, "objective", linear_.debug);
+  run_log log(*this, settings_.margin.rounds, settings_.squared ? "objective" : "smooth_objective", linear_.debug);
   const auto fit = fit_margins(*this, rows, weights, loss, settings_.margin, validation,
                                [&](const auto& now) { log.round(now.step, now.value, figures_of(now, false)); });
   if (!fit.converged && settings_.patience == 0 && fit.steps >= settings_.margin.rounds)
