@@ -55,12 +55,9 @@ load_cache::load_cache(Comm comm, const load_cache_options& where, const std::st
   std::vector<std::string> said(2);  // the path without the rank, the description
   all_or_throw(comm_, [&] {
     if (comm_.get_rank() != 0) return;
-    files_found_ = describe_files().text;
-    auto folder = where.folder;
-    if (folder.empty()) {
-      const input_set input(files_);
-      folder = std::filesystem::absolute(input.files().front().name).parent_path() / ".paracel_cache";
-    }
+    const auto inputs = describe_files();
+    files_found_ = inputs.text;
+    const auto folder = where.folder.empty() ? inputs.folder + "/.paracel_cache" : where.folder;
     try {
       net::posix_file_system().make_folder(folder);
     } catch (const error& e) {
@@ -88,8 +85,10 @@ load_cache::found load_cache::describe_files() const {
     if (input.standard_input()) throw config_error("cache: found standard input, want files");
     f.text += "files\n";
     for (const auto& file : input.files()) {
-      f.text += std::filesystem::absolute(file.name).string() + "\n " + std::to_string(file.bytes) + " " +
-                std::to_string(file.modified_ns) + " " + to_hex(file.content) + "\n";
+      const auto path = std::filesystem::absolute(file.name);
+      if (f.folder.empty()) f.folder = path.parent_path();
+      f.text += path.string() + "\n " + std::to_string(file.bytes) + " " + std::to_string(file.modified_ns) + " " +
+                to_hex(file.content) + "\n";
       f.newest_ns = std::max(f.newest_ns, file.modified_ns);
     }
   }

@@ -150,6 +150,7 @@ class load_cache {
  private:
   struct found {
     std::string text;
+    std::string folder;  ///< of the first input
     std::int64_t newest_ns = 0;
   };
   [[nodiscard]] found describe_files() const;

@@ -12,11 +12,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <limits>
-#include <mutex>
 #include <random>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,6 +31,7 @@ namespace {
 using std::chrono::milliseconds;
 using test::cluster;
 using test::expect_one_text;
+using test::texts_of;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -285,24 +283,6 @@ TEST(Collectives, AnAllReduceOfALongVectorNeedsAtMostTwoChunksBesideIt) {
 }
 
 // ---- wrong use
-
-/// Runs `work` on every worker and returns the texts of what it threw, one for each.
-std::multiset<std::string> texts_of(std::size_t workers, const std::function<void(Comm)>& work) {
-  std::multiset<std::string> texts;
-  std::mutex mutex;
-  cluster c({.workers = workers, .servers = 1});
-  c.run([&](Comm comm) {
-    std::string text = "nothing was thrown";
-    try {
-      work(comm);
-    } catch (const std::exception& e) {
-      text = e.what();
-    }
-    const std::lock_guard lock(mutex);
-    texts.insert(text);
-  });
-  return texts;
-}
 
 TEST(Collectives, LengthsThatDifferAreTheSameErrorAtEveryTask) {
   for (const std::size_t p : {2, 3, 5})

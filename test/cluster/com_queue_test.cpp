@@ -10,11 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <mutex>
 #include <numeric>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -31,36 +28,12 @@ namespace {
 
 using test::cluster;
 using test::expect_one_text;
+using test::texts_of_job;
+using test::with_job;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using numbers = std::vector<double>;
-
-/// Runs `work` as an algorithm of each worker of a job.
-void with_job(std::size_t workers, const std::function<void(paralg&)>& work) {
-  cluster c({.workers = workers, .servers = 1});
-  c.run([&](Comm comm) {
-    paralg job("", comm);
-    work(job);
-  });
-}
-
-/// The texts of what `work` throws, one for each worker.
-std::multiset<std::string> texts_of(std::size_t workers, const std::function<void(paralg&)>& work) {
-  std::multiset<std::string> texts;
-  std::mutex mutex;
-  with_job(workers, [&](paralg& job) {
-    std::string text = "nothing was thrown";
-    try {
-      work(job);
-    } catch (const std::exception& e) {
-      text = e.what();
-    }
-    const std::lock_guard lock(mutex);
-    texts.insert(text);
-  });
-  return texts;
-}
 
 TEST(ComQueue, RunsItsItemsInOrderAndReturnsTheResultOfTask0) {
   for (const std::size_t p : {1U, 2U, 3U}) {
@@ -295,7 +268,7 @@ TEST(ComQueue, NamesThatAreNotThereAndOtherTypesAreErrorsThatListTheNames) {
 
 TEST(ComQueue, WrongUseIsTheSameErrorAtEveryTask) {
   const auto run = [](const std::function<void(com_queue&)>& fill) {
-    return texts_of(3, [&](paralg& job) {
+    return texts_of_job(3, [&](paralg& job) {
       com_queue q(job);
       q.set_max_iter(5);
       fill(q);

@@ -51,6 +51,8 @@ namespace {
 
 using test::cluster;
 using test::expect_one_text;
+using test::texts_of_job;
+using test::with_job;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::Ge;
@@ -139,32 +141,6 @@ numbers solve(paralg& job, const problem& p, bool stealing, std::vector<superste
   q.close_with([](com_context& c) { return c.get_obj<numbers>("w"); });
   if (seen != nullptr) q.set_watch([seen](const superstep_report& r) { seen->push_back(r); });
   return q.exec<numbers>();
-}
-
-/// Runs `work` as an algorithm of each worker of a job.
-void with_job(std::size_t workers, const std::function<void(paralg&)>& work) {
-  cluster c({.workers = workers, .servers = 1});
-  c.run([&](Comm comm) {
-    paralg job("", comm);
-    work(job);
-  });
-}
-
-/// The texts of what `work` throws, one for each worker.
-std::multiset<std::string> texts_of(std::size_t workers, const std::function<void(paralg&)>& work) {
-  std::multiset<std::string> texts;
-  std::mutex mutex;
-  with_job(workers, [&](paralg& job) {
-    std::string text = "nothing was thrown";
-    try {
-      work(job);
-    } catch (const std::exception& e) {
-      text = e.what();
-    }
-    const std::lock_guard lock(mutex);
-    texts.insert(text);
-  });
-  return texts;
 }
 
 TEST(WorkStealing, BitsAreThoseOfOneLoopForAnyRowsChunksAndDelays) {
@@ -279,7 +255,7 @@ TEST(WorkStealing, StepsThatFollowEachOtherWithoutACollectiveDoNotMixTheirMessag
 /// 40 rows a task in 10 chunks; task `late` needs 3 ms for a chunk. `check` may throw for a chunk.
 std::multiset<std::string> texts_with(bool stealing, std::size_t late, const std::function<void(com_context&)>& before,
                                       const std::function<void(const row_chunk<numbers>&)>& check) {
-  return texts_of(3, [&](paralg& job) {
+  return texts_of_job(3, [&](paralg& job) {
     com_queue q(job);
     q.set_work_stealing(stealing);
     q.set_max_iter(3);
@@ -355,20 +331,20 @@ TEST(WorkStealing, ObjectsThatChunksReadMustBeTheSameAtEveryTask) {
 }
 
 TEST(WorkStealing, LengthsThatDifferAreAnError) {
-  expect_one_text(
-      texts_of(2,
-               [](paralg& job) {
-                 com_queue q(job);
-                 q.set_work_stealing(true);
-                 q.set_max_iter(1);
-                 q.init_with_partitioned_data("rows", numbers(9, 1));
-                 q.add(over_rows(row_work<numbers>{.rows = "rows",
-                                                   .result = "sum",
-                                                   .length = [](com_context& c) { return c.task_id() + 1; },
-                                                   .compute = [](const row_chunk<numbers>&, std::span<double>) {}}));
-                 q.exec();
-               }),
-      HasSubstr("task 0 and task 1 have another name, length or number of chunks"));
+  expect_one_text(texts_of_job(2,
+                               [](paralg& job) {
+                                 com_queue q(job);
+                                 q.set_work_stealing(true);
+                                 q.set_max_iter(1);
+                                 q.init_with_partitioned_data("rows", numbers(9, 1));
+                                 q.add(over_rows(row_work<numbers>{
+                                     .rows = "rows",
+                                     .result = "sum",
+                                     .length = [](com_context& c) { return c.task_id() + 1; },
+                                     .compute = [](const row_chunk<numbers>&, std::span<double>) {}}));
+                                 q.exec();
+                               }),
+                  HasSubstr("task 0 and task 1 have another name, length or number of chunks"));
 }
 
 TEST(WorkStealing, MetricsHaveTheChunksThatTravelled) {

@@ -60,6 +60,6 @@ int main(int argc, char** argv) {
   MPI_Reduce(&median, &most, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
   if (rank == 0)
     std::printf("{\"tasks\": %d, \"bytes\": %llu, \"way\": \"%s\", \"us\": %.1f, \"mb_per_s\": %.1f}\n", tasks, bytes,
-                most, static_cast<double>(bytes) / most);
+                btl.c_str(), most, static_cast<double>(bytes) / most);
   MPI_Finalize();
 }
