@@ -10,11 +10,13 @@ import unittest
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 SERVER = {"request", "plugin", "store", "shard", "replication", "node", "scheduler"}
-ALL = {"compat", "public", "core", "storage", "config", "net", "load", "client", "worker", "optim", "embed", "alg"} | SERVER
+ALL = {"compat", "public", "ps-public", "ps", "core", "storage", "config", "net", "load", "client", "worker", "optim", "embed",
+       "alg"} | SERVER
 
 # layer: (files that belong to it, layers it may include). The first pattern that matches a file determines its layer.
 LAYERS = [
     ("compat", r"include/paracel/compat/", {"compat", "public"}),
+    ("ps-public", r"include/paracel/ps/", {"ps-public"}),
     ("public", r"include/paracel/", {"public"}),
     ("core", r"src/core/", {"public", "core"}),
     # Files: the file system behind an interface, checkpoints.
@@ -25,6 +27,8 @@ LAYERS = [
     ("load", r"src/load/", {"public", "core", "storage", "load"}),
     ("client", r"src/client/", {"public", "core", "net", "client"}),
     ("worker", r"src/worker/", {"public", "core", "storage", "config", "net", "load", "client", "worker"}),
+    # The programming model of ps-lite: on the transport, beside everything else.
+    ("ps", r"src/ps/", {"public", "core", "net", "ps-public", "ps"}),
     # Minimisers: on the public headers, as an algorithm.
     ("optim", r"src/optim/", {"public", "optim"}),
     # The only place where both sides meet: a server inside a worker's process.
@@ -65,7 +69,8 @@ LIBRARIES = [
     (r"dlfcn\.h$", r"server/(plugin/plugin_library|node/start_guard)\.cpp$|src/worker/main_env\.cpp$|test/"),
     (r"gflags/", r"server/\w+\.cpp$|alg/common/program\.cpp$|tool/bench/|test/compat/"),
     # core is pure: no thread, no socket.
-    (r"(thread|mutex|shared_mutex|condition_variable|sys/socket\.h|poll\.h)$", r"(?!src/core/|include/)"),
+    (r"(thread|mutex|shared_mutex|condition_variable|sys/socket\.h|poll\.h)$",
+     r"(?!src/core/|include/)|include/paracel/ps/"),
 ]
 
 # Forbidden includes within a layer.
@@ -100,7 +105,7 @@ def resolve(path, target, quoted, exists):
     places = []
     if quoted:
         places.append(os.path.normpath(os.path.join(os.path.dirname(path), target)))
-        places.append("include/paracel/compat/" + target)
+        places += ["include/paracel/compat/" + target, "include/paracel/ps/" + target]
     places += ["include/" + target, "src/" + target, target]
     return next((p for p in places if exists(p)), None)
 

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ps/internal/customer.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include <paracel/error.hpp>
+
+#include "ps/internal/postoffice.h"
+
+namespace ps {
+
+namespace {
+constexpr std::size_t kept_requests = 1024;  // finished ones, of which NumResponse knows
+constexpr std::uint32_t most_timestamp = 0x7fffffff;
+}  // namespace
+
+Customer::Customer(int app_id, int customer_id, RecvHandle handle, QuickHandle quick)
+    : app_id_(app_id),
+      customer_id_(customer_id),
+      office_(Postoffice::Get()),
+      handle_(std::move(handle)),
+      quick_(std::move(quick)) {
+  thread_ = std::thread([this] { Receiving(); });
+  try {
+    office_->AddCustomer(this);
+  } catch (...) {
+    queue_.Push(std::nullopt);
+    thread_.join();
+    throw;
+  }
+}
+
+Customer::~Customer() {
+  office_->RemoveCustomer(this);
+  queue_.Push(std::nullopt);
+  thread_.join();
+}
+
+void Customer::Receiving() {
+  Postoffice::Use(office_);
+  for (;;) {
+    std::optional<Message> m;
+    queue_.WaitAndPop(&m);
+    if (!m) return;
+    try {
+      handle_(*m);
+    } catch (const std::exception& e) {
+      if (m->meta.request) LOG(ERROR) << "app " << app_id_ << ": a handle threw: " << e.what();
+      else Fail(m->meta.timestamp, e.what());
+    }
+    Respond(*m);
+  }
+}
+
+void Customer::Accept(Message received) {
+  if (quick_ && quick_(received)) return Respond(received);
+  queue_.Push(std::move(received));
+}
+
+void Customer::Respond(const Message& m) {
+  if (m.meta.request) return;
+  if (m.meta.failed) Fail(m.meta.timestamp, m.meta.body);
+  else AddResponseOf(m.meta.timestamp, m.meta.sender);
+}
+
+int Customer::NewRequest(int receiver) {
+  const auto expected = static_cast<int>(office_->GetNodeIDs(receiver).size());
+  const std::lock_guard lock(mutex_);
+  Forget();
+  requests_.push_back({.receiver = receiver, .expected = expected, .received = 0, .responded = {}, .failure = {}});
+  return static_cast<int>((first_ + requests_.size() - 1) & most_timestamp);
+}
+
+/// What a program never asks for does not stay.
+void Customer::Forget() {
+  while (requests_.size() > kept_requests && requests_.front().finished()) {
+    requests_.pop_front();
+    first_ = (first_ + 1) & most_timestamp;
+  }
+}
+
+/// The place after first_.
+std::uint32_t Customer::Age(int timestamp) const {
+  return (static_cast<std::uint32_t>(timestamp) - first_) & most_timestamp;
+}
+
+/// Null: it is not of this customer, or has long been finished.
+Customer::request* Customer::FindOwn(int timestamp) {
+  const auto age = Age(timestamp);
+  return timestamp >= 0 && age < requests_.size() ? &requests_[age] : nullptr;
+}
+
+/// Null: it has long been finished.
+Customer::request* Customer::Find(int timestamp) {
+  auto* r = FindOwn(timestamp);
+  CHECK(r != nullptr || (timestamp >= 0 && static_cast<std::uint32_t>(timestamp) < first_) ||
+        Age(timestamp) > most_timestamp / 2)
+      << "timestamp " << timestamp << ": there is no such request of customer " << customer_id_;
+  return r;
+}
+
+void Customer::WaitRequest(int timestamp) {
+  std::unique_lock lock(mutex_);
+  (void)Find(timestamp);
+  finished_.wait(lock, [&] {
+    const auto* r = Find(timestamp);
+    return r == nullptr || r->finished();
+  });
+  const auto* r = Find(timestamp);
+  if (r != nullptr && !r->failure.empty())
+    throw paracel::network_error(
+        "request " + std::to_string(timestamp) + " of app " + std::to_string(app_id_) + ": " + r->failure, true);
+}
+
+int Customer::NumResponse(int timestamp) {
+  const std::lock_guard lock(mutex_);
+  const auto* r = Find(timestamp);
+  return r != nullptr ? r->received : requests_.front().expected;
+}
+
+void Customer::AddResponse(int timestamp, int count) {
+  const std::lock_guard lock(mutex_);
+  auto* r = Find(timestamp);
+  if (r == nullptr) return;
+  r->received += count;
+  if (r->finished()) finished_.notify_all();
+}
+
+void Customer::AddResponseOf(int timestamp, int node) {
+  const std::lock_guard lock(mutex_);
+  auto* r = FindOwn(timestamp);
+  if (r == nullptr) return;
+  r->responded.push_back(node);
+  if (++r->received >= r->expected) finished_.notify_all();
+}
+
+void Customer::Fail(int timestamp, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  auto* r = FindOwn(timestamp);
+  if (r == nullptr || r->finished()) return;
+  r->failure = why.empty() ? "failed" : why;
+  finished_.notify_all();
+}
+
+void Customer::OnNodeLost(int node, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  for (auto& r : requests_) {
+    if (r.finished() || std::ranges::find(r.responded, node) != r.responded.end()) continue;
+    const auto& all = office_->GetNodeIDs(r.receiver);
+    if (std::ranges::find(all, node) != all.end()) r.failure = why;
+  }
+  finished_.notify_all();
+}
+
+}  // namespace ps

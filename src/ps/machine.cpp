@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ps/machine.hpp"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <utility>
+
+#include <paracel/error.hpp>
+
+#include "ps/internal/env.h"
+
+namespace paracel::ps_compat {
+
+namespace {
+
+using address_list = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+
+address_list look_up(const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int failed = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (failed != 0 || found == nullptr)
+    throw network_error("'" + host + "' has no address: " + (failed != 0 ? ::gai_strerror(failed) : "none found"),
+                        false);
+  return {found, ::freeaddrinfo};
+}
+
+std::string address_text(const sockaddr* address) {
+  char text[INET_ADDRSTRLEN] = {};
+  sockaddr_in a{};
+  std::memcpy(&a, address, sizeof a);
+  ::inet_ntop(AF_INET, &a.sin_addr, text, sizeof text);
+  return text;
+}
+
+}  // namespace
+
+const std::string& machine_name() {
+  static const std::string name = [] {
+    std::string id;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+    for (const char* space : {"/proc/self/ns/net", "/proc/self/ns/pid"}) {
+      struct stat s {};
+      if (::stat(space, &s) == 0) id += "-" + std::to_string(s.st_ino);
+    }
+    return id;
+  }();
+  return name;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
+std::int64_t own_pid() { return ::getpid(); }
+
+std::string tcp_address(const std::string& host, int port) {
+  return "tcp://" + address_text(look_up(host, port)->ai_addr) + ":" + std::to_string(port);
+}
+
+bool is_loopback(const std::string& tcp_address) { return tcp_address.rfind("tcp://127.", 0) == 0; }
+
+std::string own_address_towards(const std::string& host, int port) {
+  if (const char* given = ::ps::Environment::Get()->find("DMLC_NODE_HOST"); given != nullptr && *given != '\0')
+    return address_text(look_up(given, port)->ai_addr);
+  const auto to = look_up(host, port);
+  const int s = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  auto* const address = reinterpret_cast<sockaddr*>(&own);
+  const bool known = s >= 0 && ::connect(s, to->ai_addr, to->ai_addrlen) == 0 && ::getsockname(s, address, &size) == 0;
+  if (s >= 0) ::close(s);
+  if (!known)
+    throw network_error("this machine has no way to '" + host + "'; DMLC_NODE_HOST can name its address", false);
+  return address_text(address);
+}
+
+process_watch::process_watch(std::int64_t pid)
+    : descriptor_(pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)) : -1) {}
+process_watch::process_watch(process_watch&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+process_watch::~process_watch() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+bool process_watch::has_ended() const {
+  if (descriptor_ < 0) return false;
+  pollfd p{descriptor_, POLLIN, 0};
+  return ::poll(&p, 1, 0) > 0;
+}
+
+}  // namespace paracel::ps_compat

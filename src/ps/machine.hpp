@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What a process knows of its machine, and of other processes there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace paracel::ps_compat {
+
+/// The same for processes that reach each other by abstract local sockets and see each other's process ids.
+[[nodiscard]] const std::string& machine_name();
+[[nodiscard]] std::string host_name();
+[[nodiscard]] std::int64_t own_pid();
+
+/// `tcp://address:port`, of a name or an address. Throws: network_error when it has no address.
+[[nodiscard]] std::string tcp_address(const std::string& host, int port);
+[[nodiscard]] bool is_loopback(const std::string& tcp_address);
+/// DMLC_NODE_HOST, or this machine's address on the way to a host. Throws: network_error when there is none.
+[[nodiscard]] std::string own_address_towards(const std::string& host, int port);
+
+/// Notices the end of a process, also of one whose number another gets.
+class process_watch {
+ public:
+  /// `pid`: 0 for one that cannot be seen from here.
+  explicit process_watch(std::int64_t pid);
+  process_watch(process_watch&& other) noexcept;
+  process_watch(const process_watch&) = delete;
+  process_watch& operator=(const process_watch&) = delete;
+  ~process_watch();
+  [[nodiscard]] bool has_ended() const;
+
+ private:
+  int descriptor_ = -1;
+};
+
+}  // namespace paracel::ps_compat

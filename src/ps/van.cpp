@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ps/internal/van.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <unordered_map>
+#include <utility>
+
+#include <paracel/error.hpp>
+
+#include "net/zmq_transport.hpp"
+#include "ps/base.h"
+#include "ps/internal/postoffice.h"
+#include "ps/machine.hpp"
+#include "ps/node_channels.hpp"
+#include "ps/node_table.hpp"
+
+namespace ps {
+
+using namespace paracel::ps_compat;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+namespace {
+
+constexpr std::size_t most_message_bytes = std::size_t{1} << 40U;
+constexpr milliseconds flush_limit{2000};
+constexpr std::size_t most_early_messages = 4096;
+
+/// All processes of a job know this much of it before they have spoken to each other.
+std::uint64_t job_number(const Postoffice::Settings& s) {
+  std::uint64_t h = 0xcbf29ce484222325U;
+  for (const char c : s.root_uri + ':' + std::to_string(s.root_port))
+    h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return h;
+}
+
+std::uint64_t random_number() {
+  std::random_device seed;
+  return (std::uint64_t{seed()} << 32U | seed()) | 1U;
+}
+
+}  // namespace
+
+class Van::network {
+ public:
+  network(Postoffice& office, paracel::net::transport* over) : office_(office), over_(over), client_(random_number()) {}
+  ~network() { stop(); }
+
+  void start(int customer);
+  void stop();
+  [[nodiscard]] const Node& my_node() const { return me_; }
+  [[nodiscard]] bool ready() const {
+    const std::lock_guard lock(mutex_);
+    return ready_;
+  }
+  int send(const Message& m);
+  void barrier(int customer, int group, bool last);
+  [[nodiscard]] std::vector<int> dead_nodes(int seconds) const;
+  [[nodiscard]] std::string why_gone(int node) const;
+
+ private:
+  /// What the program is told, after the lock is released.
+  struct event {
+    Node node;
+    bool joined = false;
+    std::string why;
+  };
+  struct watched_process {
+    process_watch watch;
+    steady_clock::time_point heard;
+    steady_clock::time_point died;  // with a replacement awaited
+    bool awaits_replacement = false;
+  };
+
+  [[nodiscard]] bool is_scheduler() const { return office_.is_scheduler() != 0; }
+  void open();
+  void on_message(const sender& from, Message m);
+  void on_app_message(const sender& from, Message m);
+  void on_control(const sender& from, const Message& m);
+  void on_request(const sender& from, const Message& m);
+  void apply(Control::Command what, const std::string& text);
+  void apply_table(job_table table);
+  void lose(job_process& p, const std::string& why);
+  void watch_scheduler();
+  void apply_loss(const std::string& text);
+  void tick();
+  void watch_processes(steady_clock::time_point now);
+  void tell();
+  void send_control(std::uint64_t client, Control::Command what, const std::string& text);
+  [[nodiscard]] const job_process* process_of(int node) const;
+  [[nodiscard]] std::string address_of(const join_request& facts) const;
+
+  Postoffice& office_;
+  paracel::net::transport* const over_;
+  const std::uint64_t client_;
+  Node me_;
+  std::unique_ptr<paracel::net::transport> own_transport_;
+  std::unique_ptr<node_channels> channels_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ready_ = false;
+  bool leaving_ = false;
+  bool finished_ = false;  // together with all others
+  std::string refused_;
+  std::vector<job_process> processes_;
+  std::map<std::pair<int, int>, std::deque<std::string>> barrier_ends_;  // by group and customer: why each failed
+  std::vector<std::pair<sender, Message>> early_;                        // before the table
+  std::vector<event> events_;
+  steady_clock::time_point heartbeat_;
+  std::optional<process_watch> scheduler_;  // where it runs on this machine
+  // Of the scheduler.
+  std::unique_ptr<node_table> table_;
+  std::unordered_map<std::uint64_t, watched_process> watched_;
+};
+
+// ---- joining and leaving
+
+void Van::network::open() {
+  const auto& s = office_.settings();
+  auto* transport = over_;
+  if (transport == nullptr) {
+    own_transport_ = std::make_unique<paracel::net::zmq_transport>(
+        paracel::net::transport_limits{.max_message_bytes = most_message_bytes});
+    transport = own_transport_.get();
+  }
+  const auto root = over_ != nullptr ? "inproc://" + s.root_uri + ":" + std::to_string(s.root_port)
+                                     : tcp_address(s.root_uri, s.root_port);
+  std::vector<std::string> addresses;
+  if (is_scheduler()) addresses.push_back(root);
+  else if (over_ != nullptr) addresses.push_back("inproc://ps-" + std::to_string(client_));
+  else {
+    addresses.push_back("ipc://@paracel-ps-" + std::to_string(client_));
+    if (!is_loopback(root)) addresses.push_back("tcp://" + own_address_towards(s.root_uri, s.root_port) + ":*");
+  }
+  me_.role = s.role;
+  me_.hostname = host_name();
+  me_.port = is_scheduler() ? s.root_port : 0;
+  channels_ = std::make_unique<node_channels>(*transport,
+                                              node_channels::options{.job = job_number(s),
+                                                                     .client = client_,
+                                                                     .is_scheduler = is_scheduler(),
+                                                                     .resend = milliseconds(s.resend_milliseconds),
+                                                                     .drop_percent = s.drop_percent},
+                                              addresses);
+  if (is_scheduler()) {
+    me_.id = kScheduler;
+    channels_->set_node(kScheduler);
+    table_ = std::make_unique<node_table>(
+        s.workers, s.servers,
+        job_table{.processes = {}, .scheduler_machine = machine_name(), .scheduler_pid = own_pid()},
+        [this](std::uint64_t client, Control::Command what, const std::string& text) {
+          if (client == node_channels::scheduler) apply(what, text);
+          else send_control(client, what, text);
+        });
+  } else {
+    channels_->connect(node_channels::scheduler, root);
+  }
+  heartbeat_ = steady_clock::now();
+  channels_->start(
+      [this](const sender& from, Message m) {
+        Postoffice::Use(&office_);
+        on_message(from, std::move(m));
+      },
+      [this] { tick(); });
+}
+
+void Van::network::start(int customer) {
+  std::unique_lock lock(mutex_);
+  if (channels_ == nullptr) open();
+  const auto& s = office_.settings();
+  if (!is_scheduler()) {
+    join_request r{.client = client_,
+                   .role = s.role,
+                   .customer = customer,
+                   .preferred_rank = s.preferred_rank,
+                   .workers = s.workers,
+                   .servers = s.servers,
+                   .host = me_.hostname,
+                   .machine = machine_name(),
+                   .addresses = channels_->addresses(),
+                   .pid = own_pid()};
+    send_control(node_channels::scheduler, Control::ADD_NODE, r.text());
+  }
+  const auto joined = [&] {
+    if (!refused_.empty()) return true;
+    if (!ready_ || is_scheduler()) return ready_;
+    const auto own = std::ranges::find(processes_, client_, [](const auto& p) { return p.facts.client; });
+    return own != processes_.end() &&
+           std::ranges::find(own->instances, customer, &instance::customer) != own->instances.end();
+  };
+  if (!changed_.wait_for(lock, std::chrono::seconds(10), joined)) {
+    LOG(INFO) << (is_scheduler() ? "waiting for " : "waiting for the scheduler at ")
+              << (is_scheduler() ? std::to_string(s.workers) + " workers and " + std::to_string(s.servers) + " servers"
+                                 : s.root_uri + ":" + std::to_string(s.root_port))
+              << (is_scheduler() ? " to join" : ", or for others to join it");
+    changed_.wait(lock, joined);
+  }
+  if (!refused_.empty()) throw paracel::network_error("the scheduler refuses this process: " + refused_, false);
+}
+
+void Van::network::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (channels_ == nullptr) return;
+    leaving_ = true;
+    if (!is_scheduler() && ready_ && refused_.empty() && !finished_)
+      send_control(node_channels::scheduler, Control::LEAVE, {});
+  }
+  channels_->stop(flush_limit);
+  const std::lock_guard lock(mutex_);
+  ready_ = false;
+  channels_.reset();
+}
+
+// ---- messages
+
+void Van::network::send_control(std::uint64_t client, Control::Command what, const std::string& text) {
+  Message m;
+  m.meta.control.cmd = what;
+  m.meta.sender = me_.id;
+  m.meta.body = text;
+  channels_->send(client, m);
+}
+
+const job_process* Van::network::process_of(int node) const {
+  for (const auto& p : processes_)
+    for (const auto& i : p.instances)
+      if (i.id == node) return &p;
+  return nullptr;
+}
+
+int Van::network::send(const Message& message) {
+  std::uint64_t to = node_channels::scheduler;
+  bool local = false;
+  {
+    const std::lock_guard lock(mutex_);
+    CHECK(ready_) << "a message is sent before Start has returned";
+    local = message.meta.recver == me_.id;
+    if (!local && message.meta.recver != kScheduler) {
+      const auto* p = process_of(message.meta.recver);
+      CHECK(p != nullptr) << "there is no node " << message.meta.recver;
+      if (!p->gone.empty()) return -1;
+      to = p->facts.client;
+      local = to == client_;
+    }
+  }
+  auto m = message;
+  m.meta.sender = me_.id;
+  PS_VLOG(2) << m.DebugString();
+  if (!local) return static_cast<int>(std::min<std::int64_t>(channels_->send(to, m), INT32_MAX));
+  office_.Deliver(std::move(m));
+  return 0;
+}
+
+void Van::network::on_message(const sender& from, Message m) {
+  try {
+    if (!m.meta.control.empty()) on_control(from, m);
+    else on_app_message(from, std::move(m));
+  } catch (const std::exception& e) {  // it is not from a program like this one
+    LOG(ERROR) << "a message of node " << from.node << " is ignored: " << e.what();
+  }
+  tell();
+}
+
+void Van::network::on_app_message(const sender& from, Message m) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (from.client == node_channels::scheduler) {
+      m.meta.sender = kScheduler;
+    } else {
+      const auto p = std::ranges::find(processes_, from.client, [](const auto& q) { return q.facts.client; });
+      if (p == processes_.end()) {
+        // Another node can have the table before this one.
+        if (!is_scheduler() && early_.size() < most_early_messages) early_.emplace_back(from, std::move(m));
+        return;
+      }
+      if (!p->gone.empty()) return;
+      m.meta.sender = p->id();
+    }
+  }
+  PS_VLOG(2) << m.DebugString();
+  office_.Deliver(std::move(m));
+}
+
+void Van::network::on_control(const sender& from, const Message& m) {
+  const std::lock_guard lock(mutex_);
+  if (is_scheduler()) on_request(from, m);
+  else if (from.client == node_channels::scheduler) apply(m.meta.control.cmd, m.meta.body);
+}
+
+/// At the scheduler: a node asks for something.
+void Van::network::on_request(const sender& from, const Message& m) {
+  const auto watched = watched_.find(from.client);
+  if (watched != watched_.end()) watched->second.heard = steady_clock::now();
+  switch (m.meta.control.cmd) {
+    case Control::ADD_NODE: {
+      const auto r = join_request::in(m.meta.body);
+      if (r.client != from.client) throw paracel::protocol_error("it joins under another number than it sends");
+      channels_->connect(r.client, address_of(r));
+      watched_.try_emplace(r.client, watched_process{.watch = process_watch(r.machine == machine_name() ? r.pid : 0),
+                                                     .heard = steady_clock::now(),
+                                                     .died = {},
+                                                     .awaits_replacement = false});
+      PS_VLOG(1) << "a " << (r.role == Node::WORKER ? "worker" : "server") << " on " << r.host << " joins, pid "
+                 << r.pid;
+      return table_->join(r);
+    }
+    case Control::BARRIER: {
+      const auto b = barrier_end::in(m.meta.body);
+      for (const int customer : b.customers) table_->barrier(from.client, customer, b.group, b.last);
+      return;
+    }
+    case Control::LEAVE:
+      watched_.erase(from.client);
+      return table_->remove(from.client, "it has left the job", true);
+    default:
+      return;
+  }
+}
+
+// ---- what the scheduler says; with the lock
+
+void Van::network::apply(Control::Command what, const std::string& text) {
+  switch (what) {
+    case Control::ADD_NODE:
+      apply_table(job_table::in(text));
+      break;
+    case Control::DEAD:
+      apply_loss(text);
+      break;
+    case Control::BARRIER: {
+      const auto end = barrier_end::in(text);
+      for (const int customer : end.customers) barrier_ends_[{end.group, customer}].push_back(end.failure);
+      break;
+    }
+    case Control::REFUSED:
+      refused_ = text.empty() ? "no reason given" : text;
+      break;
+    default:
+      return;
+  }
+  changed_.notify_all();
+}
+
+/// Where to reach a process from this one.
+std::string Van::network::address_of(const join_request& facts) const {
+  if (facts.addresses.empty()) throw paracel::protocol_error("a process without an address");
+  return facts.machine == machine_name() ? facts.addresses.front() : facts.addresses.back();
+}
+
+void Van::network::apply_table(job_table table) {
+  if (!is_scheduler() && !scheduler_ && table.scheduler_machine == machine_name())
+    scheduler_.emplace(table.scheduler_pid);
+  for (const auto& p : table.processes) {
+    const auto before = std::ranges::find(processes_, p.id(), [](const auto& q) { return q.id(); });
+    const bool is_new = before == processes_.end() || before->facts.client != p.facts.client;
+    if (!is_new || !p.gone.empty()) continue;
+    if (p.facts.client == client_) {
+      me_.id = p.id();
+      me_.customer_id = p.instances.front().customer;
+      me_.is_recovery = p.replaced;
+      channels_->set_node(me_.id);
+      continue;
+    }
+    if (before != processes_.end()) channels_->disconnect(before->facts.client);
+    channels_->connect(p.facts.client, address_of(p.facts));
+    if (p.replaced) {
+      Node n;
+      n.role = p.facts.role;
+      n.id = p.id();
+      n.hostname = p.facts.host;
+      n.is_recovery = true;
+      events_.push_back({n, true, {}});
+    }
+  }
+  processes_ = std::move(table.processes);
+  ready_ = true;
+}
+
+void Van::network::apply_loss(const std::string& text) {
+  const auto [client, why] = loss::in(text);
+  for (auto& p : processes_) {
+    if (p.facts.client != client || !p.gone.empty()) continue;
+    if (client == client_) refused_ = "it was taken for dead: " + why;
+    lose(p, why);
+  }
+}
+
+void Van::network::lose(job_process& p, const std::string& why) {
+  p.gone = why;
+  if (p.facts.client != client_) channels_->disconnect(p.facts.client);
+  for (const auto& i : p.instances) {
+    Node n;
+    n.role = p.facts.role;
+    n.id = i.id;
+    n.hostname = p.facts.host;
+    n.customer_id = i.customer;
+    events_.push_back({n, false, why});
+  }
+}
+
+/// Without the lock: what happened, and the messages that came too early.
+void Van::network::tell() {
+  std::vector<event> events;
+  std::vector<std::pair<sender, Message>> early;
+  {
+    const std::lock_guard lock(mutex_);
+    events.swap(events_);
+    if (ready_) early.swap(early_);
+  }
+  for (const auto& e : events) {
+    if (e.joined) office_.OnNodeJoined(e.node);
+    else office_.OnNodeLost(e.node, e.why);
+  }
+  for (auto& [from, m] : early) on_app_message(from, std::move(m));
+}
+
+// ---- time
+
+void Van::network::tick() {
+  Postoffice::Use(&office_);
+  const auto now = steady_clock::now();
+  const auto& s = office_.settings();
+  {
+    const std::lock_guard lock(mutex_);
+    if (leaving_) return;
+    const auto interval = std::chrono::duration<double>(s.heartbeat_seconds);
+    if (is_scheduler()) {
+      watch_processes(now);
+    } else if (ready_ && s.heartbeat_seconds > 0 && now - heartbeat_ >= interval) {
+      heartbeat_ = now;
+      send_control(node_channels::scheduler, Control::HEARTBEAT, {});
+    }
+    if (!is_scheduler()) watch_scheduler();
+  }
+  tell();
+}
+
+/// The job ends without a scheduler: nobody could say any more who has died.
+void Van::network::watch_scheduler() {
+  const auto& s = office_.settings();
+  if (!ready_ || !refused_.empty() || finished_) return;
+  std::ostringstream why;
+  const std::chrono::duration<double> silence = channels_->unacknowledged(node_channels::scheduler);
+  if (scheduler_ && scheduler_->has_ended()) why << "the scheduler has ended";
+  else if (s.heartbeat_timeout > 0 && silence.count() > s.heartbeat_timeout)
+    why << "the scheduler has not answered for " << s.heartbeat_timeout << " s";
+  else return;
+  refused_ = why.str();
+  for (auto& p : processes_)
+    if (p.gone.empty()) lose(p, refused_);
+  changed_.notify_all();
+}
+
+/// Of processes on this machine the kernel says when they end; of others, their silence.
+void Van::network::watch_processes(steady_clock::time_point now) {
+  const auto& s = office_.settings();
+  if (table_->over()) return;
+  for (auto& [client, w] : watched_) {
+    if (w.awaits_replacement) {
+      const auto* p = table_->find(client);
+      const bool replaced = p == nullptr || p->gone.empty();
+      if (!replaced && now - w.died < std::chrono::duration<double>(s.replacement_seconds)) continue;
+      w.awaits_replacement = false;
+      if (!replaced) table_->give_up(client);
+      continue;
+    }
+    const auto* p = table_->find(client);
+    if (p == nullptr || !p->gone.empty()) continue;
+    std::ostringstream why;
+    if (w.watch.has_ended()) why << "its process (pid " << p->facts.pid << ") has ended";
+    else if (s.heartbeat_timeout > 0 && s.heartbeat_seconds > 0 && table_->complete() &&
+             now - w.heard > std::chrono::duration<double>(s.heartbeat_timeout))
+      why << "no heartbeat for " << s.heartbeat_timeout << " s";
+    else continue;
+    w.died = now;
+    w.awaits_replacement = true;
+    table_->remove(client, why.str(), false);
+    if (s.replacement_seconds <= 0) {
+      w.awaits_replacement = false;
+      table_->give_up(client);
+    }
+  }
+  std::erase_if(watched_, [&](const auto& w) { return table_->find(w.first) == nullptr; });
+}
+
+// ---- barriers and questions
+
+void Van::network::barrier(int customer, int group, bool last) {
+  std::unique_lock lock(mutex_);
+  CHECK(ready_) << "a barrier before Start has returned";
+  if (is_scheduler()) table_->barrier(node_channels::scheduler, customer, group, last);
+  else send_control(node_channels::scheduler, Control::BARRIER, barrier_end{group, {customer}, {}, last}.text());
+  auto& ends = barrier_ends_[{group, customer}];
+  changed_.wait(lock, [&] { return !ends.empty() || !refused_.empty(); });
+  const auto failure = ends.empty() ? refused_ : ends.front();
+  if (!ends.empty()) ends.pop_front();
+  if (!failure.empty())
+    throw paracel::network_error("barrier of group " + std::to_string(group) + ": " + failure, false);
+  finished_ = finished_ || last;
+}
+
+std::vector<int> Van::network::dead_nodes(int seconds) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> nodes;
+  const auto now = steady_clock::now();
+  for (const auto& p : processes_) {
+    const auto w = watched_.find(p.facts.client);
+    const bool silent = w != watched_.end() && p.gone.empty() && now - w->second.heard > std::chrono::seconds(seconds);
+    if (p.gone.empty() && !silent) continue;
+    for (const auto& i : p.instances) nodes.push_back(i.id);
+  }
+  return nodes;
+}
+
+std::string Van::network::why_gone(int node) const {
+  const std::lock_guard lock(mutex_);
+  const auto* p = process_of(node);
+  return p == nullptr ? "there is no such node" : p->gone;
+}
+
+Van::Van(Postoffice& office, paracel::net::transport* over) : network_(std::make_unique<network>(office, over)) {}
+Van::~Van() = default;
+void Van::Start(int customer_id) { network_->start(customer_id); }
+void Van::Stop() { network_->stop(); }
+bool Van::IsReady() const { return network_->ready(); }
+const Node& Van::my_node() const { return network_->my_node(); }
+int Van::Send(const Message& message) { return network_->send(message); }
+void Van::Barrier(int customer_id, int group, bool last) { network_->barrier(customer_id, group, last); }
+std::vector<int> Van::DeadNodes(int seconds) const { return network_->dead_nodes(seconds); }
+std::string Van::WhyGone(int node) const { return network_->why_gone(node); }
+
+}  // namespace ps
