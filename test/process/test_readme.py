@@ -24,7 +24,8 @@ BLOCK = re.compile(r"(?:<!-- (?P<mark>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<te
 
 
 # In this order: each builds on the previous ones.
-PAGES = ("README.md", "doc/operations.md", "doc/writing_algorithms.md", "doc/coming_from_paracel.md")
+PAGES = ("README.md", "doc/operations.md", "doc/writing_algorithms.md", "doc/coming_from_paracel.md",
+         "doc/coming_from_ps_lite.md")
 LONGEST_README = 200  # lines
 
 
@@ -115,6 +116,8 @@ class Readme(unittest.TestCase):
                         self.assertIn("y = 2.000000 -3.000000 x\n", said)
                     if line.split(" #")[0].rstrip().endswith("/ring"):
                         self.assertIn("3 workers, sum 3\n", said)
+                    if line.split(" #")[0].rstrip().endswith("/sgd"):
+                        self.assertRegex(said, r"round 0: loss 3\.7\d+\nround 20: loss 0\.0\d+\n(.*\n)?round 60: loss 0")
                     if "old_lr.json" in line:
                         self.assertLess(json.loads(self.read("old_lr_result/model.json"))["objective"], 0.26)
                     if "line_fit" in line:
@@ -125,7 +128,7 @@ class Readme(unittest.TestCase):
                     self.assertTrue(line.startswith(NOT_HERE), f"{line}: say <!-- run --> before its block")
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
-        self.assertEqual((ran, together), (23, 1))
+        self.assertEqual((ran, together), (25, 1))
         self.assertEqual(len(thetas), 7)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):

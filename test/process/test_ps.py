@@ -1,0 +1,249 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Programs as they are written for ps-lite (test/ps), as real processes: started by prun.py and by a script that sets DMLC_*;
+nodes that die and are replaced, messages that are lost, bytes of strangers."""
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from process_support import BIN, JobTest, SOURCE, clean_environment, main, patient, wait_until  # noqa: E402
+
+LOCAL = os.path.join(SOURCE, "test", "ps", "local.sh")
+
+
+def program(name):
+    return os.path.join(BIN, name)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def memory_available():
+    with open("/proc/meminfo", encoding="ascii") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable:"))
+
+
+class Nodes:
+    """Processes of one job, started one by one."""
+
+    def __init__(self, test, workers, servers, *command, **environment):
+        self.test, self.command = test, [program(command[0]), *command[1:]]
+        self.port = free_port()
+        self.environment = dict(clean_environment(), DMLC_NUM_WORKER=str(workers), DMLC_NUM_SERVER=str(servers),
+                                DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=str(self.port), **environment)
+        self.processes = []
+        self.scheduler = self.start("scheduler")
+        self.servers = [self.start("server", i) for i in range(servers)]
+        self.workers = [self.start("worker", i) for i in range(workers)]
+
+    def start(self, role, rank=-1, **more):
+        path = os.path.join(self.test.folder, f"{role}_{rank}_{len(self.processes)}")
+        with open(path, "wb") as out:
+            process = subprocess.Popen(self.command, env=dict(self.environment, DMLC_ROLE=role, DMLC_RANK=str(rank), **more),
+                                       stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+        process.path = path
+        self.processes.append(process)
+        return process
+
+    @staticmethod
+    def output(process):
+        with open(process.path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def wait_for(self, process, text):
+        self.test.assertTrue(wait_until(lambda: text in self.output(process), 20), f"no {text!r} in: {self.output(process)}")
+
+    def statuses(self, *processes, limit=20):
+        try:
+            return [p.wait(patient(limit)) for p in processes]
+        except subprocess.TimeoutExpired:
+            self.test.fail("still running: " + "\n".join(f"{p.args} {p.path}: {self.output(p)}" for p in processes))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for p in self.processes:
+            if p.poll() is None:
+                p.kill()
+            p.wait()
+
+
+class Ps(JobTest):
+    def local(self, servers, workers, *command, **environment):
+        """(exit status, output) of a job that the script starts."""
+        done = subprocess.run([LOCAL, str(servers), str(workers), program(command[0]), *command[1:]], capture_output=True,
+                              text=True, check=False, timeout=patient(120), cwd=self.folder,
+                              env=dict(clean_environment(), DMLC_PS_ROOT_PORT=str(free_port()), **environment))
+        return done.returncode, done.stdout + done.stderr
+
+    def test_the_script_starts_every_program(self):
+        for servers, workers in ((1, 1), (2, 3), (3, 4)):
+            with self.subTest(servers=servers, workers=workers):
+                status, text = self.local(servers, workers, "ps_connection")
+                self.assertEqual(status, 0, text)
+                self.assertEqual(sorted(re.findall(r"^\w+ \d \(node (\d+)\)", text, re.M), key=int),
+                                 [str(n) for n in sorted([1] + [8 + 2 * s for s in range(servers)]
+                                                         + [9 + 2 * w for w in range(workers)])])
+                status, text = self.local(servers, workers, "ps_key_value", "300", "10")
+                self.assertEqual((status, text.count("the sums are right")), (0, workers), text)
+                status, text = self.local(servers, workers, "ps_simple_app")
+                self.assertEqual((status, text.count("200 requests")), (0, 1 + servers + workers), text)
+                status, text = self.local(servers, workers, "ps_benchmark", "1000", "50", "4")
+                self.assertEqual((status, text.count("push_per_s")), (0, workers), text)
+        status, text = self.local(2, 4, "ps_many_customers", "2", PROCESSES="2")
+        self.assertEqual((status, text.count("the sums are right")), (0, 4), text)
+
+    def test_prun_starts_a_program_in_all_roles(self):
+        status, out, err = self.prun("-w", "3", "-p", "2", program("ps_key_value"), "200", "5")
+        self.assertEqual((status, out), (0, "worker 0: the sums are right\n"), err)
+        status, out, err = self.prun("-w", "2", "-p", "2", "--customers", "2", program("ps_many_customers"))
+        self.assertEqual((status, out.count("the sums are right")), (0, 2), err)
+        status, out, err = self.prun("-w", "1", "-p", "2", "--dry-run", program("ps_key_value"), "200")
+        self.assertEqual([re.search(r"DMLC_ROLE=(\w+)", line)[1] for line in out.splitlines()],
+                         ["scheduler", "server", "server", "worker"], err)
+        status, out, err = self.prun("-w", "2", "-p", "2", "--replicas", "2", program("ps_key_value"))
+        self.assertEqual(status, 2)
+        self.assertIn("--replicas: means nothing for ps_key_value, which is written for ps-lite", err)
+        status, out, err = self.prun("-w", "2", "--customers", "2", program("test_counters"))
+        self.assertEqual(status, 2)
+        self.assertIn("--customers: means something for programs written for ps-lite only", err)
+        # One customer more than is started: nobody gets on.
+        status, out, err = self.prun("-w", "1", "--customers", "2", "--timeout", "1", program("ps_connection"))
+        self.assertEqual(status, 12, err)
+
+    def test_prun_ends_a_job_whose_server_is_killed(self):
+        run = self.start("-w", "1", "-p", "2", program("ps_survivor"))
+        self.assertTrue(wait_until(lambda: "pushed" in run.out(), 20), run.err())
+        server = self.pids_of(run.pid, "server", "1")[0]
+        os.kill(server, signal.SIGKILL)
+        self.assertEqual(run.process.wait(patient(20)), 11, run.err())
+        self.assertIn("server s1", run.err())
+        self.assertIn("was killed by SIGKILL", run.err())
+        self.assertEqual(self.pids_of(run.pid, "", ""), [])
+
+    @staticmethod
+    def pids_of(parent, role, rank):
+        """Children of a launcher, by their environment."""
+        found = []
+        for name in os.listdir("/proc"):
+            try:
+                with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as file:
+                    state, of = file.read().rpartition(")")[2].split()[:2]
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    words = file.read().decode("utf-8", "replace").split("\0")
+            except OSError:
+                continue
+            if of == str(parent) and state != "Z" and (not role or {f"DMLC_ROLE={role}", f"DMLC_RANK={rank}"} <= set(words)):
+                found.append(int(name))
+        return found
+
+    def test_a_dead_server_fails_requests_and_barriers(self):
+        with Nodes(self, 2, 2, "ps_survivor") as nodes:
+            for w in nodes.workers:
+                nodes.wait_for(w, "pushed")
+            nodes.servers[0].kill()
+            self.assertEqual(nodes.statuses(*nodes.workers), [7, 7])
+            pid = nodes.servers[0].pid
+            for w in nodes.workers:
+                self.assertIn(f"server 0 (node 8): its process (pid {pid}) has ended", nodes.output(w))
+            for node in (nodes.scheduler, nodes.servers[1]):  # their last barrier
+                self.assertNotEqual(nodes.statuses(node), [0])
+                self.assertRegex(nodes.output(node),
+                                 r"barrier of group 7: \w+ \d \(node \d+\): its process \(pid \d+\) has ended")
+            for node in (nodes.servers[1], *nodes.workers):
+                self.assertIn(f"server 0 (node 8) is gone: its process (pid {pid}) has ended", nodes.output(node))
+
+    def test_the_death_of_the_scheduler_ends_the_job(self):
+        with Nodes(self, 1, 2, "ps_survivor") as nodes:
+            nodes.wait_for(nodes.workers[0], "pushed")
+            nodes.scheduler.kill()
+            self.assertEqual(nodes.statuses(*nodes.workers), [7])
+            self.assertIn("the scheduler has ended", nodes.output(nodes.workers[0]))
+            for server in nodes.servers:
+                self.assertNotEqual(nodes.statuses(server), [0])
+                self.assertIn("barrier of group 7: the scheduler has ended", nodes.output(server))
+
+    def test_a_node_without_heartbeat_is_dead(self):
+        with Nodes(self, 1, 1, "ps_survivor", PS_HEARTBEAT_INTERVAL="0.2", PS_HEARTBEAT_TIMEOUT=str(patient(2))) as nodes:
+            nodes.wait_for(nodes.workers[0], "pushed")
+            nodes.servers[0].send_signal(signal.SIGSTOP)
+            self.assertEqual(nodes.statuses(*nodes.workers), [7])
+            self.assertRegex(nodes.output(nodes.workers[0]), r"server 0 \(node 8\): no heartbeat for \S+ s")
+
+    def test_a_replacement_takes_the_place_of_a_dead_server(self):
+        with Nodes(self, 2, 2, "ps_survivor", "replace", PS_RECOVERY_TIMEOUT="60") as nodes:
+            for w in nodes.workers:
+                nodes.wait_for(w, "pushed")
+            nodes.servers[1].kill()
+            for w in nodes.workers:
+                nodes.wait_for(w, "failed: ")
+            new = nodes.start("server", 1)
+            self.assertEqual(nodes.statuses(nodes.scheduler, nodes.servers[0], new, *nodes.workers), [0] * 5)
+            for w in nodes.workers:
+                self.assertIn("pushed again", nodes.output(w))
+                self.assertIn("server 1 (node 10) has joined", nodes.output(w))
+
+    def test_one_process_too_many_is_refused(self):
+        with Nodes(self, 1, 1, "ps_survivor") as nodes:
+            nodes.wait_for(nodes.workers[0], "pushed")
+            extra = nodes.start("worker", 3)
+            self.assertNotEqual(nodes.statuses(extra), [0])
+            self.assertIn("the scheduler refuses this process: all 1 workers are there", nodes.output(extra))
+            other = nodes.start("worker", 3, DMLC_NUM_WORKER="5")
+            self.assertNotEqual(nodes.statuses(other), [0])
+            self.assertIn("it counts 5 workers and 1 servers, and the scheduler 1 and 1", nodes.output(other))
+
+    def test_lost_messages_are_sent_again(self):
+        status, text = self.local(2, 2, "ps_key_value", "100", "10", PS_DROP_MSG="20", PS_RESEND="1", PS_RESEND_TIMEOUT="50")
+        self.assertEqual((status, text.count("the sums are right")), (0, 2), text)
+
+    def test_bytes_of_strangers_are_ignored(self):
+        with Nodes(self, 1, 1, "ps_survivor", "replace", PS_RECOVERY_TIMEOUT="60") as nodes:
+            nodes.wait_for(nodes.workers[0], "pushed")
+            greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(48)
+            command = b"\x04\x26\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x00"
+            for content in (b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(5000), greeting + os.urandom(2000),
+                            greeting + command + b"\x01\x00\x00\x05hello", greeting + command + b"\x01\x00\x02" + b"\xff" * 9):
+                with socket.create_connection(("127.0.0.1", nodes.port), timeout=5) as s:
+                    s.sendall(content)
+                    time.sleep(0.05)
+            nodes.servers[0].kill()  # and the scheduler still does its work
+            nodes.wait_for(nodes.workers[0], "failed: ")
+            new = nodes.start("server", 0)
+            self.assertEqual(nodes.statuses(nodes.scheduler, new, *nodes.workers), [0] * 3)
+
+    def test_wrong_environments_are_refused(self):
+        right = {"DMLC_ROLE": "worker", "DMLC_NUM_WORKER": "1", "DMLC_NUM_SERVER": "1", "DMLC_PS_ROOT_URI": "127.0.0.1",
+                 "DMLC_PS_ROOT_PORT": "8000"}
+        for changed, text in (({"DMLC_ROLE": "boss"}, "DMLC_ROLE='boss': want worker, server or scheduler"),
+                              ({"DMLC_ROLE": ""}, "DMLC_ROLE is not set: start the program with prun.py"),
+                              ({"DMLC_NUM_WORKER": "two"}, "DMLC_NUM_WORKER='two': want a number"),
+                              ({"DMLC_PS_ROOT_PORT": "80000"}, "DMLC_PS_ROOT_PORT='80000': want 1 to 65535"),
+                              ({"DMLC_PS_ROOT_URI": "no.such.host.invalid"}, "'no.such.host.invalid' has no address"),
+                              ({"PS_DROP_MSG": "100"}, "PS_DROP_MSG='100': want a percentage from 0 to 90")):
+            with self.subTest(text):
+                done = subprocess.run([program("ps_connection")], capture_output=True, text=True, check=False,
+                                      timeout=patient(20), env=dict(clean_environment(), **dict(right, **changed)))
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(text, done.stderr)
+
+    def test_values_above_two_gib(self):
+        if memory_available() < 12 << 30:
+            self.skipTest("needs 12 GiB of memory")
+        status, text = self.local(1, 1, "ps_large", str((2 << 30) + 4097))
+        self.assertEqual(status, 0, text)
+        self.assertIn("2147487745 bytes came back", text)
+
+
+if __name__ == "__main__":
+    main()
