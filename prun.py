@@ -75,8 +75,13 @@ def main(arguments):
             return resize_command(arguments)
         options = parse_command_line(arguments)
         program = find_program(options.program)
+        publishes, linked, written_for_ps = marks_in(program)
+        if written_for_ps:
+            from launcher.ps_job import PsJob
+            return PsJob(options, program).run()
+        if options.customers != 1:
+            raise Failure(USAGE, "--customers: means something for programs written for ps-lite only")
         framework = find_framework(program)
-        publishes, linked = marks_in(program)
         remote = remote_hosts(options)
         # Files on other hosts are checked there, by the program itself.
         facts = check_config(framework, program, publishes, options.cfg_file, look_at_files=not remote)

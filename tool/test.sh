@@ -60,7 +60,7 @@ export -f shard
 export jobs logs
 gtests() {
   local i program
-  for program in unit_tests cluster_tests; do
+  for program in unit_tests cluster_tests ps_tests; do
     for ((i = 0; i < jobs; ++i)); do echo "$i $program"; done
   done | xargs -P "$jobs" -L1 bash -c 'shard "$@"' shard "$1" "$2"
 }
@@ -104,13 +104,13 @@ if ((full)); then
 fi
 
 say "building with AddressSanitizer and UndefinedBehaviorSanitizer in build-asan/"
-build build-asan "unit_tests cluster_tests" -DCMAKE_BUILD_TYPE=Sanitize -DPARACEL_SANITIZE=address,undefined
+build build-asan "unit_tests cluster_tests ps_tests" -DCMAKE_BUILD_TYPE=Sanitize -DPARACEL_SANITIZE=address,undefined
 say "units and cluster under AddressSanitizer and UndefinedBehaviorSanitizer"
 gtests build-asan asan
 ((full)) || finish
 
 say "building with ThreadSanitizer in build-tsan/"
-build build-tsan "unit_tests cluster_tests" -DCMAKE_BUILD_TYPE=Sanitize -DPARACEL_SANITIZE=thread
+build build-tsan "unit_tests cluster_tests ps_tests" -DCMAKE_BUILD_TYPE=Sanitize -DPARACEL_SANITIZE=thread
 say "units and cluster under ThreadSanitizer"
 # Debian's libzmq is not instrumented, so its synchronisation is invisible and causes false reports. The cluster uses the
 # in-process transport.

@@ -105,6 +105,8 @@ def parse_command_line(arguments):
     add = parser.add_argument
     add("-w", "--wnum", type=positive(1 << 16), default=1, metavar="N", help="workers (default 1)")
     add("-p", "--snum", type=positive(4096), default=1, metavar="N", help="parameter servers (default 1)")
+    add("--customers", type=positive(1024), default=1, metavar="N",
+        help="of a program written for ps-lite: customers that each worker process starts (default 1)")
     add("-c", "--cfg_file", default="", metavar="FILE", help="the program's config, JSON")
     add("-m", "--method", default="local", metavar="local|mpi", help="how workers are started (default local)")
     add("--m_server", default=None, metavar="local|mpi", help="how servers are started (default: as the workers)")

@@ -9,6 +9,7 @@ from .exit_status import USAGE, Failure
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 SCHEMA_MARK = b"paracel-schema-v1"  # a program that contains these bytes supports --check and --schema
+PS_MARK = b"libparacel_ps"  # one that is linked with this library is written for ps-lite
 MOST_OUTPUT_BYTES = 1 << 26
 # Python ignores SIGPIPE; its children must not.
 DEFAULT_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD]
@@ -62,13 +63,13 @@ def find_framework(program):
 
 
 def marks_in(path):
-    """(has a schema, is linked with the framework), from the bytes of the program."""
+    """(has a schema, is linked with the framework, is written for ps-lite), from the bytes of the program."""
     import mmap
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return content.find(SCHEMA_MARK) >= 0, content.find(b"libparacel") >= 0
+            return content.find(SCHEMA_MARK) >= 0, content.find(b"libparacel") >= 0, content.find(PS_MARK) >= 0
     except (OSError, ValueError):  # unreadable or empty
-        return False, False
+        return False, False, False
 
 
 def dies_with_us(command, how="KILL"):
