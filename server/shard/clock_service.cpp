@@ -35,13 +35,13 @@ bool clock_service::is_checkpoint(std::uint32_t clock) const {
 
 void clock_service::ask_for_checkpoint(std::uint32_t clock, completion& done) {
   asked_.erase(asked_.begin(), asked_.upper_bound(clock_.slowest()));
+  ++changes_;  // the next keeper of the clock has to stop the remaining workers there
   if (clock == net::no_clock) clock = clock_.greatest() + 1;
   if (asked_.size() >= most_asked && !asked_.contains(clock)) {
     return done.fail(status::internal,
                      "checkpoints are asked for at " + std::to_string(most_asked) + " clocks already");
   }
   asked_.insert(clock);
-  ++changes_;  // the next keeper of the clock has to stop the remaining workers there
   net::reply_header reply;
   reply.clock = clock;
   done.answer(reply);
@@ -180,22 +180,26 @@ std::optional<clock_service::decoded> clock_service::decode(std::span<const std:
   }
 }
 
-const char* clock_service::merge(std::span<const std::byte> state) {
+const char* clock_service::replace(std::span<const std::byte> state) {
   const char* wrong = nullptr;
-  const auto other = decode(state, wrong);
+  auto other = decode(state, wrong);
   if (!other) return wrong;
-  const auto& clock = other->clock;
-  if (!begun_) begin(clock.workers(), now_);
-  watched_ = watched_ || other->watched;
-  stages_ = stages_ || other->stages;
-  asked_.insert(other->asked.begin(), other->asked.end());
-  bool rose = false;
-  for (std::uint32_t rank = 0; rank < clock.workers(); ++rank) {
-    rose = clock_.tick(rank, clock.finished(rank)) || rose;
-    if (!clock.is_in(rank)) rose = clock_.remove(rank) || rose;
-  }
-  if (rose) wake();
+  if (!begun_) begin(other->clock.workers(), now_);
+  watched_ = other->watched;
+  stages_ = other->stages;
+  asked_ = std::set(other->asked.begin(), other->asked.end());
+  clock_ = std::move(other->clock);
+  wake();
   return nullptr;
+}
+
+void clock_service::drop_partitions(const std::bitset<partition_count>& which) {
+  if (!which[clock_partition]) return;
+  begun_ = false;
+  watched_ = false;
+  stages_ = false;
+  asked_.clear();
+  clock_ = ssp_clock(0);
 }
 
 void clock_service::take_changes(const std::function<void(std::uint16_t, std::span<const std::byte>)>& f) {
@@ -226,7 +230,7 @@ bool clock_service::check_replica(std::uint16_t partition, std::span<const std::
 status clock_service::apply_replica(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) {
   if (!check_replica(partition, bytes, why)) return status::bad_request;
   records walk(bytes);
-  for (record r; walk.next(r);) static_cast<void>(merge(r.value));
+  for (record r; walk.next(r);) static_cast<void>(replace(r.value));
   return status::ok;
 }
 

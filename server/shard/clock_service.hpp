@@ -37,8 +37,8 @@ namespace paracel::srv {
 ///
 /// Every reply carries the slowest worker's clock. The reply to a tick at a checkpoint's clock requests one: so every
 /// worker stops there, and none can have passed it. The state is the one value of the reserved partition
-/// (clock_partition), which has replicas like any other. Clocks only increase, so a replica merges whatever is newer,
-/// and duplicates have no effect. Thread-safety: owned by the clock thread.
+/// (clock_partition), which has replicas like any other. A repeated tick has no effect. A replica follows its head even
+/// if it is newer, as a former head with unacknowledged changes is. Thread-safety: owned by the clock thread.
 class clock_service final : public replicated_store {
  public:
   using time_point = net::clock_source::time_point;
@@ -66,8 +66,8 @@ class clock_service final : public replicated_store {
   /// The state as bytes: u8 (1 there are subscriptions, 2 there are staged updates) | u32 n, n * u32 clocks of
   /// requested checkpoints | as ssp_clock::encode.
   [[nodiscard]] std::vector<std::byte> encode() const;
-  /// Merges what is newer in another state. Returns: null, or what is wrong with the bytes; then nothing has changed.
-  const char* merge(std::span<const std::byte> state);
+  /// Takes over another state. Returns: null, or what is wrong with the bytes; then nothing has changed.
+  const char* replace(std::span<const std::byte> state);
 
   void keep_replicas() noexcept override {}  // changes are counted anyway
   void begin_epoch(std::uint32_t /*epoch*/) override {}
@@ -77,7 +77,8 @@ class clock_service final : public replicated_store {
   void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) override;
   bool check_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) const override;
   net::status apply_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) override;
-  void drop_partitions(const std::bitset<partition_count>& /*which*/) override {}  // it is small, and never newer
+  /// The clock has not begun then: `begin` sets what the job starts from.
+  void drop_partitions(const std::bitset<partition_count>& which) override;
   /// Waits and early requests; the clock itself continues.
   void refuse_waiting(reply_sink& through, net::status why, std::string_view text) override;
   void refuse_client(reply_sink& /*through*/, std::uint64_t /*client*/, net::status /*why*/) override {}

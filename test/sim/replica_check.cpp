@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,14 +22,6 @@ std::vector<std::byte> without_memory(std::span<const std::byte> state) {
   for (srv::record r; cursor.next(r);)
     if (r.kind != srv::record_kind::applied) srv::append(out, r);
   return out;
-}
-
-/// The iterations that the workers have finished: a replica may know more of past clocks at which a stop was requested.
-std::vector<std::byte> finished_of(server_process& s) {
-  const auto state = s.object().clock().encode();
-  std::uint32_t asked = 0;
-  std::memcpy(&asked, state.data() + 1, sizeof asked);
-  return {state.begin() + 5 + std::ptrdiff_t{4} * asked, state.end()};
 }
 
 }  // namespace
@@ -59,7 +50,7 @@ void compare_replicas(const std::map<std::uint64_t, server_process*>& servers,
   }
   std::vector<std::byte> head;
   for (const auto member : view->router.chain(clock_partition)) {
-    const auto state = finished_of(*servers.at(view->members.servers[member].incarnation));
+    const auto state = servers.at(view->members.servers[member].incarnation)->object().clock().encode();
     if (head.empty()) head = state;
     else if (state != head) wrong("the replicas of the clock differ");
   }

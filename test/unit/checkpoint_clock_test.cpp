@@ -3,10 +3,13 @@
 // The clock of a job that writes checkpoints: where it tells the workers to stop, and its state after a handover.
 #include <gtest/gtest.h>
 
+#include <bitset>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +29,13 @@ namespace {
 using net::instruction;
 using net::verb;
 using nlohmann::json;
+
+/// What a replica is sent.
+std::vector<std::byte> records_of(srv::clock_service& clock) {
+  std::vector<std::byte> records;
+  clock.encode_partition(clock_partition, records);
+  return records;
+}
 
 class CheckpointClock : public testing::Test {
  protected:
@@ -95,11 +105,51 @@ TEST_F(CheckpointClock, WhoTakesTheClockOverKnowsWhatWasAskedFor) {
   EXPECT_TRUE(stops(2, 5));
 }
 
+// A head ticks, removes a worker, is asked for a checkpoint, and loses the clock before its replicas have acknowledged
+// it. Its successor knows nothing of that, and the former head is now its replica.
+TEST_F(CheckpointClock, AFormerKeeperGivesUpWhatItsSuccessorDoesNotHave) {
+  for (std::uint32_t rank = 0; rank < 3; ++rank) EXPECT_FALSE(stops(rank, 9));
+  srv::clock_service successor(3);
+  std::string why;
+  EXPECT_EQ(successor.apply_replica(clock_partition, records_of(*clock_), why), net::status::ok) << why;
+
+  EXPECT_FALSE(stops(2, 10));
+  ask(2, net::no_clock);
+  EXPECT_EQ(ask(0, net::no_clock, verb::checkpoint).clock, 11U);
+  ask(0, 0, verb::subscribe);
+  EXPECT_TRUE(clock_->is_watched());
+
+  const auto records = records_of(successor);
+  EXPECT_EQ(clock_->apply_replica(clock_partition, records, why), net::status::ok) << why;
+  EXPECT_EQ(clock_->encode(), successor.encode());
+  EXPECT_FALSE(clock_->is_watched());
+  ask(0, 10);
+  ask(1, 10);
+  EXPECT_EQ(clock_->slowest(), 9U) << "the removal has not happened";
+  EXPECT_FALSE(stops(0, 11)) << "the others have not been told to stop here";
+}
+
+TEST_F(CheckpointClock, AReplicaThatIsDroppedKeepsNothing) {
+  ask(0, 0, verb::subscribe);
+  EXPECT_EQ(ask(0, net::no_clock, verb::checkpoint).clock, 1U);
+  ask(2, net::no_clock);
+  std::bitset<partition_count> dropped;
+  clock_->drop_partitions(dropped);
+  EXPECT_TRUE(clock_->begun()) << "its partition was not among them";
+  dropped.set(clock_partition);
+  clock_->drop_partitions(dropped);
+  EXPECT_TRUE(records_of(*clock_).empty());
+  clock_->begin(3, {}, 7);
+  srv::clock_service fresh(0);
+  fresh.begin(3, {}, 7);
+  EXPECT_EQ(clock_->encode(), fresh.encode());
+}
+
 TEST_F(CheckpointClock, AStateThatSaysItHasMoreThanThereIsIsRefused) {
   auto state = clock_->encode();
   state.at(4) = std::byte{0xff};
-  EXPECT_NE(clock_->merge(state), nullptr);
-  EXPECT_NE(clock_->merge(std::span(state).first(4)), nullptr);
+  EXPECT_NE(clock_->replace(state), nullptr);
+  EXPECT_NE(clock_->replace(std::span(state).first(4)), nullptr);
 }
 
 TEST_F(CheckpointClock, RecordsOfKeysAreNoneOfAClock) {
