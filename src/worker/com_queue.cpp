@@ -223,8 +223,8 @@ struct com_queue::execution {
     const bool measured = !report.metrics.empty();
     of.job_.report_progress({.round = report.step,
                              .rounds = of.max_iter_,
-                             .objective = measured ? report.metrics.front().second : report.seconds * 1e3,
-                             .metric = measured ? report.metrics.front().first : "step_ms"});
+                             .objective = measured ? report.metrics.front().second : report.seconds,
+                             .metric = measured ? report.metrics.front().first : "round_seconds"});
     if (of.watch_) return of.watch_(report);
     if (!metrics.is_open()) return;
     nlohmann::ordered_json line{{"round", report.step}};
