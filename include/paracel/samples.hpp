@@ -69,8 +69,10 @@ struct sample_rows {
   std::vector<std::size_t> row_begin{0};  ///< sparse: row i is [row_begin[i], row_begin[i + 1]) of column and value
   std::vector<std::uint32_t> column;      ///< sparse: 0-based, strictly increasing in a row
   std::vector<double> value;              ///< sparse: parallel to column; dense: rows() * columns
+  std::vector<float> floats;              ///< the same with sample_options::floats; `value` is then empty
   /// binary: -1 or +1 a row; real: the target; classes: an index into `classes`; empty when no labels are read
   std::vector<double> label;
+  std::vector<double> weight;  ///< with sample_options::weight: of each row
   std::size_t row_count = 0;
   bool has_label_zero = false;       ///< a label 0 was read (and became -1)
   bool has_label_minus_one = false;  ///< a label -1 was read
@@ -79,10 +81,14 @@ struct sample_rows {
   std::vector<std::string> names;    ///< CSV with a header: the features' names
   /// Labels of classes: those known, else those found, ascending: by value if all are numbers, else by bytes.
   std::vector<std::string> classes;
+  std::vector<std::uint32_t> categorical;  ///< columns that are categories, ascending
 
   [[nodiscard]] std::size_t rows() const noexcept { return row_count; }
   [[nodiscard]] std::span<const double> dense_row(std::size_t i) const {
     return std::span(value).subspan(i * columns, columns);
+  }
+  [[nodiscard]] std::span<const float> float_row(std::size_t i) const {
+    return std::span(floats).subspan(i * columns, columns);
   }
   [[nodiscard]] std::span<const std::uint32_t> columns_of(std::size_t i) const {
     return std::span(column).subspan(row_begin[i], row_begin[i + 1] - row_begin[i]);
@@ -113,11 +119,24 @@ struct sample_options {
   /// CSV with a header: the label's field (default: the last) and the features', in this order (default: all others).
   std::string target{};
   std::vector<std::string> features{};
+  /// Of a model: the names of its features. Where CSV has a header they are as `features`; without one it is refused.
+  std::vector<std::string> names{};
+  /// Features may be missing, and are then NaN: in CSV a field that is empty, NA, nan, NaN, null or ?; in .npy a NaN.
+  bool missing = false;
+  /// The field of the rows' weights, which is no feature: its name or, without a header, its number from 0 (.npy: the
+  /// column; libsvm: the index - 1). Weights are 0 or more. With `without_label` a header may lack it.
+  std::string weight{};
+  /// Features that are categories, integers from 0 to greatest_category: names, or such numbers.
+  std::vector<std::string> categorical{};
+  static constexpr std::uint32_t greatest_category = (1U << 24U) - 1;  ///< as many as floats tell apart
+  /// Features are floats, in half the memory: rounded, and of at most half the greatest float. load_samples then makes
+  /// rows of libsvm dense, too.
+  bool floats = false;
 };
 
 /// Part `rank` of `size` of the samples in three formats, detected from the beginning of the first file:
 ///
-///     CSV      feature,feature,...,label            separated by commas, semicolons, tabs or (labels real or none)
+///     CSV      feature,feature,...,label            separated by commas, semicolons, tabs or (not with binary labels)
 ///                                                   blanks; "quoted" or not; a header, if any, in every file
 ///     libsvm   label index:value index:value ...    index from 1, increasing
 ///     npy      one row after the other, its last column the label: <f8 <f4 <i8 <i4

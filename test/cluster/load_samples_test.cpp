@@ -105,6 +105,34 @@ TEST_F(LoadSamples, RowsAreThoseOfTheFileWhateverTheNumberOfWorkers) {
   }
 }
 
+TEST_F(LoadSamples, FloatsAreDenseAndNumberedFieldsAreCheckedByAllWorkers) {
+  const auto name = write("wide.libsvm", "1 1:2 2:0.5\n0 3:4\n2 4:1.5\n");
+  sample_options o;
+  o.label = sample_options::label_rule::real;
+  o.floats = true;
+  o.weight = "1";
+  for (const std::size_t workers : {1U, 2U, 5U}) {
+    cluster job({.workers = workers});
+    std::vector<sample_rows> parts(workers);
+    job.run([&](paracel::Comm comm) { parts[comm.get_rank()] = paracel::load_samples(comm, {name}, o); });
+    std::vector<float> all;
+    std::vector<double> weight;
+    for (const auto& p : parts) {
+      EXPECT_TRUE(p.dense);
+      EXPECT_EQ(p.columns, 3U);
+      all.insert(all.end(), p.floats.begin(), p.floats.end());
+      weight.insert(weight.end(), p.weight.begin(), p.weight.end());
+    }
+    EXPECT_EQ(all, (std::vector<float>{2, 0, 0, 0, 4, 0, 0, 0, 1.5}));
+    EXPECT_EQ(weight, (std::vector<double>{0.5, 0, 0}));
+  }
+  o.categorical = {"4"};
+  EXPECT_EQ(error_of(3, {name}, o), name + ": found 3 features, want at least 4: that one is categorical");
+  o.categorical = {};
+  o.weight = "6";
+  EXPECT_EQ(error_of(3, {name}, o), name + ": found no weight above 0 in field 6, index 7, want some");
+}
+
 TEST_F(LoadSamples, AFileSmallerThanTheNumberOfWorkersLoads) {
   const auto name = write("tiny", "1,1\n");
   for (const std::size_t workers : {1U, 2U, 3U, 5U}) EXPECT_EQ(load(workers, {name}, {}).value, std::vector<double>{1});

@@ -2,7 +2,8 @@
 //
 // Arbitrary bytes are CSV samples or a data_error; accepted samples satisfy the invariants of sample_rows, and neither
 // the fast path nor reading in parts makes a difference. The first byte selects the kind of labels, whether it is input
-// to predict, and whether fields are named.
+// to predict, and whether fields are named; the second one missing values, weights, categories and floats.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "load/format/sample_parser.hpp"
 #include "load/input/byte_range.hpp"
@@ -30,17 +32,24 @@ std::string outcome(const std::function<paracel::sample_rows()>& read, paracel::
   }
 }
 
+// Equal, or both missing.
+template <class T>
+bool same_values(const std::vector<T>& a, const std::vector<T>& b) {
+  return std::ranges::equal(a, b, [](T x, T y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+}
+
 bool same(const paracel::sample_rows& a, const paracel::sample_rows& b) {
-  return a.value == b.value && a.label == b.label && a.columns == b.columns && a.rows() == b.rows() &&
-         a.names == b.names && a.classes == b.classes && a.column == b.column;
+  return same_values(a.value, b.value) && same_values(a.floats, b.floats) && a.weight == b.weight &&
+         a.label == b.label && a.columns == b.columns && a.rows() == b.rows() && a.names == b.names &&
+         a.classes == b.classes && a.column == b.column;
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using rule = paracel::sample_options::label_rule;
-  if (size == 0) return 0;
-  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  if (size < 2) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
   const std::string file = "fuzz";
   paracel::sample_options options;
   options.label = static_cast<rule>(data[0] % 4);
@@ -48,6 +57,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (options.without_label) options.columns = 1 + data[0] / 16 % 3;
   if ((data[0] & 0x80) != 0) options.target = "t";
   if ((data[0] & 0xc0) == 0xc0) options.features = {"a", "b"};
+  options.missing = data[1] % 2 == 1;
+  options.floats = data[1] / 2 % 2 == 1;
+  const bool header = (data[1] & 0x80) != 0;
+  if ((data[1] & 4) != 0) options.weight = header ? "w" : "1";
+  if ((data[1] & 8) != 0) options.categorical = {header ? "a" : "0"};
+  if ((data[1] & 0x30) == 0x30) options.names = {"b", "a"};
   paracel::sample_layout layout;
   const auto read = [&](bool careful, std::size_t cut) {
     paracel::sample_parser parser(layout, options);
@@ -66,8 +81,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (problem.empty()) {
     const bool labelled = !options.without_label && options.label != rule::none;
     require(rows.label.size() == (labelled ? rows.rows() : 0));
-    if (rows.dense) require(rows.value.size() == rows.rows() * rows.columns);
-    for (const double v : rows.value) require(std::isfinite(v));
+    require(rows.weight.size() == (options.weight.empty() ? 0 : rows.rows()));
+    for (const double w : rows.weight) require(std::isfinite(w) && w >= 0);
+    require((options.floats ? rows.value.size() : rows.floats.size()) == 0);
+    std::vector<double> values(rows.floats.begin(), rows.floats.end());
+    if (!options.floats) values = rows.value;
+    if (rows.dense) require(values.size() == rows.rows() * rows.columns);
+    for (const double v : values) require(std::isfinite(v) || (options.missing && std::isnan(v) && rows.dense));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto column = rows.dense ? static_cast<std::uint32_t>(i % rows.columns) : rows.column[i];
+      if (std::ranges::find(rows.categorical, column) != rows.categorical.end())
+        require(paracel::is_category(values[i]));
+    }
     for (const double v : rows.label) {
       if (options.label == rule::classes) require(v >= 0 && v < static_cast<double>(rows.classes.size()));
       else require(options.label == rule::real ? std::isfinite(v) : v == 1 || v == -1);

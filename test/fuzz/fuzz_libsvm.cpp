@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Arbitrary bytes are libsvm samples or a data_error; accepted samples satisfy the invariants of sample_rows, and
-// neither the fast path nor reading in parts makes a difference. The first byte selects the kind of labels and the
-// known features.
+// neither the fast path nor reading in parts makes a difference. The first byte selects the kind of labels, the known
+// features, weights, categories and floats.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "load/format/sample_parser.hpp"
 #include "load/input/byte_range.hpp"
@@ -25,7 +27,12 @@ void check(const paracel::sample_rows& rows, const paracel::sample_options& opti
   using rule = paracel::sample_options::label_rule;
   require(rows.row_begin.size() == rows.rows() + 1);
   require(rows.label.size() == (options.label == rule::none ? 0 : rows.rows()));
-  require(rows.column.size() == rows.value.size() && rows.row_begin.back() == rows.value.size());
+  const std::vector<double> floats(rows.floats.begin(), rows.floats.end());
+  const auto& values = options.floats ? floats : rows.value;
+  require((options.floats ? rows.value.size() : rows.floats.size()) == 0);
+  require(rows.column.size() == values.size() && rows.row_begin.back() == values.size());
+  require(rows.weight.size() == (options.weight.empty() ? 0 : rows.rows()));
+  for (const double w : rows.weight) require(std::isfinite(w) && w >= 0);
   for (std::size_t i = 0; i < rows.rows(); ++i) {
     if (options.label == rule::binary) require(rows.label[i] == 1 || rows.label[i] == -1);
     if (options.label == rule::real) require(std::isfinite(rows.label[i]));
@@ -34,9 +41,11 @@ void check(const paracel::sample_rows& rows, const paracel::sample_options& opti
     const auto columns = rows.columns_of(i);
     for (std::size_t k = 0; k < columns.size(); ++k) {
       require(columns[k] < rows.columns && (k == 0 || columns[k - 1] < columns[k]));
+      const bool category = std::ranges::find(rows.categorical, columns[k]) != rows.categorical.end();
+      require(!category || paracel::is_category(values[rows.row_begin[i] + k]));
     }
   }
-  for (const double v : rows.value) require(std::isfinite(v));
+  for (const double v : values) require(std::isfinite(v));
 }
 
 /// Rows, or the error.
@@ -50,9 +59,9 @@ std::string outcome(const std::function<paracel::sample_rows()>& read, paracel::
 }
 
 bool same(const paracel::sample_rows& a, const paracel::sample_rows& b) {
-  return a.value == b.value && a.column == b.column && a.row_begin == b.row_begin && a.label == b.label &&
-         a.classes == b.classes && a.columns == b.columns && a.has_label_zero == b.has_label_zero &&
-         a.has_label_minus_one == b.has_label_minus_one;
+  return a.value == b.value && a.floats == b.floats && a.weight == b.weight && a.column == b.column &&
+         a.row_begin == b.row_begin && a.label == b.label && a.classes == b.classes && a.columns == b.columns &&
+         a.has_label_zero == b.has_label_zero && a.has_label_minus_one == b.has_label_minus_one;
 }
 
 }  // namespace
@@ -66,6 +75,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   paracel::sample_options options;
   options.label = static_cast<paracel::sample_options::label_rule>(data[0] % 4);
   options.columns = (data[0] / 4) % 4;
+  options.floats = (data[0] & 0x10) != 0;
+  if ((data[0] & 0x20) != 0) options.weight = "1";
+  if ((data[0] & 0x40) != 0) options.categorical = {"2"};
   const auto read = [&](bool careful, std::size_t cut) {
     paracel::sample_parser parser(layout, options);
     if (careful) parser.read_carefully();

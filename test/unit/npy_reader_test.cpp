@@ -91,6 +91,31 @@ TEST_F(NpyReader, TheLastColumnIsTheLabel) {
   EXPECT_EQ(paracel::read_samples({path}, 0, 1, options_).columns, 3U);
 }
 
+TEST_F(NpyReader, AColumnIsTheWeightAndValuesMayBeMissingCategoriesAndFloats) {
+  const auto file = npy<double>("<f8", "(2, 5)", {1, 0.5, NAN, 7, 0, NAN, 2, 1e300, 0, 1});
+  options_.label = sample_options::label_rule::real;
+  EXPECT_EQ(error_of(file), ":1:3: found nan, want a finite number");
+  options_.missing = options_.floats = true;
+  options_.weight = "1";
+  options_.categorical = {"3", "0"};
+  const auto rows = paracel::read_samples({write(file)}, 0, 1, options_);
+  EXPECT_EQ(rows.weight, (std::vector<double>{0.5, 2}));
+  EXPECT_EQ(rows.label, (std::vector<double>{0, 1}));
+  EXPECT_EQ(rows.categorical, (std::vector<std::uint32_t>{0, 2}));
+  EXPECT_TRUE(rows.value.empty());
+  ASSERT_EQ(rows.floats.size(), 6U);
+  EXPECT_EQ(rows.floats[0], 1);
+  EXPECT_TRUE(std::isnan(rows.floats[1]) && std::isnan(rows.floats[3]));
+  EXPECT_EQ(rows.floats[4], std::numeric_limits<float>::max() / 2);
+  EXPECT_EQ(error_of(npy<double>("<f8", "(1, 5)", {1, 0.5, 0, 7.5, 0})),
+            ":1:4: found category 7.5, want an integer from 0 to 16777215");
+  EXPECT_EQ(error_of(npy<double>("<f8", "(1, 5)", {1, -1, 0, 7, 0})), ":1:2: found -1, want a weight of 0 or more");
+  EXPECT_EQ(error_of(npy<double>("<f8", "(1, 3)", {1, 1, 0})),
+            ": found no field \"3\" in a line of 2 fields, want a number from 0, or a header with that name");
+  options_.categorical = {"1"};
+  EXPECT_EQ(error_of(file), ": categorical field \"1\" is not a feature");
+}
+
 TEST_F(NpyReader, RanksTogetherReadEveryRowOnce) {
   std::vector<double> values(3 * 101);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i) / 8;

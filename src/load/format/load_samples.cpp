@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Samples of a job: what one worker reads, and what the workers then exchange.
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <paracel/samples.hpp>
@@ -45,6 +47,35 @@ sample_rows read_part(input_set& input, std::size_t rank, std::size_t size, cons
   input.visit(
       rank, size, [&](const input_piece& piece) { parser.parse(piece); }, progress);
   return parser.take();
+}
+
+/// libsvm: what all workers' rows tell of fields that have numbers.
+void check_numbered_fields(Comm& comm, const std::string& where, const sample_rows& rows,
+                           const sample_options& options) {
+  if (!options.weight.empty() && !options.without_label) {
+    double heaviest = 0;
+    for (const double w : rows.weight) heaviest = std::max(heaviest, w);
+    comm.allreduce(heaviest, reduce_op::max);
+    if (heaviest == 0)
+      throw data_error(where + ": found no weight above 0 in field " + options.weight + ", index " +
+                       std::to_string(std::stoull(options.weight) + 1) + ", want some");
+  }
+  if (!rows.categorical.empty() && rows.categorical.back() >= rows.columns)
+    throw data_error(where + ": found " + std::to_string(rows.columns) + " features, want at least " +
+                     std::to_string(rows.categorical.back() + std::uint64_t{1}) + ": that one is categorical");
+}
+
+/// libsvm with sample_options::floats: what is not written is 0.
+void make_dense(sample_rows& rows) {
+  std::vector<float> dense(rows.rows() * rows.columns);
+  for (std::size_t i = 0; i < rows.rows(); ++i) {
+    for (std::size_t k = rows.row_begin[i]; k < rows.row_begin[i + 1]; ++k)
+      dense[i * rows.columns + rows.column[k]] = rows.floats[k];
+  }
+  rows.floats = std::move(dense);
+  rows.row_begin = {0};
+  rows.column = {};
+  rows.dense = true;
 }
 
 }  // namespace
@@ -96,6 +127,8 @@ sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const
   rows.has_label_minus_one = greatest[2] != 0;
   if (rows.has_label_zero && rows.has_label_minus_one)
     throw data_error(names.front() + ": found labels 0 and -1, want 0 and 1, or -1 and +1");
+  if (!rows.dense) check_numbered_fields(comm, names.front(), rows, options);
+  if (!rows.dense && options.floats) make_dense(rows);
   if (options.label == sample_options::label_rule::classes && options.classes.empty())
     rows.classes = class_labels::unite(comm.allgather(rows.classes), rows.classes, rows.label);
   const auto counts = comm.allgather(static_cast<std::uint64_t>(rows.rows()));

@@ -9,6 +9,7 @@
 
 #include "core/number_parsing.hpp"
 #include "load/format/class_labels.hpp"
+#include "load/format/sample_layout.hpp"
 #include "paracel/bytes.hpp"
 #include "paracel/error.hpp"
 #include "paracel/npy_header.hpp"
@@ -46,31 +47,48 @@ class npy_rows {
   npy_rows(const std::string& file, const npy_matrix& header, const sample_options& options, sample_rows& to,
            class_labels& classes)
       : file_(file), header_(header), options_(options), to_(to), classes_(classes) {
-    labelled_ = !options.without_label && options.label != sample_options::label_rule::none;
+    labelled_ = reads_labels(options);
     const auto refuse = [&](const std::string& what) { throw data_error(file + ": " + what); };
     if (!options.target.empty() || !options.features.empty())
       refuse("found an .npy file, want a file whose header names " +
              quote_for_error(options.target.empty() ? options.features.front() : options.target));
-    const std::uint64_t features = header.columns - (labelled_ ? 1 : 0);
+    const auto numbered = find_numbered_fields(file, options, header.columns - (labelled_ ? 1 : 0));
+    weight_ = numbered.weight.value_or(UINT64_MAX);
+    to.categorical = numbered.categorical;
+    others_ = (labelled_ ? 1U : 0U) + (numbered.weight ? 1U : 0U);
+    const std::uint64_t features = header.columns - others_;
     const auto extra = options.without_label && options.label != sample_options::label_rule::none ? 1U : 0U;
     std::uint64_t want = to.columns != 0 ? to.columns : options.columns;
     if (want == 0) want = features;
-    if (features == 0) refuse("found one column, want features and a label");
+    if (features == 0)
+      refuse((header.columns == 1 ? "found one column" : "found " + std::to_string(header.columns) + " columns") +
+             ", want features" + (numbered.weight ? ", a weight" : "") + (labelled_ ? " and a label" : ""));
     if (features != want && features != want + extra)
-      refuse("found " + std::to_string(header.columns) + " columns, want " +
-             std::to_string(want + (labelled_ ? 1 : 0)));
+      refuse("found " + std::to_string(header.columns) + " columns, want " + std::to_string(want + others_));
     if (want > UINT32_MAX)
       refuse("found " + std::to_string(want) + " columns, want at most " + std::to_string(UINT32_MAX));
     to.columns = static_cast<std::uint32_t>(want);
   }
 
   void take(const std::byte* row_bytes, std::uint64_t row) {
+    std::uint64_t features = 0;
     for (std::uint64_t c = 0; c < header_.columns; ++c) {
-      const bool is_label = labelled_ && c + 1 == header_.columns;
-      if (c >= to_.columns && !is_label) break;
-      const double v = number(row_bytes + c * header_.width, row, c);
-      if (is_label) label(v, row, c);
-      else to_.value.push_back(v);
+      const auto* const from = row_bytes + c * header_.width;
+      if (c == weight_) {
+        weight(number(from, row, c), row, c);
+      } else if (labelled_ && c + 1 == header_.columns) {
+        label(number(from, row, c), row, c);
+      } else if (features < to_.columns) {
+        const double v = number(from, row, c, options_.missing);
+        if (options_.floats) to_.floats.push_back(to_float(v));
+        else to_.value.push_back(v);
+        ++features;
+      }
+    }
+    for (const auto c : to_.categorical) {
+      const auto at = to_.row_count * to_.columns + c;
+      const double v = options_.floats ? static_cast<double>(to_.floats[at]) : to_.value[at];
+      if (!is_category(v)) fail(row, c + (c >= weight_ ? 1 : 0), no_category(number_text(v)));
     }
     ++to_.row_count;
   }
@@ -79,7 +97,7 @@ class npy_rows {
   [[noreturn]] void fail(std::uint64_t row, std::uint64_t column, const std::string& what) const {
     throw data_error(file_ + ":" + std::to_string(row + 1) + ":" + std::to_string(column + 1) + ": " + what);
   }
-  double number(const std::byte* from, std::uint64_t row, std::uint64_t column) const {
+  double number(const std::byte* from, std::uint64_t row, std::uint64_t column, bool missing = false) const {
     if (header_.kind == 'i') {
       const std::int64_t v = header_.width == 4 ? load_field<std::int32_t>(from) : load_field<std::int64_t>(from);
       if (v > exact_limit || v < -exact_limit)
@@ -88,8 +106,13 @@ class npy_rows {
       return static_cast<double>(v);
     }
     const double v = header_.width == 4 ? static_cast<double>(load_field<float>(from)) : load_field<double>(from);
-    if (!std::isfinite(v)) fail(row, column, "found " + number_text(v) + ", want a finite number");
+    if (!std::isfinite(v) && !(missing && std::isnan(v)))
+      fail(row, column, "found " + number_text(v) + ", want a finite number");
     return v;
+  }
+  void weight(double v, std::uint64_t row, std::uint64_t column) {
+    if (v < 0) fail(row, column, "found " + number_text(v) + ", want a weight of 0 or more");
+    to_.weight.push_back(v);
   }
   void label(double v, std::uint64_t row, std::uint64_t column) {
     if (options_.label == sample_options::label_rule::binary) {
@@ -112,6 +135,8 @@ class npy_rows {
   sample_rows& to_;
   class_labels& classes_;
   bool labelled_;
+  std::uint64_t weight_;  // a column
+  std::uint32_t others_;  // columns that are no features
 };
 
 }  // namespace
@@ -168,7 +193,9 @@ sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size,
   };
   std::uint64_t mine = 0;
   for (const auto& p : parts) mine += first_row_at(headers[p.file], p.end) - first_row_at(headers[p.file], p.begin);
-  rows.value.reserve(static_cast<std::size_t>(mine) * rows.columns);
+  const auto entries = static_cast<std::size_t>(mine) * rows.columns;
+  if (options.floats) rows.floats.reserve(entries);
+  else rows.value.reserve(entries);
 
   std::uint64_t total = 0;
   for (const auto& p : parts) total += p.end - p.begin;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/number_parsing.hpp"
+#include "load/format/csv_fields.hpp"
 #include "paracel/error.hpp"
 
 namespace paracel {
@@ -14,8 +15,6 @@ namespace {
 constexpr std::string_view blanks = " \t";
 
 bool only_blanks(std::string_view line) noexcept { return line.find_first_not_of(blanks) == std::string_view::npos; }
-
-std::string fields_text(std::size_t n) { return std::to_string(n) + (n == 1 ? " field" : " fields"); }
 
 const char* separator_name(char c) noexcept {
   switch (c) {
@@ -32,95 +31,6 @@ const char* separator_name(char c) noexcept {
   }
 }
 
-/// Iterates over the fields of a CSV line.
-class csv_fields {
- public:
-  csv_fields(std::string_view line, char separator)
-      : at_(line.data()), last_(at_ + line.size()), separator_(separator) {}
-
-  /// The next field, without blanks around it and without quotes. False when its quotes are unterminated.
-  bool next(std::string_view& field, bool& quoted) {
-    skip_blanks();
-    quoted = at_ != last_ && *at_ == '"';
-    if (!quoted) {
-      const char* begin = at_;
-      while (at_ != last_ && *at_ != separator_ && !(separator_ == ' ' && is_blank(*at_))) ++at_;
-      const char* end = at_;
-      while (end != begin && is_blank(end[-1])) --end;
-      field = {begin, static_cast<std::size_t>(end - begin)};
-      return true;
-    }
-    const char* begin = ++at_;
-    for (;; ++at_) {
-      if (at_ == last_) {
-        field = {begin - 1, 1};
-        return false;
-      }
-      if (*at_ != '"') continue;
-      if (at_ + 1 == last_ || at_[1] != '"') break;
-      ++at_;  // "" is a quote that belongs to the field
-    }
-    field = {begin, static_cast<std::size_t>(at_ - begin)};
-    ++at_;
-    skip_blanks();
-    return true;
-  }
-  /// Whether another field follows; it is then at its front.
-  bool more() {
-    if (separator_ == ' ') {
-      skip_blanks();
-      return at_ != last_;
-    }
-    if (at_ == last_ || *at_ != separator_) return false;
-    ++at_;
-    return true;
-  }
-  /// Its position, for messages.
-  [[nodiscard]] const char* at() const noexcept { return at_; }
-  [[nodiscard]] bool over() const noexcept { return at_ == last_; }
-
- private:
-  void skip_blanks() {
-    while (at_ != last_ && is_blank(*at_) && *at_ != separator_) ++at_;
-    if (separator_ == ' ') {
-      while (at_ != last_ && is_blank(*at_)) ++at_;
-    }
-  }
-
-  const char* at_;
-  const char* last_;
-  char separator_;
-};
-
-constexpr const char* open_quote =
-    "found a quote that does not end in its line, want fields without line ends: a part of a "
-    "file begins at a line";
-
-/// A field with its doubled quotes unescaped.
-std::string unquoted(std::string_view field) {
-  std::string s;
-  for (std::size_t i = 0; i < field.size(); ++i) {
-    s += field[i];
-    if (field[i] == '"' && i + 1 < field.size() && field[i + 1] == '"') ++i;
-  }
-  return s;
-}
-
-/// All fields of a line; false for unterminated quotes, with their position.
-bool all_fields(std::string_view line, char separator, std::vector<std::string>& names, const char*& problem) {
-  csv_fields fields(line, separator);
-  std::string_view field;
-  bool quoted = false;
-  do {
-    if (!fields.next(field, quoted)) {
-      problem = field.data();
-      return false;
-    }
-    names.push_back(quoted ? unquoted(field) : std::string(field));
-  } while (fields.more());
-  return true;
-}
-
 std::size_t count_fields(std::string_view line, char separator) {
   std::vector<std::string> names;
   const char* problem = nullptr;
@@ -128,154 +38,23 @@ std::size_t count_fields(std::string_view line, char separator) {
   return names.size();
 }
 
-/// Whether no field is a number, and none is missing: so a line of data with an invalid field is not a header.
-bool names_only(const std::vector<std::string>& fields) {
-  return std::none_of(fields.begin(), fields.end(), [](const std::string& f) {
-    return f.empty() || read_number(f.data(), f.data() + f.size()).outcome != number_outcome::not_a_number;
-  });
-}
-
-/// The separator of a line that is not libsvm; 0: none, it is one field.
-char separator_of(std::string_view line, bool blanks_too) {
-  bool inside = false;
-  bool tab = false;
-  bool blank = false;
-  while (!line.empty() && is_blank(line.back())) line.remove_suffix(1);
-  while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
-  for (const char c : line) {
-    if (c == '"') inside = !inside;
-    if (inside) continue;
-    if (c == ',' || c == ';') return c;
-    tab = tab || c == '\t';
-    blank = blank || c == ' ';
-  }
-  if (tab) return '\t';
-  return blank && blanks_too ? ' ' : '\0';
-}
-
 }  // namespace
-
-bool find_layout(const std::string& file, std::string_view text, const sample_options& options, sample_layout& out) {
-  const input_piece piece(file, text);
-  text = piece.text();
-  std::string_view first;
-  const bool named = !options.target.empty() || !options.features.empty();
-  const bool said = options.separator != 0 || named || options.header == sample_options::header_rule::yes;
-  using rule = sample_options::label_rule;
-  const bool of_classes = options.label == rule::binary || options.label == rule::classes;
-  for_each_line(text, [&](std::string_view line, std::size_t) {
-    if (only_blanks(line)) return;
-    if (first.empty()) first = line;
-  });
-  if (first.empty()) return false;
-  out = {};
-  out.place = piece.place(first.data());
-  bool csv = said;
-  out.separator = options.separator;
-  if (out.separator == 0) {
-    const bool pairs = first.find(':') != std::string_view::npos && !said;
-    out.separator = pairs ? '\0' : separator_of(first, !of_classes);
-    // For labels of classes only unambiguous CSV is CSV: a line of one field is a libsvm sample without
-    // features, since a CSV sample has a feature.
-    csv = csv || out.separator != 0;
-    if (!csv && !pairs && options.label == sample_options::label_rule::none && !options.without_label) {
-      // One field: a column of numbers, unless a later line has an index:value.
-      csv = text.find(':') == std::string_view::npos;
-    }
-    if (out.separator == 0) out.separator = ',';
-  }
-  out.format = csv ? sample_format::csv : sample_format::libsvm;
-  if (!csv) return true;
-  std::vector<std::string> names;
-  const char* problem = nullptr;
-  if (!all_fields(first, out.separator, names, problem)) piece.fail(problem, open_quote);
-  out.fields = names.size();
-  using header = sample_options::header_rule;
-  out.header = options.header == header::yes || (options.header == header::automatic && names_only(names));
-  if (out.header) out.names = std::move(names);
-  return true;
-}
 
 sample_parser::sample_parser(sample_layout layout, const sample_options& options)
     : layout_(std::move(layout)), options_(options), classes_(options.classes) {
   rows_.dense = layout_.format == sample_format::csv;
   rows_.columns = options.columns;
-  if (rows_.dense) plan_fields();
-}
-
-/// The roles of a line's fields.
-void sample_parser::plan_fields() {
-  const auto refuse = [&](const std::string& what) { throw data_error(layout_.place + ": " + what); };
-  const auto all = layout_.fields;
-  const auto& names = layout_.names;
-  const auto find = [&](const std::string& name) {
-    const auto at = std::find(names.begin(), names.end(), name);
-    if (at == names.end()) {
-      std::string has;
-      for (const auto& n : names) has += (has.empty() ? "" : ", ") + n;
-      refuse("found no field " + quote_for_error(name) + " in the header, which has " + has);
-    }
-    if (std::find(at + 1, names.end(), name) != names.end())
-      refuse("found two fields " + quote_for_error(name) + " in the header");
-    return static_cast<std::size_t>(at - names.begin());
-  };
-  if (!layout_.header && (!options_.target.empty() || !options_.features.empty()))
-    refuse("found no header, want one that names " +
-           quote_for_error(options_.target.empty() ? options_.features.front() : options_.target));
-
-  role_.assign(all, not_read);
-  const bool labelled = !options_.without_label && options_.label != sample_options::label_rule::none;
-  bool last_is_label = labelled;
-  if (!options_.target.empty()) {
-    last_is_label = false;
-    const bool there = std::find(names.begin(), names.end(), options_.target) != names.end();
-    if (labelled || there) role_[find(options_.target)] = is_label;
+  if (rows_.dense) {
+    auto plan = plan_csv(layout_, options_);
+    role_ = std::move(plan.role);
+    rows_.columns = plan.columns;
+    rows_.names = std::move(plan.names);
+    rows_.categorical = std::move(plan.categorical);
+    return;
   }
-  if (!options_.features.empty()) {
-    if (last_is_label) role_[all - 1] = is_label;
-    std::uint32_t column = 0;
-    for (const auto& name : options_.features) {
-      const auto field = find(name);
-      if (role_[field] != not_read)
-        refuse("field " + quote_for_error(name) +
-               (role_[field] == is_label ? " is the label, too" : " is a feature twice"));
-      role_[field] = column++;
-    }
-    if (options_.columns != 0 && column != options_.columns)
-      refuse("want " + std::to_string(options_.columns) + " features, " + std::to_string(column) + " are named");
-  } else {
-    auto features = all - static_cast<std::size_t>(std::count(role_.begin(), role_.end(), is_label));
-    if (last_is_label) {
-      features = all - 1;
-      if (options_.columns != 0 && features != options_.columns)
-        refuse("found " + fields_text(all) + " in the first line, want " +
-               std::to_string(options_.columns + std::size_t{1}) + ": " + std::to_string(options_.columns) +
-               " features and a label");
-    } else if (options_.without_label && options_.label != sample_options::label_rule::none) {
-      if (features != options_.columns && (features != options_.columns + std::size_t{1} || !options_.target.empty()))
-        refuse("found " + fields_text(all) + " in the first line, want " + std::to_string(options_.columns) +
-               " features, with or without a label");
-      last_is_label = features != options_.columns;
-      features = options_.columns;
-    } else if (options_.columns != 0 && features != options_.columns) {
-      refuse("found " + fields_text(all) + " in the first line, want " + std::to_string(options_.columns) +
-             " features");
-    }
-    if (last_is_label) role_[all - 1] = is_label;
-    std::uint32_t column = 0;
-    for (auto& r : role_) {
-      if (r == not_read) r = column++;
-    }
-  }
-  if (!labelled) std::replace(role_.begin(), role_.end(), std::uint32_t{is_label}, std::uint32_t{not_read});
-  rows_.columns = 0;
-  for (const auto r : role_) rows_.columns += r < is_label ? 1 : 0;
-  if (layout_.header) {
-    rows_.names.resize(rows_.columns);
-    for (std::size_t f = 0; f < all; ++f) {
-      if (role_[f] < is_label) rows_.names[role_[f]] = names[f];
-    }
-  }
+  auto numbered = find_numbered_fields(layout_.place, options_, 0);
+  rows_.categorical = std::move(numbered.categorical);
+  if (numbered.weight) weight_index_ = *numbered.weight + 1;
 }
 
 namespace {
@@ -339,11 +118,21 @@ void sample_parser::label(const input_piece& from, std::string_view token, bool 
   from.fail(token.data(), "found label " + quote_for_error(token) + ", want " + (csv ? "0 or 1" : "-1, 0 or +1"));
 }
 
+double sample_parser::not_negative(const input_piece& from, std::string_view field, double v) {
+  if (v < 0) from.fail(field.data(), "found " + quote_for_error(field) + ", want a weight of 0 or more");
+  return v;
+}
+
+double sample_parser::feature(const input_piece& from, std::uint32_t column, std::string_view field, double v) const {
+  if (!is_category(v) && std::binary_search(rows_.categorical.begin(), rows_.categorical.end(), column))
+    from.fail(field.data(), no_category(std::string(field)));
+  return v;
+}
+
 void sample_parser::csv_line(const input_piece& from, std::string_view line) {
   csv_fields fields(line, layout_.separator);
   const char stops[] = {layout_.separator, ' ', '\t'};
-  const auto row = rows_.value.size();
-  rows_.value.resize(row + rows_.columns);
+  double weight = 0;
   std::string_view label_field{line.data(), 0};
   bool label_quoted = false;
   for (std::size_t f = 0; f < layout_.fields; ++f) {
@@ -353,16 +142,19 @@ void sample_parser::csv_line(const input_piece& from, std::string_view line) {
     while (!field.empty() && is_blank(field.front())) field.remove_prefix(1);
     while (!field.empty() && is_blank(field.back())) field.remove_suffix(1);
     const auto role = role_[f];
-    if (role < is_label) {
+    if (role < is_weight && options_.missing && is_missing(field)) {
+      new_value_[role] = missing_value;
+    } else if (role <= is_weight) {
       const char* at = field.data();
       const char* last = at + field.size();
-      rows_.value[row + role] =
-          number(from, at, last, quoted ? std::string_view{} : std::string_view{stops, sizeof stops});
+      const double v = number(from, at, last, quoted ? std::string_view{} : std::string_view{stops, sizeof stops});
       // "1,2 3": a separator is missing.
       while (at != last && is_blank(*at)) ++at;
       if (at != last)
         from.fail(at,
                   "found " + quote_for_error({at, 1}) + " after a number, want " + separator_name(layout_.separator));
+      if (role == is_weight) weight = not_negative(from, field, v);
+      else new_value_[role] = feature(from, role, field, v);
     } else if (role == is_label) {
       label_field = field;
       label_quoted = quoted;
@@ -377,9 +169,11 @@ void sample_parser::csv_line(const input_piece& from, std::string_view line) {
                         std::to_string(layout_.fields) + " as in the first line");
     }
   }
+  new_entries_ = rows_.columns;
+  flush();
   // After the width: in a row with a field too many, the label is not where it seems to be.
-  if (!options_.without_label && options_.label != sample_options::label_rule::none)
-    label(from, label_field, label_quoted);
+  if (reads_labels(options_)) label(from, label_field, label_quoted);
+  if (!options_.weight.empty()) rows_.weight.push_back(weight);
 }
 
 void sample_parser::libsvm_line(const input_piece& from, std::string_view line) {
@@ -391,13 +185,14 @@ void sample_parser::libsvm_line(const input_piece& from, std::string_view line) 
   skip_blanks();
   const char* end = at;
   while (end != last && !is_blank(*end) && *end != ':') ++end;
-  const bool unlabelled = options_.without_label || options_.label == sample_options::label_rule::none;
-  const bool missing = unlabelled && end != last && *end == ':';
+  const bool labelled = reads_labels(options_);
+  const bool missing = !labelled && end != last && *end == ':';
   if (!missing) {
     while (end != last && !is_blank(*end)) ++end;
-    if (!unlabelled) label(from, {at, static_cast<std::size_t>(end - at)});
+    if (labelled) label(from, {at, static_cast<std::size_t>(end - at)});
     at = end;
   }
+  double weight = 0;
   std::uint64_t previous = 0;
   for (skip_blanks(); at != last; skip_blanks()) {
     const char* begin = at;
@@ -423,13 +218,20 @@ void sample_parser::libsvm_line(const input_piece& from, std::string_view line) 
     }
     previous = index;
     ++at;
+    const char* const begin_of_value = at;
     const double v = number(from, at, last, blanks);
-    if (options_.columns != 0 && index > options_.columns) continue;
-    rows_.column.push_back(static_cast<std::uint32_t>(index - 1));
-    rows_.value.push_back(v);
+    const std::string_view field(begin_of_value, static_cast<std::size_t>(at - begin_of_value));
+    if (index == weight_index_) weight = not_negative(from, field, v);
+    const auto column = column_of(index);
+    if (index == weight_index_ || (options_.columns != 0 && column >= options_.columns)) continue;
+    if (new_entries_ == new_value_.size()) flush();
+    new_column_[new_entries_] = column;
+    new_value_[new_entries_++] = feature(from, column, field, v);
   }
-  rows_.row_begin.push_back(rows_.value.size());
-  if (options_.columns == 0) rows_.columns = std::max(rows_.columns, static_cast<std::uint32_t>(previous));
+  flush();
+  rows_.row_begin.push_back(entries());
+  if (options_.columns == 0) rows_.columns = std::max(rows_.columns, width_of(previous));
+  if (!options_.weight.empty()) rows_.weight.push_back(weight);
 }
 
 /// Whether the first line of a file is its header.
@@ -456,9 +258,9 @@ void sample_parser::parse(const input_piece& piece) {
     }
     lines.remove_prefix(newline == std::string_view::npos ? lines.size() : newline + 1);
   }
-  const std::size_t before[] = {rows_.value.size(), rows_.row_count};
+  const std::size_t before[] = {entries(), rows_.row_count};
   quick_lines(piece, lines);
-  make_room(piece.done(), rows_.value.size() - before[0], rows_.row_count - before[1]);
+  make_room(piece.done(), entries() - before[0], rows_.row_count - before[1]);
 }
 
 void sample_parser::line(const input_piece& from, std::string_view text) {
@@ -479,12 +281,14 @@ void sample_parser::make_room(double done, std::size_t new_values, std::size_t n
     if (v.capacity() - v.size() < 2 * fresh)
       v.reserve(static_cast<std::size_t>(1.02 * static_cast<double>(v.size()) / done) + 4 * fresh);
   };
-  reserve(rows_.value, new_values);
+  if (options_.floats) reserve(rows_.floats, new_values);
+  else reserve(rows_.value, new_values);
   if (!rows_.dense) {
     reserve(rows_.column, new_values);
     reserve(rows_.row_begin, new_rows);
   }
-  reserve(rows_.label, new_rows);
+  if (reads_labels(options_)) reserve(rows_.label, new_rows);
+  if (!options_.weight.empty()) reserve(rows_.weight, new_rows);
 }
 
 sample_rows sample_parser::take() {

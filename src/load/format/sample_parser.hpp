@@ -6,31 +6,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "load/format/class_labels.hpp"
+#include "load/format/sample_layout.hpp"
 #include "load/input/input.hpp"
 #include "paracel/samples.hpp"
 
 namespace paracel {
-
-enum class sample_format { csv, libsvm };
-
-/// What the beginning of the input tells about all of it.
-struct sample_layout {
-  sample_format format = sample_format::csv;
-  char separator = ',';            ///< csv: the separator; ' ' stands for runs of blanks
-  std::size_t fields = 0;          ///< csv: fields in each line
-  bool header = false;             ///< csv: the first line names the fields
-  std::vector<std::string> names;  ///< csv with a header: of all fields
-  std::string place = "?:1:1";     ///< of the first line that is not blank
-};
-
-/// Detects the layout from the first non-blank line of `text`; false if there is none. `file` is for messages.
-/// Throws: data_error when a quoted field of it is unterminated.
-bool find_layout(const std::string& file, std::string_view text, const sample_options& options, sample_layout& out);
 
 class sample_parser {
  public:
@@ -48,15 +34,27 @@ class sample_parser {
   sample_rows take();
 
  private:
-  enum : std::uint32_t { not_read = 0xffffffff, is_label = 0xfffffffe };
+  static constexpr double missing_value = std::numeric_limits<double>::quiet_NaN();
 
-  void plan_fields();
   void line(const input_piece& from, std::string_view text);
   void quick_lines(const input_piece& from, std::string_view lines);
   const char* quick_csv_line(const char* at, const char* last);
   const char* quick_libsvm_line(const char* at, const char* last);
   bool quick_label(const char*& at, const char* last);
+  bool other_number(const char*& at, const char* last, double& out) const;
   void flush();
+  static double not_negative(const input_piece& from, std::string_view field, double v);
+  [[nodiscard]] double feature(const input_piece& from, std::uint32_t column, std::string_view field, double v) const;
+  /// Of a libsvm index.
+  [[nodiscard]] std::uint32_t column_of(std::uint64_t index) const noexcept {
+    return static_cast<std::uint32_t>(index - (index > weight_index_ ? 2 : 1));
+  }
+  [[nodiscard]] std::uint32_t width_of(std::uint64_t index) const noexcept {
+    return static_cast<std::uint32_t>(index - (index >= weight_index_ ? 1 : 0));
+  }
+  [[nodiscard]] std::size_t entries() const noexcept {
+    return options_.floats ? rows_.floats.size() : rows_.value.size();
+  }
   void csv_line(const input_piece& from, std::string_view line);
   void libsvm_line(const input_piece& from, std::string_view line);
   bool is_header(const input_piece& from, std::string_view line) const;
@@ -65,7 +63,8 @@ class sample_parser {
 
   sample_layout layout_;
   sample_options options_;
-  std::vector<std::uint32_t> role_;  // csv, by field: the feature's column, or one of the above
+  std::vector<std::uint32_t> role_;          // csv, by field: the feature's column, or a sample_role
+  std::uint64_t weight_index_ = UINT64_MAX;  // libsvm
   bool header_ahead_ = false;
   bool careful_ = false;
   sample_rows rows_;

@@ -6,12 +6,16 @@
 #include "load/format/sample_parser.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <system_error>
 
 #include "core/number_parsing.hpp"
+#include "load/format/csv_fields.hpp"
 
 namespace paracel {
 
@@ -53,9 +57,37 @@ void sample_parser::quick_lines(const input_piece& from, std::string_view lines)
 
 void sample_parser::flush() {
   const auto n = static_cast<std::ptrdiff_t>(new_entries_);
-  rows_.value.insert(rows_.value.end(), new_value_.begin(), new_value_.begin() + n);
+  if (options_.floats) {
+    const auto before = rows_.floats.size();
+    rows_.floats.resize(before + new_entries_);
+    std::transform(new_value_.begin(), new_value_.begin() + n,
+                   rows_.floats.begin() + static_cast<std::ptrdiff_t>(before), to_float);
+  } else {
+    rows_.value.insert(rows_.value.end(), new_value_.begin(), new_value_.begin() + n);
+  }
   if (!rows_.dense) rows_.column.insert(rows_.column.end(), new_column_.begin(), new_column_.begin() + n);
   new_entries_ = 0;
+}
+
+/// A number of many digits, or a missing value, that fills its field of a CSV line. The first character tells which, so
+/// that numbers are not searched for their end first.
+bool sample_parser::other_number(const char*& at, const char* last, double& out) const {
+  const auto ends = [&](const char* p) { return *p == layout_.separator || *p == '\n' || *p == '\r'; };
+  if ((*at >= '0' && *at <= '9') || *at == '-' || *at == '.') {
+    double v = 0;
+    const auto [end, problem] = std::from_chars(at, last, v);
+    if (problem != std::errc() || !std::isfinite(v) || !ends(end)) return false;
+    out = v;
+    at = end;
+    return true;
+  }
+  if (!options_.missing || *at == ' ' || (layout_.separator == ' ' && ends(at))) return false;
+  const char* end = at;
+  while (!ends(end)) ++end;
+  if (!is_missing({at, static_cast<std::size_t>(end - at)})) return false;
+  out = missing_value;
+  at = end;
+  return true;
 }
 
 /// The label at `at`, which must end there; false: use the slow path.
@@ -96,21 +128,23 @@ bool sample_parser::quick_label(const char*& at, const char* last) {
 
 /// The next line, or null when the fast path does not apply; the rows are then unchanged.
 const char* sample_parser::quick_libsvm_line(const char* at, const char* last) {
-  const auto rows_before = rows_.value.size();
+  if (!rows_.categorical.empty()) return nullptr;
+  const auto entries_before = entries();
   const auto new_before = new_entries_;
   const auto labels_before = rows_.label.size();
   const auto give_up = [&]() -> const char* {
     rows_.label.resize(labels_before);
-    if (rows_.value.size() != rows_before) {  // some entries of this line have been flushed, and all before it
-      rows_.value.resize(rows_before + new_before);
-      rows_.column.resize(rows_before + new_before);
+    if (entries() != entries_before) {  // some entries of this line have been flushed, and all before it
+      if (options_.floats) rows_.floats.resize(entries_before + new_before);
+      else rows_.value.resize(entries_before + new_before);
+      rows_.column.resize(entries_before + new_before);
       new_entries_ = 0;
     } else {
       new_entries_ = new_before;
     }
     return nullptr;
   };
-  if (options_.without_label || options_.label == sample_options::label_rule::none) {
+  if (!reads_labels(options_)) {
     const char* p = at;
     while (*p != ' ' && *p != ':' && *p != '\t' && *p != '\n' && *p != '\r') ++p;
     if (p == at) return nullptr;  // perhaps a blank line
@@ -121,6 +155,7 @@ const char* sample_parser::quick_libsvm_line(const char* at, const char* last) {
   }
   const std::uint64_t limit = options_.index_limit;
   const std::uint64_t columns = options_.columns;
+  double weight = 0;
   std::uint64_t previous = 0;
   for (;;) {
     while (*at == ' ') ++at;
@@ -142,36 +177,53 @@ const char* sample_parser::quick_libsvm_line(const char* at, const char* last) {
     } else if (!read_short_number(at, static_cast<std::size_t>(last - at), v) || (*at != ' ' && !ends_line(at))) {
       return give_up();
     }
-    if (columns != 0 && index > columns) continue;
+    if (index == weight_index_) {
+      if (v < 0) return give_up();
+      weight = v;
+      continue;
+    }
+    const auto column = column_of(index);
+    if (columns != 0 && column >= columns) continue;
     if (new_entries_ == entries_at_once) flush();
-    new_column_[new_entries_] = static_cast<std::uint32_t>(index - 1);
+    new_column_[new_entries_] = column;
     new_value_[new_entries_++] = v;
   }
-  rows_.row_begin.push_back(rows_.value.size() + new_entries_);
-  if (columns == 0) rows_.columns = std::max(rows_.columns, static_cast<std::uint32_t>(previous));
+  rows_.row_begin.push_back(entries() + new_entries_);
+  if (columns == 0) rows_.columns = std::max(rows_.columns, width_of(previous));
+  if (!options_.weight.empty()) rows_.weight.push_back(weight);
   return at + (*at == '\r' ? 2 : 1);
 }
 
 const char* sample_parser::quick_csv_line(const char* at, const char* last) {
+  if (*at == '\n' || *at == '\r' || *at == '\t') return nullptr;  // perhaps a blank line
   const std::size_t columns = rows_.columns;
   if (new_entries_ + columns > new_value_.size()) flush();
   double* const row = new_value_.data() + new_entries_;
   const char separator = layout_.separator;
   const auto fields = role_.size();
   const char* label_field = nullptr;
+  double weight = 0;
   for (std::size_t f = 0;; ++f) {
-    if (role_[f] < is_label) {
-      if (!read_short_number(at, static_cast<std::size_t>(last - at), row[role_[f]])) return nullptr;
+    if (role_[f] < is_weight) {
+      double& to = row[role_[f]];
+      if (!read_short_number(at, static_cast<std::size_t>(last - at), to) && !other_number(at, last, to))
+        return nullptr;
+    } else if (role_[f] == is_weight) {
+      if (!read_short_number(at, static_cast<std::size_t>(last - at), weight) || weight < 0) return nullptr;
     } else {
-      if (separator == ' ') return nullptr;  // runs of blanks
+      const char* const begin = at;
       if (role_[f] == is_label) label_field = at;
-      while (*at != separator && *at != '\n' && *at != '\r' && *at != '"') ++at;
+      while (*at != separator && *at != '\n' && *at != '\r' && *at != '"' && *at != '\t') ++at;
+      if (separator == ' ' && at == begin) return nullptr;  // a run of blanks
     }
     if (f + 1 == fields) break;
     if (*at != separator) return nullptr;
     ++at;
   }
   if (!ends_line(at)) return nullptr;
+  for (const auto c : rows_.categorical) {
+    if (!is_category(row[c])) return nullptr;
+  }
   if (label_field != nullptr) {
     const auto labels = rows_.label.size();
     if (!quick_label(label_field, last)) return nullptr;
@@ -180,6 +232,7 @@ const char* sample_parser::quick_csv_line(const char* at, const char* last) {
       return nullptr;
     }
   }
+  if (!options_.weight.empty()) rows_.weight.push_back(weight);
   new_entries_ += columns;
   return at + (*at == '\r' ? 2 : 1);
 }

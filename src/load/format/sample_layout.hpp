@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What the first line and the options say of all lines: their format, and what each field is.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "paracel/samples.hpp"
+
+namespace paracel {
+
+enum class sample_format { csv, libsvm };
+
+/// What the beginning of the input tells about all of it.
+struct sample_layout {
+  sample_format format = sample_format::csv;
+  char separator = ',';            ///< csv: the separator; ' ' stands for runs of blanks
+  std::size_t fields = 0;          ///< csv: fields in each line
+  bool header = false;             ///< csv: the first line names the fields
+  std::vector<std::string> names;  ///< csv with a header: of all fields
+  std::string place = "?:1:1";     ///< of the first line that is not blank
+};
+
+/// Detects the layout from the first non-blank line of `text`; false if there is none. `file` is for messages.
+/// Throws: data_error when a quoted field of it is unterminated.
+bool find_layout(const std::string& file, std::string_view text, const sample_options& options, sample_layout& out);
+
+/// What a field is that is no feature; features have their columns.
+enum sample_role : std::uint32_t { not_read = 0xffffffff, is_label = 0xfffffffe, is_weight = 0xfffffffd };
+
+/// The roles of the fields of a CSV line.
+struct csv_plan {
+  std::vector<std::uint32_t> role;         ///< by field: a column, or a sample_role
+  std::uint32_t columns = 0;               ///< features
+  std::vector<std::string> names;          ///< with a header: of the features
+  std::vector<std::uint32_t> categorical;  ///< columns, ascending
+};
+/// Throws: data_error when the options do not match the layout.
+csv_plan plan_csv(const sample_layout& layout, const sample_options& options);
+
+/// Weight and categories where fields have no names.
+struct numbered_fields {
+  std::optional<std::uint64_t> weight;     ///< a field
+  std::vector<std::uint32_t> categorical;  ///< columns, ascending: fields less the weight's
+};
+/// `fields`: of a row, all labels excluded; 0: unknown. Throws: data_error `where: ...`.
+numbered_fields find_numbered_fields(const std::string& where, const sample_options& options, std::uint64_t fields);
+
+/// Whether samples have labels that are read.
+inline bool reads_labels(const sample_options& options) noexcept {
+  return !options.without_label && options.label != sample_options::label_rule::none;
+}
+/// Whether a value of a categorical feature is one, or missing.
+inline bool is_category(double v) noexcept {
+  return v != v ||
+         (v >= 0 && v <= sample_options::greatest_category && v == static_cast<double>(static_cast<std::uint32_t>(v)));
+}
+/// What is wrong with another one, as it is written.
+std::string no_category(const std::string& written);
+/// As sample_options::floats says.
+float to_float(double v) noexcept;
+
+}  // namespace paracel
