@@ -18,8 +18,9 @@ LONG = os.environ.get("PARACEL_LONG") == "1"
 
 
 class AlgorithmCase(unittest.TestCase):
-    """Base class; subclasses name the program."""
+    """Base class; subclasses name the program, and may set the keys of `fit`."""
     program = ""
+    defaults = {}
 
     @classmethod
     def setUpClass(cls):
@@ -45,9 +46,10 @@ class AlgorithmCase(unittest.TestCase):
                 file.write(text)
         return path
 
-    def job(self, workers=1, servers=1, mode="local", status=0, program=None, timeout=300, options=(), **keys):
+    def job(self, workers=1, servers=1, mode="local", status=0, program=None, timeout=300, options=(), standard_input=None,
+            **keys):
         """Runs a job with this config, in a new output folder unless the keys contain one. Returns its output: stdout if the
-        status is 0, otherwise stderr and stdout. `options`: of prun.py."""
+        status is 0, otherwise stderr and stdout. `options`: of prun.py; `standard_input`: a text."""
         type(self).count += 1
         self.output = keys.setdefault("output", os.path.join(self.folder, f"out{self.count}"))
         config = self.path(f"config{self.count}.json", json.dumps(keys))
@@ -56,11 +58,15 @@ class AlgorithmCase(unittest.TestCase):
         if mode != "embedded":
             command = [sys.executable, "-B", PRUN, "-w", str(workers), "-p", str(servers), "-c", config, "-m", mode,
                        "--output-dir", config + ".run", *options, binary]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL,
-                              timeout=timeout, cwd=SOURCE,
+        stdin = {"stdin": subprocess.DEVNULL} if standard_input is None else {"input": standard_input}
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, cwd=SOURCE, **stdin,
                               env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done.stdout if status == 0 else done.stderr + done.stdout
+
+    def fit(self, *where, **keys):
+        """Runs a job with `defaults` and these keys; returns its results."""
+        return self.results(self.job(*where, **{**self.defaults, **keys}))
 
     def serial(self, program, *arguments):
         """Runs an oracle of tool/serial; returns its `name value` lines."""
@@ -87,6 +93,11 @@ class AlgorithmCase(unittest.TestCase):
             with open(os.path.join(self.output, f"{name}_{rank}"), encoding="utf-8") as file:
                 found += file.read().splitlines()
         return found
+
+    def curve(self):
+        """The lines of metrics.jsonl."""
+        with open(os.path.join(self.output, "metrics.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
 
     def manifest(self):
         with open(os.path.join(self.output, "model.json"), encoding="utf-8") as file:

@@ -2,24 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Linear support vector machines, tested by running jobs: the figures on a9a, the optimality conditions and the dual problem,
 scikit-learn's solutions, classes that are words, and any number of workers in every mode. Options: names of tests."""
-import json
 import os
 import unittest
 
 import numpy
 
 from alg_job import MPI, AlgorithmCase
-
-
-def write_rows(path, x, labels, sparse):
-    """The samples as libsvm, or as CSV without a header."""
-    with open(path, "w", encoding="utf-8") as file:
-        for row, label in zip(x, labels):
-            if sparse:
-                file.write(" ".join([str(label)] + [f"{j + 1}:{row[j]:.17g}" for j in numpy.flatnonzero(row)]) + "\n")
-            else:
-                file.write(",".join([f"{v:.17g}" for v in row] + [str(label)]) + "\n")
-    return path
+from tables import thin_matrix, write_rows
 
 
 class LinearSvmTest(AlgorithmCase):
@@ -29,23 +18,16 @@ class LinearSvmTest(AlgorithmCase):
     def setUpClass(cls):
         super().setUpClass()
         random = numpy.random.default_rng(5)
-        cls.x = numpy.round(random.normal(size=(400, 12)) * (random.random((400, 12)) < 0.6), 3)
-        cls.x[0, 11] = 0.5
+        cls.x = thin_matrix(random, 400, 12)
         score = cls.x @ random.normal(size=(12, 3)) + random.normal(size=(400, 3))
         cls.y = numpy.where(score[:, 0] + 0.5 > 0, 1, -1)
         cls.three = numpy.array(["apple", "pear", "zebra fish"])[score.argmax(1)]
         cls.sparse = write_rows(os.path.join(cls.folder, "two.svm"), cls.x, [f"{v:+d}" for v in cls.y], True)
         cls.dense = write_rows(os.path.join(cls.folder, "three.csv"), cls.x, cls.three, False)
-
-    def fit(self, *where, **keys):
-        return self.results(self.job(*where, **{"training_input": self.sparse, **keys}))
+        cls.defaults = {"training_input": cls.sparse}
 
     def weights(self):
         return numpy.array([[float(v) for v in line.split("\t")[1].split("|")] for line in self.lines("linear_svm_weight", 1)])
-
-    def curve(self):
-        with open(os.path.join(self.output, "metrics.jsonl"), encoding="ascii") as file:
-            return [json.loads(line) for line in file]
 
     def test_the_figures_of_a9a(self):
         train, test = self.shared("a9a", "a9a"), self.shared("a9a", "a9a.t")

@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Linear support vector regression, tested by running jobs: the minimum and the dual problem, scikit-learn's solutions,
 any number of workers in every mode. Options: names of tests."""
-import json
 import os
 import unittest
 
 import numpy
 
 from alg_job import MPI, AlgorithmCase
-from linear_svm_test import write_rows
+from tables import thin_matrix, write_rows
 
 
 class LinearSvrTest(AlgorithmCase):
@@ -19,21 +18,14 @@ class LinearSvrTest(AlgorithmCase):
     def setUpClass(cls):
         super().setUpClass()
         random = numpy.random.default_rng(4)
-        cls.x = numpy.round(random.normal(size=(300, 10)) * (random.random((300, 10)) < 0.6), 3)
-        cls.x[0, 9] = 0.5
+        cls.x = thin_matrix(random, 300, 10)
         cls.y = numpy.round(cls.x @ random.normal(size=10) + 2 + random.standard_t(3, size=300), 3)
         cls.dense = write_rows(os.path.join(cls.folder, "rows.csv"), cls.x, cls.y, False)
         cls.sparse = write_rows(os.path.join(cls.folder, "rows.svm"), cls.x, cls.y, True)
-
-    def fit(self, *where, **keys):
-        return self.results(self.job(*where, **{"training_input": self.dense, **keys}))
+        cls.defaults = {"training_input": cls.dense}
 
     def weights(self):
         return numpy.array([float(v) for v in self.lines("linear_svr_weight", 1)[0].split("|")])
-
-    def curve(self):
-        with open(os.path.join(self.output, "metrics.jsonl"), encoding="ascii") as file:
-            return [json.loads(line) for line in file]
 
     def objective(self, w, c, epsilon, squared, bias, penalize, weight=1.0):
         b, u = (w[0], w[1:]) if bias else (0.0, w)

@@ -8,7 +8,7 @@ import unittest
 import numpy
 
 from alg_job import MPI, AlgorithmCase
-from linear_svm_test import write_rows
+from tables import write_rows
 
 KINDS = ("multinomial", "bernoulli", "gaussian")
 

@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Softmax regression, tested by running jobs: the figures on optdigits, the gradient at the result, scikit-learn's solution, any
 number of workers in every mode. Options: names of tests."""
-import json
 import os
 import unittest
 
 import numpy
 
 from alg_job import MPI, AlgorithmCase
-from linear_svm_test import write_rows
+from tables import thin_matrix, write_rows
 
 
 class SoftmaxTest(AlgorithmCase):
@@ -19,25 +18,18 @@ class SoftmaxTest(AlgorithmCase):
     def setUpClass(cls):
         super().setUpClass()
         random = numpy.random.default_rng(8)
-        cls.x = numpy.round(random.normal(size=(300, 9)) * (random.random((300, 9)) < 0.6), 3)
-        cls.x[0, 8] = 0.5
+        cls.x = thin_matrix(random, 300, 9)
         score = cls.x @ random.normal(size=(9, 4)) + random.normal(size=(300, 4))
         cls.y = score.argmax(1)
         cls.words = numpy.array(["red", "green", "deep blue", "black"])[cls.y]
         cls.dense = write_rows(os.path.join(cls.folder, "words.csv"), cls.x, cls.words, False)
         cls.sparse = write_rows(os.path.join(cls.folder, "numbers.svm"), cls.x, cls.y * 3 - 2, True)
-
-    def fit(self, *where, **keys):
-        return self.results(self.job(*where, **{"training_input": self.dense, **keys}))
+        cls.defaults = {"training_input": cls.dense}
 
     def weights(self, workers):
         """(names, a row of weights a feature)"""
         lines = [line.split("\t") for line in self.lines("softmax_weight", workers)]
         return [name for name, _ in lines], numpy.array([[float(v) for v in row.split("|")] for _, row in lines])
-
-    def curve(self):
-        with open(os.path.join(self.output, "metrics.jsonl"), encoding="ascii") as file:
-            return [json.loads(line) for line in file]
 
     @staticmethod
     def log_probabilities(x, w):

@@ -61,3 +61,21 @@ def sparse_regression(path, rows, columns, seed=4):
             entries = [f"{j + 1}:{row[j]:.17g}" for j in numpy.flatnonzero(row)]
             file.write(" ".join([f"{target:.17g}", *entries]) + "\n")
     return path, x, y
+
+
+def thin_matrix(random, rows, columns):
+    """Numbers of three decimals, two fifths of them 0; the last column always occurs."""
+    x = numpy.round(random.normal(size=(rows, columns)) * (random.random((rows, columns)) < 0.6), 3)
+    x[0, columns - 1] = 0.5
+    return x
+
+
+def write_rows(path, x, labels, sparse):
+    """The samples as libsvm, or as CSV without a header."""
+    with open(path, "w", encoding="utf-8") as file:
+        for row, label in zip(x, labels):
+            if sparse:
+                file.write(" ".join([str(label)] + [f"{j + 1}:{row[j]:.17g}" for j in numpy.flatnonzero(row)]) + "\n")
+            else:
+                file.write(",".join([f"{v:.17g}" for v in row] + [str(label)]) + "\n")
+    return path
