@@ -103,8 +103,9 @@ std::size_t partition_rows(std::span<std::uint32_t> rows, const binned_rows& dat
   return stays;
 }
 
-void set_split(forest& to, std::size_t node, const tree_split& split, const std::vector<feature_bins>& bins) {
-  auto& n = to.node[node];
+namespace {
+
+void describe_split(forest& to, tree_node& n, const tree_split& split, const std::vector<feature_bins>& bins) {
   const auto& b = bins[static_cast<std::size_t>(split.feature)];
   n.feature = split.feature;
   n.gain = split.gain;
@@ -120,6 +121,31 @@ void set_split(forest& to, std::size_t node, const tree_split& split, const std:
   // All values on the left, and those that are missing on the right.
   const auto last = static_cast<std::size_t>(split.last_left);
   n.threshold = last < b.threshold.size() ? b.threshold[last] : std::numeric_limits<float>::max();
+}
+
+}  // namespace
+
+std::size_t set_split(forest& to, std::size_t tree, std::size_t node, const tree_split& split,
+                      const std::vector<feature_bins>& bins, std::vector<tree_split>& split_of) {
+  auto& n = to.node[tree + node];
+  describe_split(to, n, split, bins);
+  const auto left = to.node.size() - tree;
+  n.left = static_cast<std::int32_t>(left);
+  n.right = static_cast<std::int32_t>(left + 1);
+  to.node.resize(to.node.size() + 2);
+  split_of[node] = split;
+  split_of.resize(split_of.size() + 2);
+  return left;
+}
+
+std::size_t leaf_of_bins(const forest& of, std::size_t tree, const std::vector<tree_split>& split_of,
+                         const std::uint8_t* row) noexcept {
+  std::size_t at = 0;
+  while (!of.node[tree + at].is_leaf()) {
+    const auto& n = of.node[tree + at];
+    at = static_cast<std::size_t>(split_of[at].goes_left(row[n.feature]) ? n.left : n.right);
+  }
+  return at;
 }
 
 tree_grower::tree_grower(const binned_rows& rows, const std::vector<feature_bins>& bins, std::uint64_t rows_total,
@@ -210,71 +236,61 @@ void tree_grower::build(collectives& all, const std::vector<open_node*>& nodes) 
   }
 }
 
-/// Whether a split with these sums on the left is better than `best`, which it then becomes.
-bool tree_grower::consider(const open_node& n, std::int64_t first, std::int64_t second, double parent,
-                           double& best) const {
+tree_grower::attempts tree_grower::begin_attempts(const open_node& n, std::size_t feature,
+                                                  const std::int64_t* sums) const {
+  const auto& bins = bins_[feature];
+  attempts a;
+  a.values = bins.values();
+  a.sums = sums;
+  if (bins.missing && count_of(sums[2 * a.values + 1]) > 0) a.missing = sums + 2 * a.values;
+  a.parent = score(n.first, n.second);
+  a.best = std::max(settings_.gamma, n.best.feature < 0 ? 0 : n.best.gain);
+  return a;
+}
+
+/// Whether a split with these sums on the left is better than the best one, which it then becomes.
+bool tree_grower::consider(const open_node& n, std::int64_t first, std::int64_t second, bool missing_left,
+                           attempts& a) const {
   const auto right_second = n.second - second;
   if (count_of(second) < settings_.min_child_rows || count_of(right_second) < settings_.min_child_rows) return false;
   if (second_of(second) < settings_.min_child_weight || second_of(right_second) < settings_.min_child_weight)
     return false;
-  const double gain = score(first, second) + score(n.first - first, right_second) - parent;
-  if (!(gain > best)) return false;
-  best = gain;
+  const double gain = score(first, second) + score(n.first - first, right_second) - a.parent;
+  if (!(gain > a.best)) return false;
+  a.best = gain;
+  a.missing_left = missing_left;
+  a.left_first = first;
+  a.left_second = second;
   return true;
 }
 
-void tree_grower::look_at_number(open_node& n, std::size_t feature, const std::int64_t* sums) const {
-  const auto& bins = bins_[feature];
-  const auto values = bins.values();
-  const std::int64_t* const missing = sums + 2 * values;
-  const bool some_missing = bins.missing && count_of(missing[1]) > 0;
-  const double parent = score(n.first, n.second);
-  double best = std::max(settings_.gamma, n.best.feature < 0 ? 0 : n.best.gain);
+bool tree_grower::look_at_number(const open_node& n, attempts& a, tree_split& found) const {
   std::int32_t at = -1;
-  bool missing_left = true;
-  std::int64_t left_first = 0;
-  std::int64_t left_second = 0;
   for (const bool to_left : {true, false}) {
-    if (!to_left && !some_missing) break;
-    std::int64_t first = to_left && some_missing ? missing[0] : 0;
-    std::int64_t second = to_left && some_missing ? missing[1] : 0;
-    for (std::size_t b = 0; b + (to_left ? 1 : 0) < values; ++b) {
-      if (sums[2 * b + 1] == 0) continue;
-      first += sums[2 * b];
-      second += sums[2 * b + 1];
+    if (!to_left && a.missing == nullptr) break;
+    std::int64_t first = to_left && a.missing != nullptr ? a.missing[0] : 0;
+    std::int64_t second = to_left && a.missing != nullptr ? a.missing[1] : 0;
+    for (std::size_t b = 0; b + (to_left ? 1 : 0) < a.values; ++b) {
+      if (a.sums[2 * b + 1] == 0) continue;
+      first += a.sums[2 * b];
+      second += a.sums[2 * b + 1];
       if (count_of(n.second - second) < settings_.min_child_rows) break;
-      if (!consider(n, first, second, parent, best)) continue;
-      at = static_cast<std::int32_t>(b);
-      missing_left = to_left;
-      left_first = first;
-      left_second = second;
+      if (consider(n, first, second, to_left, a)) at = static_cast<std::int32_t>(b);
     }
   }
-  if (at < 0) return;
-  n.best = {};
-  n.best.gain = best;
-  n.best.feature = static_cast<std::int32_t>(feature);
-  n.best.last_left = at;
-  n.best.missing_left = missing_left;
-  n.best.left_first = left_first;
-  n.best.left_second = left_second;
-  for (std::size_t b = 0; b <= static_cast<std::size_t>(at); ++b) n.best.go_left(b);
-  if (bins.missing && missing_left) n.best.go_left(values);
+  found.last_left = at;
+  for (std::int32_t b = 0; b <= at; ++b) found.go_left(static_cast<std::size_t>(b));
+  return at >= 0;
 }
 
 /// The categories on the right: one, or the first or last ones by the ratio of their sums, which is the best of all
 /// sets. Those without a bin of their own stay on the left.
 /// Source: W. Fisher, "On grouping for maximum homogeneity", JASA 53, 1958.
-void tree_grower::look_at_categories(open_node& n, std::size_t feature, const std::int64_t* sums) const {
-  const auto& bins = bins_[feature];
-  const auto values = bins.values();
-  const std::int64_t* const missing = sums + 2 * values;
-  const bool some_missing = bins.missing && count_of(missing[1]) > 0;
-  const double parent = score(n.first, n.second);
-  double best = std::max(settings_.gamma, n.best.feature < 0 ? 0 : n.best.gain);
+bool tree_grower::look_at_categories(const open_node& n, std::size_t feature, attempts& a, tree_split& found) const {
+  const auto* const sums = a.sums;
   std::vector<std::size_t> order;
-  std::vector<double> ratio(bins.category.size());
-  for (std::size_t c = 0; c < bins.category.size(); ++c) {
+  std::vector<double> ratio(bins_[feature].category.size());
+  for (std::size_t c = 0; c < ratio.size(); ++c) {
     if (sums[2 * c + 1] == 0) continue;
     order.push_back(c);
     const double h = second_of(sums[2 * c + 1]) + settings_.lambda;
@@ -282,24 +298,18 @@ void tree_grower::look_at_categories(open_node& n, std::size_t feature, const st
   }
   const bool single = order.size() <= settings_.one_hot_at_most;
   if (!single)
-    std::ranges::sort(order, [&](auto a, auto b) { return ratio[a] < ratio[b] || (ratio[a] == ratio[b] && a < b); });
+    std::ranges::sort(order, [&](auto x, auto y) { return ratio[x] < ratio[y] || (ratio[x] == ratio[y] && x < y); });
   std::size_t from = 0;
   std::size_t count = 0;
-  bool missing_left = true;
-  std::int64_t left_first = 0;
-  std::int64_t left_second = 0;
   // A set on the right: order[begin, begin + length).
   const auto attempt = [&](std::size_t begin, std::size_t length, std::int64_t first, std::int64_t second) {
     for (const bool to_left : {true, false}) {
-      if (!to_left && !some_missing) break;
-      const auto left_1 = n.first - first - (to_left || !some_missing ? 0 : missing[0]);
-      const auto left_2 = n.second - second - (to_left || !some_missing ? 0 : missing[1]);
-      if (!consider(n, left_1, left_2, parent, best)) continue;
+      if (!to_left && a.missing == nullptr) break;
+      const auto left_1 = n.first - first - (to_left ? 0 : a.missing[0]);
+      const auto left_2 = n.second - second - (to_left ? 0 : a.missing[1]);
+      if (!consider(n, left_1, left_2, to_left, a)) continue;
       from = begin;
       count = length;
-      missing_left = to_left;
-      left_first = left_1;
-      left_second = left_2;
     }
   };
   for (const bool forward : {true, false}) {
@@ -315,25 +325,27 @@ void tree_grower::look_at_categories(open_node& n, std::size_t feature, const st
     }
     if (single) break;
   }
-  if (count == 0) return;
-  n.best = {};
-  n.best.gain = best;
-  n.best.feature = static_cast<std::int32_t>(feature);
-  n.best.missing_left = missing_left;
-  n.best.left_first = left_first;
-  n.best.left_second = left_second;
-  std::vector<bool> right(values);
+  std::vector<bool> right(a.values);
   for (std::size_t k = from; k < from + count; ++k) right[order[k]] = true;
   // A category that no row of this node has is as one that training has not seen.
-  for (std::size_t b = 0; b < values; ++b) {
-    if (!right[b]) n.best.go_left(b);
+  for (std::size_t b = 0; b < a.values; ++b) {
+    if (!right[b]) found.go_left(b);
   }
-  if (bins.missing && missing_left) n.best.go_left(values);
+  return count > 0;
 }
 
 void tree_grower::look_at(open_node& n, std::size_t feature, const std::int64_t* sums) const {
-  if (bins_[feature].categorical) look_at_categories(n, feature, sums);
-  else look_at_number(n, feature, sums);
+  const auto& bins = bins_[feature];
+  auto a = begin_attempts(n, feature, sums);
+  tree_split found;
+  if (!(bins.categorical ? look_at_categories(n, feature, a, found) : look_at_number(n, a, found))) return;
+  found.gain = a.best;
+  found.feature = static_cast<std::int32_t>(feature);
+  found.missing_left = a.missing_left;
+  found.left_first = a.left_first;
+  found.left_second = a.left_second;
+  if (bins.missing && a.missing_left) found.go_left(a.values);
+  n.best = found;
 }
 
 /// The best splits of nodes whose sums are there, over all features.
@@ -368,13 +380,7 @@ std::vector<tree_grower::open_node> tree_grower::split(collectives& all, forest&
   for (auto& n : nodes) {
     const auto rows = std::span(order_).subspan(n.begin, n.end - n.begin);
     const auto middle = n.begin + partition_rows(rows, rows_, n.best, room_);
-    const auto left = to.node.size() - tree_;
-    set_split(to, tree_ + n.node, n.best, bins_);
-    to.node[tree_ + n.node].left = static_cast<std::int32_t>(left);
-    to.node[tree_ + n.node].right = static_cast<std::int32_t>(left + 1);
-    to.node.resize(to.node.size() + 2);
-    split_of_[n.node] = n.best;
-    split_of_.resize(split_of_.size() + 2);
+    const auto left = set_split(to, tree_, n.node, n.best, bins_, split_of_);
     children.push_back({left, n.begin, middle, n.depth + 1, n.best.left_first, n.best.left_second, {}, {}});
     children.push_back(
         {left + 1, middle, n.end, n.depth + 1, n.first - n.best.left_first, n.second - n.best.left_second, {}, {}});
@@ -489,15 +495,8 @@ void tree_grower::add_values(const forest& of, std::span<double> margin, std::si
     }
     return;
   }
-  for (std::size_t i = 0; i < rows_.rows; ++i) {
-    std::size_t at = 0;
-    while (!of.node[tree_ + at].is_leaf()) {
-      const auto& s = split_of_[at];
-      const auto& n = of.node[tree_ + at];
-      at = static_cast<std::size_t>(s.goes_left(rows_.row(i)[s.feature]) ? n.left : n.right);
-    }
-    margin[i * stride] += value_at(at);
-  }
+  for (std::size_t i = 0; i < rows_.rows; ++i)
+    margin[i * stride] += value_at(leaf_of_bins(of, tree_, split_of_, rows_.row(i)));
 }
 
 }  // namespace paracel::alg

@@ -77,8 +77,14 @@ struct histogram_layout {
 /// Moves the rows for which `split` says left to the front, in their order. Returns: how many.
 std::size_t partition_rows(std::span<std::uint32_t> rows, const binned_rows& data, const tree_split& split,
                            std::vector<std::uint32_t>& room);
-/// Completes a node of the forest with what a split says.
-void set_split(forest& to, std::size_t node, const tree_split& split, const std::vector<feature_bins>& bins);
+/// Completes a node of the forest's last tree, which begins at node `tree`, with what a split says, and gives it two
+/// children; `split_of`: the splits of the tree's nodes. Returns: the left child's number within the tree; the right
+/// one's is the next.
+std::size_t set_split(forest& to, std::size_t tree, std::size_t node, const tree_split& split,
+                      const std::vector<feature_bins>& bins, std::vector<tree_split>& split_of);
+/// The leaf of a row in that tree, as a node of the tree.
+std::size_t leaf_of_bins(const forest& of, std::size_t tree, const std::vector<tree_split>& split_of,
+                         const std::uint8_t* row) noexcept;
 
 /// A row's derivatives, in the units of the grower.
 struct row_gradient {
@@ -124,11 +130,24 @@ class tree_grower {
   void add_up(std::span<const std::uint32_t> rows, const std::vector<std::uint32_t>& offset, std::int64_t* sums) const;
   void build(collectives& all, const std::vector<open_node*>& nodes);
   void find_splits(collectives& all, const std::vector<open_node*>& nodes);
+  // The splits of a node by one feature: what they have in common, and the best one so far.
+  struct attempts {
+    std::size_t values = 0;  // bins of values
+    const std::int64_t* sums = nullptr;
+    const std::int64_t* missing = nullptr;  // null: no row
+    double parent = 0;                      // the node's score
+    double best = 0;                        // its gain
+    bool missing_left = true;
+    std::int64_t left_first = 0;
+    std::int64_t left_second = 0;
+  };
+  [[nodiscard]] attempts begin_attempts(const open_node& n, std::size_t feature, const std::int64_t* sums) const;
+  [[nodiscard]] bool consider(const open_node& n, std::int64_t first, std::int64_t second, bool missing_left,
+                              attempts& a) const;
   void look_at(open_node& n, std::size_t feature, const std::int64_t* sums) const;
-  void look_at_number(open_node& n, std::size_t feature, const std::int64_t* sums) const;
-  void look_at_categories(open_node& n, std::size_t feature, const std::int64_t* sums) const;
-  [[nodiscard]] bool consider(const open_node& n, std::int64_t first, std::int64_t second, double parent,
-                              double& best) const;
+  /// Sets the bins on the left and last_left of `found`. Returns: whether there is a better split.
+  [[nodiscard]] bool look_at_number(const open_node& n, attempts& a, tree_split& found) const;
+  [[nodiscard]] bool look_at_categories(const open_node& n, std::size_t feature, attempts& a, tree_split& found) const;
   /// Splits these nodes. Returns: those of their children that may be split, with their best splits.
   std::vector<open_node> split(collectives& all, forest& to, std::vector<open_node> nodes, bool last);
   void finish_leaf(forest& to, const open_node& n, double rate) const;

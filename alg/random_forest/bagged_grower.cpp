@@ -251,13 +251,7 @@ void bagged_grower::grow(collectives& all, forest& to, std::span<const std::uint
       }
       const auto middle =
           n.begin + partition_rows(std::span(order_).subspan(n.begin, n.end - n.begin), rows_, n.best, room_);
-      const auto left = to.node.size() - tree_;
-      set_split(to, tree_ + n.node, n.best, bins_);
-      to.node[tree_ + n.node].left = static_cast<std::int32_t>(left);
-      to.node[tree_ + n.node].right = static_cast<std::int32_t>(left + 1);
-      to.node.resize(to.node.size() + 2);
-      split_of_[n.node] = n.best;
-      split_of_.resize(split_of_.size() + 2);
+      const auto left = set_split(to, tree_, n.node, n.best, bins_, split_of_);
       auto right_sums = n.sums;
       for (std::size_t k = 0; k < lanes_; ++k) right_sums[k] -= n.left_sums[k];
       level.push_back({left, n.begin, middle, n.depth + 1, std::move(n.left_sums), {}, {}, {}});
@@ -265,15 +259,6 @@ void bagged_grower::grow(collectives& all, forest& to, std::span<const std::uint
     }
   }
   to.tree_begin.push_back(static_cast<std::uint32_t>(to.node.size()));
-}
-
-std::uint32_t bagged_grower::leaf_of_row(const forest& of, std::size_t row) const noexcept {
-  std::uint32_t at = 0;
-  while (!of.node[tree_ + at].is_leaf()) {
-    const auto& n = of.node[tree_ + at];
-    at = static_cast<std::uint32_t>(split_of_[at].goes_left(rows_.row(row)[n.feature]) ? n.left : n.right);
-  }
-  return at;
 }
 
 }  // namespace paracel::alg

@@ -42,8 +42,10 @@ class bagged_grower {
   /// worker's rows was drawn. A collective. Cost: 8 bytes a bin, class and tested feature of each node, (p - 1) / p of
   /// these out and in; 64 bytes a node and worker.
   void grow(collectives& all, forest& to, std::span<const std::uint16_t> draws, std::uint64_t tree);
-  /// The leaf of each of this worker's rows, drawn or not, as nodes of the tree just grown.
-  [[nodiscard]] std::uint32_t leaf_of_row(const forest& of, std::size_t row) const noexcept;
+  /// The leaf of one of this worker's rows, drawn or not, as a node of the tree just grown.
+  [[nodiscard]] std::size_t leaf_of_row(const forest& of, std::size_t row) const noexcept {
+    return leaf_of_bins(of, tree_, split_of_, rows_.row(row));
+  }
 
  private:
   struct open_node {
