@@ -84,12 +84,6 @@ void class_base::weigh(const sample_rows& rows) {
   for (std::size_t i = 0; i < rows.rows(); ++i) weights_[i] *= of_class[static_cast<std::size_t>(rows.label[i])];
 }
 
-sample_rows class_base::load_validation(const std::vector<std::string>& names, std::uint32_t columns) {
-  auto options = linear_.samples;
-  options.columns = columns;
-  return load_samples(get_comm(), names, options);
-}
-
 void class_base::read_classes(const model_reader& model, std::uint32_t columns) {
   classes_ = model.fields<std::string>("classes");
   if (classes_.empty()) throw data_error(linear_.model + ": found no classes");

@@ -46,8 +46,6 @@ class class_base : public linear_base {
   /// The training samples; their label is an index into classes(). Throws: data_error also when there are fewer than
   /// `least` classes. Then: weights(), and with test_input and predict_input as load_others.
   sample_rows load_training_classes(std::size_t least);
-  /// The rows that are held out. Throws: data_error for a class that the training rows do not have.
-  sample_rows load_validation(const std::vector<std::string>& names, std::uint32_t columns);
   /// The classes of a saved model, and the other inputs.
   void read_classes(const model_reader& model, std::uint32_t columns);
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }

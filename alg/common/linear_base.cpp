@@ -8,7 +8,7 @@
 namespace paracel::alg {
 
 void add_linear_keys(config_schema& s) {
-  s.key("training_input", key_type::files, "samples to train on, CSV or libsvm; not with model")
+  s.key("training_input", key_type::files, "samples to train on, CSV, libsvm or npy; not with model")
       .required_unless({"input", "model"});
   s.key("input", key_type::files, "Paracel's other name of training_input");
   s.key("test_input", key_type::files, "labelled samples to measure the model on");
@@ -78,11 +78,17 @@ sample_rows linear_base::load_training() {
   return rows;
 }
 
-void linear_base::load_others(std::uint32_t columns) {
+sample_rows linear_base::load_validation(const std::vector<std::string>& names, std::uint32_t columns) {
   auto options = linear_.samples;
   options.columns = columns;
-  if (!linear_.test_input.empty()) test_ = load_samples(get_comm(), linear_.test_input, options);
+  return load_samples(get_comm(), names, options);
+}
+
+void linear_base::load_others(std::uint32_t columns) {
+  if (!linear_.test_input.empty()) test_ = load_validation(linear_.test_input, columns);
   if (linear_.predict_input.empty()) return;
+  auto options = linear_.samples;
+  options.columns = columns;
   options.without_label = true;
   predict_ = load_samples(get_comm(), linear_.predict_input, options);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What ridge and lasso share: their inputs, the predictions of a linear model, its files.
+// What linear models share, and trees with them: their inputs, the lines of predictions, and their files.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ struct linear_settings {
 std::string prediction_line(const sample_rows& rows, std::size_t i, const std::string& prediction);
 std::string prediction_line(const sample_rows& rows, std::size_t i, double prediction);
 
-/// Base class of algorithms whose model is one weight a feature.
+/// Base class of algorithms that predict labels of samples.
 class linear_base : public paralg {
  public:
   linear_base(Comm comm, const std::string& server_info, const linear_settings& settings, int rounds);
@@ -50,6 +50,8 @@ class linear_base : public paralg {
   [[nodiscard]] sample_rows load_training();
   /// Loads test_input and predict_input; call it before training, so that bad data is reported early.
   void load_others(std::uint32_t columns);
+  /// The rows that are held out. Throws: data_error for a class that the training rows do not have.
+  [[nodiscard]] sample_rows load_validation(const std::vector<std::string>& names, std::uint32_t columns);
   [[nodiscard]] bool has_test() const noexcept { return !linear_.test_input.empty(); }
   /// Writes pred_v_<rank>, with `prediction(row of predict_input)`; nothing without predict_input.
   template <class F>

@@ -5,16 +5,15 @@
 #include <cmath>
 #include <type_traits>
 
+#include <paracel/samples.hpp>
 #include <paracel/text_output.hpp>
-
-#include "tree_table.hpp"
 
 namespace paracel::alg {
 
 namespace {
 
 bool in_set(std::span<const std::uint32_t> set, float x) noexcept {
-  if (!(x >= 0) || x > static_cast<float>(greatest_category)) return false;
+  if (!(x >= 0) || x > static_cast<float>(sample_options::greatest_category)) return false;
   return std::ranges::binary_search(set, static_cast<std::uint32_t>(x));
 }
 

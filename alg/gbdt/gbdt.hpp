@@ -19,20 +19,16 @@
 #pragma once
 
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include <paracel/codec_packed.hpp>
 #include <paracel/com_queue.hpp>
-#include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
 
 #include "forest.hpp"
-#include "gbdt_loss.hpp"
+#include "tree_base.hpp"
 #include "tree_grower.hpp"
-#include "tree_table.hpp"
 
 namespace paracel::alg {
 
@@ -42,27 +38,17 @@ config_schema gbdt_schema();
 struct gbdt_settings {
   explicit gbdt_settings(const config& from);
 
-  std::vector<std::string> training_input;
+  tree_settings tree;
   std::vector<std::string> validation_input;
-  std::vector<std::string> test_input;
-  std::vector<std::string> predict_input;
-  std::string output;
-  std::string model;
-  std::string format;
-  table_options table;
   std::string loss;
   int rounds;
   double rate;
   grower_settings grower;
   double subsample;
   double colsample;
-  std::size_t max_bins;
   int early_stopping;
   bool training_curve;
-  bool leaves;
   bool xgboost;
-  bool debug;
-  std::uint64_t seed;
 };
 
 /// What training gives.
@@ -76,41 +62,28 @@ struct boosted_trees {
   MSGPACK_DEFINE(trees, first_margin, rounds, best_round, training, validation)
 };
 
-class gbdt : public paralg {
+class gbdt : public tree_base {
  public:
   gbdt(Comm comm, const std::string& server_info, const gbdt_settings& settings);
 
-  /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; config_error.
-  void solve() override;
-
  private:
-  void train();
-  void use_model();
-  [[nodiscard]] boosted_trees boost(run_log& log);
-  void load_others();
-  [[nodiscard]] std::size_t outputs() const { return loss_ == boosting_loss::softmax ? classes_.size() : 1; }
-  // The names of losses in metrics and results, and what is shown of a loss.
-  [[nodiscard]] const char* training_name() const { return loss_ == boosting_loss::squared ? "train_rmse" : "loss"; }
-  [[nodiscard]] const char* validation_name() const {
-    return loss_ == boosting_loss::squared ? "validate_rmse" : "validate_loss";
+  void train() override;
+  void read_model() override;
+  [[nodiscard]] const forest& trees() const override { return model_.trees; }
+  [[nodiscard]] std::vector<double> scores(const sample_rows& rows) const override {
+    return sums(rows, model_.first_margin);
   }
-  [[nodiscard]] double shown(double loss) const { return loss_ == boosting_loss::squared ? std::sqrt(loss) : loss; }
-  /// Margins of all rows of a table, row by row.
-  [[nodiscard]] std::vector<double> margins(const table_rows& rows, const boosted_trees& model) const;
-  void write_model(const boosted_trees& model);
-  void write_predictions(const boosted_trees& model);
-  void test(const boosted_trees& model, run_log& log);
+  void to_predictions(std::vector<double>& scores) const override { alg::to_predictions(loss(), scores, outputs()); }
+  [[nodiscard]] boosted_trees boost(run_log& log);
+  // The names of losses in metrics and results, and what is shown of a loss.
+  [[nodiscard]] const char* training_name() const { return classifies() ? "loss" : "train_rmse"; }
+  [[nodiscard]] const char* validation_name() const { return classifies() ? "validate_loss" : "validate_rmse"; }
+  [[nodiscard]] double shown(double loss) const { return classifies() ? loss : std::sqrt(loss); }
+  void write_model();
 
   gbdt_settings settings_;
-  boosting_loss loss_ = boosting_loss::squared;
-  std::vector<std::string> classes_;
-  std::vector<std::string> names_;
-  std::vector<bool> categorical_;
-  std::size_t columns_ = 0;
-  table_rows training_;
-  table_rows validation_;
-  table_rows test_;
-  table_rows predict_;
+  sample_rows validation_;
+  boosted_trees model_;
 };
 
 }  // namespace paracel::alg

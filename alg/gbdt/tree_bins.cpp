@@ -185,10 +185,10 @@ void number_bins(collectives& all, const sorted_features& f, std::size_t most, s
 }
 
 /// The most frequent categories; of equally frequent ones the lesser.
-void category_bins(collectives& all, const table_rows& rows, std::size_t column, std::size_t most, feature_bins& to) {
+void category_bins(collectives& all, const sample_rows& rows, std::size_t column, std::size_t most, feature_bins& to) {
   std::map<std::int64_t, std::int64_t> count;
-  for (std::size_t i = 0; i < rows.rows; ++i) {
-    const float x = rows.value[i * rows.columns + column];
+  for (std::size_t i = 0; i < rows.rows(); ++i) {
+    const float x = rows.floats[i * rows.columns + column];
     if (!std::isnan(x)) ++count[static_cast<std::int64_t>(x)];
   }
   std::vector<std::int64_t> mine;
@@ -225,38 +225,38 @@ std::uint8_t feature_bins::bin_of(float x) const noexcept {
   return static_cast<std::uint8_t>(std::ranges::upper_bound(threshold, x) - threshold.begin());
 }
 
-std::vector<feature_bins> make_bins(collectives& all, const table_rows& rows, std::size_t most) {
+std::vector<feature_bins> make_bins(collectives& all, const sample_rows& rows, std::size_t most) {
   std::vector<feature_bins> bins(rows.columns);
   std::vector<std::int64_t> missing(rows.columns);
-  for (std::size_t j = 0; j < rows.columns; ++j) bins[j].categorical = rows.categorical[j];
+  for (const auto j : rows.categorical) bins[j].categorical = true;
   // The same blocks on every worker.
   const auto each = std::max<std::size_t>(1, static_cast<std::size_t>(rows.rows_total) * sizeof(float) / all.size());
   const auto together = std::clamp<std::size_t>(together_bytes / each, 1, together_features);
   std::vector<std::uint32_t> room;
   for (std::size_t begin = 0; begin < rows.columns; begin += together) {
-    const auto end = std::min(begin + together, rows.columns);
+    const auto end = std::min<std::size_t>(begin + together, rows.columns);
     sorted_features f;
     for (std::size_t j = begin; j < end; ++j) {
       if (!bins[j].categorical) f.feature.push_back(j);
     }
     f.keys.resize(f.feature.size());
-    for (auto& k : f.keys) k.reserve(rows.rows);
-    for (std::size_t i = 0; i < rows.rows; ++i) {
-      const float* const x = rows.value.data() + i * rows.columns;
+    for (auto& k : f.keys) k.reserve(rows.rows());
+    for (std::size_t i = 0; i < rows.rows(); ++i) {
+      const float* const x = rows.floats.data() + i * rows.columns;
       for (std::size_t j = 0; j < f.feature.size(); ++j) {
         if (!std::isnan(x[f.feature[j]])) f.keys[j].push_back(ordered_bits(x[f.feature[j]]));
       }
     }
     for (std::size_t j = 0; j < f.feature.size(); ++j) {
-      missing[f.feature[j]] = f.keys[j].size() < rows.rows ? 1 : 0;
+      missing[f.feature[j]] = f.keys[j].size() < rows.rows() ? 1 : 0;
       sort_bits(f.keys[j], room);
     }
     number_bins(all, f, most, bins);
   }
   for (std::size_t j = 0; j < rows.columns; ++j) {
     if (!bins[j].categorical) continue;
-    for (std::size_t i = 0; i < rows.rows && missing[j] == 0; ++i)
-      missing[j] = std::isnan(rows.value[i * rows.columns + j]) ? 1 : 0;
+    for (std::size_t i = 0; i < rows.rows() && missing[j] == 0; ++i)
+      missing[j] = std::isnan(rows.floats[i * rows.columns + j]) ? 1 : 0;
     category_bins(all, rows, j, most, bins[j]);
   }
   all.all_reduce(std::span(missing), reduce_op::max, "missing values");
@@ -264,17 +264,18 @@ std::vector<feature_bins> make_bins(collectives& all, const table_rows& rows, st
   return bins;
 }
 
-binned_rows to_bins(const table_rows& rows, const std::vector<feature_bins>& bins) {
-  const auto size = rows.rows * rows.columns;
-  binned_rows out{rows.rows, rows.columns, std::vector<std::uint8_t>(size), std::vector<std::uint8_t>(size)};
+binned_rows to_bins(const sample_rows& rows, const std::vector<feature_bins>& bins) {
+  const auto count = rows.rows();
+  const auto size = count * rows.columns;
+  binned_rows out{count, rows.columns, std::vector<std::uint8_t>(size), std::vector<std::uint8_t>(size)};
   // Thresholds of a feature, filled up to 255 with infinity: a search of eight steps without branches.
   std::vector<std::array<float, 255>> edge(bins.size());
   for (std::size_t j = 0; j < bins.size(); ++j) {
     edge[j].fill(std::numeric_limits<float>::infinity());
     std::ranges::copy(bins[j].threshold, edge[j].begin());
   }
-  for (std::size_t i = 0; i < rows.rows; ++i) {
-    const float* const x = rows.value.data() + i * rows.columns;
+  for (std::size_t i = 0; i < count; ++i) {
+    const float* const x = rows.floats.data() + i * rows.columns;
     std::uint8_t* const to = out.bin.data() + i * rows.columns;
     for (std::size_t j = 0; j < rows.columns; ++j) {
       if (bins[j].categorical || std::isnan(x[j])) {
@@ -289,10 +290,10 @@ binned_rows to_bins(const table_rows& rows, const std::vector<feature_bins>& bin
   }
   // In blocks of rows that stay in the cache.
   constexpr std::size_t block = 512;
-  for (std::size_t begin = 0; begin < rows.rows; begin += block) {
-    const auto end = std::min(begin + block, rows.rows);
+  for (std::size_t begin = 0; begin < count; begin += block) {
+    const auto end = std::min(begin + block, count);
     for (std::size_t j = 0; j < rows.columns; ++j) {
-      for (std::size_t i = begin; i < end; ++i) out.by_column[j * rows.rows + i] = out.bin[i * rows.columns + j];
+      for (std::size_t i = begin; i < end; ++i) out.by_column[j * count + i] = out.bin[i * rows.columns + j];
     }
   }
   return out;

@@ -13,8 +13,7 @@
 #include <vector>
 
 #include <paracel/collectives.hpp>
-
-#include "tree_table.hpp"
+#include <paracel/samples.hpp>
 
 namespace paracel::alg {
 
@@ -47,10 +46,10 @@ struct binned_rows {
   [[nodiscard]] const std::uint8_t* row(std::size_t i) const noexcept { return bin.data() + i * columns; }
 };
 
-/// `most`: bins of a feature without the one for missing values, 2 to 255. Throws: data_error.
-/// Blocks: a collective. Cost: for a numeric feature of many values 33 sums of `most` numbers.
-std::vector<feature_bins> make_bins(collectives& all, const table_rows& rows, std::size_t most);
+/// `rows`: of floats, dense. `most`: bins of a feature without the one for missing values, 2 to 255. Throws:
+/// data_error. Blocks: a collective. Cost: for a numeric feature of many values 33 sums of `most` numbers.
+std::vector<feature_bins> make_bins(collectives& all, const sample_rows& rows, std::size_t most);
 /// The rows' bins. Not a collective.
-binned_rows to_bins(const table_rows& rows, const std::vector<feature_bins>& bins);
+binned_rows to_bins(const sample_rows& rows, const std::vector<feature_bins>& bins);
 
 }  // namespace paracel::alg

@@ -58,11 +58,7 @@ void linear_svr::train() {
   const auto weights = load_row_weights(get_comm(), settings_.row_weights, rows);
   load_others(rows.columns);
   sample_rows held;
-  if (!settings_.validation_input.empty()) {
-    auto options = linear_.samples;
-    options.columns = rows.columns;
-    held = load_samples(get_comm(), settings_.validation_input, options);
-  }
+  if (!settings_.validation_input.empty()) held = load_validation(settings_.validation_input, rows.columns);
   if (weights.empty()) optim::group_equal_rows(rows);
 
   margin_loss loss;

@@ -13,19 +13,18 @@
 // AISTATS 2001 (Poisson draws).
 #pragma once
 
-#include <cstddef>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include <paracel/codec_packed.hpp>
 #include <paracel/com_queue.hpp>
-#include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
 
 #include "alg/gbdt/forest.hpp"
 #include "alg/gbdt/gbdt_loss.hpp"
-#include "alg/gbdt/tree_table.hpp"
+#include "alg/gbdt/tree_base.hpp"
 #include "bagged_grower.hpp"
 
 namespace paracel::alg {
@@ -36,20 +35,11 @@ config_schema random_forest_schema();
 struct random_forest_settings {
   explicit random_forest_settings(const config& from);
 
-  std::vector<std::string> training_input;
-  std::vector<std::string> test_input;
-  std::vector<std::string> predict_input;
-  std::string output;
-  std::string model;
-  std::string format;
-  table_options table;
+  tree_settings tree;
   std::string type;
   int trees;
   bagging_settings bagging;  // features: 0 for the default
   bool bootstrap;
-  std::size_t max_bins;
-  bool leaves;
-  bool debug;
 };
 
 /// What training gives: the trees, and the error of rows by the trees that have not drawn them.
@@ -63,39 +53,29 @@ struct bagged_trees {
 /// How often a row is drawn, with this mean: at most 65535. Throws nothing.
 std::uint16_t times_drawn(std::uint64_t seed, std::uint64_t tree, std::uint64_t row, double mean) noexcept;
 
-class random_forest : public paralg {
+class random_forest : public tree_base {
  public:
   random_forest(Comm comm, const std::string& server_info, const random_forest_settings& settings);
 
-  /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; config_error.
-  void solve() override;
-
  private:
-  void train();
-  void use_model();
-  void load_others();
-  [[nodiscard]] bool classifies() const { return settings_.type == "classification"; }
-  [[nodiscard]] std::size_t outputs() const { return classifies() ? classes_.size() : 1; }
-  /// As the losses of gbdt name it.
-  [[nodiscard]] boosting_loss loss() const { return classifies() ? boosting_loss::softmax : boosting_loss::squared; }
-  /// The name of the out-of-bag error.
+  void train() override;
+  void read_model() override;
+  void set_type(const std::string& type);
+  [[nodiscard]] const forest& trees() const override { return model_.trees; }
+  /// The mean of the trees.
+  [[nodiscard]] std::vector<double> scores(const sample_rows& rows) const override;
+  void to_predictions(std::vector<double>&) const override {}  // they are
+  /// The name of the out-of-bag error, and what is shown of it.
   [[nodiscard]] const char* log_name() const { return classifies() ? "oob_accuracy" : "oob_rmse"; }
+  [[nodiscard]] double shown(const boosting_quality& q) const { return classifies() ? q.accuracy : std::sqrt(q.loss); }
   [[nodiscard]] bagged_trees bag(run_log& log);
   /// The error by the trees so far. A collective.
   void measure_out_of_bag(collectives& all, const std::vector<double>& votes, const std::vector<double>& voters,
                           bagged_trees& to) const;
-  [[nodiscard]] std::vector<double> predictions(const table_rows& rows, const forest& trees) const;
-  void write_model(const bagged_trees& model);
-  void write_predictions(const forest& trees);
-  void test(const forest& trees, run_log& log);
+  void write_model();
 
   random_forest_settings settings_;
-  std::vector<std::string> classes_;
-  std::vector<std::string> names_;
-  std::size_t columns_ = 0;
-  table_rows training_;
-  table_rows test_;
-  table_rows predict_;
+  bagged_trees model_;
 };
 
 }  // namespace paracel::alg

@@ -10,14 +10,11 @@ import struct
 import sys
 import unittest
 
-from alg_job import MPI, SOURCE, AlgorithmCase
+from alg_job import SOURCE
+from tree_case import PLACES, TreeCase
 
 sys.path.insert(0, os.path.join(SOURCE, "tool", "serial"))
 import gbdt_serial  # noqa: E402
-
-ARRAYS = ("tree_begin", "feature", "threshold", "left", "right", "leaf", "missing_left", "category_begin", "category_count",
-          "gain", "cover", "node_rows", "value", "category")
-
 
 def single(v):
     return struct.unpack("f", struct.pack("f", v))[0]
@@ -64,11 +61,7 @@ class XgboostWalk:
         return [math.exp(m) / total for m in margins]
 
 
-def text(v):
-    return "" if v is None else repr(v)
-
-
-class GbdtTest(AlgorithmCase):
+class GbdtTest(TreeCase):
     program = "gbdt"
 
     @classmethod
@@ -89,34 +82,8 @@ class GbdtTest(AlgorithmCase):
             cls.margin.append(signal + dice.gauss(0, 0.5))
         cls.targets = cls.table("targets.csv", [round(m, 3) for m in cls.margin])
         cls.labels = cls.table("labels.csv", [int(m > 1) for m in cls.margin])
+        cls.defaults = {"training_input": cls.labels, "loss": "log", "rounds": 10}
         cls.words = cls.table("words.csv", [("low", "middle", "high")[(m > 0.3) + (m > 1.5)] for m in cls.margin])
-
-    @classmethod
-    def table(cls, name, labels, rows=None, header=None):
-        path = os.path.join(cls.folder, name)
-        with open(path, "w", encoding="ascii") as file:
-            if header:
-                file.write(header + "\n")
-            for row, label in zip(rows or cls.x, labels):
-                file.write(",".join([text(v) for v in row] + [str(label)]) + "\n")
-        return path
-
-    def fit(self, *where, **keys):
-        return self.results(self.job(*where, **{"training_input": self.labels, "loss": "log", "rounds": 10, **keys}))
-
-    def arrays(self):
-        """The bytes of every array of the model."""
-        found = {}
-        for name in ARRAYS:
-            with open(os.path.join(self.output, f"{name}_0"), "rb") as file:
-                found[name] = file.read()
-        return found
-
-    def trees(self):
-        return {name: [float(v) for v in data.decode().strip().split("|") if v] for name, data in self.arrays().items()}
-
-    def predictions(self, workers):
-        return [line.split("\t") for line in self.lines("pred_v", workers)]
 
     # ---- the oracle
 
@@ -159,12 +126,11 @@ class GbdtTest(AlgorithmCase):
             if dice.random() < 0.1:
                 row[1] = None
         wide = self.table("wide.csv", [int(r[0] + (r[3] % 3) + dice.gauss(0, 1) > 1) for r in rows], rows)
-        places = [(1, 1, "embedded"), (1, 1), (2, 1), (4, 2), (7, 1)] + ([(3, 1, "mpi")] if MPI else [])
         for loss, path, keys in (("log", wide, {"categorical": ["3"], "subsample": 0.7, "colsample": 0.6}),
                                  ("log", wide, {"growth": "depth", "max_bins": 40}), ("squared", self.targets, {}),
                                  ("softmax", self.words, {"max_leaves": 7})):
             seen, printed = [], []
-            for place in places:
+            for place in PLACES:
                 with self.subTest(loss=loss, place=place, **keys):
                     found = self.fit(*place, training_input=path, test_input=path, loss=loss, **keys)
                     found.pop("output")
@@ -277,14 +243,49 @@ class GbdtTest(AlgorithmCase):
         self.fit(2, training_input=sparse, predict_input=sparse, test_input=sparse)
         self.assertEqual(self.arrays(), first)
         npy = os.path.join(self.folder, "same.npy")
-        header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({len(y)}, 7), }}"
-        header += " " * (63 - (len(header) + 10) % 64) + "\n"
-        with open(npy, "wb") as file:
-            file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
-            for row, label in zip(rows, y):
-                file.write(struct.pack("<7d", *row, label))
+        self.write_npy(npy, [row + [label] for row, label in zip(rows, y)])
         self.fit(3, training_input=npy, predict_input=npy)
         self.assertEqual(self.arrays(), first)
+
+    @staticmethod
+    def write_npy(path, rows):
+        header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({len(rows)}, {len(rows[0])}), }}"
+        header += " " * (63 - (len(header) + 10) % 64) + "\n"
+        with open(path, "wb") as file:
+            file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
+            for row in rows:
+                file.write(struct.pack(f"<{len(row)}d", *row))
+
+    def test_standard_input_and_other_forms_of_missing_values_and_weights(self):
+        with open(self.labels, encoding="ascii") as file:
+            lines = file.readlines()
+        self.fit(2)
+        first = self.arrays()
+        self.fit(2, training_input="-", standard_input="".join(lines))
+        self.assertEqual(self.arrays(), first)
+        # With a header, and the weight between the features; in .npy a missing value is a NaN.
+        rows = [[math.nan if v is None else v for v in row] for row in self.x]
+        y = [int(m > 1) for m in self.margin]
+        weight = [float(1 + i % 3) for i in range(len(y))]
+        weighted = [row[:1] + [w] + row[1:] for row, w in zip(rows, weight)]
+        path = self.table("weights.csv", y, weighted, "a,w,b,c,d,e,f,y")
+        self.fit(2, training_input=path, weight="w", predict_input=path)
+        first, lines = self.arrays(), self.lines("pred_v", 2)
+        self.fit(2, training_input=path, weight="w", predict_input=self.table("plain.csv", y, rows, "a,b,c,d,e,f,y"))
+        self.assertEqual(self.lines("pred_v", 2), lines)
+        npy = os.path.join(self.folder, "weights.npy")
+        self.write_npy(npy, [row + [label] for row, label in zip(weighted, y)])
+        self.fit(3, training_input=npy, weight="1")
+        self.assertEqual(self.arrays(), first)
+        # libsvm: what is not written is 0.
+        zeros = [[0.0 if math.isnan(v) else v for v in row] for row in weighted]
+        self.fit(1, training_input=self.table("zeros.csv", y, zeros), weight="1", categorical=["6"])
+        first = self.arrays()
+        sparse = self.path("weights.svm", "".join(
+            f"{label} " + " ".join(f"{j + 1}:{v!r}" for j, v in enumerate(row) if v != 0) + "\n" for row, label in zip(zeros, y)))
+        self.fit(3, training_input=sparse, weight="1", categorical=["6"], predict_input=sparse)
+        self.assertEqual(self.arrays(), first)
+        self.assertIn("found no weight above 0", self.job(2, status=4, training_input=sparse, loss="log", weight="9"))
 
     def test_early_stopping(self):
         half = len(self.x) // 2
@@ -297,8 +298,7 @@ class GbdtTest(AlgorithmCase):
             self.assertLess(found["rounds"], 500)
             self.assertEqual(found["trees"], found["rounds"] - 5)
             self.assertAlmostEqual(found["validate_loss"], found["log_loss"], places=12)
-            with open(os.path.join(self.output, "metrics.jsonl"), encoding="ascii") as file:
-                curve = [json.loads(line) for line in file]
+            curve = self.curve()
             self.assertEqual([line["round"] for line in curve], list(range(1, int(found["rounds"]) + 1)))
             least = min(line["validate_loss"] for line in curve)
             self.assertEqual([line["validate_loss"] for line in curve].index(least) + 1, found["trees"])
@@ -408,28 +408,28 @@ class GbdtTest(AlgorithmCase):
     def test_wrong_inputs_are_refused_with_their_place(self):
         for lines, keys, said in (
                 ("1,2,0\n1,x,1\n", {}, ':2:3: found "x", want a number'),
-                ("1,2,0\n1,1\n", {}, ":2:1: found 2 fields, want 3 as in the first line"),
-                ("1,2,0\n3,4,\n", {}, ":2:5: found no label, want a class"),
-                ("1,2,0\n3,4,yes\n", {"loss": "squared"}, ':2:5: found label "yes", want a finite number'),
-                ("1,2,0\n3,4,0\n", {}, ": found 1 class, want two with loss log"),
-                ("1,2,0\n3,4,1\n5,6,2\n", {}, ": found 3 classes, want two with loss log; softmax is for more"),
-                ("1,2,0\n3,4,1\n", {"categorical": ["7"]}, 'found no categorical feature "7"'),
-                ("1,2,0\n3.5,4,1\n", {"categorical": ["0"]}, ": row 1: found category 3.5, want an integer from 0"),
+                ("1,2,0\n1,1\n", {}, " found 2 fields, want 3 as in the first line"),
+                ("1,2,0\n3,4,\n", {}, ":2:5: found an empty label, want a class"),
+                ("1,2,0\n3,4,yes\n", {"loss": "squared"}, ':2:5: found label "yes", want a number'),
+                ("1,2,0\n3,4,0\n", {}, ": found 1 class, want 2 with loss log"),
+                ("1,2,0\n3,4,1\n5,6,2\n", {}, ": found 3 classes, want 2 with loss log; softmax is for more"),
+                ("1,2,0\n3,4,1\n", {"categorical": ["7"]}, ':1:1: found no field "7" in a line of 3 fields'),
+                ("1,2,0\n3.5,4,1\n", {"categorical": ["0"]}, ":2:1: found category 3.5, want an integer from 0"),
                 ("1,2,0\n3,4,1\n", {"target": "y"}, 'found no header, want one that names "y"'),
                 ("0 1:1\n1 2:2 2:3\n", {}, ":2:7: found index 2 after 2, want increasing indices"),
                 ("0 1:1\n1 2:x\n", {}, ':2:5: found "x", want a number'),
-                ("", {}, ":1:1: found no line, want rows")):
+                ("", {}, ":1:1: found no line, want samples")):
             with self.subTest(lines=lines, **keys):
                 path = self.path("wrong", lines)
                 told = self.job(2, status=4, **{"training_input": path, "loss": "log", **keys})
                 self.assertIn(said, told)
                 self.assertIn(path, told)
         test = self.path("test.csv", "1,2,3,4,5,6,7\n")
-        self.assertIn(':1:13: found label "7", want one of 0, 1',
+        self.assertIn(':1:13: found label "7", want a class of the model: 0, 1',
                       self.job(2, status=4, training_input=self.labels, loss="log", test_input=test))
         narrow = self.path("narrow.csv", "1,2,3,1\n")
-        self.assertIn("found 3 features, want 6", self.job(status=4, training_input=self.labels, loss="log", test_input=narrow))
-        self.assertIn("files: they are read twice", self.job(mode="embedded", status=4, training_input="-", loss="log"))
+        self.assertIn("found 4 fields in the first line, want 7: 6 features and a label",
+                      self.job(status=4, training_input=self.labels, loss="log", test_input=narrow))
 
     def test_wrong_configs_are_refused(self):
         for keys, said in (({"early_stopping": 3}, "needs validation_input"), ({"max_leaves": 0}, "no max_depth"),
@@ -468,38 +468,14 @@ class GbdtTest(AlgorithmCase):
 
     # ---- the figures
 
-    def parts(self, name, lines, header=""):
-        """Rows i with i % 5 == 4 are for testing."""
-        train = self.path(name + ".train", header + "".join(line for i, line in enumerate(lines) if i % 5 != 4))
-        return train, self.path(name + ".test", header + "".join(line for i, line in enumerate(lines) if i % 5 == 4))
-
-    def figures(self, train, test, **keys):
-        first = None
-        for workers in (1, 2, 4):
-            found = self.results(self.job(workers, training_input=train, test_input=test, rounds=100, rate=0.1, **keys))
-            found.pop("output")
-            first = first or (found, self.arrays())
-            self.assertEqual((found, self.arrays()), first)
-        return first[0]
-
     def test_higgs(self):
-        paths = []
-        for part in ("train", "test"):  # its own parts; the label comes first
-            with open(self.shared("higgs-lgb", "binary." + part), encoding="ascii") as file:
-                rows = [line.split() for line in file]
-            paths.append(self.path("higgs." + part, "".join(",".join(r[1:] + r[:1]) + "\n" for r in rows)))
-        self.assertGreaterEqual(self.figures(*paths, loss="log")["auc"], 0.825)
+        self.assertGreaterEqual(self.higgs(rounds=100)["auc"], 0.825)
 
     def test_bike_hour(self):
-        with open(self.shared("bike-hour", "hour.csv"), encoding="ascii") as file:
-            header, *lines = file.readlines()
-        found = self.figures(*self.parts("bike", lines, header), loss="squared", target="cnt", features=header.split(",")[2:14])
-        self.assertLessEqual(found["rmse"], 42.0)
+        self.assertLessEqual(self.bike_hour(loss="squared", rounds=100)["rmse"], 42.0)
 
     def test_optdigits(self):
-        with open(self.shared("optdigits", "optdigits.tra"), encoding="ascii") as file:
-            lines = file.readlines()
-        self.assertGreaterEqual(self.figures(*self.parts("optdigits", lines), loss="softmax")["accuracy"], 0.97)
+        self.assertGreaterEqual(self.optdigits(loss="softmax", rounds=100)["accuracy"], 0.97)
 
 
 if __name__ == "__main__":

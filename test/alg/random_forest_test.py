@@ -2,24 +2,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Random forests, tested by running jobs: a tree equal to a serial oracle, the same forest for any number of workers and in every
 mode, out-of-bag error, categories, weights, the figures of three data sets. Options: names of tests."""
-import json
 import math
 import os
 import random
 import sys
 import unittest
 
-from alg_job import MPI, SOURCE, AlgorithmCase
+from alg_job import SOURCE
+from tree_case import PLACES, TreeCase
 
 sys.path.insert(0, os.path.join(SOURCE, "tool", "serial"))
 import gbdt_serial  # noqa: E402
 import random_forest_serial  # noqa: E402
 
-ARRAYS = ("tree_begin", "feature", "threshold", "left", "right", "leaf", "missing_left", "category_begin", "category_count",
-          "gain", "cover", "node_rows", "value", "category")
 
-
-class RandomForestTest(AlgorithmCase):
+class RandomForestTest(TreeCase):
     program = "random_forest"
 
     @classmethod
@@ -37,30 +34,8 @@ class RandomForestTest(AlgorithmCase):
             cls.margin.append(signal + dice.gauss(0, 0.3))
         cls.targets = cls.table("targets.csv", [round(m, 3) for m in cls.margin])
         cls.labels = cls.table("labels.csv", [int(m > 0.5) for m in cls.margin])
+        cls.defaults = {"training_input": cls.labels, "type": "classification", "trees": 20}
         cls.words = cls.table("words.csv", [("low", "middle", "high")[(m > 0) + (m > 1)] for m in cls.margin])
-
-    @classmethod
-    def table(cls, name, labels, rows=None, header=None):
-        path = os.path.join(cls.folder, name)
-        with open(path, "w", encoding="ascii") as file:
-            if header:
-                file.write(header + "\n")
-            for row, label in zip(rows or cls.x, labels):
-                file.write(",".join(["" if v is None else repr(v) for v in row] + [str(label)]) + "\n")
-        return path
-
-    def fit(self, *where, **keys):
-        return self.results(self.job(*where, **{"training_input": self.labels, "type": "classification", "trees": 20, **keys}))
-
-    def arrays(self):
-        found = {}
-        for name in ARRAYS:
-            with open(os.path.join(self.output, f"{name}_0"), "rb") as file:
-                found[name] = file.read()
-        return found
-
-    def predictions(self, workers):
-        return [line.split("\t") for line in self.lines("pred_v", workers)]
 
     def test_a_tree_of_all_rows_and_features_is_that_of_the_oracle(self):
         for path, kind in ((self.labels, "classification"), (self.targets, "regression")):
@@ -80,11 +55,10 @@ class RandomForestTest(AlgorithmCase):
                                 self.assertAlmostEqual(a, b, delta=1e-6)
 
     def test_the_forest_is_the_same_for_any_number_of_workers_and_in_every_mode(self):
-        places = [(1, 1, "embedded"), (1, 1), (2, 1), (4, 2), (7, 1)] + ([(3, 1, "mpi")] if MPI else [])
         for path, keys in ((self.labels, {"categorical": []}), (self.words, {"max_depth": 4}),
                            (self.targets, {"type": "regression", "min_leaf": 3})):
             first = None
-            for place in places:
+            for place in PLACES:
                 with self.subTest(place=place, **keys):
                     found = self.fit(*place, training_input=path, test_input=path, **keys)
                     found.pop("output")
@@ -112,8 +86,7 @@ class RandomForestTest(AlgorithmCase):
         self.assertEqual(found["oob_rows"], 2000)
         self.assertAlmostEqual(found["oob_accuracy"], found["accuracy"], delta=0.03)
         self.assertGreater(found["accuracy"], 0.8)
-        with open(os.path.join(self.output, "metrics.jsonl"), encoding="ascii") as file:
-            curve = [json.loads(line)["oob_accuracy"] for line in file]
+        curve = [line["oob_accuracy"] for line in self.curve()]
         self.assertEqual(len(curve), 100)
         self.assertGreater(curve[-1], curve[0])
         # About a third of the rows is not drawn for a tree, and the drawn ones weigh as much as all.
@@ -185,40 +158,16 @@ class RandomForestTest(AlgorithmCase):
         other = self.path("model.json", '{"format": "npy", "algorithm": "gbdt", "arrays": {}}')
         self.assertIn("random_forest", self.job(mode="embedded", status=4, model=other, predict_input=self.labels))
 
-    def parts(self, name, lines, header=""):
-        train = self.path(name + ".train", header + "".join(line for i, line in enumerate(lines) if i % 5 != 4))
-        return train, self.path(name + ".test", header + "".join(line for i, line in enumerate(lines) if i % 5 == 4))
-
-    def figures(self, train, test, places=(1, 2, 4), **keys):
-        first = None
-        for workers in places:
-            found = self.fit(workers, 1, training_input=train, test_input=test, trees=200, **keys)
-            found.pop("output")
-            first = first or (found, self.arrays())
-            self.assertEqual((found, self.arrays()), first)
-        return first[0]
-
     def test_optdigits(self):
-        with open(self.shared("optdigits", "optdigits.tra"), encoding="ascii") as file:
-            lines = file.readlines()
-        found = self.figures(*self.parts("optdigits", lines))
+        found = self.optdigits(trees=200)
         self.assertGreaterEqual(found["accuracy"], 0.970)
         self.assertAlmostEqual(found["oob_accuracy"], found["accuracy"], delta=0.01)
 
     def test_higgs(self):
-        paths = []
-        for part in ("train", "test"):
-            with open(self.shared("higgs-lgb", "binary." + part), encoding="ascii") as file:
-                rows = [line.split() for line in file]
-            paths.append(self.path("higgs." + part, "".join(",".join(r[1:] + r[:1]) + "\n" for r in rows)))
-        self.assertGreaterEqual(self.figures(*paths)["auc"], 0.80)
+        self.assertGreaterEqual(self.higgs(trees=200)["auc"], 0.80)
 
     def test_bike_hour(self):
-        with open(self.shared("bike-hour", "hour.csv"), encoding="ascii") as file:
-            header, *lines = file.readlines()
-        found = self.figures(*self.parts("bike", lines, header), places=(2,), type="regression", target="cnt",
-                             features=header.split(",")[2:14])
-        self.assertLessEqual(found["rmse"], 50)
+        self.assertLessEqual(self.bike_hour(places=(2,), type="regression", trees=200)["rmse"], 50)
 
 
 if __name__ == "__main__":

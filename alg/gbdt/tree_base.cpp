@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tree_base.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include <paracel/collectives.hpp>
+#include <paracel/text_output.hpp>
+
+#include "alg/common/classification.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+// Rows of libsvm become dense.
+constexpr std::uint64_t most_columns = 1U << 20U;
+
+std::string json_strings(const std::vector<std::string>& items) {
+  std::string text = "[";
+  for (const auto& i : items) text += (text.size() > 1 ? "," : "") + json_quoted(i);
+  return text + "]";
+}
+
+/// The most probable class, a tab, and the probabilities of all, separated by |.
+std::string class_line(const std::vector<std::string>& classes, std::span<const double> probability) {
+  const auto most = std::ranges::max_element(probability) - probability.begin();
+  std::string line = classes[static_cast<std::size_t>(most)] + '\t';
+  for (std::size_t c = 0; c < probability.size(); ++c) {
+    if (c > 0) line += '|';
+    append_text(line, probability[c]);
+  }
+  return line;
+}
+
+/// Of each row the leaves, as nodes of their trees, separated by |.
+std::vector<std::string> leaf_lines(const forest& trees, const sample_rows& rows) {
+  std::vector<std::string> lines(rows.rows());
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    for (std::size_t t = 0; t < trees.trees(); ++t) {
+      if (t > 0) lines[i] += '|';
+      append_text(lines[i], trees.leaf_of(t, rows.float_row(i)));
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+void add_tree_keys(config_schema& s) {
+  add_linear_keys(s);
+  s.key("weight", key_type::string, "the field with the rows' weights: its name, or its number from 0");
+  s.key("categorical", key_type::strings, "features that are categories, integers from 0: names, or numbers from 0");
+  s.key("max_bins", key_type::integer, "bins of a feature").fallback(255).at_least(2).at_most(255);
+  s.key("leaves", key_type::boolean, "write the leaf of each row of predict_input in each tree").fallback(false);
+  s.key("seed", key_type::integer, "of the random numbers").fallback(0).at_least(0);
+}
+
+tree_settings::tree_settings(const config& from)
+    : inputs(from),
+      max_bins(from.get<std::size_t>("max_bins")),
+      leaves(from.get<bool>("leaves")),
+      seed(from.get<std::uint64_t>("seed")) {
+  auto& how = inputs.samples;
+  how.weight = from.get<std::string>("weight");
+  how.categorical = from.get<std::vector<std::string>>("categorical");
+  how.missing = true;
+  how.floats = true;
+  how.index_limit = most_columns;
+}
+
+tree_base::tree_base(Comm comm, const std::string& server_info, const tree_settings& settings, int rounds)
+    : linear_base(std::move(comm), server_info, settings.inputs, rounds), leaves_(settings.leaves) {}
+
+void tree_base::solve() {
+  if (linear_.model.empty()) return train();
+  read_model();
+  run_log log(*this, 0, "loss", linear_.debug);
+  log.result("trees", std::uint64_t{trees().trees()});
+  use(log);
+}
+
+void tree_base::set_loss(boosting_loss loss) {
+  loss_ = loss;
+  using rule = sample_options::label_rule;
+  linear_.samples.label = classifies() ? rule::classes : rule::real;
+}
+
+void tree_base::load_rows(std::size_t most, const std::string& with) {
+  training_ = load_training();
+  classes_ = training_.classes;
+  names_ = training_.names;
+  if (classifies() && (classes_.size() < 2 || classes_.size() > most)) {
+    throw data_error(linear_.training_input.front() + ": found " + std::to_string(classes_.size()) +
+                     (classes_.size() == 1 ? " class" : " classes") + ", want 2" +
+                     (most == 2 ? "" : " to " + std::to_string(most)) + " with " + with);
+  }
+  linear_.samples.classes = classes_;
+  linear_.samples.names = names_;
+  load_others(training_.columns);
+}
+
+void tree_base::read_classes(const model_reader& from) {
+  classes_ = from.list<std::string>("classes");
+  names_ = from.list<std::string>("names");
+  const auto& f = trees();
+  const bool classes_fit = loss_ == boosting_loss::squared ? classes_.empty()
+                           : loss_ == boosting_loss::log   ? classes_.size() == 2
+                                                           : classes_.size() >= 2;
+  if (!classes_fit || f.trees() == 0 || f.width * f.outputs != outputs() || f.features > most_columns ||
+      (!names_.empty() && names_.size() != f.features))
+    throw data_error(linear_.model + ": found classes, names and trees that do not fit one another");
+  linear_.samples.classes = classes_;
+  linear_.samples.names = names_;
+  load_others(static_cast<std::uint32_t>(f.features));
+}
+
+std::vector<double> tree_base::sums(const sample_rows& rows, double first) const {
+  const auto k = outputs();
+  std::vector<double> out(rows.rows() * k, first);
+  for (std::size_t i = 0; i < rows.rows(); ++i) trees().add_to(rows.float_row(i), std::span(out).subspan(i * k, k));
+  return out;
+}
+
+void tree_base::describe(model_writer& model) const {
+  model.fields().raw("classes", json_strings(classes_)).raw("names", json_strings(names_));
+}
+
+void tree_base::write_importance() {
+  if (get_worker_id() != 0) return;
+  std::vector<double> gain;
+  std::vector<double> splits;
+  trees().importance(gain, splits);
+  std::vector<std::size_t> order(trees().features);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, [&](auto a, auto b) { return gain[a] > gain[b]; });
+  std::string text;
+  for (const auto f : order) {
+    text += names_.empty() ? std::to_string(f) : names_[f];
+    text += '\t';
+    append_text(text, gain[f]);
+    text += '\t';
+    append_text(text, splits[f]);
+    text += '\n';
+  }
+  write_text_file(paracel_result("importance"), text);
+}
+
+void tree_base::use(run_log& log) {
+  if (has_test()) test(log);
+  if (!linear_.predict_input.empty()) write_predictions();
+  log.result("output", get_output());
+}
+
+void tree_base::test(run_log& log) {
+  const auto k = outputs();
+  auto found = scores(test_);
+  auto margin = k == 1 && classifies() ? found : std::vector<double>();
+  to_predictions(found);
+  if (classes_.size() == 2) {
+    std::vector<double> sign(test_.rows());
+    if (k == 2) margin.resize(sign.size());
+    for (std::size_t i = 0; i < sign.size(); ++i) {
+      sign[i] = test_.label[i] == 1 ? 1 : -1;
+      if (k == 2) margin[i] = found[2 * i + 1];
+    }
+    log.result("auc", quality_over_workers(get_comm(), margin, sign).auc);
+  }
+  collectives all(get_comm());
+  const auto quality = quality_of(all, loss_, labels_of(test_), found, k);
+  if (!classifies()) return log.result("rmse", std::sqrt(quality.loss));
+  log.result("accuracy", quality.accuracy);
+  log.result("log_loss", quality.loss);
+}
+
+void tree_base::write_predictions() {
+  const auto k = outputs();
+  auto found = scores(predict_);
+  to_predictions(found);
+  std::vector<std::string> lines(predict_.rows());
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (!classifies()) append_text(lines[i], found[i]);
+    else if (k == 1) lines[i] = class_line(classes_, std::vector{1 - found[i], found[i]});
+    else lines[i] = class_line(classes_, std::span(found).subspan(i * k, k));
+  }
+  paracel_dump_vector(lines, "pred_v_", "\n");
+  if (leaves_) paracel_dump_vector(leaf_lines(trees(), predict_), "leaves_", "\n");
+}
+
+}  // namespace paracel::alg

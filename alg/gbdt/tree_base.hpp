@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What gbdt and random_forest share: their inputs, which may have missing values, weights and categories, the numbers
+// of classes, the quality of predictions, and what is written besides the trees.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <paracel/samples.hpp>
+#include <paracel/schema.hpp>
+
+#include "alg/common/linear_base.hpp"
+#include "forest.hpp"
+#include "gbdt_loss.hpp"
+
+namespace paracel::alg {
+
+inline constexpr std::size_t most_classes = 1000;
+
+/// Adds the keys of add_linear_keys, and weight, categorical, max_bins, leaves, seed.
+void add_tree_keys(config_schema& schema);
+
+struct tree_settings {
+  /// Throws: config_error.
+  explicit tree_settings(const config& from);
+
+  linear_settings inputs;
+  std::size_t max_bins;
+  bool leaves;
+  std::uint64_t seed;
+};
+
+/// Labels and weights of samples, for losses.
+inline labelled_rows labels_of(const sample_rows& rows) { return {rows.label, rows.weight, rows.rows_total}; }
+
+/// A program that predicts with trees. Samples are dense, of floats.
+class tree_base : public linear_base {
+ public:
+  tree_base(Comm comm, const std::string& server_info, const tree_settings& settings, int rounds);
+
+  /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; config_error.
+  void solve() override;
+
+ protected:
+  virtual void train() = 0;
+  /// Reads the model. Rows are not loaded yet.
+  virtual void read_model() = 0;
+  [[nodiscard]] virtual const forest& trees() const = 0;
+  /// outputs() numbers a row: what the trees say of it.
+  [[nodiscard]] virtual std::vector<double> scores(const sample_rows& rows) const = 0;
+  /// From those to a number, the probability of class 1, or the probabilities of all classes.
+  virtual void to_predictions(std::vector<double>& scores) const = 0;
+
+  /// Sets what the labels are: numbers, two classes, or more.
+  void set_loss(boosting_loss loss);
+  [[nodiscard]] boosting_loss loss() const noexcept { return loss_; }
+  [[nodiscard]] bool classifies() const noexcept { return loss_ != boosting_loss::squared; }
+  [[nodiscard]] std::size_t outputs() const noexcept { return loss_ == boosting_loss::softmax ? classes_.size() : 1; }
+  [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
+  [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
+
+  /// The training samples, then test_input and predict_input. Throws: data_error for one class, or more than `most`;
+  /// `with` says why.
+  void load_rows(std::size_t most, const std::string& with);
+  /// Reads classes and names; verifies that they fit trees().
+  void read_classes(const model_reader& from);
+  /// The sum of trees() and `first` for each row and output.
+  [[nodiscard]] std::vector<double> sums(const sample_rows& rows, double first) const;
+  /// Fields of a manifest: classes, names.
+  void describe(model_writer& model) const;
+  /// Writes the file importance: a line a feature, the most important one first: name or number, tab, sum of gains,
+  /// tab, number of splits. On rank 0.
+  void write_importance();
+  /// Measures test_input, writes the predictions and the last results. A collective.
+  void use(run_log& log);
+
+  sample_rows training_;
+
+ private:
+  void test(run_log& log);
+  void write_predictions();
+
+  bool leaves_;
+  boosting_loss loss_ = boosting_loss::squared;
+  std::vector<std::string> classes_;
+  std::vector<std::string> names_;  // of features, or empty
+};
+
+}  // namespace paracel::alg
