@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What gbdt and random_forest share: their inputs, which may have missing values, weights and categories, the numbers
-// of classes, the quality of predictions, and what is written besides the trees.
+// What gbdt and random_forest share: their inputs, which may have missing values, weights and categories, the classes,
+// the quality of predictions, and what is written besides the trees.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ class tree_base : public linear_base {
 
  protected:
   virtual void train() = 0;
-  /// Reads the model. Rows are not loaded yet.
+  /// Reads the model, and loads the rows that it is used with.
   virtual void read_model() = 0;
   [[nodiscard]] virtual const forest& trees() const = 0;
   /// outputs() numbers a row: what the trees say of it.
@@ -65,7 +65,7 @@ class tree_base : public linear_base {
   /// The training samples, then test_input and predict_input. Throws: data_error for one class, or more than `most`;
   /// `with` says why.
   void load_rows(std::size_t most, const std::string& with);
-  /// Reads classes and names; verifies that they fit trees().
+  /// Reads classes and names, which must fit trees(), then test_input and predict_input. Throws: data_error.
   void read_classes(const model_reader& from);
   /// The sum of trees() and `first` for each row and output.
   [[nodiscard]] std::vector<double> sums(const sample_rows& rows, double first) const;
