@@ -98,9 +98,7 @@ void tree_base::load_rows(std::size_t most, const std::string& with) {
                      (classes_.size() == 1 ? " class" : " classes") + ", want 2" +
                      (most == 2 ? "" : " to " + std::to_string(most)) + " with " + with);
   }
-  linear_.samples.classes = classes_;
-  linear_.samples.names = names_;
-  load_others(training_.columns);
+  load_with_model(training_.columns);
 }
 
 void tree_base::read_classes(const model_reader& from) {
@@ -113,9 +111,16 @@ void tree_base::read_classes(const model_reader& from) {
   if (!classes_fit || f.trees() == 0 || f.width * f.outputs != outputs() || f.features > most_columns ||
       (!names_.empty() && names_.size() != f.features))
     throw data_error(linear_.model + ": found classes, names and trees that do not fit one another");
-  linear_.samples.classes = classes_;
-  linear_.samples.names = names_;
-  load_others(static_cast<std::uint32_t>(f.features));
+  load_with_model(f.features);
+}
+
+void tree_base::load_with_model(std::size_t columns) {
+  auto& how = linear_.samples;
+  how.classes = classes_;
+  how.names = names_;
+  // Instead of those that the config names, which the other formats do not have.
+  if (!names_.empty()) how.features.clear();
+  load_others(static_cast<std::uint32_t>(columns));
 }
 
 std::vector<double> tree_base::sums(const sample_rows& rows, double first) const {

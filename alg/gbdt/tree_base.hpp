@@ -80,6 +80,7 @@ class tree_base : public linear_base {
   sample_rows training_;
 
  private:
+  void load_with_model(std::size_t columns);
   void test(run_log& log);
   void write_predictions();
 

@@ -361,8 +361,13 @@ class GbdtTest(TreeCase):
                             [[0.0] + row[:0:-1] for row in self.x], "unread,f,e,d,c,b,a")
         self.job(2, model=self.output, predict_input=turned)
         self.assertEqual(self.lines("pred_v", 2), lines)
-        self.fit(2, training_input=named, target="y", features=["b", "a"])
+        rows = [[0.0 if v is None else v for v in (row[1], row[0])] for row in self.x]
+        plain = self.path("plain.svm", "".join(f"0 1:{b!r} 2:{a!r}\n" for b, a in rows))
+        self.fit(2, training_input=named, features=["b", "a"], predict_input=plain)
         self.assertEqual(self.manifest()["names"], ["b", "a"])
+        lines = self.lines("pred_v", 2)
+        self.job(3, model=self.output, predict_input=self.table("plain_again.csv", y, rows, "b,a,y"))
+        self.assertEqual(self.lines("pred_v", 3), lines)
 
     def exported(self, path, rows, loss, **keys):
         """The exported model predicts what the program does, by a walk through the file, and by XGBoost if it is installed."""
