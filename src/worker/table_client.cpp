@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <future>
+#include <type_traits>
 #include <unordered_set>
 #include <utility>
 
@@ -18,6 +19,25 @@ namespace paracel {
 namespace {
 
 constexpr std::uint32_t none = 0xffffffffU;
+
+std::uint64_t hash_of(const table_client::names& rows, std::size_t i) {
+  return rows.ids != nullptr ? net::hash_row(rows.ids[i]) : net::hash_row(std::string_view(rows.names[i]));
+}
+
+bool strictly_ascend(const table_client::names& rows) {
+  if (rows.ids == nullptr) return false;
+  std::size_t descents = 0;
+  for (std::size_t i = 1; i < rows.count; ++i) descents += static_cast<std::size_t>(rows.ids[i] <= rows.ids[i - 1]);
+  return descents == 0;
+}
+
+/// Calls `f` with the width as a constant where it is a common one: copies are single instructions then.
+template <class F>
+void with_constant_width(std::size_t bytes, F f) {
+  if (bytes == 4) f(std::integral_constant<std::size_t, 4>());
+  else if (bytes == 8) f(std::integral_constant<std::size_t, 8>());
+  else f(bytes);
+}
 
 }  // namespace
 
@@ -76,56 +96,69 @@ std::uint64_t table_client::open() {
 
 std::uint64_t table_client::size() { return open(); }
 
+/// The channel of each row; their counts in end_. Returns: how many rows.
+std::size_t table_client::place_unique(const names& rows) {
+  home_.resize(rows.count);
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    home_[i] = channel_of_[partition_of(hash_of(rows, i))];
+    ++end_[home_[i] + 1];
+  }
+  return rows.count;
+}
+
+/// The same of unique rows, with lists of their duplicates.
+std::size_t table_client::place_merged(const names& rows, duplicates what) {
+  const auto n = rows.count;
+  const auto same = [&](std::size_t i, std::size_t k) {
+    return rows.ids != nullptr ? rows.ids[i] == rows.ids[k] : rows.names[i] == rows.names[k];
+  };
+  row_of_.resize(n);
+  home_.resize(n);
+  const auto slots = std::bit_ceil(std::max<std::size_t>(2 * n, 2));
+  seen_.assign(slots, 0);
+  next_of_.assign(n, none);
+  last_of_.resize(n);
+  std::uint32_t unique = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto hash = hash_of(rows, i);
+    auto at = hash & (slots - 1);
+    while (seen_[at] != 0 && !same(row_of_[seen_[at] - 1], i)) at = (at + 1) & (slots - 1);
+    if (seen_[at] == 0) {
+      row_of_[unique] = static_cast<std::uint32_t>(i);
+      home_[unique] = channel_of_[partition_of(hash)];
+      ++end_[home_[unique] + 1];
+      seen_[at] = ++unique;
+    } else if (what == duplicates::last) {
+      row_of_[seen_[at] - 1] = static_cast<std::uint32_t>(i);
+    } else {
+      next_of_[last_of_[seen_[at] - 1]] = static_cast<std::uint32_t>(i);
+    }
+    last_of_[seen_[at] - 1] = static_cast<std::uint32_t>(i);
+  }
+  return unique;
+}
+
 /// Sorts the rows by shard and splits them into requests; duplicates are merged, if requested.
 void table_client::plan(const names& rows, std::size_t bytes_a_row, duplicates what) {
   find_places();
-  const auto n = rows.count;
-  if (n >= none) throw error(place() + ": " + std::to_string(n) + " rows are too many for one call");
+  if (rows.count >= none) throw error(place() + ": " + std::to_string(rows.count) + " rows are too many for one call");
   end_.assign(most_channels_ + std::size_t{1}, 0);
-  row_of_.resize(n);
-  home_.resize(n);
-  std::uint32_t unique = 0;
-  const auto take = [&](std::size_t i, std::uint64_t hash) {
-    row_of_[unique] = static_cast<std::uint32_t>(i);
-    home_[unique] = channel_of_[partition_of(hash)];
-    ++end_[home_[unique] + 1];
-    return unique++;
-  };
-  const auto hash_of = [&](std::size_t i) {
-    return rows.ids != nullptr ? net::hash_row(rows.ids[i]) : net::hash_row(std::string_view(rows.names[i]));
-  };
-  if (what == duplicates::keep) {
-    for (std::size_t i = 0; i < n; ++i) take(i, hash_of(i));
+  merged_ = what != duplicates::keep && !strictly_ascend(rows);
+  in_order_ = !merged_ && channels_.size() == 1;
+  order_.clear();
+  if (in_order_) {
+    end_[channels_[0]] = static_cast<std::uint32_t>(rows.count);
   } else {
-    const auto same = [&](std::size_t i, std::size_t k) {
-      return rows.ids != nullptr ? rows.ids[i] == rows.ids[k] : rows.names[i] == rows.names[k];
-    };
-    const auto slots = std::bit_ceil(std::max<std::size_t>(2 * n, 2));
-    seen_.assign(slots, 0);
-    next_of_.assign(n, none);
-    last_of_.resize(n);
-    for (std::size_t i = 0; i < n; ++i) {
-      const auto hash = hash_of(i);
-      auto at = hash & (slots - 1);
-      while (seen_[at] != 0 && !same(row_of_[seen_[at] - 1], i)) at = (at + 1) & (slots - 1);
-      if (seen_[at] == 0) {
-        seen_[at] = take(i, hash) + 1;
-      } else if (what == duplicates::last) {
-        row_of_[seen_[at] - 1] = static_cast<std::uint32_t>(i);
-      } else {
-        next_of_[last_of_[seen_[at] - 1]] = static_cast<std::uint32_t>(i);
-      }
-      last_of_[seen_[at] - 1] = static_cast<std::uint32_t>(i);
-    }
+    order_.resize(merged_ ? place_merged(rows, what) : place_unique(rows));
+    for (std::size_t c = 1; c < end_.size(); ++c) end_[c] += end_[c - 1];
+    for (std::uint32_t u = 0; u < order_.size(); ++u)
+      order_[end_[home_[u]]++] = u;  // initially the start of the channel
   }
-  for (std::size_t c = 1; c < end_.size(); ++c) end_[c] += end_[c - 1];
-  order_.resize(unique);
-  for (std::uint32_t u = 0; u < unique; ++u) order_[end_[home_[u]]++] = u;  // initially the start of the channel
 
   const auto chunk = std::max<std::size_t>(servers_.client().options().multi_chunk_bytes / bytes_a_row, 1);
   parts_.clear();
   for (const auto c : channels_) {
-    for (auto from = c == 0 ? 0 : end_[c - 1]; from < end_[c];) {
+    for (auto from = in_order_ || c == 0 ? 0 : end_[c - 1]; from < end_[c];) {
       const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(chunk, end_[c] - from));
       parts_.push_back({c, from, count});
       from += count;
@@ -137,7 +170,10 @@ void table_client::plan(const names& rows, std::size_t bytes_a_row, duplicates w
 /// buffer that is valid until the next call.
 std::span<const std::byte> table_client::encode(const names& rows, const part& p, const std::byte* values,
                                                 shared_buffer& large) {
-  const auto row = [&](std::uint32_t k) { return row_of_[order_[p.first + k]]; };
+  const auto row = [&](std::uint32_t k) -> std::size_t {
+    if (in_order_) return p.first + k;
+    return merged_ ? row_of_[order_[p.first + k]] : order_[p.first + k];
+  };
   std::size_t front = p.count * sizeof(std::uint64_t);
   if (rows.ids == nullptr) {
     std::size_t texts = 0;
@@ -153,7 +189,9 @@ std::span<const std::byte> table_client::encode(const names& rows, const part& p
     payload_.resize(total);
     to = payload_.data();
   }
-  if (rows.ids != nullptr) {
+  if (rows.ids != nullptr && in_order_) {
+    std::memcpy(to, rows.ids + p.first, front);
+  } else if (rows.ids != nullptr) {
     for (std::uint32_t k = 0; k < p.count; ++k) std::memcpy(to + k * sizeof(std::uint64_t), &rows.ids[row(k)], 8);
   } else {
     auto* text = to + p.count * sizeof(std::uint32_t);
@@ -166,13 +204,19 @@ std::span<const std::byte> table_client::encode(const names& rows, const part& p
     }
     std::fill(text, to + front, std::byte{0});
   }
-  for (std::uint32_t k = 0; values != nullptr && k < p.count; ++k) {
-    auto* value = to + front + k * row_bytes_;
-    const auto first = row(k);
-    std::memcpy(value, values + first * row_bytes_, row_bytes_);
-    for (auto i = next_of_[first]; i != none; i = next_of_[i]) {
-      fold(element_, {value, row_bytes_}, {values + i * row_bytes_, row_bytes_}, reduce_op::sum);
-    }
+  if (values != nullptr && in_order_) {
+    std::memcpy(to + front, values + p.first * row_bytes_, p.count * row_bytes_);
+  } else if (values != nullptr) {
+    with_constant_width(row_bytes_, [&](auto width) {
+      for (std::uint32_t k = 0; k < p.count; ++k) {
+        auto* value = to + front + k * width;
+        const auto first = row(k);
+        std::memcpy(value, values + first * width, width);
+        if (!merged_) continue;
+        for (auto i = next_of_[first]; i != none; i = next_of_[i])
+          fold(element_, {value, row_bytes_}, {values + i * row_bytes_, row_bytes_}, reduce_op::sum);
+      }
+    });
   }
   return large ? std::span<const std::byte>() : std::span<const std::byte>(to, total);
 }
@@ -246,11 +290,14 @@ std::shared_ptr<table_client::pending_pull> table_client::send_pull(const names&
               p->text = r.ok() ? "a server sent another number of rows than it was asked for" : std::string(r.text());
               return;
             }
-            const auto bytes_a_row = p->row_bytes;
-            for (std::uint32_t k = 0; k < one.count; ++k) {
-              const auto row = p->order[one.first + k];
-              std::memcpy(p->out + row * bytes_a_row, values.data() + k * bytes_a_row, bytes_a_row);
+            if (p->order.empty()) {
+              std::memcpy(p->out + one.first * p->row_bytes, values.data(), values.size());
+              return;
             }
+            with_constant_width(p->row_bytes, [&](auto width) {
+              for (std::uint32_t k = 0; k < one.count; ++k)
+                std::memcpy(p->out + p->order[one.first + k] * width, values.data() + k * width, width);
+            });
           },
           std::move(large)));
     }

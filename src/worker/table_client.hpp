@@ -22,8 +22,9 @@
 namespace paracel {
 
 /// Thread-safety: owned by the thread of the parasrv, which must outlive it.
-/// Cost: two passes over the rows (one to count them by shard, one to place them); for updates one more lookup a row,
-/// to find duplicates. The scratch memory is reused.
+/// Cost: two passes over the rows (one to count them by shard, one to place them), none of them where there is only one
+/// shard; for updates one more lookup a row, to find duplicates, unless the ids strictly ascend. The scratch memory is
+/// reused.
 class table_client {
  public:
   using names = table_detail::row_names;
@@ -53,7 +54,7 @@ class table_client {
   struct pending_pull {
     std::byte* out = nullptr;  // null: cancelled
     std::size_t row_bytes = 0;
-    std::vector<std::uint32_t> order;
+    std::vector<std::uint32_t> order;  // empty: that of the call
     std::vector<kvclt::sequence> sent;
     net::status result = net::status::ok;
     std::string text;
@@ -62,6 +63,8 @@ class table_client {
   std::uint64_t open();
   void find_places();
   void plan(const names& rows, std::size_t bytes_a_row, duplicates what);
+  std::size_t place_unique(const names& rows);
+  std::size_t place_merged(const names& rows, duplicates what);
   std::span<const std::byte> encode(const names& rows, const part& p, const std::byte* values, shared_buffer& large);
   std::shared_ptr<pending_pull> send_pull(const names& rows, std::byte* out);
   /// Sends the planned requests, each with its part of the values (null: names only).
@@ -83,14 +86,16 @@ class table_client {
   std::vector<std::uint32_t> channels_;    // all, of shards
   std::uint32_t most_channels_ = 0;
 
-  // Of the current call.
+  // Of the current call. A row that is sent is one of the caller's, or several that are merged.
+  bool in_order_ = false;               // one shard, no duplicates: the caller's rows as they are
+  bool merged_ = false;                 // duplicates were looked for: row_of_ and next_of_ are valid
   std::vector<std::uint32_t> seen_;     // hash table: hash -> unique row + 1
   std::vector<std::uint32_t> row_of_;   // unique row -> its first occurrence (its last, if that counts)
   std::vector<std::uint32_t> last_of_;  // unique row -> its last occurrence
   std::vector<std::uint32_t> next_of_;  // row -> its next duplicate, or none
   std::vector<std::uint32_t> home_;     // unique row -> channel
   std::vector<std::uint32_t> end_;      // channel -> end of its range in order_
-  std::vector<std::uint32_t> order_;    // unique rows by channel
+  std::vector<std::uint32_t> order_;    // unique rows by channel; not of rows in order
   std::vector<part> parts_;
   std::vector<std::byte> payload_;
 };

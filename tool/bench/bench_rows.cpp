@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ DEFINE_string(op, "all", "pull, add or adagrad; all: each in turn, in the server
 DEFINE_string(where, "server", "server: the object alone; ipc: a worker and a server process");
 DEFINE_uint64(rows, 1'000'000, "rows of the table");
 DEFINE_uint64(rows_per_call, 10'000, "rows of a call, drawn at random");
+DEFINE_string(ids, "random", "random; or ascending: sorted, each once");
 DEFINE_uint64(width, 16, "floats of a row");
 DEFINE_uint64(window, 1, "ipc: calls in flight (pulls by future, updates unwatched)");
 DEFINE_double(seconds, 1, "measured time");
@@ -51,6 +53,13 @@ std::vector<std::vector<std::uint64_t>> draw_calls() {
   std::vector<std::vector<std::uint64_t>> calls(different_calls, std::vector<std::uint64_t>(FLAGS_rows_per_call));
   for (auto& call : calls)
     for (auto& id : call) id = random() % FLAGS_rows;
+  if (FLAGS_ids == "ascending") {
+    for (auto& call : calls) {
+      std::set<std::uint64_t> ids(call.begin(), call.end());
+      while (ids.size() < call.size()) ids.insert(random() % FLAGS_rows);
+      call.assign(ids.begin(), ids.end());
+    }
+  }
   return calls;
 }
 
@@ -246,6 +255,10 @@ int main(int argc, char** argv) {
       throw std::runtime_error("--op is pull, add, adagrad or all");
     if (FLAGS_where != "server" && FLAGS_where != "ipc") throw std::runtime_error("--where is server or ipc");
     if (FLAGS_where == "ipc" && FLAGS_op == "all") throw std::runtime_error("--where ipc measures one --op");
+    if (FLAGS_ids != "random" && FLAGS_ids != "ascending")
+      throw std::runtime_error("--ids " + FLAGS_ids + ": want random or ascending");
+    if (FLAGS_ids == "ascending" && FLAGS_rows < FLAGS_rows_per_call)
+      throw std::runtime_error("--ids ascending: the table has fewer rows than a call");
     if (FLAGS_window == 0 || FLAGS_rows == 0 || FLAGS_rows_per_call == 0 || FLAGS_rows_per_call > load_rows)
       throw std::runtime_error("window and rows begin at 1, rows_per_call ends at " + std::to_string(load_rows));
     keep_large_blocks();
