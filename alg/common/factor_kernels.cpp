@@ -51,31 +51,6 @@ PARACEL_INLINE double distance_body(const double* __restrict a, const double* __
   return sum + (((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7])));
 }
 
-PARACEL_INLINE double sgd_body(const sgd_step& step, double* __restrict user, double* __restrict items,
-                               const std::uint32_t* slot, const double* value, std::size_t count) {
-  const std::size_t k = step.k;
-  const std::size_t width = row_width(k);
-  const double shrink = step.alpha * step.beta;
-  double* __restrict w = user + factors_at;
-  double loss = 0;
-  for (std::size_t t = 0; t < count; ++t) {
-    double* __restrict row = items + slot[t] * width;
-    double* __restrict h = row + factors_at;
-    const double e = value[t] - step.mean - user[bias_at] - row[bias_at] - dot_body(w, h, k);
-    loss += e * e;
-    const double pull = 2 * step.alpha * e;
-    for (std::size_t j = 0; j < k; ++j) {
-      const double old_w = w[j];
-      const double old_h = h[j];
-      w[j] = old_w + (pull * old_h - shrink * old_w);
-      h[j] = old_h + (pull * old_w - shrink * old_h);
-    }
-    user[bias_at] += pull - shrink * user[bias_at];
-    row[bias_at] += pull - shrink * row[bias_at];
-  }
-  return loss;
-}
-
 // Four rows of X and two of the triangle at a time: eight multiplications for six loads and two stores.
 PARACEL_INLINE void gram_body(std::size_t rows, std::size_t d, std::size_t stride, const double* __restrict x,
                               const double* __restrict y, double* __restrict lower) {
@@ -161,10 +136,6 @@ PARACEL_INLINE void implicit_body(std::size_t rows, std::size_t d, std::size_t s
 
 double dot_plain(const double* a, const double* b, std::size_t n) { return dot_body(a, b, n); }
 double distance_plain(const double* a, const double* b, std::size_t n) { return distance_body(a, b, n); }
-double sgd_plain(const sgd_step& s, double* user, double* items, const std::uint32_t* slot, const double* value,
-                 std::size_t n) {
-  return sgd_body(s, user, items, slot, value, n);
-}
 void gram_plain(std::size_t rows, std::size_t d, std::size_t stride, const double* x, const double* y, double* lower) {
   gram_body(rows, d, stride, x, y, lower);
 }
@@ -177,10 +148,6 @@ bool cholesky_plain(std::size_t d, std::size_t stride, double* a, double* z) { r
 #if defined(__x86_64__)
 PARACEL_AVX2 double dot_wide(const double* a, const double* b, std::size_t n) { return dot_body(a, b, n); }
 PARACEL_AVX2 double distance_wide(const double* a, const double* b, std::size_t n) { return distance_body(a, b, n); }
-PARACEL_AVX2 double sgd_wide(const sgd_step& s, double* user, double* items, const std::uint32_t* slot,
-                             const double* value, std::size_t n) {
-  return sgd_body(s, user, items, slot, value, n);
-}
 PARACEL_AVX2 void gram_wide(std::size_t rows, std::size_t d, std::size_t stride, const double* x, const double* y,
                             double* lower) {
   gram_body(rows, d, stride, x, y, lower);
@@ -197,7 +164,6 @@ PARACEL_AVX2 bool cholesky_wide(std::size_t d, std::size_t stride, double* a, do
 
 auto* const dot_here = PARACEL_CHOOSE(dot_wide, dot_plain);
 auto* const distance_here = PARACEL_CHOOSE(distance_wide, distance_plain);
-auto* const sgd_here = PARACEL_CHOOSE(sgd_wide, sgd_plain);
 auto* const gram_here = PARACEL_CHOOSE(gram_wide, gram_plain);
 auto* const implicit_here = PARACEL_CHOOSE(implicit_wide, implicit_plain);
 auto* const cholesky_here = PARACEL_CHOOSE(cholesky_wide, cholesky_plain);
@@ -207,11 +173,6 @@ auto* const cholesky_here = PARACEL_CHOOSE(cholesky_wide, cholesky_plain);
 double dot(const double* a, const double* b, std::size_t n) noexcept { return dot_here(a, b, n); }
 
 double squared_distance(const double* a, const double* b, std::size_t n) noexcept { return distance_here(a, b, n); }
-
-double sgd_run(const sgd_step& step, double* user, double* items, std::span<const std::uint32_t> slot,
-               std::span<const double> value) noexcept {
-  return sgd_here(step, user, items, slot.data(), value.data(), slot.size());
-}
 
 void add_gram(std::size_t rows, std::size_t d, std::size_t stride, const double* x, const double* y,
               double* lower) noexcept {

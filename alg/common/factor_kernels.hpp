@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The inner loops of the factor models: a step of stochastic gradient descent, and the least squares of one row.
+// The inner loops of the factor models: products of rows, and the least squares of one row. (sgd_kernel.hpp: steps of
+// stochastic gradient descent.)
 //
 // A row of factors is | bias | 1 | factor 0 | ... | factor k - 1 |. The 1 marks a trained row (an untrained one is all
 // zeros, so it predicts by the other side's bias alone), and makes `row + 1` the features of a linear regression with
 // an intercept.
 //
 // Each loop is compiled twice, for any x86-64 and for AVX2 with FMA, and selected when the program starts. On a loaded
-// machine, k 32: a stochastic step took 25 instead of 66 ns; a row of ALS with 1,000 ratings 134 instead of 208 ns a
-// rating (AVX-512 would take 111). The two versions differ in the last bits: results are bit-identical on machines of
-// one kind only.
+// machine, k 32, a row of ALS with 1,000 ratings took 134 instead of 208 ns a rating (AVX-512 would take 111). The two
+// versions differ in the last bits: results are bit-identical on machines of one kind only.
 #pragma once
 
 #include <cstddef>
@@ -29,20 +29,6 @@ constexpr std::size_t row_width(std::size_t k) noexcept { return k + factors_at;
 double dot(const double* a, const double* b, std::size_t n) noexcept;
 /// sum_j (a[j] - b[j])^2
 double squared_distance(const double* a, const double* b, std::size_t n) noexcept;
-
-struct sgd_step {
-  std::size_t k = 0;
-  double mean = 0;
-  double alpha = 0;  ///< step size
-  double beta = 0;   ///< weight of the regulariser
-};
-/// Steps along the ratings value[t] of items + slot[t] * row_width(k) by one user, one after the other, in place:
-///
-///     e = r - mean - b_u - b_i - w.h     w += alpha (2 e h - beta w)     h += alpha (2 e w_old - beta h)     b alike
-///
-/// Returns the sum of e^2, each computed before its step.
-double sgd_run(const sgd_step& step, double* user, double* items, std::span<const std::uint32_t> slot,
-               std::span<const double> value) noexcept;
 
 /// Least squares of one row regressed on others: min_z |X z - t|^2 + sum_j penalty[j] z[j]^2 (+ z' G z).
 /// Thread-safety: none; scratch memory is kept between calls.

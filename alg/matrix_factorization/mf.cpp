@@ -4,24 +4,23 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
+#include <type_traits>
+#include <utility>
 
 #include <paracel/random.hpp>
 #include <paracel/resumable_loop.hpp>
 
 #include "alg/common/load_cache_keys.hpp"
+#include "alg/common/sgd_kernel.hpp"
 
 namespace paracel::alg {
 
 namespace {
 
-constexpr std::uint64_t user_order_stream = 3;
-constexpr std::uint64_t rating_order_stream = 4;
-constexpr std::uint32_t no_slot = 0xffffffffU;
 // A loss that exceeds the first one by this factor counts as divergence.
 constexpr double divergence_factor = 1e3;
-// Ratings between two pulls of the final measurement.
-constexpr std::size_t pieces_of(std::size_t ratings) { return ratings / 65536 + 1; }
+// Ratings between two pulls of the final measurement, if they are of several users.
+constexpr std::uint64_t measured_at_once = 65536;
 
 constexpr const char* default_plugin = "libparacel_default.so";
 constexpr const char* default_add = "paracel_add";
@@ -43,68 +42,6 @@ double item_share(double alpha, std::uint32_t steps, std::size_t workers) {
   return std::expm1(-w * way) / (w * std::expm1(-way));
 }
 
-mf_order::mf_order(const sparse_rows& ratings)
-    : ratings_(ratings),
-      user_(ratings.rows()),
-      begin_(ratings.rows() + 1),
-      entry_(ratings.column.size()),
-      slot_of_(ratings.column_ids.size(), no_slot) {
-  std::iota(user_.begin(), user_.end(), 0U);
-  std::iota(entry_.begin(), entry_.end(), std::uint64_t{0});
-  std::copy(ratings.begin.begin(), ratings.begin.end(), begin_.begin());
-}
-
-void mf_order::shuffle(std::uint64_t seed, std::uint64_t round) {
-  std::iota(user_.begin(), user_.end(), 0U);
-  counter_random(seed, user_order_stream, round).shuffle(user_);
-  std::uint64_t at = 0;
-  for (std::size_t j = 0; j < user_.size(); ++j) {
-    begin_[j] = at;
-    const auto u = user_[j];
-    counter_random random(seed, rating_order_stream, mix64(ratings_.row_ids.key(u)) + round);
-    const auto first = ratings_.begin[u];
-    const auto count = ratings_.begin[u + 1] - first;
-    // Inside-out shuffle: each element is written once.
-    for (std::uint64_t i = 0; i < count; ++i) {
-      const auto other = random.below(i + 1);
-      entry_[at + i] = entry_[at + other];
-      entry_[at + other] = first + i;
-    }
-    at += count;
-  }
-  begin_.back() = at;
-}
-
-void mf_order::cut(std::size_t number, std::size_t count, piece& into) {
-  const std::uint64_t n = entry_.size();
-  const std::uint64_t first = n * number / count;
-  const std::uint64_t last = n * (number + 1) / count;
-  into.column.clear();
-  into.user.clear();
-  into.run_begin.clear();
-  into.slot.resize(last - first);
-  into.value.resize(last - first);
-  std::size_t j = static_cast<std::size_t>(std::upper_bound(begin_.begin(), begin_.end(), first) - begin_.begin()) - 1;
-  for (std::uint64_t at = first; at < last; ++j) {
-    const std::uint64_t end = std::min(begin_[j + 1], last);
-    if (end == at) continue;
-    into.user.push_back(user_[j]);
-    into.run_begin.push_back(static_cast<std::uint32_t>(at - first));
-    for (; at < end; ++at) {
-      const auto e = entry_[at];
-      auto& slot = slot_of_[ratings_.column[e]];
-      if (slot == no_slot) {
-        slot = static_cast<std::uint32_t>(into.column.size());
-        into.column.push_back(ratings_.column[e]);
-      }
-      into.slot[at - first] = slot;
-      into.value[at - first] = ratings_.value[e];
-    }
-  }
-  into.run_begin.push_back(static_cast<std::uint32_t>(last - first));
-  for (const auto c : into.column) slot_of_[c] = no_slot;
-}
-
 // ---- config
 
 config_schema mf_schema() {
@@ -122,6 +59,9 @@ config_schema mf_schema() {
   s.key("rounds", key_type::integer, "passes over the ratings").fallback(1).at_least(1).at_most(1000000);
   s.key("alpha", key_type::number, "step size").fallback(0.005).above(0);
   s.key("beta", key_type::number, "weight of the regulariser").fallback(0.01).at_least(0);
+  s.key("factors", key_type::string, "numbers of the factors and biases in training; with update_file float64")
+      .fallback("float32")
+      .one_of({"float32", "float64"});
   s.key("start", key_type::number, "standard deviation of the factors before the first step").fallback(0.1).at_least(0);
   s.key("clocks_per_round", key_type::integer, "pieces of a pass; items are exchanged once a piece")
       .fallback(10)
@@ -161,6 +101,7 @@ mf_settings::mf_settings(const config& from)
       seed(from.get<std::uint64_t>("seed")),
       consistency(read_consistency(from, consistency::bsp())),
       debug(from.get<bool>("debug")),
+      single(from.get<std::string>("factors") == "float32" && !from.given("update_file")),
       use(from),
       update(read_state_plugin(from, "update_file", "update_functions",
                                {"cnt_updater", "mf_fac_updater", "mf_bias_updater"})),
@@ -168,6 +109,8 @@ mf_settings::mf_settings(const config& from)
                                {"mf_ubias_filter", "mf_ibias_filter", "mf_W_filter", "mf_H_filter", "", ""})) {
   if (!use.model_input.empty())
     refuse_keys(from, {"update_file", "filter_file"}, "not with model_input: nothing is trained");
+  if (update.given() && from.given("factors") && from.get<std::string>("factors") == "float32")
+    throw config_error(from.place_of("factors") + ": found float32 with update_file, whose values are float64");
   if (filter.given() && !update.given())
     throw config_error(from.place_of("filter_file") + ": found it without update_file, which gives the model keys");
   if (from.given("min_rating")) limits.least = from.get<double>("min_rating");
@@ -199,7 +142,8 @@ void matrix_factorization::solve() {
     return;
   }
   load();
-  train();
+  if (settings_.single) train<float>();
+  else train<double>();
   measure();
   write();
 }
@@ -215,80 +159,120 @@ void matrix_factorization::load() {
   if (std::isfinite(settings_.limits.least)) scale_.least = settings_.limits.least;
   if (std::isfinite(settings_.limits.most)) scale_.most = settings_.limits.most;
 
-  const std::size_t width = row_width(settings_.k);
-  users_.resize(ratings_.rows() * width);
-  for (std::size_t u = 0; u < ratings_.rows(); ++u) {
-    start_row(std::span(users_).subspan(u * width, width), settings_.seed, user_stream, ratings_.row_ids.key(u),
-              settings_.start);
-  }
-  model_.emplace(*this, "mf", settings_.k);
   ratings_total_ = ratings_.entries_total;
+  item_keys_ = keys_of(ratings_.column_ids);
   if (settings_.update.given()) {
     keyed_.emplace(*this, settings_.k, settings_.update);
     ratings_total_ = keyed_->count_ratings(ratings_.column.size());
     if (settings_.counts_workers() && !resumed()) keyed_->count_worker(ratings_.row_ids, ratings_.column_ids);
+  } else if (settings_.single) {
+    single_items_.emplace(*this, "mf_items_float32", row_width(settings_.k));
+  } else {
+    model_.emplace(*this, "mf", settings_.k);
   }
-  item_keys_ = keys_of(ratings_.column_ids);
+}
+
+template <>
+table<float>& matrix_factorization::items() {
+  return *single_items_;
+}
+template <>
+table<double>& matrix_factorization::items() {
+  return model_->items();
+}
+
+/// The rows before the first step. A collective.
+template <class Real>
+void matrix_factorization::start(training<Real>& part) {
+  const std::size_t width = row_width(settings_.k);
+  std::vector<double> row(width);
+  part.users.resize(ratings_.rows() * width);
+  for (std::size_t u = 0; u < ratings_.rows(); ++u) {
+    start_row(row, settings_.seed, user_stream, ratings_.row_ids.key(u), settings_.start);
+    std::ranges::copy(row, part.users.begin() + static_cast<std::ptrdiff_t>(u * width));
+  }
   if (resumed()) return paracel_sync();
   // Every worker pushes the initial rows of the items that it needs; they are the same on all workers.
   constexpr std::size_t block = 65536;
   for (std::size_t first = 0; first < item_keys_.size(); first += block) {
     const std::size_t count = std::min(block, item_keys_.size() - first);
-    rows_.resize(count * width);
+    part.rows.resize(count * width);
     for (std::size_t c = 0; c < count; ++c) {
-      start_row(std::span(rows_).subspan(c * width, width), settings_.seed, item_stream, item_keys_[first + c],
-                settings_.start);
+      start_row(row, settings_.seed, item_stream, item_keys_[first + c], settings_.start);
+      std::ranges::copy(row, part.rows.begin() + static_cast<std::ptrdiff_t>(c * width));
     }
-    if (!keyed_) {
-      model_->items().push(std::span(item_keys_).subspan(first, count), rows_);
-      continue;
+    if constexpr (std::is_same_v<Real, double>) {
+      if (keyed_) {
+        item_ids_.clear();
+        for (std::size_t c = first; c < first + count; ++c) item_ids_.push_back(ratings_.column_ids.text(c));
+        keyed_->push(item_ids_, part.rows);
+        continue;
+      }
     }
-    item_ids_.clear();
-    for (std::size_t c = first; c < first + count; ++c) item_ids_.push_back(ratings_.column_ids.text(c));
-    keyed_->push(item_ids_, rows_);
+    items<Real>().push(std::span(item_keys_).subspan(first, count), part.rows);
   }
   paracel_sync();
 }
 
-/// Sets rows_ to those of the piece's items.
-void matrix_factorization::pull_piece() {
-  const auto count = piece_.column.size();
-  rows_.resize(count * row_width(settings_.k));
+/// The items that `pull` and updates are about.
+void matrix_factorization::choose(std::span<const std::uint32_t> columns) {
   if (keyed_) {
     item_ids_.clear();
-    for (const auto c : piece_.column) item_ids_.push_back(ratings_.column_ids.text(c));
-    return keyed_->pull(item_ids_, rows_);
+    for (const auto c : columns) item_ids_.push_back(ratings_.column_ids.text(c));
+  } else {
+    keys_.clear();
+    for (const auto c : columns) keys_.push_back(item_keys_[c]);
   }
-  keys_.resize(count);
-  for (std::size_t j = 0; j < count; ++j) keys_[j] = item_keys_[piece_.column[j]];
-  model_->items().pull(keys_, rows_);
 }
 
+/// The rows of the chosen items.
+template <class Real>
+void matrix_factorization::pull(std::vector<Real>& rows) {
+  const std::size_t width = row_width(settings_.k);
+  if constexpr (std::is_same_v<Real, double>) {
+    if (keyed_) {
+      rows.resize(item_ids_.size() * width);
+      return keyed_->pull(item_ids_, rows);
+    }
+    if (single_items_) {
+      std::vector<float> narrow;
+      pull(narrow);
+      rows.assign(narrow.begin(), narrow.end());
+      return;
+    }
+  }
+  rows.resize(keys_.size() * width);
+  items<Real>().pull(keys_, rows);
+}
+
+template <class Real>
 void matrix_factorization::train() {
-  mf_order order(ratings_);
+  training<Real> part;
+  start(part);
+  mf_order<Real> order(ratings_, settings_.seed);
   const std::int64_t clocks = settings_.clocks_per_round;
-  std::int64_t shuffled = -1;  // the round in whose order the ratings are
+  std::int64_t shuffled = -1;  // the round in whose order the users are
   double last = 0;
   double loss = 0;
   resumable_loop loop(*this);
-  loop.keep("users", users_).keep("loss", loss).keep("last", last).keep("collected", collected_);
+  loop.keep("users", part.users).keep("loss", loss).keep("last", last).keep("collected", collected_);
   loop.keep("first_loss", first_loss_).always_commits();
   while (loop.next(settings_.rounds * clocks)) {
     const auto round = loop.iteration() / clocks;
     const auto clock = loop.iteration() % clocks;
-    if (std::exchange(shuffled, round) != round) order.shuffle(settings_.seed, static_cast<std::uint64_t>(round));
+    if (std::exchange(shuffled, round) != round) order.shuffle(static_cast<std::uint64_t>(round));
     if (clock == 0) {
       // All updates are applied but those of the newest `staleness` clocks.
       const auto settled = loop.iteration() - static_cast<std::int64_t>(settings_.consistency.staleness);
       if (round > 0 && get_worker_id() == 0) collect(static_cast<int>(round) - 1, static_cast<int>(settled / clocks));
       loss = 0;
     }
-    order.cut(static_cast<std::size_t>(clock), static_cast<std::size_t>(clocks), piece_);
-    loss += train_piece();
+    order.cut(static_cast<std::size_t>(clock), static_cast<std::size_t>(clocks), part.piece);
+    loss += train_piece(part);
     if (clock + 1 < clocks) continue;
     if (!ratings_.value.empty()) {  // rank 0 does not wait for it, and the key would be left behind
-      const std::vector<double> part{static_cast<double>(ratings_.value.size()), loss};
-      paracel_update(round_key(static_cast<int>(round)), part, default_plugin, default_add);
+      const std::vector<double> sum{static_cast<double>(ratings_.value.size()), loss};
+      paracel_update(round_key(static_cast<int>(round)), sum, default_plugin, default_add);
     }
     if (settings_.tolerance == 0) continue;
     auto total = loss;
@@ -301,31 +285,37 @@ void matrix_factorization::train() {
   set_total_iters(static_cast<int>(loop.iteration()));
   paracel_sync();
   if (get_worker_id() == 0) collect(rounds_done_ - 1, rounds_done_);
+  if constexpr (std::is_same_v<Real, double>) users_ = std::move(part.users);
+  else users_.assign(part.users.begin(), part.users.end());
 }
 
 /// Cost: one pull and one push of the piece's items.
-double matrix_factorization::train_piece() {
+template <class Real>
+double matrix_factorization::train_piece(training<Real>& part) {
   const std::size_t width = row_width(settings_.k);
-  pull_piece();
-  old_ = rows_;
+  const auto& piece = part.piece;
+  auto& rows = part.rows;
+  choose(piece.column);
+  pull(rows);
+  part.old = rows;
   const sgd_step step{settings_.k, scale_.mean, settings_.alpha, settings_.beta};
-  double loss = 0;
-  for (std::size_t j = 0; j < piece_.user.size(); ++j) {
-    const std::size_t first = piece_.run_begin[j];
-    const std::size_t count = piece_.run_begin[j + 1] - first;
-    loss += sgd_run(step, users_.data() + piece_.user[j] * width, rows_.data(),
-                    std::span(piece_.slot).subspan(first, count), std::span(piece_.value).subspan(first, count));
-  }
-  steps_.assign(piece_.column.size(), 0);
+  const double loss =
+      sgd_pass<Real>(step, part.users.data(), rows.data(), {piece.user, piece.run_begin, piece.slot, piece.value});
+  steps_.assign(piece.column.size(), 0);
   if (get_worker_size() > 1) {
-    for (const auto slot : piece_.slot) ++steps_[slot];
+    for (const auto slot : piece.slot) ++steps_[slot];
   }
   for (std::size_t j = 0; j < steps_.size(); ++j) {
-    const double share = item_share(settings_.alpha, steps_[j], get_worker_size());
-    for (std::size_t i = j * width; i < (j + 1) * width; ++i) rows_[i] = share * (rows_[i] - old_[i]);
+    const auto share = static_cast<Real>(item_share(settings_.alpha, steps_[j], get_worker_size()));
+    for (std::size_t i = j * width; i < (j + 1) * width; ++i) rows[i] = share * (rows[i] - part.old[i]);
   }
-  if (keyed_) keyed_->update(item_ids_, rows_);
-  else model_->items().update(keys_, rows_);
+  if constexpr (std::is_same_v<Real, double>) {
+    if (keyed_) {
+      keyed_->update(item_ids_, rows);
+      return loss;
+    }
+  }
+  items<Real>().update(keys_, rows);
   return loss;
 }
 
@@ -356,24 +346,30 @@ void matrix_factorization::collect(int newest, int settled) {
 /// The exact loss and objective of the current model.
 void matrix_factorization::measure() {
   const std::size_t width = row_width(settings_.k);
-  mf_order order(ratings_);
+  column_slots slots(ratings_.column_ids.size());
+  std::vector<double> rows;
   std::vector<double> sums(4);  // e^2, e^2 after clamping, squares of the parameters of each rating, ratings
   const auto square = [&](const double* row) {
     return row[bias_at] * row[bias_at] + dot(row + factors_at, row + factors_at, settings_.k);
   };
-  const std::size_t pieces = pieces_of(ratings_.column.size());
-  for (std::size_t p = 0; p < pieces; ++p) {
-    order.cut(p, pieces, piece_);
-    pull_piece();
-    for (std::size_t j = 0; j < piece_.user.size(); ++j) {
-      const double* u = users_.data() + piece_.user[j] * width;
+  for (std::size_t first = 0, last = 0; first < ratings_.rows(); first = last) {
+    const auto limit = ratings_.begin[first] + measured_at_once;
+    slots.clear();
+    do {
+      for (const auto c : ratings_.columns_of(last)) (void)slots.of(c);
+      ++last;
+    } while (last < ratings_.rows() && ratings_.begin[last + 1] <= limit);
+    choose(slots.columns());
+    pull(rows);
+    for (std::size_t i = first; i < last; ++i) {
+      const double* u = users_.data() + i * width;
       const double user_square = square(u);
-      for (std::size_t t = piece_.run_begin[j]; t < piece_.run_begin[j + 1]; ++t) {
-        const double* h = rows_.data() + piece_.slot[t] * width;
+      for (auto e = ratings_.begin[i]; e < ratings_.begin[i + 1]; ++e) {
+        const double* h = rows.data() + slots.of(ratings_.column[e]) * width;
         const double p_ui = scale_.mean + u[bias_at] + h[bias_at] + dot(u + factors_at, h + factors_at, settings_.k);
-        const double e = piece_.value[t] - p_ui;
-        const double clamped = piece_.value[t] - scale_.clamp(p_ui);
-        sums[0] += e * e;
+        const double error = ratings_.value[e] - p_ui;
+        const double clamped = ratings_.value[e] - scale_.clamp(p_ui);
+        sums[0] += error * error;
         sums[1] += clamped * clamped;
         sums[2] += user_square + square(h);
         sums[3] += 1;
@@ -388,7 +384,6 @@ void matrix_factorization::measure() {
 }
 
 void matrix_factorization::write() {
-  const std::size_t width = row_width(settings_.k);
   // Each worker writes a range of the items.
   const auto items = all_column_ids(get_comm(), ratings_);
   const std::size_t first = items.size() * get_worker_id() / get_worker_size();
@@ -399,18 +394,16 @@ void matrix_factorization::write() {
     else ids.push_back(items.name(i));
   }
   keys_ = keys_of(ids);
-  rows_.resize(keys_.size() * width);
-  std::optional<model_selection> only;
+  item_ids_.clear();
   if (keyed_) {
-    item_ids_.clear();
     for (std::size_t i = 0; i < ids.size(); ++i) item_ids_.push_back(ids.text(i));
-    keyed_->pull(item_ids_, rows_);
-    if (settings_.filter.given()) only = keyed_->select(settings_.filter, ratings_.row_ids, users_, ids);
-  } else {
-    model_->items().pull(keys_, rows_);
   }
+  std::vector<double> rows;
+  pull(rows);
+  std::optional<model_selection> only;
+  if (settings_.filter.given()) only = keyed_->select(settings_.filter, ratings_.row_ids, users_, ids);
   write_model(*this, "mf", settings_.format, settings_.k, scale_, ratings_total_,
-              {users_, &ratings_.row_ids, rows_, &ids, only ? &*only : nullptr});
+              {users_, &ratings_.row_ids, rows, &ids, only ? &*only : nullptr});
 
   if (settings_.counts_workers()) {
     const auto& filter = settings_.filter;
@@ -419,8 +412,11 @@ void matrix_factorization::write() {
     if (!f[5].empty()) paracel_dump_vector(keyed_->item_counts(filter.file, f[5], ids), "cnty_", "\n");
   }
   const auto& use = settings_.use;
-  if (keyed_) push_rows(model_->items(), keys_, rows_);
   if (!use.test_input.empty() || !use.predict_input.empty() || use.recommend > 0) {
+    if (!model_) {
+      model_.emplace(*this, "mf", settings_.k);
+      push_rows(model_->items(), keys_, rows);
+    }
     push_rows(model_->users(), keys_of(ratings_.row_ids), users_);
     paracel_sync();
     use_model(*this, log_, *model_, use, scale_, &ratings_, users_);

@@ -8,7 +8,8 @@
 // which descends sum_ratings e^2 + beta/2 (|w_u|^2 + |h_i|^2 + b_u^2 + b_i^2). A user's row is kept by the worker that
 // has the user's ratings; items are rows of a table in the servers. A round is a pass over the ratings in
 // clocks_per_round pieces; for each piece a worker pulls its items, takes the steps on a copy, and pushes the
-// differences. With `update_file` items are values under Paracel 0.3's keys instead (mf_in_servers.hpp).
+// differences. Factors are 32-bit numbers in training, or 64-bit ones; results are written and used as 64-bit ones.
+// With `update_file` items are values under Paracel 0.3's keys instead (mf_in_servers.hpp).
 //
 // Source: Koren, Bell, Volinsky, "Matrix factorization techniques for recommender systems", IEEE Computer 2009, with
 // the step of Paracel 0.3.
@@ -29,6 +30,7 @@
 #include "alg/common/run_log.hpp"
 #include "alg/common/server_state.hpp"
 #include "mf_in_servers.hpp"
+#include "mf_order.hpp"
 
 namespace paracel::alg {
 
@@ -43,35 +45,6 @@ inline constexpr std::uint64_t item_stream = 2;
 /// up to W times; the fractions add up to the 1 - exp(-2 alpha steps W) of one worker that takes all steps. Near 1 for
 /// few steps, at least 1/W; 1 for one worker.
 double item_share(double alpha, std::uint32_t steps, std::size_t workers);
-
-/// The order in which a worker processes its ratings, and its division into pieces.
-/// Thread-safety: none
-class mf_order {
- public:
-  /// Ratings of one piece. `column`: its items, as local indices, each once; the ratings of user run j are
-  /// [run_begin[j], run_begin[j + 1]) of slot (an index into `column`) and value.
-  struct piece {
-    std::vector<std::uint32_t> column;
-    std::vector<std::uint32_t> user;
-    std::vector<std::uint32_t> run_begin;
-    std::vector<std::uint32_t> slot;
-    std::vector<double> value;
-  };
-
-  /// Lifetime: `ratings` must outlive it.
-  explicit mf_order(const sparse_rows& ratings);
-  /// Shuffles the users, and the ratings of each, for this round. Cost: O(ratings)
-  void shuffle(std::uint64_t seed, std::uint64_t round);
-  /// Piece `number` of `count` equal ones (by ratings; a user may be split between two).
-  void cut(std::size_t number, std::size_t count, piece& into);
-
- private:
-  const sparse_rows& ratings_;
-  std::vector<std::uint32_t> user_;     // users in this round's order
-  std::vector<std::uint64_t> begin_;    // of each of them: the index in entry_ of the first rating
-  std::vector<std::uint64_t> entry_;    // ratings in this round's order
-  std::vector<std::uint32_t> slot_of_;  // by column, while a piece is cut
-};
 
 config_schema mf_schema();
 
@@ -92,6 +65,7 @@ struct mf_settings {
   std::uint64_t seed;
   paracel::consistency consistency;
   bool debug;
+  bool single;  // factors are of 32 bits in training
   rating_scale limits;
   recommend_settings use;
   state_plugin update;  // its functions: of counts, of factors, of biases
@@ -111,10 +85,27 @@ class matrix_factorization : public paralg {
   void solve() override;
 
  private:
+  /// This worker's part of the training. Real: of the factors, float or double.
+  template <class Real>
+  struct training {
+    std::vector<Real> users;  // row_width(k) numbers each
+    typename mf_order<Real>::piece piece;
+    std::vector<Real> rows;  // of the piece's items
+    std::vector<Real> old;   // the same before the steps
+  };
+
   void load();
+  template <class Real>
+  void start(training<Real>& part);
+  template <class Real>
   void train();
-  double train_piece();
-  void pull_piece();
+  template <class Real>
+  double train_piece(training<Real>& part);
+  template <class Real>
+  table<Real>& items();
+  void choose(std::span<const std::uint32_t> columns);
+  template <class Real>
+  void pull(std::vector<Real>& rows);
   void collect(int newest, int settled);
   void measure();
   void write();
@@ -123,16 +114,14 @@ class matrix_factorization : public paralg {
   run_log log_;
   sparse_rows ratings_;
   rating_scale scale_;
-  std::vector<double> users_;             // row_width(k) numbers each
-  std::vector<std::uint64_t> item_keys_;  // of the columns
-  std::optional<factor_tables> model_;    // items and, after training, users
-  std::optional<mf_in_servers> keyed_;    // items in training, in place of the table
-  mf_order::piece piece_;
-  std::vector<std::uint64_t> keys_;    // of the piece's items,
-  std::vector<std::string> item_ids_;  // or their ids if they are in keyed_
-  std::vector<double> rows_;           // their rows
-  std::vector<double> old_;
-  std::vector<std::uint32_t> steps_;  // on each item
+  std::vector<double> users_;                 // after training: row_width(k) numbers each
+  std::vector<std::uint64_t> item_keys_;      // of the columns
+  std::optional<factor_tables> model_;        // items in training with 64 bits; after training, if it is used, both
+  std::optional<table<float>> single_items_;  // items in training with 32 bits
+  std::optional<mf_in_servers> keyed_;        // items in training, in place of a table
+  std::vector<std::uint64_t> keys_;           // of the items that are pulled,
+  std::vector<std::string> item_ids_;         // or their ids if they are in keyed_
+  std::vector<std::uint32_t> steps_;          // on each item of a piece
   std::uint64_t ratings_total_ = 0;
   int rounds_done_ = 0;
   int collected_ = 0;

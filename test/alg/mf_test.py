@@ -52,11 +52,19 @@ class Quality(Mf):
                                "--alpha", "0.02", "--beta", "0.05", "--seed", "3"], capture_output=True, text=True,
                               check=True, timeout=60)
         serial = numbers_said(done.stdout)
-        for workers in (1, 2, 4):
-            found = self.small(workers)
+        for workers, factors, limit in ((1, "float64", 1e-9), (1, "float32", 1e-4), (2, "float64", 0.1), (4, "float32", 0.1)):
+            found = self.small(workers, factors=factors)
             for name in ("loss", "rmse", "test_rmse"):
-                limit = 1e-9 if workers == 1 else 0.1
-                self.assertLess(abs(float(found[name]) / float(serial[name]) - 1), limit, name)
+                self.assertLess(abs(float(found[name]) / float(serial[name]) - 1), limit, (name, workers, factors))
+
+    def test_factors_of_32_bits_are_as_good_as_those_of_64(self):
+        train, test = self.movielens()
+        for workers in (1, 2):
+            found = [self.job(workers, 1, input=train, test_input=test, factors=factors, **BAR)
+                     for factors in ("float32", "float64")]
+            for name in ("objective", "test_rmse"):
+                single, double = (float(f[name]) for f in found)
+                self.assertLess(abs(single / double - 1), 1e-4, name)
 
     def test_items_that_all_workers_step_on_often_do_not_overshoot(self):
         # At least two hundred steps on each item between two exchanges, on every worker: enough for a bias to converge.
@@ -90,7 +98,7 @@ class Sameness(Mf):
 
 class Results(Mf):
     def test_a_plug_in_may_apply_the_steps_of_the_items(self):
-        self.small(2, 2)
+        self.small(2, 2, factors="float64")
         plain = self.bytes_of("W", "H", "ubias", "ibias")
         self.small(2, 2, update_file=os.path.join(BUILD, "lib", "libparacel_default.so"),
                    update_functions=["paracel_add", "paracel_add", "paracel_add"])
@@ -231,6 +239,8 @@ class Refusals(Mf):
         for keys, text in (({"alpha": 0}, 'key "alpha"'), ({"k": -1}, 'key "k"'), ({"input": None}, 'key "input"'),
                            ({"ranking": True}, 'key "ranking"'), ({"min_rating": 5, "max_rating": 1}, 'key "min_rating"')):
             self.assertIn(text, self.job(1, 1, status=3, **{"input": self.train, **SMALL, **keys}))
+        self.assertIn("float32 with update_file", self.job(
+            1, 1, status=3, input=self.train, update_file=os.path.join(BUILD, "lib", "libmf_update.so"), factors="float32"))
         self.assertIn("model.json", self.job(1, 1, status=4, model_input=self.folder, test_input=self.test))
 
     def test_a_step_that_is_too_large_is_said(self):

@@ -81,11 +81,13 @@ TEST_F(FactorTraffic, AClockOfMfIsAPullAndAnUpdateAShardAndTheRowsOfItsItemsTwic
   const int k = 6;
   for (const std::size_t workers : {1UL, 2UL}) {
     for (const std::size_t servers : {1UL, 3UL}) {
+      const std::int64_t bytes = servers == 1 ? 4 : 8;  // of a factor
       const auto run = [&](int rounds) {
-        return of<matrix_factorization, mf_settings>(
-            mf_schema(), "input",
-            R"("clocks_per_round": 1, "k": )" + std::to_string(k) + R"(, "rounds": )" + std::to_string(rounds), workers,
-            servers);
+        return of<matrix_factorization, mf_settings>(mf_schema(), "input",
+                                                     R"("clocks_per_round": 1, "k": )" + std::to_string(k) +
+                                                         R"(, "rounds": )" + std::to_string(rounds) +
+                                                         R"(, "factors": "float)" + std::to_string(8 * bytes) + "\"",
+                                                     workers, servers);
       };
       auto few = run(2);
       auto many = run(7);
@@ -99,7 +101,7 @@ TEST_F(FactorTraffic, AClockOfMfIsAPullAndAnUpdateAShardAndTheRowsOfItsItemsTwic
       // Rows of k + 2 numbers with 8 bytes of id: ids and deltas are received, rows sent; the remainder are message
       // headers.
       const std::int64_t rows = rounds * items;
-      const std::int64_t row = 8 * (k + 2);
+      const std::int64_t row = bytes * (k + 2);
       EXPECT_GE(many.bytes_out - few.bytes_out, rows * row);
       EXPECT_LE(many.bytes_out - few.bytes_out, rows * row + rounds * (shards * 300 + 600));
       EXPECT_GE(many.bytes_in - few.bytes_in, rows * (row + 16));

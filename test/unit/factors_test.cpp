@@ -15,6 +15,7 @@
 #include "alg/als/als.hpp"
 #include "alg/common/factor_kernels.hpp"
 #include "alg/common/recommend.hpp"
+#include "alg/common/sgd_kernel.hpp"
 #include "alg/matrix_factorization/mf.hpp"
 
 namespace paracel::alg {
@@ -104,35 +105,49 @@ TEST(FactorKernels, SumsAreThoseOfAPlainLoopForEveryLength) {
   }
 }
 
-TEST(FactorKernels, AStochasticStepUsesTheFactorsAsTheyWere) {
-  for (const std::size_t k : {0UL, 1UL, 5UL, 32UL}) {
-    auto user = some_rows(1, k, 3);
-    auto items = some_rows(4, k, 4);
-    const auto old_user = user;
-    const auto old_items = items;
+/// Steps of sgd_pass beside those of a plain loop in doubles, from the same rows.
+template <class Real>
+void expect_steps_of_a_plain_loop(double near) {
+  for (const std::size_t k : {0UL, 1UL, 5UL, 8UL, 15UL, 16UL, 28UL, 32UL, 45UL}) {
+    const std::size_t width = row_width(k);
+    auto users = some_rows(5, k, 3);
+    auto items = some_rows(7, k, 4);
+    std::vector<Real> users_here(users.begin(), users.end());
+    std::vector<Real> items_here(items.begin(), items.end());
     const sgd_step step{k, 3.5, 0.01, 0.2};
-    const std::vector<std::uint32_t> slot{2};
-    const std::vector<double> value{5};
-    const double loss = sgd_run(step, user.data(), items.data(), slot, value);
-    const double* h = old_items.data() + 2 * row_width(k);
-    double e = 5 - 3.5 - old_user[bias_at] - h[bias_at];
-    for (std::size_t j = 0; j < k; ++j) e -= old_user[factors_at + j] * h[factors_at + j];
-    EXPECT_NEAR(loss, e * e, 1e-12);
-    const double* now = items.data() + 2 * row_width(k);
-    EXPECT_NEAR(user[bias_at], old_user[bias_at] + 0.01 * (2 * e - 0.2 * old_user[bias_at]), 1e-14);
-    EXPECT_NEAR(now[bias_at], h[bias_at] + 0.01 * (2 * e - 0.2 * h[bias_at]), 1e-14);
-    for (std::size_t j = factors_at; j < row_width(k); ++j) {
-      EXPECT_NEAR(user[j], old_user[j] + 0.01 * (2 * e * h[j] - 0.2 * old_user[j]), 1e-14);
-      EXPECT_NEAR(now[j], h[j] + 0.01 * (2 * e * old_user[j] - 0.2 * h[j]), 1e-14);
-    }
-    EXPECT_EQ(user[known_at], 1);
-    EXPECT_EQ(now[known_at], 1);
-    for (const std::size_t other : {0UL, 1UL, 3UL}) {
-      for (std::size_t j = 0; j < row_width(k); ++j) {
-        EXPECT_EQ(items[other * row_width(k) + j], old_items[other * row_width(k) + j]);
+    const std::vector<std::uint32_t> user{3, 0, 4};
+    const std::vector<std::uint32_t> run_begin{0, 1, 5, 9};
+    const std::vector<std::uint32_t> slot{2, 6, 0, 2, 1, 1, 6, 5, 2};
+    const std::vector<Real> value{5, 1, 3, 4.5, 2, 0.5, 4, 3, 1};
+    double loss = 0;
+    for (std::size_t j = 0; j < user.size(); ++j) {
+      double* w = users.data() + user[j] * width;
+      for (auto t = run_begin[j]; t < run_begin[j + 1]; ++t) {
+        double* h = items.data() + slot[t] * width;
+        double e = value[t] - 3.5 - w[bias_at] - h[bias_at];
+        for (std::size_t i = factors_at; i < width; ++i) e -= w[i] * h[i];
+        loss += e * e;
+        for (std::size_t i = factors_at; i < width; ++i) {
+          const double old = w[i];
+          w[i] += 0.01 * (2 * e * h[i] - 0.2 * old);
+          h[i] += 0.01 * (2 * e * old - 0.2 * h[i]);
+        }
+        w[bias_at] += 0.01 * (2 * e - 0.2 * w[bias_at]);
+        h[bias_at] += 0.01 * (2 * e - 0.2 * h[bias_at]);
       }
     }
+    EXPECT_NEAR(sgd_pass<Real>(step, users_here.data(), items_here.data(), {user, run_begin, slot, value}), loss,
+                near * loss);
+    for (std::size_t i = 0; i < users.size(); ++i) EXPECT_NEAR(users_here[i], users[i], near) << k << " " << i;
+    for (std::size_t i = 0; i < items.size(); ++i) EXPECT_NEAR(items_here[i], items[i], near) << k << " " << i;
   }
+}
+
+TEST(SgdKernel, StepsAreThoseOfAPlainLoopForEveryNumberOfFactors) {
+  expect_steps_of_a_plain_loop<double>(1e-13);
+  expect_steps_of_a_plain_loop<float>(2e-6);
+  const std::vector<std::uint32_t> none, begin{0};
+  EXPECT_EQ(sgd_pass<float>({4, 0, 0.1, 0.1}, nullptr, nullptr, {none, begin, none, {}}), 0);
 }
 
 TEST(RowSolver, LeastSquaresAreThoseOfADenseSolve) {
@@ -195,10 +210,10 @@ TEST(MfItemShare, PartsOfAllWorkersAddUpToTheWayOfOne) {
 
 TEST(MfOrder, ARoundVisitsEveryRatingOnceWhateverThePieces) {
   const auto ratings = some_ratings(30, 12, 0.4, 1);
-  mf_order order(ratings);
-  mf_order::piece p;
+  mf_order<double> order(ratings, 9);
+  mf_order<double>::piece p;
   for (const std::uint64_t round : {0U, 1U, 2U}) {
-    order.shuffle(9, round);
+    order.shuffle(round);
     for (const std::size_t pieces : {1UL, 3UL, 10UL, 1000UL}) {
       std::multiset<std::tuple<std::uint32_t, std::uint32_t, double>> seen;
       for (std::size_t n = 0; n < pieces; ++n) {
@@ -226,12 +241,12 @@ TEST(MfOrder, ARoundVisitsEveryRatingOnceWhateverThePieces) {
 TEST(MfOrder, TheOrderIsAFunctionOfSeedAndRound) {
   const auto ratings = some_ratings(30, 12, 0.4, 1);
   const auto slots = [&](std::uint64_t seed, std::uint64_t round, bool twice) {
-    mf_order order(ratings);
-    if (twice) order.shuffle(seed, round + 5);
-    order.shuffle(seed, round);
-    mf_order::piece p;
+    mf_order<float> order(ratings, seed);
+    if (twice) order.shuffle(round + 5);
+    order.shuffle(round);
+    mf_order<float>::piece p;
     order.cut(0, 1, p);
-    std::vector<std::pair<std::uint32_t, double>> visited;
+    std::vector<std::pair<std::uint32_t, float>> visited;
     for (std::size_t t = 0; t < p.slot.size(); ++t) visited.emplace_back(p.column[p.slot[t]], p.value[t]);
     return visited;
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The serial oracle of mf: one process, one thread, its own parser. Initial values, order and steps are those of mf
-// with one worker.
+// with one worker and 64-bit factors.
 //
 //     mf_serial TRAIN [--test FILE] [--k 32] [--rounds 60] [--alpha .005] [--beta .24] [--seed 0]
 #include <algorithm>
@@ -161,21 +161,18 @@ int main(int argc, char** argv) {
     std::vector<double> bu(users.size());
     std::vector<double> bi(items.size());
     std::vector<std::uint32_t> order(users.size());
-    std::vector<std::size_t> mine;
+    for (std::size_t u = 0; u < users.size(); ++u) {
+      counter_random random(seed, 4, user_ids[u]);
+      for (std::size_t n = 1; n <= begin[u + 1] - begin[u]; ++n)
+        std::swap(entries[begin[u] + random.below(n)], entries[begin[u] + n - 1]);
+    }
     for (int round = 0; round < rounds; ++round) {
       std::iota(order.begin(), order.end(), 0U);
       counter_random of_users(seed, 3, static_cast<std::uint64_t>(round));
       for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[of_users.below(i)]);
       for (const auto u : order) {
-        mine.resize(begin[u + 1] - begin[u]);
-        counter_random random(seed, 4, counter_random::mix(user_ids[u]) + static_cast<std::uint64_t>(round));
-        for (std::size_t i = 0; i < mine.size(); ++i) {
-          const auto other = random.below(i + 1);
-          mine[i] = mine[other];
-          mine[other] = begin[u] + i;
-        }
         double* wu = w.data() + u * k;
-        for (const auto t : mine) {
+        for (auto t = begin[u]; t < begin[u + 1]; ++t) {
           const auto i = entries[t].first;
           double* hi = h.data() + i * k;
           double p = mean + bu[u] + bi[i];

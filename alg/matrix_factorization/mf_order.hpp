@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The order in which a worker of mf visits its ratings.
+//
+// The ratings of each user are shuffled once; a round visits the users in an order of its own. A user's ratings are
+// read one after the other, and no random number is drawn for a rating. Shuffling them again in each round made no
+// difference to what is learned (README.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <paracel/sparse.hpp>
+
+namespace paracel::alg {
+
+/// Numbers columns 0, 1, ... in the order in which they first occur. Thread-safety: none
+class column_slots {
+ public:
+  explicit column_slots(std::size_t columns) : slot_(columns, none) {}
+  /// The slot of a column, an index into `columns`.
+  std::uint32_t of(std::uint32_t column) {
+    auto& slot = slot_[column];
+    if (slot == none) {
+      slot = static_cast<std::uint32_t>(columns_.size());
+      columns_.push_back(column);
+    }
+    return slot;
+  }
+  [[nodiscard]] const std::vector<std::uint32_t>& columns() const noexcept { return columns_; }
+  /// Forgets all columns. Cost: O(columns that occurred)
+  void clear() {
+    for (const auto c : columns_) slot_[c] = none;
+    columns_.clear();
+  }
+
+ private:
+  static constexpr std::uint32_t none = 0xffffffffU;
+  std::vector<std::uint32_t> slot_;  // by column
+  std::vector<std::uint32_t> columns_;
+};
+
+/// The ratings in the order of a round, and their division into pieces. Real: of the values.
+/// Thread-safety: none. Memory: 4 + sizeof(Real) bytes a rating.
+template <class Real>
+class mf_order {
+ public:
+  /// Ratings of one piece. `column`: its items, as local indices, each once; the ratings of user run j are
+  /// [run_begin[j], run_begin[j + 1]) of slot (an index into `column`) and value.
+  struct piece {
+    std::vector<std::uint32_t> column;
+    std::vector<std::uint32_t> user;
+    std::vector<std::uint32_t> run_begin;
+    std::vector<std::uint32_t> slot;
+    std::vector<Real> value;
+  };
+
+  /// Shuffles the ratings of each user: a function of the seed and the user's id.
+  /// Lifetime: `ratings` must outlive it. Cost: O(ratings)
+  mf_order(const sparse_rows& ratings, std::uint64_t seed);
+  /// Shuffles the users for this round: a function of the seed and the round. Cost: O(users)
+  void shuffle(std::uint64_t round);
+  /// Piece `number` of `count` equal ones (by ratings; a user may be split between two).
+  void cut(std::size_t number, std::size_t count, piece& into);
+
+ private:
+  void fetch(std::size_t j) const;
+
+  const sparse_rows& ratings_;
+  std::uint64_t seed_;
+  std::vector<std::uint32_t> column_;  // ratings by user, as in ratings_, those of a user shuffled
+  std::vector<Real> value_;
+  std::vector<std::uint32_t> user_;   // users in this round's order
+  std::vector<std::uint64_t> begin_;  // of each of them: the number of ratings before its first one
+  column_slots slots_;
+};
+
+extern template class mf_order<float>;
+extern template class mf_order<double>;
+
+}  // namespace paracel::alg
