@@ -15,7 +15,7 @@ namespace paracel::alg {
 namespace {
 
 // Bytes that a worker sends to all others together in one round of the exchange. Bounds how much is in memory twice.
-constexpr std::size_t round_bytes = std::size_t{16} << 20U;
+constexpr std::size_t round_bytes = std::size_t{1} << 20U;
 // Paracel's number of dictionaries in the servers, and the words of one from which there are more: a few megabytes.
 constexpr std::size_t least_dictionaries = 100;
 constexpr std::uint64_t dictionary_words = 100000;
@@ -94,30 +94,36 @@ void word_count::exchange() {
   const auto workers = get_worker_size();
   if (workers == 1) return;
   const auto rank = get_worker_id();
-  const auto mine = std::exchange(words_, word_table());
-  std::vector<counted_word> away;
-  std::vector<std::uint32_t> owner;
-  mine.for_each([&](std::string_view word, std::uint64_t count, std::uint32_t hash) {
-    const auto to = owner_of(hash);
-    if (to == rank) {
-      words_.add(word, word.data() + word.size(), count);
-    } else {
-      away.push_back({word, count});
-      owner.push_back(static_cast<std::uint32_t>(to));
-    }
-  });
-  std::size_t at = 0;
+  // Most parts are of one owner: this worker's own ones stay where they are, those of others are freed once sent.
+  std::vector<word_part> left;
+  for (std::size_t p = 0; p < word_table::parts; ++p) {
+    const auto [least, most] = word_table::hashes_of(p);
+    if (owner_of(least) != rank || owner_of(most) != rank) left.push_back(words_.take_part(p));
+  }
+  std::size_t at = 0;  // in the last of them
   for (std::int64_t more = 1; more != 0;) {
     std::vector<byte_vector> blocks(workers);
-    for (std::size_t bytes = 0; at < away.size() && bytes < round_bytes; ++at) {
-      pack_word(blocks[owner[at]], away[at].word, away[at].count);
-      bytes += 12 + away[at].word.size();
+    std::size_t bytes = 0;
+    while (!left.empty() && bytes < round_bytes) {
+      left.back().visit(at, [&](std::string_view word, std::uint64_t count, std::uint32_t hash) {
+        const auto to = owner_of(hash);
+        if (to == rank) {
+          words_.add(word, word.data() + word.size(), count);
+        } else {
+          pack_word(blocks[to], word, count);
+          bytes += 12 + word.size();
+        }
+        return bytes < round_bytes;
+      });
+      if (bytes >= round_bytes) break;
+      left.pop_back();
+      at = 0;
     }
     for (const auto& block : comm.alltoall_bytes(blocks)) {
       const auto* const end = reinterpret_cast<const char*>(block.data()) + block.size();
       unpack_words(block, [&](std::string_view word, std::uint64_t count) { words_.add(word, end, count); });
     }
-    more = at < away.size() ? 1 : 0;
+    more = left.empty() ? 0 : 1;
     comm.allreduce(more, reduce_op::max);
   }
 }

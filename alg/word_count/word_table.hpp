@@ -2,8 +2,10 @@
 //
 // Counting words: a byte-class table that finds them and an open-addressing hash table that counts them.
 //
-// A slot holds the first eight bytes of its word, so words of up to eight bytes, most of any text, are compared as one
-// number; the bytes of each distinct word are copied once, because the text is discarded after reading.
+// A slot of 16 bytes holds the first eight bytes of its word and its count, so words of up to eight bytes, most of any
+// text, are compared as one number and need no other memory. The bytes of each longer distinct word are copied once,
+// because the text is discarded after reading. The table consists of 16 parts by hash, each of which grows alone: what
+// exists twice while one grows is a sixteenth of the table.
 #pragma once
 
 #include <algorithm>
@@ -72,87 +74,21 @@ inline bool before(const counted_word& a, const counted_word& b) {
   return a.count != b.count ? a.count > b.count : a.word < b.word;
 }
 
-/// Counts by word.
-/// Thread-safety: none
-/// Cost: 32 bytes a slot, at most 2/3 of them in use, and the bytes of each distinct word.
-class word_table {
- public:
-  word_table() : slots_(1U << 12U) {}
+/// What a table compares and places a word by. Thread-safety: const-concurrent
+struct word_key {
+  /// `readable_end`: end of the readable bytes after it.
+  word_key(std::string_view word, const char* readable_end) : word_key(word, head_of(word, readable_end)) {}
+  /// `first`: its head. Words of up to 8 bytes are not looked at.
+  word_key(std::string_view word, std::uint64_t first) : head(first), hash(hash_of(first, word)) {}
+  /// The part of a word_table.
+  [[nodiscard]] std::size_t part() const noexcept { return hash >> 60U; }
+  /// The hash that for_each says, a function of the word alone.
+  [[nodiscard]] std::uint32_t upper() const noexcept { return static_cast<std::uint32_t>(hash >> 32U); }
 
-  /// Adds `count` to that of `word`. `readable_end`: end of the readable bytes after it.
-  void add(std::string_view word, const char* readable_end, std::uint64_t count = 1) {
-    const auto head = head_of(word, readable_end);
-    const auto h = hash(head, word);
-    const auto length = static_cast<std::uint32_t>(word.size());
-    for (std::size_t i = h & mask();; i = (i + 1) & mask()) {
-      auto& s = slots_[i];
-      if (s.count == 0) {
-        s = {head, store(word), count, length, static_cast<std::uint32_t>(h >> 32U)};
-        if (++used_ * 3 > slots_.size() * 2) grow();
-        return;
-      }
-      if (s.head == head && s.length == length && (length <= 8 || same_tail(s, word))) {
-        s.count += count;
-        return;
-      }
-    }
-  }
-  void add(std::string_view word) { add(word, word.data() + word.size()); }
-
-  /// The hash that for_each says.
-  [[nodiscard]] static std::uint32_t hash_of(std::string_view word, const char* readable_end) noexcept {
-    return static_cast<std::uint32_t>(hash(head_of(word, readable_end), word) >> 32U);
-  }
-  [[nodiscard]] std::size_t size() const noexcept { return used_; }
-  /// The sum of all counts.
-  [[nodiscard]] std::uint64_t total() const noexcept {
-    std::uint64_t sum = 0;
-    for (const auto& s : slots_) sum += s.count;
-    return sum;
-  }
-
-  /// Calls f(word, count, hash) for each word, in no particular order. The 32-bit hash is a function of the word alone.
-  /// Lifetime: words are valid as long as the table.
-  template <class F>
-  void for_each(F&& f) const {
-    for (const auto& s : slots_) {
-      if (s.count != 0) f(std::string_view(s.bytes, s.length), s.count, s.hash);
-    }
-  }
-
-  /// The first `k` by `before`, in that order. Cost: O(words + k log k).
-  [[nodiscard]] std::vector<counted_word> top(std::size_t k) const {
-    std::vector<counted_word> all;
-    if (k == 0) return all;
-    for_each([&](std::string_view word, std::uint64_t count, std::uint32_t) {
-      all.push_back({word, count});
-      // At most about twice as many as wanted are kept.
-      if (all.size() >= 2 * k + 1024) keep_first(all, k);
-    });
-    keep_first(all, k);
-    std::sort(all.begin(), all.end(), before);
-    return all;
-  }
-  /// All words, sorted by bytes.
-  [[nodiscard]] std::vector<counted_word> sorted() const {
-    std::vector<counted_word> all;
-    all.reserve(used_);
-    for_each([&](std::string_view word, std::uint64_t count, std::uint32_t) { all.push_back({word, count}); });
-    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.word < b.word; });
-    return all;
-  }
+  std::uint64_t head;  // the first 8 bytes; shorter words are padded with 0
+  std::uint64_t hash;
 
  private:
-  struct slot {
-    std::uint64_t head = 0;       // the first 8 bytes; shorter words are padded with 0
-    const char* bytes = nullptr;  // the word
-    std::uint64_t count = 0;      // 0: the slot is free
-    std::uint32_t length = 0;
-    std::uint32_t hash = 0;
-  };
-
-  [[nodiscard]] std::size_t mask() const noexcept { return slots_.size() - 1; }
-
   static std::uint64_t load(const char* from, std::size_t n) noexcept {
     std::uint64_t v = 0;
     std::memcpy(&v, from, n);
@@ -170,7 +106,7 @@ class word_table {
     return static_cast<std::uint64_t>(p) ^ static_cast<std::uint64_t>(p >> 64U);
   }
   /// Source: the multiply-and-fold of wyhash (Wang Yi). The same on all little-endian machines.
-  static std::uint64_t hash(std::uint64_t head, std::string_view word) noexcept {
+  static std::uint64_t hash_of(std::uint64_t head, std::string_view word) noexcept {
     auto h = fold(head ^ 0xa0761d6478bd642fU, word.size() ^ 0xe7037ed1a0b428dbU);
     if (word.size() > 8) {
       std::size_t at = 8;
@@ -180,10 +116,86 @@ class word_table {
     }
     return h;
   }
-  static bool same_tail(const slot& s, std::string_view word) noexcept {
-    return std::memcmp(s.bytes + 8, word.data() + 8, word.size() - 8) == 0;
+};
+
+/// A part of a word_table: counts of words by open addressing.
+/// Thread-safety: none
+/// Cost: 16 bytes a slot, at most 3/4 of them in use; for a word of more than 8 bytes 16 more, and the word.
+class word_part {
+ public:
+  void add(std::string_view word, const word_key& key, std::uint64_t count) {
+    const bool is_long = word.size() > most_inside;
+    const auto tag = static_cast<std::uint32_t>(is_long ? word.size() + most_inside : word.size());
+    for (std::size_t i = key.hash & mask();; i = (i + 1) & mask()) {
+      auto& s = slots_[i];
+      if (s.tag == 0) {
+        s = {key.head, tag, 0};
+        if (is_long) set_apart(s, store(word), count);
+        else add_to(s, count);
+        if (++used_ * 4 > slots_.size() * 3) grow();
+        return;
+      }
+      if (s.head != key.head) continue;
+      if (is_long) {
+        if (s.tag != tag || std::memcmp(apart_[s.value].bytes + 8, word.data() + 8, word.size() - 8) != 0) continue;
+        apart_[s.value].count += count;
+        return;
+      }
+      if (s.tag == tag) return add_to(s, count);
+      if (s.tag == tag + most_inside) {
+        apart_[s.value].count += count;
+        return;
+      }
+    }
   }
 
+  [[nodiscard]] std::size_t size() const noexcept { return used_; }
+
+  /// Calls f(word, count, hash) for the words from position `at` on, which it advances, while f returns true.
+  /// Lifetime: words are valid until the next `add`.
+  template <class F>
+  void visit(std::size_t& at, F&& f) const {
+    while (at < slots_.size()) {
+      const auto& s = slots_[at++];
+      if (s.tag == 0) continue;
+      const auto word = word_of(s);
+      if (!f(word, s.tag > most_inside ? apart_[s.value].count : s.value, word_key(word, s.head).upper())) return;
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t most_inside = 8;  // bytes of a word that is in its slot
+  struct slot {
+    std::uint64_t head = 0;
+    // 0: the slot is free. 1 to 8: bytes of the word, `value` is its count. Otherwise 8 more than the bytes of the
+    // word, and `value` is its index in apart_: of longer words, and of shorter ones whose count needs more than 32
+    // bits.
+    std::uint32_t tag = 0;
+    std::uint32_t value = 0;
+  };
+  struct word_apart {
+    const char* bytes = nullptr;  // of a word that is not in its slot
+    std::uint64_t count = 0;
+  };
+
+  [[nodiscard]] std::size_t mask() const noexcept { return slots_.size() - 1; }
+  [[nodiscard]] std::string_view word_of(const slot& s) const noexcept {
+    if (s.tag > 2 * most_inside) return {apart_[s.value].bytes, s.tag - most_inside};
+    return {reinterpret_cast<const char*>(&s.head), s.tag > most_inside ? s.tag - most_inside : s.tag};
+  }
+  void add_to(slot& s, std::uint64_t count) {
+    const auto sum = s.value + count;
+    if (sum <= ~std::uint32_t{0}) {
+      s.value = static_cast<std::uint32_t>(sum);
+      return;
+    }
+    s.tag += most_inside;
+    set_apart(s, nullptr, sum);
+  }
+  void set_apart(slot& s, const char* bytes, std::uint64_t count) {
+    s.value = static_cast<std::uint32_t>(apart_.size());
+    apart_.push_back({bytes, count});
+  }
   const char* store(std::string_view word) {
     if (word.size() > free_) {
       // A word larger than a chunk gets its own.
@@ -202,25 +214,103 @@ class word_table {
     std::vector<slot> old(slots_.size() * 2);
     old.swap(slots_);
     for (const auto& s : old) {
-      if (s.count == 0) continue;
-      std::size_t i = hash(s.head, {s.bytes, s.length}) & mask();
-      while (slots_[i].count != 0) i = (i + 1) & mask();
+      if (s.tag == 0) continue;
+      std::size_t i = word_key(word_of(s), s.head).hash & mask();
+      while (slots_[i].tag != 0) i = (i + 1) & mask();
       slots_[i] = s;
     }
   }
+
+  static constexpr std::size_t chunk_bytes = std::size_t{1} << 14U;
+
+  std::vector<slot> slots_{std::size_t{1} << 8U};
+  std::size_t used_ = 0;
+  std::vector<word_apart> apart_;
+  std::vector<std::unique_ptr<char[]>> chunks_;
+  char* next_ = nullptr;
+  std::size_t free_ = 0;
+};
+
+/// Counts by word.
+/// Thread-safety: none
+/// Cost: that of its parts.
+class word_table {
+ public:
+  static constexpr std::size_t parts = 16;
+
+  /// Adds `count`, at least 1, to that of `word`. `readable_end`: end of the readable bytes after it.
+  void add(std::string_view word, const char* readable_end, std::uint64_t count = 1) {
+    const word_key key(word, readable_end);
+    parts_[key.part()].add(word, key, count);
+  }
+  void add(std::string_view word) { add(word, word.data() + word.size()); }
+
+  /// The hash that for_each says.
+  [[nodiscard]] static std::uint32_t hash_of(std::string_view word, const char* readable_end) noexcept {
+    return word_key(word, readable_end).upper();
+  }
+  [[nodiscard]] std::size_t size() const noexcept {
+    std::size_t sum = 0;
+    for (const auto& p : parts_) sum += p.size();
+    return sum;
+  }
+  /// The sum of all counts.
+  [[nodiscard]] std::uint64_t total() const {
+    std::uint64_t sum = 0;
+    for_each([&](std::string_view, std::uint64_t count, std::uint32_t) { sum += count; });
+    return sum;
+  }
+
+  /// Calls f(word, count, hash) for each word, in no particular order. The 32-bit hash is a function of the word alone.
+  /// Lifetime: words are valid until the next `add` or `take_part`.
+  template <class F>
+  void for_each(F&& f) const {
+    for (const auto& p : parts_) {
+      std::size_t at = 0;
+      p.visit(at, [&](std::string_view word, std::uint64_t count, std::uint32_t hash) {
+        f(word, count, hash);
+        return true;
+      });
+    }
+  }
+
+  /// Removes the words whose hashes are in [hashes_of(part).first, hashes_of(part).second], and returns them.
+  word_part take_part(std::size_t part) { return std::exchange(parts_[part], word_part()); }
+  [[nodiscard]] static std::pair<std::uint32_t, std::uint32_t> hashes_of(std::size_t part) noexcept {
+    const auto least = static_cast<std::uint32_t>(part << 28U);
+    return {least, least | ((std::uint32_t{1} << 28U) - 1)};
+  }
+
+  /// The first `k` by `before`, in that order. Cost: O(words + k log k).
+  [[nodiscard]] std::vector<counted_word> top(std::size_t k) const {
+    std::vector<counted_word> all;
+    if (k == 0) return all;
+    for_each([&](std::string_view word, std::uint64_t count, std::uint32_t) {
+      all.push_back({word, count});
+      // At most about twice as many as wanted are kept.
+      if (all.size() >= 2 * k + 1024) keep_first(all, k);
+    });
+    keep_first(all, k);
+    std::sort(all.begin(), all.end(), before);
+    return all;
+  }
+  /// All words, sorted by bytes.
+  [[nodiscard]] std::vector<counted_word> sorted() const {
+    std::vector<counted_word> all;
+    all.reserve(size());
+    for_each([&](std::string_view word, std::uint64_t count, std::uint32_t) { all.push_back({word, count}); });
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.word < b.word; });
+    return all;
+  }
+
+ private:
   static void keep_first(std::vector<counted_word>& all, std::size_t k) {
     if (all.size() <= k) return;
     std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(k), all.end(), before);
     all.resize(k);
   }
 
-  static constexpr std::size_t chunk_bytes = std::size_t{1} << 18U;
-
-  std::vector<slot> slots_;
-  std::size_t used_ = 0;
-  std::vector<std::unique_ptr<char[]>> chunks_;
-  char* next_ = nullptr;
-  std::size_t free_ = 0;
+  std::array<word_part, parts> parts_;
 };
 
 /// Words and counts as bytes: 4 bytes length, 8 bytes count, and the word.

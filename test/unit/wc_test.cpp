@@ -2,6 +2,7 @@
 #include "alg/word_count/word_table.hpp"
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,59 @@ TEST(WordTable, WordsSurviveTheirTextAndThePackedForm) {
   EXPECT_EQ(back.size(), 3U);
   EXPECT_EQ(back.total(), 9U);
   EXPECT_EQ(back.sorted()[2].word.size(), std::size_t{1} << 19);
+}
+
+TEST(WordTable, CountsMayNeedMoreThan32Bits) {
+  constexpr std::uint64_t most = 0xffffffff;
+  word_table table;
+  const std::vector<std::string> words{"x", "eightlet", "ninelette"};
+  for (const auto& word : words) {
+    const char* const end = word.data() + word.size();
+    table.add(word, end, most);
+    for (int i = 0; i < 3; ++i) table.add(word);
+    table.add(word, end, most * most);
+  }
+  table.add("once");
+  const std::string large = "large";
+  table.add(large, large.data() + large.size(), most + 1);
+  for (int i = 0; i < 1000; ++i) table.add("w" + std::to_string(i));  // parts grow
+  std::map<std::string, std::uint64_t> counts;
+  table.for_each([&](std::string_view w, std::uint64_t n, std::uint32_t) { counts[std::string(w)] = n; });
+  for (const auto& word : words) EXPECT_EQ(counts[word], most + 3 + most * most);
+  EXPECT_EQ(counts["once"], 1U);
+  EXPECT_EQ(counts["large"], most + 1);
+  EXPECT_EQ(counts.size(), 1005U);
+}
+
+TEST(WordTable, APartHasTheWordsOfItsHashesAndIsVisitedInSteps) {
+  word_table table;
+  for (int i = 0; i < 5000; ++i) {
+    const auto word = "word " + std::to_string(i);
+    table.add(word, word.data() + word.size(), 2);
+  }
+  std::size_t found = 0;
+  for (std::size_t p = 0; p < word_table::parts; ++p) {
+    const auto part = table.take_part(p);
+    const auto [least, most] = word_table::hashes_of(p);
+    std::set<std::string> words;
+    std::size_t at = 0;
+    for (bool stopped = true; stopped;) {
+      int step = 0;
+      stopped = false;
+      part.visit(at, [&](std::string_view word, std::uint64_t count, std::uint32_t hash) {
+        EXPECT_TRUE(words.insert(std::string(word)).second);
+        EXPECT_EQ(count, 2U);
+        EXPECT_EQ(hash, word_table::hash_of(word, word.data() + word.size()));
+        EXPECT_TRUE(least <= hash && hash <= most);
+        stopped = ++step == 7;
+        return !stopped;
+      });
+    }
+    EXPECT_EQ(words.size(), part.size());
+    found += part.size();
+  }
+  EXPECT_EQ(found, 5000U);
+  EXPECT_EQ(table.size(), 0U);
 }
 
 TEST(WordTable, TheHashThatNamesTheOwnerIsAFunctionOfTheWord) {
