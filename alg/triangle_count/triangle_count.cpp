@@ -2,10 +2,12 @@
 #include "triangle_count.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <paracel/exchange.hpp>
 
 #include "alg/common/run_log.hpp"
+#include "kept_edges.hpp"
 
 namespace paracel::alg {
 
@@ -16,7 +18,9 @@ constexpr std::uint32_t unknown = ~std::uint32_t{0};
 /// The kept edges of the own vertices, by rank. Rank 0 has the greatest degree of all vertices known to this worker.
 class oriented_graph {
  public:
-  oriented_graph(const distributed_graph& graph, const std::vector<std::uint32_t>& degree) : own_(graph.own()) {
+  /// Moves the edges out of the graph: they are at their ends of lower degree.
+  oriented_graph(distributed_graph& graph, const std::vector<std::uint32_t>& degree)
+      : own_(graph.own()), begin_(std::move(graph.out.begin)), target_(std::move(graph.out.target)) {
     const auto n = own_ + graph.ghosts.size();
     // Counting sort by descending degree, then by number (ghosts of workers before this one, own vertices, ghosts of
     // those after it).
@@ -38,16 +42,10 @@ class oriented_graph {
     for (std::size_t v = 0; v < own_; ++v) give(v);
     for (; g < graph.ghosts.size(); ++g) give(own_ + g);
 
-    begin_.reserve(own_ + 1);
-    begin_.push_back(0);
-    target_.reserve(graph.out.target.size() / 2 + 1);
+    for (auto& t : target_) t = rank_[t];
     for (std::size_t v = 0; v < own_; ++v) {
-      const auto mine = rank_[v];
-      const auto from = target_.size();
-      for (const auto t : graph.out.of(v))
-        if (rank_[t] < mine) target_.push_back(rank_[t]);
-      std::sort(target_.begin() + static_cast<std::ptrdiff_t>(from), target_.end());
-      begin_.push_back(target_.size());
+      std::sort(target_.begin() + static_cast<std::ptrdiff_t>(begin_[v]),
+                target_.begin() + static_cast<std::ptrdiff_t>(begin_[v + 1]));
     }
   }
 
@@ -62,9 +60,9 @@ class oriented_graph {
 
  private:
   std::size_t own_;
-  std::vector<std::uint32_t> rank_, vertex_;  // by local index, by rank
   std::vector<std::uint64_t> begin_;
   std::vector<std::uint32_t> target_;
+  std::vector<std::uint32_t> rank_, vertex_;  // by local index, by rank
 };
 
 /// Whether the edge u-v, v at index i of u's list, is counted with the marks of v: by looking up the i elements before
@@ -221,17 +219,15 @@ class list_sender {
 };
 
 template <bool PerVertex>
-triangle_result count_all(Comm comm, const distributed_graph& graph, std::size_t round_bytes) {
+triangle_result count_all(Comm comm, distributed_graph& graph, std::size_t round_bytes) {
   const auto size = comm.get_size();
   const auto own = graph.own();
-  halo borders(comm, graph);
-  std::vector<std::uint32_t> degree(own + graph.ghosts.size());
   triangle_result result;
-  for (std::size_t v = 0; v < own; ++v) {
-    const auto d = graph.out.degree(v);
-    degree[v] = static_cast<std::uint32_t>(d);
+  auto degree = keep_at_lower_ends(comm, graph, round_bytes);
+  for (const std::uint64_t d : degree)
     if (d > 1) result.wedges += d * (d - 1) / 2;
-  }
+  halo borders(comm, graph);
+  degree.resize(own + graph.ghosts.size());
   borders.pull<std::uint32_t>(std::span<const std::uint32_t>(degree).first(own), std::span(degree).subspan(own));
   const oriented_graph g(graph, degree);
   counter<PerVertex> count(g);
@@ -308,7 +304,7 @@ triangle_result count_all(Comm comm, const distributed_graph& graph, std::size_t
 
 }  // namespace
 
-triangle_result count_triangles(Comm comm, const distributed_graph& graph, bool per_vertex, std::size_t round_bytes) {
+triangle_result count_triangles(Comm comm, distributed_graph& graph, bool per_vertex, std::size_t round_bytes) {
   return per_vertex ? count_all<true>(std::move(comm), graph, round_bytes)
                     : count_all<false>(std::move(comm), graph, round_bytes);
 }
@@ -325,7 +321,8 @@ void triangle_counter::solve() {
   load.entries.values = entry_options::value_rule::ignore;
   load.self_loops = false;
   load.undirected = true;
-  const auto graph = load_graph(get_comm(), settings_.input, load);
+  load.once = true;
+  auto graph = load_graph(get_comm(), settings_.input, load);
   (void)first_iteration();  // the replacement of a worker can repeat all of it
   run_log log(*this, 0);
   const auto found = count_triangles(get_comm(), graph, settings_.per_vertex);

@@ -30,9 +30,9 @@ struct triangle_result {
   std::uint64_t rounds = 0;                ///< of fetching
 };
 
-/// The graph is undirected, without self-loops. A collective. `round_bytes`: size of the lists that a worker sends in a
-/// round.
-triangle_result count_triangles(Comm comm, const distributed_graph& graph, bool per_vertex,
+/// The graph is undirected, without self-loops, and has each edge once (graph_options); its edges are taken out of it.
+/// A collective. `round_bytes`: size of the edges and lists that a worker sends in a round.
+triangle_result count_triangles(Comm comm, distributed_graph& graph, bool per_vertex,
                                 std::size_t round_bytes = std::size_t{4} << 20U);
 
 struct triangle_settings : graph_settings {

@@ -28,7 +28,8 @@ struct distributed_graph {
   std::size_t rank = 0;
   id_list ids;                        ///< of the own vertices, ascending
   std::vector<std::uint64_t> ghosts;  ///< numbers, ascending
-  /// Edges that leave own vertices; of an undirected graph all edges. Targets are local indices, ascending by number.
+  /// Edges that leave own vertices; of an undirected graph all edges, or, with `once`, about half of them. Targets are
+  /// local indices, ascending by number.
   adjacency out;
   adjacency in;                   ///< edges that enter own vertices, if requested
   std::uint64_t edges_total = 0;  ///< edges of all workers; of an undirected graph each pair once
@@ -66,6 +67,8 @@ struct graph_options {
   bool undirected = false;  ///< each edge in both directions; a-b and b-a are one edge
   bool self_loops = true;   ///< false: they are dropped
   bool incoming = false;    ///< fill `in`; ghosts are then those of both directions
+  /// Of an undirected graph: each edge is at one of its ends only, whichever, in half the memory. Not with `incoming`.
+  bool once = false;
 };
 
 /// Loads a graph. Every worker must call it with the same arguments.

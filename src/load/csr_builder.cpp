@@ -199,10 +199,17 @@ class row_buckets {
   std::vector<item> row_;
 };
 
+/// The end of an entry that becomes its row with `once`: as often the greater as the smaller one, so that rows are as
+/// long as with both ways, and the same for (c, a).
+void turn_once(std::uint64_t& a, std::uint64_t& c, const build_options& o) {
+  if (o.once && ((a + c) % 2 == 0) != (a < c)) std::swap(a, c);
+}
+
 /// The stored form of one entry: f(row, column) for each that is stored of it.
 template <class F>
 void each_way(std::uint64_t a, std::uint64_t c, const build_options& o, F&& f) {
   if (a == c && !o.self_loops) return;
+  turn_once(a, c, o);
   f(a, c);
   if (o.both_ways && a != c) f(c, a);
 }
@@ -255,9 +262,10 @@ std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::u
         if (valued) to = store_fields(to, b.value[p.k]);
       };
       for (; p.k < b.size && to != end; ++p.k) {
-        const auto a = row_of(b, p.k);
-        const auto c = column_of(b, p.k);
+        std::uint64_t a = row_of(b, p.k);
+        std::uint64_t c = column_of(b, p.k);
         if (a == c && !o.self_loops) continue;
+        turn_once(a, c, o);
         if (!p.second_way && a - low < rows) put(a, c);
         if (!o.both_ways || a == c) continue;
         p.second_way = to == end;

@@ -47,6 +47,7 @@ struct index_numbers {
 struct build_options {
   bool swap = false;       ///< rows are the second of each pair
   bool both_ways = false;  ///< each entry (row, column) is followed by (column, row), unless row = column
+  bool once = false;       ///< (row, column) and (column, row) are the same entry, which is one of them
   bool self_loops = true;  ///< false: no entry with row = column
   bool keep = false;       ///< entries are needed again
   duplicate_rule duplicates = duplicate_rule::sum;

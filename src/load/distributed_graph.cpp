@@ -27,7 +27,8 @@ template <class Column>
 void build_graph(Comm& comm, const std::vector<std::string>& files, const graph_options& options,
                  chunked_vector& entries, index_numbers& numbers, distributed_graph& out) {
   const bool both = options.incoming && !options.undirected;
-  build_options build{.both_ways = options.undirected,
+  build_options build{.both_ways = options.undirected && !options.once,
+                      .once = options.undirected && options.once,
                       .self_loops = options.self_loops,
                       .keep = both,
                       .duplicates = options.entries.duplicates};
@@ -49,10 +50,10 @@ void build_graph(Comm& comm, const std::vector<std::string>& files, const graph_
   const auto own = out.own();
   std::int64_t edges = 0;
   for (std::size_t v = 0; v < own; ++v) {
-    if (out.directed) break;
+    if (!build.both_ways) break;
     for (auto k = leaving.begin[v]; k < leaving.begin[v + 1]; ++k) edges += leaving.column[k] >= low + v ? 1 : 0;
   }
-  if (out.directed) edges = static_cast<std::int64_t>(leaving.column.size());
+  if (!build.both_ways) edges = static_cast<std::int64_t>(leaving.column.size());
   comm.allreduce(edges);
   out.edges_total = static_cast<std::uint64_t>(edges);
 
@@ -120,7 +121,8 @@ distributed_graph load_text(Comm comm, const std::vector<std::string>& files, co
 distributed_graph load_graph(Comm comm, const std::vector<std::string>& files, const graph_options& options) {
   const auto text = "weighted " + std::to_string(options.weighted) + " undirected " +
                     std::to_string(options.undirected) + " self_loops " + std::to_string(options.self_loops) +
-                    " incoming " + std::to_string(options.incoming) + "\n" + text_of_options(options.entries);
+                    " incoming " + std::to_string(options.incoming) + " once " + std::to_string(options.once) + "\n" +
+                    text_of_options(options.entries);
   load_cache cache(comm, options.entries.cache, "graph", text, files, options.entries.rows_also);
   distributed_graph graph;
   if (cache.read([&](cache_reader& parts) { distributed_graph::visit_parts(parts, graph); })) return graph;

@@ -7,16 +7,20 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <set>
+#include <vector>
 
 #include <unistd.h>
 
 #include "alg/bfs/bfs.hpp"
+#include "alg/common/move_edges.hpp"
 #include "alg/k_core/k_core.hpp"
 #include "alg/label_propagation/label_propagation.hpp"
 #include "alg/max_vertex_value/mvv.hpp"
 #include "alg/pagerank/pagerank.hpp"
 #include "alg/scc/scc.hpp"
 #include "alg/sssp/delta_stepping.hpp"
+#include "alg/triangle_count/kept_edges.hpp"
 #include "alg/triangle_count/triangle_count.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/counting_comm.hpp"
@@ -190,11 +194,71 @@ TEST(GraphTraffic, ARoundOfCoreNumbersIsOneExchangeOf4BytesAGhostAndOneReduction
 TEST(GraphTraffic, TrianglesFetchAListOnceAtMost) {
   const auto g = random_graph(2, 500, 6000, 2);
   counting_workers(workers).run([&](Comm comm, const traffic&) {
-    const auto part = part_of(g, comm.get_rank(), workers, {.undirected = true});
+    auto part = part_of(g, comm.get_rank(), workers, {.undirected = true, .once = true});
     const auto found = alg::count_triangles(comm, part, false);
     EXPECT_EQ(found.rounds, 1U);
     // At most the kept lists of all ghosts, with 12 bytes for elements of third workers.
     EXPECT_LE(found.fetched_bytes, 12 * 6000U + 8 * part.ghosts.size());
+  });
+}
+
+TEST(GraphTraffic, AnEdgeIsKeptAtItsEndOfLowerDegreeWith8BytesIfItMoves) {
+  const auto g = random_graph(2, 500, 6000, 2);
+  const auto all = part_of(g, 0, 1, {.undirected = true});
+  counting_workers(workers).run([&](Comm comm, const traffic& count) {
+    auto part = part_of(g, comm.get_rank(), workers, {.undirected = true, .once = true});
+    const auto start = count;
+    const auto shared = border_of(comm, part).shared;
+    const auto ghosts = part.ghosts.size();
+    const auto before = count;
+    const auto degree = alg::keep_at_lower_ends(comm, part, 1U << 20U);
+    const auto low = part.first[part.rank];
+    ASSERT_EQ(degree.size(), part.own());
+    std::set<std::uint64_t> seen;
+    for (std::size_t v = 0; v < part.own(); ++v) {
+      EXPECT_EQ(degree[v], all.out.degree(low + v));
+      std::vector<std::uint64_t> kept, want;
+      for (const auto t : part.out.of(v)) kept.push_back(part.number(t));
+      for (const auto t : all.out.of(low + v)) {
+        const auto theirs = all.out.degree(t), mine = all.out.degree(low + v);
+        if (theirs != mine ? theirs > mine : t < low + v) want.push_back(t);
+      }
+      std::sort(kept.begin(), kept.end());
+      EXPECT_EQ(kept, want) << low + v;
+      for (const auto n : kept)
+        if (n < low || n >= low + part.own()) seen.insert(n);
+    }
+    EXPECT_EQ(part.ghosts, std::vector<std::uint64_t>(seen.begin(), seen.end()));
+    // Building the halo, degrees there and back, and edges: a third of the 6000 and a header for each worker at most.
+    const auto halo_bytes = before.bytes - start.bytes;
+    EXPECT_LE(count.bytes - before.bytes, halo_bytes + 4 * (shared + ghosts) + 8 * 6000U / 3 + 16 * workers);
+  });
+}
+
+TEST(GraphTraffic, EdgesThatAreKeptAndGivenAreAtBothEnds) {
+  const auto g = random_graph(2, 500, 3000, 2);
+  counting_workers(workers).run([&](Comm comm, const traffic&) {
+    const auto both = part_of(g, comm.get_rank(), workers, {.undirected = true});
+    auto part = part_of(g, comm.get_rank(), workers, {.undirected = true, .once = true});
+    const auto always = [](std::uint32_t, std::uint32_t) { return true; };
+    alg::move_edges(comm, part, 1000, always, always);
+    EXPECT_EQ(part.ghosts, both.ghosts);
+    for (std::size_t v = 0; v < both.own(); ++v)
+      EXPECT_TRUE(std::ranges::is_permutation(part.out.of(v), both.out.of(v))) << v;
+  });
+}
+
+TEST(GraphTraffic, TriangleListsOfManyWorkersAreFetchedInRounds) {
+  const auto g = random_graph(3, 200, 2500, 2);
+  auto alone = part_of(g, 0, 1, {.undirected = true, .once = true});
+  std::uint64_t want = 0;
+  counting_workers(1).run(
+      [&](Comm comm, const traffic&) { want = alg::count_triangles(comm, alone, false).triangles; });
+  counting_workers(workers).run([&](Comm comm, const traffic&) {
+    auto part = part_of(g, comm.get_rank(), workers, {.undirected = true, .once = true});
+    const auto found = alg::count_triangles(comm, part, false, 256);
+    EXPECT_GT(found.rounds, 1U);
+    EXPECT_EQ(found.triangles, want);
   });
 }
 

@@ -166,6 +166,34 @@ TEST(LoadGraph, IsWhatAMapOfItsEdgesHas) {
   }
 }
 
+TEST(LoadGraph, AnEdgeMayBeAtOneOfItsEndsOnly) {
+  const temporary_folder here;
+  for (const std::uint64_t seed : {1U, 2U}) {
+    auto edges = random_entries(seed, 5000, 300, 300, seed == 1 ? scattered : named);
+    edges.push_back({edges[0].column, edges[0].row, 0.5});
+    edges.push_back({edges[1].row, edges[1].row, 0.25});
+    const auto file = here.write("edges", text_of(edges));
+    graph_options options;
+    options.undirected = true;
+    options.weighted = true;
+    options.self_loops = seed == 1;
+    for (const auto workers : worker_counts) {
+      options.once = false;
+      const auto both = gather_graph(workers, {file}, options);
+      options.once = true;
+      auto once = gather_graph(workers, {file}, options);
+      EXPECT_EQ(once.ids, both.ids);
+      EXPECT_EQ(once.edges_total, both.edges_total);
+      std::map<std::pair<std::uint64_t, std::uint64_t>, double> want, got;
+      for (const auto& [a, b, w] : both.out) want[std::minmax(a, b)] = w;
+      for (const auto& [a, b, w] : once.out) EXPECT_TRUE(got.emplace(std::minmax(a, b), w).second) << a << " " << b;
+      EXPECT_EQ(got, want);
+      for (const auto load : once.loads)
+        EXPECT_LT(static_cast<double>(load), 1.2 * 5000 / static_cast<double>(workers)) << workers;
+    }
+  }
+}
+
 TEST(LoadGraph, EdgesAreSpreadEvenly) {
   const temporary_folder here;
   const auto edges = random_entries(1, 20'000, 4000, 3000, scattered);

@@ -54,6 +54,7 @@ struct part_options {
   bool undirected = false;
   bool incoming = false;
   bool weighted = false;
+  bool once = false;   ///< undirected: each edge at the end that is first in the test_graph
   bool names = false;  ///< ids are the words "n000005", ... instead of numbers
 };
 
@@ -81,7 +82,7 @@ inline distributed_graph part_of(const test_graph& g, std::size_t rank, std::siz
     for (const auto& e : g.edges) {
       if (!pairs.emplace(std::min(e.from, e.to), std::max(e.from, e.to)).second) continue;
       out.push_back({{e.from, e.to}, e.weight});
-      if (e.from != e.to) out.push_back({{e.to, e.from}, e.weight});
+      if (e.from != e.to && !options.once) out.push_back({{e.to, e.from}, e.weight});
     }
     p.edges_total = pairs.size();
   } else {
