@@ -29,9 +29,9 @@
 #include <system_error>
 #include <vector>
 
+#include "core/futex_wait.hpp"
 #include "server/plugin/plugin_library.hpp"
 #include "server/plugin/sandbox_memory.hpp"
-#include "server/plugin/sandbox_wait.hpp"
 
 namespace {
 
@@ -75,7 +75,7 @@ class sandbox {
   [[noreturn]] void serve() {
     std::uint32_t done = 0;
     while (true) {
-      wait_for_change(control_.request, done, control_.process_sleeps);
+      futex::wait_for_change(control_.request, done, control_.process_sleeps);
       const auto number = control_.request.load(std::memory_order_acquire);
       if (number == done) continue;
       room_at_ = control_.room_at;
@@ -91,7 +91,7 @@ class sandbox {
       std::fflush(stdout);  // it may be killed at any time
       done = number;
       control_.reply.store(number, std::memory_order_seq_cst);
-      if (control_.server_sleeps.load(std::memory_order_seq_cst) != 0) wake(control_.reply);
+      if (control_.server_sleeps.load(std::memory_order_seq_cst) != 0) futex::wake(control_.reply);
     }
   }
 

@@ -17,7 +17,7 @@
 
 #include <paracel/error.hpp>
 
-#include "server/plugin/sandbox_wait.hpp"
+#include "core/futex_wait.hpp"
 
 namespace paracel::srv {
 
@@ -136,14 +136,14 @@ sandbox_process::result sandbox_process::run(std::size_t count, std::uint64_t ro
   auto seen = c.reply.load(std::memory_order_relaxed);
   if (++number_ == seen) ++number_;
   c.request.store(number_, std::memory_order_seq_cst);
-  if (c.process_sleeps.load(std::memory_order_seq_cst) != 0) wake(c.request);
+  if (c.process_sleeps.load(std::memory_order_seq_cst) != 0) futex::wake(c.request);
 
   auto sleep = first_sleep;
   auto until = steady_clock::now() + limit;
   while (true) {
     const auto before = steady_clock::now();
     const timespec nap{0, std::chrono::nanoseconds(sleep).count()};
-    wait_for_change(c.reply, seen, c.server_sleeps, &nap);
+    futex::wait_for_change(c.reply, seen, c.server_sleeps, &nap);
     seen = c.reply.load(std::memory_order_acquire);
     if (seen == number_) break;
     const auto now = steady_clock::now();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How the server and a process of its sandbox wait for each other: they look at a number for a moment, then sleep in
-// the kernel until it changes.
+// How processes wait for each other in memory that they share: they look at a number for a moment, then sleep in the
+// kernel until it changes.
 #pragma once
 
 #include <linux/futex.h>
@@ -15,7 +15,7 @@
 #include <climits>
 #include <cstdint>
 
-namespace paracel::srv {
+namespace paracel::futex {
 
 /// How long a thread looks before it sleeps: about what putting a thread to sleep and waking it costs. Less after it
 /// has looked in vain, down to nothing: the other side takes longer, or would need this processor. Now and then it
@@ -89,4 +89,4 @@ inline void wait_for_change(std::atomic<std::uint32_t>& number, std::uint32_t ol
   sleeps.store(0, std::memory_order_relaxed);
 }
 
-}  // namespace paracel::srv
+}  // namespace paracel::futex
