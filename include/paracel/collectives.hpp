@@ -19,6 +19,10 @@
 //   all_to_all       1 step if all blocks are short, else 2
 //   barrier          ceil(log2 p) steps
 //
+// Tasks of one host share memory (doc/com_queue.md). There every operation is a barrier; a short vector (of at most 64
+// KiB with 2 tasks, else 16) is 1 step, an all_reduce of a longer one 1 more than it has pieces of 512 KiB, and a
+// broadcast, all_gather and all_to_all as many as the longest vector, or that of all blocks of a task, has.
+//
 // Folds are in rank order, ((v0 op v1) op v2) ..., so results have the same bits in every run, and for exact operations
 // for every number of tasks. A long vector is sent in pieces; beside it an operation uses at most 2 chunks of memory
 // (peer_collectives::chunk_bytes).

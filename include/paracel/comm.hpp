@@ -32,6 +32,7 @@ struct ompi_communicator_t;
 namespace paracel {
 
 class session;
+struct shared_memory;
 
 /// The collective operations of a set of workers, on bytes. Implementations: single_comm, comm_scheduler, comm_mpi.
 /// Thread-safety: owned by the thread that runs the algorithm.
@@ -72,6 +73,12 @@ class comm_backend {
   virtual std::shared_ptr<comm_backend> split(int color);
   /// Whether its own collectives go on after a worker's death, as messages do not (session::survives_deaths).
   [[nodiscard]] virtual bool survives_deaths() { return false; }
+  /// Where collectives keep the memory that all ranks share, if they run on one host. Null: they share none, on no
+  /// rank.
+  [[nodiscard]] virtual shared_memory* memory() { return nullptr; }
+  /// For one who waits for a rank in that memory, at least every 0.1 s: handles what has arrived; `doubts`: also asks
+  /// whether the rank is there. Throws: network_error that names it when it is gone; job_error.
+  virtual void attend(std::size_t rank, bool doubts);
   /// MPI's communicator; null where there is none but all workers. Throws: error where a part of them has none.
   [[nodiscard]] virtual ompi_communicator_t* communicator() const { return nullptr; }
 };

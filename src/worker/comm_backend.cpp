@@ -12,5 +12,6 @@ comm_backend::ticket comm_backend::post(const message_address&) { without_messag
 void comm_backend::give_up(ticket) noexcept {}
 std::optional<received_message> comm_backend::take(ticket, patience) { without_messages(); }
 std::shared_ptr<comm_backend> comm_backend::split(int) { without_messages(); }
+void comm_backend::attend(std::size_t, bool) { without_messages(); }
 
 }  // namespace paracel

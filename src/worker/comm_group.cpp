@@ -38,6 +38,13 @@ std::shared_ptr<comm_backend> comm_group::split(int color) {
   return of_color(all_, *this, id_, splits_++, color, members_);
 }
 
+shared_memory* comm_group::memory() {
+  const auto* of_all = all_->memory();
+  if (of_all == nullptr) return nullptr;
+  memory_.allowed = of_all->allowed;
+  return &memory_;
+}
+
 void comm_group::barrier() { collectives_.barrier(""); }
 
 void comm_group::bcast(byte_vector& data, std::size_t root) {

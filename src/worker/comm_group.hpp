@@ -9,6 +9,7 @@
 #include <paracel/comm.hpp>
 
 #include "worker/peer_collectives.hpp"
+#include "worker/rank_memory.hpp"
 
 namespace paracel {
 
@@ -37,6 +38,8 @@ class comm_group final : public comm_backend {
   void give_up(ticket t) noexcept override { all_->give_up(t); }
   std::optional<received_message> take(ticket t, patience limit) override;
   std::shared_ptr<comm_backend> split(int color) override;
+  [[nodiscard]] shared_memory* memory() override;
+  void attend(std::size_t rank, bool doubts) override { all_->attend(members_[rank], doubts); }
   [[nodiscard]] ompi_communicator_t* communicator() const override {
     throw error("get_comm: without mpirun a part of the workers has no communicator of MPI");
   }
@@ -47,6 +50,7 @@ class comm_group final : public comm_backend {
   std::size_t own_;
   std::uint64_t id_;
   std::uint64_t splits_ = 0;
+  shared_memory memory_;
   peer_collectives collectives_{*this, {}, false};
 };
 

@@ -104,6 +104,17 @@ void comm_scheduler::give_up(ticket t) noexcept {
 
 std::optional<received_message> comm_scheduler::take(ticket t, patience limit) { return job().peers().take(t, limit); }
 
+/// What is in memory dies with a worker: a replacement could not repeat it.
+shared_memory* comm_scheduler::memory() {
+  if (survives_deaths()) return nullptr;
+  memory_.allowed = job_->shares_memory();
+  return &memory_;
+}
+
+void comm_scheduler::attend(std::size_t rank, bool doubts) {
+  job().peers().attend(static_cast<std::uint32_t>(rank), doubts);
+}
+
 /// Messages of the group are this communicator's, and reach the job through one like it.
 std::shared_ptr<comm_backend> comm_scheduler::split(int color) {
   return comm_group::of_color(std::make_shared<comm_scheduler>(rank_, size_, find_job_), *this, 0, splits_++, color,

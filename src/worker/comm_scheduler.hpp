@@ -8,6 +8,7 @@
 #include <paracel/comm.hpp>
 
 #include "net/collective_codec.hpp"
+#include "worker/rank_memory.hpp"
 #include "worker/session.hpp"
 
 namespace paracel {
@@ -34,6 +35,8 @@ class comm_scheduler final : public comm_backend {
   std::optional<received_message> take(ticket t, patience limit) override;
   std::shared_ptr<comm_backend> split(int color) override;
   [[nodiscard]] bool survives_deaths() override { return job().survives_deaths(); }
+  [[nodiscard]] shared_memory* memory() override;
+  void attend(std::size_t rank, bool doubts) override;
 
  private:
   session& job();
@@ -50,6 +53,7 @@ class comm_scheduler final : public comm_backend {
   std::shared_ptr<session> job_;
   byte_vector message_;
   std::uint64_t splits_ = 0;
+  shared_memory memory_;
 };
 
 }  // namespace paracel

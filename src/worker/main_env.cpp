@@ -152,6 +152,7 @@ struct main_env::impl {
     o.grace = grace;
     if (!mpi && size > 1) o.peer_address = peer_address(where.scheduler, rank);
     if (const char* folder = variable("PARACEL_STATE_DIR")) o.state_folder = folder;
+    o.shares_memory = number_in("PARACEL_SHARED_MEMORY").value_or(1) != 0;
     o.ejects = variable("PARACEL_EJECT") != nullptr;
     if (const auto limit = number_in("PARACEL_HEARTBEAT_LIMIT_MS"))
       o.heartbeat_limit = std::chrono::milliseconds{*limit};

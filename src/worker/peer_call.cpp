@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "worker/peer_call.hpp"
 
+#include <algorithm>
+
 #include <paracel/error.hpp>
 #include <paracel/types.hpp>
 
@@ -67,17 +69,29 @@ byte_vector peer_front::message(std::string_view name, std::span<const std::byte
   return m;
 }
 
-byte_vector peer_call::message(std::span<const std::byte> payload) const {
-  const auto sent_name = name.substr(0, longest_name);
+peer_front peer_call::front() const {
   peer_front f;
   f.kind = peer_message::call;
   f.operation = static_cast<std::uint8_t>(what);
   f.element = static_cast<std::uint8_t>(element);
   f.op = op;
-  f.name_bytes = static_cast<std::uint32_t>(sent_name.size());
+  f.name_bytes = static_cast<std::uint32_t>(std::min(name.size(), longest_name));
   f.length = length;
   f.root = root;
-  return f.message(sent_name, payload);
+  return f;
+}
+
+peer_call peer_call::of(const peer_front& f, std::string_view name) {
+  return {.what = static_cast<peer_operation>(f.operation),
+          .element = static_cast<value_tag>(f.element),
+          .op = f.op,
+          .length = f.length,
+          .root = f.root,
+          .name = name};
+}
+
+byte_vector peer_call::message(std::span<const std::byte> payload) const {
+  return front().message(name.substr(0, longest_name), payload);
 }
 
 peer_call peer_call::in(std::span<const std::byte> message) {
@@ -87,12 +101,7 @@ peer_call peer_call::in(std::span<const std::byte> message) {
     message = message.subspan(peer_front::bytes + sizeof(std::uint64_t));
     f = peer_front::in(message);
   }
-  return {.what = static_cast<peer_operation>(f.operation),
-          .element = static_cast<value_tag>(f.element),
-          .op = f.op,
-          .length = f.length,
-          .root = f.root,
-          .name = {reinterpret_cast<const char*>(message.data()) + peer_front::bytes, f.name_bytes}};
+  return of(f, {reinterpret_cast<const char*>(message.data()) + peer_front::bytes, f.name_bytes});
 }
 
 std::string peer_call::text() const {

@@ -39,6 +39,8 @@ enum class peer_operation : std::uint8_t {
 
 enum class peer_message : std::uint8_t { call = 1, piece, value, failure, calls };
 
+struct peer_front;
+
 /// What a rank calls; all ranks of an operation must call the same.
 struct peer_call {
   static constexpr std::uint8_t own_fold = 255;
@@ -55,9 +57,19 @@ struct peer_call {
   [[nodiscard]] std::string text() const;
   /// In some operations lengths may differ.
   [[nodiscard]] bool fits(const peer_call& other) const;
+  /// Without the name.
+  [[nodiscard]] peer_front front() const;
+  [[nodiscard]] static peer_call of(const peer_front& f, std::string_view name);
   [[nodiscard]] byte_vector message(std::span<const std::byte> payload) const;
   /// Of a message of kind call or calls. Lifetime of the name: that of the bytes. Throws: protocol_error.
   [[nodiscard]] static peer_call in(std::span<const std::byte> message);
+};
+
+/// Why an operation ended at all ranks.
+struct peer_failure {
+  std::uint32_t origin = 0;  ///< the rank that failed by itself
+  int status = 0;            ///< an exit_status
+  std::string text;
 };
 
 struct peer_front {

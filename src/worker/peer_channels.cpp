@@ -116,6 +116,12 @@ std::optional<received_message> peer_channels::take(message_matcher::ticket t, s
   }
 }
 
+void peer_channels::attend(std::uint32_t rank, bool doubts) {
+  while (progress(milliseconds{0})) {
+  }
+  if (doubts) question(rank, "nothing more comes from ");
+}
+
 bool peer_channels::flush(milliseconds limit) {
   const auto end = steady_clock::now() + limit;
   repeated_timer doubt(options_.doubt);

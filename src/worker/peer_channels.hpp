@@ -70,6 +70,9 @@ class peer_channels {
   /// Returns: nothing when it has not. Throws: network_error when the one it must come from is gone; what `check`
   /// throws.
   [[nodiscard]] std::optional<received_message> take(message_matcher::ticket t, std::optional<milliseconds> limit);
+  /// For one who waits for a worker elsewhere: handles what has arrived; `doubts`: the scheduler is asked whether the
+  /// worker is there. Throws: as take.
+  void attend(std::uint32_t rank, bool doubts);
   /// Waits until every message is acknowledged, at most `limit`. Returns: whether they are.
   bool flush(milliseconds limit);
 

@@ -9,6 +9,7 @@
 #include <paracel/error.hpp>
 
 #include "core/reduction.hpp"
+#include "worker/memory_collectives.hpp"
 
 namespace paracel {
 
@@ -139,6 +140,13 @@ void peer_collectives::raise(const failure& f) {
 void peer_collectives::agree(failure mine, std::optional<std::size_t> heard) {
   const auto me = rank();
   if (size() == 1) raise(mine);
+  if (auto* const m = memory()) {
+    try {
+      memory_collectives(*m, over_, limit_, waited_).fail(std::move(mine), heard);
+    } catch (const peer_failure& all) {
+      raise(all);
+    }
+  }
   peer_front f;
   f.kind = peer_message::failure;
   f.length = static_cast<std::uint64_t>(mine.status);

@@ -15,6 +15,9 @@
 // operations use the scheduler's collectives, which are logged for a replacement, and leave out a worker that was
 // ejected.
 //
+// Where all ranks run on one host, the operations go through memory that they share instead (memory_collectives); the
+// first one finds out.
+//
 // A rank that fails, by itself or because calls differ, sends a failure to all, and waits for one from each. A rank
 // that receives one does the same, so all know all causes, and throw that of the lowest rank.
 #pragma once
@@ -35,6 +38,7 @@
 #include <paracel/comm.hpp>
 
 #include "worker/peer_call.hpp"
+#include "worker/rank_memory.hpp"
 
 namespace paracel {
 
@@ -74,20 +78,24 @@ class peer_collectives {
   [[nodiscard]] bool failed() const noexcept { return failed_; }
   [[nodiscard]] std::chrono::nanoseconds waited() const noexcept { return waited_; }
 
+  static void apply(const fold_rule& how, std::span<std::byte> into, std::span<const std::byte> from);
+  static void copy_to(std::span<std::byte> to, std::span<const std::byte> from);
+
   /// The length in bytes from which reduce-scatter and all-gather are used.
   [[nodiscard]] static std::size_t long_bytes(std::size_t ranks) noexcept;
 
  private:
-  struct failure {
-    std::uint32_t origin = 0;
-    int status = 0;
-    std::string text;
-  };
+  using failure = peer_failure;
   using peer_list = std::vector<std::pair<std::size_t, std::size_t>>;  // rank, number of pieces
   using next_piece = std::function<std::span<const std::byte>(std::size_t k, std::size_t to)>;
 
-  static void apply(const fold_rule& how, std::span<std::byte> into, std::span<const std::byte> from);
-  static void copy_to(std::span<std::byte> to, std::span<const std::byte> from);
+  /// Whether the operation was done in the memory of all ranks.
+  template <class Operation>
+  bool in_memory(const peer_call& c, const Operation& operation);
+  void share_memory(const peer_call& c, shared_memory& with);
+  /// The memory, once it has been found; null without.
+  [[nodiscard]] rank_memory* memory();
+  [[nodiscard]] byte_vector receive_beside(rank_memory& m, std::size_t from);
   void give(std::size_t to, byte_vector bytes);
   [[nodiscard]] std::optional<byte_vector> take_within(std::size_t from, patience limit);
   [[nodiscard]] byte_vector take(const peer_call& c, std::size_t from, bool first);

@@ -2,10 +2,14 @@
 //
 // The operations of peer_collectives, made of its phases.
 #include <algorithm>
+#include <array>
+#include <string>
 #include <utility>
 
 #include <paracel/error.hpp>
 
+#include "net/reliable_channel.hpp"
+#include "worker/memory_collectives.hpp"
 #include "worker/peer_collectives.hpp"
 
 namespace paracel {
@@ -17,11 +21,64 @@ constexpr std::size_t inline_bytes = std::size_t{16} << 10U;
 // The scheduler's collectives have blocks of this size.
 constexpr std::size_t logged_block_bytes = std::size_t{8} << 20U;
 
+/// Of a message of a fixed length.
+const std::byte* peer_payload(const byte_vector& message, std::size_t bytes) {
+  const auto at = peer_front::payload_at(message);
+  if (message.size() != at + bytes) throw protocol_error("a call of another task has another length");
+  return message.data() + at;
+}
+
 std::uint8_t code_of(const collectives::fold_rule& how) {
   return how.fold ? peer_call::own_fold : static_cast<std::uint8_t>(how.op);
 }
 
 }  // namespace
+
+// ---- in memory
+
+rank_memory* peer_collectives::memory() {
+  const auto* const state = logged_ ? nullptr : over_.memory();
+  return state != nullptr ? state->all.get() : nullptr;
+}
+
+template <class Operation>
+bool peer_collectives::in_memory(const peer_call& c, const Operation& operation) {
+  auto* const state = logged_ ? nullptr : over_.memory();
+  if (state == nullptr) return false;
+  if (!state->known) share_memory(c, *state);
+  if (!state->all) return false;
+  try {
+    operation(memory_collectives(*state->all, over_, limit_, waited_));
+  } catch (const peer_failure& f) {
+    raise(f);
+  }
+  return true;
+}
+
+/// With messages that carry the call of the first operation. All ranks decide the same.
+void peer_collectives::share_memory(const peer_call& c, shared_memory& with) {
+  const auto p = size();
+  memory_offer mine;
+  if (with.allowed && p <= rank_memory::most_ranks) mine = memory_offer::of_this_process();
+  const auto made = rank() == 0 && mine.host != 0 ? rank_memory::make(p, mine) : nullptr;
+  const auto offers = gather_calls(c, std::as_bytes(std::span(&mine, 1)));
+  const auto offer_of = [&](std::size_t r) {
+    return load_field<memory_offer>(peer_payload(offers[r], sizeof(memory_offer)));
+  };
+  const auto first = offer_of(0);
+  bool together = first.descriptor >= 0;
+  for (std::size_t r = 0; r < p; ++r) together = together && first.host != 0 && offer_of(r).host == first.host;
+  if (together) {
+    auto opened = rank_memory::open(first, rank(), p);
+    const std::array done{opened != nullptr};
+    for (const auto& m : gather_calls(c, std::as_bytes(std::span(done))))
+      together = together && load_field<bool>(peer_payload(m, sizeof(bool)));
+    if (together) with.all = std::move(opened);
+  }
+  with.known = true;
+}
+
+// ---- operations
 
 void peer_collectives::all_reduce(const fold_rule& how, std::span<std::byte> values, std::string_view name) {
   const auto width = element_bytes(how.element);
@@ -31,6 +88,7 @@ void peer_collectives::all_reduce(const fold_rule& how, std::span<std::byte> val
                     .length = values.size() / width,
                     .name = name};
   if (size() == 1) return;
+  if (in_memory(c, [&](auto m) { m.all_reduce(c, how, values); })) return;
   if (values.size() < long_bytes(size())) {
     auto calls = gather_calls(c, values);
     return fold_calls(how, calls, values);
@@ -54,6 +112,7 @@ void peer_collectives::reduce(const fold_rule& how, std::span<std::byte> values,
                     .root = checked_root(root),
                     .name = name};
   if (size() == 1) return;
+  if (in_memory(c, [&](auto m) { m.reduce(c, how, values); })) return;
   if (logged_) {
     (void)gather_calls(c, {});
     return reduce_logged(how, values);
@@ -77,6 +136,7 @@ void peer_collectives::reduce_scatter(const fold_rule& how, std::span<std::byte>
                     .length = values.size() / width,
                     .name = name};
   if (size() == 1) return;
+  if (in_memory(c, [&](auto m) { m.reduce_scatter(c, how, values); })) return;
   if (logged_) {
     (void)gather_calls(c, {});
     return reduce_logged(how, values);
@@ -90,6 +150,7 @@ void peer_collectives::all_gather(value_tag element, std::span<const std::byte> 
   const auto me = rank();
   const peer_call c{
       .what = peer_operation::all_gather, .element = element, .length = mine.size() / width, .name = name};
+  if (size() > 1 && in_memory(c, [&](auto m) { m.all_gather(c, mine, place); })) return;
   const auto is_inline = [&](std::size_t bytes) { return logged_ || size() == 1 || bytes <= inline_bytes; };
   auto calls = size() == 1 ? std::vector<byte_vector>(1)
                            : gather_calls(c, is_inline(mine.size()) ? mine : std::span<const std::byte>());
@@ -132,6 +193,7 @@ void peer_collectives::broadcast(value_tag element, std::span<const std::byte> m
               .root = checked_root(root),
               .name = name};
   if (size() == 1) return;
+  if (in_memory(c, [&](auto m) { m.broadcast(c, mine, place); })) return;
   if (logged_) {
     auto calls = gather_calls(c, me == root ? mine : std::span<const std::byte>());
     if (me != root) copy_to(place(payload_of(calls[root]).size()), payload_of(calls[root]));
@@ -177,6 +239,7 @@ void peer_collectives::all_to_all(value_tag element, const std::vector<std::span
   copy_to(place(me, blocks[me].size()), blocks[me]);
   if (size() == 1) return;
   peer_call c{.what = peer_operation::all_to_all, .element = element, .name = name};
+  if (in_memory(c, [&](auto m) { m.all_to_all(c, blocks, place); })) return;
   if (logged_) {
     (void)gather_calls(c, {});
     std::vector<byte_vector> out(size());
@@ -222,7 +285,9 @@ void peer_collectives::all_to_all(value_tag element, const std::vector<std::span
 }
 
 void peer_collectives::barrier(std::string_view name) {
-  if (size() > 1) (void)gather_calls({.what = peer_operation::barrier, .name = name}, {});
+  const peer_call c{.what = peer_operation::barrier, .name = name};
+  if (size() == 1 || in_memory(c, [&](auto m) { m.barrier(c); })) return;
+  (void)gather_calls(c, {});
 }
 
 /// With the backend's own collectives; all ranks get the result.
@@ -258,6 +323,7 @@ void peer_collectives::send_value(std::size_t to, const value_view& v) {
   f.kind = peer_message::value;
   f.element = static_cast<std::uint8_t>(v.tag);
   f.length = v.bytes.size();
+  if (auto* const m = memory()) m->count_sent(to);
   give(to, f.message({}, v.bytes));
 }
 
@@ -265,7 +331,8 @@ byte_vector peer_collectives::receive_value(std::size_t from) {
   if (from >= size())
     throw error("a message from task " + std::to_string(from) + ": want one from 0 to " + std::to_string(size() - 1));
   const peer_call none{.what = {}, .name = {}};
-  auto m = take(none, from, true);
+  auto* const shared = memory();
+  auto m = shared != nullptr ? receive_beside(*shared, from) : take(none, from, true);
   const auto f = peer_front::in(m);
   if (f.kind != peer_message::value)
     agree({static_cast<std::uint32_t>(rank()), exit_status::failure,
@@ -273,6 +340,42 @@ byte_vector peer_collectives::receive_value(std::size_t from) {
                ", which calls " + peer_call::in(m).text()});
   const auto payload = payload_of(m);
   return collectives::value_bytes({static_cast<value_tag>(f.element), payload});
+}
+
+/// Values are messages also where operations are not: the sender may call one without sending, or fail.
+byte_vector peer_collectives::receive_beside(rank_memory& m, std::size_t from) {
+  using std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds moment{20};
+  const auto begin = steady_clock::now();
+  auto doubted = begin;
+  const auto mine = [&](int status, std::string text) {
+    return failure{static_cast<std::uint32_t>(rank()), status, std::move(text)};
+  };
+  for (;;) {
+    const auto next = m.step() + 1;
+    const bool calls = from != rank() && m.has_published(from, next);
+    std::optional<byte_vector> message;
+    try {
+      message = take_within(from, moment);
+      const auto now = steady_clock::now();
+      if (!message && now - doubted > net::late) over_.attend(from, true), doubted = now;
+    } catch (const network_error& e) {
+      agree(mine(e.status(), e.what()), from);
+    }
+    if (message) {
+      m.count_received(from);
+      waited_ += steady_clock::now() - begin;
+      return std::move(*message);
+    }
+    if (calls && m.has_failed(from, next)) agree(m.failure_of(from, next));
+    if (calls && m.all_received_of(from, next))
+      agree(mine(exit_status::failure, "the tasks differ: task " + std::to_string(rank()) + " receives from task " +
+                                           std::to_string(from) + ", which calls " + m.call_of(from, next).text()));
+    if (limit_ && steady_clock::now() - begin > *limit_)
+      agree(mine(exit_status::failure,
+                 "no message from task " + std::to_string(from) + " for " + std::to_string(limit_->count()) + " ms"),
+            from);
+  }
 }
 
 }  // namespace paracel

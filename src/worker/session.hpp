@@ -51,6 +51,8 @@ struct session_options {
   bool ejects = false;
   /// Where other workers reach this one; empty: nowhere, it has no messages with them.
   std::string peer_address{};
+  /// Collectives between workers of one host go through memory that they share.
+  bool shares_memory = true;
 };
 
 /// One worker's part of a job: the servers it knows, its connection to the scheduler, its heartbeat.
@@ -93,6 +95,7 @@ class session {
   /// The messages between the workers. Throws: error when this job's workers have none. A worker that uses them cannot
   /// be replaced: nothing keeps what another process has sent and received.
   [[nodiscard]] peer_channels& peers();
+  [[nodiscard]] bool shares_memory() const noexcept { return options_.shares_memory; }
 
   /// Iterations that this worker has committed, of all its algorithms: a worker has one clock in a job.
   [[nodiscard]] std::uint32_t finished() const noexcept { return finished_.load(std::memory_order_relaxed); }

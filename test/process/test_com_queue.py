@@ -8,10 +8,12 @@ import random
 import re
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BIN, MPI, SOURCE, JobTest, main, processes_of, read_bytes, wait_until  # noqa: E402
+from process_support import (BIN, END_LIMIT, MPI, SOURCE, JobTest, clean_environment, main, processes_of,  # noqa: E402
+                             read_bytes, wait_until)
 
 KMEANS = os.path.join(BIN, "test_queue_kmeans")
 STEPS = os.path.join(BIN, "test_queue_steps")
@@ -135,6 +137,40 @@ class ComQueue(JobTest):
         for death in ("wait:20", "eject"):
             _, err = self.run_steps("--on-worker-death", death, ROWS, "5", "on", status=3)
             self.assertIn('"work_stealing" with --on-worker-death', err)
+
+    def shares_memory(self, run, rank):
+        """Whether a worker of a running job has the memory of its group."""
+        def maps():
+            for process in processes_of(run.job()):
+                if b"PARACEL_RANK=%d" % rank in read_bytes(f"/proc/{process.pid}/environ").split(b"\0"):
+                    return read_bytes(f"/proc/{process.pid}/maps")
+            return b""
+        wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 20)
+        return b"memfd:paracel_ranks" in maps()
+
+    def test_workers_of_one_host_share_memory_and_print_the_same_bits_as_those_that_do_not(self):
+        outs = set()
+        for shares in ("1", "0"):
+            run = self.start("-w", "3", "-p", "1", STEPS, "100", "slow",
+                             environment=clean_environment(PARACEL_SHARED_MEMORY=shares))
+            self.assertEqual(self.shares_memory(run, 1), shares == "1", run.err())
+            self.assertEqual(run.wait(60), 0, run.err())
+            outs.add(run.out())
+        if MPI:
+            outs.add(self.run_steps("-m", "mpi", STEPS, "100")[0])
+        self.assertEqual(len(outs), 1)
+
+    def test_a_worker_that_is_killed_in_shared_memory_is_named_and_leaves_nothing(self):
+        for how in ("slow", ""):
+            for rank in (0, 1, 2):
+                with self.subTest(how=how, rank=rank):
+                    run = self.start("-w", "3", "-p", "1", STEPS, "100000", *how.split())
+                    self.assertTrue(self.shares_memory(run, rank), run.err())
+                    time.sleep(random.uniform(0, 0.2))
+                    self.kill_worker(run, rank)
+                    self.assertEqual(run.wait(END_LIMIT), 10, run.err())
+                    self.assertRegex(run.err(), rf"worker {rank} \(pid \d+\) was killed by SIGKILL")
+                    self.assert_nothing_left(run.job(), END_LIMIT)
 
     def kill_worker_1(self, run):
         self.assertTrue(wait_until(lambda: "round" in run.err(), 20), run.err())

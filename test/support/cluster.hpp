@@ -52,6 +52,7 @@ struct cluster_options {
   srv::scheduler::event_sink events{};
   std::shared_ptr<net::transport> over{};  ///< null: an inproc_transport
   std::string bind = "inproc://";          ///< begins every address; of ipc: a folder and a slash
+  bool shares_memory = true;               ///< collectives of the workers
   bool shares_connections = true;          ///< with several threads: as start_server --shared-connections
 };
 
@@ -272,6 +273,7 @@ class cluster {
     o.state_folder = options_.state_folder;
     o.pid = pid_of(rank, turn);
     o.peer_address = options_.bind + "worker-" + std::to_string(o.pid);
+    o.shares_memory = options_.shares_memory;
     return session::join(std::move(o));
   }
   static std::int64_t pid_of(std::size_t rank, std::size_t turn) {

@@ -18,10 +18,11 @@
 namespace paracel::test {
 
 /// Runs `work` on each worker of a job. Returns: the texts of what it threw, one for each worker.
-inline std::multiset<std::string> texts_of(std::size_t workers, const std::function<void(Comm)>& work) {
+inline std::multiset<std::string> texts_of(std::size_t workers, const std::function<void(Comm)>& work,
+                                           bool shares_memory = true) {
   std::multiset<std::string> texts;
   std::mutex mutex;
-  cluster c({.workers = workers, .servers = 1});
+  cluster c({.workers = workers, .servers = 1, .shares_memory = shares_memory});
   c.run([&](Comm comm) {
     std::string text = "nothing was thrown";
     try {

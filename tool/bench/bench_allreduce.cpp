@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// An all-reduce of doubles between worker processes of one host, by length: directly between the workers, or through
-// the scheduler; and the memory traffic without which none can be. bench_allreduce_mpi measures MPI_Allreduce in the
-// same way.
+// An all-reduce of doubles between worker processes of one host, by length: in the memory that they share, by messages
+// between them, or through the scheduler; and the memory traffic without which none can be. bench_allreduce_mpi
+// measures MPI_Allreduce in the same way.
 #include <gflags/gflags.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -16,7 +17,9 @@
 #include <vector>
 
 #include <paracel/collectives.hpp>
+#include <paracel/com_queue.hpp>
 #include <paracel/main_env.hpp>
+#include <paracel/paralg.hpp>
 
 #include "tool/bench/bench_job.hpp"
 #include "tool/bench/bench_support.hpp"
@@ -25,7 +28,9 @@ DEFINE_uint64(bytes, 1 << 20, "length of the vector");
 DEFINE_int32(tasks, 2, "worker processes");
 DEFINE_int32(repeat, 0, "measured operations; 0: as many as fit about 64 MB to 1 GB of vectors");
 DEFINE_string(way, "peers",
-              "peers: directly; scheduler: Comm::allreduce through it; memory: only the traffic in memory");
+              "peers: as a job's collectives; channels: by messages, without the memory that workers share; scheduler: "
+              "Comm::allreduce through it; memory: only the traffic in memory");
+DEFINE_bool(superstep, false, "supersteps of com_queue with two all-reduces and an update instead");
 DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
 namespace {
@@ -88,13 +93,44 @@ report measure() {
   all.barrier();
   const auto repeat = repetitions();
   r.microseconds = median_microseconds(repeat, [&] {
-    if (FLAGS_way == "peers") all.all_reduce(std::span(v));
-    else scheduler.allreduce(v);
+    if (FLAGS_way == "scheduler") scheduler.allreduce(v);
+    else all.all_reduce(std::span(v));
   });
   std::fill(v.begin(), v.end(), 1.0);
   all.all_reduce(std::span(v));
   r.wrong = v.empty() || v.back() == FLAGS_tasks ? 0 : 1;
   all.barrier();
+  return r;
+}
+
+/// A superstep of com_queue with two all-reduces of such vectors and an update.
+report measure_superstep() {
+  using numbers = std::vector<double>;
+  const auto n = FLAGS_bytes / sizeof(double);
+  std::vector<double> all;
+  paralg job{Comm()};
+  com_queue q(job);
+  for (const char* name : {"w", "g", "h"}) q.init_with_broadcast_data(name, numbers(n, 1));
+  q.add([](com_context& c) { std::ranges::fill(c.get_obj<numbers>("g"), 1.0); });
+  q.add(all_reduce("g")).add(all_reduce("h"));
+  q.add([](com_context& c) {
+    auto& w = c.get_obj<numbers>("w");
+    const auto& g = c.get_obj<const numbers>("g");
+    auto& h = c.get_obj<numbers>("h");
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      w[i] -= 0.1 * g[i];
+      h[i] = w[i] * 1e-3;
+    }
+  });
+  q.set_max_iter(repetitions() + 3);
+  q.set_watch([&](const superstep_report& s) {
+    if (s.step > 3) all.push_back(s.seconds * 1e6);
+  });
+  q.exec();
+  report r;
+  if (all.empty()) return r;  // only task 0 has a report
+  std::ranges::nth_element(all, all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2));
+  r.microseconds = all[all.size() / 2];
   return r;
 }
 
@@ -109,13 +145,14 @@ void run() {
     const job j(options);
     r = run_clients<report>(FLAGS_tasks, [&j](int rank) {
       j.set_environment(rank);
+      ::setenv("PARACEL_SHARED_MEMORY", FLAGS_way == "channels" ? "0" : "1", 1);
       static int argc = 1;
       static char name[] = "bench_allreduce";
       static char* words[] = {name, nullptr};
       static char** argv = words;
       auto environment = std::make_shared<main_env>(argc, argv);
       return [environment]() mutable {
-        const report mine = measure();
+        const report mine = FLAGS_superstep ? measure_superstep() : measure();
         environment.reset();
         return mine;
       };
@@ -134,8 +171,8 @@ int main(int argc, char** argv) {
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
     if (FLAGS_tasks < 1) throw std::runtime_error("tasks begin at 1");
-    if (FLAGS_way != "peers" && FLAGS_way != "scheduler" && FLAGS_way != "memory")
-      throw std::runtime_error("--way is peers, scheduler or memory");
+    if (FLAGS_way != "peers" && FLAGS_way != "channels" && FLAGS_way != "scheduler" && FLAGS_way != "memory")
+      throw std::runtime_error("--way is peers, channels, scheduler or memory");
     keep_large_blocks();
     run();
     return 0;

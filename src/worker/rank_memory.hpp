@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Memory that the ranks of a communicator share when all of them run on one host. It has no name, so nothing is left of
+// it when they have ended, however they did: rank 0 makes a memfd, which the others open in its /proc/PID/fd.
+//
+//     front       how often all have met; who sleeps until they do
+//     of each rank
+//       state     the last step that it has published, and the last ones that it has failed in
+//       2 heads   its call, and how many values it had sent to each rank before
+//       2 notes   the text of a failure
+//       2 blocks  data
+//
+// The ranks work in steps, numbered from 1, which take turns with the two heads, notes and blocks. In a step a rank
+// writes its own, publishes the number, waits until all others have, and reads theirs. It writes for step s only when
+// all have published s - 1, and who has published s - 1 reads nothing of s - 2 any more. So nobody, however late, finds
+// there what belongs to another step; what a rank was writing when it died is never published; and nothing is reset.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "worker/peer_call.hpp"
+
+namespace paracel {
+
+/// What each rank tells the others before they share memory.
+struct memory_offer {
+  std::uint64_t host = 0;  ///< differs between hosts, users and namespaces; 0: this rank shares no memory
+  // Of rank 0's file:
+  std::int64_t process = 0;
+  std::int64_t descriptor = -1;
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+
+  /// Without a file. Returns: one with host 0 where /proc does not tell.
+  static memory_offer of_this_process();
+};
+
+/// Thread-safety: owned by the thread that runs the algorithm, as one rank; what it shares is for all of them.
+class rank_memory {
+ public:
+  static constexpr std::size_t most_ranks = 64;
+  static constexpr std::size_t block_bytes = std::size_t{512} << 10U;
+
+  class file;  ///< rank 0's; closed when all have opened it
+  /// Rank 0's. Adds the file to the offer. Returns: null when the system has none.
+  static std::shared_ptr<file> make(std::size_t ranks, memory_offer& offer);
+  /// Returns: null when it cannot be opened or mapped.
+  static std::unique_ptr<rank_memory> open(const memory_offer& of_rank_0, std::size_t rank, std::size_t ranks);
+  /// In `zeros`, bytes_for(ranks) of them and aligned to 64 bytes.
+  rank_memory(std::shared_ptr<std::byte> zeros, std::size_t rank, std::size_t ranks);
+  [[nodiscard]] static std::size_t bytes_for(std::size_t ranks);
+
+  [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
+  [[nodiscard]] std::size_t ranks() const noexcept { return ranks_; }
+  /// The last one that this rank has published.
+  [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
+  [[nodiscard]] std::span<std::byte> block(std::size_t rank, std::uint64_t step) const;
+
+  // ---- of this rank. All others must have published step() first.
+  void publish(const peer_front& f, std::string_view name);
+  /// The next step ends in a failure. `published(step())` of others does not matter, only that all have published what
+  /// follows on `last_note()`.
+  void publish(const peer_failure& f);
+  [[nodiscard]] std::uint64_t last_note() const;
+  void count_sent(std::size_t to) { ++sent_[to]; }
+  void count_received(std::size_t from) { ++received_[from]; }
+
+  // ---- of a rank that has published the step
+  [[nodiscard]] bool has_published(std::size_t rank, std::uint64_t step) const;
+  [[nodiscard]] bool has_failed(std::size_t rank, std::uint64_t step) const;
+  /// Of one that has failed.
+  [[nodiscard]] peer_failure failure_of(std::size_t rank, std::uint64_t step) const;
+  /// Of one that has not.
+  [[nodiscard]] const peer_front& front_of(std::size_t rank, std::uint64_t step) const;
+  [[nodiscard]] peer_call call_of(std::size_t rank, std::uint64_t step) const;
+  /// Whether all values that it had sent to this rank before have been received.
+  [[nodiscard]] bool all_received_of(std::size_t rank, std::uint64_t step) const;
+
+  /// Changes when all have published a step.
+  [[nodiscard]] std::uint32_t round() const noexcept;
+  /// Blocks: until round() is another one, at most `limit`; may return early.
+  void sleep(std::uint32_t round, std::chrono::nanoseconds limit);
+
+ private:
+  struct front;
+  struct state;
+  struct head;
+  struct note;
+  void announce();
+
+  std::shared_ptr<std::byte> memory_;
+  std::size_t rank_;
+  std::size_t ranks_;
+  front* front_;
+  state* states_;
+  head* heads_;
+  note* notes_;
+  std::byte* blocks_;
+  std::uint64_t step_ = 0;
+  std::vector<std::uint32_t> sent_, received_;
+};
+
+/// What a communicator knows of its memory. Found out by its first collective.
+struct shared_memory {
+  bool allowed = true;
+  bool known = false;
+  std::unique_ptr<rank_memory> all;  ///< null: collectives are messages
+};
+
+}  // namespace paracel
