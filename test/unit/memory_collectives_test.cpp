@@ -212,7 +212,7 @@ TEST(MemoryCollectives, AtRandomEqualASerialFold) {
   for (const std::size_t p : {2, 3, 5, 8}) {
     on_each(p, [p](one_rank& mine) {
       std::mt19937 dice(static_cast<unsigned>(p)), own(static_cast<unsigned>(mine.me()));
-      for (std::uint64_t turn = 0; turn < 150; ++turn) {
+      for (std::uint64_t turn = 0; turn < 100; ++turn) {
         if (own() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds{own() % 1000});
         some_operation(mine, turn, dice, turn % 10 == 0 ? 300'000 : 10'000);
       }
@@ -224,9 +224,9 @@ TEST(MemoryCollectives, RanksThatFailAnywhereAreHeardByAllAndTheNextOperationsAr
   for (const std::size_t p : {2, 3, 6}) {
     on_each(p, [p](one_rank& mine) {
       std::mt19937 dice(static_cast<unsigned>(p) + 70);
-      for (std::uint64_t turn = 0; turn < 60; ++turn) {
+      for (std::uint64_t turn = 0; turn < 30; ++turn) {
         const std::array failing{dice() % p, dice() % p};
-        const auto length = turn % 2 == 0 ? 10 : 200'000;
+        const auto length = turn % 2 == 0 ? 10 : 100'000;
         const bool differs = turn % 3 == 0;
         auto v = vector_of(turn, mine.me(), length);
         const auto text = text_of([&] {
