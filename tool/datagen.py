@@ -32,6 +32,7 @@ KINDS = """kinds (-n counts lines unless said; what is planted is written to <ou
   factors                id<tab>v|v|...: normal rows, as a factorisation leaves them
   mf                     user,item,rating in half steps from 0.5 to 5: planted biases and k factors; -n counts users,
                          --nnz items a user of --items, frequent ones first
+  fm                     the ratings of mf as libsvm: a feature for the item, another one for the user
   als, svd               the same with real values w.h + --noise and no bias; als writes the h to <out>.H (factor_input)
   pagerank               from<tab>to: uniform sources, targets by Zipf's law; -n counts edges
   rmat                   from<tab>to: Graph500's recursive matrix over --vertices (rounded up to a power of 2); -n counts
@@ -81,21 +82,21 @@ def regression(rng, w):
 
 LABELS = {"classification": classification, "regression": regression}
 METHODS = sorted([*LABELS, "classes", "sparse_classification", "sparse_regression", "similarity", "kmeans", "factors",
-                  "mf", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda"])
+                  "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda"])
 # The kinds to which an option applies; options not listed apply to all.
 ONLY = {
     "k": {"classification", "classes", "regression", "sparse_classification", "sparse_regression", "similarity", "kmeans",
-          "factors", "mf", "als", "svd", "lda"},
-    "sep": set(METHODS) - {"sparse_classification", "sparse_regression", "factors", "wc", "lda"},
+          "factors", "mf", "fm", "als", "svd", "lda"},
+    "sep": set(METHODS) - {"sparse_classification", "sparse_regression", "fm", "factors", "wc", "lda"},
     "ncenters": {"kmeans", "classes"},
     "parts": {"partition"},
     "no_ids": {"similarity", "kmeans"},
-    "nnz": {"sparse_classification", "sparse_regression", "mf", "als", "svd", "steady_state"},
+    "nnz": {"sparse_classification", "sparse_regression", "mf", "fm", "als", "svd", "steady_state"},
     "informative": {"sparse_classification", "sparse_regression"},
     "binary_values": {"sparse_classification", "sparse_regression"},
-    "zipf": {"sparse_classification", "sparse_regression", "mf", "als", "svd", "pagerank", "steady_state", "wc"},
-    "items": {"mf", "als", "svd", "steady_state"},
-    "noise": {"mf", "als", "svd"},
+    "zipf": {"sparse_classification", "sparse_regression", "mf", "fm", "als", "svd", "pagerank", "steady_state", "wc"},
+    "items": {"mf", "fm", "als", "svd", "steady_state"},
+    "noise": {"mf", "fm", "als", "svd"},
     "vertices": {"pagerank", "rmat"},
     "weighted": {"pagerank", "rmat"},
     "p_in": {"partition"},
@@ -176,8 +177,8 @@ def parse(argv):
     parser.add_argument("--zipf", type=not_negative, help="exponent of the law: words, features 1, ratings, links 0.8")
     parser.add_argument("--informative", type=positive, help="sparse_*: features that count, the most frequent ones (1000)")
     parser.add_argument("--binary_values", action="store_true", help="sparse_*: values are 1")
-    parser.add_argument("--items", type=positive, help="mf, als, svd: items (1000); steady_state: right vertices (n/5)")
-    parser.add_argument("--noise", type=not_negative, help="mf (0.5), als, svd (0.1): spread of the noise")
+    parser.add_argument("--items", type=positive, help="mf, fm, als, svd: items (1000); steady_state: right vertices (n/5)")
+    parser.add_argument("--noise", type=not_negative, help="mf, fm (0.5), als, svd (0.1): spread of the noise")
     parser.add_argument("--vertices", type=positive, help="pagerank (n/10), rmat (n/16)")
     parser.add_argument("--weighted", action="store_true", help="pagerank, rmat: a weight, a multiple of 0.001 up to 1")
     parser.add_argument("--vocabulary", type=positive, help="wc (50000), lda (5000): words")

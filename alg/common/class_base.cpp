@@ -45,8 +45,9 @@ class_settings::class_settings(const config& from)
   }
 }
 
-class_base::class_base(Comm comm, const std::string& server_info, const class_settings& settings, int rounds)
-    : linear_base(std::move(comm), server_info, settings.linear, rounds), class_settings_(settings) {}
+class_base::class_base(Comm comm, const std::string& server_info, const class_settings& settings, int rounds,
+                       const consistency& reads)
+    : linear_base(std::move(comm), server_info, settings.linear, rounds, reads), class_settings_(settings) {}
 
 sample_rows class_base::load_training_classes(std::size_t least) {
   auto rows = load_training();

@@ -37,7 +37,8 @@ struct class_settings {
 /// A classifier of classes 0, 1, ..., classes().size() - 1.
 class class_base : public linear_base {
  public:
-  class_base(Comm comm, const std::string& server_info, const class_settings& settings, int rounds);
+  class_base(Comm comm, const std::string& server_info, const class_settings& settings, int rounds,
+             const consistency& reads = consistency::bsp());
 
  protected:
   /// Writes the score of each class for a row; the greatest one is the prediction, ties go to the first.

@@ -69,8 +69,9 @@ std::string prediction_line(const sample_rows& rows, std::size_t i, const std::s
   return line;
 }
 
-linear_base::linear_base(Comm comm, const std::string& server_info, const linear_settings& settings, int rounds)
-    : paralg(server_info, std::move(comm), settings.output, rounds, consistency::bsp()), linear_(settings) {}
+linear_base::linear_base(Comm comm, const std::string& server_info, const linear_settings& settings, int rounds,
+                         const consistency& reads)
+    : paralg(server_info, std::move(comm), settings.output, rounds, reads), linear_(settings) {}
 
 sample_rows linear_base::load_training() {
   auto rows = load_samples(get_comm(), linear_.training_input, linear_.samples);

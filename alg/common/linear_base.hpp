@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <paracel/consistency.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/samples.hpp>
 #include <paracel/schema.hpp>
@@ -43,7 +44,8 @@ std::string prediction_line(const sample_rows& rows, std::size_t i, double predi
 /// Base class of algorithms that predict labels of samples.
 class linear_base : public paralg {
  public:
-  linear_base(Comm comm, const std::string& server_info, const linear_settings& settings, int rounds);
+  linear_base(Comm comm, const std::string& server_info, const linear_settings& settings, int rounds,
+              const consistency& reads = consistency::bsp());
 
  protected:
   /// The training samples. Throws: data_error when they have no features.

@@ -17,7 +17,7 @@ BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 TOOL = os.path.join(SOURCE, "tool", "datagen.py")
 BINARY = os.path.join(BUILD, "bin", "datagen")
 KINDS = ("classification", "classes", "regression", "sparse_classification", "sparse_regression", "similarity", "kmeans",
-         "factors", "mf", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda")
+         "factors", "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda")
 
 
 def datagen(*options, build=BUILD):
@@ -261,6 +261,12 @@ class Program(unittest.TestCase):
         self.assertGreater(rows[:, 2].std(), 0.6)
         count = numpy.bincount(i)
         self.assertGreater(count[:30].sum(), 2 * count[-100:].sum())
+
+    def test_fm_has_the_ratings_of_mf_with_a_feature_for_each_side(self):
+        size = ("-n", "50", "--items", "30", "-k", "4", "--nnz", "8")
+        ratings = [line.split(",") for line in self.make("-m", "mf", *size).decode().splitlines()]
+        wanted = [f"{r} {int(i) + 1}:1 {30 + int(u) + 1}:1" for u, i, r in ratings]
+        self.assertEqual(self.make("-m", "fm", *size).decode().splitlines(), wanted)
 
     def test_rmat_has_the_law_of_its_quarters(self):
         rows = self.table("-m", "rmat", "-n", "60000", "--vertices", "1000", sep="\t").astype(int)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The requests of mf, als and svd to the servers, as their READMEs state.
+// The requests of mf, als and fm to the servers, as their READMEs state.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -15,6 +15,7 @@
 #include <paracel/random.hpp>
 
 #include "alg/als/als.hpp"
+#include "alg/factorization_machine/fm.hpp"
 #include "alg/matrix_factorization/mf.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/paths.hpp"
@@ -106,6 +107,47 @@ TEST_F(FactorTraffic, AClockOfMfIsAPullAndAnUpdateAShardAndTheRowsOfItsItemsTwic
       EXPECT_LE(many.bytes_out - few.bytes_out, rows * row + rounds * (shards * 300 + 600));
       EXPECT_GE(many.bytes_in - few.bytes_in, rows * (row + 16));
       EXPECT_LE(many.bytes_in - few.bytes_in, rows * (row + 16) + rounds * (shards * 300 + 600));
+    }
+  }
+}
+
+TEST_F(FactorTraffic, ABatchOfFmIsAPullAndAnUpdateAShardAndTheRowsOfItsFeaturesTwice) {
+  // Of 100,000 features each sample has 3 of the first 40.
+  {
+    std::ofstream file(folder_ / "ratings.csv");
+    counter_random random(2);
+    for (int i = 0; i < 64; ++i) {
+      const auto j = 1 + random.below(12);
+      file << i % 5 << ' ' << j << ":1 " << j + 13 << ":2 " << j + 27 << ":1\n";
+    }
+    file << "1 1:1 100000:1\n";
+  }
+  const int k = 6;
+  for (const std::string method : {"sgd", "adagrad"}) {
+    for (const std::size_t workers : {1UL, 2UL}) {
+      for (const std::size_t servers : {1UL, 3UL}) {
+        const auto run = [&](int rounds) {
+          return of<factorization_machine, fm_settings>(fm_schema(), "training_input",
+                                                        R"("batch_size": 65, "method": ")" + method + R"(", "k": )" +
+                                                            std::to_string(k) + R"(, "rounds": )" +
+                                                            std::to_string(rounds),
+                                                        workers, servers);
+        };
+        auto few = run(2);
+        auto many = run(7);
+        const auto batches = 5 * static_cast<std::int64_t>(workers);
+        const auto shards = static_cast<std::int64_t>(servers);
+        const auto more = [&](const char* verb) { return many.requests[verb] - few.requests[verb]; };
+        EXPECT_EQ(more("rows_pull"), batches * shards) << shown(few) << "\n" << shown(many);
+        EXPECT_EQ(more("rows_update"), batches * shards);
+        EXPECT_EQ(more("rows_push") + more("update") + more("pull"), 0);
+        // At most 38 rows of k + 1 numbers with 8 bytes of id; the remainder are message headers.
+        const std::int64_t row = 8 * (k + 1);
+        EXPECT_GE(many.bytes_out - few.bytes_out, batches * 30 * row);
+        EXPECT_LE(many.bytes_out - few.bytes_out, batches * (38 * row + shards * 300 + 600));
+        EXPECT_GE(many.bytes_in - few.bytes_in, batches * 30 * (row + 16));
+        EXPECT_LE(many.bytes_in - few.bytes_in, batches * (38 * (row + 16) + shards * 300 + 600));
+      }
     }
   }
 }

@@ -62,6 +62,7 @@ class Resume(JobTest):
         for name, lines in (("ratings.csv", ratings(dice)), ("targets.csv", samples(dice, lambda m: round(m, 4))),
                             ("labels.csv", samples(dice, lambda m: int(m > 0))),
                             ("words.csv", samples(dice, lambda m: "low" if m < -2 else "high" if m > 2 else "mid")),
+                            ("words.svm", [f"{'yes' if i % 3 else 'no'} {1 + i % 7}:1 {9 + i % 11}:2\n" for i in range(300)]),
                             ("points.csv", points(dice)),
                             ("documents.txt", documents(dice)), ("edges.txt", edges(dice))):
             with open(os.path.join(cls.folder, name), "w", encoding="utf-8") as file:
@@ -144,6 +145,11 @@ class Resume(JobTest):
 
     def test_mf(self):
         self.check("mf", input="ratings.csv", k=4, rounds=12, alpha=0.01, beta=0.1, clocks_per_round=3)
+
+    def test_fm(self):
+        self.check("fm", training_input="targets.csv", validation_input="targets.csv", patience=3, k=3, rounds=5, batch_size=60,
+                   start=0.1)
+        self.check("fm", training_input="words.svm", loss="log", method="sgd", k=3, rounds=4, batch_size=60)
 
     def test_lda(self):
         self.check("gLDA", input="documents.txt", k_topics=4, iters=12, clocks_per_round=2, alpha=0.1, beta=0.1,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "alg/factorization_machine/fm.hpp"
 #include "alg/lda/lda.hpp"
 #include "alg/logistic_regression/lr.hpp"
 #include "alg/matrix_factorization/mf.hpp"
@@ -52,7 +53,8 @@ std::vector<keyed_program> keyed_programs() {
   return {{"lr dgd", consistency::bsp(), lr("dgd")},
           {"lr agd", consistency::ssp(0), lr("agd")},
           {"lda", consistency::bsp(), settings_reader<paracel::alg::lda_settings>(paracel::alg::lda_schema(), files)},
-          {"mf", consistency::bsp(), settings_reader<paracel::alg::mf_settings>(paracel::alg::mf_schema(), files)}};
+          {"mf", consistency::bsp(), settings_reader<paracel::alg::mf_settings>(paracel::alg::mf_schema(), files)},
+          {"fm", consistency::bsp(), settings_reader<paracel::alg::fm_settings>(paracel::alg::fm_schema(), files)}};
 }
 
 std::string error_of(const keyed_program& p, const std::string& keys) {

@@ -16,6 +16,7 @@
 #include "alg/common/factor_kernels.hpp"
 #include "alg/common/recommend.hpp"
 #include "alg/common/sgd_kernel.hpp"
+#include "alg/factorization_machine/fm_kernel.hpp"
 #include "alg/matrix_factorization/mf.hpp"
 
 namespace paracel::alg {
@@ -366,6 +367,105 @@ TEST(Als, TheImplicitObjectiveOverAllCellsNeverRises) {
 }
 
 // ---- lists
+
+/// A few samples with entries between -1 and 1, labels for the loss, and weights; as dense or as sparse rows.
+sample_rows some_samples(bool dense, bool classes, std::uint64_t seed) {
+  counter_random random(seed);
+  sample_rows s;
+  s.dense = dense;
+  s.columns = 7;
+  for (int i = 0; i < 12; ++i) {
+    for (std::uint32_t j = 0; j < s.columns; ++j) {
+      const double x = random.uniform() < 0.5 ? 0 : 2 * random.uniform() - 1;
+      if (dense || x != 0) s.value.push_back(x);
+      if (!dense && x != 0) s.column.push_back(j);
+    }
+    if (!dense) s.row_begin.push_back(s.value.size());
+    s.label.push_back(classes ? static_cast<double>(random.below(2)) : 3 * random.normal());
+    ++s.row_count;
+  }
+  return s;
+}
+
+TEST(FmKernel, TheMarginIsTheSumOverPairsForDenseAndSparseRows) {
+  const std::size_t k = 3;
+  const auto dense = some_samples(true, false, 5);
+  const auto sparse = some_samples(false, false, 5);
+  const auto rows = random_numbers((dense.columns + 1) * (k + 1), 9);  // of the bias and of all features
+  fm_kernel kernel(fm_loss::squared, k, {});
+  for (const bool bias : {true, false}) {
+    for (const auto* samples : {&dense, &sparse}) {
+      fm_batcher batcher(*samples, {}, bias, false);
+      fm_batch batch;
+      batcher.cut(0, dense.rows(), batch);
+      std::vector<double> model;
+      for (const auto id : batch.ids) {
+        const auto* row = rows.data() + id * (k + 1);
+        model.insert(model.end(), row, row + k + 1);
+      }
+      for (std::size_t i = 0; i < dense.rows(); ++i) {
+        const auto x = dense.dense_row(i);
+        double expected = bias ? rows[0] : 0;
+        for (std::size_t j = 0; j < x.size(); ++j) {
+          const auto* row = rows.data() + (j + 1) * (k + 1);
+          expected += row[0] * x[j];
+          for (std::size_t l = j + 1; l < x.size(); ++l) {
+            const auto* other = rows.data() + (l + 1) * (k + 1);
+            expected += x[j] * x[l] * std::inner_product(row + 1, row + 1 + k, other + 1, 0.0);
+          }
+        }
+        EXPECT_NEAR(kernel.margin(batch, i, model), expected, 1e-12);
+      }
+    }
+  }
+}
+
+TEST(FmKernel, TheGradientIsThatOfDifferences) {
+  const std::vector<double> weights{1, 2, 0, .5, 1, 3, 1, 1, .25, 1, 1, 2};
+  for (const auto loss : {fm_loss::squared, fm_loss::log}) {
+    for (const std::size_t k : {std::size_t{0}, std::size_t{1}, std::size_t{5}}) {
+      for (const bool bias : {true, false}) {
+        SCOPED_TRACE(k);
+        const auto samples = some_samples(false, loss == fm_loss::log, 21 + k);
+        fm_batcher batcher(samples, weights, bias, loss == fm_loss::log);
+        fm_batch batch;
+        batcher.cut(std::vector<std::uint32_t>{3, 0, 1, 11, 5, 8, 2, 10}, batch);
+        fm_kernel kernel(loss, k, {0.3, 0.7});
+        auto model = random_numbers(batch.ids.size() * kernel.width(), 4);
+        std::vector<double> gradient(model.size());
+        std::vector<double> curvature(batch.ids.size());
+        std::vector<double> unused(model.size());
+        std::vector<double> unused_too(curvature.size());
+        const auto objective = [&] {
+          return kernel.gradient(batch, model, unused, unused_too) + kernel.penalties(batch, model);
+        };
+        kernel.gradient(batch, model, gradient, curvature);
+        for (std::size_t i = 0; i < model.size(); ++i) {
+          const double h = 1e-5;
+          const double at = model[i];
+          model[i] = at + h;
+          const double above = objective();
+          model[i] = at - h;
+          const double below = objective();
+          model[i] = at;
+          EXPECT_NEAR(gradient[i], (above - below) / (2 * h), 1e-6 * (1 + std::abs(gradient[i]))) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(FmKernel, SharesOfAllWorkersDoNotOvershoot) {
+  EXPECT_EQ(fm_share(0.1, 0, 4), 1);
+  EXPECT_NEAR(fm_share(1e-9, 1, 4), 1, 1e-8);
+  for (const std::size_t workers : {1UL, 4UL}) {
+    for (const double curvature : {0.01, 1.0, 1e5}) {
+      const auto w = static_cast<double>(workers);
+      // The gradient of curvature c at distance 1 is c, so the step is alpha c share of each worker.
+      EXPECT_NEAR(w * 0.1 * curvature * fm_share(0.1, curvature, workers), 1 - std::exp(-0.1 * curvature * w), 1e-12);
+    }
+  }
+}
 
 TEST(Recommend, TheBestItemsAreThoseOfASort) {
   counter_random random(4);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Kinds of data with values in a few columns, frequent columns first (Zipf's law): sparse_classification,
-// sparse_regression, mf, als, svd.
+// sparse_regression, mf, als, svd, fm.
 #include <algorithm>
 #include <cmath>
 
@@ -103,19 +103,21 @@ class sparse_samples : public generator {
 ///     mf   mu + b_u + b_i + w_u.h_i + noise, in steps of a half between 0.5 and 5
 ///     als  w_u.h_i + noise; <out>.H has the h, Paracel's factor_input
 ///     svd  the same, as a general sparse matrix
+///     fm   the value of mf, in libsvm form: value item + 1:1 items + user + 1:1
 class ratings : public generator {
  public:
-  enum class kind { mf, als, svd };
+  enum class kind { mf, als, svd, fm };
   ratings(const options& o, kind what)
-      : rows_(o.rows()),
+      : kind_(what),
+        stars_(what == kind::mf || what == kind::fm),
+        rows_(o.rows()),
         items_(o.integer("items", 1000, 1, 1U << 31U)),
-        rank_(o.integer("columns", what == kind::mf ? 8 : 10, 1, 4096)),
+        rank_(o.integer("columns", stars_ ? 8 : 10, 1, 4096)),
         nnz_(o.number("nnz", 50, 1, 1e9)),
-        noise_(o.number("noise", what == kind::mf ? 0.5 : 0.1, 0, 1e6)),
+        noise_(o.number("noise", stars_ ? 0.5 : 0.1, 0, 1e6)),
         seed_(o.seed()),
         separator_(o.separator(",")),
         law_(items_, o.number("zipf", 0.8, 0, 4)),
-        kind_(what),
         item_(items_ * (rank_ + 1)) {
     for (std::uint64_t i = 0; i < items_; ++i) {
       counter_random random(seed_, items_stream, i);
@@ -143,16 +145,17 @@ class ratings : public generator {
         double r = 0;
         for (std::uint64_t f = 1; f <= rank_; ++f) r += user[f] * item[f];
         r += noise_ * normal();
+        if (stars_) r = std::clamp(std::nearbyint(2 * (mean + user[0] + item[0] + r)) / 2, 0.5, 5.0);
+        if (kind_ == kind::fm) {
+          to = put_one(put_one(put_fixed(to, r, 1), i + 1), items_ + u + 1);
+          *to++ = '\n';
+          continue;
+        }
         to = std::copy(name, const_cast<char*>(name_end), to);
         to = std::copy(separator_.begin(), separator_.end(), to);
         to = put_integer(to, i);
         to = std::copy(separator_.begin(), separator_.end(), to);
-        if (kind_ == kind::mf) {
-          r = std::clamp(std::nearbyint(2 * (mean + user[0] + item[0] + r)) / 2, 0.5, 5.0);
-          to = put_fixed(to, r, 1);
-        } else {
-          to = put_fixed(to, r, 4);
-        }
+        to = put_fixed(to, r, stars_ ? 1 : 4);
         *to++ = '\n';
       }
       out.text.commit(to);
@@ -165,7 +168,7 @@ class ratings : public generator {
     for (std::uint64_t i = 0; i < items_; ++i) put_row(truth, "item_", i, item_.data() + i * (rank_ + 1));
     std::string text(truth.data(), truth.size());
     char line[80];
-    std::snprintf(line, sizeof line, "mean\t%g\nnoise\t%g\n", kind_ == kind::mf ? mean : 0.0, noise_);
+    std::snprintf(line, sizeof line, "mean\t%g\nnoise\t%g\n", stars_ ? mean : 0.0, noise_);
     std::vector<std::pair<std::string, std::string>> files{{".truth", text + line}};
     if (kind_ == kind::als) {
       text_buffer h;
@@ -178,19 +181,31 @@ class ratings : public generator {
  private:
   static constexpr double mean = 3.5;
 
-  /// A bias and `rank` factors; w.h has spread 1/2 with mf, otherwise 1. Rounded to six digits, as they are written.
+  /// A libsvm entry with the value 1.
+  static char* put_one(char* to, std::uint64_t index) {
+    *to++ = ' ';
+    to = put_integer(to, index);
+    *to++ = ':';
+    *to++ = '1';
+    return to;
+  }
+
+  /// A bias and `rank` factors; w.h has spread 1/2 with mf and fm, otherwise 1. Rounded to six digits, as they are
+  /// written.
   void draw_factors(counter_random& random, double* to) const {
     normals normal(random);
-    const double spread = (kind_ == kind::mf ? std::sqrt(0.5) : 1.0) / std::pow(static_cast<double>(rank_), 0.25);
-    to[0] = kind_ == kind::mf ? std::nearbyint(0.35 * normal() * 1e6) / 1e6 : 0;
+    const double spread = (stars_ ? std::sqrt(0.5) : 1.0) / std::pow(static_cast<double>(rank_), 0.25);
+    to[0] = stars_ ? std::nearbyint(0.35 * normal() * 1e6) / 1e6 : 0;
     for (std::uint64_t f = 1; f <= rank_; ++f) to[f] = std::nearbyint(spread * normal() * 1e6) / 1e6;
   }
   /// user_7<tab>bias|factor|...
   void put_row(text_buffer& out, const char* what, std::uint64_t id, const double* v) const {
     out.put(what);
-    put_factor_row(out, id, kind_ == kind::mf ? v : v + 1, kind_ == kind::mf ? rank_ + 1 : rank_);
+    put_factor_row(out, id, stars_ ? v : v + 1, stars_ ? rank_ + 1 : rank_);
   }
 
+  kind kind_;
+  bool stars_;  // mf and fm: biases and a mean, in steps of a half
   std::uint64_t rows_;
   std::uint64_t items_;
   std::uint64_t rank_;
@@ -199,7 +214,6 @@ class ratings : public generator {
   std::uint64_t seed_;
   std::string separator_;
   zipf law_;
-  kind kind_;
   std::vector<double> item_;  // bias and factors of each item
 };
 
@@ -210,6 +224,7 @@ std::unique_ptr<generator> make_sparse(const std::string& kind, const options& o
     return std::make_unique<sparse_samples>(o, kind == "sparse_regression");
   }
   if (kind == "mf") return std::make_unique<ratings>(o, ratings::kind::mf);
+  if (kind == "fm") return std::make_unique<ratings>(o, ratings::kind::fm);
   if (kind == "als") return std::make_unique<ratings>(o, ratings::kind::als);
   if (kind == "svd") return std::make_unique<ratings>(o, ratings::kind::svd);
   return nullptr;

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fm.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include <paracel/collectives.hpp>
+#include <paracel/random.hpp>
+#include <paracel/resumable_loop.hpp>
+
+#include "alg/common/row_weights.hpp"
+#include "alg/common/sum_over_workers.hpp"
+#include "alg/common/validation.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+constexpr std::uint64_t order_stream = 2;
+// A mean loss that exceeds the first one by this factor counts as divergence.
+constexpr double divergence_factor = 1e3;
+// Samples whose model rows are pulled at once where nothing is trained, and model rows copied at once: some megabytes.
+constexpr std::size_t block_samples = 8192;
+constexpr std::uint64_t block_ids = 16384;
+
+constexpr const char* default_plugin = "libparacel_default.so";
+
+row_optimizer optimizer_of(const fm_settings& s) {
+  return {default_plugin, s.method == "adagrad" ? "paracel_adagrad" : "paracel_sgd", {{"lr", s.alpha}}};
+}
+
+}  // namespace
+
+// ---- config
+
+config_schema fm_schema() {
+  config_schema s("fm", "factorization machine of degree 2, by stochastic gradient descent in the servers");
+  add_class_keys(s);
+  s.key("loss", key_type::string, "squared: of numbers; log: of two classes")
+      .fallback("squared")
+      .one_of({"squared", "log"});
+  s.key("method", key_type::string, "the step in the servers: adagrad or sgd")
+      .fallback("adagrad")
+      .one_of({"adagrad", "sgd"});
+  s.key("k", key_type::integer, "factors of a feature; 0: a linear model").fallback(8).at_least(0).at_most(4096);
+  s.key("rounds", key_type::integer, "passes over the samples").fallback(20).at_least(1).at_most(1000000);
+  s.key("batch_size", key_type::integer, "samples of all workers between two exchanges of rows")
+      .fallback(1000)
+      .at_least(1)
+      .at_most(1000000000);
+  s.key("alpha", key_type::number, "step size").fallback(0.05).above(0);
+  s.key("beta_w", key_type::number, "weight of the regulariser of w").fallback(0.0).at_least(0);
+  s.key("beta_v", key_type::number, "weight of the regulariser of the factors").fallback(0.0).at_least(0);
+  s.key("start", key_type::number, "standard deviation of the factors before the first step")
+      .fallback(0.01)
+      .at_least(0);
+  s.key("seed", key_type::integer, "of the start and of the order of the samples").fallback(0).at_least(0);
+  s.key("bias", key_type::boolean, "a number that is added to every prediction, and is not penalised").fallback(true);
+  s.key("clamp", key_type::boolean, "loss squared: predictions stay between the least and the greatest target")
+      .fallback(false);
+  add_consistency_keys(s, "batches", "bsp", {consistency_model::bsp, consistency_model::ssp});
+  s.key("validation_input", key_type::files, "labelled samples that are not trained on: their loss after each round");
+  s.key("patience", key_type::integer,
+        "stop after so many rounds without a lower validation loss, and keep the best model; 0: never")
+      .fallback(0)
+      .at_least(0)
+      .at_most(1000000000);
+  return s;
+}
+
+fm_settings::fm_settings(const config& from)
+    : classes(from),
+      loss(from.get<std::string>("loss") == "log" ? fm_loss::log : fm_loss::squared),
+      method(from.get<std::string>("method")),
+      k(from.get<std::size_t>("k")),
+      rounds(from.get<int>("rounds")),
+      batch_size(from.get<std::uint64_t>("batch_size")),
+      alpha(from.get<double>("alpha")),
+      penalty{from.get<double>("beta_w"), from.get<double>("beta_v")},
+      start(from.get<double>("start")),
+      seed(from.get<std::uint64_t>("seed")),
+      bias(from.get<bool>("bias")),
+      clamp(from.get<bool>("clamp")),
+      consistency(read_consistency(from, consistency::bsp())),
+      validation_input(from.get<std::vector<std::string>>("validation_input")),
+      patience(from.get<int>("patience")) {
+  check_validation_keys(from);
+  if (!classes.linear.model.empty()) return;  // which has a loss of its own
+  if (loss == fm_loss::squared) {
+    classes.linear.samples.label = sample_options::label_rule::real;
+    for (const char* name : {"class_weight", "scores"}) {
+      if (from.given(name)) throw config_error(from.place_of(name) + ": only with loss log, which has classes");
+    }
+  } else if (from.given("clamp")) {
+    throw config_error(from.place_of("clamp") + ": only with loss squared");
+  }
+}
+
+// ---- the job
+
+factorization_machine::factorization_machine(Comm comm, const std::string& server_info, const fm_settings& settings)
+    : class_base(std::move(comm), server_info, settings.classes, settings.rounds, settings.consistency),
+      settings_(settings),
+      log_(*this, settings.rounds, settings.loss == fm_loss::log ? "running_loss" : "running_rmse",
+           settings.classes.linear.debug),
+      kernel_(settings.loss, settings.k, settings.penalty) {}
+
+void factorization_machine::solve() {
+  if (!linear_.model.empty()) {
+    read_model();
+    use_model(nullptr);
+    return;
+  }
+  load();
+  start_rows();
+  train();
+  measure();
+  write();
+}
+
+void factorization_machine::load() {
+  if (is_log()) {
+    rows_ = load_training_classes(2);
+    if (classes().size() > 2)
+      throw data_error(linear_.training_input.front() + ": found " + std::to_string(classes().size()) +
+                       " classes, want two with loss log");
+  } else {
+    rows_ = load_training();
+    weights() = load_row_weights(get_comm(), settings_.classes.row_weights, rows_);
+    load_others(rows_.columns);
+  }
+  if (!settings_.validation_input.empty()) held_ = load_validation(settings_.validation_input, rows_.columns);
+  columns_ = rows_.columns;
+  names_ = rows_.names;
+}
+
+/// Opens the table. Every worker pushes the initial rows of the features that it has, which are the same on all; other
+/// rows are zeros, so that a feature without samples has no part in a prediction.
+void factorization_machine::start_rows() {
+  // The constant that fits best is where the bias begins.
+  std::vector<double> sums(2);  // weights; weighted targets, or those of the second class
+  double least = std::numeric_limits<double>::infinity();
+  double greatest = -least;
+  for (std::size_t i = 0; i < rows_.rows(); ++i) {
+    const double weight = weights().empty() ? 1 : weights()[i];
+    sums[0] += weight;
+    sums[1] += weight * rows_.label[i];
+    least = std::min(least, rows_.label[i]);
+    greatest = std::max(greatest, rows_.label[i]);
+  }
+  sum_over_workers(get_comm(), sums);
+  auto comm = get_comm();
+  comm.allreduce(least, reduce_op::min);
+  comm.allreduce(greatest, reduce_op::max);
+  least_ = least;
+  greatest_ = greatest;
+  weight_total_ = sums[0];
+  if (!(weight_total_ > 0)) throw data_error(linear_.training_input.front() + ": found only weights that are 0");
+  const double mean = sums[1] / sums[0];
+  double bias = mean;
+  if (is_log()) {
+    const double part = std::clamp(mean, 1 / (sums[0] + 2), 1 - 1 / (sums[0] + 2));
+    bias = std::log(part / (1 - part));
+  }
+
+  table_.emplace(*this, "fm", settings_.k + 1, row_init::zeros(), optimizer_of(settings_));
+  if (settings_.patience > 0) best_.emplace(*this, "fm_best", settings_.k + 1);
+  if (resumed()) return paracel_sync();
+  fm_batcher all(rows_, weights(), settings_.bias, is_log());
+  for (std::size_t first = 0; first < rows_.rows(); first += block_samples) {
+    all.cut(first, std::min(first + block_samples, rows_.rows()), batch_);
+    model_.resize(batch_.ids.size() * kernel_.width());
+    for (std::size_t s = 0; s < batch_.ids.size(); ++s)
+      fm_start_row(std::span(model_).subspan(s * kernel_.width(), kernel_.width()), settings_.seed, batch_.ids[s],
+                   settings_.start);
+    if (settings_.bias) model_[0] = bias;
+    table_->push(batch_.ids, model_);
+  }
+  paracel_sync();
+}
+
+void factorization_machine::pull_batch() {
+  model_.resize(batch_.ids.size() * kernel_.width());
+  table_->pull(batch_.ids, model_);
+}
+
+/// A round is `batches` clocks and another one, at which the workers add up the losses and measure the held-out rows.
+void factorization_machine::train() {
+  const auto size = static_cast<std::size_t>(get_worker_size());
+  const std::uint64_t batches = (rows_.rows_total + settings_.batch_size - 1) / settings_.batch_size;
+  const auto clocks = static_cast<std::int64_t>(batches) + 1;
+  if (clocks > std::numeric_limits<std::int32_t>::max() / settings_.rounds)
+    throw error("fm: " + std::to_string(settings_.rounds) + " rounds of " + std::to_string(clocks) +
+                " exchanges are more than 2^31; raise batch_size or lower rounds");
+  fm_batcher batcher(rows_, weights(), settings_.bias, is_log());
+  std::vector<std::uint32_t> order(rows_.rows());
+  std::vector<double> gradient;
+  std::vector<double> curvature;
+  std::int64_t shuffled = -1;  // the round in whose order the samples are
+  double loss = 0;
+  double first_loss = 0;
+  double best_loss = std::numeric_limits<double>::infinity();
+  int best_round = 0;
+  resumable_loop loop(*this);
+  loop.keep("loss", loss).keep("first_loss", first_loss).keep("best_loss", best_loss).keep("best_round", best_round);
+  loop.always_commits();
+  while (loop.next(settings_.rounds * clocks)) {
+    const auto round = loop.iteration() / clocks;
+    const auto clock = static_cast<std::uint64_t>(loop.iteration() % clocks);
+    if (clock < batches) {
+      if (std::exchange(shuffled, round) != round) {
+        std::iota(order.begin(), order.end(), 0U);
+        counter_random(settings_.seed, order_stream, mix64(get_worker_id()) + static_cast<std::uint64_t>(round))
+            .shuffle(order);
+      }
+      if (clock == 0) loss = 0;
+      const auto first = order.size() * clock / batches;
+      const auto last = order.size() * (clock + 1) / batches;
+      if (first == last) continue;
+      batcher.cut(std::span(order).subspan(first, last - first), batch_);
+      pull_batch();
+      gradient.resize(model_.size());
+      if (settings_.method == "sgd") curvature.resize(batch_.ids.size());
+      loss += kernel_.gradient(batch_, model_, gradient, curvature);
+      for (std::size_t s = 0; s < curvature.size(); ++s) {
+        const double share = fm_share(settings_.alpha, curvature[s], size);
+        for (std::size_t f = 0; f < kernel_.width(); ++f) gradient[s * kernel_.width() + f] *= share;
+      }
+      table_->update(batch_.ids, gradient);
+      continue;
+    }
+    const int number = static_cast<int>(round) + 1;
+    const double mean = sum_over_workers(get_comm(), loss) / weight_total_;
+    if (round == 0) first_loss = mean;
+    if (!std::isfinite(mean) || mean > divergence_factor * std::max(first_loss, 1e-12))
+      throw error("fm: diverged at round " + std::to_string(number) + ": the mean loss was " +
+                  std::to_string(first_loss) + " and is " + std::to_string(mean) + "; lower alpha");
+    run_log::figures figures{{"staleness", last_staleness()}};
+    if (!settings_.validation_input.empty()) {
+      const auto found = validate();
+      if (is_log()) {
+        figures.emplace_back("validate_loss", found.loss);
+        figures.emplace_back("validate_accuracy", found.accuracy);
+      } else {
+        figures.emplace_back("validate_rmse", std::sqrt(2 * found.loss));
+      }
+      if (settings_.patience > 0 && found.loss < best_loss) {
+        best_loss = found.loss;
+        best_round = number;
+        copy_own_rows(*table_, *best_);
+      }
+      if (settings_.patience > 0 && number - best_round >= settings_.patience) loop.stop();
+    }
+    log_.round(number, is_log() ? mean : std::sqrt(2 * mean), figures);
+  }
+  rounds_done_ = static_cast<int>(loop.iteration() / clocks);
+  set_total_iters(static_cast<int>(loop.iteration()));
+  paracel_sync();
+  if (settings_.patience > 0 && best_round > 0 && best_round < rounds_done_) {
+    copy_own_rows(*best_, *table_);
+    rounds_done_ = best_round;
+  }
+  paracel_sync();
+}
+
+template <class F>
+void factorization_machine::for_margins(const sample_rows& rows, F&& use) {
+  fm_batcher all(rows, {}, settings_.bias, is_log());
+  for (std::size_t first = 0; first < rows.rows(); first += block_samples) {
+    const auto last = std::min(first + block_samples, rows.rows());
+    all.cut(first, last, batch_);
+    pull_batch();
+    for (std::size_t i = first; i < last; ++i) use(i, kernel_.margin(batch_, i - first, model_));
+  }
+}
+
+/// A collective. Nothing may be trained while it runs: its clock has no updates.
+factorization_machine::validation factorization_machine::validate() {
+  std::vector<double> sums(3);
+  for_margins(held_, [&](std::size_t i, double m) {
+    const double label = is_log() ? 2 * held_.label[i] - 1 : held_.label[i];
+    sums[0] += 1;
+    sums[1] += kernel_.loss(is_log() ? m : prediction(m), label);
+    sums[2] += (m > 0) == (label > 0) ? 1 : 0;
+  });
+  sum_over_workers(get_comm(), sums);
+  return {sums[1] / sums[0], sums[2] / sums[0]};
+}
+
+template <class F>
+void factorization_machine::for_own_ids(F&& use) {
+  const auto own = owned_range_of(std::size_t{columns_} + 1, get_worker_size(), get_worker_id());
+  std::vector<std::uint64_t> ids;
+  for (std::uint64_t first = own.begin; first < own.end; first += block_ids) {
+    ids.resize(std::min<std::uint64_t>(block_ids, own.end - first));
+    std::iota(ids.begin(), ids.end(), first);
+    use(std::as_const(ids));
+  }
+}
+
+void factorization_machine::copy_own_rows(table<double>& from, table<double>& to) {
+  for_own_ids([&](const auto& ids) {
+    model_.resize(ids.size() * kernel_.width());
+    from.pull(ids, model_);
+    to.push(ids, model_);
+  });
+}
+
+/// The loss and the objective of the model.
+void factorization_machine::measure() {
+  std::vector<double> sums(3);  // losses, penalties, squared errors of predictions
+  fm_batcher all(rows_, weights(), settings_.bias, is_log());
+  for (std::size_t first = 0; first < rows_.rows(); first += block_samples) {
+    const auto last = std::min(first + block_samples, rows_.rows());
+    all.cut(first, last, batch_);
+    pull_batch();
+    for (std::size_t i = 0; i < batch_.rows(); ++i) {
+      const double m = kernel_.margin(batch_, i, model_);
+      sums[0] += batch_.weight[i] * kernel_.loss(m, batch_.label[i]);
+      if (!is_log()) sums[2] += batch_.weight[i] * std::pow(prediction(m) - batch_.label[i], 2);
+    }
+    sums[1] += kernel_.penalties(batch_, model_);
+  }
+  sum_over_workers(get_comm(), sums);
+  log_.result("rounds", static_cast<std::uint64_t>(rounds_done_));
+  log_.result("objective", sums[0] + sums[1]);
+  log_.result("loss", sums[0]);
+  if (!is_log()) log_.result("train_rmse", std::sqrt(sums[2] / weight_total_));
+}
+
+double factorization_machine::prediction(double margin) const {
+  return settings_.clamp && !is_log() ? std::clamp(margin, least_, greatest_) : margin;
+}
+
+void factorization_machine::write() {
+  std::vector<double> own;
+  auto ids = id_list::empty(false);
+  for_own_ids([&](const auto& rows) {
+    model_.resize(rows.size() * kernel_.width());
+    table_->pull(rows, model_);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto id = rows[i];
+      if (id == 0) ids.push_back(std::string_view("bias"));
+      else ids.push_back(std::string_view(names_.empty() ? std::to_string(id) : names_[id - 1]));
+    }
+    own.insert(own.end(), model_.begin(), model_.end());
+  });
+  model_writer model(*this, "fm", linear_.format);
+  model.add_rows<double>("fm_row", own, {kernel_.width()}, &ids);
+  if (is_log()) {
+    describe(model, rows_.rows_total);
+  } else {
+    model.fields().add("rows", rows_.rows_total).add("least_target", least_).add("greatest_target", greatest_);
+  }
+  model.fields().add("rounds", rounds_done_);
+  use_model(&model);
+}
+
+/// The rows of a saved model, in the table.
+void factorization_machine::read_model() {
+  const model_reader from(linear_.model, "fm");
+  const auto shape = from.shape("fm_row");
+  if (shape.size() != 2 || shape[0] < 2 || shape[0] > UINT32_MAX || shape[1] < 1)
+    throw data_error(linear_.model + ": found no rows of features");
+  settings_.k = shape[1] - 1;
+  settings_.loss = from.field<std::string>("settings.loss") == "log" ? fm_loss::log : fm_loss::squared;
+  settings_.bias = from.field<bool>("settings.bias");
+  settings_.clamp = from.field<bool>("settings.clamp");
+  kernel_ = fm_kernel(settings_.loss, settings_.k, settings_.penalty);
+  columns_ = static_cast<std::uint32_t>(shape[0] - 1);
+  if (is_log()) {
+    read_classes(from, columns_);
+    if (classes().size() != 2) throw data_error(linear_.model + ": want two classes");
+  } else {
+    least_ = from.field<double>("least_target");
+    greatest_ = from.field<double>("greatest_target");
+    linear_.samples.label = sample_options::label_rule::real;
+    load_others(columns_);
+  }
+  const auto rows = from.read<double>("fm_row");
+  table_.emplace(*this, "fm", kernel_.width());
+  for_own_ids([&](const auto& ids) {
+    table_->push(ids, std::span(rows).subspan(ids.front() * kernel_.width(), ids.size() * kernel_.width()));
+  });
+  paracel_sync();
+}
+
+std::vector<double> factorization_machine::margins(const sample_rows& rows) {
+  std::vector<double> found(rows.rows());
+  for_margins(rows, [&](std::size_t i, double m) { found[i] = m; });
+  return found;
+}
+
+void factorization_machine::use_model(model_writer* model) {
+  std::vector<double> of_test;
+  std::vector<double> of_predict;
+  if (has_test()) of_test = margins(test_);
+  if (!linear_.predict_input.empty()) of_predict = margins(predict_);
+  if (is_log()) {
+    const auto scores = [&](const sample_rows& rows, std::size_t i, std::span<double> to) {
+      const double m = (&rows == &test_ ? of_test : of_predict)[i];
+      to[0] = -m / 2;
+      to[1] = m / 2;
+      to_log_probabilities(to);
+    };
+    use(scores, true, false, log_, model);
+    return;
+  }
+  std::vector<double> sums(2);
+  for (std::size_t i = 0; i < of_test.size(); ++i) {
+    sums[0] += 1;
+    sums[1] += std::pow(prediction(of_test[i]) - test_.label[i], 2);
+  }
+  sum_over_workers(get_comm(), sums);
+  const double rmse = std::sqrt(sums[1] / sums[0]);
+  if (model != nullptr) {
+    if (has_test()) model->fields().add("test_rmse", rmse);
+    model->finish();
+  }
+  dump_predictions([&](std::size_t i) { return prediction(of_predict[i]); });
+  if (has_test()) log_.result("test_rmse", rmse);
+  log_.result("output", get_output());
+}
+
+}  // namespace paracel::alg

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Factorization machine of degree 2, on the parameter servers:
+//
+//     m(x) = w_0 + sum_j w_j x_j + sum_{j<l} (v_j . v_l) x_j x_l
+//     F = sum_i weight_i (loss(m(x_i), y_i) + sum_{j in x_i} (beta_w/2 w_j^2 + beta_v/2 |v_j|^2))
+//
+// A feature is a row of a table in the servers: w_j and the k numbers v_j. Each batch pulls the rows of its features
+// and sends the gradients of these rows; the servers make the step, plain or with AdaGrad's state beside the row.
+//
+// Source: Rendle, "Factorization machines", ICDM 2010; "Factorization machines with libFM", ACM TIST 2012.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <paracel/consistency.hpp>
+#include <paracel/table.hpp>
+
+#include "alg/common/class_base.hpp"
+#include "fm_kernel.hpp"
+
+namespace paracel::alg {
+
+/// The keys of fm's config; README.md explains them.
+config_schema fm_schema();
+
+struct fm_settings {
+  explicit fm_settings(const config& from);
+
+  class_settings classes;
+  fm_loss loss;
+  std::string method;
+  std::size_t k;
+  int rounds;
+  std::uint64_t batch_size;
+  double alpha;
+  fm_penalty penalty;
+  double start;
+  std::uint64_t seed;
+  bool bias;
+  bool clamp;
+  paracel::consistency consistency;
+  std::vector<std::string> validation_input;
+  int patience;
+};
+
+class factorization_machine : public class_base {
+ public:
+  factorization_machine(Comm comm, const std::string& server_info, const fm_settings& settings);
+
+  /// Loads, trains (or reads a model), tests, predicts and writes the results.
+  /// Throws: data_error; error when the loss diverges.
+  void solve() override;
+
+ private:
+  /// Of held-out rows, after a round.
+  struct validation {
+    double loss = 0;  // mean
+    double accuracy = 0;
+  };
+
+  void load();
+  void start_rows();
+  void train();
+  [[nodiscard]] validation validate();
+  void copy_own_rows(table<double>& from, table<double>& to);
+  void measure();
+  void write();
+  void read_model();
+  void use_model(model_writer* model);
+  [[nodiscard]] bool is_log() const noexcept { return settings_.loss == fm_loss::log; }
+  [[nodiscard]] double prediction(double margin) const;
+  /// The rows of batch_ in model_.
+  void pull_batch();
+  /// `use(sample, margin)` for all samples, block by block.
+  template <class F>
+  void for_margins(const sample_rows& rows, F&& use);
+  [[nodiscard]] std::vector<double> margins(const sample_rows& rows);
+  /// `use(ids)` for the model rows that this worker copies and writes, block by block.
+  template <class F>
+  void for_own_ids(F&& use);
+
+  fm_settings settings_;
+  run_log log_;
+  sample_rows rows_;
+  sample_rows held_;
+  std::uint32_t columns_ = 0;
+  std::vector<std::string> names_;  // of features, if the input has them
+  double least_ = 0;                // target
+  double greatest_ = 0;
+  int rounds_done_ = 0;
+  double weight_total_ = 0;
+  std::optional<table<double>> table_;
+  std::optional<table<double>> best_;
+  fm_kernel kernel_;
+  fm_batch batch_;
+  std::vector<double> model_;  // rows of batch_
+};
+
+}  // namespace paracel::alg
