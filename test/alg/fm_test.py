@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Factorization machines, tested by running jobs: quality, the serial oracle, a saved model, weights, early stopping, errors in the
-input. (Gradients: unit.FmKernel; bytes a batch: cluster.FactorTraffic.) Options: names of tests."""
+"""Factorization machines, tested by running jobs: quality, the serial oracle, a saved model, weights, early stopping, errors in
+the input. (Gradients: unit.FmKernel; bytes a batch: cluster.FactorTraffic.) Options: names of tests."""
 import json
 import os
 import unittest
