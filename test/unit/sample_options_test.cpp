@@ -20,14 +20,14 @@ using paracel::sample_rows;
 using numbers = std::vector<double>;
 constexpr double missing_value = -1;  // in results, so that they can be compared
 
-sample_options real() {
+sample_options real_labels() {
   sample_options o;
   o.label = sample_options::label_rule::real;
   return o;
 }
 
 sample_options with_missing() {
-  auto o = real();
+  auto o = real_labels();
   o.missing = true;
   return o;
 }
@@ -41,7 +41,7 @@ numbers values_of(const sample_rows& rows) {
   return found;
 }
 
-std::string error_of(const std::string& text, const sample_options& options) {
+std::string refusal_of(const std::string& text, const sample_options& options) {
   try {
     parse_samples("f", text, options);
   } catch (const paracel::data_error& e) {
@@ -59,10 +59,10 @@ TEST(SampleOptions, MissingFieldsAreNan) {
   EXPECT_EQ(values_of(parse_samples("f", "1\t2\t3\n\t5\t6\n", with_missing())), (numbers{1, 2, missing_value, 5}));
   EXPECT_EQ(values_of(parse_samples("f", "1 2 3\n4  5 6\n? 5 6\n", with_missing())),
             (numbers{1, 2, 4, 5, missing_value, 5}));
-  EXPECT_EQ(error_of("1,2,3\n4,inf,6\n", with_missing()), "f:2:3: found \"inf\", want a finite number");
-  EXPECT_EQ(error_of("1,2,3\n4,5,\n", with_missing()), "f:2:5: found label \"\", want a number");
-  EXPECT_EQ(error_of("1 1:?\n", with_missing()), "f:1:5: found \"?\", want a number");
-  EXPECT_EQ(error_of("1 2 3\n4 ? \n", with_missing()), "f:2:5: found 2 fields, want 3 as in the first line");
+  EXPECT_EQ(refusal_of("1,2,3\n4,inf,6\n", with_missing()), "f:2:3: found \"inf\", want a finite number");
+  EXPECT_EQ(refusal_of("1,2,3\n4,5,\n", with_missing()), "f:2:5: found label \"\", want a number");
+  EXPECT_EQ(refusal_of("1 1:?\n", with_missing()), "f:1:5: found \"?\", want a number");
+  EXPECT_EQ(refusal_of("1 2 3\n4 ? \n", with_missing()), "f:2:5: found 2 fields, want 3 as in the first line");
   // A blank line is not a row.
   EXPECT_EQ(values_of(parse_samples("f", "a\n\n5\n",
                                     [] {
@@ -74,16 +74,16 @@ TEST(SampleOptions, MissingFieldsAreNan) {
   EXPECT_EQ(parse_samples("f", "1\t2\t3\n\t\t\n", with_missing()).rows(), 1U);
   // A line of missing values is not a header.
   EXPECT_EQ(parse_samples("f", "NA,?,1\n1,2,3\n", with_missing()).rows(), 2U);
-  EXPECT_EQ(error_of("NA,b,c\n1,2,3\n", with_missing()), "f:1:4: found \"b\", want a number");
+  EXPECT_EQ(refusal_of("NA,b,c\n1,2,3\n", with_missing()), "f:1:4: found \"b\", want a number");
 }
 
 TEST(SampleOptions, LongNumbersAreReadExactly) {
-  const auto rows = parse_samples("f", "0.1234567890123456789,1e-3,1\n-12345678901234567890,+2,0\n", real());
+  const auto rows = parse_samples("f", "0.1234567890123456789,1e-3,1\n-12345678901234567890,+2,0\n", real_labels());
   EXPECT_EQ(rows.value, (numbers{0.1234567890123456789, 1e-3, -12345678901234567890.0, 2}));
 }
 
 TEST(SampleOptions, AFieldIsTheWeight) {
-  auto o = real();
+  auto o = real_labels();
   o.weight = "w";
   const auto named = parse_samples("f", "a,w,b,y\n1,0.5,2,3\n4,0,5,6\n", o);
   EXPECT_EQ(named.value, (numbers{1, 2, 4, 5}));
@@ -97,21 +97,21 @@ TEST(SampleOptions, AFieldIsTheWeight) {
   EXPECT_EQ(sparse.column, (std::vector<std::uint32_t>{0, 2, 0}));
   EXPECT_EQ(sparse.columns, 3U);
 
-  EXPECT_EQ(error_of("1,-0.5,2,3\n", o), "f:1:3: found \"-0.5\", want a weight of 0 or more");
-  EXPECT_EQ(error_of("1 2:-2\n", o), "f:1:5: found \"-2\", want a weight of 0 or more");
-  EXPECT_EQ(error_of("1,x,2,3\n", o), "f:1:3: found \"x\", want a number");
-  EXPECT_EQ(error_of("1,2\n", o), "f:1:1: found the weight where the label is, want target to name the label");
+  EXPECT_EQ(refusal_of("1,-0.5,2,3\n", o), "f:1:3: found \"-0.5\", want a weight of 0 or more");
+  EXPECT_EQ(refusal_of("1 2:-2\n", o), "f:1:5: found \"-2\", want a weight of 0 or more");
+  EXPECT_EQ(refusal_of("1,x,2,3\n", o), "f:1:3: found \"x\", want a number");
+  EXPECT_EQ(refusal_of("1,2\n", o), "f:1:1: found the weight where the label is, want target to name the label");
   o.weight = "4";
-  EXPECT_EQ(error_of("1,2,3,4\n", o),
+  EXPECT_EQ(refusal_of("1,2,3,4\n", o),
             "f:1:1: found no field \"4\" in a line of 4 fields, want a number from 0, or a header with that name");
   o.columns = 3;
   o.weight = "0";
-  EXPECT_EQ(error_of("1,2,3,4\n", o),
+  EXPECT_EQ(refusal_of("1,2,3,4\n", o),
             "f:1:1: found 4 fields in the first line, want 5: 3 features, a weight and a label");
 }
 
 TEST(SampleOptions, InputToPredictMayLackAWeightThatHasAName) {
-  auto o = real();
+  auto o = real_labels();
   o.without_label = true;
   o.columns = 2;
   o.weight = "w";
@@ -129,18 +129,18 @@ TEST(SampleOptions, CategoriesAreIntegers) {
   EXPECT_EQ(rows.categorical, (std::vector<std::uint32_t>{0, 2}));
   EXPECT_EQ(values_of(rows), (numbers{3, 0.5, 16777215, missing_value, 1.5, 0}));
   for (const auto* bad : {"1.5", "-1", "16777216"})
-    EXPECT_EQ(error_of("1,2,3,4\n" + std::string(bad) + ",2,3,4\n", o),
+    EXPECT_EQ(refusal_of("1,2,3,4\n" + std::string(bad) + ",2,3,4\n", o),
               "f:2:1: found category " + std::string(bad) + ", want an integer from 0 to 16777215");
-  EXPECT_EQ(error_of("1 1:0.5\n", o), "f:1:5: found category 0.5, want an integer from 0 to 16777215");
+  EXPECT_EQ(refusal_of("1 1:0.5\n", o), "f:1:5: found category 0.5, want an integer from 0 to 16777215");
   EXPECT_EQ(parse_samples("f", "1 1:7 2:0.5\n", o).value, (numbers{7, 0.5}));
   o.categorical = {"3"};
-  EXPECT_EQ(error_of("1,2,3,4\n", o), "f:1:1: categorical field \"3\" is not a feature");
+  EXPECT_EQ(refusal_of("1,2,3,4\n", o), "f:1:1: categorical field \"3\" is not a feature");
   o.categorical = {"c"};
-  EXPECT_EQ(error_of("a,b\n1,2\n", o), "f:1:1: found no field \"c\" in the header, which has a, b");
+  EXPECT_EQ(refusal_of("a,b\n1,2\n", o), "f:1:1: found no field \"c\" in the header, which has a, b");
 }
 
 TEST(SampleOptions, FloatsAreRoundedAndBounded) {
-  auto o = real();
+  auto o = real_labels();
   o.floats = true;
   const auto rows = parse_samples("f", "0.1,-1e300,0.1\n", o);
   EXPECT_TRUE(rows.value.empty());
@@ -152,12 +152,12 @@ TEST(SampleOptions, FloatsAreRoundedAndBounded) {
 }
 
 TEST(SampleOptions, NamesOfAModelSelectFieldsWhereThereIsAHeader) {
-  auto o = real();
+  auto o = real_labels();
   o.names = {"b", "a"};
   o.columns = 2;
   EXPECT_EQ(parse_samples("f", "a,unread,b,y\n1,x,2,3\n", o).value, (numbers{2, 1}));
   EXPECT_EQ(parse_samples("f", "3 1:2 2:1\n", o).value, (numbers{2, 1}));
-  EXPECT_EQ(error_of("1,2,3\n", o), "f:1:1: found no header, want one that names \"b\"");
+  EXPECT_EQ(refusal_of("1,2,3\n", o), "f:1:1: found no header, want one that names \"b\"");
 }
 
 TEST(SampleOptions, ClassesMayBeSeparatedByBlanks) {
