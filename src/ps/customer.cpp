@@ -51,12 +51,26 @@ void Customer::Receiving() {
       else Fail(m->meta.timestamp, e.what());
     }
     Respond(*m);
+    const std::lock_guard lock(mutex_);
+    ++handled_;
+    finished_.notify_all();
   }
 }
 
 void Customer::Accept(Message received) {
+  if (!received.meta.request) Arrive(received.meta.timestamp, received.meta.sender);
   if (quick_ && quick_(received)) return Respond(received);
+  {
+    const std::lock_guard lock(mutex_);
+    ++queued_;
+  }
   queue_.Push(std::move(received));
+}
+
+void Customer::Settle() {
+  if (std::this_thread::get_id() == thread_.get_id()) return;
+  std::unique_lock lock(mutex_);
+  finished_.wait(lock, [this, until = queued_] { return handled_ >= until; });
 }
 
 void Customer::Respond(const Message& m) {
@@ -69,13 +83,15 @@ int Customer::NewRequest(int receiver) {
   const auto expected = static_cast<int>(office_->GetNodeIDs(receiver).size());
   const std::lock_guard lock(mutex_);
   Forget();
-  requests_.push_back({.receiver = receiver, .expected = expected, .received = 0, .responded = {}, .failure = {}});
+  requests_.push_back({.receiver = receiver, .expected = expected, .received = 0, .arrived = {}, .failure = {}});
   return static_cast<int>((first_ + requests_.size() - 1) & most_timestamp);
 }
 
 /// What a program never asks for does not stay.
 void Customer::Forget() {
   while (requests_.size() > kept_requests && requests_.front().finished()) {
+    auto& failure = requests_.front().failure;
+    if (!failure.empty() && failures_.size() < kept_requests) failures_[static_cast<int>(first_)] = std::move(failure);
     requests_.pop_front();
     first_ = (first_ + 1) & most_timestamp;
   }
@@ -109,9 +125,14 @@ void Customer::WaitRequest(int timestamp) {
     return r == nullptr || r->finished();
   });
   const auto* r = Find(timestamp);
-  if (r != nullptr && !r->failure.empty())
+  auto failure = r != nullptr ? r->failure : std::string();
+  if (const auto old = failures_.find(timestamp); r == nullptr && old != failures_.end()) {
+    failure = std::move(old->second);
+    failures_.erase(old);
+  }
+  if (!failure.empty())
     throw paracel::network_error(
-        "request " + std::to_string(timestamp) + " of app " + std::to_string(app_id_) + ": " + r->failure, true);
+        "request " + std::to_string(timestamp) + " of app " + std::to_string(app_id_) + ": " + failure, true);
 }
 
 int Customer::NumResponse(int timestamp) {
@@ -132,8 +153,13 @@ void Customer::AddResponseOf(int timestamp, int node) {
   const std::lock_guard lock(mutex_);
   auto* r = FindOwn(timestamp);
   if (r == nullptr) return;
-  r->responded.push_back(node);
+  if (std::ranges::find(r->arrived, node) == r->arrived.end()) r->arrived.push_back(node);
   if (++r->received >= r->expected) finished_.notify_all();
+}
+
+void Customer::Arrive(int timestamp, int node) {
+  const std::lock_guard lock(mutex_);
+  if (auto* r = FindOwn(timestamp); r != nullptr) r->arrived.push_back(node);
 }
 
 void Customer::Fail(int timestamp, const std::string& why) {
@@ -144,10 +170,11 @@ void Customer::Fail(int timestamp, const std::string& why) {
   finished_.notify_all();
 }
 
-void Customer::OnNodeLost(int node, const std::string& why) {
+/// The responses of a process with several customers all come from its first one.
+void Customer::OnNodeLost(int node, int first_of_process, const std::string& why) {
   const std::lock_guard lock(mutex_);
   for (auto& r : requests_) {
-    if (r.finished() || std::ranges::find(r.responded, node) != r.responded.end()) continue;
+    if (r.finished() || std::ranges::find(r.arrived, first_of_process) != r.arrived.end()) continue;
     const auto& all = office_->GetNodeIDs(r.receiver);
     if (std::ranges::find(all, node) != all.end()) r.failure = why;
   }

@@ -109,7 +109,6 @@ void node_channels::run() {
   while (!stopping_) {
     const auto begin = steady_clock::now();
     bool any = in_->receive(received_, owes_ ? idle : 5 * idle);
-    if (!any) acknowledge_idle();
     for (; any && !stopping_;
          any = steady_clock::now() - begin < 5 * idle && in_->receive(received_, milliseconds{0})) {
       owes_ = true;
@@ -117,10 +116,11 @@ void node_channels::run() {
     }
     if (steady_clock::now() - looked_ < idle) continue;
     looked_ = steady_clock::now();
+    acknowledge_all();
     look_after_channels();
     tick_();
   }
-  acknowledge_idle();
+  acknowledge_all();
 }
 
 void node_channels::reply(const net::peer& to, std::uint64_t sequence, net::verb what, net::status result,
@@ -159,7 +159,8 @@ void node_channels::on_message() {
     }
     from = at->second.get();
   }
-  if (from->client != h.client || from->ignored) return refuse(net::status::conflict);
+  // Of one that is ignored what has arrived is still acknowledged.
+  if (from->client != h.client || (from->ignored && h.sequence > from->taken)) return refuse(net::status::conflict);
   from->from = received_.from;
   from->sequence = h.sequence;
   acknowledge(key, h.function + 1);
@@ -189,11 +190,11 @@ void node_channels::acknowledge(std::uint64_t client, std::uint64_t next) {
   at->second.progressed = steady_clock::now();
 }
 
-void node_channels::acknowledge_idle() {
+void node_channels::acknowledge_all() {
   owes_ = false;
   const mutex_lock lock(mutex_);
   for (auto& [client, from] : from_) {
-    if (from->acknowledged == from->taken || from->ignored) continue;
+    if (from->acknowledged == from->taken) continue;
     from->acknowledged = from->taken.load();
     reply(from->from, from->sequence, net::verb::message, net::status::ok, from->taken + 1);
   }

@@ -93,7 +93,7 @@ class node_channels {
   void on_message();
   void reply(const net::peer& to, std::uint64_t sequence, net::verb what, net::status result, std::uint64_t next);
   void acknowledge(std::uint64_t client, std::uint64_t next);
-  void acknowledge_idle();
+  void acknowledge_all();
   void serve_replies() PARACEL_REQUIRES(mutex_);
   void look_after_channels();
   [[nodiscard]] net::request_header header_for(const outgoing_node& to, std::uint64_t client) PARACEL_REQUIRES(mutex_);

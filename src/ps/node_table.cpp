@@ -80,7 +80,7 @@ std::string job_table::text() const {
     for (const auto& i : p.instances) instances.push_back({i.id, i.customer});
     all.push_back({{"facts", json_of(p.facts)}, {"instances", instances}, {"gone", p.gone}, {"replaced", p.replaced}});
   }
-  return dumped({{"processes", all}, {"machine", scheduler_machine}, {"pid", scheduler_pid}});
+  return dumped({{"processes", all}, {"machine", scheduler_machine}, {"pid", scheduler_pid}, {"started", started}});
 }
 
 job_table job_table::in(const std::string& text) {
@@ -88,6 +88,7 @@ job_table job_table::in(const std::string& text) {
     job_table t;
     t.scheduler_machine = j.at("machine").get<std::string>();
     t.scheduler_pid = j.at("pid").get<std::int64_t>();
+    t.started = j.at("started").get<bool>();
     for (const auto& one : j.at("processes")) {
       job_process p;
       p.facts = join_in(one.at("facts"));
@@ -199,6 +200,7 @@ void node_table::broadcast(Control::Command what, const std::string& text) {
 void node_table::remove(std::uint64_t client, const std::string& why, bool left) {
   const auto at = std::ranges::find(table_.processes, client, [](const auto& p) { return p.facts.client; });
   if (over_ || at == table_.processes.end() || !at->gone.empty()) return;
+  if (complete_ && !left) send_(client, Control::DEAD, loss{client, why}.text());  // it may live after all
   at->gone = why;
   at->left = left;
   for (auto& [group, all] : barriers_) std::erase_if(all, [&](const auto& w) { return w.client == client; });
@@ -240,6 +242,8 @@ void node_table::settle_barrier(int group) {
   if (end.failure.empty() && all.size() < wanted) return;
   const auto called = std::exchange(all, {});
   over_ = end.failure.empty() && std::ranges::all_of(called, &waiting::last);
+  table_.started =
+      table_.started || (end.failure.empty() && group == ::ps::kScheduler + ::ps::kServerGroup + ::ps::kWorkerGroup);
   std::vector<std::uint64_t> clients;
   for (const auto& w : called)
     if (std::ranges::find(clients, w.client) == clients.end()) clients.push_back(w.client);

@@ -53,6 +53,7 @@ struct job_table {
   std::vector<job_process> processes;
   std::string scheduler_machine;
   std::int64_t scheduler_pid = 0;
+  bool started = false;  ///< all have passed the barrier of Start: a replacement does not wait there
   [[nodiscard]] std::string text() const;
   /// Throws: protocol_error.
   static job_table in(const std::string& text);

@@ -48,7 +48,10 @@ Postoffice::Settings Postoffice::Settings::FromEnvironment() {
   s.root_port = count_in("DMLC_PS_ROOT_PORT", 1, 65535);
   s.preferred_rank = GetEnv("DMLC_RANK", s.preferred_rank);
   s.heartbeat_seconds = GetEnv("PS_HEARTBEAT_INTERVAL", s.heartbeat_seconds);
-  s.heartbeat_timeout = GetEnv("PS_HEARTBEAT_TIMEOUT", s.heartbeat_timeout);
+  s.heartbeat_timeout = GetEnv("PS_HEARTBEAT_TIMEOUT", std::max(s.heartbeat_timeout, 3 * s.heartbeat_seconds));
+  if (s.heartbeat_seconds < 0 || s.heartbeat_timeout < 0 ||
+      (s.heartbeat_timeout > 0 && s.heartbeat_timeout < 2 * s.heartbeat_seconds))
+    throw paracel::config_error("PS_HEARTBEAT_TIMEOUT: want 0, or at least two of PS_HEARTBEAT_INTERVAL");
   s.replacement_seconds = GetEnv("PS_RECOVERY_TIMEOUT", s.replacement_seconds);
   s.resend_milliseconds = std::max(1, GetEnv("PS_RESEND_TIMEOUT", s.resend_milliseconds));
   s.drop_percent = GetEnv("PS_DROP_MSG", s.drop_percent);
@@ -66,7 +69,7 @@ Postoffice* Postoffice::Get() {
 void Postoffice::Use(Postoffice* office) { office_of_thread = office; }
 
 Postoffice::Postoffice(Settings settings, paracel::net::transport* over)
-    : settings_(std::move(settings)), over_(over), van_(std::make_unique<Van>(*this, over)) {
+    : settings_(std::move(settings)), van_(std::make_unique<Van>(*this, over)) {
   // Groups are sums of kScheduler, kServerGroup and kWorkerGroup.
   const auto add = [this](int id, int group) {
     node_ids_[id].push_back(id);
@@ -103,12 +106,12 @@ void Postoffice::Finalize(int customer_id, bool do_barrier) {
   }
   if (customer_id != 0) return;
   van_->Stop();
-  van_ = std::make_unique<Van>(*this, over_);
   Callback callback;
   {
     const std::lock_guard lock(mutex_);
     callback.swap(exit_callback_);
     undelivered_.clear();
+    refuses_ = false;
   }
   if (callback) callback();
 }
@@ -159,10 +162,30 @@ Postoffice::customer_key Postoffice::KeyOf(const Meta& m) const {
 
 void Postoffice::Deliver(Message received) {
   const auto key = KeyOf(received.meta);
-  const std::lock_guard lock(mutex_);  // held so that the customer does not end meanwhile
+  std::unique_lock lock(mutex_);  // held so that the customer does not end meanwhile
   if (const auto at = customers_.find(key); at != customers_.end()) return at->second->Accept(std::move(received));
   // A response to a customer that has ended interests nobody.
-  if (received.meta.request) undelivered_[key].push_back(std::move(received));
+  if (!received.meta.request) return;
+  if (!refuses_) return undelivered_[key].push_back(std::move(received));
+  lock.unlock();
+  Refuse(received);
+}
+
+bool Postoffice::Finishes() const {
+  const std::lock_guard lock(mutex_);
+  return refuses_;
+}
+
+void Postoffice::Refuse(const Message& m) {
+  Message failure;
+  failure.meta = m.meta;
+  failure.meta.request = false;
+  failure.meta.failed = true;
+  failure.meta.data_type.clear();
+  failure.meta.body = "node " + std::to_string(van_->my_node().id) + " has no app " +
+                      std::to_string(KeyOf(m.meta).first) + ", and has finished";
+  failure.meta.recver = m.meta.sender;
+  van_->Send(failure);
 }
 
 /// No customer comes any more for requests that wait for one.
@@ -170,22 +193,14 @@ void Postoffice::RefuseUndelivered() {
   std::map<customer_key, std::vector<Message>> refused;
   {
     const std::lock_guard lock(mutex_);
+    refuses_ = true;
     refused.swap(undelivered_);
   }
   for (const auto& [key, messages] : refused)
-    for (const auto& m : messages) {
-      Message failure;
-      failure.meta = m.meta;
-      failure.meta.request = false;
-      failure.meta.failed = true;
-      failure.meta.data_type.clear();
-      failure.meta.body = "node " + std::to_string(van_->my_node().id) + " has no app " + std::to_string(key.first);
-      failure.meta.recver = m.meta.sender;
-      van_->Send(failure);
-    }
+    for (const auto& m : messages) Refuse(m);
 }
 
-void Postoffice::OnNodeLost(const Node& node, const std::string& why) {
+void Postoffice::OnNodeLost(const Node& node, int first_of_process, const std::string& why) {
   NodeCallback callback;
   {
     const std::lock_guard lock(mutex_);
@@ -193,7 +208,8 @@ void Postoffice::OnNodeLost(const Node& node, const std::string& why) {
   }
   if (callback) callback(node, false, why);  // before anybody who waits notices
   const std::lock_guard lock(mutex_);
-  for (const auto& [key, customer] : customers_) customer->OnNodeLost(node.id, node.DebugString() + ": " + why);
+  for (const auto& [key, customer] : customers_)
+    customer->OnNodeLost(node.id, first_of_process, node.DebugString() + ": " + why);
 }
 
 void Postoffice::OnNodeJoined(const Node& node) {

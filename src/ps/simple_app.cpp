@@ -23,10 +23,15 @@ int SimpleApp::Request(int head, const std::string& body, int receiver) {
   m.meta.app_id = obj_->app_id();
   m.meta.customer_id = obj_->customer_id();
   auto* office = Postoffice::Get();
-  for (const int node : office->GetNodeIDs(receiver)) {
-    m.meta.recver = node;
-    if (office->van()->Send(m) < 0)
-      obj_->Fail(timestamp, "node " + std::to_string(node) + ": " + office->van()->WhyGone(node));
+  try {
+    for (const int node : office->GetNodeIDs(receiver)) {
+      m.meta.recver = node;
+      if (office->van()->Send(m) < 0)
+        obj_->Fail(timestamp, "node " + std::to_string(node) + ": " + office->van()->WhyGone(node));
+    }
+  } catch (const std::exception& e) {
+    obj_->Fail(timestamp, e.what());
+    throw;
   }
   return timestamp;
 }
@@ -36,6 +41,7 @@ void SimpleApp::Response(const SimpleData& request, const std::string& body) {
   m.meta.head = request.head;
   m.meta.body = body;
   m.meta.timestamp = request.timestamp;
+  m.meta.process = request.process;
   m.meta.simple_app = true;
   m.meta.app_id = obj_->app_id();
   m.meta.customer_id = request.customer_id;
@@ -59,7 +65,7 @@ void SimpleApp::set_response_handle(const Handle& handle) {
 }
 
 void SimpleApp::Process(const Message& m) {
-  const SimpleData data{m.meta.head, m.meta.body, m.meta.sender, m.meta.timestamp, m.meta.customer_id};
+  const SimpleData data{m.meta.head, m.meta.body, m.meta.sender, m.meta.timestamp, m.meta.customer_id, m.meta.process};
   Handle handle;
   {
     std::unique_lock lock(mutex_);

@@ -16,6 +16,7 @@
 
 #include <paracel/error.hpp>
 
+#include "net/attention.hpp"
 #include "net/zmq_transport.hpp"
 #include "ps/base.h"
 #include "ps/internal/postoffice.h"
@@ -33,11 +34,12 @@ namespace {
 
 constexpr std::size_t most_message_bytes = std::size_t{1} << 40U;
 constexpr milliseconds flush_limit{2000};
-constexpr std::size_t most_early_messages = 4096;
+constexpr milliseconds longest_turn{1000};  // between two ticks
+constexpr std::size_t most_early_messages = std::size_t{1} << 20U;
 
 /// All processes of a job know this much of it before they have spoken to each other.
-std::uint64_t job_number(const Postoffice::Settings& s) {
-  std::uint64_t h = 0xcbf29ce484222325U;
+std::uint64_t job_number(const Postoffice::Settings& s, std::uint64_t starts) {
+  std::uint64_t h = 0xcbf29ce484222325U + starts;
   for (const char c : s.root_uri + ':' + std::to_string(s.root_port))
     h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
   return h;
@@ -52,12 +54,18 @@ std::uint64_t random_number() {
 
 class Van::network {
  public:
-  network(Postoffice& office, paracel::net::transport* over) : office_(office), over_(over), client_(random_number()) {}
+  /// `starts`: how often this process has left the job of this address before.
+  /// `me`: what it was there.
+  network(Postoffice& office, paracel::net::transport* over, std::uint64_t starts, Node me = {})
+      : office_(office), over_(over), starts_(starts), client_(random_number()), me_(std::move(me)) {}
   ~network() { stop(); }
 
   void start(int customer);
   void stop();
-  [[nodiscard]] const Node& my_node() const { return me_; }
+  [[nodiscard]] Node my_node() const {
+    const std::lock_guard lock(mutex_);
+    return me_;
+  }
   [[nodiscard]] bool ready() const {
     const std::lock_guard lock(mutex_);
     return ready_;
@@ -73,6 +81,7 @@ class Van::network {
     Node node;
     bool joined = false;
     std::string why;
+    int first_of_process = 0;
   };
   struct watched_process {
     process_watch watch;
@@ -101,10 +110,11 @@ class Van::network {
 
   Postoffice& office_;
   paracel::net::transport* const over_;
+  const std::uint64_t starts_;
   const std::uint64_t client_;
   Node me_;
   std::unique_ptr<paracel::net::transport> own_transport_;
-  std::unique_ptr<node_channels> channels_;
+  std::shared_ptr<node_channels> channels_;  // null before start and after stop
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -117,6 +127,7 @@ class Van::network {
   std::vector<std::pair<sender, Message>> early_;                        // before the table
   std::vector<event> events_;
   steady_clock::time_point heartbeat_;
+  paracel::net::attention<steady_clock::time_point> attention_{steady_clock::now(), longest_turn};
   std::optional<process_watch> scheduler_;  // where it runs on this machine
   // Of the scheduler.
   std::unique_ptr<node_table> table_;
@@ -145,8 +156,8 @@ void Van::network::open() {
   me_.role = s.role;
   me_.hostname = host_name();
   me_.port = is_scheduler() ? s.root_port : 0;
-  channels_ = std::make_unique<node_channels>(*transport,
-                                              node_channels::options{.job = job_number(s),
+  channels_ = std::make_shared<node_channels>(*transport,
+                                              node_channels::options{.job = job_number(s, starts_),
                                                                      .client = client_,
                                                                      .is_scheduler = is_scheduler(),
                                                                      .resend = milliseconds(s.resend_milliseconds),
@@ -209,14 +220,16 @@ void Van::network::start(int customer) {
 }
 
 void Van::network::stop() {
+  std::shared_ptr<node_channels> channels;
   {
     const std::lock_guard lock(mutex_);
-    if (channels_ == nullptr) return;
+    if (channels_ == nullptr || leaving_) return;
     leaving_ = true;
+    channels = channels_;
     if (!is_scheduler() && ready_ && refused_.empty() && !finished_)
       send_control(node_channels::scheduler, Control::LEAVE, {});
   }
-  channels_->stop(flush_limit);
+  channels->stop(std::max(flush_limit, 10 * milliseconds(office_.settings().resend_milliseconds)));
   const std::lock_guard lock(mutex_);
   ready_ = false;
   channels_.reset();
@@ -242,10 +255,16 @@ const job_process* Van::network::process_of(int node) const {
 int Van::network::send(const Message& message) {
   std::uint64_t to = node_channels::scheduler;
   bool local = false;
+  std::shared_ptr<node_channels> channels;
+  auto m = message;
   {
     const std::lock_guard lock(mutex_);
-    CHECK(ready_) << "a message is sent before Start has returned";
+    CHECK(ready_) << "a message is sent before Start has returned, or after Finalize";
+    channels = channels_;
+    m.meta.sender = me_.id;
+    if (m.meta.request) m.meta.process = static_cast<std::uint32_t>(client_);
     local = message.meta.recver == me_.id;
+    if (!local && message.meta.recver == kScheduler && !refused_.empty()) return -1;
     if (!local && message.meta.recver != kScheduler) {
       const auto* p = process_of(message.meta.recver);
       CHECK(p != nullptr) << "there is no node " << message.meta.recver;
@@ -254,10 +273,8 @@ int Van::network::send(const Message& message) {
       local = to == client_;
     }
   }
-  auto m = message;
-  m.meta.sender = me_.id;
   PS_VLOG(2) << m.DebugString();
-  if (!local) return static_cast<int>(std::min<std::int64_t>(channels_->send(to, m), INT32_MAX));
+  if (!local) return static_cast<int>(std::min<std::int64_t>(channels->send(to, m), INT32_MAX));
   office_.Deliver(std::move(m));
   return 0;
 }
@@ -275,6 +292,8 @@ void Van::network::on_message(const sender& from, Message m) {
 void Van::network::on_app_message(const sender& from, Message m) {
   {
     const std::lock_guard lock(mutex_);
+    // A response to the process that had this id before.
+    if (!m.meta.request && m.meta.process != 0 && m.meta.process != static_cast<std::uint32_t>(client_)) return;
     if (from.client == node_channels::scheduler) {
       m.meta.sender = kScheduler;
     } else {
@@ -368,7 +387,7 @@ void Van::network::apply_table(job_table table) {
     if (p.facts.client == client_) {
       me_.id = p.id();
       me_.customer_id = p.instances.front().customer;
-      me_.is_recovery = p.replaced;
+      me_.is_recovery = p.replaced && table.started;
       channels_->set_node(me_.id);
       continue;
     }
@@ -380,7 +399,7 @@ void Van::network::apply_table(job_table table) {
       n.id = p.id();
       n.hostname = p.facts.host;
       n.is_recovery = true;
-      events_.push_back({n, true, {}});
+      events_.push_back({n, true, {}, p.id()});
     }
   }
   processes_ = std::move(table.processes);
@@ -391,8 +410,11 @@ void Van::network::apply_loss(const std::string& text) {
   const auto [client, why] = loss::in(text);
   for (auto& p : processes_) {
     if (p.facts.client != client || !p.gone.empty()) continue;
-    if (client == client_) refused_ = "it was taken for dead: " + why;
     lose(p, why);
+    if (client != client_) continue;
+    refused_ = "this process was taken for dead: " + why;
+    for (auto& other : processes_)
+      if (other.gone.empty()) lose(other, refused_);
   }
 }
 
@@ -405,7 +427,7 @@ void Van::network::lose(job_process& p, const std::string& why) {
     n.id = i.id;
     n.hostname = p.facts.host;
     n.customer_id = i.customer;
-    events_.push_back({n, false, why});
+    events_.push_back({n, false, why, p.id()});
   }
 }
 
@@ -419,8 +441,12 @@ void Van::network::tell() {
     if (ready_) early.swap(early_);
   }
   for (const auto& e : events) {
-    if (e.joined) office_.OnNodeJoined(e.node);
-    else office_.OnNodeLost(e.node, e.why);
+    try {
+      if (e.joined) office_.OnNodeJoined(e.node);
+      else office_.OnNodeLost(e.node, e.first_of_process, e.why);
+    } catch (const std::exception& failure) {
+      LOG(ERROR) << "the callback for " << e.node.DebugString() << " threw: " << failure.what();
+    }
   }
   for (auto& [from, m] : early) on_app_message(from, std::move(m));
 }
@@ -434,6 +460,9 @@ void Van::network::tick() {
   {
     const std::lock_guard lock(mutex_);
     if (leaving_) return;
+    // A process that was suspended, or all of them, has heard nobody meanwhile.
+    if (const auto away = attention_.absence(now); away > steady_clock::duration::zero())
+      for (auto& [client, w] : watched_) w.heard += away;
     const auto interval = std::chrono::duration<double>(s.heartbeat_seconds);
     if (is_scheduler()) {
       watch_processes(now);
@@ -459,6 +488,10 @@ void Van::network::watch_scheduler() {
   refused_ = why.str();
   for (auto& p : processes_)
     if (p.gone.empty()) lose(p, refused_);
+  Node n;
+  n.role = Node::SCHEDULER;
+  n.id = kScheduler;
+  events_.push_back({n, false, refused_, kScheduler});
   changed_.notify_all();
 }
 
@@ -525,19 +558,32 @@ std::vector<int> Van::network::dead_nodes(int seconds) const {
 
 std::string Van::network::why_gone(int node) const {
   const std::lock_guard lock(mutex_);
+  if (node == kScheduler) return refused_;
   const auto* p = process_of(node);
   return p == nullptr ? "there is no such node" : p->gone;
 }
 
-Van::Van(Postoffice& office, paracel::net::transport* over) : network_(std::make_unique<network>(office, over)) {}
+Van::Van(Postoffice& office, paracel::net::transport* over)
+    : office_(office), over_(over), network_(std::make_shared<network>(office, over, starts_)) {}
 Van::~Van() = default;
-void Van::Start(int customer_id) { network_->start(customer_id); }
-void Van::Stop() { network_->stop(); }
-bool Van::IsReady() const { return network_->ready(); }
-const Node& Van::my_node() const { return network_->my_node(); }
-int Van::Send(const Message& message) { return network_->send(message); }
-void Van::Barrier(int customer_id, int group, bool last) { network_->barrier(customer_id, group, last); }
-std::vector<int> Van::DeadNodes(int seconds) const { return network_->dead_nodes(seconds); }
-std::string Van::WhyGone(int node) const { return network_->why_gone(node); }
+
+std::shared_ptr<Van::network> Van::current() const {
+  const std::lock_guard lock(mutex_);
+  return network_;
+}
+
+void Van::Start(int customer_id) { current()->start(customer_id); }
+void Van::Stop() {
+  const auto before = current();
+  before->stop();
+  const std::lock_guard lock(mutex_);
+  network_ = std::make_shared<network>(office_, over_, ++starts_, before->my_node());
+}
+bool Van::IsReady() const { return current()->ready(); }
+Node Van::my_node() const { return current()->my_node(); }
+int Van::Send(const Message& message) { return current()->send(message); }
+void Van::Barrier(int customer_id, int group, bool last) { current()->barrier(customer_id, group, last); }
+std::vector<int> Van::DeadNodes(int seconds) const { return current()->dead_nodes(seconds); }
+std::string Van::WhyGone(int node) const { return current()->why_gone(node); }
 
 }  // namespace ps

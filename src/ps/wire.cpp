@@ -9,12 +9,14 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
+
 namespace paracel::ps_compat {
 
 namespace {
 
 constexpr std::uint8_t wire_version = 1;
-constexpr std::size_t front_bytes = 36;
+constexpr std::size_t front_bytes = 40;
 constexpr std::size_t array_front_bytes = 16;
 constexpr std::size_t least_tail = std::size_t{64} << 10U;  // below it a copy costs less than another frame
 constexpr std::size_t most_copied = (std::size_t{1} << 32U) - 1024;
@@ -76,7 +78,7 @@ encoded_message encode(const ::ps::Message& m) {
   auto* at =
       store_fields(e.body.data(), wire_version, static_cast<std::uint8_t>(meta.control.cmd), flags,
                    static_cast<std::uint8_t>(m.data.size()), meta.head, meta.app_id, meta.customer_id, meta.timestamp,
-                   meta.sender, meta.recver, meta.priority, static_cast<std::uint32_t>(meta.body.size()));
+                   meta.sender, meta.recver, meta.priority, meta.process, static_cast<std::uint32_t>(meta.body.size()));
   for (std::size_t i = 0; i < m.data.size(); ++i)
     at = store_fields(at, static_cast<std::uint64_t>(m.data[i].size()), static_cast<std::uint32_t>(meta.data_type[i]),
                       static_cast<std::uint32_t>(i == tail));
@@ -87,6 +89,7 @@ encoded_message encode(const ::ps::Message& m) {
   copy(meta.body.data(), meta.body.size());
   for (std::size_t i = 0; i < m.data.size(); ++i)
     if (i != tail) copy(m.data[i].data(), m.data[i].size());
+  PARACEL_CHECK(at == e.body.data() + e.body.size());
   if (tail < m.data.size()) e.tail = buffer_of(m.data[tail]);
   return e;
 }
@@ -99,7 +102,7 @@ encoded_message encode(const ::ps::Message& m) {
   std::uint32_t text = 0;
   auto rest = body;
   if (!take_fields(rest, version, command, flags, arrays, meta.head, meta.app_id, meta.customer_id, meta.timestamp,
-                   meta.sender, meta.recver, meta.priority, text))
+                   meta.sender, meta.recver, meta.priority, meta.process, text))
     throw malformed("cut off");
   if (version != wire_version) throw malformed("another version");
   if (command > ::ps::Control::REFUSED) throw malformed("an unknown command");

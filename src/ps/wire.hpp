@@ -9,8 +9,9 @@
 //     2   u8   1 request, 2 push, 4 pull, 8 simple app, 16 failed, 32 the request's keys
 //     3   u8   number of arrays
 //     4   i32  head, app, customer, timestamp, sender, receiver, priority
-//     32  u32  bytes of the text
-//     36       an array each: u64 bytes, u32 type, u32 1 if it is the tail
+//     32  u32  the process that the request is from
+//     36  u32  bytes of the text
+//     40       an array each: u64 bytes, u32 type, u32 1 if it is the tail
 //              the text, the arrays that are not the tail
 #pragma once
 

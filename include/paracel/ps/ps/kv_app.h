@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
@@ -164,6 +165,7 @@ class KVWorker : public SimpleApp {
     try {
       obj_->WaitRequest(timestamp);
     } catch (...) {
+      obj_->Settle();  // nothing is written to the caller's memory any more
       const std::lock_guard lock(mutex_);
       pending_.erase(timestamp);
       throw;
@@ -237,25 +239,33 @@ class KVWorker : public SimpleApp {
     const auto& servers = Postoffice::Get()->GetNodeIDs(kServerGroup);
     const int timestamp = obj_->NewRequest(kServerGroup);
     auto pending = std::make_shared<Pending>();
-    {
+    std::size_t skipped = 0;
+    try {
       const std::lock_guard lock(mutex_);
       slicer_(kvs, Postoffice::Get()->GetServerKeyRanges(), &pending->sent);
       CHECK_EQ(pending->sent.size(), servers.size()) << "the slicer wants to send to another number of servers";
+      for (const auto& part : pending->sent) skipped += part.first ? 0 : 1;
       pending->pull = pull;
       pending->callback = cb;
       pending->vals = std::move(vals);
       pending->lens = std::move(lens);
       pending->keys = kvs.keys;
       pending->received.resize(servers.size());
-      pending_[timestamp] = pending;
+      pending->responses = skipped;
+      if (skipped < servers.size()) pending_[timestamp] = pending;
+    } catch (const std::exception& e) {
+      obj_->Fail(timestamp, e.what());
+      throw;
     }
-    // A server can have responded before the last request is sent; the request ends with the count of the last one.
-    std::vector<std::size_t> skipped;
+    // The last response finishes the request, on the customer's thread; if there is none, this thread does.
+    for (std::size_t i = 0; i < servers.size() && skipped < servers.size(); ++i)
+      if (!pending->sent[i].first) obj_->AddResponseOf(timestamp, servers[i]);
+    if (skipped == servers.size()) {
+      Finish(timestamp, *pending);
+      for (const int server : servers) obj_->AddResponseOf(timestamp, server);
+    }
     for (std::size_t i = 0; i < servers.size(); ++i) {
-      if (!pending->sent[i].first) {
-        skipped.push_back(i);
-        continue;
-      }
+      if (!pending->sent[i].first) continue;
       Message m;
       m.meta.app_id = obj_->app_id();
       m.meta.customer_id = obj_->customer_id();
@@ -266,16 +276,28 @@ class KVWorker : public SimpleApp {
       m.meta.timestamp = timestamp;
       m.meta.recver = servers[i];
       m.meta.priority = kvs.priority;
-      if (!internal::send_pairs(m, pending->sent[i].second))
-        obj_->Fail(timestamp, "server " + std::to_string(i) + " (node " + std::to_string(servers[i]) +
-                                  "): " + Postoffice::Get()->van()->WhyGone(servers[i]));
+      bool sent = false;
+      try {
+        sent = internal::send_pairs(m, pending->sent[i].second);
+      } catch (const std::exception& e) {
+        Drop(timestamp, e.what());
+        throw;
+      }
+      if (!sent)
+        Drop(timestamp, "server " + std::to_string(i) + " (node " + std::to_string(servers[i]) +
+                            "): " + Postoffice::Get()->van()->WhyGone(servers[i]));
     }
-    for (const auto i : skipped) Responded(timestamp, i, {});
     return timestamp;
   }
 
-  /// The response of the i-th server, or that it has nothing to respond to; the last one finishes the request.
-  void Responded(int timestamp, std::size_t server, KVPairs<Val> got, bool counted = false) {
+  void Drop(int timestamp, const std::string& why) {
+    obj_->Fail(timestamp, why);
+    const std::lock_guard lock(mutex_);
+    pending_.erase(timestamp);
+  }
+
+  /// The response of the i-th server; the last one finishes the request.
+  void Responded(int timestamp, std::size_t server, KVPairs<Val> got) {
     std::shared_ptr<Pending> p;
     bool last = false;
     {
@@ -283,19 +305,23 @@ class KVWorker : public SimpleApp {
       const auto at = pending_.find(timestamp);
       if (at == pending_.end()) return;
       p = at->second;
+      // A server that responds twice, to both of two processes that had this id.
+      if (!p->sent[server].first) return;
+      p->sent[server].first = false;
       p->received[server] = std::move(got);
       last = ++p->responses == p->received.size();
       if (last) pending_.erase(at);
     }
-    if (last) {
-      try {
-        if (p->pull) Store(*p);
-        if (p->callback) p->callback();
-      } catch (const std::exception& e) {
-        obj_->Fail(timestamp, e.what());
-      }
+    if (last) Finish(timestamp, *p);
+  }
+
+  void Finish(int timestamp, Pending& p) {
+    try {
+      if (p.pull) Store(p);
+      if (p.callback) p.callback();
+    } catch (const std::exception& e) {
+      obj_->Fail(timestamp, e.what());
     }
-    if (!counted) obj_->AddResponseOf(timestamp, Postoffice::Get()->GetNodeIDs(kServerGroup)[server]);
   }
 
   /// Writes what was pulled to where it belongs.
@@ -356,7 +382,8 @@ class KVWorker : public SimpleApp {
 
   void Process(const Message& m) {
     if (m.meta.simple_app) return SimpleApp::Process(m);
-    if (m.meta.request || m.meta.failed) return;  // a failure is recorded by the customer
+    if (m.meta.request) return;
+    if (m.meta.failed) return Drop(m.meta.timestamp, m.meta.body);
     try {
       const auto& servers = Postoffice::Get()->GetNodeIDs(kServerGroup);
       const auto at = std::find(servers.begin(), servers.end(), m.meta.sender);
@@ -369,7 +396,7 @@ class KVWorker : public SimpleApp {
         if (pending == pending_.end()) return;
         asked = pending->second->sent[server].second.keys;
       }
-      Responded(m.meta.timestamp, server, m.meta.pull ? internal::pairs_in<Val>(m, asked) : KVPairs<Val>(), true);
+      Responded(m.meta.timestamp, server, m.meta.pull ? internal::pairs_in<Val>(m, asked) : KVPairs<Val>());
     } catch (const std::exception& e) {
       obj_->Fail(m.meta.timestamp, e.what());
     }
@@ -398,7 +425,8 @@ struct KVMeta {
   bool pull = false;
   int sender = 0;  ///< node id
   int timestamp = 0;
-  int customer_id = 0;  ///< of the worker
+  int customer_id = 0;        ///< of the worker
+  std::uint32_t process = 0;  ///< which process of that id sent it
 };
 
 /// A server's end: calls a function of the program for each request, in the customer's thread, in the order of each
@@ -436,7 +464,7 @@ class KVServer : public SimpleApp {
     auto m = ResponseTo(request);
     // In the handle the keys of the request are known to be in order.
     m.meta.same_keys = handled_ == this && handled_meta_.sender == request.sender &&
-                       handled_meta_.timestamp == request.timestamp &&
+                       handled_meta_.timestamp == request.timestamp && handled_meta_.process == request.process &&
                        handled_meta_.customer_id == request.customer_id && !response.keys.empty() &&
                        response.keys.data() == handled_keys_.data() && response.keys.size() == handled_keys_.size();
     if (m.meta.same_keys) internal::check_lengths(response, true, "KVServer::Response");
@@ -453,21 +481,24 @@ class KVServer : public SimpleApp {
     m.meta.pull = request.pull;
     m.meta.head = request.cmd;
     m.meta.timestamp = request.timestamp;
+    m.meta.process = request.process;
     m.meta.recver = request.sender;
     return m;
   }
   void Process(const Message& m) {
     if (m.meta.simple_app) return SimpleApp::Process(m);
     if (!m.meta.request) return;
-    const KVMeta meta{m.meta.head, m.meta.push, m.meta.pull, m.meta.sender, m.meta.timestamp, m.meta.customer_id};
+    const KVMeta meta{m.meta.head,      m.meta.push,        m.meta.pull,   m.meta.sender,
+                      m.meta.timestamp, m.meta.customer_id, m.meta.process};
     std::shared_ptr<const ReqHandle> handle;
     {
       std::unique_lock lock(mutex_);
-      handle_set_.wait(lock, [this] { return handle_ != nullptr || ends_; });
+      while (handle_ == nullptr && !ends_ && !Postoffice::Get()->Finishes())
+        handle_set_.wait_for(lock, std::chrono::milliseconds(100));
       handle = handle_;
     }
     try {
-      CHECK(handle) << "the server has ended";
+      CHECK(handle) << "the server has no handle, and has finished";
       const auto data = internal::pairs_in<Val>(m);
       internal::check_pairs(data, meta.push, "a worker's request");
       handled_ = this;

@@ -83,9 +83,12 @@ class SArray {
     CopyFrom(list.begin(), list.end());
   }
 
+  /// Into the memory that it has and shares, if that is large enough.
   void CopyFrom(const V* data, std::size_t size) {
-    reset(new V[size], size, [](V* p) { delete[] p; });
-    if (size > 0) std::memcpy(this->data(), data, size * sizeof(V));
+    const SArray kept = *this;  // the data may be its own
+    if (size > capacity_) reset(new V[size], size, [](V* p) { delete[] p; });
+    size_ = size;
+    if (size > 0) std::memmove(this->data(), data, size * sizeof(V));
   }
   void CopyFrom(const SArray& other) {
     if (this != &other) CopyFrom(other.data(), other.size());
@@ -93,8 +96,10 @@ class SArray {
   template <class Iterator>
   void CopyFrom(const Iterator& first, const Iterator& last) {
     const auto size = static_cast<std::size_t>(std::distance(first, last));
-    reset(new V[size], size, [](V* p) { delete[] p; });
-    std::transform(first, last, data(), [](const auto& x) { return static_cast<V>(x); });
+    SArray made;
+    made.reset(new V[size], size, [](V* p) { delete[] p; });
+    std::transform(first, last, made.data(), [](const auto& x) { return static_cast<V>(x); });
+    *this = std::move(made);
   }
   template <class Deleter>
   void reset(V* data, std::size_t size, Deleter deleter, DeviceType = CPU, int = 0, DeviceType = CPU, int = 0) {

@@ -18,6 +18,7 @@ struct SimpleData {
   int sender = 0;  ///< node id
   int timestamp = 0;
   int customer_id = 0;
+  std::uint32_t process = 0;  ///< of a request: which process sent it
 };
 
 /// Requests that consist of a number and a text, from any node to any nodes.

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "ps/internal/message.h"
@@ -48,20 +49,26 @@ class Customer {
   void AddResponse(int timestamp, int count = 1);
   /// The same of one node.
   void AddResponseOf(int timestamp, int node);
+  /// The node's response is here, or it has nothing to respond to: its loss does not fail the request.
+  void Arrive(int timestamp, int node);
   /// The request cannot be finished.
   void Fail(int timestamp, const std::string& why);
 
+  /// Blocks: until no handle runs or waits for what has arrived before. Not for handles.
+  void Settle();
+
   /// A message for this customer. Called by the thread that receives.
   void Accept(Message received);
-  /// The node has died: the requests that it has not responded to fail.
-  void OnNodeLost(int node, const std::string& why);
+  /// The node has died, or left: the requests that it has not responded to fail. `first_of_process`: the node that its
+  /// process sends as.
+  void OnNodeLost(int node, int first_of_process, const std::string& why);
 
  private:
   struct request {
     int receiver = 0;
     int expected = 0;
     int received = 0;
-    std::vector<int> responded;  // nodes
+    std::vector<int> arrived;  // nodes whose response is here, handled or not
     std::string failure;
     [[nodiscard]] bool finished() const { return received >= expected || !failure.empty(); }
   };
@@ -85,6 +92,9 @@ class Customer {
   std::condition_variable finished_;
   std::deque<request> requests_;  // of timestamps from first_ on, which begin again after 2^31 - 1
   std::uint32_t first_ = 0;
+  std::unordered_map<int, std::string> failures_;  // of requests that were forgotten before anybody waited for them
+  std::uint64_t queued_ = 0;                       // messages, and how many are handled
+  std::uint64_t handled_ = 0;
 };
 
 }  // namespace ps

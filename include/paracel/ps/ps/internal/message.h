@@ -70,8 +70,9 @@ struct Meta {
   bool push = false;
   bool pull = false;
   bool simple_app = false;
-  bool failed = false;     ///< a response to a request that could not be handled: body says why
-  bool same_keys = false;  ///< a response with the keys of its request, which are not sent again
+  bool failed = false;        ///< a response to a request that could not be handled: body says why
+  std::uint32_t process = 0;  ///< of a request which process sent it; its response has the same
+  bool same_keys = false;     ///< a response with the keys of its request, which are not sent again
   std::string body;
   std::vector<DataType> data_type;  ///< of each array
   Control control;

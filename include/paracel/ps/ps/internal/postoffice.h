@@ -87,20 +87,23 @@ class Postoffice {
 
   void Barrier(int customer_id, int group) { van_->Barrier(customer_id, group); }
 
+  /// Finalize has been called.
+  [[nodiscard]] bool Finishes() const;
+
   // Of the receiving thread:
 
   /// A message of an app. One for a customer that does not exist yet is kept for it.
   void Deliver(Message received);
-  void OnNodeLost(const Node& node, const std::string& why);
+  void OnNodeLost(const Node& node, int first_of_process, const std::string& why);
   void OnNodeJoined(const Node& node);
 
  private:
   using customer_key = std::pair<int, int>;  // app, customer
   [[nodiscard]] customer_key KeyOf(const Meta& m) const;
   void RefuseUndelivered();
+  void Refuse(const Message& m);
 
   const Settings settings_;
-  paracel::net::transport* const over_;
   std::map<int, std::vector<int>> node_ids_;
   std::vector<Range> ranges_;
 
@@ -108,6 +111,7 @@ class Postoffice {
   mutable std::condition_variable added_;
   std::map<customer_key, Customer*> customers_;
   std::map<customer_key, std::vector<Message>> undelivered_;
+  bool refuses_ = false;  // Finalize has been called: no customer comes any more
   Callback exit_callback_;
   NodeCallback node_callback_;
   std::unique_ptr<Van> van_;  // last: its thread uses the others

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -29,11 +31,11 @@ class Van {
   /// Joins the job as one more customer. Blocks: until every node of the job has. Throws: paracel::error when the
   /// scheduler refuses it, or its address cannot be used.
   void Start(int customer_id);
-  /// Blocks: until what was sent has arrived, a few seconds at most.
+  /// Blocks: until what was sent has arrived, a few seconds at most. Afterwards it can be started again.
   void Stop();
   [[nodiscard]] bool IsReady() const;
   /// This process; of one with several customers the first.
-  [[nodiscard]] const Node& my_node() const;
+  [[nodiscard]] Node my_node() const;
   [[nodiscard]] int GetTimestamp() { return timestamp_++; }
 
   /// Sends to meta.recver. Returns: the bytes sent; -1 when that node is dead or has left.
@@ -48,7 +50,13 @@ class Van {
 
  private:
   class network;
-  std::unique_ptr<network> network_;
+  [[nodiscard]] std::shared_ptr<network> current() const;
+
+  Postoffice& office_;
+  paracel::net::transport* const over_;
+  std::uint64_t starts_ = 0;
+  mutable std::mutex mutex_;
+  std::shared_ptr<network> network_;  // calls that have begun keep theirs
   std::atomic<int> timestamp_{0};
 };
 
