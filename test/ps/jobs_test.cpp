@@ -263,6 +263,54 @@ TEST(PsCluster, AHandleThatThrowsFailsItsRequestOnly) {
                                             }});
 }
 
+TEST(PsCluster, AFailureIsToldHoweverLateItIsAskedFor) {
+  const auto server = [] {
+    auto* app = new KVServer<float>(0);
+    app->set_request_handle([](const KVMeta& meta, const KVPairs<float>&, KVServer<float>* self) {
+      CHECK_NE(meta.cmd, 13) << "an unlucky number";
+      self->Response(meta);
+    });
+    RegisterExitCallback([app] { delete app; });
+  };
+  ps_job({.workers = 1, .servers = 2}).run({.server_before_start = server, .worker = [] {
+                                              KVWorker<float> kv(0, 0);
+                                              const int failed = kv.Push({1}, {1}, {}, 13);
+                                              int last = 0;
+                                              for (int i = 0; i < 3000; ++i) last = kv.Push({1}, {1});
+                                              kv.Wait(last);
+                                              kv.Wait(last - 2500);
+                                              EXPECT_THAT(text_thrown_by([&] { kv.Wait(failed); }),
+                                                          HasSubstr("an unlucky number"));
+                                            }});
+}
+
+TEST(PsCluster, RequestsToAnAppThatANodeDoesNotHaveAreRefusedWhenItFinishes) {
+  ps_job({.workers = 1, .servers = 2}).run({.server_before_start = default_server<float>, .scheduler = [] {
+                                              SimpleApp app(5);
+                                              EXPECT_THAT(
+                                                  text_thrown_by([&] { app.Wait(app.Request(1, "", kServerGroup)); }),
+                                                  HasSubstr("has no app 5, and has finished"));
+                                            }});
+}
+
+TEST(PsCluster, CallbacksRunOnAnotherThreadThanTheCall) {
+  ps_job({.workers = 1, .servers = 3}).run({.server_before_start = default_server<float>, .worker = [] {
+                                              KVWorker<float> kv(0, 0);
+                                              std::mutex mutex;
+                                              int called = 0, last = 0;
+                                              for (int i = 0; i < 300; ++i) {
+                                                const std::lock_guard lock(mutex);
+                                                last = kv.Push({static_cast<Key>(i)}, {1}, {}, 0, [&] {
+                                                  const std::lock_guard inner(mutex);
+                                                  ++called;
+                                                });
+                                              }
+                                              kv.Wait(last);
+                                              const std::lock_guard lock(mutex);
+                                              EXPECT_EQ(called, 300);
+                                            }});
+}
+
 /// A handle may answer later, and for several requests at once: a synchronous sum over the workers.
 TEST(PsCluster, ServersAnswerLater) {
   constexpr int workers = 3;

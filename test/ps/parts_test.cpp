@@ -53,6 +53,18 @@ TEST(PsArray, CopiesSlicesAndCastsShareTheMemory) {
   EXPECT_THAT([&] { (void)b.segment(2, 5); }, testing::Throws<dmlc::Error>());
 }
 
+TEST(PsArray, CopiesInto) {
+  int memory[4] = {1, 2, 3, 4};
+  SArray<int> a(memory, 4);
+  a.CopyFrom(a.data() + 1, 3);
+  EXPECT_EQ(memory[0], 2) << "into the memory that it shares";
+  EXPECT_EQ(a.size(), 3U);
+  const int more[] = {7, 8, 9, 10, 11};
+  a.CopyFrom(more, 5);
+  EXPECT_EQ(a[4], 11);
+  EXPECT_EQ(memory[0], 2);
+}
+
 TEST(PsArray, GrowsAsAVectorDoes) {
   SArray<int> a;
   std::vector<int> v;
