@@ -200,14 +200,21 @@ class no_memory {
  public:
   explicit no_memory(const test_case& c) : case_(c) {
     for (auto* is : {&before_, &folded_, &after_}) {
-      node n;
-      prepare(n, nullptr);
-      if (is == &folded_ && (c.asked.h.flags & net::flag_bsp_read) != 0) fold(n);
-      if (is == &after_) {
-        EXPECT_EQ(n.send(c.asked).header.result, status::ok) << c.what;
+      // A walk on a busy machine can end with its time slice; then it is done again, from the beginning.
+      bool whole = false;
+      for (int tries = 0; !whole && tries < 50; ++tries) {
+        node n;
+        prepare(n, nullptr);
+        if (is == &folded_ && (c.asked.h.flags & net::flag_bsp_read) != 0) fold(n);
+        whole = true;
+        if (is == &after_) {
+          const auto reply = n.send(c.asked);
+          EXPECT_EQ(reply.header.result, status::ok) << c.what;
+          whole = (reply.header.flags & net::reply_more) == 0;
+        }
+        if (c.late) fold(n);
+        *is = contents_of(n);
       }
-      if (c.late) fold(n);
-      *is = contents_of(n);
     }
   }
   /// `cold`: the shard has handled next to nothing, so that no buffer has room. Returns: how many allocations there
