@@ -328,7 +328,7 @@ class Mf(PluginCase):
             with self.subTest(where=where, keys=keys):
                 arrays = self.arrays if "k" not in keys else self.arrays[2:]
                 test = {"test_input": self.keys["input"], **keys}
-                plain = self.run_it(*where, **test)
+                plain = self.run_it(*where, **test, factors="float64")  # as with a plug-in
                 files = [self.lines(name, where[0]) for name in arrays]
                 said = self.run_it(*where, **test, update_file=shipped("mf_update"), filter_file=shipped("mf_filter"),
                                    update_functions=["cnt_updater", "mf_fac_updater", "mf_bias_updater"],
