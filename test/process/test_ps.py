@@ -173,6 +173,13 @@ class Ps(JobTest):
                 self.assertNotEqual(nodes.statuses(server), [0])
                 self.assertIn("barrier of group 7: the scheduler has ended", nodes.output(server))
 
+    def test_requests_to_a_dead_scheduler_fail(self):
+        with Nodes(self, 1, 1, "ps_survivor", "scheduler") as nodes:
+            nodes.wait_for(nodes.workers[0], "pushed")
+            nodes.scheduler.kill()
+            self.assertEqual(nodes.statuses(*nodes.workers), [7])
+            self.assertIn("the scheduler has ended", nodes.output(nodes.workers[0]))
+
     def test_a_node_without_heartbeat_is_dead(self):
         with Nodes(self, 1, 1, "ps_survivor", PS_HEARTBEAT_INTERVAL="0.2", PS_HEARTBEAT_TIMEOUT=str(patient(2))) as nodes:
             nodes.wait_for(nodes.workers[0], "pushed")

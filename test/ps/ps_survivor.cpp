@@ -22,13 +22,16 @@ int main(int argc, char** argv) {
     server->set_request_handle(ps::KVServerDefaultHandle<float>());
     ps::RegisterExitCallback([server] { delete server; });
   }
+  const bool asks_scheduler = argc > 1 && std::string(argv[1]) == "scheduler";
+  ps::SimpleApp app(1, ps::IsWorker() ? 0 : 1);
   ps::Start(0);
   if (ps::IsWorker()) {
     ps::KVWorker<float> kv(0, 0);
     bool failed = false;
     for (int pushes = 0;; ++pushes) {
       try {
-        kv.Wait(kv.Push({1, ps::kMaxKey}, {1, 1}));
+        if (asks_scheduler) app.Wait(app.Request(pushes, "", ps::kScheduler));
+        else kv.Wait(kv.Push({1, ps::kMaxKey}, {1, 1}));
         if (pushes == 0) std::puts("pushed");
         if (failed) break;
       } catch (const std::exception& e) {
