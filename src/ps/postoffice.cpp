@@ -79,9 +79,14 @@ Postoffice::Postoffice(Settings settings, paracel::net::transport* over)
   add(kScheduler, kScheduler);
   for (int i = 0; i < settings_.servers; ++i) add(ServerRankToID(i), kServerGroup);
   for (int i = 0; i < settings_.workers; ++i) add(WorkerRankToID(i), kWorkerGroup);
-  const auto n = static_cast<std::uint64_t>(settings_.servers);
-  for (std::uint64_t i = 0; i < n; ++i)
-    ranges_.emplace_back(kMaxKey / n * i, i + 1 == n ? std::uint64_t{kMaxKey} : kMaxKey / n * (i + 1));
+  const auto divide = [n = static_cast<std::uint64_t>(settings_.servers)](std::uint64_t greatest) {
+    std::vector<Range> ranges;
+    for (std::uint64_t i = 0; i < n; ++i)
+      ranges.emplace_back(greatest / n * i, i + 1 == n ? greatest : greatest / n * (i + 1));
+    return ranges;
+  };
+  ranges_ = divide(UINT64_MAX);
+  ranges_32_ = divide(UINT32_MAX);
 }
 
 Postoffice::~Postoffice() = default;

@@ -94,8 +94,9 @@ class Ps(JobTest):
                 self.assertEqual(sorted(re.findall(r"^\w+ \d \(node (\d+)\)", text, re.M), key=int),
                                  [str(n) for n in sorted([1] + [8 + 2 * s for s in range(servers)]
                                                          + [9 + 2 * w for w in range(workers)])])
-                status, text = self.local(servers, workers, "ps_key_value", "300", "10")
-                self.assertEqual((status, text.count("the sums are right")), (0, workers), text)
+                for name in ("ps_key_value", "ps_key_value_32"):
+                    status, text = self.local(servers, workers, name, "300", "10")
+                    self.assertEqual((status, text.count("the sums are right")), (0, workers), text)
                 status, text = self.local(servers, workers, "ps_simple_app")
                 self.assertEqual((status, text.count("200 requests")), (0, 1 + servers + workers), text)
                 status, text = self.local(servers, workers, "ps_benchmark", "1000", "50", "4")

@@ -69,7 +69,7 @@ class Postoffice {
   [[nodiscard]] const std::vector<int>& GetNodeIDs(int node_id) const;
   /// As many ranges of about equal length as there are servers: the last one's end is kMaxKey, which belongs to it,
   /// too.
-  [[nodiscard]] const std::vector<Range>& GetServerKeyRanges() const { return ranges_; }
+  [[nodiscard]] const std::vector<Range>& GetServerKeyRanges() const { return sizeof(Key) == 4 ? ranges_32_ : ranges_; }
   [[nodiscard]] std::vector<int> GetDeadNodes(int seconds = 60) const { return van_->DeadNodes(seconds); }
 
   static constexpr int WorkerRankToID(int rank) { return rank * 2 + 9; }
@@ -105,7 +105,7 @@ class Postoffice {
 
   const Settings settings_;
   std::map<int, std::vector<int>> node_ids_;
-  std::vector<Range> ranges_;
+  std::vector<Range> ranges_, ranges_32_;  // of 64-bit keys, and of those of programs with USE_KEY32
 
   mutable std::mutex mutex_;
   mutable std::condition_variable added_;
