@@ -7,6 +7,10 @@
 
 namespace paracel::net {
 
+namespace {
+constexpr std::size_t least_bytes_per_millisecond = 20'000;  // of a connection that is in order
+}
+
 void reliable_channel::mark(request_header& h) noexcept {
   h.flags = static_cast<std::uint16_t>((h.flags & ~flag_first) | flag_stream);
   if (!std::exchange(begun_, true)) h.flags |= flag_first;
@@ -62,10 +66,13 @@ void reliable_channel::look(std::chrono::nanoseconds now, request_header identit
   if (!pinged_) {
     pinged_ = true;
     since_ = now;
-  } else if (settings_.policy != on_loss::fail &&
-             now - since_ >= settings_.silent * (1U << std::min(renewals_, most_doublings))) {
-    broken_ = true;
-    return;
+  } else if (settings_.policy != on_loss::fail) {
+    const std::chrono::milliseconds sending(kept_bytes_ / least_bytes_per_millisecond);
+    const auto silent = settings_.silent * (1U << std::min(renewals_, most_doublings));
+    if (now - since_ >= silent + sending) {
+      broken_ = true;
+      return;
+    }
   }
   identity.what = verb::ping;
   identity.count = ping_alive;

@@ -70,9 +70,9 @@ class reliable_channel {
  public:
   struct settings {
     on_loss policy = on_loss::notify;
-    /// Silence after a ping until the connection is taken for broken. It doubles with each renewal until a connection
-    /// is known to have broken, six times at most: the other side may also be in a user function, stopped, or receiving
-    /// a large message.
+    /// Silence after a ping until the connection is taken for broken, beside the time that what is kept may take to
+    /// arrive (at 20 MB/s). It doubles with each renewal until a connection is known to have broken, six times at most:
+    /// the other side may also be in a user function, or stopped.
     std::chrono::milliseconds silent{5000};
   };
 

@@ -248,7 +248,7 @@ class Ps(JobTest):
     def test_values_above_two_gib(self):
         if memory_available() < 12 << 30:
             self.skipTest("needs 12 GiB of memory")
-        status, text = self.local(1, 1, "ps_large", str((2 << 30) + 4097))
+        status, text = self.local(1, 1, "ps_large", str((2 << 30) + 4097), PS_HEARTBEAT_TIMEOUT=str(patient(10)))
         self.assertEqual(status, 0, text)
         self.assertIn("2147487745 bytes came back", text)
 

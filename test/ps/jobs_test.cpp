@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -179,6 +180,39 @@ TEST(PsCluster, RequestsOfAWorkerArriveInOrderAndLargeOnesToo) {
   ps_job({.workers = 3, .servers = 2}).run({.server_before_start = server, .worker = worker});
   for (const auto& [who, n] : last) EXPECT_EQ(n, 60);
   EXPECT_EQ(last.size(), 6U);
+}
+
+/// The memory of the only response becomes the caller's array, if that has none.
+TEST(PsCluster, PulledArraysBelongToTheCaller) {
+  const auto worker = [] {
+    KVWorker<float> kv(0, 0);
+    for (const std::size_t length : {std::size_t{10}, std::size_t{300'000}}) {
+      const SArray<Key> keys{static_cast<Key>(length), static_cast<Key>(length + 1), kMaxKey - length};
+      SArray<float> sent(3 * length);
+      for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<float>(i % 1013);
+      kv.Wait(kv.ZPush(keys, sent));
+      const auto expect_sent = [&](const auto& got) {
+        ASSERT_EQ(got.size(), sent.size());
+        EXPECT_TRUE(std::equal(got.begin(), got.end(), sent.begin()));
+      };
+      SArray<float> fresh;
+      SArray<float> own(3 * length, -1.0F);
+      std::vector<float> vector;
+      const auto* memory = own.data();
+      kv.Wait(kv.ZPull(keys, &fresh));
+      expect_sent(fresh);
+      std::fill(fresh.begin(), fresh.end(), 7.0F);  // and no server has it
+      kv.Wait(kv.ZPull(keys, &own));
+      kv.Wait(kv.Pull({keys[0], keys[1], keys[2]}, &vector));
+      expect_sent(own);
+      expect_sent(vector);
+      EXPECT_EQ(own.data(), memory);
+      kv.Wait(kv.ZPull(keys, &fresh));
+      expect_sent(fresh);
+    }
+  };
+  for (const int servers : {1, 3})
+    ps_job({.workers = 1, .servers = servers}).run({.server_before_start = default_server<float>, .worker = worker});
 }
 
 TEST(PsCluster, RequestsWaitForTheServerAndItsHandle) {

@@ -228,6 +228,18 @@ TEST_F(ReliableChannel, SilenceAfterAPingIsABrokenConnectionAndTheTimeDoublesSix
   EXPECT_EQ(time_until_broken(c), 10s);
 }
 
+TEST_F(ReliableChannel, ALargeMessageMayTakeLongerToArrive) {
+  auto c = channel(on_loss::resend);
+  other_.silent = true;
+  const auto large = shared_buffer::copy_of(std::vector<std::byte>(60'000'000));
+  c.send_kept(header(1), {}, large);
+  c.send_kept(header(2), {}, large);
+  EXPECT_EQ(time_until_broken(c), 11s);
+  c.renew();
+  c.acknowledge(1);
+  EXPECT_EQ(time_until_broken(c), 13s);
+}
+
 TEST_F(ReliableChannel, WithNotifyTheOwnerSendsAgain) {
   auto c = channel(on_loss::notify);
   send(c, 1);

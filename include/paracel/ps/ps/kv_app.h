@@ -33,6 +33,8 @@ struct KVPairs {
 
 namespace internal {
 
+inline constexpr std::size_t most_copied_at_once = std::size_t{1} << 20U;  // bytes, by the thread that receives
+
 /// Throws: dmlc::Error that says what is wrong with the lengths. `has_values`: there must be values for all keys.
 template <class Val>
 void check_lengths(const KVPairs<Val>& kvs, bool has_values, const char* where) {
@@ -179,14 +181,21 @@ class KVWorker : public SimpleApp {
   }
 
  private:
-  /// Where pulled elements go: returns the memory for so many of them.
+  /// Where pulled elements go: returns the memory for so many of them, null if the array has become `whole`, which may
+  /// be null.
   template <class T>
-  using Output = std::function<T*(std::size_t n)>;
+  using Output = std::function<T*(std::size_t n, const SArray<T>* whole)>;
   template <class C>
   static auto output_of(C* to) {
     using T = std::remove_pointer_t<decltype(to->data())>;
     if (to == nullptr) return Output<T>();
-    return Output<T>([to](std::size_t n) {
+    return Output<T>([to](std::size_t n, [[maybe_unused]] const SArray<T>* whole) -> T* {
+      if constexpr (std::is_same_v<C, SArray<T>>) {
+        if (whole != nullptr && to->capacity() == 0) {
+          *to = *whole;
+          return nullptr;
+        }
+      }
       if (to->empty()) to->resize(n);
       CHECK_EQ(to->size(), n) << "the array for what is pulled has another size";
       return to->data();
@@ -201,6 +210,7 @@ class KVWorker : public SimpleApp {
     SlicedKVs sent;  // of which only the keys are needed
     std::vector<KVPairs<Val>> received;
     std::size_t responses = 0;
+    std::size_t bytes = 0;  // of the responses that are here
   };
 
   static void DefaultSlicer(const KVPairs<Val>& send, const std::vector<Range>& ranges, SlicedKVs* sliced) {
@@ -341,8 +351,9 @@ class KVWorker : public SimpleApp {
     }
     CHECK_EQ(keys, p.keys.size()) << "the servers did not respond with all keys";
     std::sort(lists.begin(), lists.end(), [](const auto* a, const auto* b) { return a->keys[0] < b->keys[0]; });
-    Val* vals = p.vals ? p.vals(values) : nullptr;
-    int* lens = p.lens ? p.lens(keys) : nullptr;
+    // The memory of the only response can be the caller's.
+    Val* vals = p.vals ? p.vals(values, lists.size() == 1 ? &lists[0]->vals : nullptr) : nullptr;
+    int* lens = p.lens ? p.lens(keys, nullptr) : nullptr;
     bool in_order = true;
     for (std::size_t i = 1; i < lists.size(); ++i) in_order = in_order && lists[i - 1]->keys.back() < lists[i]->keys[0];
     if (!in_order) return StoreMixed(p, lists, vals, lens);
@@ -401,13 +412,15 @@ class KVWorker : public SimpleApp {
       obj_->Fail(m.meta.timestamp, e.what());
     }
   }
-  /// Without a callback no code of the program runs.
+  /// Without a callback no code of the program runs. The thread that receives has more to do than to copy much.
   bool Quick(const Message& m) {
     if (m.meta.simple_app || m.meta.request || m.meta.failed) return false;
     {
       const std::lock_guard lock(mutex_);
       const auto at = pending_.find(m.meta.timestamp);
       if (at == pending_.end() || at->second->callback) return false;
+      for (const auto& array : m.data) at->second->bytes += array.size();
+      if (at->second->bytes > internal::most_copied_at_once) return false;
     }
     Process(m);
     return true;
