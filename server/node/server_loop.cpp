@@ -165,18 +165,56 @@ class clock_loop::clock_notifier {
                  std::function<std::shared_ptr<const membership>()> newest)
       : options_(options), port_(mine), channels_(mine), self_(self), newest_(std::move(newest)) {}
 
-  void tend(clock_service& clock, net::clock_source::time_point now) {
+  void fence_leavers(clock_service& clock, net::clock_source::time_point now) {
+    constexpr std::chrono::milliseconds again{500};
     if (!clock.is_watched()) return;
-    fence_leavers(clock, now);
+    std::erase_if(fences_, [&](const auto& f) { return !clock.leaving().contains(f.first); });
+    if (clock.leaving().empty()) return;
     follow_membership();
-    if (clock.slowest() == told_) return;
-    told_ = clock.slowest();
-    const auto epoch = members_ != nullptr ? members_->epoch : 0;
-    for (const auto& to : shards_) {
-      net::request_header h{.what = verb::clock_moved, .clock = told_, .epoch = epoch};
-      link{.from = options_.incarnation, .from_slot = options_.slot, .to = to.incarnation}.write(h);
-      send(to.channel, h);
+    std::vector<std::uint32_t> over;
+    for (const auto& [rank, l] : clock.leaving()) {
+      auto& f = fences_[rank];
+      if (f.by == members_ && !f.refused && f.open.empty() && f.sent != net::clock_source::time_point{}) {
+        over.push_back(rank);
+        continue;
+      }
+      const bool first = f.sent == net::clock_source::time_point{};
+      if (!first && f.by == members_ && now - f.sent < again) continue;
+      f.open.clear();
+      f.refused = false;
+      f.by = members_;
+      f.sent = now;
+      const auto epoch = members_ != nullptr ? members_->epoch : 0;
+      for (const auto& to : shards_) {
+        f.open.insert(
+            send(to.channel,
+                 {.what = verb::fence, .flags = net::flag_staged, .rank = rank, .clock = l.finished, .epoch = epoch}));
+      }
     }
+    for (const auto rank : over) {
+      const auto f = std::move(fences_.extract(rank).mapped());
+      clock.left(rank, f.dropped, f.example);
+    }
+  }
+
+  /// To be called when the chain has sent its changes. The head alone tells, and only what all replicas have: a worker
+  /// whose last tick is lost with the head may be removed as one that has not finished its iteration, and no shard may
+  /// have folded that.
+  void tell_shards(const clock_service& clock, const replication_chain& chain) {
+    if (!clock.is_watched()) return;
+    follow_membership();
+    const auto epoch = members_ != nullptr ? members_->epoch : 0;
+    const state now{.epoch = epoch, .number = chain.state_number(), .clock = clock.slowest()};
+    if (!chain.active()) return tell(now.clock, epoch);
+    if (chain.heads(clock_partition) != true || chain.epoch() != epoch || chain.synced() != epoch) return;
+    if (chain.is_replicated(now.number)) {
+      next_ = now;
+    } else if (next_.epoch != epoch || !chain.is_replicated(next_.number)) {
+      if (next_.epoch != epoch) next_ = now;
+      return;
+    }
+    tell(next_.clock, epoch);
+    next_ = now;
   }
 
   /// Returns: whether it was a reply to one of these notifications.
@@ -216,34 +254,20 @@ class clock_loop::clock_notifier {
     return h.sequence;
   }
 
-  void fence_leavers(clock_service& clock, net::clock_source::time_point now) {
-    constexpr std::chrono::milliseconds again{500};
-    std::erase_if(fences_, [&](const auto& f) { return !clock.leaving().contains(f.first); });
-    if (clock.leaving().empty()) return;
-    follow_membership();
-    std::vector<std::uint32_t> over;
-    for (const auto& [rank, l] : clock.leaving()) {
-      auto& f = fences_[rank];
-      if (f.by == members_ && !f.refused && f.open.empty() && f.sent != net::clock_source::time_point{}) {
-        over.push_back(rank);
-        continue;
-      }
-      const bool first = f.sent == net::clock_source::time_point{};
-      if (!first && f.by == members_ && now - f.sent < again) continue;
-      f.open.clear();
-      f.refused = false;
-      f.by = members_;
-      f.sent = now;
-      const auto epoch = members_ != nullptr ? members_->epoch : 0;
-      for (const auto& to : shards_) {
-        f.open.insert(
-            send(to.channel,
-                 {.what = verb::fence, .flags = net::flag_staged, .rank = rank, .clock = l.finished, .epoch = epoch}));
-      }
-    }
-    for (const auto rank : over) {
-      const auto f = std::move(fences_.extract(rank).mapped());
-      clock.left(rank, f.dropped, f.example);
+  /// A state of the clock that the replicas may not have yet.
+  struct state {
+    std::uint32_t epoch = 0;
+    std::uint64_t number = 0;
+    std::uint32_t clock = 0;
+  };
+
+  void tell(std::uint32_t clock, std::uint32_t epoch) {
+    if (clock == told_) return;
+    told_ = clock;
+    for (const auto& to : shards_) {
+      net::request_header h{.what = verb::clock_moved, .clock = told_, .epoch = epoch};
+      link{.from = options_.incarnation, .from_slot = options_.slot, .to = to.incarnation}.write(h);
+      send(to.channel, h);
     }
   }
 
@@ -280,6 +304,7 @@ class clock_loop::clock_notifier {
   std::vector<destination> shards_;  // the members'
   std::uint64_t sequence_ = 0;
   std::uint32_t told_ = 0;
+  state next_;                             // to be told of
   std::map<std::uint32_t, fence> fences_;  // by the rank of the leaving worker
 };
 
@@ -305,8 +330,10 @@ clock_loop::~clock_loop() {
 milliseconds clock_loop::step(milliseconds sleep) {
   take(sleep);
   const auto longest = in_.of.tend_clock(now());
-  crier_->tend(in_.of.clock(), now());
-  return std::min(longest, end_batch());
+  crier_->fence_leavers(in_.of.clock(), now());
+  const auto until = end_batch();
+  crier_->tell_shards(in_.of.clock(), chain_);
+  return std::min(longest, until);
 }
 
 }  // namespace paracel::srv

@@ -137,6 +137,9 @@ class replication_chain final : public reply_sink {
   [[nodiscard]] bool waits() const noexcept { return !held_.empty() || !pending_.empty() || !installs_.empty(); }
   /// The epoch of which all replicas are complete; 0: none yet.
   [[nodiscard]] std::uint32_t synced() const noexcept { return synced_; }
+  /// The state of the thread as a number: all replicas have it once `is_replicated`. Of one epoch.
+  [[nodiscard]] std::uint64_t state_number() const noexcept { return last_sent_; }
+  [[nodiscard]] bool is_replicated(std::uint64_t state) const noexcept { return state < next_open(); }
   /// Whether no other server may still serve, by an earlier membership, what is served here now.
   [[nodiscard]] bool serves() const noexcept { return asked_ == 0; }
   /// The thread exits: what is parked is answered.
