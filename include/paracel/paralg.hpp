@@ -153,6 +153,14 @@ class paralg : public graph_loading, public bulk_access {
   /// asp, ssp (with the staleness of the constructor) or bsp. Call it on every worker before the first read or update.
   void set_consistency(consistency_model model);
   [[nodiscard]] consistency_model get_consistency() const;
+  /// Another one for the keys that begin with `prefix` and the tables whose names do; of several such prefixes the
+  /// longest counts. All of them share this worker's clock: a read waits for other workers only as far as its own key
+  /// demands. A scan is as strict as the strictest key it may see; any other call on several keys wants them of one
+  /// consistency (config_error). Call it on every worker, before the first read or update of such a key and before any
+  /// key set is prepared. Cost: a comparison a prefix in each call. Throws: config_error for an empty prefix, or later.
+  void set_consistency(const str_type& prefix, const consistency& c);
+  /// Of a key, or of the table with this name.
+  [[nodiscard]] consistency get_consistency(const str_type& key) const;
   /// Iterations that this worker was ahead of the slowest known worker at its last read.
   [[nodiscard]] std::uint32_t last_staleness() const;
 

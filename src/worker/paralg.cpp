@@ -122,14 +122,16 @@ std::size_t paralg::begin_loop() {
 
 bool paralg::commits_matter() const {
   return session_->keeps() || !session_->servers().checkpoints.folder.empty() ||
-         get_consistency() != consistency_model::asp;
+         servers_->clock().uses(consistency_model::ssp) || servers_->clock().uses(consistency_model::bsp);
 }
 void paralg::set_total_iters(int n) {
   if (n < 0) throw config_error("total_iters is " + std::to_string(n) + ", want 0 or more");
   servers_->clock().set_total_iters(static_cast<std::uint32_t>(n));
 }
 void paralg::set_consistency(consistency_model model) { servers_->set_model(model); }
-consistency_model paralg::get_consistency() const { return servers_->clock().model(); }
+void paralg::set_consistency(const str_type& prefix, const consistency& c) { servers_->set_consistency(prefix, c); }
+consistency_model paralg::get_consistency() const { return servers_->clock().usual().model; }
+consistency paralg::get_consistency(const str_type& key) const { return servers_->clock().of(key); }
 std::uint32_t paralg::last_staleness() const { return servers_->clock().last_staleness(); }
 
 void paralg::paracel_sync() {

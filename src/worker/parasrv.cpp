@@ -46,11 +46,24 @@ void parasrv::finish_last() {
 }
 
 void parasrv::set_model(consistency_model model) {
+  begin_model(model);
+  clock_.set_model(model);
+  if (!clock_.uses(consistency_model::ssp)) cache_.end_push();
+}
+
+void parasrv::set_consistency(const std::string& prefix, const consistency& c) {
+  if (prefix.empty()) throw config_error("an empty prefix has no consistency of its own: every key begins with it");
+  if (many_.has_prepared())
+    throw config_error("the consistency of \"" + prefix + "\" is set after a key set has been prepared");
+  begin_model(c.model);
+  clock_.set_consistency(prefix, c);
+}
+
+/// What is known and not sent belongs to the consistency before.
+void parasrv::begin_model(consistency_model model) {
   if (model == consistency_model::bsp) job_->stages();
   send_combined_before(nullptr);
   cache_.clear();
-  if (model != consistency_model::ssp) cache_.end_push();
-  clock_.set_model(model);
 }
 
 bool async_result::get() {
@@ -107,13 +120,14 @@ void parasrv::receive_read(const kv_result& r, value_sink to, const std::string*
 }
 
 kvclt::sequence parasrv::start_read(const std::string& key, value_sink to, std::function<void()> then) {
-  const bool is_clocked = clock_.is_clocked();
+  const auto& c = clock_.of(key);
+  const bool is_clocked = worker_clock::is_clocked(c);
   if (!is_clocked && !then) {
-    return client_->request(clock_.read_call(net::verb::pull), key, {},
+    return client_->request(clock_.read_call(c, net::verb::pull), key, {},
                             [this, to](const kv_result& r) { receive_read(r, to, nullptr, true); });
   }
   if (is_clocked) {
-    if (clock_.may_cache()) {
+    if (clock_.may_cache(c)) {
       if (const auto* e = cache_.find_fresh(key); e != nullptr) {
         clock_.record_staleness(e->minimum);
         to.put(to.target, e->view());
@@ -121,9 +135,9 @@ kvclt::sequence parasrv::start_read(const std::string& key, value_sink to, std::
         return 0;
       }
     }
-    clock_.begin_read();
+    clock_.begin_read(c);
   }
-  return client_->request(clock_.read_call(net::verb::pull), key, {},
+  return client_->request(clock_.read_call(c, net::verb::pull), key, {},
                           [this, to, key, minimum = clock_.slowest(), mark = worker_cache::read_mark(cache_),
                            then = std::move(then)](const kv_result& r) mutable {
                             if (r.ok()) cache_.remember_read(key, r.value(), r.header.value_version, minimum, mark);
@@ -139,15 +153,16 @@ bool parasrv::read(const std::string& key, const put_value& put) {
 }
 
 std::uint64_t parasrv::read_version(const std::string& key, const put_value& put) {
-  clock_.begin_read();
+  const auto& c = clock_.of(key);
+  clock_.begin_read(c);
   const auto minimum = clock_.slowest();  // as known when the read is sent
   std::uint64_t version = 0;
   outcome o;
-  client_->wait(client_->request(clock_.read_call(net::verb::pull), key, {}, [&](const kv_result& r) {
+  client_->wait(client_->request(clock_.read_call(c, net::verb::pull), key, {}, [&](const kv_result& r) {
     o = outcome(r);
     if (!r.ok()) return;
     version = r.header.value_version;
-    if (clock_.is_clocked()) cache_.put(key, r.value(), version, minimum, true);
+    if (worker_clock::is_clocked(c)) cache_.put(key, r.value(), version, minimum, true);
     put(r.value());
   }));
   if (o.result == net::status::not_found) return 0;
@@ -156,7 +171,7 @@ std::uint64_t parasrv::read_version(const std::string& key, const put_value& put
 }
 
 bool parasrv::cas(const std::string& key, std::uint64_t& version, const value_view& value) {
-  auto c = clock_.write_call(net::verb::cas);
+  auto c = clock_.write_call(clock_.of(key), net::verb::cas);
   const auto expected = version;
   c.prefix = std::as_bytes(std::span(&expected, 1));
   bool swapped = false;
@@ -189,25 +204,26 @@ kvclt::sequence parasrv::start_write(const std::string& key, const value_view& v
 void parasrv::write(const std::string& key, const value_view& value) { (void)finish(start_write(key, value)); }
 
 const read_cache::entry* parasrv::read_kept(const std::string& key) {
-  if (clock_.may_cache()) {
+  const auto& c = clock_.of(key);
+  if (clock_.may_cache(c)) {
     if (const auto* e = cache_.find_fresh(key); e != nullptr) {
       clock_.record_staleness(e->minimum);
       return e;
     }
   }
   const bool there = read(key, [&](const value_view& v) {
-    if (!clock_.is_clocked()) cache_.put(key, v, 0, clock_.slowest(), false);
+    if (!worker_clock::is_clocked(c)) cache_.put(key, v, 0, clock_.slowest(), false);
   });
   return there ? cache_.find(key) : nullptr;
 }
 
 kvclt::sequence parasrv::start_update(const std::string& key, const value_view& delta, std::uint64_t function) {
-  return send_update(clock_.update_call(net::verb::update, function, true), key, delta, delta);
+  return send_update(clock_.update_call(clock_.of(key), net::verb::update, function, true), key, delta, delta);
 }
 
 kvclt::sequence parasrv::send_update(const kvclt::call& c, const std::string& key, const value_view& value,
                                      const value_view& delta) {
-  if (!clock_.is_clocked()) {  // nothing is cached
+  if (!worker_clock::is_clocked(clock_.of(key))) {  // nothing is cached
     return client_->request(c, key, value, [this](const kv_result& r) {
       if (!r.ok()) failures_.record(r.header.sequence, r.header.result, r.text(), "updating a key");
     });
@@ -230,20 +246,21 @@ async_functor_type parasrv::update(const std::string& key, const value_view& del
 async_functor_type parasrv::update_default(const std::string& key, const value_view& initial, const value_view& delta,
                                            std::uint64_t function) {
   const auto payload = default_and_delta(initial, delta);
-  auto c = clock_.update_call(net::verb::update_default, function, true);
+  auto c = clock_.update_call(clock_.of(key), net::verb::update_default, function, true);
   c.prefix = payload;
   return result_of(send_update(c, key, {}, delta));  // the cached value existed: the delta is added to it
 }
 
 void parasrv::bupdate(const std::string& key, const value_view& delta, std::uint64_t function, const put_value& put) {
   // The new value under BSP lacks staged updates; a read would not get it.
-  const bool refresh = clock_.model() == consistency_model::ssp && cache_.contains(key);
+  const auto& c = clock_.of(key);
+  const bool refresh = c.model == consistency_model::ssp && cache_.contains(key);
   if (!refresh) cache_.drop(key);
   cache_.changing(key);
   const auto what = put || refresh ? net::verb::bupdate : net::verb::update;
   const auto minimum = clock_.slowest();
   outcome o;
-  client_->wait(client_->request(clock_.update_call(what, function, false), key, delta, [&](const kv_result& r) {
+  client_->wait(client_->request(clock_.update_call(c, what, function, false), key, delta, [&](const kv_result& r) {
     o = outcome(r);
     if (!r.ok()) return;
     if (refresh) cache_.put(key, r.value(), r.header.value_version, minimum, false);
@@ -253,10 +270,11 @@ void parasrv::bupdate(const std::string& key, const value_view& delta, std::uint
 }
 
 bool parasrv::contains(const std::string& key) {
-  if (clock_.is_clocked()) clock_.wait_for_minimum();
+  const auto& c = clock_.of(key);
+  if (worker_clock::is_clocked(c)) clock_.wait_for_minimum(c);
   outcome o;
   client_->wait(
-      client_->request(clock_.read_call(net::verb::contains), key, {}, [&](const kv_result& r) { o = outcome(r); }));
+      client_->request(clock_.read_call(c, net::verb::contains), key, {}, [&](const kv_result& r) { o = outcome(r); }));
   if (!o.ok() && o.result != net::status::not_found) o.raise("looking for \"" + key + "\"");
   return o.ok();
 }
@@ -272,10 +290,10 @@ bool parasrv::remove(const std::string& key) {
 
 // ---- waiting points -----------------------------------------------------------------------------------------------
 
-kvclt::call parasrv::begin_read(net::verb what) {
+kvclt::call parasrv::begin_read(const consistency& c, net::verb what) {
   send_all_combined();
-  clock_.begin_read();
-  return clock_.read_call(what);
+  clock_.begin_read(c);
+  return clock_.read_call(c, what);
 }
 
 void parasrv::run_ready() {

@@ -51,6 +51,8 @@ class parasrv {
   parasrv& operator=(const parasrv&) = delete;
 
   void set_model(consistency_model model);
+  /// Throws: config_error, as paralg says.
+  void set_consistency(const std::string& prefix, const consistency& c);
   [[nodiscard]] worker_clock& clock() noexcept { return clock_; }
   [[nodiscard]] worker_cache& cache() noexcept { return cache_; }
   [[nodiscard]] server_functions& functions() noexcept { return functions_; }
@@ -121,7 +123,7 @@ class parasrv {
   void subscribe(const std::vector<std::string>& keys);
   /// The clock that a read of more than one key carries: flushes combined updates first. Blocks: until the rule of
   /// paralg.hpp allows it.
-  kvclt::call begin_read(net::verb what);
+  kvclt::call begin_read(const consistency& c, net::verb what);
 
  private:
   /// The combined updates of a key.
@@ -131,6 +133,7 @@ class parasrv {
   using combiner = update_combiner<combined_update>;
 
   void finish_last();
+  void begin_model(consistency_model model);
   /// Sends an update and returns. `value` is sent; `delta` is applied to a cached copy.
   kvclt::sequence send_update(const kvclt::call& c, const std::string& key, const value_view& value,
                               const value_view& delta);

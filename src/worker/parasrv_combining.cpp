@@ -27,7 +27,7 @@ void parasrv::set_combining(bool on) {
 
 bool parasrv::combines(const std::string& key, const value_view& delta, std::uint64_t function) const {
   // Under BSP each update is staged separately: a sum of them would not be bit-identical.
-  const auto model = clock_.model();
+  const auto model = clock_.of(key).model;
   if (model == consistency_model::bsp || !combining_.value_or(model == consistency_model::ssp)) return false;
   // An invalid key is refused now, and not when others are sent with it.
   return key.size() <= net::max_key_bytes && is_numeric(delta.tag) && is_well_formed(delta) &&
@@ -84,7 +84,7 @@ void parasrv::send_combined(combiner::entry e) {
   shared_buffer large;
   if (view.bytes.size() > net::tail_threshold_bytes) large = std::move(e.sum);
   e.ticket->sent.push_back(client_->request(
-      clock_.update_call(net::verb::update, e.function, true), e.key, view,
+      clock_.update_call(clock_.of(e.key), net::verb::update, e.function, true), e.key, view,
       [this, u = e.ticket](const kv_result& r) {
         if (r.ok()) return;
         cache_.drop(u->name);
@@ -107,7 +107,8 @@ void parasrv::send_combined_before(const std::string_view* key) {
 
 void parasrv::send_all_combined() {
   if (combiner_.empty()) return;
-  // One request per shard for all keys whose updates have the same function; large ones are sent separately.
+  // One request per shard for all keys whose updates have the same function; large ones are sent separately. None is
+  // under BSP: ASP and SSP send them alike.
   auto all = combiner_.take_all();
   for (auto& e : all) unsent(*e.ticket);
   const auto small_end = std::stable_partition(
@@ -131,8 +132,8 @@ void parasrv::send_all_combined() {
       e->ticket->result = net::status::internal;
       e->ticket->text = "no answer came: it is unknown whether it was applied";
     }
-    client_->many().multi(clock_.update_call(net::verb::update_multi, from->function, true), keys, sums,
-                          [&](std::size_t i, const net::reply_item& item) {
+    client_->many().multi(clock_.update_call(clock_.of(from->key), net::verb::update_multi, from->function, true), keys,
+                          sums, [&](std::size_t i, const net::reply_item& item) {
                             const auto& u = from[static_cast<std::ptrdiff_t>(i)].ticket;
                             u->result = item.result;
                             if (item.result == net::status::ok) return;

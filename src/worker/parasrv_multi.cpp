@@ -58,9 +58,10 @@ struct parasrv_multi::multi_call {
 kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> keys, put_item put, bool all) {
   auto& clock = servers_.clock();
   auto& cache = servers_.cache();
-  if (clock.is_clocked()) {
+  const auto& c = clock.of(keys);
+  if (worker_clock::is_clocked(c)) {
     auto minimum = clock.finished();
-    const bool fresh = cache.find_all_fresh(keys, [&](std::size_t i, const read_cache::entry& e) {
+    const bool fresh = cache.find_all_fresh(c, keys, [&](std::size_t i, const read_cache::entry& e) {
       minimum = std::min(minimum, e.minimum);
       put(i, e.view());
     });
@@ -68,15 +69,15 @@ kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> key
       clock.record_staleness(minimum);
       return 0;
     }
-    clock.begin_read();
+    clock.begin_read(c);
   }
   auto call = std::make_shared<multi_call>();
   call->put = std::move(put);
   call->minimum = clock.slowest();
   call->all = all;
-  if (clock.is_clocked()) call->mark.emplace(cache);
+  if (worker_clock::is_clocked(c)) call->mark.emplace(cache);
   return servers_.client().many().multi_async(
-      clock.read_call(net::verb::pull_multi), keys, {},
+      clock.read_call(c, net::verb::pull_multi), keys, {},
       [&cache, call](std::size_t i, std::string_view key, const net::reply_item& item) {
         if (item.result == net::status::ok) {
           if (call->mark) cache.remember_read(key, item.value, item.version, call->minimum, *call->mark);
@@ -96,9 +97,10 @@ void parasrv_multi::read_multi(const std::vector<std::string>& keys, const put_i
 
 void parasrv_multi::fold_before_write(std::span<const std::string> keys) {
   auto& clock = servers_.clock();
-  if (clock.model() != consistency_model::bsp) return;
-  clock.wait_for_minimum();
-  for (const auto& key : keys) servers_.client().request(clock.read_call(net::verb::contains), key, {}, nullptr);
+  const auto& c = clock.of(keys);
+  if (c.model != consistency_model::bsp) return;
+  clock.wait_for_minimum(c);
+  for (const auto& key : keys) servers_.client().request(clock.read_call(c, net::verb::contains), key, {}, nullptr);
 }
 
 void parasrv_multi::write_multi(const std::vector<std::string>& keys, const std::vector<value_view>& values) {
@@ -123,7 +125,8 @@ void parasrv_multi::write_multi(const std::vector<std::string>& keys, const std:
 kvclt::sequence parasrv_multi::start_update_multi(std::span<const std::string> keys, std::span<const value_view> deltas,
                                                   std::uint64_t function, bool clocked_update, put_item put) {
   const auto what = put ? net::verb::bupdate_multi : net::verb::update_multi;
-  const auto c = servers_.clock().update_call(what, function, clocked_update);
+  auto& clock = servers_.clock();
+  const auto c = clock.update_call(clock.of(keys), what, function, clocked_update);
   return send_updates(c, keys, deltas, deltas, clocked_update, std::move(put));
 }
 
@@ -131,7 +134,7 @@ kvclt::sequence parasrv_multi::send_updates(const kvclt::call& c, std::span<cons
                                             std::span<const value_view> values, std::span<const value_view> deltas,
                                             bool clocked_update, put_item put) {
   auto& cache = servers_.cache();
-  const bool is_clocked = servers_.clock().is_clocked();
+  const bool is_clocked = worker_clock::is_clocked(servers_.clock().of(keys));
   if (is_clocked) {
     for (const auto& key : keys) {
       cache.changing(key);
@@ -171,7 +174,8 @@ void parasrv_multi::update_default_multi(const std::vector<std::string>& keys, c
     payloads[i] = default_and_delta(initials[i], deltas[i]);
     values[i] = {value_tag::none, payloads[i]};
   }
-  const auto c = servers_.clock().update_call(net::verb::update_default_multi, function, true);
+  auto& clock = servers_.clock();
+  const auto c = clock.update_call(clock.of(keys), net::verb::update_default_multi, function, true);
   (void)servers_.finish(send_updates(c, keys, values, deltas, true, {}));
 }
 
@@ -234,7 +238,18 @@ struct parasrv_multi::set_call : multi_call {
   }
 };
 
+namespace {
+
+/// All keys of a set have the consistency of its first one; an empty set has the usual one.
+std::span<const std::string> first_of(const std::shared_ptr<const sharded_keys>& set) {
+  return set == nullptr || set->keys.empty() ? std::span<const std::string>() : std::span(set->keys).first(1);
+}
+
+}  // namespace
+
 std::shared_ptr<const sharded_keys> parasrv_multi::prepare(std::vector<std::string> keys) {
+  (void)servers_.clock().of(keys);
+  prepared_ = true;
   auto set = servers_.client().many().split(std::move(keys));
   servers_.client().many().prepare(*set);
   return set;
@@ -259,19 +274,22 @@ kvclt::sequence parasrv_multi::start_set(const kvclt::call& c, std::shared_ptr<c
 }
 
 kvclt::sequence parasrv_multi::start_set_read(std::shared_ptr<const sharded_keys> set, std::shared_ptr<set_target> to) {
-  servers_.clock().begin_read();
-  return start_set(servers_.clock().read_call(net::verb::set_pull), std::move(set), {}, std::move(to), "reading");
+  auto& clock = servers_.clock();
+  const auto& c = clock.of(first_of(set));
+  clock.begin_read(c);
+  return start_set(clock.read_call(c, net::verb::set_pull), std::move(set), {}, std::move(to), "reading");
 }
 
 kvclt::sequence parasrv_multi::start_set_write(std::shared_ptr<const sharded_keys> set, const set_source& values) {
   if (set == nullptr) return 0;
   auto& clock = servers_.clock();
   auto& cache = servers_.cache();
-  if (clock.model() == consistency_model::bsp) {  // fold completed iterations, as fold_before_write does
-    clock.wait_for_minimum();
-    servers_.client().many().set_async(servers_.clock().read_call(net::verb::set_pull), set, {}, nullptr);
+  const auto& c = clock.of(first_of(set));
+  if (c.model == consistency_model::bsp) {  // fold completed iterations, as fold_before_write does
+    clock.wait_for_minimum(c);
+    servers_.client().many().set_async(clock.read_call(c, net::verb::set_pull), set, {}, nullptr);
   }
-  if (clock.is_clocked()) {
+  if (worker_clock::is_clocked(c)) {
     for (const auto& key : set->keys) cache.changing(key);
     cache.drop(*set);
   }
@@ -283,7 +301,9 @@ kvclt::sequence parasrv_multi::start_set_update(std::shared_ptr<const sharded_ke
                                                 std::shared_ptr<set_target> to) {
   if (set == nullptr) return 0;
   auto& cache = servers_.cache();
-  const bool remembered = servers_.clock().is_clocked() && (cache.size() != 0 || cache.has_reads_in_flight());
+  auto& clock = servers_.clock();
+  const auto& of_set = clock.of(first_of(set));
+  const bool remembered = worker_clock::is_clocked(of_set) && (cache.size() != 0 || cache.has_reads_in_flight());
   if (remembered) {
     for (const auto& key : set->keys) {
       cache.changing(key);
@@ -291,7 +311,7 @@ kvclt::sequence parasrv_multi::start_set_update(std::shared_ptr<const sharded_ke
     }
   }
   const auto what = to != nullptr ? net::verb::set_bupdate : net::verb::set_update;
-  const auto c = servers_.clock().update_call(what, function, clocked_update);
+  const auto c = clock.update_call(of_set, what, function, clocked_update);
   const auto number = start_set(c, set, deltas, std::move(to), "updating");
   if (remembered && clocked_update) {
     const auto width = deltas.value_bytes;
@@ -306,7 +326,9 @@ kvclt::sequence parasrv_multi::start_set_update(std::shared_ptr<const sharded_ke
 // ---- values split over several keys -----------------------------------------------------------------------------
 
 void parasrv_multi::read_parts(const std::string& name, std::span<const part> parts, const put_item& put) {
-  servers_.clock().begin_read();
+  auto& clock = servers_.clock();
+  const auto& of_name = clock.of(name);
+  clock.begin_read(of_name);
   // Handlers share what they need: one that is called after an exception finds that nothing waits any more.
   struct reading {
     const put_item* put;
@@ -320,7 +342,7 @@ void parasrv_multi::read_parts(const std::string& name, std::span<const part> pa
   std::vector<kvclt::sequence> sent;
   sent.reserve(parts.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    auto c = servers_.clock().read_call(parts[i].what);
+    auto c = clock.read_call(of_name, parts[i].what);
     c.flags |= parts[i].flags;
     sent.push_back(servers_.client().request(
         c, parts[i].key, parts[i].value,
@@ -337,13 +359,15 @@ void parasrv_multi::read_parts(const std::string& name, std::span<const part> pa
 
 void parasrv_multi::read_parts(const std::string& name, const std::vector<std::string>& keys,
                                const std::vector<value_view>& elements, const put_item& put) {
-  servers_.clock().begin_read();
+  auto& clock = servers_.clock();
+  const auto& of_name = clock.of(name);
+  clock.begin_read(of_name);
   outcome o;
   const auto each = [&](std::size_t i, const net::reply_item& item) {
     if (item.result == net::status::ok) return put(i, item.value);
     if (o.ok()) o = {item.result, net::text_of(item.value.bytes)};
   };
-  servers_.client().many().multi(servers_.clock().read_call(net::verb::pull_at_multi), keys, elements, each);
+  servers_.client().many().multi(clock.read_call(of_name, net::verb::pull_at_multi), keys, elements, each);
   if (!o.ok()) o.raise("reading \"" + name + "\"");
 }
 
@@ -353,7 +377,7 @@ async_functor_type parasrv_multi::update_parts(const std::string& name, std::spa
   all->name = name;
   all->sent.reserve(parts.size());
   for (auto& p : parts) {
-    auto c = servers_.clock().update_call(p.what, function, clocked_update);
+    auto c = servers_.clock().update_call(servers_.clock().of(name), p.what, function, clocked_update);
     c.flags |= p.flags;
     servers_.cache().changing(std::string(p.key));
     servers_.cache().drop(p.key);
@@ -369,9 +393,9 @@ async_functor_type parasrv_multi::update_parts(const std::string& name, std::spa
 
 void parasrv_multi::write_parts(const std::string& name, std::span<part> parts, std::uint64_t assign) {
   auto& clock = servers_.clock();
-  if (clock.model() == consistency_model::bsp) {
-    clock.wait_for_minimum();
-    for (const auto& p : parts) servers_.client().request(clock.read_call(net::verb::contains), p.key, {}, nullptr);
+  if (const auto& c = clock.of(name); c.model == consistency_model::bsp) {
+    clock.wait_for_minimum(c);
+    for (const auto& p : parts) servers_.client().request(clock.read_call(c, net::verb::contains), p.key, {}, nullptr);
   }
   update_parts(name, parts, assign, false).get();
 }

@@ -54,7 +54,9 @@ class parasrv_multi {
 
   // ---- prepared sets
 
+  /// Throws: config_error when the keys have different consistencies.
   [[nodiscard]] std::shared_ptr<const sharded_keys> prepare(std::vector<std::string> keys);
+  [[nodiscard]] bool has_prepared() const noexcept { return prepared_; }
   kvclt::sequence start_set_read(std::shared_ptr<const sharded_keys> set, std::shared_ptr<set_target> to);
   kvclt::sequence start_set_write(std::shared_ptr<const sharded_keys> set, const set_source& values);
   /// `to` may be null; if set, the update is immediate and the new values are returned.
@@ -101,6 +103,7 @@ class parasrv_multi {
 
   parasrv& servers_;
   bool closing_ = false;
+  bool prepared_ = false;  // a set
 };
 
 /// The payload of update_default: two request items without keys.

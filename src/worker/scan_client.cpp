@@ -87,7 +87,7 @@ void scan_client::scan(net::verb what, std::uint16_t flags, const key_selection&
                        const std::function<void(std::vector<std::byte>&, net::scan_cursor)>& ask,
                        const std::function<void(const net::reply_header&, std::span<const std::byte>)>& look,
                        const begin_again& again) {
-  auto call = servers_.begin_read(what);
+  auto call = servers_.begin_read(servers_.clock().of_range(keys.prefix), what);
   call.flags = static_cast<std::uint16_t>(call.flags | flags);
   call.function = keys.filter;
   call.credit = answer_bytes;

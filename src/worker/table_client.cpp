@@ -266,7 +266,7 @@ void table_client::finish_parts(const kvclt::call& c, const names& rows, const s
 // ---- reading ------------------------------------------------------------------------------------------------------
 
 std::shared_ptr<table_client::pending_pull> table_client::send_pull(const names& rows, std::byte* out) {
-  auto c = servers_.begin_read(net::verb::rows_pull);
+  auto c = servers_.begin_read(servers_.clock().of(name_), net::verb::rows_pull);
   c.table = id_;
   if (rows.ids == nullptr) c.flags |= net::flag_named;
   plan(rows, std::max(row_bytes_, sizeof(std::uint64_t)), duplicates::keep);
@@ -378,7 +378,7 @@ class rows_seen {
 }  // namespace
 
 void table_client::scan(bool named, const each_row& each) {
-  auto c = servers_.begin_read(net::verb::rows_scan);
+  auto c = servers_.begin_read(servers_.clock().of(name_), net::verb::rows_scan);
   c.table = id_;
   if (named) c.flags |= net::flag_named;
   auto& client = servers_.client();
@@ -442,13 +442,13 @@ void table_client::scan(bool named, const each_row& each) {
 // ---- writing ------------------------------------------------------------------------------------------------------
 
 void table_client::push(const names& rows, const std::byte* values) {
-  const auto c = servers_.clock().write_call(net::verb::rows_push);
+  const auto c = servers_.clock().write_call(servers_.clock().of(name_), net::verb::rows_push);
   plan(rows, row_bytes_ + sizeof(std::uint64_t), duplicates::last);
   finish_parts(c, rows, values, "pushing rows of ", nullptr);
 }
 
 void table_client::update(const names& rows, const std::byte* deltas, bool wait) {
-  const auto c = servers_.clock().update_call(net::verb::rows_update, 0, !wait);
+  const auto c = servers_.clock().update_call(servers_.clock().of(name_), net::verb::rows_update, 0, !wait);
   plan(rows, row_bytes_ + sizeof(std::uint64_t), duplicates::sum);
   if (wait) return finish_parts(c, rows, deltas, "updating rows of ", nullptr);
   send_parts(

@@ -36,8 +36,8 @@ class worker_cache {
 
   /// The entry of `key` if it may serve a read; pending pushes are processed when there seems to be none.
   const read_cache::entry* find_fresh(const std::string& key);
-  /// Calls f(index, entry) for each key, or for none and returns false: one of them may not serve a read.
-  bool find_all_fresh(std::span<const std::string> keys,
+  /// Calls f(index, entry) for each key, or for none and returns false: one of them may not serve a read. `c`: of all.
+  bool find_all_fresh(const consistency& c, std::span<const std::string> keys,
                       const std::function<void(std::size_t, const read_cache::entry&)>& f);
   /// Regardless of age.
   [[nodiscard]] const read_cache::entry* find(std::string_view key) const { return entries_.find_fresh(key, 0); }
