@@ -44,6 +44,19 @@ struct progress_report {
   double objective = 0;           ///< the value being monitored,
   str_type metric = "objective";  ///< and its name
 };
+
+/// A server or a worker of a job, as `prun.py status` shows it.
+struct job_node {
+  bool is_server = false;
+  std::size_t number = 0;  ///< a server's place, a worker's rank
+  /// "missing" (has not joined), "up", "gone"; of a server also "down", "joining", "entering", "leaving" and "left", of
+  /// a worker "ejected", "awaited" and "catching up".
+  str_type state;
+  str_type host;              ///< empty while no process has its place
+  double silent_seconds = 0;  ///< since its last heartbeat
+  bool is_dead = false;       ///< it has died, and no other process has taken its place
+};
+
 /// Base class of algorithms: Paracel's `paralg`.
 ///
 /// Thread-safety: none; use it on the thread that constructed it.
@@ -180,6 +193,12 @@ class paralg : public graph_loading, public bulk_access {
   /// Whether an iteration that is not committed makes a difference: the job writes checkpoints, workers can be
   /// replaced, or reads depend on the clock.
   [[nodiscard]] bool commits_matter() const;
+
+  /// The servers and workers of the job as the scheduler sees them now, servers first; none in a job of one process. On
+  /// any worker. Cost: a round trip to the scheduler. Throws: error when the job has ended.
+  [[nodiscard]] list_type<job_node> paracel_nodes();
+  /// Those of them that have died, or have not been heard of for longer than so many seconds.
+  [[nodiscard]] list_type<job_node> paracel_dead_nodes(double silent = 1e300);
 
   /// Rank 0's progress, shown by prun.py; a no-op on other ranks. Sends at most ten a second, and always the last.
   void report_progress(const progress_report& report);

@@ -142,6 +142,32 @@ void paralg::paracel_sync() {
 
 std::size_t paralg::get_server_size() const { return session_->servers().servers.size(); }
 
+list_type<job_node> paralg::paracel_nodes() {
+  list_type<job_node> nodes;
+  if (!session_->has_scheduler()) return nodes;
+  net::request_header h;
+  h.what = net::verb::stats;
+  const auto report = json_or_throw(net::text_of(session_->ask(h, {}).body));
+  for (const bool is_server : {true, false}) {
+    for (const auto& n : report.at(is_server ? "servers" : "workers")) {
+      const auto state = n.at("state").get<str_type>();
+      nodes.push_back({.is_server = is_server,
+                       .number = n.at(is_server ? "slot" : "rank").get<std::size_t>(),
+                       .state = state,
+                       .host = n.value("host", ""),
+                       .silent_seconds = n.value("silent", 0.0),
+                       .is_dead = state == "gone" || state == "down" || state == "awaited" || state == "ejected"});
+    }
+  }
+  return nodes;
+}
+
+list_type<job_node> paralg::paracel_dead_nodes(double silent) {
+  auto nodes = paracel_nodes();
+  std::erase_if(nodes, [&](const job_node& n) { return !n.is_dead && n.silent_seconds <= silent; });
+  return nodes;
+}
+
 void paralg::report_progress(const progress_report& report) {
   if (get_worker_id() != 0 || !session_->has_scheduler()) return;
   const auto now = now_ms();

@@ -9,7 +9,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BIN, LR, PRUN, JobTest, main, read_bytes, wait_until  # noqa: E402
+from process_support import BIN, LR, PRUN, JobTest, main, processes_of, read_bytes, role_of, wait_until  # noqa: E402
 
 
 class Status(JobTest):
@@ -44,6 +44,18 @@ class Status(JobTest):
         status, out, err = self.status("--run", "mine")
         self.assertEqual((status, out), (1, ""))
         self.assertIn(f"the job {run.job()} is over: exit status 143 (terminated)", err)
+
+    def test_a_program_is_told_of_dead_servers_and_workers(self):
+        run = self.start("-w", "3", "-p", "3", "--replicas", "2", "--max-restarts", "0", "--on-worker-death", "eject",
+                         os.path.join(BIN, "test_nodes"), "2")
+        self.assertTrue(wait_until(lambda: "6 nodes" in run.out(), 20), run.err())
+        processes = processes_of(run.job())
+        next(p for p in processes if role_of(p) == "server" and p.command[p.command.index("--slot") + 1] == "1").kill()
+        self.assertTrue(wait_until(lambda: "dead: s1 down\n" in run.out(), 20), run.out() + run.err())
+        next(p for p in processes if role_of(p) == "worker"
+             and b"PARACEL_RANK=2" in read_bytes(f"/proc/{p.pid}/environ").split(b"\0")).kill()
+        self.assertEqual(run.wait(60), 0, run.err())
+        self.assertIn("dead: s1 down w2 ejected\n", run.out())
 
     def test_the_folder_of_a_run_is_its_owners_and_found_by_name(self):
         status, _, err = self.prun("-c", "cfg.json", LR)
