@@ -14,7 +14,7 @@ namespace paracel {
 
 namespace {
 
-std::string text_of(const consistency& c) {
+std::string describe(const consistency& c) {
   const std::string model = name_of(c.model);
   return c.model == consistency_model::ssp ? model + " (" + std::to_string(c.staleness) + ")" : model;
 }
@@ -40,8 +40,8 @@ const consistency& worker_clock::of(std::span<const std::string> names) const {
   for (const auto& name : names) {
     const auto& c = find(name);
     if (&c == &first || c == first) continue;
-    throw config_error("\"" + names[0] + "\" has the consistency " + text_of(first) + " and \"" + name + "\" " +
-                       text_of(c) + ": want keys of one consistency in a call");
+    throw config_error("\"" + names[0] + "\" has the consistency " + describe(first) + " and \"" + name + "\" " +
+                       describe(c) + ": want keys of one consistency in a call");
   }
   return first;
 }
