@@ -21,7 +21,7 @@ constexpr double prior_tolerance = 1e-4;
 }  // namespace
 
 config_schema lda_schema() {
-  config_schema s("gLDA", "latent Dirichlet allocation by Gibbs sampling");
+  config_schema s("gLDA", "latent Dirichlet allocation by Gibbs sampling or variational inference");
   // Counts that arrive twice, from a worker and from its replacement, would stay wrong.
   s.not_resumable_with([](const config& c) -> std::string {
     if (read_consistency(c, consistency::bsp()).model == consistency_model::bsp) return "";
@@ -42,9 +42,29 @@ config_schema lda_schema() {
   s.key("alpha", key_type::number, "prior of a topic in a document").fallback(0.1).above(0);
   s.key("beta", key_type::number, "prior of a word in a topic").fallback(0.1).above(0);
   s.key("k_topics", key_type::integer, "topics").fallback(10).at_least(1).at_most(1000000);
-  s.key("iters", key_type::integer, "sweeps over the tokens").fallback(100).at_least(0).at_most(1000000000);
+  s.key("iters", key_type::integer, "sweeps over the documents").fallback(100).at_least(0).at_most(1000000000);
   s.key("top_words", key_type::integer, "words of each topic that are written").fallback(50).at_least(0);
   s.key("seed", key_type::integer, "of all draws").fallback(0).at_least(0);
+  s.key("method", key_type::string, "gibbs, or online: variational inference of a batch of documents at a time")
+      .fallback("gibbs")
+      .one_of({"gibbs", "online"});
+  s.key("batch_size", key_type::integer, "online: documents of all workers between two changes of the topics")
+      .fallback(128)
+      .at_least(1);
+  s.key("learning_offset", key_type::number, "online: o of the weight (o + t)^-d of batch t = 1, 2, ...")
+      .fallback(10.0)
+      .at_least(0);
+  s.key("learning_decay", key_type::number, "online: d of that weight; above 0.5 the topics converge")
+      .fallback(0.7)
+      .at_least(0)
+      .at_most(1);
+  s.key("document_steps", key_type::integer, "online: most steps of the inference of a training document's topics")
+      .fallback(100)
+      .at_least(1)
+      .at_most(1000000);
+  s.key("document_tolerance", key_type::number, "online: mean change of a document's expected counts at which it ends")
+      .fallback(1e-3)
+      .at_least(0);
   s.key("sampler", key_type::string, "sparse: exact; mh: Metropolis-Hastings (LightLDA)")
       .fallback("sparse")
       .one_of({"sparse", "mh"});
@@ -95,6 +115,10 @@ lda_settings::lda_settings(const config& from)
       sweeps(from.get<int>("iters")),
       top_words(from.get<std::size_t>("top_words")),
       seed(from.get<std::uint64_t>("seed")),
+      is_online(from.get<std::string>("method") == "online"),
+      online{from.get<std::uint64_t>("batch_size"), from.get<double>("learning_offset"),
+             from.get<double>("learning_decay"), from.get<int>("document_steps"),
+             from.get<double>("document_tolerance")},
       sampler(from.get<std::string>("sampler") == "mh" ? lda_sampler::method::mh : lda_sampler::method::sparse),
       clocks_per_round(from.get<int>("clocks_per_round")),
       consistency(read_consistency(from, consistency::bsp())),
@@ -133,6 +157,18 @@ lda_settings::lda_settings(const config& from)
                        ": found true with ssp, want one of them: only with bsp do all "
                        "workers' clocks end together");
   }
+  if (is_online) {
+    refuse_keys(
+        from,
+        {"sampler", "clocks_per_round", "optimize_every", "check_counts", "handle_file", "handle_fn", "update_lib"},
+        "not with method online, which samples nothing and has no counts in the servers");
+    if (consistency.model != consistency_model::bsp)
+      throw config_error(from.place_of(from.given("consistency") ? "consistency" : "ssp_switch") +
+                         ": found ssp with method online, want bsp: a batch ends on all workers together");
+  } else {
+    refuse_keys(from, {"batch_size", "learning_offset", "learning_decay", "document_steps", "document_tolerance"},
+                "only with method online");
+  }
 }
 
 lda::lda(Comm comm, const std::string& server_info, const lda_settings& settings)
@@ -140,11 +176,13 @@ lda::lda(Comm comm, const std::string& server_info, const lda_settings& settings
       settings_(settings) {}
 
 void lda::solve() {
-  log_ = std::make_unique<run_log>(*this, settings_.sweeps, "log_likelihood", settings_.debug);
+  log_ = std::make_unique<run_log>(*this, settings_.sweeps, settings_.is_online ? "bound" : "log_likelihood",
+                                   settings_.debug);
   if (settings_.model_input.empty()) {
     load();
     start();
-    train();
+    if (online_) train_online();
+    else train();
   } else {
     load_model();
   }
@@ -154,11 +192,16 @@ void lda::solve() {
 
 // ---- training
 
-/// Creates the tables, and the initial topics of all tokens.
+/// Creates the tables; for sampling also the initial topics of all tokens.
 void lda::start() {
   priors_.alpha.assign(settings_.topics, settings_.alpha);
   priors_.beta = settings_.beta;
   priors_.words = static_cast<double>(vocabulary_size_);
+  if (settings_.is_online) {
+    online_ = std::make_unique<lda_online>(*this, settings_.online, std::exchange(training_, {}), vocabulary_size_,
+                                           priors_, settings_.seed);
+    return;
+  }
   counts_.emplace(*this, settings_.topics, settings_.handle_file);
   sampler_ = std::make_unique<lda_sampler>(std::move(training_), training_words_.size(), priors_, settings_.sampler,
                                            settings_.seed);
@@ -225,6 +268,46 @@ void lda::train() {
   if (settings_.handle_file.empty() || settings_.check_counts) check("at the end");
 }
 
+/// The first iteration writes the start; then there is one a batch.
+void lda::train_online() {
+  auto& model = *online_;
+  const auto batches = model.batches();
+  const auto per_token = [&](std::vector<double>* shares) {
+    return model.bound(shares) / static_cast<double>(tokens_total_);
+  };
+  double last = 0;
+  bool goes_on = true;
+  const auto finish_sweep = [&](int sweep) {
+    sweeps_done_ = sweep;
+    if (settings_.report_every == 0 || sweep % settings_.report_every != 0) return true;
+    const double value = per_token(nullptr);
+    log_->round(sweep, value);
+    const bool settled =
+        sweep > settings_.report_every && std::abs(value - last) < settings_.tolerance * std::abs(last);
+    last = value;
+    return !settled;
+  };
+  resumable_loop loop(*this);
+  model.keep(loop);
+  loop.keep("last", last).keep("sweeps", sweeps_done_).keep("goes_on", goes_on);
+  loop.always_commits().same_on_every_worker();
+  while (loop.next(1 + settings_.sweeps * static_cast<std::int64_t>(batches))) {
+    if (loop.iteration() == 0) {
+      model.start();
+      continue;
+    }
+    const auto step = static_cast<std::size_t>(loop.iteration() - 1);
+    const auto batch = step % batches;
+    if (batch == 0 && step > 0) goes_on = finish_sweep(static_cast<int>(step / batches));
+    if (goes_on) model.train(batch);
+    else loop.stop();
+  }
+  if (goes_on) sweeps_done_ = settings_.sweeps;
+  bound_ = per_token(settings_.dump_documents ? &shares_ : nullptr);
+  if (goes_on) log_->round(sweeps_done_, bound_);
+  paracel_sync();
+}
+
 void lda::pull(lda_sampler& sampler) {
   counts_->pull(training_words_, sampler.counts());
   counts_->pull_totals(sampler.totals());
@@ -258,7 +341,7 @@ std::vector<std::int64_t> lda::pull_totals() {
 /// the words.
 void lda::check(const char* when) {
   std::vector<std::int64_t> sums(settings_.topics + 1);  // the last element: number of negative counts
-  for_each_own_word([&](std::uint64_t, std::span<const std::int32_t> counts) {
+  for_each_own_word<std::int32_t>([&](std::uint64_t, std::span<const std::int32_t> counts) {
     for (std::size_t k = 0; k < counts.size(); ++k) {
       sums[k] += counts[k];
       sums.back() += counts[k] < 0 ? 1 : 0;
@@ -288,7 +371,7 @@ void lda::optimize(lda_sampler& sampler) {
   }
 
   count_histogram counts;
-  for_each_own_word([&](std::uint64_t, std::span<const std::int32_t> row) {
+  for_each_own_word<std::int32_t>([&](std::uint64_t, std::span<const std::int32_t> row) {
     for (const auto n : row) {
       if (n > 0) counts.add(static_cast<std::uint64_t>(n));
     }
@@ -316,7 +399,7 @@ double lda::log_likelihood(const lda_sampler& sampler) {
   std::vector<std::uint64_t> work;
   for (std::size_t d = 0; d < sampler.documents().size(); ++d) documents.add(sampler.topics_of(d), work);
   count_histogram counts;
-  for_each_own_word([&](std::uint64_t, std::span<const std::int32_t> row) {
+  for_each_own_word<std::int32_t>([&](std::uint64_t, std::span<const std::int32_t> row) {
     for (const auto n : row) {
       if (n > 0) counts.add(static_cast<std::uint64_t>(n));
     }

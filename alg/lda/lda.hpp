@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Latent Dirichlet allocation by collapsed Gibbs sampling: each token of a document has a topic; a document tends to
-// few topics, a topic to few words (lda_sampler.hpp has the formula).
+// Latent Dirichlet allocation: each token of a document has a topic; a document tends to few topics, a topic to few
+// words. By collapsed Gibbs sampling (lda_sampler.hpp has the formula), or by online variational inference
+// (lda_online.hpp).
 //
-// Documents and the topics of their tokens stay on the worker that read them. The counts of words in topics are rows of
-// a table in the servers: at the start of a clock a worker pulls the rows of its own words, samples its tokens as if it
-// were alone, and pushes the differences. So a worker sees other workers' changes one clock late, its own immediately.
-// With `handle_file` they are values under Paracel 0.3's keys instead (lda_counts.hpp).
+// Sampling: documents and the topics of their tokens stay on the worker that read them. The counts of words in topics
+// are rows of a table in the servers: at the start of a clock a worker pulls the rows of its own words, samples its
+// tokens as if it were alone, and pushes the differences. So a worker sees other workers' changes one clock late, its
+// own immediately. With `handle_file` they are values under Paracel 0.3's keys instead (lda_counts.hpp).
 //
 // Source: T. Griffiths, M. Steyvers, "Finding scientific topics", PNAS 2004; D. Newman et al., "Distributed algorithms
 // for topic models", JMLR 2009 (the effect of stale counts is small).
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -30,6 +32,7 @@
 #include "alg/common/run_log.hpp"
 #include "lda_counts.hpp"
 #include "lda_model.hpp"
+#include "lda_online.hpp"
 #include "lda_sampler.hpp"
 
 namespace paracel::alg {
@@ -55,6 +58,8 @@ struct lda_settings {
   int sweeps;
   std::size_t top_words;
   std::uint64_t seed;
+  bool is_online;
+  lda_online_settings online;
   lda_sampler::method sampler;
   int clocks_per_round;
   paracel::consistency consistency;
@@ -73,7 +78,7 @@ class lda : public paralg {
  public:
   lda(Comm comm, const std::string& server_info, const lda_settings& settings);
 
-  /// Loads, samples (or reads a model), tests, predicts and writes.
+  /// Loads, trains (or reads a model), tests, predicts and writes.
   /// Throws: data_error; error when counts in the servers are inconsistent.
   void solve() override;
 
@@ -93,30 +98,35 @@ class lda : public paralg {
   raw_documents read(const std::vector<std::string>& files);
   void read_names();
   void number_words(raw_documents& raw);
+  static std::vector<std::uint64_t> own_words(lda_documents& documents);
   lda_documents known_words(const std::vector<std::string>& files);
   void start();
   void train();
+  void train_online();
   void pull(lda_sampler& sampler);
   void push(lda_sampler& sampler);
   void optimize(lda_sampler& sampler);
   [[nodiscard]] double log_likelihood(const lda_sampler& sampler);
   void check(const char* when);
   std::vector<std::int64_t> pull_totals();
-  /// Calls f(word, counts) for each word of this worker's share of the vocabulary.
-  template <class F>
+  /// The totals of a model that was trained or read.
+  std::vector<double> model_totals();
+  /// Calls f(word, counts) for each word of this worker's share of the vocabulary. T: int32, or double for the counts
+  /// that are expected where the method is online.
+  template <class T, class F>
   void for_each_own_word(F&& f) {
     const auto topics = settings_.topics;
     const auto end = share(get_worker_id() + 1);
     const auto step = std::max<std::uint64_t>(1, batch_counts / topics);
     std::vector<std::uint64_t> ids;
-    std::vector<std::int32_t> rows;
+    std::vector<T> rows;
     for (auto first = share(get_worker_id()); first < end; first += step) {
       ids.resize(std::min(step, end - first));
       std::iota(ids.begin(), ids.end(), first);
       rows.resize(ids.size() * topics);
-      counts_->pull(ids, rows);
-      for (std::size_t i = 0; i < ids.size(); ++i)
-        f(ids[i], std::span<const std::int32_t>(rows).subspan(i * topics, topics));
+      if constexpr (std::same_as<T, double>) online_->pull(ids, rows);
+      else counts_->pull(ids, rows);
+      for (std::size_t i = 0; i < ids.size(); ++i) f(ids[i], std::span<const T>(rows).subspan(i * topics, topics));
     }
   }
   /// phi of these words, K numbers each.
@@ -129,12 +139,17 @@ class lda : public paralg {
     std::uint64_t word;
   };
   /// The best words of each topic, not yet cut to `top_words`, of all workers on rank 0.
-  [[nodiscard]] std::vector<std::vector<candidate>> best_words(const std::vector<std::int64_t>& totals);
-  [[nodiscard]] std::vector<std::vector<candidate>> best_words_in_servers(const std::vector<std::int64_t>& totals);
+  template <class T>
+  [[nodiscard]] std::vector<std::vector<candidate>> best_words(const std::vector<double>& totals);
+  [[nodiscard]] std::vector<std::vector<candidate>> best_words_in_servers(const std::vector<double>& totals);
   void keep_best(std::vector<candidate>& list) const;
-  [[nodiscard]] double probability(std::int64_t count, std::int64_t total) const {
-    return (static_cast<double>(count) + priors_.beta) / (static_cast<double>(total) + priors_.words * priors_.beta);
+  [[nodiscard]] double probability(double count, double total) const {
+    return (count + priors_.beta) / (total + priors_.words * priors_.beta);
   }
+  /// Adds this worker's share of the counts to the results. T as for for_each_own_word, Stored: in files.
+  template <class T, class Stored>
+  void write_counts(model_writer& writer);
+  void write_documents(model_writer& writer);
   void dump_topics();
   [[nodiscard]] std::uint64_t share(std::size_t rank) const {
     return vocabulary_size_ / get_worker_size() * rank +
@@ -155,9 +170,12 @@ class lda : public paralg {
   lda_documents test_;                         // words are numbers, here and in predict_
   lda_documents predict_;
   std::optional<lda_counts> counts_;
-  std::vector<std::int64_t> model_counts_;  // of a model read from files: V x K, and K
-  std::vector<std::int64_t> model_totals_;
+  std::vector<double> model_counts_;  // of a model read from files: V x K, and K
+  std::vector<double> model_totals_;
   std::unique_ptr<lda_sampler> sampler_;
+  std::unique_ptr<lda_online> online_;
+  double bound_ = 0;            // of the trained model, per token; online
+  std::vector<double> shares_;  // of topics in documents; online, with dump_documents
   std::unique_ptr<run_log> log_;
   int sweeps_done_ = 0;
 };

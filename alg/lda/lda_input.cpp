@@ -126,6 +126,16 @@ void lda::number_words(raw_documents& raw) {
   for (auto& w : raw.documents.word) w = number[w];
 }
 
+/// Returns the words of some documents, ascending, and replaces the documents' words by indices into them.
+std::vector<std::uint64_t> lda::own_words(lda_documents& documents) {
+  std::vector<std::uint32_t> sorted(documents.word);
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  for (auto& w : documents.word)
+    w = static_cast<std::uint32_t>(std::lower_bound(sorted.begin(), sorted.end(), w) - sorted.begin());
+  return {sorted.begin(), sorted.end()};
+}
+
 void lda::load() {
   agree_on_format(settings_.input);
   read_names();
@@ -140,14 +150,7 @@ void lda::load() {
     to.begin.push_back(to.word.size());
     to.number.push_back(number);
   }
-  // Training words get local indices, in the order of their numbers.
-  std::vector<std::uint32_t> sorted(training_.word);
-  std::sort(sorted.begin(), sorted.end());
-  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
-  training_words_.assign(sorted.begin(), sorted.end());
-  for (auto& w : training_.word) {
-    w = static_cast<std::uint32_t>(std::lower_bound(sorted.begin(), sorted.end(), w) - sorted.begin());
-  }
+  if (!settings_.is_online) training_words_ = own_words(training_);
   std::vector<std::int64_t> sums{static_cast<std::int64_t>(training_.size()),
                                  static_cast<std::int64_t>(training_.word.size())};
   get_comm().allreduce(sums);
@@ -197,8 +200,8 @@ void lda::load_model() {
   text_ = model.field<bool>("text");
   const auto ids = model.ids("word_topic");
   if (!ids.numeric()) names_ = ids;
-  model_counts_ = model.read<std::int64_t>("word_topic");
-  model_totals_ = model.read<std::int64_t>("topic_counts");
+  model_counts_ = model.read<double>("word_topic");
+  model_totals_ = model.read<double>("topic_counts");
   if (!settings_.test_input.empty()) test_ = known_words(settings_.test_input);
   if (!settings_.predict_input.empty()) predict_ = known_words(settings_.predict_input);
 }

@@ -35,35 +35,28 @@ std::string lda::word_name(std::uint64_t word) const {
 std::vector<double> lda::phi_of(const std::vector<std::uint64_t>& words) {
   const auto topics = settings_.topics;
   std::vector<double> phi(words.size() * topics);
-  const auto totals = counts_ ? pull_totals() : model_totals_;
+  const auto totals = model_totals();
   std::vector<std::int32_t> rows;
   if (counts_) {
     rows.resize(phi.size());
     counts_->pull(words, rows);
+    std::ranges::copy(rows, phi.begin());
+  } else if (online_) {
+    online_->pull(words, phi);
+  } else {
+    for (std::size_t i = 0; i < words.size(); ++i)
+      std::copy_n(&model_counts_[words[i] * topics], topics, &phi[i * topics]);
   }
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    for (std::size_t k = 0; k < topics; ++k) {
-      const auto n = counts_ ? rows[i * topics + k] : model_counts_[words[i] * topics + k];
-      phi[i * topics + k] = probability(n, totals[k]);
-    }
-  }
+  for (std::size_t i = 0; i < phi.size(); ++i) phi[i] = probability(phi[i], totals[i % topics]);
   return phi;
 }
 
-namespace {
-
-/// Returns the words of some documents, ascending, and replaces the documents' words by indices into them.
-std::vector<std::uint64_t> own_words(lda_documents& documents) {
-  std::vector<std::uint64_t> words(documents.word.begin(), documents.word.end());
-  std::sort(words.begin(), words.end());
-  words.erase(std::unique(words.begin(), words.end()), words.end());
-  for (auto& w : documents.word) {
-    w = static_cast<std::uint32_t>(std::lower_bound(words.begin(), words.end(), w) - words.begin());
-  }
-  return words;
+std::vector<double> lda::model_totals() {
+  if (online_) return online_->totals();
+  if (!counts_) return model_totals_;
+  const auto counts = pull_totals();
+  return {counts.begin(), counts.end()};
 }
-
-}  // namespace
 
 /// Document completion: topics are inferred from every other word, the words between them are scored.
 void lda::test() {
@@ -103,47 +96,65 @@ void lda::predict(model_writer& writer) {
   writer.add_rows("predictions", std::span<const double>(rows), {settings_.topics}, &numbers);
 }
 
+template <class T, class Stored>
+void lda::write_counts(model_writer& writer) {
+  std::vector<Stored> rows;
+  auto names = id_list::empty(names_.size() == 0);
+  for_each_own_word<T>([&](std::uint64_t word, std::span<const T> counts) {
+    rows.insert(rows.end(), counts.begin(), counts.end());
+    if (names_.size() > 0) names.push_back(names_.name(word));
+    else names.push_back(word + 1);
+  });
+  writer.add_rows("word_topic", std::span<const Stored>(rows), {settings_.topics}, &names);
+}
+
+void lda::write_documents(model_writer& writer) {
+  if (online_) {
+    const id_list numbers(online_->numbers());
+    return writer.add_rows("documents", std::span<const double>(shares_), {settings_.topics}, &numbers);
+  }
+  const auto& documents = sampler_->documents();
+  std::vector<double> thetas;
+  const double prior = std::accumulate(priors_.alpha.begin(), priors_.alpha.end(), 0.0);
+  for (std::size_t d = 0; d < documents.size(); ++d) {
+    auto theta = priors_.alpha;
+    const auto topics = sampler_->topics_of(d);
+    for (const auto k : topics) theta[k] += 1;
+    for (const auto t : theta) thetas.push_back(t / (static_cast<double>(topics.size()) + prior));
+  }
+  const id_list numbers(documents.number);
+  writer.add_rows("documents", std::span<const double>(thetas), {settings_.topics}, &numbers);
+}
+
 void lda::dump_result() {
   auto comm = get_comm();
-  const bool trained = sampler_ != nullptr;
+  const bool trained = settings_.model_input.empty();
   auto& log = *log_;
   model_writer writer(*this, trained ? "lda" : "lda_predictions", settings_.format);
   writer.settings().add("alpha", settings_.alpha).add("beta", settings_.beta);
   writer.settings().add("iters", settings_.sweeps).add("seed", settings_.seed);
-  writer.settings().add("sampler", settings_.sampler == lda_sampler::method::mh ? "mh" : "sparse");
+  if (!settings_.is_online)
+    writer.settings().add("sampler", settings_.sampler == lda_sampler::method::mh ? "mh" : "sparse");
   if (trained) {
-    double value = log_likelihood(*sampler_);
+    const double value = online_ ? bound_ : log_likelihood(*sampler_);
+    const char* const metric = online_ ? "bound" : "log_likelihood";
     writer.fields().add("text", text_).add("beta", priors_.beta).add("sweeps", sweeps_done_);
-    writer.fields().add("documents", documents_total_).add("tokens", tokens_total_).add("log_likelihood", value);
-    std::vector<std::int64_t> rows;
-    auto names = id_list::empty(names_.size() == 0);
-    for_each_own_word([&](std::uint64_t word, std::span<const std::int32_t> counts) {
-      rows.insert(rows.end(), counts.begin(), counts.end());
-      if (names_.size() > 0) names.push_back(names_.name(word));
-      else names.push_back(word + 1);
-    });
-    writer.add_rows("word_topic", std::span<const std::int64_t>(rows), {settings_.topics}, &names);
-    writer.add("topic_counts", pull_totals());
+    writer.fields().add("documents", documents_total_).add("tokens", tokens_total_).add(metric, value);
+    if (online_) {
+      write_counts<double, double>(writer);
+      writer.add("topic_counts", online_->totals());
+    } else {
+      write_counts<std::int32_t, std::int64_t>(writer);
+      writer.add("topic_counts", pull_totals());
+    }
     writer.add("alpha", priors_.alpha);
     dump_topics();
-    if (settings_.dump_documents) {
-      const auto& documents = sampler_->documents();
-      std::vector<double> thetas;
-      const double prior = std::accumulate(priors_.alpha.begin(), priors_.alpha.end(), 0.0);
-      for (std::size_t d = 0; d < documents.size(); ++d) {
-        auto theta = priors_.alpha;
-        const auto topics = sampler_->topics_of(d);
-        for (const auto k : topics) theta[k] += 1;
-        for (const auto t : theta) thetas.push_back(t / (static_cast<double>(topics.size()) + prior));
-      }
-      const id_list numbers(documents.number);
-      writer.add_rows("documents", std::span<const double>(thetas), {settings_.topics}, &numbers);
-    }
+    if (settings_.dump_documents) write_documents(writer);
     log.result("documents", documents_total_);
     log.result("tokens", tokens_total_);
     log.result("words", vocabulary_size_);
     log.result("sweeps", static_cast<std::uint64_t>(sweeps_done_));
-    log.result("log_likelihood", value);
+    log.result(metric, value);
   }
   if (!settings_.predict_input.empty()) predict(writer);
   writer.finish();
@@ -162,10 +173,11 @@ void lda::keep_best(std::vector<candidate>& list) const {
 }
 
 /// Every worker sends rank 0 the best of its share of the vocabulary.
-std::vector<std::vector<lda::candidate>> lda::best_words(const std::vector<std::int64_t>& totals) {
+template <class T>
+std::vector<std::vector<lda::candidate>> lda::best_words(const std::vector<double>& totals) {
   const auto topics = settings_.topics;
   std::vector<std::vector<candidate>> best(topics);
-  for_each_own_word([&](std::uint64_t word, std::span<const std::int32_t> counts) {
+  for_each_own_word<T>([&](std::uint64_t word, std::span<const T> counts) {
     for (std::size_t k = 0; k < topics; ++k) {
       if (counts[k] <= 0) continue;
       best[k].push_back({probability(counts[k], totals[k]), word});
@@ -193,14 +205,14 @@ std::vector<std::vector<lda::candidate>> lda::best_words(const std::vector<std::
 
 /// As Paracel did: each worker writes the probabilities of its share under key_<topic>_<word>, and rank 0 reads those
 /// that the plug-in's filter accepts.
-std::vector<std::vector<lda::candidate>> lda::best_words_in_servers(const std::vector<std::int64_t>& totals) {
+std::vector<std::vector<lda::candidate>> lda::best_words_in_servers(const std::vector<double>& totals) {
   std::vector<std::vector<candidate>> best(settings_.topics);
   dict_type<std::string, double> phi;
   const auto send = [&] {
     paracel_write_multi(phi);
     phi.clear();
   };
-  for_each_own_word([&](std::uint64_t word, std::span<const std::int32_t> counts) {
+  for_each_own_word<std::int32_t>([&](std::uint64_t word, std::span<const std::int32_t> counts) {
     for (std::size_t k = 0; k < counts.size(); ++k) {
       if (counts[k] <= 0) continue;
       phi["key_" + std::to_string(k) + '_' + std::to_string(word)] = probability(counts[k], totals[k]);
@@ -222,8 +234,10 @@ std::vector<std::vector<lda::candidate>> lda::best_words_in_servers(const std::v
 }
 
 void lda::dump_topics() {
-  const auto totals = pull_totals();
-  auto best = settings_.handle_file.empty() ? best_words(totals) : best_words_in_servers(totals);
+  const auto totals = model_totals();
+  auto best = online_                         ? best_words<double>(totals)
+              : settings_.handle_file.empty() ? best_words<std::int32_t>(totals)
+                                              : best_words_in_servers(totals);
   if (get_worker_id() != 0) return;
   std::vector<topic_line> lines(settings_.topics);
   for (std::size_t k = 0; k < lines.size(); ++k) {

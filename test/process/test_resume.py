@@ -155,6 +155,13 @@ class Resume(JobTest):
         self.check("gLDA", input="documents.txt", k_topics=4, iters=12, clocks_per_round=2, alpha=0.1, beta=0.1,
                    optimize_every=3, report_every=2)
 
+    def test_lda_online(self):
+        self.check("gLDA", input="documents.txt", method="online", k_topics=4, iters=3, batch_size=40, alpha=0.1, beta=0.1,
+                   report_every=2, dump_documents=True)
+        # Each batch takes the place of rows that are removed.
+        self.check("gLDA", input="documents.txt", method="online", k_topics=4, iters=10, batch_size=1000, learning_decay=0,
+                   alpha=0.1, beta=0.1)
+
     def test_kmeans(self):
         self.check("kmeans", input="points.csv", type="rows", kclusters=9, rounds=100, n_init=3)
         self.check("kmeans", input="points.csv", type="rows", kclusters=9, rounds=12, batch_size=64)

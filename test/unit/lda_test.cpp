@@ -11,7 +11,9 @@
 #include <gtest/gtest.h>
 
 #include "alg/lda/lda_model.hpp"
+#include "alg/lda/lda_online.hpp"
 #include "alg/lda/lda_text.hpp"
+#include "alg/lda/lda_variational.hpp"
 
 namespace paracel::alg {
 namespace {
@@ -207,6 +209,55 @@ TEST(LdaModel, FoldInOfNothingIsThePriorAndOfATopicsWordsThatTopic) {
   EXPECT_NEAR(empty[0], 0.25, 1e-15);
   const std::vector<std::uint32_t> words(50, 1);
   EXPECT_GT(fold_in(words, alpha, of, 100)[1], 0.98);
+}
+
+TEST(LdaVariational, DigammaHasItsKnownValuesAndSatisfiesTheRecurrence) {
+  EXPECT_NEAR(digamma(1), -0.57721566490153286, 1e-15);
+  EXPECT_NEAR(digamma(0.5), -1.96351002602142348, 1e-15);
+  EXPECT_NEAR(digamma(10), 2.25175258906672111, 1e-15);
+  EXPECT_NEAR(digamma(1e12), std::log(1e12) - 0.5e-12, 1e-14);
+  for (double x = 1e-6; x < 1e6; x *= 1.3) {
+    EXPECT_NEAR(digamma(x + 1), digamma(x) + 1 / x, 1e-14 * (1 + 1 / x)) << x;
+    EXPECT_NEAR(digamma(x + 7) - digamma(x), digamma_difference(7, x), 1e-14 * (1 + 1 / x)) << x;
+  }
+}
+
+TEST(LdaVariational, ASingleTopicExplainsAllTokensAndTheBoundIsTheirLogProbability) {
+  const std::vector<double> lambda{3, 1e-4, 2.5};
+  const std::vector<double> totals{5.5001};
+  lda_bags bags;
+  bags.word = {0, 1, 2};
+  bags.count = {4, 1, 2};
+  bags.begin = {0, 3};
+  bags.number = {0};
+  topic_inference inference(1, 0.3, 100, 1e-9);
+  inference.set_topics(lambda, totals);
+  inference.infer(bags, 0);
+  EXPECT_NEAR(inference.gamma()[0], 7.3, 1e-12);
+  double expected = 0;
+  for (std::size_t i = 0; i < 3; ++i) expected += bags.count[i] * (digamma(lambda[i]) - digamma(totals[0]));
+  EXPECT_NEAR(inference.bound() / expected, 1, 1e-12);
+  std::vector<double> sums(3);
+  inference.add_counts(sums);
+  inference.finish(sums);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(sums[i], bags.count[i], 1e-12);
+}
+
+TEST(LdaVariational, AScaleThatBecomesTooSmallBeginsAGeneration) {
+  generation_scale s;
+  EXPECT_FALSE(s.decay(0.25));
+  EXPECT_EQ(s.scale, 0.25);
+  EXPECT_FALSE(s.decay(1e-249));
+  EXPECT_TRUE(s.decay(0.1));
+  EXPECT_EQ(s.generation, 1U);
+  EXPECT_EQ(s.scale, 1);
+  EXPECT_NEAR(s.before / 2.5e-251, 1, 1e-12);
+  EXPECT_FALSE(s.decay(0.5));
+  EXPECT_NEAR(s.before / 1.25e-251, 1, 1e-12);
+  EXPECT_TRUE(s.decay(0));
+  EXPECT_EQ(s.generation, 2U);
+  EXPECT_EQ(s.before, 0);
+  EXPECT_EQ(s.scale, 1);
 }
 
 TEST(LdaText, FieldsAndFormats) {
