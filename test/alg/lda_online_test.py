@@ -14,15 +14,12 @@ from alg_job import MPI, AlgorithmCase
 
 
 def digamma(x):
-    """By the recurrence up to 30, and from there asymptotically."""
-    x = numpy.array(x, float)
-    sum_ = numpy.zeros_like(x)
-    while (x < 30).any():
-        low = x < 30
-        sum_[low] -= 1 / x[low]
-        x[low] += 1
-    r = 1 / (x * x)
-    return sum_ + numpy.log(x) - 0.5 / x - r * (1 / 12 - r * (1 / 120 - r * (1 / 252 - r * (1 / 240 - r / 132))))
+    """By the recurrence, 20 steps up, and from there asymptotically."""
+    x = numpy.asarray(x, float)
+    y = x + 20
+    r = 1 / (y * y)
+    return (numpy.log(y) - 0.5 / y - r * (1 / 12 - r * (1 / 120 - r * (1 / 252 - r * (1 / 240 - r / 132))))
+            - (1 / (x[..., None] + numpy.arange(20))).sum(-1))
 
 
 def log_gamma(x):
@@ -119,7 +116,7 @@ class LdaOnlineTest(AlgorithmCase):
 
     def train(self, workers=1, servers=1, mode="embedded", **keys):
         return self.results(self.job(workers, servers, mode, **{
-            "input": self.text, "k_topics": 3, "alpha": 0.1, "beta": 0.01, "iters": 10, "top_words": 10, "seed": 1,
+            "input": self.text, "k_topics": 3, "alpha": 0.1, "beta": 0.01, "iters": 3, "top_words": 10, "seed": 1,
             "method": "online", "batch_size": 40, **keys}))
 
     def rows(self, name, workers):
@@ -136,17 +133,17 @@ class LdaOnlineTest(AlgorithmCase):
         return found
 
     def test_it_is_the_algorithm_of_the_paper(self):
-        for keys in ({"batch_size": 150, "iters": 3}, {}, {"learning_offset": 0, "learning_decay": 1, "k_topics": 7},
-                     {"beta": 1e-4, "alpha": 1e-3, "batch_size": 10},  # exp(psi(1e-4)) is 0
-                     {"learning_decay": 0, "batch_size": 1000},        # batch variational inference
-                     {"learning_decay": 0.01, "learning_offset": 0, "batch_size": 10, "iters": 25}):  # 1e-250 thrice
+        for keys in ({"batch_size": 150}, {}, {"learning_offset": 0, "learning_decay": 1, "k_topics": 7},
+                     {"beta": 1e-4, "alpha": 1e-3},              # exp(psi(1e-4)) is 0
+                     {"learning_decay": 0, "batch_size": 1000},  # batch variational inference
+                     {"learning_decay": 0.001, "learning_offset": 0, "batch_size": 5, "iters": 4}):  # a factor below 1e-250
             with self.subTest(keys=keys):
                 beta, alpha = keys.get("beta", 0.01), keys.get("alpha", 0.1)
                 self.train(**{**keys, "iters": 0})
                 start = self.model(beta=beta)
                 self.assertAlmostEqual(start.mean(), 1, delta=0.1)
                 oracle = Oracle(self.documents, start, alpha, beta)
-                oracle.train(keys.get("iters", 10), keys.get("batch_size", 40), keys.get("learning_offset", 10),
+                oracle.train(keys.get("iters", 3), keys.get("batch_size", 40), keys.get("learning_offset", 10),
                              keys.get("learning_decay", 0.7))
                 said = self.train(dump_documents=True, **keys)
                 numpy.testing.assert_allclose(self.model(beta=beta), oracle.lambda_, rtol=1e-6)
@@ -157,7 +154,7 @@ class LdaOnlineTest(AlgorithmCase):
                 numpy.testing.assert_allclose([found[d] for d in range(150)], shares, rtol=1e-6)
 
     def test_any_number_of_workers_and_servers_is_the_same(self):
-        for keys in ({}, {"batch_size": 3, "iters": 2}, {"batch_size": 1000, "learning_decay": 0, "iters": 4}):
+        for keys in ({}, {"batch_size": 3, "iters": 1}, {"batch_size": 1000, "learning_decay": 0}):
             said = self.train(dump_documents=True, test_stride=10, **keys)
             one, shares = self.model(), self.rows("documents", 1)
             self.assertEqual(said["test_tokens"], sum(int(c.sum()) // 2 for _, c in self.documents[9::10]))
@@ -194,7 +191,7 @@ class LdaOnlineTest(AlgorithmCase):
     def test_planted_topics_are_found_and_a_model_is_read_back(self):
         for form in ("text", "npy"):
             new = self.path("new", "0 2:2 4:1 6:1 8:1 99:1\n0 26:1 22:1\n\n0 99:1\n")
-            self.train(2, 1, "local", format=form, predict_input=new)
+            self.train(2, 1, "local", format=form, iters=10, predict_input=new)
             topics = [line.split("\t")[1].split("|") for line in self.lines("lda_topics", 1)]
             self.assertEqual(sorted(sorted(int(entry.rsplit(":", 1)[0]) for entry in topic) for topic in topics),
                              [list(range(10 * t + 1, 10 * t + 11)) for t in range(3)])
