@@ -254,7 +254,7 @@ class LdaOnlineTest(AlgorithmCase):
             here.append(said["perplexity"])
             found = self.model(workers, beta)
             self.assertAlmostEqual(completion(found / found.sum(1, keepdims=True), test, alpha) / here[-1], 1, delta=1e-9)
-        print(f"perplexity after {passes} passes over {os.path.basename(path)}, seeds {list(seeds)}: {here}, scikit-learn {there}")
+        print(f"{os.path.basename(path)}, {passes} passes: perplexity {here}, scikit-learn {there}")
         return sum(here) / len(here), sum(there) / len(there)
 
     def test_generated_documents_have_the_perplexity_of_scikit_learn(self):
