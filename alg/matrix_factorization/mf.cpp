@@ -45,7 +45,7 @@ double item_share(double alpha, std::uint32_t steps, std::size_t workers) {
 // ---- config
 
 config_schema mf_schema() {
-  config_schema s("mf", "matrix factorization with biases by stochastic gradient descent");
+  config_schema s("mf", "matrix factorization with biases");
   s.key("input", key_type::files, "ratings: user,item,rating; further fields are ignored")
       .required_unless({"model_input"});
   add_cache_keys(s);
@@ -56,18 +56,31 @@ config_schema mf_schema() {
       .fallback(80)
       .at_least(0)
       .at_most(4096);
-  s.key("rounds", key_type::integer, "passes over the ratings").fallback(1).at_least(1).at_most(1000000);
-  s.key("alpha", key_type::number, "step size").fallback(0.005).above(0);
-  s.key("beta", key_type::number, "weight of the regulariser").fallback(0.01).at_least(0);
-  s.key("factors", key_type::string, "numbers of the factors and biases in training; with update_file float64")
+  s.key("method", key_type::string,
+        "stochastic gradient descent; or non-linear conjugate gradients, or limited-memory BFGS, of als's objective")
+      .fallback("sgd")
+      .one_of({"sgd", "cg", "bfgs"});
+  s.key("rounds", key_type::integer, "sgd: passes over the ratings; cg, bfgs: steps at most, default 1000")
+      .fallback(1)
+      .at_least(1)
+      .at_most(1000000);
+  s.key("alpha", key_type::number, "sgd: step size").fallback(0.005).above(0);
+  s.key("beta", key_type::number, "sgd: weight of the regulariser").fallback(0.01).at_least(0);
+  s.key("lambda", key_type::number, "cg, bfgs: penalty of the factors").fallback(0.1).at_least(0);
+  s.key("lambda_bias", key_type::number, "cg, bfgs: penalty of the biases").fallback(0.05).at_least(0);
+  s.key("weighted", key_type::boolean, "cg, bfgs: multiply penalties of a row by its number of ratings").fallback(true);
+  s.key("factors", key_type::string,
+        "sgd: numbers of the factors and biases in training; with update_file, and of cg and bfgs float64")
       .fallback("float32")
       .one_of({"float32", "float64"});
   s.key("start", key_type::number, "standard deviation of the factors before the first step").fallback(0.1).at_least(0);
-  s.key("clocks_per_round", key_type::integer, "pieces of a pass; items are exchanged once a piece")
+  s.key("clocks_per_round", key_type::integer, "sgd: pieces of a pass; items are exchanged once a piece")
       .fallback(10)
       .at_least(1)
       .at_most(1000000);
-  s.key("tolerance", key_type::number, "stop when a round changes the loss by less than this fraction; 0: never")
+  s.key("tolerance", key_type::number,
+        "stop when a round changes the loss by less than this fraction; cg, bfgs: when three rounds change the "
+        "objective by less, default 1e-5; 0: never")
       .fallback(0.0)
       .at_least(0);
   s.key("seed", key_type::integer, "of the start and of the order of the ratings").fallback(0).at_least(0);
@@ -90,23 +103,33 @@ mf_settings::mf_settings(const config& from)
     : input(from.get<std::vector<std::string>>("input")),
       output(from.get<std::string>("output")),
       format(from.get<std::string>("format")),
+      method(from.get<std::string>("method")),
       cache(cache_options(from)),
       k(from.get<std::size_t>("k")),
-      rounds(from.get<int>("rounds")),
-      clocks_per_round(from.get<int>("clocks_per_round")),
+      rounds(by_sgd() || from.given("rounds") ? from.get<int>("rounds") : 1000),
+      clocks_per_round(by_sgd() ? from.get<int>("clocks_per_round") : 1),
       alpha(from.get<double>("alpha")),
       beta(from.get<double>("beta")),
+      penalties{from.get<double>("lambda"), from.get<double>("lambda_bias"), from.get<bool>("weighted")},
       start(from.get<double>("start")),
-      tolerance(from.get<double>("tolerance")),
+      tolerance(by_sgd() || from.given("tolerance") ? from.get<double>("tolerance") : 1e-5),
       seed(from.get<std::uint64_t>("seed")),
-      consistency(read_consistency(from, consistency::bsp())),
+      consistency(read_consistency(from, by_sgd() ? consistency::bsp() : consistency::asp())),
       debug(from.get<bool>("debug")),
-      single(from.get<std::string>("factors") == "float32" && !from.given("update_file")),
+      single(by_sgd() && from.get<std::string>("factors") == "float32" && !from.given("update_file")),
       use(from),
       update(read_state_plugin(from, "update_file", "update_functions",
                                {"cnt_updater", "mf_fac_updater", "mf_bias_updater"})),
       filter(read_state_plugin(from, "filter_file", "filter_functions",
                                {"mf_ubias_filter", "mf_ibias_filter", "mf_W_filter", "mf_H_filter", "", ""})) {
+  if (by_sgd()) {
+    refuse_keys(from, {"lambda", "lambda_bias", "weighted"}, "not with method sgd, whose regulariser is beta's");
+  } else {
+    refuse_keys(from, {"alpha", "beta", "clocks_per_round", "factors", "consistency", "ssp_switch", "limit_s"},
+                "not with method " + method + "; it is a key of sgd");
+    refuse_keys(from, {"update_file", "filter_file"},
+                "not with method " + method + ", which updates nothing in the servers");
+  }
   if (!use.model_input.empty())
     refuse_keys(from, {"update_file", "filter_file"}, "not with model_input: nothing is trained");
   if (update.given() && from.given("factors") && from.get<std::string>("factors") == "float32")
@@ -130,7 +153,7 @@ matrix_factorization::matrix_factorization(Comm comm, const std::string& server_
     : paralg(server_info, std::move(comm), settings.output, settings.rounds * settings.clocks_per_round,
              settings.consistency),
       settings_(settings),
-      log_(*this, settings.rounds, "running_rmse", settings.debug) {}
+      log_(*this, settings.rounds, settings.by_sgd() ? "running_rmse" : "objective", settings.debug) {}
 
 void matrix_factorization::solve() {
   if (!settings_.use.model_input.empty()) {
@@ -142,7 +165,8 @@ void matrix_factorization::solve() {
     return;
   }
   load();
-  if (settings_.single) train<float>();
+  if (!settings_.by_sgd()) minimize();
+  else if (settings_.single) train<float>();
   else train<double>();
   measure();
   write();
@@ -378,7 +402,7 @@ void matrix_factorization::measure() {
   }
   get_comm().allreduce(sums);
   log_.result("rounds", static_cast<std::uint64_t>(rounds_done_));
-  log_.result("objective", sums[0] + settings_.beta / 2 * sums[2]);
+  log_.result("objective", settings_.by_sgd() ? sums[0] + settings_.beta / 2 * sums[2] : objective_);
   log_.result("loss", sums[0]);
   log_.result("rmse", std::sqrt(sums[1] / sums[3]));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Matrix factorization with biases by stochastic gradient descent.
+// Matrix factorization with biases, by stochastic gradient descent or by methods that minimise a smooth objective.
 //
 //     r_ui ~ mean + b_u + b_i + w_u.h_i
 //     e = r - prediction;   w += alpha (2 e h - beta w),  h += alpha (2 e w_old - beta h),  b += alpha (2 e - beta b)
@@ -10,6 +10,9 @@
 // clocks_per_round pieces; for each piece a worker pulls its items, takes the steps on a copy, and pushes the
 // differences. Factors are 32-bit numbers in training, or 64-bit ones; results are written and used as 64-bit ones.
 // With `update_file` items are values under Paracel 0.3's keys instead (mf_in_servers.hpp).
+//
+// `method` cg and bfgs minimise als's objective on the optimisers of the library (mf_objective.hpp), with 64-bit
+// numbers.
 //
 // Source: Koren, Bell, Volinsky, "Matrix factorization techniques for recommender systems", IEEE Computer 2009, with
 // the step of Paracel 0.3.
@@ -30,6 +33,7 @@
 #include "alg/common/run_log.hpp"
 #include "alg/common/server_state.hpp"
 #include "mf_in_servers.hpp"
+#include "mf_objective.hpp"
 #include "mf_order.hpp"
 
 namespace paracel::alg {
@@ -54,12 +58,14 @@ struct mf_settings {
   std::vector<std::string> input;
   std::string output;
   std::string format;
+  std::string method;  // sgd; cg or bfgs
   load_cache_options cache;
   std::size_t k;
   int rounds;
   int clocks_per_round;
   double alpha;
   double beta;
+  mf_penalties penalties;  // of cg and bfgs
   double start;
   double tolerance;
   std::uint64_t seed;
@@ -71,6 +77,7 @@ struct mf_settings {
   state_plugin update;  // its functions: of counts, of factors, of biases
   state_plugin filter;  // of the biases of users, of items; of the factors of users, of items; "" or of both counts
 
+  [[nodiscard]] bool by_sgd() const { return method == "sgd"; }
   [[nodiscard]] bool counts_workers() const {
     return filter.given() && !(filter.functions[4].empty() && filter.functions[5].empty());
   }
@@ -101,6 +108,7 @@ class matrix_factorization : public paralg {
   void train();
   template <class Real>
   double train_piece(training<Real>& part);
+  void minimize();
   template <class Real>
   table<Real>& items();
   void choose(std::span<const std::uint32_t> columns);
@@ -126,6 +134,7 @@ class matrix_factorization : public paralg {
   int rounds_done_ = 0;
   int collected_ = 0;
   double first_loss_ = 0;
+  double objective_ = 0;  // of cg and bfgs
 };
 
 }  // namespace paracel::alg

@@ -168,37 +168,24 @@ class com_queue {
   /// an encoding. It may return std::optional, which at the other tasks may be empty, or nothing.
   template <class F>
   com_queue& close_with(F f) {
-    using returned = std::invoke_result_t<F, com_context&>;
-    if constexpr (std::is_void_v<returned>) {
-      close_ = [f = std::move(f)](com_context& c) {
-        f(c);
-        return byte_vector();
-      };
-      result_type_ = typeid(void);
-    } else {
-      using result = typename without_optional<returned>::type;
-      close_ = [f = std::move(f)](com_context& c) {
-        const returned r = f(c);
-        const result* value = pointer_to(r);
-        if (value == nullptr || c.task_id() != 0) {
-          if (c.task_id() == 0) throw error("close_with: task 0 returned no result");
-          return byte_vector();
-        }
-        const encoded<result> e(*value);
-        return collectives::value_bytes(e.view());
-      };
-      result_type_ = typeid(result);
-    }
-    return *this;
+    own_results_ = false;
+    return keep_close(std::move(f));
+  }
+  /// The same for results that differ between tasks: exec returns at each task what its own call returned, which may be
+  /// large, because it is not sent.
+  template <class F>
+  com_queue& close_each_with(F f) {
+    own_results_ = true;
+    return keep_close(std::move(f));
   }
 
   /// After each superstep, on task 0: instead of the queue's own metrics.jsonl. Progress is reported in either case.
   com_queue& set_watch(std::function<void(const superstep_report&)> watch);
 
   /// Runs the queue from the beginning; nothing of an earlier run is left. Returns: the result of close_with's function
-  /// at task 0, at every task. Throws: at every task the same error when one of them fails: config_error when the queue
-  /// has neither a criterion nor a maximum, or nothing to do; what the items say; what a function threw, with task and
-  /// superstep in the text.
+  /// at task 0, at every task; of close_each_with's its own. Throws: at every task the same error when one of them
+  /// fails: config_error when the queue has neither a criterion nor a maximum, or nothing to do; what the items say;
+  /// what a function threw, with task and superstep in the text.
   template <class R = void>
   R exec() {
     if (std::type_index(typeid(R)) != result_type_ && !std::is_void_v<R>)
@@ -233,6 +220,31 @@ class com_queue {
     };
     return *this;
   }
+  template <class F>
+  com_queue& keep_close(F f) {
+    using returned = std::invoke_result_t<F, com_context&>;
+    if constexpr (std::is_void_v<returned>) {
+      close_ = [f = std::move(f)](com_context& c) {
+        f(c);
+        return byte_vector();
+      };
+      result_type_ = typeid(void);
+    } else {
+      using result = typename without_optional<returned>::type;
+      close_ = [f = std::move(f), own = own_results_](com_context& c) {
+        const returned r = f(c);
+        const result* value = pointer_to(r);
+        const bool needed = own || c.task_id() == 0;
+        if (needed && value == nullptr)
+          throw error("close_with: task " + std::to_string(c.task_id()) + " returned no result");
+        if (!needed) return byte_vector();
+        const encoded<result> e(*value);
+        return collectives::value_bytes(e.view());
+      };
+      result_type_ = typeid(result);
+    }
+    return *this;
+  }
   com_queue& add_start(queue_item::step start);
   byte_vector run();
 
@@ -247,6 +259,7 @@ class com_queue {
   int max_iter_ = 0;
   bool work_stealing_ = false;
   std::function<byte_vector(com_context&)> close_;
+  bool own_results_ = false;  // each task's call gives its own result
   std::type_index result_type_ = typeid(void);
   std::function<void(const superstep_report&)> watch_;
 };

@@ -52,8 +52,12 @@ class objective {
   objective& operator=(const objective&) = delete;
   virtual ~objective() = default;
 
-  /// Number of coordinates of w; the same at every worker.
+  /// Number of coordinates of w. The same at every worker, unless they have coordinates of their own.
   [[nodiscard]] virtual std::size_t dimension() const = 0;
+  /// So many coordinates, the first ones, are the same at every worker, and so is their number. The others are this
+  /// worker's own: only its rows depend on them, as the factors of users that have all their ratings here. They are
+  /// never sent. For cg and lbfgs; penalties and rows that are held out are then the objective's part.
+  [[nodiscard]] virtual std::size_t shared() const { return dimension(); }
   /// Sum of the weights of the rows; without weights their number.
   [[nodiscard]] virtual double weight() const = 0;
   /// Returns: the sum of weight * loss. Adds its gradient to `gradient`. A value that is not finite is a step that is
@@ -189,11 +193,11 @@ struct result {
   [[nodiscard]] std::string text() const;
 };
 
-/// Minimises F from `s.start`, as a com_queue: steps are supersteps, so with --checkpoint-every a job resumes after
-/// its last one. Every worker must call it with the same settings. Runs with the same number of workers are
-/// bit-identical; between numbers of workers only the rounding of sums differs.
-/// With chunks, workers' objectives must be the same but for their rows: the same loss, options and columns.
-/// Returns: the best w, the same at every worker. It always has w: a line search that finds nothing is an ending.
+/// Minimises F from `s.start` (of own coordinates each worker's counts), as a com_queue: steps are supersteps, so with
+/// --checkpoint-every a job resumes after its last one. Every worker must call it with the same settings. Runs with the
+/// same number of workers are bit-identical; between numbers of workers only the rounding of sums differs. With chunks,
+/// workers' objectives must be the same but for their rows: the same loss, options and columns. Returns: the best w,
+/// the same at every worker but for own coordinates. It always has w: a line search that finds nothing is an ending.
 /// Throws: config_error for a method that cannot minimise such a function; error with the number of the step when F or
 /// its gradient is not finite where it must be. Blocks: a collective.
 result minimize(paralg& job, objective& f, const settings& s);

@@ -2,6 +2,7 @@
 //
 // Methods that need gradients only: (proximal) gradient descent, non-linear conjugate gradients, stochastic gradients.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -72,22 +73,22 @@ step_outcome cg_step(problem& p, method_state& s, int number) {
   auto& d = s.memory;
   bool steepest = d.empty();
   d.resize(n);
-  double slope = steepest ? 0 : dot(d, s.gradient);
+  double slope = steepest ? 0 : p.dot(d, s.gradient);
   if (p.rows().has_hessian()) revisit_if_resumed(p, s, number);
   line_trial trial;
   for (;;) {
     if (!(slope < 0)) {
       steepest = true;
       for (std::size_t j = 0; j < n; ++j) d[j] = -s.gradient[j];
-      slope = -dot(s.gradient, s.gradient);
+      slope = -p.dot(s.gradient, s.gradient);
       if (!(slope < 0)) return step_outcome::nothing_found;
     }
-    double first = number == 1 || s.numbers[step_length] == 0 ? 1 / norm(s.gradient)
+    double first = number == 1 || s.numbers[step_length] == 0 ? 1 / p.norm(s.gradient)
                                                               : s.numbers[step_length] * s.numbers[last_slope] / slope;
     if (p.rows().has_hessian()) {
       std::vector<double> hd(n);
       p.hessian_vector(d, hd);
-      if (const double curvature = dot(d, hd); curvature > 0) first = -slope / curvature;
+      if (const double curvature = p.dot(d, hd); curvature > 0) first = -slope / curvature;
     }
     const double t = move_along(p, s, number, d, slope, first, cg_conditions, trial);
     if (t > 0) {
@@ -101,8 +102,10 @@ step_outcome cg_step(problem& p, method_state& s, int number) {
     if (p.rows().has_hessian()) p.evaluate(s.w, s.gradient);
   }
   // Polak and Ribiere's, not below 0.
-  const double before = dot(trial.gradient, trial.gradient);
-  const double beta = std::max(0.0, (dot(s.gradient, s.gradient) - dot(s.gradient, trial.gradient)) / before);
+  using pair = problem::vector_pair;
+  const auto [before, now, both] = p.dots(
+      std::array{pair{trial.gradient, trial.gradient}, pair{s.gradient, s.gradient}, pair{s.gradient, trial.gradient}});
+  const double beta = std::max(0.0, (now - both) / before);
   for (std::size_t j = 0; j < n; ++j) d[j] = beta * d[j] - s.gradient[j];
   return step_outcome::moved;
 }

@@ -3,6 +3,7 @@
 // Limited-memory BFGS, and its form for l1 penalties, OWL-QN. Each worker multiplies its own part of the pairs
 // (settings::wide), or all of them.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -58,12 +59,18 @@ class pair_memory {
       const auto s = change(slot);
       const auto y = gradient_change(slot);
       // s.y and y.y in this space, and s.d.
-      double sums[3] = {0, dot(y, y), dot(s, own)};
-      for (const auto j : zeros) {
-        sums[0] -= s[j] * y[j];
-        sums[1] -= y[j] * y[j];
+      std::array<double, 3> sums{};
+      if (p_.has_own()) {
+        const auto products = p_.dots(std::array{problem::vector_pair{y, y}, problem::vector_pair{s, own}});
+        sums = {0, products[0], products[1]};
+      } else {
+        sums = {0, dot(y, y), dot(s, own)};
+        for (const auto j : zeros) {
+          sums[0] -= s[j] * y[j];
+          sums[1] -= y[j] * y[j];
+        }
+        if (p_.how().wide) p_.workers().sum(sums);
       }
-      if (p_.how().wide) p_.workers().sum(sums);
       const double sy = s_.numbers[number_count + slot] + sums[0];
       if (!(sy > std::numeric_limits<double>::epsilon() * sums[1])) continue;
       if (scale == 0) scale = sy / sums[1];
@@ -116,6 +123,7 @@ class pair_memory {
     return std::span(s_.memory).subspan((2 * slot + 1) * length(), length());
   }
   double sum_dot(std::span<const double> a, std::span<const double> b) {
+    if (p_.has_own()) return p_.dot(a, b);
     double d = dot(a, b);
     if (p_.how().wide) p_.workers().sum(std::span(&d, 1));
     return d;
@@ -136,9 +144,9 @@ step_outcome lbfgs_step(problem& p, method_state& s, int number) {
   for (;;) {
     const bool steepest = memory.size() == 0;
     const auto d = memory.direction(s.gradient);
-    const double slope = dot(d, s.gradient);
+    const double slope = p.dot(d, s.gradient);
     if (slope < 0) {
-      const double first = steepest ? 1 / norm(s.gradient) : 1;
+      const double first = steepest ? 1 / p.norm(s.gradient) : 1;
       if (move_along(p, s, number, d, slope, first, lbfgs_conditions, trial) > 0) {
         memory.add(trial.w, trial.gradient);  // those before the step
         return step_outcome::moved;

@@ -47,8 +47,8 @@ void refuse_not_finite(const problem& p, int number, double found) {
 namespace {
 
 /// The norm of the gradient, or of the subgradient nearest to 0.
-double slope_norm(const problem& p, const method_state& s) {
-  if (!p.has_l1()) return norm(s.gradient);
+double slope_norm(problem& p, const method_state& s) {
+  if (!p.has_l1()) return p.norm(s.gradient);
   std::vector<double> pseudo(s.gradient.size());
   p.pseudo_gradient(s.w, s.gradient, pseudo);
   return norm(pseudo);
@@ -124,7 +124,7 @@ double move_along(problem& p, method_state& s, int number, const std::vector<dou
   const auto at = [&](double t) {
     for (std::size_t j = 0; j < trial.w.size(); ++j) trial.w[j] = s.w[j] + t * direction[j];
     last = trial.value = p.evaluate(trial.w, trial.gradient);
-    return line_point{t, trial.value, dot(trial.gradient, direction)};
+    return line_point{t, trial.value, p.dot(trial.gradient, direction)};
   };
   const auto r = search_line(at, {0, s.numbers[value], slope}, first, wanted);
   if (!r.saw_finite) refuse_not_finite(p, number, last);

@@ -199,6 +199,8 @@ result minimize(paralg& job, objective& f, const settings& s) {
   q.set_work_stealing(s.work_stealing);
   auto start = s.start;
   start.resize(f.dimension());
+  const std::vector<double> own_start(start.begin() + static_cast<std::ptrdiff_t>(f.shared()), start.end());
+  start.resize(f.shared());
   q.init_with_broadcast_data("w", std::move(start));
   q.init_with_broadcast_data("held", held_numbers(s));
   q.init_with_broadcast_data("best", s.held_out.best.w);
@@ -209,7 +211,9 @@ result minimize(paralg& job, objective& f, const settings& s) {
     const bool first = c.step_no() == 1;
     // Moved out and back: no copies.
     state.w = std::move(c.get_obj<vector>("w"));
-    if (!first) {
+    if (first) {
+      state.w.insert(state.w.end(), own_start.begin(), own_start.end());
+    } else {
       state.gradient = std::move(c.get_obj<vector>("gradient"));
       state.memory = std::move(c.get_obj<vector>("memory"));
       state.numbers = std::move(c.get_obj<vector>("numbers"));
@@ -240,12 +244,14 @@ result minimize(paralg& job, objective& f, const settings& s) {
   q.set_max_iter(s.max_steps);
   using ended =
       std::tuple<std::vector<double>, std::vector<double>, std::int32_t, std::vector<double>, std::vector<double>>;
-  q.close_with([](com_context& c) {
+  const auto close = [](com_context& c) {
     const auto why = c.get_obj<std::int32_t>("why");
     return ended(c.get_obj<std::vector<double>>("w"), c.get_obj<std::vector<double>>("numbers"),
                  why < 0 ? static_cast<std::int32_t>(ending::steps) : why, c.get_obj<std::vector<double>>("held"),
                  c.get_obj<std::vector<double>>("best"));
-  });
+  };
+  if (p->has_own()) q.close_each_with(close);
+  else q.close_with(close);
   if (s.watch) {
     q.set_watch([&](const superstep_report& r) {
       progress now{.step = r.step, .seconds = r.seconds};

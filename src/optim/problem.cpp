@@ -46,10 +46,11 @@ std::shared_ptr<const void> objective::unpack_rows(std::span<const std::byte>) c
 double objective::packed_value_and_gradient(const void*, std::span<const double>, std::span<double>) { no_chunks(); }
 
 problem::problem(objective& f, const settings& s, team& with)
-    : f_(f), settings_(s), team_(with), size_(f.dimension()), sums_(size_ + 1) {
+    : f_(f), settings_(s), team_(with), size_(f.dimension()), shared_(f.shared()), sums_(size_ + 1) {
   const auto& p = s.penalty;
   const auto refuse = [&](const std::string& why) { throw config_error(std::string(name_of(s.how)) + ": " + why); };
-  if (size_ == 0) refuse("the objective has no coordinates");
+  if (shared_ > size_)
+    refuse("of " + std::to_string(size_) + " coordinates " + std::to_string(shared_) + " cannot be shared");
   if (!(p.l1 >= 0) || !(p.l2 >= 0) || !std::isfinite(p.l1) || !std::isfinite(p.l2))
     refuse("the weights of the penalties are " + std::to_string(p.l1) + " and " + std::to_string(p.l2) +
            ", want finite numbers from 0");
@@ -77,8 +78,15 @@ problem::problem(objective& f, const settings& s, team& with)
       free_[j] = 1;
     }
   }
-  double totals[3] = {f.weight(), static_cast<double>(f.rows()), f.prefers_dense_hessian() ? 0.0 : 1.0};
+  double totals[4] = {f.weight(), static_cast<double>(f.rows()), f.prefers_dense_hessian() ? 0.0 : 1.0,
+                      static_cast<double>(size_ - shared_)};
   team_.sum(totals);
+  has_own_ = totals[3] > 0;
+  if (shared_ == 0 && !has_own_) refuse("the objective has no coordinates");
+  if (has_own_ && s.how != method::cg && s.how != method::lbfgs)
+    refuse("cannot minimise a function with coordinates of single workers; want cg or lbfgs");
+  if (has_own_ && (p.l2 > 0 || s.held_out.measure || s.wide || s.chunks > 0))
+    refuse("not with coordinates of single workers: penalties, rows that are held out, wide, chunks");
   if (!(totals[0] > 0) || !std::isfinite(totals[0]))
     refuse("the weights of all rows sum to " + std::to_string(totals[0]) + ", want a finite number above 0");
   if (s.how == method::sgd && totals[1] == 0) refuse("the objective has no gradients of single rows");
@@ -92,9 +100,28 @@ double problem::evaluate(std::span<const double> w, std::span<double> gradient) 
   std::fill(sums_.begin(), sums_.end(), 0.0);
   if (settings_.chunks > 0) team_.sum_chunks(f_, settings_.chunks, w, sums_);
   else sums_.back() = f_.value_and_gradient(w, std::span(sums_).first(size_));
-  team_.sum(sums_);
+  // The value travels with the shared coordinates: in place of the first own one.
+  std::swap(sums_[shared_], sums_.back());
+  team_.sum(std::span(sums_).first(shared_ + 1));
+  std::swap(sums_[shared_], sums_.back());
   for (std::size_t j = 0; j < size_; ++j) gradient[j] = scale_ * sums_[j];
   return scale_ * sums_.back() + add_l2(w, gradient);
+}
+
+void problem::dots(std::span<const vector_pair> of, std::span<double> out) {
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    const auto& [a, b] = of[i];
+    out[i] = optim::dot(a.subspan(shared_), b.subspan(shared_));
+  }
+  if (has_own_) team_.sum(out);
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    const auto& [a, b] = of[i];
+    out[i] += optim::dot(a.first(shared_), b.first(shared_));
+  }
+}
+
+double problem::dot(std::span<const double> a, std::span<const double> b) {
+  return dots(std::array{vector_pair{a, b}})[0];
 }
 
 void problem::revisit(std::span<const double> w) { (void)f_.value_and_gradient(w, std::span(sums_).first(size_)); }
@@ -103,7 +130,7 @@ double problem::add_l2(std::span<const double> w, std::span<double> gradient) co
   const double l2 = settings_.penalty.l2;
   if (l2 == 0) return 0;
   add_scaled(2 * l2, w, gradient);
-  double square = dot(w, w);
+  double square = optim::dot(w, w);
   for (const auto j : settings_.penalty.free) {
     gradient[j] -= 2 * l2 * w[j];
     square -= w[j] * w[j];

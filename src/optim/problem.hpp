@@ -3,6 +3,8 @@
 // F as the methods see it: an objective of all workers' rows, scaled, with its penalties.
 #pragma once
 
+#include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -34,6 +36,8 @@ class team {
 /// Thread-safety: none. Lifetime: of `f` and `with`.
 class problem {
  public:
+  using vector_pair = std::pair<std::span<const double>, std::span<const double>>;
+
   /// Throws: config_error when the method cannot minimise such a function, or the settings are out of their ranges.
   problem(objective& f, const settings& s, team& with);
 
@@ -44,6 +48,21 @@ class problem {
   [[nodiscard]] double scale() const noexcept { return scale_; }
   /// Rows of all workers, if the objective tells them.
   [[nodiscard]] double all_rows() const noexcept { return all_rows_; }
+
+  /// a.b over the coordinates of all workers. Cost: if there are own ones, a sum of one number.
+  [[nodiscard]] double dot(std::span<const double> a, std::span<const double> b);
+  /// Several such products, in one sum over the workers.
+  template <std::size_t N>
+  [[nodiscard]] std::array<double, N> dots(const std::array<vector_pair, N>& of) {
+    std::array<double, N> out{};
+    dots(of, out);
+    return out;
+  }
+  [[nodiscard]] double norm(std::span<const double> a) { return std::sqrt(dot(a, a)); }
+  /// Whether a worker has coordinates of its own.
+  [[nodiscard]] bool has_own() const noexcept { return has_own_; }
+  /// Coordinates that are the same at every worker; the first ones.
+  [[nodiscard]] std::size_t shared() const noexcept { return shared_; }
 
   /// newton: whether to sum the Hessian itself.
   [[nodiscard]] bool is_dense() const noexcept { return dense_; }
@@ -72,12 +91,15 @@ class problem {
   std::uint64_t products = 0;
 
  private:
+  void dots(std::span<const vector_pair> of, std::span<double> out);
   [[nodiscard]] bool is_free(std::size_t j) const noexcept { return !free_.empty() && free_[j] != 0; }
 
   objective& f_;
   const settings& settings_;
   team& team_;
   std::size_t size_;
+  std::size_t shared_;
+  bool has_own_ = false;
   double scale_ = 1;
   double all_rows_ = 0;
   bool dense_ = false;

@@ -194,7 +194,7 @@ struct com_queue::execution {
     if (last && of.close_) compute("close_with", [&] { result = of.close_(context); });
     if (last) {
       guarded("the end", [&] {
-        all.broadcast_value(result, 0, "result");
+        if (!of.own_results_) all.broadcast_value(result, 0, "result");
         all.barrier("the end");  // no task goes on as if nothing had happened when another fails in its last superstep
       });
     }

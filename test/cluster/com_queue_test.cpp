@@ -35,6 +35,18 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using numbers = std::vector<double>;
 
+TEST(ComQueue, CloseEachWithReturnsEachTasksOwnResult) {
+  for (const std::size_t p : {1U, 3U}) {
+    with_job(p, [](paralg& job) {
+      com_queue q(job);
+      q.add([](com_context& c) { c.put_obj("own", numbers(c.task_id(), 7.0)); });
+      q.set_max_iter(2);
+      q.close_each_with([](com_context& c) { return c.get_obj<numbers>("own"); });
+      EXPECT_EQ(q.exec<numbers>(), numbers(job.get_worker_id(), 7.0));
+    });
+  }
+}
+
 TEST(ComQueue, RunsItsItemsInOrderAndReturnsTheResultOfTask0) {
   for (const std::size_t p : {1U, 2U, 3U}) {
     with_job(p, [p](paralg& job) {

@@ -262,6 +262,71 @@ TEST(OptimJob, AnErrorOfOneWorkerIsThatOfAll) {
   EXPECT_THAT(*texts.begin(), HasSubstr("nan at the start"));
 }
 
+/// Robust regression with an intercept for each group of five rows; groups are workers' own coordinates.
+class grouped_regression : public optim::objective {
+ public:
+  /// Groups [begin, end).
+  grouped_regression(std::size_t begin, std::size_t end) : begin_(begin), end_(end) {}
+  static constexpr std::size_t slopes = 3;
+  static constexpr std::size_t groups = 12;
+  std::size_t dimension() const override { return slopes + end_ - begin_; }
+  std::size_t shared() const override { return slopes; }
+  double weight() const override { return 5.0 * static_cast<double>(groups); }
+  double value_and_gradient(std::span<const double> w, std::span<double> g) override {
+    double sum = 0;
+    for (std::size_t i = 5 * begin_; i < 5 * end_; ++i) {
+      counter_random draw(9, 0, i);
+      const auto group = slopes + i / 5 - begin_;
+      double e = -w[group] + static_cast<double>(i / 5) + draw.normal();
+      double x[slopes];
+      for (std::size_t j = 0; j < slopes; ++j) e += (static_cast<double>(j) - w[j]) * (x[j] = draw.normal());
+      const double root = std::sqrt(1 + e * e);
+      sum += root + 0.01 * w[group] * w[group];
+      g[group] += 0.02 * w[group] - e / root;
+      for (std::size_t j = 0; j < slopes; ++j) g[j] -= e / root * x[j];
+    }
+    return sum;
+  }
+
+ private:
+  std::size_t begin_;
+  std::size_t end_;
+};
+
+TEST(OptimJob, CoordinatesOfSingleWorkersStayThereAndTheMinimumIsTheSame) {
+  for (const auto m : {optim::method::cg, optim::method::lbfgs}) {
+    SCOPED_TRACE(optim::name_of(m));
+    auto s = settings_of(m);
+    s.penalty = {};
+    s.scale = 1;
+    s.start.assign(grouped_regression::slopes + grouped_regression::groups, 0.5);
+    for (std::size_t j = 0; j < s.start.size(); ++j) s.start[j] *= static_cast<double>(j);
+    grouped_regression whole(0, grouped_regression::groups);
+    const auto alone = optim::minimize(whole, s);
+    for (const std::size_t workers : {1U, 2U, 4U}) {
+      with_workers(workers, [&](paralg& job) {
+        // Of four workers the last one has no coordinate of its own.
+        const auto parts = workers == 4 ? 3 : workers;
+        const auto begin = std::min(parts, job.get_worker_id()) * grouped_regression::groups / parts;
+        const auto end = std::min(parts, job.get_worker_id() + 1) * grouped_regression::groups / parts;
+        grouped_regression f(begin, end);
+        auto own = s;
+        const auto at = own.start.begin() + grouped_regression::slopes;
+        own.start.erase(at + static_cast<std::ptrdiff_t>(end), own.start.end());
+        own.start.erase(at, at + static_cast<std::ptrdiff_t>(begin));
+        const auto found = optim::minimize(job, f, own);
+        EXPECT_NEAR(found.value, alone.value, 1e-9 * alone.value);
+        ASSERT_EQ(found.w.size(), f.dimension());
+        for (std::size_t j = 0; j < found.w.size(); ++j)
+          EXPECT_NEAR(found.w[j], alone.w[j < grouped_regression::slopes ? j : j + begin], 1e-5) << workers;
+        if (workers == 1) {
+          EXPECT_EQ(found.w, alone.w);
+        }
+      });
+    }
+  }
+}
+
 // ---- doc/optim.md's example
 
 struct observation {

@@ -146,6 +146,11 @@ class Resume(JobTest):
     def test_mf(self):
         self.check("mf", input="ratings.csv", k=4, rounds=12, alpha=0.01, beta=0.1, clocks_per_round=3)
 
+    def test_mf_by_minimisers(self):
+        for method in ("cg", "bfgs"):
+            with self.subTest(method=method):
+                self.check("mf", input="ratings.csv", k=4, method=method, rounds=60, tolerance=0, **{"lambda": 0.1})
+
     def test_fm(self):
         self.check("fm", training_input="targets.csv", validation_input="targets.csv", patience=3, k=3, rounds=5, batch_size=60,
                    start=0.1)

@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <paracel/random.hpp>
@@ -496,6 +497,95 @@ TEST(Recommend, QualityOfAListHasItsClosedForm) {
   const std::vector<std::uint32_t> perfect{2, 4, 50};
   EXPECT_NEAR(quality_of(perfect, relevant, 0, 10).ndcg, 1, 1e-15);
   EXPECT_NEAR(quality_of(perfect, relevant, 0, 10).recall, 1, 1e-15);
+}
+
+/// Rows [begin, end) of ratings, as another worker would have them: with all columns.
+sparse_rows rows_of(const sparse_rows& a, std::size_t begin, std::size_t end) {
+  sparse_rows part = a;
+  part.begin.clear();
+  for (std::size_t i = begin; i <= end; ++i) part.begin.push_back(a.begin[i] - a.begin[begin]);
+  part.column.assign(a.column.begin() + static_cast<std::ptrdiff_t>(a.begin[begin]),
+                     a.column.begin() + static_cast<std::ptrdiff_t>(a.begin[end]));
+  part.value.assign(a.value.begin() + static_cast<std::ptrdiff_t>(a.begin[begin]),
+                    a.value.begin() + static_cast<std::ptrdiff_t>(a.begin[end]));
+  return part;
+}
+
+TEST(MfObjective, IsTheFormulaWithItsGradientAndASumOverWorkers) {
+  const std::size_t users = 7;
+  const std::size_t items = 5;
+  const auto ratings = some_ratings(users, items, 0.5, 3);
+  std::vector<double> counts(items);
+  for (const auto c : ratings.column) counts[c] += 1;
+  const double mean = 2.5;
+  for (const std::size_t k : {0U, 3U, 11U}) {
+    for (const bool weighted : {true, false}) {
+      const mf_penalties penalties{0.3, 0.2, weighted};
+      mf_objective f(ratings, k, mean, 1.1, penalties, counts);
+      ASSERT_EQ(f.dimension(), (users + items) * (k + 1));
+      ASSERT_EQ(f.shared(), items * (k + 1));
+      // From rows to coordinates and back.
+      const std::size_t width = row_width(k);
+      auto rows = random_numbers((users + items) * width, k + 1, 0.7);
+      std::vector<double> w(f.dimension());
+      const auto row = [&](std::size_t i) { return std::span(rows).subspan(i * width, width); };
+      for (std::size_t u = 0; u < users; ++u) f.put_user(u, row(u), w);
+      for (std::size_t i = 0; i < items; ++i) f.put_item(i, row(users + i), w);
+      std::vector<double> back(width);
+      for (std::size_t r = 0; r < users + items; ++r) {
+        row(r)[known_at] = 1;
+        if (r < users) f.get_user(r, w, back);
+        else f.get_item(r - users, w, back);
+        for (std::size_t j = 0; j < width; ++j) EXPECT_NEAR(back[j], row(r)[j], 1e-14);
+      }
+      // The formula.
+      double expected = 0;
+      const auto penalty = [&](std::span<const double> r, double n) {
+        const auto h = r.subspan(factors_at);
+        return (weighted ? n : 1) * (penalties.lambda * std::inner_product(h.begin(), h.end(), h.begin(), 0.0) +
+                                     penalties.lambda_bias * r[bias_at] * r[bias_at]);
+      };
+      for (std::size_t u = 0; u < users; ++u) {
+        expected += penalty(row(u), static_cast<double>(ratings.columns_of(u).size()));
+        for (auto e = ratings.begin[u]; e < ratings.begin[u + 1]; ++e) {
+          const auto h = row(users + ratings.column[e]);
+          const double error = ratings.value[e] - mean - row(u)[bias_at] - h[bias_at] -
+                               std::inner_product(h.begin() + factors_at, h.end(), row(u).begin() + factors_at, 0.0);
+          expected += error * error;
+        }
+      }
+      for (std::size_t i = 0; i < items; ++i) expected += penalty(row(users + i), counts[i]);
+      std::vector<double> gradient(w.size(), 1.0);  // what is there stays
+      EXPECT_NEAR(f.value_and_gradient(w, gradient), expected, 1e-11 * expected);
+      // Central differences.
+      std::vector<double> unused(w.size());
+      for (std::size_t j = 0; j < w.size(); ++j) {
+        const double at = std::exchange(w[j], w[j] + 1e-5);
+        const double above = f.value_and_gradient(w, unused);
+        w[j] = at - 1e-5;
+        const double below = f.value_and_gradient(w, unused);
+        w[j] = at;
+        EXPECT_NEAR(gradient[j] - 1, (above - below) / 2e-5, 1e-6 * std::sqrt(expected)) << j;
+      }
+      // Two workers: the items' part is a sum, the users' parts are each one's own.
+      double sum = 0;
+      std::vector<double> both(w.size(), 1.0);
+      const std::size_t first = 4;
+      for (const auto& [begin, end] : {std::pair<std::size_t, std::size_t>{0, first}, {first, users}}) {
+        const auto own = rows_of(ratings, begin, end);
+        mf_objective part(own, k, mean, 1.1, penalties, counts);
+        std::vector<double> at(w.begin(), w.begin() + static_cast<std::ptrdiff_t>(f.shared()));
+        const auto users_at = w.begin() + static_cast<std::ptrdiff_t>(f.shared());
+        at.insert(at.end(), users_at + static_cast<std::ptrdiff_t>(begin * (k + 1)),
+                  users_at + static_cast<std::ptrdiff_t>(end * (k + 1)));
+        std::vector<double> slope(at.size());
+        sum += part.value_and_gradient(at, slope);
+        for (std::size_t j = 0; j < at.size(); ++j) both[j < f.shared() ? j : j + begin * (k + 1)] += slope[j];
+      }
+      EXPECT_NEAR(sum, expected, 1e-11 * expected);
+      for (std::size_t j = 0; j < w.size(); ++j) EXPECT_NEAR(both[j], gradient[j], 1e-10 * std::sqrt(expected));
+    }
+  }
 }
 
 }  // namespace

@@ -223,6 +223,49 @@ TEST(Optim, ValuesThatAreNotFiniteShortenAStepOrEndWithItsNumber) {
   }
 }
 
+/// Rosenbrock's function with so many shared coordinates.
+class partly_own : public rosenbrock {
+ public:
+  explicit partly_own(std::size_t shared) : shared_(shared) {}
+  std::size_t shared() const override { return shared_; }
+
+ private:
+  std::size_t shared_;
+};
+
+TEST(Optim, CoordinatesOfSingleWorkersAreForLbfgsAndCgWithoutPenalties) {
+  for (const auto m : {method::lbfgs, method::cg}) {
+    for (const std::size_t shared : {0U, 1U, 2U}) {
+      partly_own f(shared);
+      auto s = settings_of(m);
+      s.start = {-1.2, 1};
+      s.gradient_tolerance = 1e-10;
+      s.objective_tolerance = 0;
+      const auto r = minimize(f, s);
+      EXPECT_NEAR(r.w[0], 1, 1e-6);
+      EXPECT_NEAR(r.w[1], 1, 1e-6);
+    }
+  }
+  const auto refusal = [](std::size_t shared, method m, const std::function<void(settings&)>& change) {
+    partly_own f(shared);
+    auto s = settings_of(m);
+    change(s);
+    try {
+      (void)minimize(f, s);
+    } catch (const config_error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal(1, method::lbfgs, [](settings&) {}), "");
+  for (const auto m : {method::gd, method::owlqn, method::newton})
+    EXPECT_THAT(refusal(1, m, [](settings&) {}), HasSubstr("want cg or lbfgs"));
+  const auto text = HasSubstr("not with coordinates of single workers");
+  EXPECT_THAT(refusal(1, method::lbfgs, [](settings& s) { s.penalty.l2 = 1; }), text);
+  EXPECT_THAT(refusal(1, method::lbfgs, [](settings& s) { s.wide = true; }), text);
+  EXPECT_THAT(refusal(3, method::lbfgs, [](settings&) {}), HasSubstr("cannot be shared"));
+}
+
 TEST(Optim, RefusesWhatAMethodCannotMinimise) {
   curve f([](double x) { return curve::point{x * x, 2 * x}; });
   const auto refused = [&](settings s) { EXPECT_THROW(minimize(f, s), config_error); };
