@@ -8,8 +8,8 @@
 // Coordinates of all workers are those of the items; each worker's own ones are those of its users. Both are rows of
 // | bias | factor 0 | ... | factor k - 1 |, divided by about the square root of the diagonal of the Hessian of squared
 // errors: n for a bias, n v for a factor, and the penalty. So the methods see equal curvatures, although an item may
-// have one rating or thousands; movielens-small, k 32, is within 0.1 % of als's objective after 70 steps of bfgs, and
-// unscaled it is 8 % above it after 50.
+// have one rating or thousands: after 50 steps of SciPy's L-BFGS-B the objective of movielens-small, k 32, was 40,073,
+// and 43,390 without it; als ends near 39,740.
 #pragma once
 
 #include <cstddef>

@@ -58,13 +58,15 @@ class pair_memory {
       const auto slot = slot_of(i);
       const auto s = change(slot);
       const auto y = gradient_change(slot);
-      // s.y and y.y in this space, and s.d.
+      // s.y and y.y in this space, and s.d. In the whole space s.y is known, and greater than that part of y.y: of
+      // older pairs than the newest y.y is not needed.
+      const bool needs_yy = scale == 0 || !fixed.empty();
       std::array<double, 3> sums{};
       if (p_.has_own()) {
-        const auto products = p_.dots(std::array{problem::vector_pair{y, y}, problem::vector_pair{s, own}});
-        sums = {0, products[0], products[1]};
+        if (needs_yy) sums[1] = p_.dot(y, y);
+        sums[2] = p_.dot(s, own);
       } else {
-        sums = {0, dot(y, y), dot(s, own)};
+        sums = {0, needs_yy ? dot(y, y) : 0, dot(s, own)};
         for (const auto j : zeros) {
           sums[0] -= s[j] * y[j];
           sums[1] -= y[j] * y[j];

@@ -3,6 +3,7 @@
 """mf by cg and bfgs: their objective against als and against the written model, any number of workers, movielens-small
 ($PARACEL_SHARED_DATA, else ../shared/data), wrong keys. PARACEL_LONG=1 runs all seeds and numbers of workers."""
 import collections
+import glob
 import json
 import os
 import statistics
@@ -120,8 +121,11 @@ class Runs(Batch):
                            config + ".run"]
                 self.run_again(command + ["--checkpoint-dir", folder, "--checkpoint-every", "7", "--checkpoint-keep", "10"],
                                expected)
-                for at in sorted(name for name in os.listdir(folder) if name.isdigit()):
-                    found = self.run_again(command + ["--resume", os.path.join(folder, at)], expected)
+                made = [at for at in map(os.path.dirname, glob.glob(os.path.join(folder, "*", "manifest.json")))
+                        if os.path.basename(at).isdigit()]
+                self.assertTrue(made)
+                for at in made:
+                    found = self.run_again(command + ["--resume", at, "--checkpoint-dir", folder + "_2"], expected)
                     self.assertEqual(found["rounds"], "25")
 
     def run_again(self, command, expected):
