@@ -4,8 +4,8 @@
 namespace paracel::alg::dense_detail {
 
 PARACEL_WIDE_VECTORS
-void block_product(const double* a, std::size_t rows, const wide* panels, std::size_t panel_count, std::size_t width,
-                   double* out) {
+void block_product(const double* a, std::size_t rows, const panel_column* panels, std::size_t panel_count,
+                   std::size_t width, double* out) {
   const std::size_t stride = panel_count * panel_rows;
   std::size_t i = 0;
   for (; i + tile_rows <= rows; i += tile_rows) {

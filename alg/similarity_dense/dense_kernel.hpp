@@ -15,7 +15,7 @@
 // The widest vectors that the processor supports, selected when the program starts.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
-#define PARACEL_WIDE_VECTORS __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#define PARACEL_WIDE_VECTORS __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define PARACEL_WIDE_VECTORS
 #endif
@@ -47,16 +47,27 @@ inline constexpr std::size_t panel_rows = 8;
 
 using wide = double __attribute__((vector_size(8 * panel_rows)));
 
+/// A feature of the rows of a panel. Aligned as the widest vectors want it: the alignment of `wide` itself depends on
+/// the processor that a function is compiled for.
+struct alignas(sizeof(wide)) panel_column {
+  double of_row[panel_rows];
+  [[nodiscard]] __attribute__((always_inline)) wide load() const {
+    wide w;
+    __builtin_memcpy(&w, of_row, sizeof w);
+    return w;
+  }
+};
+
 /// Clamps a cosine that rounding may have made slightly larger than 1. NaN is kept.
 inline __attribute__((always_inline)) double in_range(double s) { return s > 1 ? 1 : s < -1 ? -1 : s; }
 
 /// out[r * stride + c] = a row r . panel row c, for `rows` rows of a (at most 4), which are `width` apart.
 template <std::size_t Rows>
-inline __attribute__((always_inline)) void tile(const double* a, const wide* panel, std::size_t width, double* out,
-                                                std::size_t stride) {
+inline __attribute__((always_inline)) void tile(const double* a, const panel_column* panel, std::size_t width,
+                                                double* out, std::size_t stride) {
   wide sum[Rows] = {};
   for (std::size_t k = 0; k < width; ++k) {
-    for (std::size_t r = 0; r < Rows; ++r) sum[r] += a[r * width + k] * panel[k];
+    for (std::size_t r = 0; r < Rows; ++r) sum[r] += a[r * width + k] * panel[k].load();
   }
   for (std::size_t r = 0; r < Rows; ++r) {
     for (std::size_t c = 0; c < panel_rows; ++c) out[r * stride + c] = in_range(sum[r][c]);
@@ -64,8 +75,8 @@ inline __attribute__((always_inline)) void tile(const double* a, const wide* pan
 }
 
 /// All rows of `a` with all panels. Defined in dense_kernel.cpp, because it is compiled in several versions.
-void block_product(const double* a, std::size_t rows, const wide* panels, std::size_t panel_count, std::size_t width,
-                   double* out);
+void block_product(const double* a, std::size_t rows, const panel_column* panels, std::size_t panel_count,
+                   std::size_t width, double* out);
 
 }  // namespace dense_detail
 
@@ -104,16 +115,16 @@ class dense_kernel {
   void pack(std::span<const double> rows) {
     const std::size_t count = rows.size() / width_;
     const std::size_t panels = (count + dense_detail::panel_rows - 1) / dense_detail::panel_rows;
-    panels_.assign(panels * width_, dense_detail::wide{});
+    panels_.assign(panels * width_, dense_detail::panel_column{});
     for (std::size_t r = 0; r < count; ++r) {
       for (std::size_t k = 0; k < width_; ++k) {
-        panels_[r / dense_detail::panel_rows * width_ + k][r % dense_detail::panel_rows] = rows[r * width_ + k];
+        panels_[r / dense_detail::panel_rows * width_ + k].of_row[r % dense_detail::panel_rows] = rows[r * width_ + k];
       }
     }
   }
 
   std::size_t width_;
-  std::vector<dense_detail::wide> panels_;
+  std::vector<dense_detail::panel_column> panels_;
   std::vector<double> out_;
 };
 
