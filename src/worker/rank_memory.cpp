@@ -125,7 +125,7 @@ std::span<std::byte> rank_memory::block(std::size_t rank, std::uint64_t step) co
 void rank_memory::publish(const peer_front& f, std::string_view name) {
   auto& h = heads_[2 * rank_ + (step_ + 1) % 2];
   h.call = f;
-  std::memcpy(h.name.data(), name.data(), f.name_bytes);
+  std::ranges::copy(name, h.name.begin());
   std::ranges::copy(sent_, h.sent.begin());
   announce();
 }
@@ -139,7 +139,7 @@ void rank_memory::publish(const peer_failure& f) {
   n.origin = f.origin;
   n.status = f.status;
   n.text_bytes = static_cast<std::uint32_t>(std::min(f.text.size(), n.text.size()));
-  std::memcpy(n.text.data(), f.text.data(), n.text_bytes);
+  std::ranges::copy(std::string_view{f.text}.substr(0, n.text_bytes), n.text.begin());
   states_[rank_].failed[(step_ + 1) % 2].store(step_ + 1, std::memory_order_relaxed);
   announce();
 }
