@@ -232,9 +232,9 @@ TEST_F(OneOutputFile, TravelsInRoundsOfABoundedSizeThatSmallPartsShare) {
     std::uint64_t chunk;
     std::uint64_t rounds;
   };
-  for (const auto& [pieces, chunk, rounds] :
-       {given{{1, 2, 0, 3}, 1000, 1}, given{{0, 0, 0, 0}, 1000, 1}, given{{0, 100, 0, 1}, 1000, 11},
-        given{{25, 0, 25, 0}, 1000, 6}, given{{3, 3, 3, 3}, 1, 16}}) {
+  for (const auto& job : {given{{1, 2, 0, 3}, 1000, 1}, given{{0, 0, 0, 0}, 1000, 1}, given{{0, 100, 0, 1}, 1000, 11},
+                          given{{25, 0, 25, 0}, 1000, 6}, given{{3, 3, 3, 3}, 1, 16}}) {
+    const auto& pieces = job.pieces;
     std::atomic<std::uint64_t> most{0}, seen{0};
     cluster c({.workers = workers, .servers = 1});
     c.run([&](Comm comm) {
@@ -248,15 +248,15 @@ TEST_F(OneOutputFile, TravelsInRoundsOfABoundedSizeThatSmallPartsShare) {
             text += std::string(piece - 1, static_cast<char>('a' + rank)) + static_cast<char>('0' + left % 10);
             return true;
           },
-          chunk);
+          job.chunk);
     });
     std::string expected;
     for (std::size_t r = 0; r < workers; ++r)
       for (int left = pieces[r]; left-- > 0;)
         expected += std::string(piece - 1, static_cast<char>('a' + r)) + static_cast<char>('0' + left % 10);
-    EXPECT_EQ(results()["whole"], expected) << chunk;
-    EXPECT_LT(most, chunk + piece) << "a rank holds a round and a piece, never the whole";
-    EXPECT_LE(seen, rounds) << chunk;
+    EXPECT_EQ(results()["whole"], expected) << job.chunk;
+    EXPECT_LT(most, job.chunk + piece) << "a rank holds a round and a piece, never the whole";
+    EXPECT_LE(seen, job.rounds) << job.chunk;
   }
 }
 

@@ -218,7 +218,9 @@ class no_memory {
       node n;
       prepare(n, nullptr);
       if (is == &folded_ && (c.asked.h.flags & net::flag_bsp_read) != 0) fold(n);
-      if (is == &after_) EXPECT_EQ(n.send(c.asked).header.result, status::ok) << c.what;
+      if (is == &after_) {
+        EXPECT_EQ(n.send(c.asked).header.result, status::ok) << c.what;
+      }
       if (c.late) fold(n);
       *is = contents_of(n);
     }

@@ -65,7 +65,7 @@ TEST(OptimKinks, SmoothedLossesAreAtMostMuLogTwoAbove) {
     }
   }
   EXPECT_FALSE(hinge_loss()->has_curvature());
-  EXPECT_THROW(squared_epsilon_insensitive_loss(-1), paracel::config_error);
+  EXPECT_THROW((void)squared_epsilon_insensitive_loss(-1), paracel::config_error);
 }
 
 TEST(OptimKinks, ARunEndsWhenTheLossOfTheHeldOutRowsDoesNotFall) {

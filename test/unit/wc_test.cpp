@@ -130,7 +130,7 @@ TEST(WordTable, APartHasTheWordsOfItsHashesAndIsVisitedInSteps) {
   std::size_t found = 0;
   for (std::size_t p = 0; p < word_table::parts; ++p) {
     const auto part = table.take_part(p);
-    const auto [least, most] = word_table::hashes_of(p);
+    const auto hashes = word_table::hashes_of(p);
     std::set<std::string> words;
     std::size_t at = 0;
     for (bool stopped = true; stopped;) {
@@ -140,7 +140,7 @@ TEST(WordTable, APartHasTheWordsOfItsHashesAndIsVisitedInSteps) {
         EXPECT_TRUE(words.insert(std::string(word)).second);
         EXPECT_EQ(count, 2U);
         EXPECT_EQ(hash, word_table::hash_of(word, word.data() + word.size()));
-        EXPECT_TRUE(least <= hash && hash <= most);
+        EXPECT_TRUE(hashes.first <= hash && hash <= hashes.second);
         stopped = ++step == 7;
         return !stopped;
       });
