@@ -241,13 +241,14 @@ TEST(Messages, OneWorkerSendsToItself) {
 
 /// Workers' ends without a job.
 struct ends {
-  explicit ends(net::transport& over, std::size_t window = std::size_t{1} << 20U) {
+  explicit ends(net::transport& over, std::size_t window = std::size_t{1} << 20U,
+                milliseconds patience = milliseconds{5}) {
     for (std::uint32_t rank = 0; rank < 3; ++rank) {
       auto port = over.open();
       address[rank] = port->bind("inproc://end-" + std::to_string(rank));
       peer_channels::options o{.job = 3, .rank = rank, .size = 3, .client = rank + 1, .find = {}, .check = [] {}};
       o.find = [this](std::uint32_t of) { return worker_place{.address = address[of], .turn = 0, .gone = gone[of]}; };
-      o.patience = milliseconds{5};
+      o.patience = patience;
       o.doubt = milliseconds{20};
       o.window_bytes = window;
       end[rank] = std::make_unique<peer_channels>(std::move(o), std::move(port));
@@ -304,7 +305,7 @@ TEST(PeerChannels, ASenderBeyondItsWindowLearnsThatTheReceiverIsGone) {
 
 TEST(PeerChannels, AReceiverLearnsThatTheSenderIsGoneWhileOthersSend) {
   net::inproc_transport over;
-  ends t(over);
+  ends t(over, 1U << 20U, milliseconds{1000});  // messages of others come before that has passed
   t.gone[0] = "it was killed";
   std::atomic<bool> stop{false};
   std::thread other([&] {
