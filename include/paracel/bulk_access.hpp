@@ -38,17 +38,17 @@ class bulk_access : public parameter_access {
   /// In the order of `keys`. Throws: key_error that names the first missing key.
   template <class V>
   list_type<V> paracel_read_multi(const list_type<str_type>& keys) {
-    list_type<V> values(keys.size());
-    read_multi(
-        keys, [&](std::size_t i, const value_view& v) { decode_into(v, values[i]); }, true);
+    list_type<V> values;
+    set_detail::values_target<V> to(keys.size(), values);
+    read_multi(keys, to, true);
     return values;
   }
   /// Missing keys are not in the result.
   template <class V>
   void paracel_read_multi(const list_type<str_type>& keys, dict_type<str_type, V>& values) {
     values.clear();
-    read_multi(
-        keys, [&](std::size_t i, const value_view& v) { decode_into(v, values[keys[i]]); }, false);
+    set_detail::dictionary_target<V> to(keys, values);
+    read_multi(keys, to, false);
   }
   template <class V>
   bool paracel_write_multi(const dict_type<str_type, V>& values) {
@@ -137,9 +137,9 @@ class bulk_access : public parameter_access {
   template <class V>
   list_type<V> paracel_bupdate_multi_get(const list_type<str_type>& keys, const list_type<V>& deltas) {
     const batch<V> b(keys, deltas);
-    list_type<V> values(keys.size());
-    const multi_sink put = [&](std::size_t i, const value_view& v) { decode_into(v, values[i]); };
-    update_multi(b.keys, b.views, bupdate_function(), false, &put);
+    list_type<V> values;
+    set_detail::values_target<V> to(keys.size(), values);
+    update_multi(b.keys, b.views, bupdate_function(), false, &to);
     return values;
   }
   /// True when every key existed.
@@ -233,10 +233,10 @@ class bulk_access : public parameter_access {
   ~bulk_access() = default;
 
  private:
-  void read_multi(const list_type<str_type>& keys, const multi_sink& put, bool all);
+  void read_multi(const list_type<str_type>& keys, set_target& to, bool all);
   void write_multi(const list_type<str_type>& keys, const std::vector<value_view>& values);
   void update_multi(const list_type<str_type>& keys, const std::vector<value_view>& deltas, std::uint64_t function,
-                    bool clocked, const multi_sink* put);
+                    bool clocked, set_target* to);
   template <class V, class D>
   void update_default_multi(const batch<V>& initials, const batch<D>& deltas, std::uint64_t function) {
     update_default_multi(deltas.keys, initials.views, deltas.views, function);

@@ -49,14 +49,19 @@ class key_set {
   std::shared_ptr<const sharded_keys> parts_;
 };
 
-/// Where the values of a key set are stored as they arrive.
+/// Where the values of many keys are stored as they arrive.
 class set_target {
  public:
   explicit set_target(std::size_t keys) : keys_(keys) {}
   virtual ~set_target() = default;
-  /// `values` is an array: values of `numbers` numbers each, contiguous, of the keys order[0], order[1], ...
+  /// `values` is an array: values of `numbers` numbers each, contiguous, of the keys order[0], order[1], ... `arrays`:
+  /// each of them is an array.
   virtual void put_all(std::span<const std::uint32_t> order, const value_view& values, std::size_t numbers,
-                       bool arrays) = 0;
+                       bool arrays) {
+    const auto bytes = numbers * element_bytes(values.tag);
+    const auto tag = arrays ? values.tag : element_of(values.tag);
+    for (std::size_t k = 0; k < order.size(); ++k) put_one(order[k], {tag, values.bytes.subspan(k * bytes, bytes)});
+  }
   virtual void put_one(std::size_t index, const value_view& value) = 0;
 
  protected:
@@ -134,15 +139,32 @@ class values_target final : public set_target {
   values_target(std::size_t keys, list_type<V>& out) : set_target(keys), out_(out) { out_.resize(keys); }
   void put_all(std::span<const std::uint32_t> order, const value_view& values, std::size_t numbers,
                bool arrays) override {
-    const auto bytes = numbers * element_bytes(values.tag);
-    const auto tag = arrays ? values.tag : element_of(values.tag);
-    for (std::size_t k = 0; k < order.size(); ++k)
-      decode_into(value_view{tag, values.bytes.subspan(k * bytes, bytes)}, out_[order[k]]);
+    if constexpr (raw_number<V>) {
+      if (!arrays && element_of(values.tag) == tag_of<V>()) {
+        for (std::size_t k = 0; k < order.size(); ++k)
+          std::memcpy(&out_[order[k]], values.bytes.data() + k * sizeof(V), sizeof(V));
+        return;
+      }
+    }
+    set_target::put_all(order, values, numbers, arrays);
   }
   void put_one(std::size_t index, const value_view& value) override { decode_into(value, out_[index]); }
 
  private:
   list_type<V>& out_;
+};
+
+/// Values by key, of those keys that exist.
+template <class V>
+class dictionary_target final : public set_target {
+ public:
+  dictionary_target(const list_type<str_type>& keys, dict_type<str_type, V>& out)
+      : set_target(keys.size()), names_(keys), out_(out) {}
+  void put_one(std::size_t index, const value_view& value) override { decode_into(value, out_[names_[index]]); }
+
+ private:
+  const list_type<str_type>& names_;
+  dict_type<str_type, V>& out_;
 };
 
 template <class V>

@@ -268,8 +268,7 @@ class parameter_access {
   /// key_error.
   template <class V>
   async_functor_type paracel_read_multi_async(const list_type<str_type>& keys, list_type<V>& values) {
-    values.resize(keys.size());
-    return read_multi_async(keys, [to = values.data()](std::size_t i, const value_view& v) { decode_into(v, to[i]); });
+    return read_multi_async(keys, std::make_shared<set_detail::values_target<V>>(keys.size(), values));
   }
   template <class V>
   async_functor_type paracel_update_multi_async(const list_type<str_type>& keys, const list_type<V>& deltas) {
@@ -385,32 +384,41 @@ class parameter_access {
   static value_sink sink(V& target) {
     return {&target, [](void* to, const value_view& v) { decode_into(v, *static_cast<V*>(to)); }};
   }
-  using multi_sink = std::function<void(std::size_t index, const value_view&)>;
-
-  /// Keys and encoded values of a multi call.
+  /// Keys and encoded values of a multi call. Lifetime: the arguments must outlive it.
   template <class V>
   struct batch {
-    explicit batch(const dict_type<str_type, V>& values) {
-      keys.reserve(values.size());
-      encodings.reserve(values.size());
-      for (const auto& [key, value] : values) add(key, value);
+    explicit batch(const dict_type<str_type, V>& values) : keys(names_) {
+      names_.reserve(values.size());
+      reserve(values.size());
+      for (const auto& [key, value] : values) {
+        names_.push_back(key);
+        add(value);
+      }
     }
-    batch(const list_type<str_type>& names, const list_type<V>& values) {
+    batch(const list_type<str_type>& names, const list_type<V>& values) : keys(names) {
       if (names.size() != values.size())
         throw error("a multi call got " + std::to_string(names.size()) + " keys and " + std::to_string(values.size()) +
                     " values");
-      keys.reserve(names.size());
-      encodings.reserve(names.size());
-      for (std::size_t i = 0; i < names.size(); ++i) add(names[i], values[i]);
+      reserve(names.size());
+      for (const auto& value : values) add(value);
     }
-    void add(const str_type& key, const V& value) {
-      keys.push_back(key);
-      encodings.emplace_back(value);
-      views.push_back(encodings.back().view());
-    }
-    list_type<str_type> keys;
-    std::vector<encoded<V>> encodings;
+    batch(const batch&) = delete;
+    batch& operator=(const batch&) = delete;
+
+    const list_type<str_type>& keys;
     std::vector<value_view> views;
+
+   private:
+    void reserve(std::size_t n) {
+      if constexpr (!raw_number<V>) encodings_.reserve(n);
+      views.reserve(n);
+    }
+    void add(const V& value) {
+      if constexpr (raw_number<V>) views.push_back({tag_of<V>(), std::as_bytes(std::span(&value, 1))});
+      else views.push_back(encodings_.emplace_back(value).view());
+    }
+    list_type<str_type> names_;
+    std::vector<encoded<V>> encodings_;
   };
 
   [[noreturn]] static void missing(const str_type& key);
@@ -471,7 +479,7 @@ class parameter_access {
   async_functor_type read_async(const str_type& key, value_sink to);
   void read_async(const str_type& key, value_sink to, std::function<void()> then);
   async_functor_type write_async(const str_type& key, const value_view& value);
-  async_functor_type read_multi_async(const list_type<str_type>& keys, multi_sink put);
+  async_functor_type read_multi_async(const list_type<str_type>& keys, std::shared_ptr<set_target> to);
   async_functor_type update_multi_async(const list_type<str_type>& keys, const std::vector<value_view>& deltas,
                                         std::uint64_t function);
   async_functor_type read_set(const key_set& keys, std::shared_ptr<set_target> to);

@@ -71,6 +71,7 @@ server::server(server_options options)
   s.threads = options_.threads;
   s.job = options_.job;
   s.max_value_bytes = options_.max_value_bytes;
+  s.max_set_bytes = options_.max_set_bytes;
   s.max_message_bytes = options_.max_message_bytes;
   if (options_.max_memory_bytes != 0) s.max_memory_bytes = options_.max_memory_bytes / options_.threads;
   shard_owned_ = std::make_unique<std::atomic<const ownership*>[]>(options_.threads);

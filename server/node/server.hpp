@@ -60,6 +60,7 @@ struct server_options {
   std::vector<std::string> plugin_folders{};
   sandbox_options sandbox{};  ///< of user functions; without a program they run in the server
   std::size_t max_value_bytes = std::size_t{256} << 20;
+  std::size_t max_set_bytes = std::size_t{256} << 20;  ///< of the key sets that a shard keeps, and of lists of rows
   std::size_t max_message_bytes = std::size_t{1} << 30;
   std::size_t max_memory_bytes = 0;                       ///< of all shards, equal shares; 0: no limit
   std::size_t max_unread_bytes = std::size_t{1} << 30;    ///< of replies on one connection, see slow_consumer_guard

@@ -18,12 +18,13 @@
 
 namespace paracel::srv {
 
-/// Keeps the order of a client's requests when one of them was refused because its key set is unknown.
+/// Keeps the order of a client's requests when one of them was refused because its key set, or list of rows, is
+/// unknown.
 ///
-/// The client then sends set_prepare and the request again; what it had sent in between must not
-/// overtake them. So from the refusal on its requests are held back, unanswered, until that request has been retried,
-/// after the set_prepare of its set, and has been handled. A ping abandons the refused request: what is held proceeds
-/// without it.
+/// The client then sends set_prepare and the request again, or the request with the ids of its rows; what it had sent
+/// in between must not overtake them. So from the refusal on its requests are held back, unanswered, until that request
+/// has been retried, after the set_prepare of its set, and has been handled. A ping abandons the refused request: what
+/// is held proceeds without it.
 ///
 /// Thread-safety: owned by the shard thread.
 class deferred_requests {
@@ -72,7 +73,8 @@ class deferred_requests {
       c.next_passes = c.next_passes || same_set;
       return verdict::proceed;
     }
-    if ((c.next_passes && same_set) || request.header.what == net::verb::ping) {
+    const bool brings_its_list = same_set && is_rows(request.header.what);
+    if ((c.next_passes && same_set) || brings_its_list || request.header.what == net::verb::ping) {
       c.next_passes = false;
       c.refused_again = false;
       return verdict::proceed_then_drain;
@@ -135,10 +137,12 @@ class deferred_requests {
       h.done.fail(why, text);
     }
   }
+  static bool is_rows(net::verb v) noexcept { return v >= net::verb::rows_pull && v <= net::verb::rows_remove; }
   static bool names(const net::request_view& request, const digest128& set) noexcept {
-    const auto v = request.header.what;
-    return v >= net::verb::set_prepare && v <= net::verb::set_bupdate && request.key().size() == sizeof set &&
-           std::memcmp(request.key().data(), &set, sizeof set) == 0;
+    const auto& h = request.header;
+    const bool may = is_rows(h.what) ? (h.flags & net::flag_listed) == 0
+                                     : h.what >= net::verb::set_prepare && h.what <= net::verb::set_bupdate;
+    return may && request.key().size() == sizeof set && std::memcmp(request.key().data(), &set, sizeof set) == 0;
   }
 
   byte_budget budget_{most_bytes};

@@ -464,6 +464,12 @@ void shard::fence(const net::request_view& request, completion& done) {
 }
 
 void shard::handle_rows(const net::request_view& request, shared_buffer tail, completion& done) {
+  if (const auto list = store_.rows().missing_list(request)) {
+    if (!deferred_.refused(request.header.client, *list)) {
+      return refuse(done, status::internal, "too many clients wait for their lists of rows");
+    }
+    return refuse(done, status::unknown_set, "no such list of rows is here");
+  }
   const busy_mark mark(monitor_, store_.rows().doing(request.header));
   const auto served = store_.rows().handle(request, std::move(tail), done, store_.folded_clock());
   shard_counters::add(counters_.bytes_out, served.bytes_out);

@@ -116,6 +116,7 @@ class shard final : public replicated_store {
   template <class F>
   void each_budget(const F& f) const {
     f("key_sets", sets_.budget());
+    f("row_lists", store_.rows().lists_budget());
     f("key_set_waits", deferred_.budget());
     f("subscriptions", subscriptions_.budget());
     f("applied", store_.applied().budget());
@@ -143,6 +144,11 @@ class shard final : public replicated_store {
   void make_room_for_value(std::size_t left, const net::request_item& item, std::uint64_t hash);
   [[nodiscard]] std::size_t room_of(const key_operation& c) const noexcept;
   bool run_set(const key_operation& c, prepared_set& set, const set_values& values, completion& done);
+  bool run_multi(const key_operation& c, const net::request_view& request, completion& done);
+  [[nodiscard]] bool can_run(const key_operation& c) const;
+  [[nodiscard]] bool can_run(const key_operation& c, const resolved_keys& keys) const;
+  void run(const key_operation& c, resolved_keys& keys, const std::byte* values);
+  void answer_uniform(const key_operation& c, const resolved_keys& keys, completion& done);
   void handle_in_order(const net::request_view& request, shared_buffer&& tail, completion& done) noexcept;
   void guarded_dispatch(const net::request_view& request, shared_buffer&& tail, completion& done) noexcept;
   void handle_register(const net::request_view& request, completion& done);
@@ -165,7 +171,7 @@ class shard final : public replicated_store {
   bool was_applied(const key_operation& c, std::string_view key, std::uint64_t hash, key_outcome& out);
   void record_change(const key_operation& c, std::string_view key, std::uint64_t hash, bool staged);
   void note_answer(std::uint16_t partition, const key_outcome& out);
-  void note_answers(const key_operation& c, const prepared_set& set, std::span<const std::byte> answers);
+  void note_answers(const key_operation& c, const prepared_set& set, const resolved_keys& keys);
   void clear_owned(completion& done);
 
   [[nodiscard]] change_log& log() noexcept { return store_.changes(); }
@@ -182,7 +188,7 @@ class shard final : public replicated_store {
   function_monitor monitor_;
   partition_store store_;
   scan_service scans_;
-  key_sets sets_;
+  key_sets sets_{settings_.max_set_bytes};
   subscriptions subscriptions_{store_.keys()};
   deferred_requests deferred_;
   static constexpr std::size_t most_fenced = std::size_t{1} << 16;
@@ -201,7 +207,9 @@ class shard final : public replicated_store {
   };
   expected_keys expected_;  // of the current batch
 
-  std::vector<std::byte> items_;  // the body of a multi reply; capacity is reused
+  std::vector<std::byte> items_;   // the body of a multi reply; capacity is reused
+  std::vector<std::byte> values_;  // of a multi request, contiguously
+  resolved_keys resolved_;         // of one
   shard_counters counters_;
 };
 

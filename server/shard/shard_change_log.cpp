@@ -92,13 +92,14 @@ void shard::note_answer(std::uint16_t partition, const key_outcome& out) {
 }
 
 /// `answers`: the values of a bupdate in reply order; a duplicate key has two.
-void shard::note_answers(const key_operation& c, const prepared_set& set, std::span<const std::byte> answers) {
+void shard::note_answers(const key_operation& c, const prepared_set& set, const resolved_keys& keys) {
   const bool values = c.what == verb::bupdate;
   for (std::size_t i = 0; i < set.size(); ++i) {
     const auto* e = store_.keys().find(set.hash(i), set.key(i));
-    log().answered(
-        partition_of(set.hash(i)), status::ok, e->version(),
-        values ? value_view{set.tag(), answers.subspan(i * set.value_bytes(), set.value_bytes())} : value_view{});
+    log().answered(partition_of(set.hash(i)), status::ok, e->version(),
+                   values
+                       ? value_view{keys.tag(), std::span(items_).subspan(i * keys.value_bytes(), keys.value_bytes())}
+                       : value_view{});
   }
 }
 

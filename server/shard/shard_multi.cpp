@@ -8,6 +8,7 @@
 #include <paracel/bytes.hpp>
 
 #include "core/check.hpp"
+#include "core/short_bytes.hpp"
 #include "server/shard/shard.hpp"
 
 namespace paracel::srv {
@@ -35,6 +36,12 @@ static_assert(single_of_set(verb::set_pull) == verb::pull && single_of_set(verb:
 
 void shard::handle_multi(const net::request_view& request, completion& done) {
   const auto& h = request.header;
+  key_operation c{&h, single_of(h.what)};
+  if ((h.flags & net::flag_uniform_reply) != 0 && c.what <= verb::bupdate) {
+    key_outcome unknown;
+    if (c.takes_function()) c.function = function_of(h, unknown);
+    if ((c.function != nullptr || !c.takes_function()) && run_multi(c, request, done)) return;
+  }
   // All items are checked before the first is handled: a malformed request changes nothing.
   const bool remembered = log().remembers();
   net::request_items check(request.payload(), h.count);
@@ -42,7 +49,6 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
     if (remembered) expect_answer(hash_key(item.key));
   }
   if (!check.ok()) return refuse(done, status::bad_request, "the items of the request do not fit its body");
-  key_operation c{&h, single_of(h.what)};
   if (c.takes_function()) {
     key_outcome out;
     c.function = function_of(h, out);
@@ -220,44 +226,101 @@ void shard::prepare_set(const net::request_view& request, const digest128& diges
 /// The fast path: all keys exist with values of one kind, and nothing waits for the clock. False: not applicable,
 /// and nothing has happened.
 bool shard::run_set(const key_operation& c, prepared_set& set, const set_values& values, completion& done) {
-  const auto& h = *c.header;
-  if ((h.flags & net::flag_staged) != 0 || !store_.is_settled() || !set.resolve(store_.keys())) return false;
-  if (log().retried() || log().watches()) return false;
-  const bool answers_values = c.what == verb::pull || c.what == verb::bupdate;
-  const auto bytes = answers_values ? set.size() * set.value_bytes() : 0;
-  if (bytes > room_of(c)) return false;
-  if (c.what != verb::pull && (values.tag != set.tag() || values.bytes != set.value_bytes())) return false;
-  if (c.function != nullptr && !set.can_update(*c.function)) return false;
-  if (c.what == verb::push && store_.keys().keeps_states())
-    return false;  // an optimizer's state is dropped with the old value
-
-  if (items_.size() < bytes) items_.resize(bytes);
+  if (!can_run(c)) return false;
+  auto* keys = set.resolve(store_.keys());
+  if (keys == nullptr || !can_run(c, *keys)) return false;
+  if (c.what != verb::pull && (values.tag != keys->tag() || values.bytes != keys->value_bytes())) return false;
   const bool noted = log().recording() && c.what != verb::pull;
   for (std::size_t i = 0; noted && i < set.size(); ++i) log().key(set.hash(i), set.key(i));
+  run(c, *keys, values.payload.data());
+  if (noted) note_answers(c, set, *keys);
+  answer_uniform(c, *keys, done);
+  return true;
+}
+
+/// The same for a request with its keys, whose client understands the answer.
+bool shard::run_multi(const key_operation& c, const net::request_view& request, completion& done) {
+  const auto payload = request.payload();
+  const auto count = c.header->count;
+  if (log().recording() || log().remembers() || !can_run(c)) return false;
+  if (count == 0 || count > payload.size() / net::request_item_bytes) return false;
+  const bool has_values = c.what != verb::pull;
+  auto& keys = store_.keys();
+  resolved_.clear(count);
+  net::request_items cursor(payload, count);
+  std::array<net::request_item, items_at_once> item;
+  std::array<std::uint64_t, items_at_once> hash;
+  for (std::size_t first = 0; first < count; first += items_at_once) {
+    const auto n = std::min(count - first, items_at_once);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (!cursor.next(item[i])) return false;
+      hash[i] = hash_key(item[i].key);
+    }
+    keys.prefetch({hash.data(), n});
+    for (std::size_t i = 0; i < n; ++i) {
+      if (!keys.owns(partition_of(hash[i]))) return false;
+      if (resolved_.add(keys, hash[i], item[i].key) != resolved_keys::fit::good) return false;
+      if (!has_values) continue;
+      const auto& [tag, bytes] = item[i].value;
+      const auto each = resolved_.value_bytes();
+      if (tag != resolved_.tag() || bytes.size() != each) return false;
+      if (first + i == 0) {
+        if (each > payload.size() / count) return false;
+        values_.resize(count * each);
+      }
+      copy_short(values_.data() + (first + i) * each, bytes.data(), each);
+    }
+  }
+  if (!cursor.ok() || !can_run(c, resolved_)) return false;
+  run(c, resolved_, values_.data());
+  answer_uniform(c, resolved_, done);
+  if (values_.capacity() > kept_buffer_bytes) values_ = {};
+  return true;
+}
+
+bool shard::can_run(const key_operation& c) const {
+  const auto& changes = store_.changes();
+  return (c.header->flags & net::flag_staged) == 0 && store_.is_settled() && !changes.retried() && !changes.watches();
+}
+
+bool shard::can_run(const key_operation& c, const resolved_keys& keys) const {
+  const bool answers_values = c.what == verb::pull || c.what == verb::bupdate;
+  if (answers_values && keys.size() * keys.value_bytes() > room_of(c)) return false;
+  if (c.function != nullptr && !keys.can_update(*c.function)) return false;
+  // An optimizer's state is dropped with the old value.
+  return c.what != verb::push || !store_.keys().keeps_states();
+}
+
+void shard::run(const key_operation& c, resolved_keys& keys, const std::byte* values) {
+  const auto& h = *c.header;
+  const bool answers_values = c.what == verb::pull || c.what == verb::bupdate;
+  if (const auto bytes = answers_values ? keys.size() * keys.value_bytes() : 0; items_.size() < bytes)
+    items_.resize(bytes);
   switch (c.what) {
     case verb::pull:
       // What is complete at this clock is folded: nothing is staged.
       if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) store_.saw_complete(h.clock);
-      set.gather(items_.data());
-      break;
+      return keys.gather(items_.data());
     case verb::push:
-      set.scatter(store_.keys(), values.payload.data());
-      break;
+      return keys.scatter(store_.keys(), values);
     default: {
       const busy_mark mark(monitor_, *c.function, {});
-      set.update(store_.keys(), *c.function, values.payload.data(), answers_values ? items_.data() : nullptr);
+      keys.update(store_.keys(), *c.function, values, answers_values ? items_.data() : nullptr);
     }
   }
-  if (noted) note_answers(c, set, std::span(items_).first(bytes));
+}
+
+void shard::answer_uniform(const key_operation& c, const resolved_keys& keys, completion& done) {
+  const bool answers_values = c.what == verb::pull || c.what == verb::bupdate;
+  const auto bytes = answers_values ? keys.size() * keys.value_bytes() : 0;
   net::reply_header reply;
-  reply.count = h.count;
+  reply.count = c.header->count;
   reply.flags = net::reply_uniform;
-  reply.tag = answers_values ? set.tag() : value_tag::none;
+  reply.tag = answers_values ? keys.tag() : value_tag::none;
   reply.value_version = store_.keys().family().last_version;
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes);
   done.answer(reply, std::span(items_).first(bytes));
   if (items_.capacity() > kept_buffer_bytes) items_ = {};
-  return true;
 }
 
 }  // namespace paracel::srv

@@ -46,47 +46,36 @@ const char* parse_set_values(value_tag tag, std::span<const std::byte> payload, 
 
 // ---- one set ----------------------------------------------------------------------------------------------------
 
-bool prepared_set::resolve(key_store& keys) {
+resolved_keys* prepared_set::resolve(key_store& keys) {
   if (moves_ == keys.family().moves && owner_ == keys.owned() && state_ != state::unknown) {
-    if (state_ == state::uniform) return true;
+    if (state_ == state::uniform) return &resolved_;
     // A new key moves nothing.
-    if (state_ == state::mixed || keys.find(hashes_[missing_], key(missing_)) == nullptr) return false;
+    if (state_ == state::mixed || keys.find(hashes_[missing_], key(missing_)) == nullptr) return nullptr;
   }
   state_ = look_up(keys);
   moves_ = keys.family().moves;
   owner_ = keys.owned();
-  return state_ == state::uniform;
+  return state_ == state::uniform ? &resolved_ : nullptr;
 }
 
 prepared_set::state prepared_set::look_up(key_store& keys) {
   if (hashes_.empty()) return state::mixed;  // no type and size to loop over
-  entries_.resize(size());
-  places_.resize(size());
+  resolved_.clear(size());
   for (std::size_t begin = 0; begin < size(); begin += batch) {
     const auto n = std::min(batch, size() - begin);
     keys.prefetch({hashes_.data() + begin, n});
     for (std::size_t i = begin; i < begin + n; ++i) {
       if (!keys.owns(partition_of(hashes_[i]))) return state::mixed;
-      auto* e = keys.find(hashes_[i], key(i));
-      if (e == nullptr) {
-        missing_ = i;
-        return state::missing;
-      }
-      const auto value = e->view();
-      if (i == 0) {
-        tag_ = value.tag;
-        value_bytes_ = value.bytes.size();
-      }
-      if (value.tag != tag_ || value.bytes.size() != value_bytes_) return state::mixed;
-      if (!is_numeric(tag_) || e->is_large()) return state::mixed;
-      entries_[i] = e;
-      places_[i] = keys.table_of(hashes_[i]).open(*e).data();
+      const auto fit = resolved_.add(keys, hashes_[i], key(i));
+      missing_ = i;
+      if (fit == resolved_keys::fit::missing) return state::missing;
+      if (fit == resolved_keys::fit::mixed) return state::mixed;
     }
   }
   return state::uniform;
 }
 
-void prepared_set::gather(std::byte* out) const noexcept {
+void resolved_keys::gather(std::byte* out) const noexcept {
   const auto n = size();
   const auto each = [&](auto width) {
     for (std::size_t i = 0; i < n; ++i) std::memcpy(out + i * width, places_[i], width);
@@ -101,7 +90,7 @@ void prepared_set::gather(std::byte* out) const noexcept {
   }
 }
 
-void prepared_set::scatter(key_store& keys, const std::byte* in) noexcept {
+void resolved_keys::scatter(key_store& keys, const std::byte* in) noexcept {
   auto version = keys.take_versions(size());
   for (std::size_t i = 0; i < size(); ++i) {
     if (value_bytes_ != 0) std::memcpy(places_[i], in + i * value_bytes_, value_bytes_);
@@ -109,7 +98,7 @@ void prepared_set::scatter(key_store& keys, const std::byte* in) noexcept {
   }
 }
 
-bool prepared_set::can_update(const loaded_update& f) const noexcept {
+bool resolved_keys::can_update(const loaded_update& f) const noexcept {
   // The rule of cannot_fail; an unaligned delta is copied.
   const auto wanted = static_cast<value_tag>(f.function->value_tag);
   return f.refused.why() == nullptr && f.optimizer == nullptr && f.function->in_place != nullptr &&
@@ -117,7 +106,7 @@ bool prepared_set::can_update(const loaded_update& f) const noexcept {
 }
 
 template <class T>
-void prepared_set::add(std::uint64_t version, const std::byte* deltas, std::byte* out) noexcept {
+void resolved_keys::add(std::uint64_t version, const std::byte* deltas, std::byte* out) noexcept {
   const auto n = size();
   const auto numbers = value_bytes_ / sizeof(T);
   for (std::size_t i = 0; i < n; ++i) {
@@ -135,7 +124,7 @@ void prepared_set::add(std::uint64_t version, const std::byte* deltas, std::byte
   }
 }
 
-void prepared_set::update(key_store& keys, const loaded_update& f, const std::byte* deltas, std::byte* out) {
+void resolved_keys::update(key_store& keys, const loaded_update& f, const std::byte* deltas, std::byte* out) {
   if (f.additive) {
     const auto version = keys.take_versions(size());
     switch (element_of(tag_)) {
@@ -157,7 +146,7 @@ void prepared_set::update(key_store& keys, const loaded_update& f, const std::by
   }
   auto version = keys.take_versions(size());
   for (std::size_t i = 0; i < size(); ++i, deltas += value_bytes_) {
-    current_call.key = key(i);
+    current_call.key = entries_[i]->key();
     // It is declared not to fail, so there is nothing to report.
     (void)f.function->in_place(f.function, static_cast<std::uint8_t>(element_of(tag_)), places_[i], deltas,
                                value_bytes_ / width, nullptr);

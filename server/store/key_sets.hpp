@@ -52,19 +52,33 @@ template <class Each>
   return cursor.ok() ? nullptr : "the items of the key set do not fit its body";
 }
 
-/// One list of keys, and the addresses of their values while nothing has moved.
-class prepared_set {
+/// The addresses of keys whose values are numbers of one type and size. Valid until the store changes otherwise than by
+/// the functions below.
+class resolved_keys {
  public:
-  [[nodiscard]] std::size_t size() const noexcept { return hashes_.size(); }
-  [[nodiscard]] std::uint64_t hash(std::size_t i) const noexcept { return hashes_[i]; }
-  [[nodiscard]] std::string_view key(std::size_t i) const noexcept {
-    return {texts_.data() + ends_[i], ends_[i + 1] - ends_[i]};
-  }
+  enum class fit : std::uint8_t { good, missing, mixed };
 
-  /// Whether every key exists and is owned here, and all values have one type and size and are stored in the table.
-  /// Only then the functions below may be called, until the store changes otherwise than by them. Cost: O(1) while
-  /// `table_stats::moves` is unchanged; otherwise two cache misses a key, overlapped in batches.
-  [[nodiscard]] bool resolve(key_store& keys);
+  void clear(std::size_t keys) {
+    entries_.resize(keys);
+    places_.resize(keys);
+    count_ = 0;
+  }
+  /// The next key, which is owned here. Of a missing one, and of a value that is not as the others, nothing is kept.
+  [[nodiscard]] fit add(key_store& keys, std::uint64_t hash, std::string_view key) {
+    auto* e = keys.find(hash, key);
+    if (e == nullptr) return fit::missing;
+    const auto value = e->view();
+    if (count_ == 0) {
+      tag_ = value.tag;
+      value_bytes_ = value.bytes.size();
+    }
+    if (value.tag != tag_ || value.bytes.size() != value_bytes_) return fit::mixed;
+    if (!is_numeric(tag_) || e->is_large()) return fit::mixed;
+    entries_[count_] = e;
+    places_[count_++] = keys.table_of(hash).open(*e).data();
+    return fit::good;
+  }
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
   [[nodiscard]] value_tag tag() const noexcept { return tag_; }
   /// Bytes of one value.
   [[nodiscard]] std::size_t value_bytes() const noexcept { return value_bytes_; }
@@ -78,6 +92,31 @@ class prepared_set {
   /// Updates the values by `deltas`, of the same type and size; the new values go to `out` unless it is null. An
   /// additive function is inlined as this loop and not called.
   void update(key_store& keys, const loaded_update& f, const std::byte* deltas, std::byte* out);
+
+ private:
+  template <class T>
+  void add(std::uint64_t version, const std::byte* deltas, std::byte* out) noexcept;
+
+  std::size_t count_ = 0;
+  std::vector<entry*> entries_;
+  std::vector<std::byte*> places_;
+  value_tag tag_ = value_tag::none;
+  std::size_t value_bytes_ = 0;
+};
+
+/// One list of keys, and the addresses of their values while nothing has moved.
+class prepared_set {
+ public:
+  [[nodiscard]] std::size_t size() const noexcept { return hashes_.size(); }
+  [[nodiscard]] std::uint64_t hash(std::size_t i) const noexcept { return hashes_[i]; }
+  [[nodiscard]] std::string_view key(std::size_t i) const noexcept {
+    return {texts_.data() + ends_[i], ends_[i + 1] - ends_[i]};
+  }
+
+  /// The addresses, if every key exists and is owned here, and all values have one type and size and are stored in the
+  /// table; else null. Cost: O(1) while `table_stats::moves` is unchanged; otherwise two cache misses a key, overlapped
+  /// in batches.
+  [[nodiscard]] resolved_keys* resolve(key_store& keys);
 
   [[nodiscard]] std::size_t memory_bytes() const noexcept {
     return sizeof *this + texts_.capacity() + ends_.capacity() * sizeof(std::uint32_t) +
@@ -93,18 +132,13 @@ class prepared_set {
     mixed,    ///< not of one kind, or not all of them here
   };
   [[nodiscard]] state look_up(key_store& keys);
-  template <class T>
-  void add(std::uint64_t version, const std::byte* deltas, std::byte* out) noexcept;
 
   digest128 digest_{};
   std::vector<char> texts_;          // the keys, contiguous
   std::vector<std::uint32_t> ends_;  // where key i begins, and the end of the last
   std::vector<std::uint64_t> hashes_;
-  std::vector<entry*> entries_;  // these two: valid while the store is unchanged since moves_ and owner_
-  std::vector<std::byte*> places_;
+  resolved_keys resolved_;  // valid while the store is unchanged since moves_ and owner_
   state state_ = state::unknown;
-  value_tag tag_ = value_tag::none;
-  std::size_t value_bytes_ = 0;
   std::size_t missing_ = 0;
   std::uint64_t moves_ = 0;
   const ownership* owner_ = nullptr;

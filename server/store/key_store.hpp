@@ -51,6 +51,7 @@ struct shard_settings {
   std::size_t max_value_bytes = std::size_t{256} << 20;
   std::size_t max_message_bytes = std::size_t{1} << 30;                    ///< largest reply frame
   std::size_t max_memory_bytes = std::numeric_limits<std::size_t>::max();  ///< of this shard
+  std::size_t max_set_bytes = std::size_t{256} << 20;                      ///< key sets; and as many of lists of rows
 };
 
 /// A write would have grown the shard beyond its share of --max-memory. Nothing has changed.

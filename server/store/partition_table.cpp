@@ -8,6 +8,7 @@
 
 #include "core/check.hpp"
 #include "core/hash.hpp"
+#include "core/short_bytes.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -57,7 +58,9 @@ table::slot* table::locate(std::uint64_t hash, std::string_view key) const noexc
   for (std::size_t i = hash & mask_;; i = (i + 1) & mask_) {
     auto& s = slots_[i];
     if (s == 0) return nullptr;
-    if (s >> address_bits == wanted && entry_of(s)->key() == key) return &s;
+    if (s >> address_bits != wanted) continue;
+    const auto there = entry_of(s)->key();
+    if (there.size() == key.size() && equal_short(there.data(), key.data(), key.size())) return &s;
   }
 }
 

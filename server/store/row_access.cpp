@@ -23,6 +23,8 @@ namespace {
 // Rows whose slots, and then the rows themselves, are prefetched before the first is handled: as for keys, more than a
 // core keeps in flight, and few enough for the first-level cache.
 constexpr std::size_t rows_at_once = 32;
+// How far ahead rows with known addresses are prefetched.
+constexpr std::size_t rows_ahead = 16;
 constexpr std::size_t line_bytes = 64;
 // Beyond this the hardware prefetcher takes over.
 constexpr std::size_t prefetched_bytes = 512;
@@ -91,22 +93,37 @@ bool row_service::has_room(typed_table& t, const row_table& rows, std::size_t st
 /// Hashes of all rows of a request. Nothing is handled if one of them belongs to another shard.
 row_service::problem row_service::locate(const net::rows_view& r, bool named) {
   PARACEL_ASSERT(named || r.texts.empty());
-  hashes_.resize(r.count);
+  list_ = nullptr;
+  hash_memory_.resize(r.count);
   if (named) {
     names_.resize(r.count);
     std::size_t at = 0;
     for (std::size_t i = 0; i < r.count; ++i) {
       names_[i] = r.texts.substr(at, r.length(i));
       at += names_[i].size();
-      hashes_[i] = net::hash_row(names_[i]);
+      hash_memory_[i] = net::hash_row(names_[i]);
     }
   } else {
-    ids_.resize(r.count);
+    id_memory_.resize(r.count);
     for (std::size_t i = 0; i < r.count; ++i) {
-      ids_[i] = r.id(i);
-      hashes_[i] = net::hash_row(ids_[i]);
+      id_memory_[i] = r.id(i);
+      hash_memory_[i] = net::hash_row(id_memory_[i]);
     }
   }
+  hashes_ = hash_memory_;
+  ids_ = id_memory_;
+  return check_owned();
+}
+
+row_service::problem row_service::locate(const row_table& rows, row_list& list) {
+  list_ = &list;
+  hashes_ = list.hashes();
+  ids_ = list.ids();
+  if (list.is_resolved(rows, keys_.owned())) return {};
+  return check_owned();
+}
+
+row_service::problem row_service::check_owned() const {
   const auto* owned = keys_.owned();
   for (const auto hash : hashes_) {
     const auto partition = partition_of(hash);
@@ -137,9 +154,18 @@ bool row_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, c
     });
     return row;
   };
+  const auto count = hashes_.size();
+  auto* list = std::is_same_v<Key, std::uint64_t> ? list_ : nullptr;
+  if (list != nullptr && list->is_resolved(rows, keys_.owned())) {
+    const auto all = list->rows();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (i + rows_ahead < count) prefetch_row(all[i + rows_ahead], bytes);
+      if (!work(i, all[i])) return false;
+    }
+    return true;
+  }
   std::array<std::byte*, rows_at_once> guess;
   std::array<std::uint32_t, rows_at_once> place;
-  const auto count = hashes_.size();
   for (std::size_t first = 0; first < count; first += rows_at_once) {
     const auto n = std::min(rows_at_once, count - first);
     for (std::size_t k = 0; k < n; ++k) {
@@ -157,9 +183,11 @@ bool row_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, c
         row = rows.find(place[k], hashes_[i], key(i));
         if (row == nullptr) row = made(i, place[k]);
       }
+      if (list != nullptr) list->found(i, row);
       if (!work(i, row)) return false;
     }
   }
+  if (list != nullptr) list->resolved(rows, keys_.owned());
   return true;
 }
 
@@ -188,11 +216,16 @@ row_service::problem row_service::pull(typed_table& t, row_table& rows, const ne
     to = body_.data();
   }
   out.header.tag = static_cast<value_tag>(static_cast<unsigned>(t.layout().element) | 0x10U);
-  const auto copy = [&](std::size_t i, const std::byte* row) {
-    std::memcpy(to + i * row_bytes, row + row_layout::value_at, row_bytes);
-    return true;
+  const auto each = [&](auto width) {
+    const auto copy = [&](std::size_t i, const std::byte* row) {
+      std::memcpy(to + i * width, row + row_layout::value_at, width);
+      return true;
+    };
+    each_row(t, rows, row_layout::value_at + width, copy, true);
   };
-  each_row(t, rows, row_layout::value_at + row_bytes, copy, true);
+  if (row_bytes == 4) each(std::integral_constant<std::size_t, 4>());
+  else if (row_bytes == 8) each(std::integral_constant<std::size_t, 8>());
+  else each(row_bytes);
   return {};
 }
 
@@ -213,11 +246,14 @@ row_service::problem row_service::update(typed_table& t, row_table& rows, const 
   if (t.function == nullptr) {
     with_element(l.element, [&](auto zero) {
       using element = decltype(zero);
-      const std::size_t width = l.width;
-      each_row(t, rows, l.row_bytes(), [&](std::size_t i, std::byte* row) {
-        add<element>(row + row_layout::value_at, delta + i * row_bytes, width);
-        return true;
-      });
+      const auto each = [&](auto width) {
+        each_row(t, rows, l.row_bytes(), [&](std::size_t i, std::byte* row) {
+          add<element>(row + row_layout::value_at, delta + i * width * sizeof(element), width);
+          return true;
+        });
+      };
+      if (l.width == 1) each(std::integral_constant<std::size_t, 1>());
+      else each(std::size_t{l.width});
     });
     return {};
   }

@@ -198,6 +198,67 @@ row_table& row_service::rows_of(typed_table& t, bool named) {
 
 // ---- rows --------------------------------------------------------------------------------------------------------
 
+namespace {
+
+/// The rows of a list and their values as one payload.
+shared_buffer with_ids(const net::rows_view& r) {
+  const auto front = r.count * sizeof(std::uint64_t);
+  auto out = shared_buffer::allocate(front + r.values.size());
+  std::ranges::copy(std::span(r.ids, front), out.mutable_data());
+  std::ranges::copy(r.values, out.mutable_data() + front);
+  return out;
+}
+
+/// False: the request names no list.
+bool digest_in(const net::request_view& request, digest128& digest) noexcept {
+  if (request.key().size() != sizeof digest) return false;
+  load_fields(request.body.data(), digest);
+  return true;
+}
+
+}  // namespace
+
+std::optional<digest128> row_service::missing_list(const net::request_view& request) {
+  const auto& h = request.header;
+  digest128 digest;
+  if ((h.flags & net::flag_listed) == 0 || h.what == verb::table_open || h.what == verb::rows_scan) return {};
+  if (!digest_in(request, digest) || lists_.find(h.table, digest) != nullptr) return {};
+  return digest;
+}
+
+/// The rows of a request, located, and their values.
+row_service::problem row_service::read_request(typed_table& t, const net::request_view& request,
+                                               const shared_buffer& tail, net::rows_view& r) {
+  const auto& h = request.header;
+  const bool named = (h.flags & net::flag_named) != 0;
+  const bool listed = (h.flags & net::flag_listed) != 0;
+  const bool has_values = h.what == verb::rows_push || h.what == verb::rows_update;
+  const auto row_bytes = has_values ? t.layout().value_bytes() : 0;
+  const auto payload = tail ? tail.bytes() : request.payload();
+  const auto refused = [&](const char* wrong) {
+    return refusal{status::bad_request, std::string("table \"") + t.name + "\": " + wrong};
+  };
+  digest128 digest;
+  const bool has_digest = digest_in(request, digest);
+  if (!has_digest && (listed || !request.key().empty())) return refused("a list of rows has a name of 16 bytes");
+  if (has_digest && named) return refused("a list of rows is one of ids");
+  if (listed) {
+    auto* list = lists_.find(h.table, digest);
+    if (list == nullptr) return refusal{status::unknown_set, "no such list of rows is here"};
+    if (h.count != list->size()) return refused("the list has another number of rows than the request");
+    if (const auto* wrong = net::decode_values(payload, h.count, row_bytes, r)) return refused(wrong);
+    r.ids = std::as_bytes(list->ids()).data();
+    return locate(t.by_id, *list);
+  }
+  if (const auto* wrong = net::decode(payload, h.count, named, row_bytes, r)) return refused(wrong);
+  if (auto p = locate(r, named)) return p;
+  if (!has_digest) return {};
+  if (digest_of(payload.first(h.count * sizeof(std::uint64_t))) != digest)
+    return refused("the ids of the list are not those of its digest");
+  list_ = &lists_.add(h.table, digest, ids_, hashes_);
+  return {};
+}
+
 row_service::problem row_service::on_rows(const net::request_view& request, shared_buffer&& tail, reply& out,
                                           std::uint32_t& folded_clock) {
   const auto& h = request.header;
@@ -219,15 +280,11 @@ row_service::problem row_service::on_rows(const net::request_view& request, shar
   if (h.what == verb::rows_scan) return scan(t, request, out);
 
   const bool named = (h.flags & net::flag_named) != 0;
-  const bool has_values = h.what == verb::rows_push || h.what == verb::rows_update;
   net::rows_view r;
-  if (const auto* wrong = net::decode(tail ? tail.bytes() : request.payload(), h.count, named,
-                                      has_values ? t.layout().value_bytes() : 0, r)) {
-    return refusal{status::bad_request, std::string("table \"") + t.name + "\": " + wrong};
-  }
-  if (auto p = locate(r, named)) return p;
+  if (auto p = read_request(t, request, tail, r)) return p;
   auto& rows = rows_of(t, named);
   const bool staged = h.what == verb::rows_update && (h.flags & net::flag_staged) != 0 && h.clock != net::no_clock;
+  if (staged && (h.flags & net::flag_listed) != 0) tail = with_ids(r);
   if (!changes_.recording()) [[likely]]
     return change(t, rows, request, r, staged, std::move(tail), out, folded_clock);
 

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "server/store/change_log.hpp"
 #include "server/store/key_store.hpp"
 #include "server/store/partition_records.hpp"
+#include "server/store/row_lists.hpp"
 #include "server/store/row_table.hpp"
 
 namespace paracel::srv {
@@ -42,6 +44,10 @@ class row_service {
   /// complete. A request for whose rows there is no memory is answered out_of_memory, and says how many of them were
   /// handled. Throws: std::bad_alloc; no row has changed.
   served handle(const net::request_view& request, shared_buffer tail, completion& done, std::uint32_t& folded_clock);
+  /// The list that a request names and that is not here.
+  [[nodiscard]] std::optional<digest128> missing_list(const net::request_view& request);
+  /// Thread-safety: any thread.
+  [[nodiscard]] const byte_budget& lists_budget() const noexcept { return lists_.budget(); }
   /// The function that the request runs, for monitoring long runs; lives as long as the
   /// plug-ins.
   [[nodiscard]] const std::string& doing(const net::request_header& header) const noexcept;
@@ -134,6 +140,7 @@ class row_service {
 
   problem open(std::string_view name, std::span<const std::byte> definition, reply& out);
   problem on_rows(const net::request_view& request, shared_buffer&& tail, reply& out, std::uint32_t& folded_clock);
+  problem read_request(typed_table& t, const net::request_view& request, const shared_buffer& tail, net::rows_view& r);
   problem leave_out_applied(const net::request_header& h, typed_table& t, net::rows_view& r, shared_buffer& rest,
                             std::uint32_t& removed);
   void expect_answers(const net::request_header& h);
@@ -145,6 +152,8 @@ class row_service {
                  bool staged, shared_buffer&& tail, reply& out, std::uint32_t folded_clock);
   problem scan(typed_table& t, const net::request_view& request, reply& out);
   problem locate(const net::rows_view& rows, bool named);
+  problem locate(const row_table& rows, row_list& list);
+  problem check_owned() const;
   row_table& rows_of(typed_table& t, bool named);
   bool has_room(typed_table& t, const row_table& rows, std::size_t staged_bytes) const;
   problem pull(typed_table& t, row_table& rows, const net::rows_view& r, std::uint32_t credit, reply& out);
@@ -190,9 +199,14 @@ class row_service {
   std::uint32_t folded_to_ = 0;  // nothing of an own partition waits that is of a clock before this one
   std::uint64_t arrivals_ = 0;
 
+  row_lists lists_{keys_.settings().max_set_bytes};
+
   // Of the current request; capacities are reused.
-  std::vector<std::uint64_t> hashes_;
-  std::vector<std::uint64_t> ids_;
+  std::span<const std::uint64_t> hashes_;  // of a list, or in the memory below
+  std::span<const std::uint64_t> ids_;
+  row_list* list_ = nullptr;  // that it names, or brings
+  std::vector<std::uint64_t> hash_memory_;
+  std::vector<std::uint64_t> id_memory_;
   std::vector<std::string_view> names_;
   std::vector<const std::byte*> found_;
   std::vector<std::byte> body_;

@@ -139,6 +139,7 @@ bool row_table::erase_key(std::uint32_t partition, std::uint64_t hash, Key key) 
   alive_[number / 64] &= ~(std::uint64_t{1} << number % 64);
   --p.size;
   --size_;
+  ++erasures_;
   // Close the gap: a later slot moves up when its home is not between the gap and itself.
   for (auto i = (gap + 1) & p.mask; p.slots[i] != 0; i = (i + 1) & p.mask) {
     const auto home = (p.slots[i] >> 32U) & p.mask;
@@ -206,6 +207,7 @@ void row_table::clear() noexcept {
   made_ = 0;
   free_ = none;
   size_ = 0;
+  ++erasures_;
 }
 
 }  // namespace paracel::srv

@@ -62,6 +62,8 @@ class row_table {
   [[nodiscard]] const row_layout& layout() const noexcept { return layout_; }
   [[nodiscard]] bool named() const noexcept { return named_; }
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+  /// While it is unchanged no row has been erased: the address of each is that of before.
+  [[nodiscard]] std::uint64_t erasures() const noexcept { return erasures_; }
   [[nodiscard]] std::size_t memory_bytes() const noexcept;
 
   /// The row, or null. Its address is fixed until it is erased.
@@ -170,6 +172,7 @@ class row_table {
   std::uint32_t made_ = 0;            // rows that have ever had a number
   std::uint32_t free_ = none;         // numbers that were freed: a list through the rows
   std::uint64_t size_ = 0;
+  std::uint64_t erasures_ = 0;
 };
 
 }  // namespace paracel::srv

@@ -4,14 +4,15 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <numeric>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include <paracel/error.hpp>
 
 #include "client/multi_client.hpp"
 #include "client/server_group.hpp"
+#include "core/gather.hpp"
 
 namespace paracel {
 
@@ -40,26 +41,6 @@ struct on_error {
 };
 template <class F>
 on_error(F) -> on_error<F>;
-
-/// Values of `bytes` bytes each, those selected by `order`, contiguously.
-void gather(std::byte* to, const std::byte* from, std::span<const std::uint32_t> order, std::size_t bytes) {
-  const auto each = [&](auto width) {
-    for (const auto i : order) {
-      std::memcpy(to, from + i * width, width);
-      to += width;
-    }
-  };
-  switch (bytes) {
-    case 0:
-      return;
-    case 4:
-      return each(std::integral_constant<std::size_t, 4>());
-    case 8:
-      return each(std::integral_constant<std::size_t, 8>());
-    default:
-      return each(bytes);
-  }
-}
 
 std::size_t keys_bytes(const sharded_keys& set, std::uint32_t begin, std::uint32_t end) {
   std::size_t bytes = 0;
@@ -112,28 +93,18 @@ void multi_client::answered_part(multi_request& g) {
 
 multi_client::sequence multi_client::multi_async(const call& c, std::span<const std::string> keys,
                                                  std::span<const value_view> values, keyed_handler each,
-                                                 end_handler end) {
+                                                 end_handler end, part_handler uniform) {
   servers_.refresh_membership();
   const server_group::pin_routing here(servers_);
   auto& g = open_group(c);
   const auto number = g.number;
   g.each = std::move(each);
+  g.each_part = std::move(uniform);
   g.end = std::move(end);
+  if (g.each_part && !shared_.may_change) g.header.flags |= net::flag_uniform_reply;
   const finally sent{[&] { answered_part(g); }};
   const on_error failed{[&] { g.silence(); }};
-  // Counting sort of the keys by channel.
-  g.channel_of.resize(keys.size());
-  g.begin.assign(routes_.channels() + 1, 0);
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    kvclt::check_key(keys[i]);
-    g.channel_of[i] = routes_.channel_of(routes_.locate(keys[i]));
-    ++g.begin[g.channel_of[i]];
-  }
-  std::uint32_t sum = 0;
-  for (auto& b : g.begin) sum += std::exchange(b, sum);
-  g.order.resize(keys.size());
-  for (std::size_t i = 0; i < keys.size(); ++i) g.order[g.begin[g.channel_of[i]]++] = static_cast<std::uint32_t>(i);
-  // Every channel's start is now its end.
+  place_keys(g, keys);
   std::uint32_t from = 0;
   for (std::uint32_t channel = 0; channel < routes_.channels(); ++channel) {
     const auto last = g.begin[channel];
@@ -149,6 +120,27 @@ multi_client::sequence multi_client::multi_async(const call& c, std::span<const 
     }
   }
   return number;
+}
+
+/// The order of the keys, and for each channel the end of its part.
+void multi_client::place_keys(multi_request& g, std::span<const std::string> keys) const {
+  for (const auto& key : keys) kvclt::check_key(key);
+  g.order.resize(keys.size());
+  g.begin.assign(routes_.channels() + 1, 0);
+  if (const auto only = routes_.only_shard()) {
+    std::iota(g.order.begin(), g.order.end(), 0U);
+    g.begin[*only] = static_cast<std::uint32_t>(keys.size());
+    return;
+  }
+  // Counting sort of the keys by channel.
+  g.channel_of.resize(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    g.channel_of[i] = routes_.channel_of(routes_.locate(keys[i]));
+    ++g.begin[g.channel_of[i]];
+  }
+  std::uint32_t sum = 0;
+  for (auto& b : g.begin) sum += std::exchange(b, sum);
+  for (std::size_t i = 0; i < keys.size(); ++i) g.order[g.begin[g.channel_of[i]]++] = static_cast<std::uint32_t>(i);
 }
 
 void multi_client::send_items(multi_request& g, std::uint32_t channel, unsigned_range piece,
@@ -180,6 +172,10 @@ void multi_client::receive_items(multi_request& g, std::size_t index, const kv_r
   auto& chunk = g.chunks[index];
   const auto count = chunk.end - chunk.begin;
   const auto* order = g.order.data() + chunk.begin;
+  if (r.ok() && (r.header.flags & net::reply_uniform) != 0) {
+    if (!g.each_part || r.header.count != count) throw protocol_error("a multi reply does not fit its request");
+    return g.each_part(std::span(order, count), r);
+  }
   net::request_items asked(chunk.body.bytes(), count);
   net::request_item request;
   if (!r.ok()) {
@@ -288,8 +284,8 @@ multi_client::sequence multi_client::set_async(const call& c, std::shared_ptr<co
       for (auto k = part.begin; k < part.end; ++k) to = net::write_item(to, {}, values.items[g.set->order[k]]);
     } else {
       auto* to = chunk.body.reserve(values.value_bytes * (part.end - part.begin));
-      gather(to, values.numbers.data(), std::span(g.set->order).subspan(part.begin, part.end - part.begin),
-             values.value_bytes);
+      gather_values(to, values.numbers.data(), std::span(g.set->order).subspan(part.begin, part.end - part.begin),
+                    values.value_bytes);
     }
     send_part(g, g.used - 1);
   }

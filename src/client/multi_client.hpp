@@ -44,9 +44,11 @@ class multi_client {
   /// reply.
   void multi(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
              const item_handler& each);
-  /// The same, asynchronously. `each` runs as the requests are answered, then `end`; keys and values are copied.
+  /// The same, asynchronously. `each` runs as the requests are answered, then `end`; keys and values are copied. With
+  /// `uniform` a shard may answer that all its keys succeeded, with their values, if any, contiguously
+  /// (net::reply_uniform): it runs instead of `each` then.
   sequence multi_async(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
-                       keyed_handler each, end_handler end = {});
+                       keyed_handler each, end_handler end = {}, part_handler uniform = {});
 
   // ---- prepared key sets
 
@@ -74,6 +76,7 @@ class multi_client {
  private:
   using unsigned_range = std::pair<std::uint32_t, std::uint32_t>;
 
+  void place_keys(multi_request& g, std::span<const std::string> keys) const;
   multi_request& open_group(const call& c);
   void answered_part(multi_request& g);
   void release(multi_request& g) noexcept;

@@ -123,7 +123,8 @@ void request_replay::resend_split(request_window::entry& e) {
   const auto place = [&](std::uint32_t i) { by_channel[routes_.channel_of(items.partition(i))].push_back(i); };
   if (r.parts.empty()) {
     for (std::uint32_t i = 0; i < items.size(); ++i) place(i);
-    if (by_channel.size() == 1 && r.set == nullptr) return resend_whole(e, by_channel.begin()->first);
+    if (by_channel.size() == 1 && r.set == nullptr && r.rows == nullptr)
+      return resend_whole(e, by_channel.begin()->first);
   } else {
     for (const auto& part : r.parts)
       if (!part.answered) std::ranges::for_each(part.items, place);

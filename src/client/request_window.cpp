@@ -50,6 +50,7 @@ void request_window::recycle(entry& e) noexcept {
   if (spare_.size() >= most_spare || r->body.capacity() > most_spare_bytes) return;
   r->tail = {};
   r->set = nullptr;
+  r->rows = nullptr;
   r->parts.clear();
   if (spare_.capacity() == 0) spare_.reserve(most_spare);
   spare_.push_back(std::move(r));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/retained_request.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -43,7 +44,8 @@ request_items_view::request_items_view(const retained_request& r) : request_(r),
   const auto key_bytes = r.header.key_bytes;
   if (key_bytes > r.body.size()) malformed_request();
   const auto payload = r.tail ? r.tail.bytes() : std::span(r.body).subspan(key_bytes);
-  if (is_rows(what_)) read_rows(payload);
+  if (r.rows != nullptr) read_listed(payload);
+  else if (is_rows(what_)) read_rows(payload);
   else if (is_set(what_)) read_set(payload);
   else read_items(payload);
 }
@@ -107,9 +109,23 @@ void request_items_view::read_rows(std::span<const std::byte> payload) {
       name = rows.texts.substr(text, rows.length(i));
       text += name.size();
     }
-    items_.push_back({name, {request_.header.tag, rows.values.subspan(i * row_bytes, row_bytes)}});
-    partitions_.push_back(partition_of(hash_key(name)));
+    add_row(name, rows.values.subspan(i * row_bytes, row_bytes));
   }
+}
+
+void request_items_view::read_listed(std::span<const std::byte> payload) {
+  form_ = form::rows;
+  const auto ids = request_.rows->ids_of(request_.rows->parts.at(request_.set_part));
+  if (ids.size() != request_.header.count || payload.size() % std::max<std::size_t>(ids.size(), 1) != 0)
+    malformed_request();
+  const auto row_bytes = ids.empty() ? 0 : payload.size() / ids.size();
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    add_row(net::text_of(std::as_bytes(ids.subspan(i, 1))), payload.subspan(i * row_bytes, row_bytes));
+}
+
+void request_items_view::add_row(std::string_view name, std::span<const std::byte> value) {
+  items_.push_back({name, {request_.header.tag, value}});
+  partitions_.push_back(partition_of(hash_key(name)));
 }
 
 void request_items_view::write(std::span<const std::uint32_t> items, net::request_header& h,
@@ -118,6 +134,7 @@ void request_items_view::write(std::span<const std::uint32_t> items, net::reques
   h = request_.header;
   h.what = what_;
   h.count = static_cast<std::uint32_t>(items.size());
+  h.flags &= static_cast<std::uint16_t>(~net::flag_listed);
   h.key_bytes = 0;
   h.tail_bytes = 0;
   if (form_ == form::items) {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/listed_rows.hpp"
 #include "client/sharded_keys.hpp"
 #include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
@@ -37,15 +38,17 @@ struct retained_request {
   std::uint64_t incarnation = 0;
   std::uint32_t thread = 0;
   std::shared_ptr<const sharded_keys> set;  ///< of a request on a prepared key set
-  std::uint32_t set_part = 0;
-  std::vector<request_part> parts;  ///< once it has been split
-  std::size_t items = 0;            ///< of all parts
+  std::shared_ptr<const listed_rows> rows;  ///< of a request that names its rows by the digest of a list
+  std::uint32_t set_part = 0;               ///< which part of these
+  std::vector<request_part> parts;          ///< once it has been split
+  std::size_t items = 0;                    ///< of all parts
 };
 
 /// The keys or rows of a request.
 ///
 /// A request on a prepared key set is split as the `*_multi` request of the same keys: a shard that did not exist
-/// before has no set, and what a shard remembers of an update does not depend on how it was requested.
+/// before has no set, and what a shard remembers of an update does not depend on how it was requested. One on listed
+/// rows is split with their ids.
 /// Lifetime: the request must outlive it.
 class request_items_view {
  public:
@@ -68,6 +71,8 @@ class request_items_view {
   void read_items(std::span<const std::byte> payload);
   void read_set(std::span<const std::byte> payload);
   void read_rows(std::span<const std::byte> payload);
+  void read_listed(std::span<const std::byte> payload);
+  void add_row(std::string_view name, std::span<const std::byte> value);
 
   const retained_request& request_;
   form form_ = form::items;

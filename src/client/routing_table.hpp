@@ -37,6 +37,11 @@ class routing_table {
   [[nodiscard]] std::uint32_t channel_of(std::uint16_t partition) const noexcept {
     return channel_of(router_.locate_partition(partition));
   }
+  /// The channel of every partition, where there is only one shard.
+  [[nodiscard]] std::optional<std::uint32_t> only_shard() const noexcept {
+    if (servers() != 1 || clients_[0]->shards() != 1) return std::nullopt;
+    return channel_of(0, 0);
+  }
   /// Of the thread that keeps the clock.
   [[nodiscard]] std::uint32_t clock_channel() const noexcept {
     const auto server = router_.clock_server();

@@ -121,11 +121,24 @@ server_group::sequence server_group::request(const call& c, std::string_view key
 
 server_group::sequence server_group::shard_request(const call& c, std::uint32_t channel, std::uint32_t count,
                                                    value_tag tag, std::span<const std::byte> payload, handler done,
-                                                   shared_buffer large) {
+                                                   shared_buffer large, std::string_view key) {
   auto h = kvclt::header_of(c);
   h.count = count;
   h.tag = tag;
-  return send(channel, h, {}, {}, payload, std::move(large), std::move(done));
+  return send(channel, h, key, {}, payload, std::move(large), std::move(done));
+}
+
+void server_group::retain_rows(sequence s, std::shared_ptr<const listed_rows> rows, std::uint32_t part,
+                               sequence place) {
+  const auto& retained = shared_.window.at(s).retained;
+  if (!shared_.may_change || !shared_.window.is_open(s) || retained == nullptr) return;
+  if (rows != nullptr) {  // the shard may hold requests back until it has the list again
+    const auto& to = routes_.at(retained->channel);
+    to.client->record_set(to.thread, rows->parts[part].digest);
+  }
+  retained->place = place;
+  retained->rows = std::move(rows);
+  retained->set_part = part;
 }
 
 server_group::sequence server_group::shard_request(const call& c, std::uint32_t server, std::uint32_t shard,

@@ -75,7 +75,11 @@ class server_group {
   /// A request that is not of one key, to the shard thread behind `channel`. `payload` is copied; `large`, if present,
   /// is sent in a frame of its own, without a copy (its bytes must not change until the reply).
   sequence shard_request(const call& c, std::uint32_t channel, std::uint32_t count, value_tag tag,
-                         std::span<const std::byte> payload, handler done, shared_buffer large = {});
+                         std::span<const std::byte> payload, handler done, shared_buffer large = {},
+                         std::string_view key = {});
+  /// Of a request that names its rows by a list: should servers change, it is sent again with their ids, in the order
+  /// of `place`, the number of its first attempt.
+  void retain_rows(sequence s, std::shared_ptr<const listed_rows> rows, std::uint32_t part, sequence place);
   /// The same request to every shard of every server; returns after the last reply.
   void broadcast(const call& c, std::string_view key, std::span<const std::byte> payload, const handler& each);
   /// To the clock thread of the server that owns the clock. `clock`: finished iterations (tick), needed minimum (wait).

@@ -9,6 +9,7 @@
 
 #include "core/check.hpp"
 #include "core/hash.hpp"
+#include "core/short_bytes.hpp"
 #include "net/job_key.hpp"
 
 namespace paracel::net {
@@ -19,8 +20,8 @@ static_assert(std::endian::native == std::endian::little, "values are used where
 // The two magics differ so that a reply sent to a server, or a request sent to a worker, is detected at the first word.
 constexpr std::uint32_t request_magic = 0x51435250;  // "PRCQ"
 constexpr std::uint32_t reply_magic = 0x52435250;    // "PRCR"
-constexpr std::uint16_t known_flags =
-    flag_staged | flag_bsp_read | flag_range | flag_keys_only | flag_named | flag_stream | flag_first;
+constexpr std::uint16_t known_flags = flag_staged | flag_bsp_read | flag_range | flag_keys_only | flag_named |
+                                      flag_stream | flag_first | flag_listed | flag_uniform_reply;
 constexpr std::uint16_t known_reply_flags = reply_uniform | reply_more;
 constexpr const char* unknown = "unknown";
 
@@ -276,7 +277,7 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, rep
   if ((h.flags & ~known_reply_flags) != 0) return "unknown reply flag";
   if (h.body_bytes != body.size()) return "body length of the reply differs from its frame";
   if (h.tail_bytes != tail_bytes) return "tail length of the reply differs from its frame";
-  if (is_multi(h.what) && h.count > body.size() / reply_item_bytes) {
+  if (is_multi(h.what) && (h.flags & reply_uniform) == 0 && h.count > body.size() / reply_item_bytes) {
     return "more items announced than the body can hold";
   }
   out.body = body;
@@ -290,9 +291,9 @@ std::byte* write_item(std::byte* to, std::string_view key, const value_view& val
   store_fields(to, static_cast<std::uint32_t>(key.size()), item_value_bytes(value),
                static_cast<std::uint32_t>(value.tag));  // and three zero bytes
   to += request_item_bytes;
-  if (!key.empty()) std::memcpy(to, key.data(), key.size());
+  copy_short(to, key.data(), key.size());
   to += key.size();
-  if (!value.bytes.empty()) std::memcpy(to, value.bytes.data(), value.bytes.size());
+  copy_short(to, value.bytes.data(), value.bytes.size());
   return to + value.bytes.size();
 }
 
@@ -312,44 +313,6 @@ void append_item(std::vector<std::byte>& body, status result, std::uint64_t vers
   store_fields(front.data(), item_value_bytes(value), value.tag, std::uint8_t{0}, result, version);
   body.insert(body.end(), front.begin(), front.end());
   body.insert(body.end(), value.bytes.begin(), value.bytes.end());
-}
-
-bool request_items::next(request_item& out) noexcept {
-  if (bad_ || left_ == 0) return false;
-  std::uint32_t key_bytes = 0;
-  std::uint32_t value_bytes = 0;
-  value_tag tag{};
-  std::array<std::byte, 3> zeros{};
-  bad_ = true;  // until the item is known to be complete
-  if (rest_.size() < request_item_bytes) return false;
-  load_fields(rest_.data(), key_bytes, value_bytes, tag, zeros);
-  const auto after = rest_.subspan(request_item_bytes);
-  if (key_bytes > max_key_bytes || key_bytes > after.size() || value_bytes > after.size() - key_bytes) return false;
-  if (!paracel::is_known(tag) || zeros != std::array<std::byte, 3>{}) return false;
-  out.key = text_of(after.first(key_bytes));
-  out.value = {tag, after.subspan(key_bytes, value_bytes)};
-  rest_ = after.subspan(std::size_t{key_bytes} + value_bytes);
-  --left_;
-  bad_ = false;
-  return true;
-}
-
-bool reply_items::next(reply_item& out) noexcept {
-  if (bad_ || left_ == 0) return false;
-  std::uint32_t value_bytes = 0;
-  value_tag tag{};
-  std::uint8_t zero = 0;
-  bad_ = true;
-  if (rest_.size() < reply_item_bytes) return false;
-  load_fields(rest_.data(), value_bytes, tag, zero, out.result, out.version);
-  const auto after = rest_.subspan(reply_item_bytes);
-  if (value_bytes > after.size()) return false;
-  if (!paracel::is_known(tag) || zero != 0 || out.result > status::expired) return false;
-  out.value = {tag, after.first(value_bytes)};
-  rest_ = after.subspan(value_bytes);
-  --left_;
-  bad_ = false;
-  return true;
 }
 
 }  // namespace paracel::net

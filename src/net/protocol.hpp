@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include <paracel/bytes.hpp>
 #include <paracel/value.hpp>
 
 namespace paracel::net {
@@ -147,7 +148,7 @@ enum class status : std::uint16_t {
   wrong_job = 11,
   internal = 12,
   conflict = 13,          ///< cas: the value has another version than expected
-  unknown_set = 14,       ///< no key set with this digest is known: prepare it again
+  unknown_set = 14,       ///< no key set, or list of rows, with this digest is known: send it again
   out_of_memory = 15,     ///< beyond --max-memory of the server; nothing has changed
   expired = 16,           ///< retried too late: whether it was applied is no longer known
   connection_reset = 17,  ///< the connection is new, and earlier messages may be lost: start again, with all of them
@@ -169,13 +170,17 @@ inline constexpr std::uint16_t flag_named = 16;     ///< rows: named by texts an
 /// connection is marked first; others over a connection without one are rejected with `connection_reset`.
 inline constexpr std::uint16_t flag_stream = 32;
 inline constexpr std::uint16_t flag_first = 64;
+inline constexpr std::uint16_t flag_listed = 128;  ///< rows: the ids are those of the list whose digest is the key
+/// Many keys: the reply may be one with reply_uniform. Only where it need not be merged with others (no replicas).
+inline constexpr std::uint16_t flag_uniform_reply = 256;
 /// Of a ping, in header.count: only asks whether this thread is alive, whatever the order of requests.
 inline constexpr std::uint32_t ping_alive = 1;
 /// The count in the reply to a heartbeat of the rightful process: its lease is renewed.
 inline constexpr std::uint32_t known_sender = 1;
 /// Reply flags.
-inline constexpr std::uint16_t reply_uniform =
-    1;  ///< set_pull: the values contiguous instead of as items, all of the reply's tag
+/// Sets, and many keys that asked for it: all keys succeeded, and the values, if any, are contiguous instead of items,
+/// all of the reply's tag.
+inline constexpr std::uint16_t reply_uniform = 1;
 inline constexpr std::uint16_t reply_more = 2;  ///< there is more: continue from the cursor that the body begins with
 
 struct request_header {
@@ -300,6 +305,44 @@ inline std::span<const std::byte> bytes_of(std::string_view s) noexcept {
 }
 inline std::string_view text_of(std::span<const std::byte> b) noexcept {
   return {reinterpret_cast<const char*>(b.data()), b.size()};
+}
+
+inline bool request_items::next(request_item& out) noexcept {
+  if (bad_ || left_ == 0) return false;
+  std::uint32_t key_bytes = 0;
+  std::uint32_t value_bytes = 0;
+  value_tag tag{};
+  std::array<std::byte, 3> zeros{};
+  bad_ = true;  // until the item is known to be complete
+  if (rest_.size() < request_item_bytes) return false;
+  load_fields(rest_.data(), key_bytes, value_bytes, tag, zeros);
+  const auto after = rest_.subspan(request_item_bytes);
+  if (key_bytes > max_key_bytes || key_bytes > after.size() || value_bytes > after.size() - key_bytes) return false;
+  if (!paracel::is_known(tag) || zeros != std::array<std::byte, 3>{}) return false;
+  out.key = text_of(after.first(key_bytes));
+  out.value = {tag, after.subspan(key_bytes, value_bytes)};
+  rest_ = after.subspan(std::size_t{key_bytes} + value_bytes);
+  --left_;
+  bad_ = false;
+  return true;
+}
+
+inline bool reply_items::next(reply_item& out) noexcept {
+  if (bad_ || left_ == 0) return false;
+  std::uint32_t value_bytes = 0;
+  value_tag tag{};
+  std::uint8_t zero = 0;
+  bad_ = true;
+  if (rest_.size() < reply_item_bytes) return false;
+  load_fields(rest_.data(), value_bytes, tag, zero, out.result, out.version);
+  const auto after = rest_.subspan(reply_item_bytes);
+  if (value_bytes > after.size()) return false;
+  if (!paracel::is_known(tag) || zero != 0 || out.result > status::expired) return false;
+  out.value = {tag, after.first(value_bytes)};
+  rest_ = after.subspan(value_bytes);
+  --left_;
+  bad_ = false;
+  return true;
 }
 
 }  // namespace paracel::net

@@ -16,6 +16,9 @@
 //   names    count * u64 id;  or, flag_named: count * u32 length | the texts | zeros up to a multiple of 8
 //   values   count * width elements     rows_push, rows_update, and the reply of rows_pull, which is that alone
 //
+// Ids that come again need not be sent again: a request whose key is the XXH3-128 of its ids has the shard keep them as
+// a list of this table, and one with flag_listed and that key has no names. The answer to that may be unknown_set.
+//
 // rows_scan, to every shard: u64 cursor, initially 0. Reply: u64 next cursor | names | values (not with
 // flag_keys_only), and reply_more while there is more. Rows never move: a row that exists throughout is visited once.
 //
@@ -163,6 +166,16 @@ inline const char* decode(std::span<const std::byte> payload, std::uint32_t coun
   }
   if (payload.size() - at != count * row_bytes) return "the values of the rows do not fit the payload";
   out.values = payload.subspan(at);
+  return nullptr;
+}
+
+/// The values alone, of rows that are named elsewhere. Returns what is wrong; null if valid.
+inline const char* decode_values(std::span<const std::byte> payload, std::uint32_t count, std::size_t row_bytes,
+                                 rows_view& out) noexcept {
+  out = {};
+  if (payload.size() != count * row_bytes) return "the values of the rows do not fit the payload";
+  out.count = count;
+  out.values = payload;
   return nullptr;
 }
 

@@ -18,15 +18,15 @@ std::uint64_t registered(const std::optional<std::uint64_t>& filter, const char*
 
 }  // namespace
 
-void bulk_access::read_multi(const list_type<str_type>& keys, const multi_sink& put, bool all) {
-  servers_->many().read_multi(keys, put, all);
+void bulk_access::read_multi(const list_type<str_type>& keys, set_target& to, bool all) {
+  servers_->many().read_multi(keys, to, all);
 }
 void bulk_access::write_multi(const list_type<str_type>& keys, const std::vector<value_view>& values) {
   servers_->many().write_multi(keys, values);
 }
 void bulk_access::update_multi(const list_type<str_type>& keys, const std::vector<value_view>& deltas,
-                               std::uint64_t function, bool clocked, const multi_sink* put) {
-  servers_->many().update_multi(keys, deltas, function, clocked, put);
+                               std::uint64_t function, bool clocked, set_target* to) {
+  servers_->many().update_multi(keys, deltas, function, clocked, to);
 }
 bool bulk_access::paracel_remove_multi(const list_type<str_type>& keys) { return servers_->many().remove_multi(keys); }
 void bulk_access::paracel_clear() { servers_->many().clear(); }

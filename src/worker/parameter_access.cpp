@@ -60,8 +60,8 @@ void parameter_access::read_async(const str_type& key, value_sink to, std::funct
 async_functor_type parameter_access::write_async(const str_type& key, const value_view& value) {
   return servers_->result_of(servers_->start_write(key, value));
 }
-async_functor_type parameter_access::read_multi_async(const list_type<str_type>& keys, multi_sink put) {
-  return servers_->result_of(servers_->many().start_read_multi(keys, std::move(put), true));
+async_functor_type parameter_access::read_multi_async(const list_type<str_type>& keys, std::shared_ptr<set_target> to) {
+  return servers_->result_of(servers_->many().start_read_multi(keys, std::move(to), true));
 }
 async_functor_type parameter_access::update_multi_async(const list_type<str_type>& keys,
                                                         const std::vector<value_view>& deltas, std::uint64_t function) {

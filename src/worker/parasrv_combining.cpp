@@ -161,8 +161,11 @@ bool parasrv::add_unsent(std::string_view key, read_cache::entry& e) const {
 
 void parasrv::subscribe(const std::vector<std::string>& keys) {
   set_push(true);
-  many_.read_multi(
-      keys, [](std::size_t, const value_view&) {}, true);
+  struct nowhere final : set_target {
+    using set_target::set_target;
+    void put_one(std::size_t, const value_view&) override {}
+  } values(keys.size());
+  many_.read_multi(keys, values, true);
   cache_.subscribe(keys);
 }
 

@@ -8,6 +8,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/short_bytes.hpp"
 #include "worker/parasrv.hpp"
 #include "worker/parasrv_multi.hpp"
 
@@ -24,7 +25,7 @@ std::vector<std::byte> default_and_delta(const value_view& initial, const value_
 
 /// The state of a call on many keys until its last request is answered.
 struct parasrv_multi::multi_call {
-  put_item put;
+  std::shared_ptr<set_target> to;
   std::uint32_t minimum = 0;
   bool all = true;  // a missing key is a failure
   outcome how;
@@ -33,6 +34,17 @@ struct parasrv_multi::multi_call {
   std::optional<worker_cache::read_mark> mark;
   const bool* closing = nullptr;  // the caller is gone
 
+  /// A reply with the values, if any, of these keys contiguously.
+  void take_uniform(std::span<const std::uint32_t> order, const kv_result& r) {
+    if (to == nullptr) return;
+    const auto bytes = r.tail ? r.tail.bytes() : r.body;
+    const auto width = element_bytes(r.header.tag);
+    if (!is_numeric(r.header.tag) || bytes.size() % (width * order.size()) != 0)
+      throw protocol_error("the reply to a call on many keys does not fit its request");
+    const auto numbers = bytes.size() / width / order.size();
+    const auto array = static_cast<value_tag>(static_cast<unsigned>(r.header.tag) | 0x10U);
+    guarded([&] { to->put_all(order, {array, bytes}, numbers, is_array(r.header.tag)); });
+  }
   void fail(net::status result, std::string_view text, std::string what) {
     if (failed()) return;
     how = {result, text};
@@ -55,7 +67,49 @@ struct parasrv_multi::multi_call {
   }
 };
 
-kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> keys, put_item put, bool all) {
+namespace {
+
+std::shared_ptr<set_target> borrowed(set_target* to) noexcept { return {std::shared_ptr<void>(), to}; }
+
+bool is_same_text(const std::string& a, const std::string& b) noexcept {
+  return a.size() == b.size() && equal_short(a.data(), b.data(), a.size());
+}
+
+/// Values of one type and size are contiguous numbers, in `memory` if they are not yet; others are items.
+set_source source_of(std::span<const value_view> values, std::vector<std::byte>& memory) {
+  const auto first = values.empty() ? value_view{} : values[0];
+  const auto bytes = first.bytes.size();
+  bool contiguous = true;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i].tag != first.tag || values[i].bytes.size() != bytes) return {value_tag::none, 0, {}, values};
+    contiguous = contiguous && values[i].bytes.data() == first.bytes.data() + i * bytes;
+  }
+  if (!is_numeric(first.tag) || bytes == 0) return {value_tag::none, 0, {}, values};
+  if (contiguous) return {first.tag, bytes, {first.bytes.data(), values.size() * bytes}, {}};
+  memory.resize(values.size() * bytes);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    std::ranges::copy(values[i].bytes, memory.begin() + static_cast<std::ptrdiff_t>(i * bytes));
+  return {first.tag, bytes, memory, {}};
+}
+
+}  // namespace
+
+std::shared_ptr<const sharded_keys> parasrv_multi::find_repeated(std::span<const std::string> keys) {
+  if (keys.size() < least_repeated) return nullptr;
+  const auto print = print_of_list(keys.size(), [&](std::size_t i) { return hash_key(keys[i]); });
+  auto set =
+      repeated_.find(print, [&](const sharded_keys& s) { return std::ranges::equal(s.keys, keys, is_same_text); });
+  if (set != nullptr) return set;
+  auto bytes = keys.size() * (sizeof(std::string) + sizeof(std::uint32_t));
+  for (const auto& key : keys) bytes += key.size();
+  if (!repeated_.is_due(print, bytes)) return nullptr;
+  set = servers_.client().many().split({keys.begin(), keys.end()});
+  repeated_.keep(print, set, bytes);
+  return set;
+}
+
+kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> keys, std::shared_ptr<set_target> to,
+                                                bool all) {
   auto& clock = servers_.clock();
   auto& cache = servers_.cache();
   const auto& c = clock.of(keys);
@@ -63,36 +117,42 @@ kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> key
     auto minimum = clock.finished();
     const bool fresh = cache.find_all_fresh(c, keys, [&](std::size_t i, const read_cache::entry& e) {
       minimum = std::min(minimum, e.minimum);
-      put(i, e.view());
+      to->put_one(i, e.view());
     });
     if (fresh) {
       clock.record_staleness(minimum);
       return 0;
     }
     clock.begin_read(c);
+  } else if (auto set = find_repeated(keys)) {
+    return start_set(clock.read_call(c, net::verb::set_pull), std::move(set), {}, std::move(to), "reading",
+                     all ? asked_for::list : asked_for::those_that_exist);
   }
   auto call = std::make_shared<multi_call>();
-  call->put = std::move(put);
+  call->to = std::move(to);
   call->minimum = clock.slowest();
   call->all = all;
   if (worker_clock::is_clocked(c)) call->mark.emplace(cache);
+  multi_client::part_handler uniform;  // has no versions, which the cache needs
+  if (!call->mark)
+    uniform = [call](std::span<const std::uint32_t> order, const kv_result& r) { call->take_uniform(order, r); };
   return servers_.client().many().multi_async(
       clock.read_call(c, net::verb::pull_multi), keys, {},
       [&cache, call](std::size_t i, std::string_view key, const net::reply_item& item) {
         if (item.result == net::status::ok) {
           if (call->mark) cache.remember_read(key, item.value, item.version, call->minimum, *call->mark);
-          call->guarded([&] { call->put(i, item.value); });
+          call->guarded([&] { call->to->put_one(i, item.value); });
         } else if (item.result != net::status::not_found) {
           call->fail(item.result, net::text_of(item.value.bytes), "reading \"" + std::string(key) + "\"");
         } else if (call->all) {
           call->fail(item.result, "key \"" + std::string(key) + "\" is not there", {});
         }
       },
-      [this, call](kvclt::sequence number) { call->end(servers_.failures(), number); });
+      [this, call](kvclt::sequence number) { call->end(servers_.failures(), number); }, std::move(uniform));
 }
 
-void parasrv_multi::read_multi(const std::vector<std::string>& keys, const put_item& put, bool all) {
-  (void)servers_.finish(start_read_multi(keys, std::ref(put), all));
+void parasrv_multi::read_multi(const std::vector<std::string>& keys, set_target& to, bool all) {
+  (void)servers_.finish(start_read_multi(keys, borrowed(&to), all));
 }
 
 void parasrv_multi::fold_before_write(std::span<const std::string> keys) {
@@ -123,16 +183,22 @@ void parasrv_multi::write_multi(const std::vector<std::string>& keys, const std:
 }
 
 kvclt::sequence parasrv_multi::start_update_multi(std::span<const std::string> keys, std::span<const value_view> deltas,
-                                                  std::uint64_t function, bool clocked_update, put_item put) {
-  const auto what = put ? net::verb::bupdate_multi : net::verb::update_multi;
+                                                  std::uint64_t function, bool clocked_update,
+                                                  std::shared_ptr<set_target> to) {
+  const auto what = to != nullptr ? net::verb::bupdate_multi : net::verb::update_multi;
   auto& clock = servers_.clock();
-  const auto c = clock.update_call(clock.of(keys), what, function, clocked_update);
-  return send_updates(c, keys, deltas, deltas, clocked_update, std::move(put));
+  const auto& of_keys = clock.of(keys);
+  if (auto set = find_repeated(keys)) {
+    return start_set_update(std::move(set), source_of(deltas, numbers_), function, clocked_update, std::move(to),
+                            asked_for::list);
+  }
+  const auto c = clock.update_call(of_keys, what, function, clocked_update);
+  return send_updates(c, keys, deltas, deltas, clocked_update, std::move(to));
 }
 
 kvclt::sequence parasrv_multi::send_updates(const kvclt::call& c, std::span<const std::string> keys,
                                             std::span<const value_view> values, std::span<const value_view> deltas,
-                                            bool clocked_update, put_item put) {
+                                            bool clocked_update, std::shared_ptr<set_target> to) {
   auto& cache = servers_.cache();
   const bool is_clocked = worker_clock::is_clocked(servers_.clock().of(keys));
   if (is_clocked) {
@@ -142,28 +208,29 @@ kvclt::sequence parasrv_multi::send_updates(const kvclt::call& c, std::span<cons
     }
   }
   auto call = std::make_shared<multi_call>();
-  call->put = std::move(put);
+  call->to = std::move(to);
   call->closing = &closing_;
   const auto number = servers_.client().many().multi_async(
       c, keys, values,
       [&cache, call](std::size_t i, std::string_view key, const net::reply_item& item) {
         if (item.result == net::status::ok) {
-          if (call->put) call->guarded([&] { call->put(i, item.value); });
+          if (call->to != nullptr) call->guarded([&] { call->to->put_one(i, item.value); });
           return;
         }
         cache.drop(key);  // the delta was added to it
         call->fail(item.result, net::text_of(item.value.bytes), "updating \"" + std::string(key) + "\"");
       },
-      [this, call](kvclt::sequence answered) { call->end(servers_.failures(), answered); });
+      [this, call](kvclt::sequence answered) { call->end(servers_.failures(), answered); },
+      [call](std::span<const std::uint32_t> order, const kv_result& r) { call->take_uniform(order, r); });
   if (is_clocked && clocked_update)
     for (std::size_t i = 0; i < keys.size(); ++i) cache.apply(keys[i], deltas[i], c.function);
   return number;
 }
 
 void parasrv_multi::update_multi(const std::vector<std::string>& keys, const std::vector<value_view>& deltas,
-                                 std::uint64_t function, bool clocked_update, const put_item* put) {
+                                 std::uint64_t function, bool clocked_update, set_target* to) {
   (void)servers_.finish(
-      start_update_multi(keys, deltas, function, clocked_update, put != nullptr ? std::ref(*put) : put_item()));
+      start_update_multi(keys, deltas, function, clocked_update, to != nullptr ? borrowed(to) : nullptr));
 }
 
 void parasrv_multi::update_default_multi(const std::vector<std::string>& keys, const std::vector<value_view>& initials,
@@ -207,20 +274,15 @@ void parasrv_multi::clear() {
 
 struct parasrv_multi::set_call : multi_call {
   std::shared_ptr<const sharded_keys> set;
-  std::shared_ptr<set_target> to;
   const char* verb = "";  // the operation on the keys
+  asked_for what = asked_for::set;
 
   void receive(std::span<const std::uint32_t> order, const kv_result& r) {
-    if (!r.ok()) return fail(r.header.result, r.text(), std::string(verb) + " a key set");
-    if ((r.header.flags & net::reply_uniform) != 0) {
-      if (to == nullptr) return;
-      const auto width = element_bytes(r.header.tag);
-      if (!is_numeric(r.header.tag) || r.body.size() % (width * order.size()) != 0)
-        throw protocol_error("the reply to a key set does not fit its request");
-      const auto numbers = r.body.size() / width / order.size();
-      const auto array = static_cast<value_tag>(static_cast<unsigned>(r.header.tag) | 0x10U);
-      return guarded([&] { to->put_all(order, {array, r.body}, numbers, is_array(r.header.tag)); });
+    if (!r.ok()) {
+      const auto name = what == asked_for::set ? "a key set" : "\"" + set->keys[order.front()] + "\"";
+      return fail(r.header.result, r.text(), std::string(verb) + " " + name);
     }
+    if ((r.header.flags & net::reply_uniform) != 0) return take_uniform(order, r);
     net::reply_items items(r.body, r.header.count);
     net::reply_item item;
     std::size_t k = 0;
@@ -229,6 +291,7 @@ struct parasrv_multi::set_call : multi_call {
       if (item.result == net::status::ok) {
         if (to != nullptr) guarded([&] { to->put_one(order[k], item.value); });
       } else if (item.result == net::status::not_found) {
+        if (what == asked_for::those_that_exist) continue;
         fail(item.result, "key \"" + key + "\" is not there", {});
       } else {
         fail(item.result, net::text_of(item.value.bytes), std::string(verb) + " \"" + key + "\"");
@@ -256,13 +319,15 @@ std::shared_ptr<const sharded_keys> parasrv_multi::prepare(std::vector<std::stri
 }
 
 kvclt::sequence parasrv_multi::start_set(const kvclt::call& c, std::shared_ptr<const sharded_keys> set,
-                                         const set_source& values, std::shared_ptr<set_target> to, const char* doing) {
+                                         const set_source& values, std::shared_ptr<set_target> to, const char* doing,
+                                         asked_for what) {
   if (set == nullptr || set->keys.empty()) return 0;
   auto call = std::make_shared<set_call>();
   call->set = set;
   call->closing = &closing_;
   call->to = std::move(to);
   call->verb = doing;
+  call->what = what;
   const bool changes = c.what != net::verb::set_pull;
   return servers_.client().many().set_async(
       c, std::move(set), {values.tag, values.value_bytes, values.numbers, values.items},
@@ -277,7 +342,8 @@ kvclt::sequence parasrv_multi::start_set_read(std::shared_ptr<const sharded_keys
   auto& clock = servers_.clock();
   const auto& c = clock.of(first_of(set));
   clock.begin_read(c);
-  return start_set(clock.read_call(c, net::verb::set_pull), std::move(set), {}, std::move(to), "reading");
+  return start_set(clock.read_call(c, net::verb::set_pull), std::move(set), {}, std::move(to), "reading",
+                   asked_for::set);
 }
 
 kvclt::sequence parasrv_multi::start_set_write(std::shared_ptr<const sharded_keys> set, const set_source& values) {
@@ -293,12 +359,18 @@ kvclt::sequence parasrv_multi::start_set_write(std::shared_ptr<const sharded_key
     for (const auto& key : set->keys) cache.changing(key);
     cache.drop(*set);
   }
-  return start_set({.what = net::verb::set_push}, std::move(set), values, nullptr, "writing");
+  return start_set({.what = net::verb::set_push}, std::move(set), values, nullptr, "writing", asked_for::set);
 }
 
 kvclt::sequence parasrv_multi::start_set_update(std::shared_ptr<const sharded_keys> set, const set_source& deltas,
                                                 std::uint64_t function, bool clocked_update,
                                                 std::shared_ptr<set_target> to) {
+  return start_set_update(std::move(set), deltas, function, clocked_update, std::move(to), asked_for::set);
+}
+
+kvclt::sequence parasrv_multi::start_set_update(std::shared_ptr<const sharded_keys> set, const set_source& deltas,
+                                                std::uint64_t function, bool clocked_update,
+                                                std::shared_ptr<set_target> to, asked_for asked) {
   if (set == nullptr) return 0;
   auto& cache = servers_.cache();
   auto& clock = servers_.clock();
@@ -312,7 +384,7 @@ kvclt::sequence parasrv_multi::start_set_update(std::shared_ptr<const sharded_ke
   }
   const auto what = to != nullptr ? net::verb::set_bupdate : net::verb::set_update;
   const auto c = clock.update_call(of_set, what, function, clocked_update);
-  const auto number = start_set(c, set, deltas, std::move(to), "updating");
+  const auto number = start_set(c, set, deltas, std::move(to), "updating", asked);
   if (remembered && clocked_update) {
     const auto width = deltas.value_bytes;
     for (std::size_t i = 0; i < set->keys.size(); ++i) {

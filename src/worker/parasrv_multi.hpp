@@ -15,6 +15,7 @@
 #include <paracel/value.hpp>
 
 #include "client/kvclt.hpp"
+#include "client/repeated_lists.hpp"
 #include "client/sharded_keys.hpp"
 #include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
@@ -26,21 +27,26 @@ class parasrv;
 /// Calls on many keys: lists of them, prepared sets, and values split over several keys. They follow the same rules for
 /// reads and updates as calls on one key.
 ///
+/// A list of keys that comes a second time is prepared as a set, in up to `most_repeated_bytes`: updates, and reads
+/// that are not cached. A call then costs a comparison of the keys, and what one on a set costs.
+///
 /// Thread-safety: owned by the thread that runs the algorithm. Lifetime: the parasrv must outlive it.
 class parasrv_multi {
  public:
   using put_item = std::function<void(std::size_t index, const value_view&)>;
+  static constexpr std::size_t least_repeated = 32;  ///< keys: shorter lists are not worth it
+  static constexpr std::size_t most_repeated_bytes = std::size_t{64} << 20;
 
   explicit parasrv_multi(parasrv& servers) noexcept : servers_(servers) {}
 
   // ---- lists of keys
 
   /// `all`: a missing key is a key_error.
-  void read_multi(const std::vector<std::string>& keys, const put_item& put, bool all);
+  void read_multi(const std::vector<std::string>& keys, set_target& to, bool all);
   void write_multi(const std::vector<std::string>& keys, const std::vector<value_view>& values);
-  /// `clocked`: part of this iteration, so that BSP stages them.
+  /// `clocked`: part of this iteration, so that BSP stages them. `to`: for the new values, or null.
   void update_multi(const std::vector<std::string>& keys, const std::vector<value_view>& deltas, std::uint64_t function,
-                    bool clocked, const put_item* put);
+                    bool clocked, set_target* to);
   void update_default_multi(const std::vector<std::string>& keys, const std::vector<value_view>& initials,
                             const std::vector<value_view>& deltas, std::uint64_t function);
   bool remove_multi(const std::vector<std::string>& keys);
@@ -48,9 +54,9 @@ class parasrv_multi {
   void clear();
 
   // Asynchronous, as parasrv's.
-  kvclt::sequence start_read_multi(std::span<const std::string> keys, put_item put, bool all);
+  kvclt::sequence start_read_multi(std::span<const std::string> keys, std::shared_ptr<set_target> to, bool all);
   kvclt::sequence start_update_multi(std::span<const std::string> keys, std::span<const value_view> deltas,
-                                     std::uint64_t function, bool clocked, put_item put);
+                                     std::uint64_t function, bool clocked, std::shared_ptr<set_target> to);
 
   // ---- prepared sets
 
@@ -97,13 +103,22 @@ class parasrv_multi {
 
   kvclt::sequence send_updates(const kvclt::call& c, std::span<const std::string> keys,
                                std::span<const value_view> values, std::span<const value_view> deltas, bool clocked,
-                               put_item put);
+                               std::shared_ptr<set_target> to);
+  /// How a call on a set differs from one on a list of keys: in its errors' text, and in keys that do not exist.
+  enum class asked_for { set, list, those_that_exist };
   kvclt::sequence start_set(const kvclt::call& c, std::shared_ptr<const sharded_keys> set, const set_source& values,
-                            std::shared_ptr<set_target> to, const char* doing);
+                            std::shared_ptr<set_target> to, const char* doing, asked_for what);
+  kvclt::sequence start_set_update(std::shared_ptr<const sharded_keys> set, const set_source& deltas,
+                                   std::uint64_t function, bool clocked, std::shared_ptr<set_target> to,
+                                   asked_for what);
+  /// The set of these keys, if they come again; null: they are to be sent.
+  std::shared_ptr<const sharded_keys> find_repeated(std::span<const std::string> keys);
 
   parasrv& servers_;
   bool closing_ = false;
   bool prepared_ = false;  // a set
+  repeated_lists<const sharded_keys> repeated_{most_repeated_bytes};
+  std::vector<std::byte> numbers_;  // of a list, contiguously
 };
 
 /// The payload of update_default: two request items without keys.

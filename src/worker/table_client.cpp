@@ -5,13 +5,13 @@
 #include <bit>
 #include <cstring>
 #include <future>
-#include <type_traits>
 #include <unordered_set>
 #include <utility>
 
 #include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
+#include "core/gather.hpp"
 #include "core/reduction.hpp"
 
 namespace paracel {
@@ -22,21 +22,6 @@ constexpr std::uint32_t none = 0xffffffffU;
 
 std::uint64_t hash_of(const table_client::names& rows, std::size_t i) {
   return rows.ids != nullptr ? net::hash_row(rows.ids[i]) : net::hash_row(std::string_view(rows.names[i]));
-}
-
-bool strictly_ascend(const table_client::names& rows) {
-  if (rows.ids == nullptr) return false;
-  std::size_t descents = 0;
-  for (std::size_t i = 1; i < rows.count; ++i) descents += static_cast<std::size_t>(rows.ids[i] <= rows.ids[i - 1]);
-  return descents == 0;
-}
-
-/// Calls `f` with the width as a constant where it is a common one: copies are single instructions then.
-template <class F>
-void with_constant_width(std::size_t bytes, F f) {
-  if (bytes == 4) f(std::integral_constant<std::size_t, 4>());
-  else if (bytes == 8) f(std::integral_constant<std::size_t, 8>());
-  else f(bytes);
 }
 
 }  // namespace
@@ -50,6 +35,13 @@ table_client::table_client(parasrv& servers, std::string name, const net::table_
       row_bytes_(definition.width * element_bytes(definition.element)),
       channel_of_(partition_count) {
   (void)open();
+}
+
+bool table_client::strictly_ascend(const names& rows) {
+  if (rows.ids == nullptr) return false;
+  std::size_t descents = 0;
+  for (std::size_t i = 1; i < rows.count; ++i) descents += static_cast<std::size_t>(rows.ids[i] <= rows.ids[i - 1]);
+  return descents == 0;
 }
 
 void table_client::find_places() {
@@ -221,21 +213,23 @@ std::span<const std::byte> table_client::encode(const names& rows, const part& p
   return large ? std::span<const std::byte>() : std::span<const std::byte>(to, total);
 }
 
-void table_client::send_parts(kvclt::call c, const names& rows, const std::byte* values,
-                              const std::function<void(const kv_result&)>& done, std::vector<kvclt::sequence>* sent) {
+void table_client::send_parts(kvclt::call c, const names& rows, const std::byte* values, const part_handler& done,
+                              const requests& sent) {
   c.table = id_;
   if (rows.ids == nullptr) c.flags |= net::flag_named;
   const server_group::pin_routing here(servers_.client());
   for (const auto& one : parts_) {
     shared_buffer large;
     const auto bytes = encode(rows, one, values, large);
-    const auto s = servers_.client().shard_request(c, one.channel, one.count, element_, bytes, done, std::move(large));
+    const auto s = servers_.client().shard_request(
+        c, one.channel, one.count, element_, bytes,
+        [done, first = one.first, count = one.count](const kv_result& r) { done(first, count, r); }, std::move(large));
     if (sent != nullptr) sent->push_back(s);
   }
 }
 
-void table_client::finish_parts(const kvclt::call& c, const names& rows, const std::byte* values, const char* doing,
-                                const std::function<void(const kv_result&)>& each) {
+void table_client::finish(const char* doing, const std::function<void(const kv_result&)>& each,
+                          const std::function<void(const part_handler& done, const requests& sent)>& send) {
   // Shared with the handlers: one left pending by an exception finds it.
   struct progress {
     net::status result = net::status::ok;
@@ -244,7 +238,7 @@ void table_client::finish_parts(const kvclt::call& c, const names& rows, const s
   };
   const auto o = std::make_shared<progress>();
   o->each = &each;
-  const auto handler = [o](const kv_result& r) {
+  const auto handler = [o](std::uint32_t, std::uint32_t, const kv_result& r) {
     if (r.ok()) {
       if (o->each != nullptr && *o->each) (*o->each)(r);
     } else if (o->result == net::status::ok) {
@@ -252,10 +246,10 @@ void table_client::finish_parts(const kvclt::call& c, const names& rows, const s
       o->text = r.text();
     }
   };
-  std::vector<kvclt::sequence> sent;
+  const auto sent = std::make_shared<std::vector<kvclt::sequence>>();
   try {
-    send_parts(c, rows, values, handler, &sent);
-    for (const auto s : sent) servers_.client().wait(s);
+    send(handler, sent);
+    for (std::size_t i = 0; i < sent->size(); ++i) servers_.client().wait((*sent)[i]);
   } catch (...) {
     o->each = nullptr;
     throw;
@@ -265,41 +259,61 @@ void table_client::finish_parts(const kvclt::call& c, const names& rows, const s
 
 // ---- reading ------------------------------------------------------------------------------------------------------
 
+/// A pull in flight: shared with its handlers, which outlive an exception.
+struct table_client::pending_pull {
+  std::byte* out = nullptr;  // null: cancelled
+  std::size_t row_bytes = 0;
+  std::vector<std::uint32_t> own_order;
+  std::shared_ptr<const listed_rows> list;
+  std::span<const std::uint32_t> order;  // empty: that of the call
+  std::vector<kvclt::sequence> sent;
+  net::status result = net::status::ok;
+  std::string text;
+
+  void receive(std::uint32_t first, std::uint32_t count, const kv_result& r) {
+    const auto values = r.tail ? r.tail.bytes() : r.body;
+    if (out == nullptr) return;
+    if (!r.ok() || values.size() != count * row_bytes) {
+      if (result != net::status::ok) return;
+      result = r.ok() ? net::status::internal : r.header.result;
+      text = r.ok() ? "a server sent another number of rows than it was asked for" : std::string(r.text());
+      return;
+    }
+    if (order.empty()) {
+      std::memcpy(out + first * row_bytes, values.data(), values.size());
+      return;
+    }
+    scatter_values(out, values.data(), order.subspan(first, count), row_bytes);
+  }
+  void wait(server_group& client) {
+    try {
+      for (std::size_t i = 0; i < sent.size(); ++i) client.wait(sent[i]);
+    } catch (...) {
+      out = nullptr;
+      throw;
+    }
+  }
+};
+
 std::shared_ptr<table_client::pending_pull> table_client::send_pull(const names& rows, std::byte* out) {
-  auto c = servers_.begin_read(servers_.clock().of(name_), net::verb::rows_pull);
-  c.table = id_;
-  if (rows.ids == nullptr) c.flags |= net::flag_named;
-  plan(rows, std::max(row_bytes_, sizeof(std::uint64_t)), duplicates::keep);
+  const auto c = servers_.begin_read(servers_.clock().of(name_), net::verb::rows_pull);
   auto p = std::make_shared<pending_pull>();
   p->out = out;
   p->row_bytes = row_bytes_;
-  p->order = order_;  // duplicates were kept: unique row i is row i
+  const part_handler receive = [p](std::uint32_t first, std::uint32_t count, const kv_result& r) {
+    p->receive(first, count, r);
+  };
+  const requests sent(p, &p->sent);
   try {
-    const server_group::pin_routing here(servers_.client());
-    for (const auto& one : parts_) {
-      shared_buffer large;
-      const auto bytes = encode(rows, one, nullptr, large);
-      p->sent.push_back(servers_.client().shard_request(
-          c, one.channel, one.count, element_, bytes,
-          [p, one](const kv_result& r) {
-            const auto values = r.tail ? r.tail.bytes() : r.body;
-            if (p->out == nullptr) return;
-            if (!r.ok() || values.size() != one.count * p->row_bytes) {
-              if (p->result != net::status::ok) return;
-              p->result = r.ok() ? net::status::internal : r.header.result;
-              p->text = r.ok() ? "a server sent another number of rows than it was asked for" : std::string(r.text());
-              return;
-            }
-            if (p->order.empty()) {
-              std::memcpy(p->out + one.first * p->row_bytes, values.data(), values.size());
-              return;
-            }
-            with_constant_width(p->row_bytes, [&](auto width) {
-              for (std::uint32_t k = 0; k < one.count; ++k)
-                std::memcpy(p->out + p->order[one.first + k] * width, values.data() + k * width, width);
-            });
-          },
-          std::move(large)));
+    if (auto list = find_list(rows)) {
+      p->list = list;
+      p->order = list->order;
+      send_list(c, std::move(list), nullptr, receive, sent);
+    } else {
+      plan(rows, std::max(row_bytes_, sizeof(std::uint64_t)), duplicates::keep);
+      p->own_order = order_;  // duplicates were kept: unique row i is row i
+      p->order = p->own_order;
+      send_parts(c, rows, nullptr, receive, sent);
     }
   } catch (...) {
     p->out = nullptr;
@@ -310,12 +324,7 @@ std::shared_ptr<table_client::pending_pull> table_client::send_pull(const names&
 
 void table_client::pull(const names& rows, std::byte* out) {
   const auto p = send_pull(rows, out);
-  try {
-    for (const auto s : p->sent) servers_.client().wait(s);
-  } catch (...) {
-    p->out = nullptr;
-    throw;
-  }
+  p->wait(servers_.client());
   if (p->result != net::status::ok) throw_status(p->result, p->text, "pulling rows of " + place());
 }
 
@@ -328,12 +337,7 @@ async_functor_type table_client::pull_async(const names& rows, std::byte* out) {
                                          const auto there = self.lock();
                                          if (!there || *there == nullptr)
                                            throw error(what + ": the future was asked after its paralg had gone");
-                                         try {
-                                           for (const auto s : p->sent) (*there)->client().wait(s);
-                                         } catch (...) {
-                                           p->out = nullptr;
-                                           throw;
-                                         }
+                                         p->wait((*there)->client());
                                          if (p->result != net::status::ok) throw_status(p->result, p->text, what);
                                          return true;
                                        }),
@@ -441,19 +445,32 @@ void table_client::scan(bool named, const each_row& each) {
 
 // ---- writing ------------------------------------------------------------------------------------------------------
 
+void table_client::send_change(const kvclt::call& c, const names& rows, const std::byte* values, duplicates what,
+                               const part_handler& done, const requests& sent) {
+  if (auto list = find_list(rows); list != nullptr && list->is_unique)
+    return send_list(c, std::move(list), values, done, sent);
+  plan(rows, row_bytes_ + sizeof(std::uint64_t), what);
+  send_parts(c, rows, values, done, sent);
+}
+
 void table_client::push(const names& rows, const std::byte* values) {
   const auto c = servers_.clock().write_call(servers_.clock().of(name_), net::verb::rows_push);
-  plan(rows, row_bytes_ + sizeof(std::uint64_t), duplicates::last);
-  finish_parts(c, rows, values, "pushing rows of ", nullptr);
+  finish("pushing rows of ", nullptr, [&](const part_handler& done, const requests& sent) {
+    send_change(c, rows, values, duplicates::last, done, sent);
+  });
 }
 
 void table_client::update(const names& rows, const std::byte* deltas, bool wait) {
   const auto c = servers_.clock().update_call(servers_.clock().of(name_), net::verb::rows_update, 0, !wait);
-  plan(rows, row_bytes_ + sizeof(std::uint64_t), duplicates::sum);
-  if (wait) return finish_parts(c, rows, deltas, "updating rows of ", nullptr);
-  send_parts(
-      c, rows, deltas,
-      [failures = &servers_.failures(), what = "updating \"a row of " + place() + "\""](const kv_result& r) {
+  if (wait) {
+    return finish("updating rows of ", nullptr, [&](const part_handler& done, const requests& sent) {
+      send_change(c, rows, deltas, duplicates::sum, done, sent);
+    });
+  }
+  send_change(
+      c, rows, deltas, duplicates::sum,
+      [failures = &servers_.failures(), what = "updating \"a row of " + place() + "\""](std::uint32_t, std::uint32_t,
+                                                                                        const kv_result& r) {
         if (!r.ok()) failures->record(0, r.header.result, r.text(), what);
       },
       nullptr);
@@ -462,8 +479,11 @@ void table_client::update(const names& rows, const std::byte* deltas, bool wait)
 std::uint64_t table_client::remove(const names& rows) {
   std::uint64_t n = 0;
   plan(rows, sizeof(std::uint64_t), duplicates::keep);
-  finish_parts({.what = net::verb::rows_remove}, rows, nullptr, "removing rows of ",
-               [&](const kv_result& r) { n += r.header.count; });
+  finish(
+      "removing rows of ", [&](const kv_result& r) { n += r.header.count; },
+      [&](const part_handler& done, const requests& sent) {
+        send_parts({.what = net::verb::rows_remove}, rows, nullptr, done, sent);
+      });
   return n;
 }
 

@@ -15,6 +15,8 @@
 
 #include <paracel/table.hpp>
 
+#include "client/listed_rows.hpp"
+#include "client/repeated_lists.hpp"
 #include "core/shared_buffer.hpp"
 #include "net/row_codec.hpp"
 #include "worker/parasrv.hpp"
@@ -24,11 +26,15 @@ namespace paracel {
 /// Thread-safety: owned by the thread of the parasrv, which must outlive it.
 /// Cost: two passes over the rows (one to count them by shard, one to place them), none of them where there is only one
 /// shard; for updates one more lookup a row, to find duplicates, unless the ids strictly ascend. The scratch memory is
-/// reused.
+/// reused. A list of ids that comes a second time is remembered here and at the shards (listed_rows): from then on a
+/// call compares the ids, and sends a digest and the values. Up to `most_listed_bytes` of such lists are kept.
 class table_client {
  public:
   using names = table_detail::row_names;
   using each_row = std::function<void(std::uint64_t, std::string_view, const std::byte*)>;
+
+  static constexpr std::size_t least_listed = 64;  ///< shorter lists are not worth it
+  static constexpr std::size_t most_listed_bytes = std::size_t{64} << 20;
 
   /// Opens the table at every shard.
   table_client(parasrv& servers, std::string name, const net::table_definition& definition);
@@ -50,29 +56,37 @@ class table_client {
     std::uint32_t first;
     std::uint32_t count;
   };
-  /// A pull in flight: shared with its handlers, which outlive an exception.
-  struct pending_pull {
-    std::byte* out = nullptr;  // null: cancelled
-    std::size_t row_bytes = 0;
-    std::vector<std::uint32_t> order;  // empty: that of the call
-    std::vector<kvclt::sequence> sent;
-    net::status result = net::status::ok;
-    std::string text;
-  };
+  /// A reply to a request on rows first ... first + count of those sent.
+  using part_handler = std::function<void(std::uint32_t first, std::uint32_t count, const kv_result&)>;
+  /// The requests of a call, which its handlers may add to.
+  using requests = std::shared_ptr<std::vector<kvclt::sequence>>;
+  struct pending_pull;
+  struct listed_call;
 
   std::uint64_t open();
+  static bool strictly_ascend(const names& rows);
   void find_places();
   void plan(const names& rows, std::size_t bytes_a_row, duplicates what);
   std::size_t place_unique(const names& rows);
   std::size_t place_merged(const names& rows, duplicates what);
   std::span<const std::byte> encode(const names& rows, const part& p, const std::byte* values, shared_buffer& large);
   std::shared_ptr<pending_pull> send_pull(const names& rows, std::byte* out);
-  /// Sends the planned requests, each with its part of the values (null: names only).
-  void send_parts(kvclt::call c, const names& rows, const std::byte* values,
-                  const std::function<void(const kv_result&)>& done, std::vector<kvclt::sequence>* sent);
-  /// The same, blocking. `each` receives the successful replies. `doing` is for the error's text.
-  void finish_parts(const kvclt::call& c, const names& rows, const std::byte* values, const char* doing,
-                    const std::function<void(const kv_result&)>& each);
+  /// Sends the planned requests, each with its part of the values (null: names only). `sent` may be null.
+  void send_parts(kvclt::call c, const names& rows, const std::byte* values, const part_handler& done,
+                  const requests& sent);
+  /// The list of these ids, if it comes again; null: they are to be sent.
+  std::shared_ptr<listed_rows> find_list(const names& rows);
+  std::shared_ptr<listed_rows> make_list(const names& rows);
+  /// The same as send_parts for a list.
+  void send_list(kvclt::call c, std::shared_ptr<listed_rows> list, const std::byte* values, const part_handler& done,
+                 const requests& sent);
+  static void send_listed(const std::shared_ptr<listed_call>& call, std::uint32_t part);
+  /// A push or an update; returns at once.
+  void send_change(const kvclt::call& c, const names& rows, const std::byte* values, duplicates what,
+                   const part_handler& done, const requests& sent);
+  /// Waits for what `send(done, sent)` sends. `each` receives the successful replies. `doing` is for the error's text.
+  void finish(const char* doing, const std::function<void(const kv_result&)>& each,
+              const std::function<void(const part_handler& done, const requests& sent)>& send);
   [[nodiscard]] std::string place() const { return "table \"" + name_ + "\""; }
 
   parasrv& servers_;
@@ -98,6 +112,8 @@ class table_client {
   std::vector<std::uint32_t> order_;    // unique rows by channel; not of rows in order
   std::vector<part> parts_;
   std::vector<std::byte> payload_;
+
+  repeated_lists<listed_rows> lists_{most_listed_bytes};
 };
 
 }  // namespace paracel

@@ -55,6 +55,14 @@ void as_rows(std::span<const std::byte> payload, std::uint32_t count, bool named
   asm volatile("" ::"g"(sum));  // so that every byte is read
 }
 
+/// Of rows that are named by a list.
+void as_values(std::span<const std::byte> payload, std::uint32_t count, std::size_t row_bytes) {
+  rows_view r;
+  if (decode_values(payload, count, row_bytes, r) != nullptr) return;
+  require(r.count == count && r.values.size() == count * row_bytes, "each row has its values");
+  require(r.values.size() == payload.size(), "and there is nothing else");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -72,5 +80,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::memcpy(&wild, data, sizeof wild);
     as_rows(payload, wild, named, row_bytes);
   }
+  as_values(payload, count, row_bytes);
   return 0;
 }

@@ -48,6 +48,7 @@ struct cluster_options {
   std::vector<std::string> plugin_folders{};
   std::size_t max_parked_bytes = srv::server_options().max_parked_bytes;
   std::size_t max_message_bytes = srv::server_options().max_message_bytes;  ///< of the servers and of the transport
+  std::size_t max_set_bytes = srv::server_options().max_set_bytes;
   srv::checkpoint_options checkpoints{};
   srv::scheduler::event_sink events{};
   std::shared_ptr<net::transport> over{};  ///< null: an inproc_transport
@@ -294,6 +295,7 @@ class cluster {
     o.server.plugin_folders = options_.plugin_folders;
     o.server.max_parked_bytes = options_.max_parked_bytes;
     o.server.max_message_bytes = options_.max_message_bytes;
+    o.server.max_set_bytes = options_.max_set_bytes;
     o.log = [](const std::string&) {};
     if (options_.handler) o.handler = options_.handler(i);
     return std::make_unique<srv::server_node>(*transport_, std::move(o));

@@ -313,7 +313,7 @@ TEST(Protocol, ARequestWithOneWrongFieldIsRefusedWithTheReason) {
   EXPECT_EQ(refusal([](auto& h) { h.what = verb::none; }), "unknown verb");
   EXPECT_EQ(refusal([](auto& h) { h.what = static_cast<verb>(11); }), "unknown verb");
   EXPECT_EQ(refusal([](auto& h) { h.what = static_cast<verb>(255); }), "unknown verb");
-  EXPECT_EQ(refusal([](auto& h) { h.flags = 128; }), "unknown request flag");
+  EXPECT_EQ(refusal([](auto& h) { h.flags = 512; }), "unknown request flag");
   EXPECT_EQ(refusal([](auto& h) { h.tag = static_cast<value_tag>(5); }), "unknown type tag in the request");
   EXPECT_EQ(refusal([](auto& h) { h.partition = 16384; }), "no such partition");
   EXPECT_EQ(refusal([](auto& h) { h.partition = 16383; }), "accepted");
@@ -463,6 +463,14 @@ TEST(Protocol, ACountThatTheBodyCannotHoldIsRefusedAtOnce) {
   EXPECT_STREQ(decode(frame_of(h, body), 0, v), nullptr);
   h.count = 2;
   EXPECT_STREQ(decode(frame_of(h, body), 0, v), "more items announced than the body can hold");
+  reply_header answer;
+  answer.what = verb::pull_multi;
+  answer.count = 2;
+  answer.body_bytes = h.body_bytes;
+  reply_view r;
+  EXPECT_STREQ(decode(frame_of(answer, body), 0, r), "more items announced than the body can hold");
+  answer.flags = reply_uniform;
+  EXPECT_STREQ(decode(frame_of(answer, body), 0, r), nullptr) << "it has no items";
   h.what = verb::collective;  // count has another meaning there
   EXPECT_STREQ(decode(frame_of(h, body), 0, v), nullptr);
 }

@@ -256,6 +256,44 @@ TEST(KeptRequest, RowsInATailAreTakenApartToo) {
   EXPECT_EQ(r.id(0), 3U);
 }
 
+TEST(KeptRequest, RowsNamedByAListAreTakenApartWithTheirIds) {
+  for (const std::size_t row_bytes : {0U, 12U}) {
+    retained_request whole;
+    whole.header.what = row_bytes == 0 ? verb::rows_pull : verb::rows_update;
+    whole.header.flags = net::flag_listed | net::flag_staged;
+    whole.header.count = 5;
+    whole.header.key_bytes = 16;
+    whole.body.resize(16);
+    for (std::uint8_t i = 0; i < 5; ++i) whole.body.resize(whole.body.size() + row_bytes, static_cast<std::byte>(i));
+    auto list = std::make_shared<listed_rows>();
+    list->ids = {100, 7, 101, 102, 8, 103, 104};
+    list->sent = {7, 8, 100, 101, 102, 103, 104};
+    list->parts = {{.channel = 0, .first = 0, .count = 2}, {.channel = 1, .first = 2, .count = 5}};
+    whole.rows = list;
+    whole.set_part = 1;
+    const request_items_view items(whole);
+    ASSERT_EQ(items.size(), 5U);
+    net::request_header h;
+    bytes body;
+    for (const auto& half : halves(5)) {
+      items.write(half, h, body);
+      EXPECT_EQ(h.flags, net::flag_staged);
+      EXPECT_EQ(h.key_bytes, 0U);
+      net::rows_view r;
+      ASSERT_STREQ(net::decode(body, h.count, false, row_bytes, r), nullptr);
+      for (std::size_t k = 0; k < half.size(); ++k) {
+        EXPECT_EQ(r.id(k), 100 + half[k]);
+        EXPECT_EQ(items.partition(half[k]), partition_of(net::hash_row(r.id(k))));
+        if (row_bytes != 0) {
+          EXPECT_EQ(r.values[k * row_bytes], static_cast<std::byte>(half[k]));
+        }
+      }
+    }
+    whole.body.pop_back();
+    EXPECT_THROW(request_items_view{whole}, protocol_error);
+  }
+}
+
 TEST(KeptRequest, PulledRowsComeInTheOrderOfTheRequestAndCountsAdd) {
   std::vector<request_part> parts(2);
   parts[0].items = {1, 2};

@@ -51,6 +51,61 @@ TEST_F(ShardTest, AMultiRequestAnswersAnItemForEachKeyInOrder) {
   }
 }
 
+TEST_F(ShardTest, AUniformReplyHasTheValuesOfTheItemsItStandsFor) {
+  const auto ask = [&](verb what, const std::vector<std::pair<std::string, value_view>>& items, std::uint16_t flags) {
+    return multi(what, items, {.flags = flags});
+  };
+  const auto numbers = [](const auto& a) {
+    std::vector<double> n(a.body.size() / sizeof(double));
+    if (!n.empty()) std::memcpy(n.data(), a.body.data(), a.body.size());
+    return n;
+  };
+  constexpr auto uniform = net::flag_uniform_reply;
+  const std::vector<std::pair<std::string, value_view>> abc{{"a", {}}, {"b", {}}, {"a", {}}, {"c", {}}};
+  const auto with = [](double one, double two, double three, double four) {
+    static std::vector<double> v;
+    v = {one, two, three, four};
+    return std::vector<std::pair<std::string, value_view>>{
+        {"a", view(v[0])}, {"b", view(v[1])}, {"a", view(v[2])}, {"c", view(v[3])}};
+  };
+  auto a = ask(verb::update_multi, with(1, 2, 3, 4), uniform);
+  EXPECT_EQ(a.header.flags, 0) << "the keys did not exist";
+  EXPECT_EQ(a.items().size(), 4U);
+  a = ask(verb::pull_multi, abc, uniform);
+  EXPECT_EQ(a.header.flags, net::reply_uniform);
+  EXPECT_EQ(a.header.count, 4U);
+  EXPECT_EQ(a.header.tag, value_tag::f64);
+  EXPECT_EQ(numbers(a), (std::vector<double>{4, 2, 4, 4}));
+  EXPECT_EQ(ask(verb::pull_multi, abc, 0).items().size(), 4U) << "who does not ask for it gets items";
+  a = ask(verb::update_multi, with(1, 1, 1, 1), uniform);
+  EXPECT_EQ(a.header.flags, net::reply_uniform);
+  EXPECT_TRUE(a.body.empty());
+  a = ask(verb::bupdate_multi, with(1, 1, 10, 1), uniform);
+  EXPECT_EQ(numbers(a), (std::vector<double>{7, 4, 17, 6})) << "the same key twice is two updates";
+  a = ask(verb::push_multi, with(1, 2, 3, 4), uniform);
+  EXPECT_EQ(a.header.flags, net::reply_uniform);
+  EXPECT_EQ(numbers(ask(verb::pull_multi, abc, uniform)), (std::vector<double>{3, 2, 3, 4}));
+
+  // What is not of one kind, not complete, or malformed: as before.
+  const std::vector<double> vector{1, 2};
+  EXPECT_EQ(ask(verb::update_multi, {{"a", view(1.0)}, {"b", view(vector)}}, uniform).items()[1].result,
+            status::type_mismatch);
+  EXPECT_EQ(pull("a"), 4) << "the other was updated";
+  ASSERT_EQ(call(verb::push, "b", view(vector)).header.result, status::ok);
+  EXPECT_EQ(ask(verb::pull_multi, abc, uniform).items()[1].value.size(), 16U);
+  EXPECT_EQ(ask(verb::pull_multi, {{"a", {}}, {"x", {}}}, uniform).items()[1].result, status::not_found);
+  EXPECT_EQ(ask(verb::pull_multi, {}, uniform).header.count, 0U);
+  net::request_header h;
+  h.what = verb::update_multi;
+  h.count = 2;
+  std::vector<std::byte> body;
+  net::append_item(body, "a", view(1.0));
+  net::append_item(body, "c", view(1.0));
+  body.push_back(std::byte{0});
+  EXPECT_EQ(send(h, body, {.flags = uniform}).header.result, status::bad_request);
+  EXPECT_EQ(pull("a"), 4);
+}
+
 TEST_F(ShardTest, EachItemOfAMultiUpdateSucceedsOrFailsByItself) {
   const std::vector<double> vector{1, 2};
   push("a", 1);
