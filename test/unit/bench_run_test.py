@@ -86,12 +86,13 @@ class Runs(unittest.TestCase):
         with open(os.path.join(self.folder, "bin", name + ".calls"), encoding="utf-8") as f:
             return f.read().splitlines()
 
-    def main(self, *words):
+    def main(self, *words, pinned=False):
         """Returns the status, the output, and the JSON."""
         path = os.path.join(self.folder, "out.json")
         out = io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-            status = bench_run.main(["--bin-dir", os.path.join(self.folder, "bin"), "--json", path, *words])
+            status = bench_run.main(["--bin-dir", os.path.join(self.folder, "bin"), "--json", path, *words]
+                                    + ([] if pinned else ["--free"]))
         with open(path, encoding="utf-8") as f:
             return status, out.getvalue(), json.load(f)
 
@@ -143,6 +144,25 @@ class Runs(unittest.TestCase):
             self.assertIn(wanted, found)
         self.assertRegex(out, r"good +2.00 .*MISSED")
         self.assertIn("0 of 1 aims met; 4 rows not measured", out)
+
+    def test_rows_about_servers_are_measured_on_one_processor_too_with_what_a_key_costs(self):
+        bench_run.PROGRAM_ROWS = [("rows", "free and pinned", "bench_x", ("processors",), None, "bench_y"),
+                                  ("scan", "free", "bench_x", ("processors",), None, "")]
+        for name, ns in (("bench_x", 7), ("bench_y", 9)):
+            path = os.path.join(self.folder, "bin", name)
+            with open(path, "w", encoding="utf-8") as f:
+                f.write('#!/bin/sh\necho "{\\"processors\\": $(nproc), \\"ns_per_key\\": %d, '
+                        '\\"cpu_s_per_million\\": 0.25}"\n' % ns)
+            os.chmod(path, 0o755)
+        status, out, result = self.main("--pairs", "3", "--group", "rows,scan", pinned=True)
+        self.assertEqual(status, 0)
+        both, free = result["rows"]
+        processors = len(os.sched_getaffinity(0))
+        self.assertEqual((both["figure"], both["floor"], both["ratio"]), (processors, processors, 1))
+        self.assertEqual({k: both["pinned"][k] for k in ("figure", "floor", "ratio", "ns_per_key", "cpu_s_per_million")},
+                         {"figure": 1, "floor": 1, "ratio": 1, "ns_per_key": 7, "cpu_s_per_million": 0.25})
+        self.assertNotIn("pinned", free)
+        self.assertRegex(out, r"free and pinned .* 1.000 +7.00 +0.25\n")
 
     def test_json_of_several_lines_counts_too(self):
         bench_run.PROGRAM_ROWS = [("scan", "nested", "bench_x", ("top.ms",), "<= 3", "")]

@@ -107,6 +107,7 @@ class job {
 
   [[nodiscard]] pid_t scheduler_process() const { return pids_.front(); }
   [[nodiscard]] pid_t server_process(int slot) const { return pids_[static_cast<std::size_t>(slot) + 1]; }
+  [[nodiscard]] std::vector<pid_t> server_processes() const { return {pids_.begin() + 1, pids_.end()}; }
   [[nodiscard]] const net::rendezvous& rendezvous() const noexcept { return rendezvous_; }
 
  private:

@@ -20,6 +20,7 @@
 
 #include "bench_job.hpp"
 #include "bench_support.hpp"
+#include "core/gather.hpp"
 #include "worker/comm_scheduler.hpp"
 
 DEFINE_string(verb, "pull",
@@ -99,7 +100,10 @@ void add(report& sum, const report& r) {
 class worker {
  public:
   worker(const job& j, int rank)
-      : job_(j.join(rank)), client_(job_->open_client()), value_(shared_buffer::allocate(FLAGS_value_bytes)) {
+      : job_(j.join(rank)),
+        servers_(j.server_processes()),
+        client_(job_->open_client()),
+        value_(shared_buffer::allocate(FLAGS_value_bytes)) {
     call_.what = verbs.at(FLAGS_verb);
     // Zero, so that a million additions do not change it; a real addition takes as long for any number.
     std::fill_n(value_.mutable_data(), FLAGS_value_bytes, std::byte{0});
@@ -116,7 +120,7 @@ class worker {
 
   report measure() {
     report r;
-    stopwatch watch(r.counted, FLAGS_warm_up, FLAGS_seconds);
+    stopwatch watch(r.counted, FLAGS_warm_up, FLAGS_seconds, servers_);
     r.seen = travelling();
     if (api_ != nullptr) {
       if (is_f32()) through_paralg<float>(watch);
@@ -181,8 +185,9 @@ class worker {
       f.request += 16 + n * there;
       f.reply += n * back;
     } else if (is_multi(call_.what)) {  // the items' headers are 12 bytes in a request and 16 in a reply
+      const bool uniform = FLAGS_replicas == 1 && call_.what <= verb::bupdate_multi;  // the values alone
       f.request += n * (12 + keys_.front().size() + there);
-      f.reply += n * (16 + back);
+      f.reply += n * ((uniform ? 0 : 16) + back);
     } else {
       f.request += keys_.front().size();
       (there > net::tail_threshold_bytes ? f.tail_request : f.request) += there;
@@ -262,7 +267,10 @@ class worker {
             const auto bytes = item.value.bytes;
             if (!bytes.empty()) std::memcpy(c.out.data() + i * bytes.size(), bytes.data(), bytes.size());
           },
-          end);
+          end,
+          [&c, bytes = value_.size()](std::span<const std::uint32_t> order, const kv_result& r) {
+            if (r.body.size() == order.size() * bytes) scatter_values(c.out.data(), r.body.data(), order, bytes);
+          });
     };
     for (chain& c : chains) go(c);
     client_->wait_all();
@@ -328,6 +336,7 @@ class worker {
   }
 
   std::shared_ptr<session> job_;
+  std::vector<pid_t> servers_;
   std::unique_ptr<server_group> client_;
   kvclt::call call_;
   shared_buffer value_;
@@ -355,7 +364,7 @@ void run() {
                 ", \"verb\": \"%s\", \"request_bytes\": %zu, \"reply_bytes\": %zu, \"tail_request_bytes\": %zu, "
                 "\"tail_reply_bytes\": %zu",
                 FLAGS_verb.c_str(), f.request, f.reply, f.tail_request, f.tail_reply);
-  print(sum.counted, calls_of * static_cast<double>(FLAGS_value_bytes), extra);
+  print(sum.counted, calls_of * static_cast<double>(FLAGS_value_bytes), calls_of, extra);
 }
 
 void check_flags() {

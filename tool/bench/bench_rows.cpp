@@ -10,8 +10,6 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <random>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +20,7 @@
 #include <paracel/table.hpp>
 
 #include "bench_support.hpp"
+#include "id_lists.hpp"
 #include "net/row_codec.hpp"
 #include "net/zmq_transport.hpp"
 #include "server/node/server.hpp"
@@ -33,7 +32,8 @@ DEFINE_string(op, "all", "pull, add or adagrad; all: each in turn, in the server
 DEFINE_string(where, "server", "server: the object alone; ipc: a worker and a server process");
 DEFINE_uint64(rows, 1'000'000, "rows of the table");
 DEFINE_uint64(rows_per_call, 10'000, "rows of a call, drawn at random");
-DEFINE_string(ids, "random", "random; or ascending: sorted, each once");
+DEFINE_string(ids, "random", "random; unique: each once; or ascending: those, sorted");
+DEFINE_uint64(lists, 64, "lists of rows that the calls use in turn; 0: each call has a new one (ipc)");
 DEFINE_uint64(width, 16, "floats of a row");
 DEFINE_uint64(window, 1, "ipc: calls in flight (pulls by future, updates unwatched)");
 DEFINE_double(seconds, 1, "measured time");
@@ -45,23 +45,9 @@ using namespace paracel;
 using namespace paracel::bench;
 using net::verb;
 
-constexpr std::size_t different_calls = 64;  // so that no call finds the previous call's rows in a cache
 constexpr std::size_t load_rows = 50'000;
 
-std::vector<std::vector<std::uint64_t>> draw_calls() {
-  std::mt19937_64 random(1);
-  std::vector<std::vector<std::uint64_t>> calls(different_calls, std::vector<std::uint64_t>(FLAGS_rows_per_call));
-  for (auto& call : calls)
-    for (auto& id : call) id = random() % FLAGS_rows;
-  if (FLAGS_ids == "ascending") {
-    for (auto& call : calls) {
-      std::set<std::uint64_t> ids(call.begin(), call.end());
-      while (ids.size() < call.size()) ids.insert(random() % FLAGS_rows);
-      call.assign(ids.begin(), ids.end());
-    }
-  }
-  return calls;
-}
+id_lists calls_of_flags() { return {FLAGS_rows, FLAGS_rows_per_call, FLAGS_lists, FLAGS_ids}; }
 
 class no_sink final : public srv::reply_sink {
  public:
@@ -133,7 +119,9 @@ alone measure_alone() {
   bare_server s;
   const bool pulls = FLAGS_op == "pull";
   std::vector<shared_buffer> requests;
-  for (const auto& ids : draw_calls()) {
+  auto calls = calls_of_flags();
+  for (std::size_t k = 0; k < std::max<std::size_t>(FLAGS_lists, 1); ++k) {
+    const auto ids = calls.next();
     const auto ids_bytes = ids.size() * sizeof(std::uint64_t);
     auto b = shared_buffer::allocate(ids_bytes + (pulls ? 0 : ids.size() * FLAGS_width * sizeof(float)));
     std::memcpy(b.mutable_data(), ids.data(), ids_bytes);
@@ -159,7 +147,8 @@ void one_alone() {
   std::snprintf(extra, sizeof extra,
                 ", \"op\": \"%s\", \"where\": \"server\", \"rows_per_second\": %.0f, \"bytes_per_row\": %.1f",
                 FLAGS_op.c_str(), a.rows_per_second, a.bytes_per_row);
-  print(a.counted, static_cast<double>(FLAGS_rows_per_call * FLAGS_width * sizeof(float)), extra);
+  print(a.counted, static_cast<double>(FLAGS_rows_per_call * FLAGS_width * sizeof(float)),
+        static_cast<double>(FLAGS_rows_per_call), extra);
 }
 
 void all_alone() {
@@ -204,7 +193,7 @@ void through_ipc() {
     row_optimizer optimizer;
     if (FLAGS_op == "adagrad") optimizer = {"libparacel_default.so", "paracel_adagrad", {}};
     table<float> rows(a, "t", FLAGS_width, row_init::uniform(-0.1, 0.1, 1), optimizer);
-    const auto calls = draw_calls();
+    auto calls = calls_of_flags();
     std::vector<std::vector<float>> values(FLAGS_window, std::vector<float>(load_rows * FLAGS_width, 0.001F));
     for (std::uint64_t first = 0; first < FLAGS_rows; first += load_rows) {
       std::vector<std::uint64_t> ids(std::min<std::uint64_t>(load_rows, FLAGS_rows - first));
@@ -213,10 +202,10 @@ void through_ipc() {
     }
     const auto numbers = [&](std::size_t k) { return std::span(values[k]).first(FLAGS_rows_per_call * FLAGS_width); };
     std::vector<async_functor_type> flying(FLAGS_window);
-    stopwatch watch(t, FLAGS_warm_up, FLAGS_seconds);
+    stopwatch watch(t, FLAGS_warm_up, FLAGS_seconds, {server.process()});
     for (std::size_t i = 0;; ++i) {
       const auto sent = clock::now();
-      const auto& ids = calls[i % calls.size()];
+      const auto ids = calls.next();
       const auto k = i % FLAGS_window;
       if (FLAGS_op == "pull" && FLAGS_window > 1) {
         if (flying[k].valid()) flying[k].get();
@@ -242,7 +231,7 @@ void through_ipc() {
   std::snprintf(extra, sizeof extra,
                 ", \"op\": \"%s\", \"where\": \"ipc\", \"window\": %llu, \"rows_per_second\": %.0f", FLAGS_op.c_str(),
                 static_cast<unsigned long long>(FLAGS_window), static_cast<double>(t.calls) * n / t.seconds);
-  print(t, n * static_cast<double>(FLAGS_width) * sizeof(float), extra);
+  print(t, n * static_cast<double>(FLAGS_width) * sizeof(float), n, extra);
 }
 
 }  // namespace
@@ -255,10 +244,10 @@ int main(int argc, char** argv) {
       throw std::runtime_error("--op is pull, add, adagrad or all");
     if (FLAGS_where != "server" && FLAGS_where != "ipc") throw std::runtime_error("--where is server or ipc");
     if (FLAGS_where == "ipc" && FLAGS_op == "all") throw std::runtime_error("--where ipc measures one --op");
-    if (FLAGS_ids != "random" && FLAGS_ids != "ascending")
-      throw std::runtime_error("--ids " + FLAGS_ids + ": want random or ascending");
-    if (FLAGS_ids == "ascending" && FLAGS_rows < FLAGS_rows_per_call)
-      throw std::runtime_error("--ids ascending: the table has fewer rows than a call");
+    if (FLAGS_ids != "random" && FLAGS_ids != "unique" && FLAGS_ids != "ascending")
+      throw std::runtime_error("--ids " + FLAGS_ids + ": want random, unique or ascending");
+    if (FLAGS_rows < FLAGS_rows_per_call * 2)
+      throw std::runtime_error("the table has fewer than two rows for each of a call");
     if (FLAGS_window == 0 || FLAGS_rows == 0 || FLAGS_rows_per_call == 0 || FLAGS_rows_per_call > load_rows)
       throw std::runtime_error("window and rows begin at 1, rows_per_call ends at " + std::to_string(load_rows));
     keep_large_blocks();

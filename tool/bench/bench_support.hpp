@@ -9,15 +9,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace paracel::bench {
@@ -62,13 +65,24 @@ class histogram {
 struct tally {
   std::uint64_t calls = 0;
   double seconds = 0;
+  double client_seconds = 0;  ///< processor time of this client during the calls
+  double server_seconds = 0;  ///< of the servers, for all clients
   histogram latency;
 };
+
+/// Processor time of a process so far.
+inline double processor_seconds(pid_t process) {
+  clockid_t id{};
+  timespec t{};
+  if (::clock_getcpuclockid(process, &id) != 0 || ::clock_gettime(id, &t) != 0) return 0;
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
+}
 
 /// One client's measured time: starts after the warm-up, ends after `seconds`.
 class stopwatch {
  public:
-  stopwatch(tally& t, double warm_up, double seconds) : tally_(t), seconds_(seconds) {
+  stopwatch(tally& t, double warm_up, double seconds, std::vector<pid_t> servers = {})
+      : tally_(t), seconds_(seconds), servers_(std::move(servers)) {
     begin_ = clock::now() + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(warm_up));
     end_ = begin_ + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(seconds));
   }
@@ -76,9 +90,11 @@ class stopwatch {
   bool answered(clock::time_point sent, clock::time_point now) {
     if (now >= end_) {
       tally_.seconds = seconds_;
+      add_processor_time(1);
       return false;
     }
     if (now >= begin_) {
+      if (tally_.calls == 0) add_processor_time(-1);
       ++tally_.calls;
       tally_.latency.add(static_cast<std::uint64_t>(std::chrono::nanoseconds(now - sent).count()));
     }
@@ -86,8 +102,15 @@ class stopwatch {
   }
 
  private:
+  void add_processor_time(double sign) {
+    if (sign > 0 && tally_.calls == 0) return;
+    tally_.client_seconds += sign * processor_seconds(::getpid());
+    for (const auto s : servers_) tally_.server_seconds += sign * processor_seconds(s);
+  }
+
   tally& tally_;
   double seconds_;
+  std::vector<pid_t> servers_;
   clock::time_point begin_, end_;
 };
 
@@ -161,6 +184,7 @@ class child {
   }
   [[nodiscard]] int in() const noexcept { return in_; }
   [[nodiscard]] int out() const noexcept { return out_; }
+  [[nodiscard]] pid_t process() const noexcept { return pid_; }
   /// Waits for the process to exit: killing it would lose its processor time.
   void join() {
     ::waitpid(pid_, nullptr, 0);
@@ -178,6 +202,8 @@ class child {
 inline void add(tally& sum, const tally& t) {
   sum.calls += t.calls;
   sum.seconds = t.seconds;
+  sum.client_seconds += t.client_seconds;
+  sum.server_seconds = std::max(sum.server_seconds, t.server_seconds);  // each client has seen all of them
   sum.latency.add(t.latency);
 }
 
@@ -209,15 +235,18 @@ Report run_clients(int count, const std::function<std::function<Report()>(int)>&
   return sum;
 }
 
-/// `bytes_per_call`: size of the value, in the direction in which it is sent.
+/// `bytes_per_call`: size of the value, in the direction in which it is sent. `keys_per_call`: keys or rows.
 /// `extra`: more fields, beginning with a comma.
-inline void print(const tally& t, double bytes_per_call, const char* extra = "") {
+inline void print(const tally& t, double bytes_per_call, double keys_per_call, const char* extra = "") {
   const double rate = static_cast<double>(t.calls) / t.seconds;
+  const double keys = static_cast<double>(t.calls) * keys_per_call;
   std::printf(
       "{\"calls\": %llu, \"seconds\": %.3f, \"calls_per_second\": %.1f, \"bytes_per_second\": %.1f, \"p50_us\": %.2f, "
-      "\"p99_us\": %.2f%s}\n",
+      "\"p99_us\": %.2f, \"ns_per_key\": %.2f, \"client_cpu_s_per_million\": %.5f, \"server_cpu_s_per_million\": %.5f, "
+      "\"cpu_s_per_million\": %.5f%s}\n",
       static_cast<unsigned long long>(t.calls), t.seconds, rate, rate * bytes_per_call, t.latency.quantile(0.5),
-      t.latency.quantile(0.99), extra);
+      t.latency.quantile(0.99), 1e9 / (rate * keys_per_call), t.client_seconds * 1e6 / keys,
+      t.server_seconds * 1e6 / keys, (t.client_seconds + t.server_seconds) * 1e6 / keys, extra);
 }
 
 }  // namespace paracel::bench

@@ -106,7 +106,8 @@ struct client {
   zmq::message_t part;
 };
 
-std::function<tally()> prepare(int index, const std::vector<std::string>& addresses) {
+std::function<tally()> prepare(int index, const std::vector<std::string>& addresses,
+                               const std::vector<pid_t>& servers) {
   keep_large_blocks();
   auto self = std::make_shared<client>();
   for (const std::string& address : addresses) {
@@ -119,7 +120,7 @@ std::function<tally()> prepare(int index, const std::vector<std::string>& addres
     self->request.send(socket);
     receive(socket, self->part);
   }
-  return [self, index] {
+  return [self, index, servers] {
     auto& [request, context, sockets, part] = *self;
     tally t;
     const std::size_t n = sockets.size();
@@ -128,7 +129,7 @@ std::function<tally()> prepare(int index, const std::vector<std::string>& addres
     std::vector<clock::time_point> sent(window);
     std::size_t next_send = static_cast<std::size_t>(index);
     std::size_t next_receive = next_send;
-    stopwatch watch(t, FLAGS_warm_up, FLAGS_seconds);
+    stopwatch watch(t, FLAGS_warm_up, FLAGS_seconds, servers);
     for (std::size_t i = 0; i < window; ++i) {
       sent[next_send % window] = clock::now();
       request.send(sockets[next_send++ % n]);
@@ -148,6 +149,7 @@ void run() {
   if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("cannot make a folder in /tmp");
   std::vector<child> servers;
   std::vector<std::string> addresses;
+  std::vector<pid_t> processes;
   for (int i = 0; i < FLAGS_servers; ++i) {
     const std::string address =
         FLAGS_transport == "tcp" ? "tcp://127.0.0.1:*" : "ipc://" + folder + "/" + std::to_string(i);
@@ -155,12 +157,15 @@ void run() {
     char real[256];
     read_all(servers.back().in(), real, sizeof real);
     addresses.emplace_back(real);
+    processes.push_back(servers.back().process());
   }
-  const tally t = run_clients<tally>(FLAGS_clients, [&addresses](int i) { return prepare(i, addresses); });
+  const tally t = run_clients<tally>(FLAGS_clients, [&](int i) { return prepare(i, addresses, processes); });
   for (int i = 0; i < FLAGS_servers; ++i) ::unlink((folder + "/" + std::to_string(i)).c_str());
   ::rmdir(folder.c_str());
-  print(t, static_cast<double>(
-               std::max(FLAGS_request_bytes + FLAGS_tail_request_bytes, FLAGS_reply_bytes + FLAGS_tail_reply_bytes)));
+  print(t,
+        static_cast<double>(
+            std::max(FLAGS_request_bytes + FLAGS_tail_request_bytes, FLAGS_reply_bytes + FLAGS_tail_reply_bytes)),
+        1);
 }
 
 }  // namespace

@@ -6,6 +6,10 @@ On shared machines rates vary by a factor of two, so they are always compared: a
 bench_zmq_floor alternately, with the same frames, sizes and window, and its result is the median of the paired ratios. A row
 relative to another command is compared with that in the same way. The other rows are medians of a figure that a program prints. A
 row that cannot be measured states the reason, and the remaining rows are measured.
+
+Rows about servers are measured twice in each turn: with all processors, and pinned to one of them, where nothing waits for
+another processor and the ratios spread by a few percent. Beside them: nanoseconds a key, and the processor time of client and
+servers for a million keys, both of the pinned runs.
 """
 import argparse
 import ctypes
@@ -47,9 +51,11 @@ KV_ROWS = [
     ("many", "pull 100 keys x 8 B a call, waiting", "--verb pull_multi --value_bytes 8 --keys_per_call 100", 0.85),
     ("many", "update 100 keys x 8 B a call, waiting", "--verb update_multi --value_bytes 8 --keys_per_call 100", 0.85),
     ("many", "pull 100 keys x 8 B a call, 8 in flight",
-     "--verb pull_multi --value_bytes 8 --keys_per_call 100 --window 8", 0.80),
+     "--verb pull_multi --value_bytes 8 --keys_per_call 100 --window 8", 0.60),
     ("many", "update 100 keys x 8 B a call, 8 in flight",
-     "--verb update_multi --value_bytes 8 --keys_per_call 100 --window 8", 0.80),
+     "--verb update_multi --value_bytes 8 --keys_per_call 100 --window 8", 0.60),
+    ("many", "pull 10,000 keys x 1 float a call", "--verb pull_multi --value_bytes 4 --keys_per_call 10000", None),
+    ("many", "update 10,000 keys x 1 float a call", "--verb update_multi --value_bytes 4 --keys_per_call 10000", None),
     ("sets", "prepared: pull 10,000 keys x 1 float, waiting", "--verb set_pull --value_bytes 4 --keys_per_call 10000", 0.80),
     ("sets", "prepared: update 10,000 keys x 1 float, waiting",
      "--verb set_update --value_bytes 4 --keys_per_call 10000", 0.80),
@@ -79,6 +85,12 @@ PROGRAM_ROWS = [
     ("sets", "prepared, relative to string keys: pull 10,000 x 1 float",
      "bench_kv --verb set_pull --value_bytes 4 --keys_per_call 10000", ("calls_per_second",), ">= 3.2",
      "bench_kv --verb pull_multi --value_bytes 4 --keys_per_call 10000"),
+    ("sets", "10,000 string keys that come again, to prepared: pull",
+     "bench_kv --api paralg --verb pull_multi --value_bytes 4 --keys_per_call 10000", ("calls_per_second",), ">= 0.8",
+     "bench_kv --api paralg --verb set_pull --value_bytes 4 --keys_per_call 10000"),
+    ("sets", "10,000 string keys that come again, to prepared: update",
+     "bench_kv --api paralg --verb update_multi --value_bytes 4 --keys_per_call 10000", ("calls_per_second",), ">= 0.8",
+     "bench_kv --api paralg --verb set_update --value_bytes 4 --keys_per_call 10000"),
     ("sets", "prepared: pull 10,000 x 1 float, 4 in flight, calls/s",
      "bench_kv --verb set_pull --value_bytes 4 --keys_per_call 10000 --window 4", ("calls_per_second",), ">= 20000", ""),
     ("rows", "rows of 16 floats, 10,000 a call of 1 M: pulled/s", "bench_rows --op pull", ("rows_per_second",), ">= 15e6",
@@ -92,6 +104,13 @@ PROGRAM_ROWS = [
      None, ""),
     ("rows", "through a worker and a server process: added/s", "bench_rows --op add --where ipc", ("rows_per_second",), None,
      ""),
+] + [
+    ("ids", f"{what} 10,000 of 10 M rows of 1 float, to plain_rows",
+     f"bench_rows --where ipc --width 1 --rows 10000000 --ids ascending --op {op} --lists {lists}", ("calls_per_second",),
+     ">= 1.3", f"plain_rows --rows 10000000 --op {op} --lists {lists}")
+    for op in ("pull", "add")
+    for what, lists in ((f"{op}, 1 list:", 1), (f"{op}, 64 lists:", 64), (f"{op}, new lists:", 0))
+] + [
     ("cache", "cached vector, a reference, ns", "bench_cache", ("hit_by_reference_ns",), "<= 200", ""),
     ("cache", "cached vectors of many keys, a reference, ns", "bench_cache", ("hit_by_reference_many_keys_ns",), None, ""),
     ("cache", "cached vector, copied, ns", "bench_cache", ("hit_copied_ns",), None, ""),
@@ -139,7 +158,11 @@ PROGRAM_ROWS = [
      ("objective_seconds",), None, "") for s in (0, 1, 4, 8)
 ]
 # Maximum runs of a row in these groups, unless --pairs is less: they take long, or vary little.
-MOST_RUNS = {"rows": 5, "cache": 5, "scan": 5, "checkpoint": 3, "memory": 3, "straggler": 3, "objective": 3, "allreduce": 3}
+MOST_RUNS = {"rows": 5, "ids": 5, "cache": 5, "scan": 5, "checkpoint": 3, "memory": 3, "straggler": 3, "objective": 3,
+             "allreduce": 3}
+
+# Groups whose rows are measured on one processor, too.
+PINNED = ("one", "flight", "many", "sets", "large", "rows", "ids")
 
 # Method, target in seconds; 2,500 samples of 100 features, 100 rounds, 4 workers, 2 servers.
 LR_ROWS = [("dgd", 0.4), ("ipm", 0.4), ("downpour", 1.5), ("agd", 9.0)]
@@ -166,11 +189,15 @@ def run(command, limit=ONE_RUN_LIMIT, **more):
     return done.stdout
 
 
-def figures_of(bin_dir, words):
+def stay_on_one_processor():
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def figures_of(bin_dir, words, pinned=False):
     """The JSON object that a program prints: its last line, or its complete output."""
     command = [os.path.join(bin_dir, words[0])] + words[1:]
     for _ in range(3):
-        text = run(command).strip()
+        text = run(command, **({"preexec_fn": stay_on_one_processor} if pinned else {})).strip()
         figures = None
         for part in (text.rpartition("\n")[2], text):
             try:
@@ -225,18 +252,43 @@ def is_met(value, aim):
     return value >= float(bound) if relation == ">=" else value <= float(bound)
 
 
+PER_KEY = ("ns_per_key", "cpu_s_per_million")
+
+
+def medians(names, runs):
+    """Of the figures that the runs have."""
+    return {n: statistics.median(r[n] for r in runs) for n in names if all(n in r for r in runs)}
+
+
+def compared(rates, floors, runs):
+    """The figures of paired runs; without floors those of the runs alone."""
+    row = {"figure": statistics.median(rates), **medians(PER_KEY, runs)}
+    if floors:
+        row.update(floor=statistics.median(floors), **paired(rates, floors))
+    return row
+
+
+def ways(args, group):
+    """Whether a turn's runs are pinned: False, or False and True."""
+    return (False, True) if group in PINNED and not args.free else (False,)
+
+
 def kv_row(args, group, name, text, aim):
     words = text.split()
     times = ["--seconds", str(args.seconds)]
-    kv_rates, floor_rates, kv, floor = [], [], {}, {}
+    kvs, floors = {False: [], True: []}, {False: [], True: []}
     for _ in range(args.pairs):
-        kv = figures_of(args.bin_dir, ["bench_kv"] + words + times)
-        floor = figures_of(args.bin_dir, ["bench_zmq_floor"] + floor_words(words, kv) + times)
-        kv_rates.append(kv["calls_per_second"])
-        floor_rates.append(floor["calls_per_second"])
+        for pinned in ways(args, group):
+            kvs[pinned].append(figures_of(args.bin_dir, ["bench_kv"] + words + times, pinned))
+            floor = ["bench_zmq_floor"] + floor_words(words, kvs[pinned][-1]) + times
+            floors[pinned].append(figures_of(args.bin_dir, floor, pinned))
+    both = {pinned: compared([r["calls_per_second"] for r in kvs[pinned]], [r["calls_per_second"] for r in floors[pinned]],
+                             kvs[pinned]) for pinned in ways(args, group)}
     row = {"group": group, "name": name, "command": "bench_kv " + text, "aim": None if aim is None else f">= {aim:.2f}",
-           "figure": statistics.median(kv_rates), "unit": "calls/s", "floor": statistics.median(floor_rates),
-           "p50_us": kv["p50_us"], "p99_us": kv["p99_us"], "floor_p50_us": floor["p50_us"], **paired(kv_rates, floor_rates)}
+           "unit": "calls/s", "p50_us": kvs[False][-1]["p50_us"], "p99_us": kvs[False][-1]["p99_us"],
+           "floor_p50_us": floors[False][-1]["p50_us"], **both[False]}
+    if True in both:
+        row["pinned"] = both[True]
     row["met"] = is_met(row["ratio"], row["aim"])
     return row
 
@@ -246,29 +298,33 @@ class Programs:
 
     def __init__(self, args):
         self.args = args
-        self.runs = {}  # command -> figures of each run
+        self.runs = {}  # command, and whether it is pinned -> figures of each run
 
-    def figures(self, command, i):
-        done = self.runs.setdefault(command, [])
+    def figures(self, command, i, pinned=False):
+        done = self.runs.setdefault((command, pinned), [])
         while len(done) <= i:
             words = command.split()
             if words[0] == "bench_kv":
                 words += ["--seconds", str(self.args.seconds)]
-            done.append(figures_of(self.args.bin_dir, words))
+            done.append(figures_of(self.args.bin_dir, words, pinned))
         return done[i]
 
 
 def program_row(args, programs, group, name, command, names, aim, base):
-    values, floors = [], []
     program = command.split()[0]
+    values, floors, runs = {False: [], True: []}, {False: [], True: []}, {False: [], True: []}
     for i in range(min(args.pairs, MOST_RUNS.get(group, args.pairs))):
-        if base:
-            floors.append(figure_in(programs.figures(base, i), names, program))
-        values.append(figure_in(programs.figures(command, i), names, program))
-    row = {"group": group, "name": name, "command": command, "aim": aim, "figure": statistics.median(values), "unit": names[0],
-           "figures": values}
+        for pinned in ways(args, group):
+            if base:
+                floors[pinned].append(figure_in(programs.figures(base, i, pinned), names, program))
+            runs[pinned].append(programs.figures(command, i, pinned))
+            values[pinned].append(figure_in(runs[pinned][-1], names, program))
+    row = {"group": group, "name": name, "command": command, "aim": aim, "unit": names[0], "figures": values[False],
+           **compared(values[False], floors[False], runs[False])}
     if base:
-        row.update(relative_to=base, floor=statistics.median(floors), **paired(values, floors))
+        row["relative_to"] = base
+    if True in ways(args, group):
+        row["pinned"] = compared(values[True], floors[True], runs[True])
     row["met"] = is_met(row["ratio"] if base else row["figure"], aim)
     return row
 
@@ -303,8 +359,8 @@ def lr_name(method):
 
 # ---- output
 
-WIDTHS = (58, 12, 12, 8, 18, 11)
-HEAD = ("", "figure", "floor", "ratio", "range", "aim")
+WIDTHS = (64, 12, 12, 8, 18, 9, 9, 9, 11)
+HEAD = ("", "figure", "floor", "ratio", "range", "pinned", "ns/key", "cpu s/M", "aim")
 
 
 def number_text(value):
@@ -323,8 +379,12 @@ def line_of(row):
         return f"{row['name']:<{WIDTHS[0]}}not measured: {row['error']}"
     spread = row.get("ratios") or row.get("figures") or []
     relative = "ratio" in row
+    alone = row.get("pinned", {})
+    per_key = alone or row
     texts = (number_text(row["figure"]), number_text(row.get("floor")), f"{row['ratio']:.3f}" if relative else "",
-             f"{number_text(min(spread))}-{number_text(max(spread))}" if spread else "", row["aim"] or "")
+             f"{number_text(min(spread))}-{number_text(max(spread))}" if spread else "",
+             f"{alone['ratio']:.3f}" if "ratio" in alone else number_text(alone.get("figure")),
+             *(number_text(per_key.get(n)) for n in PER_KEY), row["aim"] or "")
     met = {True: "met", False: "MISSED", None: ""}[row["met"]]
     return (f"{row['name']:<{WIDTHS[0]}}" + "".join(f"{t:>{w}}" for t, w in zip(texts, WIDTHS[1:])) + "  " + met).rstrip()
 
@@ -413,6 +473,7 @@ def arguments(words=None):
     parser.add_argument("--seconds", type=float, default=0.3, help="measured time of a run of bench_kv (default: 0.3)")
     parser.add_argument("--group", default="", help="rows of these groups, separated by commas: " + ", ".join(groups))
     parser.add_argument("--only", default="", help="rows whose name contains this")
+    parser.add_argument("--free", action="store_true", help="no runs that are pinned to one processor")
     parser.add_argument("--json", default="", help="write the figures to this file, after each row")
     parser.add_argument("--list", action="store_true", help="print the rows and end")
     args = parser.parse_args(words)
