@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <random>
 #include <string>
@@ -161,6 +162,26 @@ TEST_F(RowLists, AListIsKnownOnceItsIdsHaveComeWithItsDigest) {
   const auto removed = rows(verb::rows_remove, list, naming::by_digest);
   EXPECT_EQ(removed.header.count, 3U);
   EXPECT_EQ(pulled(list, naming::by_digest), values) << "made again";
+}
+
+TEST_F(RowLists, TheFramesAreThoseOfTheDocument) {
+  // The digest as libxxhash computes it for the 24 bytes of the ids: the low word first.
+  constexpr std::array<unsigned char, 16> digest{0x1f, 0xcf, 0x0d, 0xc5, 0xf9, 0x21, 0x6f, 0x02,
+                                                 0x17, 0x01, 0x7a, 0x83, 0xe2, 0x6a, 0xd6, 0xd0};
+  const ids list{1, 2, 3};
+  const auto first = body_of(list, naming::with_digest, {0.5F});
+  ASSERT_EQ(first.size(), 16U + 3 * 8 + 4);
+  EXPECT_EQ(std::memcmp(first.data(), digest.data(), digest.size()), 0);
+  EXPECT_EQ(first[16], std::byte{1});
+  const auto later = body_of(list, naming::by_digest, {0.5F});
+  ASSERT_EQ(later.size(), 16U + 4);
+  EXPECT_EQ(std::memcmp(later.data(), digest.data(), digest.size()), 0);
+  bytes frame(net::request_header_bytes);
+  net::encode(header(verb::rows_pull, 3, naming::by_digest), std::span<std::byte, net::request_header_bytes>(frame));
+  EXPECT_EQ(frame[5], std::byte{97});
+  EXPECT_EQ(frame[6], std::byte{128}) << "listed";
+  EXPECT_EQ(frame[80], std::byte{16}) << "key bytes";
+  EXPECT_EQ(net::flag_uniform_reply, 256);
 }
 
 TEST_F(RowLists, AListIsOneOfItsTable) {
