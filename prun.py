@@ -5,6 +5,7 @@
     prun.py -w 4 -p 2 -c cfg.json -m local build/bin/lr
     prun.py -w 4 -p 2 -c cfg.json -m mpi --hostfile hosts build/bin/lr
     prun.py status --run RUN
+    prun.py tell --run RUN COMMAND [BODY]
     prun.py --servers +1|-1 --run RUN
     prun.py runs [--keep N]
     prun.py checkpoint list|verify DIR
@@ -57,6 +58,7 @@ from launcher.program import find_framework, find_program, marks_in  # noqa: E40
 from launcher.scaling import resize_command  # noqa: E402
 from launcher.run_directory import COMMANDS, run_command  # noqa: E402
 from launcher.runs import runs_command  # noqa: E402
+from launcher.tell import tell_command  # noqa: E402
 from launcher.exit_status import FAILURE, OK, USAGE, Failure  # noqa: E402
 
 
@@ -69,6 +71,8 @@ def main(arguments):
             return run_command(arguments)
         if arguments[:1] == ["runs"]:
             return runs_command(arguments[1:])
+        if arguments[:1] == ["tell"]:
+            return tell_command(arguments[1:])
         if arguments[:1] == ["checkpoint"]:
             return checkpoint_command(arguments[1:])
         if arguments and arguments[0].split("=")[0] in ("--servers", "--run"):

@@ -25,6 +25,7 @@
 #include <paracel/consistency.hpp>
 #include <paracel/error.hpp>
 #include <paracel/graph_loading.hpp>
+#include <paracel/job_control.hpp>
 #include <paracel/main_env.hpp>
 #include <paracel/samples.hpp>
 #include <paracel/saved_state.hpp>
@@ -43,18 +44,6 @@ struct progress_report {
   int rounds = 0;
   double objective = 0;           ///< the value being monitored,
   str_type metric = "objective";  ///< and its name
-};
-
-/// A server or a worker of a job, as `prun.py status` shows it.
-struct job_node {
-  bool is_server = false;
-  std::size_t number = 0;  ///< a server's place, a worker's rank
-  /// "missing" (has not joined), "up", "gone"; of a server also "down", "joining", "entering", "leaving" and "left", of
-  /// a worker "ejected", "awaited" and "catching up".
-  str_type state;
-  str_type host;              ///< empty while no process has its place
-  double silent_seconds = 0;  ///< since its last heartbeat
-  bool is_dead = false;       ///< it has died, and no other process has taken its place
 };
 
 /// Base class of algorithms: Paracel's `paralg`.
@@ -199,6 +188,37 @@ class paralg : public graph_loading, public bulk_access {
   [[nodiscard]] list_type<job_node> paracel_nodes();
   /// Those of them that have died, or have not been heard of for longer than so many seconds.
   [[nodiscard]] list_type<job_node> paracel_dead_nodes(double silent = 1e300);
+
+  // ---- commands (doc/driver.md): functions that other workers, or `prun.py tell`, call in this one. They run on this
+  // thread, never inside another call's work, at these points:
+  //
+  //   iter_commit (also of a loop)     at its end
+  //   paracel_sync, Comm::synchronize  while it waits; paracel_sync also before and after. Not under MPI's barrier.
+  //   paracel_tell                     while it waits
+  //   paracel_take_commands            always
+  //
+  // There a function may do what the program could do there, except: no paracel_tell, and while its worker waits in a
+  // barrier no collective and nothing else that asks the scheduler (an error says so). Calls that wait for the
+  // parameters or for the clock run no commands.
+
+  /// Runs `f(body)` for each command of this name that is given to this worker; what it returns, or what it throws, is
+  /// the answer. Until this paralg is destroyed. Texts are UTF-8, at most 64 KiB. Throws: config_error when there is
+  /// one of this name. Cost: a round trip to the scheduler for the first one of a process; then one receive that does
+  /// not block (a microsecond) a point.
+  void paracel_on_command(const str_type& name, std::function<str_type(const str_type&)> f);
+  /// Gives a command, and returns the answers by rank or slot. Each worker runs it at most once, and all of one sender
+  /// in order. Who died, does not know the command, threw, or has not answered within `seconds` (up to 86,400) has an
+  /// answer that is not `ok` and says so. Servers know one command, stats; user code in servers is an update function.
+  /// Blocks: until all have answered, at most `seconds`. Throws: error when there is nobody of that number.
+  list_type<command_answer> paracel_tell(const command_target& to, const str_type& name, const str_type& body = "",
+                                         double seconds = 60);
+  /// Runs the commands that have arrived, and the function of paracel_on_change; waits for the first of them at most so
+  /// long. Returns: how many.
+  std::size_t paracel_take_commands(double seconds = 0);
+  /// Runs `f(node)`, at the same points, when a server or a worker has died (`is_dead`, with the cause), another
+  /// process has taken its place ("joining", "catching up") or serves ("up"), or a server enters or leaves. Every
+  /// change since this process joined is told once, in order.
+  void paracel_on_change(std::function<void(const job_node&)> f);
 
   /// Rank 0's progress, shown by prun.py; a no-op on other ranks. Sends at most ten a second, and always the last.
   void report_progress(const progress_report& report);

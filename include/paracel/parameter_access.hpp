@@ -144,6 +144,15 @@ class parameter_access {
     future = paracel_update(key, str_type(delta), file_name, func_name);
   }
 
+  /// The same, sent once the requests of `others` are answered (types.hpp); until then it has no place in the order of
+  /// its key. If one of them fails it is not sent, and fails. A waiting point waits for it too. Cost: a round trip
+  /// later; a copy of the delta, and a comparison for each reply while it waits.
+  template <class V>
+  async_functor_type paracel_update(const str_type& key, const V& delta, const after& others) {
+    const encoded<V> e(delta);
+    return update(key, e.view(), update_function(), others);
+  }
+
   /// Writes `initial` unmodified if the key does not exist; otherwise updates the value by `delta`. With the function
   /// of `paracel_update`, or a given one, and its future. Under BSP the servers check whether the key exists when the
   /// update is folded: of several in one iteration the first in rank order writes, the others update.
@@ -243,6 +252,11 @@ class parameter_access {
   async_functor_type paracel_read_async(const str_type& key, V& value) {
     return read_async(key, sink(value));
   }
+  /// The same after others, as paracel_update; from the server even if cached.
+  template <class V>
+  async_functor_type paracel_read_async(const str_type& key, V& value, const after& others) {
+    return read_async(key, sink(value), others);
+  }
   /// `callback(const V&)` runs inside paracel_wait, paracel_poll, iter_commit or paracel_sync. It may make any call of
   /// this object. A missing key is a key_error thrown at the next waiting point.
   template <class V, class F>
@@ -260,6 +274,12 @@ class parameter_access {
   async_functor_type paracel_write_async(const str_type& key, const V& value) {
     const encoded<V> e(value);
     return write_async(key, e.view());
+  }
+  /// The same after others, as paracel_update.
+  template <class V>
+  async_functor_type paracel_write_async(const str_type& key, const V& value, const after& others) {
+    const encoded<V> e(value);
+    return write_async(key, e.view(), others);
   }
   async_functor_type paracel_write_async(const str_type& key, const char* value) {
     return paracel_write_async(key, str_type(value));
@@ -425,6 +445,7 @@ class parameter_access {
   bool read(const str_type& key, value_sink to);
   void write(const str_type& key, const value_view& value);
   async_functor_type update(const str_type& key, const value_view& delta, std::uint64_t function);
+  async_functor_type update(const str_type& key, const value_view& delta, std::uint64_t function, const after& others);
   void bupdate(const str_type& key, const value_view& delta, std::uint64_t function, value_sink to);
   async_functor_type update_default(const str_type& key, const value_view& initial, const value_view& delta,
                                     std::uint64_t function);
@@ -477,8 +498,10 @@ class parameter_access {
   bool cas(const str_type& key, std::uint64_t& version, const value_view& value);
   std::uint64_t read_version(const str_type& key, value_sink to);
   async_functor_type read_async(const str_type& key, value_sink to);
+  async_functor_type read_async(const str_type& key, value_sink to, const after& others);
   void read_async(const str_type& key, value_sink to, std::function<void()> then);
   async_functor_type write_async(const str_type& key, const value_view& value);
+  async_functor_type write_async(const str_type& key, const value_view& value, const after& others);
   async_functor_type read_multi_async(const list_type<str_type>& keys, std::shared_ptr<set_target> to);
   async_functor_type update_multi_async(const list_type<str_type>& keys, const std::vector<value_view>& deltas,
                                         std::uint64_t function);

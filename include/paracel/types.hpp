@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <future>
@@ -63,6 +64,7 @@ class async_result {
 
  private:
   friend class parasrv;
+  friend class after;
   async_result(std::shared_ptr<parasrv*> from, std::uint64_t number) noexcept
       : from_(std::move(from)), number_(number) {}
   /// `requests`: what `other` waits for; empty until it is sent.
@@ -77,5 +79,34 @@ class async_result {
 
 /// What `paracel_update` returns: true once the server has acknowledged the update.
 using async_functor_type = async_result;
+
+/// Requests that another one is to follow, by their futures, which stay as they are:
+///
+///     auto a = paracel_update("part/1", x), b = paracel_update("part/2", y);
+///     paracel_update("version", 1.0, after(a, b));
+///
+/// The other one is sent once they are answered, whatever servers they went to; nothing waits for that. Throws: error
+/// for a future that was asked, or is not of a request.
+class after {
+ public:
+  explicit after(const std::vector<async_result>& all) {
+    for (const auto& f : all) add(f);
+  }
+  template <std::same_as<async_result>... More>
+  explicit after(const async_result& first, const More&... more) {
+    add(first);
+    (add(more), ...);
+  }
+  void add(const async_result& f);
+
+ private:
+  friend class parasrv;
+  struct request {
+    std::uint64_t number = 0;
+    std::shared_ptr<const std::vector<std::uint64_t>> several{};  // instead of a number
+  };
+  std::vector<request> requests_;
+  std::shared_ptr<parasrv*> from_;
+};
 
 }  // namespace paracel

@@ -122,6 +122,8 @@ inline constexpr auto verb_rules = [] {
       r{report_death, scheduler, anybody, any},
       r{resize, scheduler, anybody, any},
       r{find_worker, scheduler, anybody, any},
+      r{tell, scheduler, anybody, any},
+      r{take_commands, scheduler, asker::node, any},
       r{checkpoint, scheduler, anybody, any},
       r{ping, scheduler, anybody, any},
       r{stats, scheduler, anybody, any},

@@ -52,7 +52,8 @@ scheduler::scheduler(scheduler_options options, event_sink events, time_point no
       workers_(options_.workers),
       hub_({.max_ranks = options_.workers}),
       checkpoints_(options_.checkpoints, options_.job, options_.workers, events_, send),
-      removals_(std::move(send)) {
+      removals_(send),
+      commands_(options_.workers, std::move(send)) {
   servers_in_job_.plan_checkpoints(checkpoints_.plan());
   if (options_.worker_wait.count() != 0)
     hub_.keep_answers({.ranks = options_.workers, .folder = options_.answers_folder});
@@ -100,6 +101,10 @@ void scheduler::handle(const net::request_view& in, shared_buffer tail, completi
       return resize(in, std::move(done), now);
     case net::verb::find_worker:
       return find_worker(in, std::move(done));
+    case net::verb::tell:
+      return tell(in, std::move(done), now);
+    case net::verb::take_commands:
+      return take_commands(in, std::move(done), now);
     case net::verb::checkpoint:
       return checkpoints_.handle(in, std::move(done), servers_in_job_.members(), now);
     case net::verb::collective:
@@ -199,6 +204,7 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
   n.last_sign = now;
   n.joining.answer({}, net::bytes_of(servers_in_job_.members().to_json()));
   broadcast_membership();
+  note_change(role::server, who.index);
 } catch (const refusal& e) {
   done.fail(net::status::bad_request, e.what());
 }
@@ -403,6 +409,7 @@ void scheduler::emit_progress(time_point now) {
 
 void scheduler::on_reply(std::uint64_t number, const net::reply_view& reply, time_point now) {
   removals_.on_reply(number, reply, now);
+  commands_.on_reply(number, reply);
   if (!checkpoints_.on_reply(number, reply, now) || phase_ != phase::joining) return;
   if (const auto& why = checkpoints_.restore_failure(); !why.empty()) abort(exit_status::data, why, now);
   else if (checkpoints_.restored()) answer_joins(now);

@@ -46,6 +46,16 @@
 //   others
 //              reach it ("address", optional), how many processes were this worker before, and why it is gone, if it
 //              is.
+//   tell       {"to":"workers" or "servers","index" of one,"command","body","seconds"}: a command of a user. Answered
+//   with
+//              {"answers":[{"rank" or "slot","ok","text"}..]} when all have answered, are gone, or are late.
+//   take_commands
+//              {"role","rank","pid","after","answers":[{"number","ok","text"}..]}: the commands up to "after" have
+//              arrived at this worker, and these answers. Optionally "begin" (the first request of a process), "end"
+//              (the last one), "changes" (those known) and "tell" (a command that it gives, with a "number" of its
+//              own). Answered when there is something:
+//              {"commands":[{"number","command","body"}..],"changes":[{"number","server","index",
+//              "state","host","cause"}..],"told":{"number","answers" or "refused"}}. Both: command_board.hpp
 //   progress   any object; becomes an event, at most 20 a second, the last one always; each one with a "warning", at
 //              once
 //   leave      {"role","slot" or "rank","status"}. A server that leaves before the workers ends the job, a little
@@ -79,6 +89,7 @@
 #include "server/scheduler/checkpoint_coordinator.hpp"
 #include "server/scheduler/clock_removals.hpp"
 #include "server/scheduler/collective_service.hpp"
+#include "server/scheduler/command_board.hpp"
 #include "server/scheduler/server_membership.hpp"
 
 namespace paracel::srv {
@@ -156,7 +167,7 @@ class scheduler {
     bool gone = false;                    ///< left, lost, or told that the job has ended
     bool ejected = false;                 ///< a worker the others continue without
     std::optional<time_point> awaited{};  ///< since when the others have waited for a worker; until it has caught up
-    std::string lost_cause{};             ///< why they do, or continue without it
+    std::string lost_cause{};             ///< why they do, or continue without it; of a server: why it was lost
     std::uint32_t turn = 0;               ///< how many processes were this worker before
     std::uint64_t client = 0;             ///< whose collectives count
     std::string address;                  ///< where other workers reach this one
@@ -193,6 +204,11 @@ class scheduler {
   void on_synced(std::uint32_t slot, std::uint64_t epoch);
   void find_worker(const net::request_view& in, completion done) const;
   void resize(const net::request_view& in, completion done, time_point now);
+  void tell(const net::request_view& in, completion done, time_point now);
+  void take_commands(const net::request_view& in, completion done, time_point now);
+  [[nodiscard]] command_board::recipients recipients() const;
+  [[nodiscard]] std::string state_of(role r, std::uint32_t index) const;
+  void note_change(role r, std::uint32_t index);
   void give_up_entering(const std::string& why);
   [[nodiscard]] bool awaits(std::uint32_t slot) const noexcept { return entering_ && entering_->first == slot; }
   void broadcast_membership();
@@ -248,6 +264,7 @@ class scheduler {
   collective_service hub_;
   checkpoint_coordinator checkpoints_;
   clock_removals removals_;
+  command_board commands_;
   int status_ = 0;
   std::string cause_;
   std::optional<std::pair<std::uint32_t, time_point>>

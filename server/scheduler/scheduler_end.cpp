@@ -60,6 +60,7 @@ void scheduler::leave(const net::request_view& in, completion done, time_point n
   if (n.awaited) caught_up(who.index);
   if (auto* kept = hub_.kept()) kept->needs_nothing(who.index);
   checkpoints_.worker_left(who.index, servers_in_job_.members());
+  commands_.worker_gone(who.index, "it has left the job");
   ++workers_left_;
   end_when_all_left(now);
 } catch (const refusal& e) {
@@ -91,6 +92,7 @@ void scheduler::end_when_all_left(time_point now) {
   ended_at_ = now;
   emit_progress(now);
   events_(json_text({{"event", "done"}}), false);
+  commands_.fail_all(net::status::bad_request, "the job is done");
 }
 
 void scheduler::on_abort(const net::request_view& in, completion done, time_point now) try {
@@ -118,6 +120,7 @@ void scheduler::abort(int status, const std::string& cause, time_point now) {
         if (*parked) parked->fail(net::status::job_ended, why);
   hub_.fail_all(net::status::job_ended, why);
   checkpoints_.fail_all(net::status::job_ended, why);
+  commands_.fail_all(net::status::job_ended, why);
 }
 
 json scheduler::lost_event(role r, std::uint32_t index, const std::string& cause, int with_status) const {
@@ -155,6 +158,9 @@ void scheduler::on_loss(role r, std::uint32_t index, const std::string& why, tim
   events_(json_text(event), false);
   if (!verdict.continues) return abort(exit_status::server_lost, cause, now);
   losses_.emplace_back(now, cause);
+  n.lost_cause = cause;
+  commands_.server_gone(index, cause);
+  note_change(r, index);
   std::erase_if(busy_, [index](const auto& b) { return b.first.first == index; });
   checkpoints_.servers_changed("server s" + std::to_string(index) + " was lost meanwhile");
   broadcast_membership();

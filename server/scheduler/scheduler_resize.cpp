@@ -15,7 +15,9 @@ using nlohmann::json;
 void scheduler::on_synced(std::uint32_t slot, std::uint64_t epoch) {
   std::vector<std::pair<std::uint32_t, server_state>> moving;
   for (const auto& s : servers_in_job_.members().servers) {
-    if (s.state == server_state::entering || s.state == server_state::left) moving.emplace_back(s.slot, s.state);
+    if (s.state == server_state::entering || s.state == server_state::left || s.state == server_state::joining ||
+        s.state == server_state::leaving)
+      moving.emplace_back(s.slot, s.state);
   }
   const auto news =
       servers_in_job_.synced(slot, static_cast<std::uint32_t>(std::min<std::uint64_t>(epoch, ~std::uint32_t{0})));
@@ -25,6 +27,8 @@ void scheduler::on_synced(std::uint32_t slot, std::uint64_t epoch) {
   for (const auto& [moved, was] : moving) {
     const auto is = servers_in_job_.state(moved);
     if (is == was) continue;
+    note_change(role::server, moved);
+    if (was != server_state::entering && was != server_state::left) continue;
     const auto& n = servers_[moved];
     events_(json_text({{"event", is == server_state::gone ? "retired" : "entered"},
                        {"index", moved},
@@ -66,6 +70,7 @@ void scheduler::resize(const net::request_view& in, completion done, time_point 
             false);
     checkpoints_.servers_changed("server s" + std::to_string(slot) + " is leaving");
     broadcast_membership();
+    note_change(role::server, slot);
   }
   const auto answer = json_text({{"slot", slot}, {"epoch", servers_in_job_.members().epoch}});
   done.answer({}, net::bytes_of(answer));

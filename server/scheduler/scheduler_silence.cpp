@@ -43,6 +43,7 @@ std::string scheduler::missing() const {
 }
 
 void scheduler::tick(time_point now) {
+  commands_.tick(now);
   if (phase_ == phase::done || phase_ == phase::aborted) return;
   checkpoints_.tick(servers_in_job_.members(), now);
   if (now - last_progress_ >= progress_interval) emit_progress(now);
@@ -83,6 +84,7 @@ void scheduler::was_away(time_point::duration missed, time_point now) {
   ended_at_ += missed;
   checkpoints_.was_away(missed);
   removals_.was_away(missed);
+  commands_.was_away(missed);
 }
 
 bool scheduler::all_notified(time_point now) const noexcept {

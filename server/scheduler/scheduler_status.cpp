@@ -3,14 +3,14 @@
 // The output of `prun.py status`:
 //
 //   {"job","phase","seconds","status","cause","epoch","progress",
-//    "servers":[{"slot","state","pid","host","incarnation","threads","silent"}],
-//    "workers":[{"rank","state","pid","host","clock","silent"}],
+//    "servers":[{"slot","state","pid","host","incarnation","threads","silent","cause"}],
+//    "workers":[{"rank","state","pid","host","clock","silent","cause"}],
 //    "losses":[{"cause","seconds" since then}]}
 //
 // state: "missing" (has not joined), "up", "gone"; of a server also "down", "joining", "entering", "leaving" and
 // "left", of a worker "ejected", "awaited" and "catching up". silent: seconds since its last heartbeat; omitted before
-// the first. With replicas also "replicas" and "spare", the losses that can still be tolerated; when servers can
-// change, "settled": all replicas are complete, and no node waits for another membership.
+// the first. cause: of its loss. With replicas also "replicas" and "spare", the losses that can still be tolerated;
+// when servers can change, "settled": all replicas are complete, and no node waits for another membership.
 #include "server/scheduler/scheduler.hpp"
 
 #include <nlohmann/json.hpp>
@@ -21,26 +21,32 @@ namespace paracel::srv {
 
 using nlohmann::json;
 
+std::string scheduler::state_of(role r, std::uint32_t index) const {
+  const auto& n = r == role::server ? servers_[index] : workers_[index];
+  if (const auto is = servers_in_job_.state(index); r == role::server && is != server_state::up)
+    return awaits(index) ? "missing" : name_of(is);
+  if (n.ejected) return "ejected";
+  if (n.awaited) return n.gone ? "awaited" : "catching up";
+  if (n.gone) return "gone";
+  return n.joined ? "up" : "missing";
+}
+
 std::string scheduler::report(time_point now) const {
   const auto seconds_since = [now](time_point then) { return std::chrono::duration<double>(now - then).count(); };
-  const auto about = [&](const node& n) {
-    json j{{"state", n.ejected   ? "ejected"
-                     : n.awaited ? (n.gone ? "awaited" : "catching up")
-                     : n.gone    ? "gone"
-                     : n.joined  ? "up"
-                                 : "missing"}};
+  const auto about = [&](role r, std::uint32_t index) {
+    const auto& n = r == role::server ? servers_[index] : workers_[index];
+    json j{{"state", state_of(r, index)}};
     if (!n.joined) return j;
     j["pid"] = n.pid;
     j["host"] = n.host;
     if (n.last_sign && !n.gone) j["silent"] = seconds_since(*n.last_sign);
+    if (n.gone && !n.lost_cause.empty()) j["cause"] = n.lost_cause;
     return j;
   };
   json servers = json::array();
   for (std::uint32_t slot = 0; slot < servers_.size(); ++slot) {
-    auto j = about(servers_[slot]);
+    auto j = about(role::server, slot);
     j["slot"] = slot;
-    const auto is = servers_in_job_.state(slot);
-    if (is != server_state::up) j["state"] = awaits(slot) ? "missing" : name_of(is);
     if (servers_[slot].joined) {
       const auto& entry = servers_in_job_.at(slot);
       j["incarnation"] = to_hex(entry.incarnation);
@@ -49,8 +55,8 @@ std::string scheduler::report(time_point now) const {
     servers.push_back(std::move(j));
   }
   json workers = json::array();
-  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
-    auto j = about(workers_[rank]);
+  for (std::uint32_t rank = 0; rank < workers_.size(); ++rank) {
+    auto j = about(role::worker, rank);
     j["rank"] = rank;
     j["clock"] = workers_[rank].clock;
     workers.push_back(std::move(j));

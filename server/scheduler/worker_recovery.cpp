@@ -98,6 +98,8 @@ void scheduler::eject(std::uint32_t rank, const std::string& cause, bool reaped,
           false);
   hub_.eject(0, rank, "worker " + std::to_string(rank) + " was ejected: " + cause);
   checkpoints_.worker_left(rank, members);
+  commands_.worker_gone(rank, cause);
+  note_change(role::worker, rank);
   if (reaped) removals_.remove(rank, members, now);
 }
 
@@ -125,6 +127,8 @@ void scheduler::await(std::uint32_t rank, const std::string& cause, time_point n
                      {"clock", n.clock},
                      {"seconds", std::chrono::duration<double>(options_.worker_wait).count()}}),
           false);
+  commands_.worker_gone(rank, cause);
+  note_change(role::worker, rank);
 }
 
 void scheduler::take_place(std::uint32_t rank, const json& body, completion done, time_point now) {
@@ -142,6 +146,8 @@ void scheduler::take_place(std::uint32_t rank, const json& body, completion done
     checkpoints_.worker_passed(rank, n.clock);
   }
   hub_.replace(rank);
+  note_change(role::worker, rank);
+  commands_.worker_joins(rank);
   net::reply_header fields;
   fields.count = n.turn;
   fields.value_version = hub_.called(rank);
@@ -170,6 +176,7 @@ void scheduler::caught_up(std::uint32_t rank) {
   n.awaited.reset();
   events_(json_text({{"event", "caught_up"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host}}),
           false);
+  note_change(role::worker, rank);
 }
 
 void scheduler::look_at_awaited(time_point now) {

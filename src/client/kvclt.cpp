@@ -19,9 +19,11 @@ constexpr std::size_t most_prepared = std::size_t{1} << 16;
 }  // namespace
 
 void client_context::run(const request_window::handler& done, const kv_result& result) {
-  if (!done) return;
+  if (!done && !after_reply) return;
   const nonblocking_scope handling(*this);
-  done(result);
+  if (done) done(result);
+  if (after_reply) [[unlikely]]
+    after_reply();
 }
 
 void client_context::complete_locally(request_window::sequence s, net::status result, std::string_view text) {

@@ -54,6 +54,7 @@ struct client_context {
   bool in_handler = false;        // blocking and routing changes are not allowed
   std::size_t prepared_sets = 0;  // at all shards
   before_request before{};
+  std::function<void()> after_reply{};
   request_window window;
 
   /// Runs the handler of a reply.

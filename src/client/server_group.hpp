@@ -102,6 +102,10 @@ class server_group {
   /// or be observed by them, with its key, or with null when it is about many. It may make requests, and may not block.
   void set_pre_send_hook(client_context::before_request before) { shared_.before = std::move(before); }
 
+  /// Set by code that holds requests back until others are answered: it is called after the handler of each reply, and
+  /// may make requests, and may not block.
+  void set_post_reply_hook(std::function<void()> after) { shared_.after_reply = std::move(after); }
+
   // ---- replies
 
   /// Drives the client until `s` is answered.

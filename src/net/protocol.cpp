@@ -154,6 +154,10 @@ const char* name_of(verb v) noexcept {
       return "resize";
     case verb::find_worker:
       return "find_worker";
+    case verb::tell:
+      return "tell";
+    case verb::take_commands:
+      return "take_commands";
     case verb::message:
       return "message";
     case verb::replicate:

@@ -90,6 +90,9 @@ enum class verb : std::uint8_t {
   find_worker = 89,
   // from worker to worker
   message = 90,
+  // scheduler: commands to workers and servers
+  tell = 91,
+  take_commands = 92,
   // rows of a typed table, of one shard
   table_open = 96,
   rows_pull = 97,

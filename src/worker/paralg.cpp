@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <paracel/paralg.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "load/input/load_progress.hpp"
 #include "storage/file_glob.hpp"
 #include "storage/file_system.hpp"
+#include "worker/command_channel.hpp"
 #include "worker/live_algorithms.hpp"
 #include "worker/parasrv.hpp"
 #include "worker/result_files.hpp"
@@ -72,6 +74,7 @@ paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, i
 
 paralg::~paralg() {
   --live_algorithms;
+  session_->forget_commands(this);
   session_->loop_ends(part_);
   session_->parts().leave(part_);
 }
@@ -91,10 +94,12 @@ void paralg::commit_loop(std::size_t level) {
   }
   const bool stops = servers_->commit();
   session_->parts().committed(part_);
-  if (!stops) return;
-  // A checkpoint of updates that cannot be folded would fail in every run resumed from it.
-  servers_->clock().fold_committed();
-  session_->checkpoint();
+  if (stops) {
+    // A checkpoint of updates that cannot be folded would fail in every run resumed from it.
+    servers_->clock().fold_committed();
+    session_->checkpoint();
+  }
+  session_->take_commands();
 }
 
 bool paralg::resumed() const { return session_->parts().is_resumed(part_) || session_->repeats(); }
@@ -135,9 +140,11 @@ consistency paralg::get_consistency(const str_type& key) const { return servers_
 std::uint32_t paralg::last_staleness() const { return servers_->clock().last_staleness(); }
 
 void paralg::paracel_sync() {
+  session_->take_commands();
   servers_->flush();
   comm_.synchronize();
   servers_->clock().fold_finished();
+  session_->take_commands();
 }
 
 std::size_t paralg::get_server_size() const { return session_->servers().servers.size(); }
@@ -150,13 +157,7 @@ list_type<job_node> paralg::paracel_nodes() {
   const auto report = json_or_throw(net::text_of(session_->ask(h, {}).body));
   for (const bool is_server : {true, false}) {
     for (const auto& n : report.at(is_server ? "servers" : "workers")) {
-      const auto state = n.at("state").get<str_type>();
-      nodes.push_back({.is_server = is_server,
-                       .number = n.at(is_server ? "slot" : "rank").get<std::size_t>(),
-                       .state = state,
-                       .host = n.value("host", ""),
-                       .silent_seconds = n.value("silent", 0.0),
-                       .is_dead = state == "gone" || state == "down" || state == "awaited" || state == "ejected"});
+      nodes.push_back(job_node_of(is_server, n.at(is_server ? "slot" : "rank").get<std::size_t>(), n));
     }
   }
   return nodes;
@@ -166,6 +167,23 @@ list_type<job_node> paralg::paracel_dead_nodes(double silent) {
   auto nodes = paracel_nodes();
   std::erase_if(nodes, [&](const job_node& n) { return !n.is_dead && n.silent_seconds <= silent; });
   return nodes;
+}
+
+void paralg::paracel_on_command(const str_type& name, std::function<str_type(const str_type&)> f) {
+  session_->commands().on_command(this, name, std::move(f));
+}
+void paralg::paracel_on_change(std::function<void(const job_node&)> f) {
+  session_->commands().on_change(this, std::move(f));
+}
+list_type<command_answer> paralg::paracel_tell(const command_target& to, const str_type& name, const str_type& body,
+                                               double seconds) {
+  return session_->commands().tell(to, name, body, seconds);
+}
+std::size_t paralg::paracel_take_commands(double seconds) {
+  constexpr double longest = 1e9;
+  if (!(seconds >= 0)) throw config_error("paracel_take_commands waits 0 seconds or more");
+  return session_->commands().take(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(std::min(seconds, longest))));
 }
 
 void paralg::report_progress(const progress_report& report) {

@@ -33,6 +33,10 @@ void parameter_access::write(const str_type& key, const value_view& value) { ser
 async_functor_type parameter_access::update(const str_type& key, const value_view& delta, std::uint64_t function) {
   return servers_->update(key, delta, function);
 }
+async_functor_type parameter_access::update(const str_type& key, const value_view& delta, std::uint64_t function,
+                                            const after& others) {
+  return servers_->update_after(others, key, delta, function);
+}
 void parameter_access::bupdate(const str_type& key, const value_view& delta, std::uint64_t function, value_sink to) {
   if (to.put == nullptr) servers_->bupdate(key, delta, function, nullptr);
   else servers_->bupdate(key, delta, function, [&](const value_view& v) { to.put(to.target, v); });
@@ -53,6 +57,12 @@ std::uint64_t parameter_access::read_version(const str_type& key, value_sink to)
 
 async_functor_type parameter_access::read_async(const str_type& key, value_sink to) {
   return servers_->result_of(servers_->start_read(key, to));
+}
+async_functor_type parameter_access::read_async(const str_type& key, value_sink to, const after& others) {
+  return servers_->read_after(others, key, to);
+}
+async_functor_type parameter_access::write_async(const str_type& key, const value_view& value, const after& others) {
+  return servers_->write_after(others, key, value);
 }
 void parameter_access::read_async(const str_type& key, value_sink to, std::function<void()> then) {
   servers_->start_read(key, to, std::move(then));

@@ -40,8 +40,12 @@ parasrv::~parasrv() {
 void parasrv::finish_last() {
   many_.close();
   client_->forget_reads();
-  send_all_combined();
-  client_->wait_all();
+  std::erase_if(following_, [](const auto& r) { return r->reads; });
+  do {
+    send_all_combined();
+    client_->wait_all();
+    send_following();
+  } while (client_->in_flight() != 0);
   failures_.throw_first();
 }
 
@@ -85,9 +89,8 @@ bool async_result::ready() const {
   auto& client = (*from_)->client();
   if (requests_) {
     if (requests_->empty()) (*from_)->send_combined_before(nullptr);
-    const auto answered = [&] { return std::ranges::all_of(*requests_, [&](auto s) { return client.answered(s); }); };
-    if (!answered()) client.poll();
-    return answered();
+    if (!(*from_)->is_answered(requests_.get())) client.poll();
+    return (*from_)->is_answered(requests_.get());
   }
   if (!client.answered(number_)) client.poll();
   return client.answered(number_);
@@ -315,6 +318,7 @@ void parasrv::flush() {
   do {
     send_all_combined();
     client_->wait_all();
+    send_following();
     run_ready();
   } while (client_->in_flight() != 0 || !combiner_.empty());
   failures_.throw_first();

@@ -91,6 +91,12 @@ class parasrv {
   kvclt::sequence start_update(const std::string& key, const value_view& delta, std::uint64_t function);
   /// Blocks: until the request is answered. False: a key to read does not exist. Throws: the error of the request.
   bool finish(kvclt::sequence number);
+
+  // The same once others are answered (parasrv_following.cpp).
+  async_functor_type update_after(const after& others, const std::string& key, const value_view& delta,
+                                  std::uint64_t function);
+  async_functor_type write_after(const after& others, const std::string& key, const value_view& value);
+  async_functor_type read_after(const after& others, const std::string& key, value_sink to);
   [[nodiscard]] async_result result_of(kvclt::sequence number) const { return {self_, number}; }
   /// Of several requests: `other` waits for them and says how they ended.
   [[nodiscard]] async_result result_of(std::future<bool> other,
@@ -132,6 +138,14 @@ class parasrv {
   };
   using combiner = update_combiner<combined_update>;
 
+  /// A request that waits for others.
+  struct following_request : shared_update {
+    std::vector<after::request> others;
+    std::function<kvclt::sequence()> send;
+    bool reads = false;
+    std::string broken{};  // why it is not sent
+  };
+
   void finish_last();
   void begin_model(consistency_model model);
   /// Sends an update and returns. `value` is sent; `delta` is applied to a cached copy.
@@ -153,6 +167,16 @@ class parasrv {
   void send_all_combined();
   bool add_unsent(std::string_view key, read_cache::entry& e) const;
 
+  // parasrv_following.cpp
+  async_functor_type follow(const after& others, following_request r);
+  [[nodiscard]] bool is_answered(const std::vector<kvclt::sequence>* several) const;
+  [[nodiscard]] bool is_answered(const after::request& r) const;
+  void send_following();
+  void fail_following(following_request& r);
+  [[nodiscard]] const following_request* find_following(const std::vector<kvclt::sequence>* sent) const;
+  [[nodiscard]] kvclt::sequence first_unanswered(const following_request& r) const;
+  bool finish_following(const std::shared_ptr<following_request>& r);
+
   std::shared_ptr<session> job_;
   std::unique_ptr<server_group> client_;
   worker_clock clock_;
@@ -160,6 +184,8 @@ class parasrv {
   request_failures failures_;
   worker_cache cache_;
   parasrv_multi many_;
+  std::vector<std::shared_ptr<following_request>> following_;
+  bool sends_following_ = false;
   combiner combiner_;
   std::optional<bool> combining_;                                      // as set by the user
   std::deque<std::function<void()>> ready_;                            // callbacks, to be run at the next waiting point

@@ -37,10 +37,12 @@ void throw_status(net::status why, const std::string& text, const std::string& d
 
 void request_failures::record(sequence number, net::status result, std::string_view text, std::string doing) {
   failed_.push_back({number, {result, text}, std::move(doing), nullptr});
+  if (on_failure_) on_failure_(number, nullptr, text_of(failed_.back()));
 }
 
 void request_failures::record(sequence number, std::exception_ptr error) {
   failed_.push_back({number, {}, {}, std::move(error)});
+  if (on_failure_) on_failure_(number, nullptr, text_of(failed_.back()));
 }
 
 void request_failures::record(const std::shared_ptr<shared_update>& u, net::status result, std::string_view text) {
@@ -48,6 +50,25 @@ void request_failures::record(const std::shared_ptr<shared_update>& u, net::stat
   u->result = result;
   u->text = text;
   joint_.push_back(u);
+  if (on_failure_) on_failure_(0, &u->sent, u->text);
+}
+
+std::string request_failures::text_of(const failed_request& f) {
+  try {
+    raise(f);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+std::string request_failures::reason(sequence number) const {
+  const auto found = std::ranges::find(failed_, number, &failed_request::number);
+  return found == failed_.end() ? "" : text_of(*found);
+}
+
+std::string request_failures::reason(const std::vector<sequence>* sent) const {
+  const auto found = std::ranges::find(joint_, sent, [](const auto& u) { return &u->sent; });
+  return found == joint_.end() ? "" : (*found)->text;
 }
 
 void request_failures::raise(const failed_request& f) {

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "client/kvclt.hpp"
@@ -48,6 +50,13 @@ class request_failures {
   void record(sequence number, net::status result, std::string_view text, std::string doing);
   /// An exception of the caller while it handled the reply.
   void record(sequence number, std::exception_ptr error);
+  /// `f(number, sent, text)`: called when a request fails, by its number or as one of several.
+  void on_failure(std::function<void(sequence, const std::vector<sequence>*, const std::string&)> f) {
+    on_failure_ = std::move(f);
+  }
+  /// Of one whose future was not asked: why it failed; empty: it did not.
+  [[nodiscard]] std::string reason(sequence number) const;
+  [[nodiscard]] std::string reason(const std::vector<sequence>* sent) const;
   /// The first reason wins.
   void record(const std::shared_ptr<shared_update>& u, net::status result, std::string_view text);
   /// It read a missing key.
@@ -71,7 +80,9 @@ class request_failures {
     bool told = false;         // already thrown by a waiting point; kept in case the future is asked
   };
   [[noreturn]] static void raise(const failed_request& f);
+  [[nodiscard]] static std::string text_of(const failed_request& f);
 
+  std::function<void(sequence, const std::vector<sequence>*, const std::string&)> on_failure_;
   std::vector<failed_request> failed_;
   std::vector<std::shared_ptr<shared_update>> joint_;  // whose futures were not asked
   std::unordered_set<sequence> missing_;               // reads of this iteration, not yet asked for

@@ -16,6 +16,8 @@
 #include <paracel/error.hpp>
 
 #include "core/json_io.hpp"
+#include "net/collective_codec.hpp"
+#include "worker/command_channel.hpp"
 #include "worker/folds.hpp"
 #include "worker/peer_channels.hpp"
 
@@ -26,6 +28,8 @@ namespace {
 constexpr std::chrono::milliseconds signal_interval{100};
 // What a worker has sent to others when it leaves is in their processes long before this, unless they are stopped.
 constexpr std::chrono::milliseconds farewell{2000};
+// In a barrier, how often a worker that takes commands looks for them.
+constexpr std::chrono::milliseconds command_interval{10};
 
 std::string host_name() {
   char name[256] = {};
@@ -155,6 +159,27 @@ output_folder& session::output(const std::string& folder) {
   return outputs_.at(folder, options_.job != 0 ? options_.job : alone, options_.rank);
 }
 
+command_channel& session::commands() {
+  if (commands_) return *commands_;
+  command_channel::options o;
+  if (has_scheduler())
+    o.open = [this] {
+      return std::make_unique<net::scheduler_channel>(*options_.over, options_.scheduler, random_id());
+    };
+  o.identity = identity_of(options_);
+  o.marked = [this](net::request_header h) { return marked(h); };
+  o.check = [this] { ended_->check(); };
+  o.on_ended = [this](const net::reply_view& reply) { end(net::directive_of(reply)); };
+  commands_ = std::make_unique<command_channel>(std::move(o));
+  return *commands_;
+}
+
+std::size_t session::take_commands() { return commands_ == nullptr ? 0 : commands_->take(std::chrono::nanoseconds{0}); }
+
+void session::forget_commands(const void* owner) {
+  if (commands_ != nullptr) commands_->forget(owner);
+}
+
 session::~session() {
   closing_.store(true, std::memory_order_relaxed);
   heartbeat_.reset();
@@ -179,13 +204,31 @@ net::request_header session::marked(net::request_header h) const noexcept {
   return h;
 }
 
+/// A command's function runs inside the wait for a barrier.
+void session::refuse_if_asking(net::verb what) const {
+  if (asks_)
+    throw error(std::string("a command's function asks the scheduler (") + net::name_of(what) +
+                ") while its worker waits in a barrier: want it at a commit or in paracel_take_commands");
+}
+
 const net::reply_view& session::ask(net::request_header& h, std::span<const std::byte> body, shared_buffer tail) {
   ended_->check();
   if (!has_scheduler()) throw error("this job has no scheduler");
+  refuse_if_asking(h.what);
+  struct asking {
+    explicit asking(bool& flag) : flag_(flag) { flag_ = true; }
+    asking(const asking&) = delete;
+    asking& operator=(const asking&) = delete;
+    ~asking() { flag_ = false; }
+    bool& flag_;
+  } const now(asks_);
+  const bool in_barrier = commands_ != nullptr && h.what == net::verb::collective &&
+                          h.count == static_cast<std::uint32_t>(net::collective_kind::barrier);
   to_scheduler_->ask(marked(h), body, std::move(tail));
   for (;;) {
-    if (!to_scheduler_->receive(signal_interval, answer_)) {
+    if (!to_scheduler_->receive(in_barrier ? command_interval : signal_interval, answer_)) {
       ended_->check();
+      if (in_barrier) take_commands();
       if (h.what == net::verb::leave && done_.load(std::memory_order_relaxed)) return answer_;
       continue;
     }
@@ -276,6 +319,7 @@ void session::look_whether_caught_up() {
 }
 
 std::uint64_t session::next_operation() {
+  refuse_if_asking(net::verb::collective);  // before a number is used up
   const auto number = numbers_.next();
   if (keeps_ != nullptr) look_whether_caught_up();
   return number;
@@ -357,6 +401,7 @@ void session::leave() {
   }
   if (!has_scheduler()) return;
   if (talks_) (void)peers_->flush(farewell);
+  if (commands_) commands_->close(farewell);
   auto body = identity_of(options_);
   body["status"] = 0;
   net::request_header h;

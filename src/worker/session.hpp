@@ -29,6 +29,7 @@
 
 namespace paracel {
 
+class command_channel;
 class peer_channels;
 
 struct session_options {
@@ -97,6 +98,12 @@ class session {
   [[nodiscard]] peer_channels& peers();
   [[nodiscard]] bool shares_memory() const noexcept { return options_.shares_memory; }
 
+  /// Commands to this worker and from it. Those that have arrived run while `ask` waits in a barrier.
+  [[nodiscard]] command_channel& commands();
+  /// Runs what has arrived, if this worker takes any. Returns: how many.
+  std::size_t take_commands();
+  void forget_commands(const void* owner);
+
   /// Iterations that this worker has committed, of all its algorithms: a worker has one clock in a job.
   [[nodiscard]] std::uint32_t finished() const noexcept { return finished_.load(std::memory_order_relaxed); }
   void set_finished(std::uint32_t n) noexcept { finished_.store(n, std::memory_order_relaxed); }
@@ -150,6 +157,7 @@ class session {
 
  private:
   explicit session(session_options options);
+  void refuse_if_asking(net::verb what) const;
   [[nodiscard]] net::request_header marked(net::request_header h) const noexcept;
   void open_peers(std::unique_ptr<net::port> bound);
   void take_over();
@@ -169,8 +177,10 @@ class session {
   std::shared_ptr<latest_membership> board_ = std::make_shared<latest_membership>();
   std::unique_ptr<net::scheduler_channel> to_scheduler_;
   std::unique_ptr<peer_channels> peers_;
-  bool talks_ = false;                      // it has used them
-  std::atomic<std::uint32_t> finished_{0};  // the heartbeat reports it to the scheduler
+  bool talks_ = false;                         // it has used them
+  std::unique_ptr<command_channel> commands_;  // null: none have been taken or given
+  bool asks_ = false;                          // it waits for the scheduler
+  std::atomic<std::uint32_t> finished_{0};     // the heartbeat reports it to the scheduler
   worker_checkpoint parts_;
   output_folders outputs_;
   std::unique_ptr<recovery_file> keeps_;

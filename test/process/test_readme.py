@@ -25,7 +25,7 @@ BLOCK = re.compile(r"(?:<!-- (?P<mark>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<te
 
 # In this order: each builds on the previous ones.
 PAGES = ("README.md", "doc/operations.md", "doc/writing_algorithms.md", "doc/coming_from_paracel.md",
-         "doc/coming_from_ps_lite.md")
+         "doc/coming_from_ps_lite.md", "doc/driver.md")
 LONGEST_README = 200  # lines
 
 
@@ -99,7 +99,8 @@ class Readme(unittest.TestCase):
             elif mark == "run together":  # one line needs a remote shell
                 said = self.run_line(text)
                 together += 1
-                for words in ("server s2 serves, after ", "server s2 has left, after ", "prun: interrupted: stopping the job"):
+                for words in ("server s2 serves, after ", 'server s0: {"', "server s2 has left, after ",
+                              "prun: interrupted: stopping the job"):
                     self.assertIn(words, said)
             elif mark == "run":
                 for line in text.replace("\\\n", "").splitlines():
@@ -118,6 +119,8 @@ class Readme(unittest.TestCase):
                         self.assertIn("3 workers, sum 3\n", said)
                     if line.split(" #")[0].rstrip().endswith("/sgd"):
                         self.assertRegex(said, r"round 0: loss 3\.7\d+\nround 20: loss 0\.0\d+\n(.*\n)?round 60: loss 0")
+                    if line.split(" #")[0].rstrip().endswith("/sync_sgd"):
+                        self.assertRegex(said, r"round 0: loss 3\.\d+\nround 20: loss 0\.\d+\n(.*\n)*round 60: loss 0\.0\d+\n")
                     if "old_lr.json" in line:
                         self.assertLess(json.loads(self.read("old_lr_result/model.json"))["objective"], 0.26)
                     if "line_fit" in line:
@@ -128,7 +131,7 @@ class Readme(unittest.TestCase):
                     self.assertTrue(line.startswith(NOT_HERE), f"{line}: say <!-- run --> before its block")
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
-        self.assertEqual((ran, together), (25, 1))
+        self.assertEqual((ran, together), (27, 1))
         self.assertEqual(len(thetas), 7)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):

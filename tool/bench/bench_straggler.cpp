@@ -3,7 +3,8 @@
 // The benefit of bounded staleness when workers are delayed at random. In each iteration a worker reads a vector, takes
 // 10 ms, and one time in ten 40 ms more; then it updates the vector and commits. The delay of iteration i of worker w
 // is the same for every staleness. With --objective the vector is the theta of a logistic regression, an iteration is a
-// step along the gradient of the worker's rows, and the time until the objective is reached is measured.
+// step along the gradient of the worker's rows, and the time until the objective is reached is measured. With --batch
+// an iteration is a step along the gradient of so many of them, in turn, and takes --row_ms for each instead of 10 ms.
 //
 // The limit: an iteration takes 14 ms on average, and with s = 0 the expected maximum over 8 workers, 10 + 40 (1 -
 // 0.9^8) = 32.8 ms. So staleness gains at most a factor of 2.34.
@@ -13,6 +14,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <functional>
 #include <numeric>
 #include <span>
@@ -39,6 +41,8 @@ DEFINE_uint64(values, 1000, "doubles in the vector; with --objective: 100 and th
 DEFINE_double(seconds, 5, "measured time; with --objective: the longest");
 DEFINE_double(objective, 0, "logistic regression until its objective is this; 0: only count iterations");
 DEFINE_double(alpha, 0.05, "its step size");
+DEFINE_uint64(batch, 0, "rows of a step of a worker; 0: all that it has");
+DEFINE_double(row_ms, 0.032, "with --batch: the duration of an iteration for each row");
 DEFINE_bool(push, false, "servers push changes when the clock advances (set_push)");
 DEFINE_string(transport, "ipc", "ipc or tcp");
 DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
@@ -61,9 +65,10 @@ double chance(std::uint64_t a, std::uint64_t b) {
   return static_cast<double>(mixed(mixed(FLAGS_seed ^ (a << 40U)) ^ b) >> 11U) * 0x1p-53;
 }
 
+constexpr std::size_t samples = 2500;
+
 /// 2,500 samples of 100 features around two centres; the same in every run, each worker has its share.
 alg::lr_problem rows_of(std::size_t first, std::size_t step) {
-  constexpr std::size_t samples = 2500;
   constexpr std::uint32_t features = 100;
   sample_rows rows;
   rows.dense = true;
@@ -88,6 +93,7 @@ struct report {
   double objective_seconds = -1;  ///< rank 0: when it was reached; -1: never
   std::uint64_t objective_iterations = 0;
   double staleness = 0;     ///< summed over the iterations
+  double cpu_seconds = 0;   ///< of the worker processes
   double read_seconds = 0;  ///< likewise; includes waiting for the clock
 };
 void add(report& sum, const report& r) {
@@ -98,6 +104,7 @@ void add(report& sum, const report& r) {
     sum.objective_iterations = r.objective_iterations;
   }
   sum.staleness += r.staleness;
+  sum.cpu_seconds += r.cpu_seconds;
   sum.read_seconds += r.read_seconds;
 }
 
@@ -108,7 +115,7 @@ class late_worker : public paralg {
         delta_(FLAGS_objective > 0 ? 101 : FLAGS_values, 0.0) {
     if (FLAGS_consistency == "bsp") set_consistency(consistency_model::bsp);
     if (FLAGS_objective > 0) {
-      own_ = rows_of(get_worker_id(), get_worker_size());
+      make_batches();
       if (get_worker_id() == 0) all_ = rows_of(0, 1);
     }
     set_push(FLAGS_push);
@@ -137,16 +144,16 @@ class late_worker : public paralg {
           paracel_write("done", 1);
         }
         if (paracel_read<int>("done") != 0) break;
-        step(theta);
+        step(theta, i);
       }
       const bool late = chance(get_worker_id(), i) < FLAGS_late_probability;
-      std::this_thread::sleep_for(
-          std::chrono::duration<double, std::milli>(FLAGS_work_ms + (late ? FLAGS_late_ms : 0)));
+      std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(work_ms_ + (late ? FLAGS_late_ms : 0)));
       paracel_update("theta", delta_);
       iter_commit();
       if (elapsed() < FLAGS_seconds) ++r.iterations;
     }
     r.seconds = std::min(elapsed(), FLAGS_seconds);
+    r.cpu_seconds = static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
     return r;
   }
 
@@ -155,15 +162,25 @@ class late_worker : public paralg {
     scratch_.assign(theta.size(), 0.0);
     return all_.add_gradient(theta, scratch_) / static_cast<double>(all_.rows()) + all_.penalty(theta);
   }
-  /// Adds this worker's part of a step along the mean gradient of all rows.
-  void step(std::span<const double> theta) {
+  void make_batches() {
+    const auto me = get_worker_id();
+    const auto size = get_worker_size();
+    const auto count = FLAGS_batch == 0 ? 1 : std::max<std::size_t>(1, samples / size / FLAGS_batch);
+    for (std::size_t b = 0; b < count; ++b) batches_.push_back(rows_of(me + b * size, count * size));
+    if (FLAGS_batch != 0) work_ms_ = FLAGS_row_ms * static_cast<double>(batches_[0].rows());
+  }
+  /// Adds this worker's part of a step along the mean gradient of the rows of this iteration.
+  void step(std::span<const double> theta, std::uint64_t iteration) {
+    const auto& rows = batches_[iteration % batches_.size()];
+    const auto n = static_cast<double>(rows.rows());
     std::fill(delta_.begin(), delta_.end(), 0.0);
-    own_.add_gradient(theta, delta_);
-    own_.add_penalty_gradient(theta, static_cast<double>(own_.rows()), delta_);
-    for (double& d : delta_) d *= -FLAGS_alpha / 2500;
+    rows.add_gradient(theta, delta_);
+    rows.add_penalty_gradient(theta, n, delta_);
+    for (double& d : delta_) d *= -FLAGS_alpha / (n * static_cast<double>(get_worker_size()));
   }
 
-  alg::lr_problem own_;
+  std::vector<alg::lr_problem> batches_;
+  double work_ms_ = FLAGS_work_ms;
   alg::lr_problem all_;
   std::vector<double> delta_;
   std::vector<double> scratch_;
@@ -195,10 +212,10 @@ void run() {
   const double read_ms = sum.iterations == 0 ? 0 : 1000 * sum.read_seconds / static_cast<double>(sum.iterations);
   std::printf(
       "{\"consistency\": \"%s\", \"staleness\": %d, \"iterations_per_second\": %.3f, \"mean_staleness\": %.2f, "
-      "\"mean_read_ms\": %.3f, \"objective_seconds\": %s, \"objective_iterations\": %llu}\n",
+      "\"mean_read_ms\": %.3f, \"objective_seconds\": %s, \"objective_iterations\": %llu, \"cpu_seconds\": %.3f}\n",
       FLAGS_consistency.c_str(), FLAGS_staleness, rate, staleness, read_ms,
       sum.objective_seconds < 0 ? "null" : std::to_string(sum.objective_seconds).c_str(),
-      static_cast<unsigned long long>(sum.objective_iterations));
+      static_cast<unsigned long long>(sum.objective_iterations), sum.cpu_seconds);
 }
 
 void check_flags() {

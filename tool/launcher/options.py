@@ -96,6 +96,7 @@ def parse_command_line(arguments):
     parser = argparse.ArgumentParser(
         prog="prun.py", allow_abbrev=False, add_help=True,
         usage="prun.py [options] program [arguments of the program]\n       prun.py status --run RUN\n"
+              "       prun.py tell --run RUN COMMAND [BODY]\n"
               "       prun.py --servers +1|-1 --run RUN\n       prun.py runs [--output-dir DIR] [--keep N]\n"
               "       prun.py checkpoint list|verify DIR",
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=118, max_help_position=30),

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import time
 
 from .options import name_given
 from .output import write_out
@@ -15,6 +16,7 @@ NOTE = "run.json"
 KEY = "job.key"  # as PARACEL_JOB_KEY_FILE names it
 MOST_NOTE_CHARACTERS = 1 << 20
 ANSWER_LIMIT = 3.0  # seconds
+NOTE_INTERVAL = 0.5  # seconds, between two looks whether a job has ended that owes an answer
 SEND_REQUEST = "send_request"
 COMMANDS = ("status",)
 
@@ -60,32 +62,58 @@ def request_command(program, address, job, verb, body=None, timeout=ANSWER_LIMIT
             "--timeout", f"{timeout:g}"] + ([] if body is None else ["--body", json.dumps(body)])
 
 
-def ask(run, verb, body=None):
-    """The reply of a run's scheduler. Raises Failure, also when the run has ended."""
-    import subprocess
-    note, folder = read_note(run)
+def refuse_if_over(note):
     if "status" in note:
         status = note["status"]
         words = MEANING.get(status, "failure")
         raise Failure(FAILURE, f"the job {note['job']} is over: exit status {status} ({words})"
                                + (f": {note['cause']}" if note.get("cause") else ""))
-    command = request_command(own_program(SEND_REQUEST), note["scheduler"], note["job"], verb, body)
+
+
+def finish(asking, run, limit):
+    """What the command has written. Raises Failure when the job ends first: its scheduler may be killed before it replies."""
+    import subprocess
+    end = time.monotonic() + limit
+    while True:
+        try:
+            return asking.communicate(timeout=NOTE_INTERVAL)
+        except subprocess.TimeoutExpired:
+            refuse_if_over(read_note(run)[0])
+            if time.monotonic() > end:
+                raise Failure(FAILURE, f"{asking.args[0]}: no end after {limit:g} s") from None
+
+
+def ask(run, verb, body=None, limit=ANSWER_LIMIT):
+    """The reply of a run's scheduler, within `limit` seconds. Raises Failure, also when the run has ended."""
+    import subprocess
+    note, folder = read_note(run)
+    refuse_if_over(note)
+    command = request_command(own_program(SEND_REQUEST), note["scheduler"], note["job"], verb, body, limit)
     key = os.path.join(folder, KEY)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
     if os.path.lexists(key):
         environment["PARACEL_JOB_KEY_FILE"] = key
     try:
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=environment,
-                              timeout=ANSWER_LIMIT + 2, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        asking = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  env=environment)
+    except OSError as error:
         raise Failure(FAILURE, f"{command[0]}: {error}") from None
-    if done.returncode == SCHEDULER_LOST:
+    with asking:
+        try:
+            out, err = finish(asking, run, limit + 2)
+        finally:
+            asking.kill()
+    if asking.returncode == SCHEDULER_LOST:
+        refuse_if_over(read_note(run)[0])
         raise Failure(SCHEDULER_LOST, f"the scheduler of job {note['job']} does not answer at {note['scheduler']}, and no end "
                                       "of the job is noted: it or prun.py was killed, or hangs")
-    if done.returncode != OK:
-        raise Failure(FAILURE, "the scheduler: " + done.stderr.decode("utf-8", "replace").strip())
+    if asking.returncode != OK:
+        words = err.decode("utf-8", "replace").strip()
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            words = "the job ends: " + json.loads(words)["cause"]
+        raise Failure(FAILURE, "the scheduler: " + words)
     try:
-        return json.loads(done.stdout)
+        return json.loads(out)
     except ValueError:
         raise Failure(FAILURE, "the scheduler's answer is no JSON") from None
 

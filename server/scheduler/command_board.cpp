@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "server/scheduler/command_board.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "core/json_io.hpp"
+#include "server/scheduler/control_body.hpp"
+
+namespace paracel::srv {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t most_name_bytes = 256;
+constexpr double most_seconds = 86'400;
+constexpr double default_seconds = 60;
+// What a reply has at most, so that the answers of its receiver fit a control message.
+constexpr std::size_t most_delivered = 8;
+// A server's control thread answers at once; a request or a reply may be lost with a connection.
+constexpr std::chrono::milliseconds ask_again{1000};
+// The numbers of these requests are apart from those of checkpoint_coordinator and clock_removals. The low bits are the
+// slot of the server.
+constexpr std::uint64_t first_stats_number = std::uint64_t{1} << 62;
+constexpr unsigned slot_bits = 16;
+
+std::string long_text_in(const json& j, const char* key, std::size_t most) {
+  const auto it = j.find(key);
+  if (it == j.end()) return {};
+  if (!it->is_string()) throw refusal(std::string("\"") + key + "\" is no string");
+  const auto& text = it->get_ref<const std::string&>();
+  if (text.size() > most)
+    throw refusal(std::string("\"") + key + "\" has " + std::to_string(text.size()) + " bytes, want at most " +
+                  std::to_string(most));
+  return text;
+}
+
+std::string server_commands() { return "servers know one command, stats"; }
+
+}  // namespace
+
+command_board::command_board(std::uint32_t workers, checkpoint_coordinator::send_request send)
+    : send_(std::move(send)), workers_(workers) {}
+
+command_board::command command_board::command_in(const json& body, const recipients& all) {
+  command c;
+  const auto to = body.value("to", json());
+  if (to != "workers" && to != "servers") throw refusal(R"("to" must be "workers" or "servers")");
+  c.to_servers = to == "servers";
+  c.end = c.to_servers ? all.servers : all.workers;
+  if (body.contains("index")) {
+    c.first = static_cast<std::uint32_t>(whole_number_in(body, "index", c.end - 1));
+    c.end = c.first + 1;
+  }
+  c.name = long_text_in(body, "command", most_name_bytes);
+  if (c.name.empty()) throw refusal("\"command\" is missing or empty");
+  c.body = long_text_in(body, "body", most_text_bytes);
+  c.seconds = default_seconds;
+  if (const auto limit = body.find("seconds"); limit != body.end()) {
+    c.seconds = limit->is_number() ? limit->get<double>() : -1;
+    if (!(c.seconds > 0 && c.seconds <= most_seconds))
+      throw refusal("\"seconds\" is " + json_text(*limit) + ", not a number above 0 and up to 86400");
+  }
+  if (c.to_servers && c.name != net::name_of(net::verb::stats))
+    throw refusal("no command \"" + c.name + "\": " + server_commands());
+  return c;
+}
+
+void command_board::tell(const json& body, completion& done, const recipients& all, time_point now) {
+  auto c = command_in(body, all);
+  if (open_.size() >= most_open) throw refusal("1024 commands wait for answers: try again when some have them");
+  c.done = std::move(done);
+  give(std::move(c), all, now);
+}
+
+void command_board::give(command c, const recipients& all, time_point now) {
+  const auto number = ++last_;
+  c.until = now + std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(c.seconds));
+  c.again = now + ask_again;
+  const auto& placed = open_.emplace(number, std::move(c)).first->second;
+  const bool to_servers = placed.to_servers;
+  const auto end = placed.end;  // the command is gone with its last answer
+  for (auto index = placed.first; index < end; ++index) {
+    const auto of = all.find(to_servers, index);
+    if (!of.gone.empty()) {
+      record(number, index, {false, of.gone});
+    } else if (to_servers) {
+      open_.at(number).asked[index] = of.address;
+      ask_server(number, index);
+    } else if (!workers_[index].listens) {
+      record(number, index, {false, "it takes no commands: its program has no function for any (paracel_on_command)"});
+    } else {
+      workers_[index].commands.push_back(number);
+      deliver(index);
+    }
+  }
+}
+
+void command_board::ask_server(std::uint64_t number, std::uint32_t slot) {
+  if (!send_) return;
+  net::request_header h;
+  h.what = net::verb::stats;
+  h.sequence = first_stats_number | number << slot_bits | slot;
+  send_(open_.at(number).asked.at(slot), h, {});
+}
+
+void command_board::on_reply(std::uint64_t number, const net::reply_view& reply) {
+  if (number / first_stats_number != 1) return;
+  const auto of = (number & ~first_stats_number) >> slot_bits;
+  const auto slot = static_cast<std::uint32_t>(number & ((1U << slot_bits) - 1));
+  const auto at = open_.find(of);
+  if (at == open_.end() || at->second.asked.erase(slot) == 0) return;
+  record(of, slot, {reply.header.result == net::status::ok, std::string(net::text_of(reply.body))});
+}
+
+void command_board::take(std::uint32_t rank, const json& body, completion& done, const recipients& all,
+                         time_point now) {
+  auto& t = workers_.at(rank);
+  if (t.parked) t.parked.fail(net::status::conflict, "it asks again");
+  if (body.value("begin", json()) == true) {
+    t.listens = true;
+    t.begins = true;
+  }
+  if (!t.listens) throw refusal("it has not begun to take commands");
+  const auto after = whole_number_in(body, "after", ~std::uint64_t{0});
+  if (const auto answers = body.find("answers"); answers != body.end() && answers->is_array()) {
+    for (const auto& a : *answers) {
+      if (!a.is_object()) throw refusal("an answer is no object");
+      const auto number = whole_number_in(a, "number", ~std::uint64_t{0});
+      const auto at = open_.find(number);
+      // Otherwise it was late, or it is repeated.
+      if (at == open_.end() || at->second.to_servers || rank < at->second.first || rank >= at->second.end) continue;
+      record(number, rank, {a.value("ok", json()) == true, long_text_in(a, "text", most_text_bytes)});
+    }
+  }
+  std::erase_if(t.commands, [&](auto number) { return number <= after; });
+  if (body.contains("changes")) t.changes = whole_number_in(body, "changes", ~std::uint64_t{0});
+  const auto given = body.find("tell");
+  if (given != body.end() && !given->is_object()) throw refusal("\"tell\" is no object");
+  if (given == body.end()) {
+    t.answers.clear();
+  } else if (const auto number = whole_number_in(*given, "number", ~std::uint64_t{0}); number > t.given) {
+    t.given = number;
+    t.answers.clear();
+    try {
+      auto c = command_in(*given, all);
+      c.by = rank;
+      c.by_number = number;
+      give(std::move(c), all, now);
+    } catch (const refusal& e) {
+      t.answers = json_text({{"number", number}, {"refused", e.what()}});
+    }
+  }
+  t.parked = std::move(done);
+  if (body.value("end", json()) == true) {
+    t.parked.ok();
+    t = taker{.first_change = t.first_change};
+    return fail_missing(false, rank, "it takes no more commands: its program has ended");
+  }
+  deliver(rank);
+}
+
+/// Answers the parked request, if there is something for it.
+void command_board::deliver(std::uint32_t rank) {
+  auto& t = workers_[rank];
+  std::erase_if(t.commands, [&](auto number) { return !open_.contains(number); });  // it was too late for it
+  const bool changes = t.changes && std::max(*t.changes, t.first_change) < changes_.size();
+  if (!t.parked || (!t.begins && t.commands.empty() && t.answers.empty() && !changes)) return;
+  json all = json::object();
+  t.begins = false;
+  for (const auto number : t.commands) {
+    if (all["commands"].size() == most_delivered) break;
+    const auto& c = open_.at(number);
+    all["commands"].push_back({{"number", number}, {"command", c.name}, {"body", c.body}});
+  }
+  if (changes) {
+    for (auto n = std::max(*t.changes, t.first_change); n < changes_.size() && all["changes"].size() < most_delivered;
+         ++n) {
+      auto change = json::parse(changes_[n]);
+      change["number"] = n + 1;
+      all["changes"].push_back(std::move(change));
+    }
+  }
+  if (!t.answers.empty()) all["told"] = json::parse(t.answers);
+  const auto text = json_text(all);
+  auto done = std::move(t.parked);
+  done.answer({}, net::bytes_of(text));
+}
+
+void command_board::record(std::uint64_t number, std::uint32_t index, answer a) {
+  const auto at = open_.find(number);
+  if (at == open_.end()) return;
+  auto& c = at->second;
+  c.answers.try_emplace(index, std::move(a));
+  if (c.answers.size() < c.end - c.first) return;
+  json answers = json::array();
+  for (auto& [who, said] : c.answers)
+    answers.push_back({{c.to_servers ? "slot" : "rank", who}, {"ok", said.ok}, {"text", std::move(said.text)}});
+  auto all = json{{"answers", std::move(answers)}};
+  auto done = std::move(c.done);
+  const auto by = c.by;
+  const auto by_number = c.by_number;
+  open_.erase(at);
+  if (!by) {
+    const auto text = json_text(all);
+    return done.answer({}, net::bytes_of(text));
+  }
+  auto& t = workers_[*by];
+  if (!t.listens || t.given != by_number) return;  // it is gone
+  all["number"] = by_number;
+  t.answers = json_text(all);
+  deliver(*by);
+}
+
+void command_board::fail_missing(bool servers, std::uint32_t index, const std::string& why) {
+  std::vector<std::uint64_t> missing;
+  for (const auto& [number, c] : open_)
+    if (c.to_servers == servers && index >= c.first && index < c.end && !c.answers.contains(index))
+      missing.push_back(number);
+  for (const auto number : missing) record(number, index, {false, why});
+}
+
+void command_board::note_change(json change) {
+  changes_.push_back(json_text(change));
+  for (std::uint32_t rank = 0; rank < workers_.size(); ++rank) deliver(rank);
+}
+
+void command_board::worker_joins(std::uint32_t rank) { workers_[rank] = {.first_change = changes_.size()}; }
+
+void command_board::worker_gone(std::uint32_t rank, const std::string& why) {
+  auto before = std::exchange(workers_[rank], taker{.first_change = changes_.size()});
+  if (before.parked) before.parked.fail(net::status::conflict, why);
+  fail_missing(false, rank, why + "; it is unknown whether it has run the command");
+}
+
+void command_board::server_gone(std::uint32_t slot, const std::string& why) { fail_missing(true, slot, why); }
+
+void command_board::tick(time_point now) {
+  if (open_.empty()) return;
+  std::vector<std::uint64_t> late;
+  for (auto& [number, c] : open_) {
+    if (now >= c.until) {
+      late.push_back(number);
+    } else if (c.to_servers && now >= c.again) {
+      c.again = now + ask_again;
+      for (const auto& [slot, address] : c.asked) ask_server(number, slot);
+    }
+  }
+  for (const auto number : late) {
+    const auto& c = open_.at(number);
+    char limit[32];
+    std::snprintf(limit, sizeof limit, "%g s", c.seconds);
+    const auto why = std::string("no answer within ") + limit +
+                     (c.to_servers ? "" : "; it may still run the command, at its next commit or barrier");
+    const auto end = c.end;
+    for (auto index = c.first; index < end && open_.contains(number); ++index) record(number, index, {false, why});
+  }
+}
+
+void command_board::was_away(time_point::duration missed) noexcept {
+  for (auto& [number, c] : open_) c.until += missed;
+}
+
+void command_board::fail_all(net::status why, std::string_view text) {
+  for (auto& [number, c] : open_) c.done.fail(why, text);
+  open_.clear();
+  for (auto& t : workers_)
+    if (t.parked) t.parked.fail(why, text);
+}
+
+}  // namespace paracel::srv

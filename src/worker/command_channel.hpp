@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Commands to this worker, and from it; changes of the job's membership. A channel of its own to the scheduler, on
+// which a request (`take_commands`) is always parked; each one repeats what the scheduler may not know yet: the number
+// of the last command that has arrived, answers, and the command that this worker gives. What the scheduler has for
+// this worker is in its reply, and again in the next one until a request acknowledges it.
+//
+// No thread: what has arrived is handled inside `take` and `tell`.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <paracel/job_control.hpp>
+
+#include "net/scheduler_channel.hpp"
+
+namespace paracel {
+
+/// Thread-safety: owned by the thread that runs the algorithm.
+class command_channel {
+ public:
+  using command_function = std::function<std::string(const std::string&)>;
+  using change_function = std::function<void(const job_node&)>;
+  static constexpr std::size_t most_text_bytes = std::size_t{64} << 10;
+
+  struct options {
+    std::function<std::unique_ptr<net::scheduler_channel>()> open;   ///< empty: a job without a scheduler
+    nlohmann::json identity;                                         ///< of this process
+    std::function<net::request_header(net::request_header)> marked;  ///< with job and rank
+    /// Throws when the job has ended; called at least every 100 ms.
+    std::function<void()> check;
+    std::function<void(const net::reply_view&)> on_ended;  ///< a reply says that it has
+  };
+  explicit command_channel(options o);
+
+  /// `owner`: until `forget`. Throws: config_error when there is one of this name.
+  void on_command(const void* owner, const std::string& name, command_function f);
+  void on_change(const void* owner, change_function f);
+  void forget(const void* owner);
+
+  /// Runs what has arrived; waits for the first at most `limit`. Returns: the number of commands and changes. Inside
+  /// one of these functions: 0, at once.
+  std::size_t take(std::chrono::nanoseconds limit);
+  std::vector<command_answer> tell(const command_target& to, const std::string& name, const std::string& body,
+                                   double seconds);
+  /// No more commands are taken. Blocks: until the scheduler has the answers, at most `limit`.
+  void close(std::chrono::milliseconds limit);
+
+ private:
+  using steady_clock = std::chrono::steady_clock;
+  struct known_command {
+    const void* owner;
+    std::string name;
+    command_function run;
+  };
+  struct arrived_command {
+    std::uint64_t number;
+    std::string name;
+    std::string body;
+  };
+
+  void begin();
+  void ask(bool begins = false, bool ends = false);
+  bool receive(std::chrono::milliseconds timeout);
+  void await_reply();
+  void read(const net::reply_view& reply);
+  std::size_t run_arrived();
+  [[nodiscard]] command_answer run(const std::string& name, const std::string& body);
+
+  options options_;
+  std::unique_ptr<net::scheduler_channel> scheduler_;  // null: nothing has been asked yet
+  bool waits_ = false;                                 // for a reply
+  bool runs_ = false;                                  // one of the functions
+  steady_clock::time_point looked_{};
+  std::vector<known_command> commands_;
+  std::vector<std::pair<const void*, change_function>> changes_;
+  std::uint64_t after_ = 0;     // the last command that has arrived
+  std::uint64_t change_ = 0;    // the last change that has
+  bool wants_changes_ = false;  // also when nobody does any more
+  nlohmann::json answers_ = nlohmann::json::array();
+  std::deque<arrived_command> arrived_;
+  std::deque<job_node> changed_;
+  std::uint64_t given_ = 0;
+  nlohmann::json gives_;                // the command of this worker without answers yet, or null
+  std::optional<nlohmann::json> told_;  // its answers
+};
+
+/// Of an object of the scheduler, about a server or a worker in this state.
+[[nodiscard]] job_node job_node_of(bool is_server, std::size_t number, const nlohmann::json& j);
+
+}  // namespace paracel
