@@ -42,10 +42,9 @@
 //   resize     {"servers": 1 or -1}: a server is to enter, which an event requests from the launcher, or one is to
 //              leave. Answered at once with {"slot","epoch"}; refused while another change is in progress, or when too
 //              few would be left.
-//   find_worker  {"rank"}. Answered at once with {"address","turn","gone"}: where the worker said in its join that
-//   others
-//              reach it ("address", optional), how many processes were this worker before, and why it is gone, if it
-//              is.
+//   find_worker  {"rank"}. Answered at once with {"address","turn","gone","awaited"}: where the worker said in its join
+//              that others reach it ("address", optional), how many processes were this worker before, why it is gone,
+//              if it is, and whether another process will take its place.
 //   progress   any object; becomes an event, at most 20 a second, the last one always; each one with a "warning", at
 //              once
 //   leave      {"role","slot" or "rank","status"}. A server that leaves before the workers ends the job, a little
