@@ -197,7 +197,11 @@ class collectives {
   /// How long this task has waited for the first message of other tasks in its operations: for those that were slower.
   [[nodiscard]] std::chrono::nanoseconds waited() const noexcept;
 
-  // ---- untyped, for com_queue
+  // ---- for com_queue
+
+  /// From now on messages are those of one iteration after the other: where workers are replaced, they are kept for the
+  /// replacement.
+  void keep_messages();
 
   using byte_fold = std::function<void(std::span<std::byte>, std::span<const std::byte>)>;
   /// How elements of a type are folded. An empty fold: `op`.

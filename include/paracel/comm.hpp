@@ -73,6 +73,22 @@ class comm_backend {
   virtual std::shared_ptr<comm_backend> split(int color);
   /// Whether its own collectives go on after a worker's death, as messages do not (session::survives_deaths).
   [[nodiscard]] virtual bool survives_deaths() { return false; }
+  /// Whether workers that die are replaced: then `send_kept` and `receive_kept` are there.
+  [[nodiscard]] virtual bool keeps_messages() { return false; }
+  /// Messages of the iteration that runs, which a replacement of either rank gets and sends again. Those of one sender
+  /// are received in order. Blocks: not for the receiver.
+  virtual void send_kept(std::size_t to, std::span<const std::byte> bytes);
+  /// A message, or what that rank contributes to a collective in which it waits for this one.
+  struct kept_message {
+    byte_vector bytes;
+    bool calls = false;
+  };
+  [[nodiscard]] virtual kept_message receive_kept(std::size_t from);
+  /// This process is in the place of one that died, and others may have done their part of what it does now: it has not
+  /// called a collective yet that the one before had not called.
+  [[nodiscard]] virtual bool takes_over() { return false; }
+  /// Whether that rank neither sends nor receives any more, and no other process will take its place.
+  [[nodiscard]] virtual bool is_gone(std::size_t rank);
   /// Where collectives keep the memory that all ranks share, if they run on one host. Null: they share none, on no
   /// rank.
   [[nodiscard]] virtual shared_memory* memory() { return nullptr; }

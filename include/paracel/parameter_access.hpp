@@ -205,6 +205,12 @@ class parameter_access {
     const encoded<V> e(delta);
     bupdate(key, e.view(), bupdate_function(), sink(new_value));
   }
+  template <class V, class W>
+  void paracel_bupdate_get(const str_type& key, const V& delta, W& new_value, const str_type& file_name,
+                           const str_type& func_name) {
+    const encoded<V> e(delta);
+    bupdate(key, e.view(), find_function(file_name, func_name), sink(new_value));
+  }
 
   /// Adds `delta` and returns the new value, which must be of the delta's type. A missing key becomes `delta`.
   /// Immediate under BSP too. Cost: one round trip.

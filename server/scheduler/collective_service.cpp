@@ -52,8 +52,7 @@ shared_buffer copy_of(std::span<const std::byte> bytes) {
 void answer(completion& done, const shared_buffer& bytes, value_tag tag) {
   net::reply_header fields;
   fields.tag = tag;
-  if (net::travels_as_tail(bytes.size())) done.answer(fields, {}, bytes);
-  else done.answer(fields, bytes.bytes());
+  answer_with(done, bytes, fields);
 }
 
 /// Writes length-prefixed blocks into bytes of a size known before.
@@ -83,6 +82,7 @@ void collective_service::handle(const net::request_view& in, shared_buffer tail,
     return done.fail(net::status::bad_request, "a collective among " + std::to_string(r.size) + " ranks: the job has " +
                                                    std::to_string(limits_.max_ranks));
   const auto contribution = tail ? tail.bytes() : in_body;
+  if (is_message(r.kind)) return pass_message(r, tail ? std::move(tail) : copy_of(in_body), std::move(done));
   const auto name = name_of_operation(r.comm, r.operation);
 
   if (kept_ && r.comm == 0 && answer_again(r, contribution.size(), done)) return;
@@ -146,7 +146,28 @@ void collective_service::handle(const net::request_view& in, shared_buffer tail,
   mine.done = std::move(done);
   parked_bytes_ += mine.bytes.size();
   ++waiting_;
+  if (kept_ && r.comm == 0 && o.arrived < o.parts.size()) messages_.calls(r.rank, mine.bytes);
   finish(it);
+}
+
+void collective_service::pass_message(const collective_request& r, shared_buffer bytes, completion done) {
+  if (!kept_ || r.comm != 0)
+    return done.fail(net::status::bad_request, "messages travel here only where workers are replaced");
+  const message_log::number n{r.clock, r.operation};
+  if (r.kind == collective_kind::send) {
+    if (messages_.bytes() + bytes.size() > limits_.max_parked_bytes)
+      return done.fail(net::status::too_large, "more than " + std::to_string(limits_.max_parked_bytes) +
+                                                   " bytes of messages would wait for their receivers, or were taken "
+                                                   "in iterations that are not committed");
+    messages_.send({r.rank, r.root}, n, std::move(bytes));
+    return done.ok();
+  }
+  if (messages_.receive({r.root, r.rank}, n, std::move(done))) return;
+  if (const auto gone = departed_.find({r.comm, r.root}); gone != departed_.end())
+    return messages_.fail(r.root, "rank " + std::to_string(r.rank) + " waits for a message, but " + gone->second);
+  for (const auto& [key, o] : open_)
+    if (key.first == 0 && r.root < o.parts.size() && o.parts[r.root].done)
+      return messages_.calls(r.root, o.parts[r.root].bytes);
 }
 
 /// When all have arrived, answers all and forgets the operation.
@@ -217,6 +238,7 @@ bool collective_service::answer_again(const collective_request& r, std::size_t c
 }
 
 void collective_service::replace(std::uint32_t rank) {
+  messages_.replace(rank);
   for (auto& [key, o] : open_) {
     if (key.first != 0 || rank >= o.parts.size()) continue;
     auto& p = o.parts[rank];
@@ -292,6 +314,9 @@ void collective_service::complete(const operation_key& key, operation& o) {
       if (keeps) kept_->keep(key.second, what, value_tag::none, {}, std::move(own));
       break;
     }
+    case collective_kind::send:
+    case collective_kind::receive:
+      break;  // never come here
   }
 }
 
@@ -326,6 +351,7 @@ void collective_service::fail_all(net::status why, std::string_view text) {
   for (auto& [key, o] : open_)
     for (auto& p : o.parts)
       if (p.done) p.done.fail(why, text);
+  messages_.fail_all(why, text);
   open_.clear();
   waiting_ = 0;
   parked_bytes_ = 0;
@@ -338,6 +364,7 @@ void collective_service::depart(std::uint32_t comm, std::uint32_t rank, const st
     if (!o.failed.empty() || rank >= o.parts.size() || o.parts[rank].arrived) continue;
     fail(o, name_of_operation(comm, it->first.second) + " waits for rank " + std::to_string(rank) + ", but " + who);
   }
+  if (comm == 0) messages_.fail(rank, "a message is awaited from rank " + std::to_string(rank) + ", but " + who);
 }
 
 void collective_service::eject(std::uint32_t comm, std::uint32_t rank, const std::string& who) {

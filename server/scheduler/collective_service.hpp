@@ -19,6 +19,7 @@
 #include "net/transport.hpp"
 #include "server/request/completion.hpp"
 #include "server/scheduler/collective_log.hpp"
+#include "server/scheduler/message_log.hpp"
 
 namespace paracel::srv {
 
@@ -57,7 +58,8 @@ class collective_service {
   /// broadcast from it fails with bad_request.
   void eject(std::uint32_t comm, std::uint32_t rank, const std::string& who);
 
-  /// From now on the answers of communicator 0 are logged: a replaced rank gets them again.
+  /// From now on the answers of communicator 0 are logged: a replaced rank gets them again; and its ranks may send
+  /// messages, which are logged as well.
   void keep_answers(collective_log::options o) { kept_.emplace(std::move(o)); }
   [[nodiscard]] collective_log* kept() noexcept { return kept_ ? &*kept_ : nullptr; }
   /// Another process acts as this rank from now on: pending contributions of the previous one are
@@ -72,6 +74,7 @@ class collective_service {
   /// Pending contributions.
   [[nodiscard]] std::size_t waiting() const noexcept { return waiting_; }
   [[nodiscard]] std::size_t parked_bytes() const noexcept { return parked_bytes_; }
+  [[nodiscard]] std::size_t message_bytes() const noexcept { return messages_.bytes(); }
 
  private:
   struct part {
@@ -96,6 +99,7 @@ class collective_service {
   [[nodiscard]] static const part* speaker(const operation& o);
   [[nodiscard]] static std::size_t largest_answer(const operation& o);
   void complete(const operation_key& key, operation& o);
+  void pass_message(const net::collective_request& r, shared_buffer bytes, completion done);
   bool answer_again(const net::collective_request& r, std::size_t contribution_bytes, completion& done);
   void erase_if_all_came(operations::iterator it);
   [[nodiscard]] bool make_room();
@@ -105,6 +109,7 @@ class collective_service {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> departed_;  // (communicator, rank) -> who
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> ejected_;   // likewise
   std::optional<collective_log> kept_;
+  message_log messages_;                           // with kept_
   std::map<std::uint32_t, std::uint64_t> called_;  // by rank; with kept_
   std::size_t waiting_ = 0;
   std::size_t parked_bytes_ = 0;

@@ -213,12 +213,13 @@ void scheduler::find_worker(const net::request_view& in, completion done) const 
   const auto body = object_in(in);
   const auto rank = static_cast<std::uint32_t>(whole_number_in(body, "rank", options_.workers - 1));
   const auto& n = workers_[rank];
+  const bool awaited = is_awaited(role::worker, rank);
   std::string gone;
   if (n.ejected) gone = "it was ejected";
-  else if (is_awaited(role::worker, rank)) gone = n.lost_cause;
+  else if (awaited) gone = n.lost_cause;
   else if (n.gone) gone = "it has left the job";
   else if (!n.joined || n.address.empty()) gone = "it has no address for messages";
-  const auto answer = json_text(json{{"address", n.address}, {"turn", n.turn}, {"gone", gone}});
+  const auto answer = json_text(json{{"address", n.address}, {"turn", n.turn}, {"gone", gone}, {"awaited", awaited}});
   done.answer({}, net::bytes_of(answer));
 } catch (const refusal& e) {
   done.fail(net::status::bad_request, e.what());

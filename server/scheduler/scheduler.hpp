@@ -42,13 +42,11 @@
 //   resize     {"servers": 1 or -1}: a server is to enter, which an event requests from the launcher, or one is to
 //              leave. Answered at once with {"slot","epoch"}; refused while another change is in progress, or when too
 //              few would be left.
-//   find_worker  {"rank"}. Answered at once with {"address","turn","gone"}: where the worker said in its join that
-//   others
-//              reach it ("address", optional), how many processes were this worker before, and why it is gone, if it
-//              is.
+//   find_worker  {"rank"}. Answered at once with {"address","turn","gone","awaited"}: where the worker said in its join
+//              that others reach it ("address", optional), how many processes were this worker before, why it is gone,
+//              if it is, and whether another process will take its place.
 //   tell       {"to":"workers" or "servers","index" of one,"command","body","seconds"}: a command of a user. Answered
-//   with
-//              {"answers":[{"rank" or "slot","ok","text"}..]} when all have answered, are gone, or are late.
+//              with {"answers":[{"rank" or "slot","ok","text"}..]} when all have answered, are gone, or are late.
 //   take_commands
 //              {"role","rank","pid","after","answers":[{"number","ok","text"}..]}: the commands up to "after" have
 //              arrived at this worker, and these answers. Optionally "begin" (the first request of a process), "end"

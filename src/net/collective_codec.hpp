@@ -21,6 +21,14 @@
 //   alltoall    `size` blocks, one a rank         `size` blocks in rank order: what each rank meant for this one
 //
 // A block is u64 length | bytes. Everything is little-endian.
+//
+// Two kinds are no collectives: messages between two ranks that are kept for the replacement of either
+// (server/scheduler/message_log.hpp). `root` is the other rank, header.clock the number of iterations that the caller
+// has committed, and the operation counts its messages to, or from, that rank since then.
+//
+//   send        any bytes                         empty, at once
+//   receive     empty                             the message, when it is there. `count` 1: what the other rank has
+//                                                 contributed to a collective in which it waits instead of sending
 #pragma once
 
 #include <array>
@@ -39,7 +47,16 @@
 namespace paracel::net {
 
 /// The numbers are part of the wire format.
-enum class collective_kind : std::uint32_t { barrier = 0, allgather = 1, bcast = 2, reduce = 3, alltoall = 4 };
+enum class collective_kind : std::uint32_t {
+  barrier = 0,
+  allgather = 1,
+  bcast = 2,
+  reduce = 3,
+  alltoall = 4,
+  send = 5,
+  receive = 6
+};
+constexpr bool is_message(collective_kind k) noexcept { return k >= collective_kind::send; }
 
 inline constexpr std::size_t collective_key_bytes = 8;
 /// Body bytes before the contribution: operation, size, root.
@@ -58,6 +75,10 @@ constexpr const char* name_of(collective_kind k) noexcept {
       return "reduce";
     case collective_kind::alltoall:
       return "alltoall";
+    case collective_kind::send:
+      return "send";
+    case collective_kind::receive:
+      return "receive";
   }
   return "unknown";
 }
@@ -83,6 +104,7 @@ struct collective_request {
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
   value_tag tag = value_tag::none;
+  std::uint32_t clock = no_clock;  ///< of messages
 };
 
 /// Whether a contribution or reply of this size is sent in a frame of its own.
@@ -99,6 +121,7 @@ inline collective_front encode(const collective_request& r, std::size_t contribu
   h.tag = r.tag;
   h.function = r.kind == collective_kind::reduce ? static_cast<std::uint64_t>(r.op) : 0;
   h.table = r.comm;
+  h.clock = r.clock;
   h.count = static_cast<std::uint32_t>(r.kind);
   h.key_bytes = static_cast<std::uint32_t>(collective_key_bytes);
   h.body_bytes = static_cast<std::uint32_t>(collective_front_bytes + (tail ? 0 : contribution_bytes));
@@ -116,13 +139,14 @@ inline collective_front encode(const collective_request& r, std::size_t contribu
     return "a collective needs operation, size and root";
   if (in.header.tail_bytes != 0 && in.body.size() != collective_front_bytes)
     return "a collective has its contribution in the body or in the tail, not in both";
-  if (in.header.count > static_cast<std::uint32_t>(collective_kind::alltoall)) return "unknown collective";
+  if (in.header.count > static_cast<std::uint32_t>(collective_kind::receive)) return "unknown collective";
   if (in.header.function > static_cast<std::uint64_t>(reduce_op::min)) return "unknown reduction";
   out.comm = in.header.table;
   out.kind = static_cast<collective_kind>(in.header.count);
   out.op = static_cast<reduce_op>(in.header.function);
   out.rank = in.header.rank;
   out.tag = in.header.tag;
+  out.clock = in.header.clock;
   load_fields(in.body.data(), out.operation, out.size, out.root);
   contribution = in.body.subspan(collective_front_bytes);
   if (out.rank >= out.size) return "the rank is not below the size";

@@ -65,6 +65,8 @@ class collective_sequence {
 
   /// The previous process had called the next one as well, so everything in between has been done.
   [[nodiscard]] bool repeats() const noexcept { return next_ < passed_; }
+  /// No collective has been called yet that the previous process had not called.
+  [[nodiscard]] bool may_repeat() const noexcept { return next_ <= passed_; }
   /// How far the previous process had come.
   [[nodiscard]] bool caught_up() const noexcept { return !repeats_setup() && !repeats(); }
 

@@ -24,6 +24,7 @@ collectives::collectives(const Comm& comm) : rank_(comm.get_rank()), size_(comm.
   impl_ = std::shared_ptr<peer_collectives>(owner, &owner->all);
 }
 
+void collectives::keep_messages() { impl_->keep_messages(); }
 void collectives::barrier(std::string_view name) { impl_->barrier(name); }
 void collectives::fail(const std::string& what, int status) { impl_->fail(what, status); }
 bool collectives::failed() const noexcept { return impl_->failed(); }

@@ -140,6 +140,7 @@ struct com_queue::execution {
         stealing(queue.job_.get_comm(), all, queue.work_stealing_),
         begin(steady::now()) {
     context.compute_with(stealing);
+    all.keep_messages();
     for (const auto& [name, make] : of.partitions_) context.put_object(name, make());
   }
 
@@ -190,7 +191,8 @@ struct com_queue::execution {
         compute("the criterion", [&] { ends |= static_cast<std::int64_t>(of.criterion_(context)); });
       guarded("the criterion", [&] { all.broadcast_object(ends, 0, "criterion"); });
       last = ends != 0;
-    }
+    } else if (!last && stealing.needs_collective())
+      guarded("the superstep's end", [&] { all.barrier("the superstep's end"); });
     if (last && of.close_) compute("close_with", [&] { result = of.close_(context); });
     if (last) {
       guarded("the end", [&] {

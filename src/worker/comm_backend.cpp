@@ -12,6 +12,9 @@ comm_backend::ticket comm_backend::post(const message_address&) { without_messag
 void comm_backend::give_up(ticket) noexcept {}
 std::optional<received_message> comm_backend::take(ticket, patience) { without_messages(); }
 std::shared_ptr<comm_backend> comm_backend::split(int) { without_messages(); }
+void comm_backend::send_kept(std::size_t, std::span<const std::byte>) { without_messages(); }
+comm_backend::kept_message comm_backend::receive_kept(std::size_t) { without_messages(); }
+bool comm_backend::is_gone(std::size_t) { without_messages(); }
 void comm_backend::attend(std::size_t, bool) { without_messages(); }
 
 }  // namespace paracel

@@ -6,6 +6,7 @@
 
 #include "worker/comm_group.hpp"
 #include "worker/peer_channels.hpp"
+#include "worker/stealing_messages.hpp"
 
 namespace paracel {
 
@@ -17,6 +18,11 @@ session& comm_scheduler::job() {
 template <class Write>
 std::span<const std::byte> comm_scheduler::exchange(net::collective_request& r, std::size_t bytes, Write&& write) {
   r.operation = job().next_operation();
+  return ask(r, bytes, std::forward<Write>(write));
+}
+
+template <class Write>
+std::span<const std::byte> comm_scheduler::ask(net::collective_request& r, std::size_t bytes, Write&& write) {
   r.rank = static_cast<std::uint32_t>(rank_);
   r.size = static_cast<std::uint32_t>(size_);
   net::request_header h;
@@ -92,17 +98,45 @@ std::vector<byte_vector> comm_scheduler::alltoall(const std::vector<byte_vector>
   return got;
 }
 
-void comm_scheduler::send(const message_address& to, byte_vector bytes, bool waits, patience limit) {
-  job().peers().send(to, shared_buffer::holding(std::move(bytes)), waits, limit);
+std::span<const std::byte> comm_scheduler::exchange_message(net::collective_kind kind, std::size_t other,
+                                                            std::span<const std::byte> mine) {
+  net::collective_request r;
+  r.kind = kind;
+  r.root = static_cast<std::uint32_t>(other);
+  r.clock = job().finished();
+  r.operation = job_->next_message(r.root, kind == net::collective_kind::send);
+  return ask(r, mine.size(), [&](std::byte* to) { std::ranges::copy(mine, to); });
 }
 
-comm_backend::ticket comm_scheduler::post(const message_address& from) { return job().peers().post(from); }
+void comm_scheduler::send_kept(std::size_t to, std::span<const std::byte> bytes) {
+  exchange_message(net::collective_kind::send, to, bytes);
+}
+
+comm_backend::kept_message comm_scheduler::receive_kept(std::size_t from) {
+  const auto got = exchange_message(net::collective_kind::receive, from, {});
+  return {byte_vector(got.begin(), got.end()), job_->answer().header.count != 0};
+}
+
+/// What work stealing sends may get lost with a worker that dies.
+peer_channels& comm_scheduler::channels_for(const message_address& a) {
+  return is_of_stealing(a) ? job().channels() : job().peers();
+}
+
+void comm_scheduler::send(const message_address& to, byte_vector bytes, bool waits, patience limit) {
+  channels_for(to).send(to, shared_buffer::holding(std::move(bytes)), waits, limit);
+}
+
+comm_backend::ticket comm_scheduler::post(const message_address& from) { return channels_for(from).post(from); }
 
 void comm_scheduler::give_up(ticket t) noexcept {
-  if (job_) job_->peers().give_up(t);
+  if (job_) job_->channels().give_up(t);
 }
 
-std::optional<received_message> comm_scheduler::take(ticket t, patience limit) { return job().peers().take(t, limit); }
+std::optional<received_message> comm_scheduler::take(ticket t, patience limit) {
+  return job().channels().take(t, limit);
+}
+
+bool comm_scheduler::is_gone(std::size_t rank) { return job().channels().is_gone(static_cast<std::uint32_t>(rank)); }
 
 /// What is in memory dies with a worker: a replacement could not repeat it.
 shared_memory* comm_scheduler::memory() {
@@ -112,7 +146,7 @@ shared_memory* comm_scheduler::memory() {
 }
 
 void comm_scheduler::attend(std::size_t rank, bool doubts) {
-  job().peers().attend(static_cast<std::uint32_t>(rank), doubts);
+  job().channels().attend(static_cast<std::uint32_t>(rank), doubts);
 }
 
 /// Messages of the group are this communicator's, and reach the job through one like it.

@@ -35,16 +35,26 @@ class comm_scheduler final : public comm_backend {
   std::optional<received_message> take(ticket t, patience limit) override;
   std::shared_ptr<comm_backend> split(int color) override;
   [[nodiscard]] bool survives_deaths() override { return job().survives_deaths(); }
+  [[nodiscard]] bool keeps_messages() override { return job().keeps(); }
+  void send_kept(std::size_t to, std::span<const std::byte> bytes) override;
+  [[nodiscard]] kept_message receive_kept(std::size_t from) override;
+  [[nodiscard]] bool takes_over() override { return job().takes_over(); }
+  [[nodiscard]] bool is_gone(std::size_t rank) override;
   [[nodiscard]] shared_memory* memory() override;
   void attend(std::size_t rank, bool doubts) override;
 
  private:
   session& job();
+  peer_channels& channels_for(const message_address& a);
   /// Sends one contribution and returns the result; valid until the next operation.
   std::span<const std::byte> exchange(net::collective_request& r, std::span<const std::byte> mine);
+  std::span<const std::byte> exchange_message(net::collective_kind kind, std::size_t other,
+                                              std::span<const std::byte> mine);
   /// The same for a contribution of `bytes` that `write(to)` writes straight into the message.
   template <class Write>
   std::span<const std::byte> exchange(net::collective_request& r, std::size_t bytes, Write&& write);
+  template <class Write>
+  std::span<const std::byte> ask(net::collective_request& r, std::size_t bytes, Write&& write);
   std::vector<byte_vector> blocks_of(std::span<const std::byte> bytes) const;
 
   std::size_t rank_;

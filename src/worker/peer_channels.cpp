@@ -45,6 +45,7 @@ peer_channels::outgoing_peer& peer_channels::reach(std::uint32_t rank) {
   if (found != to_.end()) return found->second;
   const auto place = options_.find(rank);
   if (!place.gone.empty()) throw network_error("cannot send to " + worker_named(rank) + ": " + place.gone, false);
+  met_.try_emplace(rank, place.turn);
   return to_.emplace(rank, outgoing_peer{{*port_, place.address, patient}, place.turn}).first->second;
 }
 
@@ -57,6 +58,7 @@ net::request_header peer_channels::header_for(const outgoing_peer& p) const {
   h.sequence = p.last;
   h.low_watermark = p.channel.keeps() ? p.channel.oldest_kept() : p.last + 1;
   h.rank = options_.rank;
+  h.epoch = options_.turn;
   return h;
 }
 
@@ -64,6 +66,14 @@ void peer_channels::look_after(outgoing_peer& p) {
   if (!p.channel.keeps()) return;
   p.channel.look(steady_clock::now().time_since_epoch(), header_for(p));
   if (p.channel.is_broken()) p.channel.renew();
+}
+
+/// Another process is this worker now: the next message to it opens a channel.
+void peer_channels::forget_before(std::uint32_t rank, std::uint32_t turn) {
+  const auto p = to_.find(rank);
+  if (p == to_.end() || p->second.turn >= turn) return;
+  p->second.channel.disconnect();
+  to_.erase(p);
 }
 
 void peer_channels::send(const message_address& to, shared_buffer bytes, bool waits,
@@ -123,6 +133,11 @@ void peer_channels::attend(std::uint32_t rank, bool doubts) {
   if (doubts) question(rank, "nothing more comes from ");
 }
 
+bool peer_channels::is_gone(std::uint32_t rank) const {
+  const auto place = options_.find(rank);
+  return !place.gone.empty() && !place.awaited;
+}
+
 bool peer_channels::flush(milliseconds limit) {
   const auto end = steady_clock::now() + limit;
   repeated_timer doubt(options_.doubt);
@@ -144,7 +159,8 @@ void peer_channels::question(std::uint32_t rank, const char* what) {
   if (rank != options_.rank) {
     const auto place = options_.find(rank);
     const auto p = to_.find(rank);
-    const bool replaced = p != to_.end() && place.turn != p->second.turn;
+    const auto met = met_.find(rank);
+    const bool replaced = met != met_.end() && place.turn != met->second;
     if (replaced && place.gone.empty())
       throw network_error(what + worker_named(rank) + ": another process has taken its place", true);
     if (place.gone.empty()) absences_.erase(rank);
@@ -159,7 +175,7 @@ void peer_channels::question_all() {
   for (std::uint32_t r = 0; r < options_.size; ++r) {
     if (r == options_.rank) continue;
     const auto place = options_.find(r);
-    if (place.gone.empty()) {
+    if (place.gone.empty() || place.awaited) {
       absences_.erase(options_.rank);
       return;
     }
@@ -196,9 +212,12 @@ void peer_channels::on_message() {
     return reply(net::status::bad_request, 0);
   if (h.job != options_.job) return reply(net::status::wrong_job, 0);
   auto& from = from_[h.rank];
-  if (from.client != h.client) {  // its first message, or one of another process with this rank
+  if (h.epoch < from.turn) return;  // of a process that was replaced
+  if (from.client != h.client) {    // its first message, or one of another process with this rank
     if (h.low_watermark != 1) return reply(net::status::conflict, 0);  // its earlier ones went to a process before this
-    from = {.client = h.client, .taken = 0};
+    from = {.client = h.client, .turn = h.epoch, .taken = 0};
+    met_.try_emplace(h.rank, h.epoch);
+    forget_before(h.rank, h.epoch);
   }
   // This is a sign of life.
   absences_.erase(h.rank);

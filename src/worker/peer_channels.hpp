@@ -11,6 +11,9 @@
 //
 // No thread: messages arrive while the owner sends or receives. Between those ZeroMQ carries them as far as the queue
 // of the receiver's socket.
+//
+// A worker that was replaced is another receiver: what had been sent to the process before and what that one had sent
+// and nobody had taken is lost. Its first message, which says how many processes were this worker before it, tells.
 #pragma once
 
 #include <chrono>
@@ -35,6 +38,7 @@ struct worker_place {
   std::string address;
   std::uint32_t turn = 0;  ///< how many processes were this worker before
   std::string gone;        ///< why it neither sends nor receives any more; empty: it is there
+  bool awaited = false;    ///< it is gone, and another process will take its place
 };
 
 /// Thread-safety: owned by the thread that runs the algorithm.
@@ -46,6 +50,7 @@ class peer_channels {
     std::uint32_t rank = 0;
     std::uint32_t size = 1;
     std::uint64_t client = 0;  ///< of this process: one that takes its rank later has another
+    std::uint32_t turn = 0;    ///< how many processes were this worker before
     std::function<worker_place(std::uint32_t rank)> find;
     /// Throws when the job has ended; called at least every `patience`.
     std::function<void()> check;
@@ -60,6 +65,9 @@ class peer_channels {
   /// `bound`: a port that accepts requests at the address which the scheduler tells others.
   peer_channels(options o, std::unique_ptr<net::port> bound);
 
+  /// Before the first message.
+  void set_turn(std::uint32_t turn) noexcept { options_.turn = turn; }
+
   /// Copies nothing: the message keeps the bytes. `waits`: with more than the window unacknowledged it blocks, until
   /// the receiver is in a call of its own; otherwise it never does. Throws: network_error that names the peer which is
   /// gone or has not acknowledged by `limit`; what `check` throws.
@@ -73,6 +81,8 @@ class peer_channels {
   /// For one who waits for a worker elsewhere: handles what has arrived; `doubts`: the scheduler is asked whether the
   /// worker is there. Throws: as take.
   void attend(std::uint32_t rank, bool doubts);
+  /// Asks the scheduler whether a worker has left, and no other process will take its place.
+  [[nodiscard]] bool is_gone(std::uint32_t rank) const;
   /// Waits until every message is acknowledged, at most `limit`. Returns: whether they are.
   bool flush(milliseconds limit);
 
@@ -85,12 +95,14 @@ class peer_channels {
   };
   struct incoming_peer {
     std::uint64_t client = 0;
+    std::uint32_t turn = 0;
     std::uint64_t taken = 0;  // sequence
   };
 
   outgoing_peer& reach(std::uint32_t rank);
   [[nodiscard]] net::request_header header_for(const outgoing_peer& p) const;
   void look_after(outgoing_peer& p);
+  void forget_before(std::uint32_t rank, std::uint32_t turn);
   /// Handles what has arrived. Returns: whether that was anything.
   bool progress(milliseconds wait);
   void on_message();
@@ -103,6 +115,7 @@ class peer_channels {
   message_matcher arrived_;
   std::map<std::uint32_t, outgoing_peer> to_;
   std::map<std::uint32_t, incoming_peer> from_;
+  std::map<std::uint32_t, std::uint32_t> met_;  // the turn in which a peer was first met
   std::map<std::uint32_t, int> absences_;  // how often in a row a peer was found gone; by the own rank: all of them
   net::incoming in_;
 };

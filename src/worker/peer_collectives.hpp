@@ -13,7 +13,7 @@
 //
 // A job that survives the death of workers (session::survives_deaths) does not keep their messages: there the
 // operations use the scheduler's collectives, which are logged for a replacement, and leave out a worker that was
-// ejected.
+// ejected. Messages of a queue's steps go through the scheduler's log, too, where workers are replaced.
 //
 // Where all ranks run on one host, the operations go through memory that they share instead (memory_collectives); the
 // first one finds out.
@@ -71,6 +71,7 @@ class peer_collectives {
                   const std::function<std::span<std::byte>(std::size_t, std::size_t)>& place);
   void barrier(std::string_view name);
 
+  void keep_messages() { keeps_ = logged_ && over_.keeps_messages(); }
   void send_value(std::size_t to, const value_view& v);
   [[nodiscard]] byte_vector receive_value(std::size_t from);
 
@@ -95,6 +96,7 @@ class peer_collectives {
   void share_memory(const peer_call& c, shared_memory& with);
   /// The memory, once it has been found; null without.
   [[nodiscard]] rank_memory* memory();
+  [[nodiscard]] byte_vector receive_kept(std::size_t from);
   [[nodiscard]] byte_vector receive_beside(rank_memory& m, std::size_t from);
   void give(std::size_t to, byte_vector bytes);
   [[nodiscard]] std::optional<byte_vector> take_within(std::size_t from, patience limit);
@@ -129,6 +131,7 @@ class peer_collectives {
   comm_backend& over_;
   patience limit_;
   bool logged_;
+  bool keeps_ = false;  // messages of the program
   bool failed_ = false;
   std::chrono::nanoseconds waited_{};
 };

@@ -323,6 +323,7 @@ void peer_collectives::send_value(std::size_t to, const value_view& v) {
   f.kind = peer_message::value;
   f.element = static_cast<std::uint8_t>(v.tag);
   f.length = v.bytes.size();
+  if (keeps_) return over_.send_kept(to, f.message({}, v.bytes));
   if (auto* const m = memory()) m->count_sent(to);
   give(to, f.message({}, v.bytes));
 }
@@ -332,7 +333,7 @@ byte_vector peer_collectives::receive_value(std::size_t from) {
     throw error("a message from task " + std::to_string(from) + ": want one from 0 to " + std::to_string(size() - 1));
   const peer_call none{.what = {}, .name = {}};
   auto* const shared = memory();
-  auto m = shared != nullptr ? receive_beside(*shared, from) : take(none, from, true);
+  auto m = keeps_ ? receive_kept(from) : shared != nullptr ? receive_beside(*shared, from) : take(none, from, true);
   const auto f = peer_front::in(m);
   if (f.kind != peer_message::value)
     agree({static_cast<std::uint32_t>(rank()), exit_status::failure,
@@ -340,6 +341,25 @@ byte_vector peer_collectives::receive_value(std::size_t from) {
                ", which calls " + peer_call::in(m).text()});
   const auto payload = payload_of(m);
   return collectives::value_bytes({static_cast<value_tag>(f.element), payload});
+}
+
+byte_vector peer_collectives::receive_kept(std::size_t from) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto m = over_.receive_kept(from);
+  waited_ += std::chrono::steady_clock::now() - begin;
+  if (!m.calls) return std::move(m.bytes);
+  std::string called = "a collective of Comm";
+  try {
+    const auto f = peer_front::in(m.bytes);
+    const auto text = payload_of(m.bytes);
+    if (f.kind == peer_message::failure)
+      agree({f.root, static_cast<int>(f.length), {reinterpret_cast<const char*>(text.data()), text.size()}});
+    if (f.kind == peer_message::call) called = peer_call::in(m.bytes).text();
+  } catch (const protocol_error&) {  // it is none of these
+  }
+  agree({static_cast<std::uint32_t>(rank()), exit_status::failure,
+         "the tasks differ: task " + std::to_string(rank()) + " receives from task " + std::to_string(from) +
+             ", which calls " + called});
 }
 
 /// Values are messages also where operations are not: the sender may call one without sending, or fail.

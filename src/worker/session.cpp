@@ -86,6 +86,7 @@ std::shared_ptr<session> session::join(session_options options) {
   h.what = net::verb::join;
   const auto& answer = s->ask(h, net::bytes_of(json_text(mine)));
   const auto turn = answer.header.count;
+  if (s->peers_) s->peers_->set_turn(turn);
   const auto passed = answer.header.value_version;
   s->members_ = membership::from_json(net::text_of(answer.body));
   s->board_->put(s->members_);
@@ -138,19 +139,26 @@ void session::open_peers(std::unique_ptr<net::port> bound) {
     h.what = net::verb::find_worker;
     const auto body = json_text(nlohmann::json::object({{"rank", of}}));
     const auto j = json_from(net::text_of(ask(h, net::bytes_of(body)).body));
-    return worker_place{
-        .address = j.value("address", ""), .turn = j.value("turn", std::uint32_t{0}), .gone = j.value("gone", "")};
+    return worker_place{.address = j.value("address", ""),
+                        .turn = j.value("turn", std::uint32_t{0}),
+                        .gone = j.value("gone", ""),
+                        .awaited = j.value("awaited", false)};
   };
   peers_ = std::make_unique<peer_channels>(std::move(o), std::move(bound));
 }
 
-peer_channels& session::peers() {
+peer_channels& session::channels() {
   if (!peers_) throw error("the workers of this job have no messages with each other");
+  return *peers_;
+}
+
+peer_channels& session::peers() {
+  auto& all = channels();
   if (!std::exchange(talks_, true) && cannot_.empty()) {
     cannot_ = "it has exchanged messages with other workers, which nothing keeps";
     if (keeps_ != nullptr) warn_of_cannot();
   }
-  return *peers_;
+  return all;
 }
 
 output_folder& session::output(const std::string& folder) {
@@ -323,6 +331,11 @@ std::uint64_t session::next_operation() {
   const auto number = numbers_.next();
   if (keeps_ != nullptr) look_whether_caught_up();
   return number;
+}
+
+std::uint64_t session::next_message(std::uint32_t rank, bool is_sent) {
+  if (std::exchange(counted_at_, finished()) != finished()) messages_.clear();
+  return messages_[{rank, is_sent}]++;
 }
 
 void session::loop_begins(std::size_t part) {

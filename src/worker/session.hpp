@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -88,6 +90,8 @@ class session {
   /// A request to the scheduler. The views of the reply are valid until the next call.
   /// Blocks: until it is answered or the job ends. Throws: job_error; error with the scheduler's text when it fails.
   const net::reply_view& ask(net::request_header& h, std::span<const std::byte> body, shared_buffer tail = {});
+  /// The last reply. Valid until the next call.
+  [[nodiscard]] const net::reply_view& answer() const noexcept { return answer_; }
   /// The second frame of the last reply, if it had one.
   [[nodiscard]] const shared_buffer& answer_tail() const noexcept { return to_scheduler_->tail(); }
   /// Notifies the scheduler without waiting for the reply.
@@ -96,6 +100,8 @@ class session {
   /// The messages between the workers. Throws: error when this job's workers have none. A worker that uses them cannot
   /// be replaced: nothing keeps what another process has sent and received.
   [[nodiscard]] peer_channels& peers();
+  /// The same for messages that may get lost when a worker dies. Throws: error when this job's workers have none.
+  [[nodiscard]] peer_channels& channels();
   [[nodiscard]] bool shares_memory() const noexcept { return options_.shares_memory; }
 
   /// Commands to this worker and from it. Those that have arrived run while `ask` waits in a barrier.
@@ -128,6 +134,8 @@ class session {
   void keep(std::size_t part, std::size_t loops);
   /// The number of the current collective.
   std::uint64_t next_operation();
+  /// How many messages have been sent to, or received from, a worker since the last commit.
+  std::uint64_t next_message(std::uint32_t rank, bool is_sent);
   /// A paralg asks for the first iteration of its loop.
   void loop_begins(std::size_t part);
   /// The same for each of its loops, when it has several. Returns: what `keep` wants.
@@ -137,6 +145,8 @@ class session {
   /// This process replaces another one and repeats what that one has done: at least up to the next
   /// collective.
   [[nodiscard]] bool repeats() const noexcept { return numbers_.repeats(); }
+  /// The same, but others may wait for it since then: it has not called a collective yet that that one had not called.
+  [[nodiscard]] bool takes_over() const noexcept { return replaces_ && numbers_.may_repeat(); }
 
   /// An algorithm of this worker uses BSP: before it leaves, it checks that all its updates could be folded.
   void stages() noexcept { stages_ = true; }
@@ -185,6 +195,8 @@ class session {
   output_folders outputs_;
   std::unique_ptr<recovery_file> keeps_;
   collective_sequence numbers_;
+  std::uint32_t counted_at_ = 0;                                      // the clock of these:
+  std::map<std::pair<std::uint32_t, bool>, std::uint64_t> messages_;  // by rank, and whether sent
   bool stages_ = false;
   std::exception_ptr failure_;
   std::string cannot_;     // why it cannot be replaced

@@ -22,6 +22,8 @@ using chunk_clock = std::chrono::steady_clock;
 constexpr std::size_t most_kept_bytes = std::size_t{256} << 20U;
 // A task announces that it is idle so many chunks ahead, if it has 16 times as many.
 constexpr std::size_t most_ahead = 2;
+// Where workers die, a task that hears nothing for so long asks whether those for which it waits are there.
+constexpr std::chrono::milliseconds until_doubt{1000};
 constexpr std::uint8_t with_rows = 1;
 constexpr std::uint8_t keep_rows = 2;
 
@@ -36,13 +38,15 @@ std::string text_of_tasks(std::size_t a, std::size_t b) {
 
 struct message_front {
   std::uint64_t run = 0;
+  std::uint64_t process = 0;
   std::uint32_t step = 0;
   std::uint32_t number = 0;
   std::uint32_t what = 0;
-  static constexpr std::size_t bytes = 20;
+  static constexpr std::size_t bytes = 28;
 
   explicit message_front(std::span<const std::byte> message) {
-    if (!take_fields(message, run, step, number, what)) throw protocol_error("a message of work stealing is cut off");
+    if (!take_fields(message, run, process, step, number, what))
+      throw protocol_error("a message of work stealing is cut off");
   }
 };
 
@@ -52,8 +56,8 @@ struct message_front {
 
 class work_stealing::computation {
  public:
-  computation(work_stealing& of, const chunk_work& work, std::span<std::byte> result, bool shares)
-      : of_(of), work_(work), into_(result), empty_(result.begin(), result.end()), shares_(shares) {
+  computation(work_stealing& of, const chunk_work& work, std::span<std::byte> result, bool shares, bool alone)
+      : of_(of), work_(work), into_(result), empty_(result.begin(), result.end()), shares_(shares), alone_(alone) {
     chunks_.resize(std::min(work.rows, work.chunks));
     if (!shares) return;
     const auto p = of.all_.size();
@@ -70,13 +74,24 @@ class work_stealing::computation {
   }
 
   void run() {
-    if (shares_) {
-      for (std::size_t r = 0; r < tasks_.size(); ++r)
-        if (of_.left_[r]) forget(r);
-      take_early();
+    if (alone_) announce();
+    if (alone_ || !shares_) {
+      for (std::size_t c = 0; c < chunks_.size(); ++c) {
+        compute_own(c);
+        fold_ready();
+      }
+      return;
     }
+    run_shared();
+  }
+
+ private:
+  void run_shared() {
+    for (std::size_t r = 0; r < tasks_.size(); ++r)
+      if (of_.left_[r]) forget(r);
+    take_early();
     for (;;) {
-      if (shares_) listen();
+      listen();
       fold_ready();
       const auto own = next_open();
       if (own < chunks_.size()) {
@@ -86,8 +101,6 @@ class work_stealing::computation {
           if (!announced_ && is_nearly_idle()) announce();
           compute_own(c);
         }
-      } else if (!shares_) {
-        break;
       } else {
         if (!announced_) announce();
         if (!given_to_me_.empty()) compute_given();
@@ -97,7 +110,6 @@ class work_stealing::computation {
     }
   }
 
- private:
   enum class state : std::uint8_t { open, given, computed, folded };
   struct own_chunk {
     state is = state::open;
@@ -216,17 +228,20 @@ class work_stealing::computation {
 
   /// Whether it will have finished soon, and others need not help it.
   [[nodiscard]] bool is_nearly_idle() const {
-    if (!shares_ || own_chunks_ == 0 || open_chunks() > std::min(most_ahead, chunks_.size() / 16)) return false;
+    if (own_chunks_ == 0 || open_chunks() > std::min(most_ahead, chunks_.size() / 16)) return false;
     return std::ranges::none_of(tasks_, [&](const task& t) { return t.helps && own_mean() > 1.5 * t.seconds; });
   }
 
   void announce() {
     announced_ = true;
+    of_.send_to_all(idle());
+  }
+  [[nodiscard]] byte_vector idle() const {
     auto m = of_.front(steal_message::idle);
-    put_fields(m, own_mean(), static_cast<std::uint32_t>(open_chunks()), shape_,
+    put_fields(m, own_mean(), static_cast<std::uint32_t>(open_chunks()), std::uint32_t{alone_ ? 0U : 1U}, shape_,
                static_cast<std::uint32_t>(inputs_.size()));
     for (const auto& i : inputs_) put_fields(m, i.digest);
-    of_.send_to_all(m);
+    return m;
   }
 
   void hand_out() {
@@ -288,11 +303,15 @@ class work_stealing::computation {
     return at_nobody < chunks_.size() ? at_nobody : last;
   }
 
-  /// A task that takes no part any more: its chunks are computed here.
+  /// A task that takes no part any more.
   void forget(std::size_t r) {
+    take_back(r);
     tasks_[r].finished = true;
-    tasks_[r].helps = false;
-    tasks_[r].busy = 0;
+  }
+
+  /// What that task has been given is computed here, and what it has given by nobody.
+  void take_back(std::size_t r) {
+    tasks_[r] = {};
     for (auto& c : chunks_) {
       if (c.is != state::given || c.helper != r) continue;
       c.is = state::open;
@@ -302,21 +321,43 @@ class work_stealing::computation {
     std::erase_if(given_to_me_, [&](const given_chunk& g) { return g.owner == r; });
   }
 
+  /// Another process is that task now, and knows nothing of this computation.
+  void begin_again(std::size_t r) {
+    of_.left_[r] = false;
+    of_.forget_rows(r);
+    take_back(r);
+    if (announced_) of_.send(r, idle());
+  }
+
+  /// Those for which this task waits, and for which no other process comes.
+  void forget_gone() {
+    for (std::size_t r = 0; r < tasks_.size(); ++r) {
+      const bool waits_for = r != of_.all_.rank() && !(tasks_[r].finished && tasks_[r].busy == 0);
+      if (!waits_for || !of_.over_->is_gone(r)) continue;
+      of_.left_[r] = true;
+      forget(r);
+    }
+  }
+
   // ---- messages
 
   void take_early() {
     std::vector<received_message> early;
     early.swap(of_.early_);
-    for (auto& m : early) on_message(std::move(m));
+    for (auto& m : early) {
+      const auto process = message_front(m.bytes).process;
+      if (process == of_.processes_[static_cast<std::size_t>(m.from.rank)]) on_message(std::move(m));
+    }
   }
   void listen() {
-    while (auto m = of_.take(false)) on_message(std::move(*m));
+    while (auto m = of_.take(std::chrono::milliseconds{0})) on_message(std::move(*m));
   }
   void wait() {
     const auto begin = chunk_clock::now();
-    auto m = of_.take(true);
+    auto m = of_.take(of_.survives_ ? comm_backend::patience(until_doubt) : of_.limit_);
     of_.waited_ += chunk_clock::now() - begin;
     if (m) on_message(std::move(*m));
+    else if (of_.survives_) forget_gone();
     else if (of_.limit_) refuse_silence();
   }
   [[noreturn]] void refuse_silence() const {
@@ -333,6 +374,8 @@ class work_stealing::computation {
     if (f.run != of_.run_) return;
     const auto from = static_cast<std::size_t>(m.from.rank);
     const auto what = static_cast<steal_message>(f.what);
+    // Also at the first message in this run: what has been sent may have gone to the process before.
+    if (std::exchange(of_.processes_[from], f.process) != f.process && of_.survives_) begin_again(from);
     if (what == steal_message::left) {
       of_.left_[from] = true;
       return forget(from);
@@ -362,9 +405,9 @@ class work_stealing::computation {
   void on_idle(std::size_t from, byte_reader& rest) {
     auto& t = tasks_[from];
     t.finished = true;
-    t.helps = true;
     t.seconds = rest.get<double>();
     const auto left = work_stealing::seconds(t.seconds) * rest.get<std::uint32_t>();
+    t.helps = rest.get<std::uint32_t>() != 0;
     t.ready = chunk_clock::now() + std::chrono::duration_cast<chunk_clock::duration>(left);
     if (rest.get<std::uint64_t>() != shape_ || rest.get<std::uint32_t>() != inputs_.size())
       throw error("the tasks differ: " + text_of_tasks(of_.all_.rank(), from) +
@@ -416,6 +459,7 @@ class work_stealing::computation {
   std::span<std::byte> into_;
   byte_vector empty_;
   bool shares_;
+  bool alone_;
   bool announced_ = false;
   std::vector<own_chunk> chunks_;  // own
   std::size_t first_open_ = 0;
@@ -432,18 +476,23 @@ class work_stealing::computation {
 // ---- a run
 
 work_stealing::work_stealing(const Comm& comm, collectives& all, bool on)
-    : over_(comm.backend()), limit_(comm.deadline()), all_(all), on_(on && all.size() > 1), left_(all.size()) {}
+    : over_(comm.backend()),
+      limit_(comm.deadline()),
+      all_(all),
+      on_(on && all.size() > 1),
+      survives_(on_ && over_->survives_deaths()),
+      process_(random_number()),
+      left_(all.size()),
+      processes_(all.size()) {}
 
 work_stealing::~work_stealing() = default;
 
 void work_stealing::begin_run() {
   if (!on_) return;
-  if (over_->survives_deaths())
-    throw config_error(
-        "\"work_stealing\" with --on-worker-death wait:T or eject: tasks would wait for chunks of a worker that died; "
-        "want abort, or no work stealing");
-  run_ = random_number();
-  all_.broadcast_object(run_, 0, "work stealing");
+  // Not a broadcast: a replacement of its root would have another number.
+  auto run = static_cast<std::int64_t>(random_number() >> 1U);
+  all_.all_reduce(std::span(&run, 1), reduce_op::max, "work stealing");
+  run_ = static_cast<std::uint64_t>(run);
 }
 
 void work_stealing::begin_step(int step) noexcept {
@@ -455,7 +504,7 @@ void work_stealing::begin_step(int step) noexcept {
 
 void work_stealing::run(const chunk_work& work, std::span<std::byte> result) {
   ++number_;
-  computation(*this, work, result, on_).run();
+  computation(*this, work, result, on_, on_ && over_->takes_over()).run();
 }
 
 void work_stealing::leave() noexcept {
@@ -468,12 +517,17 @@ void work_stealing::leave() noexcept {
 
 byte_vector work_stealing::front(steal_message what) const {
   byte_vector m;
-  put_fields(m, run_, step_, number_, static_cast<std::uint32_t>(what));
+  put_fields(m, run_, process_, step_, number_, static_cast<std::uint32_t>(what));
   return m;
 }
 
 void work_stealing::send(std::size_t to, byte_vector message) {
-  over_->send({static_cast<int>(to), stealing_tag, stealing_communicator}, std::move(message), false, limit_);
+  if (left_[to]) return;
+  try {
+    over_->send({static_cast<int>(to), stealing_tag, stealing_communicator}, std::move(message), false, limit_);
+  } catch (const network_error&) {
+    if (!survives_) throw;
+  }
 }
 
 /// Beginning with the next one: so not all send to the same task at once.
@@ -482,13 +536,22 @@ void work_stealing::send_to_all(const byte_vector& message) {
   for (std::size_t i = 1; i < p; ++i) send((all_.rank() + i) % p, message);
 }
 
-/// A message, if there is one. `waits`: blocks until there is one, at most the deadline; may also return without.
-std::optional<received_message> work_stealing::take(bool waits) {
-  const auto limit = waits ? limit_ : comm_backend::patience(std::chrono::milliseconds{0});
+/// What another process has been sent and keeps of this task's rows, and what is kept of its.
+void work_stealing::forget_rows(std::size_t rank) {
+  for (auto& [name, sent] : sent_) sent[rank] = {};
+  std::erase_if(kept_, [&](const auto& k) { return k.first.second >> 32U == rank; });
+}
+
+/// A message, if one arrives in time.
+std::optional<received_message> work_stealing::take(comm_backend::patience limit) {
   const auto ticket = over_->post({any_source, stealing_tag, stealing_communicator});
   std::optional<received_message> m;
   try {
     m = over_->take(ticket, limit);
+  } catch (const network_error&) {
+    over_->give_up(ticket);
+    if (!survives_) throw;
+    return std::nullopt;
   } catch (...) {
     over_->give_up(ticket);
     throw;

@@ -18,7 +18,15 @@
 //
 // An owner hands out chunks, it is not asked for them: so nobody waits for an answer of a task that is computing.
 //
-// Its messages are not kept for the replacement of a worker that died, so jobs that survive deaths are refused.
+// Where workers that die are replaced, messages get lost with a process, and nothing more is needed than they did:
+//
+//   replacement   computes alone what the process before may have computed with the others, and tells them: they wait
+//                 for its chunks no longer. It takes part again after the first collective that that one had not called
+//   the others    notice another process at its first message, take back what they had given to the one before, and
+//                 drop what they had been given by it; what it kept of their rows is gone
+//
+// A superstep with computations ends with a collective: who has passed it has every result, so a worker that commits
+// leaves nothing behind that its replacement would not repeat. A worker that was ejected is asked for once a second.
 //
 // A task that fails says so (`left`): others finish the computation without it, and learn of the error in their next
 // collective.
@@ -57,13 +65,14 @@ class work_stealing {
 
   /// Whether chunks travel: with several tasks, where it is on.
   [[nodiscard]] bool is_on() const noexcept { return on_; }
-  /// Once, before the first superstep. A collective. Throws: config_error where workers that die are replaced or
-  /// ejected.
+  /// Once, before the first superstep. A collective.
   void begin_run();
   /// A superstep begins.
   void begin_step(int step) noexcept;
   /// compute_chunks.
   void run(const chunk_work& work, std::span<std::byte> result);
+  /// Whether the superstep must end with a collective.
+  [[nodiscard]] bool needs_collective() const noexcept { return on_ && survives_ && number_ > 0; }
   /// This task fails.
   void leave() noexcept;
 
@@ -84,16 +93,20 @@ class work_stealing {
   [[nodiscard]] byte_vector front(steal_message what) const;
   void send(std::size_t to, byte_vector message);
   void send_to_all(const byte_vector& message);
-  [[nodiscard]] std::optional<received_message> take(bool waits);
+  [[nodiscard]] std::optional<received_message> take(comm_backend::patience limit);
+  void forget_rows(std::size_t rank);
 
   std::shared_ptr<comm_backend> over_;
   comm_backend::patience limit_;
   collectives& all_;
   bool on_;
+  bool survives_;  // the deaths of workers
   std::uint64_t run_ = 0;
+  std::uint64_t process_;  // this one
   std::uint32_t step_ = 0;
   std::uint32_t number_ = 0;
   std::vector<bool> left_;
+  std::vector<std::uint64_t> processes_;                // by rank: of its last message; 0: none
   std::vector<received_message> early_;                 // of later computations
   std::map<std::string, std::vector<kept_rows>> sent_;  // by computation and rank: which own rows that task keeps
   std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<const void>> kept_;  // by rank and chunk: of others

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
-#include <paracel/chunk_leases.hpp>
 #include <paracel/over_rows.hpp>
 
 #include "test/support/cluster.hpp"
@@ -370,36 +369,6 @@ TEST(WorkStealing, MetricsHaveTheChunksThatTravelled) {
       }
     }
   });
-}
-
-TEST(ChunkLeases, EachChunkOfAnEpochIsTakenOnceAndASlowWorkerTakesFewer) {
-  constexpr std::size_t chunks = 30;
-  constexpr int epochs = 5;
-  for (const int staleness : {0, 2}) {
-    std::mutex mutex;
-    std::multiset<std::pair<int, std::size_t>> all;
-    std::size_t slow = 0;
-    cluster c({.workers = 4, .servers = 2});
-    c.run([&](Comm comm) {
-      paralg job("", comm, "", epochs, staleness, true);
-      chunk_leases leases(job, "leases", chunks, 2);
-      for (int epoch = 2; epoch < 2 + epochs; ++epoch) {
-        while (const auto chunk = leases.next(epoch)) {
-          std::this_thread::sleep_for(milliseconds(comm.get_rank() == 1 ? 10 : 1));
-          const std::lock_guard lock(mutex);
-          all.emplace(epoch, *chunk);
-          slow += static_cast<std::size_t>(comm.get_rank() == 1);
-        }
-        job.iter_commit();
-      }
-    });
-    ASSERT_EQ(all.size(), chunks * epochs);
-    for (int epoch = 2; epoch < 2 + epochs; ++epoch)
-      for (std::size_t k = 0; k < chunks; ++k) EXPECT_EQ(all.count({epoch, k}), 1U) << epoch << ' ' << k;
-    EXPECT_LT(slow, chunks * epochs / 8);
-    EXPECT_GT(slow, 0U);
-  }
-  with_job(1, [](paralg& job) { EXPECT_THROW(chunk_leases(job, "leases", 0), config_error); });
 }
 
 TEST(ChunkShares, AllFinishAtTheSameTime) {

@@ -13,11 +13,12 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import (BIN, END_LIMIT, MPI, SOURCE, JobTest, clean_environment, main, processes_of,  # noqa: E402
-                             read_bytes, wait_until)
+                             read_bytes, role_of, wait_until)
 
 KMEANS = os.path.join(BIN, "test_queue_kmeans")
 STEPS = os.path.join(BIN, "test_queue_steps")
 ROWS = os.path.join(BIN, "test_queue_rows")
+FOLDS = os.path.join(BIN, "test_queue_folds")
 
 
 def serial_kmeans(rows, k):
@@ -133,10 +134,53 @@ class ComQueue(JobTest):
                 self.assertEqual(plain.splitlines()[1], "0")
                 self.assertGreaterEqual(int(late.splitlines()[1]), 5)
 
-    def test_work_stealing_is_refused_where_workers_are_replaced_or_ejected(self):
-        for death in ("wait:20", "eject"):
-            _, err = self.run_steps("--on-worker-death", death, ROWS, "5", "on", status=3)
-            self.assertIn('"work_stealing" with --on-worker-death', err)
+    def test_work_stealing_keeps_the_bits_when_a_worker_dies_and_is_replaced(self):
+        plain, _ = self.run_steps(ROWS, "60", "off")
+        for victim in (0, 1, 2):
+            with self.subTest(victim=victim):
+                run = self.start("-w", "3", "-p", "1", "--on-worker-death", "wait:20", ROWS, "60", "on", "2", "4")
+                self.says_round(run)
+                self.kill_worker(run, victim)
+                self.assertEqual(run.wait(60), 0, run.err())
+                self.assertIn(f"worker {victim} is restarted", run.err())
+                self.assertEqual(run.out().splitlines()[0], plain.splitlines()[0])
+
+    def test_work_stealing_goes_on_without_a_worker_that_was_ejected(self):
+        for victim, late in ((1, "2"), (2, "2"), (2, "1")):
+            with self.subTest(victim=victim, late=late):
+                run = self.start("-w", "3", "-p", "1", "--on-worker-death", "eject", ROWS, "60", "on", late, "4")
+                self.says_round(run)
+                self.kill_worker(run, victim)
+                self.assertEqual(run.wait(60), 0, run.err())
+                self.assertRegex(run.err(), f"worker {victim} .*ejected|without worker {victim}")
+                self.assertEqual(len(run.out().splitlines()[0].split()), 8)
+
+    def test_every_operation_has_the_same_bits_in_every_mode(self):
+        for workers in ("1", "2", "4"):
+            outs = []
+            if workers == "1":
+                outs.append(subprocess.run([FOLDS, "6"], cwd=self.folder, capture_output=True, text=True, timeout=60,
+                                           check=False).stdout)
+            for shares in ("1", "0"):
+                run = self.start("-w", workers, "-p", "1", FOLDS, "6",
+                                 environment=clean_environment(PARACEL_SHARED_MEMORY=shares))
+                self.assertEqual(run.wait(60), 0, run.err())
+                outs.append(run.out())
+            for options in (("--on-worker-death", "wait:20"),) + ((("-m", "mpi"),) if MPI else ()):
+                status, out, err = self.prun("-w", workers, "-p", "1", *options, FOLDS, "6")
+                self.assertEqual(status, 0, err)
+                outs.append(out)
+            self.assertEqual(set(outs), {outs[0]}, workers)
+            self.assertRegex(outs[0], r"^[0-9a-f]{16}\n$")
+
+    def test_a_killed_server_with_replicas_does_not_disturb_a_queue(self):
+        undisturbed, _ = self.run_steps(STEPS, "400")
+        run = self.start("-w", "3", "-p", "3", "--replicas", "2", "--on-worker-death", "wait:20", STEPS, "400", "slow")
+        self.says_round(run)
+        next(p for p in processes_of(run.job()) if role_of(p) == "server").kill()
+        self.assertEqual(run.wait(60), 0, run.err())
+        self.assertRegex(run.err(), r"server s\d .*lost")
+        self.assertEqual(run.out(), undisturbed)
 
     def shares_memory(self, run, rank):
         """Whether a worker of a running job has the memory of its group."""
@@ -172,8 +216,11 @@ class ComQueue(JobTest):
                     self.assertRegex(run.err(), rf"worker {rank} \(pid \d+\) was killed by SIGKILL")
                     self.assert_nothing_left(run.job(), END_LIMIT)
 
+    def says_round(self, run):
+        self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 20), run.err())
+
     def kill_worker_1(self, run):
-        self.assertTrue(wait_until(lambda: "round" in run.err(), 20), run.err())
+        self.says_round(run)
         self.kill_worker(run, 1)
 
     def kill_worker(self, run, rank):

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,10 +20,12 @@ namespace paracel::test {
 
 /// Runs `work` on each worker of a job. Returns: the texts of what it threw, one for each worker.
 inline std::multiset<std::string> texts_of(std::size_t workers, const std::function<void(Comm)>& work,
-                                           bool shares_memory = true) {
+                                           cluster_options o = {}) {
   std::multiset<std::string> texts;
   std::mutex mutex;
-  cluster c({.workers = workers, .servers = 1, .shares_memory = shares_memory});
+  o.workers = workers;
+  o.servers = 1;
+  cluster c(std::move(o));
   c.run([&](Comm comm) {
     std::string text = "nothing was thrown";
     try {

@@ -466,6 +466,62 @@ TEST_F(CollectiveHub, WhatARankThatDiedHadContributedCountsUntilAnotherProcessIs
   EXPECT_EQ(to(3).result, status::bad_request);
 }
 
+TEST_F(CollectiveHub, MessagesAreKeptUntilTheReceiverHasCommittedWhatItTook) {
+  const auto message = [](collective_kind kind, std::uint32_t rank, std::uint32_t other, std::uint32_t clock,
+                          std::uint64_t count) {
+    auto r = part(kind, rank, 3, count);
+    r.root = other;
+    r.clock = clock;
+    return r;
+  };
+  const auto sends = [&](std::uint32_t clock, std::uint64_t count) {
+    return message(collective_kind::send, 0, 1, clock, count);
+  };
+  const auto receives = [&](std::uint32_t clock, std::uint64_t count) {
+    return message(collective_kind::receive, 1, 0, clock, count);
+  };
+  send(1, sends(0, 0), of("a"));
+  EXPECT_EQ(to(1).result, status::bad_request) << "where nobody is replaced";
+  hub.keep_answers({.ranks = 3, .folder = {}});
+
+  send(2, receives(4, 0));
+  EXPECT_FALSE(book.answers.contains(2)) << "it waits";
+  send(3, sends(7, 0), of("a"));
+  EXPECT_EQ(to(3).result, status::ok);
+  EXPECT_EQ(to(2).text(), "a");
+  const bytes large(100'000, std::byte{7});
+  send(4, sends(7, 1), large);
+  send(5, sends(7, 1), large);  // of its replacement
+  send(6, sends(7, 0), of("a"));
+  send(7, sends(8, 0), of("b"));
+  EXPECT_EQ(hub.message_bytes(), 100'002U);
+
+  send(8, receives(4, 1));
+  EXPECT_EQ(to(8).data, large);
+  EXPECT_TRUE(to(8).in_tail);
+  hub.replace(1);
+  send(9, receives(4, 0));
+  EXPECT_EQ(to(9).text(), "a") << "again";
+  send(10, receives(4, 1));
+  EXPECT_EQ(to(10).data, large);
+  send(11, receives(5, 0));
+  EXPECT_EQ(to(11).text(), "b");
+  EXPECT_EQ(hub.message_bytes(), 1U) << "of the iteration that is not committed";
+
+  // A rank that waits in a collective sends nothing more.
+  send(12, receives(5, 1));
+  send(13, part(collective_kind::barrier, 2, 3));
+  EXPECT_FALSE(book.answers.contains(12));
+  auto call = part(collective_kind::allgather, 0, 3, 1);
+  send(14, call, of("call"));
+  EXPECT_EQ(to(12).text(), "call");
+  send(15, receives(5, 1));
+  EXPECT_EQ(to(15).text(), "call");
+  hub.depart(0, 2, "rank 2 has left");
+  send(16, message(collective_kind::receive, 1, 2, 5, 0));
+  EXPECT_EQ(to(16).text(), "rank 1 waits for a message, but rank 2 has left");
+}
+
 TEST_F(CollectiveHub, AWrongProgramCannotFillTheMemory) {
   const bytes half(std::size_t{600} << 10);
   send(0, part(collective_kind::allgather, 0, 3), half);

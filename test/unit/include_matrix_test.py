@@ -57,7 +57,7 @@ LAYERS = [
 
 # The headers for plug-ins; they do not need the framework's library.
 UPDATE = {"include/paracel/" + name for name in
-          ("update.hpp", "add.hpp", "codec.hpp", "codec_packed.hpp", "value.hpp", "error.hpp", "types.hpp")}
+          ("update.hpp", "add.hpp", "codec.hpp", "codec_packed.hpp", "value.hpp", "error.hpp", "types.hpp", "lease_table.hpp")}
 
 # header of an external library: the files that may include it
 LIBRARIES = [

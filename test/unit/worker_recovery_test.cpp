@@ -145,7 +145,7 @@ TEST_F(SchedulerThatWaits, AWorkerIsFoundWhereItIs) {
   };
   const auto found = [&](int rank) { return to(ask(verb::find_worker, {{"rank", rank}})).parsed(); };
   const auto place = [](const char* address, int turn, const char* gone) {
-    return json{{"address", address}, {"turn", turn}, {"gone", gone}};
+    return json{{"address", address}, {"turn", turn}, {"gone", gone}, {"awaited", false}};
   };
   EXPECT_EQ(found(1), place("", 0, "it has no address for messages")) << "it has not joined yet";
   for (int s = 0; s < 2; ++s) ask(verb::join, server(s));
@@ -157,6 +157,7 @@ TEST_F(SchedulerThatWaits, AWorkerIsFoundWhereItIs) {
 
   ask(verb::report_death, dead(1));
   EXPECT_EQ(found(1)["gone"], "worker 1 (pid 701 on h) lost: killed");
+  EXPECT_EQ(found(1)["awaited"], true);
   ask(verb::join, at(another(1), "ipc:///x/w1.1"));
   EXPECT_EQ(found(1), place("ipc:///x/w1.1", 1, ""));
   ask(verb::leave, leaving(worker(0)));
