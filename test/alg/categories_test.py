@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Categorical features whose values are words, of gbdt and random_forest, tested by running jobs: as the same features with integers,
-on any number of workers, the dictionary of the model, unknown words, the exported model. Options: names of tests."""
+"""Categorical features whose values are words, of gbdt and random_forest, tested by running jobs: as the same features with
+integers, on any number of workers, the dictionary of the model, unknown words, the exported model. Options: names of tests."""
 import os
 import random
 import unittest
