@@ -75,7 +75,7 @@ struct sample_rows {
   std::vector<double> label;
   std::vector<double> weight;  ///< with sample_options::weight: of each row
   /// With sample_options::group: of each row; those of a group have the same number, XXH3-64 of what is written, of
-  /// numbers of their shortest form.
+  /// numbers up to 2^53 of their shortest form.
   std::vector<std::uint64_t> group;
   std::size_t row_count = 0;
   bool has_label_zero = false;       ///< a label 0 was read (and became -1)

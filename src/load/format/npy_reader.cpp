@@ -52,7 +52,8 @@ class npy_rows {
     if (!options.target.empty() || !options.features.empty())
       refuse("found an .npy file, want a file whose header names " +
              quote_for_error(options.target.empty() ? options.features.front() : options.target));
-    const auto numbered = find_numbered_fields(file, options, header.columns - (labelled_ ? 1 : 0));
+    const auto fields = header.columns - (labelled_ ? 1 : 0);
+    const auto numbered = fields == 0 ? numbered_fields() : find_numbered_fields(file, options, fields);
     weight_ = numbered.weight.value_or(UINT64_MAX);
     group_ = numbered.group.value_or(UINT64_MAX);
     to.categorical = numbered.categorical;

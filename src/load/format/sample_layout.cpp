@@ -323,8 +323,10 @@ std::string no_category(const std::string& written, bool words) {
 }
 
 std::uint64_t group_of(std::string_view written) {
+  // Beyond, different integers are the same double.
+  constexpr double exact = 9007199254740992;
   double v = 0;
-  if (!read_whole_number(written, v)) return hash_key(written);
+  if (!read_whole_number(written, v) || v > exact || v < -exact) return hash_key(written);
   return hash_key(number_text(v == 0 ? 0.0 : v));
 }
 
