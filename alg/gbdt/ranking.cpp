@@ -26,6 +26,9 @@ struct run_of_rows {
   std::size_t end = 0;
 };
 
+// Margins that are nearer than this push as if at this distance.
+constexpr double least_distance = 0.01;
+
 double gain_of(double label) { return std::scalbn(1.0, static_cast<int>(label)) - 1; }
 
 std::int64_t as_signed(std::uint64_t v) { return std::bit_cast<std::int64_t>(v); }
@@ -170,13 +173,15 @@ void ranking_groups::push_pairs(const group_rows& g, std::size_t truncation) {
   (void)discount(n);
   gain_.clear();
   for (const auto i : order_) gain_.push_back(gain_of(label_[i]) / greatest);
+  const bool spread = margin_[order_.front()] != margin_[order_.back()];
   double pushes = 0;
   for (std::size_t a = 0; a < std::min(truncation, n); ++a) {
     for (std::size_t b = a + 1; b < n; ++b) {
       if (gain_[a] == gain_[b]) continue;
       const auto high = gain_[a] > gain_[b] ? order_[a] : order_[b];
       const auto low = gain_[a] > gain_[b] ? order_[b] : order_[a];
-      const double change = std::abs(gain_[a] - gain_[b]) * (discount_[a] - discount_[b]);
+      double change = std::abs(gain_[a] - gain_[b]) * (discount_[a] - discount_[b]);
+      if (spread) change /= least_distance + std::abs(margin_[low] - margin_[high]);
       const double p = logistic(margin_[low] - margin_[high]);
       const double push = change * p;
       first_[high] -= push;

@@ -10,9 +10,10 @@
 //
 //     dm_i = -|dNDCG_ij| / (1 + exp(m_i - m_j))        dm_j = -dm_i
 //
-// where |dNDCG_ij| is what exchanging the two would change (positions are not cut at k); of a pair, one is among the
-// first `truncation` rows. Second derivatives are those of |dNDCG_ij| log(1 + exp(m_j - m_i)). A group's derivatives
-// are scaled by log2(1 + s) / s, s being the sum of its pushes, so that no group outweighs the others.
+// where |dNDCG_ij| is what exchanging the two would change (positions are not cut at k), divided by 0.01 + |m_i - m_j|
+// once the margins of the group differ, so that rows which are far apart matter less; of a pair, one is among the first
+// `truncation` rows. Second derivatives are those of |dNDCG_ij| log(1 + exp(m_j - m_i)). A group's derivatives are
+// scaled by log2(1 + s) / s, s being the sum of its pushes, so that no group outweighs the others.
 //
 // The rows of a group may be anywhere. Each group has one worker that computes for it: the one that has its rows, or
 // if several have some, one of these, to which the others send their margins, and which answers with derivatives. So
@@ -20,7 +21,7 @@
 // same numbers in the same order wherever that is, and the result does not depend on the number of workers.
 //
 // Source: C. Burges, "From RankNet to LambdaRank to LambdaMART: an overview", Microsoft Research MSR-TR-2010-82, 2010;
-// the scale of a group is LightGBM's.
+// distance and scale are LightGBM's.
 #pragma once
 
 #include <cstddef>

@@ -58,7 +58,7 @@ class CategoriesTest(XgboostModel, TreeCase):
                 self.assertEqual(self.manifest()["categorical"], [0, 2])
                 self.assertEqual(self.manifest()["words"], {"0": self.colours, "2": ["l", "m", "s"]})
         self.assertGreater(len(first[1]["category"]), 20)
-        self.assertLess(found["train_rmse"], 0.6)
+        self.assertLess(found["train_rmse"], 0.7)
         # By numbers of fields, and without a header where all fields of the first line are words.
         whole = sorted(([w, s, "low" if v < 0 else "high"] for (w, _, s), v in zip(self.rows, self.y) if s),
                        key=lambda row: row[0] != "azure")

@@ -75,7 +75,7 @@ class RankingTest(XgboostModel, TreeCase):
     # ---- the oracle
 
     def test_the_oracle_pushes_down_the_slope_of_its_loss(self):
-        """With |dNDCG| held, the first derivatives are those of sum |dNDCG| log(1 + exp(m_low - m_high)), scaled."""
+        """With |dNDCG| and distances held, the first derivatives are those of sum |dNDCG| log(1 + exp(m_low - m_high)), scaled."""
         y, group = [3, 0, 1, 2, 0], [[0, 1, 2, 3, 4]]
         margin = [0.1, 0.7, -0.3, 0.2, 0.15]
         g, h = gbdt_serial.lambdas(group, y, margin, [1.0] * 5)
@@ -90,6 +90,7 @@ class RankingTest(XgboostModel, TreeCase):
                     if y[i] > y[j]:
                         discount = [1 / numpy.log2(2 + place[r]) for r in (i, j)]
                         change = (2 ** y[i] - 2 ** y[j]) * abs(discount[0] - discount[1]) / best
+                        change /= 0.01 + abs(margin[i] - margin[j])
                         total += change * numpy.log1p(numpy.exp(m[j] - m[i]))
             return total
 
