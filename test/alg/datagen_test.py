@@ -16,8 +16,8 @@ SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.
 BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 TOOL = os.path.join(SOURCE, "tool", "datagen.py")
 BINARY = os.path.join(BUILD, "bin", "datagen")
-KINDS = ("classification", "classes", "mixed", "ranking", "regression", "sparse_classification", "sparse_regression", "similarity", "kmeans",
-         "factors", "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda")
+KINDS = ("classification", "classes", "mixed", "ranking", "regression", "sparse_classification", "sparse_regression",
+         "similarity", "kmeans", "factors", "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda")
 
 
 def datagen(*options, build=BUILD):

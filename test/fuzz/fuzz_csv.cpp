@@ -92,7 +92,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::vector<double> values(rows.floats.begin(), rows.floats.end());
     if (!options.floats) values = rows.value;
     if (rows.dense) require(values.size() == rows.rows() * rows.columns);
-    for (const double v : values) require(std::isfinite(v) || (options.missing && std::isnan(v) && rows.dense));
+    // A word that is not known is missing.
+    const bool missing = options.missing || !options.words.empty();
+    for (const double v : values) require(std::isfinite(v) || (missing && std::isnan(v) && rows.dense));
     for (std::size_t i = 0; i < values.size(); ++i) {
       const auto column = rows.dense ? static_cast<std::uint32_t>(i % rows.columns) : rows.column[i];
       if (std::ranges::find(rows.categorical, column) != rows.categorical.end())
