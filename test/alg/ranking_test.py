@@ -75,7 +75,8 @@ class RankingTest(XgboostModel, TreeCase):
     # ---- the oracle
 
     def test_the_oracle_pushes_down_the_slope_of_its_loss(self):
-        """With |dNDCG| and distances held, the first derivatives are those of sum |dNDCG| log(1 + exp(m_low - m_high)), scaled."""
+        """With |dNDCG| and distances held, the first derivatives are those of sum |dNDCG| log(1 + exp(m_low - m_high)), but for a
+        scale."""
         y, group = [3, 0, 1, 2, 0], [[0, 1, 2, 3, 4]]
         margin = [0.1, 0.7, -0.3, 0.2, 0.15]
         g, h = gbdt_serial.lambdas(group, y, margin, [1.0] * 5)

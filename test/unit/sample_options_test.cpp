@@ -144,6 +144,7 @@ TEST(SampleOptions, AFieldIsTheGroup) {
   EXPECT_NE(sparse.group[1], named.group[0]);
 
   EXPECT_EQ(refusal_of("1 1:2\n", o), "f:1:3: found \"1:2\", want the group, qid:7");
+  EXPECT_EQ(refusal_of("1qid:7 1:2\n", o), "f:1:1: found label \"1qid:7\", want a number");
   EXPECT_EQ(refusal_of("1 qid:\n", o), "f:1:7: found an empty group, want a number or a text");
   EXPECT_EQ(refusal_of("1 qid:2\n", real_labels()),
             "f:1:3: found \"qid:2\", want index:value; the key group, \"qid\", reads groups");

@@ -169,6 +169,7 @@ const char* sample_parser::quick_libsvm_line(const char* at, const char* last) {
   }
   std::uint64_t group_number = 0;
   if (!options_.group.empty()) {
+    if (reads_labels(options_) && *at != ' ') return give_up();
     while (*at == ' ') ++at;
     const char* end = at;
     while (*end != ' ' && *end != '\t' && *end != '\n' && *end != '\r') ++end;
