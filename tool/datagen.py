@@ -85,8 +85,8 @@ def regression(rng, w):
 
 
 LABELS = {"classification": classification, "regression": regression}
-METHODS = sorted([*LABELS, "classes", "mixed", "ranking", "sparse_classification", "sparse_regression", "similarity", "kmeans", "factors",
-                  "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda"])
+METHODS = sorted([*LABELS, "classes", "mixed", "ranking", "sparse_classification", "sparse_regression", "similarity", "kmeans",
+                  "factors", "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda"])
 # The kinds to which an option applies; options not listed apply to all.
 ONLY = {
     "k": {"classification", "classes", "mixed", "ranking", "regression", "sparse_classification", "sparse_regression",
@@ -166,7 +166,8 @@ def parse(argv):
     parser.add_argument("-o", "--out", "--output", dest="output", required=True, help="the file to write; - is stdout")
     parser.add_argument("-n", "--datasize", dest="n", type=positive, help="samples (2500), queries (500), users, edges, ...")
     parser.add_argument("--size", type=size, help="instead of -n: about so many bytes, such as 10G")
-    parser.add_argument("-k", "--nfeatures", dest="k", type=positive, help="features (100; mixed 12, ranking 20), factors, topics (10)")
+    parser.add_argument("-k", "--nfeatures", dest="k", type=positive,
+                        help="features (100; mixed 12, ranking 20), factors, topics (10)")
     parser.add_argument("-s", "--sep", help="separator (a comma; of graphs a tab)")
     parser.add_argument("--seed", type=int, default=0, help="of the random numbers (0)")
     parser.add_argument("--jobs", type=positive, default=1, help="threads (1); the bytes are the same")

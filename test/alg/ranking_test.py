@@ -246,8 +246,8 @@ class RankingTest(XgboostModel, TreeCase):
 
     def test_it_ranks_generated_queries_better_than_a_regression(self):
         path = os.path.join(self.folder, "planted.svm")
-        subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", "ranking", "-o", path, "-n", "700",
-                        "--binary", os.path.join(BIN, "datagen")], check=True, stdin=subprocess.DEVNULL)
+        subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", "ranking", "-o", path, "-n",
+                        "700", "--binary", os.path.join(BIN, "datagen")], check=True, stdin=subprocess.DEVNULL)
         with open(path, encoding="ascii") as file:
             lines = file.readlines()
         cut = next(i for i, line in enumerate(lines) if " qid:501 " in line)

@@ -63,8 +63,8 @@ class Resume(JobTest):
                             ("labels.csv", samples(dice, lambda m: int(m > 0))),
                             ("words.csv", samples(dice, lambda m: "low" if m < -2 else "high" if m > 2 else "mid")),
                             ("words.svm", [f"{'yes' if i % 3 else 'no'} {1 + i % 7}:1 {9 + i % 11}:2\n" for i in range(300)]),
-                            ("queries.svm", [f"{(i * 7 + i // 9) % 4} qid:{i // 9} 1:{i * 7 % 11} 2:{i * i % 13} 3:{dice.random()}\n"
-                                             for i in range(300)]),
+                            ("queries.svm", [f"{(i * 7 + i // 9) % 4} qid:{i // 9} 1:{i * 7 % 11} 2:{i * i % 13} "
+                                             f"3:{dice.random()}\n" for i in range(300)]),
                             ("kinds.csv", [f"{dice.choice(('red', 'green', 'blue', '?'))},{dice.random()},{i % 7 * i % 5}\n"
                                            for i in range(300)]),
                             ("points.csv", points(dice)),

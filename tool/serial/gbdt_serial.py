@@ -5,11 +5,11 @@
     gbdt_serial.py ROWS.csv --loss squared|log|lambdamart [--group FIELD] [--rounds 1] [--growth leaf|depth] [--max_leaves 31]
                    [--max_depth 0]
 
-The last field of a line is the label, an empty field is missing. Prints the loss, of lambdamart NDCG@10. Every split of every node is evaluated anew
-from the rows; nothing is shared with the program but the formulas: gain G_l^2/(H_l+lambda) + G_r^2/(H_r+lambda) -
-G^2/(H+lambda), leaf -G/(H+lambda). Source: Chen and Guestrin, XGBoost, KDD 2016, section 2.2. LambdaMART is written from the
-definition of |dNDCG|: the two rows of each pair change places, and the DCG of the whole group is added up again (Burges,
-MSR-TR-2010-82).
+The last field of a line is the label, an empty field is missing. Prints the loss, of lambdamart NDCG@10. Every split of every
+node is evaluated anew from the rows; nothing is shared with the program but the formulas: gain G_l^2/(H_l+lambda) +
+G_r^2/(H_r+lambda) - G^2/(H+lambda), leaf -G/(H+lambda). Source: Chen and Guestrin, XGBoost, KDD 2016, section 2.2. LambdaMART is
+written from the definition of |dNDCG|: the two rows of each pair change places, and the DCG of the whole group is added up again
+(Burges, MSR-TR-2010-82).
 """
 import argparse
 import math
@@ -96,15 +96,15 @@ class Tree:
 class Boosting:
     """x: lists of float32 values or None; y: numbers, of log 0 or 1; group: of lambdamart, of each row."""
 
-    def __init__(self, x, y, loss, group=None, weight=None, rate=0.1, growth="leaf", max_leaves=31, max_depth=0, reg=1.0, gamma=0.0,
-                 min_child_weight=1e-3, min_child_rows=20, truncation=30):
+    def __init__(self, x, y, loss, group=None, weight=None, rate=0.1, growth="leaf", max_leaves=31, max_depth=0, reg=1.0,
+                 gamma=0.0, min_child_weight=1e-3, min_child_rows=20, truncation=30):
         self.x, self.y, self.loss, self.weight = x, y, loss, weight or [1.0] * len(y)
         self.rate, self.growth, self.max_leaves, self.max_depth = rate, growth, max_leaves, max_depth
         self.reg, self.gamma, self.least_weight, self.least_rows = reg, gamma, min_child_weight, min_child_rows
         self.truncation = truncation
         self.groups = [[i for i, g in enumerate(group) if g == name] for name in sorted(set(group))] if group else []
         mean = single(math.fsum(w * v for w, v in zip(self.weight, y)) / math.fsum(self.weight))
-        self.base = {"squared": lambda: mean, "log": lambda: single(math.log(mean / (1 - mean))), "lambdamart": lambda: 0.0}[loss]()
+        self.base = mean if loss == "squared" else single(math.log(mean / (1 - mean))) if loss == "log" else 0.0
         self.margin = [self.base] * len(y)
         self.values = [sorted({r[f] for r in x if r[f] is not None}) for f in range(len(x[0]))]
         self.trees = []
@@ -221,7 +221,8 @@ def main():
     group = None if options.group is None else [row.pop(options.group) for row in x]
     if (group is None) == (options.loss == "lambdamart"):
         parser.error("argument --group: lambdamart needs it, the others do not")
-    boosting = Boosting(x, y, options.loss, group, growth=options.growth, max_leaves=options.max_leaves, max_depth=options.max_depth)
+    boosting = Boosting(x, y, options.loss, group, growth=options.growth, max_leaves=options.max_leaves,
+                        max_depth=options.max_depth)
     for _ in range(options.rounds):
         boosting.grow()
     print("loss", repr(boosting.value()))
