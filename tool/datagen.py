@@ -25,6 +25,10 @@ KINDS = """kinds (-n counts lines unless said; what is planted is written to <ou
   regression             f1,...,fk,target: a linear function of the features and noise of a tenth of the spread
                          (both depend on the first features alone, max(10, k/10) of them; truth only with --truth)
   classes                f1,...,fk,label: labels class_0, class_1, ... of --ncenters normal clusters that overlap
+  mixed                  kind_1,...,x_1,...,label with a header: a third of the k features are words, one value in twenty is
+                         missing; label yes or no
+  ranking                <relevance> qid:<query> 1:v ... k:v: -n counts queries, --documents a query; relevance 0 to 4; some
+                         features are those of the query
   sparse_classification  libsvm, labels -1 and +1: --nnz features of k a line, frequent ones first (Zipf's law)
   sparse_regression      the same with a real target
   similarity             id,v1,...,vk uniform in [0, 1)
@@ -81,13 +85,14 @@ def regression(rng, w):
 
 
 LABELS = {"classification": classification, "regression": regression}
-METHODS = sorted([*LABELS, "classes", "sparse_classification", "sparse_regression", "similarity", "kmeans", "factors",
-                  "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda"])
+METHODS = sorted([*LABELS, "classes", "mixed", "ranking", "sparse_classification", "sparse_regression", "similarity", "kmeans",
+                  "factors", "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda"])
 # The kinds to which an option applies; options not listed apply to all.
 ONLY = {
-    "k": {"classification", "classes", "regression", "sparse_classification", "sparse_regression", "similarity", "kmeans",
-          "factors", "mf", "fm", "als", "svd", "lda"},
-    "sep": set(METHODS) - {"sparse_classification", "sparse_regression", "fm", "factors", "wc", "lda"},
+    "k": {"classification", "classes", "mixed", "ranking", "regression", "sparse_classification", "sparse_regression",
+          "similarity", "kmeans", "factors", "mf", "fm", "als", "svd", "lda"},
+    "sep": set(METHODS) - {"ranking", "sparse_classification", "sparse_regression", "fm", "factors", "wc", "lda"},
+    "documents": {"ranking"},
     "ncenters": {"kmeans", "classes"},
     "parts": {"partition"},
     "no_ids": {"similarity", "kmeans"},
@@ -109,7 +114,7 @@ ONLY = {
 }
 # The program's names of options, where they differ.
 NAMES = {"k": "columns", "n": "rows", "ncenters": "parts"}
-PLANTED = set(METHODS) - {"classification", "regression", "similarity", "factors", "pagerank", "rmat", "wc"}
+PLANTED = set(METHODS) - {"classification", "regression", "mixed", "ranking", "similarity", "factors", "pagerank", "rmat", "wc"}
 
 
 def positive(text):
@@ -159,9 +164,10 @@ def parse(argv):
                                      formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("-m", "--method", required=True, choices=METHODS, help="what to generate", metavar="KIND")
     parser.add_argument("-o", "--out", "--output", dest="output", required=True, help="the file to write; - is stdout")
-    parser.add_argument("-n", "--datasize", dest="n", type=positive, help="samples (2500), users, edges, ...")
+    parser.add_argument("-n", "--datasize", dest="n", type=positive, help="samples (2500), queries (500), users, edges, ...")
     parser.add_argument("--size", type=size, help="instead of -n: about so many bytes, such as 10G")
-    parser.add_argument("-k", "--nfeatures", dest="k", type=positive, help="features (100), factors, topics (10)")
+    parser.add_argument("-k", "--nfeatures", dest="k", type=positive,
+                        help="features (100; mixed 12, ranking 20), factors, topics (10)")
     parser.add_argument("-s", "--sep", help="separator (a comma; of graphs a tab)")
     parser.add_argument("--seed", type=int, default=0, help="of the random numbers (0)")
     parser.add_argument("--jobs", type=positive, default=1, help="threads (1); the bytes are the same")
@@ -177,6 +183,7 @@ def parse(argv):
     parser.add_argument("--zipf", type=not_negative, help="exponent of the law: words, features 1, ratings, links 0.8")
     parser.add_argument("--informative", type=positive, help="sparse_*: features that count, the most frequent ones (1000)")
     parser.add_argument("--binary_values", action="store_true", help="sparse_*: values are 1")
+    parser.add_argument("--documents", type=positive_number, help="ranking: mean documents of a query (20)")
     parser.add_argument("--items", type=positive, help="mf, fm, als, svd: items (1000); steady_state: right vertices (n/5)")
     parser.add_argument("--noise", type=not_negative, help="mf, fm (0.5), als, svd (0.1): spread of the noise")
     parser.add_argument("--vertices", type=positive, help="pagerank (n/10), rmat (n/16)")

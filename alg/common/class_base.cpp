@@ -2,7 +2,6 @@
 #include "class_base.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include <paracel/collectives.hpp>
@@ -17,33 +16,15 @@ namespace paracel::alg {
 void add_class_keys(config_schema& s) {
   add_linear_keys(s);
   add_row_weights_key(s);
-  s.key("class_weight", key_type::strings,
-        "balanced, or weights of classes, [\"yes=3\", \"no=0.5\"]; classes that are not named have 1");
+  add_class_weight_key(s);
   s.key("scores", key_type::boolean, "write the score of each class, too").fallback(false);
 }
 
 class_settings::class_settings(const config& from)
     : linear(from, sample_options::label_rule::classes),
       row_weights(from.get<std::vector<std::string>>("row_weights")),
-      weight_place(from.place_of("class_weight")),
-      scores(from.get<bool>("scores")) {
-  const auto given = from.get<std::vector<std::string>>("class_weight");
-  if (given.size() == 1 && given[0] == "balanced") {
-    balanced = true;
-    return;
-  }
-  for (const auto& text : given) {
-    const auto at = text.rfind('=');
-    double weight = 0;
-    const char* const end = text.data() + text.size();
-    const auto [stop, problem] = at == std::string::npos ? std::from_chars_result{end, std::errc::invalid_argument}
-                                                         : std::from_chars(text.data() + at + 1, end, weight);
-    if (problem != std::errc{} || stop != end || !std::isfinite(weight) || weight < 0)
-      throw config_error(weight_place + ": found \"" + text +
-                         "\", want balanced, or class=weight with a weight from 0");
-    class_weight.emplace_back(text.substr(0, at), weight);
-  }
-}
+      weights(from),
+      scores(from.get<bool>("scores")) {}
 
 class_base::class_base(Comm comm, const std::string& server_info, const class_settings& settings, int rounds,
                        const consistency& reads)
@@ -66,23 +47,7 @@ sample_rows class_base::load_training_classes(std::size_t least) {
 
 void class_base::weigh(const sample_rows& rows) {
   weights_ = load_row_weights(get_comm(), class_settings_.row_weights, rows);
-  std::vector<double> of_class(classes_.size(), 1);
-  const auto k = static_cast<double>(classes_.size());
-  for (std::size_t c = 0; class_settings_.balanced && c < of_class.size(); ++c)
-    of_class[c] = static_cast<double>(rows.rows_total) / (k * class_rows_[c]);
-  for (const auto& [name, weight] : class_settings_.class_weight) {
-    const auto at = std::find(classes_.begin(), classes_.end(), name);
-    if (at == classes_.end()) {
-      std::string all;
-      for (std::size_t c = 0; c < classes_.size() && c < 10; ++c) all += (c == 0 ? "" : ", ") + classes_[c];
-      throw config_error(class_settings_.weight_place + ": found class " + name +
-                         ", want one of the training data: " + all + (classes_.size() > 10 ? ", ..." : ""));
-    }
-    of_class[static_cast<std::size_t>(at - classes_.begin())] = weight;
-  }
-  if (std::all_of(of_class.begin(), of_class.end(), [](double w) { return w == 1; })) return;
-  if (weights_.empty()) weights_.assign(rows.rows(), 1);
-  for (std::size_t i = 0; i < rows.rows(); ++i) weights_[i] *= of_class[static_cast<std::size_t>(rows.label[i])];
+  weigh_classes(rows.label, class_settings_.weights.of(classes_, class_rows_), weights_);
 }
 
 void class_base::read_classes(const model_reader& model, std::uint32_t columns) {

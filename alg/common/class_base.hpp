@@ -14,6 +14,7 @@
 #include <paracel/samples.hpp>
 #include <paracel/schema.hpp>
 
+#include "class_weights.hpp"
 #include "linear_base.hpp"
 #include "run_log.hpp"
 
@@ -28,9 +29,7 @@ struct class_settings {
 
   linear_settings linear;
   std::vector<std::string> row_weights;
-  bool balanced = false;                                     ///< rows / (classes * rows of the class)
-  std::vector<std::pair<std::string, double>> class_weight;  ///< by name; others have 1
-  std::string weight_place;                                  ///< of the key class_weight, for errors
+  class_weights weights;
   bool scores;
 };
 

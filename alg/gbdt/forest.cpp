@@ -283,6 +283,8 @@ std::string xgboost_json(const forest& f, const xgboost_form& form) {
     json_object classes;
     classes.add("num_class", std::to_string(form.classes));
     objective.raw("softmax_multiclass_param", classes.text());
+  } else if (form.objective == "rank:ndcg") {
+    objective.raw("lambdarank_param", "{}");
   } else {
     json_object loss;
     loss.add("scale_pos_weight", "1");

@@ -67,7 +67,7 @@ struct forest {
 
 /// A forest of one output in XGBoost's JSON form.
 struct xgboost_form {
-  std::string objective;           ///< reg:squarederror, binary:logistic, multi:softprob
+  std::string objective;           ///< reg:squarederror, binary:logistic, multi:softprob, rank:ndcg
   double base_score = 0;           ///< in the objective's own unit: a probability for binary:logistic
   std::size_t classes = 0;         ///< of multi:softprob
   std::vector<std::string> names;  ///< of the features, or empty

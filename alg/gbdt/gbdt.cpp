@@ -48,9 +48,18 @@ config_schema gbdt_schema() {
   config_schema s("gbdt", "gradient-boosted decision trees");
   add_tree_keys(s);
   s.key("validation_input", key_type::files, "labelled rows whose loss is followed, for early_stopping");
-  s.key("loss", key_type::string, "squared: of numbers; log: of two classes; softmax: of more")
-      .one_of({"squared", "log", "softmax"})
+  s.key("loss", key_type::string, "squared: of numbers; log: of two classes; softmax: of more; lambdamart: of rankings")
+      .one_of({"squared", "log", "softmax", "lambdamart"})
       .required_unless({"model"});
+  s.key("group", key_type::string, "the field with the rows' groups, for lambdamart; of libsvm \"qid\"");
+  s.key("truncation", key_type::integer, "lambdamart: of a pair of rows one is among so many first ones of its group")
+      .fallback(30)
+      .at_least(1)
+      .at_most(2147483647);
+  s.key("ndcg_at", key_type::integer, "lambdamart: positions of a group that NDCG counts; 0: all")
+      .fallback(10)
+      .at_least(0)
+      .at_most(2147483647);
   s.key("rounds", key_type::integer, "rounds at most").fallback(100).at_least(1).at_most(1000000);
   s.key("rate", key_type::number, "factor of each tree").fallback(0.1).above(0).at_most(1);
   s.key("growth", key_type::string, "leaf: the leaf that gains most is split next; depth: level by level")
@@ -91,6 +100,9 @@ gbdt_settings::gbdt_settings(const config& from)
       rate(from.get<double>("rate")),
       subsample(from.get<double>("subsample")),
       colsample(from.get<double>("colsample")),
+      truncation(from.get<std::size_t>("truncation")),
+      ndcg_at(from.get<std::size_t>("ndcg_at")),
+      group_place(from.place_of("group")),
       early_stopping(from.get<int>("early_stopping")),
       training_curve(from.get<bool>("training_curve")),
       xgboost(from.get<bool>("xgboost")) {
@@ -107,6 +119,9 @@ gbdt_settings::gbdt_settings(const config& from)
   grower.min_child_weight = from.get<double>("min_child_weight");
   grower.min_child_rows = from.get<std::int64_t>("min_child_rows");
   grower.one_hot_at_most = from.get<std::size_t>("one_hot_at_most");
+  tree.inputs.samples.group = from.get<std::string>("group");
+  if (loss == "lambdamart" && tree.inputs.samples.group.empty())
+    throw config_error(group_place + ": loss lambdamart needs it, the field with the rows' groups");
   if (early_stopping > 0 && validation_input.empty())
     throw config_error(from.place_of("early_stopping") + ": needs validation_input, whose loss it looks at");
   if (!tree.inputs.model.empty() && !validation_input.empty())
@@ -114,13 +129,27 @@ gbdt_settings::gbdt_settings(const config& from)
 }
 
 gbdt::gbdt(Comm comm, const std::string& server_info, const gbdt_settings& settings)
-    : tree_base(std::move(comm), server_info, settings.tree, settings.rounds), settings_(settings) {}
+    : tree_base(std::move(comm), server_info, settings.tree, settings.rounds), settings_(settings) {
+  ndcg_at_ = settings.ndcg_at;
+}
+
+double gbdt::loss_of(collectives& all, const sample_rows& rows, std::optional<ranking_groups>& groups,
+                     std::vector<double> margins) const {
+  if (groups) return -groups->ndcg(all, margins, ndcg_at_);
+  alg::to_predictions(loss(), margins, outputs());
+  return quality_of(all, loss(), labels_of(rows), margins, outputs()).loss;
+}
 
 /// The rounds: a superstep each.
 boosted_trees gbdt::boost(run_log& log) {
   const auto k = outputs();
+  const bool validates = !settings_.validation_input.empty();
+  std::optional<ranking_groups> groups;
+  std::optional<ranking_groups> validation_groups;
   const auto first = [&] {
     collectives all(get_comm());
+    if (ranks()) groups.emplace(all, labels_of(training_), training_.group);
+    if (ranks() && validates) validation_groups.emplace(all, labels_of(validation_), validation_.group);
     return std::pair(make_bins(all, training_, settings_.tree.max_bins),
                      first_margin(all, loss(), labels_of(training_)));
   }();
@@ -131,7 +160,6 @@ boosted_trees gbdt::boost(run_log& log) {
   std::vector<double> first_derivative(rows.rows);
   std::vector<double> second_derivative(rows.rows);
   std::vector<double> predictions;
-  const bool validates = !settings_.validation_input.empty();
 
   com_queue q(*this);
   q.add([&](com_context& c) {
@@ -154,7 +182,8 @@ boosted_trees gbdt::boost(run_log& log) {
     std::vector<std::uint32_t> sample;
     if (settings_.subsample < 1) sample = sampled_rows(settings_.tree.seed, round, training_, settings_.subsample);
     for (std::size_t output = 0; output < k; ++output) {
-      derivatives(loss(), labels_of(training_), predictions, k, output, first_derivative, second_derivative);
+      if (groups) groups->derivatives(all, margins, settings_.truncation, first_derivative, second_derivative);
+      else derivatives(loss(), labels_of(training_), predictions, k, output, first_derivative, second_derivative);
       grower.set_gradients(all, first_derivative, second_derivative);
       const auto tree = model.trees.trees();
       grower.grow(all, model.trees, sample, settings_.subsample >= 1,
@@ -174,9 +203,7 @@ boosted_trees gbdt::boost(run_log& log) {
               static_cast<double>(model.trees.value[model.trees.node[model.trees.tree_begin[t] + leaf].leaf]);
         }
       }
-      auto found = margins;
-      alg::to_predictions(loss(), found, k);
-      const double value = quality_of(all, loss(), labels_of(validation_), found, k).loss;
+      const double value = loss_of(all, validation_, validation_groups, margins);
       c.set_metric(validation_name(), shown(value));
       if (value < model.validation) {
         model.validation = value;
@@ -191,9 +218,7 @@ boosted_trees gbdt::boost(run_log& log) {
     const bool kept =
         model.best_round == model.rounds && (settings_.early_stopping > 0 || model.rounds == settings_.rounds);
     if (!kept && !settings_.training_curve) return;
-    predictions = c.get_obj<std::vector<double>>("margins");
-    alg::to_predictions(loss(), predictions, k);
-    const double value = quality_of(all, loss(), labels_of(training_), predictions, k).loss;
+    const double value = loss_of(all, training_, groups, c.get_obj<std::vector<double>>("margins"));
     if (settings_.training_curve) c.set_metric(training_name(), shown(value));
     if (kept) model.training = value;
   }));
@@ -239,6 +264,8 @@ void gbdt::read_model() {
   set_loss(boosting_loss_of(from.field<std::string>("settings.loss")));
   model_.trees = forest::read(from, linear_.model);
   model_.first_margin = from.field<double>("first_margin");
+  if (ranks() && has_test() && linear_.samples.group.empty())
+    throw config_error(settings_.group_place + ": test_input needs it, as the model's loss is lambdamart");
   read_classes(from);
 }
 
@@ -246,15 +273,21 @@ void gbdt::write_model() {
   model_writer to(*this, "gbdt", linear_.format);
   trees().write(to);
   to.fields()
-      .add("loss", model_.training)
+      .add(ranks() ? training_name() : "loss", ranks() ? shown(model_.training) : model_.training)
       .add("first_margin", model_.first_margin)
       .add("rows", training_.rows_total)
       .add("rounds", model_.best_round);
   describe(to);
-  if (!settings_.validation_input.empty()) to.fields().add("validate_loss", model_.validation);
+  if (!settings_.validation_input.empty())
+    to.fields().add(ranks() ? validation_name() : "validate_loss",
+                    ranks() ? shown(model_.validation) : model_.validation);
   to.finish();
   write_importance();
-  if (!settings_.xgboost || get_worker_id() != 0) return;
+  if (settings_.xgboost && get_worker_id() == 0)
+    write_text_file(paracel_result("xgboost.json"), xgboost_json(trees(), form()));
+}
+
+xgboost_form gbdt::form() const {
   xgboost_form form;
   form.names = names();
   form.categorical.assign(training_.columns, false);
@@ -269,7 +302,8 @@ void gbdt::write_model() {
     form.objective = "multi:softprob";
     form.classes = classes().size();
   }
-  write_text_file(paracel_result("xgboost.json"), xgboost_json(trees(), form));
+  if (ranks()) form.objective = "rank:ndcg";
+  return form;
 }
 
 }  // namespace paracel::alg

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@
 #include <paracel/schema.hpp>
 
 #include "forest.hpp"
+#include "ranking.hpp"
 #include "tree_base.hpp"
 #include "tree_grower.hpp"
 
@@ -46,6 +48,9 @@ struct gbdt_settings {
   grower_settings grower;
   double subsample;
   double colsample;
+  std::size_t truncation;
+  std::size_t ndcg_at;
+  std::string group_place;  ///< of the key group, for errors
   int early_stopping;
   bool training_curve;
   bool xgboost;
@@ -57,7 +62,7 @@ struct boosted_trees {
   double first_margin = 0;
   int rounds = 0;  ///< done; the trees are those of the best one
   int best_round = 0;
-  double training = 0;    ///< loss of the best round
+  double training = 0;    ///< loss of the best round; of lambdamart -NDCG
   double validation = 0;  ///< the same of the validation rows
   MSGPACK_DEFINE(trees, first_margin, rounds, best_round, training, validation)
 };
@@ -75,10 +80,18 @@ class gbdt : public tree_base {
   }
   void to_predictions(std::vector<double>& scores) const override { alg::to_predictions(loss(), scores, outputs()); }
   [[nodiscard]] boosted_trees boost(run_log& log);
+  /// The loss of rows with these margins; of lambdamart -NDCG. A collective.
+  [[nodiscard]] double loss_of(collectives& all, const sample_rows& rows, std::optional<ranking_groups>& groups,
+                               std::vector<double> margins) const;
   // The names of losses in metrics and results, and what is shown of a loss.
-  [[nodiscard]] const char* training_name() const { return classifies() ? "loss" : "train_rmse"; }
-  [[nodiscard]] const char* validation_name() const { return classifies() ? "validate_loss" : "validate_rmse"; }
-  [[nodiscard]] double shown(double loss) const { return classifies() ? loss : std::sqrt(loss); }
+  [[nodiscard]] const char* training_name() const {
+    return classifies() ? "loss" : ranks() ? "train_ndcg" : "train_rmse";
+  }
+  [[nodiscard]] const char* validation_name() const {
+    return classifies() ? "validate_loss" : ranks() ? "validate_ndcg" : "validate_rmse";
+  }
+  [[nodiscard]] double shown(double loss) const { return classifies() ? loss : ranks() ? -loss : std::sqrt(loss); }
+  [[nodiscard]] xgboost_form form() const;
   void write_model();
 
   gbdt_settings settings_;

@@ -23,11 +23,12 @@ boosting_loss boosting_loss_of(const std::string& name) {
   if (name == "squared") return boosting_loss::squared;
   if (name == "log") return boosting_loss::log;
   if (name == "softmax") return boosting_loss::softmax;
-  throw config_error("found loss \"" + name + "\", want squared, log or softmax");
+  if (name == "lambdamart") return boosting_loss::lambdamart;
+  throw config_error("found loss \"" + name + "\", want squared, log, softmax or lambdamart");
 }
 
 double first_margin(collectives& all, boosting_loss loss, const labelled_rows& rows) {
-  if (loss == boosting_loss::softmax) return 0;
+  if (loss == boosting_loss::softmax || loss == boosting_loss::lambdamart) return 0;
   std::vector<double> part(rows.label.size());
   for (std::size_t i = 0; i < part.size(); ++i) part[i] = rows.weight_of(i) * rows.label[i];
   const double sum = exact_sum(all, part, rows.rows_total, "labels");
@@ -41,7 +42,7 @@ double first_margin(collectives& all, boosting_loss loss, const labelled_rows& r
 }
 
 void to_predictions(boosting_loss loss, std::span<double> margins, std::size_t outputs) {
-  if (loss == boosting_loss::squared) return;
+  if (loss == boosting_loss::squared || loss == boosting_loss::lambdamart) return;
   if (loss == boosting_loss::log) {
     for (auto& m : margins) m = logistic(m);
     return;

@@ -5,6 +5,7 @@
 //     squared    (y - m)^2 / 2                             m predicts m
 //     log        log(1 + exp(m)) - y m        y 0 or 1     p = 1 / (1 + exp(-m))
 //     softmax    log sum_k exp(m_k) - m_y     y a class    p_k = exp(m_k) / sum_j exp(m_j)
+//     lambdamart of the pairs of rows of a group: ranking.hpp
 //
 // Second derivatives are XGBoost's: of softmax 2 p (1 - p), twice the diagonal of the Hessian, so that the steps of one
 // class need not know of the others'.
@@ -20,9 +21,9 @@
 
 namespace paracel::alg {
 
-enum class boosting_loss { squared, log, softmax };
+enum class boosting_loss { squared, log, softmax, lambdamart };
 
-/// "squared", "log", "softmax". Throws: config_error.
+/// "squared", "log", "softmax", "lambdamart". Throws: config_error.
 boosting_loss boosting_loss_of(const std::string& name);
 
 /// Labels and weights of rows; without weights each is 1. Margins of rows: `outputs` numbers each.
@@ -35,14 +36,14 @@ struct labelled_rows {
 };
 
 /// The margin of every row before the first tree, a float: of squared the mean label, of log the one whose probability
-/// is the share of class 1; of softmax 0. A collective.
+/// is the share of class 1; of the others 0. A collective.
 double first_margin(collectives& all, boosting_loss loss, const labelled_rows& rows);
 
-/// Margins become probabilities, in place; those of squared stay. One number a row of log is the probability of
-/// class 1.
+/// Margins become probabilities, in place; those of squared and lambdamart stay. One number a row of log is the
+/// probability of class 1.
 void to_predictions(boosting_loss loss, std::span<double> margins, std::size_t outputs);
 
-/// Derivatives of weight * loss with respect to output k. `predictions`: of to_predictions.
+/// Derivatives of weight * loss with respect to output k, but of lambdamart. `predictions`: of to_predictions.
 void derivatives(boosting_loss loss, const labelled_rows& rows, std::span<const double> predictions,
                  std::size_t outputs, std::size_t k, std::span<double> first, std::span<double> second);
 
@@ -50,7 +51,7 @@ struct boosting_quality {
   double loss = 0;      ///< weighted mean; of squared without the factor 1/2
   double accuracy = 0;  ///< weighted share of rows whose most probable class is right; the first of equal ones
 };
-/// Over all workers' rows; the same bits for any number of workers. A collective.
+/// Over all workers' rows, but of lambdamart; the same bits for any number of workers. A collective.
 boosting_quality quality_of(collectives& all, boosting_loss loss, const labelled_rows& rows,
                             std::span<const double> predictions, std::size_t outputs);
 

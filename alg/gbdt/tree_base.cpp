@@ -11,6 +11,8 @@
 #include <paracel/text_output.hpp>
 
 #include "alg/common/classification.hpp"
+#include "alg/common/sum_over_workers.hpp"
+#include "ranking.hpp"
 
 namespace paracel::alg {
 
@@ -53,7 +55,13 @@ std::vector<std::string> leaf_lines(const forest& trees, const sample_rows& rows
 void add_tree_keys(config_schema& s) {
   add_linear_keys(s);
   s.key("weight", key_type::string, "the field with the rows' weights: its name, or its number from 0");
-  s.key("categorical", key_type::strings, "features that are categories, integers from 0: names, or numbers from 0");
+  add_class_weight_key(s);
+  s.key("header", key_type::string,
+        "CSV: whether the first line names the fields; default: if none of them is a number")
+      .fallback("automatic")
+      .one_of({"automatic", "yes", "no"});
+  s.key("categorical", key_type::strings,
+        "features that are categories, integers from 0 or words: names, or numbers from 0");
   s.key("max_bins", key_type::integer, "bins of a feature").fallback(255).at_least(2).at_most(255);
   s.key("leaves", key_type::boolean, "write the leaf of each row of predict_input in each tree").fallback(false);
   s.key("seed", key_type::integer, "of the random numbers").fallback(0).at_least(0);
@@ -61,19 +69,25 @@ void add_tree_keys(config_schema& s) {
 
 tree_settings::tree_settings(const config& from)
     : inputs(from),
+      weights(from),
       max_bins(from.get<std::size_t>("max_bins")),
       leaves(from.get<bool>("leaves")),
       seed(from.get<std::uint64_t>("seed")) {
   auto& how = inputs.samples;
   how.weight = from.get<std::string>("weight");
   how.categorical = from.get<std::vector<std::string>>("categorical");
+  const auto header = from.get<std::string>("header");
+  using rule = sample_options::header_rule;
+  how.header = header == "yes" ? rule::yes : header == "no" ? rule::no : rule::automatic;
   how.missing = true;
   how.floats = true;
   how.index_limit = most_columns;
 }
 
 tree_base::tree_base(Comm comm, const std::string& server_info, const tree_settings& settings, int rounds)
-    : linear_base(std::move(comm), server_info, settings.inputs, rounds), leaves_(settings.leaves) {}
+    : linear_base(std::move(comm), server_info, settings.inputs, rounds),
+      leaves_(settings.leaves),
+      class_weights_(settings.weights) {}
 
 void tree_base::solve() {
   if (linear_.model.empty()) return train();
@@ -86,32 +100,55 @@ void tree_base::solve() {
 void tree_base::set_loss(boosting_loss loss) {
   loss_ = loss;
   using rule = sample_options::label_rule;
-  linear_.samples.label = classifies() ? rule::classes : rule::real;
+  linear_.samples.label = classifies() ? rule::classes : ranks() ? rule::relevance : rule::real;
 }
 
 void tree_base::load_rows(std::size_t most, const std::string& with) {
   training_ = load_training();
   classes_ = training_.classes;
   names_ = training_.names;
+  words_ = training_.words;
+  for (const auto c : training_.categorical) words_.try_emplace(c);
   if (classifies() && (classes_.size() < 2 || classes_.size() > most)) {
     throw data_error(linear_.training_input.front() + ": found " + std::to_string(classes_.size()) +
                      (classes_.size() == 1 ? " class" : " classes") + ", want 2" +
                      (most == 2 ? "" : " to " + std::to_string(most)) + " with " + with);
   }
+  weigh();
   load_with_model(training_.columns);
+}
+
+/// Gives the training rows the weights of their classes.
+void tree_base::weigh() {
+  if (!class_weights_.given()) return;
+  if (!classifies()) throw config_error(class_weights_.place() + ": want it only where labels are classes");
+  std::vector<double> rows(classes_.size());
+  for (const double l : training_.label) ++rows[static_cast<std::size_t>(l)];
+  sum_over_workers(get_comm(), rows);
+  weigh_classes(training_.label, class_weights_.of(classes_, rows), training_.weight);
 }
 
 void tree_base::read_classes(const model_reader& from) {
   classes_ = from.list<std::string>("classes");
   names_ = from.list<std::string>("names");
   const auto& f = trees();
-  const bool classes_fit = loss_ == boosting_loss::squared ? classes_.empty()
-                           : loss_ == boosting_loss::log   ? classes_.size() == 2
-                                                           : classes_.size() >= 2;
+  const bool classes_fit = !classifies()                 ? classes_.empty()
+                           : loss_ == boosting_loss::log ? classes_.size() == 2
+                                                         : classes_.size() >= 2;
   if (!classes_fit || f.trees() == 0 || f.width * f.outputs != outputs() || f.features > most_columns ||
       (!names_.empty() && names_.size() != f.features))
     throw data_error(linear_.model + ": found classes, names and trees that do not fit one another");
+  read_categories(from);
   load_with_model(f.features);
+}
+
+void tree_base::read_categories(const model_reader& from) {
+  for (const auto c : from.list<std::int64_t>("categorical")) {
+    if (c < 0 || static_cast<std::size_t>(c) >= trees().features)
+      throw data_error(linear_.model + ": found categorical feature " + std::to_string(c) + ", want one of " +
+                       std::to_string(trees().features));
+    words_[static_cast<std::uint32_t>(c)] = from.list<std::string>("words." + std::to_string(c));
+  }
 }
 
 void tree_base::load_with_model(std::size_t columns) {
@@ -120,6 +157,8 @@ void tree_base::load_with_model(std::size_t columns) {
   how.names = names_;
   // Instead of those that the config names, which the other formats do not have.
   if (!names_.empty()) how.features.clear();
+  how.words = words_;
+  how.categorical.clear();
   load_others(static_cast<std::uint32_t>(columns));
 }
 
@@ -131,7 +170,17 @@ std::vector<double> tree_base::sums(const sample_rows& rows, double first) const
 }
 
 void tree_base::describe(model_writer& model) const {
-  model.fields().raw("classes", json_strings(classes_)).raw("names", json_strings(names_));
+  json_object words;
+  std::string columns;
+  for (const auto& [column, some] : words_) {
+    columns += (columns.empty() ? "" : ",") + std::to_string(column);
+    words.raw(std::to_string(column), json_strings(some));
+  }
+  model.fields()
+      .raw("classes", json_strings(classes_))
+      .raw("names", json_strings(names_))
+      .raw("categorical", "[" + columns + "]")
+      .raw("words", words.text());
 }
 
 void tree_base::write_importance() {
@@ -175,6 +224,10 @@ void tree_base::test(run_log& log) {
     log.result("auc", quality_over_workers(get_comm(), margin, sign).auc);
   }
   collectives all(get_comm());
+  if (ranks()) {
+    ranking_groups groups(all, labels_of(test_), test_.group);
+    return log.result("ndcg", groups.ndcg(all, found, ndcg_at_));
+  }
   const auto quality = quality_of(all, loss_, labels_of(test_), found, k);
   if (!classifies()) return log.result("rmse", std::sqrt(quality.loss));
   log.result("accuracy", quality.accuracy);

@@ -6,12 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include <paracel/samples.hpp>
 #include <paracel/schema.hpp>
 
+#include "alg/common/class_weights.hpp"
 #include "alg/common/linear_base.hpp"
 #include "forest.hpp"
 #include "gbdt_loss.hpp"
@@ -20,7 +22,8 @@ namespace paracel::alg {
 
 inline constexpr std::size_t most_classes = 1000;
 
-/// Adds the keys of add_linear_keys, and weight, categorical, max_bins, leaves, seed.
+/// Adds the keys of add_linear_keys, and header, weight, class_weight, categorical, max_bins,
+/// leaves, seed.
 void add_tree_keys(config_schema& schema);
 
 struct tree_settings {
@@ -28,6 +31,7 @@ struct tree_settings {
   explicit tree_settings(const config& from);
 
   linear_settings inputs;
+  class_weights weights;
   std::size_t max_bins;
   bool leaves;
   std::uint64_t seed;
@@ -54,10 +58,13 @@ class tree_base : public linear_base {
   /// From those to a number, the probability of class 1, or the probabilities of all classes.
   virtual void to_predictions(std::vector<double>& scores) const = 0;
 
-  /// Sets what the labels are: numbers, two classes, or more.
+  /// Sets what the labels are: numbers, two classes, or more, or relevances.
   void set_loss(boosting_loss loss);
   [[nodiscard]] boosting_loss loss() const noexcept { return loss_; }
-  [[nodiscard]] bool classifies() const noexcept { return loss_ != boosting_loss::squared; }
+  [[nodiscard]] bool classifies() const noexcept {
+    return loss_ == boosting_loss::log || loss_ == boosting_loss::softmax;
+  }
+  [[nodiscard]] bool ranks() const noexcept { return loss_ == boosting_loss::lambdamart; }
   [[nodiscard]] std::size_t outputs() const noexcept { return loss_ == boosting_loss::softmax ? classes_.size() : 1; }
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
@@ -65,11 +72,12 @@ class tree_base : public linear_base {
   /// The training samples, then test_input and predict_input. Throws: data_error for one class, or more than `most`;
   /// `with` says why.
   void load_rows(std::size_t most, const std::string& with);
-  /// Reads classes and names, which must fit trees(), then test_input and predict_input. Throws: data_error.
+  /// Reads classes, names and categories, which must fit trees(), then test_input and predict_input. Throws:
+  /// data_error.
   void read_classes(const model_reader& from);
   /// The sum of trees() and `first` for each row and output.
   [[nodiscard]] std::vector<double> sums(const sample_rows& rows, double first) const;
-  /// Fields of a manifest: classes, names.
+  /// Fields of a manifest: classes, names, categorical, words.
   void describe(model_writer& model) const;
   /// Writes the file importance: a line a feature, the most important one first: name or number, tab, sum of gains,
   /// tab, number of splits. On rank 0.
@@ -78,16 +86,22 @@ class tree_base : public linear_base {
   void use(run_log& log);
 
   sample_rows training_;
+  std::size_t ndcg_at_ = 10;  // of test rows that are ranked
 
  private:
+  void read_categories(const model_reader& from);
   void load_with_model(std::size_t columns);
   void test(run_log& log);
   void write_predictions();
 
+  void weigh();
+
   bool leaves_;
+  class_weights class_weights_;
   boosting_loss loss_ = boosting_loss::squared;
   std::vector<std::string> classes_;
-  std::vector<std::string> names_;  // of features, or empty
+  std::vector<std::string> names_;                           // of features, or empty
+  std::map<std::uint32_t, std::vector<std::string>> words_;  // of categorical features
 };
 
 }  // namespace paracel::alg

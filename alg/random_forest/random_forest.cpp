@@ -49,9 +49,9 @@ random_forest_settings::random_forest_settings(const config& from)
   bagging.min_split = from.get<std::int64_t>("min_split");
   bagging.min_leaf = from.get<std::int64_t>("min_leaf");
   bagging.seed = tree.seed;
-  if (!bootstrap && !tree.inputs.samples.weight.empty())
+  if (!bootstrap && (!tree.inputs.samples.weight.empty() || tree.weights.given()))
     throw config_error(from.place_of("bootstrap") +
-                       ": found false, want true with weight, which is how often a row is drawn");
+                       ": found false, want true with weights, which are how often a row is drawn");
 }
 
 std::uint16_t times_drawn(std::uint64_t seed, std::uint64_t tree, std::uint64_t row, double mean) noexcept {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -73,6 +74,9 @@ struct sample_rows {
   /// binary: -1 or +1 a row; real: the target; classes: an index into `classes`; empty when no labels are read
   std::vector<double> label;
   std::vector<double> weight;  ///< with sample_options::weight: of each row
+  /// With sample_options::group: of each row; those of a group have the same number, XXH3-64 of what is written, of
+  /// numbers up to 2^53 of their shortest form.
+  std::vector<std::uint64_t> group;
   std::size_t row_count = 0;
   bool has_label_zero = false;       ///< a label 0 was read (and became -1)
   bool has_label_minus_one = false;  ///< a label -1 was read
@@ -82,6 +86,8 @@ struct sample_rows {
   /// Labels of classes: those known, else those found, ascending: by value if all are numbers, else by bytes.
   std::vector<std::string> classes;
   std::vector<std::uint32_t> categorical;  ///< columns that are categories, ascending
+  /// Categorical columns that have words: these, ascending as `classes`. A value is then an index.
+  std::map<std::uint32_t, std::vector<std::string>> words;
 
   [[nodiscard]] std::size_t rows() const noexcept { return row_count; }
   [[nodiscard]] std::span<const double> dense_row(std::size_t i) const {
@@ -105,10 +111,12 @@ struct sample_options {
   std::uint64_t index_limit = std::uint64_t{1} << 31;
   /// Input for prediction: the label may be missing and is not read. CSV then needs `columns`.
   bool without_label = false;
-  /// binary: two classes. real: any finite number. none: every field of a CSV line is a feature; the first field of a
-  /// libsvm line is skipped unless it is index:value. classes: any number or text; numbers are the same class if they
-  /// are equal (1, +1 and 1.0), at most 65,536 classes; in libsvm a text has neither blanks nor colons.
-  enum class label_rule { binary, real, none, classes } label = label_rule::binary;
+  /// binary: two classes. real: any finite number. relevance: an integer from 0 to greatest_relevance. none: every
+  /// field of a CSV line is a feature; the first field of a libsvm line is skipped unless it is index:value. classes:
+  /// any number or text; numbers are the same class if they are equal (1, +1 and 1.0), at most 65,536 classes; in
+  /// libsvm a text has neither blanks nor colons.
+  enum class label_rule { binary, real, none, classes, relevance } label = label_rule::binary;
+  static constexpr int greatest_relevance = 30;
   /// Labels of classes: the only ones there may be; empty: any.
   std::vector<std::string> classes{};
   /// CSV: the separator; 0: comma, semicolon or tab, whichever the first line has.
@@ -126,8 +134,15 @@ struct sample_options {
   /// The field of the rows' weights, which is no feature: its name or, without a header, its number from 0 (.npy: the
   /// column; libsvm: the index - 1). Weights are 0 or more. With `without_label` a header may lack it.
   std::string weight{};
-  /// Features that are categories, integers from 0 to greatest_category: names, or such numbers.
+  /// The field of the rows' groups, any text that is not empty, which is no feature either: as `weight`, but of libsvm
+  /// "qid", which is `qid:7` after the label.
+  std::string group{};
+  /// Features that are categories: names, or such numbers. Categories are integers from 0 to greatest_category, or, in
+  /// CSV, words: then those of a feature are at most 65,536, and its integers are words, too.
   std::vector<std::string> categorical{};
+  /// Of a model, instead of `categorical`: its categorical columns, and their words (without any: integers). Words that
+  /// are not known are missing.
+  std::map<std::uint32_t, std::vector<std::string>> words{};
   static constexpr std::uint32_t greatest_category = (1U << 24U) - 1;  ///< as many as floats tell apart
   /// Features are floats, in half the memory: rounded, and of at most half the greatest float. load_samples then makes
   /// rows of libsvm dense, too.

@@ -16,8 +16,9 @@ SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.
 BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 TOOL = os.path.join(SOURCE, "tool", "datagen.py")
 BINARY = os.path.join(BUILD, "bin", "datagen")
-KINDS = ("classification", "classes", "regression", "sparse_classification", "sparse_regression", "similarity", "kmeans",
-         "factors", "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda")
+KINDS = ("classification", "classes", "mixed", "ranking", "regression", "sparse_classification", "sparse_regression",
+         "similarity", "kmeans", "factors", "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc",
+         "lda")
 
 
 def datagen(*options, build=BUILD):
@@ -185,6 +186,41 @@ class Program(unittest.TestCase):
         self.assertGreater(agree, 0.9)
         self.assertLess(abs(rows[:, :-1].mean()), 0.02)
         self.assertLess(abs(rows[:, :-1].std() - 1), 0.02)
+
+    def test_mixed_rows_have_words_missing_values_and_a_label_that_can_be_learned(self):
+        header, *lines = self.make("-m", "mixed", "-n", "4000", "-k", "7").decode().splitlines()
+        self.assertEqual(header, "kind_1,kind_2,x_1,x_2,x_3,x_4,x_5,label")
+        rows = [line.split(",") for line in lines]
+        self.assertEqual((len(rows), {len(row) for row in rows}), (4000, {8}))
+        self.assertEqual({row[0] for row in rows}, {"", "w0", "w1", "w2", "w3"})
+        self.assertEqual(len({row[1] for row in rows}), 17)
+        missing = sum(field == "" for row in rows for field in row)
+        self.assertLess(abs(missing / 28000 - 0.05), 0.005)
+        y = numpy.array([row[-1] == "yes" for row in rows], float)
+        x = [[float(f or 0) for f in row[2:-1]] + [float(row[0] == f"w{w}") for w in range(4)] +
+             [float(row[1] == f"w{w}") for w in range(16)] + [1.0] for row in rows]
+        w, *_ = numpy.linalg.lstsq(numpy.array(x), y, rcond=None)
+        hits = ((numpy.array(x) @ w > 0.5) == (y > 0.5)).mean()
+        self.assertTrue(0.8 < hits < 0.98, hits)
+
+    def test_documents_of_a_query_share_features_and_their_relevance_can_be_learned(self):
+        found = [line.split() for line in
+                 self.make("-m", "ranking", "-n", "300", "-k", "8", "--documents", "15", "--seed", "2").decode().splitlines()]
+        relevance = numpy.array([int(fields[0]) for fields in found])
+        query = numpy.array([int(fields[1].removeprefix("qid:")) for fields in found])
+        x = numpy.array([[float(f.split(":")[1]) for f in fields[2:]] for fields in found])
+        self.assertEqual([f.split(":")[0] for f in found[0][2:]], [str(j) for j in range(1, 9)])
+        self.assertEqual(query.tolist(), sorted(query))
+        self.assertEqual(set(query), set(range(1, 301)))
+        self.assertLess(abs(len(found) / 300 - 15), 2)
+        shares = numpy.bincount(relevance) / len(found)
+        self.assertEqual(len(shares), 5)
+        self.assertTrue(all(shares[:-1] > shares[1:]), shares)
+        for q in range(1, 301):
+            self.assertTrue((x[query == q, :2] == x[query == q, :2][0]).all())
+        columns = numpy.column_stack([x[:, 2:], x[:, :1] * x[:, 2:], numpy.ones(len(x))])
+        w, *_ = numpy.linalg.lstsq(columns, relevance, rcond=None)
+        self.assertGreater(numpy.corrcoef(columns @ w, relevance)[0, 1], 0.75)
 
     def libsvm(self, *options):
         labels, rows = [], []

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Gradient-boosted trees, tested by running jobs: equal to a serial oracle, the same trees for any number of workers and in every
 mode, missing values, categories, early stopping, the exported model, the figures of three data sets. Options: names of tests."""
-import json
 import math
 import os
 import random
@@ -12,56 +11,14 @@ import unittest
 
 from alg_job import SOURCE
 from tree_case import PLACES, TreeCase
+from xgboost_model import XgboostModel
 
 sys.path.insert(0, os.path.join(SOURCE, "tool", "serial"))
 import gbdt_serial  # noqa: E402
-
-def single(v):
-    return struct.unpack("f", struct.pack("f", v))[0]
+from gbdt_serial import single  # noqa: E402
 
 
-class XgboostWalk:
-    """Predicts with XGBoost's JSON model, as its documentation describes it."""
-
-    def __init__(self, path):
-        with open(path, encoding="utf-8") as file:
-            learner = json.load(file)["learner"]
-        self.objective = learner["objective"]["name"]
-        self.classes = max(1, int(learner["learner_model_param"]["num_class"]))
-        self.base = float(learner["learner_model_param"]["base_score"])
-        booster = learner["gradient_booster"]["model"]
-        self.trees, self.of = booster["trees"], booster["tree_info"]
-        self.names, self.types = learner["feature_names"], learner["feature_types"]
-
-    @staticmethod
-    def leaf(tree, x):
-        at = 0
-        sets = {node: tree["categories"][begin:begin + size] for node, begin, size in
-                zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"])}
-        while tree["left_children"][at] != -1:
-            v = x[tree["split_indices"][at]]
-            if v is None:
-                left = tree["default_left"][at]
-            elif tree["split_type"][at] == 1:
-                left = int(v) not in sets[at]
-            else:
-                left = single(v) < single(tree["split_conditions"][at])
-            at = tree["left_children" if left else "right_children"][at]
-        return single(tree["split_conditions"][at])
-
-    def predict(self, x):
-        margins = [0.0] * self.classes
-        for tree, k in zip(self.trees, self.of):
-            margins[k] += self.leaf(tree, x)
-        if self.objective == "reg:squarederror":
-            return [margins[0] + self.base]
-        if self.objective == "binary:logistic":
-            return [1 / (1 + math.exp(-margins[0] - math.log(self.base / (1 - self.base))))]
-        total = sum(math.exp(m) for m in margins)
-        return [math.exp(m) / total for m in margins]
-
-
-class GbdtTest(TreeCase):
+class GbdtTest(XgboostModel, TreeCase):
     program = "gbdt"
 
     @classmethod
@@ -156,6 +113,13 @@ class GbdtTest(TreeCase):
             first = (found["log_loss"], self.arrays()) if workers == 1 else first
             self.assertEqual((found["log_loss"], self.arrays()), first)
 
+    def test_constant_columns_alone_give_the_mean(self):
+        path = self.table("flat.csv", [1.0, 2.0, 6.0] * 20, [[3.5, None, 0.0]] * 60)
+        for workers in (1, 4):
+            found = self.fit(workers, training_input=path, loss="squared", predict_input=path, categorical=["2"])
+            self.assertEqual(found["trees"], 10)
+            self.assertEqual({float(p[0]) for p in self.predictions(workers)}, {3.0})
+
     # ---- features
 
     def test_missing_values_go_where_they_were_learned_to_go(self):
@@ -229,6 +193,23 @@ class GbdtTest(TreeCase):
         bad = self.path("bad_weight.csv", "1,2,0\n3,-1,1\n")
         self.assertIn(bad + ':2:3: found "-1", want a weight of 0 or more', self.job(status=4, training_input=bad, loss="log",
                                                                                      weight="1"))
+
+    def test_weights_of_classes_are_weights_of_their_rows(self):
+        words = [("low", "middle", "high")[(m > 0.3) + (m > 1.5)] for m in self.margin]
+        for given, of in ((["low=2", "high=0.25"], {"low": 2, "middle": 1, "high": 0.25}),
+                          ("balanced", {w: len(words) / (3 * words.count(w)) for w in words})):
+            first = None
+            for workers in (1, 3):
+                found = self.fit(workers, training_input=self.words, loss="softmax", class_weight=given)
+                first = first or (found["loss"], self.arrays())
+                self.assertEqual((found["loss"], self.arrays()), first)
+            weighted = self.table("class_weighted.csv", words, [row + [of[w]] for row, w in zip(self.x, words)])
+            found = self.fit(2, training_input=weighted, loss="softmax", weight="6")
+            self.assertEqual((found["loss"], self.arrays()), first)
+        self.assertIn("found class lo, want one of the training data: high, low, middle",
+                      self.job(2, status=3, training_input=self.words, loss="softmax", class_weight=["lo=2"]))
+        self.assertIn('"class_weight": want it only where labels are classes',
+                      self.job(2, status=3, training_input=self.targets, loss="squared", class_weight="balanced"))
 
     def test_libsvm_and_npy_give_the_trees_of_csv(self):
         dice = random.Random(5)
@@ -368,33 +349,6 @@ class GbdtTest(TreeCase):
         lines = self.lines("pred_v", 2)
         self.job(3, model=self.output, predict_input=self.table("plain_again.csv", y, rows, "b,a,y"))
         self.assertEqual(self.lines("pred_v", 3), lines)
-
-    def exported(self, path, rows, loss, **keys):
-        """The exported model predicts what the program does, by a walk through the file, and by XGBoost if it is installed."""
-        self.fit(2, training_input=path, loss=loss, predict_input=path, rounds=30, **keys)
-        predicted = [[float(v) for v in p[-1].split("|")] for p in self.predictions(2)]
-        file = os.path.join(self.output, "xgboost.json")
-        walk = XgboostWalk(file)
-        for row, p in zip(rows, predicted):
-            q = walk.predict(row)
-            for a, b in zip(p[1:] if loss == "log" else p, q):
-                self.assertAlmostEqual(a, b, delta=1e-6 * max(1, abs(a)))
-        return file, predicted
-
-    def check_xgboost(self, file, rows, predicted, loss, categorical=()):
-        try:
-            import numpy
-            import xgboost
-        except ImportError as e:
-            self.skipTest(f"the walk agrees; XGBoost itself was not asked: {e}")
-        booster = xgboost.Booster(model_file=file)
-        types = ["c" if j in categorical else "float" for j in range(len(rows[0]))]
-        data = numpy.array([[math.nan if v is None else v for v in row] for row in rows], dtype=numpy.float32)
-        names = booster.feature_names
-        found = booster.predict(xgboost.DMatrix(data, feature_names=names, feature_types=types if categorical else None,
-                                                enable_categorical=bool(categorical)))
-        ours = numpy.array([p[1] if loss == "log" else p if loss == "softmax" else p[0] for p in predicted])
-        self.assertLess(numpy.abs(found - ours).max() / max(1, numpy.abs(ours).max()), 1e-6)
 
     def test_the_exported_model(self):
         kinds = [[float(i % 9)] + row for i, row in enumerate(self.x)]

@@ -77,6 +77,23 @@ class RandomForestTest(TreeCase):
             first = first or self.arrays()
             self.assertEqual(self.arrays(), first)
 
+    def test_a_class_that_one_worker_lacks_and_a_constant_column(self):
+        order = sorted(range(len(self.x)), key=lambda i: self.margin[i])
+        words = [("low", "middle", "high")[(self.margin[i] > 0) + (self.margin[i] > 1)] for i in order]
+        path = self.table("sorted.csv", words, [[2.5] + self.x[i] for i in order])
+        first = None
+        for workers in (1, 4):
+            found = self.fit(workers, training_input=path, test_input=path)
+            first = first or (found["log_loss"], self.arrays())
+            self.assertEqual((found["log_loss"], self.arrays()), first)
+            with open(os.path.join(self.output, "importance"), encoding="ascii") as file:
+                self.assertEqual(file.readlines()[-1], "0\t0\t0\n")
+        # Nothing but constants: every tree is a leaf, and says how frequent the classes are.
+        flat = self.table("flat.csv", words, [[1.0, None]] * len(words))
+        found = self.fit(3, training_input=flat, test_input=flat, trees=10)
+        self.assertEqual(found["nodes"], 10)
+        self.assertAlmostEqual(found["accuracy"], max(words.count(w) for w in words) / len(words), delta=1e-9)
+
     def test_the_out_of_bag_error_is_that_of_new_rows(self):
         dice = random.Random(2)
         rows = [[dice.gauss(0, 1) for _ in range(6)] for _ in range(4000)]
@@ -113,6 +130,12 @@ class RandomForestTest(TreeCase):
         two = self.fit(2, training_input=wrong, weight="w")
         self.assertEqual(self.arrays(), first)
         self.assertEqual(one["oob_accuracy"], two["oob_accuracy"])
+        balanced = self.fit(2, training_input=self.words, class_weight="balanced", trees=60)
+        words = [("low", "middle", "high")[(m > 0) + (m > 1)] for m in self.margin]
+        rows = [row + [len(words) / (3 * words.count(w))] for row, w in zip(self.x, words)]
+        first = self.arrays()
+        again = self.fit(1, training_input=self.table("balanced.csv", words, rows), weight="4", trees=60)
+        self.assertEqual((self.arrays(), again["oob_accuracy"]), (first, balanced["oob_accuracy"]))
         heavy = self.table("heavy.csv", [0, 1], [[1.0, 501.0], [2.0, 1.0]])
         self.assertIn("found a weight above 500", self.job(2, status=4, training_input=heavy, type="classification", weight="1"))
 

@@ -2,7 +2,8 @@
 //
 // Arbitrary bytes are CSV samples or a data_error; accepted samples satisfy the invariants of sample_rows, and neither
 // the fast path nor reading in parts makes a difference. The first byte selects the kind of labels, whether it is input
-// to predict, and whether fields are named; the second one missing values, weights, categories and floats.
+// to predict, and whether fields are named; the second one missing values, weights, groups, categories, known words and
+// floats.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -41,7 +42,7 @@ bool same_values(const std::vector<T>& a, const std::vector<T>& b) {
 bool same(const paracel::sample_rows& a, const paracel::sample_rows& b) {
   return same_values(a.value, b.value) && same_values(a.floats, b.floats) && a.weight == b.weight &&
          a.label == b.label && a.columns == b.columns && a.rows() == b.rows() && a.names == b.names &&
-         a.classes == b.classes && a.column == b.column;
+         a.classes == b.classes && a.column == b.column && a.group == b.group && a.words == b.words;
 }
 
 }  // namespace
@@ -53,6 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string file = "fuzz";
   paracel::sample_options options;
   options.label = static_cast<rule>(data[0] % 4);
+  if (options.label == rule::real && (data[0] & 0x10) != 0) options.label = rule::relevance;
   options.without_label = (data[0] / 4) % 4 == 3;
   if (options.without_label) options.columns = 1 + data[0] / 16 % 3;
   if ((data[0] & 0x80) != 0) options.target = "t";
@@ -62,6 +64,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const bool header = (data[1] & 0x80) != 0;
   if ((data[1] & 4) != 0) options.weight = header ? "w" : "1";
   if ((data[1] & 8) != 0) options.categorical = {header ? "a" : "0"};
+  if ((data[1] & 0x28) == 0x28) options.words = {{0, {"a", "b", "7"}}};
+  if ((data[1] & 0x40) != 0) options.group = header ? "q" : "2";
   if ((data[1] & 0x30) == 0x30) options.names = {"b", "a"};
   paracel::sample_layout layout;
   const auto read = [&](bool careful, std::size_t cut) {
@@ -83,18 +87,24 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(rows.label.size() == (labelled ? rows.rows() : 0));
     require(rows.weight.size() == (options.weight.empty() ? 0 : rows.rows()));
     for (const double w : rows.weight) require(std::isfinite(w) && w >= 0);
+    require(rows.group.size() == (options.group.empty() ? 0 : rows.rows()));
     require((options.floats ? rows.value.size() : rows.floats.size()) == 0);
     std::vector<double> values(rows.floats.begin(), rows.floats.end());
     if (!options.floats) values = rows.value;
     if (rows.dense) require(values.size() == rows.rows() * rows.columns);
-    for (const double v : values) require(std::isfinite(v) || (options.missing && std::isnan(v) && rows.dense));
+    // A word that is not known is missing.
+    const bool missing = options.missing || !options.words.empty();
+    for (const double v : values) require(std::isfinite(v) || (missing && std::isnan(v) && rows.dense));
     for (std::size_t i = 0; i < values.size(); ++i) {
       const auto column = rows.dense ? static_cast<std::uint32_t>(i % rows.columns) : rows.column[i];
       if (std::ranges::find(rows.categorical, column) != rows.categorical.end())
         require(paracel::is_category(values[i]));
+      if (const auto words = rows.words.find(column); words != rows.words.end())
+        require(std::isnan(values[i]) || values[i] < static_cast<double>(words->second.size()));
     }
     for (const double v : rows.label) {
       if (options.label == rule::classes) require(v >= 0 && v < static_cast<double>(rows.classes.size()));
+      else if (options.label == rule::relevance) require(paracel::is_relevance(v));
       else require(options.label == rule::real ? std::isfinite(v) : v == 1 || v == -1);
     }
   }

@@ -2,7 +2,7 @@
 //
 // Arbitrary bytes are libsvm samples or a data_error; accepted samples satisfy the invariants of sample_rows, and
 // neither the fast path nor reading in parts makes a difference. The first byte selects the kind of labels, the known
-// features, weights, categories and floats.
+// features, weights, groups, categories and floats.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -32,10 +32,12 @@ void check(const paracel::sample_rows& rows, const paracel::sample_options& opti
   require((options.floats ? rows.value.size() : rows.floats.size()) == 0);
   require(rows.column.size() == values.size() && rows.row_begin.back() == values.size());
   require(rows.weight.size() == (options.weight.empty() ? 0 : rows.rows()));
+  require(rows.group.size() == (options.group.empty() ? 0 : rows.rows()));
   for (const double w : rows.weight) require(std::isfinite(w) && w >= 0);
   for (std::size_t i = 0; i < rows.rows(); ++i) {
     if (options.label == rule::binary) require(rows.label[i] == 1 || rows.label[i] == -1);
     if (options.label == rule::real) require(std::isfinite(rows.label[i]));
+    if (options.label == rule::relevance) require(paracel::is_relevance(rows.label[i]));
     if (options.label == rule::classes)
       require(rows.label[i] >= 0 && rows.label[i] < static_cast<double>(rows.classes.size()));
     const auto columns = rows.columns_of(i);
@@ -60,8 +62,9 @@ std::string outcome(const std::function<paracel::sample_rows()>& read, paracel::
 
 bool same(const paracel::sample_rows& a, const paracel::sample_rows& b) {
   return a.value == b.value && a.floats == b.floats && a.weight == b.weight && a.column == b.column &&
-         a.row_begin == b.row_begin && a.label == b.label && a.classes == b.classes && a.columns == b.columns &&
-         a.has_label_zero == b.has_label_zero && a.has_label_minus_one == b.has_label_minus_one;
+         a.row_begin == b.row_begin && a.group == b.group && a.label == b.label && a.classes == b.classes &&
+         a.columns == b.columns && a.has_label_zero == b.has_label_zero &&
+         a.has_label_minus_one == b.has_label_minus_one;
 }
 
 }  // namespace
@@ -77,6 +80,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   options.columns = (data[0] / 4) % 4;
   options.floats = (data[0] & 0x10) != 0;
   if ((data[0] & 0x20) != 0) options.weight = "1";
+  if ((data[0] & 0x80) != 0) options.group = "qid";
+  if ((data[0] & 0x81) == 0x81) options.label = paracel::sample_options::label_rule::relevance;
   if ((data[0] & 0x40) != 0) options.categorical = {"2"};
   const auto read = [&](bool careful, std::size_t cut) {
     paracel::sample_parser parser(layout, options);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Arbitrary bytes after the magic ones are an .npy file or a data_error, and the ranks together read every row once.
-// The first byte selects the kind of labels, missing values, weights, categories and floats.
+// The first byte selects the kind of labels, missing values, weights, groups, categories and floats.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   options.floats = (data[0] & 8) != 0;
   if ((data[0] & 0x10) != 0) options.weight = "1";
   if ((data[0] & 0x20) != 0) options.categorical = {"0"};
+  if ((data[0] & 0x40) != 0) options.group = "2";
+  if ((data[0] & 0x80) != 0) options.label = paracel::sample_options::label_rule::relevance;
   // A missing value is -1e300, so that values can be compared.
   const auto read = [&](std::size_t ranks, std::vector<double>& values) {
     std::uint64_t rows = 0;
@@ -35,6 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (!options.floats) found = part.value;
       if (found.size() != part.rows() * part.columns) std::abort();
       if (part.weight.size() != (options.weight.empty() ? 0 : part.rows())) std::abort();
+      if (part.group.size() != (options.group.empty() ? 0 : part.rows())) std::abort();
       for (const double w : part.weight) {
         if (!std::isfinite(w) || w < 0) std::abort();
       }

@@ -63,6 +63,10 @@ class Resume(JobTest):
                             ("labels.csv", samples(dice, lambda m: int(m > 0))),
                             ("words.csv", samples(dice, lambda m: "low" if m < -2 else "high" if m > 2 else "mid")),
                             ("words.svm", [f"{'yes' if i % 3 else 'no'} {1 + i % 7}:1 {9 + i % 11}:2\n" for i in range(300)]),
+                            ("queries.svm", [f"{(i * 7 + i // 9) % 4} qid:{i // 9} 1:{i * 7 % 11} 2:{i * i % 13} "
+                                             f"3:{dice.random()}\n" for i in range(300)]),
+                            ("kinds.csv", [f"{dice.choice(('red', 'green', 'blue', '?'))},{dice.random()},{i % 7 * i % 5}\n"
+                                           for i in range(300)]),
                             ("points.csv", points(dice)),
                             ("documents.txt", documents(dice)), ("edges.txt", edges(dice))):
             with open(os.path.join(cls.folder, name), "w", encoding="utf-8") as file:
@@ -180,6 +184,9 @@ class Resume(JobTest):
     def test_gbdt(self):
         self.check("gbdt", training_input="labels.csv", loss="log", rounds=12, max_leaves=6, subsample=0.8, colsample=0.5,
                    validation_input="labels.csv", early_stopping=5)
+        self.check("gbdt", training_input="queries.svm", loss="lambdamart", group="qid", rounds=12, max_leaves=6,
+                   validation_input="queries.svm", early_stopping=8)
+        self.check("gbdt", training_input="kinds.csv", loss="squared", categorical=["0"], rounds=12, max_leaves=6)
 
     def test_random_forest(self):
         self.check("random_forest", training_input="labels.csv", type="classification", trees=12)

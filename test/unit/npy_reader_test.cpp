@@ -116,6 +116,28 @@ TEST_F(NpyReader, AColumnIsTheWeightAndValuesMayBeMissingCategoriesAndFloats) {
   EXPECT_EQ(error_of(file), ": categorical field \"1\" is not a feature");
 }
 
+TEST_F(NpyReader, AColumnIsTheGroup) {
+  options_.label = sample_options::label_rule::relevance;
+  options_.weight = "2";
+  options_.group = "0";
+  options_.categorical = {"3"};
+  const auto rows = paracel::read_samples(
+      {write(npy<double>("<f8", "(3, 5)", {7, 1, 2, 3, 0, 8, 4, 5, 6, 30, 7, 1, 1, 0, 2}))}, 0, 1, options_);
+  EXPECT_EQ(rows.value, (std::vector<double>{1, 3, 4, 6, 1, 0}));
+  EXPECT_EQ(rows.weight, (std::vector<double>{2, 5, 1}));
+  EXPECT_EQ(rows.label, (std::vector<double>{0, 30, 2}));
+  EXPECT_EQ(rows.categorical, (std::vector<std::uint32_t>{1}));
+  ASSERT_EQ(rows.group.size(), 3U);
+  EXPECT_EQ(rows.group[0], rows.group[2]);
+  EXPECT_NE(rows.group[0], rows.group[1]);
+  EXPECT_EQ(error_of(npy<double>("<f8", "(1, 5)", {7, 1, 2, 3.5, 0})),
+            ":1:4: found category 3.5, want an integer from 0 to 16777215");
+  EXPECT_EQ(error_of(npy<double>("<f8", "(1, 5)", {7, 1, 2, 3, 31})),
+            ":1:5: found label 31, want an integer from 0 to 30");
+  options_.weight = "0";
+  EXPECT_EQ(error_of(npy<double>("<f8", "(1, 5)", {7, 1, 2, 3, 0})), ": field \"0\" is the weight and the group");
+}
+
 TEST_F(NpyReader, RanksTogetherReadEveryRowOnce) {
   std::vector<double> values(3 * 101);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i) / 8;

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -122,6 +124,57 @@ TEST(SampleOptions, InputToPredictMayLackAWeightThatHasAName) {
   EXPECT_EQ(parse_samples("f", "5\n6\n", o).value, (numbers{5, 6}));
 }
 
+TEST(SampleOptions, AFieldIsTheGroup) {
+  auto o = real_labels();
+  o.group = "q";
+  const auto named =
+      parse_samples("f", "a,q,b,y\n1,7,2,3\n1,7.0,2,3\n4,seven,5,6\n4, seven ,5,6\n4,\"seven\",5,6\n", o);
+  EXPECT_EQ(named.value, (numbers{1, 2, 1, 2, 4, 5, 4, 5, 4, 5}));
+  EXPECT_EQ(named.names, (std::vector<std::string>{"a", "b"}));
+  ASSERT_EQ(named.group.size(), 5U);
+  EXPECT_EQ(named.group[0], named.group[1]);
+  EXPECT_NE(named.group[1], named.group[2]);
+  EXPECT_EQ(named.group[2], named.group[3]);
+  EXPECT_EQ(named.group[2], named.group[4]);
+  o.group = "qid";
+  const auto sparse = parse_samples("f", "3 qid:7 1:1 4:2\n6\tqid:8\t1:4\n7 qid:+7\n", o);
+  EXPECT_EQ(sparse.column, (std::vector<std::uint32_t>{0, 3, 0}));
+  EXPECT_EQ(sparse.group[0], named.group[0]);
+  EXPECT_EQ(sparse.group[2], named.group[0]);
+  EXPECT_NE(sparse.group[1], named.group[0]);
+
+  EXPECT_EQ(refusal_of("1 1:2\n", o), "f:1:3: found \"1:2\", want the group, qid:7");
+  EXPECT_EQ(refusal_of("1qid:7 1:2\n", o), "f:1:1: found label \"1qid:7\", want a number");
+  EXPECT_EQ(refusal_of("1 qid:\n", o), "f:1:7: found an empty group, want a number or a text");
+  EXPECT_EQ(refusal_of("1 qid:2\n", real_labels()),
+            "f:1:3: found \"qid:2\", want index:value; the key group, \"qid\", reads groups");
+  o.without_label = true;
+  o.columns = 2;
+  for (const auto* text : {"1 qid:7 1:5\n", "qid:7 1:5\n", "1:5\n"})
+    EXPECT_EQ(parse_samples("f", text, o).value, numbers{5}) << text;
+  o = real_labels();
+  o.group = "1";
+  EXPECT_EQ(refusal_of("1,,2\n", o), "f:1:3: found an empty group, want a number or a text");
+  EXPECT_EQ(refusal_of("1,2\n", o), "f:1:1: found the group where the label is, want target to name the label");
+  o.weight = "1";
+  EXPECT_EQ(refusal_of("1,2,3\n", o), "f:1:1: field \"1\" is the weight and the group");
+  o.weight = "2";
+  o.columns = 3;
+  EXPECT_EQ(refusal_of("1,2,3,4\n", o),
+            "f:1:1: found 4 fields in the first line, want 6: 3 features, a weight, a group and a label");
+}
+
+TEST(SampleOptions, RelevancesAreIntegersUpTo30) {
+  sample_options o;
+  o.label = sample_options::label_rule::relevance;
+  EXPECT_EQ(parse_samples("f", "1,0\n1,30.0\n2,3e0\n", o).label, (numbers{0, 30, 3}));
+  for (const auto* bad : {"31", "-1", "0.5", "1e9"}) {
+    EXPECT_EQ(refusal_of("1,1\n1," + std::string(bad) + "\n", o),
+              "f:2:3: found label " + std::string(bad) + ", want an integer from 0 to 30");
+  }
+  EXPECT_EQ(refusal_of("1,x\n", o), "f:1:3: found label \"x\", want a number");
+}
+
 TEST(SampleOptions, CategoriesAreIntegers) {
   auto o = with_missing();
   o.categorical = {"2", "0"};
@@ -130,13 +183,31 @@ TEST(SampleOptions, CategoriesAreIntegers) {
   EXPECT_EQ(values_of(rows), (numbers{3, 0.5, 16777215, missing_value, 1.5, 0}));
   for (const auto* bad : {"1.5", "-1", "16777216"})
     EXPECT_EQ(refusal_of("1,2,3,4\n" + std::string(bad) + ",2,3,4\n", o),
-              "f:2:1: found category " + std::string(bad) + ", want an integer from 0 to 16777215");
+              "f:2:1: found category " + std::string(bad) + ", want an integer from 0 to 16777215, or a word");
   EXPECT_EQ(refusal_of("1 1:0.5\n", o), "f:1:5: found category 0.5, want an integer from 0 to 16777215");
   EXPECT_EQ(parse_samples("f", "1 1:7 2:0.5\n", o).value, (numbers{7, 0.5}));
   o.categorical = {"3"};
   EXPECT_EQ(refusal_of("1,2,3,4\n", o), "f:1:1: categorical field \"3\" is not a feature");
   o.categorical = {"c"};
   EXPECT_EQ(refusal_of("a,b\n1,2\n", o), "f:1:1: found no field \"c\" in the header, which has a, b");
+}
+
+TEST(SampleOptions, CategoriesMayBeWords) {
+  auto o = with_missing();
+  o.categorical = {"0", "1"};
+  o.header = sample_options::header_rule::no;
+  const auto rows = parse_samples("f", "12,7,0\n3,8,0\n?,9,0\nred,7,0\n12.0,8,0\n\"a \"\"b\"\"\",9,0\n 3,7,0\n", o);
+  EXPECT_EQ(rows.words, (std::map<std::uint32_t, std::vector<std::string>>{{0, {"12", "3", "a \"b\"", "red"}}}));
+  EXPECT_EQ(values_of(rows), (numbers{0, 7, 1, 8, missing_value, 9, 3, 7, 0, 8, 2, 9, 1, 7}));
+
+  o.categorical.clear();
+  o.words = {{0, {"blue", "red"}}, {1, {}}};
+  const auto known = parse_samples("f", "red,7,0\nblue,8,0\npurple,x,0\n,9,0\n0,9,0\nred,7,0\n", o);
+  EXPECT_EQ(values_of(known),
+            (numbers{1, 7, 0, 8, missing_value, missing_value, missing_value, 9, missing_value, 9, 1, 7}));
+  EXPECT_TRUE(known.words.empty());
+  EXPECT_EQ(known.categorical, (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_EQ(refusal_of("1 1:0\n", o), "f:1:1: found rows of numbers, want CSV: feature 0 of the model has words");
 }
 
 TEST(SampleOptions, FloatsAreRoundedAndBounded) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Kinds of data with a value in every column: classification, classes, regression, similarity, kmeans, factors.
+// Kinds of data with a value in every column: classification, classes, regression, mixed, ranking, similarity,
+// kmeans, factors.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -192,6 +193,136 @@ class clouds : public generator {
   std::vector<double> centers_;
 };
 
+/// kind_1,...,x_1,...,label with a header: a third of the features are words, of 4, 16, 64, then 256 kinds, the others
+/// standard normal; one value in twenty is missing. The label is yes or no: the sign of the sum of an effect of each
+/// word and a linear function of the numbers, with noise of a third of the spread.
+class mixed_rows : public generator {
+ public:
+  explicit mixed_rows(const options& o)
+      : rows_(o.rows()),
+        k_(o.integer("columns", 12, 2, 1U << 20U)),
+        kinds_(std::max<std::uint64_t>(1, k_ / 3)),
+        seed_(o.seed()),
+        separator_(o.separator(",")) {
+    counter_random random(seed_, weights_stream);
+    normals normal(random);
+    for (std::uint64_t j = kinds_; j < k_; ++j) weights_.push_back(normal());
+  }
+  [[nodiscard]] std::uint64_t rows() const override { return rows_; }
+  [[nodiscard]] std::uint64_t rows_a_block() const override { return std::max<std::uint64_t>(1, 262144 / (8 * k_)); }
+  void render(std::uint64_t first, std::uint64_t last, block& out) const override {
+    if (first == 0) put_header(out.text);
+    const double spread = std::sqrt(static_cast<double>(k_));
+    for (auto i = first; i < last; ++i) {
+      counter_random random(seed_, rows_stream, i);
+      normals normal(random);
+      char* to = out.text.room(k_ * (24 + separator_.size()) + 8);
+      double sum = 0;
+      for (std::uint64_t j = 0; j < k_; ++j) {
+        const bool missing = random.below(20) == 0;
+        if (j < kinds_) {
+          const auto kind = random.below(std::uint64_t{4} << (2 * std::min<std::uint64_t>(j, 3)));
+          if (!missing) {
+            *to++ = 'w';
+            to = put_integer(to, kind);
+            sum += counter_random(seed_, centers_stream, (j << 8U) | kind).normal();
+          }
+        } else {
+          const double x = normal();
+          if (!missing) {
+            to = put_fixed(to, x, 4);
+            sum += weights_[j - kinds_] * x;
+          }
+        }
+        to = std::copy(separator_.begin(), separator_.end(), to);
+      }
+      const std::string_view label = sum + spread / 3 * normal() > 0 ? "yes\n" : "no\n";
+      out.text.commit(std::copy(label.begin(), label.end(), to));
+      out.end_row();
+    }
+  }
+
+ private:
+  void put_header(text_buffer& out) const {
+    for (std::uint64_t j = 0; j < k_; ++j)
+      out.put((j < kinds_ ? "kind_" + std::to_string(j + 1) : "x_" + std::to_string(j - kinds_ + 1)) + separator_);
+    out.put("label\n");
+  }
+
+  std::uint64_t rows_;
+  std::uint64_t k_;
+  std::uint64_t kinds_;
+  std::uint64_t seed_;
+  std::string separator_;
+  std::vector<double> weights_;  // of the numbers
+};
+
+/// <relevance> qid:<query> 1:v ... k:v: documents of queries. Features are standard normal, the first two the same in
+/// a query. The relevance, 0 to 4, grows with a linear function of some of the others, to which the first feature adds
+/// or from which it takes the last one of these, and noise.
+class queries : public generator {
+ public:
+  explicit queries(const options& o)
+      : rows_(o.rows(500)),
+        k_(o.integer("columns", 20, 4, 1U << 20U)),
+        documents_(o.number("documents", 20, 1, 1e6)),
+        seed_(o.seed()),
+        weights_(std::min<std::uint64_t>(k_ - 2, 10)) {
+    counter_random random(seed_, weights_stream);
+    normals normal(random);
+    double square = 0;
+    for (auto& w : weights_) {
+      w = normal();
+      square += w * w;
+    }
+    for (auto& w : weights_) w /= std::sqrt(square);
+  }
+  [[nodiscard]] std::uint64_t rows() const override { return rows_; }
+  [[nodiscard]] std::uint64_t rows_a_block() const override {
+    return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(262144 / (9 * static_cast<double>(k_) * documents_)));
+  }
+  void render(std::uint64_t first, std::uint64_t last, block& out) const override {
+    std::vector<double> x(k_);
+    for (auto q = first; q < last; ++q) {
+      counter_random random(seed_, rows_stream, q);
+      normals normal(random);
+      x[0] = normal();
+      x[1] = normal();
+      for (auto left = count_around(random, documents_); left > 0; --left) {
+        for (std::uint64_t j = 2; j < k_; ++j) x[j] = normal();
+        char* to = put_integer(out.text.room((k_ + 1) * 48 + 48), relevance(x, normal()));
+        constexpr std::string_view mark = " qid:";
+        to = put_integer(std::copy(mark.begin(), mark.end(), to), q + 1);
+        for (std::uint64_t j = 0; j < k_; ++j) {
+          *to++ = ' ';
+          to = put_integer(to, j + 1);
+          *to++ = ':';
+          to = put_fixed(to, x[j], 4);
+        }
+        *to++ = '\n';
+        out.text.commit(to);
+      }
+      out.end_row();
+    }
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t relevance(const std::vector<double>& x, double noise) const {
+    double score = 0.7 * x[0] * x[weights_.size() + 1] + 0.5 * noise;
+    for (std::size_t j = 0; j < weights_.size(); ++j) score += weights_[j] * x[j + 2];
+    score /= std::sqrt(1 + 0.49 + 0.25);
+    std::uint64_t found = 0;
+    for (const double least : {0.15, 0.7, 1.2, 1.75}) found += score > least ? 1 : 0;
+    return found;
+  }
+
+  std::uint64_t rows_;
+  std::uint64_t k_;
+  double documents_;
+  std::uint64_t seed_;
+  std::vector<double> weights_;
+};
+
 /// id<tab>v|v|...: normal numbers of spread 1/sqrt(k), like the result of a factorisation.
 class factor_rows : public generator {
  public:
@@ -222,6 +353,8 @@ class factor_rows : public generator {
 std::unique_ptr<generator> make_dense(const std::string& kind, const options& o) {
   if (kind == "classification" || kind == "regression")
     return std::make_unique<linear_samples>(o, kind == "regression");
+  if (kind == "mixed") return std::make_unique<mixed_rows>(o);
+  if (kind == "ranking") return std::make_unique<queries>(o);
   if (kind == "similarity") return std::make_unique<similarity_rows>(o);
   if (kind == "kmeans" || kind == "classes") return std::make_unique<clouds>(o, kind == "classes");
   if (kind == "factors") return std::make_unique<factor_rows>(o);

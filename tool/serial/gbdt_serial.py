@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The serial oracle of gbdt: exact greedy boosting in plain Python, for small tables whose features have few distinct values.
 
-    gbdt_serial.py ROWS.csv --loss squared|log [--rounds 1] [--growth leaf|depth] [--max_leaves 31] [--max_depth 0]
+    gbdt_serial.py ROWS.csv --loss squared|log|lambdamart [--group FIELD] [--rounds 1] [--growth leaf|depth] [--max_leaves 31]
+                   [--max_depth 0]
 
-The last field of a line is the label, an empty field is missing. Prints the loss. Every split of every node is evaluated anew
-from the rows; nothing is shared with the program but the formulas: gain G_l^2/(H_l+lambda) + G_r^2/(H_r+lambda) -
-G^2/(H+lambda), leaf -G/(H+lambda). Source: Chen and Guestrin, XGBoost, KDD 2016, section 2.2.
+The last field of a line is the label, an empty field is missing. Prints the loss, of lambdamart NDCG@10. Every split of every
+node is evaluated anew from the rows; nothing is shared with the program but the formulas: gain G_l^2/(H_l+lambda) +
+G_r^2/(H_r+lambda) - G^2/(H+lambda), leaf -G/(H+lambda). Source: Chen and Guestrin, XGBoost, KDD 2016, section 2.2. LambdaMART is
+written from the definition of |dNDCG|: the two rows of each pair change places, and the DCG of the whole group is added up again
+(Burges, MSR-TR-2010-82).
 """
 import argparse
 import math
@@ -16,6 +19,59 @@ import struct
 def single(v):
     """The nearest float32."""
     return struct.unpack("f", struct.pack("f", v))[0]
+
+
+def dcg(labels, positions=None):
+    """Of labels in the order of their rows."""
+    return sum((2 ** int(v) - 1) / math.log2(2 + i) for i, v in enumerate(labels[:positions]))
+
+
+def ranked(rows, margin):
+    return sorted(rows, key=lambda i: -margin[i])  # stable: ties in the order of the rows
+
+
+def ndcg(groups, y, margin, positions=10, weight=None):
+    """The mean over groups, lists of rows; `weight`: of rows."""
+    total = weights = 0.0
+    for rows in groups:
+        best = dcg(sorted((y[i] for i in rows), reverse=True), positions)
+        w = math.fsum(weight[i] for i in rows) / len(rows) if weight else 1.0
+        total += w * (dcg([y[i] for i in ranked(rows, margin)], positions) / best if best else 1.0)
+        weights += w
+    return total / weights
+
+
+def lambdas(groups, y, margin, weight, truncation=30):
+    """First and second derivatives of LambdaMART."""
+    g, h = [0.0] * len(y), [0.0] * len(y)
+    for rows in groups:
+        best = dcg(sorted((y[i] for i in rows), reverse=True), truncation)
+        if not best:
+            continue
+        order = ranked(rows, margin)
+        before = dcg([y[i] for i in order])
+        total = 0.0
+        for a in range(min(truncation, len(order))):
+            for b in range(a + 1, len(order)):
+                if y[order[a]] == y[order[b]]:
+                    continue
+                swapped = list(order)
+                swapped[a], swapped[b] = order[b], order[a]
+                change = abs(dcg([y[i] for i in swapped]) - before) / best
+                if margin[order[0]] != margin[order[-1]]:
+                    change /= 0.01 + abs(margin[order[a]] - margin[order[b]])
+                high, low = (order[a], order[b]) if y[order[a]] > y[order[b]] else (order[b], order[a])
+                rho = 1 / (1 + math.exp(margin[high] - margin[low]))
+                g[high] -= change * rho
+                g[low] += change * rho
+                h[high] += change * rho * (1 - rho)
+                h[low] += change * rho * (1 - rho)
+                total += 2 * change * rho
+        w = math.fsum(weight[i] for i in rows) / len(rows)
+        for i in rows if total else ():
+            g[i] *= w * math.log2(1 + total) / total
+            h[i] *= w * math.log2(1 + total) / total
+    return g, h
 
 
 class Tree:
@@ -38,20 +94,24 @@ class Tree:
 
 
 class Boosting:
-    """x: lists of float32 values or None; y: numbers, of log 0 or 1."""
+    """x: lists of float32 values or None; y: numbers, of log 0 or 1; group: of lambdamart, of each row."""
 
-    def __init__(self, x, y, loss, weight=None, rate=0.1, growth="leaf", max_leaves=31, max_depth=0, reg=1.0, gamma=0.0,
-                 min_child_weight=1e-3, min_child_rows=20):
+    def __init__(self, x, y, loss, group=None, weight=None, rate=0.1, growth="leaf", max_leaves=31, max_depth=0, reg=1.0,
+                 gamma=0.0, min_child_weight=1e-3, min_child_rows=20, truncation=30):
         self.x, self.y, self.loss, self.weight = x, y, loss, weight or [1.0] * len(y)
         self.rate, self.growth, self.max_leaves, self.max_depth = rate, growth, max_leaves, max_depth
         self.reg, self.gamma, self.least_weight, self.least_rows = reg, gamma, min_child_weight, min_child_rows
+        self.truncation = truncation
+        self.groups = [[i for i, g in enumerate(group) if g == name] for name in sorted(set(group))] if group else []
         mean = single(math.fsum(w * v for w, v in zip(self.weight, y)) / math.fsum(self.weight))
-        self.base = mean if loss == "squared" else single(math.log(mean / (1 - mean)))
+        self.base = mean if loss == "squared" else single(math.log(mean / (1 - mean))) if loss == "log" else 0.0
         self.margin = [self.base] * len(y)
         self.values = [sorted({r[f] for r in x if r[f] is not None}) for f in range(len(x[0]))]
         self.trees = []
 
     def derivatives(self):
+        if self.loss == "lambdamart":
+            return lambdas(self.groups, self.y, self.margin, self.weight, self.truncation)
         g, h = [], []
         for m, y, w in zip(self.margin, self.y, self.weight):
             if self.loss == "squared":
@@ -128,7 +188,9 @@ class Boosting:
         return self.base + sum(t.leaf(x).value for t in self.trees)
 
     def value(self):
-        """The mean loss of the training rows; of squared without the factor 1/2."""
+        """The mean loss of the training rows; of squared without the factor 1/2, of lambdamart NDCG@10."""
+        if self.loss == "lambdamart":
+            return ndcg(self.groups, self.y, self.margin, 10, self.weight)
         total = 0.0
         for m, y, w in zip(self.margin, self.y, self.weight):
             total += w * ((m - y) ** 2 if self.loss == "squared" else math.log1p(math.exp(-m)) + (1 - y) * m)
@@ -148,14 +210,19 @@ def load(path):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("rows")
-    parser.add_argument("--loss", choices=("squared", "log"), required=True)
+    parser.add_argument("--loss", choices=("squared", "log", "lambdamart"), required=True)
+    parser.add_argument("--group", type=int, help="of lambdamart: the field of the groups, from 0")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--growth", choices=("leaf", "depth"), default="leaf")
     parser.add_argument("--max_leaves", type=int, default=31)
     parser.add_argument("--max_depth", type=int, default=0)
     options = parser.parse_args()
     x, y = load(options.rows)
-    boosting = Boosting(x, y, options.loss, growth=options.growth, max_leaves=options.max_leaves, max_depth=options.max_depth)
+    group = None if options.group is None else [row.pop(options.group) for row in x]
+    if (group is None) == (options.loss == "lambdamart"):
+        parser.error("argument --group: lambdamart needs it, the others do not")
+    boosting = Boosting(x, y, options.loss, group, growth=options.growth, max_leaves=options.max_leaves,
+                        max_depth=options.max_depth)
     for _ in range(options.rounds):
         boosting.grow()
     print("loss", repr(boosting.value()))

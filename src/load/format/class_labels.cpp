@@ -61,44 +61,68 @@ void move_labels(const std::vector<std::string>& from, const std::vector<std::st
 
 }  // namespace
 
-class_labels::class_labels(const std::vector<std::string>& known) : closed_(!known.empty()), names_(known) {
+class_labels::class_labels(const std::vector<std::string>& known, subject what)
+    : closed_(!known.empty()), noun_(what == of_classes ? "label" : "category"), names_(known) {
   for (std::size_t i = 0; i < known.size(); ++i) {
     indices_.emplace(known[i], static_cast<double>(i));
     spellings_.emplace(known[i], static_cast<double>(i));
   }
 }
 
-double class_labels::index(const std::string& label, bool as_written) {
-  if (label.empty()) throw refused{"found an empty label, want a class"};
+/// One spelling of what is written.
+std::string class_labels::name_of(const std::string& label) const {
+  const std::string noun = noun_;
+  if (label.empty()) throw refused{"found an empty " + noun + (noun == "label" ? ", want a class" : ", want one")};
   std::string name = label;
   const auto number = read_number(label.data(), label.data() + label.size());
   if (number.end == label.data() + label.size()) {
     if (number.outcome == number_outcome::not_finite)
-      throw refused{"found label " + quote_for_error(label) + ", want a finite number or a text"};
+      throw refused{"found " + noun + " " + quote_for_error(label) + ", want a finite number or a text"};
     // -0 is 0.
     if (number.outcome == number_outcome::ok) name = number_text(number.value == 0 ? 0.0 : number.value);
   }
   if (name.size() > most_bytes)
-    throw refused{"found a label of " + std::to_string(name.size()) + " bytes, want at most " +
+    throw refused{"found a " + noun + " of " + std::to_string(name.size()) + " bytes, want at most " +
                   std::to_string(most_bytes)};
   if (!is_text(name))
-    throw refused{"found label " + quote_for_error(label) + ", want UTF-8 without control characters"};
-  auto at = indices_.find(name);
-  if (at == indices_.end()) {
-    if (closed_) {
-      std::string all;
-      for (std::size_t i = 0; i < names_.size() && i < 10; ++i) all += (i == 0 ? "" : ", ") + names_[i];
-      throw refused{"found label " + quote_for_error(label) + ", want a class of the model: " + all +
-                    (names_.size() > 10 ? ", ..." : "")};
-    }
-    if (names_.size() == most_classes)
-      throw refused{"found more than " + std::to_string(most_classes) + " classes, want labels of classes"};
-    at = indices_.emplace(name, static_cast<double>(names_.size())).first;
-    names_.push_back(name);
-  }
-  // As many spellings as a file may have: not without bound.
-  if (as_written && spellings_.size() < 2 * most_classes) spellings_.emplace(label, at->second);
+    throw refused{"found " + noun + " " + quote_for_error(label) + ", want UTF-8 without control characters"};
+  return name;
+}
+
+std::optional<double> class_labels::find_name(const std::string& name, const std::string& label, bool as_written) {
+  const auto at = indices_.find(name);
+  if (at == indices_.end()) return std::nullopt;
+  if (as_written) remember(label, at->second);
   return at->second;
+}
+
+void class_labels::remember(const std::string& label, double index) {
+  // As many spellings as a file may have: not without bound.
+  if (spellings_.size() < 2 * most_classes) spellings_.emplace(label, index);
+}
+
+std::optional<double> class_labels::known_index(const std::string& label, bool as_written) {
+  return find_name(name_of(label), label, as_written);
+}
+
+double class_labels::index(const std::string& label, bool as_written) {
+  const auto name = name_of(label);
+  if (const auto known = find_name(name, label, as_written)) return *known;
+  if (closed_) {
+    std::string all;
+    for (std::size_t i = 0; i < names_.size() && i < 10; ++i) all += (i == 0 ? "" : ", ") + names_[i];
+    throw refused{"found label " + quote_for_error(label) + ", want a class of the model: " + all +
+                  (names_.size() > 10 ? ", ..." : "")};
+  }
+  if (names_.size() == most_classes)
+    throw refused{
+        "found more than " + std::to_string(most_classes) +
+        (std::string(noun_) == "label" ? " classes, want labels of classes" : " words in a categorical feature")};
+  const auto index = static_cast<double>(names_.size());
+  indices_.emplace(name, index);
+  names_.push_back(name);
+  if (as_written) remember(label, index);
+  return index;
 }
 
 std::vector<std::string> class_labels::sort(std::vector<double>& labels) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Labels that name classes: numbers (of any spelling) or text, as indices.
+// Labels that name classes, and categories: numbers (of any spelling) or text, as indices.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,10 @@ class class_labels {
   static constexpr std::size_t most_classes = 65536;
   static constexpr std::size_t most_bytes = 1000;  ///< of one name
 
+  /// What is numbered, for messages.
+  enum subject { of_classes, of_categories };
   /// `known`: the only classes there are; empty: any.
-  explicit class_labels(const std::vector<std::string>& known);
+  explicit class_labels(const std::vector<std::string>& known, subject what = of_classes);
 
   /// The index of a label that has been seen in this spelling.
   [[nodiscard]] std::optional<double> find(std::string_view label) const {
@@ -34,6 +36,9 @@ class class_labels {
   }
   /// The index of any label. `as_written`: it is what `find` is asked for later. Throws: refused.
   double index(const std::string& label, bool as_written);
+  /// The same; nothing for one that is not known. Throws: refused for what cannot be a label.
+  std::optional<double> known_index(const std::string& label, bool as_written);
+  [[nodiscard]] std::size_t size() const noexcept { return names_.size(); }
 
   /// The classes: those known, in their order, else those found, ascending; `labels` get their indices in it.
   std::vector<std::string> sort(std::vector<double>& labels);
@@ -51,7 +56,12 @@ class class_labels {
   };
   using index_of = std::unordered_map<std::string, double, text_hash, std::equal_to<>>;
 
-  bool closed_;                     // the classes are known
+  [[nodiscard]] std::string name_of(const std::string& label) const;
+  std::optional<double> find_name(const std::string& name, const std::string& label, bool as_written);
+  void remember(const std::string& label, double index);
+
+  bool closed_;  // the classes are known
+  const char* noun_;
   std::vector<std::string> names_;  // one spelling of each
   index_of indices_;                // of the names
   index_of spellings_;

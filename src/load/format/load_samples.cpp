@@ -2,6 +2,7 @@
 //
 // Samples of a job: what one worker reads, and what the workers then exchange.
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include <paracel/samples.hpp>
 
 #include "load/collective_errors.hpp"
+#include "load/format/category_words.hpp"
 #include "load/format/class_labels.hpp"
 #include "load/format/npy_reader.hpp"
 #include "load/format/sample_parser.hpp"
@@ -63,6 +65,34 @@ void check_numbered_fields(Comm& comm, const std::string& where, const sample_ro
   if (!rows.categorical.empty() && rows.categorical.back() >= rows.columns)
     throw data_error(where + ": found " + std::to_string(rows.columns) + " features, want at least " +
                      std::to_string(rows.categorical.back() + std::uint64_t{1}) + ": that one is categorical");
+}
+
+/// A categorical column has words on every worker if it has some on one, and then the same.
+void unite_words(Comm& comm, const std::string& where, sample_rows& rows) {
+  std::vector<std::int64_t> some;
+  for (const auto c : rows.categorical) some.push_back(rows.words.contains(c) ? 1 : 0);
+  if (some.empty()) return;
+  comm.allreduce(some, reduce_op::max);
+  for (std::size_t k = 0; k < some.size(); ++k) {
+    const auto column = rows.categorical[k];
+    if (some[k] == 0) continue;
+    all_or_throw(comm, [&] {
+      if (rows.words.contains(column)) return;
+      try {
+        integers_to_words(rows, column);
+      } catch (const class_labels::refused& e) {
+        throw data_error(where + ": " + e.what);
+      }
+    });
+    auto& own = rows.words[column];
+    std::vector<double> place(own.size());
+    std::iota(place.begin(), place.end(), 0.0);
+    own = class_labels::unite(comm.allgather(own), own, place);
+    if (own.size() > class_labels::most_classes)
+      throw data_error(where + ": found " + std::to_string(own.size()) + " words in categorical feature " +
+                       std::to_string(column) + ", want at most " + std::to_string(class_labels::most_classes));
+    move_words(rows, column, place);
+  }
 }
 
 /// libsvm with sample_options::floats: what is not written is 0.
@@ -131,6 +161,7 @@ sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const
   if (!rows.dense && options.floats) make_dense(rows);
   if (options.label == sample_options::label_rule::classes && options.classes.empty())
     rows.classes = class_labels::unite(comm.allgather(rows.classes), rows.classes, rows.label);
+  unite_words(comm, names.front(), rows);
   const auto counts = comm.allgather(static_cast<std::uint64_t>(rows.rows()));
   for (std::size_t r = 0; r < counts.size(); ++r) {
     if (r < rank) rows.first_row += counts[r];

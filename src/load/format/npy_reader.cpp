@@ -52,17 +52,21 @@ class npy_rows {
     if (!options.target.empty() || !options.features.empty())
       refuse("found an .npy file, want a file whose header names " +
              quote_for_error(options.target.empty() ? options.features.front() : options.target));
-    const auto numbered = find_numbered_fields(file, options, header.columns - (labelled_ ? 1 : 0));
+    const auto fields = header.columns - (labelled_ ? 1 : 0);
+    const auto numbered = fields == 0 ? numbered_fields() : find_numbered_fields(file, options, fields);
     weight_ = numbered.weight.value_or(UINT64_MAX);
+    group_ = numbered.group.value_or(UINT64_MAX);
     to.categorical = numbered.categorical;
-    others_ = (labelled_ ? 1U : 0U) + (numbered.weight ? 1U : 0U);
+    for (const auto c : to.categorical) categorical_field_.push_back(numbered.field_of(c));
+    others_ = (labelled_ ? 1U : 0U) + (numbered.weight ? 1U : 0U) + (numbered.group ? 1U : 0U);
     const std::uint64_t features = header.columns - others_;
     const auto extra = options.without_label && options.label != sample_options::label_rule::none ? 1U : 0U;
     std::uint64_t want = to.columns != 0 ? to.columns : options.columns;
     if (want == 0) want = features;
     if (features == 0)
       refuse((header.columns == 1 ? "found one column" : "found " + std::to_string(header.columns) + " columns") +
-             ", want features" + (numbered.weight ? ", a weight" : "") + (labelled_ ? " and a label" : ""));
+             ", want features" + (numbered.weight ? ", a weight" : "") + (numbered.group ? ", a group" : "") +
+             (labelled_ ? " and a label" : ""));
     if (features != want && features != want + extra)
       refuse("found " + std::to_string(header.columns) + " columns, want " + std::to_string(want + others_));
     if (want > UINT32_MAX)
@@ -76,6 +80,8 @@ class npy_rows {
       const auto* const from = row_bytes + c * header_.width;
       if (c == weight_) {
         weight(number(from, row, c), row, c);
+      } else if (c == group_) {
+        to_.group.push_back(group_of(number_text(number(from, row, c))));
       } else if (labelled_ && c + 1 == header_.columns) {
         label(number(from, row, c), row, c);
       } else if (features < to_.columns) {
@@ -85,10 +91,10 @@ class npy_rows {
         ++features;
       }
     }
-    for (const auto c : to_.categorical) {
-      const auto at = to_.row_count * to_.columns + c;
+    for (std::size_t k = 0; k < categorical_field_.size(); ++k) {
+      const auto at = to_.row_count * to_.columns + to_.categorical[k];
       const double v = options_.floats ? static_cast<double>(to_.floats[at]) : to_.value[at];
-      if (!is_category(v)) fail(row, c + (c >= weight_ ? 1 : 0), no_category(number_text(v)));
+      if (!is_category(v)) fail(row, categorical_field_[k], no_category(number_text(v)));
     }
     ++to_.row_count;
   }
@@ -125,6 +131,8 @@ class npy_rows {
       } catch (const class_labels::refused& e) {
         fail(row, column, e.what);
       }
+    } else if (options_.label == sample_options::label_rule::relevance && !is_relevance(v)) {
+      fail(row, column, no_relevance(number_text(v)));
     }
     to_.label.push_back(v);
   }
@@ -136,7 +144,9 @@ class npy_rows {
   class_labels& classes_;
   bool labelled_;
   std::uint64_t weight_;  // a column
+  std::uint64_t group_;   // another one
   std::uint32_t others_;  // columns that are no features
+  std::vector<std::uint64_t> categorical_field_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/hash.hpp"
 #include "core/number_parsing.hpp"
 #include "load/format/csv_fields.hpp"
 #include "load/input/input.hpp"
@@ -45,10 +46,15 @@ char separator_of(std::string_view line, bool blanks_too) {
 /// A field's number; nothing if it is none of `fields` (0: unknown).
 std::optional<std::uint64_t> field_number(const std::string& text, std::uint64_t fields) {
   std::int64_t number = 0;
-  constexpr std::int64_t most = sample_role::is_weight;
+  constexpr std::int64_t most = sample_role::is_group;
   if (!read_whole_integer(text, number) || number < 0 || number >= most) return std::nullopt;
   const auto field = static_cast<std::uint64_t>(number);
   return fields != 0 && field >= fields ? std::nullopt : std::optional(field);
+}
+
+void sort_distinct(std::vector<std::uint32_t>& columns) {
+  std::sort(columns.begin(), columns.end());
+  columns.erase(std::unique(columns.begin(), columns.end()), columns.end());
 }
 
 std::string no_field(const std::string& text, std::uint64_t fields) {
@@ -67,9 +73,8 @@ class csv_planner {
       refuse("found no header, want one that names " +
              quote_for_error(options_.target.empty() ? wanted_.front() : options_.target));
     plan_.role.assign(layout_.fields, not_read);
-    // Rows to predict may lack the weight, if it has a name.
-    if (!options_.weight.empty() && (!options_.without_label || !layout_.header || has(options_.weight)))
-      plan_.role[field_of(options_.weight)] = is_weight;
+    make(is_weight, options_.weight);
+    make(is_group, options_.group);
     if (!options_.target.empty()) {
       last_is_label_ = false;
       if (reads_labels(options_) || has(options_.target)) make_label(field_of(options_.target));
@@ -77,19 +82,25 @@ class csv_planner {
     if (wanted_.empty()) plan_all();
     else plan_wanted();
     if (!reads_labels(options_)) std::replace(plan_.role.begin(), plan_.role.end(), std::uint32_t{is_label}, unread);
-    for (const auto r : plan_.role) plan_.columns += r < is_weight ? 1 : 0;
+    for (const auto r : plan_.role) plan_.columns += is_feature(r) ? 1 : 0;
     if (layout_.header) {
       plan_.names.resize(plan_.columns);
       for (std::size_t f = 0; f < layout_.fields; ++f) {
-        if (plan_.role[f] < is_weight) plan_.names[plan_.role[f]] = layout_.names[f];
+        if (is_feature(plan_.role[f])) plan_.names[plan_.role[f]] = layout_.names[f];
       }
     }
-    for (const auto& name : options_.categorical) {
+    for (const auto& [column, words] : options_.words) {
+      if (column >= plan_.columns)
+        refuse("found " + std::to_string(plan_.columns) + " features, want at least " +
+               std::to_string(column + std::uint64_t{1}) + ": that one is categorical");
+      plan_.categorical.push_back(column);
+    }
+    for (const auto& name : options_.words.empty() ? options_.categorical : std::vector<std::string>()) {
       const auto role = plan_.role[field_of(name)];
-      if (role >= is_weight) refuse("categorical field " + quote_for_error(name) + " is not a feature");
+      if (!is_feature(role)) refuse("categorical field " + quote_for_error(name) + " is not a feature");
       plan_.categorical.push_back(role);
     }
-    std::sort(plan_.categorical.begin(), plan_.categorical.end());
+    sort_distinct(plan_.categorical);
     return std::move(plan_);
   }
 
@@ -123,8 +134,19 @@ class csv_planner {
     return static_cast<std::size_t>(at - names.begin());
   }
 
+  /// The field of weights or groups, if it has a name. Rows to predict may lack it.
+  void make(sample_role role, const std::string& name) {
+    if (name.empty() || (options_.without_label && layout_.header && !has(name))) return;
+    auto& to = plan_.role[field_of(name)];
+    if (to == is_weight) refuse("field " + quote_for_error(name) + " is the weight and the group");
+    to = role;
+  }
+
   void make_label(std::size_t field) {
-    if (plan_.role[field] == is_weight) refuse("found the weight where the label is, want target to name the label");
+    const auto role = plan_.role[field];
+    if (role == is_weight || role == is_group)
+      refuse(std::string("found the ") + (role == is_weight ? "weight" : "group") +
+             " where the label is, want target to name the label");
     plan_.role[field] = is_label;
   }
 
@@ -137,6 +159,7 @@ class csv_planner {
         refuse("field " + quote_for_error(name) +
                (role == is_label    ? " is the label, too"
                 : role == is_weight ? " is the weight, too"
+                : role == is_group  ? " is the group, too"
                                     : " is a feature twice"));
       role = column++;
     }
@@ -146,23 +169,23 @@ class csv_planner {
 
   void plan_all() {
     const auto all = layout_.fields;
-    const auto weights = count(is_weight);
+    const auto others = count(is_weight) + count(is_group);
     const auto found = "found " + fields_text(all) + " in the first line, want ";
-    const auto want = std::to_string(options_.columns) + " features";
-    const std::string more = weights > 0 ? ", and a weight" : "";
-    auto features = all - weights - count(is_label);
+    auto want = std::to_string(options_.columns) + " features";
+    if (count(is_weight) > 0) want += ", a weight";
+    if (count(is_group) > 0) want += ", a group";
+    auto features = all - others - count(is_label);
     if (last_is_label_ && reads_labels(options_)) {
       --features;
       if (options_.columns != 0 && features != options_.columns)
-        refuse(found + std::to_string(options_.columns + weights + 1) + ": " + want +
-               (weights > 0 ? ", a weight and a label" : " and a label"));
+        refuse(found + std::to_string(options_.columns + others + 1) + ": " + want + " and a label");
       make_label(all - 1);
     } else if (options_.without_label && options_.label != rule::none) {
       const bool extra = features == options_.columns + std::size_t{1} && options_.target.empty();
-      if (features != options_.columns && !extra) refuse(found + want + ", with or without a label" + more);
+      if (features != options_.columns && !extra) refuse(found + want + ", with or without a label");
       if (extra) make_label(all - 1);
     } else if (options_.columns != 0 && features != options_.columns) {
-      refuse(found + want + more);
+      refuse(found + want);
     }
     std::uint32_t column = 0;
     for (auto& r : plan_.role) {
@@ -259,19 +282,56 @@ numbered_fields find_numbered_fields(const std::string& where, const sample_opti
     return *number;
   };
   if (!options.weight.empty()) found.weight = find(options.weight);
-  for (const auto& text : options.categorical) {
-    const auto field = find(text);
-    if (field == found.weight)
-      throw data_error(where + ": categorical field " + quote_for_error(text) + " is not a feature");
-    found.categorical.push_back(static_cast<std::uint32_t>(field - (found.weight && field > *found.weight ? 1 : 0)));
+  if (fields == 0) {
+    if (!options.group.empty() && options.group != "qid")
+      throw data_error(where + ": found a libsvm line, want group \"qid\" instead of " +
+                       quote_for_error(options.group));
+  } else if (!options.group.empty()) {
+    found.group = find(options.group);
+    if (found.group == found.weight)
+      throw data_error(where + ": field " + quote_for_error(options.group) + " is the weight and the group");
   }
-  std::sort(found.categorical.begin(), found.categorical.end());
+  for (const auto& [column, words] : options.words) {
+    if (!words.empty())
+      throw data_error(where + ": found rows of numbers, want CSV: feature " + std::to_string(column) +
+                       " of the model has words");
+    found.categorical.push_back(column);
+  }
+  for (const auto& text : options.words.empty() ? options.categorical : std::vector<std::string>()) {
+    const auto field = find(text);
+    if (field == found.weight || field == found.group)
+      throw data_error(where + ": categorical field " + quote_for_error(text) + " is not a feature");
+    std::uint32_t before = 0;
+    for (const auto& other : {found.weight, found.group}) before += other && field > *other ? 1 : 0;
+    found.categorical.push_back(static_cast<std::uint32_t>(field) - before);
+  }
+  sort_distinct(found.categorical);
   return found;
 }
 
-std::string no_category(const std::string& written) {
+std::uint64_t numbered_fields::field_of(std::uint64_t column) const noexcept {
+  auto one = weight.value_or(UINT64_MAX);
+  auto other = group.value_or(UINT64_MAX);
+  if (one > other) std::swap(one, other);
+  if (column >= one) ++column;
+  return column >= other ? column + 1 : column;
+}
+
+std::string no_category(const std::string& written, bool words) {
   return "found category " + written + ", want an integer from 0 to " +
-         std::to_string(sample_options::greatest_category);
+         std::to_string(sample_options::greatest_category) + (words ? ", or a word" : "");
+}
+
+std::uint64_t group_of(std::string_view written) {
+  // Beyond, different integers are the same double.
+  constexpr double exact = 9007199254740992;
+  double v = 0;
+  if (!read_whole_number(written, v) || v > exact || v < -exact) return hash_key(written);
+  return hash_key(number_text(v == 0 ? 0.0 : v));
+}
+
+std::string no_relevance(const std::string& written) {
+  return "found label " + written + ", want an integer from 0 to " + std::to_string(sample_options::greatest_relevance);
 }
 
 float to_float(double v) noexcept {

@@ -32,7 +32,13 @@ struct sample_layout {
 bool find_layout(const std::string& file, std::string_view text, const sample_options& options, sample_layout& out);
 
 /// What a field is that is no feature; features have their columns.
-enum sample_role : std::uint32_t { not_read = 0xffffffff, is_label = 0xfffffffe, is_weight = 0xfffffffd };
+enum sample_role : std::uint32_t {
+  not_read = 0xffffffff,
+  is_label = 0xfffffffe,
+  is_weight = 0xfffffffd,
+  is_group = 0xfffffffc
+};
+constexpr bool is_feature(std::uint32_t role) noexcept { return role < is_group; }
 
 /// The roles of the fields of a CSV line.
 struct csv_plan {
@@ -44,12 +50,16 @@ struct csv_plan {
 /// Throws: data_error when the options do not match the layout.
 csv_plan plan_csv(const sample_layout& layout, const sample_options& options);
 
-/// Weight and categories where fields have no names.
+/// Weight, group and categories where fields have no names.
 struct numbered_fields {
   std::optional<std::uint64_t> weight;     ///< a field
-  std::vector<std::uint32_t> categorical;  ///< columns, ascending: fields less the weight's
+  std::optional<std::uint64_t> group;      ///< .npy: a field
+  std::vector<std::uint32_t> categorical;  ///< columns, ascending: fields less those two
+
+  /// The field of a column.
+  [[nodiscard]] std::uint64_t field_of(std::uint64_t column) const noexcept;
 };
-/// `fields`: of a row, all labels excluded; 0: unknown. Throws: data_error `where: ...`.
+/// `fields`: of a row, all labels excluded; 0: unknown, of libsvm. Throws: data_error `where: ...`.
 numbered_fields find_numbered_fields(const std::string& where, const sample_options& options, std::uint64_t fields);
 
 /// Whether samples have labels that are read.
@@ -61,8 +71,17 @@ inline bool is_category(double v) noexcept {
   return v != v ||
          (v >= 0 && v <= sample_options::greatest_category && v == static_cast<double>(static_cast<std::uint32_t>(v)));
 }
-/// What is wrong with another one, as it is written.
-std::string no_category(const std::string& written);
+/// What is wrong with another one, as it is written; `words`: there could be some.
+std::string no_category(const std::string& written, bool words = false);
+/// Before the group of a libsvm line.
+inline constexpr std::string_view group_mark = "qid:";
+/// sample_rows::group of what is written.
+std::uint64_t group_of(std::string_view written);
+/// Whether a label is a relevance, and what is wrong with another one, as it is written.
+inline bool is_relevance(double v) noexcept {
+  return v >= 0 && v <= sample_options::greatest_relevance && v == static_cast<double>(static_cast<int>(v));
+}
+std::string no_relevance(const std::string& written);
 /// As sample_options::floats says.
 float to_float(double v) noexcept;
 

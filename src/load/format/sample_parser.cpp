@@ -50,6 +50,14 @@ sample_parser::sample_parser(sample_layout layout, const sample_options& options
     rows_.columns = plan.columns;
     rows_.names = std::move(plan.names);
     rows_.categorical = std::move(plan.categorical);
+    words_of_.resize(rows_.columns);
+    words_.reserve(rows_.categorical.size());
+    for (const auto c : rows_.categorical) {
+      const auto known = options_.words.find(c);
+      words_.emplace_back(known == options_.words.end() ? nullptr : &known->second);
+      words_of_[c] = &words_.back();
+      some_words_ = some_words_ || words_.back().has_words();
+    }
     return;
   }
   auto numbered = find_numbered_fields(layout_.place, options_, 0);
@@ -100,6 +108,12 @@ void sample_parser::label(const input_piece& from, std::string_view token, bool 
     rows_.label.push_back(number(from, at, at + token.size(), {}, "label "));
     return;
   }
+  if (options_.label == sample_options::label_rule::relevance) {
+    const char* at = token.data();
+    rows_.label.push_back(number(from, at, at + token.size(), {}, "label "));
+    if (!is_relevance(rows_.label.back())) from.fail(token.data(), no_relevance(std::string(token)));
+    return;
+  }
   double v = 0;
   const bool read = read_whole_number(token, v);
   if (read && v == 1) {
@@ -129,10 +143,43 @@ double sample_parser::feature(const input_piece& from, std::uint32_t column, std
   return v;
 }
 
+double sample_parser::category(const input_piece& from, std::uint32_t column, std::string_view field, bool quoted) {
+  auto& words = *words_of_[column];
+  const std::string text = quoted ? unquoted(field) : std::string(field);
+  try {
+    const auto integer = category_words::integer(text);
+    if (!words.has_words()) {
+      if (integer) return *integer;
+      if (words.known()) return missing_value;
+      integers_to_words(rows_, column);
+      for (const auto& word : rows_.words[column]) words.index(word, false);
+      words.begin_words();
+      some_words_ = true;
+    }
+    return words.index(text, !quoted);
+  } catch (const class_labels::refused& e) {
+    from.fail(field.data(), e.what);
+  }
+}
+
+std::uint64_t sample_parser::group(const input_piece& from, std::string_view field, bool quoted) {
+  if (field.empty()) from.fail(field.data(), "found an empty group, want a number or a text");
+  return quoted ? group_of(unquoted(field)) : quick_group(field);
+}
+
+std::uint64_t sample_parser::quick_group(std::string_view field) {
+  if (field != group_text_) {
+    group_text_ = field;
+    group_number_ = group_of(field);
+  }
+  return group_number_;
+}
+
 void sample_parser::csv_line(const input_piece& from, std::string_view line) {
   csv_fields fields(line, layout_.separator);
   const char stops[] = {layout_.separator, ' ', '\t'};
   double weight = 0;
+  std::uint64_t group_number = 0;
   std::string_view label_field{line.data(), 0};
   bool label_quoted = false;
   for (std::size_t f = 0; f < layout_.fields; ++f) {
@@ -142,9 +189,13 @@ void sample_parser::csv_line(const input_piece& from, std::string_view line) {
     while (!field.empty() && is_blank(field.front())) field.remove_prefix(1);
     while (!field.empty() && is_blank(field.back())) field.remove_suffix(1);
     const auto role = role_[f];
-    if (role < is_weight && options_.missing && is_missing(field)) {
+    if (is_feature(role) && options_.missing && is_missing(field)) {
       new_value_[role] = missing_value;
-    } else if (role <= is_weight) {
+    } else if (is_feature(role) && words_of_[role] != nullptr) {
+      new_value_[role] = category(from, role, field, quoted);
+    } else if (role == is_group) {
+      group_number = group(from, field, quoted);
+    } else if (is_feature(role) || role == is_weight) {
       const char* at = field.data();
       const char* last = at + field.size();
       const double v = number(from, at, last, quoted ? std::string_view{} : std::string_view{stops, sizeof stops});
@@ -154,7 +205,7 @@ void sample_parser::csv_line(const input_piece& from, std::string_view line) {
         from.fail(at,
                   "found " + quote_for_error({at, 1}) + " after a number, want " + separator_name(layout_.separator));
       if (role == is_weight) weight = not_negative(from, field, v);
-      else new_value_[role] = feature(from, role, field, v);
+      else new_value_[role] = v;
     } else if (role == is_label) {
       label_field = field;
       label_quoted = quoted;
@@ -174,6 +225,7 @@ void sample_parser::csv_line(const input_piece& from, std::string_view line) {
   // After the width: in a row with a field too many, the label is not where it seems to be.
   if (reads_labels(options_)) label(from, label_field, label_quoted);
   if (!options_.weight.empty()) rows_.weight.push_back(weight);
+  if (!options_.group.empty()) rows_.group.push_back(group_number);
 }
 
 void sample_parser::libsvm_line(const input_piece& from, std::string_view line) {
@@ -192,6 +244,19 @@ void sample_parser::libsvm_line(const input_piece& from, std::string_view line) 
     if (labelled) label(from, {at, static_cast<std::size_t>(end - at)});
     at = end;
   }
+  std::uint64_t group_number = 0;
+  if (!options_.group.empty()) {
+    skip_blanks();
+    end = at;
+    while (end != last && !is_blank(*end)) ++end;
+    const std::string_view token(at, static_cast<std::size_t>(end - at));
+    if (token.starts_with(group_mark)) {
+      group_number = group(from, token.substr(group_mark.size()));
+      at = end;
+    } else if (labelled) {
+      from.fail(at, "found " + quote_for_error(token) + ", want the group, qid:7");
+    }
+  }
   double weight = 0;
   std::uint64_t previous = 0;
   for (skip_blanks(); at != last; skip_blanks()) {
@@ -204,8 +269,9 @@ void sample_parser::libsvm_line(const input_piece& from, std::string_view line) 
     if (at == begin || at == last || *at != ':') {
       const char* stop = begin;
       while (stop != last && !is_blank(*stop)) ++stop;
-      from.fail(begin,
-                "found " + quote_for_error({begin, static_cast<std::size_t>(stop - begin)}) + ", want index:value");
+      const std::string_view token(begin, static_cast<std::size_t>(stop - begin));
+      from.fail(begin, "found " + quote_for_error(token) + ", want index:value" +
+                           (token.starts_with(group_mark) ? "; the key group, \"qid\", reads groups" : ""));
     }
     if (index == 0) from.fail(begin, "found index 0, want 1 or more");
     if (index > options_.index_limit) {
@@ -232,6 +298,7 @@ void sample_parser::libsvm_line(const input_piece& from, std::string_view line) 
   rows_.row_begin.push_back(entries());
   if (options_.columns == 0) rows_.columns = std::max(rows_.columns, width_of(previous));
   if (!options_.weight.empty()) rows_.weight.push_back(weight);
+  if (!options_.group.empty()) rows_.group.push_back(group_number);
 }
 
 /// Whether the first line of a file is its header.
@@ -289,10 +356,17 @@ void sample_parser::make_room(double done, std::size_t new_values, std::size_t n
   }
   if (reads_labels(options_)) reserve(rows_.label, new_rows);
   if (!options_.weight.empty()) reserve(rows_.weight, new_rows);
+  if (!options_.group.empty()) reserve(rows_.group, new_rows);
 }
 
 sample_rows sample_parser::take() {
   if (options_.label == sample_options::label_rule::classes) rows_.classes = classes_.sort(rows_.label);
+  for (const auto c : rows_.categorical) {
+    if (!rows_.dense || words_of_[c]->known() || !words_of_[c]->has_words()) continue;
+    std::vector<double> place;
+    rows_.words[c] = words_of_[c]->sort(place);
+    move_words(rows_, c, place);
+  }
   return std::move(rows_);
 }
 

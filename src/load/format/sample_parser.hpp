@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "load/format/category_words.hpp"
 #include "load/format/class_labels.hpp"
 #include "load/format/sample_layout.hpp"
 #include "load/input/input.hpp"
@@ -45,6 +46,12 @@ class sample_parser {
   void flush();
   static double not_negative(const input_piece& from, std::string_view field, double v);
   [[nodiscard]] double feature(const input_piece& from, std::uint32_t column, std::string_view field, double v) const;
+  /// Of a categorical column of CSV.
+  double category(const input_piece& from, std::uint32_t column, std::string_view field, bool quoted);
+  bool quick_category(const category_words& words, const char*& at, double& out) const;
+  std::uint64_t group(const input_piece& from, std::string_view field, bool quoted = false);
+  /// The same for a field that is not empty and has no quotes.
+  std::uint64_t quick_group(std::string_view field);
   /// Of a libsvm index.
   [[nodiscard]] std::uint32_t column_of(std::uint64_t index) const noexcept {
     return static_cast<std::uint32_t>(index - (index > weight_index_ ? 2 : 1));
@@ -63,7 +70,12 @@ class sample_parser {
 
   sample_layout layout_;
   sample_options options_;
-  std::vector<std::uint32_t> role_;          // csv, by field: the feature's column, or a sample_role
+  std::vector<std::uint32_t> role_;        // csv, by field: the feature's column, or a sample_role
+  std::vector<category_words> words_;      // csv: of the categorical columns
+  std::vector<category_words*> words_of_;  // csv, by column; null: a number
+  bool some_words_ = false;                // a column has words
+  std::string group_text_;                 // the last one, and what it is
+  std::uint64_t group_number_ = 0;
   std::uint64_t weight_index_ = UINT64_MAX;  // libsvm
   bool header_ahead_ = false;
   bool careful_ = false;

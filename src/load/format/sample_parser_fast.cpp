@@ -90,15 +90,29 @@ bool sample_parser::other_number(const char*& at, const char* last, double& out)
   return true;
 }
 
+/// The same for a category where there are words.
+bool sample_parser::quick_category(const category_words& words, const char*& at, double& out) const {
+  const char* end = at;
+  while (*end != layout_.separator && *end != '\n' && *end != '\r') ++end;
+  const std::string_view text(at, static_cast<std::size_t>(end - at));
+  if (const auto known = words.find(text)) out = *known;
+  else if (options_.missing && layout_.separator != ' ' && is_missing(text)) out = missing_value;
+  else return false;
+  at = end;
+  return true;
+}
+
 /// The label at `at`, which must end there; false: use the slow path.
 bool sample_parser::quick_label(const char*& at, const char* last) {
-  if (options_.label == sample_options::label_rule::real) {
+  using rule = sample_options::label_rule;
+  if (options_.label == rule::real || options_.label == rule::relevance) {
     double v = 0;
     if (!read_short_number(at, static_cast<std::size_t>(last - at), v)) return false;
+    if (options_.label == rule::relevance && !is_relevance(v)) return false;
     rows_.label.push_back(v);
     return true;
   }
-  if (options_.label == sample_options::label_rule::classes) {
+  if (options_.label == rule::classes) {
     // Labels that were seen before, as they are written.
     const char* p = at;
     const char stop = rows_.dense ? layout_.separator : ' ';
@@ -153,6 +167,17 @@ const char* sample_parser::quick_libsvm_line(const char* at, const char* last) {
   } else if (!quick_label(at, last)) {
     return give_up();
   }
+  std::uint64_t group_number = 0;
+  if (!options_.group.empty()) {
+    if (reads_labels(options_) && *at != ' ') return give_up();
+    while (*at == ' ') ++at;
+    const char* end = at;
+    while (*end != ' ' && *end != '\t' && *end != '\n' && *end != '\r') ++end;
+    const std::string_view token(at, static_cast<std::size_t>(end - at));
+    if (!token.starts_with(group_mark) || token.size() == group_mark.size()) return give_up();
+    group_number = quick_group(token.substr(group_mark.size()));
+    at = end;
+  }
   const std::uint64_t limit = options_.index_limit;
   const std::uint64_t columns = options_.columns;
   double weight = 0;
@@ -191,6 +216,7 @@ const char* sample_parser::quick_libsvm_line(const char* at, const char* last) {
   rows_.row_begin.push_back(entries() + new_entries_);
   if (columns == 0) rows_.columns = std::max(rows_.columns, width_of(previous));
   if (!options_.weight.empty()) rows_.weight.push_back(weight);
+  if (!options_.group.empty()) rows_.group.push_back(group_number);
   return at + (*at == '\r' ? 2 : 1);
 }
 
@@ -203,10 +229,14 @@ const char* sample_parser::quick_csv_line(const char* at, const char* last) {
   const auto fields = role_.size();
   const char* label_field = nullptr;
   double weight = 0;
+  std::uint64_t group_number = 0;
   for (std::size_t f = 0;; ++f) {
-    if (role_[f] < is_weight) {
+    if (is_feature(role_[f])) {
       double& to = row[role_[f]];
-      if (!read_short_number(at, static_cast<std::size_t>(last - at), to) && !other_number(at, last, to))
+      const auto* const words = some_words_ ? words_of_[role_[f]] : nullptr;
+      if (words != nullptr && words->has_words()) {
+        if (!quick_category(*words, at, to)) return nullptr;
+      } else if (!read_short_number(at, static_cast<std::size_t>(last - at), to) && !other_number(at, last, to))
         return nullptr;
     } else if (role_[f] == is_weight) {
       if (!read_short_number(at, static_cast<std::size_t>(last - at), weight) || weight < 0) return nullptr;
@@ -215,6 +245,11 @@ const char* sample_parser::quick_csv_line(const char* at, const char* last) {
       if (role_[f] == is_label) label_field = at;
       while (*at != separator && *at != '\n' && *at != '\r' && *at != '"' && *at != '\t') ++at;
       if (separator == ' ' && at == begin) return nullptr;  // a run of blanks
+      if (role_[f] == is_group) {
+        const std::string_view text(begin, static_cast<std::size_t>(at - begin));
+        if (text.empty() || text.front() == ' ' || text.back() == ' ') return nullptr;
+        group_number = quick_group(text);
+      }
     }
     if (f + 1 == fields) break;
     if (*at != separator) return nullptr;
@@ -233,6 +268,7 @@ const char* sample_parser::quick_csv_line(const char* at, const char* last) {
     }
   }
   if (!options_.weight.empty()) rows_.weight.push_back(weight);
+  if (!options_.group.empty()) rows_.group.push_back(group_number);
   new_entries_ += columns;
   return at + (*at == '\r' ? 2 : 1);
 }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "class_weights.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include <paracel/error.hpp>
+
+namespace paracel::alg {
+
+void add_class_weight_key(config_schema& s) {
+  s.key("class_weight", key_type::strings,
+        "balanced, or weights of classes, [\"yes=3\", \"no=0.5\"]; classes that are not named have 1");
+}
+
+class_weights::class_weights(const config& from) : place_(from.place_of("class_weight")) {
+  const auto given = from.get<std::vector<std::string>>("class_weight");
+  if (given.size() == 1 && given[0] == "balanced") {
+    balanced_ = true;
+    return;
+  }
+  for (const auto& text : given) {
+    const auto at = text.rfind('=');
+    double weight = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, problem] = at == std::string::npos ? std::from_chars_result{end, std::errc::invalid_argument}
+                                                         : std::from_chars(text.data() + at + 1, end, weight);
+    if (problem != std::errc{} || stop != end || !std::isfinite(weight) || weight < 0)
+      throw config_error(place_ + ": found \"" + text + "\", want balanced, or class=weight with a weight from 0");
+    named_.emplace_back(text.substr(0, at), weight);
+  }
+}
+
+std::vector<double> class_weights::of(const std::vector<std::string>& classes, std::span<const double> rows) const {
+  std::vector<double> found(classes.size(), 1);
+  const double total = std::accumulate(rows.begin(), rows.end(), 0.0);
+  for (std::size_t c = 0; balanced_ && c < found.size(); ++c)
+    found[c] = total / (static_cast<double>(classes.size()) * rows[c]);
+  for (const auto& [name, weight] : named_) {
+    const auto at = std::find(classes.begin(), classes.end(), name);
+    if (at == classes.end()) {
+      std::string all;
+      for (std::size_t c = 0; c < classes.size() && c < 10; ++c) all += (c == 0 ? "" : ", ") + classes[c];
+      throw config_error(place_ + ": found class " + name + ", want one of the training data: " + all +
+                         (classes.size() > 10 ? ", ..." : ""));
+    }
+    found[static_cast<std::size_t>(at - classes.begin())] = weight;
+  }
+  return found;
+}
+
+void weigh_classes(std::span<const double> label, std::span<const double> of_class, std::vector<double>& weight) {
+  if (std::ranges::all_of(of_class, [](double w) { return w == 1; })) return;
+  if (weight.empty()) weight.assign(label.size(), 1);
+  for (std::size_t i = 0; i < label.size(); ++i) weight[i] *= of_class[static_cast<std::size_t>(label[i])];
+}
+
+}  // namespace paracel::alg

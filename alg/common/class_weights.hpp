@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Weights of classes, from the key class_weight.
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <paracel/schema.hpp>
+
+namespace paracel::alg {
+
+/// Adds the key class_weight.
+void add_class_weight_key(config_schema& schema);
+
+/// "balanced" is rows / (classes * rows of the class). Thread-safety: const-concurrent
+class class_weights {
+ public:
+  /// Throws: config_error.
+  explicit class_weights(const config& from);
+
+  /// The weights of classes; `rows`: of each, of all workers. Throws: config_error for the name of another class.
+  [[nodiscard]] std::vector<double> of(const std::vector<std::string>& classes, std::span<const double> rows) const;
+  [[nodiscard]] bool given() const noexcept { return balanced_ || !named_.empty(); }
+  /// Of the key, for errors.
+  [[nodiscard]] const std::string& place() const noexcept { return place_; }
+
+ private:
+  bool balanced_ = false;
+  std::vector<std::pair<std::string, double>> named_;  // others have 1
+  std::string place_;
+};
+
+/// Multiplies the rows' weights (empty: ones) by those of their classes. `label`: of each row, an index.
+void weigh_classes(std::span<const double> label, std::span<const double> of_class, std::vector<double>& weight);
+
+}  // namespace paracel::alg
