@@ -25,6 +25,8 @@ KINDS = """kinds (-n counts lines unless said; what is planted is written to <ou
   regression             f1,...,fk,target: a linear function of the features and noise of a tenth of the spread
                          (both depend on the first features alone, max(10, k/10) of them; truth only with --truth)
   classes                f1,...,fk,label: labels class_0, class_1, ... of --ncenters normal clusters that overlap
+  friedman               f1,...,fk,target: uniform features, of which five count, by products, squares and lines (Friedman
+                         1991), and noise of spread 1; friedman_classes: label 1 where the target is above 14.4, else 0
   sparse_classification  libsvm, labels -1 and +1: --nnz features of k a line, frequent ones first (Zipf's law)
   sparse_regression      the same with a real target
   similarity             id,v1,...,vk uniform in [0, 1)
@@ -81,12 +83,12 @@ def regression(rng, w):
 
 
 LABELS = {"classification": classification, "regression": regression}
-METHODS = sorted([*LABELS, "classes", "sparse_classification", "sparse_regression", "similarity", "kmeans", "factors",
-                  "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda"])
+METHODS = sorted([*LABELS, "classes", "friedman", "friedman_classes", "sparse_classification", "sparse_regression", "similarity",
+                  "kmeans", "factors", "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda"])
 # The kinds to which an option applies; options not listed apply to all.
 ONLY = {
-    "k": {"classification", "classes", "regression", "sparse_classification", "sparse_regression", "similarity", "kmeans",
-          "factors", "mf", "fm", "als", "svd", "lda"},
+    "k": {"classification", "classes", "regression", "friedman", "friedman_classes", "sparse_classification", "sparse_regression",
+          "similarity", "kmeans", "factors", "mf", "fm", "als", "svd", "lda"},
     "sep": set(METHODS) - {"sparse_classification", "sparse_regression", "fm", "factors", "wc", "lda"},
     "ncenters": {"kmeans", "classes"},
     "parts": {"partition"},
@@ -109,7 +111,8 @@ ONLY = {
 }
 # The program's names of options, where they differ.
 NAMES = {"k": "columns", "n": "rows", "ncenters": "parts"}
-PLANTED = set(METHODS) - {"classification", "regression", "similarity", "factors", "pagerank", "rmat", "wc"}
+PLANTED = set(METHODS) - {"classification", "regression", "friedman", "friedman_classes", "similarity", "factors", "pagerank",
+                          "rmat", "wc"}
 
 
 def positive(text):
