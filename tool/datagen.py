@@ -29,6 +29,8 @@ KINDS = """kinds (-n counts lines unless said; what is planted is written to <ou
                          missing; label yes or no
   ranking                <relevance> qid:<query> 1:v ... k:v: -n counts queries, --documents a query; relevance 0 to 4; some
                          features are those of the query
+  friedman               f1,...,fk,target: uniform features, of which five count, by products, squares and lines (Friedman
+                         1991), and noise of spread 1; friedman_classes: label 1 where the target is above 14.4, else 0
   sparse_classification  libsvm, labels -1 and +1: --nnz features of k a line, frequent ones first (Zipf's law)
   sparse_regression      the same with a real target
   similarity             id,v1,...,vk uniform in [0, 1)
@@ -85,12 +87,13 @@ def regression(rng, w):
 
 
 LABELS = {"classification": classification, "regression": regression}
-METHODS = sorted([*LABELS, "classes", "mixed", "ranking", "sparse_classification", "sparse_regression", "similarity", "kmeans",
-                  "factors", "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda"])
+METHODS = sorted([*LABELS, "classes", "mixed", "ranking", "friedman", "friedman_classes", "sparse_classification",
+                  "sparse_regression", "similarity", "kmeans", "factors", "mf", "fm", "als", "svd", "pagerank", "rmat",
+                  "partition", "steady_state", "wc", "lda"])
 # The kinds to which an option applies; options not listed apply to all.
 ONLY = {
-    "k": {"classification", "classes", "mixed", "ranking", "regression", "sparse_classification", "sparse_regression",
-          "similarity", "kmeans", "factors", "mf", "fm", "als", "svd", "lda"},
+    "k": {"classification", "classes", "mixed", "ranking", "regression", "friedman", "friedman_classes", "sparse_classification",
+          "sparse_regression", "similarity", "kmeans", "factors", "mf", "fm", "als", "svd", "lda"},
     "sep": set(METHODS) - {"ranking", "sparse_classification", "sparse_regression", "fm", "factors", "wc", "lda"},
     "documents": {"ranking"},
     "ncenters": {"kmeans", "classes"},
@@ -114,7 +117,8 @@ ONLY = {
 }
 # The program's names of options, where they differ.
 NAMES = {"k": "columns", "n": "rows", "ncenters": "parts"}
-PLANTED = set(METHODS) - {"classification", "regression", "mixed", "ranking", "similarity", "factors", "pagerank", "rmat", "wc"}
+PLANTED = set(METHODS) - {"classification", "regression", "friedman", "friedman_classes", "mixed", "ranking", "similarity",
+                          "factors", "pagerank", "rmat", "wc"}
 
 
 def positive(text):

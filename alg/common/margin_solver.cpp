@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "design_matrix.hpp"
+#include "dual_solver.hpp"
 #include "sum_over_workers.hpp"
+#include "validation.hpp"
 
 namespace paracel::alg {
 
@@ -141,9 +143,12 @@ void add_margin_keys(config_schema& s) {
   s.key("C", key_type::number, "weight of the losses").fallback(1.0).above(0);
   s.key("bias", key_type::boolean, "a coordinate for a feature that is always 1").fallback(true);
   s.key("penalize_bias", key_type::boolean, "count the bias in |w|").fallback(true);
-  s.key("method", key_type::string, "newton, or lbfgs where the loss is squared")
-      .fallback("newton")
-      .one_of({"newton", "lbfgs"});
+  s.key(
+       "method", key_type::string,
+       "dual: coordinates of the dual problem, for a loss with a kink; newton; lbfgs, where the loss is squared; auto: "
+       "dual for a loss with a kink, 1,000 features or more and no bias or a penalised one, else newton")
+      .fallback("auto")
+      .one_of({"auto", "dual", "newton", "lbfgs"});
   s.key("rounds", key_type::integer, "steps at most").fallback(1000).at_least(1).at_most(1000000000);
   s.key("tolerance", key_type::number,
         "a loss with a kink: the duality gap, as a fraction of the objective; squared: the gradient's norm, of the "
@@ -157,15 +162,30 @@ margin_settings::margin_settings(const config& from)
     : c(from.get<double>("C")),
       bias(from.get<bool>("bias")),
       penalize_bias(from.get<bool>("penalize_bias")),
-      how(optim::method_of(from.get<std::string>("method"))),
       method(from.get<std::string>("method")),
       method_place(from.place_of("method")),
       rounds(from.get<int>("rounds")),
-      tolerance(from.get<double>("tolerance")) {}
+      tolerance(from.get<double>("tolerance")) {
+  how = method == "lbfgs" ? optim::method::lbfgs : optim::method::newton;
+}
+
+void margin_settings::check(bool kink, const std::string& kinked_name, const std::string& squared_name) const {
+  if (kink && method == "lbfgs")
+    throw config_error(method_place + ": lbfgs is for " + squared_name + ": " + kinked_name + " has a kink");
+  if (!kink && method == "dual") throw config_error(method_place + ": dual is for " + kinked_name);
+  if (bias && !penalize_bias && method == "dual")
+    throw config_error(method_place + ": dual is for a bias that is penalised, or none; want newton");
+}
+
+bool is_dual(const margin_settings& settings, const margin_loss& loss, const sample_rows& rows) {
+  if (settings.method != "auto") return settings.method == "dual";
+  return loss.smoothed && rows.columns >= optim::settings().dense_below && !(settings.bias && !settings.penalize_bias);
+}
 
 margin_fit fit_margins(paralg& job, const sample_rows& rows, const std::vector<double>& weights,
                        const margin_loss& loss, const margin_settings& settings, optim::validation held_out,
-                       const std::function<void(const optim::progress&)>& watch) {
+                       const margin_watch& watch) {
+  if (is_dual(settings, loss, rows)) return fit_dual(job, rows, weights, loss, settings, held_out, watch);
   margin_fit fit;
   optim::best_step best;
   fit.w.assign(rows.columns + (settings.bias ? 1 : 0), 0);
@@ -198,9 +218,8 @@ margin_fit fit_margins(paralg& job, const sample_rows& rows, const std::vector<d
     how.held_out = held_out;
     how.held_out.best = std::move(best);
     if (watch) {
-      how.watch = [&, before = fit.steps](optim::progress p) {
-        p.step += before;
-        watch(p);
+      how.watch = [&, before = fit.steps](const optim::progress& p) {
+        watch(p.step + before, p.value, figures_of(p, !loss.two_sided));
       };
     }
     auto found = optim::minimize(job, objective, how);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Support vector machines: minimises |w|^2/2 + C sum_i weight_i loss(x_i.w + bias, y_i) for losses of a margin.
+// Support vector machines: minimises |w|^2/2 + C sum_i weight_i loss(x_i.w + bias, y_i) for losses of a margin. A loss
+// with a kink by coordinates of the dual problem (dual_solver.hpp), others, and the same ones on request, by Newton's
+// steps:
 //
 // In a loss with a kink (hinge, epsilon-insensitive) max(0, t) is replaced by mu log(1 + exp(t / mu)), which is at most
 // mu log 2 above, and it is minimised by Newton's steps with mu = first, first / 4, first / 16, ..., each from about
@@ -26,13 +28,16 @@
 #include <paracel/samples.hpp>
 #include <paracel/schema.hpp>
 
+#include "run_log.hpp"
+
 namespace paracel::alg {
 
 struct margin_loss {
   optim::loss_ptr exact;
   std::function<optim::loss_ptr(double mu)> smoothed{};  ///< empty: the loss has no kink
   double first_mu = 1;
-  double epsilon = 0;  ///< of the conjugate y s + epsilon |s|
+  double epsilon = 0;      ///< of the conjugate y s + epsilon |s|
+  bool two_sided = false;  ///< epsilon-insensitive, not hinge
 };
 
 /// The keys C, bias, penalize_bias, method, rounds and tolerance.
@@ -44,11 +49,13 @@ optim::loss_ptr smoothed_epsilon_insensitive(double epsilon, double mu);
 
 struct margin_settings {
   explicit margin_settings(const config& from);
+  /// Throws: config_error for a method that cannot minimise a loss: one with a kink, or a squared one.
+  void check(bool kink, const std::string& kinked_name, const std::string& squared_name) const;
 
   double c;
   bool bias;
   bool penalize_bias;
-  optim::method how;
+  optim::method how;  ///< unless `method` is dual, or auto means that
   std::string method;
   std::string method_place;
   int rounds;
@@ -65,12 +72,21 @@ struct margin_fit {
   std::string text;  ///< why it ended
 };
 
+using margin_watch = std::function<void(int step, double objective, const run_log::figures& more)>;
+
 /// A collective. `weights`: of the rows; empty: ones. `held_out.best` is not used. `watch`: after each step, on rank 0,
-/// with F of the smoothed loss. Cost: doc/optim.md's of newton or lbfgs; for each mu a pass and two sums of p + 3
-/// numbers more.
+/// with F, by newton that of the smoothed loss. Cost: dual_solver.hpp; or doc/optim.md's of newton or lbfgs, and for
+/// each mu a pass and two sums of p + 3 numbers more.
 margin_fit fit_margins(paralg& job, const sample_rows& rows, const std::vector<double>& weights,
                        const margin_loss& loss, const margin_settings& settings, optim::validation held_out,
-                       const std::function<void(const optim::progress&)>& watch);
+                       const margin_watch& watch);
+
+/// Whether fit_margins goes by coordinates of the dual problem.
+bool is_dual(const margin_settings& settings, const margin_loss& loss, const sample_rows& rows);
+/// The name of the objective in metrics.jsonl.
+inline const char* metric_of(const margin_settings& settings, const margin_loss& loss, const sample_rows& rows) {
+  return loss.smoothed && !is_dual(settings, loss, rows) ? "smooth_objective" : "objective";
+}
 
 /// What validation measures of a loss of margins. `correct(margin, label)`: whether a row counts as predicted.
 /// Lifetime: of `rows`.

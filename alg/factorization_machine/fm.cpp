@@ -8,12 +8,14 @@
 #include <utility>
 
 #include <paracel/collectives.hpp>
+#include <paracel/com_queue.hpp>
 #include <paracel/random.hpp>
 #include <paracel/resumable_loop.hpp>
 
 #include "alg/common/row_weights.hpp"
 #include "alg/common/sum_over_workers.hpp"
 #include "alg/common/validation.hpp"
+#include "fm_als.hpp"
 
 namespace paracel::alg {
 
@@ -26,6 +28,13 @@ constexpr double divergence_factor = 1e3;
 constexpr std::size_t block_samples = 8192;
 constexpr std::uint64_t block_ids = 16384;
 
+/// What alternating least squares returns.
+struct fm_trained {
+  std::vector<double> model;
+  int rounds = 0;
+  MSGPACK_DEFINE(model, rounds)
+};
+
 constexpr const char* default_plugin = "libparacel_default.so";
 
 row_optimizer optimizer_of(const fm_settings& s) {
@@ -37,14 +46,15 @@ row_optimizer optimizer_of(const fm_settings& s) {
 // ---- config
 
 config_schema fm_schema() {
-  config_schema s("fm", "factorization machine of degree 2, by stochastic gradient descent in the servers");
+  config_schema s("fm",
+                  "factorization machine of degree 2, by stochastic gradient descent or alternating least squares");
   add_class_keys(s);
   s.key("loss", key_type::string, "squared: of numbers; log: of two classes")
       .fallback("squared")
       .one_of({"squared", "log"});
-  s.key("method", key_type::string, "the step in the servers: adagrad or sgd")
+  s.key("method", key_type::string, "adagrad, sgd: the step in the servers; als: alternating least squares")
       .fallback("adagrad")
-      .one_of({"adagrad", "sgd"});
+      .one_of({"adagrad", "sgd", "als"});
   s.key("k", key_type::integer, "factors of a feature; 0: a linear model").fallback(8).at_least(0).at_most(4096);
   s.key("rounds", key_type::integer, "passes over the samples").fallback(20).at_least(1).at_most(1000000);
   s.key("batch_size", key_type::integer, "samples of all workers between two exchanges of rows")
@@ -88,6 +98,13 @@ fm_settings::fm_settings(const config& from)
       validation_input(from.get<std::vector<std::string>>("validation_input")),
       patience(from.get<int>("patience")) {
   check_validation_keys(from);
+  if (method == "als") {
+    for (const char* name : {"batch_size", "alpha"}) {
+      if (from.given(name)) throw config_error(from.place_of(name) + ": only with method adagrad or sgd");
+    }
+    if (consistency.model != consistency_model::bsp)
+      throw config_error(from.place_of("method") + ": als has no updates that could be late; want consistency bsp");
+  }
   if (!classes.linear.model.empty()) return;  // which has a loss of its own
   if (loss == fm_loss::squared) {
     classes.linear.samples.label = sample_options::label_rule::real;
@@ -115,8 +132,13 @@ void factorization_machine::solve() {
     return;
   }
   load();
-  start_rows();
-  train();
+  const double bias = first_bias();
+  if (settings_.method == "als") {
+    alternate(bias);
+  } else {
+    start_rows(bias);
+    train();
+  }
   measure();
   write();
 }
@@ -137,10 +159,8 @@ void factorization_machine::load() {
   names_ = rows_.names;
 }
 
-/// Opens the table. Every worker pushes the initial rows of the features that it has, which are the same on all; other
-/// rows are zeros, so that a feature without samples has no part in a prediction.
-void factorization_machine::start_rows() {
-  // The constant that fits best is where the bias begins.
+/// The constant that fits best, where the bias begins.
+double factorization_machine::first_bias() {
   std::vector<double> sums(2);  // weights; weighted targets, or those of the second class
   double least = std::numeric_limits<double>::infinity();
   double greatest = -least;
@@ -160,12 +180,14 @@ void factorization_machine::start_rows() {
   weight_total_ = sums[0];
   if (!(weight_total_ > 0)) throw data_error(linear_.training_input.front() + ": found only weights that are 0");
   const double mean = sums[1] / sums[0];
-  double bias = mean;
-  if (is_log()) {
-    const double part = std::clamp(mean, 1 / (sums[0] + 2), 1 - 1 / (sums[0] + 2));
-    bias = std::log(part / (1 - part));
-  }
+  if (!is_log()) return mean;
+  const double part = std::clamp(mean, 1 / (sums[0] + 2), 1 - 1 / (sums[0] + 2));
+  return std::log(part / (1 - part));
+}
 
+/// Opens the table. Every worker pushes the initial rows of the features that it has, which are the same on all; other
+/// rows are zeros, so that a feature without samples has no part in a prediction.
+void factorization_machine::start_rows(double bias) {
   table_.emplace(*this, "fm", settings_.k + 1, row_init::zeros(), optimizer_of(settings_));
   if (settings_.patience > 0) best_.emplace(*this, "fm_best", settings_.k + 1);
   if (resumed()) return paracel_sync();
@@ -240,13 +262,11 @@ void factorization_machine::train() {
                   std::to_string(first_loss) + " and is " + std::to_string(mean) + "; lower alpha");
     run_log::figures figures{{"staleness", last_staleness()}};
     if (!settings_.validation_input.empty()) {
-      const auto found = validate();
-      if (is_log()) {
-        figures.emplace_back("validate_loss", found.loss);
-        figures.emplace_back("validate_accuracy", found.accuracy);
-      } else {
-        figures.emplace_back("validate_rmse", std::sqrt(2 * found.loss));
-      }
+      auto sums = held_out(nullptr);
+      sum_over_workers(get_comm(), sums);
+      const validation found(sums);
+      const auto more = validation_figures(found);
+      figures.insert(figures.end(), more.begin(), more.end());
       if (settings_.patience > 0 && found.loss < best_loss) {
         best_loss = found.loss;
         best_round = number;
@@ -266,28 +286,96 @@ void factorization_machine::train() {
   paracel_sync();
 }
 
+/// Alternating least squares, on the queue: a round is a superstep. Then the model is put into the table.
+void factorization_machine::alternate(double bias) {
+  collectives outside(get_comm());
+  fm_als solver(outside, rows_, weights(), settings_.loss, settings_.k, settings_.penalty, settings_.bias);
+  const bool validates = !settings_.validation_input.empty();
+  log_.watch("objective", settings_.rounds);
+  com_queue q(*this);
+  q.add([&](com_context& c) {
+    if (c.step_no() > 1) return;
+    c.put_obj("model", solver.start(bias, settings_.seed, settings_.start));
+    c.put_obj("best", fm_trained{});
+    c.put_obj("best loss", std::numeric_limits<double>::infinity());
+  });
+  q.add(communicate([&](com_context& c, collectives& all) {
+    auto& model = c.get_obj<std::vector<double>>("model");
+    const double objective = solver.round(all, model);
+    if (!std::isfinite(objective)) throw error("fm: the objective is not finite; want smaller numbers in the samples");
+    c.set_metric("objective", objective);
+    auto& best = c.get_obj<fm_trained>("best");
+    if (validates) {
+      auto sums = held_out(&model);
+      all.all_reduce(std::span(sums), reduce_op::sum, "validation");
+      const validation found(sums);
+      for (const auto& [name, value] : validation_figures(found)) c.set_metric(name, value);
+      auto& least = c.get_obj<double>("best loss");
+      if (settings_.patience > 0 && c.step_no() > 1 && !(found.loss < least)) return;
+      least = found.loss;
+    }
+    best.rounds = c.step_no();
+    if (settings_.patience > 0) best.model = model;
+  }));
+  q.set_watch([&](const superstep_report& r) {
+    run_log::figures figures;
+    for (std::size_t m = 1; m < r.metrics.size(); ++m)
+      figures.emplace_back(r.metrics[m].first.c_str(), r.metrics[m].second);
+    log_.round(r.step, r.metrics[0].second, figures);
+  });
+  if (settings_.patience > 0) {
+    q.set_compare_criterion_of_node0(
+        [&](com_context& c) { return c.step_no() - c.get_obj<fm_trained>("best").rounds >= settings_.patience; });
+  }
+  q.set_max_iter(settings_.rounds);
+  q.close_each_with([&](com_context& c) {
+    auto best = c.get_obj<fm_trained>("best");
+    if (settings_.patience == 0) best.model = c.get_obj<std::vector<double>>("model");
+    return best;
+  });
+  const auto best = q.exec<fm_trained>();
+  rounds_done_ = best.rounds;
+  table_.emplace(*this, "fm", kernel_.width());
+  for_own_ids([&](const auto& ids) {
+    table_->push(ids, std::span(best.model).subspan(ids.front() * kernel_.width(), ids.size() * kernel_.width()));
+  });
+  paracel_sync();
+}
+
 template <class F>
-void factorization_machine::for_margins(const sample_rows& rows, F&& use) {
+void factorization_machine::for_margins(const sample_rows& rows, const std::vector<double>* model, F&& use) {
   fm_batcher all(rows, {}, settings_.bias, is_log());
   for (std::size_t first = 0; first < rows.rows(); first += block_samples) {
     const auto last = std::min(first + block_samples, rows.rows());
     all.cut(first, last, batch_);
-    pull_batch();
+    if (model == nullptr) {
+      pull_batch();
+    } else {
+      model_.clear();
+      for (const auto id : batch_.ids) {
+        const auto row = std::span(*model).subspan(id * kernel_.width(), kernel_.width());
+        model_.insert(model_.end(), row.begin(), row.end());
+      }
+    }
     for (std::size_t i = first; i < last; ++i) use(i, kernel_.margin(batch_, i - first, model_));
   }
 }
 
-/// A collective. Nothing may be trained while it runs: its clock has no updates.
-factorization_machine::validation factorization_machine::validate() {
+/// Nothing may be trained while it runs: its clock has no updates.
+std::vector<double> factorization_machine::held_out(const std::vector<double>* model) {
   std::vector<double> sums(3);
-  for_margins(held_, [&](std::size_t i, double m) {
+  for_margins(held_, model, [&](std::size_t i, double m) {
     const double label = is_log() ? 2 * held_.label[i] - 1 : held_.label[i];
     sums[0] += 1;
     sums[1] += kernel_.loss(is_log() ? m : prediction(m), label);
     sums[2] += (m > 0) == (label > 0) ? 1 : 0;
   });
-  sum_over_workers(get_comm(), sums);
-  return {sums[1] / sums[0], sums[2] / sums[0]};
+  return sums;
+}
+
+run_log::figures factorization_machine::validation_figures(const validation& found) const {
+  if (!is_log()) return {{"validate_rmse", std::sqrt(2 * found.loss)}};
+  return {{"validate_loss", found.loss}, {"validate_accuracy", found.accuracy}};
 }
 
 template <class F>
@@ -390,7 +478,7 @@ void factorization_machine::read_model() {
 
 std::vector<double> factorization_machine::margins(const sample_rows& rows) {
   std::vector<double> found(rows.rows());
-  for_margins(rows, [&](std::size_t i, double m) { found[i] = m; });
+  for_margins(rows, nullptr, [&](std::size_t i, double m) { found[i] = m; });
   return found;
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Factorization machine of degree 2, on the parameter servers:
+// Factorization machine of degree 2, on the parameter servers or, by alternating least squares, on the queue:
 //
 //     m(x) = w_0 + sum_j w_j x_j + sum_{j<l} (v_j . v_l) x_j x_l
 //     F = sum_i weight_i (loss(m(x_i), y_i) + sum_{j in x_i} (beta_w/2 w_j^2 + beta_v/2 |v_j|^2))
 //
 // A feature is a row of a table in the servers: w_j and the k numbers v_j. Each batch pulls the rows of its features
 // and sends the gradients of these rows; the servers make the step, plain or with AdaGrad's state beside the row.
+// fm_als.hpp has the other method.
 //
 // Source: Rendle, "Factorization machines", ICDM 2010; "Factorization machines with libFM", ACM TIST 2012.
 #pragma once
@@ -59,14 +60,19 @@ class factorization_machine : public class_base {
  private:
   /// Of held-out rows, after a round.
   struct validation {
-    double loss = 0;  // mean
-    double accuracy = 0;
+    explicit validation(const std::vector<double>& sums) : loss(sums[1] / sums[0]), accuracy(sums[2] / sums[0]) {}
+    double loss;  // mean
+    double accuracy;
   };
 
   void load();
-  void start_rows();
+  [[nodiscard]] double first_bias();
+  void start_rows(double bias);
   void train();
-  [[nodiscard]] validation validate();
+  void alternate(double bias);
+  /// Of this worker's held-out rows, with the rows of the table or with `model`: their number, losses and hits.
+  [[nodiscard]] std::vector<double> held_out(const std::vector<double>* model);
+  [[nodiscard]] run_log::figures validation_figures(const validation& found) const;
   void copy_own_rows(table<double>& from, table<double>& to);
   void measure();
   void write();
@@ -76,9 +82,9 @@ class factorization_machine : public class_base {
   [[nodiscard]] double prediction(double margin) const;
   /// The rows of batch_ in model_.
   void pull_batch();
-  /// `use(sample, margin)` for all samples, block by block.
+  /// `use(sample, margin)` for all samples, block by block; with the rows of the table, or with `model`.
   template <class F>
-  void for_margins(const sample_rows& rows, F&& use);
+  void for_margins(const sample_rows& rows, const std::vector<double>* model, F&& use);
   [[nodiscard]] std::vector<double> margins(const sample_rows& rows);
   /// `use(ids)` for the model rows that this worker copies and writes, block by block.
   template <class F>

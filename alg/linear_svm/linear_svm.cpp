@@ -22,8 +22,7 @@ linear_svm_settings::linear_svm_settings(const config& from)
       squared(from.get<std::string>("loss") == "squared_hinge"),
       validation_input(from.get<std::vector<std::string>>("validation_input")),
       patience(from.get<int>("patience")) {
-  if (!squared && margin.how == optim::method::lbfgs)
-    throw config_error(margin.method_place + ": lbfgs is for squared_hinge: hinge has a kink");
+  margin.check(!squared, "hinge", "squared_hinge");
   check_validation_keys(from);
 }
 
@@ -66,7 +65,7 @@ void linear_svm::train() {
   loss.exact = settings_.squared ? optim::squared_hinge_loss() : optim::hinge_loss();
   if (!settings_.squared) loss.smoothed = smoothed_hinge;
 
-  run_log log(*this, settings_.margin.rounds, settings_.squared ? "objective" : "smooth_objective", linear_.debug);
+  run_log log(*this, settings_.margin.rounds, metric_of(settings_.margin, loss, rows), linear_.debug);
   model_writer model(*this, "linear_svm", linear_.format);
   double objective = 0;
   double gap = 0;
@@ -84,11 +83,11 @@ void linear_svm::train() {
                                            [](double m, double y) { return (m > 0) == (y > 0); });
       validation.patience = settings_.patience;
     }
-    const auto fit = fit_margins(*this, rows, weights(), loss, settings_.margin, validation, [&](const auto& now) {
-      auto figures = figures_of(now, true);
-      if (!two) figures.emplace_back("class", static_cast<double>(c));
-      log.round(now.step, now.value, figures);
-    });
+    const auto fit = fit_margins(*this, rows, weights(), loss, settings_.margin, validation,
+                                 [&](int step, double value, auto figures) {
+                                   if (!two) figures.emplace_back("class", static_cast<double>(c));
+                                   log.round(step, value, figures);
+                                 });
     if (!fit.converged && settings_.patience == 0 && fit.steps >= settings_.margin.rounds)
       throw error("after " + std::to_string(fit.steps) + " rounds" + (two ? "" : " for class " + classes()[c]) +
                   (settings_.squared ? " the gradient's norm is " + json_number(fit.gradient_norm)

@@ -30,8 +30,7 @@ linear_svr_settings::linear_svr_settings(const config& from)
       row_weights(from.get<std::vector<std::string>>("row_weights")),
       validation_input(from.get<std::vector<std::string>>("validation_input")),
       patience(from.get<int>("patience")) {
-  if (!squared && margin.how == optim::method::lbfgs)
-    throw config_error(margin.method_place + ": lbfgs is for squared_epsilon_insensitive: the other loss has kinks");
+  margin.check(!squared, "epsilon_insensitive", "squared_epsilon_insensitive");
   check_validation_keys(from);
 }
 
@@ -62,6 +61,7 @@ void linear_svr::train() {
   if (weights.empty()) optim::group_equal_rows(rows);
 
   margin_loss loss;
+  loss.two_sided = true;
   if (settings_.squared) {
     loss.exact = optim::squared_epsilon_insensitive_loss(settings_.epsilon);
   } else {
@@ -79,9 +79,9 @@ void linear_svr::train() {
     validation.measure = measure_margins(held, settings_.margin.bias, loss.exact, [](double, double) { return false; });
     validation.patience = settings_.patience;
   }
-  run_log log(*this, settings_.margin.rounds, settings_.squared ? "objective" : "smooth_objective", linear_.debug);
+  run_log log(*this, settings_.margin.rounds, metric_of(settings_.margin, loss, rows), linear_.debug);
   const auto fit = fit_margins(*this, rows, weights, loss, settings_.margin, validation,
-                               [&](const auto& now) { log.round(now.step, now.value, figures_of(now, false)); });
+                               [&](int step, double value, const auto& more) { log.round(step, value, more); });
   if (!fit.converged && settings_.patience == 0 && fit.steps >= settings_.margin.rounds)
     throw error("after " + std::to_string(fit.steps) + " rounds" +
                 (settings_.squared ? " the gradient's norm is " + json_number(fit.gradient_norm)

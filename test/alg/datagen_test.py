@@ -16,9 +16,9 @@ SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.
 BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 TOOL = os.path.join(SOURCE, "tool", "datagen.py")
 BINARY = os.path.join(BUILD, "bin", "datagen")
-KINDS = ("classification", "classes", "mixed", "ranking", "regression", "sparse_classification", "sparse_regression",
-         "similarity", "kmeans", "factors", "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc",
-         "lda")
+KINDS = ("classification", "classes", "mixed", "ranking", "regression", "friedman", "friedman_classes", "sparse_classification",
+         "sparse_regression", "similarity", "kmeans", "factors", "mf", "fm", "als", "svd", "pagerank", "rmat", "partition",
+         "steady_state", "wc", "lda")
 
 
 def datagen(*options, build=BUILD):
@@ -177,6 +177,20 @@ class Program(unittest.TestCase):
             with self.subTest(kind):
                 short = self.make("-m", kind, "-n", "30")
                 self.assertTrue(self.make("-m", kind, "-n", "60").startswith(short))
+
+    def test_friedman_is_his_function_and_noise_of_spread_one(self):
+        rows = self.table("-m", "friedman", "-n", "4000", "-k", "8")
+        f = rows[:, :-1]
+        self.assertEqual(f.shape, (4000, 8))
+        self.assertTrue(((f >= 0) & (f <= 1)).all())
+        wanted = 10 * numpy.sin(math.pi * f[:, 0] * f[:, 1]) + 20 * (f[:, 2] - 0.5) ** 2 + 10 * f[:, 3] + 5 * f[:, 4]
+        noise = rows[:, -1] - wanted
+        self.assertLess(abs(noise.mean()), 0.06)
+        self.assertLess(abs(noise.std() - 1), 0.05)
+        labels = self.table("-m", "friedman_classes", "-n", "4000", "-k", "8")
+        self.assertTrue((labels[:, :-1] == f).all())
+        self.assertTrue((labels[:, -1] == (rows[:, -1] > 14.4)).all())
+        self.assertLess(abs(labels[:, -1].mean() - 0.5), 0.05)
 
     def test_the_side_of_the_planted_hyperplane_is_the_label(self):
         rows = self.table("-m", "classification", "-n", "3000", "-k", "20", "--truth", self.path + ".truth")

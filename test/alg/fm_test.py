@@ -34,8 +34,11 @@ class FmTest(AlgorithmCase):
                 cls.files[name, sparse] = write_rows(path, cls.x, y, sparse)
 
     def fit(self, *where, **keys):
+        """A key that is None is left out."""
         keys = {"training_input": self.files["target", True], "k": 3, "rounds": 8, "batch_size": 100, "start": 0.1, **keys}
-        return self.results(self.job(*where, **keys))
+        if keys.get("method") == "als":
+            keys = {**keys, "batch_size": None}
+        return self.results(self.job(*where, **{key: value for key, value in keys.items() if value is not None}))
 
     def rows(self, workers):
         """(names, w_0, w, v)"""
@@ -63,20 +66,23 @@ class FmTest(AlgorithmCase):
         train, test = self.path("train.svm", "".join(parts[False])), self.path("test.svm", "".join(parts[True]))
         sgd = {"method": "sgd", "alpha": 0.01, "beta_w": 0.12, "beta_v": 0.12, "rounds": 60}
         adagrad = {"alpha": 0.05, "beta_w": 0.12, "beta_v": 0.12, "rounds": 30}
-        places = ((1, 1, sgd), (4, 3, adagrad)) + (((2, 1, sgd), (4, 3, sgd), (1, 1, adagrad)) if LONG else ())
+        als = {"method": "als", "beta_w": 0.1, "beta_v": 0.1, "rounds": 20, "batch_size": None}
+        places = ((1, 1, sgd), (4, 3, adagrad), (2, 1, als)) + (((2, 1, sgd), (4, 3, sgd), (1, 1, adagrad), (4, 3, als))
+                                                                if LONG else ())
         for workers, servers, keys in places:
             for seed in (0, 1):
                 found = self.fit(workers, servers, training_input=train, test_input=test, k=32, start=0.1, clamp=True, seed=seed,
-                                 **{**keys, "batch_size": 4000})
+                                 **{"batch_size": 4000, **keys})
                 with self.subTest(workers=workers, seed=seed, **keys):
                     self.assertLessEqual(found["test_rmse"], 0.878)
 
     def test_a9a_reaches_the_bar(self):
         train, test = self.shared("a9a", "a9a"), self.shared("a9a", "a9a.t")
-        for workers, servers, keys in ((1, 1, {}), (2, 3, {}), (4, 1, {"ssp_switch": True, "limit_s": 3})):
+        for workers, servers, keys in ((1, 1, {}), (2, 3, {}), (4, 1, {"ssp_switch": True, "limit_s": 3}),
+                                       (2, 1, {"method": "als", "batch_size": None, "beta_w": 0.02, "beta_v": 0.02})):
             for seed in (0, 1):
                 found = self.fit(workers, servers, training_input=train, test_input=test, loss="log", k=8, start=0.01, rounds=10,
-                                 beta_v=0.005, seed=seed, **{"batch_size": 1000, **keys})
+                                 seed=seed, **{"batch_size": 1000, "beta_v": 0.005, **keys})
                 with self.subTest(workers=workers, seed=seed):
                     self.assertGreaterEqual(found["auc"], 0.902)
 
@@ -98,13 +104,58 @@ class FmTest(AlgorithmCase):
                                 elif figure != "accuracy":  # with adagrad more workers make more steps
                                     self.assertLess(found[figure], 1.1 * value)
 
+    def test_als_is_the_serial_program_for_any_number_of_workers(self):
+        for sparse in (False, True):
+            for loss, name in (("squared", "target"), ("log", "label")):
+                path = self.files[name, sparse]
+                for k in (0, 3):
+                    numbers = {"k": k, "rounds": 8, "beta_w": 0.01, "beta_v": 0.02, "start": 0.1, "seed": 5}
+                    words = [w for key, value in numbers.items() for w in (f"--{key}", value)]
+                    serial = self.serial("fm_serial", path, "--test", path, "--loss", loss, "--method", "als", "--pairs", 1, *words)
+                    self.assertGreater(serial.pop("colours"), 1)
+                    for place in ((1, 1), (1, 1, "embedded"), (2, 1), (4, 3)) + (((2, 1, "mpi"),) if MPI else ()):
+                        found = self.fit(*place, training_input=path, test_input=path, loss=loss, method="als", **numbers)
+                        for figure, value in serial.items():
+                            with self.subTest(loss=loss, k=k, place=place, figure=figure):
+                                self.assertAlmostEqual(found[figure] / value, 1, delta=1e-9)
+
+    def test_als_never_raises_the_objective(self):
+        """Without penalties too, where equations of features that are the same have no unique solution."""
+        same = numpy.hstack([self.x, self.x[:, :3]])
+        for loss, y in (("squared", self.y), ("log", self.words)):
+            path = write_rows(self.path("same.svm"), same, y, True)
+            for beta in (0, 0.5):
+                for workers in (1, 3):
+                    with self.subTest(loss=loss, beta=beta, workers=workers):
+                        found = self.fit(workers, 1, training_input=path, loss=loss, method="als", beta_w=beta, beta_v=beta,
+                                         rounds=40, start=0.3)
+                        values = [line["objective"] for line in self.curve()]
+                        self.assertEqual(len(values), 40)
+                        self.assertTrue(all(b <= a * (1 + 1e-10) for a, b in zip(values, values[1:])), values)
+                        self.assertLess(values[-1], values[0])
+                        self.assertAlmostEqual(found["objective"] / values[-1], 1, delta=1e-10)
+
+    def test_als_ends_where_the_gradient_is_zero(self):
+        """Of the objective, by its formula."""
+        for loss, name in (("squared", "target"), ("log", "label")):
+            self.fit(2, 1, training_input=self.files[name, True], loss=loss, method="als", beta_w=0.4, beta_v=0.3, k=2, rounds=3000)
+            _, bias, w, v = self.rows(2)
+            margin = bias + self.x @ w + ((self.x @ v) ** 2 - self.x ** 2 @ v ** 2).sum(1) / 2
+            slope = margin - self.y if loss == "squared" else 1 / (1 + numpy.exp(-margin)) - self.labels
+            count = (self.x != 0).sum(0)
+            self.assertLess(abs(slope.sum()), 1e-5)
+            self.assertLess(numpy.abs(self.x.T @ slope + 0.4 * count * w).max(), 1e-5)
+            by_v = self.x.T @ (slope[:, None] * (self.x @ v)) - (self.x ** 2).T @ slope[:, None] * v + 0.3 * count[:, None] * v
+            self.assertLess(numpy.abs(by_v).max(), 1e-4)
+
     def test_runs_are_the_same_bits_and_seeds_are_not(self):
         seen = []
-        for seed, workers, servers in ((1, 3, 2), (1, 3, 2), (2, 3, 2)):
-            self.fit(workers, servers, seed=seed)
-            seen.append(self.lines("fm_row", workers))
-        self.assertEqual(seen[0], seen[1])
-        self.assertNotEqual(seen[0], seen[2])
+        for method in ("adagrad", "als"):
+            for seed, workers, servers in ((1, 3, 2), (1, 3, 2), (2, 3, 2)):
+                self.fit(workers, servers, seed=seed, method=method)
+                seen.append(self.lines("fm_row", workers))
+            self.assertEqual(seen[-3], seen[-2])
+            self.assertNotEqual(seen[-3], seen[-1])
 
     def test_interactions_are_found(self):
         found = self.fit(2, 1, rounds=300, alpha=0.1, k=2, test_input=self.files["target", False])
@@ -160,7 +211,7 @@ class FmTest(AlgorithmCase):
         repeated = numpy.repeat(numpy.arange(400), times)
         for name, y, loss in (("target", self.y, "squared"), ("word", self.words, "log")):
             path = write_rows(self.path("repeated.svm"), self.x[repeated], y[repeated], True)
-            for method in ("adagrad", "sgd"):
+            for method in ("adagrad", "sgd", "als"):
                 keys = {"loss": loss, "method": method, "batch_size": 10000, "beta_v": 0.1, "rounds": 5}
                 one = self.fit(1, 1, training_input=self.files[name, True], row_weights=weights, **keys)
                 other = self.fit(1, 1, training_input=path, **keys)
@@ -172,8 +223,8 @@ class FmTest(AlgorithmCase):
     def test_validation_and_early_stopping(self):
         half, rest = (write_rows(self.path(f"{i}.svm"), self.x[s], self.y[s], True)
                       for i, s in (("half", slice(0, 60)), ("rest", slice(60, 400))))
-        for workers in (1, 3):
-            keys = {"training_input": half, "validation_input": rest, "k": 8, "alpha": 0.3, "rounds": 60, "batch_size": 20}
+        for workers, more in ((1, {"alpha": 0.3, "batch_size": 20}), (3, {"alpha": 0.3, "batch_size": 20}), (3, {"method": "als"})):
+            keys = {"training_input": half, "validation_input": rest, "k": 8, "rounds": 60, **more}
             found = self.fit(workers, 2, patience=3, **keys)
             curve = self.curve()
             best = min(curve, key=lambda line: line["validate_rmse"])
@@ -185,19 +236,22 @@ class FmTest(AlgorithmCase):
             whole = self.curve()
             self.assertEqual(len(whole), 60)
             self.assertEqual([line["validate_rmse"] for line in whole[:len(curve)]], [line["validate_rmse"] for line in curve])
-        self.fit(2, 1, training_input=self.files["word", True], validation_input=self.files["word", False], loss="log")
-        margin = self.margins(2)
-        loss = numpy.logaddexp(0, numpy.where(self.labels, -margin, margin)).mean()
-        self.assertAlmostEqual(self.curve()[-1]["validate_loss"], loss, places=10)
-        self.assertAlmostEqual(self.curve()[-1]["validate_accuracy"], ((margin > 0) == self.labels).mean(), places=12)
+        for method in ("adagrad", "als"):
+            self.fit(2, 1, training_input=self.files["word", True], validation_input=self.files["word", False], loss="log",
+                     method=method)
+            margin = self.margins(2)
+            loss = numpy.logaddexp(0, numpy.where(self.labels, -margin, margin)).mean()
+            self.assertAlmostEqual(self.curve()[-1]["validate_loss"], loss, places=10)
+            self.assertAlmostEqual(self.curve()[-1]["validate_accuracy"], ((margin > 0) == self.labels).mean(), places=12)
 
     def test_features_and_workers_without_samples(self):
         few = self.path("few.svm", "1 1:1 3:2\n2 2:1\n4 3:1 5:0\n")
-        for workers in (1, 2, 5):
-            self.fit(workers, 2, training_input=few, predict_input=self.path("one.svm", "0 4:9 5:7 700:1\n"))
+        for workers, more in ((1, {}), (2, {}), (5, {}), (5, {"method": "als", "beta_v": 0.01})):
+            self.fit(workers, 2, training_input=few, predict_input=self.path("one.svm", "0 4:9 5:7 700:1\n"), **more)
             names, bias, w, v = self.rows(workers)
             self.assertEqual(names, ["bias", "1", "2", "3", "4", "5"])
-            self.assertTrue((w[3:] == 0).all() and (v[3:] == 0).all() and (v[:3] != 0).all())
+            self.assertTrue((w[3:] == 0).all() and (v[3:] == 0).all() and (w[:3] != 0).all())
+            self.assertTrue(more or (v[:3] != 0).all())  # by als a feature that is alone in its samples has none
             self.assertEqual(float(self.lines("pred_v", workers)[0].split()[0]), bias)
         named = self.path("named.csv", "a,b,kind\n1,0,x\n0,1,y\n2,0,x\n0,2,y\n")
         self.fit(2, 1, training_input=named, loss="log", features=["b"], target="kind", bias=False)
@@ -216,6 +270,9 @@ class FmTest(AlgorithmCase):
                            ({"alpha": 0}, 'key "alpha"'), ({"batch_size": 0}, 'key "batch_size"'),
                            ({"consistency": "asp"}, "consistency"), ({"method": "adam"}, 'key "method"')):
             self.assertIn(said, self.job(mode="embedded", status=3, **training, **keys))
+        for keys, said in (({"alpha": 0.1}, '"alpha": only with method adagrad'), ({"batch_size": 9}, '"batch_size": only with'),
+                           ({"consistency": "ssp"}, '"method": als has no updates')):
+            self.assertIn(said, self.job(mode="embedded", status=3, **training, method="als", **keys))
         self.assertIn("model.json", self.job(1, status=4, model=self.folder, test_input=self.files["target", True]))
 
 

@@ -31,11 +31,13 @@ class LinearSvmTest(AlgorithmCase):
 
     def test_the_figures_of_a9a(self):
         train, test = self.shared("a9a", "a9a"), self.shared("a9a", "a9a.t")
-        for loss, objective, part, accuracy in (("hinge", 11433.8077, 1e-4, 0.8497), ("squared_hinge", 13742.3973, 1e-6, 0.8499)):
+        for loss, method, objective, part, accuracy in (("hinge", "newton", 11433.8077, 1e-4, 0.8497),
+                                                        ("hinge", "dual", 11433.8077, 1e-4, 0.8497),
+                                                        ("squared_hinge", "newton", 13742.3973, 1e-6, 0.8499)):
             values = []
             for workers, servers in ((1, 1), (2, 1), (4, 2)):
-                with self.subTest(loss=loss, workers=workers):
-                    found = self.fit(workers, servers, training_input=train, test_input=test, loss=loss, bias=False)
+                with self.subTest(loss=loss, method=method, workers=workers):
+                    found = self.fit(workers, servers, training_input=train, test_input=test, loss=loss, method=method, bias=False)
                     self.assertLessEqual(abs(found["objective"] / objective - 1), part)
                     self.assertGreaterEqual(found["objective"] / objective, 1 - 1e-8)
                     self.assertAlmostEqual(found["accuracy"], accuracy, delta=1e-3)
@@ -43,7 +45,7 @@ class LinearSvmTest(AlgorithmCase):
                     if loss == "hinge":
                         self.assertLessEqual(found["objective"] - objective, found["gap"] + 1e-3)
                     values.append(found["objective"])
-            self.assertLessEqual(max(values) / min(values) - 1, 1e-5 if loss == "hinge" else 1e-8)
+            self.assertLessEqual(max(values) / min(values) - 1, 1e-8 if loss == "squared_hinge" else 1e-5 if method == "newton" else 1e-4)
 
     def objective(self, w, c, squared, bias, penalize, y, weight):
         b, u = (w[0], w[1:]) if bias else (0.0, w)
@@ -75,12 +77,43 @@ class LinearSvmTest(AlgorithmCase):
     def test_the_gap_bounds_the_distance_to_the_minimum(self):
         best = self.fit(loss="hinge", tolerance=1e-10)["objective"]
         for tolerance in (1e-1, 1e-2, 1e-3, 1e-5):
-            for penalize in (True, False):
-                found = self.fit(2, loss="hinge", tolerance=tolerance, penalize_bias=penalize)
+            for method, penalize in (("dual", True), ("newton", True), ("newton", False)):
+                found = self.fit(2, loss="hinge", method=method, tolerance=tolerance, penalize_bias=penalize)
                 self.assertLessEqual(found["gap"], tolerance * found["objective"])
                 if penalize:
                     self.assertLessEqual(found["objective"] - best, found["gap"] + 1e-9 * best)
                     self.assertGreaterEqual(found["objective"], best * (1 - 1e-9))
+
+    def test_dual_coordinates_and_newton_find_the_same_minimum(self):
+        """Of narrow and wide rows, with weights of 0 and rows without a feature, for any number of workers."""
+        random = numpy.random.default_rng(8)
+        wide = numpy.where(random.random((60, 900)) < 0.02, random.normal(size=(60, 900)), 0)
+        wide[:3], wide[3, 899] = 0, 1
+        side = numpy.where(wide @ random.normal(size=900) + 0.3 * random.normal(size=60) > 0, 1, -1)
+        weights = self.path("some.txt", "".join(f"{v}\n" for v in random.integers(0, 3, 60)))
+        paths = [(self.sparse, {}), (self.dense, {}), (write_rows(self.path("wide.svm"), wide, side, True), {}),
+                 (write_rows(self.path("wide.svm"), wide, side, True), {"row_weights": weights}),
+                 (write_rows(self.path("wide.csv"), wide, side, False), {"C": 10})]
+        for path, more in paths:
+            for bias in (False, True):
+                newton = self.fit(2, training_input=path, loss="hinge", method="newton", bias=bias, tolerance=1e-7, **more)
+                for workers in (1, 2, 4):
+                    with self.subTest(path=path, bias=bias, workers=workers):
+                        dual = self.fit(workers, training_input=path, loss="hinge", method="dual", bias=bias, tolerance=1e-7, **more)
+                        self.assertAlmostEqual(dual["objective"] / newton["objective"], 1, delta=2e-7)
+
+    def test_the_dual_objective_never_falls_and_is_below_the_objective(self):
+        for workers in (1, 3):
+            self.fit(workers, loss="hinge", method="dual", tolerance=1e-7, bias=False)
+            curve = self.curve()
+            best = curve[-1]["objective"]
+            for a, b in zip(curve, curve[1:]):
+                self.assertGreaterEqual(b["dual_objective"], a["dual_objective"] - 1e-12 * best)
+                self.assertLessEqual(b["objective"], a["objective"])
+            for line in curve:
+                self.assertLessEqual(line["dual_objective"], best * (1 + 1e-12))
+                self.assertAlmostEqual(line["gap"], line["objective"] - line["dual_objective"], delta=1e-9 * best)
+            self.assertLessEqual(curve[-1]["gap"], 1e-7 * best)
 
     def test_it_is_the_solution_of_scikit_learn(self):
         try:
@@ -119,8 +152,10 @@ class LinearSvmTest(AlgorithmCase):
             newton = self.fit(2, training_input=path, tolerance=1e-8)["objective"]
             lbfgs = self.fit(2, training_input=path, tolerance=1e-8, method="lbfgs")["objective"]
             self.assertAlmostEqual(lbfgs / newton, 1, delta=1e-10)
-        self.assertIn("hinge has a kink", self.job(mode="embedded", status=3, training_input=self.sparse, loss="hinge",
-                                                   method="lbfgs"))
+        for keys, said in (({"loss": "hinge", "method": "lbfgs"}, "hinge has a kink"),
+                           ({"method": "dual"}, "dual is for hinge"),
+                           ({"loss": "hinge", "method": "dual", "penalize_bias": False}, "dual is for a bias that is penalised")):
+            self.assertIn(said, self.job(mode="embedded", status=3, training_input=self.sparse, **keys))
 
     def test_models_and_predictions(self):
         for path, test, classes in ((self.sparse, self.y, ["-1", "1"]), (self.dense, self.three, sorted(set(self.three)))):

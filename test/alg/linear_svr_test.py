@@ -60,6 +60,26 @@ class LinearSvrTest(AlgorithmCase):
             self.assertLessEqual(found["gap"], tolerance * found["objective"])
             self.assertLessEqual(found["objective"] - best, found["gap"] + 1e-9 * best)
 
+    def test_dual_coordinates_and_newton_find_the_same_minimum(self):
+        random = numpy.random.default_rng(9)
+        wide = numpy.where(random.random((60, 1100)) < 0.01, random.normal(size=(60, 1100)), 0)
+        wide[:2], wide[2, 1099] = 0, 1
+        path = write_rows(self.path("wide.svm"), wide, numpy.round(wide @ random.normal(size=1100) + random.normal(size=60), 3), True)
+        for inputs, epsilon in ((path, 0.2), (path, 0), (self.dense, 0.3)):
+            for bias in (False, True):
+                keys = {"training_input": inputs, "epsilon": epsilon, "bias": bias, "C": 0.05, "tolerance": 1e-4}
+                newton = self.fit(2, method="newton", **keys)
+                for workers in (1, 2, 4):
+                    with self.subTest(path=inputs, epsilon=epsilon, bias=bias, workers=workers):
+                        dual = self.fit(workers, method="dual", **keys)
+                        self.assertAlmostEqual(dual["objective"] / newton["objective"], 1, delta=2e-4)
+                        curve = self.curve()
+                        self.assertTrue(all(b["dual_objective"] >= a["dual_objective"] for a, b in zip(curve, curve[1:])))
+        self.fit(2, training_input=path)
+        self.assertIn("gap", self.curve()[0])  # auto is dual there
+        self.assertIn("dual is for epsilon_insensitive", self.job(mode="embedded", status=3, training_input=path, method="dual",
+                                                                  loss="squared_epsilon_insensitive"))
+
     def test_it_is_the_solution_of_scikit_learn(self):
         """Squared: the weights to 1e-6. With kinks: the objective to 1e-6, since liblinear's dual steps stop there."""
         try:

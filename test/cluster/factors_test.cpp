@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The requests of mf, als and fm to the servers, as their READMEs state.
+// The requests of mf, als and fm to the servers, as their READMEs state; the colours of fm's features.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include <paracel/random.hpp>
 
 #include "alg/als/als.hpp"
+#include "alg/factorization_machine/feature_colours.hpp"
 #include "alg/factorization_machine/fm.hpp"
 #include "alg/matrix_factorization/mf.hpp"
 #include "test/support/cluster.hpp"
@@ -150,6 +154,81 @@ TEST_F(FactorTraffic, ABatchOfFmIsAPullAndAnUpdateAShardAndTheRowsOfItsFeaturesT
       }
     }
   }
+}
+
+TEST_F(FactorTraffic, RoundsOfFmByAlsDoNotUseTheServers) {
+  const auto run = [&](int rounds) {
+    return of<factorization_machine, fm_settings>(
+        fm_schema(), "training_input", R"("method": "als", "k": 3, "beta_v": 1, "rounds": )" + std::to_string(rounds),
+        2, 2);
+  };
+  auto few = run(2);
+  auto many = run(7);
+  for (const char* verb : {"rows_pull", "rows_push", "rows_update", "update", "push", "pull"})
+    EXPECT_EQ(many.requests[verb], few.requests[verb]) << verb;
+  EXPECT_GT(few.requests["rows_push"], 0);  // of the model, at the end
+}
+
+using feature_rows = std::vector<std::vector<std::uint32_t>>;
+
+/// The colours that workers with contiguous parts of the rows find; they must agree.
+std::vector<std::uint32_t> colours_of(const feature_rows& all, std::uint32_t columns, std::size_t workers) {
+  test::cluster c({.workers = workers, .servers = 1});
+  std::vector<std::vector<std::uint32_t>> found(workers);
+  c.run([&](Comm comm) {
+    const auto rank = static_cast<std::size_t>(comm.get_rank());
+    const auto own = owned_range_of(all.size(), workers, rank);
+    sample_rows rows;
+    rows.columns = columns;
+    for (auto i = own.begin; i < own.end; ++i) {
+      rows.column.insert(rows.column.end(), all[i].begin(), all[i].end());
+      rows.row_begin.push_back(rows.column.size());
+    }
+    rows.value.assign(rows.column.size(), 1.0);
+    rows.row_count = own.size();
+    collectives among(comm);
+    found[rank] = colour_features(among, rows);
+  });
+  for (const auto& f : found) EXPECT_EQ(f, found[0]);
+  return found[0];
+}
+
+TEST(FeatureColours, AreThoseOfTheSerialGreedyAlgorithmForAnyNumberOfWorkers) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    counter_random random(seed);
+    constexpr std::uint32_t columns = 70;
+    feature_rows rows;
+    for (int i = 0; i < 40; ++i) {
+      std::set<std::uint32_t> row;
+      for (auto n = random.below(6); n > 0; --n) row.insert(static_cast<std::uint32_t>(random.below(columns)));
+      rows.emplace_back(row.begin(), row.end());
+    }
+    std::vector<std::set<std::uint32_t>> taken(columns);
+    std::vector<std::uint32_t> expected(columns, no_colour);
+    for (std::uint32_t j = 0; j < columns; ++j) {
+      bool known = false;
+      for (const auto& row : rows) known = known || std::ranges::find(row, j) != row.end();
+      if (!known) continue;
+      expected[j] = 0;
+      while (taken[j].contains(expected[j])) ++expected[j];
+      for (const auto& row : rows) {
+        if (std::ranges::find(row, j) == row.end()) continue;
+        for (const auto l : row) taken[l].insert(expected[j]);
+      }
+    }
+    for (const std::size_t workers : {1UL, 2UL, 3UL, 5UL})
+      EXPECT_EQ(colours_of(rows, columns, workers), expected) << workers << " workers, seed " << seed;
+  }
+}
+
+TEST(FeatureColours, ALongChainNeedsFewColoursAndTheSameForAnyNumberOfWorkers) {
+  constexpr std::uint32_t columns = 2000;
+  feature_rows rows;
+  for (std::uint32_t j = 0; j + 1 < columns; ++j) rows.push_back({j, j + 1});
+  const auto colour = colours_of(rows, columns, 1);
+  for (std::uint32_t j = 0; j + 1 < columns; ++j) EXPECT_NE(colour[j], colour[j + 1]) << j;
+  EXPECT_LE(*std::ranges::max_element(colour), 2U);
+  EXPECT_EQ(colours_of(rows, columns, 3), colour);
 }
 
 TEST_F(FactorTraffic, ARoundOfAlsIsTwoPullsAndTwoPushesAShard) {

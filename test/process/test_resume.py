@@ -160,6 +160,11 @@ class Resume(JobTest):
                    start=0.1)
         self.check("fm", training_input="words.svm", loss="log", method="sgd", k=3, rounds=4, batch_size=60)
 
+    def test_fm_by_als(self):
+        self.check("fm", training_input="targets.csv", validation_input="targets.csv", patience=30, method="als", k=3, rounds=12,
+                   beta_w=0.1, beta_v=0.1)
+        self.check("fm", training_input="words.svm", loss="log", method="als", k=3, rounds=12, beta_v=0.1)
+
     def test_lda(self):
         self.check("gLDA", input="documents.txt", k_topics=4, iters=12, clocks_per_round=2, alpha=0.1, beta=0.1,
                    optimize_every=3, report_every=2)
@@ -203,10 +208,10 @@ class Resume(JobTest):
                 self.check("softmax", training_input="words.csv", validation_input="words.csv", method=method, C=50.0, rounds=200)
 
     def test_linear_svm(self):
-        for loss in ("hinge", "squared_hinge"):
-            with self.subTest(loss=loss):
+        for loss, method in (("hinge", "dual"), ("hinge", "newton"), ("squared_hinge", "newton")):
+            with self.subTest(loss=loss, method=method):
                 self.check("linear_svm", training_input="words.csv", validation_input="words.csv", patience=100, loss=loss, C=5.0,
-                           rounds=200)
+                           method=method, rounds=2000)
 
     def test_linear_svr(self):
         self.check("linear_svr", training_input="targets.csv", rounds=200)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Kinds of data with a value in every column: classification, classes, regression, mixed, ranking, similarity,
-// kmeans, factors.
+// Kinds of data with a value in every column: classification, classes, regression, friedman, friedman_classes, mixed,
+// ranking, similarity, kmeans, factors.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -89,6 +89,49 @@ class linear_samples : public generator {
   bool regression_;
   python_random start_;  // after the weights
   std::vector<double> weights_;
+};
+
+/// f1,...,fk,target: uniform features and 10 sin(pi f1 f2) + 20 (f3 - 1/2)^2 + 10 f4 + 5 f5 with normal noise of
+/// spread 1. `labelled`: f1,...,fk,label, whether that is above 14.4, the mean to a decimal.
+/// Source: J. Friedman, "Multivariate adaptive regression splines", Annals of Statistics 19, 1991, section 4.3.
+class friedman_samples : public generator {
+ public:
+  friedman_samples(const options& o, bool labelled)
+      : rows_(o.rows()),
+        k_(o.integer("columns", 10, 1, 1U << 20U)),
+        seed_(o.seed()),
+        separator_(o.separator(",")),
+        labelled_(labelled) {}
+  [[nodiscard]] std::uint64_t rows() const override { return rows_; }
+  [[nodiscard]] std::uint64_t rows_a_block() const override { return std::max<std::uint64_t>(1, 262144 / (9 * k_)); }
+  void render(std::uint64_t first, std::uint64_t last, block& out) const override {
+    constexpr double mean = 14.4;
+    for (auto i = first; i < last; ++i) {
+      counter_random random(seed_, rows_stream, i);
+      char* to = out.text.room((k_ + 1) * (24 + separator_.size()) + 1);
+      double f[5] = {0.5, 0.5, 0.5, 0.5, 0.5};  // with fewer columns the rest
+      for (std::uint64_t j = 0; j < k_; ++j) {
+        const double x = random.uniform();
+        if (j < 5) f[j] = x;
+        to = put_fixed(to, x, 6);
+        to = std::copy(separator_.begin(), separator_.end(), to);
+      }
+      const double target = 10 * std::sin(std::numbers::pi * f[0] * f[1]) + 20 * (f[2] - 0.5) * (f[2] - 0.5) +
+                            10 * f[3] + 5 * f[4] + random.normal();
+      if (labelled_) *to++ = target > mean ? '1' : '0';
+      else to = put_fixed(to, target, 6);
+      *to++ = '\n';
+      out.text.commit(to);
+      out.end_row();
+    }
+  }
+
+ private:
+  std::uint64_t rows_;
+  std::uint64_t k_;
+  std::uint64_t seed_;
+  std::string separator_;
+  bool labelled_;
 };
 
 /// id,v1,...,vk: uniform in [0, 1), as in Paracel.
@@ -355,6 +398,8 @@ std::unique_ptr<generator> make_dense(const std::string& kind, const options& o)
     return std::make_unique<linear_samples>(o, kind == "regression");
   if (kind == "mixed") return std::make_unique<mixed_rows>(o);
   if (kind == "ranking") return std::make_unique<queries>(o);
+  if (kind == "friedman" || kind == "friedman_classes")
+    return std::make_unique<friedman_samples>(o, kind == "friedman_classes");
   if (kind == "similarity") return std::make_unique<similarity_rows>(o);
   if (kind == "kmeans" || kind == "classes") return std::make_unique<clouds>(o, kind == "classes");
   if (kind == "factors") return std::make_unique<factor_rows>(o);

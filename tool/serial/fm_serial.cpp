@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The serial oracle of fm: one process, one thread, its own parser. Initial values, order, batches and steps are those
-// of fm with one worker; pairs of features are added up one by one where that is asked for.
+// of fm with one worker; pairs of features are added up one by one where that is asked for. als moves one feature after
+// the other, in the order of a greedy colouring, by elimination of its equations.
 //
-//     fm_serial TRAIN [--test FILE] [--loss squared|log] [--method adagrad|sgd] [--k 8] [--rounds 20] [--batch 1000]
-//               [--alpha .05] [--beta_w 0] [--beta_v 0] [--start .01] [--seed 0] [--pairs 0]
+//     fm_serial TRAIN [--test FILE] [--loss squared|log] [--method adagrad|sgd|als] [--k 8] [--rounds 20]
+//               [--batch 1000] [--alpha .05] [--beta_w 0] [--beta_v 0] [--start .01] [--seed 0] [--pairs 0]
 #include <cstdint>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "samples.hpp"
 
@@ -92,6 +94,94 @@ double loss_of(const machine& m, double margin, double label) {
   return std::log1p(std::exp(-std::abs(label * margin))) + std::max(-label * margin, 0.0);
 }
 
+double slope_of(const machine& m, double margin, double label) {
+  return m.log ? -label / (1 + std::exp(label * margin)) : margin - label;
+}
+
+/// x with a x = b, by elimination with the greatest pivots. a: n rows of n + 1, the last column b.
+std::vector<double> eliminate(std::vector<std::vector<double>> a) {
+  const std::size_t n = a.size();
+  for (std::size_t c = 0; c < n; ++c) {
+    std::size_t best = c;
+    for (std::size_t r = c; r < n; ++r) best = std::abs(a[r][c]) > std::abs(a[best][c]) ? r : best;
+    std::swap(a[c], a[best]);
+    for (std::size_t r = 0; r < n; ++r) {
+      if (r == c) continue;
+      const double times = a[r][c] / a[c][c];
+      for (std::size_t l = c; l <= n; ++l) a[r][l] -= times * a[c][l];
+    }
+  }
+  std::vector<double> x(n);
+  for (std::size_t c = 0; c < n; ++c) x[c] = a[c][n] / a[c][c];
+  return x;
+}
+
+/// Rounds of alternating least squares: w_0, then one feature after the other by (colour, number). A feature has the
+/// least colour that no feature before it has with which it shares a sample.
+void alternate(machine& m, const serial::samples& train, int rounds, double beta_w, double beta_v) {
+  std::vector<std::vector<std::pair<std::size_t, double>>> samples_of(m.w.size());  // of a feature
+  std::vector<std::set<std::size_t>> near(m.w.size());
+  for (std::size_t i = 0; i < train.rows(); ++i) {
+    m.margin(train, i);
+    for (const auto& [j, x] : m.entries) {
+      samples_of[j].emplace_back(i, x);
+      for (const auto& [l, y] : m.entries) near[j].insert(l);
+    }
+  }
+  std::map<std::size_t, std::vector<std::size_t>> colours;
+  std::vector<std::size_t> colour(m.w.size());
+  for (std::size_t j = 0; j < m.w.size(); ++j) {
+    if (samples_of[j].empty()) continue;
+    std::set<std::size_t> taken;
+    for (const auto l : near[j]) {
+      if (l < j) taken.insert(colour[l]);
+    }
+    while (taken.count(colour[j]) > 0) ++colour[j];
+    colours[colour[j]].push_back(j);
+  }
+  std::printf("colours %zu\n", colours.size());
+  const auto curvature_of = [&](double margin) {
+    if (!m.log) return 1.0;
+    return margin == 0 ? 0.25 : (1 / (1 + std::exp(-margin)) - 0.5) / margin;  // the bound of Jaakkola and Jordan
+  };
+  for (int round = 0; round < rounds; ++round) {
+    double slopes = 0;
+    double curvatures = 0;
+    for (std::size_t i = 0; i < train.rows(); ++i) {
+      const double margin = m.margin(train, i);
+      slopes += slope_of(m, margin, train.label[i]);
+      curvatures += curvature_of(margin);
+    }
+    m.bias -= slopes / curvatures;
+    for (const auto& [c, features] : colours) {
+      for (const auto j : features) {
+        // The k + 1 numbers themselves: sum c h h' z = sum h (c h . old - slope), and the penalties.
+        std::vector<std::vector<double>> a(m.k + 1, std::vector<double>(m.k + 2));
+        std::vector<double> h(m.k + 1);
+        for (const auto& [i, x] : samples_of[j]) {
+          const double margin = m.margin(train, i);
+          const double curvature = curvature_of(margin);
+          h[0] = x;
+          double now = x * m.w[j];
+          for (std::size_t f = 0; f < m.k; ++f) {
+            h[f + 1] = x * (m.sum[f] - m.v[j * m.k + f] * x);
+            now += h[f + 1] * m.v[j * m.k + f];
+          }
+          for (std::size_t r = 0; r <= m.k; ++r) {
+            for (std::size_t l = 0; l <= m.k; ++l) a[r][l] += curvature * h[r] * h[l];
+            a[r][m.k + 1] += h[r] * (curvature * now - slope_of(m, margin, train.label[i]));
+          }
+        }
+        const auto count = static_cast<double>(samples_of[j].size());
+        for (std::size_t r = 0; r <= m.k; ++r) a[r][r] += count * (r == 0 ? beta_w : beta_v);
+        const auto z = eliminate(std::move(a));
+        m.w[j] = z[0];
+        std::copy(z.begin() + 1, z.end(), m.v.begin() + static_cast<std::ptrdiff_t>(j * m.k));
+      }
+    }
+  }
+}
+
 void work(int argc, char** argv) {
   std::map<std::string, std::string> given{{"--k", "8"},       {"--rounds", "20"},    {"--batch", "1000"},
                                            {"--alpha", ".05"}, {"--beta_w", "0"},     {"--beta_v", "0"},
@@ -149,11 +239,13 @@ void work(int argc, char** argv) {
     state += gradient * gradient;
     value -= alpha * gradient / (std::sqrt(state) + 1e-8);
   };
+  const bool als = given["--method"] == "als";
+  if (als) alternate(m, train, static_cast<int>(number("--rounds")), beta_w, beta_v);
   const std::size_t batches = (rows + batch - 1) / batch;
   std::vector<std::size_t> order(rows);
   std::vector<double> gradient(train.columns * (k + 2));  // w, the factors and the curvature of a feature
   std::vector<std::size_t> touched;
-  for (int round = 0; round < static_cast<int>(number("--rounds")); ++round) {
+  for (int round = 0; !als && round < static_cast<int>(number("--rounds")); ++round) {
     std::iota(order.begin(), order.end(), std::size_t{0});
     counter_random random(seed, 2, static_cast<std::uint64_t>(round));
     for (std::size_t i = rows; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
@@ -165,7 +257,7 @@ void work(int argc, char** argv) {
         const auto i = order[p];
         const double y = train.label[i];
         const double margin = m.margin(train, i);
-        const double slope = m.log ? -y / (1 + std::exp(y * margin)) : margin - y;
+        const double slope = slope_of(m, margin, y);
         const double most = m.log ? 0.25 : 1;
         bias_gradient += slope;
         bias_curvature += most;
