@@ -36,10 +36,10 @@ static_assert(single_of_set(verb::set_pull) == verb::pull && single_of_set(verb:
 void shard::handle_multi(const net::request_view& request, completion& done) {
   const auto& h = request.header;
   // All items are checked before the first is handled: a malformed request changes nothing.
-  const bool remembered = log().remembers();
+  const bool expected = log().expects_partitions();
   net::request_items check(request.payload(), h.count);
   for (net::request_item item; check.next(item);) {
-    if (remembered) expect_answer(hash_key(item.key));
+    if (expected) expect_answer(hash_key(item.key));
   }
   if (!check.ok()) return refuse(done, status::bad_request, "the items of the request do not fit its body");
   key_operation c{&h, single_of(h.what)};
@@ -188,10 +188,8 @@ void shard::handle_set(const net::request_view& request, completion& done) {
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
   }
-  if (log().remembers()) {
-    for (std::size_t i = 0; i < set->size(); ++i) expect_answer(set->hash(i));
-    log().hold_places();
-  }
+  for (std::size_t i = 0; log().expects_partitions() && i < set->size(); ++i) expect_answer(set->hash(i));
+  log().hold_places();
   if (run_set(c, *set, values, done)) return;
 
   net::request_items cursor(values.payload, h.count);
@@ -248,7 +246,7 @@ bool shard::run_set(const key_operation& c, prepared_set& set, const set_values&
       set.update(store_.keys(), *c.function, values.payload.data(), answers_values ? items_.data() : nullptr);
     }
   }
-  if (noted) note_answers(c, set, std::span(items_).first(bytes));
+  if (log().remembers()) note_answers(c, set, std::span(items_).first(bytes));
   net::reply_header reply;
   reply.count = h.count;
   reply.flags = net::reply_uniform;

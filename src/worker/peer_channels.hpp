@@ -73,6 +73,9 @@ class peer_channels {
   /// For one who waits for a worker elsewhere: handles what has arrived; `doubts`: the scheduler is asked whether the
   /// worker is there. Throws: as take.
   void attend(std::uint32_t rank, bool doubts);
+  /// For one who waits for something else, that may depend on what it has sent: handles what has arrived; messages that
+  /// are unacknowledged for long are inquired about. Never blocks. Throws: what `check` throws.
+  void look_after_all();
   /// Waits until every message is acknowledged, at most `limit`. Returns: whether they are.
   bool flush(milliseconds limit);
 
@@ -103,6 +106,7 @@ class peer_channels {
   message_matcher arrived_;
   std::map<std::uint32_t, outgoing_peer> to_;
   std::map<std::uint32_t, incoming_peer> from_;
+  std::chrono::steady_clock::time_point looked_after_{};  // when look_after_all did
   std::map<std::uint32_t, int> absences_;  // how often in a row a peer was found gone; by the own rank: all of them
   net::incoming in_;
 };
