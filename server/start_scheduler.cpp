@@ -30,6 +30,7 @@
 #include "config/launch_facts.hpp"
 #include "core/hash.hpp"
 #include "core/membership.hpp"
+#include "core/number_parsing.hpp"
 #include "net/bind_policy.hpp"
 #include "net/fd_limit.hpp"
 #include "net/heartbeat.hpp"
@@ -52,6 +53,7 @@ DEFINE_string(
     "abort: the job ends; eject: the others continue, except without worker 0; wait:T: they wait T seconds for a "
     "replacement");
 DEFINE_double(heartbeat_limit, 3, "seconds without a heartbeat after which a node is lost");
+DEFINE_double(heartbeat_interval, 0.5, "seconds from one heartbeat of a node to the next");
 DEFINE_double(hang_limit, 0,
               "seconds after which a server whose user function still runs is lost; 0: it is waited for");
 DEFINE_double(join_timeout, 60, "seconds that the nodes may take to join");
@@ -241,9 +243,11 @@ int run(int over, int stuck, int signals) {
   else if (FLAGS_on_worker_death != "abort" && !options.job.eject_workers)
     throw usage_error("--on_worker_death=" + FLAGS_on_worker_death + ": want abort, eject or wait:T");
   options.job.heartbeat_limit = time_of("heartbeat_limit", FLAGS_heartbeat_limit);
-  if (options.job.heartbeat_limit < paracel::net::least_heartbeat_limit)
-    throw usage_error("--heartbeat_limit=" + std::to_string(FLAGS_heartbeat_limit) +
-                      ": nodes beat every 0.5 s, and one beat may be late: want 1 to 1000000 seconds");
+  const auto interval = time_of("heartbeat_interval", FLAGS_heartbeat_interval);
+  if (options.job.heartbeat_limit < paracel::net::least_heartbeat_limit(interval))
+    throw usage_error("--heartbeat_limit=" + std::to_string(FLAGS_heartbeat_limit) + ": nodes beat every " +
+                      paracel::number_text(FLAGS_heartbeat_interval) +
+                      " s (--heartbeat_interval), and one beat may be late: want at least twice as long");
   if (FLAGS_hang_limit != 0) options.job.hang_limit = time_of("hang_limit", FLAGS_hang_limit);
   options.job.join_limit = time_of("join_timeout", FLAGS_join_timeout);
   options.job.checkpoints = checkpoints_from_flags();

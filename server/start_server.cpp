@@ -42,6 +42,7 @@
 #include "net/fd_limit.hpp"
 #include "net/heartbeat.hpp"
 #include "net/job_key.hpp"
+#include "net/lossy_transport.hpp"
 #include "net/protocol.hpp"
 #include "net/rendezvous.hpp"
 #include "net/scheduler_channel.hpp"
@@ -72,6 +73,12 @@ DEFINE_bool(plugin_sandbox, false, "user functions run in processes of their own
 DEFINE_string(sandbox_memory, "4G", "addresses that a process of --plugin-sandbox may have; 0: no limit");
 DEFINE_double(heartbeat_limit, 3,
               "seconds of silence after which a node is lost; the scheduler, after three times as long");
+DEFINE_double(heartbeat_interval, 0.5, "seconds from one heartbeat to the next");
+DEFINE_double(
+    resend_after, 1,
+    "seconds after which a late reply is inquired about, and what a broken connection has lost is sent again");
+DEFINE_string(drop_messages, "", "percentage of messages that are lost, doubled or delayed on purpose");
+DEFINE_string(seed, "1", "which ones --drop-messages chooses");
 DEFINE_int64(parent, 0, "process without which this one shall not live");
 // Byte counts may end in K, M, G or T.
 DEFINE_string(max_value_bytes, "256M", "largest value that is taken");
@@ -244,9 +251,8 @@ class ending {
 /// One request to the scheduler. Returns false when `end` came before the reply.
 class scheduler_line {
  public:
-  /// `id`: the incarnation of the server.
-  scheduler_line(net::transport& over, const std::string& address, std::uint64_t job, std::uint64_t id)
-      : line_(over, address, id), job_(job) {}
+  scheduler_line(net::transport& over, const std::string& address, const srv::server_options& self)
+      : line_(over, address, self.incarnation, self.resend_after), job_(self.job) {}
 
   bool ask(net::verb what, const std::string& body, const ending& end, milliseconds limit, net::reply_view& answer) {
     net::request_header h;
@@ -326,9 +332,12 @@ srv::node_options options_from_flags() {
     o.server.sandbox.memory_bytes = bytes_of(FLAGS_sandbox_memory, "--sandbox-memory");
     o.server.sandbox.timeouts = o.function_timeout;
   }
-  if (milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit") < net::least_heartbeat_limit) {
-    throw usage_error("--heartbeat-limit must be at least 1 s: nodes beat every 0.5 s, and one beat may be late");
-  }
+  const auto interval = milliseconds_of(FLAGS_heartbeat_interval, "--heartbeat-interval");
+  if (milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit") < net::least_heartbeat_limit(interval))
+    throw usage_error("--heartbeat-limit must be at least " + number_text(2 * FLAGS_heartbeat_interval) +
+                      " s: nodes beat every " + number_text(FLAGS_heartbeat_interval) +
+                      " s (--heartbeat-interval), and one beat may be late");
+  o.server.resend_after = milliseconds_of(FLAGS_resend_after, "--resend-after");
   o.shares_connections = FLAGS_shared_connections || o.server.threads > FLAGS_share_connections_above;
   o.bind = bind_address(FLAGS_bind, FLAGS_rendezvous);
   return o;
@@ -379,6 +388,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
       over,
       {.scheduler = FLAGS_rendezvous,
        .job = node.object().options().job,
+       .interval = milliseconds_of(FLAGS_heartbeat_interval, "--heartbeat-interval"),
        .limit = milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit") * net::patience_with_scheduler,
        .on_answer =
            [&](net::clock_source::time_point sent) {
@@ -392,7 +402,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
       });
 
   const auto& own = node.object().options();
-  scheduler_line line(over, FLAGS_rendezvous, own.job, own.incarnation);
+  scheduler_line line(over, FLAGS_rendezvous, own);
   net::reply_view answer;
   // The heartbeat monitors the scheduler and the scheduler the joining, so the wait needs no limit of its own. Signals
   // are checked meanwhile.
@@ -483,16 +493,23 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
     std::fprintf(stderr, "start_server: s%u drops a connection: %.*s\n", node->addresses().slot,
                  static_cast<int>(why.size()), why.data());
   });
-  net::zmq_transport over({.max_message_bytes = options.server.max_message_bytes});
+  std::shared_ptr<net::transport> over = std::make_shared<net::zmq_transport>(
+      net::transport_limits{.max_message_bytes = options.server.max_message_bytes});
+  std::shared_ptr<net::lossy_transport> lossy;
+  if (!FLAGS_drop_messages.empty())
+    over = lossy = std::make_shared<net::lossy_transport>(
+        over,
+        net::lossy_transport::options_from(FLAGS_drop_messages, FLAGS_seed, "s" + std::to_string(options.server.slot)));
   options.on_stop = [&] {
     const auto* failed = running.load();
     const auto why = failed == nullptr ? std::string() : failed->failure();
     end.come(why.empty() ? exit_status::ok : exit_status::failure, why);
   };
   srv::last_words::install(options.server.slot, pthread_self(), SIGUSR1);
-  auto node = std::make_unique<srv::server_node>(over, options);
+  auto node = std::make_unique<srv::server_node>(*over, options);
   running = node.get();
-  const int status = serve(*node, over, end, signals);
+  const int status = serve(*node, *over, end, signals);
+  if (lossy != nullptr) std::fprintf(stderr, "start_server: s%u: %s\n", options.server.slot, lossy->report().c_str());
   if (!node->stop()) {
     std::fprintf(stderr, "start_server: s%u ends although a user function still runs\n", node->addresses().slot);
   }

@@ -89,6 +89,7 @@ replication_chain& server::begin_replication(unsigned thread, net::port& port, r
                               .index = thread,
                               .threads = threads(),
                               .most_body_bytes = options_.max_message_bytes / 2,
+                              .resend_after = options_.resend_after,
                               .log = std::move(log)};
   replicated_store* of = &clock_;
   if (thread < threads()) {

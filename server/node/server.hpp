@@ -65,6 +65,7 @@ struct server_options {
   std::size_t max_memory_bytes = 0;                       ///< of all shards, equal shares; 0: no limit
   std::size_t max_unread_bytes = std::size_t{1} << 30;    ///< of replies on one connection, see slow_consumer_guard
   std::size_t max_parked_bytes = std::size_t{256} << 20;  ///< of requests that wait for a membership, in all threads
+  std::chrono::milliseconds resend_after = net::late;     ///< a replica's later reply is inquired about
 };
 
 /// Thread-safety: `handle(i, ...)` by the thread of shard i, `clock()` by the clock thread, the rest by any thread.

@@ -87,8 +87,7 @@ void server_loop::take(milliseconds sleep) {
     if (h.what == verb::stop && h.client == server.options().incarnation && in_.stop.load(std::memory_order_acquire)) {
       told_ = true;
       done.ok();
-    } else if (!early && !chain_.active() && (h.flags & net::flag_stream) != 0 && !chain_.accepts(h, from_[i]->from))
-        [[unlikely]] {
+    } else if (!early && !chain_.active() && (h.flags & net::flag_stream) != 0 && !chain_.accepts(h, from_[i]->from)) {
       done.fail(status::connection_reset);
     } else if (!early && !chain_.active() && h.what == verb::ping && h.count == net::ping_alive) [[unlikely]] {
       done.ok();

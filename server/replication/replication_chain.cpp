@@ -252,8 +252,7 @@ void replication_chain::retry_parked() {
 
 void replication_chain::handle(const net::request_view& request, shared_buffer tail, completion done) {
   const auto& h = request.header;
-  if (!streams_.accepts(h, done.peer())) return refuse(done, status::connection_reset, {});
-  if ((h.flags & net::flag_first) != 0) forget_waiting(h);  // what it has here is sent again, in order
+  if (!accepts(h, done.peer())) return refuse(done, status::connection_reset, {});
   // Whether this thread is alive does not depend on its replicas.
   if (h.what == verb::ping && (h.count == net::ping_alive || options_.at == place::clock)) return confirm(done);
   // An unresponsive replica must not make its head hold back replies to all other clients.

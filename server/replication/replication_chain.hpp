@@ -95,6 +95,7 @@ struct replication_chain_options {
   /// Target size of a message; a single entry may be larger.
   std::size_t message_bytes = std::size_t{4} << 20;
   std::size_t most_body_bytes = std::size_t{1} << 29;  ///< longer bodies are sent in pieces
+  std::chrono::milliseconds resend_after = net::late;  ///< a later reply is inquired about
   std::function<void(const std::string&)> log{};       ///< a line of text, on the chain's thread; may be empty
 };
 
@@ -120,8 +121,13 @@ class replication_chain final : public reply_sink {
   [[nodiscard]] std::optional<bool> heads(std::uint16_t partition) const noexcept {
     return view_ == nullptr ? std::nullopt : std::optional(view_->owned.mine[partition]);
   }
-  /// sender_connections::accepts for a sender to this thread.
-  [[nodiscard]] bool accepts(const net::request_header& h, const net::peer& from) { return streams_.accepts(h, from); }
+  /// Whether nothing that was sent to this thread before the request can be missing (sender_connections::accepts). What
+  /// waits here of a sender that begins again is refused: it is sent again, in order.
+  [[nodiscard]] bool accepts(const net::request_header& h, const net::peer& from) {
+    if (!streams_.accepts(h, from)) return false;
+    if ((h.flags & net::flag_first) != 0) forget_waiting(h);
+    return true;
+  }
   [[nodiscard]] bool has_parked() const noexcept { return !parked_.empty(); }
   [[nodiscard]] std::uint32_t epoch() const noexcept { return epoch_; }
 

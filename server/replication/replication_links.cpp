@@ -16,7 +16,7 @@ using net::verb;
 
 namespace {
 
-constexpr std::chrono::milliseconds look_interval{500};
+constexpr std::chrono::milliseconds longest_look_interval{500};
 
 }  // namespace
 
@@ -101,7 +101,7 @@ std::uint64_t replication_chain::send_on(line& to, verb what, std::string_view k
 /// Pings connections over which a reply is late, and renews those that stay silent.
 void replication_chain::check_links() {
   if (now_ < next_look_ || (pending_.empty() && forwarded_.empty() && questions_.empty())) return;
-  next_look_ = now_ + look_interval;
+  next_look_ = now_ + std::min(longest_look_interval, options_.resend_after);
   std::map<hop, time_point> oldest;
   const auto waits_for = [&](const hop& to, time_point since) {
     const auto [at, fresh] = oldest.try_emplace(to, since);
@@ -111,7 +111,7 @@ void replication_chain::check_links() {
   for (const auto& [number, f] : forwarded_) waits_for(f.to, f.at);
   for (const auto& [number, q] : questions_) waits_for(q.to, q.at);
   for (const auto& [to, since] : oldest) {
-    if (now_ - since < net::late) continue;
+    if (now_ - since < options_.resend_after) continue;
     net::request_header identity;
     identity.job = options_.job;
     identity.client = options_.incarnation;

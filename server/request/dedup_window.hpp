@@ -52,10 +52,10 @@ class dedup_window {
     answer what;
   };
 
-  [[nodiscard]] verdict find(std::uint64_t client, std::uint64_t sequence, std::uint16_t partition, answer& out) const {
-    const auto at = clients_.find(client);
-    if (at == clients_.end()) return verdict::fresh;
-    const auto& c = at->second;
+  [[nodiscard]] verdict find(std::uint64_t client, std::uint64_t sequence, std::uint16_t partition, answer& out) {
+    const auto* known = window_of(client);
+    if (known == nullptr) return verdict::fresh;
+    const auto& c = *known;
     const place where{sequence, partition};
     const auto e = std::lower_bound(c.parts.begin(), c.parts.end(), where, before);
     if (e != c.parts.end() && e->is(where) && !e->awaited) {
@@ -66,7 +66,7 @@ class dedup_window {
   }
   /// Whether requests of this client can be remembered; a refusal is counted.
   [[nodiscard]] bool admits(std::uint64_t client) noexcept {
-    if (clients_.contains(client) || (clients_.size() < most_clients && !budget_.is_over())) [[likely]]
+    if (window_of(client) != nullptr || (clients_.size() < most_clients && !budget_.is_over())) [[likely]]
       return true;
     budget_.refuse();
     return false;
@@ -74,11 +74,13 @@ class dedup_window {
   /// Total size. Thread-safety: any thread.
   [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
   /// Whether anything is known of this request, in any partition.
-  [[nodiscard]] bool knows(std::uint64_t client, std::uint64_t sequence) const {
-    const auto at = clients_.find(client);
-    if (at == clients_.end()) return false;
-    const auto& c = at->second;
+  [[nodiscard]] bool knows(std::uint64_t client, std::uint64_t sequence) {
+    const auto* known = window_of(client);
+    if (known == nullptr) return false;
+    const auto& c = *known;
     if (sequence < c.low) return true;
+    if (c.parts.empty() || c.parts.back().at.sequence < sequence) [[likely]]
+      return false;
     const auto e = std::lower_bound(c.parts.begin(), c.parts.end(), place{sequence, 0}, before);
     return e != c.parts.end() && e->at.sequence == sequence;
   }
@@ -87,9 +89,7 @@ class dedup_window {
   /// and `add` then needs memory only for an answer of more than 16 bytes. Throws: std::bad_alloc; nothing is reserved.
   void await(std::uint64_t client, std::uint64_t sequence, std::uint16_t partition) {
     ++changes_;
-    const auto [known, fresh] = clients_.try_emplace(client);
-    auto& c = known->second;
-    if (fresh) budget_.add(client_bytes);
+    auto& c = make_window_of(client);
     if (sequence < c.low) return;
     const place where{sequence, partition};
     const auto at = find_place(c, where);
@@ -100,9 +100,9 @@ class dedup_window {
   }
   /// Releases the unfilled places reserved for this request.
   void advance_watermark(std::uint64_t client, std::uint64_t sequence) noexcept {
-    const auto known = clients_.find(client);
-    if (known == clients_.end()) return;
-    auto& c = known->second;
+    auto* known = window_of(client);
+    if (known == nullptr) return;
+    auto& c = *known;
     const auto first = std::lower_bound(c.parts.begin(), c.parts.end(), place{sequence, 0}, before);
     auto last = first;
     while (last != c.parts.end() && last->at.sequence == sequence) ++last;
@@ -120,9 +120,7 @@ class dedup_window {
   void add(std::uint64_t client, std::uint64_t low, std::uint64_t sequence, std::uint16_t partition,
            const answer& what) {
     ++changes_;
-    const auto [known, fresh] = clients_.try_emplace(client);
-    auto& c = known->second;
-    if (fresh) budget_.add(client_bytes);
+    auto& c = make_window_of(client);
     forget_below(c, low);
     if (sequence < c.low) return;
     const place where{sequence, partition};
@@ -141,10 +139,10 @@ class dedup_window {
   }
   /// The client has received all replies below this.
   void answered_below(std::uint64_t client, std::uint64_t low) {
-    const auto at = clients_.find(client);
-    if (at == clients_.end()) return;
+    auto* known = window_of(client);
+    if (known == nullptr) return;
     ++changes_;
-    forget_below(at->second, low);
+    forget_below(*known, low);
   }
   /// Drops the parts of the partitions in `gone`. Cost: O(all parts).
   template <class F>
@@ -224,12 +222,29 @@ class dedup_window {
     const entry* what;
   };
 
+  /// Most requests are of the client that sent the one before.
+  [[nodiscard]] client_window* window_of(std::uint64_t client) noexcept {
+    if (recent_ != nullptr && recent_client_ == client) [[likely]]
+      return recent_;
+    const auto at = clients_.find(client);
+    if (at == clients_.end()) return nullptr;
+    recent_client_ = client;
+    return recent_ = &at->second;
+  }
+  client_window& make_window_of(std::uint64_t client) {
+    if (auto* known = window_of(client)) [[likely]]
+      return *known;
+    auto& c = clients_[client];
+    budget_.add(client_bytes);
+    return c;
+  }
   static bool before(const entry& e, const place& p) noexcept {
     return e.at.sequence != p.sequence ? e.at.sequence < p.sequence : e.at.partition < p.partition;
   }
   /// The part, or its insertion point.
   static std::deque<entry>::iterator find_place(client_window& c, const place& where) noexcept {
     if (c.parts.empty() || before(c.parts.back(), where)) return c.parts.end();
+    if (c.parts.back().is(where)) return std::prev(c.parts.end());  // it was reserved
     return std::lower_bound(c.parts.begin(), c.parts.end(), where, before);
   }
   void insert(client_window& c, std::deque<entry>::iterator at, entry&& e) {
@@ -280,7 +295,9 @@ class dedup_window {
   }
 
   byte_budget budget_;
-  std::unordered_map<std::uint64_t, client_window> clients_;
+  std::unordered_map<std::uint64_t, client_window> clients_;  // never erased
+  std::uint64_t recent_client_ = 0;
+  client_window* recent_ = nullptr;
   std::vector<indexed> index_;
   std::uint64_t changes_ = 1;
   std::uint64_t indexed_at_ = 0;

@@ -33,7 +33,7 @@ struct stream_sender {
 /// allows, those that have begun longest ago, or were marked as recent longest ago, are dropped: their next request is
 /// refused, and they start again.
 ///
-/// Thread-safety: none. Cost: one map lookup a request; `sender_bytes` a sender.
+/// Thread-safety: none. Cost: a map lookup for a request of another sender than the last; `sender_bytes` a sender.
 template <class State = std::monostate>
 class sender_table {
  public:
@@ -48,6 +48,16 @@ class sender_table {
 
   /// `budget`: of all senders; null: they are not counted. Lifetime: it must outlive this.
   explicit sender_table(byte_budget* budget = nullptr) noexcept : budget_(budget) {}
+  sender_table(sender_table&& other) noexcept { *this = std::move(other); }
+  sender_table& operator=(sender_table&& other) noexcept {
+    budget_ = other.budget_;
+    senders_ = std::move(other.senders_);
+    by_age_ = std::move(other.by_age_);
+    newest_ = other.newest_;
+    recent_ = senders_.end();
+    other.recent_ = other.senders_.end();
+    return *this;
+  }
 
   /// Whether nothing that was sent before this request can be missing.
   [[nodiscard]] bool accepts(const net::request_header& h, const net::peer& from) {
@@ -57,9 +67,11 @@ class sender_table {
   /// an older one is rejected. Returns: its sender, null if it is to be refused. Lifetime: until the sender is dropped.
   [[nodiscard]] entry* accept(const net::request_header& h, const net::peer& from) {
     const auto who = stream_sender::of(h);
+    if ((h.flags & net::flag_first) == 0) {
+      if (recent_ == senders_.end() || recent_->first != who) recent_ = senders_.find(who);
+      return recent_ != senders_.end() && recent_->second.from == from ? &recent_->second : nullptr;
+    }
     const auto known = senders_.find(who);
-    if ((h.flags & net::flag_first) == 0)
-      return known != senders_.end() && known->second.from == from ? &known->second : nullptr;
     if (known != senders_.end()) {
       known->second.from = from;
       mark_recent(who, known->second);
@@ -79,7 +91,7 @@ class sender_table {
     const auto at = senders_.find(stream_sender::of(h));
     if (at == senders_.end()) return;
     by_age_.erase(at->second.age);
-    senders_.erase(at);
+    erase(at);
   }
   void mark_recent(const stream_sender& who, entry& e) {
     by_age_.emplace(newest_ + 1, who);
@@ -92,7 +104,7 @@ class sender_table {
     by_age_.erase(by_age_.begin());
     if (oldest == senders_.end()) return;
     f(oldest->second);
-    senders_.erase(oldest);
+    erase(oldest);
   }
   /// Null: not known, or dropped.
   [[nodiscard]] entry* find(const stream_sender& who) {
@@ -106,8 +118,15 @@ class sender_table {
   [[nodiscard]] std::size_t size() const noexcept { return senders_.size(); }
 
  private:
+  using table = std::map<stream_sender, entry>;
+  void erase(typename table::iterator at) {
+    if (recent_ == at) recent_ = senders_.end();
+    senders_.erase(at);
+  }
+
   byte_budget* budget_;
-  std::map<stream_sender, entry> senders_;
+  table senders_;
+  typename table::iterator recent_ = senders_.end();  // most requests are of the sender of the one before
   std::map<std::uint64_t, stream_sender> by_age_;
   std::uint64_t newest_ = 0;
 };

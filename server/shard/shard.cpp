@@ -316,6 +316,7 @@ bool shard::update_after_answer(const key_operation& c, std::string_view key, st
   reply.value_version = store_.keys().family().last_version + 1;
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
   done.answer(reply);
+  if (log().remembers()) log().answered(partition_of(hash), status::ok, reply.value_version, {});
   std::string error;
   (void)apply_in_place(*c.function, e->tag(), bytes, delta, error);
   t.changed(*e);
@@ -417,8 +418,15 @@ void shard::update_at(const key_operation& c, std::string_view key, std::uint64_
 
 void shard::handle_clear(completion& done) {
   if (log().recording()) return clear_owned(done);
+  log().hold_places();
+  change_log::earlier before;
+  if (log().retried() && log().next_answer(net::any_partition, before) == dedup_window::verdict::expired)
+    return refuse(done, status::expired, change_log::too_late);
+  const bool applied = log().retried() && before.item.version != 0;
+  const auto count = applied ? before.item.version - 1 : store_.clear();
+  log().answered(net::any_partition, status::ok, count + 1, {});
   net::reply_header reply;
-  reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(store_.clear(), 0xffffffffU));
+  reply.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, 0xffffffffU));
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
   done.answer(reply);
 }

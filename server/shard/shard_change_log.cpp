@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A shard whose partitions have replicas: retries are answered as before, and changes of a request are noted.
+// Retries are answered as before; where partitions have replicas the changes of a request are noted.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -35,7 +35,7 @@ bool shard::was_applied(const key_operation& c, std::string_view key, std::uint6
     case dedup_window::verdict::fresh:
       return false;
     case dedup_window::verdict::expired:
-      out.fail(status::expired, told("it came again so late that it is not known whether it was applied"));
+      out.fail(status::expired, told(change_log::too_late));
       return true;
     case dedup_window::verdict::applied:
       break;
@@ -94,12 +94,13 @@ void shard::note_answer(std::uint16_t partition, const key_outcome& out) {
 /// `answers`: the values of a bupdate in reply order; a duplicate key has two.
 void shard::note_answers(const key_operation& c, const prepared_set& set, const resolved_keys& keys) {
   const bool values = c.what == verb::bupdate;
+  const auto each = keys.value_bytes();
+  if (!log().expects_partitions() && (!values || set.size() * each > change_log::most_answer_bytes))
+    return log().answered_alike(set.size(), values ? keys.tag() : value_tag::none);
   for (std::size_t i = 0; i < set.size(); ++i) {
     const auto* e = store_.keys().find(set.hash(i), set.key(i));
     log().answered(partition_of(set.hash(i)), status::ok, e->version(),
-                   values
-                       ? value_view{keys.tag(), std::span(items_).subspan(i * keys.value_bytes(), keys.value_bytes())}
-                       : value_view{});
+                   values ? value_view{keys.tag(), std::span(items_).subspan(i * each, each)} : value_view{});
   }
 }
 

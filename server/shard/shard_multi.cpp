@@ -43,10 +43,10 @@ void shard::handle_multi(const net::request_view& request, completion& done) {
     if ((c.function != nullptr || !c.takes_function()) && run_multi(c, request, done)) return;
   }
   // All items are checked before the first is handled: a malformed request changes nothing.
-  const bool remembered = log().remembers();
+  const bool expected = log().expects_partitions();
   net::request_items check(request.payload(), h.count);
   for (net::request_item item; check.next(item);) {
-    if (remembered) expect_answer(hash_key(item.key));
+    if (expected) expect_answer(hash_key(item.key));
   }
   if (!check.ok()) return refuse(done, status::bad_request, "the items of the request do not fit its body");
   if (c.takes_function()) {
@@ -194,10 +194,8 @@ void shard::handle_set(const net::request_view& request, completion& done) {
     c.function = function_of(h, out);
     if (c.function == nullptr) return refuse(done, out);
   }
-  if (log().remembers()) {
-    for (std::size_t i = 0; i < set->size(); ++i) expect_answer(set->hash(i));
-    log().hold_places();
-  }
+  for (std::size_t i = 0; log().expects_partitions() && i < set->size(); ++i) expect_answer(set->hash(i));
+  log().hold_places();
   if (run_set(c, *set, values, done)) return;
 
   net::request_items cursor(values.payload, h.count);
@@ -233,7 +231,7 @@ bool shard::run_set(const key_operation& c, prepared_set& set, const set_values&
   const bool noted = log().recording() && c.what != verb::pull;
   for (std::size_t i = 0; noted && i < set.size(); ++i) log().key(set.hash(i), set.key(i));
   run(c, *keys, values.payload.data());
-  if (noted) note_answers(c, set, *keys);
+  if (log().remembers()) note_answers(c, set, *keys);
   answer_uniform(c, *keys, done);
   return true;
 }
@@ -242,7 +240,7 @@ bool shard::run_set(const key_operation& c, prepared_set& set, const set_values&
 bool shard::run_multi(const key_operation& c, const net::request_view& request, completion& done) {
   const auto payload = request.payload();
   const auto count = c.header->count;
-  if (log().recording() || log().remembers() || !can_run(c)) return false;
+  if (log().recording() || log().expects_partitions() || !can_run(c)) return false;
   if (count == 0 || count > payload.size() / net::request_item_bytes) return false;
   const bool has_values = c.what != verb::pull;
   auto& keys = store_.keys();
@@ -272,7 +270,9 @@ bool shard::run_multi(const key_operation& c, const net::request_view& request, 
     }
   }
   if (!cursor.ok() || !can_run(c, resolved_)) return false;
+  log().hold_places();
   run(c, resolved_, values_.data());
+  if (log().remembers()) log().answered_alike(count, c.what == verb::bupdate ? resolved_.tag() : value_tag::none);
   answer_uniform(c, resolved_, done);
   if (values_.capacity() > kept_buffer_bytes) values_ = {};
   return true;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <tuple>
 #include <utility>
 
 #include <paracel/bytes.hpp>
@@ -64,6 +65,7 @@ bool changes_state(verb v) noexcept {
 
 void change_log::begin_request(const net::request_header& h) noexcept {
   header_ = h;
+  whole_ = false;
   remembers_ = changes_state(h.what) && h.client != 0 && h.sequence != 0;
   retried_ = remembers_ && applied_.knows(h.client, h.sequence);
   changes_before_ = count();
@@ -72,6 +74,29 @@ void change_log::begin_request(const net::request_header& h) noexcept {
   parts_.clear();
   items_.clear();
   replayed_.clear();
+}
+
+void change_log::begin_whole(const net::request_header& h) noexcept {
+  if (h.client == 0 || h.sequence == 0) return;
+  header_ = h;
+  remembers_ = true;
+  whole_ = true;
+  lost_ = false;
+  retried_ = applied_.knows(h.client, h.sequence);
+  alike_ = 0;
+  alike_tag_ = value_tag::none;
+  version_ = 0;
+  parts_.clear();
+  items_.clear();
+  if (!replayed_.empty()) [[unlikely]]
+    replayed_.clear();
+}
+
+void change_log::hold_place() {
+  make_room(items_, item_front_bytes);
+  if (retried_) [[unlikely]]
+    (void)replay_of(net::any_partition);
+  applied_.await(header_.client, header_.sequence, net::any_partition);
 }
 
 void change_log::hold_all_places() {
@@ -92,6 +117,13 @@ void change_log::hold_all_places() {
 
 void change_log::answered(std::uint16_t partition, net::status result, std::uint64_t version, const value_view& value) {
   if (!remembers_) return;
+  if (whole_) {
+    if (!parts_.empty() || result != net::status::ok || value.tag != value_tag::none) [[unlikely]]
+      return answered_in_whole(result, version, value);
+    ++alike_;
+    version_ = version;
+    return;
+  }
   const auto at = items_.size();
   const bool left_out =
       value.bytes.size() > most_answer_bytes || !try_room(items_, value.bytes.size() + items_left_ * item_front_bytes);
@@ -102,7 +134,68 @@ void change_log::answered(std::uint16_t partition, net::status result, std::uint
   if (items_left_ != 0) --items_left_;
 }
 
+/// An item that is more than `ok`, or follows one that is.
+void change_log::answered_in_whole(net::status result, std::uint64_t version, const value_view& value) noexcept {
+  const bool left_out = value.bytes.size() > most_answer_bytes;
+  if ((parts_.empty() && !spell_out()) || !try_room(parts_, 1) ||
+      !try_room(items_, item_front_bytes + (left_out ? 0 : value.bytes.size()))) {
+    lost_ = true;
+    return;
+  }
+  const auto at = items_.size();
+  net::append_item(items_, result, version, left_out ? value_view{value.tag, {}} : value);
+  if (left_out) std::memset(items_.data() + at, 0xff, sizeof(std::uint32_t));  // as above
+  parts_.push_back({net::any_partition, at, items_.size() - at});
+}
+
+/// The items that were counted so far, one by one. False: there is no memory.
+bool change_log::spell_out() noexcept {
+  const auto n = std::exchange(alike_, 0);
+  if (!try_room(parts_, n + 1) || !try_room(items_, (n + 1) * item_front_bytes)) return false;
+  for (std::size_t i = 0; i < n; ++i) {
+    parts_.push_back({net::any_partition, items_.size(), item_front_bytes});
+    net::append_item(items_, net::status::ok, n == 1 ? version_ : 0, {});
+  }
+  return true;
+}
+
+/// As keep_answers, of a request that is remembered as a whole.
+void change_log::keep_answer() noexcept {
+  const auto [client, low, sequence] = std::tuple(header_.client, header_.low_watermark, header_.sequence);
+  const bool answered = alike_ != 0 || !parts_.empty() || lost_;
+  if (!answered || (retried_ && replay_of(net::any_partition).how != dedup_window::verdict::fresh)) {
+    applied_.advance_watermark(client, sequence);
+    return;
+  }
+  std::uint16_t flags = 0;
+  std::span<const std::byte> items;
+  if (!lost_ && parts_.empty()) {
+    net::append_item(items_, net::status::ok, alike_ == 1 && alike_tag_ == value_tag::none ? version_ : alike_,
+                     {alike_tag_, {}});  // `hold_place` has made room
+    if (alike_ > 1 || alike_tag_ != value_tag::none) flags = record_alike;
+    if (alike_tag_ != value_tag::none) flags |= record_values_left_out;
+    items = items_;
+  } else if (!lost_ && try_room(kept_items_, items_.size())) {
+    flags = write_items(parts_, true);
+    items = kept_items_;
+  }
+  try {
+    applied_.add(client, low, sequence, net::any_partition, {flags, items});
+  } catch (const std::bad_alloc&) {  // its place is reserved
+    applied_.add(client, low, sequence, net::any_partition, {flags, {}});
+  }
+  if (!recording_) kept_items_.clear();
+  if (items_.capacity() > kept_list_bytes) items_ = {};
+  if (parts_.capacity() * sizeof(part) > kept_list_bytes) parts_ = {};
+}
+
 void change_log::keep_answers() noexcept {
+  if (whole_) {
+    keep_answer();
+    remembers_ = false;
+    retried_ = false;
+    return;
+  }
   std::size_t kept = 0;
   if (!parts_.empty() && count() != changes_before_) {
     if (parts_.size() > 1) {
@@ -122,8 +215,8 @@ void change_log::keep_answers() noexcept {
   retried_ = false;
 }
 
-void change_log::keep_part(std::uint16_t partition, std::span<const part> parts, bool with_values) noexcept {
-  const auto at = kept_items_.size();
+/// Appends the answers to kept_items_. Returns: the flags of their record.
+std::uint16_t change_log::write_items(std::span<const part> parts, bool with_values) noexcept {
   std::size_t bytes = 0;
   bool left_out = !with_values;
   for (const auto& p : parts) {
@@ -138,7 +231,12 @@ void change_log::keep_part(std::uint16_t partition, std::span<const part> parts,
     kept_items_.insert(kept_items_.end(), from, from + (left_out ? item_front_bytes : p.bytes));
     if (left_out) std::memset(kept_items_.data() + kept_items_.size() - item_front_bytes, 0, sizeof(std::uint32_t));
   }
-  const auto flags = left_out ? record_values_left_out : std::uint16_t{0};
+  return left_out ? record_values_left_out : std::uint16_t{0};
+}
+
+void change_log::keep_part(std::uint16_t partition, std::span<const part> parts, bool with_values) noexcept {
+  const auto at = kept_items_.size();
+  const auto flags = write_items(parts, with_values);
   const auto low = header_.low_watermark;
   try {
     applied_.add(header_.client, low, header_.sequence, partition, {flags, std::span(kept_items_).subspan(at)});
@@ -158,12 +256,17 @@ change_log::replayed& change_log::replay_of(std::uint16_t partition) {
   if (r.how == dedup_window::verdict::applied) {
     r.values_left_out = (a.flags & record_values_left_out) != 0;
     r.items.assign(a.items.begin(), a.items.end());
+    if ((a.flags & record_alike) != 0 && r.items.size() == item_front_bytes) {
+      net::reply_items one(r.items, 1);
+      if (net::reply_item item; one.next(item)) r.alike = item.version;
+      if (r.alike == 0) r.items.clear();
+    }
   }
   return replayed_.emplace(partition, std::move(r)).first->second;
 }
 
 dedup_window::verdict change_log::next_answer(std::uint16_t partition, earlier& out) {
-  auto& r = replay_of(partition);
+  auto& r = replay_of(whole_ ? net::any_partition : partition);
   if (r.how != dedup_window::verdict::applied) return r.how;
   // More items than it had: the request is not the one that it claims to be.
   if (r.items.size() - r.at < item_front_bytes || item_bytes(r.items.data() + r.at) > r.items.size() - r.at) {
@@ -173,6 +276,10 @@ dedup_window::verdict change_log::next_answer(std::uint16_t partition, earlier& 
   net::reply_items one(std::span(r.items).subspan(r.at, bytes), 1);
   if (!one.next(out.item)) return dedup_window::verdict::expired;
   out.values_left_out = r.values_left_out;
+  if (r.alike != 0) {
+    out.item.version = 0;
+    if (--r.alike != 0) return r.how;
+  }
   r.at += bytes;
   return r.how;
 }

@@ -21,8 +21,11 @@ namespace paracel::srv {
 [[nodiscard]] bool changes_state(net::verb v) noexcept;
 
 /// What the requests of a batch have changed in a shard whose partitions have replicas: names only, since each is
-/// written once with its final value; and how they were answered. Before `record` nothing is noted or remembered:
-/// each call is then a single test, and partitions without replicas pay no more.
+/// written once with its final value; and how they were answered, by partition.
+///
+/// Before `record` nothing is noted. A request of a stream (net::flag_stream) may be sent again all the same, to this
+/// very shard and as a whole, so its answer is remembered as one part, that of net::any_partition; other requests cost
+/// a single test a call.
 ///
 /// Thread-safety: owned by the shard thread. Lifetime: the window must outlive it.
 class change_log {
@@ -30,9 +33,12 @@ class change_log {
   /// Bytes of one partition's answers that are kept with their values; beyond it the values are left out.
   static constexpr std::size_t most_answer_bytes = 4096;
 
+  /// The reply to a retry of which nothing is known any more.
+  static constexpr std::string_view too_late = "it came again so late that it is not known whether it was applied";
+
   explicit change_log(dedup_window& applied) : applied_(applied) {}
 
-  /// From now on changes are noted, and requests are remembered.
+  /// From now on changes are noted, and all requests are remembered.
   void record() noexcept { recording_ = true; }
   [[nodiscard]] bool recording() const noexcept { return recording_; }
 
@@ -40,15 +46,18 @@ class change_log {
   void begin(const net::request_header& h) noexcept {
     if (recording_) [[unlikely]]
       begin_request(h);
+    else if ((h.flags & net::flag_stream) != 0 && changes_state(h.what)) begin_whole(h);
   }
+  /// Whether `expect` is wanted: answers are remembered by partition.
+  [[nodiscard]] bool expects_partitions() const noexcept { return remembers_ && !whole_; }
   /// The request is about to be answered once more for this partition; `hold_places` follows.
   void expect(std::uint16_t partition) {
-    if (remembers_) expected_.push_back(partition);
+    if (expects_partitions()) expected_.push_back(partition);
   }
   /// Makes room for remembering what was expected: nothing after it can fail, so that what was changed is remembered
   /// whatever becomes of the rest. Throws: std::bad_alloc; nothing has changed, and the request can be refused.
   void hold_places() {
-    if (remembers_) hold_all_places();
+    if (remembers_) whole_ ? hold_place() : hold_all_places();
   }
   /// Its answer is remembered if it has changed anything: as far as it came, if it ended with an exception.
   /// If there is no memory for values they are left out, and if there is none beyond the place, the answer:
@@ -69,6 +78,12 @@ class change_log {
   dedup_window::verdict next_answer(std::uint16_t partition, earlier& out);
   /// Needs no memory for what was expected.
   void answered(std::uint16_t partition, net::status result, std::uint64_t version, const value_view& value);
+  /// The same of `n` items of a request that is remembered as a whole: all are `ok`. Their values, if they have a tag,
+  /// are not kept. Versions of such items are not either.
+  void answered_alike(std::size_t n, value_tag left_out) noexcept {
+    alike_ = n;
+    alike_tag_ = left_out;
+  }
 
   // ---- changes: noted before they are made, since there may be no memory for a note. What was noted and did
   // ---- not change is written as it is, which is harmless; `folded`, `rows_folded` and `cleared` come when nothing
@@ -171,6 +186,7 @@ class change_log {
     bool values_left_out = false;
     std::vector<std::byte> items;
     std::size_t at = 0;
+    std::uint64_t alike = 0;  // items that `items`, with one, stands for
   };
   [[nodiscard]] std::size_t count() const noexcept {
     return keys_.size() + rows_.size() + batches_.size() + cleared_.size();
@@ -186,8 +202,14 @@ class change_log {
         {hash, arrival, keep(name), static_cast<std::uint32_t>(name.size()), folded, static_cast<std::uint8_t>(what)});
   }
   void begin_request(const net::request_header& h) noexcept;
+  void begin_whole(const net::request_header& h) noexcept;
   void hold_all_places();
+  void hold_place();
   void keep_answers() noexcept;
+  void keep_answer() noexcept;
+  void answered_in_whole(net::status result, std::uint64_t version, const value_view& value) noexcept;
+  bool spell_out() noexcept;
+  std::uint16_t write_items(std::span<const part> parts, bool with_values) noexcept;
   replayed& replay_of(std::uint16_t partition);
   void keep_part(std::uint16_t partition, std::span<const part> parts, bool with_values) noexcept;
 
@@ -208,6 +230,11 @@ class change_log {
   net::request_header header_;
   bool remembers_ = false;
   bool retried_ = false;
+  bool whole_ = false;                     // it is remembered as one part
+  bool lost_ = false;                      // there was no memory for its answer
+  std::size_t alike_ = 0;                  // items answered `ok` and no more, before any other: parts_ has the rest
+  value_tag alike_tag_ = value_tag::none;  // of their values, which are not kept
+  std::uint64_t version_ = 0;              // of the last of them
   std::size_t changes_before_ = 0;
   std::vector<std::uint16_t> expected_;  // partitions: of each item, and then each once
   std::size_t items_left_ = 0;           // still to be answered

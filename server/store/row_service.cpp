@@ -285,8 +285,24 @@ row_service::problem row_service::on_rows(const net::request_view& request, shar
   auto& rows = rows_of(t, named);
   const bool staged = h.what == verb::rows_update && (h.flags & net::flag_staged) != 0 && h.clock != net::no_clock;
   if (staged && (h.flags & net::flag_listed) != 0) tail = with_ids(r);
-  if (!changes_.recording()) [[likely]]
-    return change(t, rows, request, r, staged, std::move(tail), out, folded_clock);
+  if (!changes_.recording()) [[likely]] {
+    if (!changes_.remembers()) return change(t, rows, request, r, staged, std::move(tail), out, folded_clock);
+    changes_.hold_places();
+    if (changes_.retried()) {
+      change_log::earlier before;
+      const auto how = changes_.next_answer(net::any_partition, before);
+      if (how == dedup_window::verdict::expired) return refusal{status::expired, std::string(change_log::too_late)};
+      if (how == dedup_window::verdict::applied) {
+        out.header.count = static_cast<std::uint32_t>(before.item.version);
+        if (before.item.result == status::ok) return {};
+        return refusal{before.item.result, std::string(net::text_of(before.item.value.bytes))};
+      }
+    }
+    auto p = change(t, rows, request, r, staged, std::move(tail), out, folded_clock);
+    if (p) changes_.answered(net::any_partition, p->why, 0, {value_tag::packed, net::bytes_of(p->text)});
+    else changes_.answered(net::any_partition, status::ok, out.header.count, {});
+    return p;
+  }
 
   touch_partitions();
   std::uint32_t removed_before = 0;

@@ -284,7 +284,7 @@ row_service::problem row_service::leave_out_applied(const net::request_header& h
       change_log::earlier before;
       const auto how = changes_.next_answer(partition, before);
       if (how == dedup_window::verdict::expired) {
-        return refusal{status::expired, "it came again so late that it is not known whether it was applied"};
+        return refusal{status::expired, std::string(change_log::too_late)};
       }
       at->second = how == dedup_window::verdict::applied;
       if (at->second && before.item.result != status::ok) {

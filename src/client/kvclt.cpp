@@ -62,7 +62,7 @@ kvclt::kvclt(client_context& shared, const server_entry& server)
 }
 
 void kvclt::add_line(const std::string& address) {
-  const auto policy = shared_.may_change ? net::on_loss::notify : net::on_loss::fail;
+  const auto policy = shared_.retains ? net::on_loss::notify : net::on_loss::fail;
   lines_.push_back({net::reliable_channel(*shared_.port, address, {.policy = policy})});
 }
 
@@ -89,41 +89,51 @@ kvclt::sequence kvclt::send(std::uint32_t thread, std::uint32_t channel, net::re
   h.key_bytes = static_cast<std::uint32_t>(key.size());
   h.body_bytes = static_cast<std::uint32_t>(key.size() + prefix.size() + payload.size());
   h.tail_bytes = tail.size();
-  if (to.channel.has_to_mark() && serves_) [[unlikely]]
-    to.channel.mark(h);
-  front_.resize(net::request_header_bytes + key.size() + prefix.size());
-  net::encode(h, std::span<std::byte, net::request_header_bytes>(front_.data(), net::request_header_bytes));
-  const auto after_key = std::ranges::copy(net::bytes_of(key), front_.begin() + net::request_header_bytes).out;
-  std::ranges::copy(prefix, after_key);
-
+  if (to.channel.has_to_mark() && serves_) to.channel.mark(h);
   const bool parks = h.what == net::verb::subscribe;
-  if (shared_.may_change && !parks) [[unlikely]]
-    retain(thread, channel, h, payload, tail);
-  if (serves_) [[likely]]
-    to.channel.transmit({.head = front_, .body = payload, .tail = std::move(tail)});
-  else shared_.left_behind = true;  // the place was looked up before the server was lost
-  if (front_.capacity() > kept_buffer_bytes) front_ = {};
+  if (shared_.retains && !parks) [[likely]] {
+    auto& r = retain(thread, channel, h, key, prefix, payload, tail);
+    net::request_bytes head;
+    net::encode(h, head);
+    if (serves_) [[likely]]
+      to.channel.transmit({.head = head, .body = r.body, .tail = std::move(tail)});
+    else shared_.left_behind = true;  // the place was looked up before the server was lost
+  } else {
+    front_.resize(net::request_header_bytes + key.size() + prefix.size());
+    net::encode(h, std::span<std::byte, net::request_header_bytes>(front_.data(), net::request_header_bytes));
+    const auto after_key = std::ranges::copy(net::bytes_of(key), front_.begin() + net::request_header_bytes).out;
+    std::ranges::copy(prefix, after_key);
+    if (serves_) [[likely]]
+      to.channel.transmit({.head = front_, .body = payload, .tail = std::move(tail)});
+    else shared_.left_behind = true;
+    if (front_.capacity() > kept_buffer_bytes) front_ = {};
+  }
   if (parks) return window.park({channel, h.clock, std::move(done)});
   return window.open(h.what, channel, net::request_header_bytes + h.body_bytes + h.tail_bytes, std::move(done));
 }
 
-void kvclt::retain(std::uint32_t thread, std::uint32_t channel, const net::request_header& h,
-                   std::span<const std::byte> payload, const shared_buffer& tail) {
+retained_request& kvclt::retain(std::uint32_t thread, std::uint32_t channel, const net::request_header& h,
+                                std::string_view key, std::span<const std::byte> prefix,
+                                std::span<const std::byte> payload, const shared_buffer& tail) {
   auto& r = shared_.window.retain_next();
   r.header = h;
   r.place = h.sequence;
-  r.body.assign(front_.begin() + net::request_header_bytes, front_.end());
-  r.body.insert(r.body.end(), payload.begin(), payload.end());
-  r.tail = tail;
+  r.body.resize(h.body_bytes);
+  auto to = std::ranges::copy(net::bytes_of(key), r.body.begin()).out;
+  to = std::ranges::copy(prefix, to).out;
+  std::ranges::copy(payload, to);
+  if (tail || r.tail) [[unlikely]]  // the latter if that one could not be sent
+    r.tail = tail;
   r.channel = channel;
   r.slot = slot_;
   r.incarnation = incarnation_;
   r.thread = thread;
+  return r;
 }
 
 void kvclt::resend(std::uint32_t thread, net::request_header& h, std::span<const std::byte> body,
                    const shared_buffer& tail) {
-  PARACEL_CHECK(thread < threads() && shared_.may_change);
+  PARACEL_CHECK(thread < threads() && shared_.retains);
   // What is answered is below the watermark, and a server would refuse it as expired.
   PARACEL_ASSERT(shared_.window.is_open(h.sequence));
   h.epoch = shared_.epoch;

@@ -37,6 +37,11 @@ struct kvclt_options {
   std::size_t multi_chunk_bytes = 8UL << 20;  ///< a multi request is split into requests of about this size
   std::uint64_t incarnation = 0;              ///< 0: a random one is generated
   const net::clock_source* time = nullptr;    ///< null: the machine's clock
+  /// Requests are retained until they are answered, and what a broken connection has lost is sent again, also where
+  /// servers do not change. Where they may change it always is.
+  bool resends = true;
+  /// Silence after which it is inquired whether a late reply, or its request, is lost.
+  std::chrono::milliseconds resend_after = net::late;
 };
 
 /// What the clients of all servers share: their identity towards the servers, their port, and their requests.
@@ -49,7 +54,8 @@ struct client_context {
   std::uint64_t incarnation = 0;
   std::uint32_t rank = 0;
   std::uint32_t epoch = 0;        // of the membership in force
-  bool may_change = false;        // servers may change: requests are retained until they are answered
+  bool may_change = false;        // servers may change
+  bool retains = true;            // requests are retained until they are answered
   bool left_behind = false;       // a retained request is to be retried (request_replay)
   bool in_handler = false;        // blocking and routing changes are not allowed
   std::size_t prepared_sets = 0;  // at all shards
@@ -82,8 +88,8 @@ class nonblocking_scope {
 /// (Now it is one per thread.)
 ///
 /// Order: what is sent to one thread arrives in that order, or a connection was lost, and then nothing that comes
-/// after it is executed before the connection has been renewed (net::reliable_channel). Where servers may change the
-/// requests that it lost are in the window, for request_replay; elsewhere a broken connection is an error.
+/// after it is executed before the connection has been renewed (net::reliable_channel). The requests that it lost are
+/// in the window, for request_replay; a client that retains none takes a broken connection for an error.
 /// Thread-safety: owned by the thread of the context. Lifetime: the context outlives it.
 class kvclt {
  public:
@@ -166,15 +172,16 @@ class kvclt {
   };
 
   void add_line(const std::string& address);
-  void retain(std::uint32_t thread, std::uint32_t channel, const net::request_header& h,
-              std::span<const std::byte> payload, const shared_buffer& tail);
+  retained_request& retain(std::uint32_t thread, std::uint32_t channel, const net::request_header& h,
+                           std::string_view key, std::span<const std::byte> prefix, std::span<const std::byte> payload,
+                           const shared_buffer& tail);
 
   client_context& shared_;
   std::uint32_t slot_;
   std::uint64_t incarnation_;  // of the server
   bool serves_;
   std::vector<line> lines_;       // shards, then clock, then control
-  std::vector<std::byte> front_;  // header, key and prefix of the request being sent
+  std::vector<std::byte> front_;  // header, key and prefix of a request that is not retained
 };
 
 }  // namespace paracel

@@ -302,7 +302,7 @@ void multi_client::send_part(multi_request& g, std::size_t index) {
     const auto s = servers_.send(chunk.channel, h, text_of(g.set->parts[index].digest), {}, chunk.body.bytes(), {},
                                  [this, &g, index](const kv_result& r) { receive_part(g, index, r); });
     if (chunk.place == 0) chunk.place = s;
-    if (const auto& retained = shared_.window.at(s).retained; shared_.may_change && retained != nullptr) {
+    if (const auto& retained = shared_.window.at(s).retained; retained != nullptr) {
       retained->place = chunk.place;  // what was sent after the first attempt stays after it
       retained->set = g.set;
       retained->set_part = static_cast<std::uint32_t>(index);

@@ -89,8 +89,9 @@ void request_replay::resend(request_window::sequence s) {
   if (request_items_view::accepts(what)) return resend_split(e);
   if (what == verb::clear) return send_everywhere(e);
   if (what == verb::clock_tick || what == verb::clock_wait) return resend_whole(e, routes_.clock_channel());
-  // A scan is restarted by its caller; a set is prepared again by the first request on it.
-  if (is_scan(what)) return shared_.complete_locally(s, net::status::stale_epoch, "the servers have changed");
+  // A scan of servers that may change is restarted by its caller; a set is prepared again by the first request on it.
+  if (is_scan(what) && shared_.may_change)
+    return shared_.complete_locally(s, net::status::stale_epoch, "the servers have changed");
   if (what == verb::set_prepare) return shared_.complete_locally(s, net::status::ok, {});
   if (const auto same = routes_.find(r.slot, r.incarnation, r.thread)) return resend_whole(e, *same);
   // All servers give the same reply about a function or a table.

@@ -16,9 +16,9 @@
 
 namespace paracel {
 
-/// Retries unanswered requests where servers may change: in their original order, under their old numbers,
-/// at the servers that serve their partitions now. A server that has already applied a request answers from its
-/// deduplication window.
+/// Retries unanswered requests when connections or servers have changed: in their original order, under their old
+/// numbers, at the servers that serve their partitions now. A server that has already applied a request answers from
+/// its deduplication window.
 ///
 /// A request of many keys may have to go to several servers instead of one: it is split, and the replies are
 /// merged.

@@ -48,9 +48,9 @@ void request_window::recycle(entry& e) noexcept {
   PARACEL_ASSERT(!e.open);
   auto r = std::move(e.retained);
   if (spare_.size() >= most_spare || r->body.capacity() > most_spare_bytes) return;
-  r->tail = {};
-  r->set = nullptr;
-  r->rows = nullptr;
+  if (r->tail) r->tail = {};
+  if (r->set != nullptr) r->set = nullptr;
+  if (r->rows != nullptr) r->rows = nullptr;
   r->parts.clear();
   if (spare_.capacity() == 0) spare_.reserve(most_spare);
   spare_.push_back(std::move(r));

@@ -65,7 +65,7 @@ class request_window {
     net::verb what = net::verb::none;
     bool open = false;
     multi_request* multi = nullptr;                ///< it stands for several requests, and has no reply of its own
-    std::unique_ptr<retained_request> retained{};  ///< where servers may change
+    std::unique_ptr<retained_request> retained{};  ///< to be retried
   };
   /// A request that its server answers when an event occurs. Nothing waits for it.
   struct subscription {
@@ -115,7 +115,7 @@ class request_window {
   /// The request is answered. Its handler must have been moved out before.
   void close(entry& e) noexcept {
     e.open = false;
-    if (e.retained != nullptr) [[unlikely]]
+    if (e.retained != nullptr) [[likely]]
       recycle(e);
     --in_flight_;
     bytes_ -= e.bytes;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/server_group.hpp"
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <utility>
@@ -51,6 +52,7 @@ client_context context_for(net::transport& transport, const membership& servers,
   c.rank = rank;
   c.epoch = servers.epoch;
   c.may_change = servers.may_change();
+  c.retains = c.may_change || options.resends;
   return c;
 }
 
@@ -63,7 +65,8 @@ server_group::server_group(net::transport& transport, membership servers, std::u
       replay_(shared_, routes_),
       many_(*this, shared_, routes_),
       ended_(std::move(ended)),
-      board_(board != nullptr ? std::move(board) : std::make_shared<latest_membership>()) {}
+      board_(board != nullptr ? std::move(board) : std::make_shared<latest_membership>()),
+      silence_(options.resend_after) {}
 
 server_group::~server_group() = default;
 
@@ -96,7 +99,7 @@ void server_group::wait_for_window(std::size_t bytes) {
   if (!shared_.in_handler && window.in_flight() > 0 && window.bytes() + bytes > most)
     run_until([&] { return window.in_flight() == 0 || window.bytes() + bytes <= most || waits_in_vain(); },
               window.low());
-  if (shared_.may_change && !shared_.in_handler && window.is_full())
+  if (shared_.retains && !shared_.in_handler && window.is_full())
     run_until([&] { return !window.is_full() || waits_in_vain(); }, window.low());
   shared_.window.reserve();
 }
@@ -152,10 +155,8 @@ server_group::sequence server_group::shard_request(const call& c, std::uint32_t 
 void server_group::broadcast(const call& c, std::string_view key, std::span<const std::byte> payload,
                              const handler& each) {
   refresh_membership();
-  if (shared_.may_change) {
-    replay_.record_registration(c, key, payload);
-    if (c.what == net::verb::clear) return clear_everywhere(c, each);
-  }
+  if (shared_.may_change) replay_.record_registration(c, key, payload);
+  if (shared_.retains && c.what == net::verb::clear) return clear_everywhere(c, each);
   std::size_t unanswered = 0;
   const auto first = next();
   try {
@@ -215,12 +216,14 @@ void server_group::run_until(const Reached& reached, sequence s) {
   auto last_sign = std::chrono::steady_clock::time_point{};  // read the time only once something is late
   while (!reached()) {
     refresh_membership();
-    const auto interval = shared_.may_change ? refresh_interval : look_up_interval;
+    const auto interval =
+        std::min(shared_.may_change ? refresh_interval : look_up_interval, shared_.options.resend_after);
     if (receive(interval)) {
       last_sign = {};
       continue;
     }
     if (ended_) ended_->check();
+    if (waiting_) waiting_();
     record_silence(interval);
     if (shared_.options.timeout.count() == 0) continue;
     const auto late = window.answered(s) ? window.low() : s;  // more replies are expected than that to `s`
@@ -255,7 +258,7 @@ bool server_group::receive(std::chrono::milliseconds timeout) {
   if (!window.is_open(s)) return true;  // answered before, or never sent
   auto& e = window.at(s);
   if (e.multi != nullptr) return true;
-  if (e.retained != nullptr) [[unlikely]] {
+  if (e.retained != nullptr) [[likely]] {
     if (reply.header.result == net::status::stale_epoch) {
       try {
         board_->put(membership::from_json(net::text_of(incoming_.tail ? incoming_.tail.bytes() : reply.body)));
@@ -278,15 +281,14 @@ void server_group::take_sign(const net::reply_header& h, int connection) {
   const auto& to = routes_.at(channel);
   to.client->take(to.thread, h);
   if (!to.client->is_broken(to.thread)) return;
-  if (!shared_.may_change) give_up_connection(to);
+  if (!shared_.retains) give_up_connection(to);
   broken_ = true;
 }
 
 void server_group::give_up_connection(const routing_table::end& to) const {
   throw network_error("the connection to " + to.client->address(to.thread) + " of s" +
                           std::to_string(to.client->slot()) +
-                          " broke, and what was on its way is lost: it is unknown whether the server executed it. With "
-                          "--replicas 2 or --elastic it would have been sent again",
+                          " broke, and what was on its way is lost: it is unknown whether the server executed it",
                       true);
 }
 

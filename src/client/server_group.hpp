@@ -10,12 +10,12 @@
 //   multi_client    requests of many keys and of prepared sets
 //   server_group    requests, waiting for replies, and following the membership
 //
-// Where servers may change every request is retained until it is answered. When the membership changes, all
-// unanswered ones are retried, in their original order, under their old numbers, at the servers of their partitions;
-// a server that has already applied one answers from its memory. So handlers run once, and an update
-// is applied once. Nothing else makes this client give up on a server: a silent one is the scheduler's business
-// (server_group_failover.cpp). A connection that broke, or stays silent, is renewed, and what was unanswered there is
-// retried in the same way. Where servers do not change, a broken connection is an error.
+// Every request is retained until it is answered. When a connection broke, or stays silent, it is renewed, and what is
+// unanswered there is retried, in the original order, under the old numbers; a server that has already applied a
+// request answers from its memory. So handlers run once, and an update is applied once. When the membership changes,
+// all that is unanswered is retried in the same way, at the servers of its partitions. Nothing else makes this client
+// give up on a server: a silent one is the scheduler's business (server_group_failover.cpp). A client that retains
+// nothing (kvclt_options::resends) takes a broken connection for an error.
 #pragma once
 
 #include <chrono>
@@ -101,6 +101,8 @@ class server_group {
   /// Set by code that holds requests back (combined updates): it is called before a request leaves that could observe
   /// or be observed by them, with its key, or with null when it is about many. It may make requests, and may not block.
   void set_pre_send_hook(client_context::before_request before) { shared_.before = std::move(before); }
+  /// Called now and then by a call that waits for replies; it makes no request of this client.
+  void set_waiting_hook(std::function<void()> waits) { waiting_ = std::move(waits); }
 
   /// Set by code that holds requests back until others are answered: it is called after the handler of each reply, and
   /// may make requests, and may not block.
@@ -132,11 +134,12 @@ class server_group {
   [[nodiscard]] std::uint32_t channel_of(std::uint16_t partition) const noexcept {
     return routes_.channel_of(partition);
   }
-  /// Applies the newest membership known to this process, if it is not the current one. No-op inside a
-  /// handler.
+  /// Applies the newest membership known to this process, if it is not the current one, and renews broken connections.
+  /// No-op inside a handler.
   void refresh_membership() {
-    if (shared_.may_change) [[unlikely]]
-      follow_newest();
+    if (shared_.retains) [[likely]]
+      if (broken_ || shared_.left_behind || is_behind()) [[unlikely]]
+        follow_newest();
   }
   /// Pins the routing table while alive (`channel_of`, `locate`, servers()), for a caller that looks up a place and
   /// then sends there.
@@ -167,10 +170,10 @@ class server_group {
   [[noreturn]] void give_up(sequence s, std::chrono::milliseconds silence) const;
   /// Waiting for room while the routing is pinned would wait for servers that are gone.
   [[nodiscard]] bool waits_in_vain() const noexcept {
-    return shared_.may_change && pins_ != 0 && (shared_.left_behind || broken_ || is_behind());
+    return shared_.retains && pins_ != 0 && (shared_.left_behind || broken_ || is_behind());
   }
 
-  // Where servers may change, in server_group_failover.cpp:
+  // Where requests are retained, in server_group_failover.cpp:
   [[nodiscard]] bool is_behind() const noexcept { return shared_.may_change && board_->epoch() > servers().epoch; }
   void follow_newest();
   void apply_membership(const membership& fresh);
@@ -184,6 +187,7 @@ class server_group {
   routing_table routes_;
   request_replay replay_;
   multi_client many_;
+  std::function<void()> waiting_;
   std::shared_ptr<abort_signal> ended_;
   std::shared_ptr<latest_membership> board_;
   net::incoming incoming_;

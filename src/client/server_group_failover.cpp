@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How a client handles changes of the servers: see the head of server_group.hpp.
+// How a client handles broken connections and changes of the servers: see the head of server_group.hpp.
 //
 //   reply stale_epoch, or the heartbeat thread --> latest_membership --> apply_membership: new ring, new channels
 //                                                                     --> functions and tables to new servers

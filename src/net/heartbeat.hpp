@@ -22,7 +22,7 @@ namespace paracel::net {
 
 inline constexpr std::chrono::milliseconds heartbeat_interval{500};
 /// The shortest silence that may be called a loss: one beat may be late.
-inline constexpr std::chrono::milliseconds least_heartbeat_limit = 2 * heartbeat_interval;
+constexpr std::chrono::milliseconds least_heartbeat_limit(std::chrono::milliseconds interval) { return 2 * interval; }
 
 /// The scheduler's directive in reply to a heartbeat, or the meaning of its silence.
 struct directive {

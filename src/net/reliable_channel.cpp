@@ -11,13 +11,6 @@ namespace {
 constexpr std::size_t least_bytes_per_millisecond = 20'000;  // of a connection that is in order
 }
 
-void reliable_channel::mark(request_header& h) noexcept {
-  h.flags = static_cast<std::uint16_t>((h.flags & ~flag_first) | flag_stream);
-  if (!std::exchange(begun_, true)) h.flags |= flag_first;
-  // Where connections are not renewed the first one stays: the mark of a ping suffices to find out that it has broken.
-  if (settings_.policy == on_loss::fail) marks_ = false;
-}
-
 void reliable_channel::send(request_header& h, std::span<const std::byte> body, const shared_buffer& tail) {
   mark(h);
   h.body_bytes = static_cast<std::uint32_t>(body.size());

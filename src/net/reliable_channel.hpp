@@ -31,7 +31,7 @@
 
 namespace paracel::net {
 
-/// A live process answers within milliseconds. Later replies are inquired about.
+/// A live process answers within milliseconds. Later replies are inquired about (prun.py --resend-after).
 inline constexpr std::chrono::milliseconds late{1000};
 
 /// Time in which an owner waited for replies and nothing arrived: time waited, so that time in which the process was
@@ -39,11 +39,13 @@ inline constexpr std::chrono::milliseconds late{1000};
 /// Thread-safety: none.
 class silence_timer {
  public:
+  explicit silence_timer(std::chrono::nanoseconds after = late) noexcept : after_(after) {}
+
   /// Nothing has arrived for another `time`. Returns: whether replies are late, which is then measured anew.
   [[nodiscard]] bool add(std::chrono::nanoseconds time) noexcept {
     waited_ += time;
     silence_ += time;
-    if (silence_ < late) return false;
+    if (silence_ < after_) return false;
     silence_ = {};
     return true;
   }
@@ -53,6 +55,7 @@ class silence_timer {
   [[nodiscard]] std::chrono::nanoseconds waited() const noexcept { return waited_; }
 
  private:
+  std::chrono::nanoseconds after_;
   std::chrono::nanoseconds waited_{};
   std::chrono::nanoseconds silence_{};
 };
@@ -107,7 +110,16 @@ class reliable_channel {
   /// Whether the next message needs `mark`. With on_loss::fail only the first one does.
   [[nodiscard]] bool has_to_mark() const noexcept { return marks_; }
   /// Sets the stream flags in the header of a message that is about to be transmitted.
-  void mark(request_header& h) noexcept;
+  void mark(request_header& h) noexcept {
+    h.flags = static_cast<std::uint16_t>((h.flags & ~flag_first) | flag_stream);
+    if (!begun_) [[unlikely]] {
+      begun_ = true;
+      h.flags |= flag_first;
+      // Where connections are not renewed the first one stays: the mark of a ping suffices to find out that it has
+      // broken.
+      if (settings_.policy == on_loss::fail) marks_ = false;
+    }
+  }
   void transmit(const outgoing& message) {
     if (connection_ < 0) [[unlikely]]
       connection_ = port_->connect(address_);

@@ -14,8 +14,9 @@ constexpr reliable_channel::settings patient{.policy = on_loss::resend, .silent 
 
 }  // namespace
 
-scheduler_channel::scheduler_channel(transport& over, std::string address, std::uint64_t id)
-    : port_(over.open()), channel_(*port_, std::move(address), patient) {
+scheduler_channel::scheduler_channel(transport& over, std::string address, std::uint64_t id,
+                                     std::chrono::milliseconds resend_after)
+    : port_(over.open()), channel_(*port_, std::move(address), patient), silence_(resend_after) {
   identity_.client = id;
 }
 

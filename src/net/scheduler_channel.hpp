@@ -22,8 +22,9 @@ namespace paracel::net {
 /// Thread-safety: owned by one thread, which opens it.
 class scheduler_channel {
  public:
-  /// `id` is unique to this channel in the whole job, and not 0.
-  scheduler_channel(transport& over, std::string address, std::uint64_t id);
+  /// `id` is unique to this channel in the whole job, and not 0. A reply is inquired about when it is later than this.
+  scheduler_channel(transport& over, std::string address, std::uint64_t id,
+                    std::chrono::milliseconds resend_after = late);
 
   /// Sends a request; sets client, number, stream and lengths of its header. `receive` waits for its
   /// reply.

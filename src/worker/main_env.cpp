@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include <paracel/comm.hpp>
 #include <paracel/error.hpp>
@@ -24,6 +25,7 @@
 #include "core/number_parsing.hpp"
 #include "net/fd_limit.hpp"
 #include "net/job_key.hpp"
+#include "net/lossy_transport.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
 #include "worker/comm_scheduler.hpp"
@@ -129,6 +131,7 @@ struct main_env::impl {
   std::string given_info;  // --server_info of the command line, for joining without the environment
   std::thread::id owner = std::this_thread::get_id();
   std::shared_ptr<session> job;
+  std::shared_ptr<net::lossy_transport> lossy;  // of the job, with --drop-messages
   std::shared_ptr<comm_backend> world;
 
   std::shared_ptr<session> join(const std::string& server_info) {
@@ -145,6 +148,12 @@ struct main_env::impl {
     session_options o;
     if (const char* limit = variable("PARACEL_MAX_MESSAGE_BYTES")) o.max_message_bytes = byte_count(limit);
     o.over = std::make_shared<net::zmq_transport>(net::transport_limits{.max_message_bytes = o.max_message_bytes});
+    if (const char* percent = variable("PARACEL_DROP_MESSAGES")) {
+      const char* seed = variable("PARACEL_DROP_SEED");
+      o.over = lossy = std::make_shared<net::lossy_transport>(
+          o.over,
+          net::lossy_transport::options_from(percent, seed != nullptr ? seed : "1", "w" + std::to_string(rank)));
+    }
     o.job = where.job;
     o.scheduler = where.scheduler;
     o.rank = rank;
@@ -156,6 +165,10 @@ struct main_env::impl {
     o.ejects = variable("PARACEL_EJECT") != nullptr;
     if (const auto limit = number_in("PARACEL_HEARTBEAT_LIMIT_MS"))
       o.heartbeat_limit = std::chrono::milliseconds{*limit};
+    if (const auto interval = number_in("PARACEL_HEARTBEAT_INTERVAL_MS"))
+      o.heartbeat_interval = std::chrono::milliseconds{*interval};
+    if (const auto after = number_in("PARACEL_RESEND_AFTER_MS")) o.resend_after = std::chrono::milliseconds{*after};
+    if (const char* delivery = variable("PARACEL_DELIVERY")) o.resends = std::strcmp(delivery, "fail") != 0;
     job = session::join(std::move(o));
     return job;
   }
@@ -174,6 +187,8 @@ struct main_env::impl {
     }
     job.reset();
     world.reset();
+    if (const auto disturbed = std::exchange(lossy, nullptr))
+      std::fprintf(stderr, "worker %u: %s\n", rank, disturbed->report().c_str());
     // MPI_Finalize waits for every rank; a failing one exits without it, which is how mpirun learns of the failure.
     if (!failing && finalize_mpi) mpi->finalize();
   }

@@ -138,6 +138,15 @@ bool peer_channels::is_gone(std::uint32_t rank) const {
   return !place.gone.empty() && !place.awaited;
 }
 
+void peer_channels::look_after_all() {
+  while (progress(milliseconds{0})) {
+  }
+  const auto now = steady_clock::now();
+  if (now - looked_after_ < options_.doubt) return;
+  looked_after_ = now;
+  for (auto& [rank, p] : to_) look_after(p);
+}
+
 bool peer_channels::flush(milliseconds limit) {
   const auto end = steady_clock::now() + limit;
   repeated_timer doubt(options_.doubt);
@@ -165,12 +174,14 @@ void peer_channels::question(std::uint32_t rank, const char* what) {
       throw network_error(what + worker_named(rank) + ": another process has taken its place", true);
     if (place.gone.empty()) absences_.erase(rank);
     else if (++absences_[rank] > 1) throw network_error(what + worker_named(rank) + ": " + place.gone, true);
-    if (p != to_.end()) look_after(p->second);
   }
+  // It may wait for what was sent to yet another one.
+  look_after_all();
 }
 
 /// A receive from any source fails when nobody is left who could send.
 void peer_channels::question_all() {
+  look_after_all();
   std::string last;
   for (std::uint32_t r = 0; r < options_.size; ++r) {
     if (r == options_.rank) continue;

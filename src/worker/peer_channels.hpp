@@ -83,6 +83,9 @@ class peer_channels {
   void attend(std::uint32_t rank, bool doubts);
   /// Asks the scheduler whether a worker has left, and no other process will take its place.
   [[nodiscard]] bool is_gone(std::uint32_t rank) const;
+  /// For one who waits for something else, that may depend on what it has sent: handles what has arrived; messages that
+  /// are unacknowledged for long are inquired about. Never blocks. Throws: what `check` throws.
+  void look_after_all();
   /// Waits until every message is acknowledged, at most `limit`. Returns: whether they are.
   bool flush(milliseconds limit);
 
@@ -115,7 +118,8 @@ class peer_channels {
   message_matcher arrived_;
   std::map<std::uint32_t, outgoing_peer> to_;
   std::map<std::uint32_t, incoming_peer> from_;
-  std::map<std::uint32_t, std::uint32_t> met_;  // the turn in which a peer was first met
+  std::map<std::uint32_t, std::uint32_t> met_;            // the turn in which a peer was first met
+  std::chrono::steady_clock::time_point looked_after_{};  // when look_after_all did
   std::map<std::uint32_t, int> absences_;  // how often in a row a peer was found gone; by the own rank: all of them
   net::incoming in_;
 };

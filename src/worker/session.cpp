@@ -61,7 +61,7 @@ std::shared_ptr<session> session::join(session_options options) {
     if (last) mine["clock"] = last->clock;
     if (last && !last->cannot.empty()) mine["cannot"] = last->cannot;
   }
-  s->to_scheduler_ = std::make_unique<net::scheduler_channel>(*o.over, o.scheduler, random_id());
+  s->to_scheduler_ = std::make_unique<net::scheduler_channel>(*o.over, o.scheduler, random_id(), o.resend_after);
   s->heartbeat_ = std::make_unique<net::heartbeat>(
       *o.over,
       net::heartbeat_options{.scheduler = o.scheduler,
@@ -119,6 +119,7 @@ std::shared_ptr<session> session::alone(std::shared_ptr<net::transport> over, me
   session_options o;
   o.over = std::move(over);
   o.job = servers.job;
+  o.resends = false;  // within a process no connection breaks
   std::shared_ptr<session> s(new session(std::move(o)));
   s->members_ = std::move(servers);
   s->keep_ = std::move(keep);
@@ -132,7 +133,8 @@ void session::open_peers(std::unique_ptr<net::port> bound) {
   o.rank = rank();
   o.size = size();
   o.client = random_id();
-  o.patience = signal_interval;
+  o.patience = std::min(signal_interval, options_.resend_after);
+  o.doubt = options_.resend_after;
   o.check = [this] { ended_->check(); };
   o.find = [this](std::uint32_t of) {
     net::request_header h;
@@ -199,10 +201,13 @@ std::unique_ptr<server_group> session::open_client() {
   // is no reason to give up.
   o.timeout = std::chrono::milliseconds{0};
   o.max_message_bytes = options_.max_message_bytes;
+  o.resends = options_.resends;
+  o.resend_after = options_.resend_after;
   const auto newest = board_->newest();
   auto client = std::make_unique<server_group>(*options_.over, newest != nullptr ? *newest : members_, rank(), o,
                                                has_scheduler() ? ended_ : nullptr, board_);
   if (keeps_ != nullptr) keeps_->add_client(client->incarnation());
+  if (peers_ && std::this_thread::get_id() == owner_) client->set_waiting_hook([this] { peers_->look_after_all(); });
   return client;
 }
 
@@ -234,8 +239,10 @@ const net::reply_view& session::ask(net::request_header& h, std::span<const std:
                           h.count == static_cast<std::uint32_t>(net::collective_kind::barrier);
   to_scheduler_->ask(marked(h), body, std::move(tail));
   for (;;) {
-    if (!to_scheduler_->receive(in_barrier ? command_interval : signal_interval, answer_)) {
+    if (!to_scheduler_->receive(std::min(in_barrier ? command_interval : signal_interval, options_.resend_after),
+                                answer_)) {
       ended_->check();
+      if (peers_) peers_->look_after_all();
       if (in_barrier) take_commands();
       if (h.what == net::verb::leave && done_.load(std::memory_order_relaxed)) return answer_;
       continue;

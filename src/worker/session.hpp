@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,9 @@ struct session_options {
   std::size_t max_message_bytes = std::size_t{1} << 30;  ///< the servers' setting
   std::chrono::milliseconds heartbeat_interval{500};
   std::chrono::milliseconds heartbeat_limit{3000};  ///< the scheduler's; this process waits longer
+  std::chrono::milliseconds resend_after = net::late;
+  /// As kvclt_options::resends.
+  bool resends = true;
   /// After an abort the process exits by itself with the job's status if the algorithm has not returned by then;
   /// 0: never (several sessions share one process in tests).
   std::chrono::milliseconds grace{0};
@@ -180,6 +184,7 @@ class session {
   void obey(const net::directive& o);
 
   session_options options_;
+  const std::thread::id owner_ = std::this_thread::get_id();
   membership members_;
   std::shared_ptr<void> keep_;
   std::function<void(const std::string&)> allow_plugin_folder_;

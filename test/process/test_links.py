@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The connections of a server break, or fall silent, while its process lives (--replicas 2): messages in flight are sent again
-and count once, and an unreachable server is replaced. PARACEL_KILL_RUNS (default 1): the number of repetitions."""
+"""The connections of a server break, or fall silent, while its process lives: messages in flight are sent again and count once,
+with and without replicas; with them an unreachable server is replaced. PARACEL_KILL_RUNS (default 1): the number of
+repetitions."""
 import os
 import random
 import re
@@ -21,13 +22,15 @@ CUT_LIMIT = 15.0  # seconds; the proxy, eight workers and three servers share th
 
 
 class CutLinks(JobTest):
+    replicas = "2"
+
     def start_linked(self, program, *arguments, workers=8, options=()):
         folder = tempfile.mkdtemp(prefix="links", dir=self.folder)
         links = Links(folder, program, SERVERS)
         self.addCleanup(links.close)
         if program == COUNTERS:
             arguments = (self.not_there("enough"), *arguments)
-        run = self.start("-w", str(workers), "-p", str(SERVERS), "--replicas", "2", *options, links.program, *arguments)
+        run = self.start("-w", str(workers), "-p", str(SERVERS), "--replicas", self.replicas, *options, links.program, *arguments)
         self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 30), run.err())
         self.assertIsNone(run.process.poll(), run.err())
         run.enough = arguments[0]
@@ -109,6 +112,24 @@ class CutLinks(JobTest):
                 status, said = check(*(os.path.join(folder, str(r)) for r in range(WORKERS)))
                 print(said.strip(), file=sys.stderr)
                 self.assertEqual(status, 0, said)
+
+
+class CutLinksOfTheOnlyCopy(CutLinks):
+    """No job ends with a connection, although every server has the only copy of its keys."""
+    replicas = "1"
+
+    def test_a_server_that_nobody_reaches_is_replaced(self):
+        self.skipTest("there is no replica to take over")
+
+    def test_with_delivery_fail_the_job_ends_and_says_so(self):
+        run, links = self.start_linked(COUNTERS, "20", options=("--delivery", "fail"))
+        while run.process.poll() is None:
+            links.reset(random.randrange(SERVERS), 0.2)
+            time.sleep(0.2)
+        self.assertEqual(run.wait(), 1, run.err())
+        self.assertRegex(run.err(), r"the connection to tcp://\S+ of s\d broke, and what was on its way is lost: it is unknown "
+                                    r"whether the server executed it")
+        self.assert_nothing_left(run.job(), 1)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,24 @@ class Usage(JobTest):
                 ("--heartbeat-limit: 0.01: want 0.1 to 1000000 seconds", "--heartbeat-limit", "0.01", LR),
                 ("--heartbeat-limit: 0.9: want at least 1 second: processes send a heartbeat every 0.5 s", "--heartbeat-limit",
                  "0.9", LR),
+                ("--heartbeat-limit: 3: want at least 4 seconds: processes send a heartbeat every 2 s", "--heartbeat-limit", "3",
+                 "--heartbeat-interval", "2", LR),
+                ("--heartbeat-interval: 1.2: want at most 1: with --replicas 2 or --elastic heartbeats renew the lease",
+                 "--elastic", "--heartbeat-interval", "1.2", LR),
+                ("--heartbeat-interval: 0.05: want 0.1 to 1000000 seconds", "--heartbeat-interval", "0.05", LR),
+                ("--resend-after: 3: want less than --heartbeat-limit, 3 s", "--heartbeat-limit", "3", "--resend-after", "3", LR),
+                ("--resend-after: 0.001: want at least 0.01 seconds", "--resend-after", "0.001", LR),
+                ("--resend-after: 'soon' is not a number of seconds above 0", "--resend-after", "soon", LR),
+                ("--drop-messages: '0': want a percentage above 0, at most 50", "--drop-messages", "0", LR),
+                ("--drop-messages: '51': want a percentage above 0, at most 50", "--drop-messages", "51", LR),
+                ("--drop-messages: 'nan': want a percentage above 0, at most 50", "--drop-messages", "nan", LR),
+                ("--seed: '-3' is not a whole number", "--drop-messages", "1", "--seed=-3", LR),
+                ("--seed means something with --drop-messages only", "--seed", "3", LR),
+                ("--delivery: invalid choice: 'maybe' (choose from 'resend', 'fail')", "--delivery", "maybe", LR),
+                ("--delivery fail: with --replicas 2 or more what is lost has to be sent again", "-p", "2", "--replicas", "2",
+                 "--delivery", "fail", LR),
+                ("--delivery fail: with --elastic what is lost", "--elastic", "--delivery", "fail", LR),
+                ("--delivery fail: with --drop-messages what is lost", "--drop-messages", "1", "--delivery", "fail", LR),
                 ("--join-timeout: 1e8: want 0.1 to 1000000 seconds", "--join-timeout", "1e8", LR),
                 ("--checkpoint-every: 99999999999999999999: want at most 1073741824", "--checkpoint-dir", "new",
                  "--checkpoint-every", "99999999999999999999", LR),
@@ -308,6 +326,23 @@ class Programs(JobTest):
         self.assertTrue(found.pop("PARACEL_RUN_DIR").startswith(os.path.join(self.folder, "paracel_runs")))
         self.assertEqual(found, {"PARACEL_RENDEZVOUS": info, "PARACEL_RANK": "0", "PARACEL_SIZE": "2", "PARACEL_MODE": "local",
                                  "PARACEL_HEARTBEAT_LIMIT_MS": "2500"})
+
+    def test_delivery_is_told_to_workers_and_servers_where_it_is_not_as_usual(self):
+        status, out, _ = self.prun("--heartbeat-interval", "0.2", "--heartbeat-limit", "0.4", "--drop-messages", "1.5",
+                                   "--dry-run", "-c", "cfg.json", LR)
+        self.assertEqual(status, 0)
+        for flags in ("--heartbeat-limit 0.4", "--heartbeat-interval 0.2", "--resend-after 0.1",
+                      "--drop-messages 1.5 --seed 1"):
+            self.assertIn(flags, next(line for line in out.splitlines() if "start_server" in line))
+        self.assertIn("--heartbeat-interval 0.2", next(line for line in out.splitlines() if "start_scheduler" in line))
+        program = self.write_program("delivery", "env | grep -E '^PARACEL_(HEARTBEAT_INTERVAL|RESEND|DROP)' | sort")
+        status, out, _ = self.prun("--resend-after", "0.25", "--heartbeat-interval", "0.3", "--drop-messages", "2", "--seed", "9",
+                                   program, environment=clean_environment())
+        self.assertEqual(status, 0)
+        self.assertEqual(out.split(), ["PARACEL_DROP_MESSAGES=2", "PARACEL_DROP_SEED=9", "PARACEL_HEARTBEAT_INTERVAL_MS=300",
+                                       "PARACEL_RESEND_AFTER_MS=250"])
+        program = self.write_program("fails", "env | grep ^PARACEL_DELIVERY")
+        self.assertEqual(self.prun("--delivery", "fail", program, environment=clean_environment())[1], "PARACEL_DELIVERY=fail\n")
 
     def test_a_workers_own_status_is_passed_on_with_its_last_words(self):
         for code, status in ((1, 1), (4, 4), (9, 9), (77, 1)):

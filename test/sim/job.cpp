@@ -280,10 +280,12 @@ class job {
       s.port(shard).reply(to, {.head = frame});
     };
     if (options_.broken == mutation::no_memory) {
-      s.before_follow = [&s, this] {
-        for (unsigned i = 0; i < threads_; ++i) s.object().at(i).applied().drop_if([](std::uint16_t) { return true; });
-      };
+      s.before_follow = [&s, this] { forget_applied(s); };
     }
+  }
+
+  void forget_applied(server_process& s) const {
+    for (unsigned i = 0; i < threads_; ++i) s.object().at(i).applied().drop_if([](std::uint16_t) { return true; });
   }
 
   /// A server's process has exited.
@@ -389,9 +391,10 @@ class job {
         if (one == nullptr) return;
         auto& worker = *one;
         if (dice.in(4)) faults_->break_scheduler_lines(dice.in(2) ? worker : p);
-        else if (replicas_ == 1 && !elastic_) return;
-        else if (dice.in(2)) faults_->break_connections(worker, p);
-        else if (other != s && other != nullptr) faults_->break_connections(p, other->place());
+        else if (dice.in(2)) {
+          if (options_.broken == mutation::no_memory && replicas_ == 1 && !elastic_) forget_applied(*s);
+          faults_->break_connections(worker, p);
+        } else if (other != s && other != nullptr) faults_->break_connections(p, other->place());
       }
     }
   }

@@ -15,7 +15,7 @@ namespace paracel::sim {
 enum class mutation : std::uint8_t {
   none,
   early_acknowledgement,  ///< the head considers what it sends down a chain as acknowledged
-  no_memory,              ///< the record of applied requests is dropped at every new epoch
+  no_memory,              ///< the record of applied requests is dropped at every new epoch, or when connections break
   no_lease,               ///< a server answers after its lease has ended
   early_read,             ///< a read does not wait until the replicas have what it returns
   lone_clock,             ///< the clock is not replicated

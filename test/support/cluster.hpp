@@ -55,6 +55,7 @@ struct cluster_options {
   std::string bind = "inproc://";          ///< begins every address; of ipc: a folder and a slash
   bool shares_memory = true;               ///< collectives of the workers
   bool shares_connections = true;          ///< with several threads: as start_server --shared-connections
+  std::chrono::milliseconds resend_after = net::late;
 };
 
 class cluster {
@@ -275,6 +276,7 @@ class cluster {
     o.pid = pid_of(rank, turn);
     o.peer_address = options_.bind + "worker-" + std::to_string(o.pid);
     o.shares_memory = options_.shares_memory;
+    o.resend_after = options_.resend_after;
     return session::join(std::move(o));
   }
   static std::int64_t pid_of(std::size_t rank, std::size_t turn) {
@@ -296,6 +298,7 @@ class cluster {
     o.server.max_parked_bytes = options_.max_parked_bytes;
     o.server.max_message_bytes = options_.max_message_bytes;
     o.server.max_set_bytes = options_.max_set_bytes;
+    o.server.resend_after = options_.resend_after;
     o.log = [](const std::string&) {};
     if (options_.handler) o.handler = options_.handler(i);
     return std::make_unique<srv::server_node>(*transport_, std::move(o));

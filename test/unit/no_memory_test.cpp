@@ -2,7 +2,7 @@
 //
 // A request that finds no memory half way, at a shard whose partitions have copies: whichever allocation fails, the
 // copy that is sent the changes is the head byte for byte, what is answered is what was done, and who asks again under
-// the old number, at the head or at the copy, has nothing done twice.
+// the old number, at the head or at the copy, has nothing done twice. The same without copies, of a stream.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -110,7 +110,9 @@ class no_memory_notebook final : public reply_sink {
 
 class node {
  public:
-  node() : shard_({.threads = threads}, test_plugins(), owned_) { shard_.keep_replicas(); }
+  explicit node(bool has_copies = true) : shard_({.threads = threads}, test_plugins(), owned_), is_alone_(!has_copies) {
+    if (has_copies) shard_.keep_replicas();
+  }
 
   any_reply send(const request& r) { return send(r, ++sequence_); }
   /// The allocation number `k` fails, if it is not negative.
@@ -119,6 +121,7 @@ class node {
     auto h = r.h;
     h.client = 5;
     h.sequence = sequence;
+    if (is_alone_) h.flags |= net::flag_stream;
     h.key_bytes = static_cast<std::uint32_t>(r.key.size());
     h.body_bytes = static_cast<std::uint32_t>(r.key.size() + (r.in_tail ? 0 : r.payload.size()));
     h.tail_bytes = r.in_tail ? r.payload.size() : 0;
@@ -155,6 +158,7 @@ class node {
  private:
   std::atomic<const ownership*> owned_{nullptr};
   shard shard_;
+  const bool is_alone_;
   no_memory_notebook sink_;
   std::uint64_t sequence_ = 0;
 };
@@ -230,6 +234,11 @@ class no_memory {
   std::ptrdiff_t run(bool last, bool cold) {
     std::ptrdiff_t k = 0;
     while (fails(k, last, cold)) ++k;
+    return k;
+  }
+  std::ptrdiff_t run_alone(bool cold) {
+    std::ptrdiff_t k = 0;
+    while (fails_alone(k, cold)) ++k;
     return k;
   }
 
@@ -336,6 +345,32 @@ class no_memory {
     return failed && !testing::Test::HasFailure();
   }
 
+  /// The same at a shard without a copy.
+  bool fails_alone(std::ptrdiff_t k, bool cold) const {
+    const auto where = case_.what + ", allocation " + std::to_string(k) + " without a copy" + (cold ? ", cold" : "");
+    node head(false);
+    node other(false);
+    if (cold) prepare_cold(head, other);
+    else prepare(head, nullptr);
+    const auto sequence = head.next_sequence();
+    const auto first = head.send(case_.asked, sequence, k);
+    const bool failed = has_failed;
+    const auto now = contents_of(head);
+    const bool broken = has_broken(now) && !has_broken(after_);
+    if (!broken && !case_.late) {
+      expect_once(now, {&before_, &folded_, &after_}, where);
+      expect_true(first, now, where);
+    }
+    const auto again = head.send(case_.asked, sequence);
+    const bool more = (again.header.flags & net::reply_more) != 0;
+    if (case_.late || more || (broken && case_.asked.h.what == verb::fold)) fold(head);
+    if (!broken) {
+      expect_once(contents_of(head), {&before_, &folded_, &after_}, where + ", asked again");
+      expect_true(again, contents_of(head), where + ", asked again");
+    }
+    return failed && !testing::Test::HasFailure();
+  }
+
   const test_case& case_;
   contents before_;
   contents folded_;  // by a request that folds and then finds no memory for the rest
@@ -350,6 +385,7 @@ void run(const std::vector<test_case>& cases) {
       allocations += one.run(last, false);
       allocations += one.run(last, true);
     }
+    for (const bool cold : {false, true}) allocations += one.run_alone(cold);
     EXPECT_GT(allocations, 0) << c.what;
     if (testing::Test::HasFailure()) return;
   }

@@ -38,6 +38,7 @@ struct job_options {
   int servers = 1;
   int threads = 1;
   int replicas = 1;
+  bool resends = true;           ///< kvclt_options::resends
   std::string server_options{};  ///< further ones, separated by spaces
 };
 
@@ -95,6 +96,7 @@ class job {
     o.scheduler = rendezvous_.scheduler;
     o.rank = static_cast<std::uint32_t>(rank);
     o.size = static_cast<std::uint32_t>(options_.workers);
+    o.resends = options_.resends;
     return session::join(std::move(o));
   }
   /// Sets the environment variables that main_env reads, as prun.py does.

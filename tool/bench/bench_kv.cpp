@@ -37,6 +37,7 @@ DEFINE_int32(workers, 1, "worker processes");
 DEFINE_int32(servers, 1, "server processes");
 DEFINE_int32(threads, 1, "shard threads of a server");
 DEFINE_int32(replicas, 1, "replicas of every key, each on a different server");
+DEFINE_bool(resends, true, "what a broken connection loses is sent again: requests are retained, answers remembered");
 DEFINE_string(server_options, "", "further options of start_server, separated by spaces");
 DEFINE_double(seconds, 1, "measured time");
 DEFINE_double(warm_up, 0.2, "time before it");
@@ -351,6 +352,7 @@ void run() {
                .servers = FLAGS_servers,
                .threads = FLAGS_threads,
                .replicas = FLAGS_replicas,
+               .resends = FLAGS_resends,
                .server_options = FLAGS_server_options});
   const report sum = run_clients<report>(FLAGS_workers, [&j](int rank) {
     keep_large_blocks();

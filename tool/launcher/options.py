@@ -16,7 +16,10 @@ GONE_OPTIONS = {
 }
 MOST_REPLICAS = 8  # as membership::most_replicas
 MOST_THREADS = 1024  # as membership::most_threads
-LEAST_HEARTBEAT_LIMIT = 1  # as net::least_heartbeat_limit
+HEARTBEAT_INTERVAL, RESEND_AFTER = 0.5, 1.0  # seconds, as in start_server and src/worker/session.hpp
+LEAST_RESEND_AFTER = 0.01  # seconds; a reply takes up to a few milliseconds
+MOST_DROPPED = 50  # percent, as in net/lossy_transport.cpp
+LEASE = 2.0  # seconds, of a server whose partitions have replicas or may move: server/start_server.cpp
 # Limits of the servers, by the names of start_server's options.
 SERVER_LIMITS = {
     "--max-memory": "memory limit for all keys and values of a server (default: none)",
@@ -57,11 +60,14 @@ def parse_command_line(arguments):
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
         return int(text)
 
-    def seconds(text):
+    def seconds_or_zero(text):
         try:
-            value = float(text)
+            return float(text)
         except ValueError:
-            value = 0.0
+            return 0.0
+
+    def seconds(text):
+        value = seconds_or_zero(text)
         if not 0 < value < 1e9:
             raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
         return value
@@ -72,11 +78,10 @@ def parse_command_line(arguments):
             raise argparse.ArgumentTypeError(f"{text}: want 0.1 to 1000000 seconds")
         return value
 
-    def silence(text):
-        value = job_seconds(text)
-        if value < LEAST_HEARTBEAT_LIMIT:
-            raise argparse.ArgumentTypeError(f"{text}: want at least {LEAST_HEARTBEAT_LIMIT} second: processes send a heartbeat "
-                                             "every 0.5 s, and one may be late")
+    def percentage(text):
+        value = seconds_or_zero(text)
+        if not 0 < value <= MOST_DROPPED:
+            raise argparse.ArgumentTypeError(f"{text!r}: want a percentage above 0, at most {MOST_DROPPED}")
         return value
 
     def function_seconds(text):
@@ -139,8 +144,21 @@ def parse_command_line(arguments):
         help="when the job has ended, remove the folders of finished runs below paracel_runs/ except the N newest "
              "(default 20)")
     add("--timeout", type=seconds, default=None, metavar="SECONDS", help="end the job after this time, with status 12")
-    add("--heartbeat-limit", type=silence, default=3.0, metavar="SECONDS",
-        help="silence after which a process counts as lost, at least 1; three times as long for the scheduler (default 3)")
+    add("--heartbeat-limit", type=job_seconds, default=3.0, metavar="SECONDS",
+        help="silence after which a process counts as lost, at least two heartbeats; three times as long for the scheduler "
+             "(default 3)")
+    add("--heartbeat-interval", type=job_seconds, default=HEARTBEAT_INTERVAL, metavar="SECONDS",
+        help="time from one heartbeat of a process to the next (default 0.5)")
+    add("--resend-after", type=seconds, default=None, metavar="SECONDS",
+        help="time after which it is inquired whether a late reply, or its request, was lost with its connection; what was lost "
+             "is sent again (default 1; with --drop-messages 0.1)")
+    add("--delivery", choices=("resend", "fail"), default="resend",
+        help="requests that a broken connection to a server has lost are sent again, or end the job, which saves a little time a "
+             "request where no connection breaks (default resend; fail: without replicas only)")
+    add("--drop-messages", type=percentage, default=None, metavar="P",
+        help="disturb P percent of the messages between processes: a third of these are lost, a third doubled, a third delayed. "
+             "The results must be the same")
+    add("--seed", type=count, default=None, metavar="S", help="which messages --drop-messages chooses (default 1)")
     add("--join-timeout", type=job_seconds, default=60.0, metavar="SECONDS",
         help="time in which all processes must have started (default 60)")
     add("--function-timeout", type=function_seconds, action="append", default=[], metavar="[FUNCTION=]SECONDS",
@@ -195,6 +213,7 @@ def parse_command_line(arguments):
         if options.max_memory:
             parser.error("--mem_limit_server and --max-memory are the same limit: give one")
         options.max_memory = f"{options.mem_limit_server}M"
+    options.may_change = lambda: options.replicas > 1 or options.elastic
     options.worker_wait = 0.0
     if options.on_worker_death.startswith("wait:"):
         try:
@@ -206,6 +225,7 @@ def parse_command_line(arguments):
     if options.on_worker_death != "abort" and options.method == "mpi":
         parser.error(f"--on-worker-death {options.on_worker_death}: MPI cannot continue after losing a rank, so with -m mpi a "
                      "worker's death ends the job")
+    check_times(parser, options)
     options.function_timeout = {None: 30.0, **dict(options.function_timeout)}
     longest = max(options.function_timeout.values())
     if options.hang_limit is not None and options.hang_limit < longest:
@@ -222,7 +242,31 @@ def parse_command_line(arguments):
         parser.error(f"--replicas {options.replicas}: want at most {MOST_REPLICAS}" if options.replicas > MOST_REPLICAS else
                      f"--replicas {options.replicas} needs as many servers, and there "
                      f"{'is' if options.snum == 1 else 'are'} {options.snum} (-p)")
-    options.may_change = lambda: options.replicas > 1 or options.elastic
     if options.host and options.bind_interface:
         parser.error("--host and --bind-interface both name this host's address: give one")
     return options
+
+
+def check_times(parser, options):
+    """Those of heartbeats and of lost messages, which depend on each other."""
+    limit, interval, after = options.heartbeat_limit, options.heartbeat_interval, options.resend_after
+    if limit < 2 * interval:
+        least = f"{2 * interval:g} second" + ("" if 2 * interval == 1 else "s")
+        parser.error(f"argument --heartbeat-limit: {limit:g}: want at least {least}: processes send a heartbeat every "
+                     f"{interval:g} s, and one may be late (--heartbeat-interval)")
+    if options.may_change() and interval > LEASE / 2:
+        parser.error(f"argument --heartbeat-interval: {interval:g}: want at most {LEASE / 2:g}: with --replicas 2 or --elastic "
+                     f"heartbeats renew the lease of a server, {LEASE:g} s, and one may be late")
+    if after is not None and after < LEAST_RESEND_AFTER:
+        parser.error(f"argument --resend-after: {after:g}: want at least {LEAST_RESEND_AFTER:g} seconds: replies that come in "
+                     "time would be inquired about")
+    if after is not None and after >= limit:
+        parser.error(f"argument --resend-after: {after:g}: want less than --heartbeat-limit, {limit:g} s: a process that is "
+                     "silent for so long counts as lost before anything is sent again")
+    if options.delivery == "fail":
+        for name, given in (("--replicas 2 or more", options.replicas > 1), ("--elastic", options.elastic),
+                            ("--drop-messages", options.drop_messages is not None)):
+            if given:
+                parser.error(f"--delivery fail: with {name} what is lost has to be sent again")
+    if options.seed is not None and options.drop_messages is None:
+        parser.error("--seed means something with --drop-messages only")

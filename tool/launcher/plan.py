@@ -7,7 +7,7 @@ from . import runs
 from .checkpoints import Checkpoints
 from .folder_lock import OF_RUN, FolderLock
 from .hosts import Places, own_address, slots_in, usable_cores
-from .options import MOST_THREADS, SERVER_LIMITS
+from .options import HEARTBEAT_INTERVAL, MOST_THREADS, RESEND_AFTER, SERVER_LIMITS
 from .output import write_out
 from .own_folder import APPEND, NotOwn, OwnFolder
 from .program import dies_with_us
@@ -102,6 +102,8 @@ class Plan:
         command = [os.path.join(self.framework, "start_scheduler"), "--bind", self.scheduler_bind(), "--job", self.id,
                    "--workers", str(o.wnum), "--servers", str(o.snum), "--heartbeat-limit", f"{o.heartbeat_limit:g}",
                    "--join-timeout", f"{o.join_timeout:g}", "--run-dir", self.run_dir, "--parent", str(os.getpid())]
+        if o.heartbeat_interval != HEARTBEAT_INTERVAL:
+            command += ["--heartbeat-interval", f"{o.heartbeat_interval:g}"]
         if o.replicas > 1:
             command += ["--replicas", str(o.replicas)]
         if o.hang_limit is not None:
@@ -112,6 +114,21 @@ class Plan:
             command += ["--on-worker-death", o.on_worker_death]
         command += self.checkpoints.flags(self.program)
         return Child("scheduler", 0, command + (["--insecure"] if o.insecure else []), self.log_of("scheduler", 0))
+
+    def delivery(self):
+        """(flag of start_server, value, variable of a worker, value) of what is not as usual."""
+        o, unusual = self.options, []
+        after = o.resend_after or min(RESEND_AFTER if o.drop_messages is None else 0.1, o.heartbeat_limit / 2)
+        for flag, value, usual in (("heartbeat-interval", o.heartbeat_interval, HEARTBEAT_INTERVAL),
+                                   ("resend-after", after, RESEND_AFTER)):
+            if value != usual:
+                variable = "PARACEL_" + flag.upper().replace("-", "_") + "_MS"
+                unusual.append(("--" + flag, f"{value:g}", variable, str(round(value * 1000))))
+        if o.drop_messages is not None:
+            percent, seed = f"{o.drop_messages:g}", str(1 if o.seed is None else o.seed)
+            unusual += [("--drop-messages", percent, "PARACEL_DROP_MESSAGES", percent),
+                        ("--seed", seed, "PARACEL_DROP_SEED", seed)]
+        return unusual
 
     def make_servers(self, address):
         o = self.options
@@ -171,6 +188,8 @@ class Plan:
                    "--function-timeout", ",".join(f"{name}={limit:g}" if name else f"{limit:g}"
                                                   for name, limit in o.function_timeout.items()),
                    "--heartbeat-limit", f"{o.heartbeat_limit:g}"]
+        for flag, value, _, _ in self.delivery():
+            command += [flag, value]
         if o.plugin_sandbox:
             command.append("--plugin-sandbox")
         for name in SERVER_LIMITS:
@@ -199,6 +218,9 @@ class Plan:
             command += ["--cfg_file", o.cfg_file]
         environment = {"PARACEL_RENDEZVOUS": info, "PARACEL_RUN_DIR": self.run_dir, "PARACEL_MODE": o.method,
                        "PARACEL_HEARTBEAT_LIMIT_MS": str(round(o.heartbeat_limit * 1000))}
+        environment.update((variable, value) for _, _, variable, value in self.delivery())
+        if o.delivery == "fail":
+            environment["PARACEL_DELIVERY"] = o.delivery
         if o.max_message_bytes:
             environment["PARACEL_MAX_MESSAGE_BYTES"] = o.max_message_bytes
         if o.method == "mpi":
