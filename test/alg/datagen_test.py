@@ -17,7 +17,8 @@ BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 TOOL = os.path.join(SOURCE, "tool", "datagen.py")
 BINARY = os.path.join(BUILD, "bin", "datagen")
 KINDS = ("classification", "classes", "regression", "friedman", "friedman_classes", "sparse_classification", "sparse_regression",
-         "similarity", "kmeans", "factors", "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state", "wc", "lda")
+         "similarity", "kmeans", "factors", "mf", "fm", "als", "svd", "pagerank", "rmat", "partition", "steady_state",
+         "wc", "lda")
 
 
 def datagen(*options, build=BUILD):
