@@ -111,7 +111,8 @@ class FmTest(AlgorithmCase):
                 for k in (0, 3):
                     numbers = {"k": k, "rounds": 8, "beta_w": 0.01, "beta_v": 0.02, "start": 0.1, "seed": 5}
                     words = [w for key, value in numbers.items() for w in (f"--{key}", value)]
-                    serial = self.serial("fm_serial", path, "--test", path, "--loss", loss, "--method", "als", "--pairs", 1, *words)
+                    serial = self.serial("fm_serial", path, "--test", path, "--loss", loss, "--method", "als",
+                                         "--pairs", 1, *words)
                     self.assertGreater(serial.pop("colours"), 1)
                     for place in ((1, 1), (1, 1, "embedded"), (2, 1), (4, 3)) + (((2, 1, "mpi"),) if MPI else ()):
                         found = self.fit(*place, training_input=path, test_input=path, loss=loss, method="als", **numbers)
@@ -138,7 +139,8 @@ class FmTest(AlgorithmCase):
     def test_als_ends_where_the_gradient_is_zero(self):
         """Of the objective, by its formula."""
         for loss, name in (("squared", "target"), ("log", "label")):
-            self.fit(2, 1, training_input=self.files[name, True], loss=loss, method="als", beta_w=0.4, beta_v=0.3, k=2, rounds=3000)
+            self.fit(2, 1, training_input=self.files[name, True], loss=loss, method="als", beta_w=0.4, beta_v=0.3,
+                     k=2, rounds=3000)
             _, bias, w, v = self.rows(2)
             margin = bias + self.x @ w + ((self.x @ v) ** 2 - self.x ** 2 @ v ** 2).sum(1) / 2
             slope = margin - self.y if loss == "squared" else 1 / (1 + numpy.exp(-margin)) - self.labels
@@ -223,7 +225,8 @@ class FmTest(AlgorithmCase):
     def test_validation_and_early_stopping(self):
         half, rest = (write_rows(self.path(f"{i}.svm"), self.x[s], self.y[s], True)
                       for i, s in (("half", slice(0, 60)), ("rest", slice(60, 400))))
-        for workers, more in ((1, {"alpha": 0.3, "batch_size": 20}), (3, {"alpha": 0.3, "batch_size": 20}), (3, {"method": "als"})):
+        for workers, more in ((1, {"alpha": 0.3, "batch_size": 20}), (3, {"alpha": 0.3, "batch_size": 20}),
+                              (3, {"method": "als"})):
             keys = {"training_input": half, "validation_input": rest, "k": 8, "rounds": 60, **more}
             found = self.fit(workers, 2, patience=3, **keys)
             curve = self.curve()

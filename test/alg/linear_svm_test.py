@@ -37,7 +37,8 @@ class LinearSvmTest(AlgorithmCase):
             values = []
             for workers, servers in ((1, 1), (2, 1), (4, 2)):
                 with self.subTest(loss=loss, method=method, workers=workers):
-                    found = self.fit(workers, servers, training_input=train, test_input=test, loss=loss, method=method, bias=False)
+                    found = self.fit(workers, servers, training_input=train, test_input=test, loss=loss,
+                                     method=method, bias=False)
                     self.assertLessEqual(abs(found["objective"] / objective - 1), part)
                     self.assertGreaterEqual(found["objective"] / objective, 1 - 1e-8)
                     self.assertAlmostEqual(found["accuracy"], accuracy, delta=1e-3)
@@ -45,7 +46,8 @@ class LinearSvmTest(AlgorithmCase):
                     if loss == "hinge":
                         self.assertLessEqual(found["objective"] - objective, found["gap"] + 1e-3)
                     values.append(found["objective"])
-            self.assertLessEqual(max(values) / min(values) - 1, 1e-8 if loss == "squared_hinge" else 1e-5 if method == "newton" else 1e-4)
+            most = 1e-8 if loss == "squared_hinge" else 1e-5 if method == "newton" else 1e-4
+            self.assertLessEqual(max(values) / min(values) - 1, most)
 
     def objective(self, w, c, squared, bias, penalize, y, weight):
         b, u = (w[0], w[1:]) if bias else (0.0, w)
@@ -99,7 +101,8 @@ class LinearSvmTest(AlgorithmCase):
                 newton = self.fit(2, training_input=path, loss="hinge", method="newton", bias=bias, tolerance=1e-7, **more)
                 for workers in (1, 2, 4):
                     with self.subTest(path=path, bias=bias, workers=workers):
-                        dual = self.fit(workers, training_input=path, loss="hinge", method="dual", bias=bias, tolerance=1e-7, **more)
+                        dual = self.fit(workers, training_input=path, loss="hinge", method="dual", bias=bias,
+                                        tolerance=1e-7, **more)
                         self.assertAlmostEqual(dual["objective"] / newton["objective"], 1, delta=2e-7)
 
     def test_the_dual_objective_never_falls_and_is_below_the_objective(self):

@@ -64,7 +64,8 @@ class LinearSvrTest(AlgorithmCase):
         random = numpy.random.default_rng(9)
         wide = numpy.where(random.random((60, 1100)) < 0.01, random.normal(size=(60, 1100)), 0)
         wide[:2], wide[2, 1099] = 0, 1
-        path = write_rows(self.path("wide.svm"), wide, numpy.round(wide @ random.normal(size=1100) + random.normal(size=60), 3), True)
+        path = write_rows(self.path("wide.svm"), wide,
+                          numpy.round(wide @ random.normal(size=1100) + random.normal(size=60), 3), True)
         for inputs, epsilon in ((path, 0.2), (path, 0), (self.dense, 0.3)):
             for bias in (False, True):
                 keys = {"training_input": inputs, "epsilon": epsilon, "bias": bias, "C": 0.05, "tolerance": 1e-4}

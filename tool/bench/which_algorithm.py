@@ -68,7 +68,8 @@ SETS = (
 
 def generate(path, what, rows, build):
     """Returns: the files for training and for testing."""
-    subprocess.run([os.path.join(ROOT, "tool", "datagen.py"), *what.split(), "--seed", "1", "--no_truth", "-n", str(rows), "-o", path],
+    subprocess.run([os.path.join(ROOT, "tool", "datagen.py"), *what.split(), "--seed", "1", "--no_truth",
+                    "-n", str(rows), "-o", path],
                    check=True, env={**os.environ, "PARACEL_BUILD": build})
     parts = [path + ".train", path + ".test"]
     with open(path, encoding="ascii") as source, open(parts[0], "w", encoding="ascii") as train, \
