@@ -49,6 +49,8 @@ KINDS = """kinds (-n counts lines unless said; what is planted is written to <ou
                          summing to 1; truth: id,s with which every right vertex receives just its p
   wc                     lines of words by Zipf's law over --vocabulary
   lda                    `0 word:count ...` a document: k topics; with --as_text words; truth: alpha and the topics
+  word2vec               lines of words of one of --parts clusters (10), and of frequent ones that are in all of them;
+                         truth: word<tab>cluster; <out>.pairs: two words and whether they are in one cluster
 """
 
 
@@ -89,28 +91,29 @@ def regression(rng, w):
 LABELS = {"classification": classification, "regression": regression}
 METHODS = sorted([*LABELS, "classes", "mixed", "ranking", "friedman", "friedman_classes", "sparse_classification",
                   "sparse_regression", "similarity", "kmeans", "factors", "mf", "fm", "als", "svd", "pagerank", "rmat",
-                  "partition", "steady_state", "wc", "lda"])
+                  "partition", "steady_state", "wc", "lda", "word2vec"])
 # The kinds to which an option applies; options not listed apply to all.
 ONLY = {
     "k": {"classification", "classes", "mixed", "ranking", "regression", "friedman", "friedman_classes", "sparse_classification",
           "sparse_regression", "similarity", "kmeans", "factors", "mf", "fm", "als", "svd", "lda"},
-    "sep": set(METHODS) - {"ranking", "sparse_classification", "sparse_regression", "fm", "factors", "wc", "lda"},
+    "sep": set(METHODS) - {"ranking", "sparse_classification", "sparse_regression", "fm", "factors", "wc", "lda", "word2vec"},
     "documents": {"ranking"},
     "ncenters": {"kmeans", "classes"},
-    "parts": {"partition"},
+    "parts": {"partition", "word2vec"},
     "no_ids": {"similarity", "kmeans"},
     "nnz": {"sparse_classification", "sparse_regression", "mf", "fm", "als", "svd", "steady_state"},
     "informative": {"sparse_classification", "sparse_regression"},
     "binary_values": {"sparse_classification", "sparse_regression"},
-    "zipf": {"sparse_classification", "sparse_regression", "mf", "fm", "als", "svd", "pagerank", "steady_state", "wc"},
+    "zipf": {"sparse_classification", "sparse_regression", "mf", "fm", "als", "svd", "pagerank", "steady_state", "wc",
+             "word2vec"},
     "items": {"mf", "fm", "als", "svd", "steady_state"},
     "noise": {"mf", "fm", "als", "svd"},
     "vertices": {"pagerank", "rmat"},
     "weighted": {"pagerank", "rmat"},
     "p_in": {"partition"},
     "p_out": {"partition"},
-    "vocabulary": {"wc", "lda"},
-    "length": {"lda"},
+    "vocabulary": {"wc", "lda", "word2vec"},
+    "length": {"lda", "word2vec"},
     "alpha": {"lda"},
     "beta": {"lda"},
     "as_text": {"lda"},
@@ -179,7 +182,7 @@ def parse(argv):
     parser.add_argument("--no_truth", action="store_true", help="do not write it")
     parser.add_argument("--binary", help="the program to run")
     parser.add_argument("--ncenters", type=positive, help="kmeans: centres, classes: classes (10)")
-    parser.add_argument("--parts", type=positive, help="partition: parts (4)")
+    parser.add_argument("--parts", type=positive, help="partition: parts (4); word2vec: clusters (10)")
     parser.add_argument("--p_in", type=probability, help="partition: probability of an edge within a part (0.05)")
     parser.add_argument("--p_out", type=probability, help="partition: of an edge between parts (0.005)")
     parser.add_argument("--no_ids", action="store_true", help="similarity, kmeans: no id before the numbers")
@@ -192,8 +195,8 @@ def parse(argv):
     parser.add_argument("--noise", type=not_negative, help="mf, fm (0.5), als, svd (0.1): spread of the noise")
     parser.add_argument("--vertices", type=positive, help="pagerank (n/10), rmat (n/16)")
     parser.add_argument("--weighted", action="store_true", help="pagerank, rmat: a weight, a multiple of 0.001 up to 1")
-    parser.add_argument("--vocabulary", type=positive, help="wc (50000), lda (5000): words")
-    parser.add_argument("--length", type=positive_number, help="lda: mean words a document (100)")
+    parser.add_argument("--vocabulary", type=positive, help="wc (50000), lda (5000), word2vec (2000): words")
+    parser.add_argument("--length", type=positive_number, help="mean words: lda: of a document (100), word2vec: of a line (10)")
     parser.add_argument("--alpha", type=numbers, help="lda: of the documents, one number or one for each topic (0.1)")
     parser.add_argument("--beta", type=positive_number, help="lda: of the topics (0.05)")
     parser.add_argument("--as_text", action="store_true", help="lda: words instead of counts")

@@ -9,13 +9,12 @@
 
 #include "alg/common/npy.hpp"
 #include "alg/common/run_log.hpp"
+#include "exchange_words.hpp"
 
 namespace paracel::alg {
 
 namespace {
 
-// Bytes that a worker sends to all others together in one round of the exchange. Bounds how much is in memory twice.
-constexpr std::size_t round_bytes = std::size_t{1} << 20U;
 // Paracel's number of dictionaries in the servers, and the words of one from which there are more: a few megabytes.
 constexpr std::size_t least_dictionaries = 100;
 constexpr std::uint64_t dictionary_words = 100000;
@@ -77,7 +76,7 @@ void word_count::solve() {
   (void)first_iteration();
   count();
   if (settings_.handle.given()) add_in_servers();
-  else exchange();
+  else exchange_words(get_comm(), words_);
   dump_result();
 }
 
@@ -87,45 +86,6 @@ void word_count::count() {
     const char* const end = text.data() + text.size();
     bytes.for_each(text, [&](std::string_view word) { words_.add(word, end); });
   });
-}
-
-void word_count::exchange() {
-  auto comm = get_comm();
-  const auto workers = get_worker_size();
-  if (workers == 1) return;
-  const auto rank = get_worker_id();
-  // Most parts are of one owner: this worker's own ones stay where they are, those of others are freed once sent.
-  std::vector<word_part> left;
-  for (std::size_t p = 0; p < word_table::parts; ++p) {
-    const auto [least, most] = word_table::hashes_of(p);
-    if (owner_of(least) != rank || owner_of(most) != rank) left.push_back(words_.take_part(p));
-  }
-  std::size_t at = 0;  // in the last of them
-  for (std::int64_t more = 1; more != 0;) {
-    std::vector<byte_vector> blocks(workers);
-    std::size_t bytes = 0;
-    while (!left.empty() && bytes < round_bytes) {
-      left.back().visit(at, [&](std::string_view word, std::uint64_t count, std::uint32_t hash) {
-        const auto to = owner_of(hash);
-        if (to == rank) {
-          words_.add(word, word.data() + word.size(), count);
-        } else {
-          pack_word(blocks[to], word, count);
-          bytes += 12 + word.size();
-        }
-        return bytes < round_bytes;
-      });
-      if (bytes >= round_bytes) break;
-      left.pop_back();
-      at = 0;
-    }
-    for (const auto& block : comm.alltoall_bytes(blocks)) {
-      const auto* const end = reinterpret_cast<const char*>(block.data()) + block.size();
-      unpack_words(block, [&](std::string_view word, std::uint64_t count) { words_.add(word, end, count); });
-    }
-    more = left.empty() ? 0 : 1;
-    comm.allreduce(more, reduce_op::max);
-  }
 }
 
 /// Every worker reads all dictionaries, as in Paracel, and keeps the words that it owns.
@@ -151,7 +111,7 @@ void word_count::add_in_servers() {
   paracel_read_special_handle<dictionary>(file, functions[1], [&](const std::string&, const dictionary& words) {
     for (const auto& [word, n] : words) {
       const auto* const end = word.data() + word.size();
-      if (n > 0 && owner_of(word_table::hash_of(word, end)) == get_worker_id())
+      if (n > 0 && owner_of_word(word_table::hash_of(word, end), get_worker_size()) == get_worker_id())
         words_.add(word, end, static_cast<std::uint64_t>(n));
     }
   });

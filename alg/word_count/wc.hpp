@@ -45,11 +45,7 @@ class word_count : public paralg {
 
  private:
   void count();
-  void exchange();
   void add_in_servers();
-  [[nodiscard]] std::size_t owner_of(std::uint32_t hash) const {
-    return static_cast<std::size_t>((std::uint64_t{hash} * get_worker_size()) >> 32U);
-  }
   void dump_result();
   void dump_words();
 

@@ -18,7 +18,7 @@ TOOL = os.path.join(SOURCE, "tool", "datagen.py")
 BINARY = os.path.join(BUILD, "bin", "datagen")
 KINDS = ("classification", "classes", "mixed", "ranking", "regression", "friedman", "friedman_classes", "sparse_classification",
          "sparse_regression", "similarity", "kmeans", "factors", "mf", "fm", "als", "svd", "pagerank", "rmat", "partition",
-         "steady_state", "wc", "lda")
+         "steady_state", "wc", "lda", "word2vec")
 
 
 def datagen(*options, build=BUILD):
@@ -374,6 +374,27 @@ class Program(unittest.TestCase):
         # P(k) is log(1 + 1/k) / log(301).
         self.assertLess(abs(top[0] / sum(top) * math.log(301) / math.log(2) - 1), 0.05)
         self.assertLess(abs(sum(top[9:30]) / sum(top) * math.log(301) / math.log(31 / 10) - 1), 0.05)
+
+    def test_sentences_have_words_of_one_planted_cluster_and_shared_ones(self):
+        text = self.make("-m", "word2vec", "-n", "4000", "--vocabulary", "300", "--parts", "6", "--length", "12").decode()
+        lines = text.splitlines()
+        self.assertEqual(len(lines), 4000)
+        cluster = dict(self.truth())
+        self.assertEqual(len(cluster), 270)
+        self.assertEqual(set(cluster.values()), {str(c) for c in range(6)})
+        shared = words = 0
+        for line in lines:
+            of = [cluster.get(word) for word in line.split()]
+            self.assertGreaterEqual(len(of), 3)
+            self.assertLessEqual(len(set(of) - {None}), 1)
+            shared += of.count(None)
+            words += len(of)
+        self.assertLess(abs(shared / words - 0.4), 0.02)
+        with open(self.path + ".pairs", encoding="ascii") as file:
+            pairs = [line.split() for line in file]
+        self.assertEqual(len(pairs), 1000)
+        self.assertTrue(all((cluster[a] == cluster[b]) == (same == "1") for a, b, same in pairs))
+        self.assertLess(abs(sum(same == "1" for *_, same in pairs) / 1000 - 7 / 12), 0.05)
 
     def test_documents_are_mixtures_of_the_planted_topics(self):
         _, rows = self.libsvm("-m", "lda", "-n", "3000", "-k", "3", "--vocabulary", "200", "--alpha", "0.5,0.2,0.1")

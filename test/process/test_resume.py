@@ -165,6 +165,12 @@ class Resume(JobTest):
                    beta_w=0.1, beta_v=0.1)
         self.check("fm", training_input="words.svm", loss="log", method="als", k=3, rounds=12, beta_v=0.1)
 
+    def test_word2vec(self):
+        for method, loss in (("skip_gram", "negative_sampling"), ("cbow", "hierarchical_softmax")):
+            with self.subTest(method=method):
+                self.check("word2vec", input="documents.txt", method=method, loss=loss, k=8, rounds=3, batch_size=1000,
+                           min_count=1)
+
     def test_lda(self):
         self.check("gLDA", input="documents.txt", k_topics=4, iters=12, clocks_per_round=2, alpha=0.1, beta=0.1,
                    optimize_every=3, report_every=2)

@@ -11,6 +11,7 @@
 #include "alg/lda/lda.hpp"
 #include "alg/logistic_regression/lr.hpp"
 #include "alg/matrix_factorization/mf.hpp"
+#include "alg/word2vec/word2vec.hpp"
 #include "paracel/schema.hpp"
 #include "test/support/paths.hpp"
 
@@ -54,7 +55,9 @@ std::vector<keyed_program> keyed_programs() {
           {"lr agd", consistency::ssp(0), lr("agd")},
           {"lda", consistency::bsp(), settings_reader<paracel::alg::lda_settings>(paracel::alg::lda_schema(), files)},
           {"mf", consistency::bsp(), settings_reader<paracel::alg::mf_settings>(paracel::alg::mf_schema(), files)},
-          {"fm", consistency::bsp(), settings_reader<paracel::alg::fm_settings>(paracel::alg::fm_schema(), files)}};
+          {"fm", consistency::bsp(), settings_reader<paracel::alg::fm_settings>(paracel::alg::fm_schema(), files)},
+          {"word2vec", consistency::bsp(),
+           settings_reader<paracel::alg::word2vec_settings>(paracel::alg::word2vec_schema(), files)}};
 }
 
 std::string error_of(const keyed_program& p, const std::string& keys) {

@@ -5,8 +5,9 @@
     tool/bench/cost.py                       every row, at a hundredth of its size
     tool/bench/cost.py --full --rows wc,svd  at full size: the tool takes at least 20 seconds
 
-Complete commands including loading, with a warm page cache. The tool is pinned to one processor with a single BLAS thread; ours
-may use all processors. A row runs the tool and ours alternately; its times are medians, its ratios medians of the pairs: seconds
+Complete commands including loading, with a warm page cache. The tool is pinned to one processor with a single BLAS thread,
+that of word2vec to two; ours may use all processors. A row runs the tool and ours
+alternately; its times are medians, its ratios medians of the pairs: seconds
 of the tool divided by ours, so above 1 ours is faster. Quality is compared each time: the same objective within 1e-4, or as the
 row defines. Peak memory of ours is the sum of the peaks of all its processes, including launcher, scheduler and servers.
 """
@@ -89,11 +90,11 @@ def figure(output, name, who):
 
 class Row:
     """One algorithm against one tool. `data`: options of datagen.py, and the counts that --scale multiplies. `tool`: its
-    command, {data} is the file. `config`: of ours; strings may name {data} too."""
+    command, {data} is the file. `config`: of ours; strings may name {data} too. `threads`: of the tool, and its processors."""
 
-    def __init__(self, name, program, data, counts, tool, config, quality, also=(), judged=True):
+    def __init__(self, name, program, data, counts, tool, config, quality, also=(), judged=True, threads=1):
         self.name, self.program, self.data, self.counts, self.tool = name, program, data, counts, tool
-        self.config, self.quality, self.also, self.judged = config, quality, also, judged
+        self.config, self.quality, self.also, self.judged, self.threads = config, quality, also, judged, threads
 
 
 BASELINES = os.path.join(HERE, "baselines")
@@ -207,6 +208,10 @@ ROWS = [
         serial("lda", "{data} --topics 40 --alpha 0.1 --beta 0.01 --sweeps 50"),
         {"input": "{data}", "k_topics": 40, "alpha": 0.1, "beta": 0.01, "iters": 50, "test_stride": 10},
         at_most("perplexity", part=0.02)),
+    # The serial program with --threads is written as the original one: floats that threads share, a step for each pair.
+    Row("word2vec", "word2vec", "-m word2vec --seed 1 --vocabulary 50000 --parts 200 --length 20", {"-n": 200e3},
+        serial("word2vec", "{data} --threads 2 --test {data}.pairs"), {"input": "{data}", "test_input": "{data}.pairs"},
+        at_least("spearman", part=0.05), threads=2),
     Row("adjust_ktop", "adjust_ktop_sparse", "-m mf --seed 1 --items 5000 --nnz 100", {"-n": 80e3},
         serial("adjust_ktop", "{data} {also0}"), {"rating_input": "{data}", "sim_input": "{also0}", "lower bound": 1},
         both(same("rmse", part=1e-9), same("sum_k", part=0)), also=("similar",)),
@@ -232,10 +237,10 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-def run_alone(command, limit):
-    """Runs the tool, pinned to a processor; its peak memory is that of its largest process."""
+def run_alone(command, limit, threads=1):
+    """Runs the tool, pinned to so many processors; its peak memory is that of its largest process."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LC_ALL": "C"}
-    return run_watched(["taskset", "-c", "0", *shlex.split(command)], environment, limit, False)
+    return run_watched(["taskset", "-c", "0-%d" % (threads - 1), *shlex.split(command)], environment, limit, False)
 
 
 def run_watched(words, environment, limit, whole_tree):
@@ -398,7 +403,7 @@ class Bench:
         warm(data, *[names["also%d" % i] for i in range(len(row.also))])
         pairs = []
         for _ in range(self.options.pairs):
-            pair = {"tool": run_alone(tool, self.options.limit)}
+            pair = {"tool": run_alone(tool, self.options.limit, row.threads)}
             for workers in self.options.workers:
                 pair[workers] = self.ours(row.program, config, workers, os.path.join(self.folder, "out"))
             pairs.append(pair)

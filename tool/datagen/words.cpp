@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Texts: wc, lda.
+// Texts: wc, lda, word2vec.
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <string_view>
 
 #include "generator.hpp"
 
@@ -12,28 +13,39 @@ namespace datagen {
 
 namespace {
 
-/// Lines of words whose frequencies follow Zipf's law, with an occasional comma or full stop. A word is made of
-/// syllables, fewer for frequent words, and all words are distinct.
+struct spelling {
+  char letters[12] = {};
+  std::uint32_t length = 0;
+
+  [[nodiscard]] std::string_view text() const { return {letters, length}; }
+};
+
+/// Words of syllables, fewer for the first ones; all are distinct.
+std::vector<spelling> spell(std::size_t count) {
+  static constexpr char first[] = "bcdfghjklmnprstvwz";  // 18
+  static constexpr char second[] = "aeiou";
+  std::vector<spelling> words(count);
+  for (std::size_t w = 0; w < count; ++w) {
+    // In base 90; the number 0 has a syllable, too.
+    auto& word = words[w];
+    std::size_t n = w;
+    do {
+      word.letters[word.length++] = first[n % 90 / 5];
+      word.letters[word.length++] = second[n % 5];
+      n = n / 90;
+    } while (n-- > 0);
+  }
+  return words;
+}
+
+/// Lines of words whose frequencies follow Zipf's law, with an occasional comma or full stop.
 class zipf_text : public generator {
  public:
   explicit zipf_text(const options& o)
       : rows_(o.rows()),
         seed_(o.seed()),
         law_(o.integer("vocabulary", 50000, 1, 1U << 24U), o.number("zipf", 1, 0, 4)),
-        words_(o.integer("vocabulary", 50000)) {
-    static constexpr char first[] = "bcdfghjklmnprstvwz";  // 18
-    static constexpr char second[] = "aeiou";
-    for (std::size_t w = 0; w < words_.size(); ++w) {
-      // In base 90; the number 0 has a syllable, too.
-      auto& word = words_[w];
-      std::size_t n = w;
-      do {
-        word.letters[word.length++] = first[n % 90 / 5];
-        word.letters[word.length++] = second[n % 5];
-        n = n / 90;
-      } while (n-- > 0);
-    }
-  }
+        words_(spell(o.integer("vocabulary", 50000))) {}
   [[nodiscard]] std::uint64_t rows() const override { return rows_; }
   [[nodiscard]] std::uint64_t rows_a_block() const override { return 4096; }
   void render(std::uint64_t first, std::uint64_t last, block& out) const override {
@@ -58,10 +70,6 @@ class zipf_text : public generator {
   }
 
  private:
-  struct spelling {
-    char letters[12] = {};
-    std::uint32_t length = 0;
-  };
   std::uint64_t rows_;
   std::uint64_t seed_;
   zipf law_;
@@ -178,11 +186,90 @@ class topics : public generator {
   std::vector<alias_table> word_of_;
 };
 
+/// Lines of words of one of several clusters, and of words that are in all: a tenth of the vocabulary, two of five
+/// occurrences. Frequencies within a cluster follow Zipf's law. Word w of the rest is in cluster w mod parts. Truth:
+/// word<tab>cluster for the words of clusters, by number. Pairs: 1,000 lines word<tab>word<tab>1 or 0, whether both
+/// are in one cluster, frequent words more often.
+class clustered_text : public generator {
+ public:
+  explicit clustered_text(const options& o)
+      : rows_(o.rows()),
+        seed_(o.seed()),
+        parts_(o.integer("parts", 10, 1, 65536)),
+        vocabulary_(o.integer("vocabulary", 2000, 1, 1U << 24U)),
+        shared_(vocabulary_ / 10),
+        length_(o.number("length", 10, 2, 1e6)),
+        words_(spell(vocabulary_)),
+        law_of_shared_(std::max<std::uint64_t>(shared_, 1), o.number("zipf", 1, 0, 4)),
+        law_((vocabulary_ - shared_ - 1) / parts_ + 1, o.number("zipf", 1, 0, 4)) {
+    if (vocabulary_ - shared_ < parts_)
+      throw option_error("parts: found " + std::to_string(parts_) + ", want at most nine tenths of vocabulary");
+  }
+  [[nodiscard]] std::uint64_t rows() const override { return rows_; }
+  [[nodiscard]] std::uint64_t rows_a_block() const override {
+    return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(40000 / length_));
+  }
+  void render(std::uint64_t first, std::uint64_t last, block& out) const override {
+    for (auto i = first; i < last; ++i) {
+      counter_random random(seed_, rows_stream, i);
+      const auto part = random.below(parts_);
+      const auto count = 2 + count_around(random, length_ - 2);
+      char* to = out.text.room(count * 13);
+      for (std::uint64_t n = 0; n < count; ++n) {
+        const bool shared = shared_ > 0 && random.below(5) < 2;
+        const auto w = shared ? law_of_shared_(random) : word_of(part, random);
+        std::memcpy(to, words_[w].letters, sizeof words_[w].letters);
+        to += words_[w].length;
+        *to++ = n + 1 < count ? ' ' : '\n';
+      }
+      out.text.commit(to);
+      out.end_row();
+    }
+  }
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> beside(std::uint64_t) const override {
+    std::string text;
+    for (auto w = shared_; w < vocabulary_; ++w) {
+      text += words_[w].text();
+      text += '\t' + std::to_string((w - shared_) % parts_) + '\n';
+    }
+    std::string pairs;
+    counter_random random(seed_, words_stream, 0);
+    const auto word = [&](std::uint64_t part) { return words_[word_of(part, random)].text(); };
+    for (int i = 0; i < 1000; ++i) {
+      const auto part = random.below(parts_);
+      const auto other = i % 2 == 0 ? part : random.below(parts_);
+      pairs += word(part);
+      pairs += '\t';
+      pairs += word(other);
+      pairs += part == other ? "\t1\n" : "\t0\n";
+    }
+    return {{".truth", text}, {".pairs", pairs}};
+  }
+
+ private:
+  /// A word of a cluster.
+  [[nodiscard]] std::uint64_t word_of(std::uint64_t part, counter_random& random) const {
+    const auto w = shared_ + law_(random) * parts_ + part;
+    return w < vocabulary_ ? w : shared_ + part;  // the last words of some clusters are missing
+  }
+
+  std::uint64_t rows_;
+  std::uint64_t seed_;
+  std::uint64_t parts_;
+  std::uint64_t vocabulary_;
+  std::uint64_t shared_;
+  double length_;
+  std::vector<spelling> words_;
+  zipf law_of_shared_;
+  zipf law_;
+};
+
 }  // namespace
 
 std::unique_ptr<generator> make_text(const std::string& kind, const options& o) {
   if (kind == "wc") return std::make_unique<zipf_text>(o);
   if (kind == "lda") return std::make_unique<topics>(o);
+  if (kind == "word2vec") return std::make_unique<clustered_text>(o);
   return nullptr;
 }
 

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Vectors of words from the words around them, on the parameter servers: skip-gram or CBOW, with negative sampling or
+// hierarchical softmax (word2vec_kernel.hpp has the formulas).
+//
+// The vectors and the other side of the model are rows of two tables. A worker cuts its part of the text into batches;
+// it pulls the rows that a batch touches, each once, trains on the batch in its own copy of them, and sends what has
+// changed, which the servers add. The rows of the next batch travel meanwhile.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <paracel/consistency.hpp>
+#include <paracel/paralg.hpp>
+#include <paracel/schema.hpp>
+#include <paracel/table.hpp>
+
+#include "alg/common/run_log.hpp"
+#include "word2vec_batch.hpp"
+#include "word_vectors.hpp"
+
+namespace paracel::alg {
+
+/// The keys of word2vec's config; README.md explains them.
+config_schema word2vec_schema();
+
+struct word2vec_settings {
+  explicit word2vec_settings(const config& from);
+
+  std::vector<std::string> input;
+  std::string output;
+  std::string format;
+  std::string tokens;
+  word2vec_model model;
+  std::uint64_t min_count;
+  int rounds;
+  std::uint64_t batch_size;
+  paracel::consistency consistency;
+  std::string model_input;
+  std::vector<std::string> test_input;
+  std::vector<std::string> predict_input;
+  std::size_t topk;
+  bool debug;
+};
+
+class word2vec : public paralg {
+ public:
+  word2vec(Comm comm, const std::string& server_info, const word2vec_settings& settings);
+
+  /// Loads, trains (or reads vectors), writes the vectors, tests and predicts. Throws: data_error; error when the loss
+  /// diverges.
+  void solve() override;
+
+ private:
+  void load();
+  void train();
+  void finish_round(std::int64_t clock, word2vec_loss& loss);
+  /// The results of training; `use` for those of the vectors.
+  void write(table<float>& vectors);
+  void write_file(table<float>& vectors);
+  void write_npy(table<float>& vectors);
+  [[nodiscard]] word_vectors all_vectors(table<float>& vectors);
+  void use(const word_vectors& vectors);
+  void test(const word_vectors& vectors, const word_neighbours& near);
+  void predict(const word_vectors& vectors, const word_neighbours& near);
+
+  word2vec_settings settings_;
+  run_log log_;
+  vocabulary words_;
+  token_text text_;
+  std::uint64_t batches_ = 1;  // of each worker in a round
+};
+
+}  // namespace paracel::alg

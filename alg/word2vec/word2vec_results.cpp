@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What word2vec writes: the vectors, answers to questions about them, and how they agree with given similarities.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include <paracel/collectives.hpp>
+#include <paracel/samples.hpp>
+
+#include "alg/common/npy.hpp"
+#include "word2vec.hpp"
+
+namespace paracel::alg {
+
+namespace {
+
+// Rows that are pulled at once: some megabytes.
+constexpr std::uint64_t pulled_rows = 16384;
+
+/// The rows [begin, end) of the vectors, `pulled_rows` or fewer at a time. Returns from `next`: nothing at the end.
+class rows_in_order {
+ public:
+  rows_in_order(table<float>& vectors, std::uint64_t begin, std::uint64_t end)
+      : vectors_(vectors), at_(begin), end_(end) {}
+  /// The ids of the next rows; their numbers are in `values`.
+  std::span<const std::uint64_t> next() {
+    ids_.resize(std::min(pulled_rows, end_ - at_));
+    std::iota(ids_.begin(), ids_.end(), at_);
+    at_ += ids_.size();
+    values.resize(ids_.size() * vectors_.width());
+    if (!ids_.empty()) vectors_.pull(ids_, values);
+    return ids_;
+  }
+  std::vector<float> values;
+
+ private:
+  table<float>& vectors_;
+  std::uint64_t at_;
+  std::uint64_t end_;
+  std::vector<std::uint64_t> ids_;
+};
+
+/// use(fields, fail) for each line that is not blank.
+template <class F>
+auto each_line(F use) {
+  return [use](std::string_view text, const text_failure& fail) {
+    std::vector<std::string_view> fields;
+    while (!text.empty()) {
+      const auto line = text.substr(0, text.find('\n'));
+      text.remove_prefix(std::min(line.size() + 1, text.size()));
+      fields.clear();
+      word_bytes::space().for_each(line, [&](std::string_view field) { fields.push_back(field); });
+      if (!fields.empty()) use(fields, fail);
+    }
+  };
+}
+
+}  // namespace
+
+void word2vec::write(table<float>& vectors) {
+  log_.result("rounds", static_cast<std::uint64_t>(settings_.rounds));
+  log_.result("words", static_cast<std::uint64_t>(words_.size()));
+  log_.result("tokens", words_.total);
+  if (settings_.format == "npy") write_npy(vectors);
+  else write_file(vectors);
+  if (settings_.test_input.empty() && settings_.predict_input.empty()) log_.result("output", get_output());
+  else use(all_vectors(vectors));
+}
+
+/// One file of all workers, whatever output_files says: its first line is about all of it.
+void word2vec::write_file(table<float>& vectors) {
+  const bool binary = settings_.format == "binary";
+  const auto own = owned_range_of(words_.size(), get_worker_size(), get_worker_id());
+  rows_in_order rows(vectors, own.begin, own.end);
+  bool header = get_worker_id() == 0;
+  const bool before = one_output_file();
+  set_one_output_file(true);
+  paracel_dump_pieces(
+      "vectors_",
+      [&](std::string& text) {
+        const bool first = std::exchange(header, false);
+        if (first) text += word_vectors_header(words_.size(), vectors.width());
+        const auto ids = rows.next();
+        for (std::size_t i = 0; i < ids.size(); ++i)
+          append_word_vector(text, words_.word[ids[i]],
+                             std::span<const float>(rows.values).subspan(i * vectors.width(), vectors.width()), binary);
+        return first || !ids.empty();
+      },
+      binary ? ".bin" : ".txt");
+  set_one_output_file(before);
+}
+
+void word2vec::write_npy(table<float>& vectors) {
+  const auto own = owned_range_of(words_.size(), get_worker_size(), get_worker_id());
+  rows_in_order rows(vectors, own.begin, own.end);
+  std::vector<float> values;
+  auto names = id_list::empty(false);
+  for (auto ids = rows.next(); !ids.empty(); ids = rows.next()) {
+    values.insert(values.end(), rows.values.begin(), rows.values.end());
+    for (const auto id : ids) names.push_back(words_.word[id]);
+  }
+  model_writer model(*this, "word2vec", "npy");
+  model.add_rows("vectors", std::span<const float>(values), {vectors.width()}, &names);
+  model.finish();
+}
+
+/// Cost: every worker gets all vectors.
+word_vectors word2vec::all_vectors(table<float>& vectors) {
+  word_vectors all;
+  all.width = vectors.width();
+  for (const auto& word : words_.word) all.words.intern(word);
+  rows_in_order rows(vectors, 0, words_.size());
+  while (!rows.next().empty()) all.value.insert(all.value.end(), rows.values.begin(), rows.values.end());
+  return all;
+}
+
+void word2vec::use(const word_vectors& vectors) {
+  const word_neighbours near(vectors);
+  if (!settings_.test_input.empty()) test(vectors, near);
+  if (!settings_.predict_input.empty()) predict(vectors, near);
+  log_.result("output", get_output());
+}
+
+void word2vec::test(const word_vectors& vectors, const word_neighbours& near) {
+  std::vector<double> said;
+  std::vector<double> found;
+  std::uint64_t unknown = 0;
+  visit_whole_text(get_comm(), settings_.test_input, each_line([&](const auto& fields, const text_failure& fail) {
+                     if (fields.size() != 3) fail(fields[0].data(), "want two words and a number");
+                     double score = 0;
+                     const auto* end = fields[2].data() + fields[2].size();
+                     const auto read = std::from_chars(fields[2].data(), end, score);
+                     if (read.ec != std::errc() || read.ptr != end || !std::isfinite(score))
+                       fail(fields[2].data(), "found \"" + std::string(fields[2]) + "\", want a number");
+                     const auto a = vectors.words.find(fields[0]);
+                     const auto b = vectors.words.find(fields[1]);
+                     if (a == vectors.words.none || b == vectors.words.none) {
+                       ++unknown;
+                       return;
+                     }
+                     said.push_back(score);
+                     found.push_back(near.similarity(a, b));
+                   }));
+  log_.result("pairs", static_cast<std::uint64_t>(said.size()));
+  log_.result("unknown_pairs", unknown);
+  log_.result("spearman", spearman(said, found));
+}
+
+/// Every worker answers the questions of its lines. One with a word that has no vector has no answer.
+void word2vec::predict(const word_vectors& vectors, const word_neighbours& near) {
+  const id_list words(vectors.words.ids());
+  std::vector<std::string> questions;
+  std::vector<std::vector<neighbour>> answers;
+  std::vector<std::uint32_t> question;
+  visit_text(get_comm(), settings_.predict_input, each_line([&](const auto& fields, const text_failure& fail) {
+               if (fields.size() != 1 && fields.size() != 3)
+                 fail(fields[0].data(), "found " + std::to_string(fields.size()) + " words, want one or three");
+               question.clear();
+               std::string text;
+               for (const auto field : fields) {
+                 text += text.empty() ? "" : " ";
+                 text += field;
+                 question.push_back(vectors.words.find(field));
+               }
+               questions.push_back(std::move(text));
+               const bool known = std::ranges::find(question, vectors.words.none) == question.end();
+               answers.push_back(known ? near.nearest(question, settings_.topk) : std::vector<neighbour>());
+             }));
+  std::vector<neighbour_line> lines;
+  for (std::size_t i = 0; i < questions.size(); ++i) lines.push_back({questions[i], answers[i], &words});
+  paracel_dump_vector(lines, "pred_v_", "\n");
+}
+
+}  // namespace paracel::alg
