@@ -134,7 +134,7 @@ server_group::sequence server_group::shard_request(const call& c, std::uint32_t 
 void server_group::retain_rows(sequence s, std::shared_ptr<const listed_rows> rows, std::uint32_t part,
                                sequence place) {
   const auto& retained = shared_.window.at(s).retained;
-  if (!shared_.may_change || !shared_.window.is_open(s) || retained == nullptr) return;
+  if (!shared_.window.is_open(s) || retained == nullptr) return;
   if (rows != nullptr) {  // the shard may hold requests back until it has the list again
     const auto& to = routes_.at(retained->channel);
     to.client->record_set(to.thread, rows->parts[part].digest);
