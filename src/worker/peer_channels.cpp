@@ -167,7 +167,6 @@ bool peer_channels::flush(milliseconds limit) {
 void peer_channels::question(std::uint32_t rank, const char* what) {
   if (rank != options_.rank) {
     const auto place = options_.find(rank);
-    const auto p = to_.find(rank);
     const auto met = met_.find(rank);
     const bool replaced = met != met_.end() && place.turn != met->second;
     if (replaced && place.gone.empty())
