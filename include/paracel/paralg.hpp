@@ -204,7 +204,7 @@ class paralg : public graph_loading, public bulk_access {
   /// Runs `f(body)` for each command of this name that is given to this worker; what it returns, or what it throws, is
   /// the answer. Until this paralg is destroyed. Texts are UTF-8, at most 64 KiB. Throws: config_error when there is
   /// one of this name. Cost: a round trip to the scheduler for the first one of a process; then one receive that does
-  /// not block (a microsecond) a point.
+  /// not block a point.
   void paracel_on_command(const str_type& name, std::function<str_type(const str_type&)> f);
   /// Gives a command, and returns the answers by rank or slot. Each worker runs it at most once, and all of one sender
   /// in order. Who died, does not know the command, threw, or has not answered within `seconds` (up to 86,400) has an
