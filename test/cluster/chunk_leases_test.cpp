@@ -62,11 +62,13 @@ TEST(ChunkLeases, EachChunkOfAnEpochIsTakenOnceAndASlowWorkerTakesFewer) {
           EXPECT_EQ(lease->number,
                     lease->epoch * static_cast<std::int64_t>(chunks) + static_cast<std::int64_t>(lease->chunk));
           std::this_thread::sleep_for(milliseconds(comm.get_rank() == 1 ? 20 : 1));
+          {  // before the chunk is complete, after which another worker may learn that all are done
+            const std::lock_guard lock(mutex);
+            all.emplace(lease->epoch, lease->chunk);
+            slow += static_cast<std::size_t>(comm.get_rank() == 1);
+          }
           EXPECT_TRUE(leases.complete(*lease));
           EXPECT_FALSE(leases.complete(*lease));
-          const std::lock_guard lock(mutex);
-          all.emplace(lease->epoch, lease->chunk);
-          slow += static_cast<std::size_t>(comm.get_rank() == 1);
         }
         if (staleness == 0) {
           const std::lock_guard lock(mutex);

@@ -132,7 +132,7 @@ class Readme(unittest.TestCase):
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
         self.assertEqual((ran, together), (31, 1))
-        self.assertEqual(len(thetas), 7)
+        self.assertEqual(len(thetas), 9)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):
                 self.assertAlmostEqual(a, b, delta=1e-9)
