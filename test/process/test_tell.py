@@ -6,10 +6,9 @@ import os
 import subprocess
 import sys
 import time
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BIN, MPI, PRUN, JobTest, clean_environment, main, patient, processes_of, role_of  # noqa: E402
+from process_support import BIN, PRUN, JobTest, clean_environment, main, patient, processes_of, role_of  # noqa: E402
 from process_support import wait_until  # noqa: E402
 
 TOLD = os.path.join(BIN, "test_told")
@@ -92,10 +91,9 @@ class Tell(JobTest):
         self.assertEqual(status, 2)
         self.assertIn("--run nowhere: no such folder", err)
 
-    @unittest.skipUnless(MPI, "no mpirun here")
     def test_only_who_has_the_jobs_key_may_give_commands(self):
         """As for the other requests to a scheduler: the job's id alone is not enough where others can connect."""
-        run = self.start("-m", "mpi", "--host", "127.0.0.1", "-w", "1", "-p", "1", TOLD, "commit")
+        run = self.start("--host", "127.0.0.1", "-w", "1", "-p", "1", TOLD, "commit")
         self.assertTrue(wait_until(lambda: "ready" in run.out(), 30), run.err())
         folder = os.path.join(self.folder, self.folder_of(run))
         with open(os.path.join(folder, "run.json"), encoding="utf-8") as file:

@@ -460,7 +460,7 @@ class Job:
             self.deadlines["timeout"] = begin + o.timeout
         scheduler = self.plan.make_scheduler()
         self.spawn(scheduler)
-        if self.plan.all_local():
+        if self.plan.all_local() and self.plan.on_one_host():  # otherwise it says which port it has taken
             self.start_nodes(scheduler.command[scheduler.command.index("--bind") + 1])
         else:
             self.deadlines["ready"] = begin + READY_LIMIT
