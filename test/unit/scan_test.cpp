@@ -67,7 +67,7 @@ struct with {
 
 class ScanTest : public testing::Test {
  protected:
-  ScanTest() { reset({}); }
+  ScanTest() { reset({}, {.slice = 10s}); }  // a walk within one slice, however busy the machine is
 
   void reset(const shard_settings& s, scan_service::limits l = {}) {
     keys_.emplace(s, owned_);
