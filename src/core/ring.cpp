@@ -85,46 +85,45 @@ struct ring::room {
 };
 
 void ring::rebuild() {
+  slots_.clear();
   points_.clear();
+  first_points_.clear();
   owners_.clear();
   if (members_.empty()) return;
 
   const double total = total_weight();
-  std::vector<room> rooms;  // by index of the member in ascending slot order
-  std::vector<std::uint32_t> slots;
+  std::vector<room> rooms;  // by rank
   for (const auto& [slot, m] : members_) {
-    for (std::uint32_t i = 0; i < points_of(m.weight); ++i) points_.push_back({position_of(slot, i), slot});
-    slots.push_back(slot);
+    const auto rank = static_cast<std::uint32_t>(slots_.size());
+    for (std::uint32_t i = 0; i < points_of(m.weight); ++i) points_.push_back({position_of(slot, i), rank});
+    slots_.push_back(slot);
     rooms.emplace_back(m, partition_count * m.weight / total);
   }
   std::sort(points_.begin(), points_.end());
-  std::vector<std::uint32_t> place(points_.size());
-  for (std::size_t i = 0; i < points_.size(); ++i) {
-    const auto member = std::lower_bound(slots.begin(), slots.end(), points_[i].slot);
-    place[i] = static_cast<std::uint32_t>(member - slots.begin());
-  }
 
   const auto add_room = [](std::uint64_t n, const room& r) { return n + r.all; };
   PARACEL_CHECK(std::accumulate(rooms.begin(), rooms.end(), std::uint64_t{0}, add_room) >= partition_count);
+  first_points_.resize(partition_count);
   owners_.resize(partition_count);
-  // The first of `most` points clockwise from `first` whose server satisfies the condition; points_.size() if none
-  // does.
+  // The rank of the first of `most` points clockwise from `first` whose member satisfies the condition; the number of
+  // members if none does.
   const auto find_from = [&](std::size_t first, std::size_t most, const auto& has_room) {
     most = std::min(most, points_.size());
     for (std::size_t n = 0, at = first; n < most; ++n, at = at + 1 == points_.size() ? 0 : at + 1)
-      if (has_room(rooms[place[at]])) return at;
-    return points_.size();
+      if (has_room(rooms[points_[at].rank])) return static_cast<std::size_t>(points_[at].rank);
+    return rooms.size();
   };
   std::size_t first = 0;  // point at or after p
   for (std::uint32_t p = 0; p < partition_count; ++p) {
     while (first < points_.size() && points_[first].position < static_cast<std::uint64_t>(p) << 50) ++first;
     const auto from = first == points_.size() ? 0 : first;
-    auto found = find_from(from, most_passed, [&](room& r) { return r.all != 0 && r.at(p) != 0; });
-    if (found == points_.size()) found = find_from(from, points_.size(), [](const room& r) { return r.all != 0; });
-    auto& owner = rooms[place[found]];
+    auto rank = find_from(from, most_passed, [&](room& r) { return r.all != 0 && r.at(p) != 0; });
+    if (rank == rooms.size()) rank = find_from(from, points_.size(), [](const room& r) { return r.all != 0; });
+    auto& owner = rooms[rank];
     --owner.all;
     if (auto& left = owner.at(p); left != 0) --left;
-    owners_[p] = points_[found].slot;
+    first_points_[p] = static_cast<std::uint32_t>(from);
+    owners_[p] = slots_[rank];
   }
 }
 
@@ -134,29 +133,22 @@ std::uint32_t ring::owner(std::uint16_t partition) const {
   return owners_[partition];
 }
 
-std::vector<std::uint32_t> ring::slots() const {
-  std::vector<std::uint32_t> all;
-  all.reserve(members_.size());
-  for (const auto& [slot, m] : members_) all.push_back(slot);
-  return all;
-}
-
-std::size_t ring::first_point(std::uint32_t partition) const noexcept {
-  const auto found = std::lower_bound(points_.begin(), points_.end(), static_cast<std::uint64_t>(partition) << 50,
-                                      [](const point& a, std::uint64_t position) { return a.position < position; });
-  return found == points_.end() ? 0 : static_cast<std::size_t>(found - points_.begin());
-}
-
 std::vector<std::uint32_t> ring::replicas(std::uint16_t partition, std::size_t n) const {
+  std::vector<std::uint32_t> chain;
+  replicas(partition, n, chain);
+  return chain;
+}
+
+void ring::replicas(std::uint16_t partition, std::size_t n, std::vector<std::uint32_t>& chain) const {
   const auto head = owner(partition);
   n = std::min(n, members_.size());
-  std::vector<std::uint32_t> chain;
+  chain.clear();
   chain.reserve(n);
   if (n > 0) chain.push_back(head);
-  for (std::size_t at = first_point(partition); chain.size() < n; at = at + 1 == points_.size() ? 0 : at + 1) {
-    if (std::find(chain.begin(), chain.end(), points_[at].slot) == chain.end()) chain.push_back(points_[at].slot);
+  for (std::size_t at = first_points_[partition]; chain.size() < n; at = at + 1 == points_.size() ? 0 : at + 1) {
+    const auto slot = slots_[points_[at].rank];
+    if (std::find(chain.begin(), chain.end(), slot) == chain.end()) chain.push_back(slot);
   }
-  return chain;
 }
 
 }  // namespace paracel

@@ -65,27 +65,30 @@ class ring {
   /// Throws: error when the ring has no member or the partition does not exist.
   [[nodiscard]] std::uint32_t owner(std::uint16_t partition) const;
   /// The members, in ascending order.
-  [[nodiscard]] std::vector<std::uint32_t> slots() const;
+  [[nodiscard]] const std::vector<std::uint32_t>& slots() const noexcept { return slots_; }
   /// The owner and the next distinct servers clockwise, `n` in all or every member if there are fewer.
   /// Throws: as `owner`.
   /// Cost: O(n^2 + points passed), one allocation.
   [[nodiscard]] std::vector<std::uint32_t> replicas(std::uint16_t partition, std::size_t n) const;
+  /// The same into `chain`, whose memory is used again.
+  void replicas(std::uint16_t partition, std::size_t n, std::vector<std::uint32_t>& chain) const;
 
  private:
   struct room;
   struct point {
     std::uint64_t position;
-    std::uint32_t slot;
+    std::uint32_t rank;  // of the member in slots_
     friend auto operator<=>(const point&, const point&) = default;
   };
 
   void check(const ring_member& m) const;
   void rebuild();
-  [[nodiscard]] std::size_t first_point(std::uint32_t partition) const noexcept;
   [[nodiscard]] double total_weight() const noexcept;
 
   std::map<std::uint32_t, ring_member> members_;  // by slot
+  std::vector<std::uint32_t> slots_;              // the keys of members_
   std::vector<point> points_;                     // ascending
+  std::vector<std::uint32_t> first_points_;       // by partition, the point at or after it; empty without members
   std::vector<std::uint32_t> owners_;             // by partition; empty without members
 };
 
