@@ -237,6 +237,13 @@ key_router::key_router(const membership& members) {
   const ring owners(before);
   std::optional<ring> next;
   if (moves && !after.empty()) next.emplace(after);
+  const auto by_rank = [&](const ring& r) {
+    std::vector<std::uint16_t> servers;
+    for (const auto slot : r.slots()) servers.push_back(index.at(slot));
+    return servers;
+  };
+  const auto owner_servers = by_rank(owners);
+  const auto next_servers = next.has_value() ? by_rank(*next) : std::vector<std::uint16_t>{};
   std::vector<std::uint32_t> clockwise;
   std::vector<std::uint16_t> joining;
   const bool alone = members.replicas <= 1 && not_up == 0;
@@ -247,7 +254,8 @@ key_router::key_router(const membership& members) {
   for (std::uint32_t p = 0; p < partition_count; ++p) {
     const auto partition = static_cast<std::uint16_t>(p);
     if (alone) {
-      const auto server = index.at(owners.owner(partition));
+      owners.replica_ranks(partition, 1, clockwise);
+      const auto server = owner_servers[clockwise.front()];
       homes_.push_back({server, thread_of(partition, server)});
       continue;
     }
@@ -257,9 +265,9 @@ key_router::key_router(const membership& members) {
     std::size_t placed = 0;  // up or joining
     joining.clear();
     // if the job has as many servers as replicas are wanted, this many include enough that serve
-    owners.replicas(partition, members.replicas + not_up, clockwise);
-    for (const auto slot : clockwise) {
-      const auto server = index.at(slot);
+    owners.replica_ranks(partition, members.replicas + not_up, clockwise);
+    for (const auto rank : clockwise) {
+      const auto server = owner_servers[rank];
       if (is(server, server_state::down)) continue;
       ++placed;
       if (is(server, server_state::joining)) {
@@ -272,9 +280,9 @@ key_router::key_router(const membership& members) {
     chains_.insert(chains_.end(), joining.begin(), joining.end());
     if (next.has_value()) {
       placed = 0;
-      next->replicas(partition, members.replicas + not_up, clockwise);
-      for (const auto slot : clockwise) {
-        const auto server = index.at(slot);
+      next->replica_ranks(partition, members.replicas + not_up, clockwise);
+      for (const auto rank : clockwise) {
+        const auto server = next_servers[rank];
         if (is(server, server_state::down)) continue;
         if (++placed > members.replicas) break;
         if (std::find(chains_.begin() + begin, chains_.end(), server) == chains_.end()) chains_.push_back(server);

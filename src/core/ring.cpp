@@ -123,31 +123,32 @@ void ring::rebuild() {
     --owner.all;
     if (auto& left = owner.at(p); left != 0) --left;
     first_points_[p] = static_cast<std::uint32_t>(from);
-    owners_[p] = slots_[rank];
+    owners_[p] = static_cast<std::uint32_t>(rank);
   }
 }
 
-std::uint32_t ring::owner(std::uint16_t partition) const {
+std::uint32_t ring::owner_rank(std::uint16_t partition) const {
   if (owners_.empty()) throw error("ring: there is no server");
   if (partition >= partition_count) throw error("ring: there is no partition " + std::to_string(partition));
   return owners_[partition];
 }
 
+std::uint32_t ring::owner(std::uint16_t partition) const { return slots_[owner_rank(partition)]; }
+
 std::vector<std::uint32_t> ring::replicas(std::uint16_t partition, std::size_t n) const {
   std::vector<std::uint32_t> chain;
-  replicas(partition, n, chain);
+  replica_ranks(partition, n, chain);
+  for (auto& member : chain) member = slots_[member];
   return chain;
 }
 
-void ring::replicas(std::uint16_t partition, std::size_t n, std::vector<std::uint32_t>& chain) const {
-  const auto head = owner(partition);
+void ring::replica_ranks(std::uint16_t partition, std::size_t n, std::vector<std::uint32_t>& chain) const {
+  const auto head = owner_rank(partition);
   n = std::min(n, members_.size());
   chain.clear();
-  chain.reserve(n);
   if (n > 0) chain.push_back(head);
   for (std::size_t at = first_points_[partition]; chain.size() < n; at = at + 1 == points_.size() ? 0 : at + 1) {
-    const auto slot = slots_[points_[at].rank];
-    if (std::find(chain.begin(), chain.end(), slot) == chain.end()) chain.push_back(slot);
+    if (const auto rank = points_[at].rank; std::ranges::find(chain, rank) == chain.end()) chain.push_back(rank);
   }
 }
 

@@ -70,8 +70,8 @@ class ring {
   /// Throws: as `owner`.
   /// Cost: O(n^2 + points passed), one allocation.
   [[nodiscard]] std::vector<std::uint32_t> replicas(std::uint16_t partition, std::size_t n) const;
-  /// The same into `chain`, whose memory is used again.
-  void replicas(std::uint16_t partition, std::size_t n, std::vector<std::uint32_t>& chain) const;
+  /// The same as ranks, which are indices in slots(), into `chain`, whose memory is used again.
+  void replica_ranks(std::uint16_t partition, std::size_t n, std::vector<std::uint32_t>& chain) const;
 
  private:
   struct room;
@@ -82,6 +82,7 @@ class ring {
   };
 
   void check(const ring_member& m) const;
+  [[nodiscard]] std::uint32_t owner_rank(std::uint16_t partition) const;
   void rebuild();
   [[nodiscard]] double total_weight() const noexcept;
 
@@ -89,7 +90,7 @@ class ring {
   std::vector<std::uint32_t> slots_;              // the keys of members_
   std::vector<point> points_;                     // ascending
   std::vector<std::uint32_t> first_points_;       // by partition, the point at or after it; empty without members
-  std::vector<std::uint32_t> owners_;             // by partition; empty without members
+  std::vector<std::uint32_t> owners_;             // by partition, a rank; empty without members
 };
 
 }  // namespace paracel
