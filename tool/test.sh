@@ -8,9 +8,10 @@
 #   tool/test.sh --ci       all of these, units and cluster under AddressSanitizer and UndefinedBehaviorSanitizer, a build of
 #                           the benchmarks, the README's first command on a fresh machine (mmdebstrap; needs root and a
 #                           Debian mirror)
-#   tool/test.sh --full     also ThreadSanitizer, the fuzzers, 20 kills of each kind of process instead of 3, 10,000
-#                           simulated jobs instead of 300, two hosts (network namespaces; needs root), the commands of
-#                           README and documents on the fresh machine
+#   tool/test.sh --full     also ThreadSanitizer, the fuzzers, 20 kills of each kind of process instead of 3, 200 jobs
+#                           with faults instead of 10, 10,000 simulated jobs instead of 300, quality on more data and seeds
+#                           (PARACEL_LONG=1), two hosts (network namespaces; needs root), the commands of README and
+#                           documents on the fresh machine
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null
@@ -82,8 +83,8 @@ finish() {
        END {print passed " passed, 0 failed"}' "$logs"/*.log
   exit 0
 }
-# Twice as many tests in parallel as processors: half of the tests mostly wait, and CPU-bound ones count as two.
-run_ctest() { ctest --test-dir build --output-on-failure --no-tests=error -j $((2 * jobs)) "$@"; }
+# Three times as many tests in parallel as processors: half of the tests mostly wait, and CPU-bound ones count as two.
+run_ctest() { ctest --test-dir build --output-on-failure --no-tests=error -j $((3 * jobs)) "$@"; }
 
 # Real processes are held to limits of time, which a busy machine (the fresh machine compiles beside them) may exceed. If at most
 # three of these tests fail and nothing else does, they run again with nothing beside them, and that counts.
@@ -103,15 +104,10 @@ fi
 say "units, cluster of threads, processes, simulated jobs, algorithms, installed tree, README"
 without=(-LE fresh)
 ((ci)) && without=()
-((full)) && export PARACEL_KILL_RUNS=20 PARACEL_FRESH_PAGES=1
+((full)) && export PARACEL_KILL_RUNS=20 PARACEL_FAULT_RUNS=200 PARACEL_LONG=1 PARACEL_FRESH_PAGES=1
 rm -f "$failed"
 run_ctest "${without[@]}" 2>&1 | tee "$logs/ctest.log" || alone
 ((ci)) || finish
-
-if ((full)); then
-  say "10,000 simulated jobs"
-  PARACEL_LONG=1 run_ctest -R '^sim\.seeds$' 2>&1 | tee "$logs/sim.log"
-fi
 
 say "building with AddressSanitizer and UndefinedBehaviorSanitizer in build-asan/"
 # Clang needs half of GCC's time for it.

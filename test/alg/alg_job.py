@@ -15,6 +15,7 @@ PRUN = os.path.join(SOURCE, "prun.py")
 BIN = os.path.join(BUILD, "bin")
 MPI = shutil.which("mpirun") is not None
 LONG = os.environ.get("PARACEL_LONG") == "1"
+ONLY_LONG = "only with PARACEL_LONG=1, as in tool/test.sh --full"
 
 
 class AlgorithmCase(unittest.TestCase):

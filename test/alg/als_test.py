@@ -11,7 +11,8 @@ import unittest
 
 import numpy as np
 
-from factor_support import LONG, FactorCase, numbers_said, program
+from alg_job import LONG
+from factor_support import FactorCase, numbers_said, program
 
 SMALL = {"k": 4, "lambda": 0.1, "lambda_bias": 0.05, "rounds": 8, "seed": 3}
 

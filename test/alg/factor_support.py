@@ -13,7 +13,6 @@ SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.
 BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 SHARED = os.environ.get("PARACEL_SHARED_DATA") or os.path.join(os.path.dirname(SOURCE), "shared", "data")
 PRUN = os.path.join(SOURCE, "prun.py")
-LONG = os.environ.get("PARACEL_LONG") == "1"
 
 
 def program(name):

@@ -16,12 +16,7 @@ import tempfile
 import time
 import unittest
 
-SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
-DATA = os.environ.get("PARACEL_SHARED_DATA") or os.path.join(os.path.dirname(SOURCE), "shared", "data")
-BIN = os.path.join(BUILD, "bin")
-PRUN = os.path.join(SOURCE, "prun.py")
-LONG = bool(os.environ.get("PARACEL_LONG"))
+from alg_job import BIN, DATA, LONG, PRUN, SOURCE
 
 # program: prefix of its files, serial program, its options, config keys
 PROGRAMS = {

@@ -10,7 +10,7 @@ import unittest
 
 import numpy
 
-from alg_job import LONG, MPI, AlgorithmCase
+from alg_job import LONG, MPI, ONLY_LONG, AlgorithmCase
 
 
 class KmeansTest(AlgorithmCase):
@@ -222,7 +222,7 @@ class KmeansTest(AlgorithmCase):
         other = self.path("model.json", '{"format": "npy", "algorithm": "ridge", "arrays": {}}')
         self.assertIn("want one of kmeans", self.job(mode="embedded", status=4, input=narrow, model=other))
 
-    @unittest.skipUnless(LONG, "PARACEL_LONG=1 runs it")
+    @unittest.skipUnless(LONG, ONLY_LONG)
     def test_many_seeds_with_many_workers(self):
         path = self.optdigits()
         for seed in range(20):

@@ -10,7 +10,7 @@ import unittest
 
 import numpy
 
-from alg_job import MPI, AlgorithmCase
+from alg_job import LONG, MPI, ONLY_LONG, AlgorithmCase
 
 
 def digamma(x):
@@ -268,6 +268,7 @@ class LdaOnlineTest(AlgorithmCase):
         here, there = self.compare(path, 15, range(3), 2, 10, 0.1, 0.01, 50)
         self.assertLessEqual(here, 1.05 * there)
 
+    @unittest.skipUnless(LONG, ONLY_LONG)
     def test_the_bible_has_the_perplexity_of_scikit_learn(self):
         here, there = self.compare(self.shared("bible-kjv", "lda.libsvm"), 10, range(2), 2, 20, 0.1, 0.01, 128)
         self.assertLessEqual(here, 1.05 * there)

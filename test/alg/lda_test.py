@@ -6,7 +6,7 @@ import os
 import random
 import unittest
 
-from alg_job import LONG, MPI, AlgorithmCase
+from alg_job import LONG, MPI, ONLY_LONG, AlgorithmCase
 
 
 class LdaTest(AlgorithmCase):
@@ -125,7 +125,7 @@ class LdaTest(AlgorithmCase):
         # The target is the mean of three seeds; this is one of them, with a margin.
         self.assertLessEqual(self.bible(2, seed=0), 815)
 
-    @unittest.skipUnless(LONG, "PARACEL_LONG is not 1")
+    @unittest.skipUnless(LONG, ONLY_LONG)
     def test_the_bars_of_the_bible(self):
         for keys, bar in (({}, 810), ({"sampler": "mh"}, 840), ({"sampler": "mh", "iters": 400}, 825)):
             for workers in (1, 2, 4):

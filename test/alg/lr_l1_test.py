@@ -9,7 +9,7 @@ import unittest
 
 import numpy
 
-from alg_job import MPI, SOURCE, AlgorithmCase
+from alg_job import LONG, MPI, SOURCE, AlgorithmCase
 
 
 class LrL1Test(AlgorithmCase):
@@ -114,7 +114,7 @@ class LrL1Test(AlgorithmCase):
         with open(path, "w", encoding="ascii") as file:
             for row, label in zip(x, y):
                 file.write(f"{label:+d} " + " ".join(f"{j + 1}:{v:.17g}" for j, v in enumerate(row)) + "\n")
-        for c in (0.1, 1, 30):
+        for c in (0.1, 1, 30) if LONG else (1,):
             serial = self.serial("lr_l1_serial", path, "--C", c, "--tolerance", 1e-7)
             self.assertGreater(serial["nonzeros"], 32)
             values = []

@@ -8,7 +8,7 @@ import random
 import sys
 import unittest
 
-from alg_job import SOURCE
+from alg_job import LONG, ONLY_LONG, SOURCE
 from tree_case import PLACES, TreeCase
 
 sys.path.insert(0, os.path.join(SOURCE, "tool", "serial"))
@@ -186,9 +186,11 @@ class RandomForestTest(TreeCase):
         self.assertGreaterEqual(found["accuracy"], 0.970)
         self.assertAlmostEqual(found["oob_accuracy"], found["accuracy"], delta=0.01)
 
+    @unittest.skipUnless(LONG, ONLY_LONG)
     def test_higgs(self):
         self.assertGreaterEqual(self.higgs(trees=200)["auc"], 0.80)
 
+    @unittest.skipUnless(LONG, ONLY_LONG)
     def test_bike_hour(self):
         self.assertLessEqual(self.bike_hour(places=(2,), type="regression", trees=200)["rmse"], 50)
 

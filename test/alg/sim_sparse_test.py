@@ -5,7 +5,7 @@ import os
 import random
 import unittest
 
-from alg_job import MPI, AlgorithmCase
+from alg_job import LONG, MPI, ONLY_LONG, AlgorithmCase
 
 
 def parse(lines):
@@ -110,6 +110,7 @@ class SimSparseTest(AlgorithmCase):
                  for i, n, end in zip(ids, counts, ends)}
         self.assertEqual({k: v for k, v in found.items() if v}, expected)
 
+    @unittest.skipUnless(LONG, ONLY_LONG)
     def test_the_figures_of_movielens(self):
         path = self.shared("movielens-small", "ratings.csv")
         self.lists(2, input=path, topk=670, sim_bar=0.5)

@@ -7,8 +7,7 @@ import subprocess
 import sys
 import unittest
 
-SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
+from alg_job import BUILD, LONG, ONLY_LONG, SOURCE
 
 
 def tables_of(text):
@@ -25,6 +24,7 @@ def tables_of(text):
 
 
 class WhichAlgorithm(unittest.TestCase):
+    @unittest.skipUnless(LONG, ONLY_LONG)
     def test_the_tables_can_be_measured_again(self):
         tool = [sys.executable, "-B", os.path.join(SOURCE, "tool", "bench", "which_algorithm.py"), "--build", BUILD]
         done = subprocess.run([*tool, "--scale", "0.1"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=900,
