@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/short_bytes.hpp"
 #include "server/request/byte_budget.hpp"
 
 namespace paracel::srv {
@@ -92,11 +93,14 @@ class dedup_window {
     auto& c = make_window_of(client);
     if (sequence < c.low) return;
     const place where{sequence, partition};
+    if (c.parts.empty() || c.parts.back().at.sequence < sequence) [[likely]] {
+      count(c, c.parts.emplace_back(where));
+      ++c.requests;
+      return;
+    }
     const auto at = find_place(c, where);
     if (at != c.parts.end() && at->is(where)) return;
-    entry held(where, {});
-    held.awaited = true;
-    insert(c, at, std::move(held));
+    insert(c, at, entry(where));
   }
   /// Releases the unfilled places reserved for this request.
   void advance_watermark(std::uint64_t client, std::uint64_t sequence) noexcept {
@@ -124,14 +128,14 @@ class dedup_window {
     forget_below(c, low);
     if (sequence < c.low) return;
     const place where{sequence, partition};
-    auto fresh_part = entry(where, what);
-    const auto at = find_place(c, where);
-    if (at != c.parts.end() && at->is(where)) {
-      uncount(c, *at);
-      *at = std::move(fresh_part);
-      count(c, *at);
+    if (!c.parts.empty() && c.parts.back().is(where)) [[likely]] {
+      fill(c, c.parts.back(), what);  // it was reserved
+    } else if (const auto at = find_place(c, where); at != c.parts.end() && at->is(where)) {
+      fill(c, *at, what);
     } else {
-      insert(c, at, std::move(fresh_part));
+      entry added(where);
+      added.set(what);
+      insert(c, at, std::move(added));
     }
     while (c.requests > most_requests) forget_below(c, c.parts.front().at.sequence + 1);
     if (budget_.is_over()) [[unlikely]]
@@ -187,14 +191,22 @@ class dedup_window {
   };
   struct entry {
     static constexpr std::size_t inside = 16;  // one reply item without a value
-    entry(const place& where, const answer& what)
-        : at(where), flags(what.flags), bytes(static_cast<std::uint32_t>(what.items.size())) {
-      auto* to = small.data();
-      if (bytes > inside) {
-        large = std::make_unique<std::byte[]>(bytes);
-        to = large.get();
+    explicit entry(const place& where) noexcept : at(where) {}
+    /// Throws: std::bad_alloc; nothing has changed.
+    void set(const answer& what) {
+      const auto n = what.items.size();
+      if (n > inside) {
+        auto fresh = std::make_unique<std::byte[]>(n);
+        std::memcpy(fresh.get(), what.items.data(), n);
+        large = std::move(fresh);
+      } else {
+        copy_short(small.data(), what.items.data(), n);
+        if (large != nullptr) [[unlikely]]
+          large = nullptr;
       }
-      if (bytes != 0) std::memcpy(to, what.items.data(), bytes);
+      flags = what.flags;
+      bytes = static_cast<std::uint32_t>(n);
+      awaited = false;
     }
     [[nodiscard]] std::size_t memory() const noexcept { return sizeof *this + (large != nullptr ? bytes : 0); }
     [[nodiscard]] std::span<const std::byte> items() const noexcept {
@@ -204,9 +216,9 @@ class dedup_window {
       return at.sequence == p.sequence && at.partition == p.partition;
     }
     place at;
-    std::uint16_t flags;
-    bool awaited = false;  // its request is being handled
-    std::uint32_t bytes;
+    std::uint16_t flags = 0;
+    bool awaited = true;  // its request is being handled
+    std::uint32_t bytes = 0;
     std::array<std::byte, inside> small{};
     std::unique_ptr<std::byte[]> large;
   };
@@ -235,7 +247,7 @@ class dedup_window {
     if (auto* known = window_of(client)) [[likely]]
       return *known;
     auto& c = clients_[client];
-    budget_.add(client_bytes);
+    budget_.add_alone(client_bytes);
     return c;
   }
   static bool before(const entry& e, const place& p) noexcept {
@@ -243,8 +255,8 @@ class dedup_window {
   }
   /// The part, or its insertion point.
   static std::deque<entry>::iterator find_place(client_window& c, const place& where) noexcept {
-    if (c.parts.empty() || before(c.parts.back(), where)) return c.parts.end();
-    if (c.parts.back().is(where)) return std::prev(c.parts.end());  // it was reserved
+    if (c.parts.empty() || before(c.parts.back(), where)) [[likely]]
+      return c.parts.end();
     return std::lower_bound(c.parts.begin(), c.parts.end(), where, before);
   }
   void insert(client_window& c, std::deque<entry>::iterator at, entry&& e) {
@@ -256,11 +268,20 @@ class dedup_window {
   }
   void count(client_window& c, const entry& e) noexcept {
     c.bytes += e.memory();
-    budget_.add(e.memory());
+    budget_.add_alone(e.memory());
   }
   void uncount(client_window& c, const entry& e) noexcept {
     c.bytes -= e.memory();
-    budget_.give_back(e.memory());
+    budget_.give_back_alone(e.memory());
+  }
+  /// Throws: std::bad_alloc; the part is as before.
+  void fill(client_window& c, entry& e, const answer& what) {
+    const auto earlier = e.memory();
+    e.set(what);
+    if (e.memory() == earlier) [[likely]]
+      return;
+    budget_.add_alone(e.memory() - earlier);  // modulo 2^64, as it may have become less
+    c.bytes += e.memory() - earlier;
   }
   /// Half of the limit is shared equally, so that this does not recur soon. `mine` may have one request
   /// that is too large by itself.

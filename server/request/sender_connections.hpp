@@ -15,6 +15,7 @@
 #include <utility>
 #include <variant>
 
+#include "core/short_bytes.hpp"
 #include "net/protocol.hpp"
 #include "net/transport.hpp"
 #include "server/request/byte_budget.hpp"
@@ -69,7 +70,7 @@ class sender_table {
     const auto who = stream_sender::of(h);
     if ((h.flags & net::flag_first) == 0) {
       if (recent_ == senders_.end() || recent_->first != who) recent_ = senders_.find(who);
-      return recent_ != senders_.end() && recent_->second.from == from ? &recent_->second : nullptr;
+      return recent_ != senders_.end() && is_same(recent_->second.from, from) ? &recent_->second : nullptr;
     }
     const auto known = senders_.find(who);
     if (known != senders_.end()) {
@@ -119,6 +120,9 @@ class sender_table {
 
  private:
   using table = std::map<stream_sender, entry>;
+  static bool is_same(const net::peer& a, const net::peer& b) noexcept {
+    return a.size == b.size && equal_short(a.id.data(), b.id.data(), a.size);
+  }
   void erase(typename table::iterator at) {
     if (recent_ == at) recent_ = senders_.end();
     senders_.erase(at);

@@ -147,6 +147,7 @@ class shard final : public replicated_store {
   bool run_multi(const key_operation& c, const net::request_view& request, completion& done);
   [[nodiscard]] bool can_run(const key_operation& c) const;
   [[nodiscard]] bool can_run(const key_operation& c, const resolved_keys& keys) const;
+  [[nodiscard]] bool may_answer_first(const key_operation& c) const;
   void run(const key_operation& c, resolved_keys& keys, const std::byte* values);
   void answer_uniform(const key_operation& c, const resolved_keys& keys, completion& done);
   void handle_in_order(const net::request_view& request, shared_buffer&& tail, completion& done) noexcept;

@@ -230,9 +230,11 @@ bool shard::run_set(const key_operation& c, prepared_set& set, const set_values&
   if (c.what != verb::pull && (values.tag != keys->tag() || values.bytes != keys->value_bytes())) return false;
   const bool noted = log().recording() && c.what != verb::pull;
   for (std::size_t i = 0; noted && i < set.size(); ++i) log().key(set.hash(i), set.key(i));
+  const bool early = may_answer_first(c);
+  if (early) answer_uniform(c, *keys, done);
   run(c, *keys, values.payload.data());
   if (log().remembers()) note_answers(c, set, *keys);
-  answer_uniform(c, *keys, done);
+  if (!early) answer_uniform(c, *keys, done);
   return true;
 }
 
@@ -271,9 +273,11 @@ bool shard::run_multi(const key_operation& c, const net::request_view& request, 
   }
   if (!cursor.ok() || !can_run(c, resolved_)) return false;
   log().hold_places();
+  const bool early = may_answer_first(c);
+  if (early) answer_uniform(c, resolved_, done);
   run(c, resolved_, values_.data());
   if (log().remembers()) log().answered_alike(count, c.what == verb::bupdate ? resolved_.tag() : value_tag::none);
-  answer_uniform(c, resolved_, done);
+  if (!early) answer_uniform(c, resolved_, done);
   if (values_.capacity() > kept_buffer_bytes) values_ = {};
   return true;
 }
@@ -289,6 +293,11 @@ bool shard::can_run(const key_operation& c, const resolved_keys& keys) const {
   if (c.function != nullptr && !keys.can_update(*c.function)) return false;
   // An optimizer's state is dropped with the old value.
   return c.what != verb::push || !store_.keys().keeps_states();
+}
+
+/// As in `update_after_answer`: nothing that follows can fail, and the answer is known before the values are changed.
+bool shard::may_answer_first(const key_operation& c) const {
+  return !store_.changes().recording() && (c.what == verb::push || (c.what == verb::update && c.function->additive));
 }
 
 void shard::run(const key_operation& c, resolved_keys& keys, const std::byte* values) {
@@ -318,6 +327,7 @@ void shard::answer_uniform(const key_operation& c, const resolved_keys& keys, co
   reply.flags = net::reply_uniform;
   reply.tag = answers_values ? keys.tag() : value_tag::none;
   reply.value_version = store_.keys().family().last_version;
+  if (may_answer_first(c)) reply.value_version += keys.size();  // that it will be
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes);
   done.answer(reply, std::span(items_).first(bytes));
   if (items_.capacity() > kept_buffer_bytes) items_ = {};

@@ -2,9 +2,9 @@
 #include "server/store/change_log.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
-#include <tuple>
 #include <utility>
 
 #include <paracel/bytes.hpp>
@@ -25,6 +25,13 @@ std::size_t item_bytes(const std::byte* at) noexcept {
   std::uint32_t value = 0;
   load_fields(at, value);
   return item_front_bytes + value;
+}
+
+/// As net::append_item writes it, without a value.
+std::array<std::byte, item_front_bytes> front_of(std::uint64_t version, value_tag tag) noexcept {
+  std::array<std::byte, item_front_bytes> front;
+  store_fields(front.data(), std::uint32_t{0}, tag, std::uint8_t{0}, net::status::ok, version);
+  return front;
 }
 
 template <class T>
@@ -64,7 +71,7 @@ bool changes_state(verb v) noexcept {
 }
 
 void change_log::begin_request(const net::request_header& h) noexcept {
-  header_ = h;
+  request_ = {h.client, h.low_watermark, h.sequence};
   whole_ = false;
   remembers_ = changes_state(h.what) && h.client != 0 && h.sequence != 0;
   retried_ = remembers_ && applied_.knows(h.client, h.sequence);
@@ -78,7 +85,7 @@ void change_log::begin_request(const net::request_header& h) noexcept {
 
 void change_log::begin_whole(const net::request_header& h) noexcept {
   if (h.client == 0 || h.sequence == 0) return;
-  header_ = h;
+  request_ = {h.client, h.low_watermark, h.sequence};
   remembers_ = true;
   whole_ = true;
   lost_ = false;
@@ -93,10 +100,9 @@ void change_log::begin_whole(const net::request_header& h) noexcept {
 }
 
 void change_log::hold_place() {
-  make_room(items_, item_front_bytes);
   if (retried_) [[unlikely]]
     (void)replay_of(net::any_partition);
-  applied_.await(header_.client, header_.sequence, net::any_partition);
+  applied_.await(request_.client, request_.sequence, net::any_partition);
 }
 
 void change_log::hold_all_places() {
@@ -110,7 +116,7 @@ void change_log::hold_all_places() {
   make_room(parts_kept_, expected_.size());
   for (const auto p : expected_) {
     if (retried_) (void)replay_of(p);
-    applied_.await(header_.client, header_.sequence, p);
+    applied_.await(request_.client, request_.sequence, p);
   }
   items_left_ = items;
 }
@@ -161,27 +167,28 @@ bool change_log::spell_out() noexcept {
 
 /// As keep_answers, of a request that is remembered as a whole.
 void change_log::keep_answer() noexcept {
-  const auto [client, low, sequence] = std::tuple(header_.client, header_.low_watermark, header_.sequence);
+  const auto& [client, low, sequence] = request_;
   const bool answered = alike_ != 0 || !parts_.empty() || lost_;
   if (!answered || (retried_ && replay_of(net::any_partition).how != dedup_window::verdict::fresh)) {
     applied_.advance_watermark(client, sequence);
     return;
   }
+  if (!lost_ && parts_.empty()) [[likely]] {
+    const bool one = alike_ == 1 && alike_tag_ == value_tag::none;
+    std::uint16_t flags = one ? 0 : record_alike;
+    if (alike_tag_ != value_tag::none) flags |= record_values_left_out;
+    const auto item = front_of(one ? version_ : alike_, alike_tag_);
+    return applied_.add(client, low, sequence, net::any_partition, {flags, item});  // its place is reserved
+  }
   std::uint16_t flags = 0;
   std::span<const std::byte> items;
-  if (!lost_ && parts_.empty()) {
-    net::append_item(items_, net::status::ok, alike_ == 1 && alike_tag_ == value_tag::none ? version_ : alike_,
-                     {alike_tag_, {}});  // `hold_place` has made room
-    if (alike_ > 1 || alike_tag_ != value_tag::none) flags = record_alike;
-    if (alike_tag_ != value_tag::none) flags |= record_values_left_out;
-    items = items_;
-  } else if (!lost_ && try_room(kept_items_, items_.size())) {
+  if (!lost_ && try_room(kept_items_, items_.size())) {
     flags = write_items(parts_, true);
     items = kept_items_;
   }
   try {
     applied_.add(client, low, sequence, net::any_partition, {flags, items});
-  } catch (const std::bad_alloc&) {  // its place is reserved
+  } catch (const std::bad_alloc&) {  // as above
     applied_.add(client, low, sequence, net::any_partition, {flags, {}});
   }
   if (!recording_) kept_items_.clear();
@@ -190,12 +197,6 @@ void change_log::keep_answer() noexcept {
 }
 
 void change_log::keep_answers() noexcept {
-  if (whole_) {
-    keep_answer();
-    remembers_ = false;
-    retried_ = false;
-    return;
-  }
   std::size_t kept = 0;
   if (!parts_.empty() && count() != changes_before_) {
     if (parts_.size() > 1) {
@@ -210,9 +211,7 @@ void change_log::keep_answers() noexcept {
       i = behind;
     }
   }
-  if (kept != expected_.size()) applied_.advance_watermark(header_.client, header_.sequence);
-  remembers_ = false;
-  retried_ = false;
+  if (kept != expected_.size()) applied_.advance_watermark(request_.client, request_.sequence);
 }
 
 /// Appends the answers to kept_items_. Returns: the flags of their record.
@@ -237,14 +236,14 @@ std::uint16_t change_log::write_items(std::span<const part> parts, bool with_val
 void change_log::keep_part(std::uint16_t partition, std::span<const part> parts, bool with_values) noexcept {
   const auto at = kept_items_.size();
   const auto flags = write_items(parts, with_values);
-  const auto low = header_.low_watermark;
+  const auto low = request_.low;
   try {
-    applied_.add(header_.client, low, header_.sequence, partition, {flags, std::span(kept_items_).subspan(at)});
+    applied_.add(request_.client, low, request_.sequence, partition, {flags, std::span(kept_items_).subspan(at)});
   } catch (const std::bad_alloc&) {  // its place is reserved
     kept_items_.resize(at);
-    applied_.add(header_.client, low, header_.sequence, partition, {flags, {}});
+    applied_.add(request_.client, low, request_.sequence, partition, {flags, {}});
   }
-  parts_kept_.push_back({partition, flags, header_.client, low, header_.sequence, at, kept_items_.size() - at});
+  parts_kept_.push_back({partition, flags, request_.client, low, request_.sequence, at, kept_items_.size() - at});
 }
 
 /// The previous answer to this partition's part of the current request.
@@ -252,7 +251,7 @@ change_log::replayed& change_log::replay_of(std::uint16_t partition) {
   if (const auto known = replayed_.find(partition); known != replayed_.end()) return known->second;
   replayed r;
   dedup_window::answer a;
-  r.how = applied_.find(header_.client, header_.sequence, partition, a);
+  r.how = applied_.find(request_.client, request_.sequence, partition, a);
   if (r.how == dedup_window::verdict::applied) {
     r.values_left_out = (a.flags & record_values_left_out) != 0;
     r.items.assign(a.items.begin(), a.items.end());

@@ -63,8 +63,12 @@ class change_log {
   /// If there is no memory for values they are left out, and if there is none beyond the place, the answer:
   /// a retry is then told that it is unknown.
   void end() noexcept {
-    if (remembers_) [[unlikely]]
-      keep_answers();
+    if (!remembers_) return;
+    if (whole_) [[likely]]
+      keep_answer();
+    else keep_answers();
+    remembers_ = false;
+    retried_ = false;
   }
   /// Whether it will be remembered if it changes anything.
   [[nodiscard]] bool remembers() const noexcept { return remembers_; }
@@ -227,7 +231,11 @@ class change_log {
   bool recording_ = false;
 
   // Of the current request.
-  net::request_header header_;
+  struct identity {
+    std::uint64_t client = 0;
+    std::uint64_t low = 0;  // the client's watermark
+    std::uint64_t sequence = 0;
+  } request_;
   bool remembers_ = false;
   bool retried_ = false;
   bool whole_ = false;                     // it is remembered as one part

@@ -109,6 +109,14 @@ template <class T>
 void resolved_keys::add(std::uint64_t version, const std::byte* deltas, std::byte* out) noexcept {
   const auto n = size();
   const auto numbers = value_bytes_ / sizeof(T);
+  if (numbers == 1 && out == nullptr) {
+    for (std::size_t i = 0; i < n; ++i) {
+      __builtin_prefetch(places_[std::min(i + ahead, n - 1)], 1);
+      store_fields(places_[i], static_cast<T>(load_field<T>(places_[i]) + load_field<T>(deltas + i * sizeof(T))));
+      table::set_version(*entries_[i], version + i);
+    }
+    return;
+  }
   for (std::size_t i = 0; i < n; ++i) {
     if (i + ahead < n) __builtin_prefetch(places_[i + ahead], 1);
     auto* at = places_[i];

@@ -284,8 +284,8 @@ multi_client::sequence multi_client::set_async(const call& c, std::shared_ptr<co
       for (auto k = part.begin; k < part.end; ++k) to = net::write_item(to, {}, values.items[g.set->order[k]]);
     } else {
       auto* to = chunk.body.reserve(values.value_bytes * (part.end - part.begin));
-      gather_values(to, values.numbers.data(), std::span(g.set->order).subspan(part.begin, part.end - part.begin),
-                    values.value_bytes);
+      gather_ascending(to, values.numbers.data(), std::span(g.set->order).subspan(part.begin, part.end - part.begin),
+                       values.value_bytes);
     }
     send_part(g, g.used - 1);
   }

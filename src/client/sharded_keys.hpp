@@ -22,7 +22,7 @@ struct sharded_keys {
   std::uint64_t job = 0;
   std::uint32_t epoch = 0;
   std::vector<std::string> keys;
-  std::vector<std::uint32_t> order;  ///< indices of keys, part by part
+  std::vector<std::uint32_t> order;  ///< indices of keys, part by part, which ascend within a part
   std::vector<part> parts;
 };
 

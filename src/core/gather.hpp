@@ -28,6 +28,14 @@ inline void gather_values(std::byte* to, const std::byte* from, std::span<const 
   });
 }
 
+/// The same of indices that ascend. Of one shard alone they are consecutive, and that is a plain copy.
+inline void gather_ascending(std::byte* to, const std::byte* from, std::span<const std::uint32_t> order,
+                             std::size_t bytes) {
+  if (order.empty() || bytes == 0) return;
+  if (order.back() - order.front() + std::size_t{1} != order.size()) return gather_values(to, from, order, bytes);
+  std::memcpy(to, from + order.front() * bytes, order.size() * bytes);
+}
+
 /// The reverse: contiguous values go to the places that `order` selects.
 inline void scatter_values(std::byte* to, const std::byte* from, std::span<const std::uint32_t> order,
                            std::size_t bytes) {

@@ -99,5 +99,33 @@ TEST(DedupWindow, AgreesWithAMapWhateverTheOrder) {
   EXPECT_EQ(met, all.size());
 }
 
+TEST(DedupWindow, AReservedPlaceIsFilledWhereverItIsAndItsMemoryIsCounted) {
+  dedup_window w;
+  dedup_window::answer a;
+  const auto held = [&w] { return w.budget().held() - dedup_window::client_bytes; };
+  for (const std::uint16_t p : {4, 9, 2}) w.await(1, 5, p);
+  w.await(1, 6, 4);
+  const auto places = held();
+  EXPECT_EQ(w.find(1, 5, 4, a), verdict::fresh) << "it is not answered yet";
+  const auto small = filled(16, 3);
+  const auto large = filled(400, 4);
+  for (const std::uint16_t p : {2, 4, 9}) w.add(1, 1, 5, p, {0, small});
+  w.add(1, 1, 6, 4, {4, small});
+  EXPECT_EQ(w.size(), 4U);
+  EXPECT_EQ(held(), places) << "small answers are in their places";
+  w.add(1, 1, 5, 4, {0, large});
+  w.add(1, 1, 6, 4, {0, large});
+  EXPECT_EQ(held(), places + 2 * large.size());
+  ASSERT_EQ(w.find(1, 6, 4, a), verdict::applied);
+  EXPECT_EQ(bytes(a.items.begin(), a.items.end()), large);
+  w.add(1, 1, 6, 4, {2, small});
+  EXPECT_EQ(held(), places + large.size());
+  ASSERT_EQ(w.find(1, 6, 4, a), verdict::applied);
+  EXPECT_EQ(bytes(a.items.begin(), a.items.end()), small);
+  EXPECT_EQ(a.flags, 2);
+  w.answered_below(1, 7);
+  EXPECT_EQ(held(), 0U);
+}
+
 }  // namespace
 }  // namespace paracel::srv

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <paracel/codec.hpp>
+#include <paracel/error.hpp>
 
 #include "server/node/server.hpp"
 #include "test/support/paths.hpp"
@@ -119,6 +120,7 @@ struct answer {
 class key_sets_notebook final : public reply_sink {
  public:
   void send(const net::peer&, const net::outgoing& message) override {
+    if (std::exchange(fails_once, false)) throw error("cannot send");
     std::vector<std::byte> frame(message.head.begin(), message.head.end());
     frame.insert(frame.end(), message.body.begin(), message.body.end());
     net::reply_view view;
@@ -126,6 +128,7 @@ class key_sets_notebook final : public reply_sink {
     answers.push_back({view.header, {view.body.begin(), view.body.end()}});
   }
   std::deque<answer> answers;
+  bool fails_once = false;
 };
 
 class SetVerbs : public testing::Test {
@@ -311,6 +314,21 @@ TEST_F(SetVerbs, VersionsRiseWithEveryChangeThroughASet) {
     EXPECT_GT(second, first);
     EXPECT_EQ(a.header.value_version, second);
     before = second;
+  }
+}
+
+TEST_F(SetVerbs, AnUpdateIsAnsweredFirstSoThatOneThatCannotBeIsNotDone) {
+  const auto set = prepare({"a", "b"});
+  push("a", 1);
+  push("b", 2);
+  std::vector<std::byte> by_name;
+  for (const auto& key : {"a", "b"}) net::append_item(by_name, key, {value_tag::f64, raw<double>({1})});
+  for (const auto what : {verb::set_push, verb::set_update, verb::update_multi}) {
+    sink_.fails_once = true;
+    const auto a = what == verb::update_multi ? call(what, {}, by_name, 2, value_tag::none, net::flag_uniform_reply)
+                                              : call(what, set, raw<double>({1, 2}), 2, value_tag::f64);
+    EXPECT_EQ(a.header.result, status::internal);
+    EXPECT_EQ(call(verb::set_pull, set, {}, 2).body, raw<double>({1, 2}));
   }
 }
 
