@@ -41,7 +41,7 @@ struct sandboxed_function;
 
 /// How long a call of a function may take.
 struct function_timeouts {
-  // Not explicit: one limit for all.
+  // Not explicit: one limit for all. NOLINTNEXTLINE(google-explicit-constructor)
   function_timeouts(std::chrono::milliseconds all = std::chrono::seconds(30)) : otherwise(all) {}
   std::chrono::milliseconds otherwise;
   std::map<std::string, std::chrono::milliseconds, std::less<>> of_function{};  ///< by name, "libx.so:f"

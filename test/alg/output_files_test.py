@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The key output_files of every program: a single file instead of one for each worker, with the same contents in rank order. The
-jobs are those of the READMEs, as text and with PARACEL_LONG=1 as arrays; later jobs of a README read what earlier ones have merged."""
+jobs are those of the READMEs, as text and with PARACEL_LONG=1 as arrays; later jobs of a README read what earlier ones have
+merged."""
 import ast
 import json
 import os

@@ -1,7 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Files with locks and with invariants pass .clang-tidy and clang's thread safety analysis, and made-up files that violate them
-are rejected. Skipped if clang-tidy is not installed (Debian: clang-tidy)."""
+are rejected; with PARACEL_LONG=1 all files of the framework and of the algorithms pass. Skipped if clang-tidy is not installed
+(Debian: clang-tidy)."""
+import concurrent.futures
+import glob
 import os
 import shutil
 import subprocess
@@ -12,7 +15,8 @@ import unittest
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Small files: each takes a second or two, mostly for the headers of the standard library.
 FILES = ["src/net/inproc_transport.cpp", "src/core/ssp_clock.cpp"]
-FLAGS = ["-std=c++20", "-Isrc", "-I.", "-Iinclude", "-isystem", "/usr/include/eigen3", "-Wall", "-Wextra", "-Wthread-safety"]
+FLAGS = ["-std=c++20", "-Isrc", "-I.", "-Iinclude", "-Iinclude/paracel/ps", "-isystem", "/usr/include/eigen3", "-Wall",
+         "-Wextra", "-Wthread-safety"]
 
 UNLOCKED = """
 #include "net/mutex.hpp"
@@ -33,6 +37,33 @@ class ClangTidy(unittest.TestCase):
         done = subprocess.run(["clang-tidy", "--quiet", *files, "--", *FLAGS], cwd=SOURCE, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, check=False)
         return done.returncode, done.stdout + done.stderr
+
+    def combined(self, name, files):
+        """The files as one, so that headers, which take most of the time, are parsed once. They are compiled so, too
+        (PARACEL_UNITY)."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, name.replace("/", "_") + ".cpp")
+            with open(path, "w", encoding="ascii") as file:
+                file.writelines(f'#include "{f}"\n' for f in files)
+            return self.tidy("--config-file=.clang-tidy", path)
+
+    @unittest.skipUnless(os.environ.get("PARACEL_LONG") == "1", "only with PARACEL_LONG=1, as in tool/test.sh --full")
+    def test_all_files_are_clean(self):
+        groups = {}
+        for path in glob.glob("src/**/*.cpp", root_dir=SOURCE, recursive=True) + glob.glob("server/*/*.cpp", root_dir=SOURCE) \
+                + glob.glob("alg/*/*.cpp", root_dir=SOURCE):
+            words = path.split("/")
+            alone = words[0] == "alg" or words[1] == "ps"
+            # Programs and plug-ins have names of C; each is a file of a few lines.
+            if not path.endswith(("_main.cpp", "_update.cpp", "_handle.cpp", "_filter.cpp", "start_guard.cpp")):
+                groups.setdefault("/".join(words[:2]) if alone else words[0], []).append(path)
+        self.assertGreater(len(groups), 30)
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
+            runs = {name: threads.submit(self.combined, name, sorted(files)) for name, files in groups.items()}
+        for name, done in runs.items():
+            status, said = done.result()
+            with self.subTest(name):
+                self.assertEqual(status, 0, said)
 
     def made_up(self, text):
         """The diagnostics for a file with this text, checked like a file in src/."""

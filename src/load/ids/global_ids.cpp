@@ -160,20 +160,20 @@ void send_names(Comm& comm, const id_list& ids, const std::vector<std::size_t>& 
 /// Sends each worker its ids [cut[w], cut[w + 1]), and returns what arrived from each worker, ascending. Ends `ids`.
 std::vector<id_list> send_ids(Comm& comm, id_list& ids, const std::vector<std::size_t>& cut) {
   const auto size = comm.get_size();
+  const bool numeric = ids.numeric();
   const auto self = comm.get_rank();
   std::vector<std::uint64_t> count(size);
   std::vector<std::uint64_t> bytes(size);  // of names
   for (std::size_t w = 0; w < size; ++w) {
     if (w == self || cut[w] == cut[w + 1]) continue;
     count[w] = cut[w + 1] - cut[w];
-    if (!ids.numeric())
-      bytes[w] = static_cast<std::uint64_t>(ids.name(cut[w + 1] - 1).end() - ids.name(cut[w]).begin());
+    if (!numeric) bytes[w] = static_cast<std::uint64_t>(ids.name(cut[w + 1] - 1).end() - ids.name(cut[w]).begin());
   }
-  std::vector<id_list> got(size, id_list::empty(ids.numeric()));
+  std::vector<id_list> got(size, id_list::empty(numeric));
   const auto counts = comm.allgather(count);
   const auto all_bytes = comm.allgather(bytes);
   for (std::size_t w = 0; w < size; ++w) got[w].reserve(counts[w][self], all_bytes[w][self]);
-  if (ids.numeric()) {
+  if (numeric) {
     auto next = cut;
     exchange_items(
         comm, count, 8,
@@ -191,7 +191,7 @@ std::vector<id_list> send_ids(Comm& comm, id_list& ids, const std::vector<std::s
   } else {
     for (auto i = cut[self]; i < cut[self + 1]; ++i) append_one(got[self], ids, i);
   }
-  ids = id_list::empty(ids.numeric());
+  ids = id_list::empty(numeric);
   return got;
 }
 
