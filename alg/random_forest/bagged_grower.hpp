@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Growing one tree of a random forest on all workers at once, level by level. Each node tests features of its own
-// sample; only these are added up by bin, and nothing is subtracted from a parent, which has sampled others. A bin has
-// the weights of its rows by class, or of numbers the weights, and the sum of weight times target, as integers: so sums
-// are exact, and the tree has the same bits for any number of workers.
-//
-// A split maximises sum_k L_k^2 / L + sum_k R_k^2 / R, L_k and L being the sums by class and over all: the decrease of
-// the Gini impurity. Of numbers it maximises L_y^2 / L + R_y^2 / R: the decrease of the squared error.
+// Growing one tree of a random forest on all workers at once. Nodes with many rows are split level by level: each tests
+// features of its own sample; only these are added up by bin, over all workers, and nothing is subtracted from a
+// parent, which has sampled others. A node with few rows has more bins than rows, so all of its rows go to one worker,
+// which grows all of what is below it (subtree_grower.hpp) and tells the others. Sums are integers: they are exact, and
+// who grows what depends on counts of all workers, so the tree has the same bits for any number of workers.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,17 +18,10 @@
 #include "alg/gbdt/forest.hpp"
 #include "alg/gbdt/tree_bins.hpp"
 #include "alg/gbdt/tree_grower.hpp"
+#include "split_search.hpp"
+#include "subtree_grower.hpp"
 
 namespace paracel::alg {
-
-struct bagging_settings {
-  std::size_t classes = 0;     ///< 0: of numbers
-  std::size_t features = 1;    ///< tested in a node
-  std::size_t max_depth = 0;   ///< 0: no limit
-  std::int64_t min_split = 2;  ///< rows of a node that is split, a row that was drawn twice counting twice
-  std::int64_t min_leaf = 1;   ///< the same of a child
-  std::uint64_t seed = 0;
-};
 
 /// Thread-safety: none. Lifetime: rows, bins and labels must outlive it.
 class bagged_grower {
@@ -39,8 +31,9 @@ class bagged_grower {
                 std::span<const double> label, std::uint64_t most_draws, bagging_settings settings);
 
   /// Adds a tree to the forest: its leaves have the shares of the classes, or the mean. `draws`: how often each of this
-  /// worker's rows was drawn. A collective. Cost: 8 bytes a bin, class and tested feature of each node, (p - 1) / p of
-  /// these out and in; 64 bytes a node and worker.
+  /// worker's rows was drawn. A collective. Cost: of a node with many rows 8 bytes a bin, class and tested feature,
+  /// (p - 1) / p of these out and in; once in a tree d + 16 bytes for each of the other rows to one worker, and 16
+  /// bytes and 8 a class for each node below to all.
   void grow(collectives& all, forest& to, std::span<const std::uint16_t> draws, std::uint64_t tree);
   /// The leaf of one of this worker's rows, drawn or not, as a node of the tree just grown.
   [[nodiscard]] std::size_t leaf_of_row(const forest& of, std::size_t row) const noexcept {
@@ -48,24 +41,25 @@ class bagged_grower {
   }
 
  private:
-  struct open_node {
-    std::size_t node = 0;
-    std::size_t begin = 0;
-    std::size_t end = 0;
-    std::size_t depth = 0;
-    std::vector<std::int64_t> sums;  // over all workers, `lanes_` numbers
+  struct open_node : small_node {
     histogram_layout layout;
     tree_split best;
     std::vector<std::int64_t> left_sums;
   };
 
-  [[nodiscard]] std::int64_t count_of(const std::int64_t* sums) const noexcept;
-  [[nodiscard]] double score(const std::int64_t* sums) const noexcept;
-  [[nodiscard]] bool may_split(const open_node& n) const noexcept;
-  void sample_features(collectives& all, open_node& n, std::uint64_t tree) const;
   void find_splits(collectives& all, std::span<open_node> nodes);
-  void look_at(open_node& n, std::size_t feature, const std::int64_t* sums) const;
-  void finish_leaf(forest& to, const open_node& n) const;
+  /// Looks at the features of which this worker has the sums.
+  void look_at_own(open_node& n, std::size_t rank, const std::int64_t* own);
+  /// Grows what is below the nodes with few rows, as many at a time as the buffer holds.
+  void grow_small(collectives& all, forest& to, std::uint64_t tree);
+  /// Their rows and, for each of `nodes`, the worker that grows it. Returns: nodes of subtree_grower, of all workers.
+  std::vector<std::int64_t> grow_own(collectives& all, std::span<const small_node> nodes,
+                                     std::span<const std::size_t> owner, std::uint64_t tree);
+  void pack_rows(const small_node& n, std::vector<std::int64_t>& to) const;
+  /// Adds the nodes that `from` begins with to the forest, and removes them from it.
+  void add_nodes(forest& to, const small_node& n, std::span<const std::int64_t>& from);
+  void describe(forest& to, std::size_t node, const std::int64_t* sums) const;
+  void finish_leaf(forest& to, std::size_t node, const std::int64_t* sums) const;
   void add_row(std::int64_t* sums, std::size_t row) const noexcept {
     const auto w = static_cast<std::int64_t>(draws_[row]);
     if (settings_.classes > 0) {
@@ -79,14 +73,17 @@ class bagged_grower {
   const binned_rows& rows_;
   const std::vector<feature_bins>& bins_;
   bagging_settings settings_;
-  std::size_t lanes_;
   std::vector<std::uint32_t> class_;
   std::vector<std::int64_t> target_;  // in `unit_`
-  double unit_ = 1;
+  std::optional<split_search> search_;
+  std::optional<subtree_grower> below_;
+  std::size_t lanes_ = 2;
   std::span<const std::uint16_t> draws_;
   std::vector<std::uint32_t> order_;
   std::vector<std::uint32_t> room_;
   std::vector<std::int64_t> buffer_;
+  std::vector<small_node> small_;
+  std::vector<std::uint8_t> present_;
   std::size_t tree_ = 0;
   std::vector<tree_split> split_of_;
 };

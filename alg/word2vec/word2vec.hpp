@@ -57,7 +57,7 @@ class word2vec : public paralg {
  private:
   void load();
   void train();
-  void finish_round(std::int64_t clock, word2vec_loss& loss);
+  void finish_round(int round, word2vec_loss& loss);
   /// The results of training; `use` for those of the vectors.
   void write(table<float>& vectors);
   void write_file(table<float>& vectors);
@@ -71,7 +71,7 @@ class word2vec : public paralg {
   run_log log_;
   vocabulary words_;
   token_text text_;
-  std::uint64_t batches_ = 1;  // of each worker in a round
+  batch_plan plan_;
 };
 
 }  // namespace paracel::alg

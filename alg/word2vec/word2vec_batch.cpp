@@ -30,17 +30,17 @@ void collect(std::vector<std::uint64_t>& marks, std::vector<std::uint64_t>& ids,
 }  // namespace
 
 word2vec_batcher::word2vec_batcher(const token_text& text, const vocabulary& words, const word2vec_model& model,
-                                   std::size_t rank, std::size_t size, std::uint64_t batches)
+                                   std::size_t rank, std::size_t size, batch_plan plan)
     : text_(text),
       words_(words),
       model_(model),
       rank_(rank),
       size_(size),
-      batches_(batches),
+      plan_(plan),
       keep_(keep_probabilities(words, model.sample)) {
   if (model.hierarchical) tree_.emplace(words.count);
   else noise_.emplace(words);
-  expect_steps(batches);
+  expect_steps(plan.batches);
   marks_.resize(std::max(words.size(), output_steps_.size()) / bits + 1);
   input_slot_.resize(words.size());
   output_slot_.resize(output_steps_.size());
@@ -81,7 +81,8 @@ float word2vec_batcher::share(float steps, double pace) const {
 void word2vec_batcher::cut(std::uint64_t number, word2vec_batch& into) {
   into.random = counter_random(model_.seed, batch_stream, mix64(rank_) + number);
   auto& random = into.random;
-  const auto [first, last] = text_.part(number % batches_, batches_);
+  const auto [first, last] =
+      text_.part(number - plan_.before(plan_.round_of(number)), plan_.of_round(plan_.round_of(number)));
   into.token.clear();
   into.end.clear();
   for (auto s = first; s < last; ++s) {
@@ -116,7 +117,8 @@ void word2vec_batcher::cut(std::uint64_t number, word2vec_batch& into) {
       into.label.push_back(1);
       into.begin.push_back(static_cast<std::uint32_t>(into.target.size()));
     }
-    for (std::size_t i = 0; i < model_.noise_words && !into.token.empty() && model_.negatives > 0; ++i)
+    const auto draws = model_.noise_words > 0 ? model_.noise_words : into.token.size();
+    for (std::size_t i = 0; i < draws && !into.token.empty() && model_.negatives > 0; ++i)
       into.noise.push_back((*noise_)(random));
   }
   for (const auto id : into.target) mark(marks_, id);

@@ -25,7 +25,9 @@ struct word2vec_model {
   std::size_t k = 100;        ///< numbers of a vector
   std::size_t window = 5;     ///< at most so many words to either side
   std::size_t negatives = 5;
-  std::size_t noise_words = 5000;  ///< the negatives of a batch are drawn from so many draws of the noise distribution
+  /// The negatives of a batch are drawn from so many draws of the noise distribution; 0: as many as it has tokens. Each
+  /// draw is then used `negatives` times on average. Of far fewer, each is pushed away from all words of a batch.
+  std::size_t noise_words = 0;
   double sample = 1e-3;
   double alpha = 0.025;
   std::uint64_t seed = 0;
@@ -45,19 +47,43 @@ struct word2vec_batch {
   counter_random random{0};          ///< for the rest
 };
 
+/// The batches of all rounds, numbered from 0. Those of the first round are smaller: vectors begin near 0, and workers
+/// that leave it in different directions would undo each other's work.
+struct batch_plan {
+  std::uint64_t batches = 1;  ///< of each worker in a round
+  std::uint64_t first = 1;    ///< times as many in the first round
+
+  [[nodiscard]] std::uint64_t of_round(std::uint64_t round) const noexcept {
+    return round == 0 ? first * batches : batches;
+  }
+  /// Of all rounds before this one.
+  [[nodiscard]] std::uint64_t before(std::uint64_t round) const noexcept {
+    return round == 0 ? 0 : (first + round - 1) * batches;
+  }
+  [[nodiscard]] std::uint64_t round_of(std::uint64_t number) const noexcept {
+    return number < first * batches ? 0 : number / batches - first + 1;
+  }
+  /// Rounds that are done before batch `number`.
+  [[nodiscard]] double rounds_before(std::uint64_t number) const noexcept {
+    const auto round = round_of(number);
+    return static_cast<double>(round) +
+           static_cast<double>(number - before(round)) / static_cast<double>(of_round(round));
+  }
+};
+
 /// Makes the batches of a worker. Lifetime: text and words must outlive it. Thread-safety: none.
 class word2vec_batcher {
  public:
-  /// Part `rank` of `size`; all text is `batches` batches of each worker.
+  /// Part `rank` of `size`; in a round all text is `plan.batches` batches of each worker.
   word2vec_batcher(const token_text& text, const vocabulary& words, const word2vec_model& model, std::size_t rank,
-                   std::size_t size, std::uint64_t batches);
+                   std::size_t size, batch_plan plan);
 
-  /// Batch `number % batches`; `number` goes on from round to round.
+  /// The batch of a number, which goes on from round to round.
   void cut(std::uint64_t number, word2vec_batch& into);
   /// The fraction of its change that each worker sends for a row of `input` or `output` (their ids). All of them have
   /// seen the same row, so that changes of frequent words are averaged, and those of rare words are added: W workers
   /// with a steps each, a small for rare words, move it by the fraction (1 - exp(-W c a)) / (W (1 - exp(-c a))) of the
-  /// sum. c is `pace` times the step size.
+  /// sum. c is `pace` times the step size, for a batch of any round but the first.
   [[nodiscard]] float input_share(std::uint64_t id, double pace) const { return share(input_steps_[id], pace); }
   [[nodiscard]] float output_share(std::uint64_t id, double pace) const { return share(output_steps_[id], pace); }
   [[nodiscard]] std::size_t outputs() const noexcept { return output_steps_.size(); }
@@ -71,7 +97,7 @@ class word2vec_batcher {
   word2vec_model model_;
   std::size_t rank_;
   std::size_t size_;
-  std::uint64_t batches_;
+  batch_plan plan_;
   std::vector<float> keep_;
   std::optional<noise_distribution> noise_;
   std::optional<huffman_tree> tree_;

@@ -92,13 +92,24 @@ class Word2vecTest(AlgorithmCase):
                         self.assertEqual(len(losses), 10)
                         self.assertLess(losses[-1], 0.97 * losses[0])
 
+    def test_with_default_keys_vectors_are_as_good_as_those_of_the_original_program(self):
+        text = os.path.join(self.folder, "clusters.txt")
+        subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", "word2vec", "-o", text,
+                        "-n", "3000", "--parts", "60", "--vocabulary", "3000", "--length", "20", "--seed", "1"], check=True)
+        original = self.serial("word2vec_serial", text, "--threads", 2, "--k", 50, "--test", text + ".pairs")
+        for workers in (1, 2, 4):
+            with self.subTest(workers=workers):
+                found = self.results(self.job(workers, 1, input=text, k=50, test_input=text + ".pairs"))
+                self.assertEqual(found["pairs"], original["pairs"])
+                self.assertGreater(found["spearman"], 0.95 * original["spearman"])
+
     def test_one_worker_is_the_serial_program(self):
         path = os.path.join(self.folder, "serial.txt")
         for method, loss in KINDS:
             numbers = {"k": 20, "rounds": 2, "sample": 0.02, "batch_size": 7000, "alpha": 0.05, "seed": 3, "min_count": 3,
                        "window": 4}
             if loss == "negative_sampling":
-                numbers.update(noise_words=300, negatives=4)
+                numbers.update(noise_words=300 if method == "cbow" else 0, negatives=4)
             words = [w for key, value in numbers.items() for w in (f"--{key}", value)]
             serial = self.serial("word2vec_serial", self.text, "--method", method, "--loss", loss, "--check", 1, "--output", path,
                                  *words)

@@ -86,9 +86,10 @@ TEST_F(Word2vecTraffic, ABatchIsTwoPullsAndTwoUpdatesAShardAndItsRowsTwice) {
           vocabulary vocabulary;
           const auto text = load_tokens(comm, {text_}, word_bytes::space(), 1, vocabulary);
           words = static_cast<std::int64_t>(vocabulary.size());
-          word2vec_batcher batcher(text, vocabulary, settings.model, comm.get_rank(), workers, 12);
+          const batch_plan plan{12, workers == 1 ? 1U : 8U};
+          word2vec_batcher batcher(text, vocabulary, settings.model, comm.get_rank(), workers, plan);
           word2vec_batch batch;
-          for (std::uint64_t number = 24; number < 84; ++number) {
+          for (auto number = plan.before(2); number < plan.before(7); ++number) {
             batcher.cut(number, batch);
             const auto count = static_cast<std::int64_t>(batch.input.size() + batch.output.size());
             rows += count;

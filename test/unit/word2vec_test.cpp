@@ -260,7 +260,7 @@ TEST(Word2vecBatch, HasTheRowsOfItsWordsAndNegativesOnceInOrder) {
     model.noise_words = 9;
     model.sample = 0.01;
     const huffman_tree tree(words.count);
-    word2vec_batcher batcher(text, words, model, 0, 1, 12);
+    word2vec_batcher batcher(text, words, model, 0, 1, {12});
     word2vec_batch batch;
     for (std::uint64_t number = 0; number < 24; ++number) {
       batcher.cut(number, batch);
@@ -292,8 +292,46 @@ TEST(Word2vecBatch, HasTheRowsOfItsWordsAndNegativesOnceInOrder) {
     batcher.cut(23, again);
     EXPECT_EQ(again.token, batch.token);
     EXPECT_EQ(again.noise, batch.noise);
-    word2vec_batcher(text, words, model, 1, 2, 12).cut(23, again);
+    word2vec_batcher(text, words, model, 1, 2, {12}).cut(23, again);
     EXPECT_NE(again.token, batch.token);
+  }
+}
+
+TEST(Word2vecBatch, TheNegativesOfABatchAreFromAsManyDrawsAsItHasWords) {
+  const auto [text, words] = zipf_text(60, 300, 2);
+  word2vec_model model;
+  model.sample = 0.01;
+  word2vec_batcher batcher(text, words, model, 0, 1, {12});
+  word2vec_batch batch;
+  batcher.cut(3, batch);
+  EXPECT_GT(batch.token.size(), 100U);
+  EXPECT_EQ(batch.noise.size(), batch.token.size());
+}
+
+TEST(Word2vecBatch, AFirstRoundOfMoreBatchesHasAllOfTheText) {
+  const auto [text, words] = zipf_text(60, 300, 2);
+  word2vec_model model;
+  model.sample = 0;
+  const batch_plan plan{3, 4};
+  EXPECT_EQ(plan.before(1), 12U);
+  EXPECT_EQ(plan.before(3), 18U);
+  word2vec_batcher batcher(text, words, model, 0, 1, plan);
+  word2vec_batch batch;
+  std::size_t all = 0;  // that are in a sentence of more than one word
+  for (std::size_t s = 0; s < text.sentences(); ++s) {
+    const auto n = text.begin[s + 1] - text.begin[s];
+    all += n > 1 ? n : 0;
+  }
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    std::size_t tokens = 0;
+    for (auto number = plan.before(round); number < plan.before(round + 1); ++number) {
+      EXPECT_EQ(plan.round_of(number), round);
+      const auto part = static_cast<double>(number - plan.before(round)) / static_cast<double>(plan.of_round(round));
+      EXPECT_DOUBLE_EQ(plan.rounds_before(number), static_cast<double>(round) + part);
+      batcher.cut(number, batch);
+      tokens += batch.token.size();
+    }
+    EXPECT_EQ(tokens, all);
   }
 }
 
@@ -302,8 +340,8 @@ TEST(Word2vecBatch, SharesAreOneOfOneWorkerAndForRareWordsAndAMeanForFrequentOne
   for (const bool hierarchical : {false, true}) {
     word2vec_model model;
     model.hierarchical = hierarchical;
-    word2vec_batcher one(text, words, model, 0, 1, 1);
-    word2vec_batcher four(text, words, model, 0, 4, 1);
+    word2vec_batcher one(text, words, model, 0, 1, {1});
+    word2vec_batcher four(text, words, model, 0, 4, {1});
     ASSERT_EQ(one.outputs(), hierarchical ? words.size() - 1 : words.size());
     for (std::uint64_t id = 0; id < words.size(); ++id) {
       EXPECT_EQ(one.input_share(id, 0.1), 1);
@@ -335,7 +373,7 @@ TEST(Word2vecBatch, TrainingLowersTheLossOfEveryKind) {
       model.hierarchical = hierarchical;
       model.k = 12;
       model.sample = 0;
-      word2vec_batcher batcher(text, words, model, 0, 1, 1);
+      word2vec_batcher batcher(text, words, model, 0, 1, {1});
       word2vec_batch batch;
       padded_rows input(model.k);
       padded_rows output(model.k);

@@ -5,11 +5,11 @@
     tool/bench/cost.py                       every row, at a hundredth of its size
     tool/bench/cost.py --full --rows wc,svd  at full size: the tool takes at least 20 seconds
 
-Complete commands including loading, with a warm page cache. The tool is pinned to one processor with a single BLAS thread,
-that of word2vec to two; ours may use all processors. A row runs the tool and ours
-alternately; its times are medians, its ratios medians of the pairs: seconds
-of the tool divided by ours, so above 1 ours is faster. Quality is compared each time: the same objective within 1e-4, or as the
-row defines. Peak memory of ours is the sum of the peaks of all its processes, including launcher, scheduler and servers.
+Complete commands including loading, with a warm page cache. The tool is pinned to one processor with a single BLAS thread, those
+of word2vec and random_forest to two; ours may use all processors. A row runs the tool and ours alternately; its times are
+medians, its ratios medians of the pairs: seconds of the tool divided by ours, so above 1 ours is faster. Quality is compared each
+time: the same objective within 1e-4, or as the row defines. Peak memory of ours is the sum of the peaks of all its processes,
+including launcher, scheduler and servers.
 """
 import argparse
 import ctypes
@@ -171,7 +171,11 @@ ROWS = [
     Row("gbdt (XGBoost)", "gbdt", "-m classification --seed 1 -k 28", {"-n": 1e6}, python("trees.py", "xgboost {data}"),
         {"training_input": "{data}", "loss": "log", "rounds": 100}, at_most("loss", part=0.01)),
     Row("random_forest", "random_forest", "-m classification --seed 1 -k 28", {"-n": 50e3}, python("trees.py", "forest {data}"),
-        {"training_input": "{data}", "type": "classification", "trees": 100}, at_least("oob_accuracy", part=0.01)),
+        {"training_input": "{data}", "type": "classification", "trees": 100}, at_least("oob_accuracy", part=0.01),
+        threads=2),
+    Row("random_forest (regression)", "random_forest", "-m regression --seed 1 -k 50", {"-n": 20e3},
+        python("trees.py", "regression_forest {data}"), {"training_input": "{data}", "type": "regression", "trees": 100},
+        at_most("oob_rmse", part=0.01), threads=2),
     Row("lr (dgd)", "lr", "-m classification --seed 1 -k 100", {"-n": 500e3},
         serial("lr", "{data} --method dgd --alpha 1 --beta 0.001 --rounds 50"),
         {"training_input": "{data}", "method": "dgd", "alpha": 1, "beta": 0.001, "rounds": 50}, same("objective")),

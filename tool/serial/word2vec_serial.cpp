@@ -5,8 +5,8 @@
 // locks, a step for each pair, negatives drawn for each pair from all words, a table of sigma.
 //
 //     word2vec_serial TEXT [--method skip_gram|cbow] [--loss negative_sampling|hierarchical_softmax] [--k 100]
-//                     [--window 5] [--negatives 5] [--noise_words 5000] [--sample 1e-3] [--rounds 5] [--min_count 5]
-//                     [--batch_size 100000] [--alpha .025] [--seed 0] [--threads 0] [--output FILE] [--check 0]
+//                     [--window 5] [--negatives 5] [--noise_words 0] [--sample 1e-3] [--rounds 5] [--min_count 5]
+//                     [--batch_size 0] [--alpha .025] [--seed 0] [--threads 0] [--output FILE] [--check 0]
 //                     [--test FILE]
 //
 // --check 1: compares each step of the first batches with differences of its loss; prints the greatest error.
@@ -176,7 +176,8 @@ class batches {
   void train() {
     std::size_t tokens = 0;
     for (const auto& sentence : c_.sentences) tokens += sentence.size();
-    const std::size_t parts = (tokens + s_.batch_size - 1) / s_.batch_size;
+    const auto batch_size = s_.batch_size > 0 ? s_.batch_size : std::min<std::size_t>(10000, (tokens + 49) / 50);
+    const std::size_t parts = (tokens + batch_size - 1) / batch_size;
     const auto steps = parts * static_cast<std::size_t>(s_.rounds);
     for (std::size_t b = 0; b < steps; ++b) {
       const auto alpha_at = [&](std::size_t at) {
@@ -215,7 +216,8 @@ class batches {
       std::vector<double> below;
       double sum = 0;
       for (const auto n : c_.count) below.push_back(sum += std::pow(n, 0.75));
-      for (std::size_t i = 0; i < s_.noise_words; ++i)
+      const auto draws = s_.noise_words > 0 ? s_.noise_words : static_cast<std::size_t>(count);
+      for (std::size_t i = 0; i < draws; ++i)
         noise.push_back(static_cast<std::uint32_t>(
             std::upper_bound(below.begin(), below.end() - 1, random.uniform() * sum) - below.begin()));
     }
@@ -513,11 +515,11 @@ void work(int argc, char** argv) {
                                            {"--k", "100"},
                                            {"--window", "5"},
                                            {"--negatives", "5"},
-                                           {"--noise_words", "5000"},
+                                           {"--noise_words", "0"},
                                            {"--rounds", "5"},
                                            {"--sample", "1e-3"},
                                            {"--min_count", "5"},
-                                           {"--batch_size", "100000"},
+                                           {"--batch_size", "0"},
                                            {"--alpha", ".025"},
                                            {"--seed", "0"},
                                            {"--threads", "0"},
