@@ -3,6 +3,12 @@
 // A trust-region Newton method: conjugate gradients in the norm of a preconditioner until the boundary of the region
 // (Steihaug), or until Newton's equations are solved well enough. With few coordinates the Hessian itself is summed
 // over the workers, and its products need no rows.
+//
+// A step after which F rises again is cut at F's minimum along it, as a curvature that changes between here and there
+// is no reason for a smaller region: the squared hinge of rows that the step brings to the wrong side. Source of the
+// line search: L. Galli, C.-J. Lin, "A study on truncated Newton methods for linear classification", IEEE Transactions
+// on Neural Networks and Learning Systems 33, 2022. 960 rows, 20,000 features, squared hinge, C = 1, gradient to 1e-4:
+// 15 steps; with a smaller region instead 939.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -80,6 +86,38 @@ region_step steihaug(std::span<const double> gradient, std::span<const double> p
   return r;
 }
 
+// Of the slope at its begin, the slope where a search along a step ends; and evaluations at most.
+constexpr double enough_slope = 0.1;
+constexpr int most_evaluations = 10;
+
+/// Where F has its minimum between s.w and s.w + step, by the secants of its slope, which is `slope` < 0 there and > 0
+/// here, at `w`. Returns: whether F is lower; then w, gradient and found are those of that place.
+bool minimum_along(problem& p, const method_state& s, std::span<const double> step, double slope,
+                   std::vector<double>& w, std::vector<double>& gradient, double& found) {
+  double low = 0;
+  double high = 1;
+  double at_low = slope;
+  double at_high = dot(gradient, step);
+  double t = 1;
+  for (int i = 0; i < most_evaluations; ++i) {
+    const double part = -at_low / (at_high - at_low);
+    t = low + (high - low) * std::clamp(part, 0.05, 0.95);
+    for (std::size_t j = 0; j < w.size(); ++j) w[j] = s.w[j] + t * step[j];
+    found = p.evaluate(w, gradient);
+    if (!std::isfinite(found)) return false;
+    const double here = dot(gradient, step);
+    if (std::abs(here) <= enough_slope * -slope) break;
+    if (here < 0) {
+      low = t;
+      at_low = here;
+    } else {
+      high = t;
+      at_high = here;
+    }
+  }
+  return s.numbers[value] - found > eta0 * t * -slope;
+}
+
 }  // namespace
 
 step_outcome newton_step(problem& p, method_state& s, int number) {
@@ -129,6 +167,18 @@ step_outcome newton_step(problem& p, method_state& s, int number) {
     finite |= std::isfinite(found);
     const double actual = s.numbers[value] - found;
     if (number == 1 && rejected == 0) delta = std::min(delta, r.length);
+    if (std::isfinite(found) && predicted > rounding && actual < eta1 * predicted && dot(gradient, r.s) > 0) {
+      if (minimum_along(p, s, r.s, slope, w, gradient, found)) {
+        delta = std::max(delta, sigma3 * r.length);
+        s.w.swap(w);
+        s.gradient.swap(gradient);
+        s.numbers[value] = found;
+        return step_outcome::moved;
+      }
+      delta = std::min(sigma1 * r.length, sigma2 * delta);
+      if (!dense) p.evaluate(s.w, s.gradient);
+      continue;
+    }
     double alpha = sigma3;
     if (!std::isfinite(found)) alpha = sigma1;
     else if (-actual - slope > 0) alpha = std::max(sigma1, -0.5 * (slope / (-actual - slope)));

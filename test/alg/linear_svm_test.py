@@ -3,11 +3,13 @@
 """Linear support vector machines, tested by running jobs: the figures on a9a, the optimality conditions and the dual problem,
 scikit-learn's solutions, classes that are words, and any number of workers in every mode. Options: names of tests."""
 import os
+import subprocess
+import sys
 import unittest
 
 import numpy
 
-from alg_job import LONG, MPI, AlgorithmCase
+from alg_job import LONG, MPI, SOURCE, AlgorithmCase
 from tables import thin_matrix, write_rows
 
 
@@ -48,6 +50,18 @@ class LinearSvmTest(AlgorithmCase):
                     values.append(found["objective"])
             most = 1e-8 if loss == "squared_hinge" else 1e-5 if method == "newton" else 1e-4
             self.assertLessEqual(max(values) / min(values) - 1, most)
+
+    def test_a_squared_hinge_of_more_features_than_rows_ends_after_a_few_steps(self):
+        """Most steps bring rows to the wrong side, where the quadratic does not know of them."""
+        path = os.path.join(self.folder, "wide.svm")
+        subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", "sparse_classification",
+                        "-o", path, "-n", "960", "-k", "20000", "--nnz", "40", "--seed", "1"], check=True)
+        for workers in (1, 2):
+            with self.subTest(workers=workers):
+                found = self.fit(workers, training_input=path, bias=False)
+                self.assertLessEqual(found["rounds"], 40)
+                # scikit-learn's, which takes 118 steps: LinearSVC(C=1, dual=False, fit_intercept=False, tol=1e-4)
+                self.assertAlmostEqual(found["objective"] / 22.69752, 1, delta=1e-4)
 
     def objective(self, w, c, squared, bias, penalize, y, weight):
         b, u = (w[0], w[1:]) if bias else (0.0, w)

@@ -14,19 +14,50 @@ namespace datagen {
 
 namespace {
 
+/// Rows of `k_` columns, in text of about `column_bytes` for each.
+class column_rows : public generator {
+ public:
+  column_rows(const options& o, std::uint64_t columns, std::uint64_t least, std::uint64_t most,
+              std::uint64_t column_bytes)
+      : rows_(o.rows()),
+        k_(o.integer("columns", columns, least, most)),
+        seed_(o.seed()),
+        separator_(o.separator(",")),
+        column_bytes_(column_bytes) {}
+  [[nodiscard]] std::uint64_t rows() const override { return rows_; }
+  [[nodiscard]] std::uint64_t rows_a_block() const override {
+    return std::max<std::uint64_t>(1, 262144 / (column_bytes_ * k_));
+  }
+
+ protected:
+  /// Room for a row of `fields`.
+  [[nodiscard]] char* room(block& out, std::uint64_t fields) const {
+    return out.text.room(fields * (24 + separator_.size()) + 1);
+  }
+  [[nodiscard]] char* put_separator(char* to) const { return std::copy(separator_.begin(), separator_.end(), to); }
+  static void end_row(block& out, char* to) {
+    *to++ = '\n';
+    out.text.commit(to);
+    out.end_row();
+  }
+
+  std::uint64_t rows_;
+  std::uint64_t k_;
+  std::uint64_t seed_;
+  std::string separator_;
+
+ private:
+  std::uint64_t column_bytes_;
+};
+
 /// f1,...,fk,label: standard normal features; the label is the side of a hyperplane on which the sample lies after
 /// noise of a fifth of the spread, flipped for one in a hundred. With `regression` f1,...,fk,target: a linear function
 /// and noise of a tenth of the spread. The bytes are those of datagen.py, which draws from Python's sequential
 /// generator, so each thread skips the random numbers of other threads' rows.
-class linear_samples : public generator {
+class linear_samples : public column_rows {
  public:
   linear_samples(const options& o, bool regression)
-      : rows_(o.rows()),
-        k_(o.integer("columns", 100, 1, 1U << 24U)),
-        seed_(o.seed()),
-        separator_(o.separator(",")),
-        regression_(regression),
-        start_(seed_) {
+      : column_rows(o, 100, 1, 1U << 24U, 12), regression_(regression), start_(seed_) {
     weights_.resize(std::min<std::uint64_t>(k_, std::max<std::uint64_t>(10, k_ / 10)));
     for (auto& w : weights_) w = start_.gauss(0, 1);
     double square = 0;
@@ -34,9 +65,6 @@ class linear_samples : public generator {
     const double length = std::sqrt(square);
     for (auto& w : weights_) w = regression ? 100 * (w / length) : w / length;
   }
-  [[nodiscard]] std::uint64_t rows() const override { return rows_; }
-  [[nodiscard]] std::uint64_t rows_a_block() const override { return std::max<std::uint64_t>(1, 262144 / (12 * k_)); }
-
   void render(std::uint64_t first, std::uint64_t last, block& out) const override {
     thread_local const linear_samples* owner = nullptr;
     thread_local std::uint64_t row = 0;
@@ -51,13 +79,13 @@ class linear_samples : public generator {
       if (!regression_) random.random();
     }
     for (; row < last; ++row) {
-      char* to = out.text.room((k_ + 1) * (24 + separator_.size()) + 1);
+      char* to = room(out, k_ + 1);
       double side = 0;
       for (std::uint64_t j = 0; j < k_; ++j) {
         const double x = random.gauss(0, 1);
         if (j < weights_.size()) side += weights_[j] * x;
         to = put_g9(to, x);
-        to = std::copy(separator_.begin(), separator_.end(), to);
+        to = put_separator(to);
       }
       if (regression_) {
         to = put_g9(to, side + random.gauss(0, 10));
@@ -65,9 +93,7 @@ class linear_samples : public generator {
         const bool positive = side + random.gauss(0, 0.2) > 0;
         *to++ = positive != (random.random() < 0.01) ? '1' : '0';
       }
-      *to++ = '\n';
-      out.text.commit(to);
-      out.end_row();
+      end_row(out, to);
     }
   }
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> beside(std::uint64_t) const override {
@@ -82,10 +108,6 @@ class linear_samples : public generator {
   }
 
  private:
-  std::uint64_t rows_;
-  std::uint64_t k_;
-  std::uint64_t seed_;
-  std::string separator_;
   bool regression_;
   python_random start_;  // after the weights
   std::vector<double> weights_;
@@ -94,90 +116,61 @@ class linear_samples : public generator {
 /// f1,...,fk,target: uniform features and 10 sin(pi f1 f2) + 20 (f3 - 1/2)^2 + 10 f4 + 5 f5 with normal noise of
 /// spread 1. `labelled`: f1,...,fk,label, whether that is above 14.4, the mean to a decimal.
 /// Source: J. Friedman, "Multivariate adaptive regression splines", Annals of Statistics 19, 1991, section 4.3.
-class friedman_samples : public generator {
+class friedman_samples : public column_rows {
  public:
-  friedman_samples(const options& o, bool labelled)
-      : rows_(o.rows()),
-        k_(o.integer("columns", 10, 1, 1U << 20U)),
-        seed_(o.seed()),
-        separator_(o.separator(",")),
-        labelled_(labelled) {}
-  [[nodiscard]] std::uint64_t rows() const override { return rows_; }
-  [[nodiscard]] std::uint64_t rows_a_block() const override { return std::max<std::uint64_t>(1, 262144 / (9 * k_)); }
+  friedman_samples(const options& o, bool labelled) : column_rows(o, 10, 1, 1U << 20U, 9), labelled_(labelled) {}
   void render(std::uint64_t first, std::uint64_t last, block& out) const override {
     constexpr double mean = 14.4;
     for (auto i = first; i < last; ++i) {
       counter_random random(seed_, rows_stream, i);
-      char* to = out.text.room((k_ + 1) * (24 + separator_.size()) + 1);
+      char* to = room(out, k_ + 1);
       double f[5] = {0.5, 0.5, 0.5, 0.5, 0.5};  // with fewer columns the rest
       for (std::uint64_t j = 0; j < k_; ++j) {
         const double x = random.uniform();
         if (j < 5) f[j] = x;
         to = put_fixed(to, x, 6);
-        to = std::copy(separator_.begin(), separator_.end(), to);
+        to = put_separator(to);
       }
       const double target = 10 * std::sin(std::numbers::pi * f[0] * f[1]) + 20 * (f[2] - 0.5) * (f[2] - 0.5) +
                             10 * f[3] + 5 * f[4] + random.normal();
       if (labelled_) *to++ = target > mean ? '1' : '0';
       else to = put_fixed(to, target, 6);
-      *to++ = '\n';
-      out.text.commit(to);
-      out.end_row();
+      end_row(out, to);
     }
   }
 
  private:
-  std::uint64_t rows_;
-  std::uint64_t k_;
-  std::uint64_t seed_;
-  std::string separator_;
   bool labelled_;
 };
 
 /// id,v1,...,vk: uniform in [0, 1), as in Paracel.
-class similarity_rows : public generator {
+class similarity_rows : public column_rows {
  public:
-  explicit similarity_rows(const options& o)
-      : rows_(o.rows()),
-        k_(o.integer("columns", 100, 1, 1U << 24U)),
-        seed_(o.seed()),
-        separator_(o.separator(",")),
-        ids_(!o.flag("no_ids")) {}
-  [[nodiscard]] std::uint64_t rows() const override { return rows_; }
-  [[nodiscard]] std::uint64_t rows_a_block() const override { return std::max<std::uint64_t>(1, 262144 / (9 * k_)); }
+  explicit similarity_rows(const options& o) : column_rows(o, 100, 1, 1U << 24U, 9), ids_(!o.flag("no_ids")) {}
   void render(std::uint64_t first, std::uint64_t last, block& out) const override {
     for (auto i = first; i < last; ++i) {
       counter_random random(seed_, rows_stream, i);
-      char* to = out.text.room((k_ + 1) * (24 + separator_.size()) + 1);
+      char* to = room(out, k_ + 1);
       if (ids_) to = put_integer(to, i);
       for (std::uint64_t j = 0; j < k_; ++j) {
-        if (ids_ || j > 0) to = std::copy(separator_.begin(), separator_.end(), to);
+        if (ids_ || j > 0) to = put_separator(to);
         to = put_fixed(to, random.uniform(), 6);
       }
-      *to++ = '\n';
-      out.text.commit(to);
-      out.end_row();
+      end_row(out, to);
     }
   }
 
  private:
-  std::uint64_t rows_;
-  std::uint64_t k_;
-  std::uint64_t seed_;
-  std::string separator_;
   bool ids_;
 };
 
 /// id<tab>v1,...,vk: normal clusters of spread 1 around `parts` centres that are uniform in [-10, 10]^k. `labelled`:
 /// v1,...,vk,class_<part> around centres so near that the clusters overlap: their distances are about 3.
-class clouds : public generator {
+class clouds : public column_rows {
  public:
   clouds(const options& o, bool labelled)
-      : rows_(o.rows()),
-        k_(o.integer("columns", 10, 1, 1U << 20U)),
+      : column_rows(o, 10, 1, 1U << 20U, 10),
         parts_(o.integer("parts", 10, 1, 1U << 20U)),
-        seed_(o.seed()),
-        separator_(o.separator(",")),
         ids_(!labelled && !o.flag("no_ids")),
         labelled_(labelled),
         centers_(k_ * parts_) {
@@ -187,8 +180,6 @@ class clouds : public generator {
       for (std::uint64_t j = 0; j < k_; ++j) centers_[c * k_ + j] = 2 * most * random.uniform() - most;
     }
   }
-  [[nodiscard]] std::uint64_t rows() const override { return rows_; }
-  [[nodiscard]] std::uint64_t rows_a_block() const override { return std::max<std::uint64_t>(1, 262144 / (10 * k_)); }
   void render(std::uint64_t first, std::uint64_t last, block& out) const override {
     for (auto i = first; i < last; ++i) {
       counter_random random(seed_, rows_stream, i);
@@ -201,12 +192,12 @@ class clouds : public generator {
         *to++ = '\t';
       }
       for (std::uint64_t j = 0; j < k_; ++j) {
-        if (j > 0) to = std::copy(separator_.begin(), separator_.end(), to);
+        if (j > 0) to = put_separator(to);
         to = put_fixed(to, center[j] + normal(), 6);
       }
       if (labelled_) {
         constexpr std::string_view name = "class_";
-        to = std::copy(separator_.begin(), separator_.end(), to);
+        to = put_separator(to);
         to = put_integer(std::copy(name.begin(), name.end(), to), part);
       }
       *to++ = '\n';
@@ -226,11 +217,7 @@ class clouds : public generator {
   }
 
  private:
-  std::uint64_t rows_;
-  std::uint64_t k_;
   std::uint64_t parts_;
-  std::uint64_t seed_;
-  std::string separator_;
   bool ids_;
   bool labelled_;
   std::vector<double> centers_;
@@ -239,20 +226,14 @@ class clouds : public generator {
 /// kind_1,...,x_1,...,label with a header: a third of the features are words, of 4, 16, 64, then 256 kinds, the others
 /// standard normal; one value in twenty is missing. The label is yes or no: the sign of the sum of an effect of each
 /// word and a linear function of the numbers, with noise of a third of the spread.
-class mixed_rows : public generator {
+class mixed_rows : public column_rows {
  public:
   explicit mixed_rows(const options& o)
-      : rows_(o.rows()),
-        k_(o.integer("columns", 12, 2, 1U << 20U)),
-        kinds_(std::max<std::uint64_t>(1, k_ / 3)),
-        seed_(o.seed()),
-        separator_(o.separator(",")) {
+      : column_rows(o, 12, 2, 1U << 20U, 8), kinds_(std::max<std::uint64_t>(1, k_ / 3)) {
     counter_random random(seed_, weights_stream);
     normals normal(random);
     for (std::uint64_t j = kinds_; j < k_; ++j) weights_.push_back(normal());
   }
-  [[nodiscard]] std::uint64_t rows() const override { return rows_; }
-  [[nodiscard]] std::uint64_t rows_a_block() const override { return std::max<std::uint64_t>(1, 262144 / (8 * k_)); }
   void render(std::uint64_t first, std::uint64_t last, block& out) const override {
     if (first == 0) put_header(out.text);
     const double spread = std::sqrt(static_cast<double>(k_));
@@ -277,7 +258,7 @@ class mixed_rows : public generator {
             sum += weights_[j - kinds_] * x;
           }
         }
-        to = std::copy(separator_.begin(), separator_.end(), to);
+        to = put_separator(to);
       }
       const std::string_view label = sum + spread / 3 * normal() > 0 ? "yes\n" : "no\n";
       out.text.commit(std::copy(label.begin(), label.end(), to));
@@ -292,11 +273,7 @@ class mixed_rows : public generator {
     out.put("label\n");
   }
 
-  std::uint64_t rows_;
-  std::uint64_t k_;
   std::uint64_t kinds_;
-  std::uint64_t seed_;
-  std::string separator_;
   std::vector<double> weights_;  // of the numbers
 };
 
