@@ -161,55 +161,128 @@ std::vector<std::uint32_t> peeled_cores(std::span<const std::uint64_t> begin, st
 
 namespace {
 
-/// Rank 0 appends the edges of the others, in rank order, to its own, and peels. Returns: cores of the own vertices.
+/// Both directions of edges that arrive one by one, when the number of neighbours of each vertex is known. The second
+/// direction waits in buckets of adjacent vertices: written at once, each to a random place, it took four times as
+/// long.
+class neighbour_lists {
+ public:
+  explicit neighbour_lists(std::span<const std::uint64_t> degrees) : begin_(degrees.size() + 2) {
+    // begin_[v + 1] is where the next neighbour of v goes, and at the end where its list ends.
+    for (std::size_t v = 0; v < degrees.size(); ++v) begin_[v + 2] = begin_[v + 1] + degrees[v];
+    target_.resize(begin_.back());
+    while ((degrees.size() >> shift_) >= most_buckets) ++shift_;
+    const auto buckets = (degrees.size() >> shift_) + 1;
+    const auto wanted = begin_.back() / 2 / buckets + 1;
+    capacity_ = std::min<std::size_t>(wanted, most_waiting);
+    waiting_.resize(buckets * capacity_);
+    filled_.resize(buckets);
+  }
+  void add(std::uint32_t u, std::uint32_t v) {
+    target_[begin_[u + 1]++] = v;
+    const auto b = v >> shift_;
+    waiting_[b * capacity_ + filled_[b]] = {v, u};
+    if (++filled_[b] == capacity_) empty(b);
+  }
+  /// All edges have been added.
+  void finish() {
+    for (std::size_t b = 0; b < filled_.size(); ++b) empty(b);
+    waiting_ = {};
+  }
+  [[nodiscard]] std::span<const std::uint64_t> begin() const { return std::span(begin_).first(begin_.size() - 1); }
+  [[nodiscard]] std::span<const std::uint32_t> target() const { return target_; }
+
+ private:
+  static constexpr std::size_t most_buckets = 512;
+  static constexpr std::size_t most_waiting = 8192;  // in a bucket; 32 MB in all
+  struct edge {
+    std::uint32_t from, to;
+  };
+  void empty(std::size_t b) {
+    for (const auto& e : std::span(waiting_).subspan(b * capacity_, filled_[b])) target_[begin_[e.from + 1]++] = e.to;
+    filled_[b] = 0;
+  }
+
+  std::vector<std::uint64_t> begin_;
+  std::vector<std::uint32_t> target_;
+  unsigned shift_ = 0;
+  std::size_t capacity_ = 0;
+  std::vector<edge> waiting_;
+  std::vector<std::size_t> filled_;  // of each bucket
+};
+
+// What a worker tells rank 0 first: | room | edges stored at each own vertex | edges stored elsewhere on this worker
+// that lead to it | number of each ghost, and edges that lead to it | in words of 4 bytes.
+byte_vector counts_of(const distributed_graph& graph) {
+  const auto own = graph.own();
+  std::vector<std::uint32_t> from(own), to(own + graph.ghosts.size());
+  for (std::size_t v = 0; v < own; ++v) from[v] = static_cast<std::uint32_t>(graph.out.degree(v));
+  for (const auto t : graph.out.target) ++to[t];
+  byte_vector block(exchange_room);
+  block.reserve(exchange_room + sizeof(std::uint32_t) * 2 * to.size());
+  put_bytes(block, from.data(), own);
+  put_bytes(block, to.data(), own);
+  for (std::size_t g = 0; g < graph.ghosts.size(); ++g) {
+    put_bytes(block, static_cast<std::uint32_t>(graph.ghosts[g]));
+    put_bytes(block, to[own + g]);
+  }
+  return block;
+}
+
+/// Rank 0 makes the lists of all vertices from the edges of each worker, one after the other, and peels. Returns: cores
+/// of the own vertices.
 std::vector<std::uint32_t> cores_by_first(Comm& comm, const distributed_graph& graph) {
   const auto size = comm.get_size();
   const bool peels = graph.rank == 0;
-  std::vector<std::uint64_t> begin{0};
-  std::vector<std::uint32_t> target;
-  if (peels) {
-    begin = graph.out.begin;
-    target = graph.out.target;
-    for (auto& t : target) t = static_cast<std::uint32_t>(graph.number(t));  // own ones are numbered from 0
-  }
-  // Rank 1, then rank 2, ...: what is on its way is bounded, and is appended when it arrives.
-  const auto edges_of = comm.allgather(static_cast<std::uint64_t>(graph.out.target.size()));
-  constexpr std::size_t most = exchange_round_bytes / sizeof(std::uint32_t);
-  for (std::size_t w = 1; w < size; ++w) {
-    std::size_t at = 0;  // in the list of w
+  std::vector<byte_vector> counts(size);
+  counts[0] = counts_of(graph);
+  const auto counted = exchange_blocks(comm, counts);
+  std::vector<std::vector<std::uint32_t>> stored(size);  // at each vertex of a worker
+  std::vector<std::uint64_t> degrees(peels ? graph.vertices_total() : 0);
+  for (std::size_t w = 0; peels && w < size; ++w) {
+    byte_reader in(counted[w], exchange_room);
     const auto vertices = graph.first[w + 1] - graph.first[w];
-    for (bool degrees = true; degrees || at < edges_of[w]; degrees = false) {
-      const auto to = degrees ? at : std::min<std::size_t>(at + most, edges_of[w]);
-      std::vector<byte_vector> blocks(size);
-      if (graph.rank == w) {
-        auto& block = blocks[0];
-        block.reserve(sizeof(std::uint32_t) * (degrees ? vertices : to - at));
-        if (degrees) {
-          for (std::size_t v = 0; v < vertices; ++v) put_bytes(block, static_cast<std::uint32_t>(graph.out.degree(v)));
-        } else {
-          for (auto e = at; e < to; ++e)
-            put_bytes(block, static_cast<std::uint32_t>(graph.number(graph.out.target[e])));
-        }
-      }
-      const auto got = comm.alltoall_bytes(blocks);
-      if (peels && degrees) {
-        std::vector<std::uint32_t> degree;
-        byte_reader(got[w]).get(degree, vertices);
-        for (const auto d : degree) begin.push_back(begin.back() + d);
-        target.reserve(begin.back());
-      } else if (peels) {
-        const auto n = target.size();
-        target.resize(n + (to - at));
-        std::memcpy(target.data() + n, byte_reader(got[w]).take((to - at) * sizeof(std::uint32_t)),
-                    (to - at) * sizeof(std::uint32_t));
-      }
-      at = to;
+    std::vector<std::uint32_t> to;
+    in.get(stored[w], vertices);
+    in.get(to, vertices);
+    for (std::size_t v = 0; v < vertices; ++v) degrees[graph.first[w] + v] += std::uint64_t{stored[w][v]} + to[v];
+    while (!in.empty()) {
+      const auto ghost = in.get<std::uint32_t>();
+      degrees[ghost] += in.get<std::uint32_t>();
     }
   }
+  neighbour_lists lists(degrees);
+  degrees = {};
+  for (std::size_t v = 0; peels && v < graph.own(); ++v) {
+    for (const auto t : graph.out.of(v))
+      lists.add(static_cast<std::uint32_t>(v), static_cast<std::uint32_t>(graph.number(t)));
+  }
+  // Rank 1, then rank 2, ...: what is on its way is bounded.
+  const auto edges_of = comm.allgather(static_cast<std::uint64_t>(graph.out.target.size()));
+  constexpr std::size_t most = (std::size_t{4} << 20U) / sizeof(std::uint32_t);
+  for (std::size_t w = 1; w < size; ++w) {
+    auto u = graph.first[w];
+    std::uint32_t of_u = 0;  // edges of u that have come
+    for (std::uint64_t at = 0; at < edges_of[w]; at += most) {
+      std::vector<byte_vector> blocks(size);
+      if (graph.rank == w) {
+        const auto part = std::span(graph.out.target).subspan(at, std::min<std::size_t>(most, edges_of[w] - at));
+        blocks[0].resize(part.size() * sizeof(std::uint32_t));
+        auto* to = blocks[0].data();
+        for (const auto t : part) to = store_fields(to, static_cast<std::uint32_t>(graph.number(t)));
+      }
+      const auto got = comm.alltoall_bytes(blocks);
+      if (!peels) continue;
+      for (byte_reader in(got[w]); !in.empty(); ++of_u) {
+        for (; of_u == stored[w][u - graph.first[w]]; of_u = 0) ++u;
+        lists.add(static_cast<std::uint32_t>(u), in.get<std::uint32_t>());
+      }
+    }
+  }
+  lists.finish();
   std::vector<byte_vector> answers(size);
   for (auto& a : answers) put_bytes(a, std::uint64_t{0});
   if (peels) {
-    const auto cores = peeled_cores(begin, target);
+    const auto cores = peeled_cores(lists.begin(), lists.target());
     for (std::size_t w = 0; w < size; ++w)
       put_bytes(answers[w], cores.data() + graph.first[w], graph.first[w + 1] - graph.first[w]);
   }
@@ -235,13 +308,13 @@ std::vector<std::uint32_t> cores_by_bounds(Comm& comm, const distributed_graph& 
 
 }  // namespace
 
-k_core_result core_numbers(Comm comm, const distributed_graph& graph, std::uint64_t gather_limit) {
+k_core_result core_numbers(Comm comm, const distributed_graph& graph) {
   k_core_result result;
   result.rounds = 1;
-  if (comm.get_size() == 1) {
-    result.cores = peeled_cores(graph.out.begin, graph.out.target);
-  } else if (graph.edges_total <= gather_limit && graph.vertices_total() <= std::numeric_limits<std::uint32_t>::max()) {
+  if (graph.once) {
     result.cores = cores_by_first(comm, graph);
+  } else if (comm.get_size() == 1) {
+    result.cores = peeled_cores(graph.out.begin, graph.out.target);
   } else {
     result.rounds = 0;
     result.cores = cores_by_bounds(comm, graph, result.rounds);
@@ -259,7 +332,7 @@ k_core_result core_numbers(Comm comm, const distributed_graph& graph, std::uint6
 config_schema k_core_schema() {
   config_schema s("k_core", "core number of every vertex");
   add_graph_keys(s);
-  s.key("gather_limit", key_type::integer, "largest graph, in edges, that rank 0 peels alone")
+  s.key("gather_limit", key_type::integer, "entries of the largest graph that rank 0 peels alone")
       .fallback(static_cast<int>(default_gather_limit))
       .at_least(0)
       .at_most(4e9);
@@ -271,10 +344,12 @@ void k_core_numbers::solve() {
   load.entries.values = entry_options::value_rule::ignore;
   load.self_loops = false;
   load.undirected = true;
+  load.once = true;
+  load.once_limit = settings_.gather_limit;
   const auto graph = load_graph(get_comm(), settings_.input, load);
   (void)first_iteration();  // the replacement of a worker can repeat all of it
   run_log log(*this, 0);
-  const auto found = core_numbers(get_comm(), graph, settings_.gather_limit);
+  const auto found = core_numbers(get_comm(), graph);
   std::vector<std::int64_t> values(found.cores.begin(), found.cores.end());
   write_vertex_values<std::int64_t>(*this, settings_, graph, "k_core", "core", values);
   log.result("vertices", graph.vertices_total());

@@ -5,8 +5,8 @@
 // ignored.
 //
 // One worker peels: vertices are removed in the order of their degrees, each lowering its neighbours; the degree that a
-// vertex has when it is removed is its core number. Several workers send their edges to rank 0, which does the same, if
-// the graph is small enough for that. Otherwise:
+// vertex has when it is removed is its core number. If the graph is small enough, each edge is loaded once, and rank 0
+// makes the lists of both directions, of the other workers' edges too, and peels. Otherwise:
 //
 // Each worker keeps an upper bound for each of its vertices, which only falls, and the owners' bounds for its ghosts.
 // First it peels its part: vertices are removed in the order of their degrees, each lowering its neighbours; a ghost is
@@ -29,7 +29,7 @@
 
 namespace paracel::alg {
 
-/// Edges of a graph at most, by default, that rank 0 gathers: a gigabyte.
+/// Entries of a graph at most, by default, that rank 0 gathers: a gigabyte.
 inline constexpr std::uint64_t default_gather_limit = std::uint64_t{1} << 27U;
 
 /// Core numbers of an undirected graph without self-loops in one list of edges, of which each has both directions.
@@ -73,11 +73,11 @@ struct k_core_result {
   std::uint64_t rounds = 0;          ///< of lowering bounds; 1 if rank 0 has peeled the whole graph
 };
 
-/// The graph is undirected, without self-loops. A collective. Several workers: rank 0 peels a graph of at most
-/// `gather_limit` edges, for which it needs 8 bytes an edge.
-/// Cost: 8 bytes for each edge of other workers than rank 0 or 4 bytes a ghost for each round.
-k_core_result core_numbers(Comm comm, const distributed_graph& graph,
-                           std::uint64_t gather_limit = default_gather_limit);
+/// The graph is undirected, without self-loops. A collective. Rank 0 peels a graph that has each edge once
+/// (graph_options), for which it needs 8 bytes an edge; of one with both directions each worker lowers bounds.
+/// Cost: 4 bytes for each edge and 8 for each vertex and ghost of other workers than rank 0, and 4 for each vertex
+/// back; or 4 bytes a ghost for each round.
+k_core_result core_numbers(Comm comm, const distributed_graph& graph);
 
 struct k_core_settings : graph_settings {
   explicit k_core_settings(const config& from)

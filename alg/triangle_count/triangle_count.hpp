@@ -33,7 +33,7 @@ struct triangle_result {
 /// The graph is undirected, without self-loops, and has each edge once (graph_options); its edges are taken out of it.
 /// A collective. `round_bytes`: size of the edges and lists that a worker sends in a round.
 triangle_result count_triangles(Comm comm, distributed_graph& graph, bool per_vertex,
-                                std::size_t round_bytes = std::size_t{4} << 20U);
+                                std::size_t round_bytes = std::size_t{1} << 20U);
 
 struct triangle_settings : graph_settings {
   explicit triangle_settings(const config& from) : graph_settings(from), per_vertex(from.get<bool>("per_vertex")) {}

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ struct distributed_graph {
   adjacency in;                   ///< edges that enter own vertices, if requested
   std::uint64_t edges_total = 0;  ///< edges of all workers; of an undirected graph each pair once
   bool directed = true;
+  bool once = false;  ///< undirected, and each edge is at one of its ends only
 
   [[nodiscard]] std::size_t own() const noexcept { return first[rank + 1] - first[rank]; }
   [[nodiscard]] std::uint64_t vertices_total() const noexcept { return first.back(); }
@@ -58,6 +60,7 @@ struct distributed_graph {
     }
     parts(self.edges_total);
     parts(self.directed);
+    parts(self.once);
   }
 };
 
@@ -69,6 +72,9 @@ struct graph_options {
   bool incoming = false;    ///< fill `in`; ghosts are then those of both directions
   /// Of an undirected graph: each edge is at one of its ends only, whichever, in half the memory. Not with `incoming`.
   bool once = false;
+  /// With `once`: a graph of more entries, counted before duplicates are combined, or of 2^32 vertices has both
+  /// directions nevertheless.
+  std::uint64_t once_limit = std::numeric_limits<std::uint64_t>::max();
 };
 
 /// Loads a graph. Every worker must call it with the same arguments.

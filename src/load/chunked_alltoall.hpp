@@ -17,9 +17,9 @@
 
 namespace paracel {
 
-/// Bytes that a worker sends, and at most receives, in a round. The communicator copies them a few times, and the total
-/// has to stay below 64 MB; from 4 MB on the number of rounds does not matter.
-inline constexpr std::size_t round_bytes = std::size_t{8} << 20;
+/// Bytes that a worker sends, and at most receives, in a round. The communicator and its sockets have up to five copies
+/// of them: with 8 MB these were a quarter of the peak of a load of 55 MB of edges a worker.
+inline constexpr std::size_t round_bytes = std::size_t{2} << 20;
 
 /// One round: `blocks[w]` goes to worker w, and `take(w, bytes)` gets what came from each w, in rank order. The blocks
 /// are empty afterwards. `more`: this worker will have something to send in another round. Returns: whether any worker

@@ -346,6 +346,24 @@ TEST(ComQueue, WrongUseIsTheSameErrorAtEveryTask) {
                   HasSubstr("communicate, task 1: no message today"));
 }
 
+TEST(ComQueue, OperationsAndNamesThatDifferAreTheSameErrorAtEveryTask) {
+  const auto run = [](const std::function<queue_item()>& odd) {
+    return texts_of_job(3, [&](paralg& job) {
+      com_queue q(job);
+      q.set_max_iter(5);
+      q.add([](com_context& c) { c.put_obj("v", numbers(4)), c.put_obj("w", numbers(4)); });
+      q.add(job.get_worker_id() == 1 ? odd() : all_reduce("v"));
+      q.exec();
+    });
+  };
+  const auto both = [](const std::string& text) {
+    return AllOf(HasSubstr("all_reduce(\"v\") of 4 f64, sum"), HasSubstr("task 1 calls " + text));
+  };
+  expect_one_text(run([] { return all_reduce("v", reduce_op::max); }), both("all_reduce(\"v\") of 4 f64, max"));
+  expect_one_text(run([] { return all_reduce("w"); }), both("all_reduce(\"w\") of 4 f64, sum"));
+  expect_one_text(run([] { return reduce_scatter("v"); }), both("reduce_scatter(\"v\")"));
+}
+
 TEST(ComQueue, AQueueThatWouldNeverEndOrDoesNothingIsRefused) {
   with_job(1, [](paralg& job) {
     com_queue q(job);

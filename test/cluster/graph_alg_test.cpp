@@ -349,11 +349,10 @@ TEST(GraphAlgorithms, CoreNumbersAreWhatPeelingOneByOneGives) {
     }
     return core;
   };
-  for (const std::uint64_t limit : {alg::default_gather_limit, std::uint64_t{0}}) {
-    check({.undirected = true}, false, oracle, [limit](Comm comm, const distributed_graph& part, const put& to) {
-      put_all(part, alg::core_numbers(comm, part, limit).cores, to);
-    });
-  }
+  const auto cores = [](Comm comm, const distributed_graph& part, const put& to) {
+    put_all(part, alg::core_numbers(comm, part).cores, to);
+  };
+  for (const bool once : {true, false}) check({.undirected = true, .once = once}, false, oracle, cores);
 }
 
 struct spread_labels {

@@ -190,6 +190,11 @@ TEST(LoadGraph, AnEdgeMayBeAtOneOfItsEndsOnly) {
       EXPECT_EQ(got, want);
       for (const auto load : once.loads)
         EXPECT_LT(static_cast<double>(load), 1.2 * 5000 / static_cast<double>(workers)) << workers;
+      for (const bool fits : {true, false}) {
+        auto limited = options;
+        limited.once_limit = edges.size() - (fits ? 0 : 1);
+        EXPECT_EQ(gather_graph(workers, {file}, limited).out, fits ? once.out : both.out) << workers;
+      }
     }
   }
 }
@@ -203,6 +208,21 @@ TEST(LoadGraph, EdgesAreSpreadEvenly) {
     for (const auto load : got.loads)
       EXPECT_LT(static_cast<double>(load), 1.15 * 20'000 / static_cast<double>(workers)) << workers;
   }
+}
+
+TEST(LoadGraph, ManyEdgesAreSpreadEvenlyByASampleOfThem) {
+  const temporary_folder here;
+  constexpr std::uint64_t count = 700'000;
+  std::string text;
+  for (std::uint64_t k = 0; k < count / 2; ++k) {  // each edge in both directions, one after the other
+    const auto a = std::to_string(mix64(k) % 1000 * (mix64(k + count) % 1000));
+    const auto b = std::to_string(2'000'000 + k);
+    text.append(a).append(" ").append(b).append("\n").append(b).append(" ").append(a).append("\n");
+  }
+  const auto file = here.write("edges", text);
+  const auto got = gather_graph(2, {file}, {});
+  EXPECT_EQ(got.edges_total, count);
+  for (const auto load : got.loads) EXPECT_LT(static_cast<double>(load), 1.15 * count / 2);
 }
 
 TEST(LoadGraph, AStarHasOneBusyWorkerAndAllItsVertices) {

@@ -13,7 +13,6 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,12 +24,14 @@
 #include <paracel/random.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/same_texts.hpp"
 #include "test/support/temporary_folder.hpp"
 
 namespace paracel {
 namespace {
 
 using test::cluster;
+using testing::AllOf;
 using testing::HasSubstr;
 using numbers = std::vector<double>;
 
@@ -241,25 +242,47 @@ TEST(OptimJob, WritesALineOfMetricsAStep) {
   EXPECT_EQ(lines, steps);
 }
 
-TEST(OptimJob, AnErrorOfOneWorkerIsThatOfAll) {
-  std::mutex mutex;
-  std::multiset<std::string> texts;
-  with_workers(3, [&](paralg& job) {
-    auto own = part_of(job);
-    if (job.get_worker_id() == 1) own.value[7] = std::nan("");
-    optim::linear_objective f(own, optim::log_loss(), {});
-    try {
-      optim::minimize(job, f, settings_of(optim::method::newton));
-      ADD_FAILURE();
-    } catch (const error& e) {
-      const std::lock_guard lock(mutex);
-      texts.insert(e.what());
+/// A linear objective whose values are not numbers after so many evaluations.
+class nan_later : public optim::objective {
+ public:
+  nan_later(const sample_rows& rows, int good) : of_(rows, optim::log_loss(), {}), good_(good) {}
+  std::size_t dimension() const override { return of_.dimension(); }
+  double weight() const override { return of_.weight(); }
+  double value_and_gradient(std::span<const double> w, std::span<double> g) override {
+    return value(of_.value_and_gradient(w, g));
+  }
+  bool has_hessian() const override { return true; }
+  void hessian_vector(std::span<const double> v, std::span<double> out) override { of_.hessian_vector(v, out); }
+  std::size_t rows() const override { return of_.rows(); }
+  std::uint64_t first_row() const override { return of_.first_row(); }
+  double rows_value_and_gradient(std::span<const std::size_t> rows, std::span<const double> w,
+                                 std::span<double> g) override {
+    return value(of_.rows_value_and_gradient(rows, w, g));
+  }
+
+ private:
+  double value(double v) { return good_-- > 0 ? v : std::nan(""); }
+  optim::linear_objective of_;
+  int good_;
+};
+
+TEST(OptimJob, AValueOfOneWorkerThatIsNotANumberIsTheSameErrorAtAll) {
+  using optim::method;
+  for (const auto m : {method::gd, method::sgd, method::lbfgs, method::owlqn, method::newton, method::cg}) {
+    for (const int good : {0, 3}) {
+      SCOPED_TRACE(optim::name_of(m));
+      const auto texts = test::texts_of_job(3, [&](paralg& job) {
+        const auto own = part_of(job);
+        nan_later f(own, job.get_worker_id() == 1 ? good : 1'000'000);
+        auto s = settings_of(m);
+        s.objective_tolerance = 0;
+        optim::minimize(job, f, s);
+      });
+      test::expect_one_text(texts,
+                            AllOf(HasSubstr(std::string(optim::name_of(m)) + ": the objective or its gradient is"),
+                                  HasSubstr(good == 0 ? "nan at the start" : "nan at step")));
     }
-  });
-  ASSERT_EQ(texts.size(), 3U);
-  EXPECT_EQ(texts.count(*texts.begin()), 3U);
-  EXPECT_THAT(*texts.begin(), HasSubstr("newton: the objective or its gradient is"));
-  EXPECT_THAT(*texts.begin(), HasSubstr("nan at the start"));
+  }
 }
 
 /// Robust regression with an intercept for each group of five rows; groups are workers' own coordinates.

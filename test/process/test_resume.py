@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The iterative programs of the toolbox: each is resumed from an early checkpoint, loses a worker that is replaced, and loses a
-server whose parameters have replicas, and ends every time with the files of an undisturbed run, byte for byte. (lr and ridge:
-test_checkpoints.py and test_wait.py; the programs on graphs: test_resume_graphs.py.)"""
+server whose parameters have replicas, and ends every time with the files of an undisturbed run, byte for byte. Those without
+iterations lose a worker and a server. (The programs on graphs: test_resume_graphs.py.)"""
 import glob
+import json
 import os
 import random
 import shutil
@@ -72,8 +73,10 @@ class Resume(JobTest):
             with open(os.path.join(cls.folder, name), "w", encoding="utf-8") as file:
                 file.writelines(lines)
 
-    def files(self, output):
-        """What the run has written, without the times that it took; removed, for the next run."""
+    def files(self, output, out, printed=False):
+        """What the run has written, or printed, without the times that it took; removed, for the next run."""
+        if printed:
+            return [line for line in out.splitlines() if not line.startswith("output ")]
         found = {}
         folder = os.path.join(self.folder, output)
         for path in sorted(glob.glob(folder + "/**", recursive=True)):
@@ -88,7 +91,8 @@ class Resume(JobTest):
         return next((p for p in processes_of(run.job()) if mark in read_bytes(f"/proc/{p.pid}/environ").split(b"\0")), None)
 
     def server(self, run, _):
-        return next((p for p in processes_of(run.job()) if role_of(p) == "server"), None)
+        return next((p for p in processes_of(run.job()) if role_of(p) == "server"
+                     and p.command[p.command.index("--slot") + 1] == "0"), None)
 
     def run_and_kill(self, program, find, rank, *options, output, **config):
         """A run that loses a process when it has made the checkpoint of clock KILL_AT. On a fast machine it may have ended
@@ -105,42 +109,75 @@ class Resume(JobTest):
                 victim.kill()
             self.assertEqual(run.wait(60), 0, run.err() + run.out())
             if victim is not None and "lost" in run.err():
-                return run.err()
+                return run.err(), run.out()
         self.fail(f"the job ended {ATTEMPTS} times before it could be disturbed: " + run.err())
 
-    def check(self, name, **config):
+    def check(self, name, printed=False, **config):
         program = os.path.join(BIN, name)
         config = {**dict.fromkeys(("training_input", "method", "rounds", "alpha", "beta")), **config}
         self.write_config("alone.json", output="alone/", **config)
-        status, _, err = self.prun("-w", str(WORKERS), "-p", "2", "-c", "alone.json", program)
+        status, out, err = self.prun("-w", str(WORKERS), "-p", "2", "-c", "alone.json", program)
         self.assertEqual(status, 0, err)
-        expected = self.files("alone")
+        expected = self.files("alone", out, printed)
         self.assertTrue(expected)
 
         with self.subTest(what="checkpoints change nothing"):
             folder = self.not_there("checkpoints")
             self.write_config("made.json", output="made/", **config)
-            status, _, err = self.prun("-w", str(WORKERS), "-p", "2", "-c", "made.json", "--checkpoint-dir", folder,
-                                       "--checkpoint-every", "1", "--checkpoint-keep", "1000", program)
+            status, out, err = self.prun("-w", str(WORKERS), "-p", "2", "-c", "made.json", "--checkpoint-dir", folder,
+                                         "--checkpoint-every", "1", "--checkpoint-keep", "1000", program)
             self.assertEqual(status, 0, err)
-            self.assertEqual(self.files("made"), expected)
+            self.assertEqual(self.files("made", out, printed), expected)
         clocks = sorted(os.listdir(folder))
         clocks = [c for c in clocks if c.isdigit()]
         self.assertGreater(len(clocks), KILL_AT)
         for clock in (clocks[1], clocks[len(clocks) // 2], clocks[-1]):
             with self.subTest(what="resumed", clock=clock):
                 self.write_config("resumed.json", output="resumed/", **config)
-                status, _, err = self.prun("-w", str(WORKERS), "-p", "1", "-c", "resumed.json", "--resume",
-                                           os.path.join(folder, clock), "--checkpoint-dir", self.not_there("more"), program)
+                status, out, err = self.prun("-w", str(WORKERS), "-p", "1", "-c", "resumed.json", "--resume",
+                                             os.path.join(folder, clock), "--checkpoint-dir", self.not_there("more"), program)
                 self.assertEqual(status, 0, err)
-                self.assertEqual(self.files("resumed"), expected)
+                self.assertEqual(self.files("resumed", out, printed), expected)
         with self.subTest(what="a worker is killed"):
-            err = self.run_and_kill(program, self.worker, 1, "--on-worker-death", "wait:30", output="replaced/", **config)
+            err, out = self.run_and_kill(program, self.worker, 1, "--on-worker-death", "wait:30", output="replaced/", **config)
             self.assertIn("worker 1 is restarted", err)
-            self.assertEqual(self.files("replaced"), expected)
+            self.assertEqual(self.files("replaced", out, printed), expected)
         with self.subTest(what="a server is killed"):
-            self.run_and_kill(program, self.server, 0, output="failover/", **config)
-            self.assertEqual(self.files("failover"), expected)
+            _, out = self.run_and_kill(program, self.server, 0, output="failover/", **config)
+            self.assertEqual(self.files("failover", out, printed), expected)
+
+    def test_lr(self):
+        for method in ("dgd", "ipm"):
+            with self.subTest(method=method):
+                self.check("lr", training_input="labels.csv", method=method, rounds=12, alpha=0.01, beta=0.01)
+
+    def test_lr_with_immediate_updates(self):
+        """No two runs are the same: their objectives are compared."""
+        for method in ("downpour", "agd"):
+            config = {"training_input": "labels.csv", "method": method, "rounds": 20, "alpha": 0.01, "beta": 0.01}
+            self.write_config("alone.json", output="alone/", **config)
+            status, _, err = self.prun("-w", str(WORKERS), "-c", "alone.json", os.path.join(BIN, "lr"))
+            self.assertEqual(status, 0, err)
+            objective = self.objective("alone")
+            for find, options in ((self.worker, ("--on-worker-death", "wait:30")), (self.server, ())):
+                with self.subTest(method=method, find=find.__name__):
+                    self.run_and_kill(os.path.join(BIN, "lr"), find, 1, *options, output="killed/", **config)
+                    self.assertAlmostEqual(self.objective("killed"), objective, delta=0.1 * objective)
+
+    def objective(self, output):
+        return json.loads(self.files(output, "")["model.json"])["objective"]
+
+    def test_ridge(self):
+        self.check("ridge", training_input="targets.csv", method="sgd", rounds=12, alpha=0.001, beta=0.01)
+
+    def test_als_validate(self):
+        nothing = dict.fromkeys(("training_input", "method", "rounds", "alpha", "beta"))
+        self.write_config("factors.json", **nothing, output="factors/", rating_input="ratings.csv", k=4)
+        status, _, err = self.prun("-w", "1", "-c", "factors.json", os.path.join(BIN, "als"))
+        self.assertEqual(status, 0, err)
+        # It has no files: what it prints is compared.
+        self.check("als_validate", printed=True, rating_input="ratings.csv", factor_input="factors/H_*",
+                   validate_input="ratings.csv", lambdas=[0.01 * 2 ** i for i in range(12)])
 
     def test_als(self):
         for form in ({}, {"implicit": True}, {"implicit": True, "cg_steps": 2}):
@@ -232,37 +269,48 @@ class Resume(JobTest):
         self.assertEqual(status, 2, err)
         self.assertRegex(err, r'ssp.json:\d+:\d+: key "consistency": with it no process can replace a worker of gLDA')
 
-    def test_programs_without_iterations_go_on_with_a_replaced_worker(self):
+    def test_programs_without_iterations_go_on_with_a_replaced_worker_or_server(self):
         dice = random.Random(8)
         words = [" ".join(f"w{dice.randrange(5000)}" for _ in range(40)) + "\n" for _ in range(20000)]
         rows = [f"r{r},c{c},{dice.randrange(1, 6)}\n" for r in range(3000) for c in dice.sample(range(300), 20)]
         labelled = [",".join(f"{dice.gauss(i % 3, 1):.6f}" for _ in range(20)) + f",class {i % 3}\n" for i in range(20000)]
-        for name, lines in (("words.txt", words), ("rows.csv", rows), ("samples.csv", labelled)):
+        similar = [f"r{r}\t" + "|".join(f"r{s}:{(r * s) % 100 / 100}" for s in dice.sample(range(3000), 20) if s != r) + "\n"
+                   for r in range(3000)]
+        vectors = [f"v{i}," + ",".join(f"{dice.gauss(0, 1):.4f}" for _ in range(12)) + "\n" for i in range(1500)]
+        for name, lines in (("words.txt", words), ("rows.csv", rows), ("samples.csv", labelled), ("vectors.csv", vectors),
+                            ("others.csv", vectors[:700]), ("similar.txt", similar)):
             with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
                 file.writelines(lines)
         nothing = dict.fromkeys(("training_input", "method", "rounds", "alpha", "beta"))
-        for program, config in (("wc", {"input": "words.txt"}), ("sim_sparse", {"input": "rows.csv", "topk": 5}),
-                                ("naive_bayes", {"input": "samples.csv", "distribution": "gaussian"})):
+        for program, config in (("wc", {"input": "words.txt", "dump": True}), ("sim_sparse", {"input": "rows.csv", "topk": 5}),
+                                ("naive_bayes", {"input": "samples.csv", "distribution": "gaussian"}),
+                                ("sim_dense", {"input": "vectors.csv", "topk": 5, "simbar": 0.0}),
+                                ("ab_sim_dense", {"input_a": "vectors.csv", "input_b": "others.csv", "topk": 5, "simbar": 0.0}),
+                                ("adjust_ktop_sparse",
+                                 {"rating_input": "rows.csv", "sim_input": "similar.txt", "lower bound": 1})):
             with self.subTest(program=program):
                 self.write_config("alone.json", output="alone/", **nothing, **config)
-                status, _, err = self.prun("-w", str(WORKERS), "-c", "alone.json", os.path.join(BIN, program))
+                status, out, err = self.prun("-w", str(WORKERS), "-c", "alone.json", os.path.join(BIN, program))
                 self.assertEqual(status, 0, err)
-                self.kill_after_the_start(program, output="replaced/", **nothing, **config)
-                self.assertEqual(self.files("replaced"), self.files("alone"))
+                expected = self.files("alone", out)
+                self.assertTrue(expected)
+                for victim, said in ((self.worker, "worker 1 is restarted"), (self.server, "server s0 is restarted")):
+                    self.kill_after_the_start(program, victim, said, output="killed/", **nothing, **config)
+                    self.assertEqual(self.files("killed", out), expected)
 
-    def kill_after_the_start(self, program, **config):
+    def kill_after_the_start(self, program, find, said, **config):
         self.write_config("killed.json", **config)
         for _ in range(ATTEMPTS):
-            run = self.start("-v", "-w", str(WORKERS), "-c", "killed.json", "--on-worker-death", "wait:30",
-                             os.path.join(BIN, program))
+            run = self.start("-v", "-w", str(WORKERS), "-p", "2", "--replicas", "2", "-c", "killed.json", "--on-worker-death",
+                             "wait:30", os.path.join(BIN, program))
             wait_until(lambda: "event started" in run.err() or run.process.poll() is not None, 20, 0.002)
-            victim = self.worker(run, 1)
+            victim = find(run, 1)
             if victim is not None:
                 victim.kill()
             self.assertEqual(run.wait(60), 0, run.err() + run.out())
-            if "worker 1 is restarted" in run.err():
+            if said in run.err():
                 return
-        self.fail(f"the job ended {ATTEMPTS} times before its worker could be killed: " + run.err())
+        self.fail(f"the job ended {ATTEMPTS} times before a process could be killed: " + run.err())
 
     def test_svd(self):
         self.check("svd", input="ratings.csv", k=3, tolerance=1e-12)

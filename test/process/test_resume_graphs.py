@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BIN, JobTest, main, processes_of, read_bytes, wait_until  # noqa: E402
+from process_support import BIN, JobTest, main, processes_of, read_bytes, role_of, wait_until  # noqa: E402
 
 # program: keys of its config. Each has as many iterations as the path of the graph is long, wcc up to 100, scc more.
 PROGRAMS = {
@@ -171,26 +171,36 @@ class ResumeGraphs(JobTest):
                 self.assertRegex(run.err(), r"server s\d \(pid \d+ on \S+\) lost: it was killed by SIGKILL; the job continues")
                 self.assertEqual(self.results(run, folder), expected)
 
-    def test_a_program_without_iterations_is_done_again_by_a_replaced_worker(self):
-        for program, more in (("triangle_count", {"per_vertex": True}), ("k_core", {})):
-            with self.subTest(program=program):
-                self.repeated(program, **more)
+    def test_a_program_without_iterations_goes_on_with_a_replaced_worker_or_server(self):
+        for program, more in (("triangle_count", {"per_vertex": True}), ("k_core", {}), ("k_core", {"gather_limit": 0})):
+            for role, said in (("worker", "worker 1 is restarted"), ("server", "server s0 is restarted")):
+                with self.subTest(program=program, role=role, **more):
+                    self.goes_on(program, role, said, **more)
 
-    def repeated(self, program, **more):
-        expected = self.expected(program, LONG, **more)
+    def goes_on(self, program, role, said, **more):
+        expected = self.finished(program, LONG, **more)
         for _ in range(5):  # on a fast machine the job may end before it is disturbed
             config, folder = self.config(program, LONG, **more)
-            run = self.begin(program, config, "-v", "--on-worker-death", "wait:20")
+            run = self.begin(program, config, "-v", "--on-worker-death", "wait:20", "--replicas", "2", servers=2)
             wait_until(lambda e=run.err: "event started" in e(), 20, 0.002)
-            victim = next((p for p in processes_of(run.job())
-                           if b"PARACEL_RANK=1" in read_bytes(f"/proc/{p.pid}/environ").split(b"\0")), None)
+            victim = self.worker_1(run) if role == "worker" else self.server_0(run)
             if victim is not None:
                 victim.kill()
             self.assertEqual(run.wait(), 0, run.err())
             self.assertEqual(self.results(run, folder), expected)
-            if "worker 1 is restarted" in run.err():
+            if said in run.err():
                 return
-        self.fail("the job always ended before its worker could be killed: " + run.err())
+        self.fail(f"the job always ended before its {role} could be killed: " + run.err())
+
+    @staticmethod
+    def worker_1(run):
+        return next((p for p in processes_of(run.job())
+                     if b"PARACEL_RANK=1" in read_bytes(f"/proc/{p.pid}/environ").split(b"\0")), None)
+
+    @staticmethod
+    def server_0(run):
+        return next((p for p in processes_of(run.job()) if role_of(p) == "server"
+                     and p.command[p.command.index("--slot") + 1] == "0"), None)
 
     def test_what_a_plug_in_would_count_twice_is_refused(self):
         config, _ = self.config("mvv", SHORT, update_func="paracel_max")

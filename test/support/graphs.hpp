@@ -66,6 +66,7 @@ inline distributed_graph part_of(const test_graph& g, std::size_t rank, std::siz
   for (std::size_t w = 0; w <= workers; ++w) p.first.push_back(g.vertices * w / workers);
   p.rank = rank;
   p.directed = !options.undirected;
+  p.once = options.once;
   p.ids = id_list::empty(!options.names);
   for (auto v = p.first[rank]; v < p.first[rank + 1]; ++v) {
     if (options.names) {

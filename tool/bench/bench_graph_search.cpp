@@ -98,7 +98,7 @@ void measure(Comm comm, result& r) {
   options.entries.values = entry_options::value_rule::ignore;
   options.self_loops = false;
   options.undirected = FLAGS_undirected || FLAGS_what == "k_core" || FLAGS_what == "triangles";
-  options.once = FLAGS_what == "triangles";
+  options.once = FLAGS_what == "k_core" || FLAGS_what == "triangles";
   options.incoming = FLAGS_incoming;
   if (FLAGS_what == "sssp") {
     options.weighted = true;
