@@ -106,6 +106,17 @@ class Tell(JobTest):
         self.assertEqual(self.tell(run, "stop")[0], 0)
         self.assertEqual(run.wait(), 0, run.err())
 
+    def test_a_local_job_listens_at_the_address_of_an_interface(self):
+        """The scheduler's port is chosen before it runs, and the others wait for it, as with --host."""
+        run = self.start_told("commit", "--bind-interface", "lo", "-w", "2", "-p", "2")
+        with open(os.path.join(self.folder, self.folder_of(run), "run.json"), encoding="utf-8") as file:
+            self.assertRegex(json.load(file)["scheduler"], r"^tcp://127\.0\.0\.1:[0-9]+$")
+        status, out, err = self.tell(run, "--servers", "stats")
+        self.assertEqual(status, 0, err)
+        self.assertEqual(len(out.splitlines()), 2, out)
+        self.assertEqual(self.told_all(run, "stop")[0], 0)
+        self.assertEqual(run.wait(), 0, run.err())
+
     def test_servers_answer_stats(self):
         run = self.start_told("commit", "-w", "1", "-p", "2")
         status, out, err = self.tell(run, "--servers", "stats")
