@@ -190,7 +190,7 @@ sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size,
   for (const auto& file : input.files()) {
     headers.push_back(
         read_npy_matrix(file.shown(), file.divisible() ? front_of(file, npy_front_bytes) : "", file.bytes));
-    npy_rows(file.name, headers.back(), options, rows, classes);
+    const npy_rows checked(file.name, headers.back(), options, rows, classes);
     all_rows += headers.back().rows;
   }
   if (all_rows == 0) throw data_error(input.files().front().name + ": found no row, want samples");
