@@ -8,6 +8,7 @@
 
 #include "client/multi_request.hpp"
 #include "core/check.hpp"
+#include "core/short_bytes.hpp"
 
 namespace paracel {
 
@@ -119,9 +120,10 @@ retained_request& kvclt::retain(std::uint32_t thread, std::uint32_t channel, con
   r.header = h;
   r.place = h.sequence;
   r.body.resize(h.body_bytes);
-  auto to = std::ranges::copy(net::bytes_of(key), r.body.begin()).out;
-  to = std::ranges::copy(prefix, to).out;
-  std::ranges::copy(payload, to);
+  auto* to = r.body.data();
+  copy_short(to, key.data(), key.size());
+  copy_short(to += key.size(), prefix.data(), prefix.size());
+  copy_short(to + prefix.size(), payload.data(), payload.size());
   if (tail || r.tail) [[unlikely]]  // the latter if that one could not be sent
     r.tail = tail;
   r.channel = channel;

@@ -60,12 +60,13 @@ class read_cache {
 
   /// Caches a read that was sent when `minimum` was the slowest clock known. A read with a smaller minimum than that of
   /// the existing entry changes nothing if it was overtaken; if its version is newer, it contains what
-  /// the entry did, and is as fresh.
-  void put(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum) {
+  /// the entry did, and is as fresh. `exact`: that is its version; otherwise one that it is at most.
+  void put(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum,
+           bool exact = true) {
     auto found = entries_.find(key);
     if (found == entries_.end()) found = entries_.try_emplace(std::string(key)).first;
     auto& e = found.value();
-    if (minimum < e.minimum && version <= e.version) return;
+    if (minimum < e.minimum && (!exact || version <= e.version)) return;
     e.tag = value.tag;
     e.bytes.assign(value.bytes.begin(), value.bytes.end());  // reuses the old memory
     e.version = version;

@@ -124,7 +124,9 @@ kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> key
       return 0;
     }
     clock.begin_read(c);
-  } else if (auto set = find_repeated(keys)) {
+  }
+  // Values that are pushed are cached with their versions, which the reply for a set does not have.
+  if (auto set = cache.is_pushed() ? nullptr : find_repeated(keys)) {
     return start_set(clock.read_call(c, net::verb::set_pull), std::move(set), {}, std::move(to), "reading",
                      all ? asked_for::list : asked_for::those_that_exist);
   }
@@ -276,19 +278,24 @@ struct parasrv_multi::set_call : multi_call {
   std::shared_ptr<const sharded_keys> set;
   const char* verb = "";  // the operation on the keys
   asked_for what = asked_for::set;
+  worker_cache* cache = nullptr;  // of a marked read
 
   void receive(std::span<const std::uint32_t> order, const kv_result& r) {
     if (!r.ok()) {
       const auto name = what == asked_for::set ? "a key set" : "\"" + set->keys[order.front()] + "\"";
       return fail(r.header.result, r.text(), std::string(verb) + " " + name);
     }
-    if ((r.header.flags & net::reply_uniform) != 0) return take_uniform(order, r);
+    if ((r.header.flags & net::reply_uniform) != 0) {
+      take_uniform(order, r);
+      return remember_uniform(order, r);
+    }
     net::reply_items items(r.body, r.header.count);
     net::reply_item item;
     std::size_t k = 0;
     for (; k < order.size() && items.next(item); ++k) {
       const auto& key = set->keys[order[k]];
       if (item.result == net::status::ok) {
+        if (mark) cache->remember_read(key, item.value, item.version, minimum, *mark);
         if (to != nullptr) guarded([&] { to->put_one(order[k], item.value); });
       } else if (item.result == net::status::not_found) {
         if (what == asked_for::those_that_exist) continue;
@@ -298,6 +305,15 @@ struct parasrv_multi::set_call : multi_call {
       }
     }
     if (k != order.size() || !items.ok()) throw protocol_error("the reply to a key set does not fit its request");
+  }
+  /// The reply's version is the newest of its shard, which no value's is above.
+  void remember_uniform(std::span<const std::uint32_t> order, const kv_result& r) {
+    if (!mark) return;
+    const auto bytes = r.tail ? r.tail.bytes() : r.body;
+    const auto each = bytes.size() / order.size();
+    for (std::size_t k = 0; k < order.size(); ++k)
+      cache->remember_read(set->keys[order[k]], {r.header.tag, bytes.subspan(k * each, each)}, r.header.value_version,
+                           minimum, *mark, false);
   }
 };
 
@@ -329,6 +345,11 @@ kvclt::sequence parasrv_multi::start_set(const kvclt::call& c, std::shared_ptr<c
   call->verb = doing;
   call->what = what;
   const bool changes = c.what != net::verb::set_pull;
+  if (!changes && what != asked_for::set && worker_clock::is_clocked(servers_.clock().of(first_of(set)))) {
+    call->cache = &servers_.cache();
+    call->minimum = servers_.clock().slowest();
+    call->mark.emplace(servers_.cache());
+  }
   return servers_.client().many().set_async(
       c, std::move(set), {values.tag, values.value_bytes, values.numbers, values.items},
       [call](std::span<const std::uint32_t> order, const kv_result& r) { call->receive(order, r); },

@@ -17,6 +17,7 @@
 
 #include "client/listed_rows.hpp"
 #include "client/repeated_lists.hpp"
+#include "core/distinct_ids.hpp"
 #include "core/shared_buffer.hpp"
 #include "net/row_codec.hpp"
 #include "worker/parasrv.hpp"
@@ -65,6 +66,7 @@ class table_client {
 
   std::uint64_t open();
   static bool strictly_ascend(const names& rows);
+  bool are_distinct(const names& rows);
   void find_places();
   void plan(const names& rows, std::size_t bytes_a_row, duplicates what);
   std::size_t place_unique(const names& rows);
@@ -101,8 +103,10 @@ class table_client {
   std::uint32_t most_channels_ = 0;
 
   // Of the current call. A row that is sent is one of the caller's, or several that are merged.
-  bool in_order_ = false;               // one shard, no duplicates: the caller's rows as they are
-  bool merged_ = false;                 // duplicates were looked for: row_of_ and next_of_ are valid
+  bool in_order_ = false;  // one shard, no duplicates: the caller's rows as they are
+  bool merged_ = false;    // there may be duplicates: row_of_ and next_of_ are valid
+  distinct_ids distinct_;
+  unsigned unexamined_ = 0;             // lists that are to come
   std::vector<std::uint32_t> seen_;     // hash table: hash -> unique row + 1
   std::vector<std::uint32_t> row_of_;   // unique row -> its first occurrence (its last, if that counts)
   std::vector<std::uint32_t> last_of_;  // unique row -> its last occurrence

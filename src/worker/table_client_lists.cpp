@@ -33,7 +33,7 @@ std::shared_ptr<listed_rows> table_client::find_list(const names& rows) {
 
 std::shared_ptr<listed_rows> table_client::make_list(const names& rows) {
   auto list = std::make_shared<listed_rows>();
-  list->is_unique = strictly_ascend(rows);
+  list->is_unique = are_distinct(rows);
   if (!list->is_unique) {
     end_.assign(most_channels_ + std::size_t{1}, 0);
     list->is_unique = place_merged(rows, duplicates::last) == rows.count;

@@ -37,12 +37,17 @@ bool worker_cache::find_all_fresh(const consistency& c, std::span<const std::str
 }
 
 void worker_cache::remember_read(std::string_view key, const value_view& value, std::uint64_t version,
-                                 std::uint32_t minimum, const read_mark& mark) {
+                                 std::uint32_t minimum, const read_mark& mark, bool exact) {
   if (!worker_clock::is_clocked(clock_.of(key))) return;
   if (!changed_.empty()) {
     const auto changed = changed_.find(std::string(key));
     if (changed != changed_.end() && changed->second > mark.sent_at_) return;  // an own change is missing in it
   }
+  if (!exact && !pushed_) {
+    inexact_ = true;
+    return entries_.put(key, value, version, minimum, false);
+  }
+  if (!exact) return drop(key);  // pushing has begun meanwhile
   put(key, value, version, minimum, true);
 }
 
@@ -80,6 +85,7 @@ void worker_cache::drop(const sharded_keys& set) {
 
 void worker_cache::begin_push(push_cache::add_unsent add) {
   if (pushed_) return;
+  if (std::exchange(inexact_, false)) entries_.clear();
   client_.clock_request(net::verb::subscribe, 0, nullptr);  // from now on it notifies the shards
   pushed_ = std::make_unique<push_cache>(client_, entries_, std::move(add),
                                          [this](std::uint32_t slowest) { clock_.record_slowest(slowest); });

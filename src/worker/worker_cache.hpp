@@ -67,9 +67,10 @@ class worker_cache {
     std::uint64_t sent_at_;  // own changes that were made before it was sent
   };
   /// The reply to a marked read, `minimum` being the slowest worker's clock as known when it was sent.
-  /// It is not cached when an own change was made meanwhile.
+  /// It is not cached when an own change was made meanwhile. `exact`: as of read_cache::put, but only while nothing is
+  /// pushed (`is_pushed`): a server compares the version with its own.
   void remember_read(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum,
-                     const read_mark& mark);
+                     const read_mark& mark, bool exact = true);
   /// The reply to a blocking read. `wanted`: the key is to be pushed, too.
   void put(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum, bool wanted);
 
@@ -92,6 +93,7 @@ class worker_cache {
   /// `add`: adds unsent deltas to a pushed value.
   void begin_push(push_cache::add_unsent add);
   void end_push() noexcept { pushed_.reset(); }
+  [[nodiscard]] bool is_pushed() const noexcept { return pushed_ != nullptr; }
   /// Keys to be pushed from now on, which have just been read.
   void subscribe(const std::vector<std::string>& keys);
   /// The clock has ticked: the shards are asked again.
@@ -112,6 +114,7 @@ class worker_cache {
   std::uint64_t changes_ = 0;                           // own changes while there were any
   tsl::robin_map<std::string, std::uint64_t> changed_;  // the last of these, by key
   std::unique_ptr<push_cache> pushed_;                  // null: off
+  bool inexact_ = false;                                // there may be entries whose version is not theirs
 };
 
 }  // namespace paracel

@@ -12,6 +12,7 @@
 #include <paracel/paralg.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/four_workers.hpp"
 
 namespace paracel {
 namespace {
@@ -158,10 +159,7 @@ class KeySetConsistency : public testing::TestWithParam<consistency_model> {};
 TEST_P(KeySetConsistency, FourWorkersAddThroughOverlappingSetsAndByName) {
   constexpr std::size_t workers = 4;
   constexpr int rounds = 40;
-  cluster c({.workers = workers, .servers = 2, .threads = 2});
-  c.run([](Comm comm) {
-    paralg a("", comm, "", rounds, GetParam() == consistency_model::bsp ? 0 : 2, true);
-    a.set_consistency(GetParam());
+  test::run_four_workers(GetParam(), rounds, [](paralg& a) {
     const auto keys = names(200);
     const auto low = a.paracel_prepare({keys.begin(), keys.begin() + 150});
     const auto high = a.paracel_prepare({keys.begin() + 50, keys.end()});

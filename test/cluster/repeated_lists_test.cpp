@@ -11,6 +11,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include <paracel/paralg.hpp>
@@ -18,6 +19,7 @@
 
 #include "net/row_codec.hpp"
 #include "test/support/cluster.hpp"
+#include "test/support/four_workers.hpp"
 #include "test/support/paths.hpp"
 #include "test/support/server_killer.hpp"
 
@@ -62,7 +64,7 @@ std::vector<std::string> two_hundred_names() {
 }
 
 /// Until `end`, and at least `least` of them.
-void random_calls_on_keys(cluster& c, unsigned seed, int least, moment end = {}) {
+void random_calls_on_keys(cluster& c, unsigned seed, int least, moment end) {
   c.run([&](Comm comm) {
     std::optional<test::server_killer> disasters;
     if (c.members().replicas > 1) disasters.emplace(c, c.members().servers.size());
@@ -147,27 +149,8 @@ void random_calls_on_keys(cluster& c, unsigned seed, int least, moment end = {})
   });
 }
 
-TEST(RepeatedListCalls, RandomCallsOnKeysAgreeWithAMap) {
-  for (const unsigned seed : {1U, 2U, 3U}) {
-    cluster c({.workers = 1, .servers = seed, .threads = seed == 1 ? 1U : 2U});
-    random_calls_on_keys(c, seed, 300);
-  }
-}
-
-TEST(RepeatedListCalls, RandomCallsOnKeysAgreeWithAMapThoughTheServersForgetTheLists) {
-  for (const unsigned seed : {4U, 5U}) {
-    cluster c({.workers = 1, .servers = 2, .threads = 2, .max_set_bytes = 3000});
-    random_calls_on_keys(c, seed, 300);
-  }
-}
-
-TEST(RepeatedListCalls, RandomCallsOnKeysAgreeWithAMapWhileServersAreLost) {
-  cluster c({.workers = 1, .servers = 3, .threads = 2, .replicas = 2});
-  random_calls_on_keys(c, 6, 20, std::chrono::steady_clock::now() + std::chrono::seconds(2));
-}
-
 /// Until `end`, and at least `least` of them.
-void random_calls_on_rows(cluster& c, unsigned seed, int least, moment end = {}) {
+void random_calls_on_rows(cluster& c, unsigned seed, int least, moment end) {
   c.run([&](Comm comm) {
     std::optional<test::server_killer> disasters;
     if (c.members().replicas > 1) disasters.emplace(c, c.members().servers.size());
@@ -240,36 +223,44 @@ void random_calls_on_rows(cluster& c, unsigned seed, int least, moment end = {})
   });
 }
 
-TEST(RepeatedListCalls, RandomCallsOnRowsAgreeWithAMap) {
+struct random_calls {
+  const char* on;
+  void (*make)(cluster& c, unsigned seed, int least, moment end);
+};
+class RandomCallsOnLists : public testing::TestWithParam<random_calls> {};
+
+TEST_P(RandomCallsOnLists, AgreeWithAMap) {
   for (const unsigned seed : {1U, 2U, 3U}) {
     cluster c({.workers = 1, .servers = seed, .threads = seed == 1 ? 1U : 2U});
-    random_calls_on_rows(c, seed, 300);
+    GetParam().make(c, seed, 300, {});
   }
 }
 
-TEST(RepeatedListCalls, RandomCallsOnRowsAgreeWithAMapThoughTheServersForgetTheLists) {
+TEST_P(RandomCallsOnLists, AgreeWithAMapThoughTheServersForgetTheLists) {
   for (const unsigned seed : {4U, 5U}) {
     cluster c({.workers = 1, .servers = 2, .threads = 2, .max_set_bytes = 3000});
-    random_calls_on_rows(c, seed, 300);
+    GetParam().make(c, seed, 300, {});
   }
 }
 
-TEST(RepeatedListCalls, RandomCallsOnRowsAgreeWithAMapWhileServersAreLost) {
+TEST_P(RandomCallsOnLists, AgreeWithAMapWhileServersAreLost) {
   for (const std::size_t bytes : {std::size_t{3000}, srv::server_options().max_set_bytes}) {
     cluster c({.workers = 1, .servers = 3, .threads = 2, .replicas = 2, .max_set_bytes = bytes});
-    random_calls_on_rows(c, 6, 20, std::chrono::steady_clock::now() + std::chrono::seconds(2));
+    GetParam().make(c, 6, 20, std::chrono::steady_clock::now() + std::chrono::seconds(2));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Of, RandomCallsOnLists,
+                         testing::Values(random_calls{"Keys", random_calls_on_keys},
+                                         random_calls{"Rows", random_calls_on_rows}),
+                         [](const auto& calls) { return calls.param.on; });
 
 class RepeatedListsModels : public testing::TestWithParam<consistency_model> {};
 
 TEST_P(RepeatedListsModels, WhatFourWorkersAddByTheSameListsIsThere) {
   constexpr std::size_t workers = 4;
   constexpr int rounds = 20;
-  cluster c({.workers = workers, .servers = 2, .threads = 2});
-  c.run([](Comm comm) {
-    paralg a("", comm, "", rounds, GetParam() == consistency_model::bsp ? 0 : 2, true);
-    a.set_consistency(GetParam());
+  auto requests = test::run_four_workers(GetParam(), rounds, [](paralg& a) {
     table<float> t(a, "t", 2);
     const auto all = two_hundred_names();
     const std::vector<std::string> keys(all.begin(), all.begin() + 150);
@@ -298,10 +289,66 @@ TEST_P(RepeatedListsModels, WhatFourWorkersAddByTheSameListsIsThere) {
     t.pull(ids, rows);
     for (const auto v : rows) ASSERT_EQ(v, static_cast<float>(rounds * static_cast<int>(workers)));
   });
+  constexpr std::int64_t shards = 4;
+  EXPECT_GE(requests["set_pull"], (rounds - 1) * shards) << "the list was read by name";
+  EXPECT_LE(requests["pull_multi"], 3 * static_cast<std::int64_t>(workers) * shards);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RepeatedListsModels,
                          testing::Values(consistency_model::asp, consistency_model::ssp, consistency_model::bsp));
+
+TEST(RepeatedListCalls, UnderSspTheCacheHasWhatAListHasReadAndOwnChanges) {
+  cluster c({.workers = 1, .servers = 2, .threads = 2});
+  c.run([](Comm comm) {
+    paralg a("", comm, "", 1000, 3, true);
+    a.set_consistency(consistency_model::ssp);
+    std::mt19937 random(11);
+    const auto keys = two_hundred_names();
+    std::unordered_map<std::string, double> model;
+    for (const auto& k : keys) model[k] = 1;
+    a.paracel_write_multi(model);
+    std::vector<double> out;
+    const auto check = [&](const std::vector<double>& values) {
+      for (std::size_t i = 0; i < keys.size(); ++i) ASSERT_EQ(values[i], model[keys[i]]) << keys[i];
+    };
+    for (int step = 0; step < 600; ++step) {
+      const auto& key = keys[random() % keys.size()];
+      switch (random() % 8) {
+        case 0:
+          a.paracel_update_multi(keys, std::vector<double>(keys.size(), 2));
+          for (auto& [k, v] : model) v += 2;
+          break;
+        case 1:
+          a.paracel_write(key, static_cast<double>(step));
+          model[key] = step;
+          break;
+        case 2:
+          a.paracel_update(key, 3.0);
+          model[key] += 3;
+          break;
+        case 3:
+          a.iter_commit();
+          break;
+        case 4: {
+          auto read = a.paracel_read_multi_async(keys, out);
+          a.paracel_update(key, 5.0);  // it may not be in this reply, which is not cached then
+          model[key] += 5;
+          ASSERT_TRUE(read.get());
+          ASSERT_EQ(a.paracel_read<double>(key), model[key]);
+          break;
+        }
+        case 5:
+          ASSERT_EQ(a.paracel_read<double>(key), model[key]);
+          break;
+        default:
+          check(a.paracel_read_multi<double>(keys));
+      }
+    }
+  });
+  auto requests = test::requests_at(c);
+  EXPECT_GT(requests["set_pull"], 40);
+  EXPECT_LE(requests["pull_multi"], 8);
+}
 
 TEST(RepeatedListCalls, AnErrorNamesTheKeyAsBefore) {
   cluster c({.workers = 1, .servers = 1});

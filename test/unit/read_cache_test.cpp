@@ -157,5 +157,16 @@ TEST(ReadCache, AgreesWithAnOrdinaryMapUnderRandomUse) {
   }
 }
 
+TEST(ReadCache, AVersionThatIsOnlyAnUpperBoundReplacesNothingFresher) {
+  read_cache cache;
+  cache.put("w", view_of(1.0), 5, 4);
+  cache.put("w", view_of(2.0), 9, 3, false);
+  EXPECT_EQ(number(*cache.find("w")), 1.0) << "its own version may be below 5";
+  cache.put("w", view_of(3.0), 9, 4, false);
+  EXPECT_EQ(number(*cache.find("w")), 3.0);
+  cache.put("w", view_of(4.0), 8, 3);
+  EXPECT_EQ(number(*cache.find("w")), 3.0) << "it was overtaken";
+}
+
 }  // namespace
 }  // namespace paracel

@@ -16,6 +16,7 @@
 #include "net/row_codec.hpp"
 #include "server/node/server.hpp"
 #include "test/support/paths.hpp"
+#include "test/support/row_replies.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -27,30 +28,7 @@ using bytes = std::vector<std::byte>;
 using ids = std::vector<std::uint64_t>;
 using floats = std::vector<float>;
 
-struct list_reply {
-  net::reply_header header;
-  bytes body;
-  [[nodiscard]] status result() const { return header.result; }
-  [[nodiscard]] std::string text() const { return std::string(net::text_of(body)); }
-  [[nodiscard]] floats numbers() const {
-    floats f(body.size() / sizeof(float));
-    if (!f.empty()) std::memcpy(f.data(), body.data(), body.size());
-    return f;
-  }
-};
-
-struct list_replies final : reply_sink {
-  void send(const net::peer&, const net::outgoing& message) override {
-    bytes frame(message.head.begin(), message.head.end());
-    frame.insert(frame.end(), message.body.begin(), message.body.end());
-    net::reply_view view;
-    ASSERT_EQ(net::decode(frame, message.tail.size(), view), nullptr);
-    list_reply r{view.header, {view.body.begin(), view.body.end()}};
-    if (message.tail) r.body.assign(message.tail.bytes().begin(), message.tail.bytes().end());
-    all.push_back(std::move(r));
-  }
-  std::vector<list_reply> all;
-};
+using test::row_reply;
 
 bytes digest_of_ids(const ids& list) {
   const auto d = digest_of(std::as_bytes(std::span(list)));
@@ -102,16 +80,10 @@ class RowLists : public testing::Test {
     server_->handle(0, request, std::move(tail), server_->completion_for(sink_, from, request.header));
     return sequence_;
   }
-  list_reply take() {
-    if (sink_.all.empty()) return {{.result = status::internal}, {}};
-    auto r = std::move(sink_.all.front());
-    sink_.all.erase(sink_.all.begin());
-    return r;
-  }
-  list_reply call(const net::request_header& h, const bytes& body, shared_buffer tail = {}) {
+  row_reply call(const net::request_header& h, const bytes& body, shared_buffer tail = {}) {
     const auto number = send(h, body, std::move(tail));
     EXPECT_EQ(sink_.all.size(), 1U) << "exactly one answer";
-    auto r = take();
+    auto r = sink_.take();
     EXPECT_EQ(r.header.sequence, number);
     return r;
   }
@@ -132,7 +104,7 @@ class RowLists : public testing::Test {
     add(std::as_bytes(std::span(values)));
     return body;
   }
-  list_reply rows(verb what, const ids& list, naming by, const floats& values = {}, const std::string& table = "t") {
+  row_reply rows(verb what, const ids& list, naming by, const floats& values = {}, const std::string& table = "t") {
     return call(header(what, list.size(), by, table), body_of(list, by, values));
   }
   floats pulled(const ids& list, naming by = naming::by_ids, const std::string& table = "t") {
@@ -142,7 +114,7 @@ class RowLists : public testing::Test {
   }
 
   std::unique_ptr<server> server_;
-  list_replies sink_;
+  test::row_replies sink_;
   std::uint64_t sequence_ = 0;
   std::uint64_t client_ = 5;
 };
@@ -285,11 +257,11 @@ TEST_F(RowLists, WhatFollowsAnUnknownListWaitsUntilTheIdsCome) {
       send(header(verb::rows_update, 2, naming::with_digest), body_of(list, naming::with_digest, floats(4, 1)));
   auto want = before;
   for (auto& w : want) w += 1;
-  EXPECT_EQ(take().header.sequence, again);
-  auto r = take();
+  EXPECT_EQ(sink_.take().header.sequence, again);
+  auto r = sink_.take();
   EXPECT_EQ(r.header.sequence, pull);
   EXPECT_EQ(r.numbers(), want);
-  r = take();
+  r = sink_.take();
   EXPECT_EQ(r.header.sequence, by_list);
   EXPECT_EQ(r.numbers(), want);
 
@@ -300,8 +272,8 @@ TEST_F(RowLists, WhatFollowsAnUnknownListWaitsUntilTheIdsCome) {
   net::request_header ping;
   ping.what = verb::ping;
   (void)send(ping, {});
-  EXPECT_EQ(take().header.what, verb::ping);
-  EXPECT_EQ(take().header.sequence, held) << "given up";
+  EXPECT_EQ(sink_.take().header.what, verb::ping);
+  EXPECT_EQ(sink_.take().header.sequence, held) << "given up";
 }
 
 TEST_F(RowLists, TheLeastRecentlyUsedListsGoWhenTheirMemoryIsUsedUp) {

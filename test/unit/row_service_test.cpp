@@ -15,6 +15,7 @@
 #include "net/row_codec.hpp"
 #include "server/node/server.hpp"
 #include "test/support/paths.hpp"
+#include "test/support/row_replies.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -26,31 +27,7 @@ using bytes = std::vector<std::byte>;
 using ids = std::vector<std::uint64_t>;
 using floats = std::vector<float>;
 
-struct answer {
-  net::reply_header header;
-  bytes body;
-  [[nodiscard]] std::string text() const { return std::string(net::text_of(body)); }
-  [[nodiscard]] floats numbers() const {
-    floats f(body.size() / sizeof(float));
-    if (!f.empty()) std::memcpy(f.data(), body.data(), body.size());
-    return f;
-  }
-};
-
-class rows_service_notebook final : public reply_sink {
- public:
-  void send(const net::peer&, const net::outgoing& message) override {
-    bytes frame(message.head.begin(), message.head.end());
-    frame.insert(frame.end(), message.body.begin(), message.body.end());
-    net::reply_view view;
-    ASSERT_EQ(net::decode(frame, message.tail.size(), view), nullptr);
-    last = {view.header, {view.body.begin(), view.body.end()}};
-    if (message.tail) last.body.assign(message.tail.bytes().begin(), message.tail.bytes().end());
-    ++count;
-  }
-  answer last;
-  int count = 0;
-};
+using answer = test::row_reply;
 
 void append(bytes& to, std::span<const std::byte> what) { to.insert(to.end(), what.begin(), what.end()); }
 
@@ -72,12 +49,11 @@ class RowsService : public testing::Test {
     append(frame, body);
     net::request_view request;
     EXPECT_EQ(net::decode(frame, tail.size(), request), nullptr);
-    const auto before = sink_.count;
     net::peer from;
     from.size = 1;
     server_->handle(shard, request, std::move(tail), server_->completion_for(sink_, from, request.header));
-    EXPECT_EQ(sink_.count, before + 1) << "exactly one answer";
-    return sink_.last;
+    EXPECT_EQ(sink_.all.size(), 1U) << "exactly one answer";
+    return sink_.take();
   }
   answer open(const std::string& name, const net::table_definition& d, unsigned shard = 0) {
     net::request_header h;
@@ -120,7 +96,7 @@ class RowsService : public testing::Test {
   answer rows(verb what, const ids& names, const floats& values = {}) { return rows(what, names, values, {}); }
 
   std::unique_ptr<server> server_;
-  rows_service_notebook sink_;
+  test::row_replies sink_;
   std::uint64_t sequence_ = 0;
 };
 
@@ -218,7 +194,8 @@ TEST_F(RowsService, ValuesMayLieAtAnyAddress) {
     net::peer from;
     from.size = 1;
     server_->handle(0, r, {}, server_->completion_for(sink_, from, r.header));
-    ASSERT_EQ(sink_.last.header.result, status::ok) << sink_.last.text();
+    const auto a = sink_.take();
+    ASSERT_EQ(a.result(), status::ok) << a.text();
   }
   net::request_header h;
   h.what = verb::rows_pull;
