@@ -216,7 +216,9 @@ TEST(Word2vecVocabulary, TheHuffmanTreeIsPrefixFreeAndNoTreeIsShorter) {
     }
     EXPECT_EQ(codes.size(), n);
     for (const auto& code : codes) EXPECT_EQ(node_at.count(code), 0U);
-    if (n > 1) EXPECT_EQ(node_at.at(""), 0U);
+    if (n > 1) {
+      EXPECT_EQ(node_at.at(""), 0U);
+    }
     EXPECT_EQ(node_at.size(), n - 1);
     // The optimum is the sum of all inner nodes.
     std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> least(counts.begin(), counts.end());
@@ -347,7 +349,9 @@ TEST(Word2vecBatch, SharesAreOneOfOneWorkerAndForRareWordsAndAMeanForFrequentOne
       EXPECT_EQ(one.input_share(id, 0.1), 1);
       EXPECT_NEAR(four.input_share(id, 1e-9), 1, 1e-4);
       EXPECT_NEAR(four.input_share(id, 1e3), 0.25, 1e-6);
-      if (id > 0 && !hierarchical) EXPECT_LE(four.input_share(id - 1, 0.01), four.input_share(id, 0.01) * (1 + 1e-6F));
+      if (id > 0 && !hierarchical) {
+        EXPECT_LE(four.input_share(id - 1, 0.01), four.input_share(id, 0.01) * (1 + 1e-6F));
+      }
     }
     for (std::uint64_t id = 0; id < one.outputs(); ++id) {
       EXPECT_EQ(one.output_share(id, 0.1), 1);
