@@ -103,7 +103,9 @@ milliseconds server_loop::end_batch() {
   // The lease may be renewed, and is checked again then.
   constexpr milliseconds while_waiting{5};
   if (!chain_.active()) {
-    if (!chain_.has_parked()) return idle;
+    // What came before the first membership and ran is answered through the chain, possibly much later: the last tick
+    // of a worker when all shards know that it has left.
+    if (!chain_.has_parked() && !chain_.waits()) return idle;
     const auto epoch = in_.of.epoch();
     if (epoch == 0 || in_.of.replicas_epoch() != 0) return while_waiting;
     chain_.run_unreplicated(epoch);
