@@ -89,18 +89,7 @@ std::size_t partition_rows(std::span<std::uint32_t> rows, const binned_rows& dat
   std::array<std::uint8_t, 256> left{};
   for (std::size_t b = 0; b < left.size(); ++b) left[b] = split.goes_left(b) ? 1 : 0;
   const std::uint8_t* const bin = data.by_column.data() + static_cast<std::size_t>(split.feature) * data.rows;
-  std::size_t stays = 0;
-  std::size_t goes = 0;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto r = rows[i];
-    const std::size_t is_left = left[bin[r]];
-    rows[stays] = r;
-    room[goes] = r;
-    stays += is_left;
-    goes += 1 - is_left;
-  }
-  std::copy_n(room.begin(), goes, rows.begin() + static_cast<std::ptrdiff_t>(stays));
-  return stays;
+  return partition_stably(rows, room, [&](std::uint32_t r) { return left[bin[r]]; });
 }
 
 namespace {

@@ -11,6 +11,7 @@
 // child is the other child.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -73,6 +74,23 @@ struct histogram_layout {
   histogram_layout() = default;
   histogram_layout(std::vector<std::uint32_t> features, const std::vector<feature_bins>& bins, std::size_t workers);
 };
+
+/// Rows for which `is_left(row)` holds come first, and both sides keep their order. `room`: as many numbers at least.
+/// Returns: how many are on the left.
+template <class IsLeft>
+std::size_t partition_stably(std::span<std::uint32_t> rows, std::span<std::uint32_t> room, const IsLeft& is_left) {
+  std::size_t stays = 0;
+  std::size_t goes = 0;
+  for (const auto r : rows) {
+    const std::size_t left = is_left(r) ? 1 : 0;
+    rows[stays] = r;
+    room[goes] = r;
+    stays += left;
+    goes += 1 - left;
+  }
+  std::copy_n(room.begin(), goes, rows.begin() + static_cast<std::ptrdiff_t>(stays));
+  return stays;
+}
 
 /// Moves the rows for which `split` says left to the front, in their order. Returns: how many.
 std::size_t partition_rows(std::span<std::uint32_t> rows, const binned_rows& data, const tree_split& split,

@@ -50,7 +50,9 @@ void subtree_grower::grow(const small_node& from, const node_rows& rows, std::ui
     if (!bins_[feature].categorical) set_left_bins(split, bins_[feature]);
     const auto& left = search_.left_sums();
     write_split(nodes, split, bins_, left);
-    const auto middle = partition(n, rows.by_column.data() + feature * rows.rows, split);
+    const std::uint8_t* const bin = rows.by_column.data() + feature * rows.rows;
+    const auto middle = n.begin + partition_stably(std::span(order_).subspan(n.begin, n.end - n.begin), room_,
+                                                   [&](std::uint32_t r) { return split.goes_left(bin[r]); });
     for (std::size_t k = 0; k < lanes_; ++k) open_sums_.push_back(sums_[k] - left[k]);
     open_sums_.insert(open_sums_.end(), left.begin(), left.end());
     open_.push_back({split_search::key_of_child(n.key, true), middle, n.end, n.depth + 1});
@@ -96,21 +98,6 @@ void subtree_grower::add_up(const part& n, const std::uint8_t* bin, const std::v
       sums[1] += value[2 * r + 1];
     }
   }
-}
-
-std::size_t subtree_grower::partition(const part& n, const std::uint8_t* bin, const tree_split& split) {
-  auto stays = n.begin;
-  std::size_t goes = 0;
-  for (std::size_t i = n.begin; i < n.end; ++i) {
-    const auto r = order_[i];
-    const std::size_t is_left = split.goes_left(bin[r]) ? 1 : 0;
-    order_[stays] = r;
-    room_[goes] = r;
-    stays += is_left;
-    goes += 1 - is_left;
-  }
-  std::copy_n(room_.begin(), goes, order_.begin() + static_cast<std::ptrdiff_t>(stays));
-  return stays;
 }
 
 void write_split(std::vector<std::int64_t>& nodes, const tree_split& split, const std::vector<feature_bins>& bins,

@@ -254,8 +254,7 @@ key_router::key_router(const membership& members) {
   for (std::uint32_t p = 0; p < partition_count; ++p) {
     const auto partition = static_cast<std::uint16_t>(p);
     if (alone) {
-      owners.replica_ranks(partition, 1, clockwise);
-      const auto server = owner_servers[clockwise.front()];
+      const auto server = owner_servers[owners.owner_rank(partition)];
       homes_.push_back({server, thread_of(partition, server)});
       continue;
     }

@@ -133,8 +133,6 @@ std::uint32_t ring::owner_rank(std::uint16_t partition) const {
   return owners_[partition];
 }
 
-std::uint32_t ring::owner(std::uint16_t partition) const { return slots_[owner_rank(partition)]; }
-
 std::vector<std::uint32_t> ring::replicas(std::uint16_t partition, std::size_t n) const {
   std::vector<std::uint32_t> chain;
   replica_ranks(partition, n, chain);

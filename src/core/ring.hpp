@@ -63,14 +63,16 @@ class ring {
 
   /// The slot that owns `partition`.
   /// Throws: error when the ring has no member or the partition does not exist.
-  [[nodiscard]] std::uint32_t owner(std::uint16_t partition) const;
+  [[nodiscard]] std::uint32_t owner(std::uint16_t partition) const { return slots_[owner_rank(partition)]; }
+  /// The same as a rank, which is an index in slots().
+  [[nodiscard]] std::uint32_t owner_rank(std::uint16_t partition) const;
   /// The members, in ascending order.
   [[nodiscard]] const std::vector<std::uint32_t>& slots() const noexcept { return slots_; }
   /// The owner and the next distinct servers clockwise, `n` in all or every member if there are fewer.
   /// Throws: as `owner`.
   /// Cost: O(n^2 + points passed), one allocation.
   [[nodiscard]] std::vector<std::uint32_t> replicas(std::uint16_t partition, std::size_t n) const;
-  /// The same as ranks, which are indices in slots(), into `chain`, whose memory is used again.
+  /// The same as ranks, into `chain`, whose memory is used again.
   void replica_ranks(std::uint16_t partition, std::size_t n, std::vector<std::uint32_t>& chain) const;
 
  private:
@@ -82,7 +84,6 @@ class ring {
   };
 
   void check(const ring_member& m) const;
-  [[nodiscard]] std::uint32_t owner_rank(std::uint16_t partition) const;
   void rebuild();
   [[nodiscard]] double total_weight() const noexcept;
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -12,6 +10,7 @@
 
 #include "net/protocol.hpp"
 #include "server/request/completion.hpp"
+#include "test/support/recorded_reply.hpp"
 
 namespace paracel::test {
 
@@ -32,12 +31,8 @@ struct row_reply {
 class row_replies final : public srv::reply_sink {
  public:
   void send(const net::peer&, const net::outgoing& message) override {
-    std::vector<std::byte> frame(message.head.begin(), message.head.end());
-    frame.insert(frame.end(), message.body.begin(), message.body.end());
-    net::reply_view view;
-    ASSERT_EQ(net::decode(frame, message.tail.size(), view), nullptr);
-    const auto bytes = message.tail ? message.tail.bytes() : view.body;
-    all.push_back({view.header, {bytes.begin(), bytes.end()}});
+    const recorded_reply r(message);
+    all.push_back({r.view.header, {r.value.begin(), r.value.end()}});
   }
   /// The oldest; `internal` if there is none.
   row_reply take() {

@@ -18,6 +18,7 @@
 #include "core/membership.hpp"
 #include "net/collective_codec.hpp"
 #include "server/scheduler/scheduler.hpp"
+#include "test/support/recorded_reply.hpp"
 
 namespace paracel::test {
 
@@ -59,10 +60,8 @@ class scheduler_test : public testing::Test, public srv::reply_sink {
         [this](const std::string& to, const net::request_header& h, std::string_view) { sent.emplace_back(to, h); });
   }
   void send(const net::peer& to, const net::outgoing& message) override {
-    std::vector<std::byte> frame(message.head.begin(), message.head.end());
-    frame.insert(frame.end(), message.body.begin(), message.body.end());
-    net::reply_view reply;
-    ASSERT_EQ(net::decode(frame, message.tail.size(), reply), nullptr);
+    const test::recorded_reply recorded(message);
+    const auto& reply = recorded.view;
     int number = 0;
     std::memcpy(&number, to.id.data(), sizeof number);
     ASSERT_FALSE(answers.contains(number)) << "answered twice";

@@ -22,6 +22,7 @@
 #include "net/protocol.hpp"
 #include "server/node/server.hpp"
 #include "test/support/paths.hpp"
+#include "test/support/recorded_reply.hpp"
 
 namespace paracel::test {
 
@@ -60,10 +61,8 @@ class reply_recorder final : public srv::reply_sink {
  public:
   void send(const net::peer& to, const net::outgoing& message) override {
     EXPECT_EQ(to.size, 1);
-    std::vector<std::byte> frame(message.head.begin(), message.head.end());
-    frame.insert(frame.end(), message.body.begin(), message.body.end());
-    net::reply_view view;
-    ASSERT_EQ(net::decode(frame, message.tail.size(), view), nullptr);
+    const test::recorded_reply recorded(message);
+    const auto& view = recorded.view;
     answers.push_back({view.header, {view.body.begin(), view.body.end()}, message.tail});
   }
   std::deque<shard_answer> answers;

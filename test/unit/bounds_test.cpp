@@ -28,6 +28,7 @@
 #include "server/scheduler/reply_cache.hpp"
 #include "server/shard/clock_service.hpp"
 #include "server/shard/subscriptions.hpp"
+#include "test/support/recorded_reply.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -38,11 +39,7 @@ using bytes = std::vector<std::byte>;
 
 struct statuses final : reply_sink {
   void send(const net::peer&, const net::outgoing& message) override {
-    bytes frame(message.head.begin(), message.head.end());
-    frame.insert(frame.end(), message.body.begin(), message.body.end());
-    net::reply_view view;
-    ASSERT_EQ(net::decode(frame, message.tail.size(), view), nullptr);
-    all.push_back(view.header.result);
+    all.push_back(test::recorded_reply(message).view.header.result);
   }
   completion due(const net::request_header& h) { return {*this, {}, h.what, h.sequence, 7, 0}; }
   std::vector<status> all;

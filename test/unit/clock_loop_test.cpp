@@ -169,5 +169,69 @@ TEST_F(ClockHead, TellsTheShardsOfANewEpochWhenItsReplicasAreComplete) {
   EXPECT_EQ(told(), clocks{1}) << "they may have refused it in the old one";
 }
 
+TEST(ClockWithoutReplicas, AnswersTheLastTickThatCameBeforeItsMembershipWhenTheShardsKnowOfIt) {
+  net::inproc_transport over;
+  membership members;
+  members.job = 5;
+  members.workers = 1;
+  members.epoch = 1;
+  server_entry self;
+  self.incarnation = 100;
+  self.shards = {"inproc://s0/0"};
+  self.clock = "inproc://s0/k";
+  self.control = "inproc://s0/c";
+  members.servers.push_back(self);
+  const auto shard = over.open();
+  shard->bind(self.shards[0]);
+  server_options options;
+  options.incarnation = self.incarnation;
+  options.job = members.job;
+  options.workers = 1;
+  server of(options);
+  const auto port = over.open();
+  port->bind(self.clock);
+  std::shared_ptr<const membership> newest;
+  std::atomic<bool> stop{false};
+  std::atomic<std::int64_t> lease{std::numeric_limits<std::int64_t>::max()};
+  std::atomic<std::uint32_t> synced{0};
+  net::boot_time_source time;
+  clock_loop clock(loop_context{of, *port, stop, lease, synced, time}, self, [&] { return newest; });
+
+  const auto worker = over.open();
+  net::request_bytes bytes;
+  net::encode({.what = verb::clock_tick,
+               .flags = net::flag_staged,
+               .job = members.job,
+               .client = 1000,
+               .sequence = 1,
+               .clock = net::no_clock,
+               .epoch = 1},
+              bytes);
+  worker->send(worker->connect(self.clock), {.head = bytes});
+  clock.step(0ms);
+  newest = std::make_shared<const membership>(members);
+  of.set_membership(members);
+  for (int i = 0; i < 3; ++i) clock.step(0ms);
+  net::incoming in;
+  EXPECT_FALSE(worker->receive(in, 0ms)) << "the shard may still have updates of the worker";
+
+  ASSERT_TRUE(shard->receive(in, 0ms));
+  net::request_view fence;
+  ASSERT_EQ(net::decode(in.frame, in.tail.size(), fence), nullptr);
+  ASSERT_EQ(fence.header.what, verb::fence);
+  net::reply_header done;
+  done.what = verb::fence;
+  done.sequence = fence.header.sequence;
+  done.server = self.incarnation;
+  net::reply_bytes answer;
+  net::encode(done, answer);
+  shard->reply(in.from, {.head = answer});
+  for (int i = 0; i < 3; ++i) clock.step(0ms);
+  ASSERT_TRUE(worker->receive(in, 0ms));
+  net::reply_view reply;
+  ASSERT_EQ(net::decode(in.frame, in.tail.size(), reply), nullptr);
+  EXPECT_EQ(reply.header.result, status::ok);
+}
+
 }  // namespace
 }  // namespace paracel::srv

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "test/support/recorded_reply.hpp"
+
 namespace {
 
 using namespace paracel;
@@ -32,13 +34,11 @@ class collective_hub_notebook final : public srv::reply_sink {
     [[nodiscard]] std::string text() const { return std::string(net::text_of(data)); }
   };
   void send(const net::peer& to, const net::outgoing& message) override {
-    bytes frame(message.head.begin(), message.head.end());
-    frame.insert(frame.end(), message.body.begin(), message.body.end());
-    net::reply_view reply;
-    ASSERT_EQ(net::decode(frame, message.tail.size(), reply), nullptr);
+    const test::recorded_reply recorded(message);
+    const auto& reply = recorded.view;
     const auto number = std::to_integer<int>(to.id[0]);
     ASSERT_FALSE(answers.contains(number)) << "answered twice";
-    const auto from = message.tail ? message.tail.bytes() : reply.body;
+    const auto from = recorded.value;
     answers[number] = {reply.header.result, reply.header.tag, bytes(from.begin(), from.end()),
                        static_cast<bool>(message.tail)};
   }

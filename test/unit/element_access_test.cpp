@@ -14,6 +14,7 @@
 
 #include "server/node/server.hpp"
 #include "test/support/paths.hpp"
+#include "test/support/recorded_reply.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -112,10 +113,8 @@ struct answer {
 class last_answer final : public reply_sink {
  public:
   void send(const net::peer&, const net::outgoing& message) override {
-    bytes frame(message.head.begin(), message.head.end());
-    frame.insert(frame.end(), message.body.begin(), message.body.end());
-    net::reply_view view;
-    ASSERT_EQ(net::decode(frame, message.tail.size(), view), nullptr);
+    const test::recorded_reply recorded(message);
+    const auto& view = recorded.view;
     last = {view.header, {view.body.begin(), view.body.end()}, message.tail};
     ++count;
   }

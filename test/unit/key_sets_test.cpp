@@ -21,6 +21,7 @@
 
 #include "server/node/server.hpp"
 #include "test/support/paths.hpp"
+#include "test/support/recorded_reply.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -121,10 +122,8 @@ class key_sets_notebook final : public reply_sink {
  public:
   void send(const net::peer&, const net::outgoing& message) override {
     if (std::exchange(fails_once, false)) throw error("cannot send");
-    std::vector<std::byte> frame(message.head.begin(), message.head.end());
-    frame.insert(frame.end(), message.body.begin(), message.body.end());
-    net::reply_view view;
-    ASSERT_EQ(net::decode(frame, message.tail.size(), view), nullptr);
+    const test::recorded_reply recorded(message);
+    const auto& view = recorded.view;
     answers.push_back({view.header, {view.body.begin(), view.body.end()}});
   }
   std::deque<answer> answers;

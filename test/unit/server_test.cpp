@@ -15,6 +15,7 @@
 #include <paracel/error.hpp>
 
 #include "net/protocol.hpp"
+#include "test/support/recorded_reply.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -29,10 +30,8 @@ using testing::UnorderedElementsAre;
 class server_notebook final : public reply_sink {
  public:
   void send(const net::peer&, const net::outgoing& message) override {
-    std::vector<std::byte> frame(message.head.begin(), message.head.end());
-    frame.insert(frame.end(), message.body.begin(), message.body.end());
-    net::reply_view view;
-    ASSERT_EQ(net::decode(frame, message.tail.size(), view), nullptr);
+    const test::recorded_reply recorded(message);
+    const auto& view = recorded.view;
     replies.push_back(view.header);
     texts.emplace_back(net::text_of(view.body));
   }

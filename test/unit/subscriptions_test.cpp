@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "test/support/recorded_reply.hpp"
+
 namespace paracel::srv {
 namespace {
 
@@ -30,10 +32,8 @@ class replies final : public reply_sink {
     std::vector<item> items;
   };
   void send(const net::peer&, const net::outgoing& message) override {
-    std::vector<std::byte> frame(message.head.begin(), message.head.end());
-    frame.insert(frame.end(), message.body.begin(), message.body.end());
-    net::reply_view view;
-    ASSERT_EQ(net::decode(frame, 0, view), nullptr);
+    const test::recorded_reply recorded(message);
+    const auto& view = recorded.view;
     reply r{view.header, {}};
     if (view.header.result == status::ok) {
       net::reply_items cursor(view.body, view.header.count);
