@@ -382,6 +382,9 @@ void tell_last_words(const srv::server_node& node, scheduler_line& line, const s
       never, milliseconds(1000), answer);
 }
 
+/// SIGUSR2 is what an mpirun forwards (tool/launcher/job.py).
+bool asks_to_exit(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGUSR2; }
+
 /// Serves until `end` is set. Returns the exit status.
 int serve(srv::server_node& node, net::transport& over, ending& end, const sigset_t& signals) {
   net::heartbeat beats(
@@ -432,7 +435,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   int signal = 0;
   while (!end.has_come() && !srv::last_words::heard()) {
     sigwait(&signals, &signal);
-    if (signal == SIGTERM || signal == SIGINT) end.come(exit_status::ok, strsignal(signal));
+    if (asks_to_exit(signal)) end.come(exit_status::ok, strsignal(signal));
   }
   // A server told to exit because a function hangs asks which one.
   if (end.status() == exit_status::server_lost && node.ask_longest_run()) {
@@ -447,7 +450,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
     }
   }
   joining.join();
-  const bool by_signal = signal == SIGTERM || signal == SIGINT;
+  const bool by_signal = asks_to_exit(signal);
   if (by_signal) {
     node.end_lease();
     // Then nothing waits for a heartbeat that does not come.
@@ -479,7 +482,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   // Blocked before the first thread starts, so that only sigwait below sees them.
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int s : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&signals, s);
+  for (const int s : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) sigaddset(&signals, s);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   ending end;

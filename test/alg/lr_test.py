@@ -232,7 +232,7 @@ class Results(LrCase):
         with open(packed, "wb") as file:
             file.write(gzip.compress(text))
         self.assertAlmostEqual(self.train_model(3, 1, training_input=packed)["objective"], whole["objective"], places=9)
-        # Standard input is worker 0's; a long load is shown, and this one continues until it has been.
+        # Standard input is worker 0's; a long load is shown, and this one continues, line by line, until it has been.
         config = self.config(training_input="-", method="dgd", rounds=20, alpha=1.0, beta=0.01)
         said = config + ".said"
 
@@ -243,14 +243,17 @@ class Results(LrCase):
         with open(said, "wb") as into, \
                 subprocess.Popen([sys.executable, "-B", PRUN, "-w", "2", "-p", "1", "-c", config, "--output-dir", config + ".run",
                                   LR], stdin=subprocess.PIPE, stdout=into, stderr=into, cwd=SOURCE) as job:
-            job.stdin.write(text * (300000 // len(text)))
-            job.stdin.flush()
+            job.stdin.write(text * (100000 // len(text)))  # enough to find the format
             until = time.monotonic() + 60
+            lines = text.splitlines(keepends=True)
             while b"loading " not in words() and job.poll() is None and time.monotonic() < until:
+                job.stdin.write(lines[0])
+                job.stdin.flush()
                 time.sleep(0.05)
+            seen = b"loading " in words()
             job.communicate(text, timeout=60)
         self.assertEqual(job.returncode, 0, words())
-        self.assertIn(b"loading ", words())
+        self.assertTrue(seen, words())
 
     def test_debug_prints_the_objective_of_each_round(self):
         done = self.job(1, 1, "embedded", debug=True, rounds=3)

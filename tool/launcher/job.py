@@ -24,6 +24,7 @@ READY_LIMIT = 10.0                  # seconds until the scheduler must have boun
 LAST_WORDS = 0.3
 LATE = 0.5                          # seconds; a launcher that wakes up this late was suspended
 FAILURE_KILL = 2.0                  # seconds from SIGTERM to SIGKILL
+FORWARD_LIMIT = 1.0                 # seconds in which servers exit on a signal that their mpirun forwards
 INTERRUPT_KILL = 3.0
 
 
@@ -322,6 +323,7 @@ class Job:
         self.deadlines.clear()
         self.kill_at = time.monotonic() + limit
         self.asked = set()
+        self.forwarded = None
         self.send(self.alive("request"), signal.SIGKILL)
         self.continue_stopping()
 
@@ -330,6 +332,20 @@ class Job:
         self.asked.update(c.pid for c in children)
         self.send(children, signal.SIGTERM)
         self.send(children, signal.SIGCONT)  # so that a stopped process receives it
+
+    def ask_servers(self):
+        """After SIGTERM an mpirun waits for a second, even if its ranks have exited; SIGUSR2 it forwards, and exits when they do."""
+        servers = self.alive("server")
+        now = time.monotonic()
+        if self.cause is None and servers[0].mpirun:
+            if self.forwarded is None:
+                self.forwarded = now
+                self.kill_at += FORWARD_LIMIT
+                for child in servers:
+                    os.kill(child.pid, signal.SIGUSR2)  # not its group: ssh would not survive that
+            if now < self.forwarded + FORWARD_LIMIT:
+                return
+        self.ask(servers)
 
     def continue_stopping(self):
         """Stops workers, then servers, then the scheduler; after a failure workers and servers together."""
@@ -342,7 +358,7 @@ class Job:
             if not failed:
                 return
         if self.alive("server"):
-            self.ask(self.alive("server"))
+            self.ask_servers()
             return
         if self.alive("worker") or self.orphans(signal.SIGTERM):
             return

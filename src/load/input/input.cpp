@@ -2,6 +2,7 @@
 #include "load/input/input.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -69,10 +70,15 @@ void input_piece::fail(const char* at, const std::string& what) const { throw da
 /// Splits the bytes of a source into runs of whole lines: those that begin before `end`.
 class input_set::line_reader {
  public:
-  /// The source continues at byte `offset` of the file, after `at_hand`.
+  /// The source continues at byte `offset` of the file, after `at_hand`. A run may be shorter than `piece_bytes` if the
+  /// source takes more than `patience` for it.
   line_reader(input_stream& from, std::uint64_t offset, std::uint64_t end, std::size_t piece_bytes,
-              std::string_view at_hand)
-      : from_(from), offset_(offset), end_(end), piece_bytes_(std::max<std::size_t>(piece_bytes, 1)) {
+              std::string_view at_hand, std::chrono::nanoseconds patience)
+      : from_(from),
+        offset_(offset),
+        end_(end),
+        piece_bytes_(std::max<std::size_t>(piece_bytes, 1)),
+        patience_(patience) {
     capacity_ = std::max(piece_bytes_, at_hand.size());
     bytes_ = std::make_unique_for_overwrite<char[]>(capacity_);
     if (!at_hand.empty()) std::memcpy(bytes_.get(), at_hand.data(), at_hand.size());
@@ -127,6 +133,7 @@ class input_set::line_reader {
   /// The length of the next run, at the front of the buffer. 0: there is none.
   std::size_t run_of_lines() {
     std::size_t searched = 0;
+    const auto begun = std::chrono::steady_clock::now();
     for (;;) {
       const auto left = end_ - offset_;
       if (filled_ >= left) {
@@ -138,7 +145,7 @@ class input_set::line_reader {
           return static_cast<std::size_t>(newline - bytes_.get()) + 1;
         }
         searched = filled_;
-      } else if (filled_ >= piece_bytes_) {
+      } else if (filled_ >= piece_bytes_ || std::chrono::steady_clock::now() - begun > patience_) {
         const std::string_view fresh(bytes_.get() + searched, filled_ - searched);
         if (const auto newline = fresh.rfind('\n'); newline != std::string_view::npos) return searched + newline + 1;
         searched = filled_;
@@ -155,6 +162,7 @@ class input_set::line_reader {
   std::uint64_t offset_;  // in the file, of bytes_[begin_]
   std::uint64_t end_;
   std::size_t piece_bytes_;
+  std::chrono::nanoseconds patience_;
   std::size_t capacity_;
   std::unique_ptr<char[]> bytes_;
   std::size_t begin_ = 0;
@@ -245,7 +253,10 @@ void input_set::visit(std::size_t rank, std::size_t size, const std::function<vo
       source = open_source(file, later ? m.begin - 1 : 0);
     }
     const auto end = whole ? std::numeric_limits<std::uint64_t>::max() : m.end;
-    line_reader reader(*source, later ? m.begin - 1 : 0, end, piece_bytes, at_hand);
+    // What a slow program writes to standard input is visited, and its progress shown, without waiting for a full piece.
+    const auto patience =
+        file.kind == file_kind::standard_input ? std::chrono::milliseconds{200} : std::chrono::nanoseconds::max();
+    line_reader reader(*source, later ? m.begin - 1 : 0, end, piece_bytes, at_hand, patience);
     if (later) reader.skip_line();
     input_piece piece;
     piece.name_ = &names_[m.file];
