@@ -103,9 +103,9 @@ class LinearSvmTest(AlgorithmCase):
     def test_dual_coordinates_and_newton_find_the_same_minimum(self):
         """Of narrow and wide rows, with weights of 0 and rows without a feature, for any number of workers."""
         random = numpy.random.default_rng(8)
-        wide = numpy.where(random.random((60, 900)) < 0.02, random.normal(size=(60, 900)), 0)
-        wide[:3], wide[3, 899] = 0, 1
-        side = numpy.where(wide @ random.normal(size=900) + 0.3 * random.normal(size=60) > 0, 1, -1)
+        wide = numpy.where(random.random((60, 300)) < 0.02, random.normal(size=(60, 300)), 0)
+        wide[:3], wide[3, 299] = 0, 1
+        side = numpy.where(wide @ random.normal(size=300) + 0.3 * random.normal(size=60) > 0, 1, -1)
         weights = self.path("some.txt", "".join(f"{v}\n" for v in random.integers(0, 3, 60)))
         paths = [(self.sparse, {}), (self.dense, {}), (write_rows(self.path("wide.svm"), wide, side, True), {}),
                  (write_rows(self.path("wide.svm"), wide, side, True), {"row_weights": weights}),

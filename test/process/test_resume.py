@@ -254,7 +254,7 @@ class Resume(JobTest):
         for loss, method in (("hinge", "dual"), ("hinge", "newton"), ("squared_hinge", "newton")):
             with self.subTest(loss=loss, method=method):
                 self.check("linear_svm", training_input="words.csv", validation_input="words.csv", patience=100, loss=loss, C=5.0,
-                           method=method, rounds=2000)
+                           method=method, rounds=60)
 
     def test_linear_svr(self):
         self.check("linear_svr", training_input="targets.csv", rounds=200)
