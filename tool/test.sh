@@ -121,7 +121,8 @@ gtests build-asan asan
 ((full)) || finish
 
 say "building with ThreadSanitizer in build-tsan/"
-build build-tsan "unit_tests cluster_tests ps_tests" -DCMAKE_BUILD_TYPE=Sanitize -DPARACEL_SANITIZE=thread
+build build-tsan "unit_tests cluster_tests ps_tests" -DCMAKE_BUILD_TYPE=Sanitize -DPARACEL_SANITIZE=thread \
+  -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 say "units and cluster under ThreadSanitizer"
 # Debian's libzmq is not instrumented, so its synchronisation is invisible and causes false reports. The cluster uses the
 # in-process transport.

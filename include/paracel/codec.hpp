@@ -82,7 +82,8 @@ struct type_text {
     else if constexpr (raw_list<T>) return name_of(array_tag_of<typename list_traits<T>::element>());
     else if constexpr (std::is_same_v<T, bool>) return "bool";
     else if constexpr (std::is_same_v<T, char>) return "char";
-    else if constexpr (std::is_integral_v<T>) return (std::is_signed_v<T> ? "i" : "u") + std::to_string(sizeof(T) * 8);
+    else if constexpr (std::is_integral_v<T>)
+      return std::string(std::is_signed_v<T> ? "i" : "u").append(std::to_string(sizeof(T) * 8));
     else if constexpr (std::is_convertible_v<T, std::string_view>) return "string";
     else return "a user type";
   }

@@ -253,7 +253,8 @@ void input_set::visit(std::size_t rank, std::size_t size, const std::function<vo
       source = open_source(file, later ? m.begin - 1 : 0);
     }
     const auto end = whole ? std::numeric_limits<std::uint64_t>::max() : m.end;
-    // What a slow program writes to standard input is visited, and its progress shown, without waiting for a full piece.
+    // What a slow program writes to standard input is visited, and its progress shown, without waiting for a full
+    // piece.
     const auto patience =
         file.kind == file_kind::standard_input ? std::chrono::milliseconds{200} : std::chrono::nanoseconds::max();
     line_reader reader(*source, later ? m.begin - 1 : 0, end, piece_bytes, at_hand, patience);
