@@ -382,8 +382,8 @@ void tell_last_words(const srv::server_node& node, scheduler_line& line, const s
       never, milliseconds(1000), answer);
 }
 
-/// SIGUSR2 is what an mpirun forwards (tool/launcher/job.py).
-bool asks_to_exit(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGUSR2; }
+/// SIGALRM is what an mpirun forwards (tool/launcher/job.py).
+bool asks_to_exit(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGALRM; }
 
 /// Serves until `end` is set. Returns the exit status.
 int serve(srv::server_node& node, net::transport& over, ending& end, const sigset_t& signals) {
@@ -482,7 +482,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   // Blocked before the first thread starts, so that only sigwait below sees them.
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int s : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2}) sigaddset(&signals, s);
+  for (const int s : {SIGTERM, SIGINT, SIGUSR1, SIGALRM}) sigaddset(&signals, s);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   ending end;

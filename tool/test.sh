@@ -10,7 +10,7 @@
 #                           and a Debian mirror)
 #   tool/test.sh --full     units and cluster in Release, too, and under ThreadSanitizer, the fuzzers, 20 kills of each kind
 #                           of process instead of 3, 200 jobs with faults instead of 10, 10,000 simulated jobs instead of
-#                           300, clang-tidy on all files, quality on more data and seeds (PARACEL_LONG=1), two hosts
+#                           150, clang-tidy on all files, quality on more data and seeds (PARACEL_LONG=1), two hosts
 #                           (network namespaces; needs root), the commands of README and documents on the fresh machine
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -282,7 +282,7 @@ class RankingTest(XgboostModel, TreeCase):
                 told = self.job(2, status=4, **{"training_input": path, "loss": "lambdamart", "group": "1", **keys})
                 self.assertIn(path + said, told)
         path = self.path("wrong", "1 qid:3 1:1\n")
-        self.assertIn(':1:3: found "qid:3", want index:value; the key group, "qid", reads groups',
+        self.assertIn(':1:3: found "qid:3", want index:value; gbdt reads groups, with the key group, "qid"',
                       self.job(2, status=4, training_input=path, loss="squared"))
         npy = os.path.join(self.folder, "wrong.npy")
         numpy.save(npy, numpy.array([[1.0, 7, 2], [1.0, 7, 2.5]]))

@@ -26,7 +26,7 @@ class Pause(JobTest):
     def counters(self, *options, servers=2, more=(), **others):
         enough = self.not_there("enough")
         run = self.start("-w", "3", "-p", str(servers), "--heartbeat-limit", f"{LIMIT:g}", *options, COUNTERS, enough, "10",
-                         *more, **others)
+                         *(more or ("10000",)), **others)
         run.enough = enough
         self.assert_continues(run)
         return run

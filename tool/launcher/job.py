@@ -334,7 +334,7 @@ class Job:
         self.send(children, signal.SIGCONT)  # so that a stopped process receives it
 
     def ask_servers(self):
-        """After SIGTERM an mpirun waits for a second, even if its ranks have exited; SIGUSR2 it forwards, and exits when they do."""
+        """After SIGTERM an mpirun waits for a second, even if its ranks have exited; SIGALRM is forwarded to them."""
         servers = self.alive("server")
         now = time.monotonic()
         if self.cause is None and servers[0].mpirun:
@@ -342,7 +342,7 @@ class Job:
                 self.forwarded = now
                 self.kill_at += FORWARD_LIMIT
                 for child in servers:
-                    os.kill(child.pid, signal.SIGUSR2)  # not its group: ssh would not survive that
+                    os.kill(child.pid, signal.SIGALRM)  # not its group: ssh would not survive that
             if now < self.forwarded + FORWARD_LIMIT:
                 return
         self.ask(servers)

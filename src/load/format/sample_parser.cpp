@@ -271,7 +271,7 @@ void sample_parser::libsvm_line(const input_piece& from, std::string_view line) 
       while (stop != last && !is_blank(*stop)) ++stop;
       const std::string_view token(begin, static_cast<std::size_t>(stop - begin));
       from.fail(begin, "found " + quote_for_error(token) + ", want index:value" +
-                           (token.starts_with(group_mark) ? "; the key group, \"qid\", reads groups" : ""));
+                           (token.starts_with(group_mark) ? "; gbdt reads groups, with the key group, \"qid\"" : ""));
     }
     if (index == 0) from.fail(begin, "found index 0, want 1 or more");
     if (index > options_.index_limit) {

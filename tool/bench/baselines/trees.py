@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""trees.py sklearn | lightgbm | xgboost | forest | regression_forest SAMPLES: 100 trees of 31 leaves with a single thread, or a
-forest of 100 with two jobs, on dense CSV; labels are 0 and 1, those of regression_forest numbers. lightgbm and xgboost are not in
-Debian; where they are missing the row says so."""
+"""trees.py sklearn | lightgbm | xgboost | lambdarank | forest | regression_forest SAMPLES: 100 trees of 31 leaves with a single
+thread, or a forest of 100 with two jobs, on dense CSV; labels are 0 and 1, those of regression_forest numbers. lambdarank
+(LightGBM) reads libsvm with groups. lightgbm and xgboost are not in Debian; where they are missing the row says so."""
 import sys
 
 import numpy
@@ -9,6 +9,31 @@ import numpy
 import reading
 
 what, path = sys.argv[1:3]
+
+
+def ndcg(y, p, starts, positions):
+    """The mean over the groups, which begin at `starts`; one without a relevant row counts as 1."""
+    discount = 1 / numpy.log2(2 + numpy.arange(positions))
+    found = []
+    for begin, end in zip(starts, [*starts[1:], len(y)]):
+        gain = 2.0 ** y[begin:end] - 1
+        got, best = gain[numpy.argsort(-p[begin:end], kind="stable")][:positions], numpy.sort(gain)[::-1][:positions]
+        most = best @ discount[:len(best)]
+        found.append(got @ discount[:len(got)] / most if most > 0 else 1.0)
+    return numpy.mean(found)
+
+
+if what == "lambdarank":
+    import lightgbm
+    from sklearn.datasets import load_svmlight_file
+    x, y, query = load_svmlight_file(path, query_id=True, dtype=numpy.float32)
+    starts = numpy.flatnonzero(numpy.concatenate([[True], query[1:] != query[:-1]]))
+    sizes = numpy.diff([*starts, len(y)])
+    settings = {"objective": "lambdarank", "num_leaves": 31, "learning_rate": 0.1, "lambda_l2": 1, "num_threads": 1, "verbose": -1}
+    x = x.toarray()
+    p = lightgbm.train(settings, lightgbm.Dataset(x, y, group=sizes), 100).predict(x)
+    print("ndcg %.17g" % ndcg(y, p, starts, 10))
+    sys.exit()
 data = reading.table(path)
 x, y = numpy.ascontiguousarray(data[:, :-1], dtype=numpy.float32), data[:, -1]
 if what == "forest":
