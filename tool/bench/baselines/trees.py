@@ -29,7 +29,8 @@ if what == "lambdarank":
     x, y, query = load_svmlight_file(path, query_id=True, dtype=numpy.float32)
     starts = numpy.flatnonzero(numpy.concatenate([[True], query[1:] != query[:-1]]))
     sizes = numpy.diff([*starts, len(y)])
-    settings = {"objective": "lambdarank", "num_leaves": 31, "learning_rate": 0.1, "lambda_l2": 1, "num_threads": 1, "verbose": -1}
+    settings = {"objective": "lambdarank", "num_leaves": 31, "learning_rate": 0.1, "lambda_l2": 1, "num_threads": 1,
+                "verbose": -1}
     x = x.toarray()
     p = lightgbm.train(settings, lightgbm.Dataset(x, y, group=sizes), 100).predict(x)
     print("ndcg %.17g" % ndcg(y, p, starts, 10))
