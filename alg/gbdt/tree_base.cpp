@@ -23,7 +23,7 @@ constexpr std::uint64_t most_columns = 1U << 20U;
 
 std::string json_strings(const std::vector<std::string>& items) {
   std::string text = "[";
-  for (const auto& i : items) text += (text.size() > 1 ? "," : "") + json_quoted(i);
+  for (const auto& i : items) text.append(text.size() > 1 ? "," : "").append(json_quoted(i));
   return text + "]";
 }
 
@@ -173,7 +173,7 @@ void tree_base::describe(model_writer& model) const {
   json_object words;
   std::string columns;
   for (const auto& [column, some] : words_) {
-    columns += (columns.empty() ? "" : ",") + std::to_string(column);
+    columns.append(columns.empty() ? "" : ",").append(std::to_string(column));
     words.raw(std::to_string(column), json_strings(some));
   }
   model.fields()

@@ -521,7 +521,7 @@ void logistic_regression::dump_result() {
 
 void logistic_regression::print(const std::vector<double>& numbers) {
   std::string line;
-  for (const double x : numbers) line += (line.empty() ? "" : " ") + text_of(x);
+  for (const double x : numbers) line.append(line.empty() ? "" : " ").append(text_of(x));
   std::cout << line << std::endl;
 }
 

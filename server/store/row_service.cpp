@@ -242,6 +242,8 @@ row_service::problem row_service::read_request(typed_table& t, const net::reques
   const bool has_digest = digest_in(request, digest);
   if (!has_digest && (listed || !request.key().empty())) return refused("a list of rows has a name of 16 bytes");
   if (has_digest && named) return refused("a list of rows is one of ids");
+  const bool gaps = (h.flags & net::flag_gaps) != 0;
+  if (gaps && (named || listed)) return refused("what comes as gaps are ids");
   if (listed) {
     auto* list = lists_.find(h.table, digest);
     if (list == nullptr) return refusal{status::unknown_set, "no such list of rows is here"};
@@ -250,10 +252,12 @@ row_service::problem row_service::read_request(typed_table& t, const net::reques
     r.ids = std::as_bytes(list->ids()).data();
     return locate(t.by_id, *list);
   }
-  if (const auto* wrong = net::decode(payload, h.count, named, row_bytes, r)) return refused(wrong);
+  const auto* wrong = gaps ? net::decode_gaps(payload, h.count, row_bytes, unpacked_, r)
+                           : net::decode(payload, h.count, named, row_bytes, r);
+  if (wrong != nullptr) return refused(wrong);
   if (auto p = locate(r, named)) return p;
   if (!has_digest) return {};
-  if (digest_of(payload.first(h.count * sizeof(std::uint64_t))) != digest)
+  if (digest_of({r.ids, h.count * sizeof(std::uint64_t)}) != digest)
     return refused("the ids of the list are not those of its digest");
   list_ = &lists_.add(h.table, digest, ids_, hashes_);
   return {};
@@ -284,7 +288,7 @@ row_service::problem row_service::on_rows(const net::request_view& request, shar
   if (auto p = read_request(t, request, tail, r)) return p;
   auto& rows = rows_of(t, named);
   const bool staged = h.what == verb::rows_update && (h.flags & net::flag_staged) != 0 && h.clock != net::no_clock;
-  if (staged && (h.flags & net::flag_listed) != 0) tail = with_ids(r);
+  if (staged && (h.flags & (net::flag_listed | net::flag_gaps)) != 0) tail = with_ids(r);
   if (!changes_.recording()) [[likely]] {
     if (!changes_.remembers()) return change(t, rows, request, r, staged, std::move(tail), out, folded_clock);
     changes_.hold_places();

@@ -88,6 +88,10 @@ void request_items_view::read_set(std::span<const std::byte> payload) {
 void request_items_view::read_rows(std::span<const std::byte> payload) {
   form_ = form::rows;
   const std::size_t count = request_.header.count;
+  if ((request_.header.flags & net::flag_gaps) != 0) {
+    read_gaps(payload);
+    return;
+  }
   const bool named = (request_.header.flags & net::flag_named) != 0;
   const std::size_t front = named ? sizeof(std::uint32_t) : sizeof(std::uint64_t);
   if (count > payload.size() / front) malformed_request();
@@ -113,14 +117,33 @@ void request_items_view::read_rows(std::span<const std::byte> payload) {
   }
 }
 
+void request_items_view::read_gaps(std::span<const std::byte> payload) {
+  std::uint64_t first = 0;
+  std::uint32_t bytes = 0;
+  const std::size_t count = request_.header.count;
+  auto front = payload;
+  if (count == 0 || !take_fields(front, first, bytes)) malformed_request();
+  const auto names = net::gaps_bytes(count, bytes);
+  if (names > payload.size()) malformed_request();
+  const auto row_bytes = (payload.size() - names) / count;
+  net::rows_view rows;
+  if (net::decode_gaps(payload, request_.header.count, row_bytes, ids_, rows) != nullptr) malformed_request();
+  add_rows(ids_, rows.values);
+}
+
 void request_items_view::read_listed(std::span<const std::byte> payload) {
   form_ = form::rows;
   const auto ids = request_.rows->ids_of(request_.rows->parts.at(request_.set_part));
   if (ids.size() != request_.header.count || payload.size() % std::max<std::size_t>(ids.size(), 1) != 0)
     malformed_request();
-  const auto row_bytes = ids.empty() ? 0 : payload.size() / ids.size();
+  add_rows(ids, payload);
+}
+
+/// The ids must outlive this.
+void request_items_view::add_rows(std::span<const std::uint64_t> ids, std::span<const std::byte> values) {
+  const auto row_bytes = ids.empty() ? 0 : values.size() / ids.size();
   for (std::size_t i = 0; i < ids.size(); ++i)
-    add_row(net::text_of(std::as_bytes(ids.subspan(i, 1))), payload.subspan(i * row_bytes, row_bytes));
+    add_row(net::text_of(std::as_bytes(ids.subspan(i, 1))), values.subspan(i * row_bytes, row_bytes));
 }
 
 void request_items_view::add_row(std::string_view name, std::span<const std::byte> value) {
@@ -134,7 +157,7 @@ void request_items_view::write(std::span<const std::uint32_t> items, net::reques
   h = request_.header;
   h.what = what_;
   h.count = static_cast<std::uint32_t>(items.size());
-  h.flags &= static_cast<std::uint16_t>(~net::flag_listed);
+  h.flags &= static_cast<std::uint16_t>(~(net::flag_listed | net::flag_gaps));
   h.key_bytes = 0;
   h.tail_bytes = 0;
   if (form_ == form::items) {

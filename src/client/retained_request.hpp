@@ -71,12 +71,15 @@ class request_items_view {
   void read_items(std::span<const std::byte> payload);
   void read_set(std::span<const std::byte> payload);
   void read_rows(std::span<const std::byte> payload);
+  void read_gaps(std::span<const std::byte> payload);
   void read_listed(std::span<const std::byte> payload);
+  void add_rows(std::span<const std::uint64_t> ids, std::span<const std::byte> values);
   void add_row(std::string_view name, std::span<const std::byte> value);
 
   const retained_request& request_;
   form form_ = form::items;
-  net::verb what_;  // of the requests that are written
+  net::verb what_;                  // of the requests that are written
+  std::vector<std::uint64_t> ids_;  // that came as gaps; items_ point to them
   std::vector<item> items_;
   std::vector<std::uint16_t> partitions_;
 };

@@ -176,6 +176,7 @@ inline constexpr std::uint16_t flag_first = 64;
 inline constexpr std::uint16_t flag_listed = 128;  ///< rows: the ids are those of the list whose digest is the key
 /// Many keys: the reply may be one with reply_uniform. Only where it need not be merged with others (no replicas).
 inline constexpr std::uint16_t flag_uniform_reply = 256;
+inline constexpr std::uint16_t flag_gaps = 512;  ///< rows: ids that never fall, as the first one and the gaps after it
 /// Of a ping, in header.count: only asks whether this thread is alive, whatever the order of requests.
 inline constexpr std::uint32_t ping_alive = 1;
 /// The count in the reply to a heartbeat of the rightful process: its lease is renewed.

@@ -14,6 +14,8 @@
 // rows_pull, rows_push, rows_update, rows_remove, to the shard of the rows; in a second frame above 64 KiB:
 //
 //   names    count * u64 id;  or, flag_named: count * u32 length | the texts | zeros up to a multiple of 8
+//            or, flag_gaps, ids that never fall, where that is shorter: u64 first id | u32 bytes of a gap: 1, 2 or 4 |
+//            u32 0 | count - 1 gaps, what an id is greater by than the one before it | zeros up to a multiple of 8
 //   values   count * width elements     rows_push, rows_update, and the reply of rows_pull, which is that alone
 //
 // Ids that come again need not be sent again: a request whose key is the XXH3-128 of its ids has the shard keep them as
@@ -26,6 +28,7 @@
 // little-endian.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -166,6 +169,81 @@ inline const char* decode(std::span<const std::byte> payload, std::uint32_t coun
   }
   if (payload.size() - at != count * row_bytes) return "the values of the rows do not fit the payload";
   out.values = payload.subspan(at);
+  return nullptr;
+}
+
+// ---- ids as gaps -------------------------------------------------------------------------------------------------
+
+inline constexpr std::size_t gaps_front_bytes = 16;
+
+/// Bytes of the names of so many rows, one at least.
+constexpr std::size_t gaps_bytes(std::size_t count, std::size_t bytes) noexcept {
+  return gaps_front_bytes + ((count - 1) * bytes + 7) / 8 * 8;
+}
+
+/// The bytes in which each gap between the ids id(0), id(1), ... fits; 0: they fall, or are no longer as they are.
+/// Cost: under a nanosecond an id; 64 ids if the first ones are in no order.
+template <class F>
+std::size_t width_of_gaps(std::size_t count, F&& id) noexcept {
+  constexpr std::size_t at_once = 64;
+  std::uint64_t bits = 0;  // of all gaps; a fall wraps around to a large one
+  for (std::size_t k = 1; k < count && bits >> 32 == 0;) {
+    for (const auto end = std::min(count, k + at_once); k < end; ++k) bits |= id(k) - id(k - 1);
+  }
+  const std::size_t bytes = bits >> 32 != 0 ? 0 : bits >> 16 != 0 ? 4 : bits >> 8 != 0 ? 2 : 1;
+  return bytes == 0 || count == 0 || gaps_bytes(count, bytes) >= count * sizeof(std::uint64_t) ? 0 : bytes;
+}
+
+/// Writes gaps_bytes(count, bytes) to `to`; `bytes` is their width.
+template <class F>
+void write_gaps(std::byte* to, std::size_t count, std::size_t bytes, F&& id) noexcept {
+  store_fields(to, std::uint64_t{id(0)}, static_cast<std::uint32_t>(bytes), std::uint32_t{0});
+  const auto write = [&]<class Gap>(Gap) {
+    auto* at = to + gaps_front_bytes;
+    for (std::size_t k = 1; k < count; ++k, at += sizeof(Gap)) {
+      const auto gap = static_cast<Gap>(id(k) - id(k - 1));
+      std::memcpy(at, &gap, sizeof gap);
+    }
+    std::fill(at, to + gaps_bytes(count, bytes), std::byte{0});
+  };
+  if (bytes == 1) write(std::uint8_t{});
+  else if (bytes == 2) write(std::uint16_t{});
+  else write(std::uint32_t{});
+}
+
+/// `count` rows of `row_bytes` each, whose ids came as gaps and go into `ids`, which `out` points to. Returns what is
+/// wrong; null if valid. Cost: O(count); memory of at most 8 times the payload.
+inline const char* decode_gaps(std::span<const std::byte> payload, std::uint32_t count, std::size_t row_bytes,
+                               std::vector<std::uint64_t>& ids, rows_view& out) {
+  out = {};
+  if (count == 0 || payload.size() < gaps_front_bytes) return "ids as gaps begin with an id and the width of the gaps";
+  std::uint64_t id = 0;
+  std::uint32_t bytes = 0;
+  std::uint32_t zero = 0;
+  load_fields(payload.data(), id, bytes, zero);
+  if ((bytes != 1 && bytes != 2 && bytes != 4) || zero != 0) return "the gaps between ids have 1, 2 or 4 bytes";
+  if (count - 1 > payload.size() / bytes) return "more rows announced than the payload can hold";
+  const auto names = gaps_bytes(count, bytes);
+  if (names > payload.size() || payload.size() - names != count * row_bytes)
+    return "the values of the rows do not fit the payload";
+  const auto* at = payload.data() + gaps_front_bytes;
+  for (auto k = gaps_front_bytes + std::size_t{count - 1} * bytes; k < names; ++k) {
+    if (payload[k] != std::byte{0}) return "gaps between ids are filled with zeros";
+  }
+  ids.resize(count);
+  const auto first = id;
+  const auto read = [&]<class Gap>(Gap) {
+    ids[0] = id;
+    for (std::uint32_t k = 1; k < count; ++k, at += sizeof(Gap)) ids[k] = id += load_field<Gap>(at);
+  };
+  if (bytes == 1) read(std::uint8_t{});
+  else if (bytes == 2) read(std::uint16_t{});
+  else read(std::uint32_t{});
+  // The sum of 2^32 gaps below 2^32 wraps around at most once.
+  if (id < first) return "ids as gaps exceed 64 bits";
+  out.count = count;
+  out.ids = std::as_bytes(std::span(ids)).data();
+  out.values = payload.subspan(names);
   return nullptr;
 }
 

@@ -175,14 +175,22 @@ void table_client::plan(const names& rows, std::size_t bytes_a_row, duplicates w
 
 /// The names of a part's rows and their values: in `large` if that is much, and then the span is empty; otherwise in a
 /// buffer that is valid until the next call.
+/// Sets flag_gaps if that is how ids are written.
 std::span<const std::byte> table_client::encode(const names& rows, const part& p, const std::byte* values,
-                                                shared_buffer& large) {
+                                                std::uint16_t& flags, shared_buffer& large) {
   const auto row = [&](std::uint32_t k) -> std::size_t {
     if (in_order_) return p.first + k;
     return merged_ ? row_of_[order_[p.first + k]] : order_[p.first + k];
   };
   std::size_t front = p.count * sizeof(std::uint64_t);
-  if (rows.ids == nullptr) {
+  std::size_t gap = 0;
+  const auto in_order = [&](std::size_t k) { return rows.ids[p.first + k]; };
+  const auto at_place = [&](std::size_t k) { return rows.ids[row(static_cast<std::uint32_t>(k))]; };
+  if (rows.ids != nullptr) {
+    gap = in_order_ ? net::width_of_gaps(p.count, in_order) : net::width_of_gaps(p.count, at_place);
+    if (gap != 0) front = net::gaps_bytes(p.count, gap);
+    flags = static_cast<std::uint16_t>(gap != 0 ? flags | net::flag_gaps : flags & ~net::flag_gaps);
+  } else {
     std::size_t texts = 0;
     for (std::uint32_t k = 0; k < p.count; ++k) texts += rows.names[row(k)].size();
     front = net::names_bytes(p.count, texts);
@@ -196,7 +204,10 @@ std::span<const std::byte> table_client::encode(const names& rows, const part& p
     payload_.resize(total);
     to = payload_.data();
   }
-  if (rows.ids != nullptr && in_order_) {
+  if (gap != 0) {
+    if (in_order_) net::write_gaps(to, p.count, gap, in_order);
+    else net::write_gaps(to, p.count, gap, at_place);
+  } else if (rows.ids != nullptr && in_order_) {
     std::memcpy(to, rows.ids + p.first, front);
   } else if (rows.ids != nullptr) {
     for (std::uint32_t k = 0; k < p.count; ++k) std::memcpy(to + k * sizeof(std::uint64_t), &rows.ids[row(k)], 8);
@@ -235,7 +246,7 @@ void table_client::send_parts(kvclt::call c, const names& rows, const std::byte*
   const server_group::pin_routing here(servers_.client());
   for (const auto& one : parts_) {
     shared_buffer large;
-    const auto bytes = encode(rows, one, values, large);
+    const auto bytes = encode(rows, one, values, c.flags, large);
     const auto s = servers_.client().shard_request(
         c, one.channel, one.count, element_, bytes,
         [done, first = one.first, count = one.count](const kv_result& r) { done(first, count, r); }, std::move(large));

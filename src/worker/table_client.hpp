@@ -71,7 +71,8 @@ class table_client {
   void plan(const names& rows, std::size_t bytes_a_row, duplicates what);
   std::size_t place_unique(const names& rows);
   std::size_t place_merged(const names& rows, duplicates what);
-  std::span<const std::byte> encode(const names& rows, const part& p, const std::byte* values, shared_buffer& large);
+  std::span<const std::byte> encode(const names& rows, const part& p, const std::byte* values, std::uint16_t& flags,
+                                    shared_buffer& large);
   std::shared_ptr<pending_pull> send_pull(const names& rows, std::byte* out);
   /// Sends the planned requests, each with its part of the values (null: names only). `sent` may be null.
   void send_parts(kvclt::call c, const names& rows, const std::byte* values, const part_handler& done,

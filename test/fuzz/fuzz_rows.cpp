@@ -2,6 +2,7 @@
 //
 // Arbitrary bytes as the definition of a table and as the rows of a request or a scan. Besides not crashing: accepted
 // rows cover exactly their payload, and a definition encodes to the same bytes again.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -55,6 +56,25 @@ void as_rows(std::span<const std::byte> payload, std::uint32_t count, bool named
   asm volatile("" ::"g"(sum));  // so that every byte is read
 }
 
+/// Ids as gaps: what was accepted are ids that never fall, and they are written as the same bytes where that is
+/// shorter.
+void as_gaps(std::span<const std::byte> payload, std::uint32_t count, std::size_t row_bytes) {
+  rows_view r;
+  std::vector<std::uint64_t> ids;
+  if (decode_gaps(payload, count, row_bytes, ids, r) != nullptr) return;
+  require(r.count == count && ids.size() == count && std::is_sorted(ids.begin(), ids.end()), "ids that never fall");
+  require(r.values.size() == count * row_bytes, "each row has its values");
+  const auto id = [&](std::size_t k) { return r.id(k); };
+  const auto width = width_of_gaps(count, id);
+  if (width == 0) return;
+  std::vector<std::byte> again(gaps_bytes(count, width));
+  write_gaps(again.data(), count, width, id);
+  again.insert(again.end(), r.values.begin(), r.values.end());
+  require(again.size() <= payload.size(), "the least width is chosen");
+  std::vector<std::uint64_t> ids_again;
+  require(decode_gaps(again, count, row_bytes, ids_again, r) == nullptr && ids_again == ids, "the ids come back");
+}
+
 /// Of rows that are named by a list.
 void as_values(std::span<const std::byte> payload, std::uint32_t count, std::size_t row_bytes) {
   rows_view r;
@@ -73,6 +93,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto count = std::to_integer<std::uint32_t>(input[0]);
   const auto row_bytes = std::to_integer<std::size_t>(input[1]) * 4;
   const std::vector<std::byte> payload(input.begin() + 4, input.end());
+  as_gaps(payload, count, row_bytes);
+  as_gaps(payload, count, 0);
   for (const bool named : {false, true}) {
     as_rows(payload, count, named, row_bytes);
     as_rows(payload, count, named, 0);

@@ -241,6 +241,40 @@ TEST(KeptRequest, RowsAreTakenApartByIdAndByName) {
   }
 }
 
+TEST(KeptRequest, RowsWhoseIdsAreGapsAreTakenApartWithTheirIds) {
+  for (const std::size_t row_bytes : {0U, 12U}) {
+    const std::vector<std::uint64_t> ids{7, 7, 1000, 1001, 70'000, 70'001, 70'002};
+    retained_request whole;
+    whole.header.what = row_bytes == 0 ? verb::rows_pull : verb::rows_update;
+    whole.header.flags = net::flag_gaps | net::flag_staged;
+    whole.header.count = 7;
+    whole.body.resize(net::gaps_bytes(7, 4));
+    net::write_gaps(whole.body.data(), 7, 4, [&](std::size_t k) { return ids[k]; });
+    for (std::uint8_t i = 0; i < 7; ++i) whole.body.resize(whole.body.size() + row_bytes, static_cast<std::byte>(i));
+    const request_items_view items(whole);
+    ASSERT_EQ(items.size(), 7U);
+    net::request_header h;
+    bytes body;
+    for (const auto& half : halves(7)) {
+      items.write(half, h, body);
+      EXPECT_EQ(h.flags, net::flag_staged);
+      net::rows_view r;
+      ASSERT_STREQ(net::decode(body, h.count, false, row_bytes, r), nullptr);
+      for (std::size_t k = 0; k < half.size(); ++k) {
+        EXPECT_EQ(r.id(k), ids[half[k]]);
+        EXPECT_EQ(items.partition(half[k]), partition_of(net::hash_row(r.id(k))));
+        if (row_bytes != 0) {
+          EXPECT_EQ(r.values[k * row_bytes], static_cast<std::byte>(half[k]));
+        }
+      }
+    }
+    whole.body[8] = std::byte{3};
+    EXPECT_THROW(request_items_view{whole}, protocol_error);
+    whole.body.resize(8);
+    EXPECT_THROW(request_items_view{whole}, protocol_error);
+  }
+}
+
 TEST(KeptRequest, RowsInATailAreTakenApartToo) {
   auto whole = rows_request(verb::rows_push, 4, false, 8);
   whole.tail = shared_buffer::allocate(whole.body.size());

@@ -139,6 +139,36 @@ TEST_F(RowsService, WhatIsMalformedIsRefusedAndChangesNothing) {
   for (std::size_t n = 1; n < 40; ++n) EXPECT_EQ(send(h, bytes(n)).header.result, status::bad_request) << n;
 }
 
+TEST_F(RowsService, IdsAsGapsAreTheSameIds) {
+  open_floats(1);
+  const ids names{3, 5, 5, 300, 90'000};
+  net::request_header h;
+  h.table = net::table_id("t");
+  h.tag = value_tag::f32;
+  h.count = 5;
+  const auto as_gaps = [&](verb what, const floats& values, std::uint16_t more = 0,
+                           std::uint32_t clock = net::no_clock) {
+    h.what = what;
+    h.flags = static_cast<std::uint16_t>(net::flag_gaps | more);
+    h.clock = clock;
+    bytes body(net::gaps_bytes(5, 4));
+    net::write_gaps(body.data(), 5, 4, [&](std::size_t k) { return names[k]; });
+    append(body, std::as_bytes(std::span(values)));
+    return send(h, body);
+  };
+  ASSERT_EQ(as_gaps(verb::rows_push, {1, 2, 3, 4, 5}).header.result, status::ok);
+  EXPECT_EQ(rows(verb::rows_pull, names).numbers(), (floats{1, 3, 3, 4, 5}));
+  ASSERT_EQ(as_gaps(verb::rows_update, {10, 20, 30, 40, 50}).header.result, status::ok);
+  EXPECT_EQ(as_gaps(verb::rows_pull, {}).numbers(), (floats{11, 53, 53, 44, 55}));
+  ASSERT_EQ(as_gaps(verb::rows_update, {1, 1, 1, 1, 1}, net::flag_staged, 0).header.result, status::ok);
+  EXPECT_EQ(rows(verb::rows_pull, {3, 300}).numbers(), (floats{11, 44})) << "not before the clock ticks";
+  EXPECT_EQ(as_gaps(verb::rows_pull, {}, net::flag_bsp_read, 1).numbers(), (floats{12, 55, 55, 45, 56}));
+  EXPECT_THAT(as_gaps(verb::rows_pull, {}, net::flag_named).text(), HasSubstr("what comes as gaps are ids"));
+  EXPECT_THAT(as_gaps(verb::rows_push, {1, 2}).text(), HasSubstr("do not fit the payload"));
+  ASSERT_EQ(as_gaps(verb::rows_remove, {}).header.result, status::ok);
+  EXPECT_EQ(rows(verb::rows_pull, names).numbers(), (floats{0, 0, 0, 0, 0}));
+}
+
 TEST_F(RowsService, ARowOfAnotherShardOrServerIsRefusedBeforeAnythingIsDone) {
   server_options o;
   o.threads = 2;
