@@ -244,6 +244,8 @@ row_service::problem row_service::read_request(typed_table& t, const net::reques
   if (has_digest && named) return refused("a list of rows is one of ids");
   const bool gaps = (h.flags & net::flag_gaps) != 0;
   if (gaps && (named || listed)) return refused("what comes as gaps are ids");
+  if (gaps && h.count > keys_.settings().max_message_bytes / sizeof(std::uint64_t))
+    return refused("these are more rows than a frame has room for ids");
   if (listed) {
     auto* list = lists_.find(h.table, digest);
     if (list == nullptr) return refusal{status::unknown_set, "no such list of rows is here"};

@@ -190,8 +190,10 @@ std::size_t width_of_gaps(std::size_t count, F&& id) noexcept {
   for (std::size_t k = 1; k < count && bits >> 32 == 0;) {
     for (const auto end = std::min(count, k + at_once); k < end; ++k) bits |= id(k) - id(k - 1);
   }
-  const std::size_t bytes = bits >> 32 != 0 ? 0 : bits >> 16 != 0 ? 4 : bits >> 8 != 0 ? 2 : 1;
-  return bytes == 0 || count == 0 || gaps_bytes(count, bytes) >= count * sizeof(std::uint64_t) ? 0 : bytes;
+  // A fall from the greatest ids to the least looks like a small gap, but the last id then is below the first.
+  if (count == 0 || bits >> 32 != 0 || id(count - 1) < id(0)) return 0;
+  const std::size_t bytes = bits >> 16 != 0 ? 4 : bits >> 8 != 0 ? 2 : 1;
+  return gaps_bytes(count, bytes) < count * sizeof(std::uint64_t) ? bytes : 0;
 }
 
 /// Writes gaps_bytes(count, bytes) to `to`; `bytes` is their width.

@@ -68,6 +68,9 @@ TEST(IdGaps, AreNotUsedWhereIdsFallOrAreNoLonger) {
     falls[at] -= 3;
     EXPECT_EQ(width_of(falls), 0U) << at;
   }
+  auto around = from(std::numeric_limits<std::uint64_t>::max() - 50, 100, 1);
+  EXPECT_EQ(around.back(), 48U);
+  EXPECT_EQ(width_of(around), 0U);
 }
 
 TEST(IdGaps, LieOnTheWireAsDocumented) {

@@ -165,6 +165,9 @@ TEST_F(RowsService, IdsAsGapsAreTheSameIds) {
   EXPECT_EQ(as_gaps(verb::rows_pull, {}, net::flag_bsp_read, 1).numbers(), (floats{12, 55, 55, 45, 56}));
   EXPECT_THAT(as_gaps(verb::rows_pull, {}, net::flag_named).text(), HasSubstr("what comes as gaps are ids"));
   EXPECT_THAT(as_gaps(verb::rows_push, {1, 2}).text(), HasSubstr("do not fit the payload"));
+  h.count = (1U << 27U) + 1;
+  EXPECT_THAT(as_gaps(verb::rows_pull, {}).text(), HasSubstr("more rows than a frame has room for"));
+  h.count = 5;
   ASSERT_EQ(as_gaps(verb::rows_remove, {}).header.result, status::ok);
   EXPECT_EQ(rows(verb::rows_pull, names).numbers(), (floats{0, 0, 0, 0, 0}));
 }
