@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""trees.py sklearn | lightgbm | xgboost | lambdarank | forest | regression_forest SAMPLES: 100 trees of 31 leaves with a single
-thread, or a forest of 100 with two jobs, on dense CSV; labels are 0 and 1, those of regression_forest numbers. lambdarank
-(LightGBM) reads libsvm with groups. lightgbm and xgboost are not in Debian; where they are missing the row says so."""
+"""trees.py sklearn | lightgbm | xgboost | lambdarank | forest | regression_forest SAMPLES: 100 trees of 31 leaves, or a
+forest of 100, with a thread for each processor that it may use, on dense CSV; labels are 0 and 1, those of regression_forest
+numbers. lambdarank (LightGBM) reads libsvm with groups. lightgbm and xgboost are not in Debian; where they are missing the row
+says so."""
+import os
 import sys
 
 import numpy
@@ -9,6 +11,7 @@ import numpy
 import reading
 
 what, path = sys.argv[1:3]
+threads = len(os.sched_getaffinity(0))
 
 
 def ndcg(y, p, starts, positions):
@@ -29,7 +32,7 @@ if what == "lambdarank":
     x, y, query = load_svmlight_file(path, query_id=True, dtype=numpy.float32)
     starts = numpy.flatnonzero(numpy.concatenate([[True], query[1:] != query[:-1]]))
     sizes = numpy.diff([*starts, len(y)])
-    settings = {"objective": "lambdarank", "num_leaves": 31, "learning_rate": 0.1, "lambda_l2": 1, "num_threads": 1,
+    settings = {"objective": "lambdarank", "num_leaves": 31, "learning_rate": 0.1, "lambda_l2": 1, "num_threads": threads,
                 "verbose": -1}
     x = x.toarray()
     p = lightgbm.train(settings, lightgbm.Dataset(x, y, group=sizes), 100).predict(x)
@@ -39,12 +42,12 @@ data = reading.table(path)
 x, y = numpy.ascontiguousarray(data[:, :-1], dtype=numpy.float32), data[:, -1]
 if what == "forest":
     from sklearn.ensemble import RandomForestClassifier
-    model = RandomForestClassifier(100, oob_score=True, random_state=0, n_jobs=2).fit(x, y)
+    model = RandomForestClassifier(100, oob_score=True, random_state=0, n_jobs=threads).fit(x, y)
     print("oob_accuracy %.17g" % model.oob_score_)
     sys.exit()
 if what == "regression_forest":
     from sklearn.ensemble import RandomForestRegressor
-    model = RandomForestRegressor(100, max_features=1 / 3, oob_score=True, random_state=0, n_jobs=2).fit(x, y)
+    model = RandomForestRegressor(100, max_features=1 / 3, oob_score=True, random_state=0, n_jobs=threads).fit(x, y)
     print("oob_rmse %.17g" % numpy.sqrt(numpy.mean((model.oob_prediction_ - y) ** 2)))
     sys.exit()
 if what == "sklearn":
@@ -54,12 +57,13 @@ if what == "sklearn":
     p = model.predict_proba(x)[:, 1]
 elif what == "lightgbm":
     import lightgbm
-    settings = {"objective": "binary", "num_leaves": 31, "learning_rate": 0.1, "lambda_l2": 1, "num_threads": 1, "verbose": -1}
+    settings = {"objective": "binary", "num_leaves": 31, "learning_rate": 0.1, "lambda_l2": 1, "num_threads": threads,
+                "verbose": -1}
     p = lightgbm.train(settings, lightgbm.Dataset(x, y), 100).predict(x)
 else:
     import xgboost
     settings = {"objective": "binary:logistic", "tree_method": "hist", "grow_policy": "lossguide", "max_leaves": 31,
-                "max_depth": 0, "eta": 0.1, "max_bin": 255, "nthread": 1}
+                "max_depth": 0, "eta": 0.1, "max_bin": 255, "nthread": threads}
     rows = xgboost.QuantileDMatrix(x, y, max_bin=255)
     p = xgboost.train(settings, rows, 100).predict(rows)
 p = numpy.clip(p.astype(float), 1e-15, 1 - 1e-15)
