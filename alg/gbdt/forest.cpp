@@ -265,7 +265,7 @@ std::string xgboost_tree(const forest& f, std::size_t t, bool category_of_some) 
 std::string xgboost_json(const forest& f, const xgboost_form& form) {
   const bool categories = std::ranges::find(form.categorical, true) != form.categorical.end();
   std::string trees = "[";
-  for (std::size_t t = 0; t < f.trees(); ++t) trees += (t > 0 ? "," : "") + xgboost_tree(f, t, categories);
+  for (std::size_t t = 0; t < f.trees(); ++t) trees.append(t > 0 ? "," : "").append(xgboost_tree(f, t, categories));
   trees += "]";
   json_object shape;
   shape.add("num_parallel_tree", "1").add("num_trees", std::to_string(f.trees()));
@@ -299,7 +299,7 @@ std::string xgboost_json(const forest& f, const xgboost_form& form) {
       .add("num_feature", std::to_string(f.features))
       .add("num_target", "1");
   std::string names = "[";
-  for (const auto& n : form.names) names += (names.size() > 1 ? "," : "") + json_quoted(n);
+  for (const auto& n : form.names) names.append(names.size() > 1 ? "," : "").append(json_quoted(n));
   std::string types = "[";
   for (const bool c : form.categorical) types += std::string(types.size() > 1 ? "," : "") + (c ? "\"c\"" : "\"float\"");
   json_object learner;

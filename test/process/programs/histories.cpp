@@ -92,7 +92,7 @@ class prober : public paracel::paralg {
     std::vector<std::int64_t> seen(version.size());  // with that version
     for (std::int64_t n = 1; steady::now() < end; ++n) {
       const auto k = random_() % version.size();
-      const auto key = "k" + std::to_string(k);
+      const auto key = std::string("k").append(std::to_string(k));
       const auto fresh = ((static_cast<std::int64_t>(get_worker_id() + 1) << 20) + n) << 24;
       const auto little = static_cast<std::int64_t>(random_() % 1000 + 1);
       switch (random_() % 6) {
