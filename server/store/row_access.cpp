@@ -104,7 +104,7 @@ row_service::problem row_service::locate(const net::rows_view& r, bool named) {
       hash_memory_[i] = net::hash_row(names_[i]);
     }
   } else {
-    id_memory_.resize(r.count);
+    id_memory_.resize(r.count);  // ids that came as gaps lie there already
     for (std::size_t i = 0; i < r.count; ++i) {
       id_memory_[i] = r.id(i);
       hash_memory_[i] = net::hash_row(id_memory_[i]);

@@ -254,7 +254,7 @@ row_service::problem row_service::read_request(typed_table& t, const net::reques
     r.ids = std::as_bytes(list->ids()).data();
     return locate(t.by_id, *list);
   }
-  const auto* wrong = gaps ? net::decode_gaps(payload, h.count, row_bytes, unpacked_, r)
+  const auto* wrong = gaps ? net::decode_gaps(payload, h.count, row_bytes, id_memory_, r)
                            : net::decode(payload, h.count, named, row_bytes, r);
   if (wrong != nullptr) return refused(wrong);
   if (auto p = locate(r, named)) return p;

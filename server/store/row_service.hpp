@@ -208,7 +208,6 @@ class row_service {
   std::vector<std::uint64_t> hash_memory_;
   std::vector<std::uint64_t> id_memory_;
   std::vector<std::string_view> names_;
-  std::vector<std::uint64_t> unpacked_;  // that came as gaps
   std::vector<const std::byte*> found_;
   std::vector<std::byte> body_;
   std::vector<std::byte> before_;  // backup of a row

@@ -245,9 +245,9 @@ class Results(LrCase):
                                   LR], stdin=subprocess.PIPE, stdout=into, stderr=into, cwd=SOURCE) as job:
             job.stdin.write(text * (100000 // len(text)))  # enough to find the format
             until = time.monotonic() + 60
-            lines = text.splitlines(keepends=True)
+            line = text.splitlines(keepends=True)[0]
             while b"loading " not in words() and job.poll() is None and time.monotonic() < until:
-                job.stdin.write(lines[0])
+                job.stdin.write(line)
                 job.stdin.flush()
                 time.sleep(0.05)
             seen = b"loading " in words()

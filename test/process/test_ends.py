@@ -4,6 +4,7 @@
 import concurrent.futures
 import json
 import os
+import shutil
 import subprocess
 import sys
 import unittest
@@ -14,6 +15,19 @@ from process_support import BIN, MPI, JobTest, clean_environment, main  # noqa: 
 ENDS = os.path.join(BIN, "test_ends")
 # A silent worker would be given up after this time; everything here is reported much earlier.
 PATIENT = ("--heartbeat-limit", "60")
+# An mpirun that notes which signals that of the servers gets, and how it exits.
+FORWARDING = """#!/bin/bash
+[[ $* == *start_server* ]] || exec {mpirun} "$@"
+for name in ALRM TERM; do trap "echo $name >>{seen}; kill -$name \\$real" $name; done
+{mpirun} "$@" &
+real=$!
+wait $real
+while kill -0 $real 2>/dev/null; do wait $real; done
+wait $real
+status=$?
+echo "status $status" >>{seen}
+exit $status
+"""
 
 
 class Ends(JobTest):
@@ -93,6 +107,21 @@ class Ends(JobTest):
             with self.subTest(how):
                 got, _, err, _ = self.ended(how, "-m", "mpi")
                 self.assertEqual(got, status, err)
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_an_mpirun_of_servers_ends_with_them(self):
+        """On a signal that it forwards: after SIGTERM it waits for a second and exits with 1."""
+        folder = self.not_there("path")
+        os.mkdir(folder)
+        seen = os.path.join(folder, "seen")
+        with open(os.path.join(folder, "mpirun"), "w", encoding="ascii") as file:
+            file.write(FORWARDING.format(mpirun=shutil.which("mpirun"), seen=seen))
+        os.chmod(os.path.join(folder, "mpirun"), 0o755)
+        environment = clean_environment(PATH=folder + os.pathsep + os.environ["PATH"])
+        status, _, err = self.prun("-w", "2", "-p", "2", "-m", "mpi", *PATIENT, ENDS, "done_exit_0", "0", environment=environment)
+        self.assertEqual(status, 0, err)
+        with open(seen, encoding="ascii") as file:
+            self.assertEqual(file.read(), "ALRM\nstatus 0\n")
 
 
 if __name__ == "__main__":

@@ -241,6 +241,26 @@ TEST(KeptRequest, RowsAreTakenApartByIdAndByName) {
   }
 }
 
+/// Each half has its ids as they are and its values, of which row i has bytes i.
+void expect_staged_rows(const request_items_view& items, const std::vector<std::uint64_t>& ids, std::size_t row_bytes) {
+  net::request_header h;
+  bytes body;
+  for (const auto& half : halves(ids.size())) {
+    items.write(half, h, body);
+    EXPECT_EQ(h.flags, net::flag_staged);
+    EXPECT_EQ(h.key_bytes, 0U);
+    net::rows_view r;
+    ASSERT_STREQ(net::decode(body, h.count, false, row_bytes, r), nullptr);
+    for (std::size_t k = 0; k < half.size(); ++k) {
+      EXPECT_EQ(r.id(k), ids[half[k]]);
+      EXPECT_EQ(items.partition(half[k]), partition_of(net::hash_row(r.id(k))));
+      if (row_bytes != 0) {
+        EXPECT_EQ(r.values[k * row_bytes], static_cast<std::byte>(half[k]));
+      }
+    }
+  }
+}
+
 TEST(KeptRequest, RowsWhoseIdsAreGapsAreTakenApartWithTheirIds) {
   for (const std::size_t row_bytes : {0U, 12U}) {
     const std::vector<std::uint64_t> ids{7, 7, 1000, 1001, 70'000, 70'001, 70'002};
@@ -253,21 +273,7 @@ TEST(KeptRequest, RowsWhoseIdsAreGapsAreTakenApartWithTheirIds) {
     for (std::uint8_t i = 0; i < 7; ++i) whole.body.resize(whole.body.size() + row_bytes, static_cast<std::byte>(i));
     const request_items_view items(whole);
     ASSERT_EQ(items.size(), 7U);
-    net::request_header h;
-    bytes body;
-    for (const auto& half : halves(7)) {
-      items.write(half, h, body);
-      EXPECT_EQ(h.flags, net::flag_staged);
-      net::rows_view r;
-      ASSERT_STREQ(net::decode(body, h.count, false, row_bytes, r), nullptr);
-      for (std::size_t k = 0; k < half.size(); ++k) {
-        EXPECT_EQ(r.id(k), ids[half[k]]);
-        EXPECT_EQ(items.partition(half[k]), partition_of(net::hash_row(r.id(k))));
-        if (row_bytes != 0) {
-          EXPECT_EQ(r.values[k * row_bytes], static_cast<std::byte>(half[k]));
-        }
-      }
-    }
+    expect_staged_rows(items, ids, row_bytes);
     whole.body[8] = std::byte{3};
     EXPECT_THROW(request_items_view{whole}, protocol_error);
     whole.body.resize(8);
@@ -307,22 +313,7 @@ TEST(KeptRequest, RowsNamedByAListAreTakenApartWithTheirIds) {
     whole.set_part = 1;
     const request_items_view items(whole);
     ASSERT_EQ(items.size(), 5U);
-    net::request_header h;
-    bytes body;
-    for (const auto& half : halves(5)) {
-      items.write(half, h, body);
-      EXPECT_EQ(h.flags, net::flag_staged);
-      EXPECT_EQ(h.key_bytes, 0U);
-      net::rows_view r;
-      ASSERT_STREQ(net::decode(body, h.count, false, row_bytes, r), nullptr);
-      for (std::size_t k = 0; k < half.size(); ++k) {
-        EXPECT_EQ(r.id(k), 100 + half[k]);
-        EXPECT_EQ(items.partition(half[k]), partition_of(net::hash_row(r.id(k))));
-        if (row_bytes != 0) {
-          EXPECT_EQ(r.values[k * row_bytes], static_cast<std::byte>(half[k]));
-        }
-      }
-    }
+    expect_staged_rows(items, {100, 101, 102, 103, 104}, row_bytes);
     whole.body.pop_back();
     EXPECT_THROW(request_items_view{whole}, protocol_error);
   }
