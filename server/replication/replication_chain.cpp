@@ -515,6 +515,7 @@ void replication_chain::take_reply(const net::incoming& in) {
   // A server of another epoch, or one that exits, will be known from the next membership. Any other refusal would never
   // be resolved.
   if (is_ahead) return;
+  if (reply.header.result == status::expired) return ask_after(number);
   if (reply.header.result != status::ok) {
     if (!pending_.contains(number) && !forwarded_.contains(number) && !questions_.contains(number)) return;
     throw error("a replica rejected a message: " + std::string(net::text_of(reply.body)));

@@ -33,7 +33,8 @@
 // A connection between two servers may break while both live, and messages in flight are lost. The receiver rejects
 // what comes over a new connection (server/request/sender_connections.hpp), the sender asks after a second without a
 // reply; then the connection is renewed and the rest of the chain is asked for its index, as in a new epoch
-// (replication_links.cpp).
+// (replication_links.cpp). The heads before the break get `expired` as the reply to what they had sent through it, and
+// ask over the connections that they have.
 #pragma once
 
 #include <bitset>
@@ -238,6 +239,7 @@ class replication_chain final : public reply_sink {
   void replay_registrations(line& to);
   void check_links();
   void renew(hop to);
+  void ask_after(std::uint64_t number);
   void ask_again(std::uint32_t route_number);
   bool take_refusal(const hop& from, line& over, const net::reply_header& reply);
   void forget_waiting(const net::request_header& first);

@@ -143,12 +143,23 @@ void replication_chain::renew(const hop to) {
     questions_.erase(number);
     questions_.emplace(transmit(to, verb::handover, {}), asked{to, now_});
   }
-  // The heads of these will ask the whole chain again.
+  // The heads of these will ask the whole chain again, over the connections that they have: if they renewed them, what
+  // others have sent there would be lost in its turn, and in a ring of chains that has no end.
   for (auto& [number, f] : forwarded_)
-    if (f.to == to) f.done.fail(status::connection_reset);
+    if (f.to == to) f.done.fail(status::expired);
   std::erase_if(forwarded_, [&](const auto& f) { return f.second.to == to; });
   for (std::uint32_t number = 1; number < routes_.size(); ++number)
     if (routes_[number].front() == to) ask_again(number);
+}
+
+/// A connection further down the chain has broken: nobody knows how far this message has come.
+void replication_chain::ask_after(std::uint64_t number) {
+  if (const auto f = forwarded_.find(number); f != forwarded_.end()) {
+    f->second.done.fail(status::expired);
+    forwarded_.erase(f);
+  } else if (const auto s = pending_.find(number); s != pending_.end()) {
+    ask_again(s->second.route);
+  }
 }
 
 /// One question about all partitions of this route replaces everything that is unanswered there.

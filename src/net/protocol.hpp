@@ -153,7 +153,8 @@ enum class status : std::uint16_t {
   conflict = 13,          ///< cas: the value has another version than expected
   unknown_set = 14,       ///< no key set, or list of rows, with this digest is known: send it again
   out_of_memory = 15,     ///< beyond --max-memory of the server; nothing has changed
-  expired = 16,           ///< retried too late: whether it was applied is no longer known
+  expired = 16,           ///< retried too late, or lost on its way from replica to replica: nobody knows whether it was
+                          ///< applied
   connection_reset = 17,  ///< the connection is new, and earlier messages may be lost: start again, with all of them
 };
 const char* name_of(status s) noexcept;
