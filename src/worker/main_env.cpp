@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
@@ -79,12 +80,19 @@ std::string server_info_in(int argc, char** argv) {
   return {};
 }
 
+/// Whether a process runs. One that has died and for which nobody has waited yet still has its number.
+bool is_alive(std::uint32_t process) {
+  std::string text;
+  std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), text);
+  const auto name_end = text.rfind(')');  // "17 (name) S ..."
+  return name_end != text.npos && name_end + 2 < text.size() && text[name_end + 2] != 'Z' && text[name_end + 2] != 'X';
+}
+
 /// Exits with the launcher: requests that from the kernel, then checks whether the launcher had died before.
 void die_with(std::uint32_t launcher) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // A wrapper script may stand between the launcher and this process; then it is enough that it is alive.
-  if (static_cast<std::uint32_t>(getppid()) != launcher && kill(static_cast<pid_t>(launcher), 0) != 0)
-    std::_Exit(exit_status::failure);
+  if (static_cast<std::uint32_t>(getppid()) != launcher && !is_alive(launcher)) std::_Exit(exit_status::failure);
 }
 
 /// Where the worker listens for others; without MPI all are on one host. The pid: one may replace another.
