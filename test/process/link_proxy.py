@@ -137,9 +137,12 @@ class Links:
         while not self.stopped.is_set():
             for slot, port in listeners(self.net):
                 if (slot, port) not in self.listening and slot < self.servers:
-                    self.listening[slot, port] = await asyncio.start_server(
-                        lambda r, w, s=slot, p=port: self.accept(s, r, w, lambda: self.to_server(s, p)),
-                        f"{self.net}.{slot}.2", port)
+                    try:
+                        self.listening[slot, port] = await asyncio.start_server(
+                            lambda r, w, s=slot, p=port: self.accept(s, r, w, lambda: self.to_server(s, p)),
+                            f"{self.net}.{slot}.2", port)
+                    except OSError:
+                        pass  # another program has the port on all addresses: again, until it has ended
             try:
                 await asyncio.wait_for(self.stopped.wait(), 0.1)
             except asyncio.TimeoutError:
