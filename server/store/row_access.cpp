@@ -20,10 +20,7 @@ using net::status;
 
 namespace {
 
-// Rows whose slots, and then the rows themselves, are prefetched before the first is handled: as for keys, more than a
-// core keeps in flight, and few enough for the first-level cache.
-constexpr std::size_t rows_at_once = 32;
-// How far ahead rows with known addresses are prefetched.
+// How far ahead rows are prefetched, and their slots twice as far: about as many lines as a core keeps in flight.
 constexpr std::size_t rows_ahead = 16;
 constexpr std::size_t line_bytes = 64;
 // Beyond this the hardware prefetcher takes over.
@@ -164,28 +161,31 @@ bool row_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, c
     }
     return true;
   }
-  std::array<std::byte*, rows_at_once> guess;
-  std::array<std::uint32_t, rows_at_once> place;
-  for (std::size_t first = 0; first < count; first += rows_at_once) {
-    const auto n = std::min(rows_at_once, count - first);
-    for (std::size_t k = 0; k < n; ++k) {
-      place[k] = place_of_[partition_of(hashes_[first + k])];
-      rows.prefetch_slot(place[k], hashes_[first + k]);
+  std::array<std::byte*, 2 * rows_ahead> guess;
+  std::array<std::uint32_t, 2 * rows_ahead> place;
+  const auto fetch_slot = [&](std::size_t i) {
+    auto& p = place[i % place.size()];
+    p = place_of_[partition_of(hashes_[i])];
+    rows.prefetch_slot(p, hashes_[i]);
+  };
+  const auto fetch_row = [&](std::size_t i) {
+    auto& row = guess[i % guess.size()];
+    row = rows.guess(place[i % place.size()], hashes_[i]);
+    if (row != nullptr) prefetch_row(row, bytes);
+  };
+  for (std::size_t i = 0; i < std::min(count, 2 * rows_ahead); ++i) fetch_slot(i);
+  for (std::size_t i = 0; i < std::min(count, rows_ahead); ++i) fetch_row(i);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i + rows_ahead < count) fetch_row(i + rows_ahead);
+    auto* row = guess[i % guess.size()];
+    const auto here = place[i % place.size()];
+    if (i + 2 * rows_ahead < count) fetch_slot(i + 2 * rows_ahead);
+    if (row == nullptr || !row_table::is(row, key(i))) {
+      row = rows.find(here, hashes_[i], key(i));
+      if (row == nullptr) row = made(i, here);
     }
-    for (std::size_t k = 0; k < n; ++k) {
-      guess[k] = rows.guess(place[k], hashes_[first + k]);
-      if (guess[k] != nullptr) prefetch_row(guess[k], bytes);
-    }
-    for (std::size_t k = 0; k < n; ++k) {
-      const auto i = first + k;
-      auto* row = guess[k];
-      if (row == nullptr || !row_table::is(row, key(i))) {
-        row = rows.find(place[k], hashes_[i], key(i));
-        if (row == nullptr) row = made(i, place[k]);
-      }
-      if (list != nullptr) list->found(i, row);
-      if (!work(i, row)) return false;
-    }
+    if (list != nullptr) list->found(i, row);
+    if (!work(i, row)) return false;
   }
   if (list != nullptr) list->resolved(rows, keys_.owned());
   return true;

@@ -9,30 +9,16 @@
 
 #include <paracel/bytes.hpp>
 
+#include "server/store/large_pages.hpp"
+
 namespace paracel::srv {
 namespace {
 
 // A slab reserves address space; the system provides memory as rows are made. All but a table's first request huge
-// pages: with 4 KiB ones each row of a table of 100 MB costs a page-table walk beside its cache miss.
+// pages.
 constexpr std::size_t slab_target_bytes = std::size_t{8} << 20;
-constexpr std::size_t large_page_bytes = std::size_t{2} << 20;
 
 constexpr bool is_crowded(std::size_t size, std::size_t slots) noexcept { return size * 8 > slots * 7; }
-
-std::byte* map_slab(std::size_t bytes, bool large_pages) {
-  // Aligned to huge pages: the excess on either side is released.
-  const auto room = bytes + (large_pages ? large_page_bytes : 0);
-  void* at = ::mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED) throw std::bad_alloc();
-  auto* begin = static_cast<std::byte*>(at);
-  if (!large_pages) return begin;
-  const auto over = reinterpret_cast<std::uintptr_t>(begin) % large_page_bytes;
-  const auto front = over == 0 ? 0 : large_page_bytes - over;
-  if (front != 0) ::munmap(begin, front);
-  if (front != large_page_bytes) ::munmap(begin + front + bytes, large_page_bytes - front);
-  ::madvise(begin + front, bytes, MADV_HUGEPAGE);  // without it all works, more slowly
-  return begin + front;
-}
 
 }  // namespace
 
@@ -49,10 +35,29 @@ std::size_t row_table::memory_bytes() const noexcept {
          slabs_.size() * sizeof(slabs_[0]);
 }
 
+row_table::slot* row_table::take_slots(std::size_t count) {
+  const auto bytes = count * sizeof(slot);
+  if (!slot_pool::serves(bytes)) return static_cast<slot*>(memory_.allocate(bytes));
+  auto* slots = static_cast<slot*>(pool_.allocate(bytes));
+  memory_.count_bytes(static_cast<std::ptrdiff_t>(bytes));
+  return slots;
+}
+
+void row_table::free_slots(index& p) noexcept {
+  if (p.slots == nullptr) return;
+  const auto bytes = (p.mask + std::size_t{1}) * sizeof(slot);
+  if (slot_pool::serves(bytes)) {
+    pool_.free(p.slots, bytes);
+    memory_.count_bytes(-static_cast<std::ptrdiff_t>(bytes));
+  } else {
+    memory_.free(p.slots, bytes);
+  }
+}
+
 void row_table::grow(index& p) {
   const auto old_slots = p.slots == nullptr ? 0 : p.mask + std::size_t{1};
   const auto slots = std::max(first_slots, old_slots * 2);
-  auto* fresh = static_cast<slot*>(memory_.allocate(slots * sizeof(slot)));
+  auto* fresh = take_slots(slots);
   std::fill_n(fresh, slots, slot{0});
   const auto mask = slots - 1;
   for (std::size_t k = 0; k < old_slots; ++k) {
@@ -61,7 +66,7 @@ void row_table::grow(index& p) {
     while (fresh[i] != 0) i = (i + 1) & mask;
     fresh[i] = p.slots[k];
   }
-  if (p.slots != nullptr) memory_.free(p.slots, old_slots * sizeof(slot));
+  free_slots(p);
   p.slots = fresh;
   p.mask = static_cast<std::uint32_t>(mask);
 }
@@ -78,7 +83,7 @@ std::uint32_t row_table::take_number() {
   if (made_ == none - 1) throw std::bad_alloc();
   if ((made_ >> slab_shift_) == slabs_.size()) {
     slabs_.reserve(slabs_.size() + 1);
-    slabs_.push_back(map_slab(slab_bytes_, !slabs_.empty()));
+    slabs_.push_back(map_zeros(slab_bytes_, !slabs_.empty()));
   }
   if (made_ / 64 == alive_.size()) alive_.push_back(0);
   return made_++;
@@ -169,7 +174,7 @@ void row_table::clear(std::uint32_t partition) noexcept {
       else erase_key(partition, p.slots[i] >> 32U, id_of(row));
     }
   }
-  memory_.free(p.slots, (p.mask + std::size_t{1}) * sizeof(slot));
+  free_slots(p);
   p = {};
 }
 
@@ -194,7 +199,7 @@ void row_table::release_slabs() noexcept {
     }
   }
   for (auto& p : partitions_) {
-    if (p.slots != nullptr) memory_.free(p.slots, (p.mask + std::size_t{1}) * sizeof(slot));
+    free_slots(p);
     p = {};
   }
   for (auto* slab : slabs_) ::munmap(slab, slab_bytes_);

@@ -23,6 +23,7 @@
 #include <paracel/value.hpp>
 
 #include "server/store/arena.hpp"
+#include "server/store/slot_pool.hpp"
 
 namespace paracel::srv {
 
@@ -153,6 +154,8 @@ class row_table {
   bool erase_key(std::uint32_t partition, std::uint64_t hash, Key key) noexcept;
   std::byte* make_row(index& p, std::uint64_t hash, std::uint64_t front);
   void grow(index& p);
+  slot* take_slots(std::size_t count);
+  void free_slots(index& p) noexcept;
   std::uint32_t take_number();
   void release_slabs() noexcept;
   static std::size_t name_block_bytes(std::size_t text) noexcept {
@@ -165,7 +168,8 @@ class row_table {
   std::uint32_t slab_mask_;
   std::size_t slab_bytes_;
   bool named_;
-  arena memory_;  // slots and names
+  arena memory_;    // short indexes and names
+  slot_pool pool_;  // other indexes
   std::vector<index> partitions_;
   std::vector<std::byte*> slabs_;
   std::vector<std::uint64_t> alive_;  // a bit a row
