@@ -89,10 +89,22 @@ class comm_backend {
   [[nodiscard]] virtual bool takes_over() { return false; }
   /// Whether that rank neither sends nor receives any more, and no other process will take its place.
   [[nodiscard]] virtual bool is_gone(std::size_t rank);
+  // ---- exchanges: what travels between ranks that know its lengths, without a copy
+  /// Whether there are any, on every rank.
+  [[nodiscard]] virtual bool has_exchanges() const { return false; }
+  /// Begins to send out[r] to each rank r and to receive in[r] from it; empty ones do not travel. Does not block.
+  /// Lifetime: of all memory, until the end of the exchange.
+  virtual void begin_exchange(std::span<const std::span<const std::byte>> out,
+                              std::span<const std::span<std::byte>> in);
+  /// Ends the exchange that began first. Blocks: until all is sent and received, at most `limit`.
+  /// Returns: a rank from which something is missing then, or the own one; nothing more can be exchanged.
+  [[nodiscard]] virtual std::optional<std::size_t> finish_exchange(patience limit);
   /// Where collectives keep the memory that all ranks share, if they run on one host. Null: they share none, on no
   /// rank.
   [[nodiscard]] virtual shared_memory* memory() { return nullptr; }
-  /// For one who waits for a rank in that memory, at least every 0.1 s: handles what has arrived; `doubts`: also asks
+  /// How often one who waits for a rank in that memory calls `attend`.
+  [[nodiscard]] virtual std::chrono::microseconds attends_every() const { return std::chrono::milliseconds{100}; }
+  /// Handles what has arrived; `doubts`: also asks
   /// whether the rank is there. Throws: network_error that names it when it is gone; job_error.
   virtual void attend(std::size_t rank, bool doubts);
   /// MPI's communicator; null where there is none but all workers. Throws: error where a part of them has none.

@@ -16,5 +16,9 @@ void comm_backend::send_kept(std::size_t, std::span<const std::byte>) { without_
 comm_backend::kept_message comm_backend::receive_kept(std::size_t) { without_messages(); }
 bool comm_backend::is_gone(std::size_t) { without_messages(); }
 void comm_backend::attend(std::size_t, bool) { without_messages(); }
+void comm_backend::begin_exchange(std::span<const std::span<const std::byte>>, std::span<const std::span<std::byte>>) {
+  without_messages();
+}
+std::optional<std::size_t> comm_backend::finish_exchange(patience) { without_messages(); }
 
 }  // namespace paracel

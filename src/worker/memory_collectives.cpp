@@ -18,8 +18,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// A sleeper looks so often whether the job has ended.
-constexpr milliseconds longest_nap{100};
 // After a failure the other ranks have so long to say theirs.
 constexpr milliseconds after_failure{2000};
 constexpr std::size_t cache_line = 64;
@@ -64,8 +62,9 @@ void memory_collectives::await(const peer_call& c, bool or_failed) {
     const auto round = m_.round();
     const auto r = missing(step);
     if (r == m_.ranks()) return;
-    auto nap = longest_nap;
-    if (limit_) nap = std::clamp(*limit_, milliseconds{1}, nap);
+    const auto every = over_.attends_every();
+    std::chrono::microseconds nap = every;
+    if (limit_) nap = std::min<std::chrono::microseconds>(std::max(*limit_, milliseconds{1}), nap);
     m_.sleep(round, nap);
     const auto now = steady_clock::now();
     if (m_.has_published(r, step)) continue;
@@ -74,7 +73,7 @@ void memory_collectives::await(const peer_call& c, bool or_failed) {
             c.text() + ": no message from task " + std::to_string(r) + " for " + std::to_string(limit_->count()) +
                 " ms"},
            r);
-    if (now - attended < longest_nap) continue;
+    if (now - attended < every) continue;
     attended = now;
     const bool doubts = now - doubted > net::late;
     if (doubts) doubted = now;

@@ -2,6 +2,7 @@
 #include "worker/peer_collectives.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -22,6 +23,8 @@ constexpr std::size_t window = 2;
 // So many ranks send their short vectors to each other directly.
 constexpr std::size_t most_direct = 3;
 constexpr std::size_t largest_piece = std::size_t{256} << 10U;
+// MPI counts in int.
+constexpr std::size_t largest_exchange = std::size_t{256} << 20U;
 // A failing rank waits so long for the others to learn of it.
 constexpr std::chrono::milliseconds farewell_of_failure{2000};
 
@@ -358,6 +361,76 @@ void peer_collectives::scatter_folded(const peer_call& c, const fold_rule& how, 
       else apply(how, payload_of(lower), payload_of(m));
     }
   });
+}
+
+// ---- long vectors, by exchanges. All ranks have called the same, so each knows what the others send.
+
+void peer_collectives::finish_exchange(const peer_call& c) {
+  const auto missing = over_.finish_exchange(limit_);
+  if (!missing) return;
+  const auto whom =
+      *missing == rank() ? "another task has not received" : "no data from task " + std::to_string(*missing);
+  agree({static_cast<std::uint32_t>(rank()), exit_status::failure,
+         c.text() + ": " + whom + " for " + std::to_string(limit_->count()) + " ms"},
+        missing);
+}
+
+/// The first phase, as scatter_folded.
+void peer_collectives::exchange_folded(const peer_call& c, const fold_rule& how, std::span<std::byte> values,
+                                       std::size_t steps) {
+  const auto width = element_bytes(how.element);
+  const auto me = rank();
+  std::array<std::vector<byte_vector>, window> received;
+  received.fill(std::vector<byte_vector>(size()));
+  const auto begin = [&](std::size_t k) {
+    std::vector<std::span<const std::byte>> out(size());
+    std::vector<std::span<std::byte>> in(size());
+    const auto own_bytes = piece_of(values, width, me, steps, k).size();
+    for (const auto& [r, n] : others(1)) {
+      auto& memory = received[k % window][r];
+      memory.resize(own_bytes);
+      in[r] = memory;
+      out[r] = piece_of(values, width, r, steps, k);
+    }
+    over_.begin_exchange(out, in);
+  };
+  for (std::size_t k = 0; k < std::min(window, steps); ++k) begin(k);
+  for (std::size_t k = 0; k < steps; ++k) {
+    finish_exchange(c);
+    auto& from = received[k % window];
+    const auto own = piece_of(values, width, me, steps, k);
+    if (me > 0) {
+      for (std::size_t r = 1; r < me; ++r) apply(how, from[0], from[r]);
+      apply(how, from[0], own);
+      copy_to(own, from[0]);
+    }
+    for (std::size_t r = me + 1; r < size(); ++r) apply(how, own, from[r]);
+    if (k + window < steps) begin(k + window);
+  }
+}
+
+/// The first phase, in the faster way.
+void peer_collectives::reduce_ranges(const peer_call& c, const fold_rule& how, std::span<std::byte> values,
+                                     std::size_t steps) {
+  if (!exchanges(how) || values.size() < long_bytes(size())) return scatter_folded(c, how, values, steps);
+  (void)gather_calls(c, {});
+  exchange_folded(c, how, values, steps);
+}
+
+/// The second phase, as gather_ranges.
+void peer_collectives::exchange_ranges(const peer_call& c, std::span<std::byte> values, std::size_t width) {
+  const auto longest = owned_range_of(values.size() / width, size(), 0).size() * width;
+  const auto steps = longest / largest_exchange + 1;
+  for (std::size_t k = 0; k < steps; ++k) {
+    std::vector<std::span<const std::byte>> out(size());
+    std::vector<std::span<std::byte>> in(size());
+    for (const auto& [r, n] : others(1)) {
+      out[r] = piece_of(values, width, rank(), steps, k);
+      in[r] = piece_of(values, width, r, steps, k);
+    }
+    over_.begin_exchange(out, in);
+    finish_exchange(c);
+  }
 }
 
 /// The second phase: everyone gets everyone's range; `has_all` sends its own only.

@@ -11,6 +11,9 @@
 //                   have been taken, so a rank has at most 4 pieces of each other one, and 4 more of its own on their
 //                   way to it
 //
+//   exchanges       a backend that has them moves the vectors of reductions without copies, after a step in which all
+//                   ranks have compared their calls. Not with a fold of the program: it may fail in the middle
+//
 // A job that survives the death of workers (session::survives_deaths) does not keep their messages: there the
 // operations use the scheduler's collectives, which are logged for a replacement, and leave out a worker that was
 // ejected. Messages of a queue's steps go through the scheduler's log, too, where workers are replaced.
@@ -120,6 +123,11 @@ class peer_collectives {
   void in_steps(const peer_call& c, std::size_t first_step, const peer_list& peers, const next_piece& piece,
                 const std::function<void(std::size_t)>& take_all);
   void scatter_folded(const peer_call& c, const fold_rule& how, std::span<std::byte> values, std::size_t steps);
+  [[nodiscard]] bool exchanges(const fold_rule& how) const { return !logged_ && !how.fold && over_.has_exchanges(); }
+  void reduce_ranges(const peer_call& c, const fold_rule& how, std::span<std::byte> values, std::size_t steps);
+  void finish_exchange(const peer_call& c);
+  void exchange_folded(const peer_call& c, const fold_rule& how, std::span<std::byte> values, std::size_t steps);
+  void exchange_ranges(const peer_call& c, std::span<std::byte> values, std::size_t width);
   void gather_ranges(const peer_call& c, std::span<std::byte> values, std::size_t width, std::size_t steps,
                      std::size_t first_step, std::optional<std::size_t> has_all = {});
   void gather_at_root(const peer_call& c, std::span<std::byte> values, std::size_t width, std::size_t steps,

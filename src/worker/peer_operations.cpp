@@ -98,8 +98,9 @@ void peer_collectives::all_reduce(const fold_rule& how, std::span<std::byte> val
     return reduce_logged(how, values);
   }
   const auto steps = steps_of_ranges(c.length, width);
-  scatter_folded(c, how, values, steps);
-  gather_ranges(c, values, width, steps, steps);
+  reduce_ranges(c, how, values, steps);
+  if (exchanges(how)) exchange_ranges(c, values, width);
+  else gather_ranges(c, values, width, steps, steps);
 }
 
 void peer_collectives::reduce(const fold_rule& how, std::span<std::byte> values, std::size_t root,
@@ -119,7 +120,7 @@ void peer_collectives::reduce(const fold_rule& how, std::span<std::byte> values,
   }
   if (values.size() >= long_bytes(size())) {
     const auto steps = steps_of_ranges(c.length, width);
-    scatter_folded(c, how, values, steps);
+    reduce_ranges(c, how, values, steps);
     return gather_at_root(c, values, width, steps, steps);
   }
   if (rank() != root) return give(root, c.message(values));
@@ -141,7 +142,7 @@ void peer_collectives::reduce_scatter(const fold_rule& how, std::span<std::byte>
     (void)gather_calls(c, {});
     return reduce_logged(how, values);
   }
-  scatter_folded(c, how, values, steps_of_ranges(c.length, width));
+  reduce_ranges(c, how, values, steps_of_ranges(c.length, width));
 }
 
 void peer_collectives::all_gather(value_tag element, std::span<const std::byte> mine, std::string_view name,

@@ -24,6 +24,7 @@
 #include <paracel/collectives.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/exchanging_backend.hpp"
 #include "test/support/same_texts.hpp"
 #include "test/support/sanitized.hpp"
 #include "test/support/temporary_folder.hpp"
@@ -39,7 +40,8 @@ using test::expect_one_text;
 using testing::AllOf;
 using testing::HasSubstr;
 
-enum class way { memory, messages, scheduler };  // the last one: where workers that die are replaced
+// exchanges: messages of a communicator that has them; scheduler: where workers that die are replaced
+enum class way { memory, messages, exchanges, scheduler };
 
 class Collectives : public testing::TestWithParam<way> {
  protected:
@@ -50,16 +52,29 @@ class Collectives : public testing::TestWithParam<way> {
     if (GetParam() == way::scheduler) o.state_folder = folders.emplace_back().path();
     return o;
   }
-  static auto texts_of(std::size_t workers, const std::function<void(Comm)>& work) {
-    return test::texts_of(workers, work, job_of(workers));
+  static Comm in_its_way(const Comm& comm, std::function<void()> before = nullptr) {
+    if (GetParam() != way::exchanges) return comm;
+    return Comm(std::make_shared<test::exchanging_backend>(comm.backend(), std::move(before)), comm.job());
   }
+  static auto texts_of(std::size_t workers, const std::function<void(Comm)>& work) {
+    return test::texts_of(
+        workers, [&](const Comm& comm) { work(in_its_way(comm)); }, job_of(workers));
+  }
+  struct job {
+    explicit job(std::size_t workers) : all(job_of(workers)) {}
+    void run(const std::function<void(Comm)>& work) {
+      all.run([&](const Comm& comm) { work(in_its_way(comm)); });
+    }
+    cluster all;
+  };
 };
 
-INSTANTIATE_TEST_SUITE_P(By, Collectives, testing::Values(way::memory, way::messages, way::scheduler),
+INSTANTIATE_TEST_SUITE_P(By, Collectives, testing::Values(way::memory, way::messages, way::exchanges, way::scheduler),
                          [](const auto& p) {
-                           return p.param == way::memory     ? "Memory"
-                                  : p.param == way::messages ? "Messages"
-                                                             : "Scheduler";
+                           return p.param == way::memory      ? "Memory"
+                                  : p.param == way::messages  ? "Messages"
+                                  : p.param == way::exchanges ? "Exchanges"
+                                                              : "Scheduler";
                          });
 
 /// What rank r contributes at index i in turn `turn`: for sums of floats the order of the fold matters.
@@ -186,7 +201,7 @@ void some_operations(collectives& all, std::uint64_t turn, std::size_t length) {
 
 TEST_P(Collectives, OfAllTypesAndLengthsEqualASerialFoldInRankOrder) {
   for (std::size_t p = 1; p <= 8; ++p) {
-    cluster c(job_of(p));
+    job c(p);
     c.run([p](Comm comm) {
       collectives all(comm);
       std::uint64_t turn = p;
@@ -200,7 +215,7 @@ TEST_P(Collectives, OfAllTypesAndLengthsEqualASerialFoldInRankOrder) {
 
 TEST_P(Collectives, OfLongVectorsInManyPiecesEqualASerialFold) {
   for (const std::size_t p : {2, 5}) {
-    cluster c(job_of(p));
+    job c(p);
     c.run([](Comm comm) {
       collectives all(comm);
       all_operations<double>(all, fold_kind::sum, 1, 300'007);
@@ -210,7 +225,7 @@ TEST_P(Collectives, OfLongVectorsInManyPiecesEqualASerialFold) {
 }
 
 TEST_P(Collectives, OfGroupsEqualASerialFoldAlsoThroughComm) {
-  cluster c(job_of(7));
+  job c(7);
   c.run([](Comm comm) {
     Comm group = comm.split(comm.get_rank() < 5 ? 0 : 1);
     collectives all(group), world(comm);
@@ -232,7 +247,7 @@ TEST_P(Collectives, OfGroupsEqualASerialFoldAlsoThroughComm) {
 
 TEST_P(Collectives, DoNotDependOnWhoIsLate) {
   for (const std::size_t p : {2, 4}) {
-    cluster c(job_of(p));
+    job c(p);
     c.run([](Comm comm) {
       collectives all(comm);
       std::mt19937 own(static_cast<unsigned>(comm.get_rank()));
@@ -245,7 +260,7 @@ TEST_P(Collectives, DoNotDependOnWhoIsLate) {
 }
 
 TEST_P(Collectives, NaNMakesAMaximumNaNForShortAndLongVectors) {
-  cluster c(job_of(3));
+  job c(3);
   c.run([](Comm comm) {
     collectives all(comm);
     for (const std::size_t length : {4U, 50'000U}) {
@@ -259,7 +274,7 @@ TEST_P(Collectives, NaNMakesAMaximumNaNForShortAndLongVectors) {
 }
 
 TEST_P(Collectives, ObjectsAndMessagesKeepTheirTypesAndOrder) {
-  cluster c(job_of(3));
+  job c(3);
   c.run([](Comm comm) {
     collectives all(comm);
     const auto me = all.rank();
@@ -280,9 +295,10 @@ TEST_P(Collectives, ObjectsAndMessagesKeepTheirTypesAndOrder) {
 TEST_P(Collectives, AnAllReduceOfALongVectorNeedsAtMostTwoChunksBesideIt) {
   if (test::sanitized) GTEST_SKIP() << "a sanitizer's malloc does not count";
   if (GetParam() == way::scheduler) GTEST_SKIP() << "the scheduler, which is in this process too, keeps results";
+  if (GetParam() == way::exchanges) GTEST_SKIP() << "those of this test copy what they send";
   constexpr std::size_t tasks = 4;
   constexpr std::size_t length = 6'000'000;  // 48 MB
-  cluster c(job_of(tasks));
+  job c(tasks);
   std::atomic<std::size_t> at_rest{0}, most{0};
   c.run([&](Comm comm) {
     collectives all(comm);
@@ -383,7 +399,7 @@ TEST_P(Collectives, OfSeveralFailuresThatOfTheLowestTaskIsThrownByAll) {
 }
 
 TEST_P(Collectives, AfterAFailureTheyCanBeUsedAgain) {
-  cluster c(job_of(3));
+  job c(3);
   c.run([](Comm comm) {
     collectives all(comm);
     for (int i = 0; i < 5; ++i) {
@@ -398,7 +414,7 @@ TEST_P(Collectives, AfterAFailureTheyCanBeUsedAgain) {
 
 TEST_P(Collectives, ATaskThatIsSilentBeyondTheDeadlineIsNamed) {
   if (GetParam() == way::scheduler) GTEST_SKIP() << "it may be one that will be replaced";
-  cluster c(job_of(2));
+  job c(2);
   c.run([](Comm comm) {
     if (comm.get_rank() == 1) {
       int go = 0;
@@ -419,8 +435,36 @@ TEST_P(Collectives, ATaskThatIsSilentBeyondTheDeadlineIsNamed) {
   });
 }
 
+TEST_P(Collectives, ATaskThatStopsInTheMiddleOfAnExchangeIsNamed) {
+  if (GetParam() != way::exchanges) GTEST_SKIP() << "there are none";
+  for (const std::size_t stops_at : {1U, 2U, 3U}) {
+    cluster c(job_of(2));
+    c.run([&](Comm comm) {
+      std::size_t exchanges = 0;
+      Comm hasty = in_its_way(comm, [&] {
+        if (++exchanges != stops_at || comm.get_rank() == 0) return;
+        int go = 0;
+        comm.recv(go, 0, 0);
+        throw error("it goes on too late");
+      });
+      hasty.set_deadline(milliseconds{50});
+      collectives all(hasty);
+      std::vector<double> v(100'000, 1);  // two pieces a task, then the ranges
+      std::string text;
+      try {
+        all.all_reduce(std::span(v), reduce_op::sum, "g");
+      } catch (const error& e) {
+        text = e.what();
+      }
+      if (comm.get_rank() == 1) return;
+      EXPECT_THAT(text, AllOf(HasSubstr("all_reduce(\"g\")"), HasSubstr("no data from task 1 for 50 ms")));
+      comm.send(1, 1, 0);
+    });
+  }
+}
+
 TEST_P(Collectives, ATaskThatHasLeftIsNamed) {
-  cluster c(job_of(3));
+  job c(3);
   c.run([](Comm comm) {
     if (comm.get_rank() == 2) return;
     collectives all(comm);

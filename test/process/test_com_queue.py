@@ -166,8 +166,9 @@ class ComQueue(JobTest):
                                  environment=clean_environment(PARACEL_SHARED_MEMORY=shares))
                 self.assertEqual(run.wait(60), 0, run.err())
                 outs.append(run.out())
-            for options in (("--on-worker-death", "wait:20"),) + ((("-m", "mpi"),) if MPI else ()):
-                status, out, err = self.prun("-w", workers, "-p", "1", *options, FOLDS, "6")
+            for shares, options in [("1", ("--on-worker-death", "wait:20"))] + [(s, ("-m", "mpi")) for s in "10" if MPI]:
+                status, out, err = self.prun("-w", workers, "-p", "1", *options, FOLDS, "6",
+                                             environment=clean_environment(PARACEL_SHARED_MEMORY=shares))
                 self.assertEqual(status, 0, err)
                 outs.append(out)
             self.assertEqual(set(outs), {outs[0]}, workers)

@@ -140,6 +140,11 @@ PROGRAM_ROWS = [
         ("relative to Open MPI by memory", "", None, "bench_allreduce_mpi {tasks} {count} vader"),
         ("relative to the memory traffic", "", None, "bench_allreduce --tasks {tasks} --bytes {count} --way memory"))
 ] + [
+    ("allreduce", f"{tasks} ranks of MPI by tcp, {size}: to MPI_Allreduce",
+     f"bench_allreduce_mpi {tasks} {count} tcp", ("ratio",), "<= 1.11", "")
+    for tasks in (2, 4, 8)
+    for size, count in (("8 B", 8), ("64 KiB", 65536), ("1 MiB", 1 << 20), ("64 MiB", 64 << 20))
+] + [
     ("straggler", "8 late workers, bsp: iterations/s relative to s = 0", "bench_straggler --consistency bsp",
      ("iterations_per_second",), None, "bench_straggler"),
     ("straggler", "8 late workers, s = 1: iterations/s relative to s = 0", "bench_straggler --staleness 1",

@@ -223,12 +223,12 @@ class Plan:
             environment["PARACEL_DELIVERY"] = o.delivery
         if o.max_message_bytes:
             environment["PARACEL_MAX_MESSAGE_BYTES"] = o.max_message_bytes
+        if "PARACEL_SHARED_MEMORY" in os.environ:
+            environment["PARACEL_SHARED_MEMORY"] = os.environ["PARACEL_SHARED_MEMORY"]
         if o.method == "mpi":
             return [Child("worker", None, self.mpirun("worker", o.wnum, environment) + command,
                           os.path.join(self.run_dir, "mpirun_workers.log"),
                           dict(environment, TMPDIR=self.sockets + "/worker"), True)]
-        if "PARACEL_SHARED_MEMORY" in os.environ:
-            environment["PARACEL_SHARED_MEMORY"] = os.environ["PARACEL_SHARED_MEMORY"]
         if o.worker_wait:
             environment["PARACEL_STATE_DIR"] = self.run_dir
         if o.on_worker_death == "eject":

@@ -6,16 +6,22 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <deque>
 #include <exception>
 #include <limits>
 #include <list>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/message_matcher.hpp"
-#include "core/reduction.hpp"
 #include "worker/mpi_library.hpp"
+#include "worker/peer_collectives.hpp"
 
 namespace paracel {
 namespace {
@@ -34,28 +40,23 @@ int count_of(std::size_t n, const char* what) {
   return static_cast<int>(n);
 }
 
-MPI_Datatype type_of(value_tag element) {
-  switch (element) {
-    case value_tag::i32:
-      return MPI_INT32_T;
-    case value_tag::i64:
-      return MPI_INT64_T;
-    case value_tag::f32:
-      return MPI_FLOAT;
-    case value_tag::f64:
-      return MPI_DOUBLE;
-    default:
-      throw error(std::string("MPI has no reduction for ") + name_of(element));
-  }
-}
-
 // As peer_channels': a send that blocks does so beyond this.
 constexpr std::size_t window_bytes = std::size_t{256} << 20U;
-// How long a receiver is polled before it yields the core, and how long it then sleeps between two looks.
-constexpr std::chrono::microseconds spin{50};
+// How long one who waits looks all the time, and only yields the core to others, and how long he then sleeps between
+// two looks. What is long travels in many parts, each of which MPI sends and receives in calls of ours only, so that
+// every nap is added to the time that it takes.
+constexpr std::chrono::microseconds spin{1000};
 constexpr std::chrono::microseconds nap{50};
+// One who waits for certain messages looks for others, too, but not every time.
+constexpr unsigned looks_between_others = 16;
 // What has not been received when a communicator ends gets this long; freed memory must not be MPI's.
 constexpr std::chrono::milliseconds last_wait{2000};
+
+// How many messages of all communicators have not been sent: their parts travel in calls of any of them. MPI has one
+// thread.
+std::size_t unsent = 0;
+// An exchange was given up, and its memory may be freed: MPI, which still uses it, must not be called any more.
+bool stuck = false;
 
 class comm_mpi final : public comm_backend {
  public:
@@ -70,9 +71,11 @@ class comm_mpi final : public comm_backend {
   ~comm_mpi() override {
     int over = 0;
     MPI_Finalized(&over);
+    if (stuck) over = 1;
     if (over == 0) finish_sends();
     // Freeing is collective: a failing rank must not wait for the others there.
     if (over == 0 && std::uncaught_exceptions() == 0) {
+      MPI_Comm_free(&exchanges_);
       MPI_Comm_free(&collectives_);
       MPI_Comm_free(&comm_);
     }
@@ -81,7 +84,7 @@ class comm_mpi final : public comm_backend {
   [[nodiscard]] std::size_t rank() const override { return static_cast<std::size_t>(rank_); }
   [[nodiscard]] std::size_t size() const override { return static_cast<std::size_t>(size_); }
 
-  void barrier() override { check(MPI_Barrier(comm_), "MPI_Barrier"); }
+  void barrier() override { own_.barrier(""); }
 
   void bcast(byte_vector& data, std::size_t root) override {
     std::uint64_t n = data.size();
@@ -90,20 +93,9 @@ class comm_mpi final : public comm_backend {
     check(MPI_Bcast(data.data(), count_of(n, "bcast"), MPI_BYTE, static_cast<int>(root), comm_), "MPI_Bcast");
   }
 
+  // MPI may reduce in any order; rank order makes runs bit-identical. Its extremes also lose a NaN in some orders.
   void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override {
-    const auto n = count_of(data.size() / element_bytes(element), "allreduce");
-    if (element == value_tag::f32 || element == value_tag::f64) {
-      // MPI may reduce in any order; rank order makes runs bit-identical. Its extremes also lose a NaN in some orders.
-      const auto all = allgather(data);
-      for (std::size_t r = 0; r < all.size(); ++r) {
-        if (all[r].size() != data.size()) throw error("allreduce: the ranks disagree on the length");
-        if (r == 0) std::ranges::copy(all[r], data.begin());
-        else fold(element, data, all[r], op);
-      }
-      return;
-    }
-    const MPI_Op how = op == reduce_op::sum ? MPI_SUM : op == reduce_op::max ? MPI_MAX : MPI_MIN;
-    check(MPI_Allreduce(MPI_IN_PLACE, data.data(), n, type_of(element), how, comm_), "MPI_Allreduce");
+    own_.all_reduce({element, op, {}}, data, "");
   }
 
   std::vector<byte_vector> allgather(std::span<const std::byte> mine) override {
@@ -138,23 +130,82 @@ class comm_mpi final : public comm_backend {
     auto& s = sends_.emplace_back();
     s.bytes = std::move(bytes);
     open_bytes_ += s.bytes.size();
+    ++unsent;
     check(MPI_Isend(s.bytes.data(), n, MPI_BYTE, to.rank, to.tag, channel_of(to.communicator), &s.request),
           "MPI_Isend");
-    progress();
+    int sent = 0;  // a short one is
+    check(MPI_Test(&s.request, &sent, MPI_STATUS_IGNORE), "MPI_Test");
+    if (sent != 0) {
+      forget(s);
+      sends_.pop_back();
+    }
+    if (to.communicator == 0 || sends_.size() > looks_between_others) progress();
     if (!waits) return;
-    const bool sent = poll(limit, [this] { return open_bytes_ <= window_bytes; });
-    if (!sent) throw network_error("worker " + std::to_string(to.rank) + " has not received what was sent to it", true);
+    if (!poll(limit, [this] { return open_bytes_ <= window_bytes; }))
+      throw network_error("worker " + std::to_string(to.rank) + " has not received what was sent to it", true);
   }
   ticket post(const message_address& from) override { return arrived_.post(from); }
   void give_up(ticket t) noexcept override { arrived_.give_up(t); }
   std::optional<received_message> take(ticket t, patience limit) override {
-    std::optional<received_message> message;
+    auto message = arrived_.take(t);
+    if (message) return message;
+    if (limit && limit->count() <= 0) progress();
+    const auto from = arrived_.asked(t);
     (void)poll(limit, [&] {
+      receive_from(from);
       message = arrived_.take(t);
       return message.has_value();
     });
     return message;
   }
+  [[nodiscard]] bool has_exchanges() const override { return true; }
+  void begin_exchange(std::span<const std::span<const std::byte>> out,
+                      std::span<const std::span<std::byte>> in) override {
+    auto& e = open_.emplace_back();
+    for (int r = 0; r < size_; ++r) {
+      const auto to = in[static_cast<std::size_t>(r)];
+      if (to.empty()) continue;
+      e.from.push_back(r);
+      check(
+          MPI_Irecv(to.data(), count_of(to.size(), "receive"), MPI_BYTE, r, 0, exchanges_, &e.requests.emplace_back()),
+          "MPI_Irecv");
+    }
+    for (int i = 1; i < size_; ++i) {  // beginning with the next one: so not all send to the same rank at once
+      const int r = (rank_ + i) % size_;
+      const auto bytes = out[static_cast<std::size_t>(r)];
+      if (bytes.empty()) continue;
+      check(MPI_Isend(bytes.data(), count_of(bytes.size(), "send"), MPI_BYTE, r, 0, exchanges_,
+                      &e.requests.emplace_back()),
+            "MPI_Isend");
+    }
+  }
+  std::optional<std::size_t> finish_exchange(patience limit) override {
+    auto& e = open_.front();
+    const bool done = poll(limit, [&] {
+      int all = 0;
+      check(MPI_Testall(static_cast<int>(e.requests.size()), e.requests.data(), &all, MPI_STATUSES_IGNORE),
+            "MPI_Testall");
+      return all != 0;
+    });
+    if (done) {
+      open_.pop_front();
+      return std::nullopt;
+    }
+    stuck = true;
+    for (std::size_t i = 0; i < e.from.size(); ++i) {
+      int there = 0;
+      MPI_Test(&e.requests[i], &there, MPI_STATUS_IGNORE);
+      if (there == 0) return static_cast<std::size_t>(e.from[i]);
+    }
+    return rank();  // others have not received what was sent to them
+  }
+  /// MPI ends the job when a rank dies, so what is in memory need not outlive one.
+  [[nodiscard]] shared_memory* memory() override { return &memory_; }
+  /// What has been sent travels only while this rank is in calls of MPI.
+  [[nodiscard]] std::chrono::microseconds attends_every() const override {
+    return unsent == 0 ? comm_backend::attends_every() : nap;
+  }
+  void attend(std::size_t, bool) override { progress(); }
   std::shared_ptr<comm_backend> split(int color) override {
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(comm_, color, rank_, &part), "MPI_Comm_split");
@@ -167,6 +218,10 @@ class comm_mpi final : public comm_backend {
     byte_vector bytes;
     MPI_Request request = MPI_REQUEST_NULL;
   };
+  struct open_exchange {
+    std::vector<int> from;              // the ranks of the first requests, which receive
+    std::vector<MPI_Request> requests;  // then those that send
+  };
 
   /// Messages of collectives have a communicator of their own.
   [[nodiscard]] MPI_Comm channel_of(std::uint64_t communicator) const {
@@ -175,34 +230,45 @@ class comm_mpi final : public comm_backend {
 
   void look() {
     check(MPI_Comm_dup(comm_, &collectives_), "MPI_Comm_dup");
+    check(MPI_Comm_dup(comm_, &exchanges_), "MPI_Comm_dup");
+    const char* shares = std::getenv("PARACEL_SHARED_MEMORY");
+    memory_.allowed = shares == nullptr || std::string_view(shares) != "0";
+    MPI_Comm_set_errhandler(exchanges_, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(collectives_, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
     check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
   }
 
+  void forget(const pending_send& s) {
+    open_bytes_ -= s.bytes.size();
+    --unsent;
+  }
   /// Receives what has arrived and drops what has been sent.
   void progress() {
-    receive_from(0);
-    receive_from(1);
+    receive_from({any_source, any_tag, 0});
+    receive_from({any_source, any_tag, 1});
     for (auto s = sends_.begin(); s != sends_.end();) {
       int sent = 0;
       check(MPI_Test(&s->request, &sent, MPI_STATUS_IGNORE), "MPI_Test");
-      if (sent != 0) open_bytes_ -= s->bytes.size();
+      if (sent != 0) forget(*s);
       s = sent != 0 ? sends_.erase(s) : std::next(s);
     }
   }
-  void receive_from(std::uint64_t communicator) {
+  /// All that fit and have arrived.
+  void receive_from(const message_address& a) {
+    const auto channel = channel_of(a.communicator);
     for (;;) {
       int there = 0;
       MPI_Status status;
-      check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, channel_of(communicator), &there, &status), "MPI_Iprobe");
+      check(MPI_Iprobe(a.rank == any_source ? MPI_ANY_SOURCE : a.rank, a.tag == any_tag ? MPI_ANY_TAG : a.tag, channel,
+                       &there, &status),
+            "MPI_Iprobe");
       if (there == 0) return;
       int n = 0;
       check(MPI_Get_count(&status, MPI_BYTE, &n), "MPI_Get_count");
-      received_message m{{status.MPI_SOURCE, status.MPI_TAG, communicator}, byte_vector(static_cast<std::size_t>(n))};
-      check(MPI_Recv(m.bytes.data(), n, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, channel_of(communicator),
-                     MPI_STATUS_IGNORE),
+      received_message m{{status.MPI_SOURCE, status.MPI_TAG, a.communicator}, byte_vector(static_cast<std::size_t>(n))};
+      check(MPI_Recv(m.bytes.data(), n, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, channel, MPI_STATUS_IGNORE),
             "MPI_Recv");
       arrived_.arrive(std::move(m));
     }
@@ -211,13 +277,17 @@ class comm_mpi final : public comm_backend {
   template <class Done>
   bool poll(patience limit, Done&& done) {
     const auto begin = std::chrono::steady_clock::now();
-    for (;;) {
-      progress();
+    for (unsigned looks = 1;; ++looks) {
       if (done()) return true;
+      if (looks % looks_between_others == 0) progress();
       const auto passed = std::chrono::steady_clock::now() - begin;
       if (limit && passed >= *limit) return false;
-      if (passed < spin) std::this_thread::yield();
-      else std::this_thread::sleep_for(nap);
+      if (passed < spin) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(nap);
+        looks |= looks_between_others - 1;
+      }
     }
   }
   void finish_sends() noexcept {
@@ -255,11 +325,15 @@ class comm_mpi final : public comm_backend {
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Comm collectives_ = MPI_COMM_NULL;
+  MPI_Comm exchanges_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
   message_matcher arrived_;
   std::list<pending_send> sends_;
   std::size_t open_bytes_ = 0;
+  std::deque<open_exchange> open_;
+  shared_memory memory_;
+  peer_collectives own_{*this, {}, false};
 };
 
 }  // namespace
@@ -275,7 +349,9 @@ int paracel_mpi_init(int* argc, char*** argv) {
   return 1;
 }
 
-void paracel_mpi_finalize() { MPI_Finalize(); }
+void paracel_mpi_finalize() {
+  if (!paracel::stuck) MPI_Finalize();
+}
 
 paracel::comm_backend* paracel_mpi_comm(ompi_communicator_t* communicator) {
   return new paracel::comm_mpi(communicator != nullptr ? communicator : MPI_COMM_WORLD);
