@@ -33,8 +33,10 @@ using namespace paracel;
 
 int start_under_mpirun(char** argv) {
   const std::string btl = std::string(argv[3]) + ",self";
-  std::vector<std::string> words{"mpirun", "--oversubscribe", "-n",  argv[1], "--mca",         "pml",
-                                 "ob1",    "--mca",           "btl", btl,     "/proc/self/exe"};
+  // Not bound to cores, as by prun.py.
+  std::vector<std::string> words{
+      "mpirun", "--oversubscribe", "--bind-to", "none", "-n", argv[1], "--mca", "pml", "ob1", "--mca", "btl",
+      btl,      "/proc/self/exe"};
   char self[4096] = {};
   if (::readlink("/proc/self/exe", self, sizeof self - 1) > 0) words.back() = self;
   for (int i = 1; i < 4; ++i) words.emplace_back(argv[i]);
@@ -97,9 +99,10 @@ int main(int argc, char** argv) {
   bool right = true;
   {
     auto by_messages = made(false), in_memory = made(true);
-    // As rarely as a program changes its way: each has some in a row.
-    constexpr int row = 10;
-    for (int i = 0; i < (repeat + row - 1) / row; ++i) {
+    // Many in a row: how long a rank looks before it sleeps depends on how long it waited before.
+    constexpr int turns = 5;
+    const auto row = (repeat + turns - 1) / turns;
+    for (int i = 0; i < turns; ++i) {
       const auto each = [&](timed& t, const auto& call) {
         for (int k = 0; k < row + 3; ++k) t.add(k >= 3, call);
       };
