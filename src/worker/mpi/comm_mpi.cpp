@@ -49,6 +49,7 @@ constexpr std::chrono::microseconds spin{1000};
 constexpr std::chrono::microseconds nap{50};
 // One who waits for certain messages looks for others, too, but not every time.
 constexpr unsigned looks_between_others = 16;
+constexpr unsigned looks_between_yields = 8;
 // What has not been received when a communicator ends gets this long; freed memory must not be MPI's.
 constexpr std::chrono::milliseconds last_wait{2000};
 
@@ -277,17 +278,18 @@ class comm_mpi final : public comm_backend {
   template <class Done>
   bool poll(patience limit, Done&& done) {
     const auto begin = std::chrono::steady_clock::now();
+    bool naps = false;
     for (unsigned looks = 1;; ++looks) {
       if (done()) return true;
-      if (looks % looks_between_others == 0) progress();
+      if (limit && limit->count() <= 0) return false;
+      if (!naps && looks % looks_between_yields != 0) continue;
+      if (naps || looks % looks_between_others == 0) progress();
       const auto passed = std::chrono::steady_clock::now() - begin;
       if (limit && passed >= *limit) return false;
-      if (passed < spin) {
-        std::this_thread::yield();
-      } else {
-        std::this_thread::sleep_for(nap);
-        looks |= looks_between_others - 1;
-      }
+      naps = passed >= spin;
+      // MPI yields the core after each look if it knows that there are more ranks than cores.
+      if (naps) std::this_thread::sleep_for(nap);
+      else std::this_thread::yield();
     }
   }
   void finish_sends() noexcept {
