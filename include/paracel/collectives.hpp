@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Collective operations of the tasks of a communicator among themselves: the vectors travel from worker to worker, and
-// the scheduler only introduces them. A typed skin over src/worker/peer_collectives.hpp, which uses nothing but
-// messages, so that local processes, MPI, and groups made by Comm::split get the same bits.
+// the scheduler only introduces them. A typed skin over src/worker/peer_collectives.hpp, which folds in the same way in
+// shared memory and by messages of local processes, MPI, and groups made by Comm::split, so that all get the same bits.
 //
 //   collectives all(comm);
 //   all.all_reduce(std::span(gradient));                                  // sum, in rank order

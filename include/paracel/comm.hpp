@@ -89,6 +89,7 @@ class comm_backend {
   [[nodiscard]] virtual bool takes_over() { return false; }
   /// Whether that rank neither sends nor receives any more, and no other process will take its place.
   [[nodiscard]] virtual bool is_gone(std::size_t rank);
+
   // ---- exchanges: what travels between ranks that know its lengths, without a copy
   /// Whether there are any, on every rank.
   [[nodiscard]] virtual bool has_exchanges() const { return false; }
@@ -97,15 +98,19 @@ class comm_backend {
   virtual void begin_exchange(std::span<const std::span<const std::byte>> out,
                               std::span<const std::span<std::byte>> in);
   /// Ends the exchange that began first. Blocks: until all is sent and received, at most `limit`.
-  /// Returns: a rank from which something is missing then, or the own one; nothing more can be exchanged.
+  /// Returns: nothing when it is; otherwise a rank from which something is missing, or the own one if others have not
+  /// received.
   [[nodiscard]] virtual std::optional<std::size_t> finish_exchange(patience limit);
+  /// The memory of exchanges that have not ended goes: what uses it does nothing more.
+  virtual void give_up_exchanges() noexcept {}
+
   /// Where collectives keep the memory that all ranks share, if they run on one host. Null: they share none, on no
   /// rank.
   [[nodiscard]] virtual shared_memory* memory() { return nullptr; }
   /// How often one who waits for a rank in that memory calls `attend`.
   [[nodiscard]] virtual std::chrono::microseconds attends_every() const { return std::chrono::milliseconds{100}; }
-  /// Handles what has arrived; `doubts`: also asks
-  /// whether the rank is there. Throws: network_error that names it when it is gone; job_error.
+  /// Handles what has arrived; `doubts`: also asks whether the rank is there. Throws: network_error that names it when
+  /// it is gone; job_error.
   virtual void attend(std::size_t rank, bool doubts);
   /// MPI's communicator; null where there is none but all workers. Throws: error where a part of them has none.
   [[nodiscard]] virtual ompi_communicator_t* communicator() const { return nullptr; }
@@ -128,7 +133,7 @@ class Comm {
   [[nodiscard]] std::size_t get_rank() const { return backend_->rank(); }
   [[nodiscard]] std::size_t get_size() const { return backend_->size(); }
 
-  /// A barrier. Cost: one round trip to the scheduler, or an MPI barrier.
+  /// A barrier. Cost: one round trip to the scheduler; under mpirun as collectives::barrier.
   void synchronize() { backend_->barrier(); }
   void sync() { backend_->barrier(); }
 

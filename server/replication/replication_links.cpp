@@ -176,7 +176,8 @@ void replication_chain::ask_again(std::uint32_t route_number) {
       at = pending_.erase(at);
       continue;
     }
-    // Replies keep waiting for the oldest one, and it for the question.
+    // Replies keep waiting for the oldest one, and it for the question. It gets no reply of its own any more: those of
+    // one route come in order, and the one that made us ask was the next, or the connection is a new one.
     first = at->first;
     s.open = 0;
     s.parent = 0;

@@ -6,7 +6,7 @@
 //
 // Each partition has an index of its own, open addressing with linear probing, whose slots are 8 bytes: 32 bits of the
 // row's hash, which settle nearly every comparison, and its number. So a row access is one cache line of slots and the
-// row itself, and a batch prefetches all the slots and then all the rows.
+// row itself, and a batch prefetches slots and rows some time before it comes to them.
 //
 // Memory: stride + 8 bytes a slot / load of 0.44 to 0.875, some 14 bytes a row over many partitions; row_table_test.cpp
 // keeps a row of floats below width * 4 * (1 + states) + 32 bytes.
@@ -101,7 +101,7 @@ class row_table {
     }
   }
 
-  /// Prefetches for a batch: the slots of each, then `guess`, whose result is usually the row, then the rows.
+  /// For a batch: first the slot, later `guess`, whose result is usually the row, and is to be prefetched.
   void prefetch_slot(std::uint32_t partition, std::uint64_t hash) const noexcept {
     const auto& p = partitions_[partition];
     if (p.slots != nullptr) __builtin_prefetch(&p.slots[print_of(hash) & p.mask]);

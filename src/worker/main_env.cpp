@@ -14,6 +14,7 @@
 #include <exception>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -82,10 +83,11 @@ std::string server_info_in(int argc, char** argv) {
 
 /// Whether a process runs. One that has died and for which nobody has waited yet still has its number.
 bool is_alive(std::uint32_t process) {
-  std::string text;
-  std::getline(std::ifstream("/proc/" + std::to_string(process) + "/stat"), text);
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
   const auto name_end = text.rfind(')');  // "17 (name) S ..."
-  return name_end != text.npos && name_end + 2 < text.size() && text[name_end + 2] != 'Z' && text[name_end + 2] != 'X';
+  if (name_end == text.npos || name_end + 2 >= text.size()) return kill(static_cast<pid_t>(process), 0) == 0;
+  return text[name_end + 2] != 'Z' && text[name_end + 2] != 'X';
 }
 
 /// Exits with the launcher: requests that from the kernel, then checks whether the launcher had died before.

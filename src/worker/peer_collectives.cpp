@@ -28,6 +28,18 @@ constexpr std::size_t largest_exchange = std::size_t{256} << 20U;
 // A failing rank waits so long for the others to learn of it.
 constexpr std::chrono::milliseconds farewell_of_failure{2000};
 
+/// Those of an operation. After a failure in the middle some are open, and their memory goes.
+class open_exchanges {
+ public:
+  explicit open_exchanges(comm_backend& over) : over_(over) {}
+  open_exchanges(const open_exchanges&) = delete;
+  open_exchanges& operator=(const open_exchanges&) = delete;
+  ~open_exchanges() { over_.give_up_exchanges(); }
+
+ private:
+  comm_backend& over_;
+};
+
 }  // namespace
 
 // ---- messages
@@ -380,16 +392,16 @@ void peer_collectives::exchange_folded(const peer_call& c, const fold_rule& how,
                                        std::size_t steps) {
   const auto width = element_bytes(how.element);
   const auto me = rank();
+  const auto longest = piece_of(values, width, me, steps, 0).size();
   std::array<std::vector<byte_vector>, window> received;
-  received.fill(std::vector<byte_vector>(size()));
+  received.fill(std::vector<byte_vector>(size(), byte_vector(longest)));
+  const open_exchanges guard(over_);
   const auto begin = [&](std::size_t k) {
     std::vector<std::span<const std::byte>> out(size());
     std::vector<std::span<std::byte>> in(size());
     const auto own_bytes = piece_of(values, width, me, steps, k).size();
     for (const auto& [r, n] : others(1)) {
-      auto& memory = received[k % window][r];
-      memory.resize(own_bytes);
-      in[r] = memory;
+      in[r] = std::span(received[k % window][r]).first(own_bytes);
       out[r] = piece_of(values, width, r, steps, k);
     }
     over_.begin_exchange(out, in);
@@ -397,8 +409,9 @@ void peer_collectives::exchange_folded(const peer_call& c, const fold_rule& how,
   for (std::size_t k = 0; k < std::min(window, steps); ++k) begin(k);
   for (std::size_t k = 0; k < steps; ++k) {
     finish_exchange(c);
-    auto& from = received[k % window];
     const auto own = piece_of(values, width, me, steps, k);
+    std::vector<std::span<std::byte>> from;
+    for (auto& memory : received[k % window]) from.push_back(std::span(memory).first(own.size()));
     if (me > 0) {
       for (std::size_t r = 1; r < me; ++r) apply(how, from[0], from[r]);
       apply(how, from[0], own);
@@ -421,6 +434,7 @@ void peer_collectives::reduce_ranges(const peer_call& c, const fold_rule& how, s
 void peer_collectives::exchange_ranges(const peer_call& c, std::span<std::byte> values, std::size_t width) {
   const auto longest = owned_range_of(values.size() / width, size(), 0).size() * width;
   const auto steps = longest / largest_exchange + 1;
+  const open_exchanges guard(over_);
   for (std::size_t k = 0; k < steps; ++k) {
     std::vector<std::span<const std::byte>> out(size());
     std::vector<std::span<std::byte>> in(size());

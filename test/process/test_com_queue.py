@@ -19,6 +19,7 @@ KMEANS = os.path.join(BIN, "test_queue_kmeans")
 STEPS = os.path.join(BIN, "test_queue_steps")
 ROWS = os.path.join(BIN, "test_queue_rows")
 FOLDS = os.path.join(BIN, "test_queue_folds")
+MESSAGES = os.path.join(BIN, "test_message_order")
 
 
 def serial_kmeans(rows, k):
@@ -173,6 +174,14 @@ class ComQueue(JobTest):
                 outs.append(out)
             self.assertEqual(set(outs), {outs[0]}, workers)
             self.assertRegex(outs[0], r"^[0-9a-f]{16}\n$")
+
+    def test_messages_come_in_the_same_order_in_every_mode(self):
+        for mode in ("local", "mpi") if MPI else ("local",):
+            for shares in "10":
+                with self.subTest(mode=mode, shares=shares):
+                    got = self.prun("-w", "2", "-p", "1", "-m", mode, MESSAGES,
+                                    environment=clean_environment(PARACEL_SHARED_MEMORY=shares))
+                    self.assertEqual(got[:2], (0, "in order\n"), got[2])
 
     def test_a_killed_server_with_replicas_does_not_disturb_a_queue(self):
         undisturbed, _ = self.run_steps(STEPS, "400")

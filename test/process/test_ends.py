@@ -129,7 +129,8 @@ class Ends(JobTest):
         status, _, err = self.prun("-w", "2", "-p", "2", "-m", "mpi", *PATIENT, ENDS, "done_exit_0", "0", environment=environment)
         self.assertEqual(status, 0, err)
         with open(seen, encoding="ascii") as file:
-            self.assertRegex(file.read(), r"^(ALRM\n)?status 0\n$")  # the scheduler may tell the servers sooner
+            # The scheduler may tell the servers sooner; then the signal may meet an mpirun that is ending, and end it.
+            self.assertRegex(file.read(), r"^((ALRM\n)?status 0|ALRM\nstatus 142)\n$")
 
 
 if __name__ == "__main__":

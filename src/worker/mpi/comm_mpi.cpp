@@ -11,6 +11,7 @@
 #include <exception>
 #include <limits>
 #include <list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,9 +43,8 @@ int count_of(std::size_t n, const char* what) {
 
 // As peer_channels': a send that blocks does so beyond this.
 constexpr std::size_t window_bytes = std::size_t{256} << 20U;
-// How long one who waits looks all the time, and only yields the core to others, and how long he then sleeps between
-// two looks. What is long travels in many parts, each of which MPI sends and receives in calls of ours only, so that
-// every nap is added to the time that it takes.
+// Who waits looks all the time at first, and only yields the core to others; later he sleeps between two looks. Long
+// messages travel in many parts, and MPI moves one only while we call it: every nap adds to the time that they take.
 constexpr std::chrono::microseconds spin{1000};
 constexpr std::chrono::microseconds nap{50};
 // One who waits for certain messages looks for others, too, but not every time.
@@ -56,8 +56,18 @@ constexpr std::chrono::milliseconds last_wait{2000};
 // How many messages of all communicators have not been sent: their parts travel in calls of any of them. MPI has one
 // thread.
 std::size_t unsent = 0;
-// An exchange was given up, and its memory may be freed: MPI, which still uses it, must not be called any more.
+// An exchange was given up, and its memory is freed: MPI, which still uses it, must not be called any more.
 bool stuck = false;
+// How often in a row one who waits in shared memory has looked after messages since the last one was sent.
+unsigned looks_since_sent = 0;
+
+void check_usable() {
+  if (stuck)
+    throw network_error("MPI cannot be used any more: a collective was given up while its data travelled", true);
+}
+
+class comm_mpi;
+std::vector<comm_mpi*> live;
 
 class comm_mpi final : public comm_backend {
  public:
@@ -70,6 +80,7 @@ class comm_mpi final : public comm_backend {
   };
   explicit comm_mpi(adopted a) : comm_(a.comm) { look(); }
   ~comm_mpi() override {
+    std::erase(live, this);
     int over = 0;
     MPI_Finalized(&over);
     if (stuck) over = 1;
@@ -85,7 +96,7 @@ class comm_mpi final : public comm_backend {
   [[nodiscard]] std::size_t rank() const override { return static_cast<std::size_t>(rank_); }
   [[nodiscard]] std::size_t size() const override { return static_cast<std::size_t>(size_); }
 
-  void barrier() override { own_.barrier(""); }
+  void barrier() override { own().barrier(""); }
 
   void bcast(byte_vector& data, std::size_t root) override {
     std::uint64_t n = data.size();
@@ -96,7 +107,7 @@ class comm_mpi final : public comm_backend {
 
   // MPI may reduce in any order; rank order makes runs bit-identical. Its extremes also lose a NaN in some orders.
   void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override {
-    own_.all_reduce({element, op, {}}, data, "");
+    own().all_reduce({element, op, {}}, data, "");
   }
 
   std::vector<byte_vector> allgather(std::span<const std::byte> mine) override {
@@ -126,7 +137,9 @@ class comm_mpi final : public comm_backend {
   }
 
   void send(const message_address& to, byte_vector bytes, bool waits, patience limit) override {
+    check_usable();
     if (to.rank == rank_) return arrived_.arrive({to, std::move(bytes)});
+    looks_since_sent = 0;
     const auto n = count_of(bytes.size(), "send");
     auto& s = sends_.emplace_back();
     s.bytes = std::move(bytes);
@@ -151,7 +164,9 @@ class comm_mpi final : public comm_backend {
     auto message = arrived_.take(t);
     if (message) return message;
     if (limit && limit->count() <= 0) progress();
-    const auto from = arrived_.asked(t);
+    // Of the program's messages all, in MPI's order: another receive may be the first that one of them fits.
+    auto from = arrived_.asked(t);
+    if (from.communicator == 0) from = {any_source, any_tag, 0};
     (void)poll(limit, [&] {
       receive_from(from);
       message = arrived_.take(t);
@@ -162,6 +177,7 @@ class comm_mpi final : public comm_backend {
   [[nodiscard]] bool has_exchanges() const override { return true; }
   void begin_exchange(std::span<const std::span<const std::byte>> out,
                       std::span<const std::span<std::byte>> in) override {
+    check_usable();
     auto& e = open_.emplace_back();
     for (int r = 0; r < size_; ++r) {
       const auto to = in[static_cast<std::size_t>(r)];
@@ -192,7 +208,6 @@ class comm_mpi final : public comm_backend {
       open_.pop_front();
       return std::nullopt;
     }
-    stuck = true;
     for (std::size_t i = 0; i < e.from.size(); ++i) {
       int there = 0;
       MPI_Test(&e.requests[i], &there, MPI_STATUS_IGNORE);
@@ -200,13 +215,20 @@ class comm_mpi final : public comm_backend {
     }
     return rank();  // others have not received what was sent to them
   }
+  void give_up_exchanges() noexcept override { stuck = stuck || !open_.empty(); }
   /// MPI ends the job when a rank dies, so what is in memory need not outlive one.
   [[nodiscard]] shared_memory* memory() override { return &memory_; }
-  /// What has been sent travels only while this rank is in calls of MPI.
+  /// What has been sent travels only while this rank is in calls of MPI, and MPI may say that it has left when it has
+  /// not.
   [[nodiscard]] std::chrono::microseconds attends_every() const override {
-    return unsent == 0 ? comm_backend::attends_every() : nap;
+    constexpr unsigned doublings = 11;
+    if (unsent != 0) return nap;
+    return std::min(comm_backend::attends_every(), nap * (1U << std::min(looks_since_sent, doublings)));
   }
-  void attend(std::size_t, bool) override { progress(); }
+  void attend(std::size_t, bool) override {
+    ++looks_since_sent;
+    for (auto* c : live) c->progress();
+  }
   std::shared_ptr<comm_backend> split(int color) override {
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(comm_, color, rank_, &part), "MPI_Comm_split");
@@ -229,7 +251,17 @@ class comm_mpi final : public comm_backend {
     return communicator == 0 ? comm_ : collectives_;
   }
 
+  /// Operations of the communicator itself, which have nothing to do with the messages of collectives.
+  peer_collectives& own() {
+    if (own_ == nullptr) {
+      beside_ = std::make_unique<comm_mpi>(comm_);
+      own_ = std::make_unique<peer_collectives>(*beside_, patience{}, false);
+    }
+    return *own_;
+  }
+
   void look() {
+    live.push_back(this);
     check(MPI_Comm_dup(comm_, &collectives_), "MPI_Comm_dup");
     check(MPI_Comm_dup(comm_, &exchanges_), "MPI_Comm_dup");
     const char* shares = std::getenv("PARACEL_SHARED_MEMORY");
@@ -247,6 +279,7 @@ class comm_mpi final : public comm_backend {
   }
   /// Receives what has arrived and drops what has been sent.
   void progress() {
+    check_usable();
     receive_from({any_source, any_tag, 0});
     receive_from({any_source, any_tag, 1});
     for (auto s = sends_.begin(); s != sends_.end();) {
@@ -258,6 +291,7 @@ class comm_mpi final : public comm_backend {
   }
   /// All that fit and have arrived.
   void receive_from(const message_address& a) {
+    check_usable();
     const auto channel = channel_of(a.communicator);
     for (;;) {
       int there = 0;
@@ -299,6 +333,7 @@ class comm_mpi final : public comm_backend {
         return;
     } catch (const error&) {  // the ranks are ending: MPI keeps what it still needs
     }
+    unsent -= sends_.size();
     new std::list<pending_send>(std::move(sends_));  // not freed: MPI may read it until the process ends
   }
 
@@ -335,7 +370,8 @@ class comm_mpi final : public comm_backend {
   std::size_t open_bytes_ = 0;
   std::deque<open_exchange> open_;
   shared_memory memory_;
-  peer_collectives own_{*this, {}, false};
+  std::unique_ptr<comm_mpi> beside_;
+  std::unique_ptr<peer_collectives> own_;
 };
 
 }  // namespace
