@@ -99,7 +99,7 @@ struct lower_neighbours {
 template <bool PerVertex>
 class counter {
  public:
-  counter(const oriented_graph& g) : g_(g), mark_(g.size()), counts_(PerVertex ? g.size() : 0) {}
+  explicit counter(const oriented_graph& g) : g_(g), mark_(g.size()), counts_(PerVertex ? g.size() : 0) {}
 
   /// Triangles whose two lower vertices u and v are own ones. Only the elements of u's list before v can be in v's
   /// list; the shorter of both is looked up in the marks of the other.

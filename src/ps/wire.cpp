@@ -135,7 +135,8 @@ encoded_message encode(const ::ps::Message& m) {
     const auto& f = fronts[i];
     meta.data_type.push_back(static_cast<::ps::DataType>(f.type));
     if (f.in_tail == 1) {
-      m.data.push_back(array_of(shared_buffer::own(std::move(tail))));  // a sender in this process may change it
+      m.data.push_back(
+          array_of(shared_buffer::own(std::exchange(tail, {}))));  // a sender in this process may change it
       continue;
     }
     if (f.bytes > rest.size()) throw malformed("an array is cut off");
