@@ -2,8 +2,8 @@
 #include "worker/peer_collectives.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include <paracel/bytes.hpp>
@@ -393,15 +393,17 @@ void peer_collectives::exchange_folded(const peer_call& c, const fold_rule& how,
   const auto width = element_bytes(how.element);
   const auto me = rank();
   const auto longest = piece_of(values, width, me, steps, 0).size();
-  std::array<std::vector<byte_vector>, window> received;
-  received.fill(std::vector<byte_vector>(size(), byte_vector(longest)));
+  const auto memory = std::make_unique_for_overwrite<std::byte[]>(std::min(window, steps) * size() * longest);
+  // What rank r has sent of the own range; in place 0 the sum of the ranks below this one.
+  const auto received = [&](std::size_t k, std::size_t r) {
+    return std::span(memory.get() + (k % window * size() + r) * longest, piece_of(values, width, me, steps, k).size());
+  };
   const open_exchanges guard(over_);
   const auto begin = [&](std::size_t k) {
     std::vector<std::span<const std::byte>> out(size());
     std::vector<std::span<std::byte>> in(size());
-    const auto own_bytes = piece_of(values, width, me, steps, k).size();
     for (const auto& [r, n] : others(1)) {
-      in[r] = std::span(received[k % window][r]).first(own_bytes);
+      in[r] = received(k, r);
       out[r] = piece_of(values, width, r, steps, k);
     }
     over_.begin_exchange(out, in);
@@ -410,14 +412,13 @@ void peer_collectives::exchange_folded(const peer_call& c, const fold_rule& how,
   for (std::size_t k = 0; k < steps; ++k) {
     finish_exchange(c);
     const auto own = piece_of(values, width, me, steps, k);
-    std::vector<std::span<std::byte>> from;
-    for (auto& memory : received[k % window]) from.push_back(std::span(memory).first(own.size()));
     if (me > 0) {
-      for (std::size_t r = 1; r < me; ++r) apply(how, from[0], from[r]);
-      apply(how, from[0], own);
-      copy_to(own, from[0]);
+      const auto lower = received(k, 0);
+      for (std::size_t r = 1; r < me; ++r) apply(how, lower, received(k, r));
+      apply(how, lower, own);
+      copy_to(own, lower);
     }
-    for (std::size_t r = me + 1; r < size(); ++r) apply(how, own, from[r]);
+    for (std::size_t r = me + 1; r < size(); ++r) apply(how, own, received(k, r));
     if (k + window < steps) begin(k + window);
   }
 }
