@@ -4,6 +4,7 @@ goes through this process. A server s<n> is bound to 127.X.n.1 and advertises 12
 process listens on the same ports; its connection to the scheduler is a socket of this process too. prun.py uses a start_server
 script next to the program, which adds these options."""
 import asyncio
+import errno
 import os
 import random
 import shutil
@@ -141,8 +142,10 @@ class Links:
                         self.listening[slot, port] = await asyncio.start_server(
                             lambda r, w, s=slot, p=port: self.accept(s, r, w, lambda: self.to_server(s, p)),
                             f"{self.net}.{slot}.2", port)
-                    except OSError:
-                        pass  # another program has the port on all addresses: again, until it has ended
+                    except OSError as error:
+                        if error.errno != errno.EADDRINUSE:
+                            raise
+                        # Another program has the port on all addresses: again, until it has ended.
             try:
                 await asyncio.wait_for(self.stopped.wait(), 0.1)
             except asyncio.TimeoutError:
