@@ -4,7 +4,7 @@
 //
 //   start_sandbox MEMORY_FD BYTES SERVER_PID LIMIT_BYTES
 //
-// It has nothing of the server but the memory they share, standard output and standard error, and ends with it.
+// It has nothing of the server's but the memory they share, standard output and standard error, and ends with it.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -51,7 +51,7 @@ constexpr bool limits_memory = false;  // a sanitizer reserves terabytes of addr
 constexpr bool limits_memory = true;
 #endif
 
-/// What this process may do from now on.
+/// Restricts this process from now on.
 void give_up_rights(std::uint64_t most_bytes) {
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   const rlimit no_core{0, 0};
@@ -176,7 +176,7 @@ class sandbox {
     if (const auto known = libraries_.find(path); known != libraries_.end()) return known->second.get();
     auto fresh = std::make_unique<mapped_library>();
     if (!fresh->open(std::string(path), why)) {
-      // One that relies on the framework's library being in every server, without having been linked with it.
+      // It may rely on the framework's library, which every server has loaded, without being linked to it.
       if (!mapped_library::share("libparacel.so") || !fresh->open(std::string(path), why)) return nullptr;
     }
     return libraries_.emplace(path, std::move(fresh)).first->second.get();
@@ -229,7 +229,7 @@ bool read_number(const char* text, std::uint64_t& out) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // before anything else: no server, no sandbox
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // before anything else: it must not outlive the server
   std::uint64_t fd = 0, bytes = 0, server = 0, limit = 0;
   if (argc != 5 || !read_number(argv[1], fd) || !read_number(argv[2], bytes) || !read_number(argv[3], server) ||
       !read_number(argv[4], limit) || bytes < layout::data_at) {

@@ -77,7 +77,7 @@ extern void (*gflags_exitfunc)(int);
 
 namespace {
 
-/// What prun.py requests for a program without a schema.
+/// What prun.py asks for in the case of a program without a schema.
 std::string facts_line(const std::string& config) try {
   return paracel::facts_json(paracel::facts_of_file(config), nullptr);
 } catch (const paracel::config_error& e) {
@@ -87,8 +87,8 @@ std::string facts_line(const std::string& config) try {
 using paracel::usage_error;
 
 /// Lines on stdout, written without waiting for their reader: a scheduler that blocks answers no heartbeats. What the
-/// reader has not read is queued here, except what may be dropped: a launcher that was stopped must still learn how the
-/// job ended. Thread-safety: any thread.
+/// reader has not read is queued here, except what may be dropped: a launcher that was stopped must still be told how
+/// the job ended. Thread-safety: any thread.
 class event_lines {
  public:
   /// `stuck`: an eventfd, written when lines begin to queue.
@@ -152,7 +152,8 @@ class event_lines {
   std::string backlog_;
 };
 
-/// How long a scheduler told to exit waits for the reader of its events. The launcher reads them until its end.
+/// How long a scheduler that was told to exit waits for the reader of its events. The launcher reads them until the
+/// scheduler exits.
 constexpr std::chrono::milliseconds reader_patience{2000};
 
 std::uint32_t count_of(const char* flag, int value, int most) {
@@ -186,13 +187,14 @@ paracel::srv::checkpoint_options checkpoints_from_flags() {
     o.plan.resume = FLAGS_resume;
     o.plan.clock = from.clock;
     o.plan.workers = from.workers;
-    // Later checkpoints in that folder did not verify, or were not wanted: the run would be confused with theirs.
+    // Later checkpoints in that folder failed verification, or were not wanted: they would be confused with those of
+    // this run.
     if (!o.plan.folder.empty()) paracel::net::set_aside_after(disk, o.plan.folder, from.clock);
   }
   return o;
 }
 
-/// The job, until it is over or a signal ends it. Returns the status; `by_signal` says which.
+/// Runs the job until it is over or a signal ends it. Returns the status; `by_signal` says whether it was a signal.
 int serve(paracel::srv::scheduler_node_options options, event_lines& lines, int over, int stuck, int signals,
           bool& by_signal) {
   options.events = [&lines](std::string_view json, bool droppable) { lines.add(json, droppable); };
@@ -266,8 +268,7 @@ int run(int over, int stuck, int signals) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  // First of all, so that there is no moment in which the launcher can die unnoticed; undone when it was not
-  // requested.
+  // First of all, so that the launcher cannot die unnoticed at any moment; undone if it was not requested.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   GFLAGS_NAMESPACE::gflags_exitfunc = [](int status) { std::_Exit(status == 0 ? 0 : paracel::exit_status::usage); };
   gflags::SetUsageMessage("the rendezvous of a job; prun.py starts it");

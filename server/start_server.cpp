@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// One server of a job: joins the scheduler, serves until the scheduler, a signal or a `stop` request ends it.
+// One server of a job: joins at the scheduler, and serves until the scheduler, a signal or a `stop` request ends it.
 #include <arpa/inet.h>
 #include <malloc.h>
 #include <netdb.h>
@@ -119,7 +119,7 @@ std::vector<std::string> split(std::string_view text, char by) {
   return parts;
 }
 
-/// Of --function-timeout.
+/// Parses --function-timeout.
 srv::function_timeouts timeouts_from(const std::string& text) {
   constexpr const char* flag = "--function-timeout";
   srv::function_timeouts limits;
@@ -213,7 +213,7 @@ std::string bind_address(const std::string& wish, const std::string& scheduler) 
   return address;
 }
 
-/// What ends the process, from any thread; the first one wins.
+/// Why the process ends, set by any thread; the first one wins.
 class ending {
  public:
   ending() : waiter_(pthread_self()) {}
@@ -248,7 +248,7 @@ class ending {
   std::string why_;
 };
 
-/// One request to the scheduler. Returns false when `end` came before the reply.
+/// One request to the scheduler. Returns false when `end` has come, or the limit has passed, before the reply.
 class scheduler_line {
  public:
   scheduler_line(net::transport& over, const std::string& address, const srv::server_options& self)
@@ -271,7 +271,7 @@ class scheduler_line {
   std::uint64_t job_;
 };
 
-/// tcp://host:port as the others reach it.
+/// The tcp://host:port by which the others reach it.
 std::string advertised(const std::string& address) {
   if (FLAGS_advertise.empty() || !address.starts_with("tcp://")) return address;
   return "tcp://" + FLAGS_advertise + address.substr(address.rfind(':'));
@@ -306,7 +306,7 @@ std::string heartbeat_body(const srv::server_node& node) {
   return json_text(body);
 }
 
-/// Of this program.
+/// The folder of this program.
 std::string own_folder() {
   std::error_code failed;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", failed);
@@ -343,7 +343,7 @@ srv::node_options options_from_flags() {
   return o;
 }
 
-/// The scheduler has answered a heartbeat: until two seconds after it was sent, less when its limit is less, no other
+/// The scheduler has answered a heartbeat: for two seconds after it was sent, or less if the limit is lower, no other
 /// process replaces this server. A tenth is for clock drift.
 void renew_lease(srv::server_node& node, net::clock_source::time_point sent) {
   const auto limit = milliseconds_of(FLAGS_heartbeat_limit, "--heartbeat-limit");
@@ -366,7 +366,7 @@ std::uint32_t adopt(srv::server_node& node, std::string_view json, ending& end) 
   return members.epoch;
 }
 
-/// A user function kills this server: it must be blocked.
+/// A user function is killing this server: reports it, so that it is blocked.
 void tell_last_words(const srv::server_node& node, scheduler_line& line, const srv::last_words::words& words) {
   const ending never;
   net::reply_view answer;
@@ -382,7 +382,7 @@ void tell_last_words(const srv::server_node& node, scheduler_line& line, const s
       never, milliseconds(1000), answer);
 }
 
-/// SIGALRM is what an mpirun forwards (tool/launcher/job.py).
+/// SIGALRM is the one that mpirun forwards (tool/launcher/job.py).
 bool asks_to_exit(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGALRM; }
 
 /// Serves until `end` is set. Returns the exit status.
@@ -407,8 +407,8 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   const auto& own = node.object().options();
   scheduler_line line(over, FLAGS_rendezvous, own);
   net::reply_view answer;
-  // The heartbeat monitors the scheduler and the scheduler the joining, so the wait needs no limit of its own. Signals
-  // are checked meanwhile.
+  // The heartbeat monitors the scheduler, and the scheduler limits the time for joining, so the wait needs no limit of
+  // its own. Meanwhile this thread waits for signals.
   std::atomic<bool> joined{false};
   std::thread joining([&] {
     try {
@@ -446,14 +446,14 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
     if (joined) tell_last_words(node, line, *words);
     srv::last_words::passed_on();
     if (!words->how.empty()) {
-      while (true) pause();  // the process ends as the function made it end
+      while (true) pause();  // the thread in that function ends the process
     }
   }
   joining.join();
   const bool by_signal = asks_to_exit(signal);
   if (by_signal) {
     node.end_lease();
-    // Then nothing waits for a heartbeat that does not come.
+    // So that nothing waits for a heartbeat that will not be sent.
     const ending never;
     line.ask(net::verb::leave,
              json_text({{"role", "server"},
@@ -516,8 +516,8 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   if (!node->stop()) {
     std::fprintf(stderr, "start_server: s%u ends although a user function still runs\n", node->addresses().slot);
   }
-  // Without destructors: a user function that does not return cannot be joined, and the transport would wait for the
-  // last messages to be received by processes that have exited.
+  // Without destructors: a thread in a user function that does not return cannot be joined, and the transport would
+  // wait until its last messages are received by processes that have exited.
   std::fflush(stderr);
   std::_Exit(status);
 }
@@ -525,8 +525,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
 }  // namespace
 
 int main(int argc, char** argv) {
-  // First of all, so that there is no moment in which the launcher can die unnoticed; undone when it was not
-  // requested.
+  // First of all, so that the launcher cannot die unnoticed at any moment; undone if it was not requested.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   GFLAGS_NAMESPACE::gflags_exitfunc = [](int status) { std::_Exit(status == 0 ? 0 : exit_status::usage); };
   gflags::SetUsageMessage("one server of a job; prun.py starts it");

@@ -5,7 +5,7 @@
     tool/datagen.py -m classification -o training.dat -n 2500 -k 100
     tool/datagen.py -m rmat -o edges.txt --size 10G --jobs 2
 
-The front end of bin/datagen, which is looked for in `--binary`, $PARACEL_BUILD, build/, and beside this file. Without it
+The front end of bin/datagen, which is looked for in `--binary`, $PARACEL_BUILD, build/, and next to this file. Without it
 classification and regression are generated here, more slowly, with the same bytes; the other kinds need it.
 """
 

@@ -43,7 +43,7 @@ build() {
   # A unity build from scratch takes less than half the time; an existing build folder keeps its configuration.
   [[ -f $folder/CMakeCache.txt ]] || set -- -DPARACEL_UNITY=ON -DPARACEL_BENCH=OFF -DPARACEL_ASSERTIONS=ON "$@"
   if ((ci)); then set -- "$@" -DPARACEL_BENCH=ON; fi
-  # Enables again what tool/demo.sh or another form has disabled in that folder.
+  # Re-enables what tool/demo.sh or another mode has disabled in that folder.
   cmake -S . -B "$folder" -G Ninja -DPARACEL_TESTS=ON -DPARACEL_GTESTS=ON "$@" >"$logs/configure.log" 2>&1 ||
     { cat "$logs/configure.log"; exit 1; }
   # shellcheck disable=SC2086  # targets is a list of words
@@ -75,7 +75,7 @@ esac
 
 say "building (Release) in build/"
 release=(-DCMAKE_BUILD_TYPE=Release)
-# Units and cluster run with the sanitizers there: a quarter of the build is saved.
+# Units and cluster run under the sanitizers then, which saves a quarter of the build.
 if ((ci && !full)); then release+=(-DPARACEL_GTESTS=OFF); fi
 build build all "${release[@]}"
 
@@ -90,9 +90,9 @@ finish() {
 # Three times as many tests in parallel as processors: half of the tests mostly wait, and CPU-bound ones count as two.
 run_ctest() { ctest --test-dir build --output-on-failure --no-tests=error -j $((3 * jobs)) "$@"; }
 
-# Real processes are held to limits of time, which a busy machine (the fresh machine compiles beside them) may exceed. If at most
-# three of these tests fail and nothing else does, they run again with nothing beside them, and that counts.
-failed=build/Testing/Temporary/LastTestsFailed.log  # ctest writes it when it has come to its end
+# Tests of real processes have time limits, which a busy machine (the fresh machine compiles concurrently) may exceed. If at most
+# three of these tests fail and nothing else does, they are rerun alone, and that result counts.
+failed=build/Testing/Temporary/LastTestsFailed.log  # ctest writes it when it finishes
 alone() {
   if [[ ! -s $failed ]] || (($(wc -l <"$failed") > 3)) || grep -qvE '^[0-9]+:(process|alg)\.' "$failed"; then return 1; fi
   say "failed beside others, again alone: $(cut -d: -f2 "$failed" | paste -sd ' ')"

@@ -101,7 +101,7 @@ adjust_ktop::adjust_ktop(Comm comm, const std::string& server_info, const adjust
     : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
 
 void adjust_ktop::solve() {
-  // Nothing is left in the servers: the replacement of a worker does its part again.
+  // Nothing is kept in the servers: the replacement of a dead worker repeats its part.
   (void)first_iteration();
   load();
   choose();
@@ -199,7 +199,7 @@ void adjust_ktop::choose() {
   sums_.assign(5, 0);
   std::size_t next = 0;
   for (std::int64_t more = 1; more != 0;) {
-    // Lists until they need a batch of rows; each row is requested once a batch.
+    // Takes lists until they need a batch of rows; each row is requested once per batch.
     std::unordered_map<std::string_view, std::size_t> place;
     std::vector<std::string> ids;
     const auto need = [&](const std::string& id) {

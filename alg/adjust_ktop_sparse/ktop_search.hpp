@@ -32,7 +32,7 @@ struct ktop_choice {
 /// (the row's mean if there is none, or if the similarities sum to 0), and returns the k with the least squared error,
 /// the smallest of equal ones. A list shorter than `lower` is used completely.
 /// Thread-safety: none (memory is reused between calls).
-/// Cost: the entries of the row, once more for each neighbour, and those of the neighbours.
+/// Cost: O(entries of the row) for each neighbour, plus the entries of the neighbours.
 class ktop_search {
  public:
   ktop_choice operator()(std::span<const std::uint64_t> columns, std::span<const double> values,

@@ -448,10 +448,10 @@ void alternating_least_squares::load() {
 }
 
 /// Solves one side and pushes it; returns the objective. `from` has the rows of the other side.
-/// The barrier comes first: a process that repeats a half step, in the place of one that died, reads the rows that this
-/// one had read, because the others wait here before they replace them.
+/// The barrier comes first: a replacement that repeats the half step of a dead process reads the same rows, because the
+/// others wait here before they overwrite them.
 /// Cost: a barrier, one pull of the other side's row for each local column, one push of each own row, and a reduction
-/// of 2 numbers (implicit: and before it one of k^2).
+/// of 2 numbers (implicit: one of k^2, and one of 2 + k^2).
 double alternating_least_squares::half_step(als_role& side, als_role& other, table<double>& from, table<double>& to) {
   paracel_sync();
   auto comm = get_comm();

@@ -44,7 +44,7 @@ struct als_model {
   double lambda_bias = 0;
   double alpha = 0;  ///< implicit: confidence of a rating
   bool weighted = true;
-  std::size_t cg_steps = 0;  ///< implicit: of conjugate gradients from the current row, instead of Cholesky; 0: exact
+  std::size_t cg_steps = 0;  ///< implicit: steps of conjugate gradients from the current row, not Cholesky; 0: exact
 };
 
 /// Contribution of one side's rows to the objective.
@@ -84,13 +84,13 @@ struct als_settings {
   recommend_settings use;
 };
 
-/// Reads this worker's part of files of factors, `id<tab>factor|factor|...`. A collective.
-/// Throws: data_error file:line:column, the same on every worker.
 struct factor_lines {
   std::vector<std::string> ids;
   std::vector<double> values;  ///< k each
   std::size_t k = 0;           ///< the same on every worker
 };
+/// Reads this worker's part of files of factors, `id<tab>factor|factor|...`. A collective.
+/// Throws: data_error file:line:column, the same on every worker.
 factor_lines load_factors(Comm comm, const std::vector<std::string>& files);
 
 /// One orientation of the ratings on this worker.

@@ -13,9 +13,8 @@ namespace {
 // fewer than an 18th of the vertices.
 constexpr std::uint64_t bottom_up_share = 15;
 constexpr std::uint64_t top_down_share = 18;
-// A frontier with more than this fraction of the own vertices is visited in the order of their numbers, as a scan of a
-// bitmap lists it: their edges and targets then lie in order. On an R-MAT graph twice as fast as the order of
-// discovery.
+// A frontier of more than 1/64 of the own vertices is visited in ascending order, by scanning a bitmap, so that edges
+// and targets are accessed in order. On an R-MAT graph that is twice as fast as the order of discovery.
 constexpr std::size_t order_share = 64;
 
 }  // namespace
@@ -40,7 +39,8 @@ level_search::level_search(Comm comm, const distributed_graph& graph, std::uint6
   }
   std::int64_t most = 0;
   for (std::size_t v = 0; v < graph.own(); ++v) most = std::max(most, static_cast<std::int64_t>(graph.out.degree(v)));
-  // A worker without vertices has no opinion about `in_`, so whether all may search bottom-up is decided together.
+  // A worker without vertices cannot tell whether incoming edges are loaded, so the workers decide together whether all
+  // may search bottom-up.
   std::vector<std::int64_t> sums{static_cast<std::int64_t>(graph.out.target.size()),
                                  graph.own() > 0 && in_ == nullptr ? 1 : 0};
   if (comm_.get_size() > 1) {
@@ -50,7 +50,7 @@ level_search::level_search(Comm comm, const distributed_graph& graph, std::uint6
   unexplored_ = static_cast<std::uint64_t>(sums[0]);
   most_edges_ = static_cast<std::uint64_t>(most);
   if (sums[1] > 0) in_ = nullptr;
-  else if (in_ == nullptr) in_ = &graph.in;  // of no vertices
+  else if (in_ == nullptr) in_ = &graph.in;  // empty
 }
 
 void level_search::step() {
@@ -63,7 +63,7 @@ void level_search::step() {
   }
 }
 
-/// What was found is the frontier.
+/// The vertices found become the frontier.
 void level_search::begin_next() {
   frontier_.swap(found_);
   ++depth_;
@@ -111,7 +111,7 @@ void level_search::top_down() {
   choose_direction(all.found);
 }
 
-/// Sets the bits of the frontier, also those of ghosts.
+/// Sets in_frontier_, including the bits of ghosts.
 void level_search::tell_frontier() {
   const auto own = graph_.own();
   in_frontier_.clear();
@@ -152,7 +152,7 @@ void level_search::bottom_up() {
   choose_direction(~std::uint64_t{0});
 }
 
-/// `found`: not less than the vertices of the frontier.
+/// `found`: at least the number of vertices in the frontier.
 void level_search::choose_direction(std::uint64_t found) {
   done_ = found == 0;
   if (done_ || in_ == nullptr) return;
@@ -187,7 +187,7 @@ void level_search::restore(byte_reader& in) {
   visited_ = in.get<std::uint64_t>();
   unexplored_ = in.get<std::uint64_t>();
   in.get(levels_, graph_.own());
-  reached_.clear();  // ghosts that are not known to be reached are told once more
+  reached_.clear();  // ghosts found before are reported to their owners again
   frontier_.clear();
   for (std::size_t v = 0; v < levels_.size(); ++v) {
     if (levels_[v] == unreached) continue;

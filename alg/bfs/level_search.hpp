@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Breadth-first search from one vertex, a level in each superstep, top-down or bottom-up.
+// Breadth-first search from one vertex, one level per superstep, top-down or bottom-up.
 //
-// Top-down: each vertex of the frontier, the vertices of the last level, gives the next level to its targets that have
-// none; of those that other workers own the owners are told. Bottom-up: each vertex without a level looks for one
-// vertex of the frontier among the sources of its edges; before, owners tell which ghosts are in the frontier. That is
-// less work when the frontier is large, because the search ends at the first one. It needs the edges that enter a
+// Top-down: each vertex of the frontier, which is the last level, assigns the next level to its targets that have none;
+// targets on other workers are reported to their owners. Bottom-up: owners first announce which ghosts are in the
+// frontier; then each vertex without a level looks for a vertex of the frontier among the sources of its edges. That is
+// less work when the frontier is large, because each vertex stops at the first hit. It needs the incoming edges of a
 // vertex: an undirected graph, or one loaded with `incoming`; other graphs are searched top-down.
 //
 // Source: E. Moore, "The shortest path through a maze", 1959; S. Beamer, K. Asanovic, D. Patterson,
@@ -23,8 +23,8 @@
 
 namespace paracel::alg {
 
-/// Thread-safety: none. Lifetime: the graph must outlive it. Memory: 4 bytes an own vertex, three bits and 4 bytes for
-/// each that is or becomes part of a frontier.
+/// Thread-safety: none. Lifetime: the graph must outlive it. Memory: 4 bytes an own vertex, two or three bits a vertex
+/// or ghost, and 4 bytes for each vertex of a frontier.
 class level_search {
  public:
   static constexpr std::uint32_t unreached = ~std::uint32_t{0};
@@ -39,14 +39,14 @@ class level_search {
   [[nodiscard]] bool done() const noexcept { return done_; }
   /// Supersteps computed, which is the level of the frontier.
   [[nodiscard]] std::uint32_t superstep() const noexcept { return depth_; }
-  /// Vertices from which the last superstep searched, of all workers.
+  /// Size of the frontier from which the last superstep searched, over all workers.
   [[nodiscard]] std::uint64_t visited() const noexcept { return visited_; }
   /// Bottom-up supersteps so far.
   [[nodiscard]] std::uint32_t bottom_up_steps() const noexcept { return bottom_up_steps_; }
 
   /// Levels of the own vertices.
   [[nodiscard]] const std::vector<std::uint32_t>& values() const noexcept { return levels_; }
-  /// Ends the use of this object.
+  /// Moves the levels out; the object must not be used afterwards.
   [[nodiscard]] std::vector<std::uint32_t> take_values() noexcept { return std::move(levels_); }
 
   void save(byte_vector& state) const;
@@ -76,15 +76,15 @@ class level_search {
   std::vector<std::uint32_t> levels_;
   std::vector<std::uint32_t> frontier_, found_;  // own vertices
   vertex_bits reached_;                          // local indices; a ghost: known to be reached
-  vertex_bits in_frontier_;                      // local indices; kept up by bottom-up steps only
+  vertex_bits in_frontier_;                      // local indices; valid in bottom-up steps only
   std::uint32_t depth_ = 0;
   std::uint32_t bottom_up_steps_ = 0;
   bool bottom_up_ = false;
   bool done_ = false;
-  totals frontier_totals_{1, 0};  // when it was last determined; up to date for bottom-up
+  totals frontier_totals_{1, 0};  // as last determined; up to date for a bottom-up step
   std::uint64_t visited_ = 0;     // of all workers
   std::uint64_t unexplored_ = 0;  // edges of all workers that no step has followed
-  std::uint64_t most_edges_ = 0;  // the greatest degree of all
+  std::uint64_t most_edges_ = 0;  // the greatest degree, over all workers
 };
 
 }  // namespace paracel::alg

@@ -60,7 +60,7 @@ void class_base::read_classes(const model_reader& model, std::uint32_t columns) 
 void class_base::use(const scorer& score, bool probabilities, bool margin_of_two, run_log& log, model_writer* model) {
   const std::size_t k = classes_.size();
   std::vector<double> scores(k);
-  std::vector<double> sums(3);  // rows, hits, minus the logarithms of the probabilities
+  std::vector<double> sums(3);  // rows, hits, negative log-probabilities
   classification_quality ranked;
   if (has_test()) {
     std::vector<double> margin;

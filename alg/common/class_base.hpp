@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What classifiers share whose labels are classes: numbers or words, two or more. Their inputs, weights of rows and
-// classes, held-out rows, predictions and their quality.
+// Base of the classifiers whose labels are two or more classes, numbers or words: inputs, row and class weights,
+// held-out rows, predictions and their quality.
 #pragma once
 
 #include <cstddef>
@@ -44,21 +44,21 @@ class class_base : public linear_base {
   using scorer = std::function<void(const sample_rows& rows, std::size_t i, std::span<double> scores)>;
 
   /// The training samples; their label is an index into classes(). Throws: data_error also when there are fewer than
-  /// `least` classes. Then: weights(), and with test_input and predict_input as load_others.
+  /// `least` classes. Also sets weights(), and loads test_input and predict_input as load_others does.
   sample_rows load_training_classes(std::size_t least);
-  /// The classes of a saved model, and the other inputs.
+  /// Reads the classes of a saved model, and loads the other inputs.
   void read_classes(const model_reader& model, std::uint32_t columns);
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
-  /// Rows of each class, of all workers.
+  /// Rows of each class, over all workers.
   [[nodiscard]] const std::vector<double>& class_rows() const noexcept { return class_rows_; }
-  /// Of this worker's training rows, with the weights of their classes; empty: ones.
+  /// Weights of this worker's training rows, class weights included; empty: all 1.
   [[nodiscard]] std::vector<double>& weights() noexcept { return weights_; }
 
-  /// Measures test_input, writes the manifest if there is a new model, then the predictions and the results.
-  /// `probabilities`: scores are logarithms of probabilities, whose mean is reported too. `margin_of_two`: with two
-  /// classes scores are written as their difference over 2. A collective.
+  /// Evaluates the model on test_input, writes the manifest if there is a new model, then the predictions and the
+  /// results. `probabilities`: scores are log-probabilities, and the log loss is reported too. `margin_of_two`: with
+  /// two classes, half the difference of their scores is written. A collective.
   void use(const scorer& score, bool probabilities, bool margin_of_two, run_log& log, model_writer* model);
-  /// Fields of a manifest: the classes, and how many rows they have.
+  /// Adds the classes and their row counts to a manifest.
   void describe(model_writer& model, std::uint64_t rows) const;
 
  private:
@@ -72,7 +72,7 @@ class class_base : public linear_base {
 
 /// The class of the greatest score, the first of equal ones.
 std::size_t greatest_score(std::span<const double> scores) noexcept;
-/// From logarithms of what is in proportion to probabilities to their logarithms.
+/// Normalises logarithms of unnormalised probabilities to log-probabilities, in place.
 void to_log_probabilities(std::span<double> scores) noexcept;
 
 /// `visit(feature, value)` for each entry of a row that is not 0.
@@ -89,10 +89,10 @@ void visit_entries(const sample_rows& rows, std::size_t i, F&& visit) {
     if (rows.value[k] != 0) visit(std::size_t{rows.column[k]}, rows.value[k]);
 }
 
-/// Rows of a matrix with one row a feature, the bias first if there is one: their ids in text and .txt files.
+/// Row ids, in text and .txt files, of a matrix with one row per feature, the bias first if there is one.
 std::vector<std::string> feature_names(const sample_rows& rows, bool bias);
 
-/// Adds a matrix of `width` numbers a feature that all workers know; each writes a part of the rows.
+/// Adds a matrix with `width` numbers per feature that every worker has in full; each writes a part of the rows.
 void add_feature_rows(model_writer& model, Comm comm, const std::string& name, std::span<const double> values,
                       std::size_t width, const std::vector<std::string>& names);
 

@@ -21,10 +21,11 @@ class class_weights {
   /// Throws: config_error.
   explicit class_weights(const config& from);
 
-  /// The weights of classes; `rows`: of each, of all workers. Throws: config_error for the name of another class.
+  /// The weights of classes; `rows`: row counts of the classes, over all workers. Throws: config_error for an unknown
+  /// class.
   [[nodiscard]] std::vector<double> of(const std::vector<std::string>& classes, std::span<const double> rows) const;
   [[nodiscard]] bool given() const noexcept { return balanced_ || !named_.empty(); }
-  /// Of the key, for errors.
+  /// The place of the key, for error messages.
   [[nodiscard]] const std::string& place() const noexcept { return place_; }
 
  private:
@@ -33,7 +34,7 @@ class class_weights {
   std::string place_;
 };
 
-/// Multiplies the rows' weights (empty: ones) by those of their classes. `label`: of each row, an index.
+/// Multiplies the rows' weights (empty: ones) by those of their classes. `label`: the class of each row, as an index.
 void weigh_classes(std::span<const double> label, std::span<const double> of_class, std::vector<double>& weight);
 
 }  // namespace paracel::alg

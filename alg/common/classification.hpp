@@ -21,7 +21,8 @@ struct classification_quality {
   double log_loss = 0;
 };
 
-/// Of all workers' margins and labels (-1 or +1); the result is on rank 0, zeros elsewhere. A collective.
+/// Quality over all workers' margins and labels (-1 or +1); the result is on rank 0, other ranks get zeros. A
+/// collective.
 /// Cost: 16 bytes a row to rank 0, in messages of at most 64 MB, because the AUC needs all margins in one place.
 inline classification_quality quality_over_workers(Comm comm, std::span<const double> margin,
                                                    std::span<const double> label) {

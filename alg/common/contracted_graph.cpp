@@ -42,7 +42,7 @@ class ranked_bits {
   std::size_t size_ = 0;
 };
 
-/// Own groups are local indices 0 ... groups - 1; the others follow in the order of their numbers.
+/// Own groups have local indices 0 ... groups - 1; the others follow in the order of their numbers.
 struct local_indices {
   std::uint64_t first;
   std::size_t groups;

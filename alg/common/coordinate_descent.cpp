@@ -18,7 +18,7 @@ namespace {
 // Because of rounding a badly conditioned problem may never reach its tolerance.
 constexpr std::size_t sweep_limit = 20000;
 // Consecutive Newton steps: limited to about 10^9 operations, because with more features than samples each step may
-// bring only one coordinate to 0.
+// zero only one coordinate.
 constexpr double newton_operations = 1e9;
 
 }  // namespace
@@ -64,7 +64,7 @@ std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1,
   };
   add_products(1, q);
   // A Newton step on the nonzero coordinates, shortened so that none changes its sign; a coordinate that reaches 0 is
-  // removed. Returns whether none was.
+  // removed. Returns whether none was removed.
   const auto newton = [&](std::vector<std::uint32_t>& over) {
     const auto size = static_cast<Eigen::Index>(over.size());
     Eigen::MatrixXd matrix(size, size);

@@ -13,7 +13,7 @@
 
 namespace paracel::alg {
 
-/// Optimality violation of coordinate j: the distance of 0 to the subdifferential. `correlation` is (q - Gw)_j.
+/// Optimality violation of coordinate j: the distance from 0 to the subdifferential. `correlation` is (q - Gw)_j.
 double l1_violation(double w, double correlation, double l1, double l2 = 0);
 
 /// `gram` is G, packed (design_matrix.hpp); `correlation` is q - Gw. w and correlation are updated in place until no

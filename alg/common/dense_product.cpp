@@ -49,7 +49,7 @@ template <int Rows>
   }
 }
 
-// As many rows as leave space for a row of B in 16 registers of 4 or 2 numbers, or 32 of 8.
+// Rows of a tile: as many as leave room for a row of B in 16 registers of 2 or 4 numbers, or 32 of 8.
 void add_plain(const operands& o) { add_tiles<2>(o); }
 #if defined(__x86_64__)
 [[gnu::target("avx2,fma")]] void add_avx2(const operands& o) { add_tiles<6>(o); }

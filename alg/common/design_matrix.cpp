@@ -206,7 +206,7 @@ centred_samples::centred_samples(Comm comm, sample_rows rows, bool standardize)
       for (std::size_t k = rows_.row_begin[i]; k < rows_.row_begin[i + 1]; ++k) {
         const auto j = rows_.column[k];
         const double d = rows_.value[k] - mean_[j];
-        // As if this row's value had been 0: the sums below assume that for every row.
+        // The difference from a value of 0, which the sums below assume for every row.
         off[j] += rows_.value[k];
         squares[j] += d * d - mean_[j] * mean_[j];
       }

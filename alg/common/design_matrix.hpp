@@ -45,14 +45,14 @@ constexpr std::size_t packed_at(std::size_t n, std::size_t i, std::size_t j) noe
 
 /// packed += sum over the rows of weight_i x_iA x_iA', A being `features`, ascending; without weights: 1 each. Weights
 /// must not be negative. Shape: packed_size(features.size()). Cost: rows * |A|^2 operations; for sparse rows the sum of
-/// the squares of their numbers of entries in A, if that is less.
+/// their squared numbers of entries in A, if that is less.
 void add_gram(const sample_rows& rows, std::span<const std::uint32_t> features, std::span<const double> weight,
               std::span<double> packed);
 
 /// The samples of all workers, centred and, on request, standardised: x := (x - mean) / sd, y := y - mean, with the
 /// population sd; a constant feature becomes 0. Dense rows are changed in place, sparse rows implicitly. Means and sd
 /// are computed in two passes, so they are accurate to the last digits even when mean / sd is large.
-/// Thread-safety: none. Every call but w_* is a collective.
+/// Thread-safety: none. The constructor, gram, correlate, normal_product and squared_lengths are collectives.
 class centred_samples {
  public:
   centred_samples() = default;
@@ -62,7 +62,7 @@ class centred_samples {
   [[nodiscard]] std::size_t columns() const noexcept { return mean_.size(); }
   [[nodiscard]] double total() const noexcept { return total_; }
   [[nodiscard]] const sample_rows& rows() const noexcept { return rows_; }
-  /// The scale that rows() do not include yet: each feature's 1 / sd for sparse rows, 1 for dense ones.
+  /// The scaling that rows() does not include yet: each feature's 1 / sd for sparse rows, 1 for dense ones.
   [[nodiscard]] std::vector<double> row_scale() const {
     return rows_.dense ? std::vector<double>(columns(), 1.0) : scale_;
   }

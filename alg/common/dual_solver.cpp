@@ -18,17 +18,18 @@ namespace paracel::alg {
 
 namespace {
 
-// Of a worker's rows in a step. With more a step needs fewer checks of the gap, and may go on where it need not.
+// Passes over a worker's rows in a step. With more of them the gap is checked less often, so the last step may do
+// needless work.
 constexpr int passes = 10;
-// So many rows of all workers together are changed before the workers add up their changes. With more of them, changes
-// that concern the same features add up to too much: with two workers and 128, 512, 2,048 and 8,192 rows a9a took 60,
-// 87, 177 and 326 steps, 32,000 rows with 20,000 features 37, 39, 101 and 291.
+// Rows that all workers together process between two sums of their changes. With more rows, changes to the same
+// features overshoot: with two workers and 128, 512, 2,048 and 8,192 rows, a9a took 60, 87, 177 and 326 steps, and
+// 32,000 samples with 20,000 features took 37, 39, 101 and 291.
 constexpr std::size_t rows_between_sums = 512;
-// Where so much of a direction would be best, all of it is taken: it ends at the bounds.
+// If the best fraction of a direction is at least this, all of it is taken: it ends exactly at the bounds.
 constexpr double nearly_whole = 0.7;
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-/// What a superstep leaves for the next one, the same at every task.
+/// State carried from one superstep to the next, the same in every task.
 struct dual_state {
   std::vector<double> w;
   std::vector<double> best;  // the w with the least objective
@@ -73,9 +74,9 @@ class dual_rows {
     std::uint32_t row;
     double before;  // its b
   };
-  /// Sets the b of these rows, one after the other, to the best value for w, and changes w with them; says what has
-  /// moved. Rows at a bound with a slope beyond `limit` against it are left out of `kept`. Returns: the greatest
-  /// violation of optimality that was found.
+  /// Sets the b of these rows, one after the other, to the best value for w, updates w accordingly, and appends the
+  /// rows that changed to `moved`. Rows at a bound whose slope pushes against it by more than `limit` are left out of
+  /// `kept`. Returns: the greatest violation of optimality found.
   double improve(std::span<const std::uint32_t> rows, double limit, std::span<double> w, std::span<double> b,
                  std::vector<moved_row>& moved, std::vector<std::uint32_t>& kept) const {
     double greatest = 0;
@@ -124,7 +125,7 @@ class dual_rows {
   std::vector<double> square_;
 };
 
-/// What the workers' rows have changed in w, added up: of sparse rows only the coordinates that have changed travel.
+/// Sums the changes of w made by all workers' rows; with sparse rows only the changed coordinates are sent.
 class workers_change {
  public:
   workers_change(collectives& all, const sample_rows& rows, bool bias)
@@ -136,7 +137,7 @@ class workers_change {
         stamp_(width_ + 1) {}
 
   /// `own`: `w` with the changes of this worker's rows. `linear`: how much they raise the linear part of D. Both
-  /// vectors become w with a share of the changes of all. Returns: that share. A collective.
+  /// vectors become w plus a fraction of all workers' changes. Returns: that fraction. A collective.
   double apply(const std::vector<dual_rows::moved_row>& moved, double linear, std::span<double> w,
                std::span<double> own) {
     list_own(moved);
@@ -172,7 +173,7 @@ class workers_change {
     for (const auto j : columns_) own[j] = w[j] += share * total_[j];
     return share;
   }
-  /// Those that the last call has changed.
+  /// The coordinates changed by the last `apply`.
   [[nodiscard]] const std::vector<std::int32_t>& columns() const noexcept { return columns_; }
 
  private:
@@ -226,7 +227,7 @@ margin_fit fit_dual(paralg& job, const sample_rows& rows, const std::vector<doub
     c.put_obj("state", std::move(start));
     c.put_obj("b", std::vector<double>(n));
   });
-  // F and D where the step before has ended.
+  // F and D at the end of the previous step.
   q.add(communicate([&](com_context& c, collectives& all) {
     auto& s = c.get_obj<dual_state>("state");
     const auto& b = c.get_obj<std::vector<double>>("b");
@@ -278,7 +279,7 @@ margin_fit fit_dual(paralg& job, const sample_rows& rows, const std::vector<doub
       random.shuffle(active);
       double greatest = 0;
       bool moves = false;
-      auto most = static_cast<std::int64_t>(active.size());  // of a worker
+      auto most = static_cast<std::int64_t>(active.size());  // on any worker
       all.all_reduce(std::span(&most, 1), reduce_op::max, "rows");
       const auto between = std::max<std::size_t>(1, rows_between_sums / all.size());
       const std::size_t parts = all.size() == 1 ? 1 : (static_cast<std::size_t>(most) + between - 1) / between;

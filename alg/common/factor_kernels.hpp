@@ -44,12 +44,13 @@ class row_solver {
   [[nodiscard]] std::size_t rows() const noexcept { return count_; }
 
   /// The solution z for the rows. The problem is definite if all penalties are positive; otherwise z is the solution of
-  /// minimal length. Cost: n d^2 + d^3 / 3 multiplications or, with fewer rows than coordinates, n^2 d + n^3 / 3.
+  /// minimal length. Cost: n d^2 + d^3 / 3 multiplications or, with 2 n < d, n^2 d + n^3 / 3.
   void solve(std::span<const double> penalty, std::span<double> z);
-  /// The implicit form: min sum_i c_i (x_i z)^2 - 2 sum_i t_i x_i z + z' (G + diag(penalty)) z. `gram`: d * d numbers.
+  /// The implicit form: min sum_i c_i (x_i z)^2 - 2 sum_i t_i x_i z + z' (G + diag(penalty)) z. `extra`: c; `gram`: G,
+  /// d * d numbers.
   void solve_implicit(std::span<const double> extra, std::span<const double> gram, std::span<const double> penalty,
                       std::span<double> z);
-  /// The same approximately: so many steps of conjugate gradients from z, each of which decreases the function.
+  /// The same approximately: by `steps` steps of conjugate gradients from z, each of which decreases the function.
   /// Cost: (steps + 1) (2 n d + d^2) multiplications.
   void improve_implicit(std::span<const double> extra, std::span<const double> gram, std::span<const double> penalty,
                         std::size_t steps, std::span<double> z);

@@ -59,8 +59,8 @@ struct no_value {};
 ///
 ///     | room of exchange_blocks | head | n | bits (0 or 1) | which | n values |
 ///
-/// `which` is n indices (4 bytes) into the ghosts of the receiver's vertices, or a bit for each of these, if that is
-/// less.
+/// `which` is n indices (4 bytes each) into the sender's ghosts of the receiver's vertices, or a bitmap of these ghosts
+/// if that is smaller.
 template <class Value>
 class ghost_sender {
  public:
@@ -69,7 +69,7 @@ class ghost_sender {
   ghost_sender(Comm comm, const distributed_graph& graph, const halo& borders)
       : comm_(std::move(comm)), graph_(graph), borders_(borders), marked_(graph.ghosts.size()) {}
 
-  /// This ghost is in the next `send`. Returns: whether it was not yet.
+  /// Includes this ghost in the next `send`. Returns: false if it was marked already.
   bool mark(std::size_t ghost) {
     if (marked_.has(ghost)) return false;
     marked_.add(ghost);
@@ -78,8 +78,8 @@ class ghost_sender {
   }
   [[nodiscard]] std::size_t marks() const noexcept { return marks_; }
 
-  /// Sends the marked ghosts with value_of(ghost), and calls accept(own vertex, value) for those that others sent, in
-  /// rank order. Returns: the heads of all workers. A collective. Head: trivially copyable.
+  /// Sends the marked ghosts with value_of(ghost), and calls accept(own vertex, value) for those received, in rank
+  /// order. Returns: the heads of all workers. A collective. Head: trivially copyable.
   /// Cost: one all-to-all with at most 4 bytes and the value for each marked ghost.
   template <class Head, class Get, class Accept>
   std::vector<Head> send(const Head& head, Get&& value_of, Accept&& accept) {

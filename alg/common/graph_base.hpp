@@ -30,7 +30,7 @@ struct graph_settings {
 
   std::vector<std::string> input;
   std::string output;
-  std::vector<std::string> vertices;  ///< files that name all vertices; empty: those of the edges
+  std::vector<std::string> vertices;  ///< files that name all vertices; empty: the vertices of the edges
   std::string ids = "automatic";
   bool dump = true;  ///< write result files, not only the summary
   std::string format = "text";
@@ -49,7 +49,7 @@ struct graph_settings {
   }
 };
 
-/// Reads those two keys into `settings`.
+/// Reads `checkpoint_every` and `resume` into `settings`.
 void read_checkpoint_keys(const config& from, graph_settings& settings);
 
 /// totals[v] of own vertex v: the sum of amounts[u] over all vertices u of all workers with labels[u] == number of v.
@@ -58,8 +58,8 @@ std::vector<std::uint64_t> label_totals(Comm comm, const distributed_graph& grap
                                         std::span<const std::uint64_t> labels,
                                         std::span<const std::uint64_t> amounts = {});
 
-/// Whether the first line of the input that is not blank has a third field. A collective: rank 0 looks. Buffers all of
-/// standard input, if it is among the files.
+/// Whether the first line of the input that is neither blank nor a comment has a third field. A collective; rank 0
+/// reads the line. Buffers all of standard input if it is among the files.
 bool input_has_weights(Comm comm, const std::vector<std::string>& input);
 
 /// The number of the vertex with this id. A collective. Throws: config_error that begins with `place` on every worker
@@ -89,8 +89,8 @@ inline void append_id(std::string& out, const id_list& ids, std::size_t i) {
 
 }  // namespace graph_detail
 
-/// Writes a file <output>/<what>_<rank> (or <what>.txt of all workers) with a line for each of these vertices: id, tab,
-/// value; or, with "format": "npy", arrays and model.json (see npy.hpp). Every worker must call it.
+/// Writes a file <output>/<what>_<rank> (or one <what>.txt for all workers) with a line for each of these vertices: id,
+/// tab, value; or, with "format": "npy", arrays and model.json (see npy.hpp). Every worker must call it.
 template <npy_number T>
 void write_vertex_values(paralg& job, const graph_settings& settings, const id_list& ids, const std::string& algorithm,
                          const std::string& what, std::span<const T> values) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What searches in supersteps share: options, checkpoints.
+// Options and checkpoints of algorithms that search in supersteps.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace paracel::alg {
 
-/// The loop, which is not resumed with a graph of another size: what is kept of each vertex would not fit. Before other
-/// calls of `keep`. Lifetime: the graph must outlive the loop.
+/// Makes the loop refuse to resume with a graph of another size, whose state per vertex would not fit. Call it before
+/// any `keep`. Returns: the loop. Lifetime: the graph must outlive the loop.
 resumable_loop& keep_size(resumable_loop& loop, const distributed_graph& graph);
 
 struct search_options {
   std::string checkpoint_folder{};     ///< empty: no checkpoints
   std::uint64_t checkpoint_every = 0;  ///< supersteps between checkpoints; 0: none
   bool resume = false;                 ///< from a checkpoint in that folder, if there is one
-  paralg* job = nullptr;  ///< supersteps are iterations of this job, which it can resume; null: they are not
+  paralg* job = nullptr;               ///< supersteps are resumable iterations of this job; null: they are not
   /// Called on every worker after each superstep: its number, and the vertices visited in it by all workers.
   std::function<void(std::uint64_t superstep, std::uint64_t visited)> watch{};
 };
@@ -59,7 +59,7 @@ void run_search(Comm comm, const distributed_graph& graph, std::uint64_t identit
   }
   if (search.done()) loop.stop();
   while (loop.next()) {
-    // Of the superstep before, which has been committed: it can be repeated.
+    // Here, after the previous superstep has been committed, so that the save can be repeated.
     if (options.checkpoint_every != 0 && search.superstep() != first &&
         search.superstep() % options.checkpoint_every == 0) {
       byte_vector state;

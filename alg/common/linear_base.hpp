@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What linear models share, and trees with them: their inputs, the lines of predictions, and their files.
+// What linear models and trees share: inputs, prediction lines, and model files.
 #pragma once
 
 #include <cstddef>
@@ -52,7 +52,7 @@ class linear_base : public paralg {
   [[nodiscard]] sample_rows load_training();
   /// Loads test_input and predict_input; call it before training, so that bad data is reported early.
   void load_others(std::uint32_t columns);
-  /// The rows that are held out. Throws: data_error for a class that the training rows do not have.
+  /// Loads held-out rows. Throws: data_error for a class that the training rows do not have.
   [[nodiscard]] sample_rows load_validation(const std::vector<std::string>& names, std::uint32_t columns);
   [[nodiscard]] bool has_test() const noexcept { return !linear_.test_input.empty(); }
   /// Writes pred_v_<rank>, with `prediction(row of predict_input)`; nothing without predict_input.

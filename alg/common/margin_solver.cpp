@@ -15,15 +15,16 @@ namespace paracel::alg {
 
 namespace {
 
-// Each mu begins near its minimum, which a few steps then find. With larger factors most steps are cut short.
+// Each mu starts near its minimum, so a few steps find it. With larger factors most steps are shortened.
 constexpr double mu_factor = 4;
-// So many mu without a smaller duality gap, and it is at its rounding errors.
+// After this many mu without a smaller duality gap, only rounding errors are left of it.
 constexpr int stalled = 2;
-// A minimum that is only on the way to the next one need not be found accurately: where the gradient is g, |g|^2 / 2 of
-// the duality gap is due to it. It may be this part; of the first gap nothing is known but the gradient.
+// Intermediate minima need not be accurate: a gradient g contributes |g|^2 / 2 to the duality gap, and may contribute
+// this fraction of the gap expected next. Before the first gap is known, the gradient's norm is reduced by a fixed
+// factor.
 constexpr double gradient_part = 0.1;
 constexpr double first_accuracy = 0.1;
-// Beyond so many mu, a smoothed loss is straight, to rounding errors.
+// More than this many mu from the kink, a smoothed loss is linear to within rounding error.
 constexpr double straight = 36;
 
 /// mu log(1 + exp(t / mu)) and its derivatives.
@@ -82,7 +83,8 @@ double margin_of(const sample_rows& rows, std::size_t i, bool bias, std::span<co
   return bias ? w[0] + row_product(rows, i, w.subspan(1)) : row_product(rows, i, w);
 }
 
-/// The exact objective and the duality gap at w; `slopes`: of the loss that was minimised. A collective.
+/// The exact objective and the duality gap at w; `slopes`: the loss that was minimised, whose slopes are the dual
+/// point. A collective.
 void certify(paralg& job, const sample_rows& rows, const std::vector<double>& weights, const margin_loss& loss,
              const optim::loss& slopes, const margin_settings& settings, margin_fit& fit) {
   const std::size_t first = settings.bias ? 1 : 0;
@@ -91,7 +93,7 @@ void certify(paralg& job, const sample_rows& rows, const std::vector<double>& we
   std::vector<double> slope(n);
   std::vector<double> unused(n);
   for (std::size_t i = 0; i < n; ++i) margin[i] = margin_of(rows, i, settings.bias, fit.w);
-  // X's, then the sums of losses and of conjugates, and with a bias of s.
+  // X's, then the sums of the losses, of the conjugates and, for the bias, of s.
   std::vector<double> sums(rows.columns + 3);
   sums[rows.columns] = loss.exact->derivatives(margin, rows.label, weights, slope, unused);
   if (loss.smoothed) {
@@ -210,7 +212,7 @@ margin_fit fit_margins(paralg& job, const sample_rows& rows, const std::vector<d
       const double norm = gradient_norm_at(job, objective, settings, fit.w);
       const double expected = std::max(fit.gap / mu_factor, settings.tolerance / 2 * std::abs(fit.objective));
       double most = fit.gap > 0 ? std::sqrt(2 * gradient_part * expected) : first_accuracy * norm;
-      // Without its penalty the bias counts by itself.
+      // An unpenalised bias adds a term of its own to the gap.
       if (settings.bias && !settings.penalize_bias && fit.gap > 0)
         most = std::min(most, gradient_part * expected / std::max(std::abs(fit.w[0]), 1e-3));
       how.gradient_tolerance = norm > 0 ? std::min(most / norm, 1.0) : 1.0;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Support vector machines: minimises |w|^2/2 + C sum_i weight_i loss(x_i.w + bias, y_i) for losses of a margin. A loss
-// with a kink by coordinates of the dual problem (dual_solver.hpp), others, and the same ones on request, by Newton's
-// steps:
+// with a kink can be minimised by coordinate ascent on the dual problem (dual_solver.hpp); the alternative, for any
+// loss, is Newton's method:
 //
-// In a loss with a kink (hinge, epsilon-insensitive) max(0, t) is replaced by mu log(1 + exp(t / mu)), which is at most
-// mu log 2 above, and it is minimised by Newton's steps with mu = first, first / 4, first / 16, ..., each from about
-// the minimum of the one before. The slopes s of the rows at w are a point of the dual problem, so the duality gap
+// In a loss with a kink (hinge, epsilon-insensitive) max(0, t) is replaced by mu log(1 + exp(t / mu)), which exceeds it
+// by at most mu log 2, and the sum is minimised for mu = first, first / 4, first / 16, ..., each time starting near the
+// previous minimum. The slopes s of the rows at w are a point of the dual problem, so the duality gap
 //
 //     C sum (weight loss + y s + epsilon |s|) + |w|^2/2 + |C X's|^2/2          >= F(w) - F(best w)
 //
-// says how far w can be from the minimum of the loss with its kink; it ends when that is small enough. Without a
-// penalty of the bias |bias C sum s| is added.
+// bounds the distance from the minimum of F, which has the loss with its kink; the solver stops when the gap is small
+// enough. If the bias is not penalised, |bias C sum s| is added.
 //
 // Source: Y.-J. Lee, O. Mangasarian, "SSVM: a smooth support vector machine for classification", Computational
 // Optimization and Applications 20, 2001 (the smooth loss); O. Chapelle, "Training a support vector machine in the
@@ -49,13 +49,13 @@ optim::loss_ptr smoothed_epsilon_insensitive(double epsilon, double mu);
 
 struct margin_settings {
   explicit margin_settings(const config& from);
-  /// Throws: config_error for a method that cannot minimise a loss: one with a kink, or a squared one.
+  /// Throws: config_error if the method cannot minimise the loss, which has a kink or is squared.
   void check(bool kink, const std::string& kinked_name, const std::string& squared_name) const;
 
   double c;
   bool bias;
   bool penalize_bias;
-  optim::method how;  ///< unless `method` is dual, or auto means that
+  optim::method how;  ///< unless `method` is dual, or auto that resolves to dual
   std::string method;
   std::string method_place;
   int rounds;
@@ -64,8 +64,8 @@ struct margin_settings {
 
 struct margin_fit {
   std::vector<double> w;  ///< with a bias first
-  double objective = 0;   ///< with the loss as it is
-  double gap = 0;         ///< with a kink: the duality gap, at least the distance to the minimum
+  double objective = 0;   ///< with the exact loss
+  double gap = 0;         ///< with a kink: the duality gap, an upper bound of the distance to the minimum
   double gradient_norm = 0;
   int steps = 0;
   bool converged = false;
@@ -74,22 +74,22 @@ struct margin_fit {
 
 using margin_watch = std::function<void(int step, double objective, const run_log::figures& more)>;
 
-/// A collective. `weights`: of the rows; empty: ones. `held_out.best` is not used. `watch`: after each step, on rank 0,
-/// with F, by newton that of the smoothed loss. Cost: dual_solver.hpp; or doc/optim.md's of newton or lbfgs, and for
-/// each mu a pass and two sums of p + 3 numbers more.
+/// A collective. `weights`: of the rows; empty: ones. `held_out.best` is not used. `watch`: called on rank 0 after each
+/// step, with F, by newton that of the smoothed loss. Cost: see dual_solver.hpp; otherwise that of newton or lbfgs
+/// (doc/optim.md), plus a pass and two sums of p + 3 numbers for each mu.
 margin_fit fit_margins(paralg& job, const sample_rows& rows, const std::vector<double>& weights,
                        const margin_loss& loss, const margin_settings& settings, optim::validation held_out,
                        const margin_watch& watch);
 
-/// Whether fit_margins goes by coordinates of the dual problem.
+/// Whether fit_margins solves the dual problem.
 bool is_dual(const margin_settings& settings, const margin_loss& loss, const sample_rows& rows);
 /// The name of the objective in metrics.jsonl.
 inline const char* metric_of(const margin_settings& settings, const margin_loss& loss, const sample_rows& rows) {
   return loss.smoothed && !is_dual(settings, loss, rows) ? "smooth_objective" : "objective";
 }
 
-/// What validation measures of a loss of margins. `correct(margin, label)`: whether a row counts as predicted.
-/// Lifetime: of `rows`.
+/// optim::validation::measure for a loss of margins. `correct(margin, label)`: whether a row counts as predicted
+/// correctly. Lifetime: of `rows`.
 std::function<void(std::span<const double>, std::span<double>)> measure_margins(
     const sample_rows& rows, bool bias, optim::loss_ptr loss, std::function<bool(double, double)> correct);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Edges of a graph that is stored with `once` (graph_options) go to the end, or the ends, at which an algorithm needs
-// them.
+// Moves the edges of a graph that is stored with `once` (graph_options) to the end, or both ends, where an algorithm
+// needs them.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ namespace paracel::alg {
 
 namespace move_edges_detail {
 
-/// An edge that came from the owner of its other end.
+/// An edge received from the owner of its other end.
 struct arrived_edge {
   std::uint32_t at;     // the own vertex that gets it
   std::uint32_t other;  // its other end, as an index among the vertices of the sender; later as a local index
 };
 
-/// Sends the edges of own vertices v to ghosts t for which `gives(v, t)`. Returns: those that arrived, by worker.
+/// Sends the edges of own vertices v to ghosts t for which `gives(v, t)`. Returns: the edges received, by sender.
 template <class Gives>
 std::vector<std::vector<arrived_edge>> send_edges(Comm& comm, const distributed_graph& graph, std::size_t round_bytes,
                                                   Gives& gives) {
@@ -32,7 +32,7 @@ std::vector<std::vector<arrived_edge>> send_edges(Comm& comm, const distributed_
   std::vector<std::vector<arrived_edge>> arrived(size);
   std::size_t v = 0;
   for (bool more = size > 1; more;) {
-    // Block: room | whether more will come (8 bytes) | edge | ...
+    // Block: room | whether more follow (8 bytes) | edge | ...
     std::vector<byte_vector> blocks(size, byte_vector(exchange_room + sizeof(std::uint64_t)));
     for (std::size_t bytes = 0; v < own && bytes < round_bytes; ++v) {
       for (const auto t : graph.out.of(v)) {
@@ -60,8 +60,8 @@ std::vector<std::vector<arrived_edge>> send_edges(Comm& comm, const distributed_
 }  // namespace move_edges_detail
 
 /// The stored edge v - t, v an own vertex and t a local index, stays as an edge from v to t if `keeps(v, t)`, and
-/// becomes one from t to v, at the owner of t, if `gives(v, t)`. Ghosts are then the ends of these edges. Targets are
-/// in no order; weights are dropped. A collective. Cost: 8 bytes for each edge that goes to another worker, in
+/// becomes one from t to v, at the owner of t, if `gives(v, t)`. The ghosts become the remote ends of these edges.
+/// Targets are in no order; weights are dropped. A collective. Cost: 8 bytes for each edge sent to another worker, in
 /// all-to-alls of about `round_bytes` a worker; memory for the edges before and after.
 template <class Keeps, class Gives>
 void move_edges(Comm comm, distributed_graph& graph, std::size_t round_bytes, Keeps&& keeps, Gives&& gives) {
@@ -81,7 +81,7 @@ void move_edges(Comm comm, distributed_graph& graph, std::size_t round_bytes, Ke
     }
   }
   std::vector<std::uint64_t> ghosts;
-  std::size_t g = 0;  // the old ghosts are in the order of their workers
+  std::size_t g = 0;  // the old ghosts are sorted by worker
   for (std::size_t w = 0; w < arrived.size(); ++w) {
     const auto first = graph.first[w];
     std::vector<std::uint32_t> there(w == graph.rank ? 0 : graph.first[w + 1] - first);  // as `place`

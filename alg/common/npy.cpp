@@ -386,7 +386,7 @@ void model_writer::finish() {
     for (const auto& s : config->all()) {
       const bool place = s.type == key_type::file || s.type == key_type::files || s.type == key_type::plugin ||
                          s.type == key_type::output_folder;
-      // If it is absent, its value is none that a config could have.
+      // If it is absent, its value is not one that a config may contain.
       const bool absent = s.name == output_files_key && !config->given(s.name);
       if (!place && !absent && !settings_.has(s.name)) settings_.raw(s.name, json_of(s.value));
     }

@@ -96,7 +96,7 @@ class model_writer {
   /// `format`: "npy" or "text".
   model_writer(paralg& job, std::string algorithm, const std::string& format);
 
-  /// Adds an array of rank 0, in <name>_0.npy, or <name>.npy with one file for all workers. In text form, one
+  /// Adds an array that rank 0 has, in <name>_0.npy, or <name>.npy with one file for all workers. In text form, one
   /// dimension: numbers separated by |; two: one row a line.
   template <npy_number T>
   void add(const std::string& name, std::span<const T> values, std::vector<std::uint64_t> shape) {
@@ -106,9 +106,9 @@ class model_writer {
   void add(const std::string& name, const std::vector<T>& values) {
     add(name, std::span<const T>(values), {values.size()});
   }
-  /// Adds rows of which each worker has some (concatenated in rank order), `row_shape` numbers each (empty: one
-  /// number), in <name>_<rank>.npy or <name>.npy; `ids`: ids of this worker's rows, on every worker or on none. A
-  /// collective. In text form one row a line: its global number or its id, a tab, and the numbers.
+  /// Adds an array whose rows are distributed over the workers (concatenated in rank order), each row of shape
+  /// `row_shape` (empty: one number), in <name>_<rank>.npy or <name>.npy; `ids`: ids of this worker's rows, on every
+  /// worker or on none. A collective. In text form one row a line: its global number or its id, a tab, and the numbers.
   template <npy_number T>
   void add_rows(const std::string& name, std::span<const T> values, std::vector<std::uint64_t> row_shape = {},
                 const id_list* ids = nullptr) {
@@ -156,7 +156,7 @@ class model_reader {
   [[nodiscard]] std::vector<T> read(const std::string& array) const {
     return read_array(array).as<T>();
   }
-  /// The ids of its rows, in their order. Throws: data_error when it has none.
+  /// The ids of the array's rows, in order. Throws: data_error when it has none.
   [[nodiscard]] id_list ids(const std::string& array) const;
   /// A field of the manifest ("objective", "settings.kclusters").
   template <class T>

@@ -30,7 +30,7 @@ std::vector<double> face_direction(const hessian_product& product, std::span<con
                                    std::span<const double> slope, std::span<const char> free, double accuracy,
                                    std::size_t most);
 
-/// w + step * direction, clamped at the boundary of the orthant.
+/// `target`, which is w + step * direction, clamped at the boundary of the orthant.
 double stay_in_orthant(double w, double slope, double target);
 
 }  // namespace paracel::alg

@@ -137,7 +137,7 @@ pair_errors predict_pairs(factor_tables& model, const sparse_rows& pairs, const 
   return errors;
 }
 
-// ---- who owns a user
+// ---- owners of users
 
 namespace {
 
@@ -206,7 +206,7 @@ std::vector<std::string> names_of(const id_list& ids) {
 
 held_out_rows to_owners(Comm comm, const sparse_rows& training, const sparse_rows& test) {
   if (training.entries_total == 0 || test.entries_total == 0) return route<std::uint64_t>(comm, {}, {}, sparse_rows{});
-  // A worker without rows does not know whether the ids are numbers.
+  // A worker without rows cannot tell whether the ids are numbers.
   std::vector<std::int64_t> named{training.rows() > 0 && !training.row_ids.numeric() ? 1 : 0,
                                   test.rows() > 0 && !test.row_ids.numeric() ? 1 : 0};
   comm.allreduce(named, reduce_op::max);
@@ -425,7 +425,7 @@ void write_model(paralg& job, const std::string& algorithm, const std::string& f
   out.fields().add("k", static_cast<std::uint64_t>(k)).add("mean", scale.mean).add("ratings", ratings);
   if (std::isfinite(scale.least)) out.fields().add("min_rating", scale.least);
   if (std::isfinite(scale.most)) out.fields().add("max_rating", scale.most);
-  // The numbers [from, to) of the rows that are selected.
+  // Writes columns [from, to) of the selected rows.
   const auto array = [&](const char* name, std::span<const double> rows, const id_list& ids, std::size_t from,
                          std::size_t to, std::vector<std::uint64_t> shape, const std::vector<std::uint8_t>* only) {
     std::vector<double> numbers;

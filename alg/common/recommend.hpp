@@ -153,7 +153,7 @@ recommendation recommend_items(factor_tables& model, const sparse_rows& training
 
 struct ranking_quality {
   std::uint64_t users = 0;
-  std::uint64_t cold_users = 0;  ///< users among them that training does not have
+  std::uint64_t cold_users = 0;  ///< of these, users without training rows
   double ndcg = 0;
   double recall = 0;
 };
@@ -161,9 +161,9 @@ struct ranking_quality {
 ranking_quality rank_quality(Comm comm, const recommendation& lists, const held_out_rows& test, const id_list& items,
                              std::size_t at, double relevant);
 
+class run_log;
 /// What follows training: test errors, predictions (pred_v_<rank>: user,item,prediction), lists (recommend_<rank>:
 /// user, a tab, item:score|...; recommend_unknown_0) and their quality, each reported on stdout.
-class run_log;
 void use_model(paralg& job, run_log& log, factor_tables& model, const recommend_settings& settings,
                const rating_scale& scale, const sparse_rows* training, std::span<const double> users);
 
@@ -174,8 +174,7 @@ struct model_selection {
   std::vector<std::uint8_t> item_factors;
   std::vector<std::uint8_t> item_bias;
 };
-/// Writes the model: arrays W and ubias of the own users, H and ibias of the own items (rows of row_width(k) numbers
-/// with their ids), miu_0, model.json. A collective.
+/// The own users and items: rows of row_width(k) numbers, and their ids.
 struct model_parts {
   std::span<const double> users;
   const id_list* user_ids;
@@ -183,6 +182,8 @@ struct model_parts {
   const id_list* item_ids;
   const model_selection* only = nullptr;  ///< null: everything
 };
+/// Writes the model: arrays W and ubias of the own users, H and ibias of the own items, miu_0, model.json. A
+/// collective.
 void write_model(paralg& job, const std::string& algorithm, const std::string& format, std::size_t k,
                  const rating_scale& scale, std::uint64_t ratings, const model_parts& parts);
 
@@ -193,7 +194,7 @@ struct saved_model {
 };
 /// Throws: data_error.
 saved_model open_model(const std::string& folder, const std::string& algorithm);
-/// Rank 0 reads the rows and pushes them; returns on every worker when they are in the servers.
+/// Rank 0 reads the rows and pushes them; returns on every worker once they are in the servers.
 void serve_model(paralg& job, const std::string& folder, const std::string& algorithm, factor_tables& model);
 
 /// Entry options of ratings: every line counts, also repeated pairs.

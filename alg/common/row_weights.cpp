@@ -34,7 +34,7 @@ std::vector<double> load_row_weights(Comm comm, const std::vector<std::string>& 
   if (least < 0 || greatest == 0)
     throw data_error(names.front() + ": found " + (least < 0 ? "a weight below 0" : "only weights that are 0") +
                      ", want weights from 0, and one above it");
-  // Both are cut at bytes of their own files: a worker's weights are not those of its rows.
+  // Both inputs are split at byte offsets of their own files, so a worker's weights are not those of its rows.
   const auto begins = comm.allgather(rows.first_row);
   std::vector<byte_vector> out(comm.get_size());
   for (std::size_t r = 0; r < out.size(); ++r) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Weights of training samples, from a file of their own.
+// Weights of training samples, from separate files.
 #pragma once
 
 #include <string>
@@ -16,7 +16,8 @@ namespace paracel::alg {
 void add_row_weights_key(config_schema& schema);
 
 /// The weights of this worker's `rows`. The files have one number a row, in the order of the samples of all workers;
-/// empty names: no weights. A collective. Throws: data_error: another number of them, one below 0, only zeros.
+/// empty names: no weights. A collective. Throws: data_error if their number is not that of the samples, one is
+/// negative, or all are 0.
 /// Cost: each weight is sent at most once.
 std::vector<double> load_row_weights(Comm comm, const std::vector<std::string>& names, const sample_rows& rows);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What rank 0 reports of a run: metrics.jsonl (one line a round), progress, and `name value` lines on stdout at the
-// end. Names are those of doc/metrics.md: `objective` is only what the program minimises or maximises.
+// What rank 0 reports about a run: metrics.jsonl (one line a round), progress, and `name value` lines on stdout at the
+// end. Names follow doc/metrics.md: `objective` is only what the program minimises or maximises.
 #pragma once
 
 #include <algorithm>
@@ -93,8 +93,8 @@ class whole_file {
 /// Writes `text` to `path`, atomically. Throws: error that names the file.
 void write_text_file(const std::string& path, const std::string& text);
 
-/// Writes elements of this worker, one a line, to the file job.result_name(filename): what paracel_dump_vector writes
-/// where each worker has its own file. Not a collective; for small results.
+/// Writes elements of this worker, one a line, to the file job.result_name(filename): as paracel_dump_vector does when
+/// each worker has its own file. Not a collective; for small results.
 template <class T>
 void write_lines(paralg& job, const std::vector<T>& elements, const std::string& filename) {
   using paracel::append_text;

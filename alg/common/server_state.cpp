@@ -43,7 +43,8 @@ server_fold::server_fold(paralg& job, std::string file) : job_(job), file_(std::
 }
 
 void server_fold::forget(const std::string& key) {
-  // Everyone has read the last one: they have committed since. Each worker removes it, for its cache would only grow.
+  // All workers have read the previous key, because they have committed since. Each worker removes it, or its cache
+  // would keep growing.
   if (!last_.empty()) job_.paracel_remove(last_);
   last_ = key;
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What algorithms share whose state is in the servers when the config names a plug-in (`update_file`, `handle_file`),
-// as it was in Paracel 0.3: the config's keys, and contributions of all workers that a function of the plug-in
-// combines.
+// For algorithms that keep state in the servers, as in Paracel 0.3, if the config names a plug-in (`update_file`,
+// `handle_file`): the config keys, and values that a plug-in function combines from the contributions of all workers.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,7 @@
 
 namespace paracel::alg {
 
-/// A plug-in and its functions as a config names them. Without a file nothing is in the servers.
+/// A plug-in and its functions as a config names them. Without a file nothing is kept in the servers.
 struct state_plugin {
   std::string file{};
   std::vector<std::string> functions{};
@@ -26,21 +25,21 @@ struct state_plugin {
 };
 
 /// Reads the keys of a plug-in. `defaults`: the names of the functions where the config has none; `functions_key`, of
-/// type strings, may name the first few. Throws: config_error for functions without a plug-in, which could not act, and
-/// for more names than `defaults` has.
+/// type strings, may name the first few. Throws: config_error for functions without a plug-in, which would have no
+/// effect, and for more names than `defaults` has.
 state_plugin read_state_plugin(const config& from, const char* file_key, const char* functions_key,
                                std::vector<std::string> defaults);
 /// The same with a key of type string for each function.
 state_plugin read_state_plugin(const config& from, const char* file_key,
                                std::initializer_list<std::pair<const char*, const char*>> keys_and_defaults);
 
-/// Throws: config_error when one of `keys` is given, because it cannot act: `key "x": <why>`.
+/// Throws: config_error when one of `keys` is given, because it would have no effect: `key "x": <why>`.
 void refuse_keys(const config& from, std::initializer_list<const char*> keys, const std::string& why);
 
-/// Values to which every worker contributes, combined in the servers. A contribution is staged under a key of its own
-/// round; when all workers have committed, the first in rank order becomes the value, and the function of the plug-in
-/// updates it by the others, in rank order; so the result is the same on every worker and in every run. It makes its
-/// paralg BSP, and each round is an iteration of it.
+/// Values to which every worker contributes, combined in the servers. A contribution is staged under a key of its
+/// round; once all workers have committed, the first in rank order becomes the value, and the plug-in function updates
+/// it with the others, in rank order; so the result is the same on every worker and in every run. The constructor
+/// switches the paralg to BSP; each round is one of its iterations.
 ///
 /// Thread-safety: none. Lifetime: the paralg must outlive it.
 class server_fold {
@@ -48,8 +47,8 @@ class server_fold {
   server_fold(paralg& job, std::string file);
 
   /// A collective. Throws: plugin_error when there is no such function or it fails; type_error when the function
-  /// takes other types. Cost: an update, a commit, a read and a removal, a round trip each; the value travels from each
-  /// worker to a server and back.
+  /// takes other types. Cost: an update, a commit, a read and a removal, each one round trip; the value is sent from
+  /// each worker to a server and back.
   template <class V>
   [[nodiscard]] V combine(const std::string& name, const V& mine, const std::string& function) {
     const auto key = name + std::to_string(round_++);
@@ -60,7 +59,7 @@ class server_fold {
     return all;
   }
 
-  /// The same with a value for each worker: this one's, combined from what all have in `mine` at its rank.
+  /// The same with one value per worker: `mine` has this worker's contribution to each. Returns: this worker's value.
   template <class V>
   [[nodiscard]] V combine_own(const std::string& name, const std::vector<V>& mine, const std::string& function) {
     const auto round = '_' + std::to_string(round_++);
@@ -78,7 +77,7 @@ class server_fold {
 
   paralg& job_;
   std::string file_;
-  std::string last_;  // the key of the last round, which others may still read
+  std::string last_;  // the key of the last round, which other workers may still read
   std::uint64_t round_ = 0;
 };
 

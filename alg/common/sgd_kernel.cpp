@@ -13,7 +13,7 @@ namespace paracel::alg {
 
 namespace {
 
-/// The numbers of a step in the type of the factors.
+/// The constants of a step in the type of the factors.
 template <class Real>
 struct sgd_numbers {
   explicit sgd_numbers(const sgd_step& s)
@@ -25,7 +25,7 @@ struct sgd_numbers {
   Real mean, pull, shrink;
 };
 
-// How many ratings ahead rows of items are fetched: about 100 ns.
+// How many ratings ahead item rows are prefetched: about 100 ns.
 constexpr std::size_t sgd_ahead = 4;
 
 template <class Real>
@@ -35,7 +35,7 @@ template <class Real>
   for (; at < end; at += 64) __builtin_prefetch(at, 1);
 }
 
-/// one(numbers, user's row, item's row, rating) for each rating. Returns: the sum of what it returns, squared.
+/// Calls one(numbers, user's row, item's row, rating) for each rating. Returns: the sum of its squared results.
 template <class Real, class Step>
 [[gnu::always_inline]] inline double each_rating(const sgd_step& step, Real* users, Real* items,
                                                  const sgd_runs<Real>& runs, Step&& one) {
@@ -85,8 +85,8 @@ double pass_plain(const sgd_step& step, Real* users, Real* items, const sgd_runs
 }
 
 #if defined(__x86_64__)
-// Registers of 32 bytes of either type. The compiler adds the lanes of a sum of products through memory, which is on
-// the path from a step to the next: with k 32 a step of floats took 20 ns like this and 27 from plain loops.
+// 32-byte registers of either type. From plain loops the compiler adds the lanes of a dot product through memory, on
+// the critical path from one step to the next: with k 32 a step of floats took 27 ns that way, 20 ns like this.
 #define PARACEL_SGD_WIDE [[gnu::target("avx2,fma")]]
 #define PARACEL_SGD_INLINE [[gnu::target("avx2,fma"), gnu::always_inline]] inline
 

@@ -4,8 +4,8 @@
 // double.
 //
 // The loop is compiled for any x86-64 and for AVX2 with FMA, and selected when the program starts; the two differ in
-// the last bits. Rows of the next items are prefetched: with 100,000 items of 32 floats, which no second-level cache
-// holds, a step took 40 instead of 96 ns.
+// the last bits. Rows of the next items are prefetched: with 100,000 items of 32 floats, too many for a second-level
+// cache, a step took 40 instead of 96 ns.
 #pragma once
 
 #include <cstddef>

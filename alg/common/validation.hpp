@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What programs on paracel/optim.hpp share that can measure each step on held-out rows.
+// Keys and metrics of programs that use paracel/optim.hpp and can evaluate each step on held-out rows.
 #pragma once
 
 #include <paracel/optim.hpp>

@@ -22,8 +22,8 @@ constexpr std::size_t group = 8;
 // Numbers in one message of a reduction: 8 MB are far below any message limit and enough to hide its latency.
 constexpr std::size_t message_numbers = std::size_t{1} << 20U;
 
-// Gains that differ by less than this fraction of T are equal: a hundred thousand times the rounding error of the sums,
-// and far below the differences between distinct splits.
+// Gains that differ by less than this fraction of T count as equal: a hundred thousand times the rounding error of the
+// sums, and far below the differences between distinct splits.
 constexpr double equal_part = 1e-10;
 
 }  // namespace
@@ -211,7 +211,8 @@ dtr_settings::dtr_settings(const config& from)
 
 namespace {
 
-/// A matrix with ids for its rows: every worker reads it, and keeps its share of the rows.
+/// A matrix whose row numbers are the ids: every worker reads all of it, and keeps its share of the rows, or all with
+/// `everywhere`.
 vector_rows load_npy_rows(const Comm& comm, const std::string& path, bool everywhere) {
   const auto array = read_npy(path);
   if (array.shape.size() != 2 || array.size() == 0) {
@@ -424,7 +425,7 @@ void decision_tree_rec::build(std::uint64_t number) {
       find_gains();
     }
     if (depth == 0) root_gains_ = gains_;
-    // Nodes in order: an item that a node asks about is not asked again.
+    // Nodes in order: no two nodes ask about the same item.
     for (std::size_t j = 0; j < nodes; ++j) {
       const auto place = place_of_[j];
       auto item = items();

@@ -97,12 +97,12 @@ inline constexpr double not_allowed = -1;
 
 struct dtr_candidate {
   std::size_t item;
-  double gain;  ///< the greatest of those that are equal to it
+  double gain;  ///< the greatest of those equal to it
 };
 /// Allowed items by descending gain; items within `slack` of the first one of a group are equal, and sorted by id.
-/// `used`: items that may not be asked any more.
+/// `used`: items that may no longer be asked about.
 std::vector<dtr_candidate> dtr_ranking(std::span<const double> gains, const std::vector<bool>& used, double slack);
-/// The item to ask about: the `nth` of that. Returns gains.size() if there is none.
+/// The item to ask about: the `nth` of that ranking, from 0. Returns gains.size() if there is none.
 std::size_t dtr_choice(std::span<const double> gains, const std::vector<bool>& used, double slack, std::size_t nth = 0);
 
 /// The keys of dtr's config; README.md explains them.

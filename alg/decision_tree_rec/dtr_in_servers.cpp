@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The choice of an item in the servers, as in Paracel 0.3. A worker offers items of its part of them, in id order.
+// The choice of an item in the servers, as in Paracel 0.3. Each worker offers items from its own part of them, in id
+// order.
 //
 //     smallest_error_<n> | item, error   a node: the function keeps one of the workers' offers
 //     err_<item>         | error         the root: those that the filter accepts are ranked, to find the n-th best
 //
-// The item is its id if that is a number, otherwise its place in the order of the names.
+// An item is identified by its id if that is a number, otherwise by its place in the order of the names.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -21,7 +22,7 @@ namespace {
 constexpr const char* updater = "smallest_error_updater";
 constexpr const char* filter = "small_errors_filter";
 constexpr std::string_view error_prefix = "err_";
-constexpr auto nothing = std::numeric_limits<std::uint64_t>::max();  // Paracel's id of no item
+constexpr auto nothing = std::numeric_limits<std::uint64_t>::max();  // Paracel's id for no item
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Paracel's functions for dtr: of two offers (item, error) that with the smaller error, and errors are under err_...
+// Paracel's functions for dtr: the updater keeps the offer (item, error) with the smaller error, the filter accepts the
+// keys err_...
 #include <cstdint>
 #include <string_view>
 #include <utility>

@@ -24,7 +24,7 @@ namespace {
 constexpr std::uint64_t order_stream = 2;
 // A mean loss that exceeds the first one by this factor counts as divergence.
 constexpr double divergence_factor = 1e3;
-// Samples whose model rows are pulled at once where nothing is trained, and model rows copied at once: some megabytes.
+// Samples whose model rows are pulled at once outside training, and model rows copied at once: a few megabytes.
 constexpr std::size_t block_samples = 8192;
 constexpr std::uint64_t block_ids = 16384;
 
@@ -105,7 +105,7 @@ fm_settings::fm_settings(const config& from)
     if (consistency.model != consistency_model::bsp)
       throw config_error(from.place_of("method") + ": als has no updates that could be late; want consistency bsp");
   }
-  if (!classes.linear.model.empty()) return;  // which has a loss of its own
+  if (!classes.linear.model.empty()) return;  // the model has a loss of its own
   if (loss == fm_loss::squared) {
     classes.linear.samples.label = sample_options::label_rule::real;
     for (const char* name : {"class_weight", "scores"}) {
@@ -159,7 +159,7 @@ void factorization_machine::load() {
   names_ = rows_.names;
 }
 
-/// The constant that fits best, where the bias begins.
+/// The constant that fits best: the initial bias.
 double factorization_machine::first_bias() {
   std::vector<double> sums(2);  // weights; weighted targets, or those of the second class
   double least = std::numeric_limits<double>::infinity();
@@ -185,8 +185,8 @@ double factorization_machine::first_bias() {
   return std::log(part / (1 - part));
 }
 
-/// Opens the table. Every worker pushes the initial rows of the features that it has, which are the same on all; other
-/// rows are zeros, so that a feature without samples has no part in a prediction.
+/// Opens the table. Every worker pushes the initial rows of the features in its samples, which are the same on all
+/// workers; other rows are zeros, so that a feature without samples does not contribute to predictions.
 void factorization_machine::start_rows(double bias) {
   table_.emplace(*this, "fm", settings_.k + 1, row_init::zeros(), optimizer_of(settings_));
   if (settings_.patience > 0) best_.emplace(*this, "fm_best", settings_.k + 1);
@@ -209,7 +209,7 @@ void factorization_machine::pull_batch() {
   table_->pull(batch_.ids, model_);
 }
 
-/// A round is `batches` clocks and another one, at which the workers add up the losses and measure the held-out rows.
+/// A round is `batches` clocks plus one, in which the workers sum the losses and evaluate the held-out rows.
 void factorization_machine::train() {
   const auto size = static_cast<std::size_t>(get_worker_size());
   const std::uint64_t batches = (rows_.rows_total + settings_.batch_size - 1) / settings_.batch_size;
@@ -286,7 +286,7 @@ void factorization_machine::train() {
   paracel_sync();
 }
 
-/// Alternating least squares, on the queue: a round is a superstep. Then the model is put into the table.
+/// Alternating least squares, on the queue: a round is a superstep. Afterwards the model is pushed to the table.
 void factorization_machine::alternate(double bias) {
   collectives outside(get_comm());
   fm_als solver(outside, rows_, weights(), settings_.loss, settings_.k, settings_.penalty, settings_.bias);
@@ -361,7 +361,7 @@ void factorization_machine::for_margins(const sample_rows& rows, const std::vect
   }
 }
 
-/// Nothing may be trained while it runs: its clock has no updates.
+/// No worker may train while it runs: its clock has no updates.
 std::vector<double> factorization_machine::held_out(const std::vector<double>* model) {
   std::vector<double> sums(3);
   for_margins(held_, model, [&](std::size_t i, double m) {
@@ -447,7 +447,7 @@ void factorization_machine::write() {
   use_model(&model);
 }
 
-/// The rows of a saved model, in the table.
+/// Loads the rows of a saved model into the table.
 void factorization_machine::read_model() {
   const model_reader from(linear_.model, "fm");
   const auto shape = from.shape("fm_row");

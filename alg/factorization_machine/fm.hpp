@@ -6,8 +6,8 @@
 //     F = sum_i weight_i (loss(m(x_i), y_i) + sum_{j in x_i} (beta_w/2 w_j^2 + beta_v/2 |v_j|^2))
 //
 // A feature is a row of a table in the servers: w_j and the k numbers v_j. Each batch pulls the rows of its features
-// and sends the gradients of these rows; the servers make the step, plain or with AdaGrad's state beside the row.
-// fm_als.hpp has the other method.
+// and sends the gradients of these rows; the servers apply the step, plain or with AdaGrad's state stored next to the
+// row. fm_als.hpp has the other method.
 //
 // Source: Rendle, "Factorization machines", ICDM 2010; "Factorization machines with libFM", ACM TIST 2012.
 #pragma once
@@ -58,7 +58,7 @@ class factorization_machine : public class_base {
   void solve() override;
 
  private:
-  /// Of held-out rows, after a round.
+  /// Quality on held-out rows after a round.
   struct validation {
     explicit validation(const std::vector<double>& sums) : loss(sums[1] / sums[0]), accuracy(sums[2] / sums[0]) {}
     double loss;  // mean
@@ -70,7 +70,8 @@ class factorization_machine : public class_base {
   void start_rows(double bias);
   void train();
   void alternate(double bias);
-  /// Of this worker's held-out rows, with the rows of the table or with `model`: their number, losses and hits.
+  /// For this worker's held-out rows, with the rows of the table or with `model`: their number, the sum of losses, and
+  /// the hits.
   [[nodiscard]] std::vector<double> held_out(const std::vector<double>* model);
   [[nodiscard]] run_log::figures validation_figures(const validation& found) const;
   void copy_own_rows(table<double>& from, table<double>& to);
@@ -80,13 +81,14 @@ class factorization_machine : public class_base {
   void use_model(model_writer* model);
   [[nodiscard]] bool is_log() const noexcept { return settings_.loss == fm_loss::log; }
   [[nodiscard]] double prediction(double margin) const;
-  /// The rows of batch_ in model_.
+  /// Pulls the rows of batch_ into model_.
   void pull_batch();
-  /// `use(sample, margin)` for all samples, block by block; with the rows of the table, or with `model`.
+  /// Calls `use(sample, margin)` for all samples, block by block; with the rows of the table, or with `model` if it is
+  /// not null.
   template <class F>
   void for_margins(const sample_rows& rows, const std::vector<double>* model, F&& use);
   [[nodiscard]] std::vector<double> margins(const sample_rows& rows);
-  /// `use(ids)` for the model rows that this worker copies and writes, block by block.
+  /// Calls `use(ids)` for the model rows that this worker copies and writes, block by block.
   template <class F>
   void for_own_ids(F&& use);
 

@@ -15,9 +15,9 @@ namespace {
 constexpr std::size_t tile_rows = 128;
 // Numbers of the equations that are summed at once: 16 MB.
 constexpr std::size_t block_numbers = std::size_t{1} << 21U;
-// A pivot that is this part of its diagonal element is a rounding error: the coordinate depends on those before it.
+// A pivot below this fraction of its diagonal element is rounding error: the coordinate depends on those before it.
 constexpr double least_pivot = 1e-12;
-// Below it tanh(m / 2) / (2 m) is 1/4 to rounding errors.
+// Below this, tanh(m / 2) / (2 m) is 1/4 to within rounding error.
 constexpr double small_margin = 1e-4;
 
 constexpr std::size_t triangle_size(std::size_t d) { return d * (d + 1) / 2; }
@@ -100,13 +100,13 @@ std::vector<double> fm_als::start(double bias, std::uint64_t seed, double sd) co
   return model;
 }
 
-/// Of the loss by the margin.
+/// The derivative of the loss by the margin.
 double fm_als::slope(std::size_t i) const {
   if (loss_ == fm_loss::squared) return margin_[i] - label_[i];
   return -label_[i] / (1 + std::exp(label_[i] * margin_[i]));
 }
 
-/// Of the parabola that is at least the loss.
+/// The curvature of the parabola that bounds the loss from above.
 double fm_als::curvature(std::size_t i) const {
   if (loss_ == fm_loss::squared) return 1;
   const double m = std::abs(margin_[i]);
@@ -117,7 +117,7 @@ void fm_als::set_margins(std::span<const double> model) {
   const std::size_t d = k_ + 1;
   std::fill(margin_.begin(), margin_.end(), bias_ ? model[0] : 0.0);
   std::fill(q_.begin(), q_.end(), 0.0);
-  // A pair of features counts when the second one of them is added.
+  // A pair of features is counted when its second one is added.
   for (std::size_t f = 0; f < order_.size(); ++f) {
     const double* row = model.data() + (order_[f] + std::size_t{1}) * d;
     for (std::size_t e = begin_[f]; e < begin_[f + 1]; ++e) {
@@ -216,7 +216,7 @@ void fm_als::move_block(collectives& all, const block& features, std::span<doubl
   const std::size_t size = triangle_size(d) + d;
   const auto count = features.end - features.begin;
   const auto row_of = [&](std::size_t f) { return model.subspan((order_[f] + std::size_t{1}) * d, d); };
-  // As many for each worker, so that nobody owns a part of one.
+  // The same number for each worker, so that no feature is split between workers.
   const auto each = (count + all.size() - 1) / all.size();
   equations_.assign(each * all.size() * size, 0.0);
   for (std::size_t f = features.begin; f < features.end; ++f)

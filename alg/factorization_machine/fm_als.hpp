@@ -4,15 +4,15 @@
 //
 //     m(x) = rest + x_j (w_j + v_j . (q - x_j v_j))          q = sum_l x_l v_l
 //
-// so with squared loss the best w_j, v_j for all others fixed are the solution of k + 1 equations. Features of one
-// colour (feature_colours.hpp) have no sample in common: their equations are independent, and they move together. A
-// round is w_0, then colour after colour, each a minimum over its features: the objective never rises.
+// so with squared loss the best w_j, v_j, all others being fixed, solve k + 1 equations. Features of one colour
+// (feature_colours.hpp) have no sample in common: their equations are independent, and they are updated together. A
+// round updates w_0, then colour after colour, each to the minimum over its features: the objective never rises.
 //
-// With log loss a step minimises a bound of the objective instead, which has its value and slope at the current model:
-// log(1 + exp(-z)) is at most a parabola through z with the second derivative tanh(z/2) / (2 z).
+// With log loss a step minimises instead an upper bound of the objective that has its value and slope at the current
+// model: log(1 + exp(-z)) is at most a parabola through z with the second derivative tanh(z/2) / (2 z).
 //
-// Equations of a feature are sums over its samples at all workers: reduce-scattered, solved by the worker that owns
-// them, all-gathered.
+// The equations of a feature are sums over its samples on all workers: they are reduce-scattered and solved by their
+// owners, and the steps are all-gathered.
 //
 // Source: S. Rendle, Z. Gantner, C. Freudenthaler, L. Schmidt-Thieme, "Fast context-aware recommendations with
 // factorization machines", SIGIR 2011 (one number at a time; here all k + 1 of a feature); T. Jaakkola, M. Jordan, "A
@@ -42,7 +42,7 @@ class fm_als {
   [[nodiscard]] std::size_t colours() const noexcept { return colours_; }
   /// The model before the first round: `bias`, and fm_start_row of each feature that a sample of any worker has.
   [[nodiscard]] std::vector<double> start(double bias, std::uint64_t seed, double sd) const;
-  /// Moves every number once. Returns: the objective. A collective. Cost: for each entry (k + 1)(k + 2) / 2
+  /// Updates every number once. Returns: the objective. A collective. Cost: for each entry (k + 1)(k + 2) / 2
   /// multiplications; for n features sums of n (k + 1)(k + 4) / 2 numbers, scattered, and n (k + 1) gathered.
   double round(collectives& all, std::span<double> model);
 
@@ -74,13 +74,13 @@ class fm_als {
   std::vector<std::size_t> begin_;    // entries of order_[f] are [begin_[f], begin_[f + 1]) of sample_ and value_
   std::vector<std::uint32_t> sample_;
   std::vector<double> value_;
-  std::vector<double> weight_of_;  // by place in order_: the weights of its samples, of all workers
+  std::vector<double> weight_of_;  // by place in order_: the total weight of its samples, over all workers
   std::vector<double> label_;
   std::vector<double> margin_;
   std::vector<double> q_;  // k a sample
   std::vector<double> equations_;
   std::vector<double> steps_;
-  std::vector<double> tile_;    // of samples: slopes of the margin by the feature's numbers
+  std::vector<double> tile_;    // by sample: derivatives of the margin by the feature's numbers
   std::vector<double> scaled_;  // the same times curvature, and the slope of the loss
   std::vector<double> triangle_;
 };

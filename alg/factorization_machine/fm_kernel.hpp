@@ -36,7 +36,7 @@ struct fm_batch {
   [[nodiscard]] std::size_t rows() const noexcept { return begin.size() - 1; }
 };
 
-/// Makes batches of some samples. Lifetime: the samples and their weights must outlive it. Thread-safety: none.
+/// Builds batches of samples. Lifetime: the samples and their weights must outlive it. Thread-safety: none.
 class fm_batcher {
  public:
   /// `weights`: empty for ones. `classes`: labels are 0 and 1 and become -1 and +1.
@@ -55,10 +55,10 @@ class fm_batcher {
   std::span<const double> weights_;
   bool bias_;
   bool classes_;
-  std::vector<std::uint32_t> slot_of_;  // by feature, while a batch is made
+  std::vector<std::uint32_t> slot_of_;  // by feature, while a batch is built
 };
 
-/// Numbers of the regularisers: each sample adds weight (w/2 w_j^2 + v/2 |v_j|^2) for each of its features.
+/// Weights of the regularisers: each sample adds weight (w/2 w_j^2 + v/2 |v_j|^2) for each of its features.
 struct fm_penalty {
   double w = 0;
   double v = 0;
@@ -76,9 +76,9 @@ class fm_kernel {
   [[nodiscard]] double margin(const fm_batch& batch, std::size_t i, std::span<const double> model);
   /// The loss of a margin.
   [[nodiscard]] double loss(double margin, double label) const noexcept;
-  /// The sum of the weighted losses; sets `gradient` to that of the objective of the batch, and `curvature`, one number
-  /// a slot or empty, to a bound of its second derivative along its slope by the row. Cost: about 8 k operations an
-  /// entry, 11 k with curvature.
+  /// Returns: the sum of the weighted losses. Sets `gradient` to that of the batch's objective, and `curvature` (one
+  /// number a slot, or empty) to an upper bound of the second derivative along the row's gradient. Cost: about 8 k
+  /// operations an entry, 11 k with curvature.
   double gradient(const fm_batch& batch, std::span<const double> model, std::span<double> gradient,
                   std::span<double> curvature);
   /// The penalties of the batch.
@@ -94,9 +94,9 @@ class fm_kernel {
   std::vector<double> squares_;
 };
 
-/// The fraction of its gradient's sum that each of `workers` sends for a row with this curvature (of its own batch):
-/// all together move the row as far as small steps one after the other would, 1 - exp(-alpha curvature workers) of the
-/// way, and do not overshoot where a feature is in many samples. Near 1 for a feature in few.
+/// The fraction of its summed gradient that each of `workers` sends for a row with this curvature (in its own batch):
+/// together they move the row as far as small sequential steps would, 1 - exp(-alpha curvature workers) of the way,
+/// without overshooting where a feature is in many samples. Near 1 for a feature in few.
 double fm_share(double alpha, double curvature, std::size_t workers);
 
 /// The model row before the first step: w 0, factors normal with standard deviation `sd`; a function of seed and id.

@@ -2,9 +2,9 @@
 //
 // Decision trees as a model: what gbdt and random_forest train, write, read and predict with.
 //
-// A node tests one feature of a row, as a float. Missing (NaN): to the side that was learned. A number: left if x <
-// threshold. A category: right if it is in the node's set, else left, so that a category that training has not seen
-// goes left. This is XGBoost's rule, so that its JSON model predicts the same.
+// A node tests one feature of a row, as a float. Missing (NaN): to the side learned in training. A number: left if x <
+// threshold. A category: right if it is in the node's set, else left, so that a category not seen in training goes
+// left. This is XGBoost's rule, so that its JSON model predicts the same.
 #pragma once
 
 #include <cstddef>
@@ -56,8 +56,8 @@ struct forest {
   /// Sums of gain, and number of splits, by feature.
   void importance(std::vector<double>& gain, std::vector<double>& splits) const;
 
-  /// Throws: data_error `where: ...` unless every number is in its range: leaf_of then ends, and reads only what
-  /// exists, for every row.
+  /// Throws: data_error `where: ...` unless every number is in its range: then leaf_of terminates, and stays within the
+  /// arrays, for every row.
   void verify(const std::string& where) const;
   /// The arrays of a model: tree_begin, feature, threshold, left, right, ... one element a node.
   void write(model_writer& to) const;
@@ -65,7 +65,7 @@ struct forest {
   static forest read(const model_reader& from, const std::string& where);
 };
 
-/// A forest of one output in XGBoost's JSON form.
+/// What XGBoost's JSON form of a forest of width 1 needs besides the trees.
 struct xgboost_form {
   std::string objective;           ///< reg:squarederror, binary:logistic, multi:softprob, rank:ndcg
   double base_score = 0;           ///< in the objective's own unit: a probability for binary:logistic

@@ -32,7 +32,7 @@ std::vector<std::uint32_t> sampled_features(std::uint64_t seed, std::uint64_t tr
   return features;
 }
 
-/// Rows of this worker that count in a tree, ascending.
+/// Rows of this worker that a tree is grown from, ascending.
 std::vector<std::uint32_t> sampled_rows(std::uint64_t seed, std::uint64_t tree, const sample_rows& rows, double share) {
   std::vector<std::uint32_t> sample;
   for (std::size_t i = 0; i < rows.rows(); ++i) {
@@ -140,7 +140,7 @@ double gbdt::loss_of(collectives& all, const sample_rows& rows, std::optional<ra
   return quality_of(all, loss(), labels_of(rows), margins, outputs()).loss;
 }
 
-/// The rounds: a superstep each.
+/// The rounds: one superstep each.
 boosted_trees gbdt::boost(run_log& log) {
   const auto k = outputs();
   const bool validates = !settings_.validation_input.empty();
@@ -214,7 +214,7 @@ boosted_trees gbdt::boost(run_log& log) {
   q.add(communicate([&](com_context& c, collectives& all) {
     auto& model = c.get_obj<boosted_trees>("model");
     if (settings_.early_stopping == 0) model.best_round = model.rounds;
-    // Of the trees that are kept, if these may be the last ones.
+    // The loss of the trees that would be kept, if this round may be the best or last one.
     const bool kept =
         model.best_round == model.rounds && (settings_.early_stopping > 0 || model.rounds == settings_.rounds);
     if (!kept && !settings_.training_curve) return;
@@ -222,7 +222,7 @@ boosted_trees gbdt::boost(run_log& log) {
     if (settings_.training_curve) c.set_metric(training_name(), shown(value));
     if (kept) model.training = value;
   }));
-  // A line of metrics has the loss that is followed, if one is.
+  // A line of metrics has the tracked loss, if there is one.
   q.set_watch([&](const superstep_report& r) {
     if (r.metrics.empty()) log.round(r.step, r.seconds);
     else if (r.metrics.size() == 1) log.round(r.step, r.metrics[0].second);

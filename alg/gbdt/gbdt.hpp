@@ -6,7 +6,7 @@
 //
 // Each tree is a Newton step of the loss in the space of functions: its splits maximise, and its leaves -G / (H +
 // lambda) attain, the decrease of the loss's second-order model, G and H being the sums of the rows' first and second
-// derivatives. With softmax a round has a tree a class.
+// derivatives. With softmax a round has one tree per class.
 //
 // It is a program of the communication queue: a superstep is a round. Workers keep their rows, as one byte a value;
 // what they exchange are sums by feature and bin (tree_grower.hpp). Sums are of integers, quantiles are exact and
@@ -56,14 +56,14 @@ struct gbdt_settings {
   bool xgboost;
 };
 
-/// What training gives.
+/// The result of training.
 struct boosted_trees {
   forest trees;
   double first_margin = 0;
   int rounds = 0;  ///< done; the trees are those of the best one
   int best_round = 0;
-  double training = 0;    ///< loss of the best round; of lambdamart -NDCG
-  double validation = 0;  ///< the same of the validation rows
+  double training = 0;    ///< loss of the best round; with lambdamart -NDCG
+  double validation = 0;  ///< the same for the validation rows
   MSGPACK_DEFINE(trees, first_margin, rounds, best_round, training, validation)
 };
 
@@ -80,10 +80,10 @@ class gbdt : public tree_base {
   }
   void to_predictions(std::vector<double>& scores) const override { alg::to_predictions(loss(), scores, outputs()); }
   [[nodiscard]] boosted_trees boost(run_log& log);
-  /// The loss of rows with these margins; of lambdamart -NDCG. A collective.
+  /// The loss of rows with these margins; with lambdamart -NDCG. A collective.
   [[nodiscard]] double loss_of(collectives& all, const sample_rows& rows, std::optional<ranking_groups>& groups,
                                std::vector<double> margins) const;
-  // The names of losses in metrics and results, and what is shown of a loss.
+  // The names of losses in metrics and results, and the value shown for a loss.
   [[nodiscard]] const char* training_name() const {
     return classifies() ? "loss" : ranks() ? "train_ndcg" : "train_rmse";
   }

@@ -13,7 +13,7 @@ namespace paracel::alg {
 
 namespace {
 
-// Second derivatives and probabilities are at least this.
+// Lower bounds of second derivatives and probabilities.
 constexpr double least_curvature_of_loss = 1e-16;
 constexpr double least_probability = 1e-15;
 

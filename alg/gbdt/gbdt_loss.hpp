@@ -5,10 +5,10 @@
 //     squared    (y - m)^2 / 2                             m predicts m
 //     log        log(1 + exp(m)) - y m        y 0 or 1     p = 1 / (1 + exp(-m))
 //     softmax    log sum_k exp(m_k) - m_y     y a class    p_k = exp(m_k) / sum_j exp(m_j)
-//     lambdamart of the pairs of rows of a group: ranking.hpp
+//     lambdamart over pairs of rows of a group: ranking.hpp
 //
-// Second derivatives are XGBoost's: of softmax 2 p (1 - p), twice the diagonal of the Hessian, so that the steps of one
-// class need not know of the others'.
+// Second derivatives are XGBoost's: of softmax 2 p (1 - p), twice the diagonal of the Hessian, so that each class can
+// step independently of the others.
 #pragma once
 
 #include <cstddef>
@@ -35,23 +35,23 @@ struct labelled_rows {
   [[nodiscard]] double weight_of(std::size_t i) const { return weight.empty() ? 1.0 : weight[i]; }
 };
 
-/// The margin of every row before the first tree, a float: of squared the mean label, of log the one whose probability
-/// is the share of class 1; of the others 0. A collective.
+/// The margin of every row before the first tree, rounded to a float: for squared the mean label, for log the margin
+/// whose probability is the share of class 1, otherwise 0. A collective.
 double first_margin(collectives& all, boosting_loss loss, const labelled_rows& rows);
 
-/// Margins become probabilities, in place; those of squared and lambdamart stay. One number a row of log is the
-/// probability of class 1.
+/// Turns margins into probabilities, in place; those of squared and lambdamart are unchanged. With log, the one number
+/// of a row is the probability of class 1.
 void to_predictions(boosting_loss loss, std::span<double> margins, std::size_t outputs);
 
-/// Derivatives of weight * loss with respect to output k, but of lambdamart. `predictions`: of to_predictions.
+/// Derivatives of weight * loss with respect to output k, except for lambdamart. `predictions`: from to_predictions.
 void derivatives(boosting_loss loss, const labelled_rows& rows, std::span<const double> predictions,
                  std::size_t outputs, std::size_t k, std::span<double> first, std::span<double> second);
 
 struct boosting_quality {
-  double loss = 0;      ///< weighted mean; of squared without the factor 1/2
-  double accuracy = 0;  ///< weighted share of rows whose most probable class is right; the first of equal ones
+  double loss = 0;      ///< weighted mean; for squared without the factor 1/2
+  double accuracy = 0;  ///< weighted share of rows whose most probable class (ties: the first) is right
 };
-/// Over all workers' rows, but of lambdamart; the same bits for any number of workers. A collective.
+/// Over all workers' rows, except for lambdamart; bit-identical for any number of workers. A collective.
 boosting_quality quality_of(collectives& all, boosting_loss loss, const labelled_rows& rows,
                             std::span<const double> predictions, std::size_t outputs);
 

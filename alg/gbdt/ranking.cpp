@@ -19,22 +19,22 @@ namespace {
 using blocks = std::vector<std::vector<std::int64_t>>;
 using number_blocks = std::vector<std::vector<double>>;
 
-// A group of this worker: rows [begin, end) of an order of its rows.
+// A group of this worker: rows [begin, end) of its rows sorted by group.
 struct run_of_rows {
   std::uint64_t group = 0;
   std::size_t begin = 0;
   std::size_t end = 0;
 };
 
-// Margins that are nearer than this push as if at this distance.
+// Added to the distance of two margins, so that a small one does not push without bound.
 constexpr double least_distance = 0.01;
 
 double gain_of(double label) { return std::scalbn(1.0, static_cast<int>(label)) - 1; }
 
 std::int64_t as_signed(std::uint64_t v) { return std::bit_cast<std::int64_t>(v); }
 
-/// The rank that computes for each of these groups: of those that have rows of it. Each group has a referee, which
-/// learns who they are.
+/// The rank that computes for each of these groups: one that has rows of it. Each group has a referee rank, to which
+/// all ranks with rows of it report, and which picks one.
 std::vector<std::size_t> owners(collectives& all, const std::vector<run_of_rows>& runs) {
   const auto workers = all.size();
   blocks asked(workers);
@@ -148,7 +148,7 @@ void ranking_groups::gather(collectives& all, std::span<const double> margin) {
   }
 }
 
-/// Sets order_ to the rows of a group by falling margin.
+/// Sets order_ to the rows of a group by descending margin.
 void ranking_groups::sort_rows(const group_rows& g) {
   order_.resize(g.end - g.begin);
   std::iota(order_.begin(), order_.end(), static_cast<std::uint32_t>(g.begin));

@@ -5,20 +5,21 @@
 //
 //     NDCG@k = sum_i (2^label_i - 1) / log2(1 + position_i) over positions up to k, divided by its greatest value
 //
-// with positions from 1 by falling margin, equal ones in the order of the rows; a group without a relevant row counts
-// as 1. LambdaMART lets each pair of rows of a group of which i is more relevant than j push i up and j down,
+// with positions from 1 by descending margin, ties in the order of the rows; a group without a relevant row counts
+// as 1. In LambdaMART each pair of rows of a group, i more relevant than j, pushes i up and j down,
 //
 //     dm_i = -|dNDCG_ij| / (1 + exp(m_i - m_j))        dm_j = -dm_i
 //
-// where |dNDCG_ij| is what exchanging the two would change (positions are not cut at k), divided by 0.01 + |m_i - m_j|
-// once the margins of the group differ, so that rows which are far apart matter less; of a pair, one is among the first
-// `truncation` rows. Second derivatives are those of |dNDCG_ij| log(1 + exp(m_j - m_i)). A group's derivatives are
-// scaled by log2(1 + s) / s, s being the sum of its pushes, so that no group outweighs the others.
+// where |dNDCG_ij| is the change of NDCG if the two were exchanged (positions are not cut at k), divided by
+// 0.01 + |m_i - m_j| once the margins of the group differ, so that rows far apart matter less; at least one row of a
+// pair is among the first `truncation` ones. Second derivatives are those of |dNDCG_ij| log(1 + exp(m_j - m_i)). A
+// group's derivatives are scaled by log2(1 + s) / s, s being the sum of its pushes, so that no group outweighs the
+// others.
 //
-// The rows of a group may be anywhere. Each group has one worker that computes for it: the one that has its rows, or
-// if several have some, one of these, to which the others send their margins, and which answers with derivatives. So
-// of groups that are contiguous only those travel that the ends of workers' parts cut. A group is computed from the
-// same numbers in the same order wherever that is, and the result does not depend on the number of workers.
+// The rows of a group may be on any workers. One worker computes for the whole group: the one that has its rows or, if
+// several have some, one of these, to which the others send their margins, and which returns the derivatives. So if
+// groups are contiguous, only rows of groups cut by the ends of the workers' parts are sent. A group is computed from
+// the same numbers in the same order on any worker, so the result does not depend on the number of workers.
 //
 // Source: C. Burges, "From RankNet to LambdaRank to LambdaMART: an overview", Microsoft Research MSR-TR-2010-82, 2010;
 // distance and scale are LightGBM's.
@@ -64,8 +65,8 @@ class ranking_groups {
   [[nodiscard]] double discount(std::size_t position);
 
   std::uint64_t rows_total_;
-  std::vector<std::vector<std::uint32_t>> sent_;  // by rank: this worker's rows that it computes for
-  std::vector<std::vector<std::size_t>> place_;   // by rank: where the rows that it sent here are
+  std::vector<std::vector<std::uint32_t>> sent_;  // by rank: this worker's rows that the rank computes for
+  std::vector<std::vector<std::size_t>> place_;   // by rank: where the rows received from it are
   std::vector<group_rows> groups_;
   double weights_ = 0;  // of all workers' groups
   // Of the rows that this worker computes for.

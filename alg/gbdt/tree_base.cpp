@@ -18,7 +18,7 @@ namespace paracel::alg {
 
 namespace {
 
-// Rows of libsvm become dense.
+// A limit, because rows of libsvm become dense.
 constexpr std::uint64_t most_columns = 1U << 20U;
 
 std::string json_strings(const std::vector<std::string>& items) {
@@ -38,7 +38,7 @@ std::string class_line(const std::vector<std::string>& classes, std::span<const 
   return line;
 }
 
-/// Of each row the leaves, as nodes of their trees, separated by |.
+/// The leaves of each row, as nodes of their trees, separated by |.
 std::vector<std::string> leaf_lines(const forest& trees, const sample_rows& rows) {
   std::vector<std::string> lines(rows.rows());
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -118,7 +118,7 @@ void tree_base::load_rows(std::size_t most, const std::string& with) {
   load_with_model(training_.columns);
 }
 
-/// Gives the training rows the weights of their classes.
+/// Multiplies the weights of the training rows by those of their classes.
 void tree_base::weigh() {
   if (!class_weights_.given()) return;
   if (!classifies()) throw config_error(class_weights_.place() + ": want it only where labels are classes");
@@ -155,7 +155,7 @@ void tree_base::load_with_model(std::size_t columns) {
   auto& how = linear_.samples;
   how.classes = classes_;
   how.names = names_;
-  // Instead of those that the config names, which the other formats do not have.
+  // The model's names replace the config's `features`, which the other formats do not have.
   if (!names_.empty()) how.features.clear();
   how.words = words_;
   how.categorical.clear();

@@ -50,12 +50,12 @@ class tree_base : public linear_base {
 
  protected:
   virtual void train() = 0;
-  /// Reads the model, and loads the rows that it is used with.
+  /// Reads the model, and loads the rows that it is applied to.
   virtual void read_model() = 0;
   [[nodiscard]] virtual const forest& trees() const = 0;
-  /// outputs() numbers a row: what the trees say of it.
+  /// outputs() numbers a row: the output of the trees before to_predictions.
   [[nodiscard]] virtual std::vector<double> scores(const sample_rows& rows) const = 0;
-  /// From those to a number, the probability of class 1, or the probabilities of all classes.
+  /// Turns these into a number, the probability of class 1, or the probabilities of all classes.
   virtual void to_predictions(std::vector<double>& scores) const = 0;
 
   /// Sets what the labels are: numbers, two classes, or more, or relevances.
@@ -70,7 +70,7 @@ class tree_base : public linear_base {
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
 
   /// The training samples, then test_input and predict_input. Throws: data_error for one class, or more than `most`;
-  /// `with` says why.
+  /// `with`: the reason, for the message.
   void load_rows(std::size_t most, const std::string& with);
   /// Reads classes, names and categories, which must fit trees(), then test_input and predict_input. Throws:
   /// data_error.
@@ -82,7 +82,7 @@ class tree_base : public linear_base {
   /// Writes the file importance: a line a feature, the most important one first: name or number, tab, sum of gains,
   /// tab, number of splits. On rank 0.
   void write_importance();
-  /// Measures test_input, writes the predictions and the last results. A collective.
+  /// Evaluates the model on test_input, writes the predictions and the last results. A collective.
   void use(run_log& log);
 
   sample_rows training_;

@@ -18,7 +18,7 @@ namespace paracel::alg {
 namespace {
 
 constexpr std::uint32_t sign_bit = 0x80000000U;
-// Sorted values of features that are looked at together, at most, and features.
+// Limits of the features that are processed together: the size of their sorted values, and their number.
 constexpr std::size_t together_bytes = std::size_t{256} << 20U;
 constexpr std::size_t together_features = 64;
 constexpr std::size_t most_categories = std::size_t{1} << 20U;
@@ -32,7 +32,7 @@ float float_of(std::uint32_t ordered) noexcept {
   return std::bit_cast<float>((ordered & sign_bit) != 0 ? ordered & ~sign_bit : ~ordered);
 }
 
-/// Sorts by three digits of 11 bits.
+/// Radix sort by three digits of 11 bits.
 void sort_bits(std::vector<std::uint32_t>& keys, std::vector<std::uint32_t>& room) {
   room.resize(keys.size());
   std::array<std::array<std::uint32_t, 2048>, 3> count{};
@@ -66,7 +66,7 @@ struct sorted_features {
 
 /// Distinct values of each feature over all workers; empty if there are more than `most`.
 std::vector<std::vector<std::uint32_t>> distinct_values(collectives& all, const sorted_features& f, std::size_t most) {
-  // Feature and value; a worker that has too many sends one more than allowed, and so all know.
+  // Feature and value; a worker with too many values sends one more than allowed, so that all workers find out.
   std::vector<std::int64_t> mine;
   for (std::size_t j = 0; j < f.keys.size(); ++j) {
     std::size_t count = 0;
@@ -106,7 +106,7 @@ std::vector<std::vector<std::uint32_t>> quantiles(collectives& all, const sorted
     }
     return found;
   }
-  // Bit by bit: the greatest number that fewer than `rank` values are below is the value of that rank.
+  // Bit by bit: the greatest number with fewer than `rank` values below it is the value of that rank.
   std::vector<std::int64_t> below(which.size() * cuts);
   for (std::uint32_t bit = sign_bit; bit != 0; bit >>= 1U) {
     for (std::size_t w = 0; w < which.size(); ++w) {
@@ -127,11 +127,11 @@ std::vector<std::vector<std::uint32_t>> quantiles(collectives& all, const sorted
   return found;
 }
 
-/// Thresholds after each of these values of a feature (the greatest value among them has none).
+/// Thresholds after each of these values of a feature (after its greatest value there is none).
 void add_thresholds(collectives& all, const sorted_features& f, const std::vector<std::size_t>& which,
                     std::vector<std::vector<std::uint32_t>> ends, std::vector<feature_bins>& bins) {
   constexpr std::int64_t none = std::int64_t{1} << 40;
-  // A value that is at several quantiles begins a bin, too: the greatest value below it ends one.
+  // A value at several quantiles also begins a bin: the greatest value below it ends one.
   std::vector<std::int64_t> heavy;
   std::vector<std::pair<std::size_t, std::uint32_t>> heavy_at;
   for (std::size_t w = 0; w < which.size(); ++w) {
@@ -184,7 +184,7 @@ void number_bins(collectives& all, const sorted_features& f, std::size_t most, s
   if (!many.empty()) add_thresholds(all, f, many, quantiles(all, f, many, most), bins);
 }
 
-/// The most frequent categories; of equally frequent ones the lesser.
+/// The most frequent categories; ties go to the lesser number.
 void category_bins(collectives& all, const sample_rows& rows, std::size_t column, std::size_t most, feature_bins& to) {
   std::map<std::int64_t, std::int64_t> count;
   for (std::size_t i = 0; i < rows.rows(); ++i) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Features as bins of one byte. The edges are exact quantiles of all workers' values: a function of the values alone,
-// neither of their order nor of the number of workers.
+// Features as bins of one byte. The edges are exact quantiles of all workers' values: they depend on the values alone,
+// neither on their order nor on the number of workers.
 //
-// A feature of at most `most` distinct values has a bin for each. Of another one each worker sorts its values; the
-// quantiles are found by bisection on the bits of a float, one sum over the workers a bit for many features at once,
-// so that nothing travels that grows with the rows. A value that fills several quantiles gets a bin of its own.
+// A feature with at most `most` distinct values has a bin for each. For other features each worker sorts its values;
+// the quantiles are found by bisection on the bits of a float, with one sum over the workers per bit for many features
+// at once, so that traffic does not grow with the rows. A value that fills several quantiles gets its own bin.
 #pragma once
 
 #include <cstddef>
@@ -17,26 +17,25 @@
 
 namespace paracel::alg {
 
-/// Bins of a feature. Number: bin b has threshold[b - 1] <= x < threshold[b]. Categorical: bin b is category[b], and
-/// one more bin is all others, if there are more categories than bins.
+/// Bins of a feature. Number: bin b has threshold[b - 1] <= x < threshold[b]. Categorical: bin b is category[b]; if
+/// there are more categories than bins, one more bin is for all others.
 struct feature_bins {
   bool categorical = false;
-  bool missing = false;  ///< a training row has none: the last bin is for these
+  bool missing = false;  ///< some training rows have no value: the last bin is for these
   bool others = false;
   std::vector<float> threshold;
   std::vector<std::uint32_t> category;  ///< the most frequent ones, ascending
 
-  /// Of values that are not missing.
+  /// Bins of values that are not missing.
   [[nodiscard]] std::size_t values() const noexcept {
     return categorical ? category.size() + (others ? 1 : 0) : threshold.size() + 1;
   }
   [[nodiscard]] std::size_t bins() const noexcept { return values() + (missing ? 1 : 0); }
-  /// A missing value where training had none: as one that is less than all others.
+  /// A missing value gets bin 0 if training had none.
   [[nodiscard]] std::uint8_t bin_of(float x) const noexcept;
 };
 
-/// Rows as bins: one row after the other, for adding rows up, and one column after the other, for parting them by one
-/// feature.
+/// Rows as bins: row by row, for summing rows, and column by column, for partitioning them by one feature.
 struct binned_rows {
   std::size_t rows = 0;
   std::size_t columns = 0;

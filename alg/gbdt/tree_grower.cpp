@@ -11,9 +11,9 @@ namespace paracel::alg {
 
 namespace {
 
-// The sums that are sent at once, at most.
+// Limit of the sums that are sent at once.
 constexpr std::size_t grower_buffer_bytes = std::size_t{64} << 20U;
-// Rows whose bins are fetched ahead. Measured with a million rows of 28 features; from 8 to 32 there is no difference.
+// How many rows ahead bins are prefetched. With a million rows of 28 features, 8 to 32 made no difference.
 constexpr std::size_t rows_ahead = 16;
 constexpr int gradient_bits = 30;
 
@@ -69,7 +69,7 @@ histogram_layout::histogram_layout(std::vector<std::uint32_t> features, const st
   std::size_t at = 0;
   for (const auto f : feature) {
     const auto n = bins[f].bins();
-    // The worker in whose part of all bins the middle of the feature is.
+    // The worker whose equal share of all bins contains the middle of the feature.
     const auto owner = total == 0 ? 0 : (2 * before + n) * workers / (2 * total);
     if (owner != of) {
       of = owner;
@@ -272,8 +272,8 @@ bool tree_grower::look_at_number(const open_node& n, attempts& a, tree_split& fo
   return at >= 0;
 }
 
-/// The categories on the right: one, or the first or last ones by the ratio of their sums, which is the best of all
-/// sets. Those without a bin of their own stay on the left.
+/// The categories on the right: one, or the first or last few by the ratio of their sums, among which is the best of
+/// all sets. Categories without a bin of their own stay on the left.
 /// Source: W. Fisher, "On grouping for maximum homogeneity", JASA 53, 1958.
 bool tree_grower::look_at_categories(const open_node& n, std::size_t feature, attempts& a, tree_split& found) const {
   const auto* const sums = a.sums;
@@ -316,7 +316,7 @@ bool tree_grower::look_at_categories(const open_node& n, std::size_t feature, at
   }
   std::vector<bool> right(a.values);
   for (std::size_t k = from; k < from + count; ++k) right[order[k]] = true;
-  // A category that no row of this node has is as one that training has not seen.
+  // A category without rows in this node is treated like one not seen in training.
   for (std::size_t b = 0; b < a.values; ++b) {
     if (!right[b]) found.go_left(b);
   }
@@ -337,7 +337,7 @@ void tree_grower::look_at(open_node& n, std::size_t feature, const std::int64_t*
   n.best = found;
 }
 
-/// The best splits of nodes whose sums are there, over all features.
+/// Finds the best splits, over all features, of nodes whose sums are built.
 void tree_grower::find_splits(collectives& all, const std::vector<open_node*>& nodes) {
   if (nodes.empty()) return;
   std::vector<std::int64_t> mine(nodes.size() * tree_split::words);
@@ -380,7 +380,7 @@ std::vector<tree_grower::open_node> tree_grower::split(collectives& all, forest&
     }
   }
   if (!last) {
-    // The smaller one of two, by all workers' rows.
+    // Of two siblings, the one with fewer rows on all workers.
     for (std::size_t k = 0; k < nodes.size(); ++k) {
       auto& a = children[2 * k];
       auto& b = children[2 * k + 1];
@@ -448,7 +448,7 @@ void tree_grower::grow(collectives& all, forest& to, std::span<const std::uint32
   std::size_t leaves = 1;
   const auto most = settings_.max_leaves == 0 ? std::numeric_limits<std::size_t>::max() : settings_.max_leaves;
   while (!open.empty()) {
-    // Those to be split next come first.
+    // The nodes to be split next come first.
     std::ranges::sort(open, [](const auto& a, const auto& b) {
       const bool one = a.best.feature >= 0;
       const bool other = b.best.feature >= 0;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Growing one tree from gradients, on all workers at once. Each worker adds its rows' gradients up by feature and bin;
-// the sums are reduce-scattered, so that each worker has those of its features over all rows; it finds their best
-// split, and the best of all workers is what every worker then does with its own rows. Of two children only the one
-// with fewer rows is added up; the other one is the parent less that. Nothing that grows with the rows travels.
+// Growing one tree from gradients, on all workers at once. Each worker sums its rows' gradients by feature and bin; the
+// sums are reduce-scattered, so that each worker has those of its features over all rows and finds their best split;
+// every worker then applies the best split of all workers to its own rows. Of two children only the one with fewer rows
+// is summed; the other is the parent minus that one. Traffic does not grow with the rows.
 //
 // The first and second derivatives of a row are integers, in units that are powers of two, the same on every worker: a
 // gradient has 30 bits, a second derivative as many as its sum over all rows leaves room for, 30 at most (23 for a
-// million rows). Sums of integers are exact, so a tree has the same bits for any number of workers, and a parent less a
-// child is the other child.
+// million rows). Sums of integers are exact, so a tree is bit-identical for any number of workers, and a parent minus a
+// child is exactly the other child.
 #pragma once
 
 #include <algorithm>
@@ -25,21 +25,21 @@
 
 namespace paracel::alg {
 
-/// The sum of all workers' values, the same bits for any number of workers: each value is rounded to a multiple of
+/// The sum of all workers' values, bit-identical for any number of workers: each value is rounded to a multiple of
 /// about 2^-60 n max|v|. `rows_total`: n, values of all workers. A collective.
 double exact_sum(collectives& all, std::span<const double> values, std::uint64_t rows_total, const char* name);
 /// The greatest absolute value of all workers; 0 without any. A collective.
 double greatest_value(collectives& all, std::span<const double> values, const char* name);
 
 struct grower_settings {
-  bool leaf_wise = true;        ///< the leaf of the greatest gain is split next; otherwise level by level
+  bool leaf_wise = true;        ///< the leaf with the greatest gain is split next; otherwise level by level
   std::size_t max_leaves = 31;  ///< 0: no limit
   std::size_t max_depth = 0;    ///< splits between root and leaf; 0: no limit
   double lambda = 1;            ///< added to each sum of second derivatives
-  double gamma = 0;             ///< a split must gain more
+  double gamma = 0;             ///< a split must gain more than this
   double min_child_weight = 1e-3;
   std::int64_t min_child_rows = 20;
-  std::size_t one_hot_at_most = 4;  ///< categories: up to so many, one against all others
+  std::size_t one_hot_at_most = 4;  ///< up to this many categories, one against all others
 };
 
 /// A split of the rows of a node.
@@ -57,14 +57,14 @@ struct tree_split {
   void unpack(const std::int64_t* from) noexcept;
   void go_left(std::size_t bin) noexcept { left[bin / 64] |= std::uint64_t{1} << (bin % 64); }
   [[nodiscard]] bool goes_left(std::size_t bin) const noexcept { return (left[bin / 64] >> (bin % 64) & 1U) != 0; }
-  /// Whether this one is taken before the other: by gain, then the lesser feature.
+  /// Whether this split is preferred to the other: by gain, then by the lesser feature.
   [[nodiscard]] bool before(const tree_split& other) const noexcept {
     if (feature < 0 || other.feature < 0) return feature >= 0;
     return gain > other.gain || (gain == other.gain && feature < other.feature);
   }
 };
 
-/// Where the sums of features are: contiguous features to each worker, each worker's part of the same length.
+/// Where the sums of the features are: each worker owns contiguous features, and all parts have the same length.
 struct histogram_layout {
   std::vector<std::uint32_t> feature;  ///< ascending
   std::vector<std::uint32_t> place;    ///< of its first bin within its worker's part
@@ -75,8 +75,8 @@ struct histogram_layout {
   histogram_layout(std::vector<std::uint32_t> features, const std::vector<feature_bins>& bins, std::size_t workers);
 };
 
-/// Rows for which `is_left(row)` holds come first, and both sides keep their order. `room`: as many numbers at least.
-/// Returns: how many are on the left.
+/// Stable partition: rows for which `is_left(row)` is true come first. `room`: at least as many numbers. Returns: how
+/// many are on the left.
 template <class IsLeft>
 std::size_t partition_stably(std::span<std::uint32_t> rows, std::span<std::uint32_t> room, const IsLeft& is_left) {
   std::size_t stays = 0;
@@ -92,12 +92,12 @@ std::size_t partition_stably(std::span<std::uint32_t> rows, std::span<std::uint3
   return stays;
 }
 
-/// Moves the rows for which `split` says left to the front, in their order. Returns: how many.
+/// Moves the rows that `split` sends left to the front, stably. Returns: how many.
 std::size_t partition_rows(std::span<std::uint32_t> rows, const binned_rows& data, const tree_split& split,
                            std::vector<std::uint32_t>& room);
-/// Completes a node of the forest's last tree, which begins at node `tree`, with what a split says, and gives it two
-/// children; `split_of`: the splits of the tree's nodes. Returns: the left child's number within the tree; the right
-/// one's is the next.
+/// Fills in a node of the forest's last tree, which begins at node `tree`, from a split, and gives it two children;
+/// `split_of`: the splits of the tree's nodes. Returns: the left child's number within the tree; the right one's is the
+/// next.
 std::size_t set_split(forest& to, std::size_t tree, std::size_t node, const tree_split& split,
                       const std::vector<feature_bins>& bins, std::vector<tree_split>& split_of);
 /// The leaf of a row in that tree, as a node of the tree.
@@ -118,9 +118,10 @@ class tree_grower {
 
   /// Sets the units from the derivatives of all workers' rows, and the rows' integers. A collective.
   void set_gradients(collectives& all, std::span<const double> first, std::span<const double> second);
-  /// Adds a tree to the forest. `sample`: rows that count, ascending (empty with `all_rows`); `features`: that may be
-  /// tested, ascending. Leaf values are -G / (H + lambda) times `rate`. A collective.
-  /// Cost: 16 bytes a bin and split of the features' (p - 1) / p out and in, and 64 bytes a split and worker.
+  /// Adds a tree to the forest. `sample`: rows to grow it from, ascending (empty with `all_rows`); `features`: those
+  /// that may be tested, ascending. Leaf values are -G / (H + lambda) times `rate`. A collective.
+  /// Cost: per split, (p - 1) / p of 16 bytes for each bin of the features, out and in, and 64 bytes for each of the p
+  /// workers.
   void grow(collectives& all, forest& to, std::span<const std::uint32_t> sample, bool all_rows,
             std::span<const std::uint32_t> features, double rate);
   /// margin[i * stride] += the value of row i's leaf in the tree just grown, for all rows.
@@ -152,7 +153,7 @@ class tree_grower {
   struct attempts {
     std::size_t values = 0;  // bins of values
     const std::int64_t* sums = nullptr;
-    const std::int64_t* missing = nullptr;  // null: no row
+    const std::int64_t* missing = nullptr;  // null: no row lacks a value
     double parent = 0;                      // the node's score
     double best = 0;                        // its gain
     bool missing_left = true;
@@ -166,7 +167,7 @@ class tree_grower {
   /// Sets the bins on the left and last_left of `found`. Returns: whether there is a better split.
   [[nodiscard]] bool look_at_number(const open_node& n, attempts& a, tree_split& found) const;
   [[nodiscard]] bool look_at_categories(const open_node& n, std::size_t feature, attempts& a, tree_split& found) const;
-  /// Splits these nodes. Returns: those of their children that may be split, with their best splits.
+  /// Splits these nodes. Returns: their children; unless `last`, those that may be split have their best splits.
   std::vector<open_node> split(collectives& all, forest& to, std::vector<open_node> nodes, bool last);
   void finish_leaf(forest& to, const open_node& n, double rate) const;
 

@@ -127,7 +127,7 @@ std::vector<std::uint32_t> peeled_cores(std::span<const std::uint64_t> begin, st
     degree[v] = static_cast<std::uint32_t>(begin[v + 1] - begin[v]);
     left[v] = static_cast<std::uint32_t>(v);
   }
-  // A vertex that is removed has its core number as its degree for ever, which is at most k.
+  // The degree of a removed vertex stays its core number, which is at most k.
   for (std::uint32_t k = 0; !left.empty();) {
     auto least = std::numeric_limits<std::uint32_t>::max();
     std::size_t kept = 0;
@@ -161,9 +161,8 @@ std::vector<std::uint32_t> peeled_cores(std::span<const std::uint64_t> begin, st
 
 namespace {
 
-/// Both directions of edges that arrive one by one, when the number of neighbours of each vertex is known. The second
-/// direction waits in buckets of adjacent vertices: written at once, each to a random place, it took four times as
-/// long.
+/// Builds both directions of edges that arrive one by one, given the degrees of the vertices. The second direction is
+/// buffered in buckets of adjacent vertices: written immediately, each to a random place, it took four times as long.
 class neighbour_lists {
  public:
   explicit neighbour_lists(std::span<const std::uint64_t> degrees) : begin_(degrees.size() + 2) {
@@ -183,7 +182,7 @@ class neighbour_lists {
     waiting_[b * capacity_ + filled_[b]] = {v, u};
     if (++filled_[b] == capacity_) empty(b);
   }
-  /// All edges have been added.
+  /// Call it after the last `add`.
   void finish() {
     for (std::size_t b = 0; b < filled_.size(); ++b) empty(b);
     waiting_ = {};
@@ -210,7 +209,7 @@ class neighbour_lists {
   std::vector<std::size_t> filled_;  // of each bucket
 };
 
-// What a worker tells rank 0 first: | room | edges stored at each own vertex | edges stored elsewhere on this worker
+// What a worker sends to rank 0 first: | room | edges stored at each own vertex | edges stored elsewhere on this worker
 // that lead to it | number of each ghost, and edges that lead to it | in words of 4 bytes.
 byte_vector counts_of(const distributed_graph& graph) {
   const auto own = graph.own();
@@ -228,8 +227,8 @@ byte_vector counts_of(const distributed_graph& graph) {
   return block;
 }
 
-/// Rank 0 makes the lists of all vertices from the edges of each worker, one after the other, and peels. Returns: cores
-/// of the own vertices.
+/// Rank 0 builds the lists of all vertices from the edges of one worker after the other, and peels. Returns: cores of
+/// the own vertices.
 std::vector<std::uint32_t> cores_by_first(Comm& comm, const distributed_graph& graph) {
   const auto size = comm.get_size();
   const bool peels = graph.rank == 0;
@@ -256,12 +255,12 @@ std::vector<std::uint32_t> cores_by_first(Comm& comm, const distributed_graph& g
     for (const auto t : graph.out.of(v))
       lists.add(static_cast<std::uint32_t>(v), static_cast<std::uint32_t>(graph.number(t)));
   }
-  // Rank 1, then rank 2, ...: what is on its way is bounded.
+  // Rank 1, then rank 2, ..., which bounds the data in flight.
   const auto edges_of = comm.allgather(static_cast<std::uint64_t>(graph.out.target.size()));
   constexpr std::size_t most = (std::size_t{4} << 20U) / sizeof(std::uint32_t);
   for (std::size_t w = 1; w < size; ++w) {
     auto u = graph.first[w];
-    std::uint32_t of_u = 0;  // edges of u that have come
+    std::uint32_t of_u = 0;  // edges of u received so far
     for (std::uint64_t at = 0; at < edges_of[w]; at += most) {
       std::vector<byte_vector> blocks(size);
       if (graph.rank == w) {
@@ -347,7 +346,7 @@ void k_core_numbers::solve() {
   load.once = true;
   load.once_limit = settings_.gather_limit;
   const auto graph = load_graph(get_comm(), settings_.input, load);
-  (void)first_iteration();  // the replacement of a worker can repeat all of it
+  (void)first_iteration();  // the replacement of a dead worker repeats everything
   run_log log(*this, 0);
   const auto found = core_numbers(get_comm(), graph);
   std::vector<std::int64_t> values(found.cores.begin(), found.cores.end());

@@ -6,7 +6,7 @@
 //
 // One worker peels: vertices are removed in the order of their degrees, each lowering its neighbours; the degree that a
 // vertex has when it is removed is its core number. If the graph is small enough, each edge is loaded once, and rank 0
-// makes the lists of both directions, of the other workers' edges too, and peels. Otherwise:
+// builds the adjacency lists of both directions, including the other workers' edges, and peels. Otherwise:
 //
 // Each worker keeps an upper bound for each of its vertices, which only falls, and the owners' bounds for its ghosts.
 // First it peels its part: vertices are removed in the order of their degrees, each lowering its neighbours; a ghost is
@@ -29,12 +29,12 @@
 
 namespace paracel::alg {
 
-/// Entries of a graph at most, by default, that rank 0 gathers: a gigabyte.
+/// Default limit of the entries of a graph that rank 0 gathers: a gigabyte.
 inline constexpr std::uint64_t default_gather_limit = std::uint64_t{1} << 27U;
 
-/// Core numbers of an undirected graph without self-loops in one list of edges, of which each has both directions.
-/// Cost: O(edges): a random access for each edge, and a pass in order over the vertices that are left for each core
-/// number that occurs, together at most as many as edges. Memory: 12 bytes a vertex.
+/// Core numbers of an undirected graph without self-loops whose adjacency lists have both directions of each edge.
+/// Cost: O(edges): a random access for each edge and, for each core number that occurs, a sequential pass over the
+/// remaining vertices, in all at most the number of edges. Memory: 12 bytes a vertex.
 std::vector<std::uint32_t> peeled_cores(std::span<const std::uint64_t> begin, std::span<const std::uint32_t> target);
 
 /// The bounds of the own vertices of an undirected graph without self-loops.
@@ -70,12 +70,12 @@ struct k_core_result {
   std::vector<std::uint32_t> cores;  ///< of the own vertices
   std::uint32_t greatest = 0;        ///< the degeneracy of the graph
   std::uint64_t in_greatest = 0;     ///< vertices in that core
-  std::uint64_t rounds = 0;          ///< of lowering bounds; 1 if rank 0 has peeled the whole graph
+  std::uint64_t rounds = 0;          ///< of lowering bounds; 1 if rank 0 peeled the whole graph
 };
 
 /// The graph is undirected, without self-loops. A collective. Rank 0 peels a graph that has each edge once
-/// (graph_options), for which it needs 8 bytes an edge; of one with both directions each worker lowers bounds.
-/// Cost: 4 bytes for each edge and 8 for each vertex and ghost of other workers than rank 0, and 4 for each vertex
+/// (graph_options), for which it needs 8 bytes an edge; for one with both directions, each worker lowers bounds.
+/// Cost: 4 bytes for each edge and 8 for each vertex and ghost of workers other than rank 0, and 4 for each vertex
 /// back; or 4 bytes a ghost for each round.
 k_core_result core_numbers(Comm comm, const distributed_graph& graph);
 

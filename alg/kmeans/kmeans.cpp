@@ -139,7 +139,7 @@ kmeans_options kmeans::options(run_log& log) {
     else log.round(round, inertia, {{"run", static_cast<double>(run)}});
   };
   if (!servers_) return o;
-  // One list a centre, as Paracel's function takes them.
+  // One list per centre, as Paracel's function expects them.
   o.combine = [this, d = points_.dimension()](std::vector<double> rows) {
     std::vector<std::vector<double>> centres;
     for (auto at = rows.begin(); at != rows.end(); at += static_cast<std::ptrdiff_t>(d))
@@ -168,7 +168,7 @@ void kmeans::load() {
 }
 
 /// Paracel's kmeans_<rank>: one line for each cluster with its points. Each worker writes its own points; with a
-/// plug-in worker 0 writes what its function makes of all.
+/// plug-in, worker 0 writes what its function combined from all workers.
 void kmeans::dump_groups(const std::vector<std::uint64_t>& labels) {
   dict_type<int, std::vector<std::string>> groups;
   for (std::size_t i = 0; i < labels.size(); ++i)

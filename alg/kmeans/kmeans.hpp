@@ -9,8 +9,8 @@
 // seeded by k-means||. `cosine`: points and centres are normalised to length 1.
 //
 // Points stay on their workers. A round is one reduction of the centres' sums; random numbers are a function of seed
-// and global row, so the number of workers affects only the last digits. With `update_file` the new centres are in the
-// servers, as in Paracel 0.3: a function of the plug-in combines what the workers' points contribute to them.
+// and global row, so the number of workers affects only the last digits. With `update_file` the new centres are
+// computed in the servers, as in Paracel 0.3: a plug-in function combines the contributions of the workers' points.
 //
 // Source: S. Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28, 1982; B. Bahmani et al., "Scalable
 // k-means++", PVLDB 5(7), 2012; D. Sculley, "Web-scale k-means clustering", WWW 2010 (mini-batches). I. Dhillon, D.

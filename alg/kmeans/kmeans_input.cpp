@@ -84,7 +84,7 @@ std::string parse_fvec_line(std::string_view line, sample_rows& rows, id_list& n
 }
 
 sample_rows load_fvec(Comm comm, const std::vector<std::string>& files, std::uint32_t columns, id_list& names) {
-  // All workers know the number of coordinates before they read their parts.
+  // All workers must know the number of coordinates before they read their parts.
   std::int64_t width = columns;
   if (comm.get_rank() == 0 && width == 0) {
     try {

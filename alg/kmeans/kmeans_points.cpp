@@ -215,7 +215,7 @@ void kmeans_points::assign(const kmeans_centres& centres, std::span<const double
         second_longest = std::max(second_longest, moved[c]);
       }
     }
-    // Its cost of k^2 d pays off only if it saves part of n k d.
+    // Its cost of k^2 d pays off only if it is small compared with n k d.
     if (centres.size() * 4 <= n) gap = centres.half_gaps();
   }
   std::vector<std::size_t> which;

@@ -98,7 +98,7 @@ class kmeans_points {
   /// used; otherwise `moved` says how far each centre has moved since the last call.
   void assign(const kmeans_centres& centres, std::span<const double> moved, kmeans_sums& sums);
   void restart() { assigned_ = false; }
-  /// What `assign` uses of earlier centres.
+  /// Adds to `loop` the state that `assign` carries over from earlier centres.
   void keep(resumable_loop& loop) {
     loop.keep("assignment", assignment_).keep("lower", lower_).keep("assigned", assigned_);
   }

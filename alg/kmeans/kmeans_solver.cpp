@@ -21,12 +21,12 @@ constexpr std::uint64_t first_stream = 1;
 constexpr std::uint64_t batch_stream = 2;
 constexpr std::uint64_t seeding_stream = 16;  // plus the round of k-means||
 
-// k-means||: five rounds with an expected number of points of twice the number of centres. Source: Bahmani et al.,
+// k-means||: five rounds, each expected to choose twice as many points as there are centres. Source: Bahmani et al.,
 // section 5.
 constexpr int seeding_rounds = 5;
 constexpr double oversampling = 2;
 
-/// Scales row c of d numbers to length 1; one of zeros stays.
+/// Scales row c of d numbers to length 1; a zero row is unchanged.
 void normalise(std::vector<double>& rows, std::size_t d, std::size_t c) {
   const auto row = std::span(rows).subspan(c * d, d);
   double norm = 0;
@@ -97,7 +97,7 @@ std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
     }
     for (std::size_t i = 0; i < n; ++i) cost += square[i];
     candidates.insert(candidates.end(), fresh.begin(), fresh.end());
-    // One more round if the usual five have not found enough.
+    // More rounds, up to twice as many, if the usual five have not found enough.
     const bool enough = candidates.size() / d >= options_.clusters;
     if ((round >= seeding_rounds && enough) || round > 2 * seeding_rounds) break;
     cost = sum_over_workers(comm_, cost);
@@ -111,7 +111,7 @@ std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
 
   const std::size_t count = candidates.size() / d;
   if (count <= options_.clusters) {
-    // Too few distinct points: duplicate centres stay empty, or take the farthest point.
+    // Too few distinct points: duplicate centres stay empty, or are given the farthest points.
     std::vector<double> rows = candidates;
     while (rows.size() < options_.clusters * d)
       rows.insert(rows.end(), candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(d));
@@ -134,7 +134,7 @@ void kmeans_solver::assign(const kmeans_centres& centres, const std::vector<doub
   sum_up();
 }
 
-/// Adds the sums of all workers; those of points stay this worker's if `combine` makes the centres of them.
+/// Adds up the sums of all workers; those of points stay local if `combine` computes the centres from them.
 void kmeans_solver::sum_up() {
   const auto own = options_.combine ? options_.clusters * points_.dimension() : 0;
   sum_over_workers(comm_, std::span(sums_.values).subspan(own));
@@ -156,8 +156,8 @@ std::vector<double> kmeans_solver::next_centres(const kmeans_centres& old) {
   return rows;
 }
 
-/// Assigns a point to every centre without any: the points that are farthest from their centres, in that order, are
-/// removed from those. A collective; nothing is sent when no centre is empty.
+/// Assigns a point to every empty centre: the points farthest from their centres are moved, farthest first. A
+/// collective; nothing is sent when no centre is empty.
 void kmeans_solver::fill_empty() {
   std::vector<std::uint32_t> empty;
   for (std::size_t c = 0; c < sums_.size(); ++c) {
@@ -171,7 +171,7 @@ void kmeans_solver::fill_empty() {
     auto x = points_.point(f.row - points_.first_row());
     double norm = 0;
     for (const double v : x) norm += v * v;
-    // A distance within rounding error is none.
+    // A distance within rounding error counts as 0.
     if (f.distance <= points_.least_distance() * norm) continue;
     x.push_back(f.distance);
     x.push_back(static_cast<double>(f.row));

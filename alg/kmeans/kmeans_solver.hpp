@@ -28,8 +28,8 @@ struct kmeans_options {
   /// Called after each round: run (from 0), round (from 1), inertia, points that changed their centre (not with
   /// mini-batches).
   std::function<void(int, int, double, std::optional<double>)> progress{};
-  /// A collective that combines the workers' contributions to the centres, one row a centre, to the new centres; empty:
-  /// their sum, by a reduction.
+  /// A collective that combines the workers' contributions to the centres, one row a centre, into the new centres;
+  /// empty: their sum, by a reduction.
   std::function<std::vector<double>(std::vector<double>)> combine{};
 };
 
@@ -45,7 +45,7 @@ struct kmeans_outcome {
 /// Lifetime: job and points must outlive it. Thread-safety: none. Every public call is a collective.
 class kmeans_solver {
  public:
-  /// `total`: the number of points of all workers, at least as many as clusters. `job`: resumes its loops.
+  /// `total`: the number of points of all workers, at least as many as clusters. `job`: can resume the solver's loops.
   kmeans_solver(paralg& job, kmeans_points& points, std::uint64_t total, kmeans_options options)
       : job_(job), comm_(job.get_comm()), points_(points), total_(total), options_(std::move(options)) {}
 

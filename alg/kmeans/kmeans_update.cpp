@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Paracel's functions for kmeans: the workers' parts of the centres are added, and the points of each cluster joined.
+// Paracel's functions for kmeans: they add up the workers' parts of the centres, and concatenate the points of each
+// cluster.
 #include <cstddef>
 #include <stdexcept>
 #include <string>

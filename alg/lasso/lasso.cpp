@@ -15,7 +15,7 @@ namespace paracel::alg {
 
 namespace {
 
-// The first working set.
+// Size of the first working set.
 constexpr std::size_t first_working_set = 256;
 // Inside the working set the solution is more accurate than required by this factor, so that it remains accurate enough
 // when the correlations are recomputed from the samples.
@@ -134,7 +134,7 @@ void lasso::train() {
                {"rounds", static_cast<double>(rounds_done_)}});
     path.push_back(std::move(found));
   }
-  // The one with the best test error, if there is one; otherwise the last.
+  // The point with the best test error if there is test_input, otherwise the last one.
   auto chosen = path.end() - 1;
   if (has_test()) {
     chosen = std::min_element(path.begin(), path.end(),
@@ -222,7 +222,7 @@ lasso::point lasso::solve_one(const centred_samples& samples, double a) {
   double squares = -1;
   point out;
   out.a = a;
-  // What the weights and the working set are is kept by the loop along the path.
+  // The weights and the working set are kept by the loop along the path.
   resumable_loop loop(*this);
   loop.keep("rounds", rounds_done_).keep("violation", out.violation).keep("squares", squares).same_on_every_worker();
   while (loop.next()) {

@@ -14,7 +14,7 @@ namespace paracel::alg {
 
 namespace {
 
-// Fixed-point steps at a time, and the relative change at which they stop.
+// Most fixed-point steps at a time, and the relative change at which they stop.
 constexpr int most_prior_steps = 50;
 constexpr double prior_tolerance = 1e-4;
 
@@ -264,11 +264,11 @@ void lda::train() {
   sampler.set_priors(priors_);
   if (goes_on) (void)finish_sweep(settings_.sweeps);
   paracel_sync();
-  // Another function than the sum has other counts.
+  // A plug-in's function other than the sum yields other counts.
   if (settings_.handle_file.empty() || settings_.check_counts) check("at the end");
 }
 
-/// The first iteration writes the start; then there is one a batch.
+/// The first iteration writes the initial lambda; then there is one for each batch.
 void lda::train_online() {
   auto& model = *online_;
   const auto batches = model.batches();

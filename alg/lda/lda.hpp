@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Latent Dirichlet allocation: each token of a document has a topic; a document tends to few topics, a topic to few
-// words. By collapsed Gibbs sampling (lda_sampler.hpp has the formula), or by online variational inference
+// Latent Dirichlet allocation: each token of a document has a topic; documents favour few topics, and topics few words.
+// Fitted by collapsed Gibbs sampling (lda_sampler.hpp has the formula) or online variational inference
 // (lda_online.hpp).
 //
 // Sampling: documents and the topics of their tokens stay on the worker that read them. The counts of words in topics
@@ -111,8 +111,8 @@ class lda : public paralg {
   std::vector<std::int64_t> pull_totals();
   /// The totals of a model that was trained or read.
   std::vector<double> model_totals();
-  /// Calls f(word, counts) for each word of this worker's share of the vocabulary. T: int32, or double for the counts
-  /// that are expected where the method is online.
+  /// Calls f(word, counts) for each word of this worker's share of the vocabulary. T: int32, or double for the expected
+  /// counts of the online method.
   template <class T, class F>
   void for_each_own_word(F&& f) {
     const auto topics = settings_.topics;
@@ -138,7 +138,7 @@ class lda : public paralg {
     double probability;
     std::uint64_t word;
   };
-  /// The best words of each topic, not yet cut to `top_words`, of all workers on rank 0.
+  /// The best words of each topic, of all workers, on rank 0; not yet cut to `top_words`.
   template <class T>
   [[nodiscard]] std::vector<std::vector<candidate>> best_words(const std::vector<double>& totals);
   [[nodiscard]] std::vector<std::vector<candidate>> best_words_in_servers(const std::vector<double>& totals);

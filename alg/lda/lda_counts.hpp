@@ -26,7 +26,7 @@ class lda_counts {
   /// `plugin`: a file, or empty for tables.
   lda_counts(paralg& job, std::size_t topics, std::string plugin);
 
-  /// Rows of K counts, in the order of `words`; of a word that was never counted, zeros. Cost: a request to each shard.
+  /// Rows of K counts, in the order of `words`; zeros for a word that was never counted. Cost: a request to each shard.
   void pull(std::span<const std::uint64_t> words, std::span<std::int32_t> rows);
   void update(std::span<const std::uint64_t> words, std::span<const std::int32_t> deltas);
   void pull_totals(std::span<std::int64_t> totals);

@@ -166,7 +166,7 @@ void lda::load() {
   if (!settings_.predict_input.empty()) predict_ = known_words(settings_.predict_input);
 }
 
-/// Reads documents, keeping only words that the model knows.
+/// Reads documents, keeping only the words of the model.
 lda_documents lda::known_words(const std::vector<std::string>& files) {
   const auto raw = read(files);
   lda_documents known;

@@ -67,7 +67,7 @@ inline double digamma_difference(std::uint64_t n, double a) {
   return asymptotic(high) - asymptotic(low) + sum;
 }
 
-/// How often each count occurs. Cost: 8 bytes up to the greatest count.
+/// How often each count occurs. Cost: 8 bytes for each value up to the greatest count.
 class count_histogram {
  public:
   void add(std::uint64_t count) {

@@ -13,9 +13,9 @@ namespace paracel::alg {
 
 namespace {
 
-// Numbers of a call that goes over all words: 16 MB.
+// Numbers in a call, when iterating over all words: 16 MB.
 constexpr std::size_t call_numbers = std::size_t{1} << 21U;
-// Numbers that precede a document's words when it travels: its position, its number, its length.
+// Numbers that precede a document's words in a message: its position, its number, its length.
 constexpr std::size_t head_size = 3;
 
 }  // namespace
@@ -144,7 +144,7 @@ void lda_online::start() {
 void lda_online::pull_rows(std::span<const std::uint64_t> words, std::span<double> rows, std::span<double> totals) {
   const bool two = scale_.before > 0;
   ids_.clear();
-  for (const auto g : {scale_.generation, scale_.generation + 1}) {  // the next one has the place of the last one
+  for (const auto g : {scale_.generation, scale_.generation + 1}) {  // the next one shares the previous one's place
     if (g != scale_.generation && !two) continue;
     for (const auto w : words) ids_.push_back(row_of(w, g));
     if (!totals.empty()) ids_.push_back(totals_row(g));
@@ -187,7 +187,7 @@ void lda_online::train(std::size_t batch) {
   ++steps_;
   const double rho = std::pow(settings_.offset + static_cast<double>(steps_), -settings_.decay);
   if (scale_.decay(1 - rho) && scale_.generation > 1) {
-    // Rows of two generations ago, whose place this one takes. Nobody reads them any more.
+    // Rows of two generations ago, whose place this one takes. They are no longer read.
     for_own_words([&](std::span<const std::uint64_t> words) {
       ids_.clear();
       for (const auto w : words) ids_.push_back(row_of(w, scale_.generation));

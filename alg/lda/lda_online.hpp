@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Online variational Bayes: after each batch of documents, with s_kw the expected number of its tokens of word w in
-// topic k by lambda as it was before,
+// Online variational Bayes: after each batch of documents, where s_kw is the expected number of its tokens of word w in
+// topic k under the previous lambda,
 //
 //     lambda = (1 - rho_t) lambda + rho_t (beta + D / |batch| s)      rho_t = (offset + t)^-decay, t from 1
 //
-// A batch is `batch_size` documents in the order of the input, whatever the number of workers: each infers the topics
-// of a part of them, and what they add is summed in the servers when the clock ticks.
+// A batch is `batch_size` documents in the order of the input, whatever the number of workers: each worker infers the
+// topics of its part, and their contributions are summed in the servers when the clock ticks.
 //
 // lambda - beta = scale * u, where u are rows of a table: (1 - rho) goes into `scale`, which every worker computes, so
 // that a step only adds rho D / |batch| / scale * s to the rows of the batch's words. All other rows stay as they are.
-// A scale that became too small begins a new generation of rows, of zeros, with scale 1; the rows of the last one count
-// with the scale that they had, until it is 0. decay = 0 makes each batch a generation: with a batch of all documents
-// that is batch variational Bayes.
+// When the scale becomes too small, a new generation of rows begins, all zeros, with scale 1; the previous generation's
+// rows keep counting with their own decaying scale until it is 0. decay = 0 makes each batch a generation: with a batch
+// of all documents that is batch variational Bayes.
 //
 //     row w + V (g mod 2)       u_w of generation g, K numbers
 //     row 2 V + (g mod 2)       their sums over the words
@@ -41,7 +41,7 @@ struct lda_online_settings {
   double document_tolerance;
 };
 
-/// The scales of the rows of the generation that steps add to, and of the one before.
+/// The scales of the current generation of rows, to which steps add, and of the previous one.
 struct generation_scale {
   std::uint64_t generation = 0;
   double scale = 1;
@@ -66,22 +66,23 @@ struct generation_scale {
 /// bytes a word.
 class lda_online {
  public:
-  /// Divides the documents of each batch among the workers; those of `documents`, whose words are global numbers, are
-  /// in the order of the input, and follow those of lower ranks. A collective. Cost: the documents travel once.
+  /// Divides the documents of each batch among the workers. `documents`, whose words are global numbers, are in input
+  /// order and follow those of lower ranks. A collective. Cost: each document is sent once.
   lda_online(paralg& job, const lda_online_settings& settings, const lda_documents& documents, std::uint64_t words,
              const lda_priors& priors, std::uint64_t seed);
 
   /// Batches of a pass.
   [[nodiscard]] std::size_t batches() const noexcept { return batches_.size(); }
   void keep(resumable_loop& loop);
-  /// Writes the start of lambda, a function of the seed. In a clock of its own.
+  /// Writes the initial lambda, a function of the seed. In a clock of its own.
   void start();
   /// A step. In a clock of its own. Cost: for n words of this worker's part of the batch a pull and an update of n + 1
   /// rows.
   void train(std::size_t batch);
 
-  /// The lower bound of log p(all words), of all workers. A collective. `shares`: gets the documents' shares of topics,
-  /// K numbers a document, in the order of numbers(). Cost: as a pass, and a pull of a share of all words.
+  /// The lower bound of log p(all words), of all workers. A collective. `shares`: receives the documents' shares of
+  /// topics, K numbers a document, in the order of numbers(). Cost: a pass, and a pull of this worker's share of all
+  /// words.
   double bound(std::vector<double>* shares);
   [[nodiscard]] std::vector<std::uint64_t> numbers() const;
 
@@ -123,7 +124,7 @@ class lda_online {
   topic_inference inference_;
   std::uint64_t steps_ = 0;
   generation_scale scale_;
-  // Of one call, kept for their memory.
+  // Scratch space of one call, kept to avoid reallocation.
   std::vector<std::uint64_t> ids_;
   std::vector<double> pulled_;
   std::vector<double> lambda_;

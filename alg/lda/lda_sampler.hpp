@@ -7,8 +7,8 @@
 //     (n_dk + alpha_k) (n_wk + beta) / (n_k + V beta)                 all counts without the token itself
 //
 // sparse: exactly that. The product is split into beta q_k, whose sum and draws come from a tree over the topics, and
-//         n_wk q_k, where only the topics of the word count; q_k = (n_dk + alpha_k) / (n_k + V beta). A move changes q
-//         for two topics, so a token costs O(log K) and the topics of its word.
+//         n_wk q_k, nonzero only for the word's topics; q_k = (n_dk + alpha_k) / (n_k + V beta). A move changes q for
+//         two topics, so a token costs O(log K + topics of its word).
 // mh:     a Metropolis-Hastings chain with that distribution and O(1) proposals: alternately from stale counts of the
 //         word (alias tables) and from the topics of the document's tokens.
 //
@@ -174,7 +174,7 @@ class lda_sampler {
   /// `begin`.
   [[nodiscard]] std::span<std::int32_t> counts() noexcept { return counts_; }
   [[nodiscard]] std::span<std::int64_t> totals() noexcept { return totals_; }
-  /// What carries from one sweep to the next.
+  /// Registers the state that carries over from one sweep to the next.
   void keep(resumable_loop& loop) { loop.keep("topics", topic_); }
   void begin() {
     before_ = counts_;
@@ -339,8 +339,8 @@ class lda_sampler {
     }
   }
   /// The weight of a topic among the proposals of word w for a token that the tables count in topic `old`, excluding
-  /// the token itself: otherwise the proposal would depend on the token's topic, and the chain would have another
-  /// distribution.
+  /// the token itself: otherwise the proposal would depend on the token's topic, and the chain would converge to
+  /// another distribution.
   [[nodiscard]] double proposal_weight(std::size_t w, std::uint32_t k, std::uint32_t old) const {
     const double inverse = inverse_stale_[k];
     const double count = stale_[w * topics_ + k] + priors_.beta;
@@ -368,8 +368,8 @@ class lda_sampler {
     enter(d);
     const auto begin = documents_.begin[d];
     const auto length = documents_.begin[d + 1] - begin;
-    // Proposals from stale counts are rejected more often: the tables are rebuilt as often as that costs a few
-    // operations a token.
+    // Proposals from stale counts are rejected more often: the tables are rebuilt at intervals that make this cost a
+    // few operations a token.
     if (tokens_since_ > counts_.size() / 4 + 4096) build_alias();
     tokens_since_ += length;
     const double denominator = priors_.words * priors_.beta;
@@ -425,7 +425,8 @@ class lda_sampler {
   }
 
   static constexpr int cycles = 2;  // each with a proposal by word and one by document
-  // Limit of draws for a proposal by word; about five if the token is the only one of its word, otherwise mostly one.
+  // Limit of draws for a proposal by word; about five are needed if the token is the only one of its word, otherwise
+  // mostly one.
   static constexpr int most_tries = 1000;
 
   lda_documents documents_;

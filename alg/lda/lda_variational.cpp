@@ -36,7 +36,7 @@ constexpr double least_norm = 1e-290;
 
 /// exp(x) for x <= 0, at least exp(-708), to 2e-16 relative; unlike std::exp the compiler can vectorise it.
 PARACEL_LDA_INLINE double exp_below_one(double x) {
-  constexpr double rounder = 0x1.8p52;  // the sum with it has the rounded number in its lowest bits
+  constexpr double rounder = 0x1.8p52;  // adding it leaves the rounded number in the lowest bits
   const double y = x > -708.0 ? x : -708.0;
   const double power = y * 1.4426950408889634 + rounder;
   const double n = power - rounder;
@@ -58,7 +58,7 @@ PARACEL_LDA_INLINE double exp_below_one(double x) {
   return sum * std::bit_cast<double>((std::bit_cast<std::uint64_t>(power) << 52U) + 0x3ff0000000000000U);
 }
 
-/// What infer works on; the arrays of words have `padded` elements.
+/// The arrays that infer works on; those by word have `padded` elements.
 struct document_view {
   std::size_t topics;
   std::size_t padded;

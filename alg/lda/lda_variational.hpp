@@ -8,8 +8,8 @@
 // where E[log theta_k] = psi(gamma_k) - psi(sum gamma) and E[log beta_kw] = psi(lambda_kw) - psi(sum_w lambda_kw).
 //
 // psi(x) = log(growth) - shift, with growth = exp(psi(x + 10)) and shift = 1/x + ... + 1/(x + 9). So exp(psi(x)) needs
-// no logarithm. It underflows for x below 1e-3, which priors may be; but p_wk depends on ratios between topics only, so
-// that the least shift of a row can be left out of it.
+// no logarithm. It underflows for x below 1e-3, which priors may be; but p_wk depends only on ratios between topics, so
+// the least shift of a row can be left out.
 //
 // Source: M. Hoffman, D. Blei, F. Bach, "Online learning for latent Dirichlet allocation", NIPS 2010, algorithm 1 and
 // equation 1 (the bound).
@@ -65,24 +65,24 @@ struct lda_bags {
   [[nodiscard]] std::size_t length(std::size_t d) const { return begin[d + 1] - begin[d]; }
 };
 
-/// Infers the topics of one document after the other, with fixed lambda.
-/// Thread-safety: none. Memory: 8 K bytes a word, and of the longest document.
+/// Infers the topics of one document at a time, with fixed lambda.
+/// Thread-safety: none. Memory: 8 K bytes for each word of set_topics, and for each word of the longest document.
 class topic_inference {
  public:
-  /// The fixed point ends when the mean change of gamma is less than `tolerance`, or after so many steps.
+  /// The fixed point ends when the mean change of gamma is less than `tolerance`, or after `steps` steps.
   topic_inference(std::size_t topics, double alpha, int steps, double tolerance);
 
   /// Shape: `lambda` K numbers a word, `totals` its K sums over all words. Cost: O(words K)
   void set_topics(std::span<const double> lambda, std::span<const double> totals);
 
-  /// Finds gamma of document d, whose words are indices into the rows of set_topics, beginning with 1.
+  /// Finds gamma of document d, whose words are indices into the rows of set_topics, starting from gamma = 1.
   /// Cost: O(steps K (distinct words + 1))
   void infer(const lda_bags& documents, std::size_t d);
   /// Of the last document.
   [[nodiscard]] std::span<const double> gamma() const { return gamma_; }
   /// Its part of the bound: E[log p(words, topics, theta)] - E[log q(topics, theta)].
   [[nodiscard]] double bound() const;
-  /// Adds what it contributes to the expected counts of words in topics. Shape: K numbers a row of set_topics.
+  /// Adds the document's contribution to the expected counts of words in topics. Shape: K numbers a row of set_topics.
   /// The sums are the counts after `finish`.
   void add_counts(std::span<double> sums) const;
   void finish(std::span<double> sums) const;
@@ -113,7 +113,7 @@ class topic_inference {
 /// (eta - lambda) E[log beta] + log gamma(lambda) - log gamma(eta). Shape: K numbers a word; K totals.
 double topics_bound(std::span<const double> lambda, std::span<const double> totals, double eta);
 
-/// Dirichlet parameters of K numbers a word at the start: near 1, standard deviation 0.1, a function of seed and word.
+/// The initial Dirichlet parameters of a word: K numbers near 1, standard deviation 0.1, a function of seed and word.
 void start_row(std::uint64_t seed, std::uint64_t word, std::span<double> row);
 
 }  // namespace paracel::alg

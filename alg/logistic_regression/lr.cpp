@@ -21,7 +21,7 @@ constexpr const char* theta_key = "theta";
 constexpr const char* stop_key = "lr_stop";
 std::string round_key(int round) { return "lr_round_" + std::to_string(round); }
 
-// Sums of rounds are added by the framework's function, whatever the user's update_func does to theta.
+// The sums of a round are computed by the framework's function, whatever the user's update_func does to theta.
 constexpr const char* default_plugin = "libparacel_default.so";
 constexpr const char* default_add = "paracel_add";
 
@@ -245,7 +245,7 @@ void logistic_regression::train() {
   paracel_sync();
   log_.emplace(*this, settings_.rounds, "objective", settings_.debug);
   int round = first_iteration();
-  if (round > 0) read_theta();  // checks the checkpoint's dimension before anything else of it is used
+  if (round > 0) read_theta();  // checks the checkpoint's dimension before the rest of it is used
   if (get_worker_id() == 0 && round > 0) {
     if (collected_ < 0) collected_ = removed_ = round;
     collect(round - 1, round - settled_after());
@@ -290,7 +290,7 @@ void logistic_regression::check_theta() const {
                    (settings_.bias ? " and the bias" : "") + "); want data and bias as theta was trained with");
 }
 
-/// Rank 0 needs more than theta to resume: the history of the objective, and what it has told the others.
+/// Rank 0 needs more than theta to resume: the history of the objective, and what it has announced to the others.
 void logistic_regression::checkpoint_state(saved_state& to) {
   to.put("order", order_);
   to.put("collected", collected_);
@@ -388,16 +388,16 @@ void logistic_regression::publish(int round) {
   paracel_update(round_key(round), part, default_plugin, default_add);
 }
 
-/// A read after c commits sees all parts of the first c rounds but this many, of all remaining workers. Asp guarantees
-/// nothing before the last barrier.
+/// After c commits, a read sees all remaining workers' parts of the first c rounds, except those of the last
+/// settled_after() rounds. Asp guarantees nothing before the last barrier.
 int logistic_regression::settled_after() const {
   const auto& c = settings_.consistency;
   return c.model == consistency_model::asp ? settings_.rounds : static_cast<int>(c.staleness);
 }
 
 /// Reads the sums that are complete, up to round `newest`; rounds before `settled` receive no more parts. The keys are
-/// removed only after the next commit: the replacement of a process that dies before reads them again. Then a sum may
-/// contain a part twice, except under bsp.
+/// removed only after the next commit: if the process dies before that, its replacement reads them again. A sum may
+/// then contain a part twice, except under bsp.
 void logistic_regression::collect(int newest, int settled) {
   for (; removed_ < collected_; ++removed_) paracel_remove(round_key(removed_));
   std::vector<double> sum;
@@ -470,7 +470,7 @@ void logistic_regression::evaluate_result() {
                   text_of(settings_.alpha) + ")");
     }
   }
-  // No worker may write results or leave while rank 0 finds an error.
+  // No worker may write results or exit before rank 0 has checked for errors.
   paracel_sync();
   measure();
 }

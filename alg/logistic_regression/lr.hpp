@@ -97,7 +97,7 @@ class lr_problem {
       const double z = y * ((bias_ ? theta[0] : 0.0) + factor * dot(i, weights));
       const double pull = alpha * y * logistic(-z);
       factor *= shrink;
-      // Also if alpha * beta is so large that the factor becomes 0 or grows.
+      // This also covers an alpha * beta so large that the factor becomes 0 or grows.
       if (std::abs(factor) < 1e-100 || std::abs(factor) > 1e100) {
         for (std::size_t j = 0; j < count; ++j) weights[j] *= factor;
         factor = 1;
@@ -155,7 +155,8 @@ config_schema lr_schema();
 
 /// The config as a struct.
 struct lr_settings {
-  /// Throws: config_error when there is neither a model nor all that training needs, or a model and training_input.
+  /// Throws: config_error if there is neither a model nor everything that training needs, or both a model and
+  /// training_input.
   explicit lr_settings(const config& from);
 
   /// Paracel 0.3's arguments, with its meaning of alpha in dgd.
@@ -197,7 +198,7 @@ struct lr_settings {
 class logistic_regression : public paralg {
  public:
   logistic_regression(Comm comm, const std::string& server_info, const lr_settings& settings);
-  /// Paracel 0.3's: `solve` only loads and trains, and the driver calls what it wants of the functions below.
+  /// As in Paracel 0.3: `solve` only loads and trains; the driver then calls the functions below as needed.
   logistic_regression(Comm comm, const std::string& server_info, const std::string& input, const std::string& output,
                       const std::string& update_file, const std::string& update_func, const std::string& method = "ipm",
                       int rounds = 1, double alpha = 0.002, double beta = 0.1, bool debug = false);
@@ -208,7 +209,8 @@ class logistic_regression : public paralg {
 
   // ---- after training; all but the first and the last are collectives
 
-  /// The probability of class 1 of a sample with its leading 1, if there is a bias. Throws: error for another length.
+  /// The probability of class 1 for a sample, which has a leading 1 if there is a bias. Throws: error for a wrong
+  /// length.
   [[nodiscard]] double lr_hypothesis(const std::vector<double>& sample) const;
   /// The mean of the losses of all workers' training samples, without the penalty.
   double calc_loss();
@@ -216,7 +218,7 @@ class logistic_regression : public paralg {
   void test(const std::string& input);
   /// Predicts samples, with or without labels, for dump_result. Throws: data_error.
   void predict(const std::string& input);
-  /// Writes the model, and what was predicted.
+  /// Writes the model and the predictions.
   void dump_result();
   /// The numbers on a line of stdout.
   static void print(const std::vector<double>& numbers);
@@ -261,12 +263,12 @@ class logistic_regression : public paralg {
   lr_problem test_;
   lr_problem predict_;
   std::size_t columns_ = 0;
-  std::size_t total_rows_ = 0;  // of all workers; at the end of the remaining ones
+  std::size_t total_rows_ = 0;  // of all workers; at the end, of the remaining ones
   std::vector<double> theta_;
-  std::vector<double> gradient_;  // of this worker's losses at the theta of the start of the round
+  std::vector<double> gradient_;  // of this worker's losses, at the theta at the start of the round
   std::vector<double> delta_;     // what is pushed
   std::vector<std::size_t> order_;
-  double loss_ = 0;  // sum of this worker's losses at the theta of the start of the round
+  double loss_ = 0;  // sum of this worker's losses, at the theta at the start of the round
   double step_ = 0;  // step size of the round
   int rounds_done_ = 0;
 

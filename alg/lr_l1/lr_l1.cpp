@@ -21,9 +21,9 @@ constexpr double sufficient_decrease = 0.01;
 constexpr int halvings = 50;
 // Relative to F: near the minimum the decrease is below the rounding error.
 constexpr double least_visible = 1e-14;
-// The inner problem is solved more accurately than the outer one by this factor: enough for Newton steps, not more.
+// The inner problem is solved more accurately than the outer one by this factor: just enough for Newton steps.
 constexpr double inner_accuracy = 1e-2;
-// Sweeps before Newton steps on the inner problem: they end at other, sparser solutions among equal ones.
+// Sweeps on the inner problem before Newton steps, which tend to other, sparser solutions among equal ones.
 constexpr std::size_t inner_patience = 5000;
 // Accuracy of the Newton equations in a step of all weights, and the limit of Hessian products. The lr_l1 run of
 // tool/bench/cost.py takes 8 steps and 32 products (13809 weights).
@@ -314,7 +314,7 @@ int lr_l1::proximal_newton(run_log& log) {
     // weights it moves only some of them.
     if (wanted <= settings_.block || !face_step()) block_step(worst);
   }
-  return static_cast<int>(loop.iteration()) - 1;  // the last iteration only found that it is the end
+  return static_cast<int>(loop.iteration()) - 1;  // the last iteration only detected convergence
 }
 
 int lr_l1::owlqn(run_log& log) {

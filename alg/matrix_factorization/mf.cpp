@@ -19,7 +19,7 @@ namespace {
 
 // A loss that exceeds the first one by this factor counts as divergence.
 constexpr double divergence_factor = 1e3;
-// Ratings between two pulls of the final measurement, if they are of several users.
+// Ratings per pull in the final measurement, unless a single user has more.
 constexpr std::uint64_t measured_at_once = 65536;
 
 constexpr const char* default_plugin = "libparacel_default.so";
@@ -205,7 +205,7 @@ table<double>& matrix_factorization::items() {
   return model_->items();
 }
 
-/// The rows before the first step. A collective.
+/// Sets the initial rows. A collective.
 template <class Real>
 void matrix_factorization::start(training<Real>& part) {
   const std::size_t width = row_width(settings_.k);
@@ -238,7 +238,7 @@ void matrix_factorization::start(training<Real>& part) {
   paracel_sync();
 }
 
-/// The items that `pull` and updates are about.
+/// Selects the items of the next `pull` and updates.
 void matrix_factorization::choose(std::span<const std::uint32_t> columns) {
   if (keyed_) {
     item_ids_.clear();
@@ -275,7 +275,7 @@ void matrix_factorization::train() {
   start(part);
   mf_order<Real> order(ratings_, settings_.seed);
   const std::int64_t clocks = settings_.clocks_per_round;
-  std::int64_t shuffled = -1;  // the round in whose order the users are
+  std::int64_t shuffled = -1;  // the round for which the users are ordered
   double last = 0;
   double loss = 0;
   resumable_loop loop(*this);
@@ -286,7 +286,7 @@ void matrix_factorization::train() {
     const auto clock = loop.iteration() % clocks;
     if (std::exchange(shuffled, round) != round) order.shuffle(static_cast<std::uint64_t>(round));
     if (clock == 0) {
-      // All updates are applied but those of the newest `staleness` clocks.
+      // All updates have been applied except those of the newest `staleness` clocks.
       const auto settled = loop.iteration() - static_cast<std::int64_t>(settings_.consistency.staleness);
       if (round > 0 && get_worker_id() == 0) collect(static_cast<int>(round) - 1, static_cast<int>(settled / clocks));
       loss = 0;
@@ -294,7 +294,7 @@ void matrix_factorization::train() {
     order.cut(static_cast<std::size_t>(clock), static_cast<std::size_t>(clocks), part.piece);
     loss += train_piece(part);
     if (clock + 1 < clocks) continue;
-    if (!ratings_.value.empty()) {  // rank 0 does not wait for it, and the key would be left behind
+    if (!ratings_.value.empty()) {  // rank 0 does not wait for an empty part, and the key would be left behind
       const std::vector<double> sum{static_cast<double>(ratings_.value.size()), loss};
       paracel_update(round_key(static_cast<int>(round)), sum, default_plugin, default_add);
     }
@@ -352,7 +352,7 @@ void matrix_factorization::collect(int newest, int settled) {
     const bool is_settled = collected_ < settled;
     if (!paracel_read(round_key(collected_), sum)) {
       if (!is_settled) break;
-      ++collected_;  // this process is in the place of one that has taken it
+      ++collected_;  // the process that this one replaces has read and removed it
       continue;
     }
     if (sum.size() != 2 || (sum[0] < static_cast<double>(ratings_.entries_total) && !is_settled)) break;

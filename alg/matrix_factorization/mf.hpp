@@ -8,11 +8,10 @@
 // which descends sum_ratings e^2 + beta/2 (|w_u|^2 + |h_i|^2 + b_u^2 + b_i^2). A user's row is kept by the worker that
 // has the user's ratings; items are rows of a table in the servers. A round is a pass over the ratings in
 // clocks_per_round pieces; for each piece a worker pulls its items, takes the steps on a copy, and pushes the
-// differences. Factors are 32-bit numbers in training, or 64-bit ones; results are written and used as 64-bit ones.
-// With `update_file` items are values under Paracel 0.3's keys instead (mf_in_servers.hpp).
+// differences. Factors are 32-bit or 64-bit numbers in training; results are written and used as 64-bit ones. With
+// `update_file` items are values under Paracel 0.3's keys instead (mf_in_servers.hpp).
 //
-// `method` cg and bfgs minimise als's objective on the optimisers of the library (mf_objective.hpp), with 64-bit
-// numbers.
+// `method` cg and bfgs minimise als's objective with the library's optimisers (mf_objective.hpp), in 64-bit numbers.
 //
 // Source: Koren, Bell, Volinsky, "Matrix factorization techniques for recommender systems", IEEE Computer 2009, with
 // the step of Paracel 0.3.
@@ -71,11 +70,11 @@ struct mf_settings {
   std::uint64_t seed;
   paracel::consistency consistency;
   bool debug;
-  bool single;  // factors are of 32 bits in training
+  bool single;  // factors are 32-bit numbers in training
   rating_scale limits;
   recommend_settings use;
-  state_plugin update;  // its functions: of counts, of factors, of biases
-  state_plugin filter;  // of the biases of users, of items; of the factors of users, of items; "" or of both counts
+  state_plugin update;  // its functions: for counts, for factors, for biases
+  state_plugin filter;  // for the biases of users, of items; the factors of users, of items; the two counts or ""
 
   [[nodiscard]] bool by_sgd() const { return method == "sgd"; }
   [[nodiscard]] bool counts_workers() const {
@@ -98,7 +97,7 @@ class matrix_factorization : public paralg {
     std::vector<Real> users;  // row_width(k) numbers each
     typename mf_order<Real>::piece piece;
     std::vector<Real> rows;  // of the piece's items
-    std::vector<Real> old;   // the same before the steps
+    std::vector<Real> old;   // rows before the steps
   };
 
   void load();

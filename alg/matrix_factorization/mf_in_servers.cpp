@@ -27,7 +27,7 @@ std::vector<std::string> texts_of(const id_list& ids) {
   return texts;
 }
 
-/// The two values of each row.
+/// The bias and the factors of each row.
 struct split_rows {
   split_rows(std::span<const double> rows, std::size_t k) {
     for (std::size_t at = 0; at < rows.size(); at += row_width(k)) {
@@ -40,7 +40,7 @@ struct split_rows {
   std::vector<std::vector<double>> factors;
 };
 
-/// Calls `use` with the place in `keys` and the value of each of them that the filter accepts.
+/// Calls use(index in `keys`, value) for each key that the filter accepts.
 template <class V, class F>
 void for_accepted(paralg& job, const std::string& file, const std::string& function,
                   const std::vector<std::string>& keys, F use) {

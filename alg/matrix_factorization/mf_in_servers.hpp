@@ -27,12 +27,12 @@ class mf_in_servers {
  public:
   mf_in_servers(paralg& job, std::size_t k, state_plugin update) : job_(job), k_(k), update_(std::move(update)) {}
 
-  /// The number of ratings of all workers. A collective. Throws: data_error for 2^31 of a worker: Paracel counts in
+  /// The number of ratings of all workers. A collective. Throws: data_error if a worker has 2^31: Paracel counts in
   /// int.
   [[nodiscard]] std::uint64_t count_ratings(std::uint64_t own);
   /// Counts this worker for its users and items. They are complete after a paracel_sync.
   void count_worker(const id_list& users, const id_list& items);
-  /// The items with these ids, in that order. Cost: two requests to each shard. Consistency: as of keys.
+  /// The items with these ids, in that order. Cost: two requests to each shard. Consistency: that of keys.
   void push(const std::vector<std::string>& ids, std::span<const double> rows) { write("H_", "item_bias_", ids, rows); }
   void pull(const std::vector<std::string>& ids, std::span<double> rows);
   void update(const std::vector<std::string>& ids, std::span<const double> deltas);

@@ -12,7 +12,7 @@ namespace paracel::alg {
 /// Training by cg or bfgs. The model is then in users_ and in the table of items.
 void matrix_factorization::minimize() {
   const std::size_t width = row_width(settings_.k);
-  // Of each item its ratings; and the squares of all deviations from the mean.
+  // The number of ratings of each item, and the sum of squared deviations from the mean.
   std::vector<double> sums(ratings_.columns_total + 1);
   for (const auto c : ratings_.column) sums[ratings_.column_number[c]] += 1;
   for (const double r : ratings_.value) sums.back() += (r - scale_.mean) * (r - scale_.mean);
@@ -21,7 +21,7 @@ void matrix_factorization::minimize() {
   sums.pop_back();
   mf_objective objective(ratings_, settings_.k, scale_.mean, deviation, settings_.penalties, sums);
 
-  // The start of sgd, too.
+  // The same start as sgd's.
   const auto keys = keys_of(all_column_ids(get_comm(), ratings_));
   optim::settings how;
   std::vector<double> row(width);

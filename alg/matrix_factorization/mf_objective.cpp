@@ -77,7 +77,7 @@ mf_objective::mf_objective(const sparse_rows& ratings, std::size_t k, double mea
   for (std::size_t u = 0; u < ratings.rows(); ++u)
     user_scale_.push_back(scale_of_row(static_cast<double>(ratings.columns_of(u).size()), deviation));
   for (const double n : item_ratings) item_scale_.push_back(scale_of_row(n, deviation));
-  // Each worker adds the penalty of an item for its ratings of it; the parts of all workers add up to it.
+  // Each worker adds the share of an item's penalty that its own ratings of it make up.
   column_weight_.assign(ratings.column_ids.size(), 0.0);
   for (const auto c : ratings.column) column_weight_[c] += 1;
   if (!penalties.weighted) {
@@ -87,7 +87,7 @@ mf_objective::mf_objective(const sparse_rows& ratings, std::size_t k, double mea
   slopes_.resize(rows_.size());
 }
 
-// The square of a factor of the other side is about that with which k products make up the deviation of the ratings.
+// The squared factor of the other side is estimated as the value at which k products have the ratings' deviation.
 mf_objective::row_scale mf_objective::scale_of_row(double ratings, double deviation) const {
   const double weight = penalties_.weighted ? ratings : 1.0;
   const double square = k_ == 0 || deviation == 0 ? 1 : deviation / std::sqrt(static_cast<double>(k_));

@@ -5,11 +5,11 @@
 //     sum e^2 + lambda (sum_u n_u |w_u|^2 + sum_i n_i |h_i|^2) + lambda_bias (sum_u n_u b_u^2 + sum_i n_i b_i^2),
 //     e = r - mean - b_u - b_i - w_u.h_i                    without `weighted` every n of the penalties is 1
 //
-// Coordinates of all workers are those of the items; each worker's own ones are those of its users. Both are rows of
+// The shared coordinates are those of the items; each worker's own coordinates are those of its users. Both are rows of
 // | bias | factor 0 | ... | factor k - 1 |, divided by about the square root of the diagonal of the Hessian of squared
-// errors: n for a bias, n v for a factor, and the penalty. So the methods see equal curvatures, although an item may
-// have one rating or thousands: after 50 steps of SciPy's L-BFGS-B the objective of movielens-small, k 32, was 40,073,
-// and 43,390 without it; als ends near 39,740.
+// errors: n for a bias, n v for a factor, and the penalty. So the methods see similar curvatures, whether an item has
+// one rating or thousands: after 50 steps of SciPy's L-BFGS-B the objective of movielens-small, k 32, was 40,073, and
+// 43,390 without this scaling; als ends near 39,740.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +28,11 @@ struct mf_penalties {
   bool weighted = true;
 };
 
-/// Thread-safety: none. Lifetime: of the ratings.
+/// Thread-safety: none. Lifetime: the ratings must outlive it.
 class mf_objective final : public optim::objective {
  public:
-  /// `item_ratings`: of each of the columns_total items the number of ratings at all workers. `deviation`: the standard
-  /// deviation of all ratings, of which the scale of the coordinates is made.
+  /// `item_ratings`: the number of ratings, over all workers, of each of the columns_total items. `deviation`: the
+  /// standard deviation of all ratings, from which the scale of the coordinates is derived.
   mf_objective(const sparse_rows& ratings, std::size_t k, double mean, double deviation, const mf_penalties& penalties,
                std::span<const double> item_ratings);
 
@@ -42,22 +42,23 @@ class mf_objective final : public optim::objective {
   /// Cost: 3 k multiplications a rating.
   double value_and_gradient(std::span<const double> w, std::span<double> gradient) override;
 
-  /// Coordinates of an item, a number among all, or of an own user, from its row of row_width(k) numbers; and back.
+  /// Converts the row of row_width(k) numbers of an item (numbered among all) or of an own user to coordinates, and
+  /// back.
   void put_item(std::size_t item, std::span<const double> row, std::span<double> w) const;
   void put_user(std::size_t user, std::span<const double> row, std::span<double> w) const;
   void get_item(std::size_t item, std::span<const double> w, std::span<double> row) const;
   void get_user(std::size_t user, std::span<const double> w, std::span<double> row) const;
 
  private:
-  /// What coordinates of a row are multiplied with.
+  /// The multipliers of a row's coordinates.
   struct row_scale {
     double bias = 1;
     double factor = 1;
   };
   [[nodiscard]] row_scale scale_of_row(double ratings, double deviation) const;
-  /// from, multiplied; shape: k + 1 numbers.
+  /// `to` = `from`, multiplied. Shape: k + 1 numbers.
   void unscale(const row_scale& by, const double* from, double* to) const;
-  /// Adds the gradient of coordinates, from that of the row without penalties. Returns: the penalty.
+  /// Adds the gradient by the coordinates, given that by the row without penalties. Returns: the penalty.
   double add_gradient(const row_scale& by, double weight, const double* row, const double* slope, double* to) const;
   [[nodiscard]] std::size_t user_at(std::size_t user) const { return shared() + user * (k_ + 1); }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t user_order_stream = 3;
 constexpr std::uint64_t rating_order_stream = 4;
-// The ratings of a user are anywhere in memory: they are fetched before it is this user's turn.
+// A user's ratings may be anywhere in memory: they are prefetched this many users ahead.
 constexpr std::size_t users_ahead = 3;
 
 }  // namespace

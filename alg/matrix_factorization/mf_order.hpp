@@ -2,9 +2,9 @@
 //
 // The order in which a worker of mf visits its ratings.
 //
-// The ratings of each user are shuffled once; a round visits the users in an order of its own. A user's ratings are
-// read one after the other, and no random number is drawn for a rating. Shuffling them again in each round made no
-// difference to what is learned (README.md).
+// The ratings of each user are shuffled once; each round visits the users in a new order. So a user's ratings are read
+// sequentially, and no random number is drawn for a rating. Reshuffling them in each round made no difference to what
+// is learned (README.md).
 #pragma once
 
 #include <cstddef>

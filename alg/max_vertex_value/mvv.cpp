@@ -115,8 +115,8 @@ std::uint64_t max_vertex_value::spread(const distributed_graph& graph, std::vect
   // So that a vertex without incoming edges has its value, too.
   if (own > 0 && !resumed()) all.write(graph.first[graph.rank], values);
   paracel_sync();
-  // What the replacement of a worker sends again changes nothing: it is a maximum. What it reads again is the same,
-  // because no one sends more until the sum of `news`, at the beginning of the next round, has its part.
+  // Updates that the replacement of a worker resends change nothing: they are maxima. It also rereads the same values,
+  // because no worker sends more until the sum of `news`, at the beginning of the next round, includes its part.
   std::int64_t news = 1;
   resumable_loop loop(*this);
   keep_size(loop, graph).keep("values", values).keep("changed", changed).keep("news", news);

@@ -14,7 +14,7 @@ namespace paracel::alg {
 
 namespace {
 
-// Of mean^2 / variance: features above it would make the score of a row of zeros so small that its digits are lost.
+// Limit of mean^2 / variance: features above it would make the score of a row of zeros so small that precision is lost.
 // They are in nearly all rows of a class, so visiting them in each row costs little.
 constexpr double steep = 1e3;
 
@@ -59,7 +59,7 @@ naive_bayes::naive_bayes(Comm comm, const std::string& server_info, const naive_
     : class_base(std::move(comm), server_info, settings.classes, 1), settings_(settings) {}
 
 void naive_bayes::solve() {
-  (void)first_iteration();  // there are none: a worker that replaces another one begins again
+  (void)first_iteration();  // there are no iterations: a replacement worker starts from scratch
   if (linear_.model.empty()) {
     train();
     return;
@@ -156,8 +156,9 @@ void naive_bayes::count(const sample_rows& rows) {
   }
 }
 
-/// Means and variances. Each worker's by Welford's updates, so that nothing cancels where a mean is large; joined by
-/// two sums over the workers: of the weights and the sums, then of the squares around the means of all. A collective.
+/// Means and variances. Each worker uses Welford's updates, which avoid cancellation where a mean is large; two sums
+/// over the workers combine them: of the weights and the sums, then of the squares around the global means. A
+/// collective.
 void naive_bayes::measure_moments(const sample_rows& rows) {
   const std::size_t k = classes().size();
   // The group after the classes has every row, with weight 1, for the greatest variance.
@@ -180,7 +181,7 @@ void naive_bayes::measure_moments(const sample_rows& rows) {
       });
     }
   }
-  // The zeros join: groups of values with means m and 0.
+  // Merges in the zeros: groups of values with means m and 0.
   std::vector<double> sums(weight);
   sums.resize(groups + columns_ * groups);
   for (std::size_t at = 0; at < mean.size(); ++at) {
@@ -236,7 +237,7 @@ void naive_bayes::set_priors() {
   }
 }
 
-/// What is the same for all rows.
+/// Computes the part of the scores that is the same for all rows.
 void naive_bayes::prepare() {
   const std::size_t k = classes().size();
   of_all_ = prior_;

@@ -63,8 +63,8 @@ class naive_bayes : public class_base {
   // A number a class for each feature: gaussian means and variances, else log p, and bernoulli log(1 - p).
   std::vector<double> first_;
   std::vector<double> second_;
-  // Scores: what all rows have; for rows of which only entries other than 0 are visited that of a row of zeros, but for
-  // features whose values are visited in each row.
+  // Scores: the part common to all rows; and, for rows of which only nonzero entries are visited, that of a row of
+  // zeros, excluding the steep features, whose values are visited in each row.
   std::vector<double> of_all_;
   std::vector<double> of_zeros_;
   std::vector<char> is_steep_;

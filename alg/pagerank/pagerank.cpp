@@ -195,7 +195,7 @@ void pagerank::solve() {
   load.entries.non_negative = true;
   if (!load.weighted) {
     load.entries.values = entry_options::value_rule::ignore;
-    // Parallel edges count each, as one edge with the sum of their weights.
+    // Each parallel edge counts, like a single edge with the sum of their weights.
     load.entries.duplicates = duplicate_rule::keep;
   }
   const auto graph = load_graph(get_comm(), settings_.input, load);

@@ -52,13 +52,13 @@ struct pagerank_result {
 /// out[v] = sum over the edges of v of weight times the value of the other end (a local index). Without weights: 1.
 void sum_along_edges(const adjacency& edges, std::span<const double> values, std::span<double> out);
 
-/// `incoming`: a graph loaded with `transpose`, so that the edges of a vertex are its incoming ones. Parallel edges
-/// count each. A collective. Cost: a round is 8 bytes a ghost and three numbers.
+/// `incoming`: a graph loaded with `transpose`, so that the edges of a vertex are its incoming ones. Each parallel edge
+/// counts. A collective. Cost: in a round 8 bytes a ghost, and a sum of three numbers.
 pagerank_result page_ranks(Comm comm, const distributed_graph& incoming, const pagerank_options& options);
 
-/// The same by way of the servers, where `handle`'s first function joins the lists of links and its second, a filter,
-/// selects the scores that are results. `outgoing`: a graph loaded without `transpose`. A collective. Cost: a round is
-/// a read of a score for each distinct source of a link, a write for each own vertex, and two barriers.
+/// The same with its state in the servers, where `handle`'s first function joins the lists of links and its second, a
+/// filter, selects the scores that are results. `outgoing`: a graph loaded without `transpose`. A collective. Cost: in
+/// a round a read of a score for each distinct source of a link, a write for each own vertex, and two barriers.
 pagerank_result page_ranks_in_servers(paralg& job, const distributed_graph& outgoing, const pagerank_options& options,
                                       const state_plugin& handle);
 

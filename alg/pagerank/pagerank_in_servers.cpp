@@ -2,7 +2,7 @@
 //
 // PageRank with its state in the servers, as in Paracel 0.3:
 //
-//     <id>_links | (source, W_u / w_uv) | ...     made once, by the update function of the plug-in: it joins lists
+//     <id>_links | (source, W_u / w_uv) | ...     built once, by the plug-in's update function, which joins lists
 //     <id>_pr    | score                          written by the owner in each round
 //
 // The sources are ids if these are numbers, otherwise the numbers of the vertices in the order of their names.
@@ -22,8 +22,8 @@ namespace {
 
 using links = std::vector<std::pair<std::uint64_t, double>>;
 
-/// The edges into the own vertices: of vertex v [begin[v], begin[v + 1]), a source (an index of `sources`) and the
-/// number by which the source's score is divided.
+/// The edges into the own vertices; those of vertex v are [begin[v], begin[v + 1]): a source (an index into `sources`)
+/// and the number by which the source's score is divided.
 struct incoming_links {
   std::vector<std::string> sources;  // as text
   std::vector<std::size_t> begin{0};

@@ -12,11 +12,11 @@ namespace paracel::alg {
 
 namespace {
 
-// The sums of the nodes that are looked at together, at most, of all workers' parts; and the rows of the small nodes
+// Limit of the sums, of all workers' parts, of the nodes that are searched together; and of the rows of the small nodes
 // that a worker has at once.
 constexpr std::size_t bagging_buffer_bytes = std::size_t{32} << 20U;
-// Rows of a node that is not split by all workers together, but by one, at least, and at most: an eighth of all, so
-// that each worker gets some. The bins of fewer rows are in the processor's second-level cache.
+// A node of at most an eighth of all rows, clamped to these limits, is grown by one worker: an eighth, so that each
+// worker gets some nodes; at most many_rows, because the bins of so few fit in the processor's second-level cache.
 constexpr std::int64_t few_rows = 256;
 constexpr std::int64_t many_rows = 4096;
 
@@ -31,7 +31,7 @@ bagged_grower::bagged_grower(collectives& all, const binned_rows& rows, const st
   if (settings_.classes > 0) {
     for (const double y : label) class_.push_back(static_cast<std::uint32_t>(y));
   } else {
-    // As many bits as the sum leaves. Draws add up to about what is expected; of very few rows to more.
+    // As many bits as the sum leaves. Draws add up to about their expectation; with very few rows, possibly to more.
     const double most = greatest_value(all, label, "targets");
     const int up = most > 0 ? 57 - static_cast<int>(std::bit_width(most_draws)) - std::ilogb(most) : 0;
     unit = std::scalbn(1.0, -up);
@@ -42,7 +42,7 @@ bagged_grower::bagged_grower(collectives& all, const binned_rows& rows, const st
   lanes_ = search_->lanes();
 }
 
-/// The best splits of nodes, as many at a time as the buffer holds.
+/// Finds the best splits of nodes, as many at a time as the buffer holds.
 void bagged_grower::find_splits(collectives& all, std::span<open_node> nodes) {
   const auto words = tree_split::words + lanes_;
   std::size_t begin = 0;
@@ -197,7 +197,7 @@ void bagged_grower::grow_small(collectives& all, forest& to, std::uint64_t tree)
     }
     const auto nodes = std::span<const small_node>(small_).subspan(begin, end - begin);
     begin = end;
-    // The greatest one to the worker with the fewest rows.
+    // Largest first, each to the worker with the fewest rows.
     std::vector<std::size_t> order(nodes.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order, [&](auto a, auto b) { return count[a] > count[b]; });
@@ -208,7 +208,7 @@ void bagged_grower::grow_small(collectives& all, forest& to, std::uint64_t tree)
       load[owner[i]] += count[i];
     }
     const auto found = grow_own(all, nodes, owner, tree);
-    // One worker's after the other.
+    // The results are concatenated in rank order.
     std::vector<std::span<const std::int64_t>> of(all.size());
     std::span<const std::int64_t> rest(found);
     for (auto& o : of) {
@@ -253,7 +253,7 @@ std::vector<std::int64_t> bagged_grower::grow_own(collectives& all, std::span<co
   return all.size() > 1 ? all.all_gather(std::span<const std::int64_t>(mine), "nodes") : mine;
 }
 
-/// Their number; then of each two numbers of node_rows::value, and the bins.
+/// Packs the number of rows; then for each the two numbers of node_rows::value, and the bins.
 void bagged_grower::pack_rows(const small_node& n, std::vector<std::int64_t>& to) const {
   to.push_back(static_cast<std::int64_t>(n.end - n.begin));
   const auto bin_words = (rows_.columns + 7) / 8;

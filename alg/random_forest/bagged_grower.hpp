@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Growing one tree of a random forest on all workers at once. Nodes with many rows are split level by level: each tests
-// features of its own sample; only these are added up by bin, over all workers, and nothing is subtracted from a
-// parent, which has sampled others. A node with few rows has more bins than rows, so all of its rows go to one worker,
-// which grows all of what is below it (subtree_grower.hpp) and tells the others. Sums are integers: they are exact, and
-// who grows what depends on counts of all workers, so the tree has the same bits for any number of workers.
+// its own sample of features; only these have histograms, summed over all workers, and no child's is obtained by
+// subtraction from its parent, which sampled others. A node with few rows has more bins than rows, so all of its rows
+// are sent to one worker, which grows the whole subtree below it (subtree_grower.hpp) and sends it to the others. Sums
+// are integers and therefore exact, and which worker grows what depends on global counts, so the tree is bit-identical
+// for any number of workers.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +27,15 @@ namespace paracel::alg {
 /// Thread-safety: none. Lifetime: rows, bins and labels must outlive it.
 class bagged_grower {
  public:
-  /// `label`: classes, or numbers. `most_draws`: expected draws of a tree, over all workers, at most. A collective.
+  /// `label`: classes, or numbers. `most_draws`: an upper bound of the expected draws of a tree, over all workers. A
+  /// collective.
   bagged_grower(collectives& all, const binned_rows& rows, const std::vector<feature_bins>& bins,
                 std::span<const double> label, std::uint64_t most_draws, bagging_settings settings);
 
   /// Adds a tree to the forest: its leaves have the shares of the classes, or the mean. `draws`: how often each of this
-  /// worker's rows was drawn. A collective. Cost: of a node with many rows 8 bytes a bin, class and tested feature,
-  /// (p - 1) / p of these out and in; once in a tree d + 16 bytes for each of the other rows to one worker, and 16
-  /// bytes and 8 a class for each node below to all.
+  /// worker's rows was drawn. A collective. Cost: for a node with many rows 8 bytes a bin, class and tested feature, of
+  /// which (p - 1) / p are sent and received; once in a tree d + 16 bytes to one worker for each of the other rows, and
+  /// 16 bytes and 8 a class to all for each node below.
   void grow(collectives& all, forest& to, std::span<const std::uint16_t> draws, std::uint64_t tree);
   /// The leaf of one of this worker's rows, drawn or not, as a node of the tree just grown.
   [[nodiscard]] std::size_t leaf_of_row(const forest& of, std::size_t row) const noexcept {
@@ -48,15 +50,16 @@ class bagged_grower {
   };
 
   void find_splits(collectives& all, std::span<open_node> nodes);
-  /// Looks at the features of which this worker has the sums.
+  /// Tries the features whose sums this worker has.
   void look_at_own(open_node& n, std::size_t rank, const std::int64_t* own);
-  /// Grows what is below the nodes with few rows, as many at a time as the buffer holds.
+  /// Grows the subtrees below the nodes with few rows, as many at a time as the buffer holds.
   void grow_small(collectives& all, forest& to, std::uint64_t tree);
-  /// Their rows and, for each of `nodes`, the worker that grows it. Returns: nodes of subtree_grower, of all workers.
+  /// Sends the rows of each of `nodes` to its `owner`, grows the own ones and gathers the results. Returns: nodes of
+  /// subtree_grower, of all workers.
   std::vector<std::int64_t> grow_own(collectives& all, std::span<const small_node> nodes,
                                      std::span<const std::size_t> owner, std::uint64_t tree);
   void pack_rows(const small_node& n, std::vector<std::int64_t>& to) const;
-  /// Adds the nodes that `from` begins with to the forest, and removes them from it.
+  /// Moves the subtree at the front of `from` to the forest.
   void add_nodes(forest& to, const small_node& n, std::span<const std::int64_t>& from);
   void describe(forest& to, std::size_t node, const std::int64_t* sums) const;
   void finish_leaf(forest& to, std::size_t node, const std::int64_t* sums) const;
@@ -74,7 +77,7 @@ class bagged_grower {
   const std::vector<feature_bins>& bins_;
   bagging_settings settings_;
   std::vector<std::uint32_t> class_;
-  std::vector<std::int64_t> target_;  // in `unit_`
+  std::vector<std::int64_t> target_;  // multiples of search_->unit()
   std::optional<split_search> search_;
   std::optional<subtree_grower> below_;
   std::size_t lanes_ = 2;

@@ -93,7 +93,7 @@ void random_forest::measure_out_of_bag(collectives& all, const std::vector<doubl
   if (rows > 0) to.out_of_bag = quality_of(all, loss(), {label, weight, training_.rows_total}, found, k);
 }
 
-/// The trees: a superstep each.
+/// Grows the trees, one in a superstep.
 bagged_trees random_forest::bag(run_log& log) {
   collectives outside(get_comm());
   const auto k = outputs();

@@ -5,9 +5,9 @@
 // out-of-bag error.
 //
 // It is a program of the communication queue: a superstep is a tree. How often a row is drawn is a function of seed,
-// tree and global row, and the features of a node one of seed, tree and node, and sums are of integers, so the forest
-// is the same for any number of workers. A row is drawn as often as a Poisson variable of mean 1 (or the row's weight)
-// says: the limit of a bootstrap of as many draws as there are rows, and no worker needs to know of the others' draws.
+// tree and global row; the features of a node are one of seed, tree and node; sums are of integers. So the forest is
+// the same for any number of workers. The draws of a row are Poisson with mean 1 (or the row's weight): the limit of a
+// bootstrap of as many draws as there are rows, in which workers need not know each other's draws.
 //
 // Source: L. Breiman, "Random forests", Machine Learning 45, 2001; N. Oza, S. Russell, "Online bagging and boosting",
 // AISTATS 2001 (Poisson draws).
@@ -42,7 +42,7 @@ struct random_forest_settings {
   bool bootstrap;
 };
 
-/// What training gives: the trees, and the error of rows by the trees that have not drawn them.
+/// The result of training: the trees, and the error of rows by the trees that have not drawn them.
 struct bagged_trees {
   forest trees;
   boosting_quality out_of_bag;
@@ -50,7 +50,7 @@ struct bagged_trees {
   MSGPACK_DEFINE(trees, out_of_bag.loss, out_of_bag.accuracy, out_of_bag_rows)
 };
 
-/// How often a row is drawn, with this mean: at most 65535. Throws nothing.
+/// How often a row is drawn, given the mean; at most 65535.
 std::uint16_t times_drawn(std::uint64_t seed, std::uint64_t tree, std::uint64_t row, double mean) noexcept;
 
 class random_forest : public tree_base {
@@ -64,8 +64,8 @@ class random_forest : public tree_base {
   [[nodiscard]] const forest& trees() const override { return model_.trees; }
   /// The mean of the trees.
   [[nodiscard]] std::vector<double> scores(const sample_rows& rows) const override;
-  void to_predictions(std::vector<double>&) const override {}  // they are
-  /// The name of the out-of-bag error, and what is shown of it.
+  void to_predictions(std::vector<double>&) const override {}  // the scores are predictions
+  /// The name of the out-of-bag error, and the value shown.
   [[nodiscard]] const char* log_name() const { return classifies() ? "oob_accuracy" : "oob_rmse"; }
   [[nodiscard]] double shown(const boosting_quality& q) const { return classifies() ? q.accuracy : std::sqrt(q.loss); }
   [[nodiscard]] bagged_trees bag(run_log& log);

@@ -48,7 +48,7 @@ bool split_search::may_split(std::span<const std::int64_t> sums, std::size_t dep
   const auto count = count_of(sums.data());
   if (count < settings_.min_split || count < 2 * settings_.min_leaf) return false;
   if (settings_.max_depth != 0 && depth >= settings_.max_depth) return false;
-  // Of one class: there is nothing to gain.
+  // A node of a single class has nothing to gain.
   return settings_.classes == 0 || std::ranges::find(sums, count) == sums.end();
 }
 
@@ -77,7 +77,7 @@ void split_search::begin(std::span<const std::int64_t> sums) {
 void split_search::look_at(std::size_t feature, const std::int64_t* sums, std::vector<std::uint8_t>& present) {
   const auto& bins = bins_[feature];
   const auto values = bins.values();
-  // What is always left: categories without a bin of their own.
+  // Always on the left: categories without a bin of their own.
   std::ranges::fill(first_, 0);
   const auto add = [&](std::size_t bin) {
     for (std::size_t k = 0; k < lanes_; ++k) first_[k] += sums[bin * lanes_ + k];
@@ -102,7 +102,7 @@ void split_search::look_at(std::size_t feature, const std::int64_t* sums, std::v
   gain_ = std::max(best_.feature < 0 ? 0.0 : best_.gain, least_visible_gain * std::abs(parent_));
   taken_ = 0;
   missing_left_ = true;
-  // A category needs one on the right, as a set without any is a number.
+  // A split by categories needs one on the right: a node without any would be read as a split of numbers.
   const auto inner = order_.empty() ? 0 : order_.size() - 1;
   if (some_missing) add(values);
   try_all(sums, inner, true);
@@ -154,7 +154,7 @@ void split_search::try_numbers(const std::int64_t* sums, std::size_t splits, boo
   }
 }
 
-/// Sums of squares follow from those of the bin before: exact as long as they are below 2^53.
+/// Sums of squares are updated from bin to bin, which is exact as long as they are below 2^53.
 void split_search::try_classes(const std::int64_t* sums, std::size_t splits, bool missing_left) {
   std::int64_t count = 0;
   double left = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Growing the part of a tree below a node with few rows, all of which are here. Nothing is sent, and the work is in
-// proportion to the rows: only bins that have some are looked at.
+// Growing the part of a tree below a node with few rows, all of which are on this worker. Nothing is sent, and the work
+// is proportional to the rows: only nonempty bins are visited.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace paracel::alg {
 struct node_rows {
   std::size_t rows = 0;
   std::vector<std::uint8_t> by_column;  ///< bins: columns * rows
-  std::vector<std::int64_t> value;      ///< two a row: how often it was drawn; its class, or that times its target
+  std::vector<std::int64_t> value;      ///< two a row: its number of draws; its class, or draws times target
 };
 
 /// A node that one worker splits.
@@ -30,14 +30,15 @@ struct small_node {
   std::vector<std::int64_t> sums;  ///< over all workers
 };
 
-/// Nodes as numbers: depth first, the left child before the right one. A leaf is -1; a split is its feature, last bin
-/// on the left and side of missing values, its gain, of a category the bins on the left, and the sums on the left.
+/// Encodes nodes as numbers: depth first, the left child before the right one. A leaf is -1; a split is its feature,
+/// last bin on the left and side of missing values, its gain, for a category the bins on the left, and the sums on the
+/// left.
 /// Thread-safety: none. Lifetime: bins and search must outlive it.
 class subtree_grower {
  public:
   subtree_grower(const std::vector<feature_bins>& bins, split_search& search, bool classes);
 
-  /// Appends the nodes from `from` on. Cost: O(rows of a node times its features) for each node
+  /// Appends the nodes of the subtree at `from`. Cost: O(rows of a node times its features) for each node
   void grow(const small_node& from, const node_rows& rows, std::uint64_t tree, std::vector<std::int64_t>& nodes);
 
  private:
@@ -62,7 +63,7 @@ class subtree_grower {
   std::vector<std::int64_t> open_sums_;  // of the nodes in open_
   std::vector<std::int64_t> sums_;
   std::vector<std::uint32_t> features_;
-  // Of a feature: all 0 between features.
+  // State of a feature: all 0 between features.
   std::vector<std::int64_t> histogram_;
   std::vector<std::int64_t> drawn_;    // by bin
   std::vector<std::uint8_t> touched_;  // bins with rows, `touched_count_` of them
@@ -70,10 +71,10 @@ class subtree_grower {
   std::vector<std::uint8_t> present_;
 };
 
-/// Appends a split to the numbers of nodes.
+/// Appends a split to `nodes`.
 void write_split(std::vector<std::int64_t>& nodes, const tree_split& split, const std::vector<feature_bins>& bins,
                  std::span<const std::int64_t> left_sums);
-/// Reads a node from the front of `nodes`, and removes it. `feature` is -1 of a leaf.
+/// Reads a node from the front of `nodes`, and removes it. `feature` is -1 for a leaf.
 tree_split read_split(std::span<const std::int64_t>& nodes, const std::vector<feature_bins>& bins,
                       std::span<std::int64_t> left_sums);
 

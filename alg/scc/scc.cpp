@@ -151,7 +151,7 @@ void solve_on_first(Comm& comm, const distributed_graph& core, std::vector<std::
   in.get(least, core.own());
 }
 
-// ---- the core, by all workers. Each program keeps what it changes.
+// ---- the core, by all workers. Each program checkpoints what it changes.
 
 struct core_state {
   std::vector<std::uint8_t> settled;             // whether the component is known
@@ -283,8 +283,8 @@ void solve_by_colours(Comm& comm, const distributed_graph& core, std::vector<std
   };
   resumable_loop colours(job);
   if (trim() == 0) colours.stop();
-  // The state is kept here as well: what the loops inside keep is forgotten with each iteration. Those that had ended
-  // restore it as it was then, and the one that goes on restores it last.
+  // The state is kept here as well, because what the inner loops keep is discarded after each iteration. Inner loops
+  // that had ended restore the state as it was then; the one that continues restores it last.
   trim_program{&state}.keep(colours);
   while (colours.next()) {
     pregel_run<colour_program>(comm, core, {&state}, borders).run({.job = job});
@@ -308,8 +308,8 @@ std::int64_t sum_of(Comm& comm, std::uint64_t n) {
 std::uint32_t strong_components(std::span<const std::uint64_t> begin, std::span<const std::uint32_t> target,
                                 std::span<std::uint32_t> component) {
   // component[v] of an unfinished vertex is its discovery time or the earliest one it reaches, counted from 1 (0: not
-  // yet discovered); of a finished vertex a number counted down from n. The two ranges cannot meet, because each
-  // finished vertex gives its discovery time back.
+  // yet discovered); of a finished vertex a number counted down from n. The two ranges cannot meet, because finishing a
+  // vertex frees its discovery time.
   const auto n = static_cast<std::uint32_t>(begin.size() - 1);
   std::ranges::fill(component, 0U);
   struct frame {
@@ -334,7 +334,7 @@ std::uint32_t strong_components(std::span<const std::uint64_t> begin, std::span<
         const auto t = target[f.next];
         if (t < n) {
           if (component[t] == 0) {
-            deeper = t;  // looked at again when it comes back
+            deeper = t;  // visited again after returning from it
             break;
           }
           if (component[t] < low) {
@@ -411,7 +411,7 @@ scc_result strong_components(Comm comm, const distributed_graph& graph, std::uin
         while (borders->ghost_first(w + 1) <= g) ++w;
         ghost_group[g] = theirs[g] == ~std::uint32_t{0} ? ~std::uint64_t{0} : first[w] + theirs[g];
       }
-      // Only the first of parallel edges from a part is kept, so the list has few more than the core has edges.
+      // Only the first of parallel edges from a part is kept, so the list has few more edges than the core.
       std::vector<contracted_edge> links;
       std::vector<std::uint32_t> seen_part(core_least.size(), ~std::uint32_t{0}), seen_ghost(ghost_group.size(), ~0U);
       for (std::uint32_t p = 0; p < parts.parts(); ++p) {

@@ -8,9 +8,9 @@
 //    another worker, or from which no other worker can be reached, is finished. This is repeated while it pays off,
 //    with the parts that other workers have finished removed.
 // 3. What remains is the core: a graph whose vertices are parts. If it has at most `gather_limit` edges, rank 0 gathers
-//    it and solves it with 1. Otherwise all workers do, by vertex programs: trim vertices without edges in or out; give
-//    every vertex the greatest number that reaches it (its colour); the vertices of a colour that reach the vertex with
-//    that number are its component; repeat with the rest.
+//    it and solves it with 1. Otherwise all workers solve it, by vertex programs: trim vertices without edges in or
+//    out; give every vertex the greatest number that reaches it (its colour); the vertices of a colour that reach the
+//    vertex with that number are its component; repeat with the rest.
 //
 // Source: R. Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Computing 1972; D. Pearce, "A
 // space-efficient algorithm for finding strongly connected components", IPL 2016; S. Orzan, "On distributed

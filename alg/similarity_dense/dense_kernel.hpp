@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Cosine similarities of dense rows by blocked matrix multiplication: rows are scaled to length 1 once, and a product
-// of two blocks of rows gives all their similarities. Tiles of 4 rows by 8 keep 32 sums in registers; the 8 rows are
+// of two blocks of rows yields all their similarities. Tiles of 4 rows by 8 keep 32 sums in registers; the 8 rows are
 // interleaved. Every sum is in feature order, so its bits do not depend on how rows are blocked.
 #pragma once
 
@@ -47,7 +47,7 @@ inline constexpr std::size_t panel_rows = 8;
 
 using wide = double __attribute__((vector_size(8 * panel_rows)));
 
-/// A feature of the rows of a panel. Aligned as the widest vectors want it: the alignment of `wide` itself depends on
+/// A feature of the rows of a panel. Aligned as the widest vectors require: the alignment of `wide` itself depends on
 /// the processor that a function is compiled for.
 struct alignas(sizeof(wide)) panel_column {
   double of_row[panel_rows];
@@ -61,7 +61,7 @@ struct alignas(sizeof(wide)) panel_column {
 /// Clamps a cosine that rounding may have made slightly larger than 1. NaN is kept.
 inline __attribute__((always_inline)) double in_range(double s) { return s > 1 ? 1 : s < -1 ? -1 : s; }
 
-/// out[r * stride + c] = a row r . panel row c, for `rows` rows of a (at most 4), which are `width` apart.
+/// out[r * stride + c] = a row r . panel row c, for `Rows` rows of a (at most 4), which are `width` apart.
 template <std::size_t Rows>
 inline __attribute__((always_inline)) void tile(const double* a, const panel_column* panel, std::size_t width,
                                                 double* out, std::size_t stride) {
@@ -81,7 +81,7 @@ void block_product(const double* a, std::size_t rows, const panel_column* panels
 }  // namespace dense_detail
 
 /// Products of blocks of rows.
-/// Thread-safety: none (it keeps its memory from call to call)
+/// Thread-safety: none, because of its buffers
 /// Cost: width multiplications and additions a pair, 0.5 to 4 ns with 64 features; about 300 KB.
 class dense_kernel {
  public:

@@ -114,7 +114,7 @@ sim_dense::sim_dense(Comm comm, const std::string& server_info, const sim_dense_
     : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
 
 void sim_dense::solve() {
-  // Nothing is left in the servers: the replacement of a worker does its part again.
+  // Nothing is kept in the servers: the replacement of a worker redoes its part.
   (void)first_iteration();
   a_ = load(settings_.input_a);
   lists_ = top_k_neighbours(a_.number.size(), settings_.topk);
@@ -295,7 +295,7 @@ void sim_dense::meet(std::size_t step) {
   const auto host = (rank + size - step) % size;
   const auto guest = (rank + step) % size;
   const std::size_t rows = a_.number.size();
-  // Of two workers the lower one compares all its rows with the first half of the other's rows.
+  // The lower of two workers compares all its rows with the first half of the other's.
   const std::size_t end = host < rank ? rows / 2 : rows;
   const std::size_t begin = rank < guest ? 0 : rows / 2;
   const auto mine = std::span<const double>(a_.value).subspan(begin * width_);
@@ -355,7 +355,7 @@ void sim_dense::compare_ab() {
   };
   std::size_t at = 0;
   do {
-    // Every worker's next piece, on every worker.
+    // Sends every worker's next piece to every worker.
     const auto piece = pack_rows(b_, at, b_.number.size());
     for (const auto& block : comm.alltoall_bytes(std::vector<byte_vector>(size, piece))) {
       unpack_rows(block, numbers, values);

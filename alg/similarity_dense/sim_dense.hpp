@@ -4,9 +4,9 @@
 // a matrix b.
 //
 // Every worker keeps the rows that it read. With one matrix each pair is computed once: pairs of a worker's rows by
-// that worker; of two workers, the first compares all its rows with the first half of the other's, the second all rows
-// of the first with the second half of its own, and returns lists of k. With two matrices the rows of b are sent to all
-// workers in pieces.
+// that worker; for each two workers, the first compares all its rows with the first half of the other's, the second all
+// rows of the first with the second half of its own, and returns lists of k. With two matrices the rows of b are sent
+// to all workers in pieces.
 #pragma once
 
 #include <cstdint>

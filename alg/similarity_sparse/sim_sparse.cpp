@@ -93,7 +93,7 @@ sim_sparse::sim_sparse(Comm comm, const std::string& server_info, const sim_spar
     : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
 
 void sim_sparse::solve() {
-  // Nothing is left in the servers: the replacement of a worker does its part again.
+  // Nothing is kept in the servers: the replacement of a worker redoes its part.
   (void)first_iteration();
   load();
   compare();
@@ -183,7 +183,7 @@ void sim_sparse::meet(std::size_t step) {
   const auto host = (rank + size - step) % size;
   const auto guest = (rank + step) % size;
   const auto& rows = kernel_.front().rows();
-  // Of two workers the lower one compares all its rows with the first half of the other's rows.
+  // The lower of two workers compares all its rows with the first half of the other's.
   const std::size_t end = host < rank ? half(rows) : rows.rows();
   kernel_.front().start_at(rank < guest ? 0 : half(rows));
 
@@ -223,7 +223,7 @@ byte_vector sim_sparse::pack_rows(std::size_t& at, std::size_t end) const {
   return out;
 }
 
-/// Compares rows of another worker with the own ones. Returns their neighbours:
+/// Compares rows of another worker with this worker's. Returns their neighbours:
 ///     8 row  4 neighbours  neighbours * (8 row  8 similarity)
 byte_vector sim_sparse::visit(const byte_vector& rows) {
   byte_vector out;

@@ -6,7 +6,7 @@
 //     jaccard(a, b) = columns of both / columns of either
 //     pearson(a, b) = the correlation of their values in the columns of both
 //
-// Each pair is computed once, by one worker: pairs of a worker's rows by that worker; of two workers, the first
+// Each pair is computed once, by one worker: pairs of a worker's rows by that worker; for each two workers, the first
 // compares all its rows with the first half of the other's, the second all rows of the first with the second half of
 // its own, and returns the neighbours of rows that are not its own as lists of k.
 #pragma once

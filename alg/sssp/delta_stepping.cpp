@@ -10,7 +10,7 @@ namespace paracel::alg {
 
 namespace {
 
-// Buckets as wide as so many mean weights divided by the mean degree: the fastest on R-MAT graphs (README.md).
+// Width of a bucket in mean weights divided by the mean degree: the fastest on R-MAT graphs (README.md).
 constexpr double width_factor = 2;
 
 }  // namespace

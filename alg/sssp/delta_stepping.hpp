@@ -2,14 +2,14 @@
 //
 // Shortest paths from one vertex, in buckets of distances.
 //
-// Bucket k has the vertices whose distance, as far as it is known, is in [k delta, (k + 1) delta). A superstep is one
-// bucket, the same on every worker: each takes the vertices of its own out and relaxes their edges, which may put them
-// or others into that bucket again, until it is empty; then owners are told the distances of ghosts that fell. The next
-// bucket is the first one that any worker has something in, which may be the same one. Large delta: fewer supersteps,
-// but more edges are relaxed more than once.
+// Bucket k contains the vertices whose tentative distance is in [k delta, (k + 1) delta). A superstep processes one
+// bucket, the same on every worker: each worker removes its vertices from it and relaxes their edges, which may put
+// them or others into that bucket again, until it is empty; then distances of ghosts that fell are sent to the owners.
+// The next bucket is the first that any worker has a vertex in, possibly the same one. A large delta means fewer
+// supersteps, but more edges that are relaxed more than once.
 //
-// Distances are the least of the sums in the order of the path over all paths, bit for bit, for any delta and any
-// number of workers, because a + w grows with a also when it is rounded.
+// A distance is the least, over all paths, of the sum in path order, and bit-identical for any delta and any number of
+// workers, because a + w is monotonic in a even when it is rounded.
 //
 // Source: U. Meyer, P. Sanders, "Delta-stepping: a parallelizable shortest path algorithm", J. Algorithms 49, 2003,
 // without their distinction of light and heavy edges, which saves relaxing an edge twice, but costs a pass over the
@@ -27,7 +27,7 @@
 
 namespace paracel::alg {
 
-/// Own vertices by bucket. A window of buckets is kept apart, those beyond are one list.
+/// Own vertices by bucket. Buckets in a window have a list each, those beyond share one.
 class distance_buckets {
  public:
   static constexpr std::uint64_t none = ~std::uint64_t{0};
@@ -41,10 +41,10 @@ class distance_buckets {
       far_.push_back({bucket, v});
     }
   }
-  /// Moves all of that bucket to `to`, which is cleared. Buckets before it must be empty, and stay so.
+  /// Moves the contents of `bucket` to `to`, which is cleared first. Earlier buckets must be empty, and stay so.
   void take(std::uint64_t bucket, std::vector<std::uint32_t>& to);
-  /// The first bucket from `from` on that has a vertex for which stale(vertex, bucket) is false, or none. Some of the
-  /// others are dropped.
+  /// The first bucket from `from` on that has a vertex for which stale(vertex, bucket) is false, or none. Drops some of
+  /// the stale vertices.
   template <class Stale>
   [[nodiscard]] std::uint64_t next(std::uint64_t from, Stale&& stale) {
     for (auto k = std::max(from, first_); in_near_ > 0 && k < first_ + near_.size(); ++k) {
@@ -89,7 +89,7 @@ class delta_stepping {
   void step();
   [[nodiscard]] bool done() const noexcept { return bucket_ == distance_buckets::none; }
   [[nodiscard]] std::uint64_t superstep() const noexcept { return superstep_; }
-  /// Vertices whose edges the last superstep relaxed, of all workers, as often as it did.
+  /// Vertices whose edges the last superstep relaxed, over all workers, counted as often as it did.
   [[nodiscard]] std::uint64_t visited() const noexcept { return visited_; }
   [[nodiscard]] double delta() const noexcept { return delta_; }
 
@@ -97,7 +97,7 @@ class delta_stepping {
   [[nodiscard]] std::vector<double> values() const {
     return {distance_.begin(), distance_.begin() + static_cast<std::ptrdiff_t>(graph_.own())};
   }
-  /// The same; ends the use of this object.
+  /// The same, moved out; the object must not be used afterwards.
   [[nodiscard]] std::vector<double> take_values();
 
   void save(byte_vector& state) const;

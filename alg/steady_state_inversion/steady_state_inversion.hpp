@@ -5,12 +5,13 @@
 //
 //     P_ij = w_ij s_j / sum_k w_ik s_k
 //
-// Wanted are scores s > 0 for which each right vertex j receives its known share, up to a fraction epsilon:
+// The job finds scores s > 0 for which each right vertex j receives its known share, up to a fraction epsilon:
 //
 //     q_j = sum_i p_i P_ij >= p_j (1 - epsilon)
 //
-// In a round every j that receives too little gets as score the root x of sum_i p_i w_ij x / (w_ij x + c_i) = p_j (1 -
-// epsilon/2), where c_i is the rest of row i at the scores of the start of the round; all of them simultaneously.
+// In a round the score of every j that receives too little becomes the root x of sum_i p_i w_ij x / (w_ij x + c_i) =
+// p_j (1 - epsilon/2), where c_i is the rest of row i at the scores of the start of the round; all of them
+// simultaneously.
 //
 // Source: R. Kumar, A. Tomkins, S. Vassilvitskii, E. Vee, "Inverting a steady-state", WSDM 2015.
 #pragma once

@@ -30,7 +30,7 @@ constexpr int passes = 3;
 constexpr double nearly_done = 1e-2;
 // Squares of singular values are known to 1e-16 of the greatest: below this, too few digits of a value remain.
 constexpr double least_square = 1e-10;
-// Steps after which a small value is one of A, and not of the first random block.
+// Steps after which a small value is one of A rather than of the first random block.
 constexpr int settled_steps = 3;
 
 void sum_matrix(product_operator& a, MatrixXd& m) { a.sum(std::span(m.data(), static_cast<std::size_t>(m.size()))); }
@@ -51,7 +51,7 @@ MatrixXd inner(product_operator& a, const Eigen::Ref<const MatrixXd>& basis, con
 }
 
 /// Makes x orthogonal to the basis and its columns orthonormal, dropping dependent columns: fewer may remain.
-/// `scale`: the size of A. `inside`: what the basis' columns were multiplied with in x.
+/// `scale`: the size of A. `inside`: receives the coefficients of x in the basis.
 void orthonormalise(product_operator& a, side& against, MatrixXd& x, double scale, MatrixXd* inside = nullptr) {
   for (int pass = 0; pass < passes && x.cols() > 0; ++pass) {
     // Project in each pass: the remainder of a column that is nearly in the basis is inexact after the first one.
@@ -185,7 +185,7 @@ struct extent {
   Index k = 0;      // triplets
   Index block = 0;  // columns
 
-  /// Of a basis that has `blocks` of them, unless the options say another number.
+  /// Columns of a basis: `blocks` blocks, unless the options set another number.
   [[nodiscard]] Index basis(const krylov_options& options, Index blocks) const {
     return std::max<Index>(options.basis == 0 ? blocks * block : static_cast<Index>(options.basis), 3 * block);
   }
@@ -293,7 +293,7 @@ class step_loop {
   bool stopped_ = false;
 };
 
-/// An orthonormal basis of the right vectors, by products with A'A. Empty: they have too few digits.
+/// An orthonormal basis of the right vectors, by products with A'A. Empty if they have too few digits.
 MatrixXd right_vectors(product_operator& a, const krylov_options& options, const extent& e, int& steps) {
   const Index most = e.basis(options, 10);
   side right{MatrixXd(static_cast<Index>(a.columns()), most), 0};
@@ -370,7 +370,7 @@ singular_triplets triplets_of(product_operator& a, const krylov_options& options
                 steps);
 }
 
-/// With bases on both sides, for values of all magnitudes. `steps`: done before.
+/// With bases on both sides, for values of all magnitudes. `steps`: already done.
 singular_triplets both_sides(product_operator& a, const krylov_options& options, const extent& e, int steps) {
   const Index most = e.basis(options, 5);
   side left{MatrixXd(static_cast<Index>(a.rows()), most), 0};

@@ -6,12 +6,12 @@
 //     V block -> W = A'(A V) -> next V block (W orthogonalised against all of V)     columns of T: V'W, V_next'W: R
 //
 // So A'A V = V T + V_next R. With T = Q L Q' the right vectors are V Q, their residual |R q| over the last block, known
-// without a product; divided by s it is that of the triplet. At the end A V = U S Q' gives all with the accuracy of A
-// and not of A'A. When the basis is full, the best vectors and the next block are kept. A block of k + 2 random columns
-// finds singular values of multiplicity up to k + 2.
+// without a product; divided by s it is that of the triplet. At the end A V = U S Q' yields all triplets with the
+// accuracy of A rather than A'A. When the basis is full, the best vectors and the next block are kept. A block of k + 2
+// random columns finds singular values of multiplicity up to k + 2.
 //
-// Squared values lose digits: where the k-th is below 1e-5 of the greatest, or a residual is too large, follows block
-// Golub-Kahan-Lanczos, with bases on both sides.
+// Squared values lose digits: if the k-th is below 1e-5 of the greatest, or a residual is too large, block
+// Golub-Kahan-Lanczos follows, with bases on both sides.
 //
 //     V block -> Z = A V -> U block (Z orthogonalised against all of U)        columns of B: U' Z
 //     U block -> W = A'U -> next V block (W orthogonalised against all of V)   the part of A'U outside V: R
@@ -64,9 +64,9 @@ class product_operator {
 
 struct krylov_options {
   std::size_t k = 10;
-  std::size_t basis = 0;  ///< maximum number of columns of a basis; 0: five blocks of k + 2, without U ten
+  std::size_t basis = 0;  ///< maximum number of columns of a basis; 0: ten blocks of k + 2 (both sides: five)
   int steps = 300;        ///< maximum number of blocks, two products each
-  /// Whose checkpoints have the iteration (resumable_loop); null: none have. The operator must make no commits.
+  /// The job whose checkpoints include the iteration (resumable_loop); null: none. The operator must make no commits.
   paralg* job = nullptr;
   double tolerance = 1e-10;  ///< residual relative to the greatest singular value
   std::uint64_t seed = 0;

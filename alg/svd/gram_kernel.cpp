@@ -39,7 +39,7 @@ template <int Fours>
   }
 }
 
-/// Strip after strip of the columns; six sums leave registers for the rest.
+/// Processes the columns strip by strip; six sums leave registers for the rest.
 [[gnu::always_inline]] inline void add_strips(gram_operands o) {
   for (std::size_t left = o.stride; left > 0;) {
     const std::size_t strip = std::min<std::size_t>(left, 24);

@@ -207,7 +207,7 @@ void svd::solve() {
   sparse_operator op(get_comm(), a);
   std::optional<server_fold> servers;
   if (settings_.update.given()) op.sum_in(servers.emplace(*this, settings_.update.file), settings_.update.functions[0]);
-  else settings_.krylov.job = this;  // sums in the servers commit
+  else settings_.krylov.job = this;  // sums in the servers make commits
   settings_.krylov.progress = [&](int step, std::size_t good, double residual) {
     log_.round(step, residual, {{"converged", static_cast<double>(good)}});
   };

@@ -40,7 +40,8 @@ class sparse_operator : public product_operator {
   void gram_times(const tall_block& v, tall_block& w) override;
   void sum(std::span<double> values) override;
   void largest(std::span<double> values) override;
-  /// From now on the servers make every sum over the workers, by `function`. Lifetime: `servers` must outlive it.
+  /// From now on every sum over the workers is computed in the servers, by `function`. Lifetime: `servers` must outlive
+  /// it.
   void sum_in(server_fold& servers, const std::string& function) {
     servers_ = &servers;
     function_ = function;

@@ -5,7 +5,7 @@
 // Vertices are ranked by degree (ties by number), and each edge is kept at its end of lower rank: then no vertex keeps
 // more than sqrt(2 m) edges, and a triangle is found once, at its lowest vertex u: an edge u-v and the common elements
 // of the lists of u and v. The list of another worker's vertex is fetched if a local list contains that vertex, in
-// rounds of bounded size, and only elements known to this worker are sent.
+// rounds of bounded size, and without the owner's vertices that this worker does not know.
 //
 // Source: N. Alon, R. Yuster, U. Zwick, Algorithmica 1997; T. Schank, D. Wagner, "Finding, counting and listing all
 // triangles in large graphs", WEA 2005 (forward); lists are compared by marks in an array shared by all lists of a

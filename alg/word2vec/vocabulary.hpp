@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The words of a text by frequency, the text as numbers of words, and what follows from the counts: which occurrences
-// are trained on, the distribution of negatives, the Huffman tree.
+// The words of a text by frequency, the text as word numbers, and what follows from the counts: which occurrences are
+// trained on, the distribution of negatives, the Huffman tree.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ struct token_text {
   std::vector<std::uint64_t> begin{0};  ///< sentence s is [begin[s], begin[s + 1]) of token
 
   [[nodiscard]] std::size_t sentences() const noexcept { return begin.size() - 1; }
-  /// The sentences of part `part` of `parts`, which have about as many tokens as any other.
+  /// The sentences of part `part` of `parts`, all of which have about the same number of tokens.
   [[nodiscard]] std::pair<std::size_t, std::size_t> part(std::uint64_t part, std::uint64_t parts) const;
 };
 
@@ -64,8 +64,8 @@ class noise_distribution {
 struct huffman_tree {
   explicit huffman_tree(std::span<const std::uint64_t> counts);
 
-  /// The nodes above word w, from the root, are [begin[w], begin[w + 1]) of node; `label` is 1 where the way to w takes
-  /// the less frequent side.
+  /// The nodes above word w, from the root, are [begin[w], begin[w + 1]) of node; `label` is 1 where the path to w
+  /// takes the less frequent side.
   std::vector<std::uint64_t> begin{0};
   std::vector<std::uint32_t> node;
   std::vector<std::uint8_t> label;

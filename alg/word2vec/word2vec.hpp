@@ -4,8 +4,8 @@
 // hierarchical softmax (word2vec_kernel.hpp has the formulas).
 //
 // The vectors and the other side of the model are rows of two tables. A worker cuts its part of the text into batches;
-// it pulls the rows that a batch touches, each once, trains on the batch in its own copy of them, and sends what has
-// changed, which the servers add. The rows of the next batch travel meanwhile.
+// it pulls the rows that a batch touches, each once, trains on the batch in its own copy of them, and sends the
+// changes, which the servers add. Meanwhile the rows of the next batch are in flight.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,7 @@ class word2vec : public paralg {
   void load();
   void train();
   void finish_round(int round, word2vec_loss& loss);
-  /// The results of training; `use` for those of the vectors.
+  /// Writes the results of training; `use` tests and predicts with the vectors.
   void write(table<float>& vectors);
   void write_file(table<float>& vectors);
   void write_npy(table<float>& vectors);

@@ -10,12 +10,12 @@ namespace paracel::alg {
 namespace {
 
 constexpr std::uint64_t batch_stream = 1;
-constexpr std::size_t measured_places = 16;  // the loss of one place in so many is measured
+constexpr std::size_t measured_places = 16;  // the loss is measured at one position in this many
 constexpr std::size_t bits = 64;
 
 void mark(std::vector<std::uint64_t>& marks, std::uint64_t id) { marks[id / bits] |= std::uint64_t{1} << id % bits; }
 
-/// The marked ids, ascending, and the place of each; removes the marks.
+/// Collects the marked ids, ascending, and the slot of each; clears the marks.
 void collect(std::vector<std::uint64_t>& marks, std::vector<std::uint64_t>& ids, std::vector<std::uint32_t>& slot) {
   ids.clear();
   for (std::size_t i = 0; i < marks.size(); ++i) {
@@ -46,7 +46,7 @@ word2vec_batcher::word2vec_batcher(const token_text& text, const vocabulary& wor
   output_slot_.resize(output_steps_.size());
 }
 
-/// Steps with one other row count as one.
+/// A step with one other row counts as one.
 void word2vec_batcher::expect_steps(std::uint64_t batches) {
   const double around = static_cast<double>(model_.window) + 1;  // words that predict a word, on average
   const double inputs = model_.cbow ? 1 : around;
@@ -91,7 +91,7 @@ void word2vec_batcher::cut(std::uint64_t number, word2vec_batch& into) {
       const auto w = text_.token[t];
       if (keep_[w] >= 1 || random.uniform() < static_cast<double>(keep_[w])) into.token.push_back(w);
     }
-    // A word alone has nothing that predicts it.
+    // A single word has no context that predicts it.
     if (into.token.size() < begin + 2) into.token.resize(begin);
     else into.end.push_back(static_cast<std::uint32_t>(into.token.size()));
   }
@@ -130,7 +130,7 @@ void word2vec_batcher::cut(std::uint64_t number, word2vec_batch& into) {
 
 namespace {
 
-/// What the steps of a batch share.
+/// The state that the steps of a batch share.
 class trainer {
  public:
   trainer(const word2vec_model& model, word2vec_batch& batch, padded_rows& input, padded_rows& output,
@@ -146,7 +146,7 @@ class trainer {
     mean_.set(std::vector<float>(2 * stride_));
   }
 
-  /// A place t of the sentence [begin, end).
+  /// Trains on position t of the sentence [begin, end).
   void step(std::size_t begin, std::size_t t, std::size_t end, float alpha) {
     const auto reach = static_cast<std::size_t>(batch_.random.below(model_.window)) + 1;
     inputs_.clear();
@@ -200,7 +200,7 @@ class trainer {
   word2vec_kernel& kernel_;
   word2vec_loss& loss_;
   std::size_t stride_;
-  padded_rows mean_;  // of the inputs, and how it moves
+  padded_rows mean_;  // of the inputs, and its change
   std::vector<float*> inputs_;
   std::vector<float*> outputs_;
   std::vector<float> labels_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A batch of a worker: some of its sentences, with the rows that they need, each once. What it contains is a function
-// of seed, worker and number of the batch, so it can be made before its rows arrive, and again after a checkpoint.
+// A batch of a worker: some of its sentences, with the rows that they need, each once. Its contents are a function of
+// seed, worker and batch number, so it can be built before its rows arrive, and rebuilt after a checkpoint.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,16 @@
 
 namespace paracel::alg {
 
-/// What is trained, without where.
+/// The hyperparameters, independent of data and workers.
 struct word2vec_model {
   bool cbow = false;          ///< from the mean of the words around a word; else skip-gram: from each of them
   bool hierarchical = false;  ///< hierarchical softmax; else negative sampling
   std::size_t k = 100;        ///< numbers of a vector
-  std::size_t window = 5;     ///< at most so many words to either side
+  std::size_t window = 5;     ///< at most this many words to either side
   std::size_t negatives = 5;
-  /// The negatives of a batch are drawn from so many draws of the noise distribution; 0: as many as it has tokens. Each
-  /// draw is then used `negatives` times on average. Of far fewer, each is pushed away from all words of a batch.
+  /// The negatives of a batch are drawn from this many draws of the noise distribution; 0: as many as it has tokens.
+  /// Each draw is then used `negatives` times on average. With far fewer, each is pushed away from all words of a
+  /// batch.
   std::size_t noise_words = 0;
   double sample = 1e-3;
   double alpha = 0.025;
@@ -44,7 +45,7 @@ struct word2vec_batch {
   std::vector<std::uint32_t> target;
   std::vector<float> label;
   std::vector<std::uint32_t> noise;  ///< slots of `output` from which negatives are drawn
-  counter_random random{0};          ///< for the rest
+  counter_random random{0};          ///< for the remaining draws
 };
 
 /// The batches of all rounds, numbered from 0. Those of the first round are smaller: vectors begin near 0, and workers
@@ -71,14 +72,14 @@ struct batch_plan {
   }
 };
 
-/// Makes the batches of a worker. Lifetime: text and words must outlive it. Thread-safety: none.
+/// Builds the batches of a worker. Lifetime: text and words must outlive it. Thread-safety: none.
 class word2vec_batcher {
  public:
-  /// Part `rank` of `size`; in a round all text is `plan.batches` batches of each worker.
+  /// Part `rank` of `size`; a round divides all text into batches of each worker as `plan` says.
   word2vec_batcher(const token_text& text, const vocabulary& words, const word2vec_model& model, std::size_t rank,
                    std::size_t size, batch_plan plan);
 
-  /// The batch of a number, which goes on from round to round.
+  /// Builds batch `number`; numbers continue from round to round.
   void cut(std::uint64_t number, word2vec_batch& into);
   /// The fraction of its change that each worker sends for a row of `input` or `output` (their ids). All of them have
   /// seen the same row, so that changes of frequent words are averaged, and those of rare words are added: W workers
@@ -103,13 +104,13 @@ class word2vec_batcher {
   std::optional<huffman_tree> tree_;
   std::vector<float> input_steps_;  // expected in a batch of a worker, by id
   std::vector<float> output_steps_;
-  // While a batch is made: marks and slots, by id.
+  // While a batch is built: marks and slots, by id.
   std::vector<std::uint64_t> marks_;
   std::vector<std::uint32_t> input_slot_;
   std::vector<std::uint32_t> output_slot_;
 };
 
-/// Sums of what was measured: of every 16th word.
+/// Sums of measurements, taken at every 16th word.
 struct word2vec_loss {
   double sum = 0;          ///< of L, over predictions
   double predictions = 0;  ///< of a word from one input

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t block = 8;  // numbers that are updated at once
 
-/// What a step works on. `products` is inputs * outputs numbers and some more, up to a multiple of 8.
+/// What a step works on. `products` has room for inputs * outputs numbers, rounded up to a multiple of 8.
 struct small_step {
   float* const* x;
   std::size_t inputs;
@@ -142,7 +142,7 @@ PARACEL_W2V_WIDE void products_wide(const small_step& s) {
   }
 }
 
-/// exp(x) for x in [-87, 87], to 2e-7 of it. Source: a polynomial on [-log(2)/2, log(2)/2], Cephes' expf.
+/// exp(x) for x in [-87, 87], to 2e-7 relative. Source: a polynomial on [-log(2)/2, log(2)/2], Cephes' expf.
 PARACEL_W2V_INLINE __m256 exp_wide(__m256 x) {
   const auto n =
       _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504F)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

@@ -5,9 +5,9 @@
 //     L = - sum_m sum_k log sigma(x_m.y_k) if the label of k is 1, log sigma(-x_m.y_k) if it is 0
 //     x_m += alpha sum_k (label_k - sigma(x_m.y_k)) y_k     y_k += alpha sum_m (label_k - sigma(x_m.y_k)) x_m
 //
-// all pairs from the rows before the step. The inputs of skip-gram are the words around a word, that of CBOW is their
-// mean. With negative sampling the outputs are the word and its negatives, with hierarchical softmax the inner nodes
-// above the word in a Huffman tree. Words around a word share its negatives: the step is three products of small
+// all pairs computed from the rows before the step. The inputs of skip-gram are the words around a word, that of CBOW
+// is their mean. With negative sampling the outputs are the word and its negatives, with hierarchical softmax the inner
+// nodes above the word in a Huffman tree. Words around a word share its negatives: the step is three products of small
 // matrices, which reads each row once.
 //
 // Source: Mikolov, Sutskever, Chen, Corrado, Dean, "Distributed representations of words and phrases and their
@@ -56,7 +56,7 @@ class word2vec_kernel {
   /// `stride`: numbers in a row, a multiple of 8.
   explicit word2vec_kernel(std::size_t stride) : stride_(stride) {}
 
-  /// The step above. A row may be there repeatedly; none is both input and output. `measure`: returns L, else 0.
+  /// The step above. A row may occur repeatedly; none is both input and output. `measure`: returns L, else 0.
   /// Cost: 6 stride inputs outputs operations.
   double step(std::span<float* const> inputs, std::span<float* const> outputs, std::span<const float> labels,
               float alpha, bool measure);
@@ -64,7 +64,7 @@ class word2vec_kernel {
  private:
   std::size_t stride_;
   std::vector<float> products_;  // input by input; then alpha (label - sigma)
-  std::vector<float> moves_;     // eight numbers of each input's
+  std::vector<float> moves_;     // eight numbers for each input and output
 };
 
 }  // namespace paracel::alg

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What word2vec writes: the vectors, answers to questions about them, and how they agree with given similarities.
+// The results of word2vec: the vectors, answers to questions about them, and their agreement with given similarities.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -21,7 +21,7 @@ namespace {
 // Rows that are pulled at once: some megabytes.
 constexpr std::uint64_t pulled_rows = 16384;
 
-/// The rows [begin, end) of the vectors, `pulled_rows` or fewer at a time. Returns from `next`: nothing at the end.
+/// The rows [begin, end) of the vectors, `pulled_rows` or fewer at a time. At the end `next` returns none.
 class rows_in_order {
  public:
   rows_in_order(table<float>& vectors, std::uint64_t begin, std::uint64_t end)
@@ -44,7 +44,7 @@ class rows_in_order {
   std::vector<std::uint64_t> ids_;
 };
 
-/// use(fields, fail) for each line that is not blank.
+/// Calls use(fields, fail) for each line that is not blank.
 template <class F>
 auto each_line(F use) {
   return [use](std::string_view text, const text_failure& fail) {
@@ -71,7 +71,7 @@ void word2vec::write(table<float>& vectors) {
   else use(all_vectors(vectors));
 }
 
-/// One file of all workers, whatever output_files says: its first line is about all of it.
+/// One file for all workers, whatever output_files says: its header counts the words of all.
 void word2vec::write_file(table<float>& vectors) {
   const bool binary = settings_.format == "binary";
   const auto own = owned_range_of(words_.size(), get_worker_size(), get_worker_id());
@@ -108,7 +108,7 @@ void word2vec::write_npy(table<float>& vectors) {
   model.finish();
 }
 
-/// Cost: every worker gets all vectors.
+/// Cost: every worker receives all vectors.
 word_vectors word2vec::all_vectors(table<float>& vectors) {
   word_vectors all;
   all.width = vectors.width();
@@ -150,7 +150,7 @@ void word2vec::test(const word_vectors& vectors, const word_neighbours& near) {
   log_.result("spearman", spearman(said, found));
 }
 
-/// Every worker answers the questions of its lines. One with a word that has no vector has no answer.
+/// Each worker answers the questions on its lines. One with a word that has no vector gets no answer.
 void word2vec::predict(const word_vectors& vectors, const word_neighbours& near) {
   const id_list words(vectors.words.ids());
   std::vector<std::string> questions;

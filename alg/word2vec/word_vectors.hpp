@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Vectors of words in the two forms of the original word2vec, and what is asked of them.
+// Vectors of words in the two formats of the original word2vec, and queries on them.
 //
 //     words width\n                          both forms
 //     word number number ... number \n       text: a line a word
 //     word <width floats>\n                  binary: the word, a blank, 4 bytes a number, little-endian
 //
-// Words have no white space. Nothing in a file says which form it has: one whose name ends in .bin is binary. Accepted
-// as well: no blank at the end of a line, \r\n, no line feed after the numbers of a word.
+// Words have no white space. Nothing in a file says which format it has: one whose name ends in .bin is binary.
+// Accepted as well: no blank at the end of a line, \r\n, no line feed after the numbers of a word.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +32,8 @@ struct word_vectors {
   [[nodiscard]] std::span<const float> row(std::size_t i) const { return std::span(value).subspan(i * width, width); }
 };
 
-/// Throws: data_error that says where (text: file:line:column): another number of words or numbers than the header
-/// says, a number that is not finite, a word that is there twice.
+/// Throws: data_error that says where (text: file:line:column): a number of words or numbers other than the header's, a
+/// number that is not finite, a word that occurs twice.
 word_vectors parse_word_vectors(const std::string& file, std::string_view text, bool binary);
 /// From a file, or from model.json or its folder with vectors in npy. Throws: data_error.
 word_vectors read_word_vectors(const std::string& path);
@@ -49,7 +49,7 @@ class word_neighbours {
   /// The cosine of two words.
   [[nodiscard]] double similarity(std::uint32_t a, std::uint32_t b) const;
   /// The words nearest by cosine, best first: to word a; or to b - a + c, of vectors of length 1: what is to c as b to
-  /// a. Without the words of the question. Cost: O(words width)
+  /// a. The words of the question are excluded. Cost: O(words width)
   [[nodiscard]] std::vector<neighbour> nearest(std::span<const std::uint32_t> question, std::size_t k) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Counts of words over all workers: each word is added up by the worker that its hash names.
+// Counts of words over all workers: each word is summed by the worker that its hash selects.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace paracel::alg {
 
-/// The worker that adds up the words with this hash (word_table::for_each).
+/// The worker that sums the words with this hash (word_table::for_each).
 inline std::size_t owner_of_word(std::uint32_t hash, std::size_t workers) {
   return static_cast<std::size_t>((std::uint64_t{hash} * workers) >> 32U);
 }
@@ -26,14 +26,14 @@ inline void exchange_words(Comm comm, word_table& words) {
   const auto workers = comm.get_size();
   if (workers == 1) return;
   const auto rank = comm.get_rank();
-  // Most parts are of one owner: this worker's own ones stay where they are, those of others are freed once sent.
+  // Most parts have a single owner: this worker's stay where they are, those of others are freed once sent.
   std::vector<word_part> left;
   for (std::size_t p = 0; p < word_table::parts; ++p) {
     const auto [least, most] = word_table::hashes_of(p);
     if (owner_of_word(least, workers) != rank || owner_of_word(most, workers) != rank)
       left.push_back(words.take_part(p));
   }
-  std::size_t at = 0;  // in the last of them
+  std::size_t at = 0;  // position in the last of them
   for (std::int64_t more = 1; more != 0;) {
     std::vector<byte_vector> blocks(workers);
     std::size_t bytes = 0;

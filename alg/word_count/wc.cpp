@@ -15,11 +15,11 @@ namespace paracel::alg {
 
 namespace {
 
-// Paracel's number of dictionaries in the servers, and the words of one from which there are more: a few megabytes.
+// Paracel's number of dictionaries in the servers, and the words of one above which more are used: a few megabytes.
 constexpr std::size_t least_dictionaries = 100;
 constexpr std::uint64_t dictionary_words = 100000;
 
-// As Paracel's functions take them; they write small numbers in the same way, whatever the width of the integer.
+// As Paracel's functions expect them; small numbers are encoded in the same way, whatever the width of the integer.
 using dictionary = dict_type<std::string, std::int64_t>;
 
 /// A line of the results.
@@ -72,7 +72,7 @@ word_count::word_count(Comm comm, const std::string& server_info, const wc_setti
     : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
 
 void word_count::solve() {
-  // Without handle_file nothing is in the servers: the replacement of a worker does its part again.
+  // Without handle_file nothing is kept in the servers: the replacement of a worker redoes its part.
   (void)first_iteration();
   count();
   if (settings_.handle.given()) add_in_servers();

@@ -2,8 +2,8 @@
 //
 // How often each word occurs, and the most frequent words.
 //
-// Each worker counts the words of its lines in its own table; then the counts of each word are sent to the worker given
-// by its hash, which adds them. With `handle_file` the counts are added in the servers, as in Paracel 0.3: in
+// Each worker counts the words of its lines in its own table; then the counts of each word are sent to the worker
+// selected by its hash, which adds them. With `handle_file` the counts are added in the servers, as in Paracel 0.3: in
 // dictionaries under the keys key_0, key_1, ..., by a function of the plug-in, and those that its filter accepts are
 // read back. Words do not span lines, and lines are never split between workers.
 #pragma once

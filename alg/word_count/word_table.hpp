@@ -4,8 +4,8 @@
 //
 // A slot of 16 bytes holds the first eight bytes of its word and its count, so words of up to eight bytes, most of any
 // text, are compared as one number and need no other memory. The bytes of each longer distinct word are copied once,
-// because the text is discarded after reading. The table consists of 16 parts by hash, each of which grows alone: what
-// exists twice while one grows is a sixteenth of the table.
+// because the text is discarded after reading. The table consists of 16 parts by hash, each of which grows separately:
+// while one does, a sixteenth of the table exists twice.
 #pragma once
 
 #include <algorithm>
@@ -74,15 +74,15 @@ inline bool before(const counted_word& a, const counted_word& b) {
   return a.count != b.count ? a.count > b.count : a.word < b.word;
 }
 
-/// What a table compares and places a word by. Thread-safety: const-concurrent
+/// The key by which a table compares and places a word. Thread-safety: const-concurrent
 struct word_key {
   /// `readable_end`: end of the readable bytes after it.
   word_key(std::string_view word, const char* readable_end) : word_key(word, head_of(word, readable_end)) {}
-  /// `first`: its head. Words of up to 8 bytes are not looked at.
+  /// `first`: its head. Words of up to 8 bytes are not read.
   word_key(std::string_view word, std::uint64_t first) : head(first), hash(hash_of(first, word)) {}
   /// The part of a word_table.
   [[nodiscard]] std::size_t part() const noexcept { return hash >> 60U; }
-  /// The hash that for_each says, a function of the word alone.
+  /// The hash that for_each passes, a function of the word alone.
   [[nodiscard]] std::uint32_t upper() const noexcept { return static_cast<std::uint32_t>(hash >> 32U); }
 
   std::uint64_t head;  // the first 8 bytes; shorter words are padded with 0
@@ -245,7 +245,7 @@ class word_table {
   }
   void add(std::string_view word) { add(word, word.data() + word.size()); }
 
-  /// The hash that for_each says.
+  /// The hash that for_each passes.
   [[nodiscard]] static std::uint32_t hash_of(std::string_view word, const char* readable_end) noexcept {
     return word_key(word, readable_end).upper();
   }

@@ -24,7 +24,7 @@ struct adjacency {
     return std::span(weight).subspan(begin[v], begin[v + 1] - begin[v]);
   }
   [[nodiscard]] std::uint64_t degree(std::size_t v) const { return begin[v + 1] - begin[v]; }
-  /// Of edge k, an index into target.
+  /// The weight of edge k, an index into target.
   [[nodiscard]] double weight_at(std::size_t k) const { return weight.empty() ? 1.0 : weight[k]; }
 };
 
@@ -54,8 +54,8 @@ struct edge_buffer {
 /// How duplicate edges are handled.
 enum class duplicate_edge_rule {
   last,  ///< one edge with the weight added last
-  sum,   ///< one edge with the sum of the weights, added in the order in which they came
-  keep,  ///< all of them are kept; the edges of a vertex stay in that order, too
+  sum,   ///< one edge with the sum of the weights, added in insertion order
+  keep,  ///< all of them; the edges of a vertex stay in insertion order
 };
 
 /// Compressed adjacency of `rows` rows. Cost: O(edges log degree); memory: the buffer (freed half way) and the result.

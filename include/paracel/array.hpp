@@ -33,7 +33,7 @@ namespace paracel {
 class paralg;
 
 struct array_options {
-  /// Bytes of a piece; 0: chosen from the array's size and the number of shards. Only the creator's value counts.
+  /// Bytes of a piece; 0: chosen from the array's size and the number of shards. Only the creator's value is used.
   std::size_t piece_bytes = 0;
 };
 
@@ -46,7 +46,7 @@ class array_base {
   array_base& operator=(array_base&&) noexcept;
 
   [[nodiscard]] const str_type& name() const noexcept;
-  /// Elements.
+  /// Number of elements.
   [[nodiscard]] std::size_t size() const noexcept;
   /// Keys that hold the pieces, in element order.
   [[nodiscard]] const list_type<str_type>& pieces() const noexcept;
@@ -157,7 +157,7 @@ class array : public array_base {
     return array_base::update_at(indices, std::as_bytes(deltas), {&file_name, &func_name}, false);
   }
 
-  // ---- the same, blocking, and immediate under BSP too; the function of paracel_bupdate --------------------------
+  // ---- the same, blocking, and immediate under BSP too, with the function of paracel_bupdate ---------------------
 
   void bupdate(std::span<const T> deltas) {
     same_size(deltas.size(), size());

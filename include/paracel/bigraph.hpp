@@ -180,7 +180,7 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
 };
 
 /// A bipartite graph whose left vertices are 0 ... v() - 1. Edges stay in the order in which they were added, and
-/// duplicates are kept. Ids are less than 2^32 - 1.
+/// duplicates are kept. Ids must be less than 2^32 - 1.
 class bigraph_continuous {
  public:
   using id_type = default_id_type;

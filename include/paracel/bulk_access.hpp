@@ -16,13 +16,13 @@
 
 namespace paracel {
 
-/// Statistics of the numbers under some keys: of values that are one number, and of the elements of arrays.
+/// Statistics of the numbers stored under some keys: values that are one number, and the elements of arrays.
 struct number_summary {
   std::uint64_t keys = 0;     ///< of any type
   std::uint64_t numbers = 0;  ///< without NaN
   double sum = 0;             ///< compensated: accurate to the last bits in any order
-  double minimum = 0;         ///< of no numbers: +infinity
-  double maximum = 0;         ///< of no numbers: -infinity
+  double minimum = 0;         ///< without numbers: +infinity
+  double maximum = 0;         ///< without numbers: -infinity
 };
 /// A histogram. Bin i is [lo + i * width, lo + (i + 1) * width), and the last one includes `hi`.
 struct number_histogram {
@@ -149,8 +149,8 @@ class bulk_access : public parameter_access {
 
   // ---- all keys, or those that match -------------------------------------------------------------------------------
   //
-  // All shards of all servers work in parallel, in time slices of a few milliseconds, so that others are served in
-  // between. Replies arrive in chunks: the worker buffers at most 8 MiB a shard. A key that exists throughout is
+  // All shards of all servers work in parallel, in time slices of a few milliseconds, so that other requests are served
+  // in between. Replies arrive in chunks: the worker buffers at most 8 MiB a shard. A key that exists throughout is
   // visited exactly once; of one that is created, removed or changed meanwhile either state may be seen. The clock rule
   // is that of a read. Filters are (key) -> bool or (key, value) -> bool in a plug-in (paracel::filter_proxy); they run
   // in the servers, and one that throws, or does not accept a value's type, ends the call with a plugin_error or
@@ -161,8 +161,8 @@ class bulk_access : public parameter_access {
   dict_type<str_type, V> paracel_readall() {
     return dict_of<V>(0);
   }
-  /// Calls f(key, value) for every key, in no particular order. f may use this object; an exception of f ends the scan.
-  /// An f that takes a dictionary, as in Paracel 0.3, is called once per chunk.
+  /// Calls f(key, value) for every key, in no particular order. f may use this object; an exception thrown by f ends
+  /// the scan. An f that takes a dictionary, as in Paracel 0.3, is called once per chunk.
   template <class V, class F>
   void paracel_readall_handle(F&& f) {
     handle<V>(0, f);
@@ -198,7 +198,7 @@ class bulk_access : public parameter_access {
     paracel_read_topk(k, result);
     return result;
   }
-  /// Counts the keys that the filter accepts.
+  /// The same, considering only the keys that the filter accepts.
   template <class V>
   void paracel_read_topk_with_key_filter(int k, list_type<std::pair<str_type, V>>& result, const str_type& file_name,
                                          const str_type& func_name) {
@@ -220,10 +220,10 @@ class bulk_access : public parameter_access {
       f(std::as_const(name));
     });
   }
-  /// Of the numbers under the keys with this prefix. Cost: some 100 bytes a shard and time slice.
+  /// Statistics of the numbers under the keys with this prefix. Cost: some 100 bytes a shard and time slice.
   number_summary paracel_summary(const str_type& prefix = "");
   double paracel_sum(const str_type& prefix = "") { return paracel_summary(prefix).sum; }
-  /// Counts keys.
+  /// The number of keys.
   std::size_t paracel_count(const str_type& prefix = "") { return paracel_summary(prefix).keys; }
   /// `bins`: 1 to 65536. Throws: config_error unless lo < hi.
   number_histogram paracel_histogram(double lo, double hi, std::size_t bins, const str_type& prefix = "");

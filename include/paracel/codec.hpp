@@ -64,7 +64,7 @@ struct list_traits<std::span<T, N>> : raw_list_traits<std::remove_const_t<T>> {
 template <class T>
 concept raw_list = list_traits<T>::raw;
 
-/// Integers that are packed when written (raw_number has the signed ones of 4 and 8 bytes).
+/// Integers that are packed when written (raw_number covers the signed ones of 4 and 8 bytes).
 template <class T>
 concept wide_unsigned = std::is_integral_v<T> && std::is_unsigned_v<T> && !std::is_same_v<T, bool> && sizeof(T) >= 4;
 

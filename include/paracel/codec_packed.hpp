@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// MessagePack as packed values hold it: written so that a float stays a float, checked before it is unpacked, and what
-// a conversion to a C++ type would lose.
+// MessagePack in packed values: a packer that keeps a float a float, a check before unpacking, and a test for what a
+// conversion to a C++ type would lose.
 #pragma once
 
 #ifndef MSGPACK_NO_BOOST

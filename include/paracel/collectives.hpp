@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Collective operations of the tasks of a communicator among themselves: the vectors travel from worker to worker, and
+// Peer-to-peer collective operations among the tasks of a communicator: vectors go directly from worker to worker, and
 // the scheduler only introduces them. A typed skin over src/worker/peer_collectives.hpp, which folds in the same way in
-// shared memory and by messages of local processes, MPI, and groups made by Comm::split, so that all get the same bits.
+// shared memory and over messages of local processes, MPI, and groups made by Comm::split, so that results are
+// bit-identical on all of them.
 //
 //   collectives all(comm);
 //   all.all_reduce(std::span(gradient));                                  // sum, in rank order
@@ -19,13 +20,14 @@
 //   all_to_all       1 step if all blocks are short, else 2
 //   barrier          ceil(log2 p) steps
 //
-// Tasks of one host share memory (doc/com_queue.md). There every operation is a barrier; a short vector (of at most 64
-// KiB with 2 tasks, else 16) is 1 step, an all_reduce of a longer one 1 more than it has pieces of 512 KiB, and a
-// broadcast, all_gather and all_to_all as many as the longest vector, or that of all blocks of a task, has.
+// Tasks on one host share memory (doc/com_queue.md). There every operation is a barrier. A short vector (at most 64 KiB
+// with 2 tasks, otherwise 16 KiB) takes 1 step; an all_reduce of a longer one takes 1 more than it has pieces of 512
+// KiB; a broadcast, all_gather or all_to_all takes as many as the longest vector (or all blocks of a task together) has
+// pieces.
 //
-// Folds are in rank order, ((v0 op v1) op v2) ..., so results have the same bits in every run, and for exact operations
-// for every number of tasks. A long vector is sent in pieces; beside it an operation uses at most 2 chunks of memory
-// (peer_collectives::chunk_bytes).
+// Folds are in rank order, ((v0 op v1) op v2) ..., so results are bit-identical from run to run, and for exact
+// operations for every number of tasks. A long vector is sent in pieces; in addition to it an operation uses at most 2
+// chunks of memory (peer_collectives::chunk_bytes).
 #pragma once
 
 #include <chrono>
@@ -55,8 +57,9 @@ struct owned_range {
   [[nodiscard]] std::size_t size() const noexcept { return end - begin; }
 };
 
-/// Who owns what of a vector of `length` elements: contiguous parts in rank order, and the first length % tasks tasks
-/// have one element more than the others. reduce_scatter, the long all_reduce and com_queue use it.
+/// Which part of a vector of `length` elements a task owns: parts are contiguous and in rank order, and the first
+/// length % tasks tasks have one element more than the others. reduce_scatter, the long all_reduce and com_queue use
+/// it.
 [[nodiscard]] constexpr owned_range owned_range_of(std::size_t length, std::size_t tasks, std::size_t task) noexcept {
   const auto each = length / tasks;
   const auto more = length % tasks;
@@ -69,17 +72,17 @@ struct owned_range {
 template <raw_number T>
 using span_fold = std::function<void(std::span<T> accumulator, std::span<const T> contribution)>;
 
-/// Every task must call the same operations in the same order, with the same name, operation, type and, where it says
-/// so, length. They are compared: a difference is an error on every task, with the same text, which names two tasks and
-/// what each of them called. What a task reports with `fail` is thrown by the others in their next operation, too.
+/// Every task must call the same operations in the same order, with the same name, operation, type and, where stated,
+/// length. These are compared: a mismatch is the same error on every task, which names two tasks and what each of them
+/// called. What a task reports with `fail` is thrown by the others in their next operation.
 ///
-/// `name`: of what is reduced or sent, for texts of errors; at most 255 bytes of it travel.
-/// Thread-safety: none; on the thread of its Comm. Objects of the same communicator may be used in turns.
+/// `name`: what is reduced or sent, for error messages; at most 255 bytes of it are sent.
+/// Thread-safety: none; on the thread of its Comm. Objects of the same communicator may be used alternately.
 /// Blocks: until the other tasks have called, at most the deadline of the communicator for one message.
-/// Throws: error of a failure (of any task); network_error that names a task which is gone or silent; job_error.
+/// Throws: error for a failure of any task; network_error that names a task which is gone or silent; job_error.
 class collectives {
  public:
-  /// Copies of a Comm share its messages; the deadline is that of now.
+  /// Copies of a Comm share its messages; later changes of its deadline have no effect.
   explicit collectives(const Comm& comm);
 
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
@@ -95,12 +98,12 @@ class collectives {
   void all_reduce(std::span<T> values, const span_fold<T>& fold, std::string_view name = {}) {
     all_reduce_bytes({tag_of<T>(), reduce_op::sum, bytes_fold<T>(fold)}, std::as_writable_bytes(values), name);
   }
-  /// The same for rank `root` alone; what the others then have is unspecified.
+  /// The same, but only rank `root` gets the result; `values` is then unspecified on the others.
   template <raw_number T>
   void reduce(std::span<T> values, std::size_t root, reduce_op op = reduce_op::sum, std::string_view name = {}) {
     reduce_bytes({tag_of<T>(), op, {}}, std::as_writable_bytes(values), root, name);
   }
-  /// The folded elements of this task's owned_range_of, in place there; what the rest then has is unspecified.
+  /// Folds the elements of this task's owned_range_of, in place; the rest of `values` is then unspecified.
   /// Returns: the owned part of `values`.
   template <raw_number T>
   std::span<T> reduce_scatter(std::span<T> values, reduce_op op = reduce_op::sum, std::string_view name = {}) {
@@ -114,7 +117,7 @@ class collectives {
     const auto own = owned_range_of(values.size(), size_, rank_);
     return values.subspan(own.begin, own.size());
   }
-  /// The tasks' vectors one after the other, in rank order. Lengths may differ.
+  /// The tasks' vectors, concatenated in rank order. Lengths may differ.
   template <raw_number T>
   std::vector<T> all_gather(std::span<const T> mine, std::string_view name = {}) {
     std::vector<T> all;
@@ -135,7 +138,7 @@ class collectives {
     for (std::size_t r = 0; r < parts.size(); ++r) take_value(parts[r], all[r]);
     return all;
   }
-  /// Root's vector at every task, whatever length the others had.
+  /// Copies root's vector to every task, whatever length it had there.
   template <raw_number T>
   void broadcast(std::vector<T>& values, std::size_t root, std::string_view name = {}) {
     broadcast_bytes(tag_of<T>(), std::as_bytes(std::span(values)), root, name, [&](std::size_t bytes) {
@@ -143,7 +146,7 @@ class collectives {
       return std::as_writable_bytes(std::span(values));
     });
   }
-  /// Root's object at every task. T: any type that has an encoding.
+  /// Copies root's object to every task. T: any type that has an encoding.
   template <class T>
   void broadcast_object(T& object, std::size_t root, std::string_view name = {}) {
     byte_vector value;
@@ -168,10 +171,10 @@ class collectives {
   }
   void barrier(std::string_view name = {});
 
-  // ---- messages among the operations: a task that receives learns of failures, too
+  // ---- messages between operations: a receiving task is told of failures, too
 
-  /// To one rank; does not block. T: any type that has an encoding. Messages of one task to another are received in
-  /// the order in which they were sent, and between the operations in which they were sent.
+  /// To one rank; does not block. T: any type that has an encoding. Messages from one task to another are received in
+  /// the order in which they were sent, and between the same operations.
   template <class T>
   void send(std::size_t to, const T& object) {
     const encoded<T> e(object);
@@ -187,24 +190,23 @@ class collectives {
 
   // ---- failures
 
-  /// This task cannot go on: tells all others, and waits until they know, at most 2 seconds. `status`: an exit_status.
-  /// Throws: on every task the same error, that of the lowest rank which failed by itself.
+  /// This task cannot continue: notifies all others, and waits at most 2 seconds until they have been told. `status`:
+  /// an exit_status. Throws: the same error on every task, that of the lowest rank which failed on its own.
   [[noreturn]] void fail(const std::string& what, int status);
 
   /// Whether one of this object's operations has ended in a failure.
   [[nodiscard]] bool failed() const noexcept;
 
-  /// How long this task has waited for the first message of other tasks in its operations: for those that were slower.
+  /// How long this task has waited in its operations for the first message of other tasks, that is, for slower ones.
   [[nodiscard]] std::chrono::nanoseconds waited() const noexcept;
 
   // ---- for com_queue
 
-  /// From now on messages are those of one iteration after the other: where workers are replaced, they are kept for the
-  /// replacement.
+  /// From now on messages belong to an iteration each: where workers are replaced, they are kept for the replacement.
   void keep_messages();
 
   using byte_fold = std::function<void(std::span<std::byte>, std::span<const std::byte>)>;
-  /// How elements of a type are folded. An empty fold: `op`.
+  /// How elements of a type are folded. With an empty `fold`, `op` applies.
   struct fold_rule {
     value_tag element = value_tag::f64;
     reduce_op op = reduce_op::sum;
@@ -220,17 +222,17 @@ class collectives {
   void all_reduce_bytes(const fold_rule& how, std::span<std::byte> values, std::string_view name);
   void reduce_bytes(const fold_rule& how, std::span<std::byte> values, std::size_t root, std::string_view name);
   void reduce_scatter_bytes(const fold_rule& how, std::span<std::byte> values, std::string_view name);
-  /// `place(bytes of each rank)`: where all of them go, one after the other.
+  /// `place(bytes of each rank)`: where to put all of them, concatenated.
   void all_gather_bytes(value_tag element, std::span<const std::byte> mine, std::string_view name,
                         const std::function<std::span<std::byte>(const std::vector<std::size_t>&)>& place);
-  /// `place(bytes)`: where root's go; not called on root.
+  /// `place(bytes)`: where to put root's; not called on root.
   void broadcast_bytes(value_tag element, std::span<const std::byte> mine, std::size_t root, std::string_view name,
                        const std::function<std::span<std::byte>(std::size_t)>& place);
-  /// `place(r, bytes)`: where those of rank r go.
+  /// `place(r, bytes)`: where to put those of rank r.
   void all_to_all_bytes(value_tag element, const std::vector<std::span<const std::byte>>& blocks, std::string_view name,
                         const std::function<std::span<std::byte>(std::size_t, std::size_t)>& place);
 
-  // A value in bytes: its tag, then its encoding.
+  // A value as bytes: its tag, then its encoding.
   static byte_vector value_bytes(const value_view& v);
   static value_view view_of(std::span<const std::byte> bytes);
   void broadcast_value(byte_vector& value, std::size_t root, std::string_view name);

@@ -47,14 +47,14 @@ class object {
 
   [[nodiscard]] virtual std::type_index type() const = 0;
   [[nodiscard]] virtual std::string type_text() const = 0;
-  /// Null: it can only be read.
+  /// Null: it is read only.
   [[nodiscard]] virtual void* writable() = 0;
   [[nodiscard]] virtual const void* readable() const = 0;
   /// Empty: it is neither a number nor a vector of numbers.
   [[nodiscard]] virtual std::optional<number_elements> numbers() = 0;
-  /// Gives a vector of numbers another length. Returns: its elements.
+  /// Resizes a vector of numbers. Returns: its elements.
   virtual std::span<std::byte> resize(std::size_t elements) = 0;
-  /// Whether it is a part of checkpoints.
+  /// Whether checkpoints include it.
   [[nodiscard]] virtual bool is_saved() const = 0;
   virtual void save(const std::string& name, saved_state& to) const = 0;
 };
@@ -64,7 +64,7 @@ inline constexpr bool is_number_vector = false;
 template <raw_number T, class A>
 inline constexpr bool is_number_vector<std::vector<T, A>> = true;
 
-/// Saved: of put_obj. Otherwise of put_local.
+/// Saved: stored by put_obj; otherwise by put_local.
 template <class T, bool Saved>
 class typed_object final : public object {
  public:
@@ -115,7 +115,7 @@ class partition_object final : public object {
   std::shared_ptr<const T> value;
 };
 
-/// An object of a checkpoint before the first get_obj of its type.
+/// An object from a checkpoint, until the first get_obj decodes it.
 class restored_object final : public object {
  public:
   restored_object(value_tag t, byte_vector b) : tag(t), bytes(std::move(b)) {}
@@ -147,24 +147,24 @@ class com_context {
   /// The algorithm of the queue: parameters in the servers, results.
   [[nodiscard]] paralg& job() const noexcept { return *job_; }
 
-  /// Stores an object under a name, in place of one that has it. It is a part of checkpoints, so its type must have
-  /// an encoding (codec.hpp): numbers, strings, containers and tuples of such, types with MSGPACK_DEFINE. Objects that
-  /// have none, or that a compute function makes anew when they are missing, are for put_local.
-  /// Returns: the object in the context. Lifetime: until it is removed or replaced; a queue's collective may change
-  /// its elements and, of a vector, its length.
+  /// Stores an object under a name, replacing any that has it. Checkpoints include it, so its type must have an
+  /// encoding (codec.hpp): numbers, strings, containers and tuples of such, types with MSGPACK_DEFINE. Use put_local
+  /// for objects that have none, or that a compute function recreates when they are missing.
+  /// Returns: the object in the context. Lifetime: until it is removed or replaced; a queue's collective may change its
+  /// elements and, for a vector, its length.
   template <class T>
   auto& put_obj(const std::string& name, T&& value) {
     using stored = stored_type<T>;
     return put<queue_detail::typed_object<stored, true>>(name, stored(std::forward<T>(value)))->value;
   }
-  /// The same for any type; it is not a part of checkpoints: after a resume it is not there.
+  /// The same for any type, but not in checkpoints: it is missing after a resume.
   template <class T>
   auto& put_local(const std::string& name, T&& value) {
     using stored = stored_type<T>;
     return put<queue_detail::typed_object<stored, false>>(name, stored(std::forward<T>(value)))->value;
   }
   /// The object of that name. T: exactly its type, or const of it; data of init_with_partitioned_data are const.
-  /// Throws: key_error when there is none, type_error when it has another type; both say which names there are.
+  /// Throws: key_error when there is none, type_error when it has another type; both list the existing names.
   template <class T>
   [[nodiscard]] T& get_obj(const std::string& name) {
     using stored = std::remove_const_t<T>;
@@ -192,8 +192,8 @@ class com_context {
   /// Throws: key_error when there is none.
   void remove_obj(const std::string& name);
 
-  /// A number to be shown as the progress of this superstep and written to metrics.jsonl; the one of task 0 counts, and
-  /// the first name that it sets is that of the progress line.
+  /// Sets a number to be shown as progress of this superstep and written to metrics.jsonl. Only task 0's are used; the
+  /// progress line shows the first one that it sets.
   void set_metric(const std::string& name, double value);
 
   // ---- for com_queue
@@ -206,7 +206,7 @@ class com_context {
     metrics_.clear();
   }
   [[nodiscard]] const std::vector<std::pair<std::string, double>>& metrics() const noexcept { return metrics_; }
-  /// Computes chunks of rows (over_rows.hpp); null outside of a queue.
+  /// Computes chunks of rows (over_rows.hpp); null outside a queue.
   [[nodiscard]] work_stealing* stealing() const noexcept { return stealing_; }
   void compute_with(work_stealing& stealing) noexcept { stealing_ = &stealing; }
   void save(const std::string& prefix, saved_state& to) const;

@@ -14,9 +14,9 @@
 //   q.close_with([](com_context& c) { return c.get_obj<std::vector<double>>("w"); });
 //   const auto w = q.exec<std::vector<double>>();
 //
-// Source: the programming model of Alink's IterativeComQueue. Differences: folds are in rank order, so that results
-// have the same bits in every run; short vectors are folded by all tasks; tasks that disagree, and tasks that fail, end
-// all tasks with the same error; a superstep is the unit of recovery. doc/com_queue.md has a complete program.
+// Source: the programming model of Alink's IterativeComQueue. Differences: folds are in rank order, so that results are
+// bit-identical from run to run; short vectors are folded by all tasks; when tasks disagree or one fails, all end with
+// the same error; a superstep is the unit of recovery. doc/com_queue.md has a complete program.
 #pragma once
 
 #include <concepts>
@@ -38,15 +38,15 @@
 
 namespace paracel {
 
-/// A collective of a queue, made by the functions below. All work on the object of that name, at every task.
-/// Throws (inside exec, at every task the same): error when the tasks differ in length, type or operation; key_error
-/// when the object is missing at one of them, type_error when it is no vector of double, float, int32 or int64 and no
-/// number of these types.
+/// A collective of a queue, created by the functions below. All operate on the object of that name, on every task.
+/// Throws (inside exec, the same on every task): error when the tasks differ in length, type or operation; key_error
+/// when the object is missing on one of them, type_error when it is neither a vector of double, float, int32 or int64
+/// nor one such number.
 class queue_item {
  public:
   using step = std::function<void(com_context&, collectives&)>;
   queue_item(std::string what, step run) : what_(std::move(what)), run_(std::move(run)) {}
-  /// For texts: all_reduce("gradient").
+  /// For messages, such as all_reduce("gradient").
   [[nodiscard]] const std::string& what() const noexcept { return what_; }
   void operator()(com_context& c, collectives& all) const { run_(c, all); }
 
@@ -55,15 +55,15 @@ class queue_item {
   step run_;
 };
 
-/// Folds the vectors of the tasks element by element in rank order, in place: every task has the result.
-/// `length_name`: an integer object; only so many elements from the beginning count, the others stay as they are.
+/// Folds the vectors of the tasks element by element in rank order, in place: every task gets the result.
+/// `length_name`: an integer object; only that many leading elements are folded, the others stay as they are.
 /// Cost: collectives.hpp.
 [[nodiscard]] queue_item all_reduce(const std::string& name, reduce_op op = reduce_op::sum);
 [[nodiscard]] queue_item all_reduce(const std::string& name, const std::string& length_name,
                                     reduce_op op = reduce_op::sum);
 [[nodiscard]] queue_item all_reduce_with(const std::string& name, const std::string& length_name,
                                          collectives::fold_rule how);
-/// With a function of the user's, which must work element by element: it gets pieces of the vectors.
+/// With a user-defined function, which must work element by element: it gets pieces of the vectors.
 template <raw_number T>
 [[nodiscard]] queue_item all_reduce(const std::string& name, span_fold<T> fold) {
   return all_reduce_with(name, "", {tag_of<T>(), reduce_op::sum, collectives::bytes_fold<T>(std::move(fold))});
@@ -73,8 +73,8 @@ template <raw_number T>
   return all_reduce_with(name, length_name, {tag_of<T>(), reduce_op::sum, collectives::bytes_fold<T>(std::move(fold))});
 }
 
-/// Folds whole objects of any type that has an encoding: fold(accumulator, contribution), in rank order, at every task.
-/// Cost: every object goes to every task.
+/// Folds whole objects of any type that has an encoding: fold(accumulator, contribution), in rank order, on every task.
+/// Cost: every object is sent to every task.
 template <class T>
 [[nodiscard]] queue_item all_reduce_object(const std::string& name, std::function<void(T&, const T&)> fold) {
   return {"all_reduce_object(\"" + name + "\")", [name, fold = std::move(fold)](com_context& c, collectives& all) {
@@ -86,15 +86,15 @@ template <class T>
 
 /// Folds as all_reduce; then each task's vector has only the elements that it owns (owned_range_of).
 [[nodiscard]] queue_item reduce_scatter(const std::string& name, reduce_op op = reduce_op::sum);
-/// Every task's vector becomes all tasks' vectors, one after the other in rank order. Lengths may differ. After a
+/// Every task's vector becomes the concatenation of all tasks' vectors in rank order. Lengths may differ. After a
 /// reduce_scatter it completes an all_reduce.
 [[nodiscard]] queue_item all_gather(const std::string& name);
-/// The object of task `root` at every task, whether the others had one of this name or not; of any type that has an
+/// Copies the object of task `root` to every task, whether or not it had one of this name; any type that has an
 /// encoding.
 [[nodiscard]] queue_item broadcast(const std::string& name, std::size_t root = 0);
 
-/// A step of the user's own, for what the others do not cover: `step(context, all)` with all.send and all.receive by
-/// rank, and every operation of collectives.hpp. What one task sends another must receive in the same step.
+/// A user-defined step, for what the others do not cover: `step(context, all)` with all.send and all.receive by rank,
+/// and every operation of collectives.hpp. What one task sends, another must receive in the same step.
 /// Not replayed: with `--on-worker-death wait:T` a queue that sends messages cannot continue after a worker's death.
 [[nodiscard]] queue_item communicate(std::function<void(com_context&, collectives&)> step);
 
@@ -110,16 +110,16 @@ struct superstep_report {
   std::vector<std::pair<std::string, double>> metrics;  ///< of com_context::set_metric
 };
 
-/// The iterative communication queue. Every task makes the same queue and calls exec.
+/// The iterative communication queue. Every task builds the same queue and calls exec.
 ///
 /// Supersteps are iterations of the job's clock (paralg::iter_commit) where that matters: when the job writes
 /// checkpoints, can replace workers, or uses ssp or bsp. Then the objects of put_obj and init_with_broadcast_data are
-/// saved with each superstep, and a job that resumes with as many tasks continues after the last one saved, with the
-/// same bits. Data of init_with_partitioned_data are not saved: the program reads them again. A job that resumes with
-/// another number of tasks is refused (config_error). Runs that had ended before return their results again.
+/// saved with each superstep, and a job that resumes with as many tasks continues after the last one saved,
+/// bit-identically. Data of init_with_partitioned_data are not saved: the program reads them again. Resuming with
+/// another number of tasks is refused (config_error). Runs that had already ended return their results again.
 ///
-/// Progress goes to prun.py, and to <output>/metrics.jsonl if the algorithm has an output folder and nobody else
-/// watches (set_watch): round, the metrics of com_context, seconds, compute_seconds, wait_seconds, fold_seconds.
+/// Progress is reported to prun.py, and written to <output>/metrics.jsonl if the algorithm has an output folder and no
+/// set_watch: round, the metrics of com_context, seconds, compute_seconds, wait_seconds, fold_seconds.
 ///
 /// Thread-safety: none; on the thread that made the paralg. Lifetime: the paralg must outlive it.
 class com_queue {
@@ -131,7 +131,7 @@ class com_queue {
   com_queue(const com_queue&) = delete;
   com_queue& operator=(const com_queue&) = delete;
 
-  /// This task's own rows, of any type, read with get_obj<const T>; a task without rows gives an empty container. They
+  /// This task's own rows, of any type, read with get_obj<const T>; a task without rows passes an empty container. They
   /// stay in the queue for its next run. std::cref(rows): without moving them; they must outlive the queue.
   template <class T>
   com_queue& init_with_partitioned_data(const std::string& name, T rows) {
@@ -141,7 +141,7 @@ class com_queue {
   com_queue& init_with_partitioned_data(const std::string& name, std::reference_wrapper<const T> rows) {
     return keep_partition(name, std::shared_ptr<const T>(std::shared_ptr<void>(), &rows.get()));
   }
-  /// Task 0's value at every task when a run begins; the others' values only give its type. T as for put_obj.
+  /// Task 0's value, on every task when a run begins; the others' values only give its type. T as for put_obj.
   template <class T>
   com_queue& init_with_broadcast_data(const std::string& name, T value) {
     return add_start([name, value = std::move(value)](com_context& c, collectives& all) {
@@ -151,27 +151,27 @@ class com_queue {
     });
   }
 
-  /// A compute function, called once a superstep on every task. Neighbouring ones are one step: no barrier between
-  /// them.
+  /// A compute function, called once per superstep on every task. Consecutive ones are one step, without a barrier
+  /// between them.
   com_queue& add(compute f);
   com_queue& add(queue_item item);
-  /// After each superstep, on task 0 only; true makes it the last one, on every task.
+  /// Called after each superstep, on task 0 only; true makes it the last one, on every task.
   com_queue& set_compare_criterion_of_node0(std::function<bool(com_context&)> criterion);
-  /// At most so many supersteps; without a criterion exactly so many. Throws: config_error unless it is at least 1.
+  /// At most n supersteps; without a criterion exactly n. Throws: config_error unless it is at least 1.
   com_queue& set_max_iter(int n);
-  /// On: tasks that have finished their part of an over_rows step take over chunks of tasks that are late
-  /// (over_rows.hpp). Results keep their bits. The same at every task. Default: the key "work_stealing" of the
-  /// program's config, if its schema has it; else off. Cost: doc/com_queue.md. Throws (exec): config_error with
-  /// --on-worker-death wait:T and eject.
+  /// On: tasks that have finished their part of an over_rows step take over chunks of stragglers (over_rows.hpp).
+  /// Results stay bit-identical. Must be the same on every task. Default: the key "work_stealing" of the program's
+  /// config, if its schema has it; else off. Cost: doc/com_queue.md. Throws (exec): config_error with --on-worker-death
+  /// wait:T and eject.
   com_queue& set_work_stealing(bool on);
   /// Called once, in the last superstep, on every task. What task 0's call returns is the result of exec; it must have
-  /// an encoding. It may return std::optional, which at the other tasks may be empty, or nothing.
+  /// an encoding. It may return std::optional, which may be empty on the other tasks, or nothing.
   template <class F>
   com_queue& close_with(F f) {
     own_results_ = false;
     return keep_close(std::move(f));
   }
-  /// The same for results that differ between tasks: exec returns at each task what its own call returned, which may be
+  /// The same for results that differ between tasks: exec returns on each task what its own call returned, which may be
   /// large, because it is not sent.
   template <class F>
   com_queue& close_each_with(F f) {
@@ -179,13 +179,13 @@ class com_queue {
     return keep_close(std::move(f));
   }
 
-  /// After each superstep, on task 0: instead of the queue's own metrics.jsonl. Progress is reported in either case.
+  /// Called after each superstep, on task 0, instead of writing metrics.jsonl. Progress is reported in either case.
   com_queue& set_watch(std::function<void(const superstep_report&)> watch);
 
-  /// Runs the queue from the beginning; nothing of an earlier run is left. Returns: the result of close_with's function
-  /// at task 0, at every task; of close_each_with's its own. Throws: at every task the same error when one of them
-  /// fails: config_error when the queue has neither a criterion nor a maximum, or nothing to do; what the items say;
-  /// what a function threw, with task and superstep in the text.
+  /// Runs the queue from the beginning; nothing is left of an earlier run. Returns: on every task the result of
+  /// close_with's function on task 0; with close_each_with its own. Throws: the same error on every task when one of
+  /// them fails: config_error when the queue has neither a criterion nor a maximum, or nothing to do; the errors of its
+  /// items; what a function threw, with task and superstep in the text.
   template <class R = void>
   R exec() {
     if (std::type_index(typeid(R)) != result_type_ && !std::is_void_v<R>)
@@ -259,7 +259,7 @@ class com_queue {
   int max_iter_ = 0;
   bool work_stealing_ = false;
   std::function<byte_vector(com_context&)> close_;
-  bool own_results_ = false;  // each task's call gives its own result
+  bool own_results_ = false;  // each task returns its own result
   std::type_index result_type_ = typeid(void);
   std::function<void(const superstep_report&)> watch_;
 };

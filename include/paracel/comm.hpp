@@ -55,64 +55,64 @@ class comm_backend {
   /// `blocks[r]` goes to rank r; returns what each rank sent here, in rank order.
   virtual std::vector<byte_vector> alltoall(const std::vector<byte_vector>& blocks) = 0;
 
-  // ---- messages; a backend need not have them (error). Their `communicator` is 0, or 1 for those of collectives.
+  // ---- messages; optional in a backend (error). Their `communicator` is 0, or 1 for those of collectives.
   using ticket = std::uint64_t;
   using patience = std::optional<std::chrono::milliseconds>;  ///< empty: no limit
 
-  /// Takes over the bytes. `waits`: blocks while too much is on its way to that rank; otherwise never. Messages of one
-  /// sender to one receiver arrive in order. Throws: network_error that names a rank which is gone, or has not received
-  /// by `limit`.
+  /// Takes ownership of the bytes. `waits`: blocks while too much is in flight to that rank; otherwise never blocks.
+  /// Messages from one sender to one receiver arrive in order. Throws: network_error that names the rank which is gone,
+  /// or has not received within `limit`.
   virtual void send(const message_address& to, byte_vector bytes, bool waits, patience limit);
-  /// Asks for a message: tickets that fit the same message get it in the order in which they were posted.
+  /// Posts a receive. A message goes to the first posted ticket that it matches.
   virtual ticket post(const message_address& from);
   virtual void give_up(ticket t) noexcept;
-  /// The message of a ticket, which then ends. Blocks: until it arrives, at most `limit`. Returns: nothing when it has
-  /// not. Throws: network_error that names the rank from which no more can come.
+  /// The message of a ticket, which is then used up. Blocks: until it arrives, at most `limit`. Returns: nothing when
+  /// it has not; the ticket stays valid. Throws: network_error that names the rank from which no more can arrive.
   virtual std::optional<received_message> take(ticket t, patience limit);
-  /// The ranks that give the same color, in their order. A collective.
+  /// The communicator of the ranks that pass the same color, in rank order. A collective.
   virtual std::shared_ptr<comm_backend> split(int color);
-  /// Whether its own collectives go on after a worker's death, as messages do not (session::survives_deaths).
+  /// Whether its own collectives continue after a worker's death, unlike messages (session::survives_deaths).
   [[nodiscard]] virtual bool survives_deaths() { return false; }
-  /// Whether workers that die are replaced: then `send_kept` and `receive_kept` are there.
+  /// Whether dead workers are replaced; if so, `send_kept` and `receive_kept` are available.
   [[nodiscard]] virtual bool keeps_messages() { return false; }
-  /// Messages of the iteration that runs, which a replacement of either rank gets and sends again. Those of one sender
-  /// are received in order. Blocks: not for the receiver.
+  /// Messages of the current iteration, which a replacement of either rank receives and sends again. Those of one
+  /// sender are received in order. Does not wait for the receiver.
   virtual void send_kept(std::size_t to, std::span<const std::byte> bytes);
-  /// A message, or what that rank contributes to a collective in which it waits for this one.
+  /// A message, or (`calls`) that rank's contribution to a collective in which it waits for this one.
   struct kept_message {
     byte_vector bytes;
     bool calls = false;
   };
   [[nodiscard]] virtual kept_message receive_kept(std::size_t from);
-  /// This process is in the place of one that died, and others may have done their part of what it does now: it has not
-  /// called a collective yet that the one before had not called.
+  /// Whether this process replaces one that died, and others may already have done their part of what it is doing: it
+  /// has not yet called a collective that its predecessor had not called.
   [[nodiscard]] virtual bool takes_over() { return false; }
   /// Whether that rank neither sends nor receives any more, and no other process will take its place.
   [[nodiscard]] virtual bool is_gone(std::size_t rank);
 
-  // ---- exchanges: what travels between ranks that know its lengths, without a copy
-  /// Whether there are any, on every rank.
+  // ---- exchanges: transfers without a copy between ranks that know the lengths
+  /// Whether they are supported; the same on every rank.
   [[nodiscard]] virtual bool has_exchanges() const { return false; }
-  /// Begins to send out[r] to each rank r and to receive in[r] from it; empty ones do not travel. Does not block.
-  /// Lifetime: of all memory, until the end of the exchange.
+  /// Starts to send out[r] to each rank r and to receive in[r] from it; empty ones are skipped. Does not block.
+  /// Lifetime: all memory must live until the end of the exchange.
   virtual void begin_exchange(std::span<const std::span<const std::byte>> out,
                               std::span<const std::span<std::byte>> in);
-  /// Ends the exchange that began first. Blocks: until all is sent and received, at most `limit`.
-  /// Returns: nothing when it is; otherwise a rank from which something is missing, or the own one if others have not
+  /// Finishes the oldest exchange. Blocks: until all is sent and received, at most `limit`.
+  /// Returns: nothing on success; otherwise a rank from which data is missing, or the own one if others have not
   /// received.
   [[nodiscard]] virtual std::optional<std::size_t> finish_exchange(patience limit);
-  /// The memory of exchanges that have not ended goes: what uses it does nothing more.
+  /// Abandons unfinished exchanges, whose memory is about to be freed: nothing touches it afterwards.
   virtual void give_up_exchanges() noexcept {}
 
-  /// Where collectives keep the memory that all ranks share, if they run on one host. Null: they share none, on no
-  /// rank.
+  /// Holds the memory that all ranks share for collectives, if they run on one host. Null (on every rank): they never
+  /// share memory.
   [[nodiscard]] virtual shared_memory* memory() { return nullptr; }
-  /// How often one who waits for a rank in that memory calls `attend`.
+  /// How often a rank that waits in that memory calls `attend`.
   [[nodiscard]] virtual std::chrono::microseconds attends_every() const { return std::chrono::milliseconds{100}; }
-  /// Handles what has arrived; `doubts`: also asks whether the rank is there. Throws: network_error that names it when
+  /// Processes what has arrived; `doubts`: also checks that the rank is alive. Throws: network_error that names it when
   /// it is gone; job_error.
   virtual void attend(std::size_t rank, bool doubts);
-  /// MPI's communicator; null where there is none but all workers. Throws: error where a part of them has none.
+  /// MPI's communicator; without MPI null, which means all workers. Throws: error without MPI for a subset of them.
   [[nodiscard]] virtual ompi_communicator_t* communicator() const { return nullptr; }
 };
 
@@ -147,7 +147,7 @@ class Comm {
     if (get_rank() != root) unpack(bytes, data);
   }
 
-  /// 0.3's form, of a container: its first `count` elements. Throws: error when it has fewer.
+  /// 0.3's form: the first `count` elements of a container. Throws: error when it has fewer.
   template <class T>
   void bcast(T& data, int count, int root) {
     T part(data.begin(), data.begin() + checked_count(data, count, "bcast"));
@@ -178,7 +178,7 @@ class Comm {
     }
   }
 
-  /// 0.3's form, of a container: its first `count` elements. Throws: error when it has fewer.
+  /// 0.3's form: the first `count` elements of a container. Throws: error when it has fewer.
   template <class T>
   void allreduce(T& data, int count) {
     T part(data.begin(), data.begin() + checked_count(data, count, "allreduce"));
@@ -226,15 +226,15 @@ class Comm {
     return backend_->alltoall(blocks);
   }
 
-  // ---- messages: to one rank, with a tag from 0
+  // ---- messages: to one rank, with a tag of 0 or more
   //
   // A message is one value of any type that has an encoding, and is received as that type: a value of another type, or
-  // a container of another length than `count`, is an error and not a part of the value. Tags and any_source, any_tag
+  // a container of a length other than `count`, is an error; nothing is received in part. Tags and any_source, any_tag
   // are as in MPI: messages from one rank with one tag are received in the order in which they were sent.
   // Throws: network_error that names the rank which is gone, or silent for longer than set_deadline; job_error;
   // type_error and error that name sender and tag, when the message is not what was asked for (it is then lost).
 
-  /// Copies the value. Blocks: only when 256 MiB are on their way to that rank, until it receives or sends something.
+  /// Copies the value. Blocks: only when 256 MiB are in flight to that rank, until it receives or sends something.
   template <class T>
   void send(const T& data, int dest, int tag) {
     backend_->send(destination(dest, tag), pack(data), true, deadline_);
@@ -244,7 +244,7 @@ class Comm {
   void send(const T& data, int count, int dest, int tag) {
     send(T(data.begin(), data.begin() + checked_count(data, count, "send")), dest, tag);
   }
-  /// As send, and never blocks: what cannot travel yet stays in memory here.
+  /// As send, but never blocks: what cannot be sent yet is buffered here.
   template <class T>
   vrequest isend(const T& data, int dest, int tag) {
     backend_->send(destination(dest, tag), pack(data), false, deadline_);
@@ -271,7 +271,7 @@ class Comm {
     std::copy(part.begin(), part.end(), data.begin());
     return status;
   }
-  /// The value is written by the vrequest's `wait` or `test`. Lifetime: `data` lives until then.
+  /// The value is written by the vrequest's `wait` or `test`. Lifetime: `data` must live until then.
   template <class T>
   vrequest irecv(T& data, int src, int tag) {
     auto pending = std::make_shared<posted>(backend_, backend_->post(source(src, tag)));
@@ -287,7 +287,7 @@ class Comm {
       return true;
     });
   }
-  /// Sends to rank `sto` and receives from rank `rfrom`. Does not deadlock when all do it.
+  /// Sends to rank `sto` and receives from rank `rfrom`. Does not deadlock when all ranks call it.
   template <class T>
   void sendrecv(const T& sdata, T& rdata, int sto, int stag, int rfrom, int rtag) {
     auto sent = isend(sdata, sto, stag);
@@ -304,7 +304,7 @@ class Comm {
   [[nodiscard]] int get_source(const Status& status) const {
     return status.MPI_SOURCE;
   }
-  /// `func(value)` with the own value, then with those of the ranks after this one, in a ring. A collective.
+  /// `func(value)` with this rank's own value, then with those of the ranks after it, around a ring. A collective.
   template <class T, class F>
   void bcastring(const T& data, F&& func) {
     func(data);
@@ -314,8 +314,8 @@ class Comm {
       func(received);
     });
   }
-  /// `func(block)` with the own sbuf[rank], then with the block that each other rank has for this one. `rbuf` gets the
-  /// size of sbuf, no values. A collective.
+  /// `func(block)` with the own sbuf[rank], then with the block that each other rank has for this one. `rbuf` is only
+  /// resized, to the size of sbuf. A collective.
   template <class T, class F>
   void alltoallring(const T& sbuf, T& rbuf, F&& func) {
     if (sbuf.size() != get_size()) throw error("alltoallring: the send buffer must have one element for each worker");
@@ -328,7 +328,7 @@ class Comm {
     });
   }
 
-  /// A communicator of the workers that give the same color, ranked in their order here. A collective.
+  /// A communicator of the workers that pass the same color, ranked in their order here. A collective.
   /// Cost: an all-gather. Without MPI the new one's collectives are messages among its workers.
   /// Throws: error for a negative color.
   [[nodiscard]] Comm split(int color) const {
@@ -337,10 +337,10 @@ class Comm {
     part.deadline_ = deadline_;
     return part;
   }
-  /// MPI's communicator under mpirun. Elsewhere null, which means all workers; of a part of them it throws error.
+  /// MPI's communicator under mpirun. Elsewhere null, which means all workers; for a subset of them it throws error.
   [[nodiscard]] ompi_communicator_t* get_comm() const { return backend_->communicator(); }
-  /// A receive, or a send that blocks, throws network_error after so long. Empty, as it begins: no limit. For this
-  /// object and its later copies.
+  /// A receive, or a send that blocks, throws network_error after this long. Empty (the default): no limit. Applies to
+  /// this object and its later copies.
   void set_deadline(std::optional<std::chrono::milliseconds> limit) { deadline_ = limit; }
 
   [[nodiscard]] const std::optional<std::chrono::milliseconds>& deadline() const { return deadline_; }
@@ -350,7 +350,7 @@ class Comm {
   /// Reports progress to the launcher, if the job has one. `json`: the text of an object. Cost: a message to the
   /// scheduler, without waiting for a reply.
   void report(const std::string& json) const;
-  /// The same communicator as a part of a job.
+  /// The same communicator, attached to a job.
   [[nodiscard]] Comm within(std::shared_ptr<session> job) const {
     Comm c(backend_, std::move(job));
     c.deadline_ = deadline_;
@@ -368,7 +368,7 @@ class Comm {
   }
   static constexpr int ring_tag = 2014;
 
-  /// A ticket that is given up if nobody takes its message.
+  /// A ticket that is given up if its message is never taken.
   struct posted {
     posted(std::shared_ptr<comm_backend> b, comm_backend::ticket t) : backend(std::move(b)), ticket(t) {}
     posted(const posted&) = delete;

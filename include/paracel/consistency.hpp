@@ -41,7 +41,7 @@ void add_consistency_keys(config_schema& schema, const std::string& unit, const 
 
 /// The consistency that a config asks for; `preferred` where it names none.
 /// Throws: config_error when the keys contradict each other: bsp or asp with ssp_switch or a limit_s above 0, ssp with
-/// "ssp_switch": false. A limit_s beside "ssp_switch": false has no meaning and is accepted, as in Paracel 0.3.
+/// "ssp_switch": false. A limit_s next to "ssp_switch": false is ignored, as in Paracel 0.3.
 [[nodiscard]] consistency read_consistency(const config& from, const consistency& preferred);
 
 }  // namespace paracel

@@ -37,7 +37,7 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
     const auto a = index_.intern(v);
     added_.add(a, index_.intern(w), weight);
   }
-  /// Adds a vertex, which may have no edge.
+  /// Adds a vertex, possibly without edges.
   void add_vertex(const T& v) { index_.intern(v); }
   /// Many edges at once, whose ends are indices into `ids`; for loaders.
   void add_edges(interner<T>&& ids, edge_buffer&& edges) {
@@ -97,15 +97,15 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
   /// The number of edges; one that was added twice counts once.
   [[nodiscard]] std::size_t e() const { return out().target.size(); }
   [[nodiscard]] bool contains(const T& v) const { return index_.find(v) != index_.none; }
-  /// The targets of the edges that leave `v`, and their weights; of an unknown vertex nothing.
+  /// The targets of the edges that leave `v`, and their weights; empty for an unknown vertex.
   [[nodiscard]] dict_type<T, double> adjacent(const T& v) const { return row_of(out(), v); }
   [[nodiscard]] dict_type<T, double> reverse_adjacent(const T& v) const { return row_of(in(), v); }
-  /// Of an unknown vertex 0. Cost: O(1); the first indegree after a change O(all edges).
+  /// 0 for an unknown vertex. Cost: O(1); the first indegree after a change O(all edges).
   [[nodiscard]] std::size_t outdegree(const T& v) const { return degree_in(out(), v); }
   [[nodiscard]] std::size_t indegree(const T& v) const { return degree_in(in(), v); }
-  /// outdegree and indegree; a self-loop counts twice.
+  /// outdegree + indegree; a self-loop counts twice.
   [[nodiscard]] std::size_t degree(const T& v) const { return outdegree(v) + indegree(v); }
-  /// Edges per vertex; 0 of an empty graph. (0.3 truncated it to an integer.)
+  /// Edges per vertex; 0 for an empty graph. (0.3 truncated it to an integer.)
   [[nodiscard]] double avg_degree() const {
     return v() == 0 ? 0.0 : static_cast<double>(e()) / static_cast<double>(v());
   }
@@ -186,7 +186,7 @@ class digraph : public graph_detail::edge_input<digraph<T>, T> {
   mutable interner<T> index_;
   mutable edge_buffer added_;  // since out_ was built
   mutable adjacency out_;
-  mutable std::optional<adjacency> in_;  // transpose of out_, once it was requested
+  mutable std::optional<adjacency> in_;  // transpose of out_, once requested
 };
 
 /// An undirected graph. An edge a-b is the same as b-a.
@@ -217,7 +217,7 @@ class undirected_graph : public graph_detail::edge_input<undirected_graph<T>, T>
   }
 
   /// f(v, w, weight) for every edge in both directions, or for those of `v`. An f that takes a double& may change the
-  /// weight, in that direction.
+  /// weight, in that direction only.
   template <class F>
   void traverse(F&& f) {
     both_.traverse(std::forward<F>(f));
@@ -241,9 +241,9 @@ class undirected_graph : public graph_detail::edge_input<undirected_graph<T>, T>
   [[nodiscard]] std::size_t e() const { return (both_.e() + selfloops()) / 2; }
   [[nodiscard]] bool contains(const T& v) const { return both_.contains(v); }
   [[nodiscard]] dict_type<T, double> adjacent(const T& v) const { return both_.adjacent(v); }
-  /// The number of neighbours; a self-loop is one. Of an unknown vertex 0.
+  /// The number of neighbours; a self-loop counts once. 0 for an unknown vertex.
   [[nodiscard]] std::size_t degree(const T& v) const { return both_.outdegree(v); }
-  /// Twice the edges per vertex; 0 of an empty graph.
+  /// Twice the edges per vertex; 0 for an empty graph.
   [[nodiscard]] double avg_degree() const {
     return v() == 0 ? 0.0 : 2.0 * static_cast<double>(e()) / static_cast<double>(v());
   }

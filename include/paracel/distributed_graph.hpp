@@ -4,8 +4,8 @@
 //
 // Vertices are numbered 0, 1, ... in ascending order of their ids, over all workers; worker w owns the numbers
 // [first[w], first[w + 1]), cut so that the edges are balanced. A number therefore does not depend on the number of
-// workers. On a worker vertices have a local index: its own ones 0 ... own() - 1 in the order of their numbers, then
-// its ghosts, the vertices of other workers that local edges lead to, in the order of theirs.
+// workers. On a worker, vertices have local indices: its own ones 0 ... own() - 1 in number order, then its ghosts (the
+// vertices of other workers that local edges lead to), in number order.
 #pragma once
 
 #include <cstddef>
@@ -29,13 +29,13 @@ struct distributed_graph {
   std::size_t rank = 0;
   id_list ids;                        ///< of the own vertices, ascending
   std::vector<std::uint64_t> ghosts;  ///< numbers, ascending
-  /// Edges that leave own vertices; of an undirected graph all edges, or, with `once`, about half of them. Targets are
-  /// local indices, ascending by number.
+  /// Edges that leave own vertices; for an undirected graph all their edges, or, with `once`, about half of them.
+  /// Targets are local indices, ascending by number.
   adjacency out;
   adjacency in;                   ///< edges that enter own vertices, if requested
-  std::uint64_t edges_total = 0;  ///< edges of all workers; of an undirected graph each pair once
+  std::uint64_t edges_total = 0;  ///< edges of all workers; in an undirected graph each pair counts once
   bool directed = true;
-  bool once = false;  ///< undirected, and each edge is at one of its ends only
+  bool once = false;  ///< undirected, with each edge stored at one of its ends only
 
   [[nodiscard]] std::size_t own() const noexcept { return first[rank + 1] - first[rank]; }
   [[nodiscard]] std::uint64_t vertices_total() const noexcept { return first.back(); }
@@ -70,10 +70,11 @@ struct graph_options {
   bool undirected = false;  ///< each edge in both directions; a-b and b-a are one edge
   bool self_loops = true;   ///< false: they are dropped
   bool incoming = false;    ///< fill `in`; ghosts are then those of both directions
-  /// Of an undirected graph: each edge is at one of its ends only, whichever, in half the memory. Not with `incoming`.
+  /// For an undirected graph: stores each edge at one of its ends only (either), in half the memory. Not with
+  /// `incoming`.
   bool once = false;
-  /// With `once`: a graph of more entries, counted before duplicates are combined, or of 2^32 vertices has both
-  /// directions nevertheless.
+  /// With `once`: a graph with more entries than this, counted before duplicates are combined, or with 2^32 vertices,
+  /// is stored in both directions all the same.
   std::uint64_t once_limit = std::numeric_limits<std::uint64_t>::max();
 };
 

@@ -49,8 +49,8 @@ class data_error : public error {
   explicit data_error(const std::string& what) : error(what, exit_status::data) {}
 };
 
-/// What Paracel 0.3 reports as an std::invalid_argument: a file of a config that does not exist (check_parse), a text
-/// that is no id (cvt). It is no `error`, since a type that is both would not be caught as an std::exception.
+/// What Paracel 0.3 reports as a std::invalid_argument: a file named by a config that does not exist (check_parse), a
+/// text that is not an id (cvt). It is not an `error`: derived from both, it could not be caught as a std::exception.
 class argument_error : public std::invalid_argument {
  public:
   argument_error(const std::string& what, int status) : std::invalid_argument(what), status_(status) {}
@@ -78,8 +78,8 @@ class key_error : public error {
   explicit key_error(const std::string& what) : error(what) {}
 };
 
-/// A value of another type than requested, or one that would lose precision. Of a user function that does not take the
-/// value or the delta the status is exit_status::plugin.
+/// A value of another type than requested, or one that would lose precision. When a user function does not accept the
+/// value or the delta, the status is exit_status::plugin.
 class type_error : public error {
  public:
   explicit type_error(const std::string& what, int status = exit_status::failure) : error(what, status) {}

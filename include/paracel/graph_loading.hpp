@@ -21,7 +21,7 @@
 //     a,b:w  a,b|w  a,b,w
 //     a,b,c:w,d          with mix_flag: a with b, a with c, a with d
 //
-// Blank lines are skipped. A duplicate entry replaces the weight in a graph, is kept beside the first in a
+// Blank lines are skipped. A duplicate entry replaces the weight in a graph, is kept in addition to the first in a
 // bigraph_continuous, and is added to it in a matrix, all in the order of the files.
 //
 // Throws: data_error file:line:column (file:line with a parser), the first of all files, on every worker; usage_error

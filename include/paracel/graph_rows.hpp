@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What `digraph` and `bigraph` share: edges that were added become adjacency rows, which are visited, converted to
-// dictionaries and checked when they come from a value.
+// dictionaries and checked when they are decoded from a value.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ void visit_edges(adjacency& rows, const interner<T>& from, const interner<T>& to
   }
 }
 
-/// f(id) of each vertex, or as in 0.3 f(pair of the id and the dictionary of its edges), which may change weights.
+/// f(id) for each vertex, or as in 0.3 f(pair of the id and the dictionary of its edges), which may change weights.
 template <class T, class F>
 void visit_vertices(adjacency& rows, const interner<T>& from, const interner<T>& to, F& f) {
   using entry = typename edge_dict<T>::value_type;
@@ -109,7 +109,7 @@ inline edge_buffer joined(adjacency& rows, edge_buffer& added) {
   return edges;
 }
 
-/// Decoded from a value: throws protocol_error when it is not an adjacency of so many rows and columns.
+/// Checks an adjacency decoded from a value. Throws: protocol_error when it does not have that many rows and columns.
 inline void check(const adjacency& a, std::size_t rows, std::size_t columns) {
   bool good = a.begin.size() == rows + 1 && a.begin.front() == 0 && a.begin.back() == a.target.size() &&
               std::is_sorted(a.begin.begin(), a.begin.end()) &&

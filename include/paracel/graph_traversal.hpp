@@ -26,7 +26,7 @@ namespace paracel {
 
 namespace graph_detail {
 
-/// A graph that gives its compressed adjacency.
+/// A graph that exposes its compressed adjacency.
 template <class G>
 concept compact_graph = requires(const G& g, const typename G::id_type& v) {
   { g.ids().size() } -> std::convertible_to<std::size_t>;
@@ -87,7 +87,7 @@ struct traversal_times {
 };
 
 /// Visits everything reachable from `from` that has no `pre` yet. `meet(i)` is called when a vertex is discovered,
-/// `leave(i)` when it is finished, `seen(i, j)` for an edge to a vertex discovered before. Cost: O(vertices + edges);
+/// `leave(i)` when it is finished, `seen(i, j)` for an edge to a vertex already discovered. Cost: O(vertices + edges);
 /// 16 bytes for each vertex on the current path from `from`.
 template <class View, class Meet, class Leave, class Seen>
 void traverse_deep(View& view, std::uint32_t from, std::vector<traversal_times>& times, std::int64_t& met,
@@ -138,7 +138,7 @@ class DFS {
         graph_detail::nothing(), graph_detail::nothing());
   }
   [[nodiscard]] bool visited(const T& v) const { return pre(v) >= 0; }
-  /// Its place in preorder (postorder); -1 when it was not reached.
+  /// Its position in preorder (postorder); -1 when it was not reached.
   [[nodiscard]] std::int64_t pre(const T& v) const { return at(v).pre; }
   [[nodiscard]] std::int64_t post(const T& v) const { return at(v).post; }
 
@@ -177,7 +177,7 @@ class BFS {
   [[nodiscard]] bool visited(const T& v) const { return dist(v) >= 0; }
   /// Edges on a shortest path from the source; -1 when there is none.
   [[nodiscard]] int dist(const T& v) const { return at(v).dist; }
-  /// The vertex before `v` on that path; of the source itself the source. Throws: key_error when `v` was not reached.
+  /// The vertex before `v` on that path; for the source, itself. Throws: key_error when `v` was not reached.
   [[nodiscard]] T edgeTo(const T& v) const {
     if (!visited(v)) throw key_error("a vertex was asked for that the search did not reach");
     return view_.id(at(v).before);
@@ -245,7 +245,7 @@ template <class T>
 std::vector<T> find_cycle(const digraph<T>& graph) {
   graph_detail::traversal_view<digraph<T>, T> view(graph);
   std::vector<graph_detail::traversal_times> times(view.size());
-  std::vector<std::uint32_t> path;  // vertices discovered and not finished
+  std::vector<std::uint32_t> path;  // vertices discovered but not finished
   std::vector<T> cycle;
   std::int64_t met = 0;
   std::int64_t left = 0;
@@ -254,7 +254,7 @@ std::vector<T> find_cycle(const digraph<T>& graph) {
     graph_detail::traverse_deep(
         view, v, times, met, left, [&](std::uint32_t i) { path.push_back(i); }, [&](std::uint32_t) { path.pop_back(); },
         [&](std::uint32_t, std::uint32_t to) {
-          if (times[to].post >= 0 || !cycle.empty()) return;  // it leads to a finished vertex, or a cycle is found
+          if (times[to].post >= 0 || !cycle.empty()) return;  // leads to a finished vertex, or a cycle was found
           for (auto at = std::find(path.rbegin(), path.rend(), to).base() - 1; at != path.end(); ++at)
             cycle.push_back(view.id(*at));
         });
@@ -277,8 +277,8 @@ std::optional<std::vector<T>> topological_order(const digraph<T>& graph) {
   return vertices;
 }
 
-/// Connected components; of a directed graph the weakly connected ones. They are numbered 0, 1, ... by their least
-/// vertices. Cost: O(vertices + edges log vertices)
+/// Connected components; for a directed graph, the weakly connected ones. Numbered 0, 1, ... in the order of their
+/// least vertices. Cost: O(vertices + edges log vertices)
 template <class G, class T>
 class connected_components {
  public:

@@ -14,7 +14,7 @@ namespace paracel {
 
 /// A list of ids. Names are stored contiguously in one buffer.
 /// Thread-safety: const-concurrent
-/// Cost: 8 bytes an id; of names their bytes too.
+/// Cost: 8 bytes per id, plus the bytes of names.
 class id_list {
  public:
   id_list() = default;
@@ -31,10 +31,10 @@ class id_list {
 
   [[nodiscard]] bool numeric() const noexcept { return numeric_; }
   [[nodiscard]] std::size_t size() const noexcept { return numbers_.size(); }
-  /// Of a list of numbers.
+  /// For a list of numbers.
   [[nodiscard]] std::uint64_t number(std::size_t i) const { return numbers_[i]; }
   [[nodiscard]] const std::vector<std::uint64_t>& numbers() const noexcept { return numbers_; }
-  /// Of a list of names. Lifetime: until the list changes.
+  /// For a list of names. Lifetime: until the list changes.
   [[nodiscard]] std::string_view name(std::size_t i) const {
     const std::size_t begin = i == 0 ? 0 : numbers_[i - 1];
     return std::string_view(bytes_).substr(begin, numbers_[i] - begin);
@@ -42,8 +42,8 @@ class id_list {
   [[nodiscard]] std::string text(std::size_t i) const {
     return numeric_ ? std::to_string(numbers_[i]) : std::string(name(i));
   }
-  /// The number, also of a name that is a decimal number, or a 64-bit hash of the name: the seed of a row's random
-  /// numbers, and its id in a `table`.
+  /// The id as a number (so too a name that is a decimal number), otherwise a 64-bit hash of the name. It seeds a row's
+  /// random numbers, and is its id in a `table`.
   [[nodiscard]] std::uint64_t key(std::size_t i) const;
 
   void push_back(std::uint64_t number) { numbers_.push_back(number); }
@@ -54,13 +54,13 @@ class id_list {
   }
   /// Total bytes of all names.
   [[nodiscard]] std::size_t name_bytes() const noexcept { return bytes_.size(); }
-  /// Reserves for `n` ids; of names also for their bytes.
+  /// Reserves memory for `n` ids, and for the bytes of names.
   void reserve(std::size_t n, std::size_t bytes_of_names = 0) {
     numbers_.reserve(n);
     bytes_.reserve(bytes_of_names);
   }
 
-  /// Its index, in an ascending list (names by their bytes). Cost: O(log n)
+  /// The index of an id, in an ascending list (names by their bytes). Cost: O(log n)
   [[nodiscard]] std::optional<std::size_t> find(std::uint64_t number) const;
   [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
   /// Sorts ascending and drops duplicates. Cost: O(n log n)
@@ -68,7 +68,7 @@ class id_list {
 
   bool operator==(const id_list&) const = default;
 
-  /// parts(member) with each member, to store a list and to read it back. `self`: const or not.
+  /// Calls parts(member) for each member, to store a list and to read it back. `self`: const or not.
   template <class Parts, class Self>
   static void visit_parts(Parts&& parts, Self& self) {
     parts(self.numbers_);

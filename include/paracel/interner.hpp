@@ -53,7 +53,7 @@ class interner {
     return slots_[s];
   }
 
-  /// Sorts the ids ascending. Returns: the new index of each old one; empty when they were sorted.
+  /// Sorts the ids ascending. Returns: the new index of each old one; empty when they were already sorted.
   /// Cost: O(n log n)
   std::vector<std::uint32_t> sort() {
     if (std::is_sorted(ids_.begin(), ids_.end())) return {};

@@ -154,7 +154,7 @@ class values_target final : public set_target {
   list_type<V>& out_;
 };
 
-/// Values by key, of those keys that exist.
+/// Values by key, for the keys that exist.
 template <class V>
 class dictionary_target final : public set_target {
  public:

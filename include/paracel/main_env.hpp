@@ -19,9 +19,9 @@ class session;
 /// * `prun.py -m mpi`, or mpirun by hand: MPI is initialised here and finalised by the destructor.
 /// * neither: embedded mode. One worker, and a server inside this process that lives as long as this object.
 ///
-/// One object per process, made by `run` (run.hpp, which says how a program ends) or by main. When an exception
-/// destroys it, it leaves the job without deregistering, so that the others learn of the failure from the launcher
-/// instead of waiting.
+/// One object per process, created by `run` (run.hpp, which says how a program ends) or by main. When an exception
+/// destroys it, it leaves the job without deregistering, so that the launcher tells the others of the failure and they
+/// do not wait.
 class main_env {
  public:
   main_env(int& argc, char**& argv);
@@ -29,9 +29,9 @@ class main_env {
   main_env(const main_env&) = delete;
   main_env& operator=(const main_env&) = delete;
 
-  /// The job of this process. `server_info` (of the flag --server_info) may name the rendezvous when the environment
-  /// does not. Joins on the first call. Blocks: until every server and worker has joined, at most the scheduler's join
-  /// timeout. Throws: job_error when the job ends first, or the scheduler does not answer.
+  /// The job of this process. `server_info` (from --server_info) may name the rendezvous when the environment does not.
+  /// Joins on the first call. Blocks: until every server and worker has joined, at most the scheduler's join timeout.
+  /// Throws: job_error when the job ends first, or the scheduler does not answer.
   static std::shared_ptr<session> job(const std::string& server_info = "");
 
   /// Registers input files, models (folders, or their model.json) included: results of an earlier run that the program

@@ -14,7 +14,7 @@
 
 namespace paracel {
 
-/// Of a receive: from every worker, with every tag. The values are MPI's in Open MPI.
+/// Wildcards of a receive: any sender, any tag. The values are Open MPI's.
 inline constexpr int any_source = -1;
 inline constexpr int any_tag = -1;
 
@@ -53,10 +53,9 @@ struct recv_status {
   }
 };
 
-/// Operations that have begun: what isend and irecv return.
+/// Operations in progress: what isend and irecv return.
 /// An isend is complete at once, because the value was copied. An irecv is complete when its value is written, in
-/// `wait` or `test`; a vrequest that is destroyed earlier gives up the message. Thread-safety: none; on the thread of
-/// its Comm.
+/// `wait` or `test`; destroying a vrequest earlier cancels the receive. Thread-safety: none; on the thread of its Comm.
 class vrequest {
  public:
   /// Tries to complete an operation, and waits for it if `wait`. Returns: whether it is complete.

@@ -30,7 +30,7 @@
 
 namespace paracel::optim {
 
-/// A loss of the margin of a row. Own ones: derive from it.
+/// A loss as a function of a row's margin. Derive from it for other losses.
 /// Thread-safety: const-concurrent.
 class loss {
  public:
@@ -39,11 +39,11 @@ class loss {
   loss& operator=(const loss&) = delete;
   virtual ~loss() = default;
   /// Returns: the sum of weight * loss. `slope`: weight times the derivative by the margin; `curvature`: the second
-  /// derivative, 0 without one. `weight`: empty for ones. Shape: one number a row.
+  /// derivative, 0 without one. `weight`: empty means all ones. Shape: one number per row.
   virtual double derivatives(std::span<const double> margin, std::span<const double> label,
                              std::span<const double> weight, std::span<double> slope,
                              std::span<double> curvature) const = 0;
-  /// Whether `curvature` is good for newton.
+  /// Whether newton can use `curvature`.
   [[nodiscard]] virtual bool has_curvature() const { return true; }
 };
 
@@ -72,12 +72,12 @@ class standardization {
   standardization() = default;
 
   [[nodiscard]] bool is_identity() const noexcept { return inverse_.empty(); }
-  /// From weights of standardised features to those of the features themselves. Shape of both: width numbers for the
-  /// intercept, if any, then width numbers a feature. May be in place.
+  /// Converts weights of the standardised features to those of the features themselves. Shape of both: width numbers
+  /// for the intercept, if any, then width numbers per feature. May be in place.
   void to_raw(std::span<const double> w, std::span<double> raw, std::size_t width = 1) const;
-  /// Adds to `gradient` the derivatives by w, for those by the raw weights. The transpose of to_raw.
+  /// Given the derivatives by the raw weights, adds those by w to `gradient`. The transpose of to_raw.
   void add_from_raw(std::span<const double> raw, std::span<double> gradient, std::size_t width = 1) const;
-  /// 1 / standard deviation and mean / standard deviation, one a feature; the latter empty without an intercept.
+  /// 1 / standard deviation and mean / standard deviation, one per feature; the latter empty without an intercept.
   [[nodiscard]] const std::vector<double>& inverse() const noexcept { return inverse_; }
   [[nodiscard]] const std::vector<double>& shift() const noexcept { return shift_; }
 
@@ -89,22 +89,23 @@ class standardization {
 struct linear_options {
   /// Features of all workers: at least rows.columns. 0: rows.columns. (load_samples makes rows.columns the same.)
   std::size_t columns = 0;
-  /// Coordinate 0 of w (softmax: the first k) is for a feature that is always 1; settings.penalty.free should name it.
+  /// Coordinate 0 of w (softmax: the first k) belongs to a feature that is always 1; settings.penalty.free should list
+  /// it.
   bool intercept = false;
-  /// One weight a row, from 0; empty: ones.
+  /// One weight per row, at least 0; empty: all ones.
   std::vector<double> row_weights{};
-  /// Of the features; undone by raw_weights.
+  /// Applied to the features; raw_weights undoes it.
   standardization standardize{};
 };
 
-/// Moves sparse rows of equal length together, within runs of 2,048: the ends of the loops over their entries are then
-/// predicted, which makes passes of linear_objective a tenth to a fifth faster. For methods that use all rows at once,
-/// if nothing else goes by their order. Cost: one pass, in place.
+/// Groups sparse rows of equal length, within runs of 2,048: the branch predictor then gets the ends of the loops over
+/// their entries right, which makes passes of linear_objective 10 to 20% faster. For methods that use all rows at once,
+/// if nothing else depends on their order. Cost: one pass, in place.
 void group_equal_rows(sample_rows& rows);
 
 /// Sum over the rows of weight * loss(x.w + intercept). Rows stay sparse, or dense.
-/// Cost: one pass over the entries for a value with its gradient, one for a Hessian-vector product. Memory: 8 bytes a
-/// row; with standardization 24 bytes a coordinate. Lifetime: of the rows.
+/// Cost: one pass over the entries for a value with its gradient, one for a Hessian-vector product. Memory: 8 bytes per
+/// row; with standardization 24 bytes per coordinate. Lifetime: the rows must outlive it.
 class linear_objective final : public objective {
  public:
   /// Throws: error when lengths differ, a weight is below 0, or there are more columns in the rows than `columns`.
@@ -116,7 +117,7 @@ class linear_objective final : public objective {
   [[nodiscard]] bool has_hessian() const override { return loss_->has_curvature(); }
   void hessian_vector(std::span<const double> v, std::span<double> out) override;
   bool hessian_diagonal(std::span<double> out) override;
-  /// With at most 100 entries a row, on average.
+  /// True for at most 100 entries per row, on average.
   [[nodiscard]] bool prefers_dense_hessian() const override;
   void hessian(std::span<double> packed) override;
   [[nodiscard]] std::size_t rows() const override { return rows_.rows(); }
@@ -133,7 +134,7 @@ class linear_objective final : public objective {
 
   /// x_i.w for the w of the objective.
   [[nodiscard]] std::vector<double> margins(std::span<const double> w) const;
-  /// The model for the features as they are.
+  /// The model for the features without standardization.
   [[nodiscard]] std::vector<double> raw_weights(std::span<const double> w) const;
 
  private:
@@ -153,13 +154,13 @@ class linear_objective final : public objective {
   linear_options options_;
   std::size_t columns_;
   std::vector<double> curvature_;     // of each row, at the last w
-  std::vector<double> raw_;           // standardised: the weights of the features themselves
+  std::vector<double> raw_;           // with standardization: the weights of the features themselves
   std::vector<double> raw_gradient_;  // and the derivatives by them
 };
 
 /// Softmax regression with k classes: sum over the rows of weight * (log sum_c exp(m_c) - m_label), m_c = x.w_c.
-/// Coordinates: k numbers a feature (those of the intercept first), so that a feature's weights are neighbours.
-/// Cost: one pass over the entries, times k. Memory: 8 k bytes a row. Lifetime: of the rows.
+/// Coordinates: k numbers per feature (those of the intercept first), so that a feature's weights are contiguous.
+/// Cost: one pass over the entries, times k. Memory: 8 k bytes per row. Lifetime: the rows must outlive it.
 class softmax_objective final : public objective {
  public:
   /// Labels are 0, 1, ..., classes - 1. Throws: error for another label, and as linear_objective.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A step of a com_queue that computes over the rows of each task in chunks and folds the chunks' results in the order
-// of the rows. So the result does not depend on who computed a chunk, and tasks that have finished can take over chunks
-// of tasks that are late ("work_stealing", com_queue::set_work_stealing).
+// A step of a com_queue that computes over the rows of each task in chunks and folds the chunks' results in row order.
+// So the result does not depend on which task computed a chunk, and tasks that have finished can take over chunks of
+// stragglers ("work_stealing", com_queue::set_work_stealing).
 //
 //   q.init_with_partitioned_data("rows", std::move(rows));              // a table: std::vector<std::vector<double>>
 //   q.add(over_rows(row_work<table>{
@@ -16,10 +16,11 @@
 //       }}));
 //   q.add(all_reduce("sums"));
 //
-// What compute may use: the rows of its chunk, the objects named in `reads`, and what is the same in every process, as
-// constants. Objects named in `reads` must be the same at every task, as broadcast and all-reduced ones are; with work
-// stealing their encodings are compared in each superstep. Equal bits also need the same kind of processor at all
-// tasks, because a mathematical library may choose other instructions on another one. doc/com_queue.md has the costs.
+// What compute may use: the rows of its chunk, the objects named in `reads`, and what is the same in every process,
+// such as constants. Objects named in `reads` must be the same on every task, as broadcast and all-reduced ones are;
+// with work stealing their encodings are compared in each superstep. Bit-identical results also need the same kind of
+// processor for all tasks, because a mathematical library may choose other instructions on another one.
+// doc/com_queue.md has the costs.
 #pragma once
 
 #include <algorithm>
@@ -40,8 +41,8 @@
 
 namespace paracel {
 
-/// How rows of a type are counted and cut. For other types than vectors: a specialisation. The slice must have an
-/// encoding, with which it travels.
+/// How rows of a type are counted and sliced. Specialise it for types other than vectors. A slice must have an
+/// encoding, in which it is sent.
 template <class T>
 struct row_slices;
 template <class E, class A>
@@ -53,7 +54,7 @@ struct row_slices<std::vector<E, A>> {
   }
 };
 
-/// Some neighbouring rows of one task. Lifetime: that of the call.
+/// A range of one task's rows. Lifetime: that of the call.
 template <class T>
 class row_chunk {
  public:
@@ -61,12 +62,12 @@ class row_chunk {
             std::size_t owner, std::size_t first)
       : context_(&context), reads_(&reads), rows_(&rows), range_(in_rows), owner_(owner), first_(first) {}
 
-  /// A container with these rows, perhaps among others: they are [begin, end) of it.
+  /// A container with these rows, possibly among others: they are [begin, end) of it.
   [[nodiscard]] const T& rows() const noexcept { return *rows_; }
   [[nodiscard]] std::size_t begin() const noexcept { return range_.begin; }
   [[nodiscard]] std::size_t end() const noexcept { return range_.end; }
   [[nodiscard]] std::size_t size() const noexcept { return range_.size(); }
-  /// The task whose rows they are, and the number of the first one among its rows.
+  /// The task that owns the rows, and the number of the first one among its rows.
   [[nodiscard]] std::size_t owner() const noexcept { return owner_; }
   [[nodiscard]] std::size_t first_row() const noexcept { return first_; }
   /// An object of the context that is named in row_work::reads. Throws: key_error for another one; as
@@ -91,55 +92,56 @@ class row_chunk {
 template <class T, raw_number R = double>
 struct row_work {
   std::string rows;                  ///< the name of the rows
-  std::string result;                ///< the name of the result, a std::vector<R> that is put anew in each superstep
-  std::vector<std::string> reads{};  ///< objects that `compute` uses: the same at every task
-  /// Elements of the result; the same at every task. Called on every task before the chunks.
+  std::string result;                ///< the name of the result, a std::vector<R> that each superstep replaces
+  std::vector<std::string> reads{};  ///< objects that `compute` uses: the same on every task
+  /// Number of elements of the result; the same on every task. Called on every task before the chunks.
   std::function<std::size_t(com_context&)> length;
   /// Adds what these rows contribute. `result`: `length` elements, which are `empty` before the call. Called any number
   /// of times, on any task.
   std::function<void(const row_chunk<T>&, std::span<R> result)> compute;
-  R empty = R{};  ///< with which results begin: 0 for sums, the smallest number for maxima
-  /// Folds the chunks of a task, in the order of its rows; then as all_reduce folds the tasks.
+  R empty = R{};  ///< what results start from: 0 for sums, the lowest number for maxima
+  /// Folds the chunks of a task in row order, as all_reduce folds tasks in rank order.
   reduce_op op = reduce_op::sum;
   span_fold<R> fold{};  ///< instead of `op`
-  /// The rows of a task are cut into so many chunks, or one a row if it has fewer rows: chunk k is
+  /// The number of chunks into which a task's rows are cut, or one per row if it has fewer rows: chunk k is
   /// owned_range_of(rows, chunks, k). The result depends on it, but not on work stealing.
   std::size_t chunks = 64;
 };
 
 /// One computation in chunks, untyped.
 struct chunk_work {
-  std::string name;        ///< for texts, and of the rows that other tasks keep: the same at every task
+  std::string name;        ///< in messages, and of the rows that other tasks keep: the same on every task
   std::size_t rows = 0;    ///< of this task
   std::size_t chunks = 1;  ///< at most
   collectives::fold_rule how{};
-  /// What the chunks of all tasks read: names, and digests of the values. Only called where chunks may travel.
+  /// What the chunks of all tasks read: names, and digests of the values. Only called when chunks may go to other
+  /// tasks.
   struct input {
     std::string name;
     std::uint64_t digest = 0;
   };
   std::function<std::vector<input>()> inputs;
-  /// Of own rows.
+  /// Computes own rows.
   std::function<void(owned_range rows, std::span<std::byte> result)> compute;
-  /// Own rows for another task; what it makes of them, and keeps.
+  /// Own rows packed for another task; what it unpacks, and keeps.
   std::function<byte_vector(owned_range rows)> pack;
   std::function<std::shared_ptr<const void>(std::span<const std::byte> packed)> unpack;
-  /// Of those rows, which are `rows` of task `owner`.
+  /// Computes those rows, which are `rows` of task `owner`.
   std::function<void(const void* unpacked, std::size_t owner, owned_range rows, std::span<std::byte> result)>
       compute_of;
 };
 
-/// Runs it as a part of a queue's item, on every task. `result`: what an empty sum is; then the fold of all chunks of
-/// this task's rows. Throws: error with the rows, for what `compute` threw.
+/// Runs it as a part of a queue's item, on every task. `result`: on entry the empty result, on return the fold of all
+/// chunks of this task's rows. Throws: error that names the rows, for what `compute` threw.
 void compute_chunks(com_context& c, const chunk_work& work, std::span<std::byte> result);
 /// For chunk_work::inputs.
 [[nodiscard]] std::uint64_t digest_of_input(std::span<const std::byte> bytes);
-/// Of an object's encoding. Throws: type_error when it has none, as objects of put_local.
+/// The digest of an object's encoding. Throws: type_error when it has none, such as objects of put_local.
 [[nodiscard]] std::uint64_t digest_of_input(com_context& c, const std::string& name);
 
 /// Cost, without work stealing: chunks * length additions; with it doc/com_queue.md.
-/// Throws (inside exec, at every task the same): config_error when `length` or `compute` is missing or `chunks` is 0;
-/// error with the rows of the task whose rows they are, for what `compute` threw, wherever it ran.
+/// Throws (inside exec, the same on every task): config_error when `length` or `compute` is missing or `chunks` is 0;
+/// error that names the rows and their owner, for what `compute` threw, wherever it ran.
 template <class T, raw_number R>
 [[nodiscard]] queue_item over_rows(row_work<T, R> work) {
   const auto what = "over_rows(\"" + work.rows + "\", \"" + work.result + "\")";

@@ -3,8 +3,8 @@
 // The base class of every algorithm. A subclass reads, updates and writes parameters by key as if they were its own
 // variables; they are stored in the servers, sharded by key. `iter_commit` marks the end of an iteration.
 //
-// What a read may miss is one rule, with the staleness s (limit_s): a worker that has finished c iterations may read
-// while c - slowest <= s; what it then reads contains at least every update of every worker's first c - s iterations,
+// One rule says what a read may miss, with the staleness s (limit_s): a worker that has finished c iterations may read
+// while c - slowest <= s; what it then reads contains at least all updates of every worker's first c - s iterations,
 // and all of its own.
 #pragma once
 
@@ -57,11 +57,11 @@ class paralg : public graph_loading, public bulk_access {
   /// Joins the job. `server_info` is what prun.py passes as --server_info; empty: what main_env found.
   /// `output`: folder of results, created if missing. This job owns it until the process ends: another job that would
   /// write there is refused, and what this program's last run wrote there is removed (its results only: not files that
-  /// were appended to, objects of pkl_dat, or files of others). Blocks: until every server and worker
-  /// has joined.
+  /// were appended to, objects of pkl_dat, or files of other programs). Blocks: until every server and worker has
+  /// joined.
   paralg(const str_type& server_info, Comm comm, const str_type& output, int rounds, const consistency& c);
-  /// The form of Paracel 0.3. `ssp_switch`: SSP with the staleness `limit_s` (0 too); false is ASP, and `limit_s` is
-  /// kept for a later set_consistency(ssp).
+  /// The form of Paracel 0.3. `ssp_switch`: SSP with the staleness `limit_s` (0 included); false is ASP, and `limit_s`
+  /// is kept for a later set_consistency(ssp).
   paralg(const str_type& server_info, Comm comm, const str_type& output = "", int rounds = 1, int limit_s = 0,
          bool ssp_switch = false);
   /// The same with the server info of main_env.
@@ -76,10 +76,10 @@ class paralg : public graph_loading, public bulk_access {
 
   // ---- input. Collectives, except paracel_loadall and its sequential form: worker 0 lists the files and their sizes,
   // and the others read exactly those. Throws: data_error on every worker when a file cannot be read, or has changed
-  // since worker 0 listed it (growth by appending is fine, and not read). Blocks: a collective.
+  // since worker 0 listed it (data appended since then is ignored). Blocks: a collective.
 
   /// Lines of this worker's part of the input: a file, a list of files, a folder, a glob pattern, or "-", standard
-  /// input, all of which goes to worker 0. A file compressed by gzip or zstd goes whole to one worker.
+  /// input, all of which goes to worker 0. A file compressed by gzip or zstd is read whole by one worker.
   template <class T>
   list_type<str_type> paracel_load(const T& files) {
     list_type<str_type> lines;
@@ -105,7 +105,7 @@ class paralg : public graph_loading, public bulk_access {
     load_parts(list_of(files), [&](list_type<str_type>& lines) { func(lines); });
   }
   /// `func(line)` with each line of this worker's part of the input; only a small buffer of it is kept in memory.
-  /// `pattern` only sets that of get_decomp_info: lines stay with the worker that reads them.
+  /// `pattern` only affects get_decomp_info: lines stay with the worker that reads them.
   template <class T, class F>
   void paracel_load_handle(const T& files, F&& func, const str_type& pattern = "linesplit", bool /*mix_flag*/ = false) {
     set_decomp_info(pattern);
@@ -114,24 +114,24 @@ class paralg : public graph_loading, public bulk_access {
   // ---- clock, workers -----------------------------------------------------------------------------------------------
 
   /// On: deltas of paracel_update (functions declared additive, numbers) are summed in this worker, key by key, and
-  /// sent at the end of the iteration, many keys per request; earlier only when their future is asked, or when a read
+  /// sent at the end of the iteration, many keys per request; earlier only when their future is queried, or when a read
   /// or another call for the key goes to the server. Off: every update is sent at once. Under SSP it is on, because
   /// no worker may rely on seeing an update before its iteration ends; under ASP it is off unless switched on; under
   /// BSP always off.
   void set_combining(bool on);
 
   /// On: under SSP, when the slowest worker finishes an iteration, the servers push to this worker the changed values
-  /// of the keys that it reads through its cache, so that a later read hits the cache. Costs the traffic of each change
-  /// that is then not read. Off unless switched on; see tool/bench/README.md.
+  /// of the keys that it reads through its cache, so that a later read hits the cache. It costs the traffic of changes
+  /// that are then not read. Off unless switched on; see tool/bench/README.md.
   void set_push(bool on);
-  /// Switches that on, and reads these keys into the cache. Keys that are read later are added implicitly; a key that
+  /// Switches push on, and reads these keys into the cache. Keys that are read later are added implicitly; a key that
   /// is not read for 8 iterations is dropped. Throws: key_error when one does not exist.
   void paracel_subscribe(const list_type<str_type>& keys);
 
   /// The end of an iteration: waits until its updates are acknowledged and ticks the clock, under every consistency.
   /// Under BSP they take effect when every worker has committed; those with no commit after them are lost, with a
   /// warning. When the job makes a checkpoint it also calls checkpoint_state, and waits until the whole checkpoint is
-  /// on disk. Cost: one round trip. Throws: the error of an update whose future was not asked.
+  /// on disk. Cost: one round trip. Throws: the error of an update whose future's get() was not called.
   void iter_commit();
 
   // ---- checkpoints (doc/checkpoints.md) ----------------------------------------------------------------------------
@@ -142,33 +142,34 @@ class paralg : public graph_loading, public bulk_access {
   /// True after resuming from a checkpoint, or as a replacement of a dead worker: the parameters are in the servers.
   [[nodiscard]] bool resumed() const;
   /// How many iterations this algorithm had committed then; 0 otherwise. The first call passes restore_state what
-  /// checkpoint_state saved. A worker is replaceable if it is called at the start of the loop (doc/workers.md).
+  /// checkpoint_state saved. A worker is replaceable if it calls this at the start of its loop (doc/workers.md).
   int first_iteration();
-  /// Saves what this worker needs, beside the parameters and its data, to resume after the iteration just committed:
-  /// called inside iter_commit. If it throws, the checkpoint fails, and nothing else.
+  /// Saves what this worker needs, in addition to the parameters and its data, to resume after the iteration just
+  /// committed. Called inside iter_commit. If it throws, the checkpoint fails, and nothing else.
   virtual void checkpoint_state(saved_state& /*to*/) {}
   /// Called inside first_iteration.
   virtual void restore_state(const saved_states& /*from*/) {}
 
-  /// After so many commits reads go to the servers, not to the cache. Default: `rounds`.
+  /// After n commits reads go to the servers, not to the cache. Default: `rounds`.
   void set_total_iters(int n);
   /// asp, ssp (with the staleness of the constructor) or bsp. Call it on every worker before the first read or update.
   void set_consistency(consistency_model model);
   [[nodiscard]] consistency_model get_consistency() const;
-  /// Another one for the keys that begin with `prefix` and the tables whose names do; of several such prefixes the
-  /// longest counts. All of them share this worker's clock: a read waits for other workers only as far as its own key
-  /// demands. A scan is as strict as the strictest key it may see; any other call on several keys wants them of one
-  /// consistency (config_error). Call it on every worker, before the first read or update of such a key and before any
-  /// key set is prepared. Cost: a comparison a prefix in each call. Throws: config_error for an empty prefix, or later.
+  /// Another consistency for the keys and tables whose names begin with `prefix`; the longest matching prefix wins. All
+  /// of them share this worker's clock: a read waits for other workers only as far as its own key demands. A scan is as
+  /// strict as the strictest key it may see; any other call on several keys needs them to have the same consistency
+  /// (config_error). Call it on every worker, before the first read or update of such a key and before any key set is
+  /// prepared. Cost: a comparison per prefix in each call. Throws: config_error for an empty prefix, or when it is
+  /// called too late.
   void set_consistency(const str_type& prefix, const consistency& c);
   /// Of a key, or of the table with this name.
   [[nodiscard]] consistency get_consistency(const str_type& key) const;
   /// Iterations that this worker was ahead of the slowest known worker at its last read.
   [[nodiscard]] std::uint32_t last_staleness() const;
 
-  /// A barrier of all workers: what each has updated before is in the servers when it returns, and visible to all;
-  /// under BSP that is what was updated before the last iter_commit of the slowest worker, because the barrier ends no
-  /// iteration. Throws: the error of an update whose future was not asked, or of a BSP fold.
+  /// A barrier of all workers: when it returns, all updates made before it are in the servers and visible to all; under
+  /// BSP, those made before the last iter_commit of the slowest worker, because the barrier ends no iteration. Throws:
+  /// the error of an update whose future's get() was not called, or of a BSP fold.
   void paracel_sync();
 
   [[nodiscard]] std::size_t get_worker_id() const { return comm_.get_rank(); }
@@ -183,10 +184,10 @@ class paralg : public graph_loading, public bulk_access {
   /// replaced, or reads depend on the clock.
   [[nodiscard]] bool commits_matter() const;
 
-  /// The servers and workers of the job as the scheduler sees them now, servers first; none in a job of one process. On
-  /// any worker. Cost: a round trip to the scheduler. Throws: error when the job has ended.
+  /// The servers and workers of the job as the scheduler sees them now, servers first; empty in a job of one process.
+  /// Any worker may call it. Cost: a round trip to the scheduler. Throws: error when the job has ended.
   [[nodiscard]] list_type<job_node> paracel_nodes();
-  /// Those of them that have died, or have not been heard of for longer than so many seconds.
+  /// Those of them that have died, or have not sent a heartbeat for more than `silent` seconds.
   [[nodiscard]] list_type<job_node> paracel_dead_nodes(double silent = 1e300);
 
   // ---- commands (doc/driver.md): functions that other workers, or `prun.py tell`, call in this one. They run on this
@@ -197,48 +198,48 @@ class paralg : public graph_loading, public bulk_access {
   //   paracel_tell                     while it waits
   //   paracel_take_commands            always
   //
-  // There a function may do what the program could do there, except: no paracel_tell, and while its worker waits in a
-  // barrier no collective and nothing else that asks the scheduler (an error says so). Calls that wait for the
+  // A function may do whatever the program could do at that point, except: no paracel_tell, and while its worker waits
+  // in a barrier no collective and nothing else that asks the scheduler (an error says so). Calls that wait for the
   // parameters or for the clock run no commands.
 
-  /// Runs `f(body)` for each command of this name that is given to this worker; what it returns, or what it throws, is
-  /// the answer. Until this paralg is destroyed. Texts are UTF-8, at most 64 KiB. Throws: config_error when there is
-  /// one of this name. Cost: a round trip to the scheduler for the first one of a process; then one receive that does
-  /// not block a point.
+  /// Runs `f(body)` for each command of this name that is sent to this worker, until this paralg is destroyed; what it
+  /// returns or throws is the answer. Texts are UTF-8, at most 64 KiB. Throws: config_error when the name is taken.
+  /// Cost: a round trip to the scheduler for the first one in a process; then one non-blocking receive at each of these
+  /// points.
   void paracel_on_command(const str_type& name, std::function<str_type(const str_type&)> f);
-  /// Gives a command, and returns the answers by rank or slot. Each worker runs it at most once, and all of one sender
-  /// in order. Who died, does not know the command, threw, or has not answered within `seconds` (up to 86,400) has an
-  /// answer that is not `ok` and says so. Servers know one command, stats; user code in servers is an update function.
-  /// Blocks: until all have answered, at most `seconds`. Throws: error when there is nobody of that number.
+  /// Sends a command, and returns the answers by rank or slot. Each worker runs it at most once, and those of one
+  /// sender in order. For a recipient that died, does not know the command, threw, or has not answered within `seconds`
+  /// (up to 86,400) the answer is not `ok` and says why. Servers know one command, stats; user code runs in servers
+  /// only as update functions. Blocks: until all have answered, at most `seconds`. Throws: error when no recipient has
+  /// that number.
   list_type<command_answer> paracel_tell(const command_target& to, const str_type& name, const str_type& body = "",
                                          double seconds = 60);
-  /// Runs the commands that have arrived, and the function of paracel_on_change; waits for the first of them at most so
-  /// long. Returns: how many.
+  /// Runs the commands that have arrived, and the function of paracel_on_change; waits at most `seconds` for the first
+  /// of them. Returns: how many ran.
   std::size_t paracel_take_commands(double seconds = 0);
   /// Runs `f(node)`, at the same points, when a server or a worker has died (`is_dead`, with the cause), another
   /// process has taken its place ("joining", "catching up") or serves ("up"), or a server enters or leaves. Every
-  /// change since this process joined is told once, in order.
+  /// change since this process joined is reported once, in order.
   void paracel_on_change(std::function<void(const job_node&)> f);
 
   /// Rank 0's progress, shown by prun.py; a no-op on other ranks. Sends at most ten a second, and always the last.
   void report_progress(const progress_report& report);
 
-  // ---- results: files below the output folder
-  // -------------------------------------------------------------------------- Numbers are written at full precision.
-  // Throws: data_error that names the file, also when its path leaves the output folder. Cost: a few megabytes of
-  // memory for text, whatever is written or merged.
-
-  // Files are written atomically; one that is appended to keeps its old contents when that fails.
+  // ---- results: files below the output folder ----------------------------------------------------------------------
+  //
+  // Numbers are written at full precision. Files are written atomically; one that is appended to keeps its old contents
+  // when that fails. Throws: data_error that names the file, also when its path leaves the output folder. Cost: a few
+  // megabytes of memory for text, whatever is written or merged.
 
   /// On: paracel_dump_vector, _dict, _prob_mtx and _pieces write one file of all workers instead of one per worker.
   /// They are then collectives: every worker calls them, in the same order, with empty data if it has none. A file is
   /// the concatenation of what the workers would have written, in rank order, and exists when the call returns, on
-  /// every worker. Its name is that of result_name, with `merge` <filename>merge. What only worker 0 has goes to a path
-  /// of paracel_result instead. Initially on where the config has "output_files": 1 and the schema has that key
+  /// every worker. Its name is that of result_name, with `merge` <filename>merge. Results that only worker 0 has go to
+  /// a path of paracel_result instead. Initially on where the config has "output_files": 1 and the schema has that key
   /// (config_schema::add_output_files); otherwise off, and each call concerns only the worker that makes it. Must be
-  /// the same on every worker. Throws (the calls): on every worker what one of them threw; no part of the file is left,
-  /// and an existing file stays. Cost: each byte is sent once, to worker 0; memory for some pieces of 4 MiB a worker,
-  /// whatever is written.
+  /// the same on every worker. Throws (the calls): on every worker, what one of them threw; no part of the file is
+  /// left, and an existing file stays. Cost: each byte is sent once, to worker 0; memory for some pieces of 4 MiB a
+  /// worker, whatever is written.
   void set_one_output_file(bool on) { one_output_file_ = on; }
   [[nodiscard]] bool one_output_file() const { return one_output_file_; }
   /// The name of a result of this worker below the output folder: <filename><rank><ending>; with one file of all
@@ -264,7 +265,7 @@ class paralg : public graph_loading, public bulk_access {
       return true;
     });
   }
-  /// The line that it writes, without its end.
+  /// The line that it writes, without the line end.
   template <class V>
   [[nodiscard]] static str_type dump_line_as_vector(const list_type<V>& data, const str_type& sep = ",") {
     str_type line;
@@ -367,7 +368,7 @@ class paralg : public graph_loading, public bulk_access {
  private:
   friend class resumable_loop;
   static const std::string loop_prefix;
-  /// A loop begins, after first_iteration. Returns: what commit_loop wants.
+  /// Begins a loop, after first_iteration. Returns: the argument of commit_loop.
   std::size_t begin_loop();
   void commit_loop(std::size_t level);
   void visit_part(const list_type<str_type>& files, std::size_t part, std::size_t parts,
@@ -387,12 +388,12 @@ class paralg : public graph_loading, public bulk_access {
   bool restored_ = false;
   bool one_output_file_ = false;
   int first_iteration_ = 0;
-  // Loops (resumable_loop): those that run, from the outermost; and what is known of others, from the checkpoint that
-  // was resumed and since.
+  // Loops (resumable_loop): the running ones, outermost first; and the saved state of others, from the checkpoint that
+  // was resumed and since then.
   std::vector<resumable_loop*> open_loops_;
   std::size_t loops_ = 0;
   saved_state loop_state_;
-  bool loop_state_is_own_ = true;  // of as many workers as now
+  bool loop_state_is_own_ = true;  // saved by as many workers as now
   std::int64_t last_report_ms_ = -1;
 };
 

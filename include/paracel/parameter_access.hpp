@@ -30,7 +30,7 @@ struct cached_value {
   value_tag tag = value_tag::none;
   std::vector<std::byte> bytes;
 
-  /// Throws: type_error when it is no V.
+  /// Throws: type_error when it is not a V.
   template <class V>
   [[nodiscard]] V as() const {
     return decode<V>(value_view{tag, bytes});
@@ -43,7 +43,7 @@ class parameter_access {
   // ---- one key ----------------------------------------------------------------------------------------------------
 
   /// False when the key does not exist; `value` is then unchanged. Cost: none when cached, otherwise one round trip,
-  /// and one more when the clock must be waited for. Blocks: until the rule above allows the read.
+  /// and one more when the clock must be waited for. Blocks: until the rule of paralg.hpp allows the read.
   template <class V>
   bool paracel_read(const str_type& key, V& value, int /*replica_id*/ = -1) {
     return read(key, sink(value));
@@ -105,8 +105,7 @@ class parameter_access {
 
   /// Applies the registered update function (the default adds) in the server. A missing key takes the delta as its
   /// value. Returns at once; the future's get() is true when the server has acknowledged, and throws on failure.
-  /// An error of an update whose future was not asked is thrown by the next iter_commit or paracel_sync (the first, of
-  /// several).
+  /// If that get() is not called, the next iter_commit or paracel_sync throws the error (the first of several).
   template <class V>
   async_functor_type paracel_update(const str_type& key, const V& delta) {
     const encoded<V> e(delta);
@@ -123,7 +122,7 @@ class parameter_access {
                       bool /*replica_flag*/ = false) {
     future = paracel_update(key, str_type(delta));
   }
-  /// With a given function: plug-in file (its base name counts) and symbol.
+  /// With a given function: plug-in file (only its base name matters) and symbol.
   template <class V>
   async_functor_type paracel_update(const str_type& key, const V& delta, const str_type& file_name,
                                     const str_type& func_name) {
@@ -144,18 +143,18 @@ class parameter_access {
     future = paracel_update(key, str_type(delta), file_name, func_name);
   }
 
-  /// The same, sent once the requests of `others` are answered (types.hpp); until then it has no place in the order of
-  /// its key. If one of them fails it is not sent, and fails. A waiting point waits for it too. Cost: a round trip
-  /// later; a copy of the delta, and a comparison for each reply while it waits.
+  /// The same, sent once the requests of `others` are answered (types.hpp); until then it has no place in its key's
+  /// order. If one of them fails, it is not sent and fails too. Waiting points wait for it as well. Cost: a round trip
+  /// of delay; a copy of the delta, and a comparison per reply while it waits.
   template <class V>
   async_functor_type paracel_update(const str_type& key, const V& delta, const after& others) {
     const encoded<V> e(delta);
     return update(key, e.view(), update_function(), others);
   }
 
-  /// Writes `initial` unmodified if the key does not exist; otherwise updates the value by `delta`. With the function
-  /// of `paracel_update`, or a given one, and its future. Under BSP the servers check whether the key exists when the
-  /// update is folded: of several in one iteration the first in rank order writes, the others update.
+  /// Writes `initial` unmodified if the key does not exist; otherwise updates the value by `delta`. Uses the function
+  /// of `paracel_update`, or a given one, and returns a future like it. Under BSP the servers check whether the key
+  /// exists when the update is folded: of several in one iteration the first in rank order writes, the others update.
   template <class V, class D>
   async_functor_type paracel_update_default(const str_type& key, const V& initial, const D& delta) {
     const encoded<V> i(initial);
@@ -170,7 +169,7 @@ class parameter_access {
     return update_default(key, i.view(), d.view(), find_function(file_name, func_name));
   }
 
-  /// With an optimizer (its state is stored beside the value in the server) and its hyper-parameters.
+  /// With an optimizer (its state is stored next to the value in the server) and its hyper-parameters.
   template <class V>
   async_functor_type paracel_update(const str_type& key, const V& gradient, const str_type& file_name,
                                     const str_type& func_name, const hyper_parameters& hyper) {
@@ -246,14 +245,14 @@ class parameter_access {
 
   // ---- asynchronous -------------------------------------------------------------------------------------------------
   //
-  // These return at once, unless the rule above makes a read wait for the clock, and many requests may be in flight.
-  // Requests of one worker for one key are executed in the order in which they were issued, by whatever call.
-  // `paracel_wait` is the one point to wait at; futures are only for tracking single requests. A failed request throws
-  // from its future's get(), or, if that is not asked, from the next paracel_wait, iter_commit or paracel_sync (the
-  // first of several failures).
+  // These return at once, unless the rule of paralg.hpp makes a read wait for the clock, and many requests may be in
+  // flight. Requests of one worker for one key are executed in the order in which they were issued, whichever calls
+  // issued them. `paracel_wait` is the one point to wait at; futures are only for tracking single requests. A failed
+  // request throws from its future's get(), or, if that is not called, from the next paracel_wait, iter_commit or
+  // paracel_sync (the first of several failures).
 
   /// `value` is set when the future is ready and must live until then. The future's get() is false when the key does
-  /// not exist, if it is asked before the next iter_commit; `value` is then unchanged.
+  /// not exist, if it is called before the next iter_commit; `value` is then unchanged.
   template <class V>
   async_functor_type paracel_read_async(const str_type& key, V& value) {
     return read_async(key, sink(value));
@@ -290,7 +289,7 @@ class parameter_access {
   async_functor_type paracel_write_async(const str_type& key, const char* value) {
     return paracel_write_async(key, str_type(value));
   }
-  /// `values`, which is resized to the number of keys at once, must live until the future is ready. A missing key is a
+  /// `values` is resized to the number of keys immediately, and must live until the future is ready. A missing key is a
   /// key_error.
   template <class V>
   async_functor_type paracel_read_multi_async(const list_type<str_type>& keys, list_type<V>& values) {
@@ -307,20 +306,20 @@ class parameter_access {
     return update_multi_async(b.keys, b.views, update_function());
   }
   /// Blocks: until all requests, those of callbacks included, are answered and the callbacks have run.
-  /// Throws: the error of a request whose future was not asked; what a callback throws.
+  /// Throws: the error of a request whose future's get() was not called; what a callback throws.
   void paracel_wait();
   /// Processes replies that have arrived and runs their callbacks; never blocks. Returns: the number of replies.
   std::size_t paracel_poll();
 
   // ---- prepared key sets (key_set.hpp) -----------------------------------------------------------------------------
   //
-  // Clock, staging and failures as for the forms with keys; the reads bypass the cache. Values are
-  // numbers (as many for each key, contiguous) or, in a list, anything else.
+  // Clock, staging and failures as for the forms with keys; the reads bypass the cache. Values are contiguous numbers,
+  // equally many for each key, or a list of anything else.
 
   /// Cost: the keys are sent to their shards once; does not wait.
   key_set paracel_prepare(list_type<str_type> keys);
   /// `values` is resized: values[i * n], ... are the n numbers of key i. Throws: key_error when a key does not exist.
-  /// Cost: one request per shard, 16 bytes there and the values back.
+  /// Cost: one request per shard, 16 bytes out and the values back.
   template <class V>
   void paracel_read(const key_set& keys, list_type<V>& values) {
     (void)read_set(keys, set_detail::target(keys.size(), values)).get();
@@ -392,10 +391,9 @@ class parameter_access {
   bool paracel_register_read_special(const str_type& file_name, const str_type& func_name);
   bool paracel_register_remove_special(const str_type& file_name, const str_type& func_name);
   /// An optimizer with its hyper-parameters: `paracel_register_update("libparacel_default.so", "paracel_adagrad",
-  /// {{"lr", 0.1}})`; default/README.md lists those that come with the framework. Unnamed ones have their
-  /// defaults. Registering it again with others keeps the state, so a learning rate may decay from iteration to
-  /// iteration. Throws: plugin_error that lists the known hyper-parameters, for one that is unknown or not
-  /// finite.
+  /// {{"lr", 0.1}})`; default/README.md lists those that come with the framework. Omitted ones have their defaults.
+  /// Registering it again with others keeps the state, so a learning rate may decay from iteration to iteration.
+  /// Throws: plugin_error that lists the known hyper-parameters, for one that is unknown or not finite.
   bool paracel_register_update(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper);
   bool paracel_register_bupdate(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper);
 
@@ -490,7 +488,7 @@ class parameter_access {
 
     template <class V>
     const V& as() const {
-      static const char type = 0;  // its address names the type
+      static const char type = 0;  // its address identifies the type
       if (*object_type != &type) {
         *object_type = nullptr;
         *object = std::make_shared<V>(decode<V>(value));

@@ -48,11 +48,11 @@
 namespace paracel {
 
 struct pregel_options {
-  std::uint64_t max_supersteps = ~std::uint64_t{0};  ///< stop after so many, counted from the very first one
+  std::uint64_t max_supersteps = ~std::uint64_t{0};  ///< stop after this many, counted from the very first one
   std::string checkpoint_folder{};                   ///< empty: no checkpoints
   std::uint64_t checkpoint_every = 0;                ///< supersteps between checkpoints; 0: none
-  /// Called on every worker after each superstep: its number, the number of awake vertices and of messages sent, of all
-  /// workers.
+  /// Called on every worker after each superstep, with its number and, over all workers, the numbers of awake vertices
+  /// and of messages sent.
   std::function<void(std::uint64_t superstep, std::uint64_t awake, std::uint64_t messages)> watch{};
   /// Supersteps are iterations of this job, for its own checkpoints and for the replacement of dead workers
   /// (resumable_loop.hpp); null: they are not.
@@ -78,8 +78,8 @@ struct pregel_summary {
 ///                         v.aggregate() is folded in rank order; all see the result in the next
 ///                         superstep
 ///   proceed(superstep, aggregate)      called on every worker after a superstep with the result; false ends the run
-///   keep(loop)            names its own variables that supersteps change, with resumable_loop::keep; called in a run
-///                         with a job
+///   keep(loop)            registers its own variables that supersteps change, with resumable_loop::keep; called in
+///                         a run with a job
 ///
 /// Shape: messages of a vertex are one list; with a combiner the fold begins with the worker's own ones, then in rank
 /// order. Results are bit-identical for the same number of workers, and for any number where `combine` and `fold` are
@@ -107,7 +107,7 @@ class pregel_run {
 
     /// Local indices of the targets of its edges.
     [[nodiscard]] std::span<const std::uint32_t> targets() const { return of_.graph_.out.of(v_); }
-    /// Of the edge to targets()[e]; 1 if the graph has no weights.
+    /// The weight of the edge to targets()[e]; 1 if the graph has no weights.
     [[nodiscard]] double weight(std::size_t e) const { return of_.graph_.out.weight_at(of_.graph_.out.begin[v_] + e); }
     /// The same for the edges that enter, in a graph loaded with `incoming`.
     [[nodiscard]] std::span<const std::uint32_t> sources() const { return of_.graph_.in.of(v_); }
@@ -122,15 +122,15 @@ class pregel_run {
     void send_to_sources(const message_type& m) {
       for (const auto s : sources()) send(s, m);
     }
-    /// To any vertex, by its number. Cost: O(log ghosts). Throws: error when it does not exist.
+    /// Sends to any vertex, by its number. Cost: O(log ghosts). Throws: error when it does not exist.
     void send_to_number(std::uint64_t number, const message_type& m) {
       of_.mail_.send_to_number(of_.program_, number, m);
     }
-    /// To any vertex, by its id. The worker that would own it throws an error if it does not exist.
+    /// Sends to any vertex, by its id. The worker that would own it throws an error if it does not exist.
     void send_to_id(std::uint64_t id, const message_type& m) { of_.mail_.send_to_id(of_.program_, id, m); }
     void send_to_id(std::string_view id, const message_type& m) { of_.mail_.send_to_id(of_.program_, id, m); }
 
-    /// Not to be computed again until a message arrives.
+    /// This vertex is not computed again until a message arrives.
     void vote_to_halt() noexcept { halts_ = true; }
 
     /// This worker's contribution to the aggregate of this superstep.
@@ -168,13 +168,13 @@ class pregel_run {
   [[nodiscard]] std::uint64_t superstep() const noexcept { return superstep_; }
 
   /// Runs supersteps until the end. Every worker must call it, with the same options.
-  /// With a job, a run that had ended at max_supersteps does not go on when it is resumed with a greater number.
+  /// With a job, a run that had ended at max_supersteps does not continue when it is resumed with a greater number.
   pregel_summary run(const pregel_options& options = {}) {
     if constexpr (!std::is_trivially_copyable_v<value_type>) {
       if (options.checkpoint_every != 0 || options.job != nullptr)
         throw usage_error("pregel: to be checkpointed, values must be trivially copyable");
     }
-    // Here and not at the first checkpoint: the replacement of a worker calls the collectives before the loop again.
+    // Here and not at the first checkpoint: a worker's replacement repeats the collectives before the loop.
     if (options.checkpoint_every != 0) checkpoints_.prepare();
     first_superstep_ = superstep_;
     finished_ = !active_;
@@ -182,7 +182,7 @@ class pregel_run {
     if (options.job != nullptr) keep_in(loop);
     if (finished_ || superstep_ >= options.max_supersteps) loop.stop();
     while (loop.next()) {
-      save_if_due(options);  // here, because the superstep before has been committed: it can be repeated
+      save_if_due(options);  // here, because the superstep before has been committed: this can be repeated
       compute();
       exchange();
       ++superstep_;
@@ -197,13 +197,14 @@ class pregel_run {
     return {superstep_, messages_, finished_};
   }
 
-  /// Tells the checkpoints of this computation from those of others on the same graph, as pregel_identity("bfs",
-  /// {source}); 0 if never called. Before `run`, `save` and `restore`, on every worker with the same number.
+  /// Distinguishes the checkpoints of this computation from those of others on the same graph, for example with
+  /// pregel_identity("bfs", {source}); 0 if never called. Call it before `run`, `save` and `restore`, on every worker
+  /// with the same number.
   void identify(std::uint64_t computation) noexcept { checkpoints_.identify(computation); }
 
   /// Writes what a later `restore` needs to resume: values, awake vertices, messages in flight, the
   /// aggregate, the superstep number. A program's own variables are not included. Every worker must call it.
-  /// Other checkpoints in the folder are removed when every worker has written this one.
+  /// Other checkpoints in the folder are removed once every worker has written this one.
   void save(const std::string& folder) requires std::is_trivially_copyable_v<value_type> {
     byte_vector state;
     put_state(state);
@@ -215,8 +216,8 @@ class pregel_run {
   void remove_checkpoints() { checkpoints_.remove(); }
 
   /// Restores the newest checkpoint that every worker has; false: there is none. Every worker must call it.
-  /// Throws: error, on every worker, when a checkpoint is of another graph, another computation (see `identify`) or
-  /// another number of workers.
+  /// Throws: error, on every worker, when a checkpoint belongs to another graph, another computation (see `identify`)
+  /// or another number of workers.
   bool restore(const std::string& folder) requires std::is_trivially_copyable_v<value_type> {
     const auto state = checkpoints_.restore(folder);
     if (!state) return false;

@@ -23,11 +23,11 @@
 
 namespace paracel {
 
-/// A number that identifies a computation, made of its name and its arguments in order.
+/// A number that identifies a computation, derived from its name and its arguments in order.
 std::uint64_t pregel_identity(std::string_view name, std::initializer_list<std::uint64_t> arguments = {});
 
-/// A number that identifies a graph, made of its edges, their weights and the ids of its vertices; the same on every
-/// worker and for any number of workers. A collective. Cost: O(own edges), 8 bytes a worker.
+/// A number that identifies a graph, derived from its edges, their weights and the ids of its vertices; the same on
+/// every worker and for any number of workers. A collective. Cost: O(own edges), 8 bytes a worker.
 std::uint64_t graph_identity(Comm comm, const distributed_graph& graph);
 
 namespace pregel_detail {
@@ -61,22 +61,23 @@ class superstep_checkpoints {
  public:
   superstep_checkpoints(Comm comm, const distributed_graph& graph) : comm_(std::move(comm)), graph_(graph) {}
 
-  /// Tells these checkpoints from those of other computations on the same graph (see pregel_identity); 0 if never
-  /// called. Before the first `save` or `restore`.
+  /// Distinguishes these checkpoints from those of other computations on the same graph (see pregel_identity); 0 if
+  /// never called. Call it before the first `save` or `restore`.
   void identify(std::uint64_t computation) noexcept { computation_ = computation; }
-  /// Sizes that must be the same when a checkpoint is restored; 0 if never called.
+  /// Sizes that must match when a checkpoint is restored; 0 if never called.
   void expect_sizes(std::uint64_t value, std::uint64_t message, std::uint64_t aggregate) noexcept {
     value_bytes_ = value;
     message_bytes_ = message;
     aggregate_bytes_ = aggregate;
   }
 
-  /// The collectives of the first `save`. The replacement of a worker calls those before a loop again.
+  /// Runs the collectives of the first `save` now, before a loop: a worker's replacement repeats those, but not a
+  /// loop's.
   void prepare() { (void)shape(); }
-  /// What `remove` removes.
+  /// Keeps in `loop` which folders `remove` has to clean up.
   void keep(resumable_loop& loop) { loop.keep("folders", folders_); }
 
-  /// Other checkpoints in the folder are removed when every worker has written this one.
+  /// Other checkpoints in the folder are removed once every worker has written this one.
   void save(const std::string& folder, std::uint64_t superstep, std::span<const std::byte> state) {
     pregel_detail::write_checkpoint(folder, superstep, shape(), state);
     folders_.insert(folder);
@@ -85,8 +86,8 @@ class superstep_checkpoints {
   }
 
   /// The state in the newest checkpoint that every worker has; empty: there is none.
-  /// Throws: error, on every worker, when a checkpoint is of another graph, another computation or another number of
-  /// workers.
+  /// Throws: error, on every worker, when a checkpoint belongs to another graph, another computation or another number
+  /// of workers.
   std::optional<byte_vector> restore(const std::string& folder) {
     const auto own_shape = shape();
     std::vector<std::uint64_t> mine;

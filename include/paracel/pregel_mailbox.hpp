@@ -90,8 +90,8 @@ class id_owners {
   std::vector<first_id> first_;  // by rank
 };
 
-/// The messages of one worker's vertices. What they say is the business of `pregel_run`, which passes the program to
-/// whatever may combine two of them.
+/// The messages of one worker's vertices. What they mean is up to `pregel_run`, which passes the program to every call
+/// that may combine two of them.
 template <class Program>
 class mailbox {
  public:
@@ -103,7 +103,7 @@ class mailbox {
   static constexpr bool aggregates = !std::is_same_v<aggregate_type, nothing>;
   static_assert(std::is_trivially_copyable_v<message_type> && std::is_trivially_copyable_v<aggregate_type>);
 
-  /// What all workers have put into a superstep.
+  /// Totals of a superstep, over all workers.
   struct totals {
     std::uint64_t awake = 0, sent = 0;
     aggregate_type aggregate{};
@@ -143,7 +143,7 @@ class mailbox {
     get_list(in, inbox_);
   }
 
-  // ---- sent; to whom is as in pregel_run::vertex
+  // ---- sending, as in pregel_run::vertex
 
   void send(Program& program, std::uint32_t local, const message_type& m) {
     if constexpr (combines) {
@@ -198,7 +198,8 @@ class mailbox {
     ++far.ids;
   }
 
-  /// Sends what was sent and fills the inbox. A collective. `awake`, `partial`: this worker's part of the totals.
+  /// Exchanges the messages sent so far, and fills the inbox. A collective. `awake`, `partial`: this worker's part of
+  /// the totals.
   totals exchange(Program& program, std::uint64_t awake, const aggregate_type& partial) {
     auto blocks = packed(awake, partial);
     auto got = exchange_blocks(comm_, blocks);
@@ -243,7 +244,7 @@ class mailbox {
   //
   //     | room of exchange_blocks | awake | messages sent | aggregate |
   //     | n | kind | which (bytes) | n messages |      to ghosts: `which` is n times 4 bytes, or a bit for each ghost
-  //     | n | n times 4 bytes: own index there | n messages |
+  //     | n | n times 4 bytes: index on the receiver | n messages |
   //     | n | n times: length (4 bytes), id, message |
 
   enum class kind : std::uint64_t { list = 0, bits = 1 };
@@ -437,7 +438,7 @@ class mailbox {
   std::vector<message_type> slot_;     // with a combiner: by local index
   std::vector<std::uint8_t> written_;  // whether slot_ holds a message
   std::vector<std::uint32_t> touched_own_, touched_ghosts_;
-  std::vector<message_type> to_own_, to_ghosts_;  // without one: as touched_own_ and touched_ghosts_
+  std::vector<message_type> to_own_, to_ghosts_;  // without a combiner: parallel to touched_own_ and touched_ghosts_
   std::vector<std::uint32_t> collected_target_, index_;
   std::vector<message_type> collected_;
   std::vector<far_messages> far_;  // by rank

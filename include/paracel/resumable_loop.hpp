@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A loop that a checkpoint can resume, and in which the replacement of a dead worker can take part: it says which
-// variables carry from one iteration to the next, and commits each iteration.
+// A loop that can resume from a checkpoint, and that the replacement of a dead worker can join: it declares which
+// variables carry over from one iteration to the next, and commits each iteration.
 //
 //   std::vector<double> centres = first_centres();
 //   double before = 0;
 //   resumable_loop loop(job);
 //   loop.keep("centres", centres).keep("before", before);
-//   while (loop.next(rounds)) {                    // at most so many iterations
+//   while (loop.next(rounds)) {                    // at most `rounds` iterations
 //     const double now = improve(centres);         // collectives, parameters, what an iteration needs
 //     if (loop.iteration() > 0 && before - now < tolerance) loop.stop();   // this was the last one
 //     before = now;
 //   }
 //
-// A resumed program runs from its beginning. Its loops find their variables again: one that had ended does nothing but
-// restore them, the one that was interrupted goes on, later ones begin. So the code outside of loops must be
-// deterministic, and call the same collectives at every worker; under wait:T too. doc/checkpoints.md.
+// A resumed program runs from its beginning. Its loops restore their variables: one that had ended does nothing else,
+// the one that was interrupted continues, later ones begin. So the code outside loops must be deterministic, and call
+// the same collectives on every worker; under wait:T too. See doc/checkpoints.md.
 #pragma once
 
 #include <cstddef>
@@ -35,22 +35,22 @@ class paralg;
 
 /// Loops follow one another in the same order on every worker, and may be nested: then an outer loop's variables must
 /// change only after its inner loops, because an inner loop resumes within the outer one's iteration, whose code before
-/// it runs again. Every iteration is one of the job's clock (iter_commit), unless no one can see the difference:
-/// without checkpoints, wait:T and ssp or bsp nothing is committed, and the loop costs nothing. Thread-safety: none; on
-/// the thread of its job. Lifetime: the kept variables must outlive it.
+/// it runs again. Every iteration is one of the job's clock (iter_commit), unless that makes no difference: without
+/// checkpoints, wait:T, ssp and bsp nothing is committed, and the loop costs nothing. Thread-safety: none; on the
+/// thread of its job. Lifetime: the kept variables must outlive it.
 class resumable_loop {
  public:
   static constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
 
   explicit resumable_loop(paralg& job) noexcept : job_(&job) {}
-  /// Null, for a function that may be called without a paralg: a plain loop, of which nothing is kept.
+  /// Null, for a function that may be called without a paralg: a plain loop, for which nothing is kept.
   explicit resumable_loop(paralg* job) noexcept : job_(job) {}
   ~resumable_loop();
   resumable_loop(const resumable_loop&) = delete;
   resumable_loop& operator=(const resumable_loop&) = delete;
 
   /// The variable is saved with each checkpoint, and restored by the first `next`. T: any type that has an encoding
-  /// (codec.hpp). Names: those of one loop differ. Before the first `next`.
+  /// (codec.hpp). Names must be unique within a loop. Call it before the first `next`.
   template <class T>
   resumable_loop& keep(const std::string& name, T& variable) {
     return keep_with([name, &variable](saved_state& to, const std::string& prefix) { to.put(prefix + name, variable); },
@@ -69,31 +69,32 @@ class resumable_loop {
   }
   using saver = std::function<void(saved_state& to, const std::string& prefix)>;
   using restorer = std::function<void(const saved_state& from, const std::string& prefix)>;
-  /// For what is no variable. Names of values begin with `prefix`.
+  /// For state that is not a variable. The names of its values must begin with `prefix`.
   resumable_loop& keep_with(saver save, restorer restore);
 
-  /// All that is kept is the same on every worker: the loop may be resumed with another number of them.
+  /// Says that all that is kept is the same on every worker, so that the loop may resume with another number of them.
   resumable_loop& same_on_every_worker() noexcept {
     same_ = true;
     return *this;
   }
 
-  /// Commits where nobody sees it, too: for a loop whose workers count each other's clocks.
+  /// Commits even where it makes no other difference: for a loop whose workers count each other's clocks.
   resumable_loop& always_commits() noexcept {
     always_ = true;
     return *this;
   }
 
-  /// Ends the iteration that runs, if one does, and commits it. Returns: whether there is another one. The same limit
-  /// and the same decisions (`stop`) on every worker.
-  /// The first call restores, and returns false if the loop had ended; a loop that had ended at a lower limit goes on.
-  /// Throws: config_error when the checkpoint is of another number of workers; what iter_commit throws.
+  /// Ends the current iteration, if any, and commits it. Returns: whether there is another one. Every worker must pass
+  /// the same limit and make the same decisions (`stop`).
+  /// The first call restores, and returns false if the loop had ended; a loop that had ended at a lower limit
+  /// continues.
+  /// Throws: config_error when the checkpoint is from another number of workers; what iter_commit throws.
   [[nodiscard]] bool next(std::int64_t limit = no_limit);
-  /// The iteration that runs is the last one. Between iterations: as if a limit had been reached.
+  /// Makes the current iteration the last one. Between iterations: as if a limit had been reached.
   void stop() noexcept { stopped_ = true; }
-  /// Iterations done, in this process and before: inside of the loop the number of the one that runs, from 0.
+  /// Iterations done, including those before a resume; inside the loop, the number of the current one, from 0.
   [[nodiscard]] std::int64_t iteration() const noexcept { return done_; }
-  /// Whether no other loop of its paralg has begun before.
+  /// Whether it is the first loop of its paralg.
   [[nodiscard]] bool is_first() const;
   /// Whether the first `next` found the loop in a checkpoint.
   [[nodiscard]] bool resumed() const noexcept { return resumed_; }
@@ -109,8 +110,8 @@ class resumable_loop {
   paralg* job_;  // may be null
   std::vector<std::pair<saver, restorer>> kept_;
   std::string prefix_;
-  std::string siblings_;          // the beginning of the prefixes of loops after this one
-  std::size_t loops_inside_ = 0;  // of the iteration that runs
+  std::string siblings_;          // the common prefix of this loop and those after it
+  std::size_t loops_inside_ = 0;  // of the current iteration
   std::size_t level_ = 0;         // of its collectives
   std::int64_t done_ = 0;
   bool commits_ = false;

@@ -14,16 +14,16 @@
 
 namespace paracel {
 
-/// Runs `solve` on the config that --cfg_file names, once it has passed the schema. The command line is
+/// Runs `solve` on the config that --cfg_file names, after checking it against the schema. The command line is
 ///
 ///     --cfg_file FILE      the config
-///     --check FILE         check the config, print what prun.py needs of it as JSON (or the error), and exit
-///     --no_files           with --check: the files and folders that it names are on other hosts
+///     --check FILE         check the config, print what prun.py needs from it as JSON (or the error), and exit
+///     --no_files           with --check: skip files and folders, which are on other hosts
 ///     --help, --schema     print the keys of the config, as text and as JSON, and exit
 ///     --server_info TEXT   the address of the job; prun.py passes it
 ///
 /// each with one dash or two, and with = or a space before its value. An exception becomes one line on stderr,
-/// `program: error: ...`, with the name of the schema, and ends the process; so does an uncaught exception in another
+/// `program: error: ...` with the schema's program name, and ends the process; so does an uncaught exception in another
 /// thread. std::exit(0) is equivalent to returning once every paralg has been destroyed; before that it is a failure,
 /// with one line and status 1. Returns: the exit status: 0, that of a paracel::error, or 1 for any other exception.
 int run(int argc, char** argv, const config_schema& schema, const std::function<void(const config& settings)>& solve);
@@ -39,7 +39,7 @@ int run(int argc, char** argv, config_schema schema, const F& solve) {
 /// The same for a program without a config: the command line is its own, after MPI has removed its options.
 int run(int argc, char** argv, const std::function<void()>& solve);
 
-/// The config of the program that `run` is running; null without one. For records of a run.
+/// The config of the program that `run` is running; null without one. For logging what was run.
 const config* running_config() noexcept;
 
 }  // namespace paracel

@@ -52,7 +52,7 @@ using text_failure = std::function<void(const char* at, const std::string& what)
 /// The same with such a function: for custom formats.
 void visit_text(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
                 const std::function<void(std::string_view, const text_failure&)>& visit);
-/// The same for all workers of `comm` together, each its part; the launcher shows the progress of a long load.
+/// The same for all workers of `comm` together, each with its part; the launcher shows the progress of a long load.
 /// Throws: the same error on every worker, the first in rank order. Blocks: a collective.
 void visit_text(Comm comm, const std::vector<std::string>& names,
                 const std::function<void(std::string_view, const text_failure&)>& visit);
@@ -74,8 +74,8 @@ struct sample_rows {
   /// binary: -1 or +1 a row; real: the target; classes: an index into `classes`; empty when no labels are read
   std::vector<double> label;
   std::vector<double> weight;  ///< with sample_options::weight: of each row
-  /// With sample_options::group: of each row; those of a group have the same number, XXH3-64 of what is written, of
-  /// numbers up to 2^53 of their shortest form.
+  /// With sample_options::group: the number of each row's group, the XXH3-64 of its text; for numbers up to 2^53, of
+  /// their shortest form.
   std::vector<std::uint64_t> group;
   std::size_t row_count = 0;
   bool has_label_zero = false;       ///< a label 0 was read (and became -1)
@@ -83,10 +83,11 @@ struct sample_rows {
   std::uint64_t first_row = 0;       ///< load_samples: rows of the workers with lower ranks
   std::uint64_t rows_total = 0;      ///< load_samples: rows of all workers
   std::vector<std::string> names;    ///< CSV with a header: the features' names
-  /// Labels of classes: those known, else those found, ascending: by value if all are numbers, else by bytes.
+  /// Labels of classes: those given in the options, else those found, ascending: by value if all are numbers, else by
+  /// bytes.
   std::vector<std::string> classes;
   std::vector<std::uint32_t> categorical;  ///< columns that are categories, ascending
-  /// Categorical columns that have words: these, ascending as `classes`. A value is then an index.
+  /// The words of categorical columns that have words, ordered like `classes`. A value is then an index into them.
   std::map<std::uint32_t, std::vector<std::string>> words;
 
   [[nodiscard]] std::size_t rows() const noexcept { return row_count; }
@@ -117,7 +118,7 @@ struct sample_options {
   /// libsvm a text has neither blanks nor colons.
   enum class label_rule { binary, real, none, classes, relevance } label = label_rule::binary;
   static constexpr int greatest_relevance = 30;
-  /// Labels of classes: the only ones there may be; empty: any.
+  /// Labels of classes: the only ones allowed; empty: any.
   std::vector<std::string> classes{};
   /// CSV: the separator; 0: comma, semicolon or tab, whichever the first line has.
   char separator = 0;
@@ -127,25 +128,26 @@ struct sample_options {
   /// CSV with a header: the label's field (default: the last) and the features', in this order (default: all others).
   std::string target{};
   std::vector<std::string> features{};
-  /// Of a model: the names of its features. Where CSV has a header they are as `features`; without one it is refused.
+  /// The feature names of a model. They replace `features` for CSV with a header; CSV without one is refused.
   std::vector<std::string> names{};
   /// Features may be missing, and are then NaN: in CSV a field that is empty, NA, nan, NaN, null or ?; in .npy a NaN.
   bool missing = false;
-  /// The field of the rows' weights, which is no feature: its name or, without a header, its number from 0 (.npy: the
-  /// column; libsvm: the index - 1). Weights are 0 or more. With `without_label` a header may lack it.
+  /// The field of the rows' weights, which is not a feature: its name or, without a header, its number from 0 (.npy:
+  /// the column; libsvm: the index - 1). Weights must be 0 or more. With `without_label` a header may lack it.
   std::string weight{};
   /// The field of the rows' groups, any text that is not empty, which is no feature either: as `weight`, but of libsvm
   /// "qid", which is `qid:7` after the label.
   std::string group{};
-  /// Features that are categories: names, or such numbers. Categories are integers from 0 to greatest_category, or, in
-  /// CSV, words: then those of a feature are at most 65,536, and its integers are words, too.
+  /// Categorical features, by name or number as for `weight`. Categories are integers from 0 to greatest_category or,
+  /// in CSV, words: a feature then has at most 65,536 of them, and its integers are words, too.
   std::vector<std::string> categorical{};
-  /// Of a model, instead of `categorical`: its categorical columns, and their words (without any: integers). Words that
-  /// are not known are missing.
+  /// The categorical columns of a model and their words (none: integers), instead of `categorical`. Unknown words are
+  /// missing values.
   std::map<std::uint32_t, std::vector<std::string>> words{};
-  static constexpr std::uint32_t greatest_category = (1U << 24U) - 1;  ///< as many as floats tell apart
-  /// Features are floats, in half the memory: rounded, and of at most half the greatest float. load_samples then makes
-  /// rows of libsvm dense, too.
+  static constexpr std::uint32_t greatest_category =
+      (1U << 24U) - 1;  ///< floats represent all integers up to it exactly
+  /// Stores features as floats, in half the memory: rounded, and at most half the greatest float. load_samples then
+  /// makes libsvm rows dense, too.
   bool floats = false;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a checkpoint saves of a worker beside the parameters: named values, of every type that can be a parameter,
-// and the states of random engines.
+// What a checkpoint saves of a worker in addition to the parameters: named values, of every type that can be a
+// parameter, and the states of random engines.
 //
 //   void checkpoint_state(saved_state& to) override { to.put("loss", loss_); to.put("order", order_); }
 //   void restore_state(const saved_states& from) override {
@@ -33,7 +33,7 @@ class saved_state {
     const auto v = e.view();
     values_[name] = {v.tag, {v.bytes.begin(), v.bytes.end()}};
   }
-  /// False, with `into` unchanged: no value has this name. Throws: type_error when it is of another type.
+  /// False, with `into` unchanged: no value has this name. Throws: type_error when it has another type.
   template <class T>
   bool get(const std::string& name, T& into) const {
     const auto at = values_.find(name);
@@ -42,21 +42,21 @@ class saved_state {
     return true;
   }
   [[nodiscard]] bool contains(const std::string& name) const { return values_.contains(name); }
-  /// A value in its encoding.
+  /// Puts a value that is already encoded.
   void put_value(const std::string& name, const value_view& v) {
     values_[name] = {v.tag, {v.bytes.begin(), v.bytes.end()}};
   }
-  /// `visit(name, value)` for all whose name begins with `prefix`, in the order of their names.
+  /// `visitor(name, value)` for all values whose name begins with `prefix`, in name order.
   template <class F>
   void visit(const std::string& prefix, F&& visitor) const {
     for (auto at = values_.lower_bound(prefix); at != values_.end() && at->first.starts_with(prefix); ++at)
       visitor(at->first, value_view{at->second.first, at->second.second});
   }
-  /// Removes those whose name begins with `prefix`.
+  /// Removes the values whose name begins with `prefix`.
   void erase(const std::string& prefix) {
     std::erase_if(values_, [&](const auto& v) { return v.first.starts_with(prefix); });
   }
-  /// Removes those whose names are, as texts, in [first, end).
+  /// Removes the values whose name is in [first, end), in string order.
   void erase_between(const std::string& first, const std::string& end) {
     values_.erase(values_.lower_bound(first), values_.lower_bound(end));
   }
@@ -90,15 +90,16 @@ class saved_state {
 /// The saved states of a checkpoint's workers.
 class saved_states {
  public:
-  /// `all`: with an unchanged number of workers only this worker's.
+  /// `all`: only this worker's if the number of workers is unchanged.
   saved_states(std::vector<saved_state> all, bool same_workers) : all_(std::move(all)), same_workers_(same_workers) {
     if (all_.empty()) all_.emplace_back();
   }
   /// Whether the job has as many workers as when the checkpoint was made; then each may restore its own.
   [[nodiscard]] bool same_workers() const noexcept { return same_workers_; }
-  /// This worker's own; with another number of workers that of rank 0.
+  /// This worker's own; that of rank 0 if the number of workers has changed.
   [[nodiscard]] const saved_state& own() const noexcept { return all_.front(); }
-  /// With another number of workers those of all workers of the checkpoint, by rank. One that had left saved nothing.
+  /// If the number of workers has changed, those of all workers of the checkpoint, by rank. One that had left saved
+  /// nothing.
   [[nodiscard]] const std::vector<saved_state>& all() const noexcept { return all_; }
 
  private:

@@ -23,8 +23,7 @@ enum class entry_format {
   /// Detected from the first line: %%MatrixMarket, two or more index:value after an id (libsvm), or its separator (the
   /// first of tab, comma, semicolon, blank and | that occurs).
   automatic,
-  /// coordinate, real | integer | pattern, general | symmetric. All its rows and columns exist, empty ones
-  /// too.
+  /// coordinate, real | integer | pattern, general | symmetric. All its rows and columns exist, empty ones too.
   matrix_market,
   /// a,b  a,b,w  a,b:w  a,b|w and the same with other separators; further fields are ignored. Fields may be in double
   /// quotes.
@@ -34,27 +33,27 @@ enum class entry_format {
   libsvm,
 };
 
-/// The meaning of duplicate entries: the sum of their values in input order, one entry for each (they stay
-/// side by side, in that order), the last one of the input, or a data_error.
+/// The meaning of duplicate entries: the sum of their values in input order, one entry for each (all are kept, side by
+/// side, in that order), the last one of the input, or a data_error.
 enum class duplicate_rule { sum, keep, last, refuse };
 
-/// Whether what was loaded is kept in binary form, and read instead of the text while that is unchanged.
+/// Whether loaded data is cached in binary form, and read instead of the text while the files are unchanged.
 struct load_cache_options {
   bool on = false;
-  std::string folder;  ///< that all workers see; empty: .paracel_cache beside the first file
+  std::string folder;  ///< visible to all workers; empty: .paracel_cache next to the first file
 };
 
 struct entry_options {
   entry_format format = entry_format::automatic;
   /// Swaps rows and columns: rows are the second field (Paracel's smap).
   bool transpose = false;
-  /// Whether ids are 64-bit numbers, names, or numbers if all of them on all workers are: written as std::to_string
-  /// would write them, so that 7 and 07 are two names.
+  /// Whether ids are 64-bit numbers or names. `automatic`: numbers if every id on every worker is written as
+  /// std::to_string would write it, otherwise names; so 7 and 07 stay distinct.
   enum class id_kind { automatic, number, name } ids = id_kind::automatic;
   duplicate_rule duplicates = duplicate_rule::sum;
-  /// Lines must have a value (`need`), may have one (`take`: default 1), or it is not read (`ignore`).
+  /// Lines must have a value (`need`), may have one (`take`: default 1), or values are not read (`ignore`).
   enum class value_rule { need, take, ignore } values = value_rule::take;
-  /// Rejects values below 0 with their position. Only values that are read.
+  /// Rejects values below 0, with their position, if values are read.
   bool non_negative = false;
   /// Files whose first field names rows (of a graph: vertices) that may have no entries; empty: none.
   std::vector<std::string> rows_also;
@@ -72,10 +71,10 @@ struct sparse_rows {
   id_list column_ids;                        ///< of the columns that have an entry here, ascending
   std::vector<std::uint64_t> column_number;  ///< their numbers among the columns of all workers, ascending
   std::uint64_t columns_total = 0;           ///< columns of all workers
-  /// Worker w is responsible for columns [column_first[w], column_first[w + 1]): it knows their ids, whichever workers
+  /// Worker w is responsible for columns [column_first[w], column_first[w + 1]): it holds their ids, whichever workers
   /// have entries there.
   std::vector<std::uint64_t> column_first{0, 0};
-  id_list column_share;                 ///< of those of this worker, ascending
+  id_list column_share;                 ///< the ids of this worker's, ascending
   std::uint64_t entries_total = 0;      ///< entries of all workers
   std::vector<std::uint64_t> begin{0};  ///< row i is [begin[i], begin[i + 1]) of column and value
   std::vector<std::uint32_t> column;    ///< index into column_ids, ascending in a row
@@ -90,7 +89,7 @@ struct sparse_rows {
     return std::span(value).subspan(begin[i], begin[i + 1] - begin[i]);
   }
 
-  /// parts(member) with each member. `self`: const or not.
+  /// Calls parts(member) for each member. `self`: const or not.
   template <class Parts, class Self>
   static void visit_parts(Parts&& parts, Self& self) {
     parts(self.row_first);
@@ -110,7 +109,7 @@ struct sparse_rows {
 /// Loads a sparse matrix. Every worker must call it, with the same arguments; each reads its byte range and sends the
 /// entries to the workers that own their rows.
 /// Throws: data_error file:line:column, the same on every worker (the first in rank order); with a cache also
-/// config_error, when its folder cannot be used, or there is standard input.
+/// config_error, when its folder cannot be used, or an input is standard input.
 /// Blocks: a collective. Cost: each entry is sent once, in rounds of at most 64 MB a worker.
 sparse_rows load_sparse(Comm comm, const std::vector<std::string>& files, const entry_options& options = {});
 
@@ -119,7 +118,7 @@ struct sparse_both_ways {
   sparse_rows rows;
   sparse_rows columns;  ///< as load_sparse returns it with `transpose` flipped
 };
-/// The same, twice from a single read of the files. Cost: each entry is sent twice.
+/// Both of them, from a single read of the files. Cost: each entry is sent twice.
 sparse_both_ways load_sparse_both_ways(Comm comm, const std::vector<std::string>& files,
                                        const entry_options& options = {});
 

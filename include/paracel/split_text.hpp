@@ -6,8 +6,8 @@
 
 namespace paracel {
 
-/// The parts of `text` between matches of a regular expression (ECMAScript); empty parts count, but for the last. In
-/// the library because every file that includes <regex> takes a second longer to compile.
+/// The parts of `text` between matches of a regular expression (ECMAScript); empty parts are kept, except the last. In
+/// the library because including <regex> makes a file take a second longer to compile.
 /// Throws: usage_error when `pattern` is not a regular expression.
 std::vector<std::string> split_text(const std::string& text, const std::string& pattern);
 

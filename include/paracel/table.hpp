@@ -29,7 +29,7 @@ namespace paracel {
 class paralg;
 class table_client;
 
-/// The function that `table::update` runs in the servers: nothing (rows are added to), an optimizer with its
+/// The function that `table::update` runs in the servers: none (deltas are added), an optimizer with its
 /// hyper-parameters, or an update function that works in place. The plug-in's folder must be allowed, as for
 /// paracel_register_update.
 struct row_optimizer {
@@ -76,12 +76,12 @@ class handle {
 /// A handle to a table of the job. Every worker that opens the same name gets the same table, and must pass the same
 /// arguments.
 ///
-/// Duplicates in a batch: a pull returns each its row; in a push the last one wins; in an update they are summed before
-/// they are sent, so that an optimizer makes one step with the sum of the gradients. Rows by id and rows by name
-/// coexist in a table; "7" is not 7. Names are exact: two with the same hash are two rows. Thread-safety:
-/// none; use it on the thread that made its paralg. Lifetime: the paralg must outlive it. Throws: every call: error for
-/// a span of the wrong size, otherwise as the calls of paralg. Cost: a call on n rows sends one request per shard, all
-/// in parallel, cut at 8 MB; 8 + width * sizeof(T) bytes a row. No allocation per row.
+/// Duplicates in a batch: a pull returns the row for each of them; in a push the last one wins; in an update they are
+/// summed before they are sent, so that an optimizer makes one step with the sum of the gradients. Rows by id and rows
+/// by name coexist in a table; "7" is not 7. Names are exact: two with the same hash are two rows. Thread-safety: none;
+/// use it on the thread that made its paralg. Lifetime: the paralg must outlive it. Throws: every call: error for a
+/// span of the wrong size, otherwise as the calls of paralg. Cost: a call on n rows sends one request per shard, all in
+/// parallel, cut at 8 MB; 8 + width * sizeof(T) bytes a row. No allocation per row.
 template <raw_number T>
 class table {
  public:

@@ -34,14 +34,14 @@ enum class consistency_model {
   bsp,  ///< s = 0, and updates take effect when the clock ticks, in rank order: runs are bit-identical
 };
 
-/// Hyper-parameters of an optimizer by name: {{"lr", 0.1}, {"eps", 1e-8}}. Unnamed ones have their defaults.
+/// Hyper-parameters of an optimizer by name: {{"lr", 0.1}, {"eps", 1e-8}}. Omitted ones have their defaults.
 using hyper_parameters = std::map<std::string, double>;
 
 class parasrv;
 
-/// The future of an asynchronous call, of the paralg that made it. `wait` and `get` drive its client, so
-/// call them on the thread that owns the paralg, and before it is destroyed. A future that is not asked costs nothing;
-/// the error of its request is then thrown by the next waiting point of the paralg.
+/// The future of an asynchronous call of a paralg. `wait` and `get` drive its client, so call them on the thread that
+/// owns the paralg, and before it is destroyed. A future may be ignored at no cost: an error of its request is then
+/// thrown by the paralg's next waiting point.
 ///
 /// Cost: two numbers and a reference count, no allocation of its own.
 class async_result {
@@ -50,7 +50,7 @@ class async_result {
   /// From any future, so that one list may hold both.
   async_result(std::future<bool> other) noexcept  // NOLINT(google-explicit-constructor): as the operator below
       : other_(std::move(other)) {}
-  /// False when it was already asked, moved from or never set.
+  /// False after `get`, when moved from, or when never set.
   [[nodiscard]] bool valid() const noexcept { return other_.valid() || (from_ != nullptr && !requests_); }
   /// True: done. False: a read of a missing key. May be called once.
   /// Blocks: until the server has answered. Throws: the error of the request; error when the paralg is destroyed.
@@ -80,13 +80,13 @@ class async_result {
 /// What `paracel_update` returns: true once the server has acknowledged the update.
 using async_functor_type = async_result;
 
-/// Requests that another one is to follow, by their futures, which stay as they are:
+/// Requests that must be answered before another one is sent; given by their futures, which are not consumed:
 ///
 ///     auto a = paracel_update("part/1", x), b = paracel_update("part/2", y);
 ///     paracel_update("version", 1.0, after(a, b));
 ///
-/// The other one is sent once they are answered, whatever servers they went to; nothing waits for that. Throws: error
-/// for a future that was asked, or is not of a request.
+/// The other one is sent once they are answered, whichever servers they went to; the caller does not block. Throws:
+/// error for a future whose `get` was called, or that is not of a request.
 class after {
  public:
   explicit after(const std::vector<async_result>& all) {

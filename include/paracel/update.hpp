@@ -10,8 +10,8 @@
 // `paracel_update("theta", delta, "liblr_update.so", "lr_theta_update")` then runs it in the server that holds "theta".
 // A missing key takes the delta as its value, unless the function defines an initial value (`initialised_by`).
 //
-// An optimizer (SGD, AdaGrad, ...) has hyper-parameters, and per-element state of the value, which
-// the servers keep beside it:
+// An optimizer (SGD, AdaGrad, ...) has hyper-parameters, and state per element of the value, which the servers keep
+// next to it:
 //
 //   struct adagrad {
 //     template <class T>
@@ -25,8 +25,8 @@
 // `paracel_register_update("libmy.so", "my_adagrad", {{"lr", 0.1}})` makes it the function of paracel_update. A
 // missing key starts as zeros of the gradient's shape and is then stepped.
 //
-// A function is called from several server threads concurrently, never for one key at the same time, so it must not
-// modify state shared with other calls. It may throw: the text reaches the worker and the value is unchanged.
+// A function is called from several server threads concurrently (but never for the same key), so it must not modify
+// state shared with other calls. It may throw: the text reaches the worker and the value is unchanged.
 //
 // Only C types cross the boundary between library and server. Each function pointer below is noexcept; exceptions are
 // caught in the wrapper made by update_proxy and friends and returned as a status and a text.
@@ -80,7 +80,7 @@ inline constexpr std::uint32_t most_states = 16;
 
 enum outcome : std::int32_t {
   ok = 0,
-  type_mismatch = 1,  ///< value or delta has another type than the function accepts
+  type_mismatch = 1,  ///< value or delta has a type that the function does not accept
   failed = 2,         ///< the function threw
 };
 
@@ -113,7 +113,7 @@ struct update_result {
   std::uint16_t abi_version = 0;
   std::uint16_t struct_bytes = 0;
   std::uint32_t flags = 0;
-  std::uint8_t value_tag = 0;  ///< of the general form: the type it returns; in place: the element; none = any number
+  std::uint8_t value_tag = 0;  ///< general form: the type it returns; in place: the element; none = any number
   std::uint8_t delta_tag = 0;
   std::uint8_t zero[2] = {};
   char value_type[48] = {};  ///< for error texts
@@ -163,7 +163,7 @@ struct optimizer_result {
   double hyper_defaults[abi::most_hyper_parameters] = {};
   const void* context = nullptr;  ///< the user's function
   /// One step on `count` numbers of element type `tag` (f32 or f64). `state` is `states` arrays of `count` numbers,
-  /// zero before the first step; all is aligned to its element. `number` is 1 at the first step, or 0 when steps are
+  /// zero before the first step; all are aligned to their element. `number` is 1 at the first step, or 0 when steps are
   /// not counted.
   std::int32_t (*step)(const optimizer_result* self, const double* hyper, std::uint8_t tag, std::byte* value,
                        std::byte* state, const std::byte* gradient, std::uint64_t count, std::uint64_t number,
@@ -181,7 +181,7 @@ struct optimizer_step {
   std::uint64_t number;  ///< 1 at the first step of this value; 0 unless counting_steps
   T* states;
 
-  /// The k-th number of state of each element; zero before the first step.
+  /// The k-th state number of each element; zero before the first step.
   [[nodiscard]] std::span<T> state(std::size_t k) const noexcept { return {states + k * value.size(), value.size()}; }
 };
 

@@ -27,7 +27,8 @@ std::uint64_t id_of(plugin_registry& plugins, bool is_filter, const std::string&
   return is_filter ? plugins.load_filter(plugin, symbol).id : plugins.load_update(plugin, symbol).id;
 }
 
-/// Loads the functions that the servers knew. Returns: what is missing or has changed, for error messages.
+/// Loads the functions that were registered at the servers. Returns: what is missing or has changed, for error
+/// messages.
 std::string load_again(plugin_registry& plugins, const std::vector<net::checkpoint_function>& functions) {
   std::string missing;
   for (const auto& f : functions) {

@@ -37,7 +37,7 @@ class checkpoint_service {
   void use_disk(net::file_system& disk) noexcept { disk_ = &disk; }
 
   /// `owned`: null when it is not known yet.
-  /// Blocks: until the disk is done.
+  /// Blocks: until the disk I/O is complete.
   void handle(shard& of, unsigned index, const ownership* owned, const net::request_view& request, completion done);
 
  private:

@@ -177,14 +177,14 @@ void server::set_membership(const membership& members) {
   // Before requests arrive that belong to these partitions.
   for (const auto& f : members.refused) plugins_.forbid(f.id, f.why);
   const std::lock_guard lock(memberships_mutex_);
-  if (!views_.empty() && members.epoch <= views_.back()->members.epoch) return;  // it has arrived in two ways
+  if (!views_.empty() && members.epoch <= views_.back()->members.epoch) return;  // it had arrived on another path
   memberships_.push_back(std::move(fresh));
   const bool has_replicas =
       members.may_change() || !views_.empty() ||
       std::ranges::any_of(members.servers, [](const auto& s) { return s.state != server_state::up; });
   if (has_replicas) {
     views_.push_back(std::make_shared<const replica_view>(members, options_.slot));
-    // A thread that still uses an older one holds it.
+    // A thread that still uses an older one holds a reference to it.
     std::erase_if(views_,
                   [newest = views_.back().get()](const auto& v) { return v.get() != newest && v.use_count() == 1; });
     replicas_epoch_.store(members.epoch, std::memory_order_release);

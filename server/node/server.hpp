@@ -56,7 +56,7 @@ struct server_options {
   double weight = 1;
   std::uint64_t incarnation = 0;  ///< 0: derived from the time and the process
   std::uint64_t job = 0;          ///< 0: requests of any job are accepted
-  std::uint32_t workers = 1;      ///< 0: the membership will tell; clock requests are held until then
+  std::uint32_t workers = 1;      ///< 0: known with the membership; clock requests are held until then
   std::vector<std::string> plugin_folders{};
   sandbox_options sandbox{};  ///< of user functions; without a program they run in the server
   std::size_t max_value_bytes = std::size_t{256} << 20;
@@ -65,7 +65,7 @@ struct server_options {
   std::size_t max_memory_bytes = 0;                       ///< of all shards, equal shares; 0: no limit
   std::size_t max_unread_bytes = std::size_t{1} << 30;    ///< of replies on one connection, see slow_consumer_guard
   std::size_t max_parked_bytes = std::size_t{256} << 20;  ///< of requests that wait for a membership, in all threads
-  std::chrono::milliseconds resend_after = net::late;     ///< a replica's later reply is inquired about
+  std::chrono::milliseconds resend_after = net::late;     ///< replication_chain_options::resend_after
 };
 
 /// Thread-safety: `handle(i, ...)` by the thread of shard i, `clock()` by the clock thread, the rest by any thread.
@@ -84,7 +84,7 @@ class server final : public request_handler {
   /// Where checkpoints are written and read instead of the file system. Call it before the first request.
   void use_disk(net::file_system& instead) noexcept;
   /// Ticks and waits; requests of another job, or for a clock that is another server's, are rejected.
-  /// `keeps`: whether the clock is ours, if the caller knows; otherwise the newest membership tells.
+  /// `keeps`: whether the clock is ours, if the caller knows; otherwise the newest membership decides.
   void handle_clock(const net::request_view& request, completion done, clock_service::time_point now,
                     std::optional<bool> keeps = std::nullopt);
   /// Periodic work of the clock thread. Returns: when to call again.
@@ -99,8 +99,8 @@ class server final : public request_handler {
   /// Memory held by all threads together. Thread-safety: any thread.
   [[nodiscard]] server_budgets& budgets() noexcept { return budgets_; }
 
-  /// The completion of a request, with this server's name and epoch on it; in a job with replicas the request's
-  /// epoch, by which its sender tells the reply to an earlier attempt from that to the current one.
+  /// The completion of a request, with this server's incarnation and epoch; in a job with replicas the request's epoch,
+  /// by which its sender tells the reply to an earlier attempt from that to the current one.
   [[nodiscard]] completion completion_for(reply_sink& sink, const net::peer& to,
                                           const net::request_header& h) const noexcept {
     const bool has_replicas = has_replicas_.load(std::memory_order_relaxed);

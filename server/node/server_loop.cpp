@@ -75,7 +75,7 @@ void server_loop::take(milliseconds sleep) {
       if (!take_reply(messages_[i]) && may_replicate) chain_.take_reply(messages_[i]);
       continue;
     }
-    // Refusals here depend on nothing that replies wait for.
+    // Refusals here need not wait for the replicas.
     if (decode_for(server, at_, unreplicated_, messages_[i], requests_[n])) from_[n++] = &messages_[i];
     else messages_[i].tail = {};
   }
@@ -103,8 +103,8 @@ milliseconds server_loop::end_batch() {
   // The lease may be renewed, and is checked again then.
   constexpr milliseconds while_waiting{5};
   if (!chain_.active()) {
-    // What came before the first membership and ran is answered through the chain, possibly much later: the last tick
-    // of a worker when all shards know that it has left.
+    // Requests served before the first membership are answered through the chain, possibly much later: the last tick of
+    // a worker once all shards know that it has left.
     if (!chain_.has_parked() && !chain_.waits()) return idle;
     const auto epoch = in_.of.epoch();
     if (epoch == 0 || in_.of.replicas_epoch() != 0) return while_waiting;
@@ -145,7 +145,7 @@ milliseconds shard_loop::step(milliseconds sleep) {
   return more ? milliseconds{0} : until;
 }
 
-/// A slice of staged updates that are due: waiting requests are served between two slices.
+/// Folds a slice of the staged updates that are due: waiting requests are served between two slices.
 bool shard_loop::fold() {
   constexpr std::chrono::microseconds slice{500};
   auto& shard = in_.of.at(thread_);
@@ -198,9 +198,9 @@ class clock_loop::clock_notifier {
     }
   }
 
-  /// To be called when the chain has sent its changes. The head alone tells, and only what all replicas have: a worker
-  /// whose last tick is lost with the head may be removed as one that has not finished its iteration, and no shard may
-  /// have folded that.
+  /// To be called when the chain has sent its changes. Only the head notifies, and only of what all replicas have: a
+  /// worker whose last tick is lost with the head may be removed as one that has not finished its iteration, which no
+  /// shard may have folded by then.
   void tell_shards(const clock_service& clock, const replication_chain& chain) {
     if (!clock.is_watched()) return;
     follow_membership();
@@ -224,7 +224,7 @@ class clock_loop::clock_notifier {
     if (net::decode(in.frame, in.tail.size(), reply) != nullptr || reply.header.what != verb::fence) return false;
     for (auto& [rank, f] : fences_) {
       if (f.open.erase(reply.header.sequence) == 0) continue;
-      // A shard of another epoch is asked again when this thread learns of that epoch.
+      // A shard of another epoch is asked again when this thread has that epoch's membership.
       if (reply.header.result != status::ok) f.refused = true;
       f.dropped += reply.header.count;
       if (f.example.empty()) f.example = net::text_of(reply.body);
@@ -305,7 +305,7 @@ class clock_loop::clock_notifier {
   std::vector<destination> shards_;  // the members'
   std::uint64_t sequence_ = 0;
   std::uint32_t told_ = 0;
-  state next_;                             // to be told of
+  state next_;                             // the next to be announced
   std::map<std::uint32_t, fence> fences_;  // by the rank of the leaving worker
 };
 

@@ -41,8 +41,7 @@ bool decode_for(server& s, place at, reply_sink& sink, const net::incoming& in, 
 /// Thread-safety: owned by the thread that runs the steps.
 class server_loop {
  public:
-  // How long a thread sleeps when idle. A stop wakes it earlier; this is for the case that the wake-up is
-  // lost.
+  // How long a thread sleeps when idle. A stop wakes it earlier; this bounds the cost of a lost wake-up.
   static constexpr std::chrono::milliseconds idle{100};
 
   virtual ~server_loop() { in_.of.end_replication(thread_); }
@@ -108,7 +107,7 @@ class clock_loop final : public server_loop {
   /// `self` as in the membership; `newest` returns the newest membership, or null.
   clock_loop(const loop_context& s, const server_entry& self,
              std::function<std::shared_ptr<const membership>()> newest);
-  /// As of shard_loop.
+  /// As for shard_loop.
   ~clock_loop() override;
   std::chrono::milliseconds step(std::chrono::milliseconds sleep) override;
 

@@ -32,14 +32,15 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr milliseconds idle_sleep = server_loop::idle;
-// A proxied request without its own deadline: long enough for a slow user function, short enough to be returned.
+// Of a proxied request without its own deadline: long enough for a slow user function, short enough that its caller is
+// still there.
 constexpr milliseconds proxy_deadline{30'000};
 constexpr std::size_t most_proxied = 4096;
 // This much must have been queued and freed before memory cached by the allocator is returned to the system: that stops
 // every thread for milliseconds.
 constexpr std::size_t worth_trimming = std::size_t{64} << 20;
 constexpr std::chrono::seconds trim_interval{5};
-// The control thread sleeps for less than half of it; one that was away for longer was suspended with its process.
+// The control thread sleeps for less than half of it; if a turn takes longer, the process was suspended.
 constexpr milliseconds long_control_turn{250};
 
 std::string host_name() {
@@ -140,7 +141,7 @@ class server_node::control {
     h.client = node_.options_.server.incarnation;
     h.sequence = ++sequence_;
     h.partition = net::any_partition;
-    h.low_watermark = 0;  // of the sender's own numbers
+    h.low_watermark = 0;  // it refers to the sender's own numbers
     h.flags = static_cast<std::uint16_t>(h.flags & ~(net::flag_stream | net::flag_first));
     const auto& home = home_of(inner.key());
     h.epoch = members_ != nullptr ? members_->epoch : 0;
@@ -240,7 +241,7 @@ class server_node::control {
     malloc_trim(0);
   }
 
-  /// The process was suspended for so long: neither a user function nor a proxied request had that time.
+  /// The process was suspended for this long: neither user functions nor proxied requests had that time.
   void was_away(steady::duration missed) {
     for (auto& w : watched_) w.since += missed;
     for (unsigned i = 0; i < watched_.size(); ++i) node_.seen_[i].fetch_add(missed.count(), std::memory_order_relaxed);
@@ -292,7 +293,7 @@ class server_node::control {
   std::uint64_t sequence_ = 0;
   std::unordered_map<std::uint64_t, proxied> proxied_;
   std::size_t most_held_ = 0;  // since memory was last returned
-  std::uint64_t dropped_ = 0;  // connections, until then
+  std::uint64_t dropped_ = 0;  // connections dropped until then
   steady::time_point next_trim_{};
   std::vector<watched> watched_;  // by shard
   std::shared_ptr<const membership> members_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Threads and ports around a server: one thread per shard, one for the clock, one for control, each with its own
-// port. README.md in this folder has the table of thread ownership.
+// port. server/README.md has the table of thread ownership.
 #pragma once
 
 #include <atomic>
@@ -58,7 +58,7 @@ class server_node {
   /// Blocks: at most `limit`. Returns: true when all threads have exited; one inside a user function may not.
   bool stop(std::chrono::milliseconds limit = std::chrono::milliseconds(2000)) noexcept;
 
-  /// What the scheduler is sent. Thread-safety: const-concurrent.
+  /// This server's entry, as sent to the scheduler. Thread-safety: const-concurrent.
   [[nodiscard]] const server_entry& addresses() const noexcept { return self_; }
   /// The ring: which partitions are ours, and where a proxied request is sent.
   /// Throws: error when this slot is not a member; the old membership stays.
@@ -84,7 +84,8 @@ class server_node {
   /// User functions that have been running for longer than the limit. Units: times are accurate to one heartbeat
   /// interval.
   [[nodiscard]] std::vector<long_run> long_runs() const;
-  /// Asks the thread with the longest-running user function what it does (last_words.hpp). False: there is none.
+  /// Asks the thread with the longest-running user function what it is executing (last_words.hpp). False: there is
+  /// none.
   bool ask_longest_run();
   /// When the thread of this shard last answered the control thread; the start of the node if it never did.
   [[nodiscard]] std::chrono::steady_clock::time_point shard_seen(unsigned shard) const noexcept;

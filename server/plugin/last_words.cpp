@@ -34,7 +34,7 @@ class line {
     char digits[20];
     add({digits, static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, number).ptr - digits)});
   }
-  /// In quotes; unprintable characters become points, long text is truncated.
+  /// In quotes; unprintable characters become dots, long text is truncated.
   void add_quoted(std::string_view text) noexcept {
     add("\"");
     for (const char c : text.substr(0, longest_key)) {

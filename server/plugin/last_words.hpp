@@ -17,11 +17,11 @@
 
 namespace paracel::srv {
 
-/// What a thread does in user code. What it points to must outlive the call.
+/// The user code that a thread is executing. What it points to must outlive the call.
 struct user_call {
   const std::string* name = nullptr;  ///< of the function or other user code; null: nothing
-  std::uint64_t function = 0;         ///< its id; 0: no function, but a loader of plug-ins
-  std::string_view key{};             ///< the key it works on; of a row its name, or the name of its table
+  std::uint64_t function = 0;         ///< its id; 0: not a function, but the loading of plug-ins
+  std::string_view key{};             ///< the key it works on; for a row its name, or the name of its table
   std::uint64_t row = no_row;         ///< the id of a row
   static constexpr std::uint64_t no_row = ~std::uint64_t{0};
 };
@@ -56,7 +56,7 @@ void prepare_thread();
 [[nodiscard]] std::optional<words> heard();
 /// Lets the thread that ends the process proceed. Thread-safety: any thread.
 void passed_on() noexcept;
-/// Asks a thread what it does, without stopping it. `heard` reports it soon, if it is in a user function.
+/// Asks a thread what it is executing, without stopping it. If it is in a user function, `heard` soon returns which.
 void ask(pthread_t thread) noexcept;
 
 }  // namespace last_words

@@ -90,7 +90,7 @@ bool is_cut_off(std::string_view content) {
   return false;
 }
 
-/// Which other user than root and this one could change it; empty: none.
+/// Which user other than root and this one could modify it; empty: none.
 std::string others_who_may_change(const struct stat& about) {
   if (about.st_uid != ::geteuid() && about.st_uid != 0)
     return "belongs to another user (uid " + std::to_string(about.st_uid) + ", neither root nor this one, " +
@@ -189,8 +189,8 @@ plugin_file find_plugin_file(const std::string& folder, const std::string& name)
   } else if (const auto whose = others_who_may_change(at_folder); !whose.empty()) {
     c.problem = "lies in " + folder + ", which " + whose;
   } else {
-    // The loader gets the path and not /proc/self/fd/N: debuggers read it, and glibc confuses a reused number with the
-    // library that had it before.
+    // The loader gets the path and not /proc/self/fd/N: debuggers read it, and glibc mistakes a reused descriptor
+    // number for the library that had it before.
     const std::unique_ptr<char, decltype(&std::free)> real(::realpath(folder.c_str(), nullptr), &std::free);
     if (real != nullptr) c.path = std::string(real.get()) + "/" + name;
     if (::stat(c.path.c_str(), &by_path) != 0 || by_path.st_dev != at_file.st_dev || by_path.st_ino != at_file.st_ino)

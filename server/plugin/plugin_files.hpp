@@ -19,7 +19,7 @@ struct plugin_file {
   std::string problem;  ///< why it may not be loaded; empty: it may
 };
 
-/// The file names that `plugin` may refer to, the likeliest first. Of a path only the base name counts. Throws:
+/// The file names that `plugin` may refer to, the likeliest first. For a path only the base name counts. Throws:
 /// plugin_error.
 std::vector<std::string> plugin_file_names(std::string_view plugin);
 
@@ -27,7 +27,7 @@ std::vector<std::string> plugin_file_names(std::string_view plugin);
 plugin_file find_plugin_file(const std::string& folder, const std::string& name);
 
 /// The file names of the libraries in `folder` that export objects of the size of an update function, a filter or an
-/// optimizer. They are not loaded for this.
+/// optimizer. The libraries are not loaded.
 std::vector<std::string> plugins_in(const std::string& folder);
 
 }  // namespace paracel::srv

@@ -92,8 +92,8 @@ std::uint32_t plugin_symbol::magic() const noexcept {
 }
 
 bool mapped_library::open(const std::string& path, std::string& why) {
-  // Two servers of one process may load one file. The loader has its own lock, but ThreadSanitizer does not see that it
-  // orders a plug-in's initialisers before later reads of their results: this lock makes it visible.
+  // Two servers in one process may load the same file. The loader has its own lock, but ThreadSanitizer does not see
+  // that it orders a plug-in's initialisers before later reads of their results: this lock makes it visible.
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -50,7 +50,7 @@ class mapped_library final : public plugin_library {
   [[nodiscard]] bool open(const std::string& path, std::string& why);
   [[nodiscard]] std::optional<plugin_symbol> find(std::string_view name) override;
   [[nodiscard]] std::vector<std::string> exports(std::uint32_t magic) override;
-  /// Makes the symbols of another library visible to plug-ins that are opened from now on. False: it is not there.
+  /// Makes the symbols of another library visible to plug-ins that are opened from now on. False: it does not exist.
   static bool share(const char* library) noexcept;
 
  private:

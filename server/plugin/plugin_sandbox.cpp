@@ -107,8 +107,8 @@ std::int32_t stand_in_test(const filter_result* self, const char* key, std::uint
   return call(function_of(self), c, error, [&](const sandboxed_result& r) { *keep = r.keep ? 1 : 0; });
 }
 
-/// Replaces the pointers of a copy of a plug-in's object, which are of another process. What is not an object of this
-/// ABI stays as it is: the registry refuses it.
+/// Replaces the pointers in a copy of a plug-in's object, which are valid only in another process. Anything that is not
+/// an object of this ABI is left unchanged: the registry refuses it.
 void make_stand_in(std::span<std::byte> copy, const sandboxed_function& f) {
   const auto is = [&](std::uint32_t magic, auto& as) {
     if (copy.size() < sizeof as) return false;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// User functions in other processes, so that one that crashes, exits, hangs or takes all memory fails its call and
-// nothing else. Each thread of the server has a process of its own, started with the first plug-in that it loads or
-// calls, and replaced when it has ended:
+// User functions in separate processes, so that one that crashes, exits, hangs or exhausts memory fails its call and
+// nothing else. Each server thread has its own process, started when it first loads or calls a plug-in, and replaced
+// when it has ended:
 //
 //   thread of a server                                        start_sandbox
 //     in_place(stand-in, value, delta)
-//       copies them to shared memory, counts up  ── futex ──►  calls the plug-in's function
+//       copies them to shared memory, increments ── futex ──►  calls the plug-in's function
 //       checks and copies the result             ◄── futex ──
 //
-// What the server keeps of a plug-in are stand-ins: its update_result with pointers to functions that do this.
+// Of a plug-in the server keeps only stand-ins: copies of its objects whose pointers lead to functions that do this.
 #pragma once
 
 #include <atomic>
@@ -54,7 +54,7 @@ struct function_timeouts {
 
 struct sandbox_options {
   std::string program;                                   ///< the path of start_sandbox; empty: no sandbox
-  std::size_t memory_bytes = std::size_t{4} << 30;       ///< addresses that a process may have; 0: no limit
+  std::size_t memory_bytes = std::size_t{4} << 30;       ///< limit on the address space of a process; 0: none
   std::size_t max_value_bytes = std::size_t{256} << 20;  ///< the largest value that is passed
   function_timeouts timeouts{};
 };
@@ -73,11 +73,11 @@ class plugin_sandbox {
 
   /// Called with a line about a process that has ended: for each function the first time, the second, the fourth, ...
   void log_to(std::function<void(const std::string&)> log);
-  /// Processes that have been started, and that have ended by themselves or were ended for taking too long.
+  /// Processes started so far, and those that have ended by themselves or were killed for taking too long.
   [[nodiscard]] std::uint64_t started() const noexcept { return started_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
 
-  /// Of the calling thread.
+  /// The calling thread's.
   [[nodiscard]] sandbox_runner& mine();
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The memory that a server shares with one process of its sandbox (plugin_sandbox.hpp), and how a hand-over is written
+// The memory that a server shares with one process of its sandbox (plugin_sandbox.hpp), and the layout of a hand-over
 // in it:
 //
 //     0          sandbox_control
@@ -9,7 +9,8 @@
 //     32768      inputs | room for results       `room_at` is the border; places are offsets from the start
 //
 // In-place functions and optimizers change their value and state where the server has put them. The process may write
-// anything anywhere at any time: the server keeps what it wrote, and copies what it reads before it looks at it.
+// anything anywhere at any time: the server keeps its own copy of what it wrote, and copies what it reads before
+// inspecting it.
 #pragma once
 
 #include <algorithm>
@@ -29,13 +30,13 @@ namespace paracel::srv {
 struct sandbox_control {
   // Written by the server.
   std::atomic<std::uint32_t> request;  ///< number of the newest hand-over
-  std::uint32_t count;                 ///< of its calls
+  std::uint32_t count;                 ///< number of its calls
   std::uint64_t room_at;               ///< where results may be placed
   std::atomic<std::uint32_t> server_sleeps;
   // Written by the process.
-  alignas(64) std::atomic<std::uint32_t> reply;  ///< number of the newest hand-over that is over
-  std::atomic<std::uint32_t>
-      begun;  ///< of its calls; 0: it has not been seen yet. All of them are done when it is over
+  alignas(64) std::atomic<std::uint32_t> reply;  ///< number of the newest hand-over that has finished
+  std::atomic<std::uint32_t> begun;  ///< how many calls have begun; 0: the hand-over has not been seen yet. All of them
+                                     ///< are done when it has finished
   std::atomic<std::uint32_t> process_sleeps;
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && sizeof(sandbox_control) <= 4096);
@@ -47,8 +48,8 @@ struct sandbox_place {
 };
 
 enum class sandbox_work : std::uint32_t {
-  load,        ///< library `value` and, if `delta` is not empty, its symbol, which is function number `function` then
-  exports,     ///< of library `value` the names of the objects whose magic is `number`, each ended by a zero
+  load,        ///< loads library `value` and, if `delta` is not empty, that symbol of it as function number `function`
+  exports,     ///< returns the names of library `value`'s objects whose magic is `number`, each terminated by a zero
   apply,       ///< update_result::apply
   in_place,    ///< update_result::in_place; `value` is changed
   initialise,  ///< update_result::initialise
@@ -76,7 +77,7 @@ struct sandbox_answer {
 };
 static_assert(std::is_trivially_copyable_v<sandbox_call> && std::is_trivially_copyable_v<sandbox_answer>);
 
-/// What `load` answers when there is such a symbol: this, and as many of its bytes as an optimizer_result has.
+/// The answer to `load` if the symbol exists: this, followed by at most sizeof(optimizer_result) of its bytes.
 struct sandbox_symbol {
   std::uint64_t size = 0;
   std::uint32_t type = 0;
@@ -98,7 +99,7 @@ constexpr std::uint64_t aligned(std::uint64_t at) noexcept { return (at + alignm
 }  // namespace sandbox_layout
 
 /// An answer that the server has checked. `result` still points into the shared memory: only its size and type are
-/// certain, and its bytes are to be copied once.
+/// reliable, and its bytes must be copied once.
 struct checked_answer {
   abi::outcome outcome = abi::failed;
   value_tag tag = value_tag::none;
@@ -107,14 +108,14 @@ struct checked_answer {
   std::string text;
 };
 
-/// Reads answer number `i`. `room_at` is the server's own. Returns: null, or what is wrong with it.
+/// Reads answer number `i`. `room_at` is the server's own copy. Returns: null, or what is wrong with it.
 inline const char* parse_answer(std::span<const std::byte> memory, std::uint64_t room_at, std::size_t i,
                                 checked_answer& out) {
   namespace layout = sandbox_layout;
   if (memory.size() < layout::data_at || i >= layout::most_calls) return "there is no such answer";
   sandbox_answer a;
   load_fields(memory.data() + layout::answers_at + i * sizeof a, a);
-  // From here on `a` is a copy that nobody else can change.
+  // From here on `a` is a copy that the process cannot change.
   const auto inside = [&](const sandbox_place& p) {
     return p.bytes == 0 || (p.at >= room_at && p.at <= memory.size() && p.bytes <= memory.size() - p.at);
   };

@@ -27,11 +27,11 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr int descriptor_there = 3;
-// How long a thread sleeps before it looks whether the process still lives. Short at first: most that die do so at
+// How long a thread sleeps before it checks whether the process is still alive. Short at first: most that die do so at
 // once.
 constexpr milliseconds first_sleep{1};
 constexpr milliseconds longest_sleep{5};
-// A sleep that took so much longer was not the function's: this process did not run either (a suspended job).
+// A sleep that overran by this much is not the function's fault: this process did not run either (a suspended job).
 constexpr milliseconds suspended{250};
 
 void require(bool done, const char* what, int code) {
@@ -54,7 +54,7 @@ sandbox_process::sandbox_process(const std::string& program, std::size_t shared_
   require(memory_fd_ >= 0, "shared memory", errno);
   try {
     require(ftruncate(memory_fd_, static_cast<off_t>(shared_bytes)) == 0, "shared memory", errno);
-    // Otherwise the process could shrink it, and reading it would be a SIGBUS here.
+    // Otherwise the process could shrink it, and reading it here would raise SIGBUS.
     require(fcntl(memory_fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0, "shared memory", errno);
     void* at = mmap(nullptr, shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_fd_, 0);
     require(at != MAP_FAILED, "shared memory", errno);
@@ -65,7 +65,7 @@ sandbox_process::sandbox_process(const std::string& program, std::size_t shared_
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_init(&files);
     posix_spawnattr_init(&attributes);
-    // Nothing of the server but standard output and error: no socket, no file.
+    // It inherits only standard output and error: no socket, no file.
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&files, memory_fd_, descriptor_there);
     posix_spawn_file_actions_addclosefrom_np(&files, descriptor_there + 1);
@@ -107,7 +107,7 @@ bool sandbox_process::has_ended(std::string& how) noexcept {
   const int found = waitid(P_PID, static_cast<id_t>(pid_), &about, WEXITED | WNOHANG | WNOWAIT);
   if (found == 0 && about.si_pid == 0) return false;
   if (found != 0 && errno == EINTR) return false;
-  if (found != 0) how = "it is gone";  // somebody else has waited for it
+  if (found != 0) how = "it is gone";  // something else has reaped it
   else if (about.si_code == CLD_EXITED) how = "exit(" + std::to_string(about.si_status) + ")";
   else how = signal_text(about.si_status);
   finish();

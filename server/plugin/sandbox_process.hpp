@@ -13,14 +13,13 @@
 
 namespace paracel::srv {
 
-/// A process of the sandbox and the memory shared with it. It is killed, with what it has started, by the destructor,
-/// and by the system when the thread that made it ends.
+/// A process of the sandbox and the memory shared with it. It is killed, with everything it has started, by the
+/// destructor, and by the system when the thread that created it ends.
 ///
-/// Thread-safety: one thread, the one that made it.
+/// Thread-safety: only the thread that created it.
 class sandbox_process {
  public:
-  /// Throws: plugin_error. Cost: starting a program, about a millisecond; the shared memory takes none until it is
-  /// written.
+  /// Throws: plugin_error. Cost: starting a program, about a millisecond; shared memory is allocated as it is written.
   sandbox_process(const std::string& program, std::size_t shared_bytes, std::size_t limit_bytes);
   ~sandbox_process();
   sandbox_process(const sandbox_process&) = delete;
@@ -31,8 +30,8 @@ class sandbox_process {
 
   struct result {
     bool done = false;
-    /// Of the calls, those that have begun. If it is not done the last of them has not ended; when none has begun, no
-    /// function is to blame. If it is done all of them have ended, and the others were left for another time.
+    /// Number of calls that have begun. If not `done`, the last of them has not ended; if none has begun, no function
+    /// is to blame. If `done`, all of them have ended, and the others were returned undone.
     std::size_t begun = 0;
     bool late = false;
     std::string how;  ///< "SIGSEGV", "exit(3)"; empty: done or late

@@ -14,12 +14,12 @@ namespace layout = sandbox_layout;
 
 namespace {
 
-// What a process may keep of the shared memory between calls: so far the next large value finds its pages.
+// Shared memory that stays allocated between calls, so that the next large value finds its pages.
 constexpr std::uint64_t kept_bytes = std::uint64_t{64} << 20;
-// Arguments of a call that is announced: copying larger ones costs more than handing them over alone.
+// Arguments of a call that is announced: copying larger ones costs more than a hand-over for each.
 constexpr std::size_t most_announced_bytes = 4096;
 constexpr std::size_t longest_name = 128;
-constexpr std::chrono::milliseconds least_loading_time{10'000};  // the process starts meanwhile
+constexpr std::chrono::milliseconds least_loading_time{10'000};  // it includes starting the process
 
 std::size_t argument_bytes(const sandboxed_call& c) noexcept {
   return c.value.size() + c.delta.size() + c.state.size() + c.extra.size();
@@ -88,7 +88,7 @@ std::size_t sandbox_runner::write(std::span<const sandboxed_call> calls, std::ui
   return written_.size();
 }
 
-/// The result of call number `i`, which has ended. False: it makes no sense, and the process is not to be used again.
+/// Reads the result of call number `i`, which has ended. False: it is corrupt, and the process must not be used again.
 bool sandbox_runner::read(std::size_t i, sandboxed_result& out) {
   const std::span<const std::byte> memory = process_->memory();
   checked_answer a;
@@ -147,7 +147,7 @@ std::size_t sandbox_runner::hand_over(const sandboxed_function& f, std::span<con
                          " bytes do not fit into the memory of its sandbox");
     ++handed_over_;
     const auto r = process_->run(count, room_at_, limit);
-    if (!r.done && r.begun == 0 && !r.late && !again) {  // it ended before, between two calls
+    if (!r.done && r.begun == 0 && !r.late && !again) {  // it had ended earlier, between two calls
       lose_process();
       continue;
     }
@@ -207,7 +207,7 @@ std::optional<sandbox_runner::loaded_symbol> sandbox_runner::load(const sandboxe
   load_fields(s.bytes.data(), s.about);
   s.bytes.erase(s.bytes.begin(), s.bytes.begin() + sizeof s.about);
   s.bytes.resize(std::min(s.bytes.size(), sizeof(optimizer_result)));
-  // As many bytes as the symbol says, or as matter.
+  // The size that the symbol claims, but no more than was copied.
   s.about.size = std::min<std::uint64_t>(s.about.size, std::max<std::size_t>(s.bytes.size(), 1));
   return s;
 }

@@ -25,7 +25,7 @@ namespace paracel::srv {
 struct sandboxed_function {
   plugin_sandbox* owner;
   std::uint32_t number;
-  plugin_file file;  ///< of the library, as it was when it was registered
+  plugin_file file;  ///< of the library, as registered
   std::string symbol;
   std::string name;  ///< "libx.so:f"
 };
@@ -48,7 +48,7 @@ struct sandboxed_result {
   std::span<const std::byte> state;   ///< of an optimizer: the new state
   std::string text;                   ///< of a failure
   bool ended_process = false;
-  bool late = false;  ///< that was for the time it took
+  bool late = false;  ///< it was killed for taking too long
 };
 
 /// Thread-safety: owned by one thread.
@@ -56,12 +56,13 @@ class sandbox_runner {
  public:
   explicit sandbox_runner(plugin_sandbox& of) : of_(of) {}
 
-  /// The result of an announced call with these arguments, or else that of calling now. Throws: plugin_error when the
+  /// The result of an announced call with these arguments, or else of a call made now. Throws: plugin_error when the
   /// function cannot be called at all, std::bad_alloc.
   const sandboxed_result& call(const sandboxed_function& f, const sandboxed_call& c);
 
-  /// Runs these calls of one function, as many at a time as fit, and keeps the results for `call`. Large ones are left
-  /// out, and the rest once the calls turn out to be slow. Blocks: one call longer than some 20 ms. Throws: as `call`.
+  /// Runs these calls of one function, as many at a time as fit, and keeps the results for `call`. Large ones are
+  /// skipped, and so is the rest once the calls prove slow. Blocks: about 20 ms and one call for each hand-over.
+  /// Throws: as `call`.
   void announce(const sandboxed_function& f, std::span<const sandboxed_call> calls);
   /// Drops what was announced and not called.
   void forget() noexcept { announced_ = next_ = 0; }
@@ -81,10 +82,10 @@ class sandbox_runner {
   std::vector<std::string> exports(const plugin_file& file, std::uint32_t magic);
 
  private:
-  /// A call that was announced: its arguments, one after the other in `bytes`, and what it returned.
+  /// An announced call: its arguments, concatenated in `bytes`, and what it returned.
   struct memo {
     const sandboxed_function* f = nullptr;
-    sandboxed_call call;  ///< its spans only have the sizes
+    sandboxed_call call;  ///< of its spans only the sizes are valid
     std::vector<std::byte> bytes;
     std::vector<std::byte> result;
     sandboxed_result out;
@@ -106,9 +107,9 @@ class sandbox_runner {
   plugin_sandbox& of_;
   std::unique_ptr<sandbox_process> process_;
   std::vector<bool> loaded_;           // by number, in this process
-  std::vector<sandbox_call> written_;  // of the current hand-over: what the process may have changed is not read back
+  std::vector<sandbox_call> written_;  // of the current hand-over: the process may have changed the shared copy
   std::uint64_t room_at_ = 0;          // of the current hand-over
-  std::uint64_t touched_ = 0;          // of the shared memory, since it was last returned
+  std::uint64_t touched_ = 0;          // extent of the shared memory used since it was last released
   sandboxed_result result_;
   std::vector<memo> memos_;  // the first `announced_` are valid; capacities are reused
   std::size_t announced_ = 0;

@@ -63,8 +63,8 @@ struct verdict {
     const auto* why = update.refused.why();
     return why == nullptr || fail(abi::failed, *why);
   }
-  /// False if `result`, which the plug-in returned, is a failure. Even without memory for the reason: the value must be
-  /// restored.
+  /// False if `result`, which the plug-in returned, is a failure. Works even without memory for the reason: the value
+  /// must be restored.
   bool passed(std::int32_t result, const char* text) const noexcept {
     const auto how = result == abi::ok ? abi::ok : result == abi::type_mismatch ? abi::type_mismatch : abi::failed;
     if (outcome != nullptr) *outcome = how;
@@ -93,7 +93,7 @@ bool widen_to(value_tag element, const value_view& from, std::byte* to) {
   }
 }
 
-/// The numbers of `delta` as elements of `current`, aligned. Empty: they do not match, and `v` was told.
+/// The numbers of `delta` as elements of `current`, aligned. Empty: they do not match, as reported to `v`.
 std::optional<const std::byte*> matching_delta(const value_view& current, const value_view& delta, const verdict& v) {
   const auto* f = v.update.function;
   const auto element = element_of(current.tag);
@@ -413,7 +413,7 @@ void expected_calls::run() noexcept {
   const auto& f = *static_cast<const sandboxed_function*>(context());
   try {
     f.owner->mine().announce(f, calls_);
-  } catch (const std::exception&) {  // the calls are made one by one, and say why
+  } catch (const std::exception&) {  // the calls are then made one by one, and report why
   }
 }
 

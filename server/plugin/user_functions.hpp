@@ -35,7 +35,7 @@ class refusal_of_function {
 struct loaded_update {
   std::uint64_t id = 0;  ///< XXH3-64 of plug-in content, symbol and kind: the same on every server
   std::string name;      ///< "libx.so:f", for logs and error texts
-  /// Of an optimizer: one that rejects every call with a text, so that only code aware of optimizers steps them.
+  /// For an optimizer: a stub that rejects every call with a text, so that only code aware of optimizers steps them.
   const update_result* function = nullptr;
   bool additive = false;
   const optimizer_result* optimizer = nullptr;  ///< null: an update function
@@ -108,27 +108,27 @@ enum class apply_path : std::uint8_t {
 [[nodiscard]] std::optional<bool> test(const loaded_filter& f, std::string_view key, const value_view& value,
                                        std::string& error, abi::outcome* outcome = nullptr);
 
-/// Calls of one function that will be made soon: a sandboxed one runs them in one hand-over, and each call then finds
-/// its result. A call with other arguments is made as usual. Without a sandbox nothing happens.
+/// Calls of one function that are about to be made: a sandboxed one runs them in one hand-over, and each call then
+/// finds its result. A call with other arguments is made as usual. Without a sandbox nothing happens.
 ///
-/// Only for calls on keys that are different: the second call on a key gets what the first one returns. A function is
-/// called for each announced one, also if it is not made in the end.
+/// Only for calls on distinct keys: a second call on a key needs the result of the first. The function runs for every
+/// announced call, even if that call is never made.
 class expected_calls {
  public:
   explicit expected_calls(const loaded_update* u) noexcept : update_(u != nullptr && u->sandboxed ? u : nullptr) {}
   explicit expected_calls(const loaded_filter* f) noexcept : filter_(f != nullptr && f->sandboxed ? f : nullptr) {}
-  /// Results that were not asked for are dropped.
+  /// Drops results that were not used.
   ~expected_calls();
   expected_calls(const expected_calls&) = delete;
   expected_calls& operator=(const expected_calls&) = delete;
 
-  /// Whether it is of any use.
+  /// Whether announcing calls is of any use.
   [[nodiscard]] bool wanted() const noexcept { return update_ != nullptr || filter_ != nullptr; }
-  /// Of `apply` or `apply_in_place`. The bytes must stay until `run`.
+  /// A call of `apply` or `apply_in_place`. The bytes must stay valid until `run`.
   void add(const value_view& current, const value_view& delta);
-  /// Of `test`.
+  /// A call of `test`.
   void add(std::string_view key, const value_view& value);
-  /// Calls them. Failures are reported by the calls themselves.
+  /// Runs the announced calls. Failures are reported when the calls are made.
   void run() noexcept;
 
  private:

@@ -35,7 +35,7 @@ class commit_queue {
   void seal(std::uint64_t need) {
     for (; sealed_ < waiting_.size(); ++sealed_) waiting_[sealed_].need = need;
   }
-  /// Calls send(peer, outgoing) for those that wait for nothing that is `open` or later.
+  /// Calls send(peer, outgoing) for those that wait only for messages before number `open`.
   template <class Send>
   void release(std::uint64_t open, const Send& send) {
     while (sealed_ != 0 && waiting_.front().need < open) {
@@ -76,7 +76,7 @@ class commit_queue {
   };
   byte_budget* budget_;
   std::deque<reply> waiting_;
-  std::size_t sealed_ = 0;  // the first so many have a known message to wait for
+  std::size_t sealed_ = 0;  // so many at the front have a known message to wait for
 };
 
 }  // namespace paracel::srv

@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds log_interval{1000};
 
 }  // namespace
 
-/// Whether a thread of a server of this epoch means us.
+/// Whether the sender is a thread of a server of this epoch, and means us.
 bool replication_chain::is_of_peer(const net::request_header& h) const {
   const auto between = link::of(h);
   return between.to == options_.incarnation && view_->owned.knows({between.from_slot, between.from});
@@ -39,7 +39,7 @@ replication_chain::piece replication_chain::join_pieces(const net::request_view&
   const std::pair sender{h.client, h.rank};
   const auto begun = pieces_.find(sender);
   if (h.count == 0 && begun == pieces_.end()) return piece::last;
-  if (begun != pieces_.end() && h.count + 1 != begun->second.left) {  // otherwise it might never end
+  if (begun != pieces_.end() && h.count + 1 != begun->second.left) {  // otherwise the message might never be complete
     pieces_.erase(begun);
     return piece::unexpected;
   }

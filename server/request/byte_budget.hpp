@@ -34,8 +34,8 @@ class byte_budget {
   /// Charges `bytes`, whatever the limit; the caller then checks `is_over`.
   void add(std::size_t bytes) noexcept { held_.fetch_add(bytes, std::memory_order_relaxed); }
   void give_back(std::size_t bytes) noexcept { held_.fetch_sub(bytes, std::memory_order_relaxed); }
-  /// As `add` and `give_back` of a budget that one thread alone changes: others may read it. Without a locked
-  /// instruction, which costs as much as remembering a request does otherwise.
+  /// Like `add` and `give_back`, for a budget that only one thread modifies; others may read it. Without a locked
+  /// instruction, which would double the cost of remembering a request.
   void add_alone(std::size_t bytes) noexcept { held_.store(held() + bytes, std::memory_order_relaxed); }
   void give_back_alone(std::size_t bytes) noexcept { held_.store(held() - bytes, std::memory_order_relaxed); }
   void refuse() noexcept { refused_.fetch_add(1, std::memory_order_relaxed); }
@@ -104,7 +104,7 @@ struct server_budgets {
   byte_budget streams;  ///< the connection of each sender
   byte_budget proxied;  ///< requests forwarded to other servers
 
-  /// `threads`: of shards.
+  /// `threads`: number of shard threads.
   server_budgets(std::size_t most_parked, std::size_t most_pieces, std::size_t most_replies, unsigned threads) noexcept
       : parked(most_parked),
         pieces(most_pieces),

@@ -60,7 +60,7 @@ class completion {
   [[nodiscard]] const net::peer& peer() const noexcept { return to_; }
   /// The epoch of the reply.
   void set_epoch(std::uint32_t epoch) noexcept { epoch_ = epoch; }
-  /// Sends the reply through this sink instead of the original one. Lifetime: as of that one.
+  /// Sends the reply through this sink instead of the original one. Lifetime: as for the original.
   void leave_through(reply_sink& sink) noexcept {
     if (sink_ != nullptr) sink_ = &sink;
   }
@@ -76,7 +76,7 @@ class completion {
     net::reply_bytes head;
     net::encode(fields, head);
     sink_->send(to_, {head, body, std::move(tail)});
-    sink_ = nullptr;  // not earlier: what could not be sent can still be refused
+    sink_ = nullptr;  // only now: if sending throws, the request can still be refused
   }
   void ok() { answer({}); }
   /// Answers with a readable reason; the client prints it.

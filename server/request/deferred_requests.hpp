@@ -29,7 +29,7 @@ namespace paracel::srv {
 /// Thread-safety: owned by the shard thread.
 class deferred_requests {
  public:
-  static constexpr std::size_t most_bytes = std::size_t{64} << 20;  ///< of what is held, of all clients
+  static constexpr std::size_t most_bytes = std::size_t{64} << 20;  ///< held requests of all clients together
   static constexpr std::size_t most_clients = 4096;
 
   /// A held request.
@@ -109,8 +109,8 @@ class deferred_requests {
     return true;
   }
 
-  /// Answers what is held of this client, whose refused request is no longer expected; `through`: instead of the
-  /// sinks for which the completions were made.
+  /// Answers the held requests of this client, whose refused request is no longer expected; `through` replaces the
+  /// sinks of their completions.
   void forget(std::uint64_t client, net::status why, reply_sink* through = nullptr) {
     const auto at = clients_.find(client);
     if (at == clients_.end()) return;

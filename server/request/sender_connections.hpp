@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The receiver's end of src/net/reliable_channel.hpp: whether requests come over the same connection as the ones before
-// them. The transport reconnects when a connection breaks, and messages in flight are lost; later ones must not be
+// The receiver's end of src/net/reliable_channel.hpp: checks that requests arrive over the same connection as earlier
+// ones. The transport reconnects when a connection breaks, and messages in flight are lost; later ones must not be
 // served as if nothing were missing.
 //
-// Threads of servers check with it through their replication_chain, the scheduler through its reply_cache, which keeps
-// there what else it knows of a sender.
+// Server threads use it through their replication_chain, the scheduler through its reply_cache, which also keeps its
+// own state of each sender here.
 #pragma once
 
 #include <compare>
@@ -22,7 +22,7 @@
 
 namespace paracel::srv {
 
-/// Who sends a stream (net::flag_stream).
+/// The sender of a stream (net::flag_stream).
 struct stream_sender {
   std::uint64_t client = 0;
   std::uint32_t rank = 0;
@@ -30,11 +30,12 @@ struct stream_sender {
   friend auto operator<=>(const stream_sender&, const stream_sender&) = default;
 };
 
-/// The connection of each sender of a stream, and a `State` of its owner's. When there are more senders than the budget
-/// allows, those that have begun longest ago, or were marked as recent longest ago, are dropped: their next request is
+/// The connection of each sender of a stream, and a `State` for the owner's use. When there are more senders than the
+/// budget allows, those that started, or were last marked as recent, longest ago are dropped: their next request is
 /// refused, and they start again.
 ///
-/// Thread-safety: none. Cost: a map lookup for a request of another sender than the last; `sender_bytes` a sender.
+/// Thread-safety: none. Cost: a map lookup when the sender is not that of the previous request; `sender_bytes` a
+/// sender.
 template <class State = std::monostate>
 class sender_table {
  public:
@@ -60,12 +61,12 @@ class sender_table {
     return *this;
   }
 
-  /// Whether nothing that was sent before this request can be missing.
+  /// Whether no earlier request of this sender can be missing.
   [[nodiscard]] bool accepts(const net::request_header& h, const net::peer& from) {
     return (h.flags & net::flag_stream) == 0 || accept(h, from) != nullptr;
   }
-  /// The same of a request of a stream. One that begins it makes its connection the only one; what still arrives over
-  /// an older one is rejected. Returns: its sender, null if it is to be refused. Lifetime: until the sender is dropped.
+  /// The same for a request of a stream. The first one makes its connection the only valid one; requests still arriving
+  /// over an older one are rejected. Returns: its sender, null to refuse it. Lifetime: until the sender is dropped.
   [[nodiscard]] entry* accept(const net::request_header& h, const net::peer& from) {
     const auto who = stream_sender::of(h);
     if ((h.flags & net::flag_first) == 0) {
@@ -83,7 +84,7 @@ class sender_table {
       if (by_age_.empty()) return nullptr;
       drop_oldest([](const entry&) {});
     }
-    by_age_.emplace(++newest_, who);  // first: without memory for the entry it is of nobody
+    by_age_.emplace(++newest_, who);  // first: if there is no memory for the entry, this refers to no sender
     return &senders_.emplace(who, entry{.from = from, .age = newest_, .held = std::move(held)}).first->second;
   }
 
@@ -98,7 +99,7 @@ class sender_table {
     by_age_.emplace(newest_ + 1, who);
     by_age_.erase(std::exchange(e.age, ++newest_));
   }
-  /// `f` is called with the entry before it goes.
+  /// `f` is called with the entry before it is removed.
   template <class F>
   void drop_oldest(const F& f) {
     const auto oldest = senders_.find(by_age_.begin()->second);
@@ -130,7 +131,7 @@ class sender_table {
 
   byte_budget* budget_;
   table senders_;
-  typename table::iterator recent_ = senders_.end();  // most requests are of the sender of the one before
+  typename table::iterator recent_ = senders_.end();  // most requests come from the sender of the previous one
   std::map<std::uint64_t, stream_sender> by_age_;
   std::uint64_t newest_ = 0;
 };

@@ -19,7 +19,7 @@
 namespace paracel::srv {
 
 /// Beyond `limit` bytes of unread replies on one connection, further requests on it are refused with `too_large`, so
-/// that a client that is only slow learns why. Refusals need memory too: when a client's unread refusals reach
+/// that a client that is only slow is told why. Refusals need memory too: when a client's unread refusals reach
 /// the limit themselves, its requests are silently dropped. Once it has read, it is served again.
 ///
 /// Thread-safety: any thread. Cost: none as long as no connection is over the limit.
@@ -56,7 +56,7 @@ class slow_consumer_guard {
   bool record(const net::request_header& h, std::uint64_t unread_bytes) {
     const std::lock_guard lock(mutex_);
     const auto at = clients_.find(h.client);
-    // A client that uses a new name for each request fills neither the log nor the memory.
+    // A client that uses a new id for each request must fill neither the log nor memory.
     if (at == clients_.end() && clients_.size() >= most_clients) return unread_bytes / 2 <= limit_;
     auto& c = at == clients_.end() ? clients_[h.client] : at->second;
     if (at == clients_.end() && log_) {

@@ -20,14 +20,14 @@ inline constexpr std::size_t places = 5;
 const char* name_of(place p) noexcept;
 
 enum class asker : std::uint8_t {
-  anybody,    ///< of the job: workers, tools of the launcher, a server for a worker (proxy)
+  anybody,    ///< any process of the job: workers, tools of the launcher, a server on behalf of a worker (proxy)
   peer,       ///< a server of the membership, or this one itself; see `link`
   itself,     ///< this server: header.client is its incarnation
   scheduler,  ///< header.client is the job
   node,       ///< the process in the position that the body names (role, slot or rank, pid, incarnation)
 };
 
-/// How a request of another epoch than the receiver's is handled, where servers may change.
+/// How a request of an epoch other than the receiver's is handled, in jobs whose servers may change.
 enum class epoch_rule : std::uint8_t {
   any,        ///< it is served
   not_ahead,  ///< one from a later epoch waits until that membership is known here
@@ -140,9 +140,9 @@ struct refusal_at_door {
   net::status why;
   std::string text;
 };
-/// The checks that need no membership: the verb is one of this thread, the job is ours, and a sender that must be this
-/// server or the scheduler is. `job` 0: requests of any job are accepted, and any sender may be its scheduler. Cost: a
-/// load and two comparisons unless it is rejected.
+/// The checks that need no membership: the verb is valid at this thread, the job is ours, and the sender is this server
+/// or the scheduler where it must be. `job` 0: requests of any job are accepted, and any sender may be its scheduler.
+/// Cost: a load and two comparisons unless it is rejected.
 [[nodiscard]] std::optional<refusal_at_door> refused_at(place at, const net::request_header& h, std::uint64_t job,
                                                         std::uint64_t incarnation);
 

@@ -11,7 +11,7 @@ namespace {
 // A clock that has staged updates answers when all shards have dropped the worker's.
 constexpr std::chrono::milliseconds unanswered{1000};
 constexpr std::chrono::milliseconds refused{200};
-// The numbers of these requests are apart from those of checkpoint_coordinator, which count from 1.
+// The numbers of these requests are distinct from those of checkpoint_coordinator, which count from 1.
 constexpr std::uint64_t first_number = std::uint64_t{1} << 63;
 
 }  // namespace

@@ -3,7 +3,7 @@
 // Ejected workers leave the clock: the scheduler ticks it for them, once their processes are dead for certain.
 //
 // The clock is kept by a server, which may change or die meanwhile. A request is therefore repeated until the clock has
-// acknowledged it, each time to the server that keeps the clock by the newest membership; a second one has no effect.
+// acknowledged it, each time to the server that keeps the clock in the newest membership; a repeated one has no effect.
 #pragma once
 
 #include <chrono>
@@ -36,7 +36,8 @@ class clock_removals {
   void remove(std::uint32_t rank, const membership& members, time_point now);
   /// A reply to a request sent from here; others are ignored.
   void on_reply(std::uint64_t number, const net::reply_view& reply, time_point now);
-  /// Repeats what was refused or is not answered. Returns: a worker that could not be removed within the limit.
+  /// Repeats requests that were refused or are unanswered. Returns: a worker that could not be removed within the
+  /// limit.
   [[nodiscard]] std::optional<std::uint32_t> tick(const membership& members, time_point now);
   /// The scheduler was suspended for this long.
   void was_away(time_point::duration missed) noexcept;

@@ -35,7 +35,7 @@ collective_log::~collective_log() {
   if (file_ >= 0) close(file_);
 }
 
-/// In memory when the disk fails.
+/// Keeps it in memory when the disk fails.
 collective_log::stored collective_log::store(const shared_buffer& bytes) {
   stored s;
   if (bytes.size() <= options_.file_from || (file_ < 0 && (file_ = open_nameless(options_.folder)) < 0)) {
@@ -69,7 +69,8 @@ void collective_log::keep(std::uint64_t number, std::string what, value_tag tag,
   bytes_ += a.bytes;
   if (const auto old = answers_.find(number); old != answers_.end()) drop(old);
   answers_.emplace(number, std::move(a));
-  // The oldest first: a program that never marks the start of its loop needs all, and can no longer be replaced.
+  // The oldest first: a program that never marks the start of its loop needs all of them, and its workers can then no
+  // longer be replaced.
   while (bytes_ > options_.most_bytes && answers_.size() > 1) drop(answers_.begin());
 }
 
@@ -78,7 +79,7 @@ void collective_log::drop(std::map<std::uint64_t, answer>::iterator it) {
   for (const auto& p : it->second.parts) {
     if (p.size == 0) continue;
     file_bytes_ -= p.size;
-    // Where that is unsupported, the file stays as long as the job made it.
+    // Where that is unsupported, the file does not shrink.
     [[maybe_unused]] const int same =
         fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(p.at),
                   static_cast<off_t>((p.size + page - 1) / page * page));

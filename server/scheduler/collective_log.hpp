@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The results of collectives, kept for the replacement of a dead worker, which repeats what that worker
-// had called (src/worker/collective_sequence.hpp). Large ones are in an unlinked file, so that it vanishes with
-// the scheduler however that ends.
+// The results of collectives, kept for the replacement of a dead worker, which repeats what that worker had called
+// (src/worker/collective_sequence.hpp). Large ones are in an unlinked file, so that it vanishes with the scheduler,
+// however that ends.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class collective_log {
   struct options {
     std::uint32_t ranks = 1;
     std::string folder = ".";                         ///< of the file
-    std::size_t file_from = 64 * 1024;                ///< answers of more bytes are in the file
+    std::size_t file_from = 64 * 1024;                ///< larger answers are in the file
     std::size_t most_bytes = std::size_t{256} << 20;  ///< of the others, and of the bookkeeping
   };
   explicit collective_log(options o);
@@ -34,13 +34,13 @@ class collective_log {
   collective_log(const collective_log&) = delete;
   collective_log& operator=(const collective_log&) = delete;
 
-  /// All ranks got the same answer, or each of them one of `own`. `what`: the call in words.
+  /// All ranks got the answer `shared`, or each of them its own, if there are `own`. `what`: the call in words.
   void keep(std::uint64_t number, std::string what, value_tag tag, const shared_buffer& shared,
             std::vector<shared_buffer> own = {});
   /// What a rank would repeat: the numbers [first, second), and those from `from` on. Others are dropped once no
   /// rank needs them.
   void needs(std::uint32_t rank, std::vector<std::pair<std::uint64_t, std::uint64_t>> again, std::uint64_t from);
-  /// This rank will not repeat any more.
+  /// This rank will not repeat anything any more.
   void needs_nothing(std::uint32_t rank);
 
   enum class found : std::uint8_t { no, yes, dropped, differs };
@@ -76,8 +76,8 @@ class collective_log {
 
   options options_;
   std::map<std::uint64_t, answer> answers_;
-  std::map<std::uint32_t, need> needs_;  // by rank; of replaceable ones
-  std::uint64_t known_ = 0;              // those below were given
+  std::map<std::uint32_t, need> needs_;  // by rank; of those that can be replaced
+  std::uint64_t known_ = 0;              // those below have been given
   std::size_t bytes_ = 0;
   int file_ = -1;
   std::uint64_t file_end_ = 0;

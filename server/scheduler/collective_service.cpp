@@ -55,7 +55,7 @@ void answer(completion& done, const shared_buffer& bytes, value_tag tag) {
   answer_with(done, bytes, fields);
 }
 
-/// Writes length-prefixed blocks into bytes of a size known before.
+/// Writes length-prefixed blocks into a buffer whose size is known in advance.
 class block_writer {
  public:
   explicit block_writer(std::size_t bytes) : out_(shared_buffer::allocate(bytes)), at_(out_.mutable_data()) {}
@@ -115,7 +115,7 @@ void collective_service::handle(const net::request_view& in, shared_buffer tail,
       const auto& p = o.parts[rank];
       if (!p.arrived || p.absent) continue;
       theirs = describe(p.request, p.bytes.size());
-      if (theirs == mine) break;  // the first one speaks for all that were accepted
+      if (theirs == mine) break;  // the first one represents all that were accepted
       others += (others.empty() ? "" : ", ") + std::to_string(rank);
     }
     if (!others.empty())
@@ -216,7 +216,7 @@ std::size_t collective_service::largest_answer(const operation& o) {
   return *std::ranges::max_element(answers);
 }
 
-/// A complete collective: a rank that calls it now replaces a process that had called it.
+/// Answers a collective that is already complete: a rank that calls it now replaces a process that had called it.
 bool collective_service::answer_again(const collective_request& r, std::size_t contribution_bytes, completion& done) {
   auto& called = called_[r.rank];
   called = std::max(called, r.operation + 1);
@@ -246,7 +246,7 @@ void collective_service::replace(std::uint32_t rank) {
     parked_bytes_ -= p.bytes.size();
     --waiting_;
     --o.arrived;
-    p = {};  // a rank that is gone gets a reply that is never read
+    p = {};  // the process that is gone gets a reply that is never read
   }
 }
 
@@ -301,7 +301,7 @@ void collective_service::complete(const operation_key& key, operation& o) {
       for (auto& p : parts) {
         std::size_t total = 0;
         for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-          // Checked on arrival; an absent one has none.
+          // Checked on arrival; an absent rank has none.
           [[maybe_unused]] const bool whole = net::take_block(rest[rank], column[rank]);
           total += 8 + column[rank].size();
         }
@@ -316,7 +316,7 @@ void collective_service::complete(const operation_key& key, operation& o) {
     }
     case collective_kind::send:
     case collective_kind::receive:
-      break;  // never come here
+      break;  // handled by pass_message
   }
 }
 
@@ -335,8 +335,8 @@ void collective_service::erase_if_all_came(operations::iterator it) {
   if (it->second.arrived >= it->second.parts.size()) open_.erase(it);
 }
 
-/// Makes room for one more operation: a failed one is dropped first; a rank that still comes to it reopens it and
-/// waits, which only a program that disagrees thousands of times can reach.
+/// Makes room for one more operation by dropping a failed one. A rank that still calls that one reopens it and waits,
+/// which takes a program whose ranks disagree thousands of times.
 bool collective_service::make_room() {
   if (open_.size() < limits_.max_operations) return true;
   for (auto it = open_.begin(); it != open_.end(); ++it) {

@@ -25,7 +25,7 @@ namespace paracel::srv {
 
 struct collective_limits {
   std::uint32_t max_ranks = 1U << 16;
-  /// Incomplete operations. Each rank waits in one at a time, so a correct job never has more than
+  /// Incomplete operations. Each rank waits in one at a time, so a correct job never has more of them than
   /// communicators; an incorrect one must not grow without bound.
   std::size_t max_operations = 4096;
   /// Bytes of parked contributions.
@@ -39,7 +39,7 @@ struct collective_limits {
 /// Reductions fold in rank order, whatever the order of arrival, so their results are bit-identical from run to run. A
 /// NaN anywhere makes the maximum and the minimum NaN; integer sums wrap around.
 /// When ranks disagree (kind, number of ranks, reduction, type, length, root), each of them is answered bad_request
-/// with a text that says which ranks want what: the program's ranks have taken different paths, and none of them may
+/// with a text that says which ranks called what: the program's ranks have taken different paths, and none of them may
 /// hang. Thread-safety: owned by the thread of its completions. Cost: O(bytes) an operation; a contribution received
 /// as a tail, or copied from a body, is held until the last rank arrives. The replies of all-gather, broadcast and
 /// reduce share one buffer.
@@ -58,7 +58,7 @@ class collective_service {
   /// broadcast from it fails with bad_request.
   void eject(std::uint32_t comm, std::uint32_t rank, const std::string& who);
 
-  /// From now on the answers of communicator 0 are logged: a replaced rank gets them again; and its ranks may send
+  /// From now on the answers of communicator 0 are logged, for replacements of its ranks; and its ranks may send
   /// messages, which are logged as well.
   void keep_answers(collective_log::options o) { kept_.emplace(std::move(o)); }
   [[nodiscard]] collective_log* kept() noexcept { return kept_ ? &*kept_ : nullptr; }
@@ -106,7 +106,7 @@ class collective_service {
 
   collective_limits limits_;
   operations open_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> departed_;  // (communicator, rank) -> who
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> departed_;  // (communicator, rank) -> why
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> ejected_;   // likewise
   std::optional<collective_log> kept_;
   message_log messages_;                           // with kept_

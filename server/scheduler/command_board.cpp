@@ -19,12 +19,12 @@ using nlohmann::json;
 constexpr std::size_t most_name_bytes = 256;
 constexpr double most_seconds = 86'400;
 constexpr double default_seconds = 60;
-// What a reply has at most, so that the answers of its receiver fit a control message.
+// Most commands, or changes, in a reply, so that the receiver's answers fit a control message.
 constexpr std::size_t most_delivered = 8;
 // A server's control thread answers at once; a request or a reply may be lost with a connection.
 constexpr std::chrono::milliseconds ask_again{1000};
-// The numbers of these requests are apart from those of checkpoint_coordinator and clock_removals. The low bits are the
-// slot of the server.
+// The numbers of these requests are distinct from those of checkpoint_coordinator and clock_removals. The low bits are
+// the slot of the server.
 constexpr std::uint64_t first_stats_number = std::uint64_t{1} << 62;
 constexpr unsigned slot_bits = 16;
 
@@ -132,7 +132,7 @@ void command_board::take(std::uint32_t rank, const json& body, completion& done,
       if (!a.is_object()) throw refusal("an answer is no object");
       const auto number = whole_number_in(a, "number", ~std::uint64_t{0});
       const auto at = open_.find(number);
-      // Otherwise it was late, or it is repeated.
+      // If it is unknown, the answer was late or is a repetition.
       if (at == open_.end() || at->second.to_servers || rank < at->second.first || rank >= at->second.end) continue;
       record(number, rank, {a.value("ok", json()) == true, long_text_in(a, "text", most_text_bytes)});
     }
@@ -167,7 +167,7 @@ void command_board::take(std::uint32_t rank, const json& body, completion& done,
 /// Answers the parked request, if there is something for it.
 void command_board::deliver(std::uint32_t rank) {
   auto& t = workers_[rank];
-  std::erase_if(t.commands, [&](auto number) { return !open_.contains(number); });  // it was too late for it
+  std::erase_if(t.commands, [&](auto number) { return !open_.contains(number); });  // those that timed out
   const bool changes = t.changes && std::max(*t.changes, t.first_change) < changes_.size();
   if (!t.parked || (!t.begins && t.commands.empty() && t.answers.empty() && !changes)) return;
   json all = json::object();
@@ -210,7 +210,7 @@ void command_board::record(std::uint64_t number, std::uint32_t index, answer a) 
     return done.answer({}, net::bytes_of(text));
   }
   auto& t = workers_[*by];
-  if (!t.listens || t.given != by_number) return;  // it is gone
+  if (!t.listens || t.given != by_number) return;  // the process that gave it is gone
   all["number"] = by_number;
   t.answers = json_text(all);
   deliver(*by);

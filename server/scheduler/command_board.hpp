@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Commands of users to the workers or servers of a job, until they are answered; and the changes that workers are told.
+// Commands of users to the workers or servers of a job, until they are answered; and the changes that workers are told
+// of.
 //
 // A worker asks with `take_commands`, and the request is parked until there is something for it:
 //
@@ -10,8 +11,8 @@
 //   its answer   is repeated by the worker until a reply shows that it has arrived
 //   a change     of a server or a worker, which died or joined; numbered likewise
 //
-// A server answers a command that it knows by itself (`stats`); its control thread is asked again until it does.
-// Whoever is gone, takes no commands, or is late is reported as such, so that every command has an end.
+// A server answers a built-in command (`stats`); its control thread is asked again until it does. A recipient that is
+// gone, takes no commands, or is late is reported as such, so that every command completes.
 #pragma once
 
 #include <chrono>
@@ -37,10 +38,10 @@ namespace paracel::srv {
 class command_board {
  public:
   using time_point = net::clock_source::time_point;
-  static constexpr std::size_t most_text_bytes = std::size_t{64} << 10;  ///< of a command, and of an answer
+  static constexpr std::size_t most_text_bytes = std::size_t{64} << 10;  ///< of a command, or of an answer
   static constexpr std::size_t most_open = 1024;                         ///< commands without all of their answers
 
-  /// Of one that a command is for.
+  /// One that a command is for.
   struct recipient {
     std::string gone{};     ///< why it cannot answer; empty: it can
     std::string address{};  ///< of a server's control thread
@@ -57,7 +58,7 @@ class command_board {
   void tell(const nlohmann::json& body, completion& done, const recipients& all, time_point now);
   /// The request of a worker, `take_commands`, which may give a command too. Throws: as tell.
   void take(std::uint32_t rank, const nlohmann::json& body, completion& done, const recipients& all, time_point now);
-  /// What workers with a function for changes are told.
+  /// Workers with a function for changes are told of this.
   void note_change(nlohmann::json change);
 
   /// A new process has this rank: it is told of changes from now on.
@@ -67,7 +68,7 @@ class command_board {
   void server_gone(std::uint32_t slot, const std::string& why);
   /// A reply to a request sent from here; others are ignored.
   void on_reply(std::uint64_t number, const net::reply_view& reply);
-  /// Reports who is late, and asks servers again.
+  /// Reports recipients that are late, and asks servers again.
   void tick(time_point now);
   void was_away(time_point::duration missed) noexcept;
   void fail_all(net::status why, std::string_view text);
@@ -83,7 +84,7 @@ class command_board {
     std::string name;
     std::string body;
     double seconds = 0;
-    // Who gave it: a tool, or a worker by a number of its own.
+    // Its origin: a tool, or a worker with a number of its own.
     completion done{};
     std::optional<std::uint32_t> by{};
     std::uint64_t by_number = 0;
@@ -95,13 +96,13 @@ class command_board {
   /// What the process of a rank is owed.
   struct taker {
     bool listens = false;
-    bool begins = false;  ///< it is to be told that it listens
+    bool begins = false;  ///< its first request is to be answered at once
     completion parked{};
     std::deque<std::uint64_t> commands{};    ///< that it has not acknowledged
-    std::optional<std::uint64_t> changes{};  ///< that it knows of; empty: it has no function for them
-    std::uint64_t first_change = 0;          ///< when it joined there had been so many
+    std::optional<std::uint64_t> changes{};  ///< how many it has been told of; empty: it has no function for them
+    std::uint64_t first_change = 0;          ///< number of changes before it joined
     std::uint64_t given = 0;                 ///< the number of its last command
-    std::string answers{};                   ///< to that one, JSON
+    std::string answers{};                   ///< the answers to that one, JSON
   };
 
   [[nodiscard]] static command command_in(const nlohmann::json& body, const recipients& all);

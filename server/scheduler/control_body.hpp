@@ -24,15 +24,15 @@ class refusal : public error {
   using error::error;
 };
 
-/// Throws: refusal when the body is too long, or no JSON object.
+/// Throws: refusal when the body is too long, or not a JSON object.
 [[nodiscard]] nlohmann::json object_in(const net::request_view& in);
-/// Throws: refusal when the member is missing, or no whole number up to `most`.
+/// Throws: refusal when the member is missing, or not a whole number up to `most`.
 [[nodiscard]] std::uint64_t whole_number_in(const nlohmann::json& j, const char* key, std::uint64_t most);
-/// Throws: refusal when the member is missing, or no string of at most 1,024 bytes.
+/// Throws: refusal when the member is missing, or not a string of at most 1,024 bytes.
 [[nodiscard]] std::string text_in(const nlohmann::json& j, const char* key);
 /// A text that is not empty. Throws: refusal, likewise.
 [[nodiscard]] std::string address_in(const nlohmann::json& j, const char* key);
-/// `otherwise` when the member is missing or no string.
+/// `otherwise` when the member is missing or not a string.
 [[nodiscard]] std::string text_or(const nlohmann::json& j, const char* key, std::string otherwise);
 /// The member `key`, or `otherwise`, of at most max_cause_bytes.
 [[nodiscard]] std::string cause_or(const nlohmann::json& j, const char* key, std::string otherwise);

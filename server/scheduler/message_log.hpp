@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Messages from rank to rank in jobs whose workers are replaced. They are here until the receiver has committed the
-// iteration in which it took them: its replacement, which repeats that iteration, gets them again, and what the
-// replacement of a sender sends again is there already.
+// Messages from rank to rank in jobs whose workers are replaced. They are kept until the receiver has committed the
+// iteration in which it received them: its replacement, which repeats that iteration, gets them again, and what the
+// replacement of a sender sends again is ignored.
 //
 //   number   (clock, count): iterations that the caller has committed, and messages to, or from, the other rank since
 //            then. A replacement gives its messages the numbers that they had
@@ -39,20 +39,20 @@ class message_log {
   };
   using ranks = std::pair<std::uint32_t, std::uint32_t>;  // sender, receiver
 
-  /// The next message of a sender. One with a number that it has used before is there already.
+  /// The next message of a sender. One with a number that it has used before is ignored.
   void send(const ranks& of, const number& n, shared_buffer bytes);
   /// Answers with the message that this receive got before, or the next one. Returns: whether it did; else `done`
   /// waits.
   bool receive(const ranks& of, const number& n, completion done);
   /// Answers receives that wait for this sender, which waits in a collective, with what it has contributed.
   void calls(std::uint32_t sender, const shared_buffer& contribution);
-  /// Answers receives that wait for this sender: nothing comes any more.
+  /// Fails receives that wait for this sender: it sends nothing any more.
   void fail(std::uint32_t sender, std::string_view why);
   void fail_all(net::status why, std::string_view text);
   /// Another process acts as this rank from now on.
   void replace(std::uint32_t rank);
 
-  /// Of the messages that are here.
+  /// Size of the messages that are kept.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
  private:

@@ -8,7 +8,7 @@
 
 namespace paracel::srv {
 
-/// The newest one stays.
+/// Keeps the newest one.
 void reply_cache::make_room() {
   while ((channels_.size() > most_channels || bytes_ > most_bytes) && channels_.size() > 1) {
     channels_.drop_oldest([this](const auto& oldest) {
@@ -70,7 +70,7 @@ void reply_cache::send(const net::peer& to, const net::outgoing& message) {
       reply.header.result == net::status::connection_reset) {
     return port_.reply(to, message);
   }
-  port_.reply(known->from, message);  // first: what cannot be sent can still be refused
+  port_.reply(known->from, message);  // first: if sending throws, the request can still be refused
   last.answered = true;
   last.answer = std::move(whole);
   last.tail = message.tail;

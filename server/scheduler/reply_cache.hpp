@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The scheduler's end of connections that may break (src/net/scheduler_channel.hpp): a retried request is executed
-// once, and answered where its sender can be reached now.
+// once, and answered over the connection on which its sender can be reached now.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +27,11 @@ class reply_cache final : public reply_sink {
  public:
   static constexpr std::size_t most_channels = std::size_t{1} << 14;
   static constexpr std::size_t most_bytes = std::size_t{256}
-                                            << 20;  ///< of answers, those in frames of their own excepted
+                                            << 20;  ///< of answers, except those in frames of their own
 
   explicit reply_cache(net::port& p) noexcept : port_(p) {}
 
-  /// Whether to handle this request. If not it is a duplicate, and its reply goes to `from`, or it was
-  /// refused.
+  /// Whether to handle this request. If not, it is a duplicate, whose reply is sent to `from`, or it was refused.
   [[nodiscard]] bool accepts(const net::request_header& h, const net::peer& from);
   void send(const net::peer& to, const net::outgoing& message) override;
   [[nodiscard]] std::size_t size() const noexcept { return channels_.size(); }

@@ -110,7 +110,7 @@ void scheduler::handle(const net::request_view& in, shared_buffer tail, completi
     case net::verb::collective:
       return collective(in, std::move(tail), std::move(done));
     default:
-      return;  // rejected before
+      return;  // already rejected
   }
 }
 
@@ -225,7 +225,7 @@ void scheduler::find_worker(const net::request_view& in, completion done) const 
   done.fail(net::status::bad_request, e.what());
 }
 
-/// From its reply on a node must beat; before it, it may be waiting for the others without a heartbeat.
+/// From this reply on a node must send heartbeats; before it, it may be waiting for the others without sending any.
 void scheduler::answer_joins(time_point now) {
   PARACEL_CHECK(servers_joined_ <= options_.servers && workers_joined_ <= options_.workers);
   if (servers_joined_ < options_.servers) return;
@@ -274,7 +274,7 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
     return done.answer(fields);
   }
   const bool is_replaced = !known && std::ranges::any_of(n.earlier, [&](const auto& p) { return is_of(body, p); });
-  if ((lost && known) || is_replaced || n.ejected) {  // it was stopped, or cut off: others have replaced it
+  if ((lost && known) || is_replaced || n.ejected) {  // it was suspended or cut off: others have replaced it
     return tell_to_end(
         done, who.what == role::server ? exit_status::server_lost : exit_status::worker_lost,
         is_replaced ? "another process has its place" : name(who.what, who.index) + " was taken for lost");
@@ -327,7 +327,7 @@ bool scheduler::is_of(const nlohmann::json& body, const process& p) {
 void scheduler::watch(const net::request_view& in, completion done) try {
   const auto body = object_in(in);
   const auto who = sender::in(body, options_);
-  // One that was replaced sees that in the membership; it must not replace its successor's watch.
+  // A process that was replaced sees that in the membership; it must not replace its successor's watch.
   const bool replaced = at(who.what, who.index).joined && !is_of(body, holder(who));
   if (replaced && (phase_ == phase::joining || in.header.epoch == servers_in_job_.members().epoch))
     throw refusal(name(who.what, who.index) + " holds this place");
@@ -366,8 +366,8 @@ void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) 
       std::snprintf(time, sizeof time, "%.1f s", lasts->get<double>());
       const auto why = function + " has been running for " + time + " in thread " + json_text(*shard);
       if (!servers_in_job_.has_replicas()) return on_loss(role::server, slot, why, now);
-      // Its other threads have a lease. It is no longer renewed, and it is lost when the last one has expired, or at
-      // its exit.
+      // Its other threads serve under a lease, which is no longer renewed; the server is lost when that has expired, or
+      // at its exit.
       servers_[slot].hung = why;
       return;
     }

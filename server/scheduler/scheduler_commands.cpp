@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Commands of users, and what workers are told of changes.
+// Commands of users, and changes that workers are told of.
 #include <utility>
 
 #include <nlohmann/json.hpp>

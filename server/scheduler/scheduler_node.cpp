@@ -24,10 +24,10 @@ namespace {
 // A port cannot be woken by another thread, so this bounds the delay of stop and abort, and the accuracy of leases
 // and deadlines.
 constexpr std::chrono::milliseconds idle{50};
-// While another thread works for it whose completion it has to see.
+// While another thread works for it, whose completion it must notice.
 constexpr std::chrono::milliseconds soon{1};
-// Requests handled between two looks at the clock. A scheduler that was itself suspended finds the heartbeats of that
-// time in its queue; it must handle them before it declares nodes lost.
+// Requests handled between two readings of the clock. A scheduler that was itself suspended finds the heartbeats of
+// that time in its queue; it must handle them before it declares nodes lost.
 constexpr int most_in_a_row = 10'000;
 // An iteration that takes longer than this, or than a quarter of the interval after which a node is lost, is an
 // absence.

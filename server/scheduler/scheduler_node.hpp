@@ -16,7 +16,7 @@ struct scheduler_node_options {
   scheduler_options job;
   std::string bind = "inproc://scheduler";
   scheduler::event_sink events;  ///< runs on the node's thread; may be empty
-  /// Runs on the node's thread when the job has ended and every node knows; it must not destroy the node.
+  /// Runs on the node's thread when the job has ended and every node has been told; it must not destroy the node.
   std::function<void()> on_over;
 };
 
@@ -36,7 +36,7 @@ class scheduler_node {
   /// Its address.
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   /// Requests the end of the job with this status and cause, as a node's `abort` would; the thread continues until
-  /// every node knows. No-op when the job has already ended. Call it once. Thread-safety: any thread.
+  /// every node has been told. No-op when the job has already ended. Call it once. Thread-safety: any thread.
   void abort(int status, std::string cause);
   /// Requests a checkpoint as soon as possible. Thread-safety: any thread.
   void ask_for_checkpoint() noexcept { checkpoint_asked_.store(true, std::memory_order_release); }

@@ -10,7 +10,7 @@
 // state: "missing" (has not joined), "up", "gone"; of a server also "down", "joining", "entering", "leaving" and
 // "left", of a worker "ejected", "awaited" and "catching up". silent: seconds since its last heartbeat; omitted before
 // the first. cause: of its loss. With replicas also "replicas" and "spare", the losses that can still be tolerated;
-// when servers can change, "settled": all replicas are complete, and no node waits for another membership.
+// when servers can change, "settled": all replicas are complete, and no node awaits another membership.
 #include "server/scheduler/scheduler.hpp"
 
 #include <nlohmann/json.hpp>

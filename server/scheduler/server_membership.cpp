@@ -117,7 +117,7 @@ server_membership::news server_membership::synced(std::uint32_t slot, std::uint3
     s.state = server_state::up;
     changed = true;
   }
-  // A leaving server stays while another is down without which there would be too few.
+  // A leaving server stays as long as too few would remain up without it, because another one is down.
   for (auto& s : members_.servers) {
     if (s.state != server_state::leaving || up() < members_.replicas) continue;
     s.state = server_state::left;

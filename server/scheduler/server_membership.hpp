@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The states of a job's servers: which are up, which losses the replicas can tolerate, when a replacement
-// serves. No socket, no time; the scheduler drives it and sends its membership to all nodes.
+// The states of a job's servers: which are up, which losses the replicas can tolerate, when a replacement may serve. No
+// socket, no time; the scheduler drives it and sends its membership to all nodes.
 //
 //   up --lost--> down --another process takes the slot--> joining --its replicas are complete--> up
 //   entering --its replicas are complete--> up
@@ -11,8 +11,8 @@
 // gone, one that is lost while leaving is down. It leaves only if as many servers remain up as there are replicas.
 //
 // Every change is a new epoch. With R replicas R - 1 losses are tolerated, counted from the last epoch of which every
-// server that is up has reported `synced`: then all partitions had as many replicas again as possible. One more loss
-// could be of the only complete replica, so the job ends.
+// server that is up has reported `synced`: all partitions then had as many replicas as possible again. One more loss
+// could be that of the only complete replica, so the job ends.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ class server_membership {
   };
   /// The server is lost. If the job can continue without it there is a new epoch, otherwise nothing has changed.
   verdict server_lost(std::uint32_t slot);
-  /// Another process in a slot that is down; there is a new epoch.
+  /// Another process takes a slot that is down; there is a new epoch.
   void rejoin(server_entry s);
 
   /// Every server has reported `synced` of the newest epoch.
@@ -60,7 +60,7 @@ class server_membership {
   [[nodiscard]] std::string why_not_resize(int by) const;
   /// The slot for a new server.
   [[nodiscard]] std::uint32_t free_slot() const noexcept;
-  /// A server in the free slot; there is a new epoch.
+  /// A server takes the free slot; there is a new epoch.
   void admit(server_entry s);
   /// The last server that is up begins to leave; there is a new epoch. Returns: its slot.
   std::uint32_t dismiss();

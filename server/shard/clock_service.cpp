@@ -71,7 +71,7 @@ void clock_service::handle(const net::request_view& request, completion done, ti
   if (incomplete_ != nullptr && (*incomplete_)[clock_partition]) ++changes_;
   if (ended_ != status::ok) return done.fail(ended_, why_ended_);
   if (!begun_ && (h.what == verb::clock_tick || h.what == verb::clock_wait || h.what == verb::checkpoint)) {
-    // A worker may learn that the job has begun before its servers do.
+    // A worker may be told that the job has begun before its servers are.
     held_bytes held;
     if (!held.take(budget_, wait_bytes)) return done.fail(status::internal, "the job has not begun");
     held_.push_back({h, std::move(done), std::move(held)});
@@ -151,7 +151,7 @@ std::vector<std::byte> clock_service::encode() const {
   return state;
 }
 
-/// Empty, and `wrong`: why these bytes are no state of this clock.
+/// Empty if these bytes are not a state of this clock; `wrong` then says why.
 std::optional<clock_service::decoded> clock_service::decode(std::span<const std::byte> state,
                                                             const char*& wrong) const {
   wrong = "the state of a clock is malformed";

@@ -24,8 +24,8 @@
 
 namespace paracel::srv {
 
-/// The clock of the job as a service: ticks are applied, waits are parked until the slowest worker has come far
-/// enough. No polling.
+/// The clock of the job as a service: ticks are applied, waits are parked until the slowest worker has caught up. No
+/// polling.
 ///
 ///   clock_tick  rank, clock = iterations finished       answered at once; clock = no_clock: the worker leaves.
 ///               flag_staged: the shards have staged updates that are due when the clock ticks. Then a leaving worker
@@ -37,8 +37,9 @@ namespace paracel::srv {
 ///
 /// Every reply carries the slowest worker's clock. The reply to a tick at a checkpoint's clock requests one: so every
 /// worker stops there, and none can have passed it. The state is the one value of the reserved partition
-/// (clock_partition), which has replicas like any other. A repeated tick has no effect. A replica follows its head even
-/// if it is newer, as a former head with unacknowledged changes is. Thread-safety: owned by the clock thread.
+/// (clock_partition), which has replicas like any other. A repeated tick has no effect. A replica adopts its head's
+/// state even if its own is newer, as that of a former head with unacknowledged changes may be. Thread-safety: owned by
+/// the clock thread.
 class clock_service final : public replicated_store {
  public:
   using time_point = net::clock_source::time_point;
@@ -66,7 +67,7 @@ class clock_service final : public replicated_store {
   /// The state as bytes: u8 (1 there are subscriptions, 2 there are staged updates) | u32 n, n * u32 clocks of
   /// requested checkpoints | as ssp_clock::encode.
   [[nodiscard]] std::vector<std::byte> encode() const;
-  /// Takes over another state. Returns: null, or what is wrong with the bytes; then nothing has changed.
+  /// Adopts another state. Returns: null, or what is wrong with the bytes; then nothing has changed.
   const char* replace(std::span<const std::byte> state);
 
   void keep_replicas() noexcept override {}  // changes are counted anyway
@@ -77,7 +78,7 @@ class clock_service final : public replicated_store {
   void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) override;
   bool check_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) const override;
   net::status apply_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) override;
-  /// The clock has not begun then: `begin` sets what the job starts from.
+  /// Afterwards the clock has not begun: `begin` sets what the job starts from.
   void drop_partitions(const std::bitset<partition_count>& which) override;
   /// Waits and early requests; the clock itself continues.
   void refuse_waiting(reply_sink& through, net::status why, std::string_view text) override;
@@ -85,14 +86,14 @@ class clock_service final : public replicated_store {
 
   /// Size of what is parked. Thread-safety: any thread.
   [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
-  /// Workers that want to leave, and what they have finished: before they may, the shards have to drop what these have
-  /// staged for later iterations.
+  /// Workers that want to leave, and what they have finished: first the shards must drop what these have staged for
+  /// later iterations.
   struct leaver {
     std::uint32_t finished = 0;
     std::vector<completion> done{};
   };
   [[nodiscard]] const std::map<std::uint32_t, leaver>& leaving() const noexcept { return leaving_; }
-  /// The shards have: so many updates, `example` names one.
+  /// The shards have dropped so many updates; `example` names one.
   void left(std::uint32_t rank, std::uint32_t dropped, std::string_view example);
 
   [[nodiscard]] std::size_t parked() const noexcept { return waits_.size() + held_.size(); }
@@ -137,7 +138,7 @@ class clock_service final : public replicated_store {
   std::uint64_t changes_ = 0;
   std::uint64_t taken_ = 0;  // the newest, at the last take_changes
   const std::bitset<partition_count>* incomplete_ = nullptr;
-  time_point now_{};  // at the last call that told it
+  time_point now_{};  // as of the last call that passed it
   byte_budget budget_{std::size_t{64} << 20};
   std::vector<early> held_;
   std::multimap<std::uint32_t, wait> waits_;  // by the minimum they need

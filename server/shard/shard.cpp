@@ -24,7 +24,7 @@ namespace {
 constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
 constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::update_at; }
 constexpr bool is_rows(verb v) noexcept { return v >= verb::table_open && v <= verb::rows_scan; }
-/// Whether a request depends on the current value, so that under BSP it is the one of its clock: all but `push`.
+/// Whether a request depends on the current value, which under BSP must be that of its clock: all but `push`.
 constexpr bool reads_current_value(verb v) noexcept { return v != verb::push; }
 
 }  // namespace

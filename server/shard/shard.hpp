@@ -40,7 +40,7 @@ struct alignas(64) shard_counters {
   std::array<counter, verbs> requests{};  ///< by verb; [0]: unknown verbs
   counter bytes_in{0};
   counter bytes_out{0};
-  counter failures{0};  ///< replies and items with another status than ok and not_found
+  counter failures{0};  ///< replies and items with a status other than ok and not_found
   counter keys{0};
   counter memory_bytes{0};  ///< entries, tables, large values, rows, staged updates
   counter staged{0};        ///< updates, and batches of rows, that wait for the clock
@@ -63,8 +63,8 @@ class shard final : public replicated_store {
   /// right remainder is accepted.
   shard(const shard_settings& settings, plugin_registry& plugins, const std::atomic<const ownership*>& owned);
 
-  /// The requests that `handle` will be given next, in this order: their keys are hashed here, all of them, and the
-  /// memory of their entries is prefetched, so that the misses of a batch overlap.
+  /// The requests that `handle` will be given next, in this order: all their keys are hashed here, and the memory of
+  /// their entries is prefetched, so that the misses of a batch overlap.
   void expect(std::span<const net::request_view> requests) noexcept;
   /// Answers `done` exactly once. `tail` is the value of a single-key request if it came in its own frame.
   /// No input and no plug-in makes it throw.
@@ -73,7 +73,7 @@ class shard final : public replicated_store {
   /// The thread exits: held requests are answered.
   void closing();
 
-  // ---- the state of a partition of this shard: as of partition_store, and the counters follow
+  // ---- the state of a partition of this shard: as in partition_store, and the counters are updated
 
   using room = partition_store::room;
   void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) override {
@@ -197,7 +197,7 @@ class shard final : public replicated_store {
   std::set<std::uint64_t> fenced_;               // clients of workers that were replaced
 
   const loaded_update* default_update_ = nullptr;
-  const loaded_update* last_update_ = nullptr;  // of the request before: most workers use one function
+  const loaded_update* last_update_ = nullptr;  // of the previous request: most workers use one function
 
   struct expected_keys {
     static constexpr std::size_t most = 32;
@@ -210,7 +210,7 @@ class shard final : public replicated_store {
 
   std::vector<std::byte> items_;   // the body of a multi reply; capacity is reused
   std::vector<std::byte> values_;  // of a multi request, contiguously
-  resolved_keys resolved_;         // of one
+  resolved_keys resolved_;         // of a multi request
   shard_counters counters_;
 };
 

@@ -142,7 +142,7 @@ void shard::answer_items(const key_operation& c, Next&& next, completion& done) 
   if (items_.capacity() > kept_buffer_bytes) items_ = {};
 }
 
-/// Has the sandbox work on these items at once, as far as their values are known.
+/// Has the sandbox process these items together, as far as their values are known.
 void shard::announce(const key_operation& c, std::span<const net::request_item> items,
                      std::span<const std::uint64_t> hashes, expected_calls& soon) {
   const bool staged = (c.header->flags & net::flag_staged) != 0 && c.header->clock != net::no_clock;
@@ -238,7 +238,7 @@ bool shard::run_set(const key_operation& c, prepared_set& set, const set_values&
   return true;
 }
 
-/// The same for a request with its keys, whose client understands the answer.
+/// The same for a request with its own keys, from a client that understands the answer.
 bool shard::run_multi(const key_operation& c, const net::request_view& request, completion& done) {
   const auto payload = request.payload();
   const auto count = c.header->count;
@@ -307,7 +307,7 @@ void shard::run(const key_operation& c, resolved_keys& keys, const std::byte* va
     items_.resize(bytes);
   switch (c.what) {
     case verb::pull:
-      // What is complete at this clock is folded: nothing is staged.
+      // Everything below this clock has been folded: nothing is staged.
       if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) store_.saw_complete(h.clock);
       return keys.gather(items_.data());
     case verb::push:
@@ -327,7 +327,7 @@ void shard::answer_uniform(const key_operation& c, const resolved_keys& keys, co
   reply.flags = net::reply_uniform;
   reply.tag = answers_values ? keys.tag() : value_tag::none;
   reply.value_version = store_.keys().family().last_version;
-  if (may_answer_first(c)) reply.value_version += keys.size();  // that it will be
+  if (may_answer_first(c)) reply.value_version += keys.size();  // as of the end of the change
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes);
   done.answer(reply, std::span(items_).first(bytes));
   if (items_.capacity() > kept_buffer_bytes) items_ = {};

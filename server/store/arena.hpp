@@ -37,7 +37,7 @@ class arena {
  public:
   static constexpr std::size_t step = 8;
   static constexpr std::size_t smallest = 16;
-  static constexpr std::size_t largest = 1024;  ///< beyond it malloc's share is below 3 %
+  static constexpr std::size_t largest = 1024;  ///< above it malloc's overhead is below 3 %
   static constexpr std::size_t chunk_bytes = 16 * 1024;
   /// Byte 15 of a free block; an owner never writes it there.
   static constexpr std::uint8_t free_mark = 0xff;
@@ -72,7 +72,7 @@ class arena {
   [[nodiscard]] std::size_t used() const noexcept { return used_; }
   /// Allocated blocks.
   [[nodiscard]] std::size_t blocks() const noexcept { return blocks_; }
-  /// Bytes that a scan reads at most, excluding the listed blocks.
+  /// Upper bound of the bytes that a scan reads, excluding the listed blocks.
   [[nodiscard]] std::size_t extent() const noexcept { return chunks_.size() * chunk_bytes; }
   /// Counts memory that is held on behalf of an entry: large values, slots.
   void count_bytes(std::ptrdiff_t bytes) noexcept {

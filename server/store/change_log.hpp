@@ -23,9 +23,9 @@ namespace paracel::srv {
 /// What the requests of a batch have changed in a shard whose partitions have replicas: names only, since each is
 /// written once with its final value; and how they were answered, by partition.
 ///
-/// Before `record` nothing is noted. A request of a stream (net::flag_stream) may be sent again all the same, to this
-/// very shard and as a whole, so its answer is remembered as one part, that of net::any_partition; other requests cost
-/// a single test a call.
+/// Before `record` nothing is noted. A request of a stream (net::flag_stream) may still be resent, to this very shard
+/// and as a whole, so its answer is remembered as one part, that of net::any_partition; other requests cost a single
+/// test a call.
 ///
 /// Thread-safety: owned by the shard thread. Lifetime: the window must outlive it.
 class change_log {
@@ -48,19 +48,19 @@ class change_log {
       begin_request(h);
     else if ((h.flags & net::flag_stream) != 0 && changes_state(h.what)) begin_whole(h);
   }
-  /// Whether `expect` is wanted: answers are remembered by partition.
+  /// Whether `expect` is needed: answers are remembered by partition.
   [[nodiscard]] bool expects_partitions() const noexcept { return remembers_ && !whole_; }
-  /// The request is about to be answered once more for this partition; `hold_places` follows.
+  /// Another item of the request is about to be answered in this partition; `hold_places` follows.
   void expect(std::uint16_t partition) {
     if (expects_partitions()) expected_.push_back(partition);
   }
-  /// Makes room for remembering what was expected: nothing after it can fail, so that what was changed is remembered
-  /// whatever becomes of the rest. Throws: std::bad_alloc; nothing has changed, and the request can be refused.
+  /// Reserves memory for remembering what was expected: nothing after it can fail, so that whatever is changed is
+  /// remembered even if the rest fails. Throws: std::bad_alloc; nothing has changed, and the request can be refused.
   void hold_places() {
     if (remembers_) whole_ ? hold_place() : hold_all_places();
   }
-  /// Its answer is remembered if it has changed anything: as far as it came, if it ended with an exception.
-  /// If there is no memory for values they are left out, and if there is none beyond the place, the answer:
+  /// Remembers the request's answer if it has changed anything; if it ended with an exception, the items answered so
+  /// far. Values for which there is no memory are left out; if there is none but the reserved place, so is the answer:
   /// a retry is then told that it is unknown.
   void end() noexcept {
     if (!remembers_) return;
@@ -80,10 +80,10 @@ class change_log {
   };
   /// Of a retried request: the answer to the next item of this partition. Views are valid until the request ends.
   dedup_window::verdict next_answer(std::uint16_t partition, earlier& out);
-  /// Needs no memory for what was expected.
+  /// Records the answer to an item. Needs no memory if it was expected.
   void answered(std::uint16_t partition, net::status result, std::uint64_t version, const value_view& value);
-  /// The same of `n` items of a request that is remembered as a whole: all are `ok`. Their values, if they have a tag,
-  /// are not kept. Versions of such items are not either.
+  /// The same for `n` items, all `ok`, of a request that is remembered as a whole. Neither their values, if they have a
+  /// tag, nor their versions are kept.
   void answered_alike(std::size_t n, value_tag left_out) noexcept {
     alike_ = n;
     alike_tag_ = left_out;
@@ -93,7 +93,7 @@ class change_log {
   // ---- not change is written as it is, which is harmless; `folded`, `rows_folded` and `cleared` come when nothing
   // ---- can fail any more.
   void key(std::uint64_t hash, std::string_view name) { note_key(hash, name, 0, whole, 0); }
-  /// The key is removed, or was meanwhile, with all that was staged.
+  /// The key is removed, or was in between, with everything staged for it.
   void key_gone(std::uint64_t hash, std::string_view name) { note_key(hash, name, 0, whole | gone, 0); }
   void staged(std::uint64_t hash, std::string_view name, std::uint64_t arrival) {
     note_key(hash, name, arrival, waits, 0);
@@ -190,7 +190,7 @@ class change_log {
     bool values_left_out = false;
     std::vector<std::byte> items;
     std::size_t at = 0;
-    std::uint64_t alike = 0;  // items that `items`, with one, stands for
+    std::uint64_t alike = 0;  // number of items that the single one in `items` stands for
   };
   [[nodiscard]] std::size_t count() const noexcept {
     return keys_.size() + rows_.size() + batches_.size() + cleared_.size();
@@ -240,11 +240,11 @@ class change_log {
   bool retried_ = false;
   bool whole_ = false;                     // it is remembered as one part
   bool lost_ = false;                      // there was no memory for its answer
-  std::size_t alike_ = 0;                  // items answered `ok` and no more, before any other: parts_ has the rest
+  std::size_t alike_ = 0;                  // leading items answered with a plain `ok`: parts_ has the rest
   value_tag alike_tag_ = value_tag::none;  // of their values, which are not kept
   std::uint64_t version_ = 0;              // of the last of them
   std::size_t changes_before_ = 0;
-  std::vector<std::uint16_t> expected_;  // partitions: of each item, and then each once
+  std::vector<std::uint16_t> expected_;  // the partition of each item, later each once
   std::size_t items_left_ = 0;           // still to be answered
   std::vector<part> parts_;
   std::vector<std::byte> items_;

@@ -23,14 +23,14 @@
 
 namespace paracel::srv {
 
-/// The elements that a request names. The list points into the request and may lie at any address.
+/// The elements that a request names. The list points into the request and may be unaligned.
 struct element_choice {
   bool is_range = false;
   std::uint32_t first = 0;               ///< of a range
   std::uint32_t count = 0;               ///< of elements
   std::span<const std::byte> offsets{};  ///< of a list: count x u32
 };
-/// The elements and their deltas: `count` numbers of type `tag`, an array's.
+/// The elements and their deltas: one number for each, tagged as an array.
 struct element_change {
   element_choice where;
   value_view numbers;

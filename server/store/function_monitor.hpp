@@ -11,7 +11,7 @@
 
 namespace paracel::srv {
 
-/// The user function a shard is in. Seeing the same `serial` twice means that it ran all the time in between.
+/// The user function a shard is in. Two reads with the same `serial` see the same call.
 struct running_function {
   const std::string* name = nullptr;  ///< null: in none; lives as long as the server
   std::uint64_t serial = 0;

@@ -49,7 +49,7 @@ const char* parse_set_values(value_tag tag, std::span<const std::byte> payload, 
 resolved_keys* prepared_set::resolve(key_store& keys) {
   if (moves_ == keys.family().moves && owner_ == keys.owned() && state_ != state::unknown) {
     if (state_ == state::uniform) return &resolved_;
-    // A new key moves nothing.
+    // A new key does not count as a move.
     if (state_ == state::mixed || keys.find(hashes_[missing_], key(missing_)) == nullptr) return nullptr;
   }
   state_ = look_up(keys);

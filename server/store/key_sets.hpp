@@ -52,8 +52,8 @@ template <class Each>
   return cursor.ok() ? nullptr : "the items of the key set do not fit its body";
 }
 
-/// The addresses of keys whose values are numbers of one type and size. Valid until the store changes otherwise than by
-/// the functions below.
+/// The addresses of keys whose values are numbers of one type and size. Valid until the store is changed by anything
+/// but the functions below.
 class resolved_keys {
  public:
   enum class fit : std::uint8_t { good, missing, mixed };
@@ -63,7 +63,7 @@ class resolved_keys {
     places_.resize(keys);
     count_ = 0;
   }
-  /// The next key, which is owned here. Of a missing one, and of a value that is not as the others, nothing is kept.
+  /// Adds the next key, which is owned here. A missing key, or one whose value is not like the others, is not added.
   [[nodiscard]] fit add(key_store& keys, std::uint64_t hash, std::string_view key) {
     auto* e = keys.find(hash, key);
     if (e == nullptr) return fit::missing;
@@ -147,8 +147,8 @@ class prepared_set {
 /// The key sets of one shard, in LRU order.
 ///
 /// Thread-safety: owned by the shard thread.
-/// Cost: about 40 bytes a key beside its text; the least recently used sets are evicted when `most_bytes` is exceeded,
-/// the newest never. A set of more than `most_keys` is refused.
+/// Cost: about 40 bytes a key in addition to its text; the least recently used sets are evicted when `most_bytes` is
+/// exceeded, the newest never. A set of more than `most_keys` is refused.
 class key_sets {
  public:
   static constexpr std::size_t default_bytes = std::size_t{256} << 20;

@@ -35,7 +35,7 @@ struct server_identity {
 /// The partitions that the ring assigns to this server in one epoch, and the servers.
 struct ownership {
   std::uint32_t epoch = 0;
-  std::vector<server_identity> servers;  ///< the members, and those that can still say that they are not
+  std::vector<server_identity> servers;  ///< the members, and those that have left but still answer
   [[nodiscard]] bool knows(const server_identity& s) const noexcept {
     return std::find(servers.begin(), servers.end(), s) != servers.end();
   }
@@ -51,7 +51,7 @@ struct shard_settings {
   std::size_t max_value_bytes = std::size_t{256} << 20;
   std::size_t max_message_bytes = std::size_t{1} << 30;                    ///< largest reply frame
   std::size_t max_memory_bytes = std::numeric_limits<std::size_t>::max();  ///< of this shard
-  std::size_t max_set_bytes = std::size_t{256} << 20;                      ///< key sets; and as many of lists of rows
+  std::size_t max_set_bytes = std::size_t{256} << 20;                      ///< of key sets; as much for row lists
 };
 
 /// A write would have grown the shard beyond its share of --max-memory. Nothing has changed.
@@ -89,15 +89,15 @@ class key_store {
     const auto* owned = owned_.load(std::memory_order_acquire);
     return owned == nullptr || owned->mine[partition];
   }
-  /// The same for a table by its number: a scan skips replicas of others.
+  /// The same for a table by its number: a scan skips replicas of other servers' partitions.
   [[nodiscard]] bool owns_table(std::size_t i) const noexcept {
     const auto partition = i * settings_.threads + settings_.index;
     return partition < partition_count && owns(static_cast<std::uint16_t>(partition));
   }
-  /// Whether there may be partitions here that belong to another server, of which these are replicas.
+  /// Whether there may be replicas here of partitions that belong to other servers.
   [[nodiscard]] bool keeps_replicas() const noexcept { return keeps_replicas_; }
   void set_keeps_replicas(bool yes) noexcept { keeps_replicas_ = yes; }
-  /// The ownership that `owns` uses; null: the ring is not known. Another address is another epoch.
+  /// The ownership that `owns` uses; null: the ring is not known. A different address means a different epoch.
   [[nodiscard]] const ownership* owned() const noexcept { return owned_.load(std::memory_order_acquire); }
   /// The error text for a partition that is not owned.
   [[nodiscard]] std::string not_mine(std::uint16_t partition) const {
@@ -114,7 +114,7 @@ class key_store {
   [[nodiscard]] std::deque<arena>& groups() noexcept { return groups_; }
 
   /// Prefetches the memory of the keys of these hashes, each level for all of them before the next: the tables,
-  /// their slots, the entries. Uses right afterwards then wait for one key's misses and not for each key's.
+  /// their slots, the entries. Accesses right afterwards then wait for the misses of one key, not of every key.
   void prefetch(std::span<const std::uint64_t> hashes) noexcept {
     for (const auto h : hashes) __builtin_prefetch(&table_of(h));
     for (const auto h : hashes) table_of(h).prefetch_slot(h);
@@ -207,7 +207,7 @@ class key_store {
   void limit_memory(bool on) noexcept {
     room_ = on ? settings_.max_memory_bytes : std::numeric_limits<std::size_t>::max();
   }
-  /// What the shard holds beside its keys, rows of typed tables, counts towards the same limit.
+  /// What the shard holds besides its keys (rows of typed tables) counts towards the same limit.
   void set_other_bytes(std::size_t bytes) noexcept { other_bytes_ = bytes; }
   /// Counts memory that is held for keys elsewhere.
   void count_bytes(std::ptrdiff_t bytes) noexcept { memory_bytes_ += static_cast<std::size_t>(bytes); }
@@ -222,8 +222,8 @@ class key_store {
   }
 
  private:
-  // 256 groups of a million keys are 190 KB each, 50 us of a scan; half a chunk that each leaves unused is 2 bytes a
-  // key.
+  // For a million keys, 256 groups are 190 KB each, 50 us of a scan; the half chunk that each leaves unused costs 2
+  // bytes a key.
   static constexpr std::uint32_t most_groups = 256;
 
   [[nodiscard]] table& state_table_of(std::uint64_t hash) noexcept {
@@ -247,7 +247,7 @@ class key_store {
   std::size_t group_tables_ = 1;
   std::vector<table> tables_;  // by partition / threads
   table_stats state_family_;
-  arena state_memory_{memory_bytes_};  // its own: a scan of the other meets keys only
+  arena state_memory_{memory_bytes_};  // its own: a scan of the others meets only keys
   std::vector<table> states_;          // as tables_; none before the first optimizer
   std::uint64_t size_ = 0;
   bool keeps_replicas_ = false;

@@ -11,9 +11,9 @@ namespace paracel::srv {
 
 inline constexpr std::size_t large_page_bytes = std::size_t{2} << 20;
 
-/// Zeros from the system, a multiple of large_page_bytes and aligned to it. It provides the memory as it is used, in
-/// huge pages if `large_pages` asks for them, else in small ones whatever its default is: with 4 KiB ones each access
-/// to a table of 100 MB costs a page-table walk beside its cache miss. Ends with munmap. Throws: std::bad_alloc.
+/// Zeroed memory from the system, a multiple of large_page_bytes and aligned to it. It is provided as it is touched, in
+/// huge pages if `large_pages`, else in small ones whatever the system's default: with 4 KiB pages each access to a
+/// table of 100 MB costs a page-table walk on top of its cache miss. Release it with munmap. Throws: std::bad_alloc.
 inline std::byte* map_zeros(std::size_t bytes, bool large_pages) {
   // The excess on either side is released.
   const auto room = bytes + large_page_bytes;
@@ -24,7 +24,7 @@ inline std::byte* map_zeros(std::size_t bytes, bool large_pages) {
   const auto front = over == 0 ? 0 : large_page_bytes - over;
   if (front != 0) ::munmap(begin, front);
   if (front != large_page_bytes) ::munmap(begin + front + bytes, large_page_bytes - front);
-  // Without the advice all works, more slowly, or with more memory.
+  // If the advice fails everything still works, only slower or with more memory.
   ::madvise(begin + front, bytes, large_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   return begin + front;
 }

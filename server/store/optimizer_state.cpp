@@ -35,7 +35,7 @@ entry* step_key(key_store& keys, const loaded_update& f, std::uint64_t hash, std
     if (zeros.size() != 0) std::memset(zeros.mutable_data(), 0, zeros.size());
     e = &keys.store(hash, key, gradient.tag, std::move(zeros));
   }
-  std::vector<std::byte> before;  // of a value whose new state may fail to allocate after the value was changed
+  std::vector<std::byte> before;  // backup: the new state is allocated after the value was changed, and may fail
   const auto undo = [&] {
     if (fresh) keys.erase(hash, key);
     else if (!before.empty()) std::memcpy(values.open(*e).data(), before.data(), before.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Optimizers on keys: the state is stored beside the value, in the key store's second family of tables:
+// Optimizers on keys: the state is stored next to the value, in the key store's second family of tables:
 //
 //     u64 family of the optimizer | u64 steps so far | states * elements numbers, aligned to 8
 //

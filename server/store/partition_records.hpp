@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The state of a partition as bytes: what is sent along the replication chain, what brings a whole partition to a new
-// replica, and what a checkpoint holds. It is a sequence of records; applied in order to an empty partition they
+// The state of a partition as bytes: what is sent along the replication chain, what transfers a whole partition to a
+// new replica, and what a checkpoint holds. It is a sequence of records; applied in order to an empty partition they
 // reproduce it. All numbers are little-endian.
 //
 //     record   u8 kind | u8 tag | u16 flags | u32 key_bytes | u64 a | u32 value_bytes | u32 state_bytes | key | value
@@ -49,7 +49,7 @@ enum class record_kind : std::uint8_t {
 inline constexpr std::uint16_t record_named = 1;            ///< rows: by name and not by id
 inline constexpr std::uint16_t record_of_table = 2;         ///< broken: of a table and not of a key
 inline constexpr std::uint16_t record_values_left_out = 4;  ///< applied: the values were too large to be kept
-/// Of an answer that is remembered in this server alone: its item stands for as many as its version says.
+/// Of an answer that is remembered in this server alone: its one item stands for as many as its version says.
 inline constexpr std::uint16_t record_alike = 8;
 
 inline constexpr std::size_t record_front_bytes = 24;
@@ -75,8 +75,8 @@ struct staged_front {
   std::uint64_t arrival = 0;  ///< order among those of one clock and rank
   std::uint8_t what = 0;
   std::uint16_t flags = 0;
-  std::uint32_t count = 0;     ///< rows of a batch; 0 of a key's update
-  std::uint64_t function = 0;  ///< content hash; 0: rows are added to
+  std::uint32_t count = 0;     ///< rows of a batch; 0 for an update of a key
+  std::uint64_t function = 0;  ///< content hash; 0: addition to rows
 };
 
 /// Throws: error when one of the parts has 4 GiB or more; nothing is appended.
@@ -94,7 +94,7 @@ class records {
   /// The next one; false at the end, or when the rest is malformed (`ok` tells which).
   bool next(record& out) noexcept;
   [[nodiscard]] bool ok() const noexcept { return !bad_ && rest_.empty(); }
-  /// What comes after the last one.
+  /// The bytes after the last one.
   [[nodiscard]] std::span<const std::byte> rest() const noexcept { return rest_; }
 
  private:
@@ -102,7 +102,7 @@ class records {
   bool bad_ = false;
 };
 
-/// Whether all of it is records.
+/// Whether the bytes consist of whole records.
 [[nodiscard]] inline bool are_records(std::span<const std::byte> bytes) noexcept {
   records cursor(bytes);
   for (record r; cursor.next(r);) {

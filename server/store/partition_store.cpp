@@ -15,7 +15,7 @@ using net::status;
 
 namespace {
 
-/// Whether a missing key takes a delta of this type unmodified, without calling the function.
+/// Whether a delta of this type becomes the value of a missing key unmodified, without calling the function.
 bool becomes_the_value(const loaded_update& f, value_tag delta) noexcept {
   const auto& u = *f.function;
   if (u.initialise != nullptr || !is_numeric(delta)) return false;

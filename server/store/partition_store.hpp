@@ -4,7 +4,7 @@
 // tables, updates that BSP has staged, and which requests have been applied. Whole partitions, and what a batch of
 // requests has changed, are exported and imported as records (partition_records.hpp): for checkpoints and replicas.
 //
-// It knows of requests only what a verb on one key needs, and answers no client: `shard` does.
+// It knows only as much of a request as a verb on one key needs, and answers no client: `shard` does.
 #pragma once
 
 #include <array>
@@ -90,14 +90,14 @@ class partition_store final : public scan_observer {
   /// Which requests have been applied.
   [[nodiscard]] dedup_window& applied() noexcept { return applied_; }
   [[nodiscard]] const dedup_window& applied() const noexcept { return applied_; }
-  /// What has changed since the last `take_changes`, once there are replicas. The caller of a verb on a key has noted
-  /// the key before; consequences of the call (staging, folding, clearing) are noted here.
+  /// What has changed since the last `take_changes`, once there are replicas. The caller of a verb on a key notes the
+  /// key before the call; consequences of the call (staging, folding, clearing) are noted here.
   [[nodiscard]] change_log& changes() noexcept { return log_; }
   [[nodiscard]] const change_log& changes() const noexcept { return log_; }
 
   // ---- one key. Each sets `out`; no key is changed on failure.
 
-  /// Whether this may be a value or a delta here.
+  /// Whether this is acceptable as a value or a delta.
   bool acceptable(std::string_view key, const value_view& value, key_outcome& out) const;
   /// `tail`: the value, if it came in a frame of its own. Earlier failures to fold are cleared.
   void push(std::string_view key, std::uint64_t hash, const value_view& value, shared_buffer&& tail, key_outcome& out);
@@ -121,8 +121,8 @@ class partition_store final : public scan_observer {
   void fold_before(std::uint32_t clock, std::string_view key, std::uint64_t hash, key_outcome& out);
   /// The clock thread reports that everything before this clock is complete.
   void clock_moved(std::uint32_t clock) noexcept { due_clock_ = std::max(due_clock_, clock); }
-  /// Folds what is staged below the last reported clock, until `over` says so: it is asked after each key.
-  /// Returns: whether there is more. Throws: std::bad_alloc.
+  /// Folds what is staged below the last reported clock, until `over`, called after each key, is true. Returns: whether
+  /// there is more. Throws: std::bad_alloc.
   bool fold_due(const std::function<bool()>& over);
   [[nodiscard]] bool has_due() const noexcept {
     return (!due_.empty() && due_.begin()->first < due_clock_) || rows_.has_due(due_clock_);
@@ -130,10 +130,10 @@ class partition_store final : public scan_observer {
   /// The greatest clock of a BSP read: everything before it is complete.
   [[nodiscard]] std::uint32_t& folded_clock() noexcept { return folded_clock_; }
   void saw_complete(std::uint32_t clock) noexcept { folded_clock_ = std::max(folded_clock_, clock); }
-  /// Whether no update of a key waits, or could not be folded.
+  /// Whether there is no update of a key that waits or could not be folded.
   [[nodiscard]] bool is_settled() const noexcept { return staged_count_ == 0 && broken_count_ == 0; }
   [[nodiscard]] std::uint64_t staged() const noexcept { return staged_count_ + rows_.staged(); }
-  /// An update of a key or a batch of rows that could not be folded. Returns: its status, and why; or ok.
+  /// Looks for an update of a key or a batch of rows that could not be folded. Returns: its status, and why; or ok.
   net::status failed_fold(std::string& why) const;
   /// Drops what this rank has staged for iterations from `clock` on. Returns: how much; `example` names some of it.
   std::uint64_t fence(std::uint32_t rank, std::uint32_t clock, std::string& example);
@@ -145,27 +145,27 @@ class partition_store final : public scan_observer {
 
   // ---- partitions
 
-  /// All of them, also the known clocks; not the applied requests. Returns: how many keys there were.
+  /// Clears all of them and the known clocks, but not the applied requests. Returns: how many keys there were.
   std::uint64_t clear() noexcept;
   /// Clears these, in ascending order, and calls f(partition, how many keys there were) after each.
   /// Throws: std::bad_alloc before anything has changed.
   void clear(std::span<const std::uint16_t> partitions, const std::function<void(std::uint16_t, std::uint64_t)>& f);
   /// Appends the records that reproduce the partition. Equal states give equal bytes.
   /// Throws: std::bad_alloc. Cost: O(size of the partition); the first after a staged or applied change also
-  /// O(all of those), so a caller that needs many partitions asks for them one after the other.
+  /// O(all of those), so a caller that needs many partitions encodes them one right after the other.
   void encode_partition(std::uint16_t partition, std::vector<std::byte>& out);
-  /// Applies records to the partition, in order. What is malformed as a whole changes nothing; a record that cannot be
-  /// applied ends it: those before it have been. Staged updates name their functions by content hash, which must
-  /// already be registered here. Returns: ok, bad_request, unknown_function, plugin_failed (a table's optimizer) or
-  /// out_of_memory, with the reason. `unlimited` is for replicas, which cannot refuse what their head has answered:
-  /// --max-memory is not enforced.
+  /// Applies records to the partition, in order. Input that is malformed as a whole changes nothing; a record that
+  /// cannot be applied ends the call, with those before it applied. Staged updates name their functions by content
+  /// hash, which must already be registered here. Returns: ok, bad_request, unknown_function, plugin_failed (a table's
+  /// optimizer) or out_of_memory, with the reason. `unlimited` is for replicas, which cannot refuse what their head has
+  /// answered: --max-memory is not enforced.
   enum class room : std::uint8_t { limited, unlimited };
   net::status apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why,
                             room memory = room::limited);
-  /// Whether all of these can be records of this partition, whatever is stored here; else `why` one cannot. What they
-  /// refer to (functions, tables) is not looked for, and no memory is.
+  /// Whether all of these can be records of this partition, whatever is stored here; else `why` one cannot. Neither
+  /// what they refer to (functions, tables) nor memory is checked.
   bool check_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) const;
-  /// Empties these partitions, without a record.
+  /// Empties these partitions, without logging it.
   void drop_partitions(const std::bitset<partition_count>& which);
 
   /// From now on changes are noted, requests are remembered, and scans skip what is not ours.
@@ -205,7 +205,7 @@ class partition_store final : public scan_observer {
     std::vector<staged_update> waiting;
     net::status broken = net::status::ok;  ///< an update, acknowledged when it was staged, could not be folded
     std::string why;
-    std::uint32_t listed = net::no_clock;  ///< in due_, under this clock or (too) under an earlier one
+    std::uint32_t listed = net::no_clock;  ///< the clock of its entry in due_; entries under others are stale
     bool changes_type = false;             ///< one of those that wait may change the value's type or size
   };
   struct key_hasher {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// BSP at a shard: updates that wait for the clock.
+// BSP on keys: updates that wait for the clock.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -22,7 +22,7 @@ using net::verb;
 
 void partition_store::stage(const key_operation& op, std::string_view key, std::uint64_t hash, const value_view& delta,
                             shared_buffer&& tail, key_outcome& out) {
-  // A failure to fold ends the program, so that it is never ignored.
+  // A failure to fold fails later requests too, so that it is never ignored.
   if (broken_count_ != 0) [[unlikely]] {
     if (const auto s = failed_fold(out.text); s != status::ok) return out.fail(s, std::move(out.text));
   }
@@ -46,7 +46,7 @@ void partition_store::stage(const key_operation& op, std::string_view key, std::
   keys_.count_bytes(staged_bytes(delta.bytes.size()));
   staged.changes_type = staged.changes_type || may_change_type(op.what, *op.function);
   ++staged_count_;
-  // One of a clock that every worker has finished is late: it was retried.
+  // An update of a clock that every worker has finished is late: it was retried.
   try {
     fold_before(folded_clock_, staged, key, hash);
   } catch (const std::bad_alloc&) {  // it is staged, and folded with the next one or before the next read
@@ -97,7 +97,7 @@ void partition_store::list(staged_key& staged, std::string_view key, std::uint32
   staged.listed = clock;
 }
 
-/// The key is not listed: it is now, if anything is staged. Throws: std::bad_alloc; it is listed as before.
+/// Lists a key that is not listed, if anything is staged for it. Throws: std::bad_alloc; it is listed as before.
 void partition_store::list_again(staged_key& staged, std::string_view key) {
   const auto least = std::ranges::min_element(staged.waiting, {}, &staged_update::clock);
   const auto clock = least != staged.waiting.end() ? least->clock : net::no_clock;
@@ -206,7 +206,7 @@ bool partition_store::fold_listed(std::uint32_t clock, const std::string& key) {
   const auto at = staged_.find(key, hash);
   if (at == staged_.end()) return false;
   auto& staged = at.value();
-  if (staged.listed != due_.begin()->first) return false;  // folded, and listed again
+  if (staged.listed != due_.begin()->first) return false;  // stale: listed again since
   if (!keys_.owns(partition_of(hash))) return false;
   const auto before = staged.waiting.size();
   fold_before(clock, staged, key, hash);

@@ -10,7 +10,7 @@ namespace paracel::srv {
 void partition_store::order_changes() {
   at_ = {};
   auto& j = log_;
-  const auto by_hash = [](const auto& a, const auto& b) { return a.hash < b.hash; };  // so by partition too
+  const auto by_hash = [](const auto& a, const auto& b) { return a.hash < b.hash; };  // and so by partition
   const auto by_partition = [](const auto& a, const auto& b) { return a.partition < b.partition; };
   std::stable_sort(j.keys().begin(), j.keys().end(), by_hash);
   std::stable_sort(j.rows().begin(), j.rows().end(), by_hash);
@@ -20,7 +20,7 @@ void partition_store::order_changes() {
   std::sort(j.touched().begin(), j.touched().end());
 }
 
-/// The least partition from `partition` on that has changed, or been touched.
+/// The least partition not yet encoded that has changed, or been touched.
 bool partition_store::next_changed(std::uint16_t& partition) {
   auto& j = log_;
   std::uint32_t least = partition_count;
@@ -59,7 +59,7 @@ void partition_store::encode_changes(std::uint16_t partition, std::vector<std::b
   }
 }
 
-/// Writes the current state of one key; its changes, from `first` on, have one hash. Returns: where others begin.
+/// Writes the current state of one key, whose changes begin at `first`. Returns: where those of the next begin.
 std::size_t partition_store::encode_key_changes(std::size_t first, std::vector<std::byte>& out) {
   const auto& list = log_.keys();
   const auto hash = list[first].hash;

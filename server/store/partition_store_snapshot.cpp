@@ -31,14 +31,14 @@ bool is_of_key(const record& r) noexcept {
          r.kind == record_kind::folded || (r.kind == record_kind::broken && (r.flags & record_of_table) == 0);
 }
 
-/// Of a key that is `broken`; ok: it has none that is known.
+/// The failure in a `broken` record of a key; ok: an unknown one.
 status failure_in(const record& r) noexcept {
   status how = status::ok;
   if (r.value.size() >= sizeof how) load_fields(r.value.data(), how);
   return how > status::expired ? status::ok : how;
 }
 
-/// Its answers will be sent again. Null: it is well formed.
+/// What is wrong with an `applied` record, whose answers may be sent again; null: nothing.
 const char* wrong_in_applied(const record& r) noexcept {
   constexpr const char* malformed = "the answer of an applied request is malformed";
   if (r.state.size() != 2 * sizeof(std::uint64_t)) return "an applied request has a client and its watermark";

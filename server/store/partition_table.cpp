@@ -47,7 +47,8 @@ table& table::operator=(table&& other) noexcept {
 }
 
 std::size_t table::home_of(slot s) const noexcept {
-  // The slot keeps 16 bits of the hash. A larger table, which means half a billion keys in a server, hashes again.
+  // The slot keeps 16 bits of the hash. A larger table, which means half a billion keys in a server, hashes the key
+  // again.
   if (mask_ <= 0xffffU) return (s >> address_bits) & mask_;
   return hash_key(entry_of(s)->key()) & mask_;
 }
@@ -98,7 +99,7 @@ void table::grow() {
 table::slot& table::place_for(std::uint64_t hash, std::string_view key) {
   if (auto* s = locate(hash, key)) return *s;
   if (slots_ == nullptr || is_full(size_ + 1UL, mask_ + 1UL)) grow();
-  PARACEL_ASSERT(size_ <= mask_);  // or no slot is empty
+  PARACEL_ASSERT(size_ <= mask_);  // otherwise no slot is empty
   auto i = hash & mask_;
   while (slots_[i] != 0) i = (i + 1) & mask_;
   return slots_[i];

@@ -6,9 +6,9 @@
 //
 //     u64 version | u32 value_bytes | u16 key_bytes | u8 tag | u8 large | key, padded to 8 | value, padded to 8
 //
-// A value above 64 KiB is not in the block but in a shared_buffer, most often the very message that brought it; the
-// block then ends with the pointer to it. Replies share the shared_buffer, and a change in place copies it first while
-// it is still shared.
+// A value above 64 KiB is not in the block but in a shared_buffer, usually the very message it arrived in; the block
+// then ends with the pointer to it. Replies share the shared_buffer, and a change in place copies it first while it is
+// still shared.
 //
 // Measured, 1 M keys of 20 characters with one double in 16,384 partitions: see test/unit/partition_table_test.cpp,
 // which keeps the bytes a key below 80.
@@ -41,7 +41,7 @@ class entry {
                   : std::span<const std::byte>{place(), value_bytes_};
   }
   [[nodiscard]] value_view view() const noexcept { return {tag_, value()}; }
-  /// The bytes of a value that is one number, by its tag: it is never a large one.
+  /// The bytes of a value whose tag says that it is one number, which is never large.
   [[nodiscard]] const std::byte* scalar() const noexcept { return place(); }
   /// Another reference to a large value; it keeps these bytes alive whatever happens to the entry.
   [[nodiscard]] shared_buffer share() const noexcept {
@@ -78,7 +78,7 @@ static_assert(sizeof(entry) == arena::smallest);
 /// State shared by the tables of a shard.
 struct table_stats {
   std::uint64_t last_version = 0;  ///< versions are unique in a shard, so that they increase within every partition
-  std::uint64_t moves = 0;  ///< increases whenever an entry is removed, or its value gets another place, size or type
+  std::uint64_t moves = 0;  ///< increases whenever an entry is removed, or its value changes address, size or type
 };
 
 /// The table of one partition: open addressing with linear probing.
@@ -110,20 +110,21 @@ class table {
   std::span<std::byte> open(entry& e);
   /// Marks the end of a change in place: a new version.
   void changed(entry& e) noexcept { e.version_ = ++family_->last_version; }
-  /// The same with a version that was reserved from the family before.
+  /// The same with a version that was reserved beforehand (`key_store::take_versions`).
   static void set_version(entry& e, std::uint64_t version) noexcept { e.version_ = version; }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-  /// Prefetches for a batch of keys: first the slots of each, then the entries, then use them. Overlaps the two cache
-  /// misses of an access.
+  /// For a batch of keys: prefetch the slots of all, then the entries of all, then access them. The cache misses of
+  /// different keys then overlap.
   void prefetch_slot(std::uint64_t hash) const noexcept {
     if (slots_ != nullptr) __builtin_prefetch(&slots_[hash & mask_]);
   }
   void prefetch_entry(std::uint64_t hash) const noexcept;
 
   /// Calls f(const entry&) for each whose low 16 bits of the hash are in [first, first + width), in no particular
-  /// order. These bits never change while an entry exists, so that ranges name places in the table. Cost:
+  /// order. These bits never change while an entry exists, so that a range always denotes the same part of the table.
+  /// Cost:
   /// O(slots * width / 65536), and O(slots) in a table of more than 65,536 of them.
   template <class F>
   void for_each(std::uint32_t first, std::uint32_t width, const F& f) const {

@@ -40,12 +40,12 @@ class replicated_store {
   /// Whether these can be records of the partition, as far as that can be told without applying them; else `why` not.
   /// Cost: O(bytes).
   virtual bool check_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) const = 0;
-  /// Records of the partition's head. Returns: ok, or the status and why they cannot be applied.
+  /// Applies records from the partition's head. Returns: ok, or the status and why they cannot be applied.
   virtual net::status apply_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) = 0;
-  /// There are no replicas of these here any more.
+  /// Drops the replicas of these partitions.
   virtual void drop_partitions(const std::bitset<partition_count>& which) = 0;
 
-  /// The number of definitions that records refer to; how many of them a replica knows.
+  /// The number of definitions that records refer to: all, or those that a replica has.
   struct definitions {
     std::size_t functions = 0;
     std::size_t tables = 0;
@@ -53,13 +53,13 @@ class replicated_store {
   };
   [[nodiscard]] virtual definitions defined() const noexcept { return {}; }
   using definition_visitor = std::function<void(net::verb, std::string_view key, std::span<const std::byte> payload)>;
-  /// Calls f with the requests that define them, for a replica that knows `known`.
+  /// Calls f with the requests that define them, for a replica that already has `known`.
   virtual void each_definition(const definitions& known, const definition_visitor& f) const {
     static_cast<void>(known);
     static_cast<void>(f);
   }
 
-  /// Answers what waits here through this sink: all of it, or what one client sent, which will retry it.
+  /// Answers waiting requests through this sink: all of them, or those of one client, which will retry them.
   virtual void refuse_waiting(reply_sink& through, net::status why, std::string_view text) = 0;
   virtual void refuse_client(reply_sink& through, std::uint64_t client, net::status why) = 0;
 };

@@ -46,7 +46,7 @@ void with_element(value_tag t, const F& f) {
   }
 }
 
-/// Numbers of a payload may lie at any address.
+/// Numbers in a payload may be unaligned.
 template <class T>
 void add(std::byte* row, const std::byte* delta, std::size_t width) noexcept {
   auto* __restrict v = reinterpret_cast<T*>(row);
@@ -71,10 +71,10 @@ std::string shown_row(std::string_view name) {
 
 }  // namespace
 
-/// Whether the located rows may be created, where they are missing.
+/// Whether there is memory for those of the located rows that are missing.
 /// `staged_bytes`: of the batch, if it is to wait for the clock.
 bool row_service::has_room(typed_table& t, const row_table& rows, std::size_t staged_bytes) const {
-  constexpr std::size_t index_bytes = 16;  // of a row, as much as it takes at most
+  constexpr std::size_t index_bytes = 16;  // of a row, upper bound
   const auto row_bytes = t.layout().stride() + index_bytes;
   if (keys_.has_room(hashes_.size() * row_bytes + staged_bytes)) return true;
   if (staged_bytes != 0) return false;
@@ -87,7 +87,7 @@ bool row_service::has_room(typed_table& t, const row_table& rows, std::size_t st
   return missing == 0 || keys_.has_room(missing * row_bytes);
 }
 
-/// Hashes of all rows of a request. Nothing is handled if one of them belongs to another shard.
+/// Hashes all rows of a request. Nothing is handled if one of them belongs to another shard.
 row_service::problem row_service::locate(const net::rows_view& r, bool named) {
   PARACEL_ASSERT(named || r.texts.empty());
   list_ = nullptr;
@@ -101,7 +101,7 @@ row_service::problem row_service::locate(const net::rows_view& r, bool named) {
       hash_memory_[i] = net::hash_row(names_[i]);
     }
   } else {
-    id_memory_.resize(r.count);  // ids that came as gaps lie there already
+    id_memory_.resize(r.count);  // ids sent as gaps have already been decoded into it
     for (std::size_t i = 0; i < r.count; ++i) {
       id_memory_[i] = r.id(i);
       hash_memory_[i] = net::hash_row(id_memory_[i]);
@@ -130,8 +130,8 @@ row_service::problem row_service::check_owned() const {
   return {};
 }
 
-/// Calls `work(i, row)` for each row that `locate` has found, in order; missing ones are created; then they are noted
-/// before if `note_made` says so. `bytes` of a row are prefetched. Stops with false when `work` returns false.
+/// Calls `work(i, row)` for each row that `locate` has found, in order. Missing rows are created, and noted in the
+/// change log before that if `note_made`. `bytes` of a row are prefetched. Stops with false when `work` returns false.
 template <class Key, class Work>
 bool row_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, const Work& work, bool note_made) {
   const auto key = [&](std::size_t i) -> Key {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// BSP at typed tables: batches that wait for the clock.
+// BSP on typed tables: batches that wait for the clock.
 #include <algorithm>
 #include <iterator>
 #include <new>
@@ -38,7 +38,7 @@ row_service::problem row_service::stage(typed_table& t, const net::request_view&
     }
   }
   try {
-    fold_before(folded_clock, t, [] { return false; });  // a late one was retried
+    fold_before(folded_clock, t, [] { return false; });  // a late batch was retried
     return t.failure();
   } catch (const std::bad_alloc&) {  // it is staged, and folded before the next read
     return {};
@@ -59,7 +59,7 @@ std::uint64_t row_service::fence(std::uint32_t rank, std::uint32_t clock, std::s
       dropped += gone;
       PARACEL_CHECK(gone <= staged_count_);
       staged_count_ -= gone;
-      changes_.rows_folded(id, partition, net::no_clock);  // all of them; what is left follows
+      changes_.rows_folded(id, partition, net::no_clock);  // all of them; those that are left follow
       for (const auto& b : waiting) changes_.rows_staged(id, partition, b.arrival);
     }
   }
@@ -111,7 +111,7 @@ bool row_service::fold_before(std::uint32_t clock, typed_table& t, const std::fu
   return true;
 }
 
-/// If it fails and is the first of its partition, `failure` is recorded.
+/// Folds a batch. The first failure of a partition is recorded, in the node `failure`.
 void row_service::fold(typed_table& t, const staged_batch& b, std::uint16_t partition,
                        std::map<std::uint16_t, refusal>::node_type& failure) noexcept {
   net::rows_view r;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Lists of row ids that clients use again: the ids come once, with their digest, and later requests name them by it.
+// Lists of row ids that clients reuse: the ids are sent once, with their digest, and later requests name the list by
+// it.
 #pragma once
 
 #include <cstddef>
@@ -25,14 +26,14 @@ class row_list {
   [[nodiscard]] std::span<const std::uint64_t> ids() const noexcept { return ids_; }
   [[nodiscard]] std::span<const std::uint64_t> hashes() const noexcept { return hashes_; }
 
-  /// Whether `rows()` are the addresses in this table, all of them owned here.
+  /// Whether `rows()` are the current addresses in this table, with all rows owned here.
   [[nodiscard]] bool is_resolved(const row_table& of, const ownership* owned) const noexcept {
     return of_ == &of && erasures_ == of.erasures() && owner_ == owned;
   }
   [[nodiscard]] std::span<std::byte* const> rows() const noexcept { return rows_; }
-  /// The row of id i was found, of which all will be.
+  /// Records the row of id i; once all are recorded `resolved` is called.
   void found(std::size_t i, std::byte* row) noexcept { rows_[i] = row; }
-  /// All of them have been.
+  /// All rows have been recorded.
   void resolved(const row_table& of, const ownership* owned) noexcept {
     of_ = &of;
     erasures_ = of.erasures();
@@ -62,7 +63,7 @@ class row_lists {
  public:
   explicit row_lists(std::size_t most_bytes) : budget_(most_bytes) {}
 
-  /// Keeps a list; the digest is that of the ids, and `hashes` are theirs. Valid until the next `add`.
+  /// Adds a list; `digest` and `hashes` are those of the ids. Valid until the next `add`.
   /// Throws: std::bad_alloc; nothing has changed.
   row_list& add(std::uint32_t table, const digest128& digest, std::span<const std::uint64_t> ids,
                 std::span<const std::uint64_t> hashes);
@@ -74,7 +75,7 @@ class row_lists {
   [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
 
  private:
-  /// A list is of one table: another has other rows.
+  /// A list belongs to one table: in another the ids have other rows.
   struct name {
     digest128 digest;
     std::uint32_t table = 0;

@@ -133,7 +133,7 @@ row_service::problem row_service::open(std::string_view name, std::span<const st
     const bool fits = f->optimizer != nullptr
                           ? steps(*f, d.element)
                           : f->function->in_place != nullptr && (wanted == value_tag::none || wanted == d.element);
-    if (!fits) {  // no value has another type: this plug-in cannot serve such a table
+    if (!fits) {  // all values have this type: the plug-in cannot serve such a table
       return refusal{status::plugin_failed,
                      f->name + (f->optimizer == nullptr && f->function->in_place == nullptr
                                     ? " cannot work in place, as it must on rows"
@@ -226,7 +226,7 @@ std::optional<digest128> row_service::missing_list(const net::request_view& requ
   return digest;
 }
 
-/// The rows of a request, located, and their values.
+/// Reads the rows of a request and their values, and locates the rows.
 row_service::problem row_service::read_request(typed_table& t, const net::request_view& request,
                                                const shared_buffer& tail, net::rows_view& r) {
   const auto& h = request.header;
@@ -383,7 +383,7 @@ row_service::problem row_service::scan(typed_table& t, const net::request_view& 
     if (row == nullptr) break;
     if (keys_.keeps_replicas() && !keys_.owns(partition_of(named ? net::hash_row(row_table::name_of(row))
                                                                  : net::hash_row(row_table::id_of(row))))) {
-      position = behind;  // a replica of another server's
+      position = behind;  // a replica of another server's row
       continue;
     }
     const auto text = named ? row_table::name_of(row).size() : 0;

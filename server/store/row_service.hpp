@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The typed tables of a shard and the verbs on their rows; src/net/row_codec.hpp draws the wire format. Tables are made
-// by table_open, which every shard is sent, and stay; clear empties them.
+// The typed tables of a shard and the verbs on their rows; src/net/row_codec.hpp draws the wire format. Tables are
+// created by table_open, which is sent to every shard, and are never deleted; clear only empties them.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,8 @@
 namespace paracel::srv {
 
 /// Thread-safety: owned by the shard thread.
-/// Lifetime: keys, plug-ins and the change log must outlive it; of the keys only the owner of a partition is used.
+/// Lifetime: keys, plug-ins and the change log must outlive it; of the keys only ownership, settings and the memory
+/// limit are used.
 class row_service {
  public:
   row_service(const key_store& keys, plugin_registry& plugins, change_log& log);
@@ -41,10 +42,10 @@ class row_service {
     bool failed = false;
   };
   /// Verbs from table_open to rows_scan; answers `done`. `folded_clock` is the shard's: everything before it is
-  /// complete. A request for whose rows there is no memory is answered out_of_memory, and says how many of them were
-  /// handled. Throws: std::bad_alloc; no row has changed.
+  /// complete. A request that runs out of memory is answered out_of_memory, with the number of rows that were handled.
+  /// Throws: std::bad_alloc; no row has changed.
   served handle(const net::request_view& request, shared_buffer tail, completion& done, std::uint32_t& folded_clock);
-  /// The list that a request names and that is not here.
+  /// The list that a request names, if it is unknown here.
   [[nodiscard]] std::optional<digest128> missing_list(const net::request_view& request);
   /// Thread-safety: any thread.
   [[nodiscard]] const byte_budget& lists_budget() const noexcept { return lists_.budget(); }
@@ -56,7 +57,7 @@ class row_service {
   void clear() noexcept;
   /// The same of one partition. Throws: std::bad_alloc before it changes anything; not after split_staged.
   void clear(std::uint16_t partition);
-  /// From now on every staged batch is of one partition. Throws: std::bad_alloc; staged batches are as before.
+  /// Splits every staged batch by partition. Throws: std::bad_alloc; staged batches are as before.
   void split_staged();
 
   /// Appends the records that reproduce the rows of a partition, in an order that depends on the state alone.
@@ -81,16 +82,15 @@ class row_service {
   [[nodiscard]] std::size_t memory_bytes() const noexcept;
   /// Batches that wait for the clock.
   [[nodiscard]] std::uint64_t staged() const noexcept { return staged_count_; }
-  /// Folds batches of clocks before this one until `over` says so, which is asked after each. Returns: whether none is
-  /// left.
+  /// Folds batches of clocks before this one until `over`, called after each, is true. Returns: whether none is left.
   bool fold_before(std::uint32_t clock, const std::function<bool()>& over);
   [[nodiscard]] bool has_due(std::uint32_t clock) const noexcept { return staged_count_ != 0 && clock > folded_to_; }
   /// The set of own partitions has changed.
   void begin_epoch() noexcept { folded_to_ = 0; }
-  /// A batch that could not be folded. Returns: its status, and why; or ok.
+  /// Looks for a batch that could not be folded. Returns: its status, and why; or ok.
   net::status failed_fold(std::string& why) const;
-  /// Drops what a rank has staged for iterations from `clock` on. Returns: how many batches; `example`, if empty, names
-  /// one.
+  /// Drops what a rank has staged for iterations from `clock` on. Returns: how many batches; `example`, if empty, is
+  /// set to name one.
   std::uint64_t fence(std::uint32_t rank, std::uint32_t clock, std::string& example);
   [[nodiscard]] std::uint64_t rows() const noexcept;
 
@@ -119,7 +119,7 @@ class row_service {
     row_init init;
     const loaded_update* function;  ///< null: add
     row_table by_id;
-    std::unique_ptr<row_table> by_name;  ///< made with the first name
+    std::unique_ptr<row_table> by_name;  ///< created with the first name
     staged_batches staged;
     /// A batch, acknowledged when it was staged, could not be folded: by the partition of the row that failed.
     std::map<std::uint16_t, refusal> broken;
@@ -196,7 +196,7 @@ class row_service {
   byte_budget staged_bytes_;  // within the limit of the keys and rows
   std::map<std::uint32_t, std::unique_ptr<typed_table>> tables_;
   std::uint64_t staged_count_ = 0;
-  std::uint32_t folded_to_ = 0;  // nothing of an own partition waits that is of a clock before this one
+  std::uint32_t folded_to_ = 0;  // no batch of an own partition waits for a clock before this one
   std::uint64_t arrivals_ = 0;
 
   row_lists lists_{keys_.settings().max_set_bytes};
@@ -204,14 +204,14 @@ class row_service {
   // Of the current request; capacities are reused.
   std::span<const std::uint64_t> hashes_;  // of a list, or in the memory below
   std::span<const std::uint64_t> ids_;
-  row_list* list_ = nullptr;  // that it names, or brings
+  row_list* list_ = nullptr;  // that it names or contains
   std::vector<std::uint64_t> hash_memory_;
   std::vector<std::uint64_t> id_memory_;
   std::vector<std::string_view> names_;
   std::vector<const std::byte*> found_;
   std::vector<std::byte> body_;
   std::vector<std::byte> before_;  // backup of a row
-  std::vector<double> gradient_;   // a row of a payload that is not aligned
+  std::vector<double> gradient_;   // aligned copy of a row of the payload
   std::size_t failed_row_ = 0;     // the first row not handled
 };
 

@@ -114,7 +114,7 @@ void row_service::split_staged(typed_table& t) {
   }
 }
 
-/// Those of a partition that are of clocks before this one; all of them for no_clock.
+/// Drops a partition's batches of clocks before this one; all of them for no_clock.
 void row_service::forget_staged(typed_table& t, std::uint16_t partition, std::uint32_t before) {
   const auto at = t.staged.find(partition);
   if (at == t.staged.end()) return;
@@ -248,7 +248,7 @@ void row_service::touch_partitions() {
   for (const auto h : hashes_) changes_.touch(partition_of(h));
 }
 
-/// Of the current rows, before any of them changes: the answers of their partitions will be remembered.
+/// Called before any of the current rows changes: the answers of their partitions will be remembered.
 void row_service::expect_answers(const net::request_header& h) {
   in_hand_.clear();
   if (!changes_state(h.what)) return;
@@ -270,8 +270,7 @@ void row_service::note_answers(const problem& p) {
   }
 }
 
-/// Of a retried request: only the rows of partitions where it was not applied remain, in `rest` if not all
-/// do.
+/// For a retried request: keeps only the rows of partitions where it was not applied, in `rest` if that is not all.
 row_service::problem row_service::leave_out_applied(const net::request_header& h, typed_table& t, net::rows_view& r,
                                                     shared_buffer& rest, std::uint32_t& removed) {
   const bool named = (h.flags & net::flag_named) != 0;
@@ -323,7 +322,7 @@ std::uint64_t row_service::owned_rows(const row_table& rows) const {
 
 // ---- records as rows ------------------------------------------------------------------------------------------------
 
-/// What a row's record says of itself; with its table, if that is open, also whether it fits there.
+/// What is wrong with a row's record by itself and, if its table is open, in that table; null: nothing.
 const char* row_service::wrong_in_row(std::uint16_t partition, const typed_table* t, const record& r) {
   const bool named = (r.flags & record_named) != 0;
   std::uint64_t id = 0;

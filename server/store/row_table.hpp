@@ -6,10 +6,10 @@
 //
 // Each partition has an index of its own, open addressing with linear probing, whose slots are 8 bytes: 32 bits of the
 // row's hash, which settle nearly every comparison, and its number. So a row access is one cache line of slots and the
-// row itself, and a batch prefetches slots and rows some time before it comes to them.
+// row itself, and a batch prefetches slots and rows some time before it reaches them.
 //
-// Memory: stride + 8 bytes a slot / load of 0.44 to 0.875, some 14 bytes a row over many partitions; row_table_test.cpp
-// keeps a row of floats below width * 4 * (1 + states) + 32 bytes.
+// Memory of a row: stride + 8 bytes / load factor (0.44 to 0.875, some 14 bytes on average over many partitions);
+// row_table_test.cpp keeps a row of floats below width * 4 * (1 + states) + 32 bytes.
 #pragma once
 
 #include <algorithm>
@@ -48,9 +48,9 @@ struct row_layout {
   }
 };
 
-/// Rows by 64-bit id or by name, one of both in one row_table.
+/// Rows by 64-bit id or by name; one row_table has only one kind.
 ///
-/// A hash is XXH3-64 of id or name; its low 32 bits are used here. A partition is its number within the shard.
+/// A hash is XXH3-64 of id or name; its low 32 bits are used here. Partitions are numbered within the shard.
 /// Thread-safety: owned by the shard thread.
 /// Cost: indexes grow separately, at 7/8: never more than one partition's rows are rehashed at once.
 class row_table {
@@ -63,7 +63,7 @@ class row_table {
   [[nodiscard]] const row_layout& layout() const noexcept { return layout_; }
   [[nodiscard]] bool named() const noexcept { return named_; }
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  /// While it is unchanged no row has been erased: the address of each is that of before.
+  /// While it is unchanged no row has been erased, and each has kept its address.
   [[nodiscard]] std::uint64_t erasures() const noexcept { return erasures_; }
   [[nodiscard]] std::size_t memory_bytes() const noexcept;
 
@@ -101,7 +101,7 @@ class row_table {
     }
   }
 
-  /// For a batch: first the slot, later `guess`, whose result is usually the row, and is to be prefetched.
+  /// For a batch: first prefetch the slot, later the result of `guess`, which is usually the row.
   void prefetch_slot(std::uint32_t partition, std::uint64_t hash) const noexcept {
     const auto& p = partitions_[partition];
     if (p.slots != nullptr) __builtin_prefetch(&p.slots[print_of(hash) & p.mask]);
@@ -173,8 +173,8 @@ class row_table {
   std::vector<index> partitions_;
   std::vector<std::byte*> slabs_;
   std::vector<std::uint64_t> alive_;  // a bit a row
-  std::uint32_t made_ = 0;            // rows that have ever had a number
-  std::uint32_t free_ = none;         // numbers that were freed: a list through the rows
+  std::uint32_t made_ = 0;            // row numbers that have ever been used
+  std::uint32_t free_ = none;         // freed numbers: a list linked through the rows
   std::uint64_t size_ = 0;
   std::uint64_t erasures_ = 0;
 };

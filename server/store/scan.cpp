@@ -44,7 +44,7 @@ void for_each_number(const value_view& v, const F& f) {
 
 }  // namespace
 
-/// One request: what is requested, and how far it came.
+/// One request, and how far it has come.
 struct scan_service::call {
   explicit call(const net::request_view& r) : request(r), prefix(r.key()) {}
 
@@ -58,12 +58,12 @@ struct scan_service::call {
   status failed = status::ok;
   std::string why;
 
-  /// Whether the request concerns this entry. After a failure none.
+  /// Whether the request concerns this entry. After a failure: no.
   bool wants(const entry& e) {
     if (!prefix.empty() && !e.key().starts_with(prefix)) return false;
     return filter == nullptr || passes(e);
   }
-  /// Has a sandbox call the filter for all entries of a step, which `each` walks over, at once.
+  /// Has a sandbox call the filter for all entries of a step at once; `each` iterates over them.
   template <class Each>
   void announce(expected_calls& soon, const Each& each) const {
     if (!soon.wanted() || failed != status::ok) return;
@@ -273,8 +273,8 @@ scan_answer scan_service::scan(call& c) {
 
 namespace {
 
-/// One number in a key's value, as it is ordered: by value, exactly (an int64 beyond 2^53 differs from its neighbour),
-/// then by key.
+/// A key whose value is one number, in the order of results: by value, exactly (an int64 beyond 2^53 differs from its
+/// neighbour), then by key.
 struct candidate {
   double rounded;
   const entry* of;
@@ -297,7 +297,7 @@ class best {
   best(Call& c, std::uint32_t k) : call_(c), k_(k) {}
 
   [[nodiscard]] std::uint64_t skipped() const noexcept { return skipped_; }
-  /// The items may then use what a reply has room for. They exceed it by at most one step, which is reserved.
+  /// The items then fill the room of a reply, or exceed it by at most one step.
   [[nodiscard]] bool full() const noexcept { return bytes_ >= call_.room; }
   [[nodiscard]] static std::size_t room() noexcept { return std::numeric_limits<std::size_t>::max(); }
   void begin(bool) noexcept {}

@@ -2,8 +2,8 @@
 //
 // The verbs that scan a shard: scan, top_k, reduce, remove_if. The server keeps no cursor state: a request says where
 // to begin, the server works until the reply is full or its time slice is over, and replies with what it has and with
-// the place to continue from. So a scan of any length blocks others for at most a slice, needs no message of its size,
-// and a client that disappears leaves nothing behind.
+// the place to continue from. So a scan of any length blocks others for at most a slice, needs no message as large as
+// its result, and a client that disappears leaves nothing behind.
 //
 // A place is (partition, low 16 bits of the hash): both stay with a key whatever is inserted, erased or rehashed
 // between two requests. A step of the scan covers a range of such places in one go: a group of partitions (read in

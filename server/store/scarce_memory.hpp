@@ -28,7 +28,7 @@ template <class T>
   }
 }
 
-/// A readable reason, or, if there is no memory for it, one that needs none.
+/// A readable reason, or, if there is no memory for it, a shorter one that needs none.
 [[nodiscard]] inline std::string told(std::string_view why) noexcept {
   try {
     return std::string(why);

@@ -12,9 +12,9 @@
 
 namespace paracel::srv {
 
-/// Memory for the indexes of a table's partitions: blocks of powers of two bytes, cut from regions that hold one size
-/// each. All but the first region of a size request huge pages: 10 million rows by random ids in 16,384 partitions have
-/// indexes of 8 KiB, 130 MB together; a row took 48 ns with them in small pages and 38 in huge ones.
+/// Memory for the indexes of a table's partitions: blocks whose sizes are powers of two, cut from regions of one block
+/// size each. All but the first region of a size request huge pages: 10 million rows by random ids in 16,384 partitions
+/// have indexes of 8 KiB, 130 MB together; a row took 48 ns with them in small pages and 38 in huge ones.
 ///
 ///     region   | front | block | block | free | block | not yet used |     2 MiB, aligned; the front is in the
 ///                                                                          place of the first block

@@ -15,7 +15,7 @@ namespace paracel {
 /// Thread-safety: any thread.
 class latest_membership {
  public:
-  /// An older one than the current changes nothing.
+  /// One older than the current is ignored.
   void put(membership m) {
     const mutex_lock lock(mutex_);
     if (m.epoch <= epoch_.load(std::memory_order_relaxed)) return;

@@ -10,7 +10,7 @@
 
 namespace paracel {
 
-/// A list of row ids split by shard, which the shards know by name once they have been sent it.
+/// A list of row ids split by shard; a shard that has been sent its part knows it by the digest.
 /// Thread-safety: none; owned by the thread of its table's client.
 struct listed_rows {
   /// The rows of one request.

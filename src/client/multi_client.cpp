@@ -18,7 +18,7 @@ namespace paracel {
 
 namespace {
 
-// A shard with too little room for the key sets of all its clients may forget one before it was used.
+// A shard with too little room for the key sets of all its clients may evict one before it is used.
 constexpr unsigned most_attempts = 16;
 
 /// Calls f on destruction.
@@ -303,7 +303,7 @@ void multi_client::send_part(multi_request& g, std::size_t index) {
                                  [this, &g, index](const kv_result& r) { receive_part(g, index, r); });
     if (chunk.place == 0) chunk.place = s;
     if (const auto& retained = shared_.window.at(s).retained; retained != nullptr) {
-      retained->place = chunk.place;  // what was sent after the first attempt stays after it
+      retained->place = chunk.place;  // requests sent after the first attempt stay after it
       retained->set = g.set;
       retained->set_part = static_cast<std::uint32_t>(index);
     }
@@ -326,7 +326,7 @@ void multi_client::receive_part(multi_request& g, std::size_t index, const kv_re
       return send_part(g, index);
     }
   }
-  if (chunk.attempts != 0 && !r.ok() && g.set->epoch == shared_.epoch) {  // nothing may stay held back for it
+  if (chunk.attempts != 0 && !r.ok() && g.set->epoch == shared_.epoch) {  // later requests must not stay held back
     net::request_header give_up;
     give_up.what = net::verb::ping;
     servers_.send(chunk.channel, give_up, {}, {}, {}, {}, nullptr);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Lists of ids or keys that a program passes again and again: which of them are worth preparing, and the prepared form
-// of one that comes again. A list is recognised by a print of a few of its elements, and then compared as a whole.
+// Lists of ids or keys that a program passes repeatedly: which of them are worth preparing, and their prepared forms. A
+// list is recognised by a print (a hash of a few of its elements), and then compared as a whole.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace paracel {
 
-/// Of a list, from its size and a few of its elements; `at(i)` is a hash of element i. Cost: O(1).
+/// A list's print, from its size and a few of its elements; `at(i)` is a hash of element i. Cost: O(1).
 template <class At>
 std::uint64_t print_of_list(std::size_t size, const At& at) {
   std::array<std::uint64_t, 17> sample{size};
@@ -30,13 +30,13 @@ std::uint64_t print_of_list(std::size_t size, const At& at) {
 
 /// Prepared lists by print, within `most_bytes`.
 ///
-/// A list that comes for the second time is worth preparing. One that has the print of a prepared one and differs
-/// replaces it, but is prepared later and later: lists of which only a few elements change each time are not worth it.
-/// Where there is no room, one that was not used for a while goes, at most once in `patience` calls: lists that are
-/// used in turn, and are too many, do not displace one another for ever.
+/// A list that is passed for the second time is worth preparing. One that has the print of a prepared list and differs
+/// replaces it, but is prepared later each time: lists of which only a few elements change are not worth it. If there
+/// is no room, a list that was not used for a while is evicted, at most once in `patience` calls, so that too many
+/// lists used in turn do not keep evicting one another.
 ///
 /// Thread-safety: none.
-/// Cost: a list that never comes again costs its print; one that does, a comparison.
+/// Cost: a list that is never repeated costs its print; a repeated one, a comparison.
 template <class List>
 class repeated_lists {
  public:
@@ -58,7 +58,8 @@ class repeated_lists {
     s = {print, 0, static_cast<std::uint8_t>(std::min(needed * 2, 128))};
     return nullptr;
   }
-  /// There is none: whether the list with this print is to be prepared now, in this many bytes. It counts the call.
+  /// After `find` returned null: whether the list with this print should be prepared now, in this many bytes. Counts
+  /// the call.
   bool is_due(std::uint64_t print, std::size_t bytes) {
     auto& s = seen_of(print);
     if (s.print != print) s = {print, 0, 1};

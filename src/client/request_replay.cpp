@@ -20,7 +20,7 @@ constexpr bool is_registration(verb v) noexcept {
   return v == verb::register_update || v == verb::register_bupdate || v == verb::register_filter ||
          v == verb::table_open;
 }
-/// Whether each item of the request is in one part.
+/// Whether each item of the request is in exactly one part.
 [[maybe_unused]] bool are_whole(const retained_request& r) {
   std::set<std::uint32_t> items;
   std::size_t n = 0;

@@ -28,7 +28,7 @@ class request_replay {
  public:
   request_replay(client_context& shared, routing_table& routes) : shared_(shared), routes_(routes) {}
 
-  /// What every server has to know first: functions and tables. Other verbs are ignored.
+  /// Records what every server must know first: functions and tables. Other verbs are ignored.
   void record_registration(const kvclt::call& c, std::string_view key, std::span<const std::byte> payload);
   /// `send` is called with each registration and is to send it to all shards of a server that has just joined.
   void replay_registrations(const std::function<void(const kvclt::call&, std::string_view key,
@@ -45,7 +45,7 @@ class request_replay {
   /// A reply to a retained request. Parts are merged here, and the last one runs the request's handler.
   /// Returns: whether it is the reply to the whole request, which the caller then completes.
   bool accepts(request_window::entry& e, const net::reply_view& reply, const net::incoming& from);
-  /// Adds the channels that owe a reply to the request.
+  /// f(channel) for each channel that owes a reply to the request.
   template <class F>
   static void for_each_owing(const request_window::entry& e, const F& f) {
     if (e.retained == nullptr || e.retained->parts.empty()) return f(e.channel);

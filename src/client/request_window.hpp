@@ -8,9 +8,9 @@
 //     and replicate that to their replicas. When a server is lost, its unanswered requests go to other servers under
 //     their old numbers, and those that had been applied are answered from that memory. With a counter per server, two
 //     requests of one incarnation could meet at one server under one number: the second would pass for the first.
-//   * Below its low watermark a client needs no memory, and servers reject retries as expired. A watermark per
-//     server would run ahead of requests that another server still owes, and the server that takes those over would
-//     reject them. So the lowest unanswered number of all counts.
+//   * Below a client's low watermark servers remember nothing and reject retries as expired. A watermark per server
+//     would run ahead of requests that another server still owes, and the server that takes those over would reject
+//     them. So the watermark is the lowest number that any server still owes.
 //
 // The price is that one silent server holds back the watermark of all. That is bounded: a client makes no more requests
 // once `most_unanswered` numbers have passed since the lowest one, and a shard remembers more than these.
@@ -110,7 +110,7 @@ class request_window {
     bytes_ += e.bytes;
     return next_++;
   }
-  /// The same of a number that stands for several requests.
+  /// The same for a number that stands for several requests.
   sequence open(net::verb what, multi_request& several) noexcept;
   /// The request is answered. Its handler must have been moved out before.
   void close(entry& e) noexcept {
@@ -129,7 +129,7 @@ class request_window {
 
   /// Disables the handlers of open requests from `first` to `last`.
   void forget(sequence first, sequence last) noexcept;
-  /// Those of requests that change nothing.
+  /// Disables those of requests that change nothing.
   void forget_reads() noexcept;
   /// f(number, entry) for each request in flight, except numbers that stand for several.
   template <class F>
@@ -141,13 +141,13 @@ class request_window {
   // Subscriptions have numbers and are not in flight.
   sequence park(subscription s);
   [[nodiscard]] std::size_t parked() const noexcept { return parked_.size(); }
-  /// The one that `s` answers, if it is one.
+  /// Removes and returns the one with number `s`, if there is one.
   std::optional<subscription> take_parked(sequence s) {
     if (parked_.empty()) [[likely]]
       return std::nullopt;
     return find_parked(s);
   }
-  /// Those of one channel that have a handler.
+  /// Removes and returns those of one channel that have a handler.
   std::vector<subscription> take_parked_at(std::uint32_t channel);
   void drop_parked() noexcept { parked_.clear(); }
 
@@ -164,7 +164,7 @@ class request_window {
   std::size_t in_flight_ = 0;
   std::size_t bytes_ = 0;
   std::vector<entry> entries_;                            // ring over numbers; its size is a power of two
-  std::vector<std::unique_ptr<retained_request>> spare_;  // with their memory
+  std::vector<std::unique_ptr<retained_request>> spare_;  // to be reused, with their buffers
   std::map<sequence, subscription> parked_;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Requests are retained until they are answered, so that they can be retried: on a new connection, or at the server
-// that serves their partitions then. One of many keys or rows may have to go to several servers instead of one: it is
-// split here, and the replies to its parts are merged. Nothing here knows a socket.
+// that serves their partitions then. A request for many keys or rows may have to go to several servers instead of one:
+// it is split here, and the replies to its parts are merged. Nothing here depends on sockets.
 #pragma once
 
 #include <cstddef>

@@ -15,8 +15,8 @@ namespace paracel {
 
 /// The ring and the clients: which server serves each partition, and the client that reaches it.
 ///
-/// A channel is the number of a server's thread among those of all servers: of each server its shards, then clock, then
-/// control. Channels and indices of servers are valid in one epoch only.
+/// A channel is the number of a thread among those of all servers: per server its shards, then clock, then control.
+/// Channels and indices of servers are valid in one epoch only.
 ///
 /// Thread-safety: none; owned by the thread of the context, which outlives it.
 /// Cost: a lookup is one hash and two loads.
@@ -61,7 +61,7 @@ class routing_table {
     std::uint32_t thread;
   };
   [[nodiscard]] const end& at(std::uint32_t channel) const noexcept { return ends_[channel]; }
-  /// Of the thread behind a connection of the port; channels() when there is none.
+  /// The channel of the thread behind a connection of the port; channels() when there is none.
   [[nodiscard]] std::uint32_t channel_behind(int connection) const noexcept;
 
   /// f(channel) for each shard of the servers that serve.
@@ -74,7 +74,7 @@ class routing_table {
   }
 
   /// Applies another membership. Clients of processes that remain members keep their connections, the others are
-  /// disconnected. Returns: the members that were not known, by index.
+  /// disconnected. Returns: the new members, by index.
   std::vector<std::uint32_t> apply(const membership& fresh);
 
  private:

@@ -86,7 +86,7 @@ server_group::sequence server_group::send(std::uint32_t channel, net::request_he
   if (shared_.before) {
     const auto about = subject_of(h.what);
     if (about != subject::other) shared_.before(h.what, about == subject::key ? &key : nullptr);
-    shared_.window.reserve();  // earlier sends have used up room
+    shared_.window.reserve();  // the hook may have used up the room
   }
   const auto& to = routes_.at(channel);
   return to.client->send(to.thread, channel, h, key, prefix, payload, std::move(tail), std::move(done));
@@ -226,7 +226,7 @@ void server_group::run_until(const Reached& reached, sequence s) {
     if (waiting_) waiting_();
     record_silence(interval);
     if (shared_.options.timeout.count() == 0) continue;
-    const auto late = window.answered(s) ? window.low() : s;  // more replies are expected than that to `s`
+    const auto late = window.answered(s) ? window.low() : s;  // replies other than that to `s` may be missing
     if (window.answered(late) || window.at(late).what == net::verb::clock_wait) continue;
     const auto now = std::chrono::steady_clock::now();
     if (last_sign == std::chrono::steady_clock::time_point{}) last_sign = now - look_up_interval;
@@ -243,7 +243,7 @@ bool server_group::receive(std::chrono::milliseconds timeout) {
     throw protocol_error(std::string("a server sent a malformed reply: ") + reason);
   // A server that exits. Whether the job has ended, and with which status, is decided by the scheduler or its silence.
   if (reply.header.result == net::status::job_ended && (ended_ != nullptr || shared_.may_change)) return true;
-  // Another process has the address of a server that is gone. The scheduler will report that one.
+  // Another process has the address of a server that is gone. The scheduler will report the loss.
   if (reply.header.result == net::status::wrong_job && shared_.may_change) return true;
   const auto s = reply.header.sequence;
   if (reply.header.result == net::status::connection_reset || (reply.header.what == net::verb::ping && s == 0)) {

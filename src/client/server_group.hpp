@@ -5,17 +5,17 @@
 //
 //   routing_table   the ring, and a kvclt per server: the channel of each partition
 //   kvclt           the client of one server: connections, what is sent over them
-//   request_window  unanswered requests, of all servers, under one counter (why: there)
+//   request_window  unanswered requests, of all servers, under one counter (request_window.hpp says why)
 //   request_replay  what is retried when servers or connections have changed
 //   multi_client    requests of many keys and of prepared sets
 //   server_group    requests, waiting for replies, and following the membership
 //
-// Every request is retained until it is answered. When a connection broke, or stays silent, it is renewed, and what is
-// unanswered there is retried, in the original order, under the old numbers; a server that has already applied a
+// Every request is retained until it is answered. A connection that breaks or stays silent is renewed, and its
+// unanswered requests are retried, in the original order, under their old numbers; a server that has already applied a
 // request answers from its memory. So handlers run once, and an update is applied once. When the membership changes,
-// all that is unanswered is retried in the same way, at the servers of its partitions. Nothing else makes this client
-// give up on a server: a silent one is the scheduler's business (server_group_failover.cpp). A client that retains
-// nothing (kvclt_options::resends) takes a broken connection for an error.
+// all unanswered requests are retried in the same way, at the servers that own their partitions then. Nothing else
+// makes this client give up on a server: a silent one is the scheduler's business (server_group_failover.cpp). A client
+// that retains nothing (kvclt_options::resends) treats a broken connection as an error.
 #pragma once
 
 #include <chrono>
@@ -45,7 +45,7 @@ namespace paracel {
 ///
 /// Order: requests for one key are executed in the order they were made. Only when a server or a connection was lost
 /// while several of them were in flight may a read be executed after an update that was made after it.
-/// Thread-safety: owned by the thread that made it; a program with several threads makes several.
+/// Thread-safety: owned by the thread that created it; a program with several threads creates one for each.
 /// Handlers run inside `wait`, `wait_all`, `poll`, or a request that had to wait for room. They may make requests,
 /// which then do not wait for room (the views of the current reply would not outlive it), but they may not block.
 class server_group {
@@ -54,8 +54,8 @@ class server_group {
   using handler = kvclt::handler;
   using sequence = kvclt::sequence;
 
-  /// `ended` is raised when the job has ended, for whatever reason: with it a server that reports the end itself is not
-  /// trusted, since it knows neither the cause nor the status.
+  /// `ended` is raised when the job has ended, for whatever reason: if given, a server that reports the end itself is
+  /// not trusted, since it knows neither the cause nor the status.
   server_group(net::transport& transport, membership servers, std::uint32_t rank, kvclt_options options = {},
                std::shared_ptr<abort_signal> ended = nullptr, std::shared_ptr<latest_membership> board = nullptr);
   ~server_group();
@@ -77,8 +77,8 @@ class server_group {
   sequence shard_request(const call& c, std::uint32_t channel, std::uint32_t count, value_tag tag,
                          std::span<const std::byte> payload, handler done, shared_buffer large = {},
                          std::string_view key = {});
-  /// Of a request that names its rows by a list: should servers change, it is sent again with their ids, in the order
-  /// of `place`, the number of its first attempt.
+  /// For a request that names its rows by a list: if servers change, it is resent with their ids, in the order of
+  /// `place`, the number of its first attempt.
   void retain_rows(sequence s, std::shared_ptr<const listed_rows> rows, std::uint32_t part, sequence place);
   /// The same request to every shard of every server; returns after the last reply.
   void broadcast(const call& c, std::string_view key, std::span<const std::byte> payload, const handler& each);
@@ -90,10 +90,10 @@ class server_group {
   /// poll or a call that drives the client for another reason.
   sequence subscribe(std::uint32_t server, std::uint32_t shard, std::uint32_t clock, std::span<const std::byte> items,
                      std::uint32_t count, handler done);
-  /// Those of many keys.
+  /// Requests on many keys.
   [[nodiscard]] multi_client& many() noexcept { return many_; }
-  /// The common end of these: a request whose header is complete except for what kvclt sets. Blocks: until the window
-  /// has room, unless inside a handler.
+  /// What all of these call: sends a request whose header is complete except for what kvclt sets. Blocks: until the
+  /// window has room, unless inside a handler.
   sequence send(std::uint32_t channel, net::request_header& h, std::string_view key, std::span<const std::byte> prefix,
                 std::span<const std::byte> payload, shared_buffer&& tail, handler&& done);
   /// Waits until a request of this many bytes has room in the window, unless inside a handler.
@@ -101,10 +101,10 @@ class server_group {
   /// Set by code that holds requests back (combined updates): it is called before a request leaves that could observe
   /// or be observed by them, with its key, or with null when it is about many. It may make requests, and may not block.
   void set_pre_send_hook(client_context::before_request before) { shared_.before = std::move(before); }
-  /// Called now and then by a call that waits for replies; it makes no request of this client.
+  /// Called now and then by a call that waits for replies; it must not make requests of this client.
   void set_waiting_hook(std::function<void()> waits) { waiting_ = std::move(waits); }
 
-  /// Set by code that holds requests back until others are answered: it is called after the handler of each reply, and
+  /// Set by code that holds requests back until others are answered: it is called after the handler of each reply. It
   /// may make requests, and may not block.
   void set_post_reply_hook(std::function<void()> after) { shared_.after_reply = std::move(after); }
 

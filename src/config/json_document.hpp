@@ -47,7 +47,7 @@ struct config_member {
 /// Deepest nesting accepted; configs need two levels, and unlimited recursion could crash a program.
 inline constexpr std::size_t config_depth_limit = 32;
 
-/// The one of `names` most likely meant by `name`, or empty: at most a third of its letters, and three, differ.
+/// The one of `names` most likely meant by `name`, or empty: at most a third of its letters, and at most three, differ.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& names);
 
 /// Parses `text`, which came from `file` (for error texts).
@@ -58,7 +58,7 @@ config_node parse_config(const std::string& file, std::string_view text);
 /// Throws: config_error.
 config_node read_config(const std::string& file);
 
-/// The folders of the configs that this process has read, the first one first: plug-ins are looked up beside them.
+/// The folders of the configs that this process has read, the first one first: plug-ins are looked up there.
 /// Thread-safety: any thread.
 std::vector<std::string> config_folders();
 

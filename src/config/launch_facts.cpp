@@ -24,7 +24,7 @@ void add_plugin(launch_facts& facts, const std::string& name) {
   if (!name.empty() && std::ranges::find(facts.plugins, name) == facts.plugins.end()) facts.plugins.push_back(name);
 }
 
-/// Texts at any depth that end in ".so". Recursion as deep as a config may be.
+/// Texts at any depth that end in ".so". Recursion is limited by config_depth_limit.
 void add_libraries(launch_facts& facts, const config_node& node) {
   if (node.type == config_node::kind::string && is_library(node.text)) add_plugin(facts, node.text);
   for (const auto& item : node.items) add_libraries(facts, item);

@@ -22,13 +22,14 @@ class error;
 struct launch_facts {
   std::vector<std::string> plugins;  ///< as the config names them; the servers may load them from these folders
   std::string standard_input;        ///< the first key that names it, for an error; empty: it is not read
-  std::string not_resumable_key;     ///< one with which no process can replace a worker, for an error; empty: none
+  std::string not_resumable_key;     ///< one with which workers cannot be replaced, for an error; empty: none
 };
 
-/// Of a config that passes its schema `of`: keys for plug-ins, or with a name that Paracel 0.3 used for them, and texts
-/// that end in ".so"; "-" in a key for files.
+/// The facts of a config that passes its schema `of`. Plug-ins are in keys for plug-ins, in keys whose name Paracel 0.3
+/// used for them, and in texts that end in ".so"; standard input is "-" in a key for files.
 [[nodiscard]] launch_facts facts_of(const config& checked, const config_schema& of);
-/// Of one without a schema: the same, but "-" in any key. Throws: config_error when `file` is not a JSON object.
+/// The same for a config without a schema, but with "-" in any key. Throws: config_error when `file` is not a JSON
+/// object.
 [[nodiscard]] launch_facts facts_of_file(const std::string& file);
 
 /// The line. `of`: the schema of the config, or null.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Invariants of this code, which no input can violate: a failure is a bug, is reported on standard error
-// with its location, and aborts the process (SIGABRT). What input can violate is an exception.
+// with its location, and aborts the process (SIGABRT). Conditions that input can violate throw an exception.
 //
 //     PARACEL_CHECK(condition)    in every build: its cost is negligible where it is used
 //     PARACEL_ASSERT(condition)   where PARACEL_ASSERTIONS is defined (tool/test.sh, sanitizers); elsewhere it is

@@ -10,15 +10,15 @@
 
 namespace paracel {
 
-/// Whether all ids of a list are different: cheaper than a hash table of them, where that is nearly always so.
+/// Checks whether all ids of a list are distinct; cheaper than a hash table of them where they nearly always are.
 ///
-/// Each id sets one bit of a map of 32 to 64 bits an id. Those that find theirs set, one in a hundred by chance, are
-/// compared with those of the same bit, which a second pass collects.
+/// Each id sets one bit of a bitmap with 32 to 64 bits per id. Those that find theirs set, one in a hundred by chance,
+/// are compared with the others of the same bit, which a second pass collects.
 /// Thread-safety: none; the memory is reused.
 class distinct_ids {
  public:
-  /// True: they are all different. False: two are the same, or so many share a bit that this way is not worth it.
-  /// Cost: O(n), 3 ns an id for 10,000 of them, against 10 with a hash table; 4 to 8 bytes an id.
+  /// True: all are distinct. False: two are equal, or so many share bits that this method does not pay.
+  /// Cost: O(n), 3 ns per id for 10,000 of them, against 10 with a hash table; 4 to 8 bytes per id.
   [[nodiscard]] bool are(std::span<const std::uint64_t> ids) {
     if (ids.size() < 2) return true;
     const auto bits = std::bit_ceil(std::max<std::size_t>(ids.size() * 32, 64));
@@ -40,7 +40,7 @@ class distinct_ids {
   }
 
  private:
-  /// Fibonacci hashing: neighbours are far apart.
+  /// Fibonacci hashing: places neighbouring ids far apart.
   [[nodiscard]] std::size_t slot_of(std::uint64_t id) const noexcept { return (id * 0x9e3779b97f4a7c15U) >> shift_; }
 
   [[nodiscard]] bool none_equals(std::span<const std::uint64_t> ids) {

@@ -28,7 +28,7 @@ inline void gather_values(std::byte* to, const std::byte* from, std::span<const 
   });
 }
 
-/// The same of indices that ascend. Of one shard alone they are consecutive, and that is a plain copy.
+/// The same for ascending indices. With a single shard they are consecutive, and this is a plain copy.
 inline void gather_ascending(std::byte* to, const std::byte* from, std::span<const std::uint32_t> order,
                              std::size_t bytes) {
   if (order.empty() || bytes == 0) return;
@@ -36,7 +36,7 @@ inline void gather_ascending(std::byte* to, const std::byte* from, std::span<con
   std::memcpy(to, from + order.front() * bytes, order.size() * bytes);
 }
 
-/// The reverse: contiguous values go to the places that `order` selects.
+/// The reverse: writes contiguous values to the places that `order` selects.
 inline void scatter_values(std::byte* to, const std::byte* from, std::span<const std::uint32_t> order,
                            std::size_t bytes) {
   with_constant_width(bytes, [&](auto width) {

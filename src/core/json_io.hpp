@@ -19,7 +19,7 @@ namespace paracel {
 /// levels: serialising it again would recurse as deep. Cost: memory in proportion to the text.
 [[nodiscard]] nlohmann::json json_from(std::string_view text, std::size_t most_bytes = std::size_t{1} << 20);
 
-/// The same with an exception that says what is wrong, of any length.
+/// The same for a text of any length, with an exception that says what is wrong.
 /// Throws: nlohmann::json::exception; data_error when it is nested too deeply.
 [[nodiscard]] nlohmann::json json_or_throw(std::string_view text);
 

@@ -171,7 +171,7 @@ std::string membership::to_json() const {
         {"folder", c.folder}, {"every", c.every}, {"resume", c.resume}, {"clock", c.clock}, {"workers", c.workers}};
   }
   for (const auto& f : refused) all["refused"].push_back({{"function", to_hex(f.id)}, {"why", f.why}});
-  // a host name need not be UTF-8, and must not be able to end the scheduler
+  // a host name need not be UTF-8, and must not crash the scheduler
   return all.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -263,7 +263,7 @@ key_router::key_router(const membership& members) {
     std::size_t up = 0;
     std::size_t placed = 0;  // up or joining
     joining.clear();
-    // if the job has as many servers as replicas are wanted, this many include enough that serve
+    // if the job has at least as many servers as replicas are required, this many include enough that serve
     owners.replica_ranks(partition, members.replicas + not_up, clockwise);
     for (const auto rank : clockwise) {
       const auto server = owner_servers[rank];

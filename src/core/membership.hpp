@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The servers of the job and the placement of keys. The scheduler makes a membership and sends it as JSON text; every
+// The servers of the job and the placement of keys. The scheduler creates a membership and sends it as JSON text; every
 // process computes the same ring from it, so that ring points are never sent.
 #pragma once
 
@@ -17,8 +17,8 @@ namespace paracel {
 
 /// up: it serves. joining: it is receiving replicas and heads nothing yet. down: it is lost, and its slot waits for
 /// a replacement. entering: as joining, in a slot that is new to the job. leaving: it serves until others have replicas
-/// of what it has. left: it no longer serves, but still answers requests with that fact. gone: its process has exited,
-/// and the slot may be reused.
+/// of its data. left: it no longer serves, but still answers requests to say so. gone: its process has exited, and the
+/// slot may be reused.
 enum class server_state : std::uint8_t { up, joining, down, entering, leaving, left, gone };
 const char* name_of(server_state s) noexcept;
 /// Whether it may be the head of a partition.
@@ -36,7 +36,7 @@ struct server_entry {
   std::string host;               ///< for display
   int pid = 0;
   server_state state = server_state::up;
-  std::vector<std::string> shards;  ///< one address a shard thread
+  std::vector<std::string> shards;  ///< one address per shard thread
   std::string clock;                ///< address of the clock thread
   std::string control;              ///< address of the control thread
 
@@ -118,9 +118,9 @@ struct location {
 /// followed by the joining ones that would be among the first `replicas` if they were up. The first of the chain, the
 /// head, serves the partition.
 ///
-/// While servers enter or leave there are two rings: the chain follows the one without those that enter, and after it
-/// come all members of the chain on the other one, without those that leave. When these have their replicas the
-/// second ring is the only one, and every member of a chain was already in that partition's chain.
+/// While servers enter or leave there are two rings: the chain follows the one without the entering servers, followed
+/// by all members of the chain on the other one, without the leaving servers. Once these have their replicas only the
+/// second ring remains, and every member of a chain was already in that partition's chain.
 ///
 /// Thread-safety: const-concurrent.
 /// Cost: one hash and one load from a table of 64 KiB; construction costs that of the ring (ten servers: 0.35 ms, with
@@ -152,7 +152,8 @@ class key_router {
     std::uint16_t shard;
   };
   std::vector<home> homes_;  // by partition
-  // Partition p has chains_[chain_begin_[p] .. chain_begin_[p + 1]). Both are empty when only its owner has it.
+  // Partition p has chains_[chain_begin_[p] .. chain_begin_[p + 1]). Both are empty when every partition is on its
+  // owner alone.
   std::vector<std::uint32_t> chain_begin_;
   std::vector<std::uint16_t> chains_;
 };

@@ -17,7 +17,7 @@
 namespace paracel {
 
 /// Thread-safety: none
-/// Cost: O(messages that wait and fit no receive, or receives that wait) an operation.
+/// Cost: O(unmatched messages, or posted receives) per operation.
 class message_matcher {
  public:
   using ticket = std::uint64_t;
@@ -31,7 +31,7 @@ class message_matcher {
     }
     waiting_.push_back(std::move(message));
   }
-  /// Asks for a message. The ticket is valid until `take` gives the message, or `give_up`.
+  /// Asks for a message. The ticket is valid until `take` returns the message, or `give_up`.
   [[nodiscard]] ticket post(const message_address& from) {
     auto& r = posted_[++last_];
     r.from = from;
@@ -51,10 +51,10 @@ class message_matcher {
     posted_.erase(r);
     return message;
   }
-  /// The ticket's message is not wanted any more; if it has arrived it is dropped.
+  /// Cancels a ticket; its message is dropped if it has arrived.
   void give_up(ticket t) { posted_.erase(t); }
   [[nodiscard]] message_address asked(ticket t) const { return posted_.at(t).from; }
-  /// Messages that nobody has asked for yet.
+  /// Messages that match no receive yet.
   [[nodiscard]] std::size_t waiting() const noexcept { return waiting_.size(); }
 
  private:

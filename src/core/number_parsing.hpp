@@ -32,9 +32,9 @@ number_reading read_number(const char* first, const char* last) noexcept;
 /// The same for most numbers in data files, in place: [-]digits[.digits] with at most 15 digits in all, followed
 /// by a byte that is not part of a number. False: retry with read_number. `end` is then unchanged. There must be a
 /// byte at or after `at` that is neither digit nor point (a line end), and `room` bytes must be readable. Cost: about 1
-/// ns and 0.5 ns a digit. Source: 15 digits and the powers of ten to 10^15 are doubles, so one division rounds once
-/// (Clinger, "How to read floating point numbers accurately", 1990); eight digits at once as in Lemire, "Number parsing
-/// at a gigabyte per second", 2021.
+/// ns plus 0.5 ns per digit. Source: integers of 15 digits and the powers of ten to 10^15 are exact doubles, so one
+/// division rounds once (Clinger, "How to read floating point numbers accurately", 1990); eight digits at once as in
+/// Lemire, "Number parsing at a gigabyte per second", 2021.
 inline bool read_short_number(const char*& end, std::size_t room, double& out) noexcept {
   static constexpr double power[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                      1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};

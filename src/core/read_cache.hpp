@@ -27,7 +27,7 @@ namespace paracel {
 /// `drop`; and it puts no value whose read was sent before an own update of that key.
 ///
 /// Thread-safety: none; it is owned by the thread of its client.
-/// Lifetime: a pointer to an entry holds until the next call that is not const, or `find`.
+/// Lifetime: a pointer to an entry is valid until the next call that is neither const nor `find`.
 class read_cache {
  public:
   struct entry {
@@ -60,7 +60,7 @@ class read_cache {
 
   /// Caches a read that was sent when `minimum` was the slowest clock known. A read with a smaller minimum than that of
   /// the existing entry changes nothing if it was overtaken; if its version is newer, it contains what
-  /// the entry did, and is as fresh. `exact`: that is its version; otherwise one that it is at most.
+  /// the entry did, and is as fresh. `exact`: `version` is that of the value; otherwise an upper bound of it.
   void put(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum,
            bool exact = true) {
     auto found = entries_.find(key);
@@ -73,8 +73,8 @@ class read_cache {
     e.minimum = std::max(e.minimum, minimum);
     e.object_type = nullptr;
   }
-  /// The entry contains the first `minimum` iterations of all workers, because the value still has the same
-  /// version. Returns: false when the entry is of another version, or is fresher; it is then unchanged.
+  /// Records that the entry contains the first `minimum` iterations of all workers, because the value still has the
+  /// same version. Returns: false when the entry is of another version, or is fresher; it is then unchanged.
   bool raise(std::string_view key, std::uint64_t version, std::uint32_t minimum) {
     const auto found = entries_.find(key);
     if (found == entries_.end() || found->second.version != version || found->second.minimum >= minimum) return false;
@@ -84,7 +84,7 @@ class read_cache {
   /// Returns: whether the entry existed.
   bool drop(std::string_view key) { return entries_.erase(key) > 0; }
   void clear() { entries_.clear(); }
-  /// f(key, entry) for each entry, in no order.
+  /// f(key, entry) for each entry, in no particular order.
   template <class F>
   void visit(F&& f) const {
     for (const auto& [key, e] : entries_) f(key, e);

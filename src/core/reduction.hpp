@@ -11,9 +11,10 @@ namespace paracel {
 
 /// Combines two arrays of numbers, element by element: into = into op from. Both may have any alignment.
 ///
-/// A NaN on either side makes the maximum and the minimum NaN; integer sums wrap around. Whoever folds contributions
-/// in rank order therefore has the same bits in every run.
-/// Throws: error when there is no reduction for the type, the lengths differ, or they are no multiple of the element's.
+/// A NaN on either side makes the maximum and the minimum NaN; integer sums wrap around. Folding contributions in rank
+/// order is therefore bit-identical in every run.
+/// Throws: error when there is no reduction for the type, the lengths differ, or they are not a multiple of the
+/// element's.
 /// Cost: O(bytes), vectorised.
 void fold(value_tag element, std::span<std::byte> into, std::span<const std::byte> from, reduce_op op);
 

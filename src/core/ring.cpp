@@ -16,7 +16,7 @@
 namespace paracel {
 namespace {
 
-// Points that are looked at for a server with a thread that is not full. Most often the first has one.
+// Points examined for a server with a thread that is not full. Usually the first has one.
 constexpr std::size_t most_passed = 4096;
 
 std::uint64_t position_of(std::uint32_t slot, std::uint32_t index) noexcept {

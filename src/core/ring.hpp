@@ -4,12 +4,12 @@
 //
 // Consistent hashing with bounded loads. A server has 512 points (virtual nodes) per unit of weight on a circle of
 // 2^64, the point of index i at XXH3-64 of the 8 bytes (slot, i), little-endian. Partition p is at p * 2^50 and
-// belongs to the first server at or after it, clockwise, that is not full; full is ceil(1.05 * fair share) partitions.
-// The same bound holds for each shard thread of a server: it has the partitions of one residue modulo the number of
-// threads (shard_of), and all workers wait for the fullest thread. When none of the next 4,096
-// points has such a thread (servers with different numbers of threads), the bounds of the servers alone count.
-// Partitions are assigned in ascending order, so the table depends on the set of members alone: not on the order in
-// which they joined, nor on the previous table.
+// belongs to the first server at or after it, clockwise, that is not full; it is full with ceil(1.05 * fair share)
+// partitions. The same bound holds for each shard thread of a server: it has the partitions of one residue modulo the
+// number of threads (shard_of), and all workers wait for the fullest thread. When none of the next 4,096 points has
+// such a thread (servers with different numbers of threads), only the bounds of the servers count. Partitions are
+// assigned in ascending order, so the table depends on the set of members alone: not on the order in which they joined,
+// nor on the previous table.
 //
 // Benefit and cost of the bound, weight 1 each (test/unit/ring_test.cpp): without it the largest of 10, 20, 40 servers
 // would have 1.079, 1.082, 1.133 of its fair share. Because of it some partitions move that neither come from nor go to
@@ -17,8 +17,8 @@
 // fifth server receives 19.4 % of the partitions.
 //
 // Source: Karger et al., "Consistent hashing and random trees", STOC 1997; Mirrokni, Thorup, Zadimoghaddam, "Consistent
-// hashing with bounded loads", SODA 2018. There the items come in any order and only the insertion of an item is local;
-// here the fixed order replaces history.
+// hashing with bounded loads", SODA 2018. There the items arrive in any order and only the insertion of an item is
+// local; here the fixed order replaces history.
 #pragma once
 
 #include <cstddef>
@@ -72,7 +72,7 @@ class ring {
   /// Throws: as `owner`.
   /// Cost: O(n^2 + points passed), one allocation.
   [[nodiscard]] std::vector<std::uint32_t> replicas(std::uint16_t partition, std::size_t n) const;
-  /// The same as ranks, into `chain`, whose memory is used again.
+  /// The same as ranks, into `chain`, whose memory is reused.
   void replica_ranks(std::uint16_t partition, std::size_t n, std::vector<std::uint32_t>& chain) const;
 
  private:

@@ -19,7 +19,7 @@ namespace paracel {
 
 namespace {
 
-/// The same as prun.py's for its servers: beside the config, beside the program, the framework's.
+/// The same as prun.py's for its servers: those of the configs, of the program, and of the framework.
 std::vector<std::string> plugin_folders() {
   auto folders = config_folders();
   std::error_code failed;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// All-to-all of what is produced when sent and consumed when received, in rounds of bounded size: no worker buffers
-// more than a round. For blocks that exist as a whole see paracel/exchange.hpp.
+// All-to-all of data that is produced when sent and consumed when received, in rounds of bounded size: no worker
+// buffers more than a round. For blocks that exist as a whole see paracel/exchange.hpp.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@
 
 namespace paracel {
 
-/// Bytes that a worker sends, and at most receives, in a round. The communicator and its sockets have up to five copies
-/// of them: with 8 MB these were a quarter of the peak of a load of 55 MB of edges a worker.
+/// Bytes that a worker sends, and at most receives, per round. The communicator and its sockets hold up to five copies
+/// of them: with 8 MB these were a quarter of the peak memory of loading 55 MB of edges per worker.
 inline constexpr std::size_t round_bytes = std::size_t{2} << 20;
 
-/// One round: `blocks[w]` goes to worker w, and `take(w, bytes)` gets what came from each w, in rank order. The blocks
-/// are empty afterwards. `more`: this worker will have something to send in another round. Returns: whether any worker
-/// will; all of them then call it again. Blocks: a collective. Cost: a byte a block.
+/// One round: `blocks[w]` goes to worker w, and `take(w, bytes)` gets what each w sent, in rank order. The blocks are
+/// empty afterwards. `more`: this worker will have something to send in another round. Returns: whether any worker
+/// will; all of them then call it again. Blocks: a collective. Cost: a byte per block.
 template <class Take>
 [[nodiscard]] bool exchange_round(Comm& comm, std::vector<byte_vector>& blocks, bool more, Take&& take) {
   for (auto& b : blocks) b.push_back(std::byte{more});

@@ -10,8 +10,8 @@
 namespace paracel {
 
 /// Pairs of row and column, optionally with a value each, in blocks: it grows without copying, and blocks that were
-/// read can be freed while their result grows. Cost: 8 bytes an entry (12 with 64-bit columns), 8 more with values, and
-/// one block.
+/// read can be freed while their result grows. Cost: 8 bytes per entry (12 with 64-bit columns), 8 more with values,
+/// and one block.
 template <class Column>
 class basic_entry_store {
  public:

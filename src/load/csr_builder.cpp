@@ -47,7 +47,8 @@ index_numbers::index_numbers(std::vector<std::uint32_t>&& place, global_ids& of)
 
 namespace {
 
-/// Freed blocks are scattered between others: without this their pages stay while the rows grow, a third of the peak.
+/// Freed blocks are scattered between others: without this their pages stay resident while the rows grow, a third of
+/// the peak.
 void give_back() {
 #ifdef __GLIBC__
   ::malloc_trim(0);
@@ -65,7 +66,7 @@ class row_buckets {
   }
   void push(std::uint32_t row, Column column, double value) { buckets_[row >> shift_].push(row, column, value); }
 
-  /// Ends the buckets' life.
+  /// Consumes the buckets.
   void build(duplicate_rule rule, numbered_rows<Column>& out, duplicate_entry& twice) {
     out.begin.assign(rows_ + 1, 0);
     std::size_t total = 0;
@@ -199,13 +200,13 @@ class row_buckets {
   std::vector<item> row_;
 };
 
-/// The end of an entry that becomes its row with `once`: as often the greater as the smaller one, so that rows are as
-/// long as with both ways, and the same for (c, a).
+/// With `once`, chooses the end of an entry that becomes its row: the greater one as often as the smaller, so that rows
+/// are balanced as with both ways; the same for (c, a).
 void turn_once(std::uint64_t& a, std::uint64_t& c, const build_options& o) {
   if (o.once && ((a + c) % 2 == 0) != (a < c)) std::swap(a, c);
 }
 
-/// The stored form of one entry: f(row, column) for each that is stored of it.
+/// Calls f(row, column) for each stored form of an entry.
 template <class F>
 void each_way(std::uint64_t a, std::uint64_t c, const build_options& o, F&& f) {
   if (a == c && !o.self_loops) return;
@@ -214,9 +215,9 @@ void each_way(std::uint64_t a, std::uint64_t c, const build_options& o, F&& f) {
   if (o.both_ways && a != c) f(c, a);
 }
 
-/// The entries that go to the owners of their rows, and those that arrive.
-/// For each worker the entries are scanned again, each round from where the last one ended: no memory, and one
-/// comparison an entry for each worker.
+/// Sends entries to the owners of their rows. Returns: those that arrive.
+/// For each worker the entries are scanned separately, each round from where the last one ended: no extra memory, and
+/// one comparison per entry and worker.
 template <class Column, class RowOf, class ColumnOf>
 std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::uint64_t>& first,
                                             chunked_vector& entries, const build_options& o, RowOf&& row_of,

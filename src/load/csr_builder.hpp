@@ -39,7 +39,7 @@ struct index_numbers {
   bool is_wide = false;
 
   index_numbers() = default;
-  /// `place`: of each index in the numbered list (empty: the identity). Moves `place` out of the numbering.
+  /// `place`: the place of each index in the numbered list (empty: the identity). Moves `place` out of the numbering.
   index_numbers(std::vector<std::uint32_t>&& place, global_ids& of);
   [[nodiscard]] std::uint64_t operator[](std::uint32_t i) const { return identity ? i : is_wide ? wide[i] : narrow[i]; }
 };
@@ -47,7 +47,7 @@ struct index_numbers {
 struct build_options {
   bool swap = false;       ///< rows are the second of each pair
   bool both_ways = false;  ///< each entry (row, column) is followed by (column, row), unless row = column
-  bool once = false;       ///< (row, column) and (column, row) are the same entry, which is one of them
+  bool once = false;       ///< (row, column) and (column, row) are the same entry, stored as one of them
   bool self_loops = true;  ///< false: no entry with row = column
   bool keep = false;       ///< entries are needed again
   duplicate_rule duplicates = duplicate_rule::sum;
@@ -57,9 +57,9 @@ struct build_options {
 using duplicate_entry = std::optional<std::pair<std::uint64_t, std::uint64_t>>;
 
 /// Sends each entry to the worker whose numbers [first[w], first[w + 1]) contain its row, and builds rows of what
-/// arrives. Duplicates are combined in input order. With `keep` the entries remain, but may have been replaced by
-/// numbers: both maps are then the identity. Blocks: a collective. Cost: 8 bytes an entry (12 with 64-bit columns), 8
-/// more with a value, in bounded rounds.
+/// arrives. Duplicates are combined in input order. With `keep` the entries remain, but their indices may have been
+/// replaced by numbers: both maps are then the identity. Blocks: a collective. Cost: 8 bytes per entry (12 with 64-bit
+/// columns), 8 more with a value, in bounded rounds.
 template <class Column>
 numbered_rows<Column> build_rows(Comm comm, const std::vector<std::uint64_t>& first, chunked_vector& entries,
                                  index_numbers& row_numbers, index_numbers& column_numbers,

@@ -22,7 +22,7 @@ std::size_t distributed_graph::owner(std::uint64_t number) const { return owner_
 
 namespace {
 
-/// Loads what is left to load, with numbers of columns in that many bits.
+/// Builds the graph from its entries, with column numbers of this type.
 template <class Column>
 void build_graph(Comm& comm, const std::vector<std::string>& files, const graph_options& options,
                  chunked_vector& entries, index_numbers& numbers, distributed_graph& out) {
@@ -81,8 +81,8 @@ void build_graph(Comm& comm, const std::vector<std::string>& files, const graph_
   else if (options.incoming) out.in = out.out;
 }
 
-/// About how many edges each id of this worker has here, plus 1: for numbers that balance the workers' edges. Of many
-/// entries a sample: increments at random places took a tenth of the time of loading. The step is odd, as files may
+/// About how many edges each id of this worker has here, plus 1: for a numbering that balances the workers' edges. Many
+/// entries are sampled: increments at random places took a tenth of the loading time. The step is odd, as files may
 /// have each edge in both directions, one after the other.
 std::vector<std::uint32_t> edges_by_id(local_entries& local, const graph_options& options) {
   constexpr std::size_t counted_all = std::size_t{1} << 18U;

@@ -12,7 +12,7 @@
 
 namespace paracel {
 
-/// If some worker has a duplicate entry where these are not allowed, ends the load on all of them, with the place of
+/// If any worker has a duplicate entry where these are not allowed, fails the load on all of them, with the place of
 /// the second one. `row_ids`: of this worker's rows; `columns`: which worker has which column's id. Throws: data_error,
 /// the same on every worker. Blocks: a collective.
 void duplicate_check(Comm comm, const duplicate_entry& twice, const id_list& row_ids, const global_ids& columns,

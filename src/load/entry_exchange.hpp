@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Entries on their way to the workers that own them.
+// Sends entries to the workers that own them.
 //
 //     block   entry ...    row, column, f64 weight; a number is u64, a name u32 length and its bytes
 #pragma once

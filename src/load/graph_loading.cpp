@@ -165,7 +165,7 @@ void graph_loading::load_rows(const request& r, list_type<Id>& rows, dense_matri
   input_set input(comm_, r.files);
   std::vector<double> values;
   std::size_t width = 0;
-  std::string first_place;  // of a row here
+  std::string first_place;  // of the first row here
   const auto split = [](std::string_view line, std::vector<std::string_view>& fields) {
     for (std::size_t at = 0; at < line.size();) {
       at = line.find_first_not_of(", \t;|:", at);

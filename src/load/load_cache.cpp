@@ -95,7 +95,7 @@ load_cache::found load_cache::describe_files() const {
   return f;
 }
 
-/// Returns: the generation; 0 when the file is of something else.
+/// Returns: the generation; 0 when the file is of another load.
 std::uint64_t load_cache::begin(cache_reader& r) const {
   std::string front(cache_magic.size(), ' ');
   r.bytes(std::as_writable_bytes(std::span(front)));
@@ -115,7 +115,7 @@ void load_cache::begin(cache_writer& w, std::uint64_t generation) const {
   w.number(generation);
 }
 
-/// The replacement of a worker that died is told what the workers agreed on then, whatever its file is now.
+/// The replacement of a dead worker gets what the workers agreed on then, whatever its file is now.
 bool load_cache::agree(std::uint64_t generation, const std::string& why) {
   const auto all = comm_.allgather(static_cast<std::int64_t>(generation));
   const bool agreed = all[0] != 0 && std::ranges::all_of(all, [&](auto g) { return g == all[0]; });

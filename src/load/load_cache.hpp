@@ -5,11 +5,12 @@
 //     <folder>/<kind>-<hash>-<rank>     "pclcache" | u32 format | u32 bytes of the description | description |
 //         u64 generation | the parts: of a vector u64 elements and these, of a number 8 bytes | u64 XXH3-64 of all this
 //
-// The description says what the result depends on: options, number of workers, and of each file its name, size, time of
-// change and a hash of its ends. The hash in the name is of what remains when a file changes, so that a changed file's
-// parts replace the old ones. The parts of one load have one generation: workers read theirs only if all have the same.
+// The description says what the result depends on: options, number of workers, and of each file its name, size,
+// modification time and a hash of its ends. The hash in the name covers what stays the same when a file changes, so
+// that a changed file's parts replace the old ones. The parts of one load have one generation: workers read theirs only
+// if all have the same.
 //
-// Several jobs may load at once: a file appears complete, and two jobs that write one write the same parts.
+// Several jobs may load at once: a file appears complete, and two jobs that write the same one write the same parts.
 #pragma once
 
 #include <cstddef>
@@ -61,7 +62,7 @@ class cache_writer {
   running_hash hash_;
 };
 
-/// Reads them back. Throws: error when the file is too short for what it says.
+/// Reads them back. Throws: error when the file is shorter than it says.
 class cache_reader {
  public:
   explicit cache_reader(const net::file_reader& from) : from_(from) {}
@@ -88,7 +89,7 @@ class cache_reader {
   [[nodiscard]] bool finish();
 
  private:
-  /// Of elements of that many bytes, which the file has.
+  /// Reads the number of elements of `width` bytes; the file has them.
   std::size_t count(std::size_t width);
 
   const net::file_reader& from_;
@@ -96,20 +97,20 @@ class cache_reader {
   running_hash hash_;
 };
 
-/// What a result depends on, but for the files.
+/// What a result depends on, except for the files.
 std::string text_of_options(const entry_options& options);
 
 /// One load. Thread-safety: none. Every call is a collective.
 class load_cache {
  public:
-  /// `kind`: a word. `options`: what the result depends on beside the files and the number of workers.
+  /// `kind`: a word. `options`: what the result depends on besides the files and the number of workers.
   /// Throws: config_error when `where` asks for a cache and standard input is among the files, or the folder cannot be
-  /// made or is another user's; data_error when a file cannot be read.
+  /// created or is another user's; data_error when a file cannot be read.
   load_cache(Comm comm, const load_cache_options& where, const std::string& kind, const std::string& options,
              const std::vector<std::string>& files, const std::vector<std::string>& more_files);
 
-  /// `parts(reader)` reads this worker's parts. Returns: whether every worker has them; otherwise what was read is to
-  /// be thrown away. Cost: reads the parts; a round trip.
+  /// `parts(reader)` reads this worker's parts. Returns: whether every worker has them; otherwise what was read must be
+  /// discarded. Cost: reads the parts; a round trip.
   template <class Parts>
   bool read(Parts&& parts) {
     if (!on_) return false;
@@ -121,14 +122,14 @@ class load_cache {
       generation = begin(r);
       if (generation != 0) parts(r);
       if (generation != 0 && !r.finish()) generation = 0;
-    } catch (const std::exception& e) {  // it is not there, or damaged
+    } catch (const std::exception& e) {  // missing or damaged
       generation = 0;
       why = e.what();
     }
     return agree(generation, why);
   }
-  /// `parts(writer)` writes them. What cannot be written is a warning on stderr. A file that was changed in the last
-  /// two seconds, or during the load, is not kept: a further change might leave no trace. Blocks: for fsync. Cost:
+  /// `parts(writer)` writes them. A failure to write is a warning on stderr. Nothing is written if a file was changed
+  /// in the last two seconds, or during the load: a further change might leave no trace. Blocks: for fsync. Cost:
   /// writes the parts; two round trips.
   template <class Parts>
   void write(Parts&& parts) {

@@ -6,7 +6,7 @@
 //     pattern                            grid
 //     fmap, fset, fvec, linesplit        n x 1    whole rows
 //     smap                               1 x n    whole columns
-//     fsmap                              npx is the greatest divisor of n that is at most its square root
+//     fsmap                              npx is the greatest divisor of n up to its square root; if that is 1, n x 1
 #pragma once
 
 #include <cstddef>

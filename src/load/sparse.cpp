@@ -24,7 +24,7 @@ std::uint64_t sum_over_workers(Comm& comm, std::uint64_t mine) {
   return static_cast<std::uint64_t>(total);
 }
 
-/// How many entries each id of one side has here: what its row costs its owner. `index`: of an entry's block.
+/// How many entries each id of one side has here, plus 1: what its row costs its owner. `index`: that side of a block.
 template <class Index>
 std::vector<std::uint32_t> entries_of(chunked_vector& entries, const id_interner::sorted_ids& side, Index index) {
   std::vector<std::uint32_t> weight(side.ids.size(), 1);

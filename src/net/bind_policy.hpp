@@ -16,7 +16,7 @@ constexpr bool is_loopback(std::string_view address) noexcept {
   return host.starts_with("127.") || host == "localhost" || host == "[::1]" || host == "lo";
 }
 
-/// Frames are not encrypted and their senders not authenticated, so binding another interface must be requested.
+/// Frames are not encrypted and their senders not authenticated, so binding anything but loopback must be requested.
 /// Throws: usage_error with the address.
 inline void check_bind(const std::string& address, bool insecure) {
   if (!insecure && !is_loopback(address))

@@ -18,17 +18,17 @@
 //   allgather   any bytes                         `size` blocks in rank order
 //   bcast       root: any bytes; others: empty    the root's bytes, with the root's tag
 //   reduce      an array of numbers               the arrays folded element by element in rank order, same tag
-//   alltoall    `size` blocks, one a rank         `size` blocks in rank order: what each rank meant for this one
+//   alltoall    `size` blocks, one per rank       `size` blocks in rank order: what each rank sent to this one
 //
 // A block is u64 length | bytes. Everything is little-endian.
 //
-// Two kinds are no collectives: messages between two ranks that are kept for the replacement of either
+// Two kinds are not collectives but messages between two ranks, kept for a process that replaces either
 // (server/scheduler/message_log.hpp). `root` is the other rank, header.clock the number of iterations that the caller
 // has committed, and the operation counts its messages to, or from, that rank since then.
 //
 //   send        any bytes                         empty, at once
-//   receive     empty                             the message, when it is there. `count` 1: what the other rank has
-//                                                 contributed to a collective in which it waits instead of sending
+//   receive     empty                             the message, once it has arrived. `count` 1: instead of sending, the
+//                                                 other rank waits in a collective; this is its contribution
 #pragma once
 
 #include <array>

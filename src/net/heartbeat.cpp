@@ -148,7 +148,7 @@ heartbeat_driver::~heartbeat_driver() = default;
 
 bool heartbeat_driver::is_idle() const noexcept { return scheduler_->answered() && !scheduler_->watches(); }
 
-/// After this process was itself suspended, others have a whole interval to be heard.
+/// If this process was itself suspended, the scheduler gets a full interval to answer.
 void heartbeat_driver::look_up(time_point now) {
   if (own_.absence(now).count() != 0) last_answer_ = now;
 }
@@ -157,7 +157,7 @@ void heartbeat_driver::beat_if_due() {
   const auto now = time_.now();
   look_up(now);
   if (now < next_beat_) return;
-  // The scheduler only replies: time for which this process itself slept is not its silence.
+  // The scheduler only replies: the time for which this process slept between beats does not count as silence.
   if (scheduler_->answered()) last_answer_ = std::max(last_answer_, now - options_.interval);
   next_beat_ = now + options_.interval;
   scheduler_->beat(describe_(), now);
@@ -185,7 +185,7 @@ heartbeat_driver::outcome heartbeat_driver::listen(std::chrono::milliseconds tim
       return outcome::heard;
     }
   } else if (reply.header.what == verb::watch && reply.header.result != status::job_ended) {
-    return outcome::heard;  // to one that was sent again meanwhile
+    return outcome::heard;  // to one that has been resent since
   } else {
     last_answer_ = time_.now();
     const auto sent = scheduler_->take_answer(reply);

@@ -21,7 +21,7 @@
 namespace paracel::net {
 
 inline constexpr std::chrono::milliseconds heartbeat_interval{500};
-/// The shortest silence that may be called a loss: one beat may be late.
+/// The shortest silence that may count as a loss: one beat may be late.
 constexpr std::chrono::milliseconds least_heartbeat_limit(std::chrono::milliseconds interval) { return 2 * interval; }
 
 /// The scheduler's directive in reply to a heartbeat, or the meaning of its silence.
@@ -34,8 +34,8 @@ struct directive {
 /// The directive in a reply of the scheduler; a failure is an abort, with the cause in the body as JSON or as text.
 directive directive_of(const reply_view& reply);
 
-/// A silent scheduler is waited for this many times longer than it waits for others. Its death is detected at once by
-/// its launcher, so this is for one that alone is suspended, or on a host that is gone; leases end without it.
+/// Others wait this many times longer for a silent scheduler than it waits for them. Its launcher detects its death at
+/// once, so this only covers a scheduler that alone is suspended, or whose host is lost; leases expire without it.
 inline constexpr int patience_with_scheduler = 3;
 
 struct heartbeat_options {
@@ -43,8 +43,8 @@ struct heartbeat_options {
   std::uint64_t job = 0;
   std::chrono::milliseconds interval = heartbeat_interval;
   std::chrono::milliseconds limit{3000};  ///< a scheduler silent for longer is lost
-  /// A beat sent at this time was answered, and the scheduler confirmed our identity: until two
-  /// seconds after it no other process has replaced us.
+  /// A beat sent at this time was answered, and the scheduler confirmed our identity: no other process replaces us
+  /// within two seconds of that time.
   std::function<void(clock_source::time_point)> on_answer{};
   /// A membership other than the followed one, as JSON. Returns: its epoch.
   std::function<std::uint32_t(std::string_view)> on_membership{};
@@ -71,7 +71,8 @@ class heartbeat_driver {
   [[nodiscard]] bool is_idle() const noexcept;
   [[nodiscard]] time_point next_beat() const noexcept { return next_beat_; }
   void beat_now() { next_beat_ = std::min(next_beat_, time_.now()); }
-  /// Handles one reply of the scheduler; judges its silence when there is none. Blocks: at most `timeout`.
+  /// Handles one reply of the scheduler; if none arrives, checks whether it has been silent for too long. Blocks: at
+  /// most `timeout`.
   outcome listen(std::chrono::milliseconds timeout);
 
  private:
@@ -102,8 +103,8 @@ class heartbeat {
   heartbeat(const heartbeat&) = delete;
   heartbeat& operator=(const heartbeat&) = delete;
 
-  /// From now on a request for a membership that is not of this epoch is parked at the scheduler, so that a change is
-  /// known here as soon as it has happened. Thread-safety: any thread.
+  /// From now on a request for a membership of any other epoch is parked at the scheduler, so that this process is
+  /// notified of a change at once. Thread-safety: any thread.
   void follow(std::uint32_t epoch);
 
  private:
@@ -113,7 +114,7 @@ class heartbeat {
   std::function<std::string()> describe_;
   std::function<void(const directive&)> obey_;
   std::atomic<bool> stop_{false};
-  std::atomic<std::uint32_t> epoch_{0};  // that is followed; 0: none
+  std::atomic<std::uint32_t> epoch_{0};  // the followed one; 0: none
   mutex mutex_;                          // for wake_: the awaited state is atomic
   std::condition_variable wake_;
   std::thread thread_;

@@ -61,7 +61,7 @@ bool inbound_watch::take(std::span<const std::byte> bytes) noexcept {
   return true;
 }
 
-/// The size of a part is known.
+/// Called when the size of a part is known.
 bool inbound_watch::begin_content() noexcept {
   taken_ = 0;
   at_ = size_ == 0 ? state::flags : state::content;

@@ -2,8 +2,8 @@
 //
 // Limits on what one connection may send. ZeroMQ delivers a message when its last part has arrived, and until then
 // keeps every part in a block of 64 bytes: its high-water mark counts whole messages and ZMQ_MAXMSGSIZE checks one
-// part, so 32 MB of empty parts with the flag MORE grow a process by a gigabyte. So the bytes are checked before
-// ZeroMQ.
+// part, so 32 MB of empty parts with the flag MORE grow a process by a gigabyte. So the bytes are checked before they
+// reach ZeroMQ.
 //
 //     greeting   0xff | 8 bytes | 0x7f | u8 version >= 3 | 53 bytes
 //     part       u8 flags | u8 size, or with flag 2 u64 size, big endian | bytes

@@ -179,7 +179,7 @@ class inproc_transport::inproc_port final : public port {
     const auto deadline =
         std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), longest_sleep);
     while (current_.size() < out.size()) {
-      // The fetched messages may be replies on channels that were disconnected since: dropped.
+      // Fetched replies on channels that have been disconnected since are dropped.
       if (batch_.empty() && (!current_.empty() || !fetch(timeout, deadline))) break;
       message m = std::move(batch_.front());
       batch_.pop_front();

@@ -7,13 +7,13 @@
 namespace paracel::net {
 
 /// The secret of this process's job; 0: it has none. A process that knows only the job's id, which is visible in
-/// command lines, cannot talk to the job: each request carries id XOR key, and a request without the key is one of
-/// another job, which every verb rejects. No reply may reveal what the job of a rejected request was decoded to.
+/// command lines, cannot talk to the job: each request carries id XOR key, and one without the key appears to belong to
+/// another job, which every verb rejects. No reply may reveal the job decoded from a rejected request.
 ///
 /// Thread-safety: const-concurrent. Cost: one load.
 [[nodiscard]] std::uint64_t job_key() noexcept;
 
-/// For everything this process sends and receives from now on. Thread-safety: before the first request.
+/// Applies to everything this process sends and receives from now on. Thread-safety: before the first request.
 void set_job_key(std::uint64_t key) noexcept;
 
 /// Reads the key from the file that PARACEL_JOB_KEY_FILE names, readable by its owner alone, or from PARACEL_JOB_KEY

@@ -135,7 +135,7 @@ class lossy_port final : public port {
     bool is_stream = false;
     std::uint64_t sent = 0;
     std::uint64_t received = 0;
-    steady::time_point out_until{};  // what is sent before it waits
+    steady::time_point out_until{};  // messages sent before then wait
     steady::time_point in_until{};
     std::deque<held_message> out;
     std::deque<held_message> in;
@@ -182,7 +182,7 @@ class lossy_port final : public port {
     return c;
   }
 
-  /// Of a received message; the channel of a reply becomes the owner's.
+  /// Whether a received message is delivered now; maps the channel of a reply to the owner's.
   bool arrives(incoming& in) {
     if (in.channel < 0) return true;
     const auto channel = outer_[static_cast<std::size_t>(in.channel)];
@@ -201,7 +201,7 @@ class lossy_port final : public port {
     return !waits;
   }
 
-  /// Sends what has waited for long enough.
+  /// Sends messages whose delay is over.
   void release() {
     for (auto& l : lines_) {
       if (l.out.empty() && l.out_until == steady::time_point{}) continue;
@@ -214,7 +214,7 @@ class lossy_port final : public port {
       if (l.out_until <= now) l.out_until = {};
     }
   }
-  /// Gives the owner replies that have waited for long enough.
+  /// Delivers replies whose delay is over.
   std::size_t give(std::span<incoming> out) {
     std::size_t n = 0;
     for (std::size_t channel = 0; channel < lines_.size(); ++channel) {
@@ -250,7 +250,7 @@ class lossy_port final : public port {
   std::shared_ptr<lossy_transport::state> state_;
   std::uint64_t key_ = 0;
   std::deque<line> lines_;
-  std::vector<int> outer_;          // of each channel of the inner port; -1: none any more
+  std::vector<int> outer_;          // by channel of the inner port: ours; -1: disconnected
   std::deque<held_message> given_;  // their frames are valid until the next receive
 };
 

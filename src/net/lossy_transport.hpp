@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A transport that disturbs messages on purpose (prun.py --drop-messages): a part of those that its ports send on their
-// channels, and of the replies that they receive there, is lost, doubled or delayed, as connections that break and
-// stall do it:
+// A transport that disturbs messages on purpose (prun.py --drop-messages): some of those that its ports send on their
+// channels, and of the replies received there, are lost, duplicated or delayed, as by connections that break or stall:
 //
-//   lost      the message is, with what else is on its way: the channel gets a new connection, and nobody is told
-//   doubled   it arrives twice, one after the other
-//   delayed   it and all that follow on the channel in this direction wait for up to 50 ms
+//   lost      with everything else in flight: the channel gets a new connection, without notice to either side
+//   doubled   the message arrives twice in a row
+//   delayed   it and all that follow it on the channel in this direction wait for up to 50 ms
 //
-// Only what is repaired is disturbed: the messages of streams (net::flag_stream), and their replies. Heartbeats,
-// notices from the clock to shards, and requests that are passed on by a server are not, nor are progress reports,
-// which nobody waits for.
+// Only messages that are resent when lost are disturbed: those of streams (net::flag_stream), and their replies. Not
+// disturbed are heartbeats, notices from the clock to shards, requests that a server forwards, and progress reports,
+// whose replies are not awaited.
 #pragma once
 
 #include <atomic>
@@ -30,9 +29,9 @@ struct lossy_options {
   std::string process{};  ///< as `w0`, `s1`: processes of a job make different choices
 };
 
-/// The choice for a message depends on seed, process, and the numbers of port, channel and message alone.
+/// The choice for a message depends only on the seed, the process, and the numbers of port, channel and message.
 ///
-/// Thread-safety: as of the transport inside; counters: any thread.
+/// Thread-safety: as the inner transport; counters: any thread.
 class lossy_transport final : public transport {
  public:
   struct counters {
@@ -43,7 +42,7 @@ class lossy_transport final : public transport {
   };
 
   lossy_transport(std::shared_ptr<transport> inner, lossy_options options);
-  /// The options, from the texts of a command line or an environment.
+  /// Parses options from a command line or the environment.
   /// Throws: usage_error that names the text.
   static lossy_options options_from(std::string_view percent, std::string_view seed, std::string process);
 

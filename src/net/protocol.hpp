@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The wire format, drawn in src/net/README.md: a request is a 96-byte header and a body in one frame, a reply a 64-byte
-// header and a body; a large value follows in a second frame. Everything is little-endian. Nothing here knows a socket.
+// header and a body; a large value follows in a second frame. Everything is little-endian. Nothing here depends on
+// sockets.
 #pragma once
 
 #include <array>
@@ -109,7 +110,7 @@ enum class verb : std::uint8_t {
   checkpoint = 108,
   // another process has replaced the worker of this rank
   fence = 109,
-  // what BSP has staged
+  // fold what BSP has staged
   fold = 110,
 };
 /// One more than the greatest verb of a shard.
@@ -153,9 +154,8 @@ enum class status : std::uint16_t {
   conflict = 13,          ///< cas: the value has another version than expected
   unknown_set = 14,       ///< no key set, or list of rows, with this digest is known: send it again
   out_of_memory = 15,     ///< beyond --max-memory of the server; nothing has changed
-  expired = 16,           ///< retried too late, or lost on its way from replica to replica: nobody knows whether it was
-                          ///< applied
-  connection_reset = 17,  ///< the connection is new, and earlier messages may be lost: start again, with all of them
+  expired = 16,           ///< retried too late, or lost between two replicas: it is unknown whether it was applied
+  connection_reset = 17,  ///< the connection is new, and earlier messages may be lost: resend all of them
 };
 const char* name_of(status s) noexcept;
 
@@ -167,24 +167,25 @@ enum class instruction : std::uint8_t { proceed = 0, abort = 1, shutdown = 2, ch
 inline constexpr std::uint16_t flag_staged = 1;  ///< BSP: fold this update when the clock ticks, in rank order
 inline constexpr std::uint16_t flag_bsp_read =
     2;  ///< BSP: header.clock iterations of every worker are complete; fold them first
-inline constexpr std::uint16_t flag_range = 4;      ///< at verbs: a range of elements and not a list of them
+inline constexpr std::uint16_t flag_range = 4;      ///< at verbs: a range of elements instead of a list
 inline constexpr std::uint16_t flag_keys_only = 8;  ///< scan: without the values
-inline constexpr std::uint16_t flag_named = 16;     ///< rows: named by texts and not by 64-bit ids
+inline constexpr std::uint16_t flag_named = 16;     ///< rows: named by texts instead of 64-bit ids
 /// Part of a stream: all requests of client and rank to this thread use one connection, in order. The first over a
-/// connection is marked first; others over a connection without one are rejected with `connection_reset`.
+/// connection carries flag_first; others over a connection that has seen no such request are rejected with
+/// `connection_reset`.
 inline constexpr std::uint16_t flag_stream = 32;
 inline constexpr std::uint16_t flag_first = 64;
 inline constexpr std::uint16_t flag_listed = 128;  ///< rows: the ids are those of the list whose digest is the key
 /// Many keys: the reply may be one with reply_uniform. Only where it need not be merged with others (no replicas).
 inline constexpr std::uint16_t flag_uniform_reply = 256;
-inline constexpr std::uint16_t flag_gaps = 512;  ///< rows: ids that never fall, as the first one and the gaps after it
-/// Of a ping, in header.count: only asks whether this thread is alive, whatever the order of requests.
+inline constexpr std::uint16_t flag_gaps = 512;  ///< rows: non-decreasing ids, as the first one and the gaps after it
+/// header.count of a ping that only asks whether this thread is alive, regardless of the order of requests.
 inline constexpr std::uint32_t ping_alive = 1;
 /// The count in the reply to a heartbeat of the rightful process: its lease is renewed.
 inline constexpr std::uint32_t known_sender = 1;
 /// Reply flags.
-/// Sets, and many keys that asked for it: all keys succeeded, and the values, if any, are contiguous instead of items,
-/// all of the reply's tag.
+/// Sets, and requests on many keys that allow it: all keys succeeded, and the values, if any, are contiguous instead of
+/// items, all of the reply's tag.
 inline constexpr std::uint16_t reply_uniform = 1;
 inline constexpr std::uint16_t reply_more = 2;  ///< there is more: continue from the cursor that the body begins with
 
@@ -205,7 +206,7 @@ struct request_header {
   std::uint32_t credit = 0;       ///< bytes the client accepts in one reply; 0 = no limit of its own
   std::uint32_t deadline_ms = 0;  ///< 0 = none
   std::uint32_t count = 0;        ///< items of a multi request
-  std::uint32_t key_bytes = 0;    ///< the key stands first in the body
+  std::uint32_t key_bytes = 0;    ///< the key is at the front of the body
   std::uint32_t body_bytes = 0;
   std::uint64_t tail_bytes = 0;
 };
@@ -279,7 +280,7 @@ std::byte* write_item(std::byte* to, std::string_view key, const value_view& val
 void append_item(std::vector<std::byte>& body, status result, std::uint64_t version, const value_view& value);
 
 /// Iterates over `count` items of a body; stops at the first malformed one.
-/// Cost: O(1) an item, no allocation; `count` is never trusted beyond the available bytes.
+/// Cost: O(1) per item, no allocation; `count` is never trusted beyond the available bytes.
 class request_items {
  public:
   request_items(std::span<const std::byte> body, std::uint32_t count) noexcept : rest_(body), left_(count) {}

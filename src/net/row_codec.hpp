@@ -14,12 +14,13 @@
 // rows_pull, rows_push, rows_update, rows_remove, to the shard of the rows; in a second frame above 64 KiB:
 //
 //   names    count * u64 id;  or, flag_named: count * u32 length | the texts | zeros up to a multiple of 8
-//            or, flag_gaps, ids that never fall, where that is shorter: u64 first id | u32 bytes of a gap: 1, 2 or 4 |
-//            u32 0 | count - 1 gaps, what an id is greater by than the one before it | zeros up to a multiple of 8
+//            or, flag_gaps, non-decreasing ids, where that is shorter: u64 first id | u32 bytes of a gap: 1, 2 or 4 |
+//            u32 0 | count - 1 gaps, each from an id to the next | zeros up to a multiple of 8
 //   values   count * width elements     rows_push, rows_update, and the reply of rows_pull, which is that alone
 //
-// Ids that come again need not be sent again: a request whose key is the XXH3-128 of its ids has the shard keep them as
-// a list of this table, and one with flag_listed and that key has no names. The answer to that may be unknown_set.
+// Ids that are used repeatedly need to be sent only once: a request whose key is the XXH3-128 of its ids makes the
+// shard keep them as a list of this table, and later ones with flag_listed and that key omit the names. The reply to
+// these may be unknown_set.
 //
 // rows_scan, to every shard: u64 cursor, initially 0. Reply: u64 next cursor | names | values (not with
 // flag_keys_only), and reply_more while there is more. Rows never move: a row that exists throughout is visited once.
@@ -176,21 +177,21 @@ inline const char* decode(std::span<const std::byte> payload, std::uint32_t coun
 
 inline constexpr std::size_t gaps_front_bytes = 16;
 
-/// Bytes of the names of so many rows, one at least.
+/// Bytes of the names of `count` rows, at least one.
 constexpr std::size_t gaps_bytes(std::size_t count, std::size_t bytes) noexcept {
   return gaps_front_bytes + ((count - 1) * bytes + 7) / 8 * 8;
 }
 
-/// The bytes in which each gap between the ids id(0), id(1), ... fits; 0: they fall, or are no longer as they are.
-/// Cost: under a nanosecond an id; 64 ids if the first ones are in no order.
+/// The bytes that hold each gap between the ids id(0), id(1), ...; 0: they decrease somewhere, or gaps are no shorter.
+/// Cost: under a nanosecond per id; of 64 ids only if the first ones are not in order.
 template <class F>
 std::size_t width_of_gaps(std::size_t count, F&& id) noexcept {
   constexpr std::size_t at_once = 64;
-  std::uint64_t bits = 0;  // of all gaps; a fall wraps around to a large one
+  std::uint64_t bits = 0;  // of all gaps; a decrease wraps around to a large one
   for (std::size_t k = 1; k < count && bits >> 32 == 0;) {
     for (const auto end = std::min(count, k + at_once); k < end; ++k) bits |= id(k) - id(k - 1);
   }
-  // A fall from the greatest ids to the least looks like a small gap, but the last id then is below the first.
+  // A decrease from the greatest ids to the least looks like a small gap, but then the last id is below the first.
   if (count == 0 || bits >> 32 != 0 || id(count - 1) < id(0)) return 0;
   const std::size_t bytes = bits >> 16 != 0 ? 4 : bits >> 8 != 0 ? 2 : 1;
   return gaps_bytes(count, bytes) < count * sizeof(std::uint64_t) ? bytes : 0;
@@ -213,8 +214,8 @@ void write_gaps(std::byte* to, std::size_t count, std::size_t bytes, F&& id) noe
   else write(std::uint32_t{});
 }
 
-/// `count` rows of `row_bytes` each, whose ids came as gaps and go into `ids`, which `out` points to. Returns what is
-/// wrong; null if valid. Cost: O(count); memory of at most 8 times the payload.
+/// `count` rows of `row_bytes` each, whose ids are encoded as gaps and decoded into `ids`, to which `out` points.
+/// Returns what is wrong; null if valid. Cost: O(count); memory of at most 8 times the payload.
 inline const char* decode_gaps(std::span<const std::byte> payload, std::uint32_t count, std::size_t row_bytes,
                                std::vector<std::uint64_t>& ids, rows_view& out) {
   out = {};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Payloads of the requests that scan a shard (scan, top_k, reduce, remove_if), drawn in README.md. The server keeps no
-// cursor state: a request says where to begin, its reply how far it came (`reply_more`: continue
-// from there).
+// cursor state: a request says where to begin, its reply how far it got (`reply_more`: continue from there).
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // A port to the scheduler on which one request at a time waits for its reply, across connections that break while both
-// ends live: what was lost is retried under its number, and the scheduler executes it once
+// ends are alive: a lost request is retried under its number, and the scheduler executes it once
 // (server/scheduler/reply_cache.hpp).
 #pragma once
 
@@ -22,7 +22,8 @@ namespace paracel::net {
 /// Thread-safety: owned by one thread, which opens it.
 class scheduler_channel {
  public:
-  /// `id` is unique to this channel in the whole job, and not 0. A reply is inquired about when it is later than this.
+  /// `id` is unique to this channel in the whole job, and not 0. The channel pings when a reply takes longer than
+  /// `resend_after`.
   scheduler_channel(transport& over, std::string address, std::uint64_t id,
                     std::chrono::milliseconds resend_after = late);
 

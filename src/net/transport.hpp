@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The transport interface: messages of one or two frames between ports. A port has both roles: it answers requests
-// at the addresses it is bound to and makes requests on the channels it has connected. There are two implementations:
+// at the addresses it is bound to and sends requests on the channels it has connected. There are two implementations:
 // ZeroMQ (zmq_transport) and one inside the process (inproc_transport), for tests, sanitizers and the embedded mode.
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace paracel::net {
 
-/// The address of a reply: opaque, made by the transport, valid as long as the requester's connection.
+/// Where a reply is sent: opaque, created by the transport, valid as long as the requester's connection.
 struct peer {
   static constexpr std::size_t capacity = 31;
   std::uint8_t size = 0;
@@ -102,10 +102,10 @@ class transport {
   virtual ~transport() = default;
   /// A new port. Thread-safety: any thread.
   virtual std::unique_ptr<port> open() = 0;
-  /// New ports, bound to addresses made from this one. A transport with connections has one connection from a client's
-  /// port to all of them: channels of one port to several of these addresses share it. Requests of one channel arrive
-  /// in order, a channel that is disconnected and connected again gets a new connection, and the others keep theirs. A
-  /// thread that does not receive holds up nobody else's requests, until very many wait for it.
+  /// New ports, bound to addresses derived from this one. In a transport with connections, a client's port has one
+  /// connection to all of them: its channels to several of these addresses share it. Requests of one channel arrive in
+  /// order, a channel that is disconnected and connected again gets a new connection, and the others keep theirs. A
+  /// thread that does not receive does not hold up requests to the others, until very many are queued for it.
   /// Throws: network_error with the address when it cannot be bound. Thread-safety: any thread.
   virtual port_group open_group(const std::string& address, std::size_t ports) {
     port_group group;

@@ -80,7 +80,7 @@ bool zmq_shared_router::take(std::uint16_t number, std::vector<request>& into) {
     was_full = std::exchange(mine.bytes, 0) > most_queued_bytes;
     if (was_full) is_stalled_ = false;
   }
-  if (was_full) receive_now();  // what others wait for, before this lane is busy again
+  if (was_full) receive_now();  // for the waiting lanes, before this one is busy again
   return !into.empty();
 }
 
@@ -137,7 +137,7 @@ void zmq_shared_router::receive_all(wake_list& wake) {
     }
   }
   may_have_input_ = true;
-  wake_one(wake);  // sleepers would not hear of the rest
+  wake_one(wake);  // the rest would not be signalled to sleepers
 }
 
 bool zmq_shared_router::put(std::uint16_t to, request&& r, wake_list& wake) {
@@ -163,7 +163,7 @@ void zmq_shared_router::wake_one(wake_list& wake) {
 bool zmq_shared_router::wait(std::uint16_t number, std::chrono::milliseconds timeout, std::vector<other>& signalled) {
   lane& mine = *lanes_[number];
   ++sleepers_;
-  // After this line whoever sends sees a sleeper; before it, this line sees that somebody has sent.
+  // A thread that sends after this line sees a sleeper; an earlier send is visible to it.
   bool sleeps = !may_have_input_ || is_stalled_;
   if (sleeps) {
     const mutex_lock lock(mine.access);
@@ -183,7 +183,7 @@ bool zmq_shared_router::wait(std::uint16_t number, std::chrono::milliseconds tim
     mine.is_asleep = false;
   }
   if (n <= 0) {
-    if (n == 0) may_have_input_ = true;  // see the head of the header
+    if (n == 0) may_have_input_ = true;  // see the top of the header
     return false;
   }
   for (int i = 0; i < n; ++i) {
@@ -211,7 +211,7 @@ void zmq_shared_router::close(std::uint16_t number) noexcept {
     unread.swap(mine.queue);
     if (std::exchange(mine.bytes, 0) > most_queued_bytes) is_stalled_ = false;
   }
-  // The socket's signal may have been for this thread.
+  // This thread may have consumed the socket's signal.
   may_have_input_ = true;
   wake_list wake;
   wake_one(wake);

@@ -3,10 +3,10 @@
 // A ROUTER that several threads share, so that a client needs one connection for all of them. An internal header of
 // zmq_transport.cpp.
 //
-// Each thread has a lane: a queue of its requests. There is no thread for the socket: whichever lane has nothing to do
-// receives, puts the requests of other lanes into their queues and wakes those that sleep. All idle lanes wait for the
-// socket's descriptor, each in an epoll of its own with EPOLLEXCLUSIVE, so that new input wakes one of them. A lane
-// that handles its requests is in nobody's way: the next input wakes another.
+// Each thread has a lane: a queue of its requests. There is no thread for the socket: any idle lane receives, puts the
+// requests of other lanes into their queues and wakes those that sleep. All idle lanes wait for the socket's
+// descriptor, each in an epoll of its own with EPOLLEXCLUSIVE, so that new input wakes one of them. A busy lane does
+// not hold up the others: the next input wakes another one.
 //
 // The descriptor signals new input once, and any send may consume the signal (ZMQ_FD). So a lane that replies while
 // others sleep checks the socket afterwards, but at most every `check_interval`: a check is a system call. Input that
@@ -43,11 +43,11 @@ class zmq_shared_router {
     zmq::message_t frame;
     shared_buffer tail;
   };
-  /// A descriptor of a lane's thread beside the socket, as `wait` reports it.
+  /// Another descriptor that a lane's thread waits for in addition to the socket, as `wait` reports it.
   using other = std::uint32_t;
 
-  /// A lane whose queued requests take more is waited for: nothing is received until its thread takes them. Then
-  /// connections fill up to their high-water mark, as they do where a thread has a socket of its own.
+  /// While a lane's queued requests take more, nothing is received until its thread takes them. Connections then fill
+  /// up to their high-water mark, as they do where each thread has its own socket.
   static constexpr std::size_t most_queued_bytes = std::size_t{64} << 20;
 
   /// Throws: network_error when the address cannot be bound.
@@ -59,13 +59,13 @@ class zmq_shared_router {
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
-  /// Takes the queued requests of a lane, in the order of arrival; receives what has arrived first if there are none.
+  /// Takes the queued requests of a lane, in the order of arrival; if there are none, first receives from the socket.
   /// `into`: empty. Returns: whether there were any. Blocks: only for the lock.
   bool take(std::uint16_t lane, std::vector<request>& into);
   /// Sends a reply. Returns: 0 or the error for which it was not sent.
   int reply(const peer& to, const outgoing& message, send_queue_meter::probe* mark);
   /// Sleeps until the lane may have requests, or one of its other descriptors is signalled; these are appended.
-  /// Blocks: at most `timeout`. Returns: false when it was in vain.
+  /// Blocks: at most `timeout`. Returns: false if nothing was signalled.
   bool wait(std::uint16_t lane, std::chrono::milliseconds timeout, std::vector<other>& signalled);
   /// Lets a lane wait for another descriptor too. Each signal is reported once.
   void add(std::uint16_t lane, int descriptor, other number);
@@ -74,9 +74,9 @@ class zmq_shared_router {
   void close(std::uint16_t lane) noexcept;
 
  private:
-  // How long a reply may follow the last check without another one. Measured: a check takes 0.1 to 1.6 us.
+  // A reply within this time after the last check does not check again. Measured: a check takes 0.1 to 1.6 us.
   static constexpr std::chrono::microseconds check_interval{200};
-  // Most messages received in a row before the receiver turns to its own.
+  // Most messages received in a row before the receiver turns to its own requests.
   static constexpr std::size_t most_in_a_row = 1024;
   // What a queued request takes besides its bytes.
   static constexpr std::size_t request_overhead = 256;

@@ -15,8 +15,7 @@ namespace {
 
 // A job of 64 servers with 32 threads each needs 2,048 sockets in a worker; ZeroMQ's own limit is 1,023.
 constexpr int max_sockets = 16384;
-// What is unsent when a port closes gets this long, so that a last reply is sent; a dead peer costs no more than
-// this.
+// Unsent messages get this long when a port closes, so that a last reply is sent; a dead peer costs no more than this.
 constexpr int linger_ms = 200;
 // Processes of a job start together: one that connects first must not wait long for one that binds last. The time
 // between attempts doubles from the first to the second figure, so that a server that is gone costs little.
@@ -31,8 +30,8 @@ constexpr int tcp_heartbeat_timeout_ms = 30000;
 // reply.
 constexpr int request_high_water_mark = 4096;
 
-// Descriptors ZeroMQ opens when it starts, two threads and the first socket, with some to spare. It aborts the process
-// when it gets none.
+// Descriptors that ZeroMQ opens when it starts, for two threads and the first socket, with some to spare. It aborts the
+// process when it cannot get them.
 constexpr std::size_t first_descriptors = 16;
 
 /// Throws: network_error when ZeroMQ could not open a descriptor that it needs.
@@ -69,7 +68,7 @@ void fail_by_zmq(const std::string& what, const zmq::error_t& error) {
   throw network_error(what + ": " + why, false);
 }
 
-// ZeroMQ's own inproc:// would share the sender's memory with the receiver, who may modify what seems to be unshared.
+// ZeroMQ's own inproc:// would share the sender's memory with the receiver, which may modify what seems to be unshared.
 void check_zmq_address(const std::string& address) {
   if (address.starts_with("ipc://") || address.starts_with("tcp://")) return;
   throw network_error("address \"" + address + "\" does not begin with ipc:// or tcp://", false);

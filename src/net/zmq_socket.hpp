@@ -90,7 +90,7 @@ class zmq_message_parts {
 class zmq_end {
  public:
   enum class outcome { message, nothing, interrupted, dropped };
-  /// A received message but for its first frame. The memory of id and delimiter is reused.
+  /// A received message except its first frame. The memory of id and delimiter is reused.
   struct envelope {
     zmq::message_t id;  ///< of a ROUTER
     std::uint16_t lane = 0;
@@ -99,7 +99,7 @@ class zmq_end {
   };
 
   zmq_end() = default;
-  /// Throws: network_error when there is no descriptor left.
+  /// Throws: network_error when no descriptor is left.
   zmq_end(zmq_context& in, zmq::socket_type type, const transport_limits& limits);
 
   /// Throws: network_error with the address.
@@ -164,7 +164,7 @@ class zmq_end {
   void set_heartbeat(const std::string& address);
   void set_receive_timeout(int timeout_ms);
 
-  /// 0, or the error for which it was not sent. By the raw handles, because cppzmq throws when the peer is gone: a
+  /// 0, or the error for which it was not sent. Uses the raw handles, because cppzmq throws when the peer is gone: a
   /// reply to a client that died would cost 1.4 us instead of 80 ns, and it may have left thousands of requests.
   int send_part(zmq::message_t& part, zmq::send_flags flags) {
     while (zmq_msg_send(part.handle(), socket_.handle(), static_cast<int>(flags | zmq::send_flags::dontwait)) < 0) {

@@ -28,14 +28,14 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// Most messages from one socket before the others have their turn.
+// Most messages taken from one socket before the others get their turn.
 constexpr int burst = 64;
 // Most messages returned by one call.
 constexpr std::size_t largest_batch = 32;
-// Polling a router that turns out to be empty costs a system call. After that was in vain, at most so many calls return
-// what they have before checking again whether requests come faster than they are answered.
+// Polling a router that turns out to be empty costs a system call. After one in vain, at most this many calls return
+// what they have before checking again whether requests arrive faster than they are answered.
 constexpr unsigned longest_doubt = 15;
-// The room for so many requests of a shared router is kept for the next ones.
+// Capacity for this many requests of a shared router is kept for the next ones.
 constexpr std::size_t most_kept_requests = 4096;
 // The range of ZeroMQ and poll, in milliseconds.
 constexpr milliseconds longest_wait(INT_MAX);
@@ -44,7 +44,7 @@ constexpr milliseconds longest_wait(INT_MAX);
 
 class zmq_transport::zmq_port final : public port {
  public:
-  /// With `shared` it answers at that lane of it, and is not bound anywhere else.
+  /// With `shared`, the port answers on this lane of it and cannot be bound elsewhere.
   zmq_port(std::shared_ptr<zmq_context> c, transport_limits limits, std::shared_ptr<zmq_shared_router> shared = nullptr,
            std::uint16_t lane = 0)
       : context_(std::move(c)), limits_(limits), shared_(std::move(shared)), lane_(lane) {
@@ -91,7 +91,7 @@ class zmq_transport::zmq_port final : public port {
     c.is_open = false;
     e.outstanding -= std::exchange(c.outstanding, 0);
     e.channels[c.lane] = -1;
-    // Receivers tell connections apart: whoever connects again gets a new one, and the other channels keep this one.
+    // Receivers tell connections apart: a channel that connects again gets a new one, and the others keep this one.
     if (const auto j = joinable_.find(e.address); j != joinable_.end() && j->second == c.at) joinable_.erase(j);
     if (--e.open_channels == 0) close(e);
   }
@@ -104,7 +104,7 @@ class zmq_transport::zmq_port final : public port {
     e.may_have_input = true;  // see zmq_end::send
     zmq_message_parts parts(c.lane, message);
     if (const int error = e.socket.send(parts); error != 0) {
-      // A channel has no high-water mark; its queue is gone only when the connection was given up.
+      // A channel has no high-water mark: it lacks a queue only after its connection was given up.
       if (error == EAGAIN) {
         throw network_error("channel " + std::to_string(number) +
                                 " is closed: what answers there broke the protocol or sent more than " +
@@ -163,7 +163,7 @@ class zmq_transport::zmq_port final : public port {
   /// A socket and its state.
   struct end {
     zmq_end socket;             // a shared router's is elsewhere
-    std::string address;        // of what is connected to, without a lane; empty: not shared
+    std::string address;        // that it is connected to, without a lane; empty: not shared
     std::vector<int> channels;  // by lane, -1: none; empty: it is the router
     std::size_t open_channels = 0;
     std::uint64_t outstanding = 0;  // requests without a reply; without any there is nothing to receive
@@ -176,7 +176,7 @@ class zmq_transport::zmq_port final : public port {
     std::uint64_t outstanding = 0;  // its part of the socket's
   };
 
-  /// The connection of a new channel: one to the same address that no channel has left and that has none of this lane,
+  /// The connection of a new channel: one to the same address that no channel has left and on which this lane is free,
   /// or a new one.
   std::size_t end_for(const lane_address& to) {
     const std::string address(to.base);
@@ -214,8 +214,8 @@ class zmq_transport::zmq_port final : public port {
     return router_ >= 0 && &e == &ends_[static_cast<std::size_t>(router_)];
   }
 
-  /// The one socket that can receive anything, if there is just one: then ZeroMQ can do the waiting, which saves
-  /// two system calls a message compared with polling first and waiting afterwards.
+  /// The one socket that can receive anything, if there is just one: then ZeroMQ can do the waiting, which saves two
+  /// system calls per message compared with polling first and waiting afterwards.
   end* only_source() {
     end* found = nullptr;
     for (end& e : ends_) {
@@ -235,7 +235,7 @@ class zmq_transport::zmq_port final : public port {
     for (std::size_t i = 1; i < held_; ++i) frames_[i].rebuild();
     held_ = 0;
     timeout = std::min(timeout, longest_wait);
-    if (shared_ != nullptr) ends_.front().may_have_input = true;  // it is other threads that know
+    if (shared_ != nullptr) ends_.front().may_have_input = true;  // only other threads know
     else if (end* only = only_source(); only != nullptr) return receive_from_one(*only, out, timeout) ? only : nullptr;
     return receive_from_several(out, timeout);
   }
@@ -277,7 +277,7 @@ class zmq_transport::zmq_port final : public port {
         next_after(n);
       }
       if (timeout.count() <= 0) {
-        // What an earlier call found empty was skipped, and may have input since.
+        // Sockets that an earlier call found empty were skipped, and may have input by now.
         if (std::exchange(looked, true) || !wait_for_any(timeout)) return nullptr;
         continue;
       }
@@ -296,10 +296,10 @@ class zmq_transport::zmq_port final : public port {
     in_a_row_ = 0;
   }
 
-  /// Sleeps until one of the sources that were found empty is signalled; false when interrupted or in vain.
-  /// By poll itself: poller_t needs libzmq's draft API, which Debian's library does not have, and zmq::poll makes two
-  /// system calls for a wait that sleeps. Given sockets it also polls each of them: a round trip with 64 channels takes
-  /// 7.0 us instead of 6.0.
+  /// Sleeps until one of the sources that were found empty is signalled; false when interrupted or timed out. Uses poll
+  /// itself: poller_t needs libzmq's draft API, which Debian's library does not have, and zmq::poll makes two system
+  /// calls for a wait that sleeps. Given sockets it also polls each of them: a round trip with 64 channels takes 7.0 us
+  /// instead of 6.0.
   bool wait(milliseconds timeout) {
     polled_.clear();
     polled_ends_.clear();
@@ -347,7 +347,7 @@ class zmq_transport::zmq_port final : public port {
     } else {
       const auto lane = envelope_.lane;
       out.channel = lane < e.channels.size() ? e.channels[lane] : -1;
-      if (out.channel < 0) return outcome::dropped;  // to a channel that has left
+      if (out.channel < 0) return outcome::dropped;  // to a disconnected channel
       channel& c = at(out.channel);
       if (c.outstanding != 0) {
         --c.outstanding;
@@ -397,7 +397,7 @@ class zmq_transport::zmq_port final : public port {
   int in_a_row_ = 0;
   std::vector<pollfd> polled_;
   std::vector<std::size_t> polled_ends_;
-  unsigned doubt_ = 0;       // how many calls in a row may return one request without looking for a second
+  unsigned doubt_ = 0;       // how many calls in a row may return one request without polling for a second
   unsigned doubt_left_ = 0;  // remaining ones
   send_queue_meter unread_;  // of the router's peers
   zmq_end::envelope envelope_;

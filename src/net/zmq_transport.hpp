@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The transport between processes: ZeroMQ over ipc:// (same host) and tcp://. zmq_transport.cpp is the only file of the
-// framework that uses it, through cppzmq (zmq.hpp).
+// The transport between processes: ZeroMQ over ipc:// (same host) and tcp://. Only the zmq_* files of this folder use
+// it, through cppzmq (zmq.hpp).
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class zmq_context;
 ///
 /// Addresses are `ipc:///path` and `tcp://host:port`; `tcp://127.0.0.1:*` picks a free port. `bind` does not translate
 /// `tcp://0.0.0.0:*` or an interface name into an address that another host can connect to: the caller knows its name.
-/// Requests sent before the other side is bound wait and are sent then. A peer is gone when its connection is.
+/// Requests sent before the other side is bound are queued and sent then. A peer is gone when its connection is.
 /// Thread-safety: any thread. Lifetime: ports may outlive the transport; the last of them ends its I/O thread.
 class zmq_transport final : public transport {
  public:

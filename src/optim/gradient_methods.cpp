@@ -17,12 +17,12 @@ namespace {
 
 constexpr double gd_decrease = 1e-4;
 constexpr int gd_halvings = 60;
-// A better step along a conjugate direction pays: the next directions rely on it.
+// A more exact line search pays along conjugate directions: the next ones rely on it.
 constexpr wolfe_conditions cg_conditions{.decrease = 1e-4, .curvature = 0.1, .most = 25};
 // sgd: iterate k has weight (k + 1) (k + 2) (k + 3) ... in the average, this many factors: the last ones count most,
-// but single batches average out.
+// but the noise of single batches averages out.
 constexpr double averaging_order = 3;
-// Streams of counter_random: a seed may be used elsewhere too.
+// A stream of counter_random: the seed may be used elsewhere, too.
 constexpr std::uint64_t batch_stream = 0x6261746368;
 
 double shrunk(double x, double by) { return x > by ? x - by : x < -by ? x + by : 0; }
@@ -98,10 +98,10 @@ step_outcome cg_step(problem& p, method_state& s, int number) {
     }
     if (steepest) return step_outcome::nothing_found;
     slope = 0;
-    // The last trial was elsewhere.
+    // The last trial evaluated another point.
     if (p.rows().has_hessian()) p.evaluate(s.w, s.gradient);
   }
-  // Polak and Ribiere's, not below 0.
+  // Polak and Ribiere's beta, but at least 0.
   using pair = problem::vector_pair;
   const auto [before, now, both] = p.dots(
       std::array{pair{trial.gradient, trial.gradient}, pair{s.gradient, s.gradient}, pair{s.gradient, trial.gradient}});
@@ -110,8 +110,8 @@ step_outcome cg_step(problem& p, method_state& s, int number) {
   return step_outcome::moved;
 }
 
-// Which rows are a batch is a function of the seed, the pass and their number among all rows, so batches do not depend
-// on the number of workers.
+// Which rows form a batch is a function of the seed, the pass and their numbers among all rows, so batches do not
+// depend on the number of workers.
 step_outcome sgd_step(problem& p, method_state& s, int number) {
   const std::size_t n = p.size();
   const auto& how = p.how();

@@ -16,7 +16,8 @@ namespace {
 
 // a9a, C = 1, evaluations until a gap of 1e-6: 138 with 0.65 to 0.8, 169 with the usual 0.9, 195 with 0.5.
 constexpr wolfe_conditions lbfgs_conditions{.decrease = 1e-4, .curvature = 0.75, .most = 25};
-// OWL-QN's line search: the step halves until F falls by this fraction of what the slope says, at most so often.
+// OWL-QN's line search: the step is halved until F falls by this fraction of what the slope predicts, at most this
+// often.
 constexpr double owlqn_decrease = 1e-4;
 constexpr int owlqn_halvings = 40;
 
@@ -58,8 +59,8 @@ class pair_memory {
       const auto slot = slot_of(i);
       const auto s = change(slot);
       const auto y = gradient_change(slot);
-      // s.y and y.y in this space, and s.d. In the whole space s.y is known, and greater than that part of y.y: of
-      // older pairs than the newest y.y is not needed.
+      // s.y and y.y in this space, and s.d. In the whole space s.y is known, and greater than that part of y.y: y.y is
+      // needed of the newest pair only.
       const bool needs_yy = scale == 0 || !fixed.empty();
       std::array<double, 3> sums{};
       if (p_.has_own()) {
@@ -92,7 +93,7 @@ class pair_memory {
     return d;
   }
 
-  /// Remembers a step, unless F does not curve upwards along it.
+  /// Remembers a step if F curves upwards along it.
   void add(std::span<const double> w_before, std::span<const double> g_before) {
     const auto slot = static_cast<std::size_t>(s_.numbers[next_pair]);
     const auto s = change(slot);
@@ -164,7 +165,7 @@ step_outcome owlqn_step(problem& p, method_state& s, int number) {
   const std::size_t n = p.size();
   std::vector<double> pseudo(n);
   p.pseudo_gradient(s.w, s.gradient, pseudo);
-  // Coordinates that stay 0: the curvature of the others counts.
+  // Coordinates that stay 0: only the curvature of the others counts.
   std::vector<char> fixed(n);
   for (std::size_t j = 0; j < n; ++j) fixed[j] = s.w[j] == 0 && pseudo[j] == 0 && p.l1_of(j) > 0 ? 1 : 0;
   std::vector<double> w(n);

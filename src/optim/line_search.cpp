@@ -27,7 +27,7 @@ line_search_result search_line(const std::function<line_point(double)>& at, cons
   const double rounding = value_rounding * std::abs(start.value);
   line_search_result r;
   line_point low = start;           // the best point that satisfies the first condition
-  line_point high{infinity, 0, 0};  // the other end of the interval that has a minimum
+  line_point high{infinity, 0, 0};  // the other end of the interval that contains a minimum
   double last_width = infinity;
   double t = first;
   line_point p;
@@ -55,7 +55,7 @@ line_search_result search_line(const std::function<line_point(double)>& at, cons
       high = {t, infinity, infinity};
     }
     if (std::isinf(high.step)) {
-      // The minimum is further away, where the cubic says, but not too close and not too far.
+      // The minimum is further away: extrapolates by the cubic, but neither too little nor too far.
       const double guess = low.step > 0 ? cubic_minimum(start, low) : infinity;
       t = std::isfinite(guess) ? std::clamp(guess, 1.1 * t, 10 * t) : 4 * t;
       if (!std::isfinite(t)) break;
@@ -69,7 +69,7 @@ line_search_result search_line(const std::function<line_point(double)>& at, cons
       const double guess = cubic_minimum(low, high);
       const double near = low.step + 0.05 * width;
       const double far = low.step + 0.95 * width;
-      // Bisection where the cubic says nothing, or the interval has not become much smaller.
+      // Bisection where the cubic has no minimum, or the interval has not shrunk much.
       if (!std::isfinite(guess) || std::abs(width) > 0.7 * last_width) t = low.step + 0.5 * width;
       else t = width > 0 ? std::clamp(guess, near, far) : std::clamp(guess, far, near);
     }

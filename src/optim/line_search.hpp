@@ -27,7 +27,7 @@ struct wolfe_conditions {
 
 struct line_search_result {
   bool found = false;
-  /// Of the last evaluation, if found. If only the first condition could be met, the best such point.
+  /// The last evaluation, if found. If only the first condition could be met, the best such point.
   line_point at{};
   bool saw_finite = false;  ///< whether any value was finite
 };

@@ -21,7 +21,7 @@ namespace {
 
 // Rows whose margins, losses and gradient are computed together: their entries are still in the cache for the gradient.
 constexpr std::size_t block_rows = 256;
-// With more entries a row, their products cost more than the Hessian-vector products that they save.
+// With more entries per row, their outer products cost more than the Hessian-vector products that they save.
 constexpr double most_outer_entries = 100;
 
 }  // namespace
@@ -71,7 +71,7 @@ standardization::standardization(Comm comm, const sample_rows& rows, std::size_t
   inverse_.resize(columns);
   for (std::size_t j = 0; j < columns; ++j) {
     const double variance = (squares[j] + (total - squares[columns + j]) * mean[j] * mean[j]) / total;
-    // A constant feature, but for the rounding of its mean.
+    // A constant feature, up to the rounding of its mean.
     const bool constant = !(variance > 1e-28 * mean[j] * mean[j]);
     inverse_[j] = constant ? 1 : 1 / std::sqrt(variance);
   }
@@ -105,7 +105,7 @@ void standardization::add_from_raw(std::span<const double> raw, std::span<double
 
 void group_equal_rows(sample_rows& rows) {
   if (rows.dense) return;
-  constexpr std::size_t run = 2048;  // rows: a copy of them fits into the second cache
+  constexpr std::size_t run = 2048;  // rows: a copy of them fits into the L2 cache
   std::vector<std::size_t> order;
   sample_rows copy;
   for (std::size_t first = 0; first < rows.rows(); first += run) {
@@ -173,7 +173,7 @@ std::span<const double> linear_objective::raw_of(std::span<const double> w) {
   return raw_;
 }
 
-/// `pass(raw)` adds derivatives by the raw weights.
+/// `pass(raw)` adds derivatives with respect to the raw weights.
 template <class Pass>
 void linear_objective::with_raw_gradient(std::span<double> gradient, Pass&& pass) {
   if (options_.standardize.is_identity()) return pass(gradient.data());
@@ -191,7 +191,7 @@ double linear_objective::range_value_and_gradient(std::size_t begin, std::size_t
   return add_range(rows_, options_.row_weights, begin, end, w, gradient);
 }
 
-/// Of own rows, or of some of another worker, whose curvatures nobody needs.
+/// Of own rows, or of rows of another worker, whose curvatures are not needed.
 double linear_objective::add_range(const sample_rows& rows, std::span<const double> weights, std::size_t first_row,
                                    std::size_t end, std::span<const double> w, std::span<double> gradient) {
   const auto raw = raw_of(w);
@@ -216,8 +216,8 @@ double linear_objective::add_range(const sample_rows& rows, std::span<const doub
   return sum;
 }
 
-// Packed rows: u8 dense, u32 columns, u64 rows, u8 weighted, u64 entries; the labels, the weights, of sparse rows their
-// lengths (u32) and columns; the values.
+// Packed rows: u8 dense, u32 columns, u64 rows, u8 weighted, u64 entries; the labels, the weights, for sparse rows
+// their lengths (u32) and columns; the values.
 std::vector<std::byte> linear_objective::pack_rows(std::size_t begin, std::size_t end) const {
   const auto count = end - begin;
   const auto at = [&](std::size_t row) { return rows_.dense ? row * rows_.columns : rows_.row_begin[row]; };
@@ -356,7 +356,7 @@ void linear_objective::hessian(std::span<double> packed) {
     }
   }
   if (!standard) return;
-  // H of the standardised weights: T'HT, T being to_raw.
+  // H of the standardised weights: T'HT, where T is to_raw.
   const auto& inverse = options_.standardize.inverse();
   const auto& shift = options_.standardize.shift();
   const bool centered = !shift.empty();

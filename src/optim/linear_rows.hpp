@@ -52,7 +52,7 @@ inline void add_scaled_row(const sample_rows& rows, std::size_t i, double times,
   const std::uint32_t* __restrict column = rows.column.data() + begin;
   const double* __restrict value = rows.value.data() + begin;
   std::size_t k = 0;
-  // The columns of a row differ: four can be read before the first is written.
+  // The columns of a row are distinct: four can be read before the first is written.
   for (; k + 4 <= count; k += 4) {
     double sum[4];
     for (std::size_t l = 0; l < 4; ++l) sum[l] = to[column[k + l]] + times * value[k + l];

@@ -93,7 +93,7 @@ loss_ptr perceptron_loss() {
   return make_loss(
       [](double m, double y) {
         const double z = y * m;
-        // At 0, where a start of zeros is, the row counts as wrong.
+        // At 0, as at a start from zeros, the row counts as misclassified.
         return z > 0 ? point_derivatives{0, 0, 0} : point_derivatives{-z, -y, 0};
       },
       false);

@@ -20,7 +20,7 @@ constexpr std::array<std::pair<method, const char*>, 6> method_names{{{method::g
                                                                       {method::owlqn, "owlqn"},
                                                                       {method::newton, "newton"},
                                                                       {method::cg, "cg"}}};
-// Steps one after the other that must lower F by too little: with line searches one alone may be an unlucky one.
+// Successive steps that must lower F by too little: with line searches a single one may just be unlucky.
 constexpr int patience_of(method m) { return m == method::newton ? 1 : 3; }
 
 }  // namespace

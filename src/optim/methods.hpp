@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The methods, one step at a time. What a method knows between two steps is in one struct of numbers, so that it can be
-// in a checkpoint. The same bits at every worker, because sums over workers are.
+// The methods, one step at a time. The state of a method between two steps is one struct of numbers, so that it can be
+// checkpointed. It is bit-identical at every worker, because sums over workers are.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +16,20 @@
 
 namespace paracel::optim {
 
-/// Which of method_state::numbers.
+/// Indices into method_state::numbers.
 enum number : std::size_t {
   value,                ///< F(w)
   gradient_norm,        ///< of the (pseudo-)gradient at w
   first_gradient_norm,  ///< at the start
-  evaluations,          ///< of earlier processes included
+  evaluations,          ///< those of earlier processes included
   products,
-  small_steps,  ///< one after the other that lowered F by less than the tolerance
+  small_steps,  ///< successive ones that lowered F by less than the tolerance
   step_length,  ///< gd, cg: of the last step
   last_slope,   ///< cg: of the last step
   radius,       ///< newton: of the trust region
   pairs,        ///< lbfgs: in memory
-  next_pair,    ///< lbfgs: where the next one goes
-  batches,      ///< sgd: until now
+  next_pair,    ///< lbfgs: slot of the next one
+  batches,      ///< sgd: so far
   number_count,
 };
 
@@ -42,7 +42,7 @@ struct method_state {
   std::vector<double> numbers;  ///< lbfgs, owlqn: after the named ones s.y of each slot
 };
 
-/// Why a step did not move w.
+/// Whether a step moved w.
 enum class step_outcome { moved, nothing_found };
 
 /// Evaluates F at the start. Throws: error when it is not finite.
@@ -66,7 +66,7 @@ step_outcome cg_step(problem& p, method_state& s, int number);
 /// Throws error: `what` is not finite at the step.
 [[noreturn]] void refuse_not_finite(const problem& p, int number, double found);
 
-/// For steps with Hessian products: in a process that has resumed, the objective has not seen w yet.
+/// For steps with Hessian products: in a process that has resumed, the objective has not evaluated w yet.
 void revisit_if_resumed(problem& p, const method_state& s, int number);
 
 /// A point on a line from w, evaluated.

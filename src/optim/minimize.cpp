@@ -62,7 +62,7 @@ class queue_team final : public team {
   com_context* context_ = nullptr;
 };
 
-/// One step, the beginning of the first one included. Returns: whether it was the last, but for max_steps.
+/// One step; the first one also calls `begin`. Returns: whether it was the last, max_steps aside.
 bool advance(problem& p, method_state& s, int number, ending& why) {
   if (number == 1) begin(p, s);
   if (s.numbers[gradient_norm] == 0) {
@@ -77,8 +77,7 @@ bool advance(problem& p, method_state& s, int number, ending& why) {
   return has_converged(p, s, before, why);
 }
 
-/// What is known of the rows that are held out, as numbers of a checkpoint: loss and accuracy now, the least loss, and
-/// steps since.
+/// Results on the held-out rows, as numbers of a checkpoint: loss and accuracy now, the least loss, and steps since.
 enum held_out_number : std::size_t { held_loss, held_accuracy, least_loss, steps_since, held_count };
 
 std::vector<double> held_numbers(const settings& s) {
@@ -86,7 +85,7 @@ std::vector<double> held_numbers(const settings& s) {
   return {nothing, nothing, s.held_out.best.loss, static_cast<double>(s.held_out.best.steps_since)};
 }
 
-/// A sum over the workers. Returns: whether to stop.
+/// Measures the held-out rows, with a sum over the workers. Returns: whether to stop.
 bool measure(problem& p, const method_state& state, std::vector<double>& numbers, std::vector<double>& best) {
   const auto& held = p.how().held_out;
   if (!held.measure) return false;
@@ -178,11 +177,11 @@ result minimize(objective& f, const settings& s) {
 }
 
 // Objects of the context, all in checkpoints: w, gradient, memory and numbers of method_state, held and best of the
-// rows that are held out, and why (int32; -1: not ended).
+// held-out rows, and why (int32; -1: not ended).
 result minimize(paralg& job, objective& f, const settings& s) {
   queue_team workers;
   std::optional<problem> p;
-  // Its sums are no part of a superstep: the replacement of a worker makes it again, too.
+  // Its sums are not part of a superstep: the replacement of a worker repeats them.
   collectives before(job.get_comm());
   workers.enter(before);
   try {

@@ -4,12 +4,12 @@
 // (Steihaug), or until Newton's equations are solved well enough. With few coordinates the Hessian itself is summed
 // over the workers, and its products need no rows.
 //
-// A step after which F rises again is cut at F's minimum along it, as a curvature that changes between here and there
-// is no reason for a smaller region: the squared hinge of rows that the step brings to the wrong side. Not with the
-// Hessian itself, where a smaller region is cheaper, as it ends the conjugate gradients early. Source of the
-// line search: L. Galli, C.-J. Lin, "A study on truncated Newton methods for linear classification", IEEE Transactions
-// on Neural Networks and Learning Systems 33, 2022. 960 rows, 20,000 features, squared hinge, C = 1, gradient to 1e-4:
-// 15 steps; with a smaller region instead 939.
+// If F rises again at the end of a step, the step is cut at F's minimum along it: a curvature that changes along the
+// step, as the squared hinge's where rows cross to the wrong side, is no reason for a smaller region. Not with the
+// Hessian itself, where a smaller region is cheaper, as it ends the conjugate gradients early. Source of the line
+// search: L. Galli, C.-J. Lin, "A study on truncated Newton methods for linear classification", IEEE Transactions on
+// Neural Networks and Learning Systems 33, 2022. 960 rows, 20,000 features, squared hinge, C = 1, gradient to 1e-4: 15
+// steps; with a smaller region instead 939.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -23,17 +23,17 @@ namespace paracel::optim {
 
 namespace {
 
-// Lin and More's: steps that lower F by more than eta0 of what the quadratic says are taken.
+// Lin and More's: steps that lower F by more than eta0 of what the quadratic predicts are accepted.
 constexpr double eta0 = 1e-4, eta1 = 0.25, eta2 = 0.75;
 constexpr double sigma1 = 0.25, sigma2 = 0.5, sigma3 = 4;
-// Newton's equations are solved to this fraction of the gradient, and more accurately near the minimum, where the
-// convergence then is superlinear. A million rows, 100,000 features, C = 1, gap 1e-6: 33 products with 0.5, 45 with
-// 0.1, in the same 7 steps, since far from the minimum the quadratic limits a step and not its accuracy.
+// Newton's equations are solved to this fraction of the gradient, and more accurately near the minimum, where
+// convergence is then superlinear. A million rows, 100,000 features, C = 1, gap 1e-6: 33 products with 0.5, 45 with
+// 0.1, in the same 7 steps, since far from the minimum a step is limited by the quadratic model, not by its accuracy.
 constexpr double most_residual = 0.5;
-// But to no more than this fraction of what the gradient still has to fall.
+// But no more accurately than this fraction of the reduction that the gradient still needs.
 constexpr double enough_residual = 0.5;
 constexpr double dense_residual = 1e-12;
-// Regions that were too large, one after the other, before it gives up.
+// Successive rejected steps before the method gives up.
 constexpr int most_rejections = 40;
 
 /// The step s, its residual -g - H s, and whether it ends at the boundary.
@@ -61,7 +61,7 @@ region_step steihaug(std::span<const double> gradient, std::span<const double> p
   double rz = precondition();
   const double enough = accuracy * std::sqrt(rz);
   d = z;
-  // Squares in the norm of the preconditioner: of s, of d, and their product.
+  // In the norm of the preconditioner: the squares of s and d, and their product.
   double ss = 0;
   double sd = 0;
   double dd = rz;
@@ -87,12 +87,12 @@ region_step steihaug(std::span<const double> gradient, std::span<const double> p
   return r;
 }
 
-// Of the slope at its begin, the slope where a search along a step ends; and evaluations at most.
+// A search along a step ends at this fraction of the slope at its begin, or after this many evaluations.
 constexpr double enough_slope = 0.1;
 constexpr int most_evaluations = 10;
 
-/// Where F has its minimum between s.w and s.w + step, by the secants of its slope, which is `slope` < 0 there and > 0
-/// here, at `w`. Returns: whether F is lower; then w, gradient and found are those of that place.
+/// Finds F's minimum between s.w and s.w + step, by secants of its slope, which is `slope` < 0 at s.w and > 0 at `w`,
+/// the end of the step. Returns: whether F is lower there; then w, gradient and found are those of that point.
 bool minimum_along(problem& p, const method_state& s, std::span<const double> step, double slope,
                    std::vector<double>& w, std::vector<double>& gradient, double& found) {
   double low = 0;
@@ -134,7 +134,7 @@ step_outcome newton_step(problem& p, method_state& s, int number) {
     } else if (!p.hessian_diagonal(preconditioner)) {
       std::fill(preconditioner.begin(), preconditioner.end(), 1.0);
     }
-    // Coordinates without curvature, as those of features that are always 0.
+    // Coordinates without curvature, such as those of features that are always 0.
     const double most = *std::max_element(preconditioner.begin(), preconditioner.end());
     for (auto& x : preconditioner) x = std::max(x, most > 0 ? 1e-8 * most : 1.0);
   };
@@ -197,7 +197,7 @@ step_outcome newton_step(problem& p, method_state& s, int number) {
       return step_outcome::moved;
     }
     if (predicted <= rounding) break;
-    // The objective must know the derivatives of w again.
+    // The objective must hold the derivatives at s.w again.
     if (!dense) p.evaluate(s.w, s.gradient);
   }
   if (!finite) refuse_not_finite(p, number, found);

@@ -16,7 +16,7 @@
 
 namespace paracel::optim {
 
-/// The workers that minimise together. This one: a worker alone.
+/// The workers that minimise together. The base class is a single worker.
 class team {
  public:
   team() = default;
@@ -33,7 +33,7 @@ class team {
   virtual void sum_chunks(objective& f, std::size_t chunks, std::span<const double> w, std::span<double> sums);
 };
 
-/// Thread-safety: none. Lifetime: of `f` and `with`.
+/// Thread-safety: none. Lifetime: all arguments of the constructor outlive it.
 class problem {
  public:
   using vector_pair = std::pair<std::span<const double>, std::span<const double>>;
@@ -46,7 +46,7 @@ class problem {
   [[nodiscard]] team& workers() noexcept { return team_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] double scale() const noexcept { return scale_; }
-  /// Rows of all workers, if the objective tells them.
+  /// Rows of all workers, if the objective reports them.
   [[nodiscard]] double all_rows() const noexcept { return all_rows_; }
 
   /// a.b over the coordinates of all workers. Cost: if there are own ones, a sum of one number.
@@ -69,7 +69,7 @@ class problem {
 
   /// The smooth part of F, that is without l1, and its gradient. Not finite: too long a step.
   double evaluate(std::span<const double> w, std::span<double> gradient);
-  /// The objective evaluates w again, on this worker alone: the others know it, or do the same.
+  /// Lets the objective evaluate w again, on this worker alone: the others have done so, or do the same.
   void revisit(std::span<const double> w);
   /// l1 |w|_1
   [[nodiscard]] double l1_part(std::span<const double> w) const;
@@ -80,7 +80,7 @@ class problem {
   [[nodiscard]] bool has_l1() const noexcept { return settings_.penalty.l1 > 0; }
   [[nodiscard]] double l1_of(std::size_t j) const noexcept { return is_free(j) ? 0 : settings_.penalty.l1; }
 
-  /// out = H v of the smooth part, where it was evaluated last.
+  /// out = H v of the smooth part, at the point evaluated last.
   void hessian_vector(std::span<const double> v, std::span<double> out);
   /// False, if the objective has none.
   bool hessian_diagonal(std::span<double> out);

@@ -44,7 +44,7 @@ std::span<const double> softmax_objective::raw_of(std::span<const double> w) {
   return raw_;
 }
 
-/// `pass(raw)` adds derivatives by the raw weights.
+/// `pass(raw)` adds derivatives with respect to the raw weights.
 template <class Pass>
 void softmax_objective::with_raw_gradient(std::span<double> gradient, Pass&& pass) {
   if (options_.standardize.is_identity()) return pass(gradient.data());
@@ -128,7 +128,7 @@ void softmax_objective::hessian_vector(std::span<const double> v, std::span<doub
 }
 
 bool softmax_objective::hessian_diagonal(std::span<double> out) {
-  if (!options_.standardize.shift().empty()) return false;  // features without a scale of their own need none
+  if (!options_.standardize.shift().empty()) return false;  // standardised features need none
   const auto& inverse = options_.standardize.inverse();
   std::vector<double> own(classes_);
   for (std::size_t i = 0; i < rows_.rows(); ++i) {

@@ -12,7 +12,7 @@
 namespace ps {
 
 namespace {
-constexpr std::size_t kept_requests = 1024;  // finished ones, of which NumResponse knows
+constexpr std::size_t kept_requests = 1024;  // finished ones that NumResponse still finds
 constexpr std::uint32_t most_timestamp = 0x7fffffff;
 }  // namespace
 
@@ -87,7 +87,7 @@ int Customer::NewRequest(int receiver) {
   return static_cast<int>((first_ + requests_.size() - 1) & most_timestamp);
 }
 
-/// What a program never asks for does not stay.
+/// Drops old finished requests, which a program may never ask for.
 void Customer::Forget() {
   while (requests_.size() > kept_requests && requests_.front().finished()) {
     auto& failure = requests_.front().failure;
@@ -97,18 +97,18 @@ void Customer::Forget() {
   }
 }
 
-/// The place after first_.
+/// The position after first_.
 std::uint32_t Customer::Age(int timestamp) const {
   return (static_cast<std::uint32_t>(timestamp) - first_) & most_timestamp;
 }
 
-/// Null: it is not of this customer, or has long been finished.
+/// Null: not a request of this customer, or finished long ago.
 Customer::request* Customer::FindOwn(int timestamp) {
   const auto age = Age(timestamp);
   return timestamp >= 0 && age < requests_.size() ? &requests_[age] : nullptr;
 }
 
-/// Null: it has long been finished.
+/// Null: finished long ago.
 Customer::request* Customer::Find(int timestamp) {
   auto* r = FindOwn(timestamp);
   CHECK(r != nullptr || (timestamp >= 0 && static_cast<std::uint32_t>(timestamp) < first_) ||

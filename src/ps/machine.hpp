@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a process knows of its machine, and of other processes there.
+// Facts about this machine, and about other processes on it.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,14 @@ namespace paracel::ps_compat {
 [[nodiscard]] std::string host_name();
 [[nodiscard]] std::int64_t own_pid();
 
-/// `tcp://address:port`, of a name or an address. Throws: network_error when it has no address.
+/// `tcp://address:port` from a host name or an address. Throws: network_error when it has no address.
 [[nodiscard]] std::string tcp_address(const std::string& host, int port);
 [[nodiscard]] bool is_loopback(const std::string& tcp_address);
-/// DMLC_NODE_HOST, or this machine's address on the way to a host. Throws: network_error when there is none.
+/// DMLC_NODE_HOST, or the address of this machine from which it reaches a host. Throws: network_error when there is
+/// none.
 [[nodiscard]] std::string own_address_towards(const std::string& host, int port);
 
-/// Notices the end of a process, also of one whose number another gets.
+/// Detects the end of a process, even if its pid is reused.
 class process_watch {
  public:
   /// `pid`: 0 for one that cannot be seen from here.

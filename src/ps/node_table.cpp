@@ -29,7 +29,7 @@ Node::Role role_in(const json& j) {
   return static_cast<Node::Role>(role);
 }
 
-/// Runs `read` on the JSON document of a message. Throws: protocol_error for one that is not what it wants.
+/// Runs `read` on the JSON document of a message. Throws: protocol_error for one that `read` does not accept.
 template <class Read>
 auto read_json(const std::string& text, Read read) {
   try {
@@ -151,10 +151,10 @@ void node_table::join(const join_request& r) {
   auto at = std::ranges::find(table_.processes, r.client, [](const auto& p) { return p.facts.client; });
   if (at != table_.processes.end() && at->gone.empty() &&
       std::ranges::find(at->instances, r.customer, [](const auto& i) { return i.customer; }) != at->instances.end())
-    return;  // it has joined
+    return;  // it has already joined
   if (const auto why = refusal(r); !why.empty()) return send_(r.client, Control::REFUSED, why);
   if (complete_) {
-    // In the place of one that died: of that customer first.
+    // It replaces one that died, preferably one with this customer.
     const auto dead = [&](const job_process& p) { return p.facts.role == r.role && !p.gone.empty() && !p.left; };
     auto place = std::ranges::find_if(
         table_.processes, [&](const auto& p) { return dead(p) && p.instances.front().customer == r.customer; });
@@ -176,7 +176,7 @@ void node_table::join(const join_request& r) {
   if (instances == static_cast<std::size_t>(workers_ + servers_)) complete_job();
 }
 
-/// Ranks follow DMLC_RANK where it is given, and the order of joining.
+/// Ranks follow DMLC_RANK where it is given, then the order of joining.
 void node_table::complete_job() {
   complete_ = true;
   std::erase_if(table_.processes, [](const auto& p) { return !p.gone.empty(); });
@@ -200,7 +200,7 @@ void node_table::broadcast(Control::Command what, const std::string& text) {
 void node_table::remove(std::uint64_t client, const std::string& why, bool left) {
   const auto at = std::ranges::find(table_.processes, client, [](const auto& p) { return p.facts.client; });
   if (over_ || at == table_.processes.end() || !at->gone.empty()) return;
-  if (complete_ && !left) send_(client, Control::DEAD, loss{client, why}.text());  // it may live after all
+  if (complete_ && !left) send_(client, Control::DEAD, loss{client, why}.text());  // it may be alive after all
   at->gone = why;
   at->left = left;
   for (auto& [group, all] : barriers_) std::erase_if(all, [&](const auto& w) { return w.client == client; });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The scheduler's view of a job: which processes there are, which ids they have, who waits at a barrier. No socket and
-// no clock: events come in as calls, messages go out through a function.
+// The scheduler's view of a job: which processes exist, which ids they have, which wait at a barrier. No socket and no
+// clock: events arrive as calls, messages leave through a function.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace paracel::ps_compat {
 
-/// What a process says when it joins.
+/// What a process sends when it joins.
 struct join_request {
   std::uint64_t client = 0;
   ::ps::Node::Role role = ::ps::Node::WORKER;
@@ -42,13 +42,13 @@ struct instance {
 struct job_process {
   join_request facts;
   std::vector<instance> instances;  ///< the first one's id is that of the process
-  std::string gone;                 ///< why it is not there; empty: it is
-  bool left = false;                ///< by itself
-  bool replaced = false;            ///< it has taken the place of one that died
+  std::string gone;                 ///< why it is gone; empty: it is not
+  bool left = false;                ///< of its own accord
+  bool replaced = false;            ///< it replaces one that died
   [[nodiscard]] int id() const { return instances.empty() ? 0 : instances.front().id; }
 };
 
-/// What all nodes get when the job is complete and when a process is replaced.
+/// Sent to all nodes when the job is complete and when a process is replaced.
 struct job_table {
   std::vector<job_process> processes;
   std::string scheduler_machine;
@@ -87,16 +87,16 @@ class node_table {
   node_table(int workers, int servers, job_table scheduler, send_function send);
 
   void join(const join_request& r);
-  /// A process is gone: it has left by itself, or died.
+  /// A process is gone: it has left of its own accord, or died.
   void remove(std::uint64_t client, const std::string& why, bool left);
-  /// A customer of a process, or of the scheduler (client 0), waits for as many of the group.
-  /// `last`: it leaves afterwards, as all do.
+  /// A customer of a process, or of the scheduler (client 0), enters a barrier, which ends when the whole group has.
+  /// `last`: it leaves the job afterwards, as all do.
   void barrier(std::uint64_t client, int customer, int group, bool last);
-  /// No replacement of a process has come in time: barriers fail that need it.
+  /// No replacement of a process has joined in time: barriers that need it fail.
   void give_up(std::uint64_t client);
 
   [[nodiscard]] bool complete() const { return complete_; }
-  /// All have left together: nobody is missed any more.
+  /// All have left together: no process counts as lost any more.
   [[nodiscard]] bool over() const { return over_; }
   [[nodiscard]] const std::vector<job_process>& processes() const { return table_.processes; }
   [[nodiscard]] const job_process* find(std::uint64_t client) const;

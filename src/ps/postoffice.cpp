@@ -105,7 +105,7 @@ void Postoffice::Finalize(int customer_id, bool do_barrier) {
     try {
       van_->Barrier(customer_id, kScheduler + kServerGroup + kWorkerGroup, true);
     } catch (...) {
-      if (customer_id == 0) van_->Stop();  // the others are still told what was on its way to them
+      if (customer_id == 0) van_->Stop();  // messages in flight to the others are still delivered
       throw;
     }
   }
@@ -167,9 +167,9 @@ Postoffice::customer_key Postoffice::KeyOf(const Meta& m) const {
 
 void Postoffice::Deliver(Message received) {
   const auto key = KeyOf(received.meta);
-  std::unique_lock lock(mutex_);  // held so that the customer does not end meanwhile
+  std::unique_lock lock(mutex_);  // held so that the customer is not removed meanwhile
   if (const auto at = customers_.find(key); at != customers_.end()) return at->second->Accept(std::move(received));
-  // A response to a customer that has ended interests nobody.
+  // A response to a customer that has ended is dropped.
   if (!received.meta.request) return;
   if (!refuses_) return undelivered_[key].push_back(std::move(received));
   lock.unlock();
@@ -193,7 +193,7 @@ void Postoffice::Refuse(const Message& m) {
   van_->Send(failure);
 }
 
-/// No customer comes any more for requests that wait for one.
+/// Refuses requests that wait for a customer: none will be added any more.
 void Postoffice::RefuseUndelivered() {
   std::map<customer_key, std::vector<Message>> refused;
   {
@@ -211,7 +211,7 @@ void Postoffice::OnNodeLost(const Node& node, int first_of_process, const std::s
     const std::lock_guard lock(mutex_);
     callback = node_callback_;
   }
-  if (callback) callback(node, false, why);  // before anybody who waits notices
+  if (callback) callback(node, false, why);  // before any waiting thread notices
   const std::lock_guard lock(mutex_);
   for (const auto& [key, customer] : customers_)
     customer->OnNodeLost(node.id, first_of_process, node.DebugString() + ": " + why);

@@ -37,7 +37,7 @@ constexpr milliseconds flush_limit{2000};
 constexpr milliseconds longest_turn{1000};  // between two ticks
 constexpr std::size_t most_early_messages = std::size_t{1} << 20U;
 
-/// All processes of a job know this much of it before they have spoken to each other.
+/// What all processes of a job know of it before they communicate.
 std::uint64_t job_number(const Postoffice::Settings& s, std::uint64_t starts) {
   std::uint64_t h = 0xcbf29ce484222325U + starts;
   for (const char c : s.root_uri + ':' + std::to_string(s.root_port))
@@ -55,7 +55,7 @@ std::uint64_t random_number() {
 class Van::network {
  public:
   /// `starts`: how often this process has left the job of this address before.
-  /// `me`: what it was there.
+  /// `me`: its node there.
   network(Postoffice& office, paracel::net::transport* over, std::uint64_t starts, Node me = {})
       : office_(office), over_(over), starts_(starts), client_(random_number()), me_(std::move(me)) {}
   ~network() { stop(); }
@@ -86,7 +86,7 @@ class Van::network {
   struct watched_process {
     process_watch watch;
     steady_clock::time_point heard;
-    steady_clock::time_point died;  // with a replacement awaited
+    steady_clock::time_point died;  // if a replacement is awaited
     bool awaits_replacement = false;
   };
 
@@ -124,12 +124,12 @@ class Van::network {
   std::string refused_;
   std::vector<job_process> processes_;
   std::map<std::pair<int, int>, std::deque<std::string>> barrier_ends_;  // by group and customer: why each failed
-  std::vector<std::pair<sender, Message>> early_;                        // before the table
+  std::vector<std::pair<sender, Message>> early_;                        // arrived before the table
   std::vector<event> events_;
   steady_clock::time_point heartbeat_;
   paracel::net::attention<steady_clock::time_point> attention_{steady_clock::now(), longest_turn};
-  std::optional<process_watch> scheduler_;  // where it runs on this machine
-  // Of the scheduler.
+  std::optional<process_watch> scheduler_;  // if it runs on this machine
+  // Used by the scheduler only.
   std::unique_ptr<node_table> table_;
   std::unordered_map<std::uint64_t, watched_process> watched_;
 };
@@ -283,7 +283,7 @@ void Van::network::on_message(const sender& from, Message m) {
   try {
     if (!m.meta.control.empty()) on_control(from, m);
     else on_app_message(from, std::move(m));
-  } catch (const std::exception& e) {  // it is not from a program like this one
+  } catch (const std::exception& e) {  // not sent by such a program
     LOG(ERROR) << "a message of node " << from.node << " is ignored: " << e.what();
   }
   tell();
@@ -299,7 +299,7 @@ void Van::network::on_app_message(const sender& from, Message m) {
     } else {
       const auto p = std::ranges::find(processes_, from.client, [](const auto& q) { return q.facts.client; });
       if (p == processes_.end()) {
-        // Another node can have the table before this one.
+        // Another node may have received the table before this one.
         if (!is_scheduler() && early_.size() < most_early_messages) early_.emplace_back(from, std::move(m));
         return;
       }
@@ -317,7 +317,7 @@ void Van::network::on_control(const sender& from, const Message& m) {
   else if (from.client == node_channels::scheduler) apply(m.meta.control.cmd, m.meta.body);
 }
 
-/// At the scheduler: a node asks for something.
+/// At the scheduler: a request of a node.
 void Van::network::on_request(const sender& from, const Message& m) {
   const auto watched = watched_.find(from.client);
   if (watched != watched_.end()) watched->second.heard = steady_clock::now();
@@ -347,7 +347,7 @@ void Van::network::on_request(const sender& from, const Message& m) {
   }
 }
 
-// ---- what the scheduler says; with the lock
+// ---- messages of the scheduler; the lock is held
 
 void Van::network::apply(Control::Command what, const std::string& text) {
   switch (what) {
@@ -431,7 +431,7 @@ void Van::network::lose(job_process& p, const std::string& why) {
   }
 }
 
-/// Without the lock: what happened, and the messages that came too early.
+/// Without the lock: reports events, and delivers messages that arrived too early.
 void Van::network::tell() {
   std::vector<event> events;
   std::vector<std::pair<sender, Message>> early;
@@ -460,7 +460,7 @@ void Van::network::tick() {
   {
     const std::lock_guard lock(mutex_);
     if (leaving_) return;
-    // A process that was suspended, or all of them, has heard nobody meanwhile.
+    // While this process was suspended, alone or with all others, it heard from none of them.
     if (const auto away = attention_.absence(now); away > steady_clock::duration::zero())
       for (auto& [client, w] : watched_) w.heard += away;
     const auto interval = std::chrono::duration<double>(s.heartbeat_seconds);
@@ -475,7 +475,7 @@ void Van::network::tick() {
   tell();
 }
 
-/// The job ends without a scheduler: nobody could say any more who has died.
+/// The job ends without a scheduler: deaths could not be detected any more.
 void Van::network::watch_scheduler() {
   const auto& s = office_.settings();
   if (!ready_ || !refused_.empty() || finished_) return;
@@ -495,7 +495,7 @@ void Van::network::watch_scheduler() {
   changed_.notify_all();
 }
 
-/// Of processes on this machine the kernel says when they end; of others, their silence.
+/// The kernel reports the end of processes on this machine; others are judged by their silence.
 void Van::network::watch_processes(steady_clock::time_point now) {
   const auto& s = office_.settings();
   if (table_->over()) return;
@@ -527,7 +527,7 @@ void Van::network::watch_processes(steady_clock::time_point now) {
   std::erase_if(watched_, [&](const auto& w) { return table_->find(w.first) == nullptr; });
 }
 
-// ---- barriers and questions
+// ---- barriers and queries
 
 void Van::network::barrier(int customer, int group, bool last) {
   std::unique_lock lock(mutex_);

@@ -2,7 +2,7 @@
 //
 // Messages of ps apps as bytes. The header around them is that of every message between processes (net/protocol.hpp,
 // verb `message`); of its fields `rank` is the sender's node id, and `function` the number of the receiver's messages
-// that the sender has, which acknowledges them.
+// that the sender has received, which acknowledges them.
 //
 //     0   u8   version
 //     1   u8   Control::Command
@@ -11,7 +11,7 @@
 //     4   i32  head, app, customer, timestamp, sender, receiver, priority
 //     32  u32  the process that the request is from
 //     36  u32  bytes of the text
-//     40       an array each: u64 bytes, u32 type, u32 1 if it is the tail
+//     40       for each array: u64 bytes, u32 type, u32 1 if it is the tail
 //              the text, the arrays that are not the tail
 #pragma once
 
@@ -34,7 +34,7 @@ struct encoded_message {
 
 /// Cost: copies all arrays but one. Throws: network_error when what is copied has 4 GiB or more.
 [[nodiscard]] encoded_message encode(const ::ps::Message& m);
-/// Arrays that are not the tail are copied. Throws: protocol_error for what `encode` does not make.
+/// Arrays that are not the tail are copied. Throws: protocol_error for what `encode` does not produce.
 [[nodiscard]] ::ps::Message decode(std::span<const std::byte> body, shared_buffer tail);
 
 }  // namespace paracel::ps_compat

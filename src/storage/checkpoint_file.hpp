@@ -28,7 +28,7 @@ inline constexpr std::uint32_t checkpoint_version = 1;
 inline constexpr std::size_t checkpoint_header_bytes = 64;
 inline constexpr std::size_t checkpoint_block_front_bytes = 16;
 inline constexpr std::size_t checkpoint_footer_bytes = 32;
-/// Longer sections become several blocks: the memory that a reader needs at once for a checksum.
+/// Longer sections are split into several blocks: the most memory that a reader needs at once for a checksum.
 inline constexpr std::size_t checkpoint_block_bytes = std::size_t{64} << 20;
 
 enum class checkpoint_kind : std::uint16_t { server = 1, worker = 2 };
@@ -87,8 +87,7 @@ class checkpoint_reader {
   bool next(std::uint32_t& section, std::vector<std::byte>& payload) {
     return next(section, payload, [](std::uint32_t) { return true; });
   }
-  /// The next wanted section. Of the others the lengths are read and not the payloads; then `digest` is
-  /// meaningless.
+  /// The next wanted section. Of the others only the lengths are read, not the payloads; then `digest` is meaningless.
   bool next(std::uint32_t& section, std::vector<std::byte>& payload, const std::function<bool(std::uint32_t)>& wanted);
   /// Offset in the file of the section last returned by `next`.
   [[nodiscard]] std::uint64_t offset() const noexcept { return section_at_; }

@@ -35,7 +35,7 @@ std::string to_json(const checkpoint_entry& e);
 /// Throws: error for anything that `to_json` does not write.
 checkpoint_entry entry_from_json(std::string_view text, std::uint32_t clock, std::uint64_t job);
 
-/// A user function that the servers knew, as it was registered.
+/// A user function of the servers, as it was registered.
 struct checkpoint_function {
   std::uint64_t id = 0;
   std::string plugin;
@@ -89,16 +89,16 @@ struct chosen_checkpoint {
 /// files of the chosen one and of the newer ones.
 chosen_checkpoint choose_checkpoint(const file_system& on, const std::string& folder);
 
-/// Removes what is older than the newest `keep` valid checkpoints.
+/// Removes checkpoints older than the newest `keep` valid ones.
 ///
-/// `known_good`: clocks that need not be verified again; newly verified ones are added. A newer invalid one
-/// is kept for inspection, and not counted. Returns: the removed clocks. Throws: error when
-/// something cannot be removed.
+/// `known`: by clock, whether a checkpoint is valid, so that none is verified twice; newly verified ones are added. A
+/// newer invalid one is kept for inspection, and not counted. Returns: the removed clocks. Throws: error when something
+/// cannot be removed.
 std::vector<std::uint32_t> prune_checkpoints(file_system& on, const std::string& folder, std::uint32_t keep,
                                              std::map<std::uint32_t, bool>& known);
 
-/// Renames the folders of clocks later than `clock` ("0000000030.old", ".old2"), so that a run that resumes
-/// from it is not confused with theirs. Returns: the new names.
+/// Renames the folders of clocks later than `clock` ("0000000030.old", ".old2"), so that they are not confused with
+/// those of a run that resumes from it. Returns: the new names.
 std::vector<std::string> set_aside_after(file_system& on, const std::string& folder, std::uint32_t clock);
 
 }  // namespace paracel::net

@@ -75,7 +75,7 @@ class file_system {
   virtual bool remove(const std::string& path) = 0;
 };
 
-/// The file system.
+/// The real file system.
 ///
 /// A file_writer creates `<folder>/.paracel.<pid>.<number>.tmp`, writes it, fsync, renames it to `path`, fsync of the
 /// folder. A process that dies in between leaves the temporary file; it is never read.
@@ -92,7 +92,7 @@ class posix_file_system final : public file_system {
   bool remove_folder(const std::string& folder) override;
   void rename(const std::string& from, const std::string& to) override;
   bool remove(const std::string& path) override;
-  /// Removes temporary files of processes that died from a folder in which no process may be writing.
+  /// Removes the temporary files of dead processes from a folder in which no process may be writing.
   void remove_unfinished(const std::string& folder);
 };
 

@@ -259,7 +259,7 @@ void array_base::read(std::size_t first, std::span<std::byte> out) const {
     std::size_t bytes;
   };
   std::vector<range> ranges;
-  ranges.reserve(2);  // only the first and the last piece may be wanted in part
+  ranges.reserve(2);  // only the first and the last piece may be read in part
   std::vector<parasrv_multi::part> parts;
   std::vector<target> targets;
   l.for_each_piece(first, count, [&](std::size_t i, std::uint64_t begin, std::uint64_t here, std::uint64_t done) {

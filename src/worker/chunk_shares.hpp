@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How a task that is late divides its remaining chunks among those that are idle: so that all would finish at the same
-// time, if each went on as fast as until now. What is needed until the owner looks again is given at once, of the rest
-// half, in case a task becomes slower, or others become idle.
+// How a late task divides its remaining chunks among idle ones: so that all would finish at the same time if each
+// continued at its present speed. A helper is granted half of its share now, or what it can compute until the owner
+// checks again, if that is more; the rest waits, in case a task becomes slower or others become idle.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@ namespace paracel {
 struct chunk_helper {
   std::size_t rank = 0;
   std::size_t busy = 0;  ///< chunks that it has been given and not returned
-  double seconds = 0;    ///< it needs for a chunk; 0: not known
+  double seconds = 0;    ///< that it needs per chunk; 0: unknown
   double ready = 0;      ///< seconds until it has finished its own chunks
 };
 
-/// A chunk that travels is taken to be so much later.
+/// Assumed delay of a chunk that is sent to another task.
 inline constexpr double chunk_travel_seconds = 200e-6;
 
-/// `own`: seconds that the owner needs for a chunk; 0: not known. Returns: how many chunks each helper is to get now.
+/// `own`: seconds that the owner needs per chunk; 0: unknown. Returns: how many chunks to give each helper now.
 /// Cost: O((open + helpers) log helpers)
 inline std::vector<std::size_t> chunk_shares(std::size_t open, double own, std::span<const chunk_helper> helpers) {
   double known = own;

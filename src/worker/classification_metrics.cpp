@@ -56,7 +56,7 @@ double auc(std::span<const double> margin, std::span<const double> label) {
     std::size_t j = i;
     double tied_positives = 0;
     while (j < order.size() && margin[order[j]] == margin[order[i]]) tied_positives += label[order[j++]] > 0 ? 1 : 0;
-    if (j == i) return std::numeric_limits<double>::quiet_NaN();  // a margin that is nan
+    if (j == i) return std::numeric_limits<double>::quiet_NaN();  // a NaN margin
     rank_sum += tied_positives * (static_cast<double>(i + j) + 1) / 2;
     positives += tied_positives;
     i = j;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The numbers of a worker's collectives. They count from 0, the same at every rank, because every rank calls
-// them in the same order. The replacement of a dead worker repeats what that one had called before each
-// loop, and what belongs to the iteration after its last commit, but not the loops' earlier collectives. It gives them
-// their old numbers, and the scheduler answers from its log.
+// them in the same order. The replacement of a dead worker repeats the collectives that its predecessor had called
+// before each loop and in the iteration after its last commit, but not those of earlier iterations. It gives them their
+// old numbers, and the scheduler answers from its log.
 //
 //     0 1 2 3 | 4 5 | 6 7 | 8 9 | 10 ...      0 to 3: before first_iteration(); then two an iteration; two commits
 //     repeated: 0 1 2 3, then 8 9 10 ...
@@ -53,7 +53,7 @@ class collective_sequence {
     next_ = repeats_setup() ? setups_[at_].first : since_;
     return at_;
   }
-  /// An iteration ends. `loops`: those that have begun after so many are forgotten: they were inside of this iteration.
+  /// An iteration ends. `loops`: loops beyond this number are forgotten, since they ran inside this iteration.
   /// Returns: what would be repeated from here. Throws: as loop_begins.
   replay_range commit(std::size_t loops = ~std::size_t{0}) {
     if (repeats_setup()) differ();
@@ -67,7 +67,7 @@ class collective_sequence {
   [[nodiscard]] bool repeats() const noexcept { return next_ < passed_; }
   /// No collective has been called yet that the previous process had not called.
   [[nodiscard]] bool may_repeat() const noexcept { return next_ <= passed_; }
-  /// How far the previous process had come.
+  /// This process has got as far as the previous one.
   [[nodiscard]] bool caught_up() const noexcept { return !repeats_setup() && !repeats(); }
 
  private:

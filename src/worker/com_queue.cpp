@@ -152,7 +152,7 @@ struct com_queue::execution {
     } catch (const job_error&) {
       throw;  // the job is over
     } catch (const error& e) {
-      if (all.failed()) {  // all tasks know, or will in their next collective
+      if (all.failed()) {  // all tasks know, or find out in their next collective
         stealing.leave();
         throw;
       }
@@ -197,7 +197,7 @@ struct com_queue::execution {
     if (last) {
       guarded("the end", [&] {
         if (!of.own_results_) all.broadcast_value(result, 0, "result");
-        all.barrier("the end");  // no task goes on as if nothing had happened when another fails in its last superstep
+        all.barrier("the end");  // so that no task continues when another has failed in its last superstep
       });
     }
     report.step = context.step_no();
@@ -219,7 +219,7 @@ struct com_queue::execution {
     if (!metrics) throw error(path + ": cannot be written: " + std::strerror(errno));
   }
 
-  /// On task 0: the progress and a line of metrics.
+  /// On task 0: reports progress and writes a line of metrics.
   void tell() {
     if (context.task_id() != 0) return;
     const bool measured = !report.metrics.empty();
@@ -308,7 +308,7 @@ byte_vector com_queue::run() {
     throw config_error("com_queue: without a criterion and without set_max_iter it would never end");
   execution e(*this);
   e.guarded("work stealing", [&] { e.stealing.begin_run(); });
-  // A checkpoint has the objects; of a run that had ended only the bytes of what exec returned.
+  // A checkpoint has the objects; after the end of the run, only the bytes of what exec returns.
   resumable_loop loop(job_);
   loop.keep_with(
       [&](saved_state& to, const std::string& prefix) {

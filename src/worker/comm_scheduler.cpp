@@ -117,7 +117,7 @@ comm_backend::kept_message comm_scheduler::receive_kept(std::size_t from) {
   return {byte_vector(got.begin(), got.end()), job_->answer().header.count != 0};
 }
 
-/// What work stealing sends may get lost with a worker that dies.
+/// Messages of work stealing may be lost with a worker that dies.
 peer_channels& comm_scheduler::channels_for(const message_address& a) {
   return is_of_stealing(a) ? job().channels() : job().peers();
 }
@@ -138,7 +138,7 @@ std::optional<received_message> comm_scheduler::take(ticket t, patience limit) {
 
 bool comm_scheduler::is_gone(std::size_t rank) { return job().channels().is_gone(static_cast<std::uint32_t>(rank)); }
 
-/// What is in memory dies with a worker: a replacement could not repeat it.
+/// Data in shared memory is lost with a worker: a replacement could not repeat it.
 shared_memory* comm_scheduler::memory() {
   if (survives_deaths()) return nullptr;
   memory_.allowed = job_->shares_memory();
@@ -149,7 +149,7 @@ void comm_scheduler::attend(std::size_t rank, bool doubts) {
   job().channels().attend(static_cast<std::uint32_t>(rank), doubts);
 }
 
-/// Messages of the group are this communicator's, and reach the job through one like it.
+/// The group's messages go through another communicator of all ranks, like this one.
 std::shared_ptr<comm_backend> comm_scheduler::split(int color) {
   return comm_group::of_color(std::make_shared<comm_scheduler>(rank_, size_, find_job_), *this, 0, splits_++, color,
                               {});

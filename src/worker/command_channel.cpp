@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 
 // How often a blocked call checks whether the job has ended.
 constexpr milliseconds check_interval{100};
-// Between two calls that do not block the process may have computed: of that time only so much counts as silence.
+// Between two non-blocking calls the process may have been computing: at most this much of the time counts as silence.
 constexpr milliseconds most_silence{200};
 
 /// True while a function of the user runs.
@@ -72,7 +72,7 @@ void command_channel::forget(const void* owner) {
 
 // ---- the channel
 
-/// When this returns the scheduler knows that commands can be given to this worker.
+/// When this returns, the scheduler knows that this worker accepts commands.
 void command_channel::begin() {
   if (scheduler_ || !options_.open) return;
   scheduler_ = options_.open();
@@ -95,7 +95,7 @@ void command_channel::ask(bool begins, bool ends) {
   waits_ = true;
 }
 
-/// Whether the reply to the parked request has arrived; it has then been read, and the next request sent.
+/// Returns: whether the reply to the parked request has arrived; if so, it has been read.
 bool command_channel::receive(milliseconds timeout) {
   net::reply_view reply;
   if (!scheduler_->receive(timeout, reply)) {
@@ -121,7 +121,7 @@ void command_channel::read(const net::reply_view& reply) {
   }
   if (reply.header.result != net::status::ok)
     throw error("the scheduler refused take_commands: " + std::string(net::text_of(reply.body)));
-  answers_ = json::array();  // the request had all of them
+  answers_ = json::array();  // the request carried all of them
   if (reply.body.empty()) return;
   const auto all = json_or_throw(net::text_of(reply.body));
   for (const auto& c : all.value("commands", json::array())) {
@@ -151,7 +151,7 @@ command_answer command_channel::run(const std::string& name, const std::string& 
     for (const auto& c : commands_) names += (names.empty() ? "" : ", ") + c.name;
     return {0, false, "no command \"" + name + "\": this program has " + (names.empty() ? "none any more" : names)};
   }
-  const auto f = known->run;  // it may end its own paralg
+  const auto f = known->run;  // it may destroy its own paralg
   const raised_flag now(runs_);
   try {
     auto text = f(body);
@@ -164,7 +164,7 @@ command_answer command_channel::run(const std::string& name, const std::string& 
   }
 }
 
-/// And parks a request. What is left when a function throws is run the next time.
+/// Then parks a request. If a function throws, the rest is run the next time.
 std::size_t command_channel::run_arrived() {
   std::size_t n = 0;
   for (; !changed_.empty(); ++n) {

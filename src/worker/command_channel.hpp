@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Commands to this worker, and from it; changes of the job's membership. A channel of its own to the scheduler, on
-// which a request (`take_commands`) is always parked; each one repeats what the scheduler may not know yet: the number
-// of the last command that has arrived, answers, and the command that this worker gives. What the scheduler has for
-// this worker is in its reply, and again in the next one until a request acknowledges it.
+// Commands to and from this worker, and changes of the job's membership, over a separate channel to the scheduler. A
+// request (`take_commands`) is always parked there; each one repeats what the scheduler may not know yet: the number of
+// the last command that has arrived, answers, and the command that this worker issues. The reply carries what the
+// scheduler has for this worker, which it repeats until a request acknowledges it.
 //
 // No thread: what has arrived is handled inside `take` and `tell`.
 #pragma once
@@ -43,7 +43,7 @@ class command_channel {
   };
   explicit command_channel(options o);
 
-  /// `owner`: until `forget`. Throws: config_error when there is one of this name.
+  /// In force until `forget(owner)`. Throws: config_error when there is one of this name.
   void on_command(const void* owner, const std::string& name, command_function f);
   void on_change(const void* owner, change_function f);
   void forget(const void* owner);
@@ -53,7 +53,7 @@ class command_channel {
   std::size_t take(std::chrono::nanoseconds limit);
   std::vector<command_answer> tell(const command_target& to, const std::string& name, const std::string& body,
                                    double seconds);
-  /// No more commands are taken. Blocks: until the scheduler has the answers, at most `limit`.
+  /// No more commands are accepted. Blocks: until the scheduler has the answers, at most `limit`.
   void close(std::chrono::milliseconds limit);
 
  private:
@@ -86,16 +86,16 @@ class command_channel {
   std::vector<std::pair<const void*, change_function>> changes_;
   std::uint64_t after_ = 0;     // the last command that has arrived
   std::uint64_t change_ = 0;    // the last change that has
-  bool wants_changes_ = false;  // also when nobody does any more
+  bool wants_changes_ = false;  // stays true when no function wants them any more
   nlohmann::json answers_ = nlohmann::json::array();
   std::deque<arrived_command> arrived_;
   std::deque<job_node> changed_;
   std::uint64_t given_ = 0;
-  nlohmann::json gives_;                // the command of this worker without answers yet, or null
+  nlohmann::json gives_;                // this worker's command while unanswered, or null
   std::optional<nlohmann::json> told_;  // its answers
 };
 
-/// Of an object of the scheduler, about a server or a worker in this state.
+/// From the scheduler's object about a server or a worker.
 [[nodiscard]] job_node job_node_of(bool is_server, std::size_t number, const nlohmann::json& j);
 
 }  // namespace paracel

@@ -11,7 +11,7 @@ namespace paracel {
 
 std::vector<std::size_t> free_tcp_ports(std::size_t count) {
   std::vector<std::size_t> ports;
-  std::vector<int> sockets;  // all open until the end, so that no port comes twice
+  std::vector<int> sockets;  // all open until the end, so that no port is returned twice
   while (ports.size() < count) {
     sockets.push_back(::socket(AF_INET, SOCK_STREAM, 0));
     ::sockaddr_in at{};

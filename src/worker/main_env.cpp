@@ -81,7 +81,7 @@ std::string server_info_in(int argc, char** argv) {
   return {};
 }
 
-/// Whether a process runs. One that has died and for which nobody has waited yet still has its number.
+/// Whether a process runs. A zombie does not, although it still has its pid.
 bool is_alive(std::uint32_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   const std::string text(std::istreambuf_iterator<char>(file), {});
@@ -97,7 +97,7 @@ void die_with(std::uint32_t launcher) {
   if (static_cast<std::uint32_t>(getppid()) != launcher && !is_alive(launcher)) std::_Exit(exit_status::failure);
 }
 
-/// Where the worker listens for others; without MPI all are on one host. The pid: one may replace another.
+/// Where the worker listens for others; without MPI all are on one host. With the pid, since one may replace another.
 std::string peer_address(const std::string& scheduler, std::uint32_t rank) {
   if (!scheduler.starts_with("ipc://")) return "tcp://127.0.0.1:*";
   return scheduler.substr(0, scheduler.rfind('/')) + "/w" + std::to_string(rank) + "." + std::to_string(getpid());
@@ -199,7 +199,7 @@ struct main_env::impl {
     world.reset();
     if (const auto disturbed = std::exchange(lossy, nullptr))
       std::fprintf(stderr, "worker %u: %s\n", rank, disturbed->report().c_str());
-    // MPI_Finalize waits for every rank; a failing one exits without it, which is how mpirun learns of the failure.
+    // MPI_Finalize waits for every rank; a failing one exits without it, which is how mpirun detects the failure.
     if (!failing && finalize_mpi) mpi->finalize();
   }
 

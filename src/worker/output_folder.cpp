@@ -83,7 +83,7 @@ std::string here() {
   return "process " + std::to_string(::getpid()) + " on " + host;
 }
 
-/// `path`, when a file of that name is really below `folder`.
+/// Whether a file with this path is really below `folder`.
 bool lies_below(const fs::path& path, const fs::path& folder) {
   std::error_code problem;
   const auto where = fs::weakly_canonical(path.parent_path(), problem);
@@ -101,7 +101,7 @@ bool is_list_of(const std::string& program, std::string_view name) {
          name.substr(0, name.size() - ending.size()).find_first_not_of("0123456789") == name.npos;
 }
 
-/// The files named by the manifest of a model, and itself.
+/// Adds the manifest of a model and the files that it names.
 void add_model(const fs::path& manifest, std::set<std::string>& to) {
   std::error_code problem;
   to.insert(fs::weakly_canonical(manifest, problem).string());
@@ -148,7 +148,7 @@ void output_folder::enter() {
           throw error("output folder " + folder_ + ": another process does not let this one enter");
         continue;
       }
-      if (lock(job_fd_, LOCK_EX)) {  // no other job is here
+      if (lock(job_fd_, LOCK_EX)) {  // no other job has entered
         if (!read_owner(job_fd_).starts_with(me)) {
           remove_earlier();
           write_owner(job_fd_, me + " " + here());

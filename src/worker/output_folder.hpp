@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// An output folder belongs to one job at a time, and knows which of its files a program's last run wrote:
+// An output folder belongs to one job at a time, and records which of its files a program's last run wrote:
 //
 //     out/.paracel/turn             locked while a job enters
 //     out/.paracel/job              the owning job, each of whose workers holds a shared lock on it

@@ -228,7 +228,7 @@ list_type<str_type> paralg::load_all(const list_type<str_type>& files) {
   return lines;
 }
 
-/// All of it on every worker. Only worker 0 can read it: the text is broadcast in pieces, and an empty one is the end.
+/// Returns all of it on every worker. Only worker 0 can read it: the text is broadcast in pieces; an empty one ends it.
 list_type<str_type> paralg::standard_input(const list_type<str_type>& files) {
   list_type<str_type> lines;
   str_type text;

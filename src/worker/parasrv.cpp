@@ -36,7 +36,7 @@ parasrv::~parasrv() {
   client_.reset();  // its handlers refer to marks of reads
 }
 
-/// What was not waited for. Values and callbacks have no receiver any more.
+/// Completes what was not waited for. Values and callbacks have no receiver any more.
 void parasrv::finish_last() {
   many_.close();
   client_->forget_reads();
@@ -63,7 +63,7 @@ void parasrv::set_consistency(const std::string& prefix, const consistency& c) {
   clock_.set_consistency(prefix, c);
 }
 
-/// What is known and not sent belongs to the consistency before.
+/// Cached values and unsent updates belong to the previous consistency.
 void parasrv::begin_model(consistency_model model) {
   if (model == consistency_model::bsp) job_->stages();
   send_combined_before(nullptr);

@@ -103,7 +103,7 @@ class parasrv {
                                        std::shared_ptr<const std::vector<kvclt::sequence>> requests) const {
     return {self_, std::move(other), std::move(requests)};
   }
-  /// Of requests that are one update.
+  /// Of requests that make up one update.
   [[nodiscard]] async_result result_of(std::shared_ptr<shared_update> u) { return future_of(std::move(u), nullptr); }
   /// Empty once this parasrv is destroyed.
   [[nodiscard]] std::weak_ptr<parasrv*> self() const noexcept { return self_; }
@@ -127,8 +127,8 @@ class parasrv {
   void set_push(bool on);
   /// Keys to be pushed from now on. Throws: key_error.
   void subscribe(const std::vector<std::string>& keys);
-  /// The clock that a read of more than one key carries: flushes combined updates first. Blocks: until the rule of
-  /// paralg.hpp allows it.
+  /// Begins a read of more than one key: flushes combined updates, and returns the call with the clock that it carries.
+  /// Blocks: until the rule of paralg.hpp allows it.
   kvclt::call begin_read(const consistency& c, net::verb what);
 
  private:
@@ -161,9 +161,9 @@ class parasrv {
   async_functor_type future_of(std::shared_ptr<shared_update> u, bool* waits);
   static void unsent(combined_update& u);
   void send_combined(combiner::entry e);
-  /// Before a request is sent: of one key, or of many.
+  /// Called before a request on one key, or on many (null), is sent.
   void send_combined_before(const std::string_view* key);
-  /// Flushes all in requests of many keys. Blocks: until they are answered; their errors go to `failures_`.
+  /// Flushes all of them in requests on many keys. Blocks: until they are answered; their errors go to `failures_`.
   void send_all_combined();
   bool add_unsent(std::string_view key, read_cache::entry& e) const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Between the calls: combined updates, and values that the servers push.
+// What happens between calls: combined updates, and values that the servers push.
 #include <algorithm>
 #include <utility>
 
@@ -29,7 +29,7 @@ bool parasrv::combines(const std::string& key, const value_view& delta, std::uin
   // Under BSP each update is staged separately: a sum of them would not be bit-identical.
   const auto model = clock_.of(key).model;
   if (model == consistency_model::bsp || !combining_.value_or(model == consistency_model::ssp)) return false;
-  // An invalid key is refused now, and not when others are sent with it.
+  // An invalid key is rejected now, not when others are sent with it.
   return key.size() <= net::max_key_bytes && is_numeric(delta.tag) && is_well_formed(delta) &&
          functions_.is_additive(function);
 }

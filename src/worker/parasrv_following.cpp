@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Requests that follow others: held back here until those are answered, and sent by the reply that is the last one. A
-// client of every server sees all replies in one thread, so the order holds across servers without their help.
+// Requests that follow others: held back here until those are answered, and sent when the last reply arrives. A client
+// of every server sees all replies in one thread, so the order holds across servers without their help.
 //
-//   a request of a number    is answered when the window says so
-//   an update in parts, or   has the numbers of its requests in `shared_update::sent`; one that follows others itself
+//   a single request         is answered when the window says so
+//   an update in parts, or   has the numbers of its requests in `shared_update::sent`; a request that follows others
 //   one that follows others  has none before it is sent
 #include <algorithm>
 #include <future>
@@ -36,7 +36,7 @@ async_functor_type parasrv::update_after(const after& others, const std::string&
 }
 
 async_functor_type parasrv::write_after(const after& others, const std::string& key, const value_view& value) {
-  // What may block is done now: replies send the request.
+  // What may block is done now: the request is sent while a reply is handled.
   if (const auto& c = clock_.of(key); c.model == consistency_model::bsp) clock_.wait_for_minimum(c);
   following_request r;
   r.name = key;
@@ -115,7 +115,7 @@ void parasrv::fail_following(following_request& r) {
   r.send = nullptr;
 }
 
-/// Sends those whose others are answered. One that is sent may complete another at once.
+/// Sends those whose predecessors are answered. Sending one may complete another at once.
 void parasrv::send_following() {
   if (following_.empty() || std::exchange(sends_following_, true)) return;
   const auto is_due = [&](const auto& f) {

@@ -75,7 +75,7 @@ bool is_same_text(const std::string& a, const std::string& b) noexcept {
   return a.size() == b.size() && equal_short(a.data(), b.data(), a.size());
 }
 
-/// Values of one type and size are contiguous numbers, in `memory` if they are not yet; others are items.
+/// Values of one type and size become contiguous numbers, copied to `memory` if necessary; others become items.
 set_source source_of(std::span<const value_view> values, std::vector<std::byte>& memory) {
   const auto first = values.empty() ? value_view{} : values[0];
   const auto bytes = first.bytes.size();
@@ -306,7 +306,7 @@ struct parasrv_multi::set_call : multi_call {
     }
     if (k != order.size() || !items.ok()) throw protocol_error("the reply to a key set does not fit its request");
   }
-  /// The reply's version is the newest of its shard, which no value's is above.
+  /// The reply's version is the newest of its shard: no value has a higher one.
   void remember_uniform(std::span<const std::uint32_t> order, const kv_result& r) {
     if (!mark) return;
     const auto bytes = r.tail ? r.tail.bytes() : r.body;
@@ -422,7 +422,7 @@ void parasrv_multi::read_parts(const std::string& name, std::span<const part> pa
   auto& clock = servers_.clock();
   const auto& of_name = clock.of(name);
   clock.begin_read(of_name);
-  // Handlers share what they need: one that is called after an exception finds that nothing waits any more.
+  // Handlers share what they need: one that runs after an exception finds that the caller no longer waits.
   struct reading {
     const put_item* put;
     outcome how{};

@@ -27,8 +27,8 @@ class parasrv;
 /// Calls on many keys: lists of them, prepared sets, and values split over several keys. They follow the same rules for
 /// reads and updates as calls on one key.
 ///
-/// A list of keys that comes a second time is prepared as a set, in up to `most_repeated_bytes`: updates, and reads
-/// that are not cached. A call then costs a comparison of the keys, and what one on a set costs.
+/// A list of keys that is passed a second time is prepared as a set, within `most_repeated_bytes`: for updates, and for
+/// reads that are not cached. A call then costs what one on a set does, plus a comparison of the keys.
 ///
 /// Thread-safety: owned by the thread that runs the algorithm. Lifetime: the parasrv must outlive it.
 class parasrv_multi {
@@ -50,7 +50,7 @@ class parasrv_multi {
   void update_default_multi(const std::vector<std::string>& keys, const std::vector<value_view>& initials,
                             const std::vector<value_view>& deltas, std::uint64_t function);
   bool remove_multi(const std::vector<std::string>& keys);
-  /// Every key of every server.
+  /// Removes every key from every server.
   void clear();
 
   // Asynchronous, as parasrv's.
@@ -111,7 +111,7 @@ class parasrv_multi {
   kvclt::sequence start_set_update(std::shared_ptr<const sharded_keys> set, const set_source& deltas,
                                    std::uint64_t function, bool clocked, std::shared_ptr<set_target> to,
                                    asked_for what);
-  /// The set of these keys, if they come again; null: they are to be sent.
+  /// The set of these keys if the list is a repeated one; null: the keys must be sent.
   std::shared_ptr<const sharded_keys> find_repeated(std::span<const std::string> keys);
 
   parasrv& servers_;

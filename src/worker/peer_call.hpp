@@ -7,13 +7,13 @@
 //     2   u8   element (value_tag)
 //     3   u8   reduce_op; 255: a function of the program
 //     4   u32  bytes of the name
-//     8   u64  elements; of a failure its exit status
-//     16  u32  root; of a failure the rank that failed by itself
+//     8   u64  elements; for a failure, its exit status
+//     16  u32  root; for a failure, the rank that failed by itself
 //     20  u32  number of a piece
 //     24  u64  0
-//     32       the name, filled up to 16 bytes; then the payload
+//     32       the name, padded to a multiple of 16 bytes; then the payload
 //
-// Several calls follow each other, each after its length (u64); the first is the sender's.
+// Several calls follow one another, each preceded by its length (u64); the first is the sender's.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ enum class peer_message : std::uint8_t { call = 1, piece, value, failure, calls 
 
 struct peer_front;
 
-/// What a rank calls; all ranks of an operation must call the same.
+/// What a rank calls; all ranks must make the same call.
 struct peer_call {
   static constexpr std::uint8_t own_fold = 255;
   static constexpr std::size_t longest_name = 255;
@@ -55,7 +55,7 @@ struct peer_call {
 
   /// all_reduce("x") of 10 f64, sum
   [[nodiscard]] std::string text() const;
-  /// In some operations lengths may differ.
+  /// Some operations allow lengths to differ.
   [[nodiscard]] bool fits(const peer_call& other) const;
   /// Without the name.
   [[nodiscard]] peer_front front() const;
@@ -65,7 +65,7 @@ struct peer_call {
   [[nodiscard]] static peer_call in(std::span<const std::byte> message);
 };
 
-/// Why an operation ended at all ranks.
+/// Why an operation failed at all ranks.
 struct peer_failure {
   std::uint32_t origin = 0;  ///< the rank that failed by itself
   int status = 0;            ///< an exit_status

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The files of pregel's checkpoints; numbers are 64 bits in the machine's order:
+// The files of pregel's checkpoints; numbers are 64 bits in the machine's byte order:
 //
-//     | "PCLPREG2" | shape (9 numbers) | superstep | bytes of state | state | XXH3-64 of all before |
+//     | "PCLPREG3" | shape (9 numbers) | superstep | bytes of state | state | XXH3-64 of all before |
 #include <paracel/pregel_checkpoint.hpp>
 
 #include <bit>
@@ -103,7 +103,7 @@ void each_file(const std::string& folder, std::uint64_t rank, F&& f) {
 }  // namespace
 
 void put_kept(saved_state& to, const std::string& name, byte_vector state) {
-  // Whole numbers of 8 bytes, which are stored as they are; the state tells where it ends.
+  // Padded to 8-byte integers, which are stored verbatim; the state itself tells where it ends.
   state.resize((state.size() + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t) * sizeof(std::uint64_t));
   to.put_value(name, {value_tag::i64_array, state});
 }

@@ -96,7 +96,7 @@ void push_cache::take(std::size_t at, const std::vector<std::string>& keys, cons
 void push_cache::take(const std::string& key, const net::reply_item& item, std::uint32_t minimum) {
   if (cache_.find_fresh(key, 0) == nullptr) return;  // it was dropped, and has not been read since
   if (item.result == net::status::ok && item.value.tag == value_tag::none) {
-    // No worker has changed it: the cached value is that one, with our later deltas.
+    // No worker has changed it: the cached value is the current one plus our later deltas.
     taken_ += cache_.raise(key, item.version, minimum) ? 1U : 0U;
     return;
   }

@@ -20,9 +20,9 @@ namespace paracel {
 
 /// Keeps a worker's cache fresh: the shards push subscribed keys that have changed when the clock ticks (ESSP).
 ///
-/// A pushed value enters the cache only when it is known to include all own changes. Replies of a shard arrive in the
-/// order in which it sent them, so it does if all own changes of the key have been answered when it arrives; while
-/// one is in flight the value is dropped, and the next read fetches it. Changes still combined here are added to
+/// A pushed value enters the cache only when it is known to include all changes by this worker. Replies of a shard
+/// arrive in the order in which it sent them, so it does if all of these to the key have been answered when it arrives;
+/// while one is in flight the value is dropped, and the next read fetches it. Changes still combined here are added to
 /// it.
 ///
 /// Thread-safety: owned by the thread of its client.
@@ -54,7 +54,7 @@ class push_cache {
  private:
   struct interest {
     std::uint32_t iteration = 0;      // of the last read
-    kvclt::sequence last_change = 0;  // own one
+    kvclt::sequence last_change = 0;  // by this worker
   };
   struct place {  // a shard
     std::uint32_t server = 0;
@@ -81,7 +81,7 @@ class push_cache {
   tsl::robin_map<std::string, interest, hash, std::equal_to<>> wanted_;
   std::uint32_t epoch_;  // of these places
   std::vector<place> places_;
-  std::vector<kvclt::sequence> many_;  // own changes of many keys that may be unanswered
+  std::vector<kvclt::sequence> many_;  // this worker's changes of many keys that may be unanswered
   std::uint32_t iteration_ = 0;
   std::uint64_t taken_ = 0;
   std::vector<std::byte> body_;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Memory that the ranks of a communicator share when all of them run on one host. It has no name, so nothing is left of
-// it when they have ended, however they did: rank 0 makes a memfd, which the others open in its /proc/PID/fd.
+// Memory that the ranks of a communicator share when all of them run on one host. It has no name, so nothing is left
+// behind however they end: rank 0 creates a memfd, which the others open through its /proc/PID/fd.
 //
-//     front       how often all have met; who sleeps until they do
-//     of each rank
-//       state     the last step that it has published, and the last ones that it has failed in
+//     front       how often all have met; how many ranks sleep until they do
+//     per rank
+//       state     the last step that it has published, and the last ones in which it has failed
 //       2 heads   its call, and how many values it had sent to each rank before
 //       2 notes   the text of a failure
 //       2 blocks  data
 //
-// The ranks work in steps, numbered from 1, which take turns with the two heads, notes and blocks. In a step a rank
+// The ranks work in steps, numbered from 1, which alternate between the two heads, notes and blocks. In a step a rank
 // writes its own, publishes the number, waits until all others have, and reads theirs. It writes for step s only when
-// all have published s - 1, and who has published s - 1 reads nothing of s - 2 any more. So nobody, however late, finds
-// there what belongs to another step; what a rank was writing when it died is never published; and nothing is reset.
+// all have published s - 1, and a rank that has published s - 1 no longer reads anything of s - 2. So no rank, however
+// late, finds data of another step; what a rank was writing when it died is never published; and nothing is reset.
 #pragma once
 
 #include <array>
@@ -40,35 +40,34 @@ struct memory_offer {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
 
-  /// Without a file. Returns: one with host 0 where /proc does not tell.
+  /// Without a file. Returns: one with host 0 where /proc lacks the information.
   static memory_offer of_this_process();
 };
 
-/// Thread-safety: owned by the thread that runs the algorithm, as one rank; what it shares is for all of them.
+/// Thread-safety: an object represents one rank and is owned by the thread that runs its algorithm.
 class rank_memory {
  public:
   static constexpr std::size_t most_ranks = 64;
   static constexpr std::size_t block_bytes = std::size_t{512} << 10U;
 
   class file;  ///< rank 0's; closed when all have opened it
-  /// Rank 0's. Adds the file to the offer. Returns: null when the system has none.
+  /// Called by rank 0. Adds the file to the offer. Returns: null when the system cannot create one.
   static std::shared_ptr<file> make(std::size_t ranks, memory_offer& offer);
   /// Returns: null when it cannot be opened or mapped.
   static std::unique_ptr<rank_memory> open(const memory_offer& of_rank_0, std::size_t rank, std::size_t ranks);
-  /// In `zeros`, bytes_for(ranks) of them and aligned to 64 bytes.
+  /// In `zeros`: bytes_for(ranks) zero bytes, aligned to 64 bytes.
   rank_memory(std::shared_ptr<std::byte> zeros, std::size_t rank, std::size_t ranks);
   [[nodiscard]] static std::size_t bytes_for(std::size_t ranks);
 
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
   [[nodiscard]] std::size_t ranks() const noexcept { return ranks_; }
-  /// The last one that this rank has published.
+  /// The last step that this rank has published.
   [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
   [[nodiscard]] std::span<std::byte> block(std::size_t rank, std::uint64_t step) const;
 
   // ---- of this rank. All others must have published step() first.
   void publish(const peer_front& f, std::string_view name);
-  /// The next step ends in a failure. `published(step())` of others does not matter, only that all have published what
-  /// follows on `last_note()`.
+  /// Ends the next step in a failure. The others need not have published step(), only the step after `last_note()`.
   void publish(const peer_failure& f);
   [[nodiscard]] std::uint64_t last_note() const;
   void count_sent(std::size_t to) { ++sent_[to]; }
@@ -87,7 +86,7 @@ class rank_memory {
 
   /// Changes when all have published a step.
   [[nodiscard]] std::uint32_t round() const noexcept;
-  /// Blocks: until round() is another one, at most `limit`; may return early.
+  /// Blocks: until round() is no longer `round`, at most `limit`; may return early.
   void sleep(std::uint32_t round, std::chrono::nanoseconds limit);
 
  private:
@@ -109,11 +108,11 @@ class rank_memory {
   std::vector<std::uint32_t> sent_, received_;
 };
 
-/// What a communicator knows of its memory. Found out by its first collective.
+/// A communicator's shared memory, if any; its first collective finds out.
 struct shared_memory {
   bool allowed = true;
   bool known = false;
-  std::unique_ptr<rank_memory> all;  ///< null: collectives are messages
+  std::unique_ptr<rank_memory> all;  ///< null: collectives use messages
 };
 
 }  // namespace paracel

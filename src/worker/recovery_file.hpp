@@ -63,7 +63,7 @@ class recovery_file {
   [[nodiscard]] std::optional<commit> read(int fd) const;
 
   std::uint64_t job_;
-  std::string name_;  // of the files, for people
+  std::string name_;  // of the files, for messages
   std::array<int, 2> files_{-1, -1};
   int clients_ = -1;
   unsigned turn_ = 0;

@@ -11,7 +11,7 @@ namespace paracel {
 
 namespace {
 
-// Failures whose futures may still be asked, after the first of them was thrown.
+// How many failures are kept, after the first of them was thrown, in case their futures are asked.
 constexpr std::size_t most_kept_failures = 4096;
 
 }  // namespace

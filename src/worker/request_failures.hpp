@@ -54,12 +54,12 @@ class request_failures {
   void on_failure(std::function<void(sequence, const std::vector<sequence>*, const std::string&)> f) {
     on_failure_ = std::move(f);
   }
-  /// Of one whose future was not asked: why it failed; empty: it did not.
+  /// Why a request whose future was not asked has failed; empty: it has not.
   [[nodiscard]] std::string reason(sequence number) const;
   [[nodiscard]] std::string reason(const std::vector<sequence>* sent) const;
   /// The first reason wins.
   void record(const std::shared_ptr<shared_update>& u, net::status result, std::string_view text);
-  /// It read a missing key.
+  /// The request read a missing key.
   void record_missing(sequence number) { missing_.insert(number); }
   [[nodiscard]] std::size_t size() const noexcept { return failed_.size(); }
 

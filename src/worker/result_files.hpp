@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Files of results, below the output folder of a job. Written, concatenated and copied in pieces: memory stays bounded
-// however large they become.
+// Result files, below the output folder of a job. They are written, concatenated and copied in pieces: memory stays
+// bounded however large they become.
 #pragma once
 
 #include <cstddef>
@@ -63,8 +63,8 @@ using result_pieces = std::function<bool(std::string&)>;
 /// Throws: on every rank what one of them threw, of the same kind; no partial file is left. job_error when a
 ///         rank is lost meanwhile.
 /// Cost: each byte is sent once, to rank 0, in rounds of `chunk_bytes` of all ranks together; a round is an all-to-all
-///       and two allgathers of a few bytes. Memory: a few times `chunk_bytes` and a piece. Ranks make their pieces one
-///       after the other.
+///       and two allgathers of a few bytes. Memory: a few times `chunk_bytes` and a piece. Ranks produce their pieces
+///       one after another.
 void write_together(Comm& comm, const std::function<std::unique_ptr<result_file>()>& open, const result_pieces& next,
                     std::uint64_t chunk_bytes = std::uint64_t{4} << 20);
 

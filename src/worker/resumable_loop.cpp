@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What a checkpoint has of a loop, in the saved state of its paralg:
+// What a checkpoint stores for a loop, in the saved state of its paralg:
 //
 //     loop.<n>.done          iterations done
 //     loop.<n>.stopped       whether it had ended before its limit
 //     loop.<n>.kept.<name>   its variables
-//     loop.<n>.<i>.<m>. ...  the same of the m-th loop inside of its iteration i
+//     loop.<n>.<i>.<m>. ...  the same for the m-th loop inside its iteration i
 //
-// n and m count from 0 and have ten digits, so that the order of names is that of loops.
+// n and m count from 0 and have ten digits, so that names sort in the order of the loops.
 #include <paracel/resumable_loop.hpp>
 
 #include <algorithm>
@@ -71,8 +71,7 @@ void resumable_loop::save(saved_state& to) const {
 }
 
 void resumable_loop::commit() {
-  if (job_ != nullptr)
-    job_->loop_state_.erase(numbered(prefix_, static_cast<std::size_t>(done_)));  // loops inside of it
+  if (job_ != nullptr) job_->loop_state_.erase(numbered(prefix_, static_cast<std::size_t>(done_)));  // loops inside it
   loops_inside_ = 0;
   ++done_;
   if (commits_) job_->commit_loop(level_);
@@ -92,7 +91,7 @@ bool resumable_loop::next(std::int64_t limit) {
     finish();
     return false;
   }
-  // With a higher limit than before it goes on, and what followed it is done again.
+  // With a higher limit than before the loop continues, and what followed it is repeated.
   if (!std::exchange(running_, true) && job_ != nullptr)
     job_->loop_state_.erase_between(prefix_ + "~", siblings_ + "~");
   return true;

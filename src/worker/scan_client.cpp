@@ -165,7 +165,7 @@ void scan_client::scan(net::verb what, std::uint16_t flags, const key_selection&
 
 void scan_client::scan(const key_selection& keys, bool keys_only, const put_item& put,
                        const std::function<void()>& chunk_end) {
-  std::vector<std::uint32_t> given;  // by partition: positions before it, once a scan has restarted
+  std::vector<std::uint32_t> given;  // by partition: positions before it were passed on; empty until a restart
   const auto put_new = [&](std::string_view key, const value_view& value) {
     const auto hash = hash_key(key);
     if (given[partition_of(hash)] <= (hash & (net::scan_positions - 1))) put(key, value);

@@ -10,7 +10,7 @@
 
 namespace paracel {
 
-/// One worker alone: every collective is the identity, and a message comes back.
+/// One worker alone: every collective is the identity, and messages return to the sender.
 class single_comm final : public comm_backend {
  public:
   [[nodiscard]] std::size_t rank() const override { return 0; }

@@ -7,9 +7,9 @@
 //     16  u32  superstep
 //     20  u32  number of the computation in the superstep, from 1
 //     24  u32  what (steal_message)
-//     28       idle:   f64 seconds of a chunk; u32 number of chunks that it still has; u32 whether it takes chunks; u64
-//                      digest of the computation; u32 number of inputs, their u64 digests
-//              grant:  u32 number of chunks; of each u32 chunk, u64 first row, u64 end, u8 flags (1: with its rows, 2:
+//     28       idle:   f64 seconds per chunk; u32 number of chunks that it still has; u32 whether it accepts chunks;
+//                      u64 digest of the computation; u32 number of inputs, their u64 digests
+//              grant:  u32 number of chunks; for each u32 chunk, u64 first row, u64 end, u8 flags (1: with its rows, 2:
 //                      keep them), u64 bytes of the rows, the rows
 //              result: u32 chunk, f64 seconds, i32 exit status (0: computed), the result or the text of the error
 //              left:   nothing
@@ -23,14 +23,14 @@
 namespace paracel {
 
 enum class steal_message : std::uint32_t {
-  idle = 1,  ///< it gives no chunks any more; it has finished its own ones, or will soon, and takes those of the
+  idle = 1,  ///< the sender grants no more chunks; it has finished its own, or will soon, and accepts those of the
              ///< receiver, unless it says that it does not
   grant,     ///< the receiver shall compute these chunks
   result,    ///< of a chunk of the receiver
-  left,      ///< it fails: the same for the rest of the run
+  left,      ///< the sender fails: it neither grants nor accepts chunks for the rest of the run
 };
 
-/// Beside the messages of collectives, which have the tag 0.
+/// Distinct from that of collectives, which is 0.
 inline constexpr int stealing_tag = 1;
 inline constexpr std::uint64_t stealing_communicator = 1;
 constexpr bool is_of_stealing(const message_address& a) noexcept {

@@ -96,14 +96,14 @@ std::uint64_t table_client::open() {
     }
   });
   if (result != net::status::ok) throw_status(result, text, "opening " + place());
-  // Counted by servers that have changed meanwhile, rows may be missing, or counted twice.
+  // If the servers have changed meanwhile, rows may be missing or counted twice.
   moved = servers_.client().servers().may_change() && (moved || epoch != servers_.client().servers().epoch);
   return moved ? open() : rows;
 }
 
 std::uint64_t table_client::size() { return open(); }
 
-/// The channel of each row; their counts in end_. Returns: how many rows.
+/// Finds the channel of each row, and counts rows per channel in end_. Returns: how many rows.
 std::size_t table_client::place_unique(const names& rows) {
   home_.resize(rows.count);
   for (std::size_t i = 0; i < rows.count; ++i) {
@@ -113,7 +113,7 @@ std::size_t table_client::place_unique(const names& rows) {
   return rows.count;
 }
 
-/// The same of unique rows, with lists of their duplicates.
+/// The same for unique rows, with lists of their duplicates.
 std::size_t table_client::place_merged(const names& rows, duplicates what) {
   const auto n = rows.count;
   const auto same = [&](std::size_t i, std::size_t k) {
@@ -173,9 +173,8 @@ void table_client::plan(const names& rows, std::size_t bytes_a_row, duplicates w
   }
 }
 
-/// The names of a part's rows and their values: in `large` if that is much, and then the span is empty; otherwise in a
-/// buffer that is valid until the next call.
-/// Sets flag_gaps if that is how ids are written.
+/// Writes the names of a part's rows and their values: to `large` if they are long, and then the span is empty;
+/// otherwise to a buffer that is valid until the next call. Sets flag_gaps if that is how ids are written.
 std::span<const std::byte> table_client::encode(const names& rows, const part& p, const std::byte* values,
                                                 std::uint16_t& flags, shared_buffer& large) {
   const auto row = [&](std::uint32_t k) -> std::size_t {
@@ -256,7 +255,7 @@ void table_client::send_parts(kvclt::call c, const names& rows, const std::byte*
 
 void table_client::finish(const char* doing, const std::function<void(const kv_result&)>& each,
                           const std::function<void(const part_handler& done, const requests& sent)>& send) {
-  // Shared with the handlers: one left pending by an exception finds it.
+  // Shared with the handlers: some may still be pending after an exception.
   struct progress {
     net::status result = net::status::ok;
     std::string text;

@@ -25,10 +25,10 @@
 namespace paracel {
 
 /// Thread-safety: owned by the thread of the parasrv, which must outlive it.
-/// Cost: two passes over the rows (one to count them by shard, one to place them), none of them where there is only one
-/// shard; for updates one more lookup a row, to find duplicates, unless the ids strictly ascend. The scratch memory is
-/// reused. A list of ids that comes a second time is remembered here and at the shards (listed_rows): from then on a
-/// call compares the ids, and sends a digest and the values. Up to `most_listed_bytes` of such lists are kept.
+/// Cost: two passes over the rows (one to count them by shard, one to place them), neither if there is only one shard;
+/// for updates one more lookup a row, to find duplicates, unless the ids strictly ascend. The scratch memory is reused.
+/// A list of ids that is passed a second time is remembered here and at the shards (listed_rows): from then on a call
+/// compares the ids, and sends a digest and the values. Up to `most_listed_bytes` of such lists are kept.
 class table_client {
  public:
   using names = table_detail::row_names;
@@ -77,7 +77,7 @@ class table_client {
   /// Sends the planned requests, each with its part of the values (null: names only). `sent` may be null.
   void send_parts(kvclt::call c, const names& rows, const std::byte* values, const part_handler& done,
                   const requests& sent);
-  /// The list of these ids, if it comes again; null: they are to be sent.
+  /// The list of these ids if it is a repeated one; null: the ids must be sent.
   std::shared_ptr<listed_rows> find_list(const names& rows);
   std::shared_ptr<listed_rows> make_list(const names& rows);
   /// The same as send_parts for a list.
@@ -107,14 +107,14 @@ class table_client {
   bool in_order_ = false;  // one shard, no duplicates: the caller's rows as they are
   bool merged_ = false;    // there may be duplicates: row_of_ and next_of_ are valid
   distinct_ids distinct_;
-  unsigned unexamined_ = 0;             // lists that are to come
+  unsigned unexamined_ = 0;             // how many of the next lists are not examined
   std::vector<std::uint32_t> seen_;     // hash table: hash -> unique row + 1
   std::vector<std::uint32_t> row_of_;   // unique row -> its first occurrence (its last, if that counts)
   std::vector<std::uint32_t> last_of_;  // unique row -> its last occurrence
   std::vector<std::uint32_t> next_of_;  // row -> its next duplicate, or none
   std::vector<std::uint32_t> home_;     // unique row -> channel
   std::vector<std::uint32_t> end_;      // channel -> end of its range in order_
-  std::vector<std::uint32_t> order_;    // unique rows by channel; not of rows in order
+  std::vector<std::uint32_t> order_;    // unique rows by channel; empty if in_order_
   std::vector<part> parts_;
   std::vector<std::byte> payload_;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Lists of row ids that come again: the shards know them by digest.
+// Repeated lists of row ids: the shards know them by digest.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -12,7 +12,7 @@ namespace paracel {
 
 namespace {
 
-// A shard with too little room for the lists of all its clients may forget one before it was used.
+// A shard with too little room for the lists of all its clients may evict one before it is used.
 constexpr unsigned most_list_attempts = 16;
 
 }  // namespace
@@ -50,13 +50,13 @@ std::shared_ptr<listed_rows> table_client::make_list(const names& rows) {
   return list;
 }
 
-/// Shared by the handlers of its requests, which may have to be made again: by then the table may be gone.
+/// Shared by the handlers of its requests, which may have to resend them: by then the table_client may be destroyed.
 struct table_client::listed_call {
   parasrv& servers;
   kvclt::call what;
   value_tag element;
   std::shared_ptr<listed_rows> list;
-  std::vector<shared_buffer> values;  // part by part; none of a pull
+  std::vector<shared_buffer> values;  // part by part; none for a pull
   part_handler done;
   requests sent;
   struct attempts {
@@ -110,7 +110,7 @@ void table_client::send_listed(const std::shared_ptr<listed_call>& call, std::ui
         auto& tried = call->tried[part];
         auto& client = call->servers.client();
         if (r.header.result == net::status::unknown_set) {
-          // The shard has forgotten the list. It holds back later requests of this client until this one comes again.
+          // The shard has forgotten the list. It holds back later requests of this client until this one is resent.
           p.is_known = false;
           const server_group::pin_routing here(client);
           if (tried.count < most_list_attempts && l.epoch == client.servers().epoch) return send_listed(call, part);

@@ -18,11 +18,12 @@ namespace {
 
 using chunk_clock = std::chrono::steady_clock;
 
-// So many bytes of an owner's packed rows are kept by another task; more are sent each time.
+// How many bytes of an owner's packed rows another task keeps; rows beyond that are sent each time.
 constexpr std::size_t most_kept_bytes = std::size_t{256} << 20U;
-// A task announces that it is idle so many chunks ahead, if it has 16 times as many.
+// A task announces that it is idle up to this many chunks ahead, if it has 16 times as many.
 constexpr std::size_t most_ahead = 2;
-// Where workers die, a task that hears nothing for so long asks whether those for which it waits are there.
+// If the job survives worker deaths, a task that has received nothing for this long asks whether those it waits for are
+// up.
 constexpr std::chrono::milliseconds until_doubt{1000};
 constexpr std::uint8_t with_rows = 1;
 constexpr std::uint8_t keep_rows = 2;
@@ -62,7 +63,7 @@ class work_stealing::computation {
     if (!shares) return;
     const auto p = of.all_.size();
     tasks_.resize(p);
-    tasks_[of.all_.rank()].finished = true;  // of the others
+    tasks_[of.all_.rank()].finished = true;  // only the others count
     sent_ = &of.sent_[work.name];
     sent_->resize(p);
     byte_vector shape;
@@ -96,7 +97,7 @@ class work_stealing::computation {
       const auto own = next_open();
       if (own < chunks_.size()) {
         if (!announced_) hand_out();
-        // The one that is computed here may have been given away.
+        // The chunk that was to be computed here may have been given away.
         if (const auto c = next_open(); c < chunks_.size()) {
           if (!announced_ && is_nearly_idle()) announce();
           compute_own(c);
@@ -114,14 +115,14 @@ class work_stealing::computation {
   struct own_chunk {
     state is = state::open;
     std::size_t helper = 0;
-    int status = 0;       // of the error that computing it was
+    int status = 0;       // exit status of the error, if computing it failed
     byte_vector partial;  // the result, or the text of the error
   };
   struct task {
     bool finished = false;  // it is idle, or does not take part
     bool helps = false;
     std::size_t busy = 0;
-    double seconds = 0;  // of a chunk
+    double seconds = 0;  // per chunk
     chunk_clock::time_point ready;
   };
   struct given_chunk {
@@ -139,7 +140,7 @@ class work_stealing::computation {
 
   // ---- computing and folding
 
-  /// `compute(into)`; measures it. Returns: the exit status of what it threw, whose text is then in `into`.
+  /// Runs and measures `compute(into)`. Returns: 0, or the exit status of its exception, whose text is then in `into`.
   template <class F>
   int computed(byte_vector& into, double& seconds, F&& compute) {
     into = empty_;
@@ -226,7 +227,7 @@ class work_stealing::computation {
     return own_chunks_ > 0 ? own_seconds_ / static_cast<double>(own_chunks_) : 0.0;
   }
 
-  /// Whether it will have finished soon, and others need not help it.
+  /// Whether this task will finish soon, and needs no help from others.
   [[nodiscard]] bool is_nearly_idle() const {
     if (own_chunks_ == 0 || open_chunks() > std::min(most_ahead, chunks_.size() / 16)) return false;
     return std::ranges::none_of(tasks_, [&](const task& t) { return t.helps && own_mean() > 1.5 * t.seconds; });
@@ -309,7 +310,7 @@ class work_stealing::computation {
     tasks_[r].finished = true;
   }
 
-  /// What that task has been given is computed here, and what it has given by nobody.
+  /// Chunks given to that task are computed here; those that it has given to this one are dropped.
   void take_back(std::size_t r) {
     tasks_[r] = {};
     for (auto& c : chunks_) {
@@ -329,7 +330,7 @@ class work_stealing::computation {
     if (announced_) of_.send(r, idle());
   }
 
-  /// Those for which this task waits, and for which no other process comes.
+  /// Forgets tasks that this one waits for if they are gone for good.
   void forget_gone() {
     for (std::size_t r = 0; r < tasks_.size(); ++r) {
       const bool waits_for = r != of_.all_.rank() && !(tasks_[r].finished && tasks_[r].busy == 0);
@@ -530,13 +531,13 @@ void work_stealing::send(std::size_t to, byte_vector message) {
   }
 }
 
-/// Beginning with the next one: so not all send to the same task at once.
+/// Starts with the next one, so that not all send to the same task at once.
 void work_stealing::send_to_all(const byte_vector& message) {
   const auto p = all_.size();
   for (std::size_t i = 1; i < p; ++i) send((all_.rank() + i) % p, message);
 }
 
-/// What another process has been sent and keeps of this task's rows, and what is kept of its.
+/// Forgets which of this task's rows that one keeps, and drops its rows that are kept here.
 void work_stealing::forget_rows(std::size_t rank) {
   for (auto& [name, sent] : sent_) sent[rank] = {};
   std::erase_if(kept_, [&](const auto& k) { return k.first.second >> 32U == rank; });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Chunks of rows that go from tasks which are late to tasks which have finished, within one computation of a superstep.
+// Moves chunks of rows from late tasks to idle ones, within one computation of a superstep.
 //
 //   owner                                      helper
 //   computes its chunks, from the first one    computes its chunks
@@ -9,26 +9,28 @@
 //   last one, the rows with it once        <-  result of each
 //   nothing left: idle, to all             ->
 //
-// A task says that it is idle when it still has two of its chunks, unless others are much faster: so the first grant is
-// there when it needs it. It computes these two itself.
+// A task announces that it is idle while it still has two chunks of its own, unless others are much faster: so the
+// first grant has arrived when it needs it. It computes these two itself.
 //
 // Each result is folded at the owner in the order of the chunks. A task is done when its own chunks are folded, it has
-// computed what it was given, and all others are idle. After a task's `idle` it only sends results, which their owners
-// wait for; so no message is left when all are done, and the computation is a barrier as a collective is.
+// computed what it was given, and all others are idle. After its `idle` a task only sends results, which their owners
+// wait for; so no message is left over when all are done, and the computation is a barrier, as a collective is.
 //
-// An owner hands out chunks, it is not asked for them: so nobody waits for an answer of a task that is computing.
+// An owner hands out chunks without being asked, so no task waits for an answer from one that is computing.
 //
-// Where workers that die are replaced, messages get lost with a process, and nothing more is needed than they did:
+// If dead workers are replaced, messages may be lost with a process. Recovery needs no more than this:
 //
-//   replacement   computes alone what the process before may have computed with the others, and tells them: they wait
-//                 for its chunks no longer. It takes part again after the first collective that that one had not called
-//   the others    notice another process at its first message, take back what they had given to the one before, and
-//                 drop what they had been given by it; what it kept of their rows is gone
+//   replacement   computes alone what its predecessor may have computed with the others, and tells them, so that they
+//                 expect no chunks from it. It takes part again after the first collective that the predecessor had not
+//                 called
+//   the others    notice the new process by its first message, take back the chunks that they had given to the old one,
+//                 and drop those that it had given to them; the rows that it kept for them are gone
 //
-// A superstep with computations ends with a collective: who has passed it has every result, so a worker that commits
-// leaves nothing behind that its replacement would not repeat. A worker that was ejected is asked for once a second.
+// A superstep with computations ends with a collective: a task that has passed it has every result, so a worker that
+// commits leaves nothing behind that its replacement would not repeat. A waiting task asks once a second whether those
+// it waits for have been ejected.
 //
-// A task that fails says so (`left`): others finish the computation without it, and learn of the error in their next
+// A task that fails says so (`left`): others finish the computation without it, and see the error in their next
 // collective.
 #pragma once
 
@@ -63,7 +65,7 @@ class work_stealing {
   work_stealing& operator=(const work_stealing&) = delete;
   ~work_stealing();
 
-  /// Whether chunks travel: with several tasks, where it is on.
+  /// Whether chunks may move: it is enabled, and there are several tasks.
   [[nodiscard]] bool is_on() const noexcept { return on_; }
   /// Once, before the first superstep. A collective.
   void begin_run();
@@ -100,7 +102,7 @@ class work_stealing {
   comm_backend::patience limit_;
   collectives& all_;
   bool on_;
-  bool survives_;  // the deaths of workers
+  bool survives_;  // worker deaths
   std::uint64_t run_ = 0;
   std::uint64_t process_;  // this one
   std::uint32_t step_ = 0;
@@ -108,8 +110,8 @@ class work_stealing {
   std::vector<bool> left_;
   std::vector<std::uint64_t> processes_;                // by rank: of its last message; 0: none
   std::vector<received_message> early_;                 // of later computations
-  std::map<std::string, std::vector<kept_rows>> sent_;  // by computation and rank: which own rows that task keeps
-  std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<const void>> kept_;  // by rank and chunk: of others
+  std::map<std::string, std::vector<kept_rows>> sent_;  // by computation and rank: which of our rows that one keeps
+  std::map<std::pair<std::string, std::uint64_t>, std::shared_ptr<const void>> kept_;  // others' rows
   std::size_t given_ = 0;
   std::size_t taken_ = 0;
   seconds computed_{};

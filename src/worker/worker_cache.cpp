@@ -41,7 +41,7 @@ void worker_cache::remember_read(std::string_view key, const value_view& value, 
   if (!worker_clock::is_clocked(clock_.of(key))) return;
   if (!changed_.empty()) {
     const auto changed = changed_.find(std::string(key));
-    if (changed != changed_.end() && changed->second > mark.sent_at_) return;  // an own change is missing in it
+    if (changed != changed_.end() && changed->second > mark.sent_at_) return;  // it lacks a change by this worker
   }
   if (!exact && !pushed_) {
     inexact_ = true;
@@ -86,7 +86,7 @@ void worker_cache::drop(const sharded_keys& set) {
 void worker_cache::begin_push(push_cache::add_unsent add) {
   if (pushed_) return;
   if (std::exchange(inexact_, false)) entries_.clear();
-  client_.clock_request(net::verb::subscribe, 0, nullptr);  // from now on it notifies the shards
+  client_.clock_request(net::verb::subscribe, 0, nullptr);  // from now on the clock notifies the shards
   pushed_ = std::make_unique<push_cache>(client_, entries_, std::move(add),
                                          [this](std::uint32_t slowest) { clock_.record_slowest(slowest); });
 }

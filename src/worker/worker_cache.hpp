@@ -36,7 +36,8 @@ class worker_cache {
 
   /// The entry of `key` if it may serve a read; pending pushes are processed when there seems to be none.
   const read_cache::entry* find_fresh(const std::string& key);
-  /// Calls f(index, entry) for each key, or for none and returns false: one of them may not serve a read. `c`: of all.
+  /// Calls f(index, entry) for each key; or for none, and returns false, if one of them may not serve a read. `c`: of
+  /// all keys.
   bool find_all_fresh(const consistency& c, std::span<const std::string> keys,
                       const std::function<void(std::size_t, const read_cache::entry&)>& f);
   /// Regardless of age.
@@ -66,9 +67,9 @@ class worker_cache {
     worker_cache* of_;
     std::uint64_t sent_at_;  // own changes that were made before it was sent
   };
-  /// The reply to a marked read, `minimum` being the slowest worker's clock as known when it was sent.
-  /// It is not cached when an own change was made meanwhile. `exact`: as of read_cache::put, but only while nothing is
-  /// pushed (`is_pushed`): a server compares the version with its own.
+  /// The reply to a marked read, `minimum` being the slowest worker's clock as known when it was sent. It is not cached
+  /// if this worker has changed the key meanwhile. `exact`: as of read_cache::put, but only while nothing is pushed
+  /// (`is_pushed`): a server compares the version with its own.
   void remember_read(std::string_view key, const value_view& value, std::uint64_t version, std::uint32_t minimum,
                      const read_mark& mark, bool exact = true);
   /// The reply to a blocking read. `wanted`: the key is to be pushed, too.
@@ -111,7 +112,7 @@ class worker_cache {
   const server_functions& functions_;
   read_cache entries_;
   std::size_t reads_in_flight_ = 0;                     // whose replies are to be cached
-  std::uint64_t changes_ = 0;                           // own changes while there were any
+  std::uint64_t changes_ = 0;                           // own changes made while there are such reads
   tsl::robin_map<std::string, std::uint64_t> changed_;  // the last of these, by key
   std::unique_ptr<push_cache> pushed_;                  // null: off
   bool inexact_ = false;                                // there may be entries whose version is not theirs

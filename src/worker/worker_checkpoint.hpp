@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A worker's file of a checkpoint. Section 1 + k is its k-th paralg's, in the order in which they were made:
+// A worker's file of a checkpoint. Section 1 + k is that of its k-th paralg, in the order of creation:
 //
-//     u32 commits of the worker when it was made | u32 commits of its own | its saved state (saved_state)
+//     u32 commits of the worker at its creation | u32 commits of its own | its saved state (saved_state)
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ namespace paracel {
 class worker_checkpoint {
  public:
   struct part {
-    std::uint32_t begin = 0;    ///< iterations that the worker had committed when it was made
+    std::uint32_t begin = 0;    ///< iterations that the worker had committed when it was created
     std::uint32_t commits = 0;  ///< of its own
     bool asked = false;         ///< whether it asked for the first iteration of its loop
     std::function<void(saved_state&)> save{};
@@ -37,9 +37,9 @@ class worker_checkpoint {
   /// Throws: data_error with file and offset.
   void read(const net::file_system& disk, const checkpoint_plan& plan, std::uint32_t rank, std::uint32_t workers);
 
-  /// `begin` of the next one that is made.
+  /// `begin` of the next paralg.
   [[nodiscard]] std::uint32_t begin_of_next(std::uint32_t finished) const;
-  /// A paralg has been made, the worker having committed `finished` iterations. Returns: its number.
+  /// A paralg is created after the worker has committed `finished` iterations. Returns: its number.
   std::size_t enter(std::uint32_t finished, std::function<void(saved_state&)> save);
   /// It asks where its loop begins. Returns: whether it has asked before.
   bool asks(std::size_t number) { return std::exchange(parts_[number].asked, true); }
@@ -50,8 +50,8 @@ class worker_checkpoint {
   [[nodiscard]] bool is_resumed(std::size_t number) const;
   [[nodiscard]] saved_states states(std::size_t number) const;
 
-  /// The same without a file, with one more iteration of part `committing`, and restored from there. Throws: what a
-  /// `save` throws; protocol_error.
+  /// Saves to memory and restores from it, counting one more iteration of part `committing`. Throws: what a `save`
+  /// throws; protocol_error.
   [[nodiscard]] std::vector<std::byte> to_bytes(std::size_t committing) const;
   void from_bytes(std::span<const std::byte> bytes);
 

@@ -86,10 +86,10 @@ class worker_clock {
   /// This worker has finished another iteration. Returns: whether it is to stop for a checkpoint. Blocks: one round
   /// trip.
   bool tick();
-  /// Under BSP: all updates of iterations that every worker has finished are in the values. Throws: the error of one of
-  /// them.
+  /// Under BSP: folds all updates of iterations that every worker has finished into the values. Throws: the error of
+  /// one of them.
   void fold_finished();
-  /// The same of the iterations that this worker has finished. Blocks: until every worker has.
+  /// The same for the iterations that this worker has finished. Blocks: until every worker has.
   void fold_committed();
 
  private:

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Categorical features whose values are words, of gbdt and random_forest, tested by running jobs: as the same features with
+"""Categorical features whose values are words, of gbdt and random_forest, tested by running jobs: equal to the same features as
 integers, on any number of workers, the dictionary of the model, unknown words, the exported model. Options: names of tests."""
 import os
 import random
@@ -30,7 +30,7 @@ class CategoriesTest(XgboostModel, TreeCase):
             cls.rows.append([word, x, size])
             cls.y.append(round(effect[word] * (1 + (size == "l")) + 0.3 * x + dice.gauss(0, 0.2), 3))
         cls.words = cls.lines_of("words.csv", cls.rows)
-        cls.colours = sorted(COLOURS)  # one is no number: by bytes
+        cls.colours = sorted(COLOURS)  # by bytes, since one is not a number
         numbers = [[cls.colours.index(w), x, None if s is None else sorted("sml").index(s)] for w, x, s in cls.rows]
         cls.numbers = cls.lines_of("numbers.csv", numbers)
         cls.x = [[float(w), x, None if s is None else float(s)] for w, x, s in numbers]

@@ -254,7 +254,7 @@ class FmTest(AlgorithmCase):
             names, bias, w, v = self.rows(workers)
             self.assertEqual(names, ["bias", "1", "2", "3", "4", "5"])
             self.assertTrue((w[3:] == 0).all() and (v[3:] == 0).all() and (w[:3] != 0).all())
-            self.assertTrue(more or (v[:3] != 0).all())  # by als a feature that is alone in its samples has none
+            self.assertTrue(more or (v[:3] != 0).all())  # with als, a feature that occurs alone in its samples has none
             self.assertEqual(float(self.lines("pred_v", workers)[0].split()[0]), bias)
         named = self.path("named.csv", "a,b,kind\n1,0,x\n0,1,y\n2,0,x\n0,2,y\n")
         self.fit(2, 1, training_input=named, loss="log", features=["b"], target="kind", bias=False)

@@ -25,7 +25,7 @@ class GbdtTest(XgboostModel, TreeCase):
     def setUpClass(cls):
         super().setUpClass()
         dice = random.Random(3)
-        # Few distinct values, some missing; the missing ones of feature 2 tell something.
+        # Few distinct values, some missing; those missing in feature 2 are informative.
         cls.x, cls.margin = [], []
         for _ in range(400):
             row = [single(round(dice.gauss(0, 1), 1)) for _ in range(5)] + [1.0]
@@ -127,7 +127,7 @@ class GbdtTest(XgboostModel, TreeCase):
         path = self.table("missing.csv", [int(i % 2 == 1 or i % 10 >= 8) for i in range(200)], rows)
         found = self.fit(2, training_input=path, test_input=path, rounds=50, rate=0.3)
         self.assertEqual(found["accuracy"], 1)
-        # In this input nothing is missing but where training had nothing missing: to the left.
+        # Values missing in a feature that had none missing in training: they go left.
         whole = self.table("whole.csv", [int(v >= 5) for v in range(10)] * 10, [[float(v)] for v in range(10)] * 10)
         empty = self.table("empty.csv", [0, 0], [[None], [-1.0]])
         self.fit(2, training_input=whole, predict_input=empty)
@@ -157,7 +157,7 @@ class GbdtTest(XgboostModel, TreeCase):
         found = self.fit(2, training_input=path, test_input=path, categorical=["kind"], one_hot_at_most=255, max_leaves=2,
                          rounds=30, rate=0.5)
         self.assertEqual(found["accuracy"], 1)
-        # By hand: the left side of the first split are the categories with the least means.
+        # By hand: the left side of the first split has the categories with the least means.
         small = self.table("groups.csv", [5, 5, 1, 1, 4, 4, 0, 0] * 10, [[float(c)] for c in (0, 0, 1, 1, 2, 2, 3, 3)] * 10)
         self.fit(2, training_input=small, loss="squared", categorical=["0"], one_hot_at_most=0, max_leaves=2, rounds=1,
                  **{"lambda": 0})
@@ -258,7 +258,7 @@ class GbdtTest(XgboostModel, TreeCase):
         self.write_npy(npy, [row + [label] for row, label in zip(weighted, y)])
         self.fit(3, training_input=npy, weight="1")
         self.assertEqual(self.arrays(), first)
-        # libsvm: what is not written is 0.
+        # libsvm: omitted values are 0.
         zeros = [[0.0 if math.isnan(v) else v for v in row] for row in weighted]
         self.fit(1, training_input=self.table("zeros.csv", y, zeros), weight="1", categorical=["6"])
         first = self.arrays()

@@ -82,7 +82,7 @@ class Oracle:
 
 
 def completion(phi, documents, alpha):
-    """Perplexity of every other word of these lists of words, by the words between them. phi: K x V."""
+    """Perplexity of every other word of these lists of words, given the words between them. phi: K x V."""
     total = count = 0
     for words in documents:
         theta = numpy.full(len(phi), 1 / len(phi))

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What every program on samples makes of the same awkward input: right results, or a refusal that names the place. Classes and
+"""What every program on samples does with the same awkward input: right results, or a refusal that names the place. Classes and
 targets, a constant column, a class that all but one worker never see, more workers than rows, missing values, words as features.
 Options: names of tests."""
 import os
@@ -44,7 +44,7 @@ class LinearInputsTest(AlgorithmCase):
         return [line.rsplit(":", 1)[1] for line in self.lines("pred_v", workers)]
 
     def test_a_constant_column_changes_no_prediction(self):
-        """It only stands beside the bias: where that is penalised, predictions near the border may differ."""
+        """It only adds to the bias: where the bias is penalised, predictions near the decision boundary may differ."""
         for program, keys, words in CLASSIFIERS:
             with self.subTest(program=program, keys=keys):
                 labels = self.labels(words)

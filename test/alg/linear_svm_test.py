@@ -52,7 +52,7 @@ class LinearSvmTest(AlgorithmCase):
             self.assertLessEqual(max(values) / min(values) - 1, most)
 
     def test_a_squared_hinge_of_more_features_than_rows_ends_after_a_few_steps(self):
-        """Most steps bring rows to the wrong side, where the quadratic does not know of them."""
+        """Most steps move rows to the wrong side of the margin, which the quadratic model does not account for."""
         path = os.path.join(self.folder, "wide.svm")
         subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", "sparse_classification",
                         "-o", path, "-n", "960", "-k", "20000", "--nnz", "40", "--seed", "1"], check=True)

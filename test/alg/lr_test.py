@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Logistic regression from the outside: how good it gets, that it is the same for any number of workers and servers and in
-each way to run it, and what it writes.
+"""Logistic regression, tested by running jobs: its quality, the same results for any number of workers and servers and in
+every mode, and its output.
 
-The tests that need a9a or agaricus are skipped without them (lr_case.py). Options: names of tests, as unittest takes them.
+The tests that need a9a or agaricus are skipped without them (lr_case.py). Options: names of tests, as in unittest.
 """
 import gzip
 import json
@@ -232,7 +232,7 @@ class Results(LrCase):
         with open(packed, "wb") as file:
             file.write(gzip.compress(text))
         self.assertAlmostEqual(self.train_model(3, 1, training_input=packed)["objective"], whole["objective"], places=9)
-        # Standard input is worker 0's; a long load is shown, and this one continues, line by line, until it has been.
+        # Worker 0 reads standard input; a long load is reported, and this one continues, line by line, until it has been.
         config = self.config(training_input="-", method="dgd", rounds=20, alpha=1.0, beta=0.01)
         said = config + ".said"
 

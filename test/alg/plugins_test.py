@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Algorithms whose state is in the servers because the config names a plug-in: with the one that ships the result is that of
-the program without it; with another rule (test/support/plugins/other_rules.cpp) it changes as the rule says; what a plug-in
-lacks, and what it throws, ends the job. Options: names of tests."""
+"""Algorithms whose state is on the servers because the config names a plug-in: with the shipped one the result is that of the
+program without a plug-in; with another rule (test/support/plugins/other_rules.cpp) it changes as the rule says; a missing
+symbol or an exception of a plug-in ends the job. Options: names of tests."""
 import os
 import random
 import unittest
@@ -50,7 +50,7 @@ class PluginCase(AlgorithmCase):
 
 
 class HandleFileErrors:
-    """Of a program with a function and a filter of handle_file. `rule`: a function that acts."""
+    """For a program with a function and a filter from handle_file. `rule`: a function that has an effect."""
     rule = ""
 
     def test_errors_of_plug_ins_end_the_job(self):

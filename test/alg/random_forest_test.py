@@ -106,7 +106,7 @@ class RandomForestTest(TreeCase):
         curve = [line["oob_accuracy"] for line in self.curve()]
         self.assertEqual(len(curve), 100)
         self.assertGreater(curve[-1], curve[0])
-        # About a third of the rows is not drawn for a tree, and the drawn ones weigh as much as all.
+        # About a third of the rows are not drawn for a tree, and the drawn ones weigh as much as all.
         with open(os.path.join(self.output, "node_rows_0"), encoding="ascii") as file:
             drawn = [float(v) for v in file.read().split("|")]
         with open(os.path.join(self.output, "tree_begin_0"), encoding="ascii") as file:

@@ -75,7 +75,7 @@ class RankingTest(XgboostModel, TreeCase):
     # ---- the oracle
 
     def test_the_oracle_pushes_down_the_slope_of_its_loss(self):
-        """With |dNDCG| and distances held, the first derivatives are those of sum |dNDCG| log(1 + exp(m_low - m_high)), but for a
+        """With |dNDCG| and distances held, the first derivatives are those of sum |dNDCG| log(1 + exp(m_low - m_high)), up to a
         scale."""
         y, group = [3, 0, 1, 2, 0], [[0, 1, 2, 3, 4]]
         margin = [0.1, 0.7, -0.3, 0.2, 0.15]
@@ -145,7 +145,7 @@ class RankingTest(XgboostModel, TreeCase):
                     found.pop("output")
                     first = first or (found, self.arrays())
                     self.assertEqual((found, self.arrays()), first)
-        # One group over all workers, and groups of one row, more workers than some of these have rows.
+        # One group across all workers, then groups of one row each: fewer rows than workers.
         for name, group in (("one", [7] * len(self.y)), ("each", list(range(len(self.y))))):
             path = self.ranking(name + ".csv", group=group)
             first = None
@@ -292,7 +292,7 @@ class RankingTest(XgboostModel, TreeCase):
     def test_the_group_must_be_named(self):
         self.assertIn('"group": loss lambdamart needs it',
                       self.job(mode="embedded", status=3, training_input=self.queries, loss="lambdamart"))
-        # Other losses do not use it, but then it is no feature.
+        # Other losses do not use it, but it is not a feature there either.
         self.fit(2, loss="squared", group="q")
         self.assertEqual(self.manifest()["names"], ["a", "b", "c", "d"])
 

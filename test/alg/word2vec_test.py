@@ -26,7 +26,7 @@ def read_text(path):
 
 
 def read_binary(path):
-    """The same of its binary form."""
+    """The same for its binary form."""
     with open(path, "rb") as file:
         data = file.read()
     end = data.index(b"\n")
@@ -69,7 +69,7 @@ class Word2vecTest(AlgorithmCase):
         return read_text(os.path.join(self.output, "vectors.txt"))
 
     def in_cluster(self, words, rows):
-        """The part of the three nearest words that is in the word's planted cluster."""
+        """The fraction of the three nearest words that are in the word's planted cluster."""
         unit = rows / numpy.linalg.norm(rows, axis=1)[:, None]
         known = [i for i, w in enumerate(words) if w in self.cluster]
         likeness = unit[known] @ unit[known].T

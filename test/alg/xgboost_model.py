@@ -52,7 +52,7 @@ class XgboostWalk:
 
 
 class XgboostModel:
-    """A part of test cases: needs those of TreeCase."""
+    """A mixin for test cases; needs TreeCase."""
 
     def exported(self, path, rows, loss, **keys):
         """The exported model predicts what the program does, by a walk through the file. Returns: the file, the predictions."""

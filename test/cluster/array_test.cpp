@@ -113,7 +113,7 @@ TEST(Array, IsMadeOnceHoweverManyBegin) {
     cluster c({.workers = 8, .servers = 2, .threads = 2});
     c.run([&](Comm comm) {
       paralg a("", comm);
-      // The first worker determines the size of the pieces; what was added before the others arrive is not lost.
+      // The first worker determines the size of the pieces; updates made before the others arrive are not lost.
       array<std::int64_t> counts(a, "counts", 5000, 0, {.piece_bytes = 512 * (a.get_worker_id() + 1)});
       counts.update(std::vector<std::int64_t>(5000, 1));
       counts.update_at(std::vector<std::uint64_t>{4999, a.get_worker_id()}, std::vector<std::int64_t>{1, 100});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A tree of a random forest gives each row the same leaf, whether its nodes are split by all workers together or by
+// A tree of a random forest assigns each row the same leaf, whether its nodes are split by all workers together or by
 // one, and for any number of workers.
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ sample_rows rows_of(std::uint64_t first, std::uint64_t last, std::size_t classes
 }
 
 struct grown {
-  std::vector<float> of_rows;  // the leaf's numbers of each row
+  std::vector<float> of_rows;  // by row: the values of its leaf
   forest trees;
 };
 
@@ -101,7 +101,7 @@ std::vector<double> numbers_of(const forest& f) {
 
 TEST(BaggedGrower, ATreeIsTheSameWhoeverSplitsItsNodes) {
   for (const std::size_t classes : {0UL, 2UL, 5UL}) {
-    const auto together = grow(1, classes, 1);  // only nodes of one row are not split by all
+    const auto together = grow(1, classes, 1);  // only single-row nodes are not split by all
     EXPECT_GT(together.trees.node.size(), 300U);
     for (const std::int64_t most_of_one : {1L, 20L, 150L, 100000L}) {
       const auto first = grow(1, classes, most_of_one);

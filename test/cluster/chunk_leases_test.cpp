@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Leases on chunks: every chunk of an epoch counts once, whoever is slow, stalls or dies.
+// Leases on chunks: every chunk of an epoch counts once, whichever worker is slow, stalls or dies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ using numbers = std::vector<double>;
 
 constexpr std::size_t chunks = 12;
 
-/// One for this chunk, and its number in the last place.
+/// 1 at the chunk's index, and its number in the last element.
 numbers counted(std::size_t chunk) {
   numbers v(chunks + 1);
   v[chunk] = 1;
@@ -40,7 +40,7 @@ numbers counted(std::size_t chunk) {
   return v;
 }
 
-/// After so many epochs.
+/// The sum of `counted` over all chunks, after this number of epochs.
 numbers all_counted(std::size_t epochs) {
   numbers v(chunks + 1, static_cast<double>(epochs));
   v[chunks] = static_cast<double>(epochs * chunks * (chunks - 1) / 2);
@@ -62,7 +62,7 @@ TEST(ChunkLeases, EachChunkOfAnEpochIsTakenOnceAndASlowWorkerTakesFewer) {
           EXPECT_EQ(lease->number,
                     lease->epoch * static_cast<std::int64_t>(chunks) + static_cast<std::int64_t>(lease->chunk));
           std::this_thread::sleep_for(milliseconds(comm.get_rank() == 1 ? 20 : 1));
-          {  // before the chunk is complete, after which another worker may learn that all are done
+          {  // before the chunk is completed: then another worker may find that all are done
             const std::lock_guard lock(mutex);
             all.emplace(lease->epoch, lease->chunk);
             slow += static_cast<std::size_t>(comm.get_rank() == 1);
@@ -97,7 +97,7 @@ TEST(ChunkLeases, AWorkerThatStallsLosesItsChunkAndWhatItThenAddsDoesNotCount) {
     for (int epoch = 0; epoch < epochs; ++epoch) {
       while (const auto lease = leases.next(epoch)) {
         std::this_thread::sleep_for(milliseconds(2));
-        // Once between its two sums: another worker then adds to both, and counts in the second one.
+        // Rank 1 stalls once between its two sums: another worker then adds to both, and counts in the second one.
         leases.add(*lease, "first", counted(lease->chunk));
         if (comm.get_rank() == 1 && !std::exchange(stalled, true)) {
           kept = lease;
@@ -110,7 +110,7 @@ TEST(ChunkLeases, AWorkerThatStallsLosesItsChunkAndWhatItThenAddsDoesNotCount) {
       EXPECT_EQ(sum, all_counted(static_cast<std::size_t>(epoch) + 1));
       job.paracel_sync();
     }
-    if (kept) {  // after two epochs more
+    if (kept) {  // two epochs later
       EXPECT_EQ(leases.add(*kept, "second", counted(kept->chunk)), all_counted(epochs));
       ++late_adds;
     }

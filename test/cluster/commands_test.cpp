@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Commands from worker to worker, where they run, and what programs are told of changes.
+// Commands from worker to worker, where they run, and how programs are notified of changes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -263,7 +263,7 @@ TEST(Commands, AProgramIsToldOfServersThatDieAndComeBack) {
   killer.join();
 }
 
-/// Worker 1 dies at any of its messages; whatever worker 0 tells ends, and a function runs at most once in a process.
+/// Worker 1 dies at any of its messages: every call of worker 0 returns, and a command runs at most once in a process.
 TEST(Commands, AWorkerThatDiesIsReportedAndItsReplacementTakesTheNextOnes) {
   for (std::uint64_t step = 0; step < 24; ++step) {
     const test::temporary_folder folder;

@@ -116,7 +116,7 @@ TEST_F(FactorTraffic, AClockOfMfIsAPullAndAnUpdateAShardAndTheRowsOfItsItemsTwic
 }
 
 TEST_F(FactorTraffic, ABatchOfFmIsAPullAndAnUpdateAShardAndTheRowsOfItsFeaturesTwice) {
-  // Of 100,000 features each sample has 3 of the first 40.
+  // There are 100,000 features; each sample has 3 of the first 40.
   {
     std::ofstream file(folder_ / "ratings.csv");
     counter_random random(2);
@@ -246,7 +246,7 @@ TEST_F(FactorTraffic, ARoundOfAlsIsTwoPullsAndTwoPushesAShard) {
       const auto size = static_cast<std::int64_t>(workers);
       const auto more = [&](const char* verb) { return many.requests[verb] - few.requests[verb]; };
       EXPECT_EQ(more("rows_pull"), 5 * 2 * size * shards) << shown(few) << "\n" << shown(many);
-      // A shard without rows of a worker gets no push from it.
+      // A shard without rows of a worker receives no push from it.
       EXPECT_LE(more("rows_push"), 5 * 2 * size * shards);
       EXPECT_GE(more("rows_push"), 5 * 2);
       // Every worker pulls every row of the other side; every row is pushed once.

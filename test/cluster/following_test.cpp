@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Requests that follow others, of keys on other servers.
+// Requests that are sent only after others, of keys on other servers, have been answered.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

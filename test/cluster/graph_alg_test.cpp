@@ -259,7 +259,7 @@ TEST(GraphAlgorithms, BreadthFirstLevelsAreTheFewestEdges) {
   }
 }
 
-/// Goes on from what it saved after each superstep; the results must be the same.
+/// Resumes from the state saved after each superstep; the results must be the same.
 template <class Search, class... More>
 void resume_everywhere(Comm comm, const distributed_graph& part, Search& search, const More&... more) {
   std::vector<byte_vector> states;

@@ -40,7 +40,7 @@ class GrowingInput : public ::testing::Test {
     std::ofstream(folder_ / name, std::ios::binary | how) << text;
     return (folder_ / name).string();
   }
-  /// A file that was not modified for an hour: timestamps of a file system have a resolution of some milliseconds.
+  /// A file last modified an hour ago: timestamps of a file system have a resolution of a few milliseconds.
   std::string write_long_ago(const std::string& name, const std::string& text) const {
     auto path = write(name, text);
     fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
@@ -52,7 +52,7 @@ class GrowingInput : public ::testing::Test {
     return text;
   }
 
-  /// What four workers read of `name`, concatenated, when `change` happens after rank 0 has listed the input; or the
+  /// What four workers read from `name`, concatenated, when `change` happens after rank 0 has listed the input; or the
   /// error, which must be the same on every worker.
   static std::string read_after(const std::string& name, const std::function<void()>& change) {
     cluster job({.workers = workers});

@@ -427,7 +427,7 @@ TEST_P(SpectralTraffic, AStepOfTheEigenvectorsIsTwoProductsAndSixSums) {
     for (std::size_t w = 0; w < workers(); ++w) shared[rank] += borders.shared_with(w).size();
     const laplacian_operator op(test::counted(comm, start[rank]), graph);
     if (workers() == 1) return;
-    // Each block of numbers of ghosts starts with its length.
+    // Each block of ghost numbers starts with its length.
     const auto lengths = 8 * (workers() - 1);
     const collective_log want{{exchange, 8 * graph.ghosts.size() + lengths}, {exchange, 8 * shared[rank]}};
     EXPECT_EQ(start[rank], want);

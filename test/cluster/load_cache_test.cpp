@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Loads that are kept in binary form: equal to those of the text, and read only while nothing has changed.
+// Loads that are cached in binary form: equal to those of the text, and used only while nothing has changed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ class LoadCache : public testing::Test {
  protected:
   [[nodiscard]] std::string path(const std::string& name) const { return folder_.path() + "/" + name; }
   [[nodiscard]] std::string cache_folder() const { return path(".paracel_cache"); }
-  /// Writes a file that has been there for `seconds`.
+  /// Writes a file whose modification time is `seconds` ago.
   void write(const std::string& name, const std::string& text, int seconds = 10) const {
     std::ofstream(path(name)) << text;
     fs::last_write_time(path(name), fs::file_time_type::clock::now() - std::chrono::seconds(seconds));
@@ -76,7 +76,7 @@ class LoadCache : public testing::Test {
     }
     return text;
   }
-  /// The middle edge has weight 7 instead, and nobody can see it.
+  /// Changes the weight of the middle edge to 7, undetectably.
   void change_secretly(const std::string& name) const {
     const auto before = fs::last_write_time(path(name));
     std::string text;
@@ -94,7 +94,7 @@ class LoadCache : public testing::Test {
     for (const auto& e : fs::directory_iterator(cache_folder())) names.push_back(e.path().string());
     return names;
   }
-  /// What `load(comm)` gives at each worker.
+  /// What `load(comm)` returns on each worker.
   static std::vector<std::string> on(std::size_t workers, const std::function<std::string(Comm)>& load) {
     std::vector<std::string> parts(workers);
     test::cluster({.workers = workers}).run([&](Comm comm) { parts[comm.get_rank()] = load(comm); });
@@ -154,7 +154,7 @@ TEST_F(LoadCache, FollowsWhateverTheResultDependsOn) {
   EXPECT_NE(changed, old);
   EXPECT_EQ(changed, graph(2, false));
   EXPECT_EQ(cached(), files) << "the parts of the old text are replaced";
-  // Only the time has changed: the text could have.
+  // Only the time has visibly changed, so the text is read again.
   change_secretly("edges.csv");
   fs::last_write_time(path("edges.csv"), fs::file_time_type::clock::now() - std::chrono::seconds(5));
   EXPECT_NE(graph(2, true), changed);
@@ -211,7 +211,7 @@ TEST_F(LoadCache, WithPartsOfTwoLoadsIsNotUsed) {
 }
 
 TEST_F(LoadCache, OfAFileThatMayStillChangeIsNotKept) {
-  write("edges.csv", edges(false), -600);  // as good as just now, and however slow the machine is
+  write("edges.csv", edges(false), -600);  // in the future: counts as just modified, however slow the machine is
   EXPECT_EQ(graph(2, true), graph(2, false));
   EXPECT_TRUE(cached().empty());
 }

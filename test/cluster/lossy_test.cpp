@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Jobs whose messages are lost, doubled and delayed on purpose (net/lossy_transport.hpp): they compute what undisturbed
-// ones do, bit for bit.
+// Jobs whose messages are lost, duplicated and delayed on purpose (net/lossy_transport.hpp): their results are
+// bit-identical to those of undisturbed ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,7 +68,7 @@ std::vector<std::uint64_t> compute(Comm& comm) {
     a.paracel_update("vector", std::vector<double>(50, x));
     a.paracel_update(set, std::vector<double>(keys.size(), x));
     rows.update(ids, std::vector<double>(ids.size() * 2, x));
-    // Around the ring: what the one before has, plus ours.
+    // Around the ring: the previous rank's value plus ours.
     const auto n = comm.get_size();
     comm.send(passed, static_cast<int>((comm.get_rank() + 1) % n), 5);
     double before = 0;
@@ -127,8 +127,8 @@ TEST_P(LossyMessages, CountsAreExactAlsoWhereNothingWaitsForTheClock) {
   });
 }
 
-// The first worker's message is lost with its connection, and the worker then waits where it neither sends nor receives
-// messages: it sends it again all the same.
+// The first worker's message is lost with its connection, and the worker then blocks where it neither sends nor
+// receives messages: the message is resent nevertheless.
 TEST(LossyMessagesBetweenWorkers, AreSentAgainWhileTheSenderWaitsForSomethingElse) {
   const auto lossy = std::make_shared<lossy_transport>(std::make_shared<net::inproc_transport>(),
                                                        net::lossy_options{.percent = 50, .process = "ring"});

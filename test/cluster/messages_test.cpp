@@ -101,7 +101,7 @@ TEST(Messages, ReceivesBegunEarlierAreServedFirst) {
       both.append(comm.irecv(b, 0, 1));
       EXPECT_EQ(both.size(), 2);
       EXPECT_EQ(both.test(), 0);
-      { const auto dropped = comm.irecv(last, 0, 1); }  // takes no message
+      { const auto dropped = comm.irecv(last, 0, 1); }  // consumes no message
       comm.sync();
       comm.recv(last, 0, 1);
       comm.wait(both);
@@ -128,7 +128,7 @@ TEST(Messages, LargeOnesBothWaysAtOnceDoNotDeadlock) {
     comm.sendrecv(mine, theirs, other, 0, other, 0);
     ASSERT_EQ(theirs.size(), mine.size());
     EXPECT_EQ(theirs.back(), 3000000.0 - other);
-    comm.send(mine, other, 1);  // below the window
+    comm.send(mine, other, 1);  // fits into the window
     comm.recv(theirs, other, 1);
     EXPECT_EQ(theirs.front(), 1 - other);
   });
@@ -207,7 +207,7 @@ TEST(Messages, ADeadlineIsAnErrorThatSaysWhatDidNotCome) {
                   HasSubstr("no message from worker 1 with tag 3 for 50 ms"));
       comm.set_deadline({});
       comm.sync();
-      comm.recv(n, 1, 3);  // the one that was not received does not take it
+      comm.recv(n, 1, 3);  // the receive that timed out does not consume it
       EXPECT_EQ(n, 4);
     } else {
       comm.sync();
@@ -239,7 +239,7 @@ TEST(Messages, OneWorkerSendsToItself) {
   EXPECT_THAT(text_of<network_error>([&] { comm.recv(b, 0, 1); }), HasSubstr("one worker"));
 }
 
-/// Workers' ends without a job.
+/// The workers' ends of the channels, without a job.
 struct ends {
   explicit ends(net::transport& over, std::size_t window = std::size_t{1} << 20U,
                 milliseconds patience = milliseconds{5}) {
@@ -283,7 +283,7 @@ TEST(PeerChannels, AConnectionThatLosesMessagesChangesNothing) {
 TEST(PeerChannels, ASenderWaitsBeyondItsWindowUntilTheReceiverIsThere) {
   net::inproc_transport over;
   ends t(over, 16);
-  for (int i = 0; i < 20; ++i) t.send(i);  // without waiting: as many as there are
+  for (int i = 0; i < 20; ++i) t.send(i);  // without waiting, even beyond the window
   std::thread receiver([&] {
     std::this_thread::sleep_for(milliseconds{60});
     for (int i = 0; i < 21; ++i) ASSERT_EQ(t.receive(), i);
@@ -305,7 +305,7 @@ TEST(PeerChannels, ASenderBeyondItsWindowLearnsThatTheReceiverIsGone) {
 
 TEST(PeerChannels, AReceiverLearnsThatTheSenderIsGoneWhileOthersSend) {
   net::inproc_transport over;
-  ends t(over, 1U << 20U, milliseconds{1000});  // messages of others come before that has passed
+  ends t(over, 1U << 20U, milliseconds{1000});  // messages of others arrive before it expires
   t.gone[0] = "it was killed";
   std::atomic<bool> stop{false};
   std::thread other([&] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What each optimiser has to reach with 1, 2 and 4 workers, and in how many evaluations: on generated rows, and on a9a
-// where it is.
+// if it exists.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ sample_rows part_of(const sample_rows& all, std::size_t rank, std::size_t worker
   return part;
 }
 
-/// Like a9a: 12 groups of features, of each of which a row has one; the sum over a group is 1.
+/// Like a9a: 12 groups of features; a row has one feature of each group, so every group sums to 1.
 sample_rows generated() {
   constexpr std::uint32_t groups = 12;
   constexpr std::uint32_t of_group = 6;
@@ -169,7 +169,7 @@ TEST(OptimBars, OfA9aAreReachedWithAnyNumberOfWorkers) {
   if (test::sanitized) GTEST_SKIP() << "minutes with a sanitizer; the generated rows are not skipped";
   const auto rows = read_samples({file.string()});
   check_bars(rows, 10529.5625846);
-  // C = 1 needs 2842 evaluations: unit.A9a has it.
+  // C = 1 needs 2842 evaluations: unit.A9a covers it.
   for (const auto& [c, optimum, steps] : {std::tuple{0.01, 122.7260, 100}, {0.1, 1082.6167, 800}}) {
     for (const auto workers : worker_counts)
       EXPECT_GT(first_within(run(rows, workers, l1_settings(c, steps)), optimum, 1e-6).step, 0) << c << " " << workers;

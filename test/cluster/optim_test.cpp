@@ -242,7 +242,7 @@ TEST(OptimJob, WritesALineOfMetricsAStep) {
   EXPECT_EQ(lines, steps);
 }
 
-/// A linear objective whose values are not numbers after so many evaluations.
+/// A linear objective whose values become NaN after a number of evaluations.
 class nan_later : public optim::objective {
  public:
   nan_later(const sample_rows& rows, int good) : of_(rows, optim::log_loss(), {}), good_(good) {}
@@ -392,7 +392,7 @@ optim::result fit(paralg& job, std::vector<observation> rows) {
 
 TEST(OptimJob, FitsThePoissonRegressionOfTheDocumentation) {
   with_workers(3, [](paralg& job) {
-    // Counts that are exactly their means: the maximum likelihood is at the coefficients that made them.
+    // Counts that are exactly their means: the maximum likelihood is at the coefficients that generated them.
     std::vector<observation> rows;
     for (std::size_t i = job.get_worker_id(); i < 50; i += job.get_worker_size()) {
       const double hours = 1 + static_cast<double>(i % 7);

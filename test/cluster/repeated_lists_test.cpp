@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Lists of keys and of row ids that come again are prepared by themselves: compared with a map, while keys and rows are
-// removed, change their type, servers forget the lists, and servers are lost.
+// Lists of keys and of row ids that recur are prepared automatically: compared with a map, while keys and rows are
+// removed or change their type, servers forget the lists, and servers are lost.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -98,7 +98,7 @@ void random_calls_on_keys(cluster& c, unsigned seed, int least, moment end) {
           a.paracel_write(key, "text");
           EXPECT_THROW((void)a.paracel_read_multi<double>(keys), error);
           EXPECT_THROW(a.paracel_update_multi(keys, std::vector<double>(keys.size(), 0)), error);
-          for (const auto& k : keys) model[k] += 0;  // it was done to the others
+          for (const auto& k : keys) model[k] += 0;  // the others were updated
           a.paracel_write(key, model[key] = 0.5);
           break;
         }

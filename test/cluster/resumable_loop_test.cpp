@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Loops that resume: one after the other, and inside of one another; from every clock, with the bits of a run that was
-// never stopped.
+// Loops that resume, consecutive and nested ones: from every clock, with results that are bit-identical to those of an
+// uninterrupted run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,8 +28,8 @@ using numbers = std::vector<double>;
 using test::cluster;
 using test::cluster_options;
 
-/// A program whose bits depend on the order of everything: a loop; an outer loop with a collective, an inner loop and a
-/// collective in each iteration, which ends by itself; a loop again.
+/// A program whose bits depend on the order of everything: a loop; an outer loop with collectives and an inner loop in
+/// each iteration, both of which stop by themselves; another loop.
 struct wanderer {
   explicit wanderer(paralg& j) : job(j), random(static_cast<unsigned>(j.get_worker_id()) + 1) {}
 

@@ -161,7 +161,7 @@ TEST(Bsp, HalfAnIterationOfAWorkerThatIsTakenOutOfTheClockIsNotFolded) {
   }
 }
 
-// ---- what fails after it was acknowledged, or when nobody waits for it ---------------------------------------------
+// ---- updates that fail after they were acknowledged, or when no call waits for them --------------------------------
 
 /// How a job ends: the text of the exception on its workers, or "".
 std::string end_of(std::size_t workers, const std::function<void(paralg&, Comm)>& work, std::uint32_t replicas = 1) {

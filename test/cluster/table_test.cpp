@@ -319,7 +319,7 @@ TEST(Table, OptimizersStepRowsWithTheirState) {
     adagrad.pull(ids{4}, out);
     EXPECT_DOUBLE_EQ(out[0], 1 - 1 - 4.0 / 5);
     EXPECT_DOUBLE_EQ(out[1], 1 + 1 - 8.0 / 10);
-    // Twice in a batch is a single step with the sum.
+    // An id that occurs twice in a batch gets a single step with the sum.
     adagrad.bupdate(ids{5, 5}, std::vector<double>{1, 1, 1, 1});
     adagrad.pull(ids{5}, out);
     EXPECT_DOUBLE_EQ(out[0], 0);

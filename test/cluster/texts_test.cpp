@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The requests of lda to the servers in a clock, and that word counts and similarities send none: as stated in their
+// The requests of lda to the servers per clock, and that word counts and similarities send none: as stated in their
 // READMEs.
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -91,7 +91,7 @@ TEST_F(TextTraffic, AClockOfLdaIsAPullAndAnUpdateAShardAndOneEachForTheTotals) {
       const auto shards = static_cast<std::int64_t>(servers);
       EXPECT_EQ(more("rows_pull"), turns * (shards + 1));
       EXPECT_EQ(more("rows_update"), turns * (shards + 1));
-      // Each word's row is sent to the worker; back come its id, and the id and the deltas if there are any.
+      // Each word's row is sent to the worker, which sends its id, and the id with the deltas if there are any.
       const std::int64_t pulled = turns * (words * 4 * topics + 8 * topics);
       EXPECT_GE(many.bytes_out - few.bytes_out, pulled);
       EXPECT_LE(many.bytes_out - few.bytes_out, pulled + turns * (shards + 1) * 300);

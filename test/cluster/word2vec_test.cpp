@@ -106,7 +106,7 @@ TEST_F(Word2vecTraffic, ABatchIsTwoPullsAndTwoUpdatesAShardAndItsRowsTwice) {
           EXPECT_EQ(more["rows_update"], 2 * batches);
         }
         EXPECT_EQ(more["rows_push"] + more["update"] + more["pull"], 0);
-        // k floats, and in a pull and an update at most 8 bytes of id each: lists of ids that come again do not travel.
+        // k floats, and in a pull and an update at most 8 bytes of id each: lists of ids that recur are not sent again.
         // The rest are message headers.
         const std::int64_t row = 4 * k;
         EXPECT_GE(more["bytes_out"], rows * row);
@@ -127,7 +127,7 @@ TEST_F(Word2vecTraffic, TheVocabularyAndTheTextAreTheSameForAnyNumberOfWorkers) 
   std::vector<std::string> expected_words;
   for (const std::size_t workers : {1UL, 2UL, 4UL}) {
     std::mutex mutex;
-    std::vector<std::vector<std::string>> sentences(workers);  // of each, in order
+    std::vector<std::vector<std::string>> sentences(workers);  // by worker, in order
     std::vector<vocabulary> found(workers);
     auto c = started(workers, 1);
     c.run([&](Comm comm) {

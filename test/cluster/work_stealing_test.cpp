@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Steps over rows in chunks, with work stealing and without: the same bits, the same errors; what travels.
+// Steps over rows in chunks, with work stealing and without: the same bits, the same errors; which data is sent.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -375,14 +375,14 @@ TEST(ChunkShares, AllFinishAtTheSameTime) {
   const auto shares = [](std::size_t open, double own, const std::vector<chunk_helper>& helpers) {
     return chunk_shares(open, own, helpers);
   };
-  // 12 chunks, a helper twice as fast: 8 and 4; half of its share, but not less than it needs until the next look.
+  // 12 chunks, a helper twice as fast: 8 and 4; it gets half of its share, at least what it needs until the next poll.
   EXPECT_THAT(shares(12, 0.2, {{.rank = 1, .seconds = 0.1}}), ElementsAre(4));
   EXPECT_THAT(shares(24, 0.2, {{.rank = 1, .seconds = 0.1}}), ElementsAre(8));
   EXPECT_THAT(shares(24, 0.2, {{.rank = 1, .busy = 6, .seconds = 0.1}}), ElementsAre(7));
   EXPECT_THAT(shares(3, 1, {{.rank = 1, .seconds = 0.1}, {.rank = 4, .seconds = 0.1}}), ElementsAre(2, 1));
-  // It still has own ones.
+  // The helper still has chunks of its own.
   EXPECT_THAT(shares(12, 0.2, {{.rank = 1, .seconds = 0.1, .ready = 0.3}}), ElementsAre(4));
-  // Not worth the way.
+  // Not worth the transfer.
   EXPECT_THAT(shares(5, 1e-5, {{.rank = 1, .seconds = 1e-5}}), ElementsAre(0));
   // Nothing known, nothing open.
   EXPECT_THAT(shares(4, 0, {{.rank = 1}}), ElementsAre(Ge(1U)));

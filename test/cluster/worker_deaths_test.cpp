@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Workers that die at any message, and are replaced: the queue, and loops, end with the bits of an undisturbed run.
+// Workers that die at any message, and are replaced: results of queues and loops are bit-identical to an undisturbed
+// run's.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -32,8 +33,8 @@ using test::fate;
 
 using program = std::function<numbers(paralg&)>;
 
-/// Every kind of item, short vectors and one of many pieces, an object that only task 0 has, reads of the servers, a
-/// criterion, and a queue inside of a superstep's neighbour. The bits depend on the order of everything.
+/// A queue with every kind of item, short vectors and one of many pieces, an object that only task 0 has, reads from
+/// the servers and a criterion; then a loop. The bits depend on the order of everything.
 numbers wander(paralg& job) {
   const auto rank = job.get_worker_id();
   if (rank == 0 && !job.resumed()) job.paracel_write("scale", 0.75);
@@ -75,7 +76,7 @@ numbers wander(paralg& job) {
   return w;
 }
 
-/// A step in chunks; `late`: every so many-th chunk takes long, so that chunks travel.
+/// A step in chunks; `late`: the parity of the ranks that are slow, so that chunks are moved.
 row_work<numbers> chunks_of(const std::string& result, std::size_t late, std::int64_t& taken, std::size_t me) {
   return {.rows = "rows",
           .result = result,
@@ -133,7 +134,7 @@ numbers steal(paralg& job, bool stealing, std::int64_t& taken) {
   return w;
 }
 
-/// With work stealing; adds to `taken` how many chunks travelled.
+/// With work stealing; adds to `taken` how many chunks were stolen.
 program stealing_into(std::atomic<std::int64_t>& taken) {
   return [&taken](paralg& job) {
     std::int64_t own = 0;
@@ -150,8 +151,8 @@ numbers steal_nothing(paralg& job) {
   return w;
 }
 
-/// Messages of a queue's steps: several to one task, also to itself, long ones, with an operation between, and one that
-/// is received a superstep later.
+/// Messages of a queue's steps: several to one task, also to itself, long ones, with an operation in between, and one
+/// that is received a superstep later.
 numbers talk(paralg& job) {
   const auto me = job.get_worker_id();
   const auto p = job.get_worker_size();

@@ -162,7 +162,7 @@ static void loads(paracel::Comm comm, const string& input, const string& vectors
     std::fflush(stdout);
   }
 
-  // Every range of every file, whoever reads it.
+  // Every range of every file, whichever worker reads it.
   paracel::partition parts(paracel::expand(input), 7, pattern);
   parts.files_partition();
   auto begins = parts.get_start_list(), ends = parts.get_end_list();

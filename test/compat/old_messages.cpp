@@ -44,7 +44,7 @@ class talk : public paracel::paralg {
     }
     sum = token[2];
 
-    // Everybody to everybody, begun before anybody receives.
+    // All to all, started before any worker receives.
     paracel::vrequest requests;
     for (int r = 0; r < size; ++r) {
       auto sent = comm.isend(100 * rank + r, r, 2);
@@ -116,7 +116,7 @@ int main(int argc, char* argv[]) {
   google::ParseCommandLineFlags(&argc, &argv, true);
   paracel::json_parser pt(FLAGS_cfg_file);
   paracel::alg::talk solver(comm, FLAGS_server_info, pt.parse<string>("output"));
-  if (pt.has("die")) {  // one is killed while the others wait for its message
+  if (pt.has("die")) {  // one worker is killed while the others wait for its message
     int n = 0;
     if (comm.get_rank() == 1) std::raise(SIGKILL);
     comm.recv(n, 1, 0);

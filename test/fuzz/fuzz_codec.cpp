@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The first byte is the tag of a value, the rest its bytes. For any input each reader returns an object or throws one
-// of our two errors, allocates in proportion to the bytes, and an object read is written and read back unchanged.
+// of our two errors, allocates in proportion to the bytes, and an object that was read survives being written and read
+// again unchanged.
 #include <paracel/codec.hpp>
 
 #include <algorithm>

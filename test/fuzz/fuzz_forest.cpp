@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Arbitrary nodes are a forest or a data_error; of a forest that is accepted every row finds a leaf, and whatever is
-// written of it can be written.
+// Arbitrary nodes are a forest or a data_error; an accepted forest leads every row to a leaf, and can be exported.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +18,7 @@ class bytes_of_input {
  public:
   bytes_of_input(const std::uint8_t* at, std::size_t size) : at_(at), left_(size) {}
   [[nodiscard]] bool over() const { return left_ == 0; }
-  /// A number that is small, mostly.
+  /// A number that is mostly small.
   std::int32_t number() {
     if (left_ == 0) return 0;
     --left_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Arbitrary bytes after the magic ones are an .npy file or a data_error, and the ranks together read every row once.
+// Arbitrary bytes after the magic string are an .npy file or a data_error, and the ranks together read every row once.
 // The first byte selects the kind of labels, missing values, weights, groups, categories and floats.
 #include <cmath>
 #include <cstddef>

@@ -56,8 +56,7 @@ void as_rows(std::span<const std::byte> payload, std::uint32_t count, bool named
   asm volatile("" ::"g"(sum));  // so that every byte is read
 }
 
-/// Ids as gaps: what was accepted are ids that never fall, and they are written as the same bytes where that is
-/// shorter.
+/// Ids as gaps: accepted ids never decrease, and encoding them again takes no more bytes and yields the same ids.
 void as_gaps(std::span<const std::byte> payload, std::uint32_t count, std::size_t row_bytes) {
   rows_view r;
   std::vector<std::uint64_t> ids;
@@ -75,7 +74,7 @@ void as_gaps(std::span<const std::byte> payload, std::uint32_t count, std::size_
   require(decode_gaps(again, count, row_bytes, ids_again, r) == nullptr && ids_again == ids, "the ids come back");
 }
 
-/// Of rows that are named by a list.
+/// Values of rows that are named by a list.
 void as_values(std::span<const std::byte> payload, std::uint32_t count, std::size_t row_bytes) {
   rows_view r;
   if (decode_values(payload, count, row_bytes, r) != nullptr) return;

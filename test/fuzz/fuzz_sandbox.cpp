@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Any bytes as what a process of the sandbox has written: what is accepted lies in the room for results.
+// Arbitrary bytes as what a sandbox process has written: accepted results lie in the room for results.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::uint64_t inputs = data[1] + 256U * data[2];
   data += 3;
   size -= 3;
-  // Of exactly this size, so that a sanitizer sees what is read behind it.
+  // Exactly this size, so that a sanitizer detects reads beyond it.
   std::vector<std::byte> memory(layout::data_at + size);
   const auto answers = memory.size() - layout::answers_at;
   std::memcpy(memory.data() + layout::answers_at, data, std::min(size, answers));

@@ -99,7 +99,7 @@ class Links:
     # -- faults; each has taken effect when the call returns
 
     def reset(self, slot, swallow=0.0):
-        """Breaks every connection of a server. What was sent in the `swallow` seconds before is certainly lost: returns the
+        """Breaks every connection of a server. All data of the `swallow` seconds before is certain to be lost; returns its
         number of bytes."""
         async def do():
             pipes = list(self.pipes[slot])
@@ -145,7 +145,7 @@ class Links:
                     except OSError as error:
                         if error.errno != errno.EADDRINUSE:
                             raise
-                        # Another program has the port on all addresses: again, until it has ended.
+                        # Another program has the port on all addresses: retry until it has exited.
             try:
                 await asyncio.wait_for(self.stopped.wait(), 0.1)
             except asyncio.TimeoutError:

@@ -42,7 +42,7 @@ def words(text):
 
 
 class OldPrograms(unittest.TestCase):
-    targets = ()  # what a test needs of test/compat
+    targets = ()  # what a test needs from test/compat
 
     @classmethod
     def setUpClass(cls):

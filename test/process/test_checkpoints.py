@@ -273,7 +273,7 @@ class Checkpoints(JobTest):
                       servers=3)
 
         same, more = ([float(x) for x in self.theta(output, LR).split(b"|")] for output in ("same", "more"))
-        for x, y in zip(same, more, strict=True):  # sums over five workers' rows have other rounding errors than sums over three
+        for x, y in zip(same, more, strict=True):  # sums over five workers' rows round differently from sums over three
             self.assertAlmostEqual(x, y, delta=1e-9)
 
     def test_a_folder_that_cannot_be_written_is_told_and_the_run_continues(self):

@@ -193,7 +193,7 @@ class ComQueue(JobTest):
         self.assertEqual(run.out(), undisturbed)
 
     def shares_memory(self, run, rank):
-        """Whether a worker of a running job has the memory of its group."""
+        """Whether a worker of a running job maps the shared memory of its group."""
         def maps():
             for process in processes_of(run.job()):
                 names = read_bytes(f"/proc/{process.pid}/environ").split(b"\0")

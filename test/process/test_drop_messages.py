@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""prun.py --drop-messages: messages between real processes are lost, doubled and delayed on purpose, and the results are those of
-undisturbed runs, bit for bit, with one copy of each parameter and with two."""
+"""prun.py --drop-messages: messages between real processes are lost, duplicated and delayed on purpose, and the results are
+bit-identical to those of undisturbed runs, with one copy of each parameter and with two."""
 import glob
 import os
 import re

@@ -25,7 +25,7 @@ class Eject(JobTest):
                                 f"{patient(1.5):.1f}", output=name + "/", rounds=rounds, **more)
 
     def under_way(self, run, count=4):
-        """The job has started; returns the worker processes by rank."""
+        """Waits until the job has started; returns the worker processes by rank."""
         self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 20), run.err())
         found = {}
         for process in processes_of(run.job()):

@@ -15,7 +15,7 @@ from process_support import BIN, MPI, JobTest, clean_environment, main, read_byt
 ENDS = os.path.join(BIN, "test_ends")
 # A silent worker would be given up after this time; everything here is reported much earlier.
 PATIENT = ("--heartbeat-limit", "60")
-# An mpirun that notes which signals that of the servers gets, and how it exits.
+# A wrapper of mpirun that records the signals that the servers' mpirun receives, and its exit status.
 FORWARDING = """#!/bin/bash
 [[ $* == *start_server* ]] || exec {mpirun} "$@"
 for name in ALRM TERM; do trap "echo $name >>{seen}; kill -$name \\$real" $name; done
@@ -129,7 +129,7 @@ class Ends(JobTest):
         status, _, err = self.prun("-w", "2", "-p", "2", "-m", "mpi", *PATIENT, ENDS, "done_exit_0", "0", environment=environment)
         self.assertEqual(status, 0, err)
         with open(seen, encoding="ascii") as file:
-            # The scheduler may tell the servers sooner; then the signal may meet an mpirun that is ending, and end it.
+            # The scheduler may stop the servers first; then the signal may hit an mpirun that is already exiting, and kill it.
             self.assertRegex(file.read(), r"^((ALRM\n)?status 0|ALRM\nstatus 142)\n$")
 
 

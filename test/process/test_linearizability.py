@@ -76,7 +76,7 @@ class Linearizable(JobTest):
                 self.assertNotIn("the job continues", run.err())
 
     def test_while_a_server_is_stopped_until_another_is_in_its_place(self):
-        # It resumes at the moment when it counts as lost, and must not answer as if it did not.
+        # It resumes at the moment when it counts as lost, and must not answer as if it were not.
         for turn in range(RUNS):
             with self.subTest(turn=turn):
                 run = self.histories(4)

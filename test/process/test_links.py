@@ -30,7 +30,7 @@ class CutLinks(JobTest):
         self.addCleanup(links.close)
         if program == COUNTERS:
             arguments = (self.not_there("enough"), *arguments)
-        # With heartbeats five times as often as usual, what is left of a lease after a silence is for a machine that is busy.
+        # Heartbeats are five times as frequent as usual: the rest of a lease after a silence is slack for a busy machine.
         run = self.start("-w", str(workers), "-p", str(SERVERS), "--replicas", self.replicas, "--heartbeat-interval", "0.1",
                          *options, links.program, *arguments)
         self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 30), run.err())
@@ -117,7 +117,7 @@ class CutLinks(JobTest):
 
 
 class CutLinksOfTheOnlyCopy(CutLinks):
-    """No job ends with a connection, although every server has the only copy of its keys."""
+    """No lost connection ends the job, although every server has the only copy of its keys."""
     replicas = "1"
 
     def test_a_server_that_nobody_reaches_is_replaced(self):

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The memory of keys in a real server: at most 80 resident bytes for a key of 20 characters with one double, and none after they
-have been removed."""
+"""The memory of keys in a real server: less than 88 resident bytes for a key of 20 characters with one double, and none after
+they have been removed."""
 import os
 import random
 import struct
@@ -14,7 +14,7 @@ from server_support import OK, PUSH_MULTI, REMOVE_MULTI, ZMQ_LIBRARY, Client, Se
 
 KEYS = 1_000_000
 KEYS_A_CALL = 10_000
-MOST_BYTES_A_KEY = 88  # 71 to 80, by the names and by how busy the machine is
+MOST_BYTES_A_KEY = 88  # 71 to 80, depending on the names and on how busy the machine is
 # Message buffers, and what malloc keeps of them.
 GROWTH_BYTES = 4 << 20
 

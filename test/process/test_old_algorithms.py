@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """A program in the style of Paracel 0.3 for each folder of its alg/, compiled with the installed tree: embedded, with local
-processes and under MPI their results equal those of a serial oracle here, on workers of different numbers."""
+processes and under MPI their results equal those of a serial oracle here, with different numbers of workers."""
 import collections
 import os
 import re
@@ -50,7 +50,7 @@ class OldAlgorithms(OldPrograms):
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
     def parts(self, output, workers, x):
-        """Which of the rows of x each worker had, in its order, from pred_v_<rank>; its predictions are the last fields."""
+        """The rows of x that each worker had, in its order, from pred_v_<rank>; its predictions are the last fields."""
         place = {tuple(row): i for i, row in enumerate(x)}
         parts = []
         for name in self.of_all(output, "pred_v_", workers):

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A driver of logistic regression as Paracel 0.3 had it, around today's class: what it prints, and how it ends."""
+"""A logistic regression driver in the style of Paracel 0.3, around today's class: its output and exit status."""
 import json
 import os
 import shutil

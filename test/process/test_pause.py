@@ -74,7 +74,7 @@ class Pause(JobTest):
         self.assertNotIn("lost", run.err())
 
     def test_a_job_outlives_its_own_pause(self):
-        """With each kind of process the first that continues, and with replicas the last."""
+        """Each kind of process is once the first to resume, and with replicas once the last."""
         for first, options, servers, roles in ((True, (), 2, ("scheduler", "server", "worker", "launcher")),
                                                (False, ("--replicas", "2"), 3, ("scheduler", "server", "launcher"))):
             run = self.counters(*options, servers=servers)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Programs as they are written for ps-lite (test/ps), as real processes: started by prun.py and by a script that sets DMLC_*;
-nodes that die and are replaced, messages that are lost, bytes of strangers."""
+"""Programs written for ps-lite (test/ps), as real processes: started by prun.py and by a script that sets DMLC_*;
+nodes that die and are replaced, messages that are lost, bytes from strangers."""
 import os
 import re
 import signal
@@ -118,7 +118,7 @@ class Ps(JobTest):
         status, out, err = self.prun("-w", "2", "--customers", "2", program("test_counters"))
         self.assertEqual(status, 2)
         self.assertIn("--customers: means something for programs written for ps-lite only", err)
-        # One customer more than is started: nobody gets on.
+        # One more customer than are started: no node gets past the start.
         status, out, err = self.prun("-w", "1", "--customers", "2", "--timeout", "1", program("ps_connection"))
         self.assertEqual(status, 12, err)
 
@@ -225,7 +225,7 @@ class Ps(JobTest):
                 with socket.create_connection(("127.0.0.1", nodes.port), timeout=5) as s:
                     s.sendall(content)
                     time.sleep(0.05)
-            nodes.servers[0].kill()  # and the scheduler still does its work
+            nodes.servers[0].kill()  # and the scheduler still works
             nodes.wait_for(nodes.workers[0], "failed: ")
             new = nodes.start("server", 0)
             self.assertEqual(nodes.statuses(nodes.scheduler, new, *nodes.workers), [0] * 3)

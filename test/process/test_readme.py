@@ -41,8 +41,8 @@ def rows_of(text, heading):
 
 
 def run_group(command, limit, **more):
-    """Exit status and output of a command with what it has started, all of which is killed when the time is up, and at its
-    end: a job in the background does not outlive the test."""
+    """Exit status and output of a command. All processes that it has started are killed on timeout and when it exits, so that
+    no background job outlives the test."""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           start_new_session=True, **more) as process:
         try:
@@ -219,7 +219,7 @@ class Readme(unittest.TestCase):
     def test_the_options_it_names_exist(self):
         known = self.run_line("./prun.py --help")
         for page in PAGES + ("doc/guarantees.md",):
-            if page == "doc/coming_from_paracel.md":  # it names Paracel's too; test_prun.py has those that are refused
+            if page == "doc/coming_from_paracel.md":  # it names Paracel's too; test_prun.py covers those that are rejected
                 continue
             for option in set(re.findall(r"`(--[a-z][a-z_-]*)`", text_of(page))):
                 if option not in ("--schema", "--help", "--cfg_file"):

@@ -74,7 +74,7 @@ class Resume(JobTest):
                 file.writelines(lines)
 
     def files(self, output, out, printed=False):
-        """What the run has written, or printed, without the times that it took; removed, for the next run."""
+        """What the run has written, or printed, without its timings. The files are removed for the next run."""
         if printed:
             return [line for line in out.splitlines() if not line.startswith("output ")]
         found = {}
@@ -95,8 +95,8 @@ class Resume(JobTest):
                      and p.command[p.command.index("--slot") + 1] == "0"), None)
 
     def run_and_kill(self, program, find, rank, *options, output, **config):
-        """A run that loses a process when it has made the checkpoint of clock KILL_AT. On a fast machine it may have ended
-        before: then again."""
+        """A run that loses a process once the checkpoint of clock KILL_AT is complete. Repeated if the run has ended before that,
+        as it may on a fast machine."""
         for attempt in range(ATTEMPTS):
             self.write_config("killed.json", output=output, **config)
             folder = self.not_there("checkpoints")
@@ -315,7 +315,7 @@ class Resume(JobTest):
     def test_svd(self):
         self.check("svd", input="ratings.csv", k=3, tolerance=1e-12)
         self.check("svd", input="ratings.csv", k=3, tolerance=1e-12, basis=15)
-        # The third value is small: bases on both sides.
+        # The third singular value is small, so that bases on both sides are used.
         with open(os.path.join(self.folder, "small.csv"), "w", encoding="utf-8") as file:
             file.writelines(f"{i},{j},{(i + 1) * (j + 1) + 1e-3 * (i % 7) * (j % 5) + 1e-7 * ((i * j) % 11)}\n"
                             for i in range(50) for j in range(40))

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The programs on graphs resume from checkpoints, go on with replaced workers, and with replaced servers, with the bytes of an
-undisturbed run."""
+"""The graph programs resume from checkpoints, and continue with replaced workers and with replaced servers; their results are
+byte-identical to those of an undisturbed run."""
 import glob
 import json
 import os
@@ -100,7 +100,7 @@ class ResumeGraphs(JobTest):
                                                "--checkpoint-keep", "1000"), expected)
                 made = sorted(glob.glob(os.path.join(kept, "0*")))
                 self.assertGreaterEqual(len(made), 8)
-                # An early one, and one from somewhere; the later ones are put away by the first of the two.
+                # One of the second half, then an early one: resuming from a checkpoint puts the later ones away.
                 somewhere = random.randrange(len(made) // 2, len(made))
                 for at in (somewhere, 2):
                     self.assertEqual(self.finished(program, SHORT, "--resume", made[at]), expected, made[at])
@@ -146,7 +146,7 @@ class ResumeGraphs(JobTest):
         for program in PROGRAMS:
             with self.subTest(program):
                 expected = self.expected(program, LONG)
-                # The own checkpoints of a vertex program go on beside this.
+                # A vertex program continues to write its own checkpoints meanwhile.
                 more = {"checkpoint_every": 20} if program == "mvv_pregel" else {}
                 config, folder = self.config(program, LONG, **more)
                 run = self.begin(program, config, "--on-worker-death", "wait:20")

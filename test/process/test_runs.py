@@ -71,7 +71,7 @@ class Runs(JobTest):
         self.assertEqual((status, err), (0, ""))
         self.assertRegex(out, rf"{running[0]} +running +lr +\d+\n")
         self.assertEqual(self.names(), running)
-        # Nor one whose launcher has recorded the end and still holds it.
+        # Nor is one whose launcher has recorded the end but still holds the folder.
         with open(os.path.join(self.runs, running[0], "run.json"), encoding="utf-8") as file:
             note = json.load(file)
         with open(os.path.join(self.runs, running[0], "run.json"), "w", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """--plugin-sandbox with real servers: a user function that crashes, exits, loops, fills the memory or its stack fails its own
-request, with its name and the key, and nothing else happens, with and without copies."""
+request, with its name and the key, and nothing else happens, with and without replicas."""
 import os
 import re
 import subprocess
@@ -18,7 +18,7 @@ SANITIZED = b"__asan_init" in read_bytes(os.path.join(BIN, "start_sandbox")) or 
 WAYS = {"segv": "ended its sandbox: SIGSEGV", "abort": "ended its sandbox: SIGABRT", "exit": r"ended its sandbox: exit\(3\)",
         "loop": r"ran for longer than \S+ s \(--function-timeout\)", "overflow": "ended its sandbox: SIGSEGV",
         "allocation": r"std::bad_alloc: its sandbox may have 128M \(--sandbox-memory\)"}
-if SANITIZED:  # it makes reports of signals, exits with a status of its own, and limits no memory
+if SANITIZED:  # a sanitizer reports signals itself, exits with its own status, and ignores memory limits
     del WAYS["overflow"], WAYS["allocation"]
     WAYS["segv"] = WAYS["abort"] = "ended its sandbox: "
 

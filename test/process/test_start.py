@@ -83,7 +83,7 @@ class Start(unittest.TestCase):
             many.append(socket.socket(socket.AF_UNIX))
             many[-1].settimeout(20)
             many[-1].connect(path)
-        # A worker that cannot join reads the end.
+        # A client that is turned away reads end of file instead of hanging.
         many[-1].setblocking(True)
         self.assertIn(len(many[-1].recv(1)), (0, 1))
         for one in many:

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""`prun.py tell`: commands to real workers and servers from another process, and what a program is told of deaths."""
+"""`prun.py tell`: commands to real workers and servers from another process, and how a program is notified of deaths."""
 import json
 import os
 import subprocess
@@ -29,7 +29,7 @@ class Tell(JobTest):
         return run
 
     def told_all(self, run, *arguments):
-        """Until every worker has registered its functions."""
+        """Like `tell`, once every worker has registered its functions."""
         self.assertTrue(wait_until(lambda: "takes no commands" not in self.tell(run, "--timeout", "20", "echo", "?")[2], 30))
         return self.tell(run, *arguments)
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Jobs of programs as they are written for ps-lite: scheduler, servers and workers as threads of this process.
+// Jobs of programs written for ps-lite: scheduler, servers and workers as threads of this process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -182,7 +182,7 @@ TEST(PsCluster, RequestsOfAWorkerArriveInOrderAndLargeOnesToo) {
   EXPECT_EQ(last.size(), 6U);
 }
 
-/// The memory of the only response becomes the caller's array, if that has none.
+/// The memory of a single response becomes the caller's array if that is empty.
 TEST(PsCluster, PulledArraysBelongToTheCaller) {
   const auto worker = [] {
     KVWorker<float> kv(0, 0);
@@ -201,7 +201,7 @@ TEST(PsCluster, PulledArraysBelongToTheCaller) {
       const auto* memory = own.data();
       kv.Wait(kv.ZPull(keys, &fresh));
       expect_sent(fresh);
-      std::fill(fresh.begin(), fresh.end(), 7.0F);  // and no server has it
+      std::fill(fresh.begin(), fresh.end(), 7.0F);  // changes no server's copy
       kv.Wait(kv.ZPull(keys, &own));
       kv.Wait(kv.Pull({keys[0], keys[1], keys[2]}, &vector));
       expect_sent(own);
@@ -433,7 +433,7 @@ TEST(PsCluster, AUsersSlicerDecidesWhereKeysGo) {
                                               std::vector<double> got;
                                               kv.Wait(kv.Pull({1, 3, 5}, &got));
                                               EXPECT_THAT(got, ElementsAre(1, 3, 5));
-                                              // Keys that alternate come back in two lists that overlap, which no order
+                                              // Alternating keys come back in two overlapping lists, which no order
                                               // of lists makes ascending.
                                               kv.Wait(kv.Push({2}, {2}));
                                               kv.Wait(kv.Pull({1, 2, 3}, &(got = {})));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Calls a second of pushes and pulls of sorted keys with one float each, and the median time of a call:
+// Calls per second of pushes and pulls of sorted keys with one float each, and the median time of a call:
 // ps_benchmark [KEYS] [CALLS] [IN_FLIGHT].
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Starts and ends, and says which nodes there are. From several threads of a worker if it has several customers:
+// Starts, prints the nodes of the job, and finalises; from several threads of a worker if it has several customers:
 // ps_connection [CUSTOMERS].
 #include <cstdio>
 #include <cstdlib>

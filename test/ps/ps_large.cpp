@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Pushes one value of that many bytes and gets it back: ps_large BYTES.
+// Pushes one value of this size and pulls it back: ps_large BYTES.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Pushes again and again until a push fails, and says why. With `replace` it then goes on until a push succeeds again
-// and ends well; otherwise it ends with status 7. The scheduler and the servers say which nodes they lose and get.
+// Pushes again and again until a push fails, and prints why. With `replace` it then continues until a push succeeds
+// again, and exits with status 0; otherwise with status 7. The scheduler and the servers print lost and new nodes.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

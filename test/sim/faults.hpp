@@ -23,7 +23,7 @@ class faults {
   void break_connections(process& a, process& b);
   void break_scheduler_lines(process& p);
   void cut_for_a_while(process& a, process& b);
-  /// For less than the leases, and than the time after which nodes consider it lost.
+  /// For less than a lease, and less than the time after which nodes consider it lost.
   void stop_scheduler();
 
  private:

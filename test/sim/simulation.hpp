@@ -3,17 +3,17 @@
 // Time, threads and the network of a job in a single thread, reproducible from one seed.
 //
 // A process has actors, one for each thread of the real one. An actor sleeps until a message arrives at its port or its
-// time is over, then executes one step. Steps take no time; what happens between two is random. Each process has its
+// time has passed, then executes one step. Steps take no time; what happens between two is random. Each process has its
 // own clock, which runs slightly fast or slow.
 //
 // The network behaves like ZeroMQ's DEALER and ROUTER over a stream: a connection carries messages in each direction in
-// order, without loss or duplication while both ends live. Different connections are not ordered. Random are the time
-// that each message takes, links that stall and are released in any order, how much of what a killed process had sent
-// is still delivered (a prefix, on every connection), and what it had sent of the step in which it died. A connection
-// between two live processes may break: of the messages in flight, a prefix arrives in each direction; of the remaining
-// requests the last ones are sent over the new connection, those in between are lost, and so are the replies. Neither
-// side is notified; the other side can distinguish the new connection from the old one, on which messages may still
-// arrive. Only clients duplicate messages, by retrying.
+// order, without loss or duplication while both ends live. Different connections are not ordered. Chosen at random: the
+// time that each message takes, links that stall and are released in any order, how much of what a killed process had
+// sent is still delivered (a prefix, on every connection), and what it had sent of the step in which it died. A
+// connection between two live processes may break: of the messages in flight, a prefix arrives in each direction; of
+// the remaining requests the last ones are sent over the new connection, those in between are lost, and so are the
+// replies. Neither side is notified; the other side can distinguish the new connection from the old one, on which
+// messages may still arrive. Only clients duplicate messages, by retrying.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Frames of another job, as they arrive when an address now belongs to another process: each of them would do harm.
+// Frames of another job, as they arrive when an address now belongs to another process: accepted, each would do harm.
 #pragma once
 
 #include <cstdint>

@@ -54,7 +54,7 @@ worker_process::worker_process(simulation& in, process& p, net::file_system& dis
         return json{{"role", "worker"}, {"rank", rank}, {"pid", 1000 + rank}}.dump();
       },
       [rank, &known](const net::directive& o) {
-        // One that was stopped may hear that it was ejected before the launcher kills it.
+        // A suspended worker may be told that it was ejected before the launcher kills it.
         if (!known.may_be_ejected(rank)) wrong("worker " + std::to_string(rank) + " is told to end: " + o.cause);
       });
   p.own(thread_);

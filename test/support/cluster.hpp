@@ -39,11 +39,11 @@ struct cluster_options {
   std::chrono::milliseconds heartbeat_limit{10'000};
   std::uint32_t replicas = 1;
   bool elastic = false;                ///< servers may join and leave even without replicas
-  std::string state_folder{};          ///< given: workers that die are replaced, at most once in 30 s
+  std::string state_folder{};          ///< if set, workers that die are replaced, at most once in 30 s
   std::chrono::milliseconds lease{0};  ///< of servers with replicas; 0: heartbeat_limit
   /// By slot: handles the shards' requests instead of the servers. Such servers need no time to build replicas.
   std::function<srv::request_handler*(std::size_t)> handler{};
-  /// Called with what the server of a slot is told of the membership.
+  /// Called with each membership that the server of a slot receives.
   std::function<void(std::size_t, const membership&)> told{};
   std::vector<std::string> plugin_folders{};
   std::size_t max_parked_bytes = srv::server_options().max_parked_bytes;
@@ -52,7 +52,7 @@ struct cluster_options {
   srv::checkpoint_options checkpoints{};
   srv::scheduler::event_sink events{};
   std::shared_ptr<net::transport> over{};  ///< null: an inproc_transport
-  std::string bind = "inproc://";          ///< begins every address; of ipc: a folder and a slash
+  std::string bind = "inproc://";          ///< prefix of every address; for ipc it ends with a folder and a slash
   bool shares_memory = true;               ///< collectives of the workers
   bool shares_connections = true;          ///< with several threads: as start_server --shared-connections
   std::chrono::milliseconds resend_after = net::late;
@@ -103,7 +103,7 @@ class cluster {
   cluster(const cluster&) = delete;
   cluster& operator=(const cluster&) = delete;
 
-  /// Runs `work` on a thread for each worker and returns when all have ended; the first exception is thrown again.
+  /// Runs `work` on a thread for each worker and returns when all have ended; rethrows the first exception.
   void run(const std::function<void(Comm)>& work) {
     on_each_worker([&](std::size_t rank) {
       const auto mine = join(rank, transport_, 0);
@@ -117,9 +117,9 @@ class cluster {
     });
   }
 
-  /// As `run`, with cluster_options::state_folder: the processes of a worker die as fates[rank] says, one after the
-  /// other, and another one takes the place of each. The first one is not counted while it joins, and none is while it
-  /// leaves. Returns: for each worker the messages of its last process.
+  /// As `run`, with cluster_options::state_folder: the processes of a worker die one after the other as fates[rank]
+  /// says, and each is replaced. Messages are not counted while the first process joins, nor while any process leaves.
+  /// Returns: for each worker the number of messages of its last process.
   std::vector<std::uint64_t> run_with_deaths(const std::function<void(Comm)>& work,
                                              const std::vector<std::vector<fate>>& fates) {
     std::vector<std::uint64_t> steps(options_.workers);
@@ -145,19 +145,19 @@ class cluster {
     return steps;
   }
 
-  /// This worker will exit without leaving.
+  /// Makes this worker exit without leaving.
   void silence(const Comm& comm) {
     const std::lock_guard lock(mutex_);
     silent_.insert(comm.get_rank());
   }
 
-  /// A client that is no worker of the job.
+  /// A client that is not a worker of the job.
   std::unique_ptr<server_group> client(kvclt_options o = {}, std::shared_ptr<abort_signal> ended = nullptr) {
     return std::make_unique<server_group>(*transport_, *board_->newest(), 0, o, std::move(ended), board_);
   }
 
-  /// The server exits and the scheduler is told, as by a launcher. Returns: the epoch without it, 0 when the job has
-  /// ended.
+  /// The server exits, and its death is reported to the scheduler, as a launcher does. Returns: the epoch without it, 0
+  /// when the job has ended.
   std::uint32_t lose(std::size_t i) {
     announcers_[i].reset();
     nodes_[i].reset();
@@ -205,7 +205,7 @@ class cluster {
     nodes_[slot].reset();
     return true;
   }
-  /// Requests one more or one less server from the scheduler. Returns: the slot; -1 when it is rejected.
+  /// Requests one more or one fewer server from the scheduler. Returns: the slot; -1 when it is rejected.
   int resize(const std::string& by) {
     const auto answer = send_request(net::verb::resize, R"({"servers":)" + by + "}");
     const auto at = answer.find("\"slot\":");
@@ -223,7 +223,7 @@ class cluster {
     }
     return false;
   }
-  /// Waits until clients know a membership of at least this epoch. Blocks: at most 20 s; returns false on timeout.
+  /// Waits until clients have a membership of at least this epoch. Blocks: at most 20 s; returns false on timeout.
   bool reaches(std::uint32_t epoch) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (board_->epoch() < epoch && std::chrono::steady_clock::now() < end)
@@ -293,7 +293,7 @@ class cluster {
     o.server.slot = static_cast<std::uint32_t>(i);
     o.server.threads = options_.threads;
     o.server.job = job;
-    o.server.workers = 0;  // the membership tells it, with the clock and the plan of checkpoints
+    o.server.workers = 0;  // set by the membership, like the clock and the checkpoint plan
     o.server.plugin_folders = options_.plugin_folders;
     o.server.max_parked_bytes = options_.max_parked_bytes;
     o.server.max_message_bytes = options_.max_message_bytes;

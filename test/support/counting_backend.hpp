@@ -23,8 +23,7 @@ enum class collective_kind { bcast, reduce, gather, exchange };
 /// One operation of one worker; barriers are not recorded.
 struct collective {
   collective_kind kind = collective_kind::reduce;
-  std::size_t sent = 0;      ///< bytes to others: of a bcast those of the root, of an exchange without the worker's own
-                             ///< block
+  std::size_t sent = 0;  ///< bytes to others: for a bcast the root's, for an exchange without the worker's own block
   std::size_t received = 0;  ///< bytes received in a gather, from all workers
   friend bool operator==(const collective&, const collective&) = default;
 };

@@ -20,7 +20,7 @@ namespace paracel::test {
 
 /// A disk in memory that fails or loses power at any step, with realistic contents afterwards.
 ///
-/// Unsynchronised data may be there completely, partly, or not at all: a file keeps a prefix of what was written since
+/// Unsynchronised data may survive completely, partly, or not at all: a file keeps a prefix of what was written since
 /// its last fsync (followed by zeros, as file systems leave them), a name in an unsynchronised folder refers to the old
 /// or the new file. `seed` determines the choices.
 class crash_disk final : public net::file_system {
@@ -34,7 +34,7 @@ class crash_disk final : public net::file_system {
   /// From this step on all operations that need space fail as on a full disk, until `free_space`.
   void fill_at(std::uint64_t step) { full_ = step; }
   void free_space() { full_.reset(); }
-  /// From now on a commit claims to be safe without synchronising.
+  /// From now on a commit reports success without synchronising.
   void forget_to_sync() { syncs_ = false; }
 
   /// The machine has restarted.

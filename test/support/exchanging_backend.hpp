@@ -15,7 +15,7 @@
 
 namespace paracel::test {
 
-/// A communicator that has exchanges, as that of MPI, made of the messages of another one.
+/// A communicator with exchanges, like MPI's, implemented with another communicator's messages.
 class exchanging_backend final : public comm_backend {
  public:
   /// `before`: called before each exchange.
@@ -66,7 +66,7 @@ class exchanging_backend final : public comm_backend {
   }
 
  private:
-  static constexpr std::uint64_t communicator = 3;  // beside those of the program and of collectives
+  static constexpr std::uint64_t communicator = 3;  // next to those of the program and of collectives
   struct part {
     std::size_t rank;
     ticket from;

@@ -17,14 +17,14 @@
 
 namespace paracel::test {
 
-/// A transport whose connections break as those of ZeroMQ do: a message is lost, with all replies in flight; later
+/// A transport whose connections break as ZeroMQ's do: a message is lost, with all replies in flight; later
 /// messages are sent over a new connection, and neither side is notified.
 ///
 /// It affects only traffic that is designed to survive that: streams (net::flag_stream) and the replication of the
 /// clock; on request, everything.
 class flaky_transport final : public net::transport {
  public:
-  /// One of this many messages is lost while `breaks` is set.
+  /// One in `one_in` messages is lost while `breaks` is set.
   explicit flaky_transport(unsigned one_in, bool hits_all = false) : state_(std::make_shared<state>()) {
     state_->one_in = one_in;
     state_->hits_all = hits_all;
@@ -108,7 +108,7 @@ class flaky_transport final : public net::transport {
     std::shared_ptr<state> state_;
     std::mt19937_64 random_;
     std::vector<line> channels_;
-    std::vector<int> outer_;  // of each of the inner port's channels
+    std::vector<int> outer_;  // by channel of the inner port
   };
 
   net::inproc_transport inner_;

@@ -13,7 +13,7 @@
 
 namespace paracel::test {
 
-/// How many requests of each verb the shards of a job have had.
+/// Number of requests of each verb that the shards of a job have received.
 inline std::map<std::string, std::int64_t> requests_at(cluster& c) {
   std::map<std::string, std::int64_t> all;
   for (std::size_t s = 0; s < c.members().servers.size(); ++s) {

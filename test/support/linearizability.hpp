@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Whether the observations of several clients on one object can be explained by one sequential order: each client's
-// operations in their order, none before one that was answered before it was sent, and every reply the one of a
+// operations in their order, none before one that was answered before it was sent, and every reply that of a
 // sequential object.
 //
 // Source: Wing & Gong, "Testing and verifying concurrent objects" (1993): depth-first search over the orders that are

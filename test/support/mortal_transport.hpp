@@ -17,7 +17,7 @@
 
 namespace paracel::test {
 
-/// Thrown in the thread of a process that dies: no exception that a program would catch.
+/// Thrown in the thread of a process that dies. Not a std::exception, so programs do not catch it.
 struct death {};
 
 /// When a process dies: at this message of its algorithm, counted from 0, before it is sent or after.
@@ -27,8 +27,8 @@ struct fate {
   bool before = false;
 };
 
-/// The network of one process that dies as by SIGKILL: from then on nothing leaves it and nothing reaches it.
-/// Made by the thread that runs the algorithm; its other threads only fall silent.
+/// The network of one process, which dies as if by SIGKILL: from then on nothing leaves it and nothing reaches it.
+/// Must be constructed by the thread that runs the algorithm; the other threads merely fall silent.
 class mortal_transport final : public net::transport {
  public:
   explicit mortal_transport(std::shared_ptr<net::transport> inner) : inner_(std::move(inner)) {}
@@ -48,7 +48,7 @@ class mortal_transport final : public net::transport {
     std::uint64_t steps = 0;
     std::atomic<bool> over{false};
 
-    /// `send()`, or death, or nothing.
+    /// Sends, unless the process is dead or dies before this message. Throws: death, when it dies.
     template <class Send>
     void step(Send&& send) {
       if (over) return;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Arrays of differential_test.cpp: one for each worker, which knows every element of it, and one to which all workers
-// add.
+// Arrays of differential_test.cpp: one for each worker, which knows all its values, and one to which all workers add.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -127,7 +126,7 @@ class own_arrays {
   generator& random_;
   bool bsp_;
   std::optional<array<std::int64_t>> own_, shared_;
-  std::vector<std::int64_t> now_, staged_;  // of the own array: as a read finds it; what takes effect at the commit
+  std::vector<std::int64_t> now_, staged_;  // of the own array: what a read returns; what takes effect at the commit
   std::vector<std::int64_t> sums_;          // of the shared array: what this worker has added
 };
 

@@ -47,7 +47,7 @@ inline constexpr std::size_t types = std::variant_size_v<value>;
 template <class T>
 constexpr bool is_array = codec_detail::raw_list<T>;
 
-/// Calls f<T>() with the type of number first + which, of the types [first, last) of `value`.
+/// Calls f<T>() with alternative first + which of `value`, one of [first, last).
 template <std::size_t first, std::size_t last, class F>
 void with_type(std::size_t which, const F& f) {
   if constexpr (first < last) {

@@ -24,7 +24,7 @@ struct recorded_reply {
 
   std::vector<std::byte> frame;
   net::reply_view view;
-  std::span<const std::byte> value;  ///< what came in the second frame, else the body
+  std::span<const std::byte> value;  ///< the second frame if there is one, otherwise the body
 };
 
 }  // namespace paracel::test

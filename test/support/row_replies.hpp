@@ -14,7 +14,7 @@
 
 namespace paracel::test {
 
-/// A reply to a request on rows of floats: its body, or what came in the second frame.
+/// A reply to a request on rows of floats: its second frame if there is one, otherwise its body.
 struct row_reply {
   net::reply_header header;
   std::vector<std::byte> body;
@@ -27,7 +27,7 @@ struct row_reply {
   }
 };
 
-/// Records them, until they are taken.
+/// Records replies until they are taken.
 class row_replies final : public srv::reply_sink {
  public:
   void send(const net::peer&, const net::outgoing& message) override {

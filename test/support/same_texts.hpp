@@ -18,7 +18,7 @@
 
 namespace paracel::test {
 
-/// Runs `work` on each worker of a job. Returns: the texts of what it threw, one for each worker.
+/// Runs `work` on each worker of a job. Returns: the messages of the exceptions, one for each worker.
 inline std::multiset<std::string> texts_of(std::size_t workers, const std::function<void(Comm)>& work,
                                            cluster_options o = {}) {
   std::multiset<std::string> texts;
@@ -48,7 +48,7 @@ inline void with_job(std::size_t workers, const std::function<void(paralg&)>& wo
   });
 }
 
-/// texts_of, of an algorithm.
+/// As texts_of, for an algorithm.
 inline std::multiset<std::string> texts_of_job(std::size_t workers, const std::function<void(paralg&)>& work) {
   return texts_of(workers, [&](Comm comm) {
     paralg job("", comm);

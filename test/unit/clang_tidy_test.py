@@ -39,7 +39,7 @@ class ClangTidy(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
     def combined(self, name, files):
-        """The files as one, so that headers, which take most of the time, are parsed once. They are compiled so, too
+        """The files as one, so that headers, which take most of the time, are parsed once. They are also compiled this way
         (PARACEL_UNITY)."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, name.replace("/", "_") + ".cpp")
@@ -56,7 +56,7 @@ class ClangTidy(unittest.TestCase):
                 + glob.glob("alg/*/*.cpp", root_dir=SOURCE):
             words = path.split("/")
             alone = words[0] == "alg" or words[1] == "ps"
-            # Programs and plug-ins, which have names of C, are a file each; the last needs a path to mpi.h.
+            # Not programs and plug-ins, which define C names in a file each, nor _mpi.cpp, which needs a path to mpi.h.
             if not path.endswith(("_main.cpp", "_update.cpp", "_handle.cpp", "_filter.cpp", "start_guard.cpp", "_mpi.cpp")):
                 groups.setdefault("/".join(words[:2]) if alone else words[0], []).append(path)
         self.assertGreater(len(groups), 30)

@@ -21,8 +21,8 @@ using namespace std::chrono_literals;
 using net::status;
 using net::verb;
 
-/// The clock of the server that heads it, of two with two replicas each. The other server, and the shards of both, are
-/// ports that the test reads.
+/// The clock of a job with two servers and two replicas, on the server that is its head. The other server, and the
+/// shards of both, are ports that the test reads.
 class ClockHead : public testing::Test {
  protected:
   ClockHead() {
@@ -65,7 +65,7 @@ class ClockHead : public testing::Test {
     run();
   }
 
-  /// Until nothing happens any more.
+  /// Runs until nothing is left to do.
   void run() {
     for (int i = 0; i < 5; ++i) {
       clock_->step(0ms);

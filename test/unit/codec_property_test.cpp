@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Properties of the codec on random values, nested to a random depth: what is written is read back bit by bit; and
-// after any modification of the bytes reading gives a value or one of our errors and never reads out of bounds. The
-// bytes to be read end at the end of a page that is followed by an inaccessible one, so reading beyond them crashes the
-// test in every build, not only under a sanitizer.
+// after any modification of the bytes reading returns a value or throws one of our errors, and never reads out of
+// bounds. The bytes to be read end at the end of a page that is followed by an inaccessible one, so reading beyond them
+// crashes the test in every build, not only under a sanitizer.
 #include <paracel/codec.hpp>
 
 #include <gtest/gtest.h>

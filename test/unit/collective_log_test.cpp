@@ -229,7 +229,7 @@ class KeptState : public testing::Test {
             .cannot = {},
             .parts = std::vector<std::byte>(bytes, static_cast<std::byte>(clock))};
   }
-  /// Damages the newer of the two files, or the older one.
+  /// Damages one byte of a file.
   void spoil(const std::string& name, std::size_t at) const {
     std::fstream file(folder_ + "/" + name, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(at));

@@ -69,7 +69,7 @@ TEST_F(CommandBoard, ACommandIsRepeatedUntilItIsAcknowledgedAndKeepsItsPlace) {
   const int parked = take(1, 2, answering(1, "A"));
   EXPECT_EQ(text_of(first, 0), "A");
   EXPECT_FALSE(answers.contains(parked));
-  take(1, 2, answering(1, "again"));  // a repeated answer, and the older request is told that it is
+  take(1, 2, answering(1, "again"));  // a repeated answer; the parked request is rejected as stale
   EXPECT_EQ(to(parked).result, status::conflict);
   take(1, 2, answering(2, "B"));
   EXPECT_EQ(text_of(second, 0), "B");

@@ -107,7 +107,7 @@ TEST(FactorKernels, SumsAreThoseOfAPlainLoopForEveryLength) {
   }
 }
 
-/// Steps of sgd_pass beside those of a plain loop in doubles, from the same rows.
+/// Steps of sgd_pass compared with those of a plain loop in doubles, from the same rows.
 template <class Real>
 void expect_steps_of_a_plain_loop(double near) {
   for (const std::size_t k : {0UL, 1UL, 5UL, 8UL, 15UL, 16UL, 28UL, 32UL, 45UL}) {
@@ -555,7 +555,7 @@ TEST(MfObjective, IsTheFormulaWithItsGradientAndASumOverWorkers) {
         }
       }
       for (std::size_t i = 0; i < items; ++i) expected += penalty(row(users + i), counts[i]);
-      std::vector<double> gradient(w.size(), 1.0);  // what is there stays
+      std::vector<double> gradient(w.size(), 1.0);  // the gradient is added
       EXPECT_NEAR(f.value_and_gradient(w, gradient), expected, 1e-11 * expected);
       // Central differences.
       std::vector<double> unused(w.size());
@@ -567,7 +567,7 @@ TEST(MfObjective, IsTheFormulaWithItsGradientAndASumOverWorkers) {
         w[j] = at;
         EXPECT_NEAR(gradient[j] - 1, (above - below) / 2e-5, 1e-6 * std::sqrt(expected)) << j;
       }
-      // Two workers: the items' part is a sum, the users' parts are each one's own.
+      // Two workers: the items' part is a sum, each worker has its own users' part.
       double sum = 0;
       std::vector<double> both(w.size(), 1.0);
       const std::size_t first = 4;

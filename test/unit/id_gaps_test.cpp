@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Ids of rows that travel as gaps.
+// Row ids that are encoded as gaps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

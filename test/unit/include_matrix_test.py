@@ -27,9 +27,9 @@ LAYERS = [
     ("load", r"src/load/", {"public", "core", "storage", "load"}),
     ("client", r"src/client/", {"public", "core", "net", "client"}),
     ("worker", r"src/worker/", {"public", "core", "storage", "config", "net", "load", "client", "worker"}),
-    # The programming model of ps-lite: on the transport, beside everything else.
+    # The programming model of ps-lite: on the transport, independent of everything else.
     ("ps", r"src/ps/", {"public", "core", "net", "ps-public", "ps"}),
-    # Minimisers: on the public headers, as an algorithm.
+    # Minimisers: on the public headers, like an algorithm.
     ("optim", r"src/optim/", {"public", "optim"}),
     # The only place where both sides meet: a server inside a worker's process.
     ("embed", r"src/embed/", {"public", "core", "config", "net", "client", "worker", "embed"} | SERVER),

@@ -102,7 +102,7 @@ TEST(LossyTransport, DisturbsAboutAsManyAsItIsToldAndKeepsTheOrder) {
 }
 
 TEST(LossyTransport, ChoosesBySeedAndProcess) {
-  // Requests alone: what their replies meet depends on when they come.
+  // Requests only: what happens to their replies depends on when they arrive.
   const auto chosen = [](std::uint64_t seed, const std::string& process) {
     lossy_transport over(std::make_shared<inproc_transport>(), {.percent = 20, .seed = seed, .process = process});
     const auto server = over.open();

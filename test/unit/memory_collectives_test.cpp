@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Collectives in shared memory, with threads as ranks: random operations beside a serial fold, and ranks that fail, are
-// late, or die anywhere.
+// Collectives in shared memory, with threads as ranks: random operations compared with a serial fold, and ranks that
+// fail, are late, or die anywhere.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,10 +34,10 @@ using std::chrono::milliseconds;
 using testing::HasSubstr;
 using numbers = std::vector<double>;
 
-/// What a rank's process being killed is here.
+/// Thrown by a rank whose process is killed.
 struct killed {};
 
-/// The ranks of one host, and who is dead.
+/// The ranks of one host, and which of them are dead.
 struct ranks {
   explicit ranks(std::size_t count) : dead(count) {
     constexpr std::align_val_t page{4096};
@@ -119,7 +119,7 @@ std::string text_of(const std::function<void()>& f) {
   return "nothing was thrown";
 }
 
-/// No sum of such is exact, so the order matters.
+/// Sums of these numbers are inexact, so the order matters.
 numbers vector_of(std::uint64_t turn, std::size_t rank, std::size_t length) {
   numbers v(length);
   for (std::size_t i = 0; i < length; ++i) v[i] = 0.1 * static_cast<double>((turn * 7 + rank * 13 + i) % 101 + 1);
@@ -135,7 +135,7 @@ numbers sum_of(std::uint64_t turn, std::size_t count, std::size_t length) {
   return sum;
 }
 
-/// One operation, as `dice` (the same at each rank) says.
+/// One operation, chosen by `dice`, which is the same on each rank.
 void some_operation(one_rank& mine, std::uint64_t turn, std::mt19937& dice, std::size_t longest) {
   const auto p = mine.count();
   const auto me = mine.me();
@@ -282,7 +282,7 @@ TEST(MemoryCollectives, ARankThatDiesAnywhereIsNamedByAllOthers) {
       if (mine.me() == victim && !within) throw killed();
       if (mine.me() == victim) mine.sum_and_die(v);
       std::string text;
-      for (int i = 0; i < 2 && text.empty(); ++i) {  // short vectors of one that died while it folded are complete
+      for (int i = 0; i < 2 && text.empty(); ++i) {  // a rank that dies in the fold of short vectors has contributed
         try {
           mine.sum(v);
         } catch (const peer_failure& f) {
@@ -333,7 +333,7 @@ TEST(MemoryCollectives, WhoStillReadsAStepFindsItThereWhenTheOthersHaveGivenUpTh
   on_each(3, [](one_rank& mine) {
     bool slow = mine.me() == 2;
     const collectives::fold_rule add{value_tag::f64, reduce_op::sum, [&](auto into, auto from) {
-                                       // Longer than a rank that has heard of a failure waits for the others.
+                                       // Longer than a rank that knows of a failure waits for the others.
                                        if (std::exchange(slow, false)) std::this_thread::sleep_for(milliseconds{2600});
                                        fold(value_tag::f64, into, from, reduce_op::sum);
                                      }};

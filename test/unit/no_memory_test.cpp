@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A request that finds no memory half way, at a shard whose partitions have copies: whichever allocation fails, the
-// copy that is sent the changes is the head byte for byte, what is answered is what was done, and who asks again under
-// the old number, at the head or at the copy, has nothing done twice. The same without copies, of a stream.
+// A request that runs out of memory halfway, at a shard whose partitions have copies. Whichever allocation fails, the
+// copy that receives the changes equals the head byte for byte, the reply states what was done, and a retry under the
+// old number, at the head or at the copy, does nothing twice. The same without copies, for requests of a stream.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,15 +29,15 @@
 #include "test/support/sanitized.hpp"
 #include "test/support/shard_requests.hpp"
 
-// ---- allocations that fail: none, but those of a thread between `fail_at` and `fail_no_more` ------------------------
+// ---- failing allocations: only those of a thread between `fail_at` and `fail_no_more` -------------------------------
 
 namespace {
 
 thread_local std::ptrdiff_t allocations_left = -1;  // until one fails; negative: none does
-thread_local bool failures_last = false;            // all behind it fail too
+thread_local bool failures_last = false;            // all later ones fail too
 thread_local bool has_failed = false;
 
-[[maybe_unused]] bool fails_now() noexcept {  // unused with a sanitizer, whose malloc stays
+[[maybe_unused]] bool fails_now() noexcept {  // unused with a sanitizer, whose malloc is kept
   if (allocations_left < 0) [[likely]]
     return false;
   if (allocations_left > 0) {
@@ -55,13 +55,13 @@ void fail_at(std::ptrdiff_t k, bool last) noexcept {
 }
 void fail_no_more() noexcept { allocations_left = -1; }
 
-// A request then takes no time, so that no walk ends with its time slice, however busy the machine is.
+// Requests then take no time, so that no walk is cut off by its time slice, however busy the machine is.
 thread_local bool time_stops = false;
 
 }  // namespace
 
 #if !defined(PARACEL_UNDER_ASAN) && !defined(PARACEL_UNDER_TSAN)
-// What operator new, the arena and the blobs all ask.
+// Called by operator new, the arena and the blobs.
 extern "C" void* __libc_malloc(std::size_t bytes) noexcept;
 extern "C" void* malloc(std::size_t bytes) noexcept {
   if (fails_now()) {
@@ -94,7 +94,7 @@ struct any_reply {
 class no_memory_notebook final : public reply_sink {
  public:
   void send(const net::peer&, const net::outgoing& message) override {
-    const auto left = std::exchange(allocations_left, -1);  // what is kept of it here is no part of the shard
+    const auto left = std::exchange(allocations_left, -1);  // the copy kept here is not part of the shard
     bytes frame(message.head.begin(), message.head.end());
     join(frame, message.body);
     net::reply_view view;
@@ -115,7 +115,7 @@ class node {
   }
 
   any_reply send(const request& r) { return send(r, ++sequence_); }
-  /// The allocation number `k` fails, if it is not negative.
+  /// Allocation number `k` fails, unless `k` is negative.
   any_reply send(const request& r, std::uint64_t sequence, std::ptrdiff_t k = -1, bool last = false) {
     sequence_ = std::max(sequence_, sequence);
     auto h = r.h;
@@ -163,8 +163,7 @@ class node {
   std::uint64_t sequence_ = 0;
 };
 
-/// What is there by kind, table and key: values, states and batches, not the versions and arrivals that they were
-/// given.
+/// The contents by kind, table and key: values, states and batches, without their versions and arrival numbers.
 using contents = std::map<std::tuple<record_kind, std::uint64_t, std::string>, std::multiset<std::string>>;
 contents contents_of(node& n) {
   contents all;
@@ -189,7 +188,7 @@ std::multiset<std::string> at(const contents& c, const contents::key_type& k) {
   const auto found = c.find(k);
   return found == c.end() ? std::multiset<std::string>() : found->second;
 }
-/// Every thing is as it is in one of these.
+/// Every entry is as in one of these.
 void expect_once(const contents& now, const std::vector<const contents*>& one_of, const std::string& where) {
   std::set<contents::key_type> keys;
   for (const auto& [k, v] : now) keys.insert(k);
@@ -207,7 +206,7 @@ struct test_case {
   std::string what;
   std::vector<request> before;
   request asked;
-  bool late = false;  ///< what is staged may be folded at once, or when the next asks for it
+  bool late = false;  ///< staged updates may be folded at once, or when the next request needs them
   /// A request that fails after it has folded, or handled some rows.
   [[nodiscard]] bool folds_or_has_rows() const noexcept {
     return (asked.h.flags & net::flag_bsp_read) != 0 ||
@@ -229,8 +228,8 @@ class no_memory {
       *is = contents_of(n);
     }
   }
-  /// `cold`: the shard has handled next to nothing, so that no buffer has room. Returns: how many allocations there
-  /// were.
+  /// `cold`: the shard has handled almost no requests, so that no buffer has spare capacity. Returns: the number of
+  /// allocations.
   std::ptrdiff_t run(bool last, bool cold) {
     std::ptrdiff_t k = 0;
     while (fails(k, last, cold)) ++k;
@@ -266,13 +265,13 @@ class no_memory {
     copy.object().store().changes().clear();
     head.begin_at(other.next_sequence());
   }
-  /// Whether it tells a shard something that is no partition's state.
+  /// Whether it gives a shard information that is not part of any partition's state.
   static bool is_for_all(const request& r) noexcept {
     return r.h.what == verb::set_prepare || r.h.what == verb::table_open;
   }
   static void fold(node& n) {
     const request all{{.what = verb::fold, .clock = clock_of_folds}, {}, {}, false};
-    for (int slices = 0; slices < 10; ++slices) {  // each has its time
+    for (int slices = 0; slices < 10; ++slices) {  // each has a time limit
       if (const auto a = n.send(all); a.header.result == status::ok && (a.header.flags & net::reply_more) == 0) return;
     }
   }
@@ -288,12 +287,12 @@ class no_memory {
     net::reply_item item;
     for (std::size_t i = 0; answers.next(item); ++i) {
       const contents::key_type key{record_kind::put, 0, name(i)};
-      if (item.result == status::expired) continue;  // it is not known
+      if (item.result == status::expired) continue;  // unknown
       EXPECT_EQ(at(now, key), at(item.result == status::ok ? after_ : before_, key)) << where << ": " << name(i);
     }
     EXPECT_TRUE(answers.ok()) << where;
   }
-  /// What is answered is what was done.
+  /// The reply states what was done.
   void expect_true(const any_reply& a, const contents& now, const std::string& where) const {
     const auto what = case_.asked.h.what;
     const bool of_many = (what >= verb::pull_multi && what <= verb::update_at_multi) ||
@@ -322,13 +321,13 @@ class no_memory {
     ship(head, copy);
     EXPECT_TRUE(head.states() == copy.states()) << where << ": head and copy differ";
     const auto now = contents_of(head);
-    const bool broken = has_broken(now) && !has_broken(after_);  // a staged update that is told to be lost
+    const bool broken = has_broken(now) && !has_broken(after_);  // a staged update that is reported as lost
     if (!broken && !case_.late) {
       expect_once(now, {&before_, &folded_, &after_}, where);
       expect_true(first, now, where);
     }
 
-    // Nobody has heard the answer: the client asks again, whoever is the head now.
+    // The reply was lost: the client retries, at whichever server is the head now.
     const auto again = head.send(case_.asked, sequence);
     const auto there = copy.send(case_.asked, sequence);
     EXPECT_EQ(again.header.result, there.header.result) << where;
@@ -373,7 +372,7 @@ class no_memory {
 
   const test_case& case_;
   contents before_;
-  contents folded_;  // by a request that folds and then finds no memory for the rest
+  contents folded_;  // by a request that folds and then runs out of memory
   contents after_;
 };
 

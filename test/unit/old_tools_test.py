@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The tools and the launcher's options that keep their names of Paracel 0.3."""
+"""The tools and the launcher's options that keep their Paracel 0.3 names."""
 import contextlib
 import io
 import os

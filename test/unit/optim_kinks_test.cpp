@@ -99,7 +99,7 @@ TEST(OptimKinks, ARunEndsWhenTheLossOfTheHeldOutRowsDoesNotFall) {
   EXPECT_EQ(stopped.best.steps_since, 5);
   EXPECT_EQ(stopped.best.loss, losses[losses.size() - 6]);
   EXPECT_GT(stopped.w[0], stopped.best.w[0]);
-  // Another run goes on counting.
+  // A second run continues the count.
   s.start = stopped.w;
   s.held_out.patience = 7;
   s.held_out.best = stopped.best;

@@ -74,7 +74,7 @@ void expect_derivatives(objective& f, const std::string& what) {
     const double difference = (value_at(f, moved(j, step)) - value_at(f, moved(j, -step))) / (2 * step);
     EXPECT_NEAR(g[j], difference, 1e-6 * (1 + std::abs(g[j]))) << "coordinate " << j;
   }
-  // The rows one after the other are the whole.
+  // Row by row, the sums equal the whole.
   numbers by_rows(n);
   double sum = 0;
   for (std::size_t i = 0; i < f.rows(); ++i) sum += f.rows_value_and_gradient(std::vector<std::size_t>{i}, w, by_rows);
@@ -213,7 +213,7 @@ TEST(OptimLosses, WrongRowsAreRefused) {
   EXPECT_THROW((void)epsilon_insensitive_loss(-1), config_error);
 }
 
-// Rows stay whole, in their run of 2,048, and ascend in length there.
+// Rows stay intact and within their run of 2,048, where they are sorted by length.
 TEST(OptimLosses, GroupingEqualRowsOnlyMovesThem) {
   sample_rows rows;
   counter_random random(4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The optimisers in one process: functions with known minima, a9a, endings and refusals.
+// The optimisers in one process: functions with known minima, a9a, termination, rejected settings.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -127,7 +127,7 @@ TEST(PluginRegistry, AMissingPluginIsToldAsItWasWrittenAndWithPluginsOnly) {
                           HasSubstr("; plug-ins there: libmine.so")));
   for (const auto* other : {"libtext", "libempty", "libnone", "libcut"}) EXPECT_THAT(text, Not(HasSubstr(other)));
   EXPECT_THAT(plugins_in(defaults), Contains("libparacel_default.so"));
-  // AddressSanitizer gives the library symbols of data that look like those of a plug-in.
+  // AddressSanitizer adds data symbols to the library that look like a plug-in's.
   if (!test::sanitized) {
     EXPECT_THAT(plugins_in(defaults), Not(Contains("libparacel.so")));
   }
@@ -183,7 +183,7 @@ TEST(PluginRegistry, ALibraryThatCannotBeLoadedSaysWhy) {
   EXPECT_THAT(refusal(registry, "needs_missing", "uses_missing"), HasSubstr("undefined symbol"));
   EXPECT_THAT(refusal(registry, "text", "f"),
               AllOf(HasSubstr("libtext.so cannot be loaded"), HasSubstr("file too short")));
-  // And the registry goes on.
+  // And the registry still works.
   EXPECT_NO_THROW((void)registry.load_update("good_updates", "multiply"));
 }
 
@@ -208,7 +208,7 @@ TEST(PluginRegistry, ALibraryThatIsCutOffIsRefusedBeforeItIsMapped) {
   const auto whole = plugins + "/libgood_updates.so";
   plugin_registry registry({folder.path()});
   for (const std::uintmax_t part : {2, 20, 50, 80}) {
-    if (test::sanitized && part >= 50) break;  // what is behind is debug information, which nothing maps
+    if (test::sanitized && part >= 50) break;  // the rest is debug information, which is never mapped
     const auto name = "cut" + std::to_string(part);
     fs::copy_file(whole, folder / ("lib" + name + ".so"));
     fs::resize_file(folder / ("lib" + name + ".so"), fs::file_size(whole) * part / 100);

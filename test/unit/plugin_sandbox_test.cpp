@@ -97,7 +97,7 @@ TEST(PluginSandbox, GivesTheResultsThatAFunctionGivesInTheServer) {
   same("append_list", std::vector<double>{1, 2}, std::vector<double>{3, 4, 5});
   same("append_list", std::vector<double>{}, std::vector<double>{});
   same("count_words", std::map<std::string, int>{{"a", 1}}, std::pair<std::string, int>{"b", 2});
-  same("count_words", 1.5, 2.5);  // a type that it does not take
+  same("count_words", 1.5, 2.5);  // a type that it does not accept
   same("half_step", std::vector<float>{1, 2}, std::vector<float>{1, 1});
   const auto& mean = of.sandboxed.load_update("good_updates.so", "running_mean");
   std::vector<std::byte> out;
@@ -188,7 +188,7 @@ TEST(PluginSandbox, EveryDeathFailsOneCallAndNamesTheFunction) {
                                                         {"fpe", "ended its sandbox: SIGFPE"},
                                                         {"loop", "ran for longer than 0.5 s (--function-timeout)"},
                                                         {"hang", "ran for longer than 0.5 s (--function-timeout)"}}) {
-    if (test::sanitized && name == "overflow") continue;  // a sanitizer makes a report of it, and not a signal
+    if (test::sanitized && name == "overflow") continue;  // a sanitizer reports it instead of raising a signal
     const auto& u = of.sandboxed.load_update("deadly_updates.so", "deadly_" + name);
     EXPECT_EQ(added(u, 1, 1), 2);
     const auto text = why(u, 1, -1);
@@ -389,7 +389,7 @@ TEST(PluginSandbox, OneThatDiesAmongAnnouncedCallsFailsAlone) {
   EXPECT_EQ(of.sandboxed.sandbox()->lost(), 2U);
 }
 
-/// Thus a thread is away for one call at a time only, as without a sandbox.
+/// A thread is therefore blocked by at most one call at a time, as without a sandbox.
 TEST(PluginSandbox, SlowCallsAreNotMadeAhead) {
   auto o = options();
   o.timeouts = 300ms;

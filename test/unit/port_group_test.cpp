@@ -193,7 +193,7 @@ TYPED_TEST(PortGroup, RequestsOfAChannelStayInOrderUnderLoad) {
   EXPECT_EQ(wrong, 0);
 }
 
-/// What a port says of a client, and what the client gets back.
+/// What a port calls a client, and the reply that the client receives.
 struct answer {
   std::string peer;
   std::string text;
@@ -273,7 +273,7 @@ TYPED_TEST(PortGroup, TwoChannelsToOnePortAreTwoPeers) {
   EXPECT_NE(ask(*client, one).peer, ask(*client, two).peer);
 }
 
-/// A thread that works for long neither delays the requests of the others nor gets lost itself.
+/// A thread that is busy for long neither delays the requests of the others nor loses its own.
 TYPED_TEST(PortGroup, ABusyPortHoldsUpNobodyElse) {
   TypeParam s;
   std::atomic<bool> may_go_on{false};
@@ -383,13 +383,13 @@ TYPED_TEST(PortGroup, ClientsThatDieAreForgotten) {
       for (const int c : channels) client->send(c, saying("x"));
     }
     incoming in;
-    ASSERT_TRUE(client->receive(in, at_most));  // and dies with the others open
+    ASSERT_TRUE(client->receive(in, at_most));  // and is destroyed with the others unanswered
   }
 }
 
 // ---- ZeroMQ ---------------------------------------------------------------------------------------------------------
 
-/// A socket of its own, as a program of somebody else would have.
+/// A plain ZeroMQ socket, as in a foreign program.
 class stranger {
  public:
   stranger(zmq::socket_type type, const std::string& lane) : socket_(context_, type) {
@@ -471,7 +471,7 @@ TEST(ZmqPortGroup, APortWithoutLanesDropsRequestsToOne) {
   EXPECT_EQ(dealer.receive(), (std::vector<std::string>{"", "answered"}));
 }
 
-/// Identities that a client chose itself are no other client's, whatever they end in.
+/// Identities that clients choose themselves are never taken for another client's, whatever they end in.
 TEST(ZmqPortGroup, PeersAreToldApartWhateverTheyCallThemselves) {
   test::ipc_setting s;
   const answering_group group(s.net, s.wildcard(), 2, reply_with_peer);
@@ -516,8 +516,8 @@ TEST(ZmqPortGroup, AClientHasOneConnectionForAllPorts) {
   EXPECT_EQ(descriptors(), before);
 }
 
-/// A thread that does not receive gets no more than its queue holds; then connections are no longer read, and once it
-/// receives again everybody is served.
+/// A thread that does not receive is sent no more than its queue holds; then connections are no longer read, and once
+/// it receives again all are served.
 TEST(ZmqPortGroup, TheQueueOfABusyPortIsBounded) {
   constexpr std::size_t size = std::size_t{4} << 20;
   constexpr std::size_t requests = 2 * zmq_shared_router::most_queued_bytes / size;
@@ -535,7 +535,7 @@ TEST(ZmqPortGroup, TheQueueOfABusyPortIsBounded) {
   const int to_other = asker->connect(group.addresses[1]);
   const std::string text(size, 'b');
   for (std::size_t i = 0; i < requests; ++i) client->send(to_busy, saying(text));
-  // Eventually it is full, and then nobody is read.
+  // Eventually it is full, and then no connection is read.
   incoming in;
   bool is_full = false;
   for (int i = 0; i < 1000 && !is_full; ++i) {
@@ -544,7 +544,7 @@ TEST(ZmqPortGroup, TheQueueOfABusyPortIsBounded) {
   }
   ASSERT_TRUE(is_full);
   const auto before = others.load();
-  // The busy one receives again: it gets all of its requests in order, and the other one too.
+  // The busy port receives again: it gets all of its requests in order, and the other port is served too.
   for (std::size_t i = 0; i < requests; ++i) {
     ASSERT_TRUE(busy->receive(in, at_most)) << i;
     ASSERT_EQ(in.frame.size(), size);

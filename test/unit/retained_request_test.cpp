@@ -241,7 +241,7 @@ TEST(KeptRequest, RowsAreTakenApartByIdAndByName) {
   }
 }
 
-/// Each half has its ids as they are and its values, of which row i has bytes i.
+/// Each half has its ids, not as gaps, and its values; the bytes of row i are i.
 void expect_staged_rows(const request_items_view& items, const std::vector<std::uint64_t>& ids, std::size_t row_bytes) {
   net::request_header h;
   bytes body;

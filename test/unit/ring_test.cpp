@@ -168,7 +168,7 @@ TEST(Ring, LoadFollowsTheWeights) {
   }
 }
 
-/// Of the partitions of each shard thread, the most, relative to the mean.
+/// The most partitions of any shard thread, relative to the mean.
 double fullest_thread(const ring& r, std::uint32_t servers, std::uint32_t threads) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> load;
   for (std::uint32_t p = 0; p < partition_count; ++p) ++load[{r.owner(static_cast<std::uint16_t>(p)), p % threads}];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Requests that name their rows by the digest of a list, at the server object, beside the same requests with the ids.
+// Requests that name their rows by the digest of a list, at the server object, against the same requests with ids.
 #include "server/store/row_lists.hpp"
 
 #include <gmock/gmock.h>
@@ -127,7 +127,7 @@ TEST_F(RowLists, AListIsKnownOnceItsIdsHaveComeWithItsDigest) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(pulled(list, naming::by_digest), values);
   EXPECT_EQ(rows(verb::rows_update, list, naming::by_digest, floats(8, 1)).result(), status::ok);
   auto want = values;
-  for (std::size_t i = 0; i < want.size(); ++i) want[i] += i / 2 % 2 == 0 ? 1 : 2;  // row 2 is there twice
+  for (std::size_t i = 0; i < want.size(); ++i) want[i] += i / 2 % 2 == 0 ? 1 : 2;  // row 2 occurs twice
   EXPECT_EQ(pulled(list, naming::by_digest), want);
   EXPECT_EQ(rows(verb::rows_push, list, naming::by_digest, floats(8, 5)).result(), status::ok);
   EXPECT_EQ(pulled(list), floats(8, 5));

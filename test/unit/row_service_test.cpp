@@ -247,7 +247,7 @@ TEST_F(RowsService, BatchesAreStagedWholeAndFoldedByClockRankAndArrival) {
   d.element = value_tag::f32;
   d.width = 1;
   d.plugin = "libparacel_default.so";
-  d.symbol = "paracel_assign";  // the last one counts
+  d.symbol = "paracel_assign";  // the last one wins
   ASSERT_EQ(open("t", d).header.result, status::ok);
   const auto stage = [&](std::uint32_t clock, std::uint32_t rank, float v) {
     ASSERT_EQ(rows(verb::rows_update, {1}, {v}, {net::flag_staged, clock, rank}).header.result, status::ok);

@@ -104,7 +104,7 @@ TEST_F(SchedulerWithReplicas, ASecondLossBeforeTheCopiesAreRestoredEndsTheJob) {
       "server s2 (pid 502 on h) lost: killed by signal 9; lost before the replicas of s1's partitions were restored");
 }
 
-// The partitions that belong to it on the ring follow from both: others would be its own without having been copied.
+// Both determine its partitions on the ring: with other values it would own partitions that were not copied to it.
 TEST_F(SchedulerWithReplicas, AReplacementHasTheWeightAndTheThreadsOfTheLostServer) {
   lose(1);
   auto other = another(1);

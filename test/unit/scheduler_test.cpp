@@ -454,7 +454,7 @@ class SchedulerThatEjects : public scheduler_test {
     r.header.result = result;
     subject->on_reply(sent.back().second.sequence, r, now);
   }
-  /// All but worker 2 beat, for so long.
+  /// All but worker 2 send heartbeats, for this time.
   void beat_for(std::chrono::milliseconds time, int without_server = -1) {
     for (const auto end = now + time; now < end;) {
       now += 100ms;

@@ -84,7 +84,7 @@ TEST(CheckpointOfServers, EveryCopyOfAPartitionIsReadBack) {
   }
   const auto text = m.to_text();
   disk.write("d/0000000010/manifest.json", net::bytes_of(text));
-  // The request comes again after the job has gone on: the file stays what the manifest says.
+  // The request is repeated after the job has continued: the file stays as the manifest describes it.
   for (std::size_t i = 0; i < keys; ++i) push(*all[router.locate(key(i)).server], key(i), 'x');
   for (std::size_t slot = 0; slot < all.size(); ++slot) EXPECT_EQ(ask(*all[slot], h, save).body, saved[slot]);
   EXPECT_NO_THROW((void)net::verify_checkpoint(disk, "d/0000000010"));

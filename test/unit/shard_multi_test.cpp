@@ -86,7 +86,7 @@ TEST_F(ShardTest, AUniformReplyHasTheValuesOfTheItemsItStandsFor) {
   EXPECT_EQ(a.header.flags, net::reply_uniform);
   EXPECT_EQ(numbers(ask(verb::pull_multi, abc, uniform)), (std::vector<double>{3, 2, 3, 4}));
 
-  // What is not of one kind, not complete, or malformed: as before.
+  // Values of different kinds, missing keys, malformed requests: as without the flag.
   const std::vector<double> vector{1, 2};
   EXPECT_EQ(ask(verb::update_multi, {{"a", view(1.0)}, {"b", view(vector)}}, uniform).items()[1].result,
             status::type_mismatch);

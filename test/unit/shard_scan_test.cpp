@@ -22,7 +22,7 @@ using net::status;
 using net::verb;
 using testing::HasSubstr;
 
-/// Walks end when they are through, however many of the server's time slices that takes.
+/// Walks run to completion, however many of the server's time slices that takes.
 class ShardScanTest : public test::shard_test {
  protected:
   struct walked {

@@ -106,7 +106,7 @@ TEST(SparseKernel, AVisitGivesTheSameBitsAsTheOwnPairs) {
     sparse_kernel(all, columns, {.method = method}).own_pairs([&](std::size_t i, std::size_t j, double s) {
       own[{i, j}] = s;
     });
-    // Rows 0 to 29 are the own ones, the others are received; those below 10 are excluded.
+    // Rows 0 to 29 are local, the others are received; those below 10 are excluded.
     const auto home = sparse({rows.begin(), rows.begin() + 30}, method);
     sparse_kernel kernel(home, columns, {.method = method});
     kernel.start_at(10);

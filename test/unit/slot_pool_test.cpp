@@ -70,7 +70,7 @@ TEST(SlotPool, BlocksKeepTheirBytesAndDoNotOverlapAndRegionsAreReleased) {
   }
 }
 
-// Indexes of every size from the arena's to those that malloc gives, and back.
+// Indexes of every size from the arena's to malloc's, and back.
 TEST(SlotPool, ATableGrowsThroughAllSizesOfItsIndexes) {
   constexpr std::uint64_t rows = 40'000;
   row_table table({value_tag::f32, 1, 0, false}, 2, false);

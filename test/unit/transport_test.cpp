@@ -91,7 +91,7 @@ TYPED_TEST(Transport, ATailTravelsBesideTheFrame) {
     ASSERT_TRUE(client->receive(in, at_most)) << size;
     EXPECT_EQ(frame_text(in), "h");
     EXPECT_TRUE(is_filled_buffer(in.tail, size, 7)) << size;
-    // Between processes the receiver has bytes of his own.
+    // Between processes the receiver has its own copy.
     EXPECT_TRUE(in.tail.unique() || (std::is_same_v<TypeParam, inproc_setting>));
   }
 }
@@ -198,7 +198,7 @@ TYPED_TEST(Transport, ABatchIsWhatHasArrivedInOrderAndItsFramesLastUntilTheNext)
   std::size_t next = 0;
   std::size_t largest = 0;
   while (next < requests) {
-    // Room for a few, for many, and for more than a transport gives at once.
+    // Room for a few, for many, and for more than a transport returns at once.
     const std::size_t room = next % 3 == 0 ? 3 : next % 3 == 1 ? 16 : in.size();
     const auto n = server->receive_batch(std::span(in).first(room), at_most);
     ASSERT_GT(n, 0U);
@@ -211,7 +211,7 @@ TYPED_TEST(Transport, ABatchIsWhatHasArrivedInOrderAndItsFramesLastUntilTheNext)
       } else {
         EXPECT_EQ(in[k].tail.size(), 0U);
       }
-      server->reply(in[k].from, saying(frame_text(in[k])));  // its frame is still there
+      server->reply(in[k].from, saying(frame_text(in[k])));  // its frame is still valid
     }
   }
   EXPECT_GT(largest, 1U) << "nothing was ever taken together";
@@ -282,7 +282,7 @@ TYPED_TEST(Transport, AClientOfManyServersHearsThemAll) {
 }
 
 TYPED_TEST(Transport, APortAnswersAndAsksAtTheSameTime) {
-  // b stands between a and c, as a server does that hands its updates on.
+  // b is between a and c, like a server that forwards its updates.
   TypeParam s;
   const answering c(bound(s.net, s.named("c")),
                     [](port& self, incoming& in) { self.reply(in.from, saying("c(" + frame_text(in) + ")")); });
@@ -369,7 +369,7 @@ TYPED_TEST(Transport, AnAddressIsFreeAgainWhenItsPortIsGone) {
     EXPECT_EQ(frame_text(in), "life " + std::to_string(life));
     server->reply(in.from, saying("ok"));
     ASSERT_TRUE(client->receive(in, at_most));
-    // ZeroMQ notices that a connection ended a moment after it did; a request in that moment goes down with it.
+    // ZeroMQ notices the end of a connection slightly late; a request sent in between is lost with it.
     server.reset();
     EXPECT_FALSE(client->receive(in, milliseconds(50)));
   }
@@ -452,7 +452,7 @@ TYPED_TEST(Transport, ReceiveReturnsWhenItsTimeIsOver) {
   };
   EXPECT_LT(timed(*server, milliseconds(0)), 500);
   EXPECT_GE(timed(*server, milliseconds(60)), 59);
-  EXPECT_GE(timed(*client, milliseconds(60)), 59);  // nothing was asked: nothing can come
+  EXPECT_GE(timed(*client, milliseconds(60)), 59);  // no request was sent, so no reply can arrive
   client->send(channel, saying("x"));
   EXPECT_GE(timed(*client, milliseconds(60)), 59);  // one channel
   client->send(second, saying("x"));

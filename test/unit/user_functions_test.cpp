@@ -115,7 +115,7 @@ TEST_F(UpdateInServer, InPlaceWorksOnTheValueItself) {
   EXPECT_TRUE(apply_in_place(good("half_step"), value_tag::f32, std::as_writable_bytes(std::span(&one, 1)),
                              delta.view(), error));
   EXPECT_EQ(one, 4.0F);
-  // And through the form that makes a new value.
+  // And through the form that creates a new value.
   EXPECT_EQ(run(good("half_step"), std::vector<float>{4}, std::vector<float>{2}).value, std::vector<float>{3});
 }
 
@@ -189,7 +189,7 @@ TEST_F(UpdateInServer, AFunctionSeesOnlyAlignedDeltas) {
 }
 
 TEST_F(UpdateInServer, ALargeMisalignedDeltaIsUnderstoodToo) {
-  const std::size_t n = 300000;  // beyond what a thread keeps
+  const std::size_t n = 300000;  // larger than the buffer that a thread keeps
   std::vector<std::byte> memory(n * 8 + 1);
   const list ones(n, 1.0);
   std::memcpy(memory.data() + 1, ones.data(), n * 8);

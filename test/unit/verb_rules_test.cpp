@@ -245,7 +245,7 @@ class VerbTable : public testing::Test {
     return s;
   }
 
-  /// However long the test takes.
+  /// At most one log line per second, however long the test takes.
   void expect_a_line_a_second() const {
     const auto seconds = std::chrono::floor<std::chrono::seconds>(std::chrono::steady_clock::now() - begin_).count();
     EXPECT_FALSE(logged_.empty());
@@ -570,7 +570,7 @@ TEST_F(SchedulerVerbs, AnotherJobAndAProcessThatIsNotTheNodeAreRefusedAndChangeN
     EXPECT_EQ(to(ask(r.what, body)).result, r.what == verb::watch ? status::ok : status::bad_request) << text_of(r);
     EXPECT_EQ(state(), before) << text_of(r);
   }
-  client = 12345;  // of a process that is no worker
+  client = 12345;  // of a process that is not a worker
   EXPECT_EQ(to(barrier(0, 3)).result, status::bad_request);
   client = 0;
   EXPECT_EQ(state(), before);

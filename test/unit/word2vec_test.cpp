@@ -202,7 +202,7 @@ TEST(Word2vecVocabulary, TheHuffmanTreeIsPrefixFreeAndNoTreeIsShorter) {
     const huffman_tree tree(counts);
     ASSERT_EQ(tree.begin.size(), n + 1);
     std::uint64_t cost = 0;
-    std::map<std::string, std::uint32_t> node_at;  // the way from the root: the node there
+    std::map<std::string, std::uint32_t> node_at;  // path from the root: the node there
     std::set<std::string> codes;
     for (std::size_t w = 0; w < n; ++w) {
       std::string code;
@@ -289,7 +289,7 @@ TEST(Word2vecBatch, HasTheRowsOfItsWordsAndNegativesOnceInOrder) {
       ASSERT_FALSE(batch.end.empty());
       EXPECT_EQ(batch.end.back(), batch.token.size());
     }
-    // Again, it is the same; another worker draws others.
+    // Cut again, it is the same; another worker draws a different one.
     word2vec_batch again;
     batcher.cut(23, again);
     EXPECT_EQ(again.token, batch.token);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// What only ZeroMQ's sockets can do to a port: peers that are not ours, malformed messages, replies that nobody reads.
+// What only ZeroMQ's sockets can do to a port: peers that are not ours, malformed messages, replies that stay unread.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -30,7 +30,7 @@ using test::frame_text;
 using test::ipc_setting;
 using test::saying;
 
-/// A socket of its own, as a program of somebody else would have.
+/// A plain ZeroMQ socket, as in a foreign program.
 class raw_socket {
  public:
   raw_socket(zmq::socket_type type, const std::string& address, int most_received = 0)
@@ -83,7 +83,7 @@ TEST(ZmqTransport, OtherKindsOfAddressAreRefused) {
   for (const char* address : {"tcp://127.0.0.1", "tcp://127.0.0.1:x", "ipc://"}) {
     EXPECT_THROW(p->connect(address), network_error) << address;
   }
-  // 107 bytes are the most that the kernel takes as the path of a socket.
+  // The kernel accepts at most 107 bytes as the path of a socket.
   try {
     p->bind("ipc:///tmp/" + std::string(120, 'p'));
     FAIL();
@@ -108,12 +108,12 @@ TEST(ZmqTransport, APlainReqSocketIsAClient) {
   EXPECT_EQ(req.receive(), two);
 }
 
-/// What a server's port says of a client that asks and does not read, and what it says after it has read.
+/// What a server's port reports about a client that sends requests without reading the replies, and after it has read.
 class UnreadReplies : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(UnreadReplies, AreMeasuredUntilTheyAreReadAndForgottenWithTheConnection) {
   const std::size_t reply_bytes = GetParam();
-  constexpr std::size_t most_read_ahead = 8;  // by ZeroMQ in the client, beside what the kernel holds
+  constexpr std::size_t most_read_ahead = 8;  // by ZeroMQ in the client, besides the kernel's buffers
   constexpr std::size_t asked_bytes = std::size_t{48} << 20;
   const std::size_t requests = asked_bytes / reply_bytes;
   ipc_setting s;
@@ -139,7 +139,7 @@ TEST_P(UnreadReplies, AreMeasuredUntilTheyAreReadAndForgottenWithTheConnection) 
     serve(requests);
     EXPECT_LT(unread, most(requests));
     EXPECT_GT(unread, least(requests) - (std::size_t{8} << 20));
-    // Another one's account is his own.
+    // Another client has its own account.
     raw_socket other(zmq::socket_type::dealer, address);
     other.connect();
     for (int i = 0; i < 3; ++i) {
@@ -156,7 +156,7 @@ TEST_P(UnreadReplies, AreMeasuredUntilTheyAreReadAndForgottenWithTheConnection) 
     for (std::size_t i = 0; i < requests; ++i) lazy.send({"", "ask"});
     serve(requests);
   }
-  // It has gone; its memory comes back, and with it the tails that were on their way.
+  // It is gone; its memory is released, and with it the tails in flight.
   if (!large) return;
   const auto end = steady_clock::now() + at_most;
   shared_buffer& held = const_cast<shared_buffer&>(large);
@@ -169,14 +169,14 @@ TEST_P(UnreadReplies, AreMeasuredUntilTheyAreReadAndForgottenWithTheConnection) 
 
 INSTANTIATE_TEST_SUITE_P(ZmqTransport, UnreadReplies, ::testing::Values(2000, 40000, 200000));
 
-// A port with several sources skips those that it has found empty, but not for ever: a caller may only ever ask without
-// waiting.
+// A port with several sources skips those that it has found empty, but not forever: a caller may only ever poll without
+// blocking.
 TEST(ZmqTransport, AReceiveThatDoesNotWaitSeesWhatHasArrivedSince) {
   ipc_setting setting;
   auto server = setting.net.open();
   const auto at = server->bind(setting.wildcard());
   auto port = setting.net.open();
-  port->bind(setting.wildcard());  // a second source beside the channel
+  port->bind(setting.wildcard());  // a second source besides the channel
   const int channel = port->connect(at);
   incoming in;
   for (int i = 0; i < 3; ++i) {

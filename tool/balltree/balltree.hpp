@@ -21,7 +21,7 @@
 
 namespace paracel {
 
-/// What is searched: the `k` best of the indices that are not black and, if there are white ones, are white.
+/// What to search for: the `k` best of the indices that are not black and, if there are white ones, are white.
 struct query {
   explicit query(std::vector<double> q, std::size_t count, std::unordered_set<long> black = {},
                  std::unordered_set<long> white = {})
@@ -95,7 +95,7 @@ class balltree {
     out.close();
     if (!out) throw std::runtime_error(file + ": cannot be written");
   }
-  /// The tree that `pickle` wrote for the same vectors. Throws: std::runtime_error when it is none.
+  /// Reads the tree that `pickle` wrote for the same vectors. Throws: std::runtime_error when the file is not one.
   void build_from_file(const std::string& file) {
     const auto bad = [&file] { return std::runtime_error(file + ": no tree of these vectors"); };
     std::ifstream in(file);
@@ -161,7 +161,7 @@ class balltree {
     // Rounding must not make the ball too small.
     n.radius = distance(n.centre, at(farthest(begin, end, n.centre))) * (1 + 1e-12);
     if (end - begin > leaf_size && n.radius > 0) {
-      // Two points far from each other; the rest goes to the nearer one, half to each.
+      // Two points far apart; the others are split into halves by which of these is nearer.
       const auto& a = at(farthest(begin, end, n.centre));
       const std::vector<double> first(a.begin(), a.end());
       const auto& b = at(farthest(begin, end, first));
@@ -199,7 +199,7 @@ class balltree {
   std::vector<node> nodes_;
 };
 
-/// By the tree, or by looking at every vector: the same result.
+/// By the tree, or by scanning all vectors: the same result.
 template <class T>
 void search(const query& q, const balltree<T>& tree, std::vector<long>& result) {
   result = tree.search(q);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // An all-reduce of doubles between worker processes of one host, by length: in the memory that they share, by messages
-// between them, or through the scheduler; and the memory traffic without which none can be. bench_allreduce_mpi
-// measures MPI_Allreduce in the same way.
+// between them, or through the scheduler; and the memory traffic that none can avoid. bench_allreduce_mpi measures
+// MPI_Allreduce in the same way.
 #include <gflags/gflags.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ double median_microseconds(int repeat, const F& call) {
   return all[all.size() / 2];
 }
 
-/// What each task has to do in memory: to add (p-1)/p of a vector to its range, and to write as much.
+/// The memory traffic of each task: it adds (p-1)/p of a vector to its range, and writes as much.
 report measure_memory() {
   const auto n = FLAGS_bytes / sizeof(double);
   const auto p = static_cast<std::size_t>(FLAGS_tasks);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// All-reduces of doubles under mpirun: MPI_Allreduce, and ours, as a job's collectives are there, in turns in the same
-// processes. It starts itself under mpirun:
+// All-reduces of doubles under mpirun: MPI_Allreduce and ours, which a job's collectives use there, alternately in the
+// same processes. It starts itself under mpirun:
 //
 //   bench_allreduce_mpi TASKS BYTES BTL      BTL: vader (shared memory) or tcp
 //
@@ -54,7 +54,7 @@ collectives made(bool shares) {
   return collectives(Comm(std::shared_ptr<comm_backend>(paracel_mpi_comm(nullptr))));
 }
 
-/// Of several ways of doing the same in turns.
+/// The times of one of several alternating implementations.
 class timed {
  public:
   template <class F>
@@ -99,7 +99,7 @@ int main(int argc, char** argv) {
   bool right = true;
   {
     auto by_messages = made(false), in_memory = made(true);
-    // Many in a row: how long a rank looks before it sleeps depends on how long it waited before.
+    // Many in a row: how long a rank spins before it sleeps depends on how long it waited before.
     constexpr int turns = 5;
     const auto row = (repeat + turns - 1) / turns;
     for (int i = 0; i < turns; ++i) {

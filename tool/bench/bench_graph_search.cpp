@@ -67,7 +67,7 @@ double status_mb(const char* what) {
   return mb;
 }
 
-/// The run-th source: a vertex with edges that leave it. A collective.
+/// The run-th source: a vertex with outgoing edges. A collective.
 std::uint64_t source_of(Comm comm, const distributed_graph& graph, int run) {
   const auto n = graph.vertices_total();
   for (std::uint64_t k = 0;; ++k) {
@@ -128,7 +128,7 @@ void measure(Comm comm, result& r) {
           comm, r, run, [&] { return alg::core_numbers(comm, graph).cores; },
           [] { return std::vector<std::uint32_t>(); });
     } else {
-      auto edges = graph;  // they are taken
+      auto edges = graph;  // count_triangles consumes them
       timed(
           comm, r, run, [&] { return alg::count_triangles(comm, edges, false).of_vertices; },
           [] { return std::vector<std::uint64_t>(); });

@@ -60,7 +60,7 @@ class loader {
  public:
   loader(session& s, std::size_t index) : client_(s.open_client()), index_(index), value_(FLAGS_value_bytes / 8, 1.5) {}
 
-  /// Its share of the keys, one call at a time.
+  /// Runs a verb on its share of the keys, one call at a time.
   void every_key(net::verb what) {
     const value_view value{value_tag::f64_array, std::as_bytes(std::span(value_))};
     const auto clients = static_cast<std::size_t>(FLAGS_clients);

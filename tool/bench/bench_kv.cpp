@@ -205,7 +205,7 @@ class worker {
     }
   }
 
-  /// This many chains, each of which sends its next request when the previous one is answered.
+  /// Runs FLAGS_window chains, each of which sends its next request when the previous one is answered.
   void many_in_flight(stopwatch& watch) {
     struct chain {
       worker* self;
@@ -277,7 +277,7 @@ class worker {
     client_->wait_all();
   }
 
-  /// A ring of futures: waits for the oldest and replaces it by the next call.
+  /// A ring of futures: waits for the oldest and replaces it with the next call.
   template <class T>
   void through_paralg(stopwatch& watch) {
     if (value_.size() == sizeof(T) && !has_many_keys(call_.what)) return with_values<T, T>(watch, T{});

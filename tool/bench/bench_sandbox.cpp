@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The cost of --plugin-sandbox: updates by a user function in a server that runs it itself and in one that has it run
-// in another process, alternately in one run. Prints one line of JSON: of each load the calls (of many keys: the keys)
-// a second of both, and the median of the ratios of the pairs.
+// in another process, alternately in one run. Prints one line of JSON: for each load the calls (for many keys: the
+// keys) a second of both, and the median of the ratios of the pairs.
 #include <gflags/gflags.h>
 
 #include <algorithm>

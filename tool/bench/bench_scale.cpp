@@ -45,7 +45,7 @@ using namespace paracel::bench;
 
 double seconds_since(clock::time_point begin) { return std::chrono::duration<double>(clock::now() - begin).count(); }
 
-/// Processor seconds of the process's threads of this name; of all threads without a name.
+/// Processor seconds of the process's threads of this name; of all threads if it is empty.
 double processor_seconds(pid_t process, const std::string& thread) {
   double sum = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task")) {

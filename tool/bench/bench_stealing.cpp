@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The benefit of work stealing when one worker is slower than the others: supersteps of a computation over rows in
-// chunks and an all-reduce, with work stealing and without, in turns. A chunk sleeps --chunk_ms, at the last worker
+// chunks and an all-reduce, with work stealing and without, alternately. A chunk sleeps --chunk_ms, at the last worker
 // --slow times as long, so the processes need no processors of their own.
 //
-// The ideal: all workers are busy all the time, so a superstep takes the time that workers * chunks chunks need at the
-// speed of all together, (workers - 1) / chunk_ms + 1 / (slow * chunk_ms); without work stealing it takes at least
+// The ideal: all workers are busy all the time, so a superstep takes the time that workers * chunks chunks need at
+// their combined speed, (workers - 1) / chunk_ms + 1 / (slow * chunk_ms); without work stealing it takes at least
 // slow * chunks * chunk_ms. `share_*`: the ideal time divided by the median time of a superstep. Sleeps take longer
-// than asked for, much longer on a busy machine: `share_on_measured` has the workers' measured speeds in the ideal.
+// than requested, much longer on a busy machine: `share_on_measured` uses the workers' measured speeds for the ideal.
 #include <gflags/gflags.h>
 #include <sys/prctl.h>
 
@@ -46,7 +46,7 @@ using table = std::vector<numbers>;
 
 struct report {
   double seconds[2] = {};  ///< median superstep of worker 0, without work stealing and with
-  double chunks = 0;       ///< that travelled in a superstep, on average
+  double chunks = 0;       ///< that were stolen in a superstep, on average
   double speed = 0;        ///< chunks per second while it computes, with work stealing
   double wrong = 0;
 };

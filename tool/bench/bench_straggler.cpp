@@ -4,7 +4,7 @@
 // 10 ms, and one time in ten 40 ms more; then it updates the vector and commits. The delay of iteration i of worker w
 // is the same for every staleness. With --objective the vector is the theta of a logistic regression, an iteration is a
 // step along the gradient of the worker's rows, and the time until the objective is reached is measured. With --batch
-// an iteration is a step along the gradient of so many of them, in turn, and takes --row_ms for each instead of 10 ms.
+// an iteration is a step along the gradient of this many, in turn, and takes --row_ms for each instead of 10 ms.
 //
 // The limit: an iteration takes 14 ms on average, and with s = 0 the expected maximum over 8 workers, 10 + 40 (1 -
 // 0.9^8) = 32.8 ms. So staleness gains at most a factor of 2.34.

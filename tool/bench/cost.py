@@ -215,7 +215,7 @@ ROWS = [
         serial("lda", "{data} --topics 40 --alpha 0.1 --beta 0.01 --sweeps 50"),
         {"input": "{data}", "k_topics": 40, "alpha": 0.1, "beta": 0.01, "iters": 50, "test_stride": 10},
         at_most("perplexity", part=0.02)),
-    # The serial program with --threads is written as the original one: floats that threads share, a step for each pair.
+    # The serial program with --threads works like the original one: floats that threads share, a step for each pair.
     Row("word2vec", "word2vec", "-m word2vec --seed 1 --vocabulary 50000 --parts 200 --length 20", {"-n": 200e3},
         serial("word2vec", "{data} --threads 2 --test {data}.pairs"), {"input": "{data}", "test_input": "{data}.pairs"},
         at_least("spearman", part=0.05), threads=2),
@@ -245,7 +245,7 @@ def die_with_parent():
 
 
 def run_alone(command, limit, threads=1):
-    """Runs the tool, pinned to so many processors; its peak memory is that of its largest process."""
+    """Runs the tool, pinned to `threads` processors; its peak memory is that of its largest process."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1", "LC_ALL": "C"}
     return run_watched(["taskset", "-c", "0-%d" % (threads - 1), *shlex.split(command)], environment, limit, False)
 

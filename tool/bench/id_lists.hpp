@@ -32,7 +32,7 @@ class id_lists {
       if (order == "unique") std::shuffle(list.begin(), list.end(), random);
     }
   }
-  /// Valid until the next call. Cost: of a list that is not used twice, an addition an id.
+  /// Valid until the next call. Cost: for a list that is not used twice, an addition an id.
   std::span<const std::uint64_t> next() {
     const auto& list = lists_[calls_ % lists_.size()];
     const auto shift = calls_++ / lists_.size() + 1;
@@ -46,7 +46,7 @@ class id_lists {
   static constexpr std::size_t drawn = 64;
 
   bool fresh_;
-  std::uint64_t room_;  // above the ids that were drawn: by so much they are shifted
+  std::uint64_t room_;  // ids above those that were drawn: lists are shifted by up to this much
   std::vector<std::vector<std::uint64_t>> lists_;
   std::vector<std::uint64_t> shifted_;
   std::uint64_t calls_ = 0;

@@ -261,7 +261,7 @@ PER_KEY = ("ns_per_key", "cpu_s_per_million")
 
 
 def medians(names, runs):
-    """Of the figures that the runs have."""
+    """The medians of those figures that all runs have."""
     return {n: statistics.median(r[n] for r in runs) for n in names if all(n in r for r in runs)}
 
 

@@ -20,7 +20,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-EVERY = 5  # of so many lines the last one is for testing
+EVERY = 5  # one line in this many is for testing
 
 
 class Set:
@@ -119,7 +119,7 @@ def main():
             rows = max(40, int(s.rows * o.scale))
             ratings = s.quality == "test_rmse"
             files = one_hot = generate(os.path.join(folder, "samples"), s.generate, rows, o.build)
-            if ratings:  # the same ones as features
+            if ratings:  # the same ratings as features
                 one_hot = generate(os.path.join(folder, "one_hot"), s.generate.replace("-m mf", "-m fm"), rows, o.build)
             print("\n%s: %s (`%s -n %d`)\n\n| program | seconds | CPU | %s |\n|---|---|---|---|" %
                   (s.name, s.text, s.generate, rows, "RMSE" if "rmse" in s.quality else s.quality), flush=True)

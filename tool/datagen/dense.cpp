@@ -114,7 +114,7 @@ class linear_samples : public column_rows {
 };
 
 /// f1,...,fk,target: uniform features and 10 sin(pi f1 f2) + 20 (f3 - 1/2)^2 + 10 f4 + 5 f5 with normal noise of
-/// spread 1. `labelled`: f1,...,fk,label, whether that is above 14.4, the mean to a decimal.
+/// spread 1. `labelled`: f1,...,fk,label, whether the target is above 14.4, its mean rounded to one decimal.
 /// Source: J. Friedman, "Multivariate adaptive regression splines", Annals of Statistics 19, 1991, section 4.3.
 class friedman_samples : public column_rows {
  public:
@@ -124,7 +124,7 @@ class friedman_samples : public column_rows {
     for (auto i = first; i < last; ++i) {
       counter_random random(seed_, rows_stream, i);
       char* to = room(out, k_ + 1);
-      double f[5] = {0.5, 0.5, 0.5, 0.5, 0.5};  // with fewer columns the rest
+      double f[5] = {0.5, 0.5, 0.5, 0.5, 0.5};  // the values of missing columns
       for (std::uint64_t j = 0; j < k_; ++j) {
         const double x = random.uniform();
         if (j < 5) f[j] = x;
@@ -277,9 +277,9 @@ class mixed_rows : public column_rows {
   std::vector<double> weights_;  // of the numbers
 };
 
-/// <relevance> qid:<query> 1:v ... k:v: documents of queries. Features are standard normal, the first two the same in
-/// a query. The relevance, 0 to 4, grows with a linear function of some of the others, to which the first feature adds
-/// or from which it takes the last one of these, and noise.
+/// <relevance> qid:<query> 1:v ... k:v: documents of queries. Features are standard normal, the first two constant
+/// within a query. The relevance, 0 to 4, grows with a linear function of some of the others, plus the product of the
+/// first feature and the last of these, and noise.
 class queries : public generator {
  public:
   explicit queries(const options& o)

@@ -26,7 +26,7 @@ struct option_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The options of a run; records which have been requested, so that unknown ones are reported.
+/// The options of a run.
 class options {
  public:
   explicit options(std::map<std::string, std::string> values) : values_(std::move(values)) {}

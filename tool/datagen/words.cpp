@@ -20,7 +20,7 @@ struct spelling {
   [[nodiscard]] std::string_view text() const { return {letters, length}; }
 };
 
-/// Words of syllables, fewer for the first ones; all are distinct.
+/// Distinct words made of syllables, the first ones of fewer.
 std::vector<spelling> spell(std::size_t count) {
   static constexpr char first[] = "bcdfghjklmnprstvwz";  // 18
   static constexpr char second[] = "aeiou";
@@ -186,10 +186,10 @@ class topics : public generator {
   std::vector<alias_table> word_of_;
 };
 
-/// Lines of words of one of several clusters, and of words that are in all: a tenth of the vocabulary, two of five
+/// Each line has words of one of several clusters, and words common to all: a tenth of the vocabulary, two of five
 /// occurrences. Frequencies within a cluster follow Zipf's law. Word w of the rest is in cluster w mod parts. Truth:
-/// word<tab>cluster for the words of clusters, by number. Pairs: 1,000 lines word<tab>word<tab>1 or 0, whether both
-/// are in one cluster, frequent words more often.
+/// word<tab>cluster for the words of clusters, by number. Pairs: 1,000 lines word<tab>word<tab>1 or 0, whether both are
+/// in one cluster, frequent words more often.
 class clustered_text : public generator {
  public:
   explicit clustered_text(const options& o)

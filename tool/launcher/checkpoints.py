@@ -122,7 +122,7 @@ def event_text(event):
 
 
 def checkpoint_command(arguments):
-    """prun.py checkpoint list|verify DIR. Does not return: replaces this process by paracel_checkpoint."""
+    """prun.py checkpoint list|verify DIR. Does not return: replaces this process with paracel_checkpoint."""
     if len(arguments) != 2 or arguments[0] not in ("list", "verify"):
         raise Failure(USAGE, "usage: prun.py checkpoint list|verify DIR")
     path = own_program(PROGRAM)

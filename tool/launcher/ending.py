@@ -45,8 +45,8 @@ def status_of(child):
 
 
 def deliver(job, end):
-    """Worker 0's output is data: after a complete job we wait until its reader has taken all of it, like any program, at most
-    until `end`, the time of --timeout. After a failure we wait only while the reader makes progress."""
+    """Worker 0's output is data: after a complete job we wait until its reader has consumed all of it, like any program, but at
+    most until `end`, the deadline of --timeout. After a failure we wait only while the reader makes progress."""
     out, status = job.terminal.out, None
     while out.waiting and status is None:
         ends = ([] if end is None else [end]) + ([] if job.cause is None else [out.taken + READER_LIMIT])

@@ -45,7 +45,7 @@ def hosts_in(path):
 
 class Places:
     """The hosts of servers that have their own mpirun: assigned round-robin, so that replicas are on different hosts; a
-    replacement goes to a free slot of another host, if there is one."""
+    replacement is placed in a free slot of another host, if there is one."""
 
     def __init__(self, slots):
         self.free = {}  # host -> free slots
@@ -72,7 +72,7 @@ class Places:
         return host
 
     def servers_at(self, host):
-        """At least 1."""
+        """The number of servers on this host, at least 1."""
         return max(1, sum(h == host for h in self.of.values()))
 
 

@@ -24,8 +24,8 @@ LONGEST_WORDS = 1 << 16  # bytes; limit of one of mpirun's own lines
 
 
 class Tagged:
-    """Parses the output of mpirun --tag-output: [1,RANK]<STREAM>:TEXT before each line and, since mpirun does not buffer lines,
-    before each chunk that it has read. Each rank's text goes to that rank's log; text without a tag after a line end is mpirun's
+    """Parses the output of mpirun --tag-output, in which [1,RANK]<STREAM>: precedes each line and, since mpirun does not buffer
+    lines, each chunk that it has read. Each rank's text goes to that rank's log; text without a tag after a line end is mpirun's
     own."""
 
     def __init__(self, child, files, log_of, nodes, pass_through):

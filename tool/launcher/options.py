@@ -248,7 +248,7 @@ def parse_command_line(arguments):
 
 
 def check_times(parser, options):
-    """Those of heartbeats and of lost messages, which depend on each other."""
+    """Checks the times of heartbeats and of lost messages, which depend on each other."""
     limit, interval, after = options.heartbeat_limit, options.heartbeat_interval, options.resend_after
     if limit < 2 * interval:
         least = f"{2 * interval:g} second" + ("" if 2 * interval == 1 else "s")

@@ -31,7 +31,7 @@ class Pipes:
         return list(self.readers)
 
     def listen(self):
-        """Polls no descriptors with further output while too much is waiting to be printed."""
+        """Polls only the urgent descriptors while too much output is waiting to be printed."""
         full = self.is_full()
         for fd in self.readers:
             if not full or fd in self.urgent:

@@ -51,7 +51,7 @@ class Plan:
         self.sockets = ""
         self.socket_lock = -1
         self.run_dir = ""
-        self.run_folder = None  # the same as an OwnFolder
+        self.run_folder = None  # run_dir as an OwnFolder
         self.locks = []
         self.run_lock = None  # None until this job has locked the folder
         self.plugin_dirs = self.find_plugin_dirs(facts)
@@ -116,7 +116,7 @@ class Plan:
         return Child("scheduler", 0, command + (["--insecure"] if o.insecure else []), self.log_of("scheduler", 0))
 
     def delivery(self):
-        """(flag of start_server, value, variable of a worker, value) of what is not as usual."""
+        """(flag of start_server, value, variable of a worker, value) of each setting that is not the default."""
         o, unusual = self.options, []
         after = o.resend_after or min(RESEND_AFTER if o.drop_messages is None else 0.1, o.heartbeat_limit / 2)
         for flag, value, usual in (("heartbeat-interval", o.heartbeat_interval, HEARTBEAT_INTERVAL),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A job of a program written for ps-lite (#include "ps/ps.h"): the program itself is started in all three roles. It finds the
-others by DMLC_* variables; this launcher watches the processes, and ends all when one fails."""
+others by DMLC_* variables; this launcher watches the processes, and terminates all when one fails."""
 import os
 import shlex
 import signal
@@ -19,7 +19,7 @@ from .exit_status import OK, TIMEOUT, USAGE, Failure
 
 ALLOWED = {"wnum", "snum", "customers", "output_dir", "run_dir", "keep", "timeout", "dry_run", "verbose", "program", "arguments",
            "heartbeat_limit"}
-ENDING_TIME = 3.0  # seconds in which the others may say what they lost
+ENDING_TIME = 3.0  # seconds for the others to report what they have lost
 
 
 class PsJob:
@@ -122,7 +122,7 @@ class PsJob:
             self.say(f"started {child.name()}")
 
     def watch(self, woken, begin):
-        """Until all have ended, or the others have had time to end after the first failure."""
+        """Watches until all have exited, or the others have had time to exit after the first failure."""
         import select
         poll = select.poll()
         poll.register(woken, select.POLLIN)

@@ -8,11 +8,11 @@ server is started in the slot.
     the scheduler lost it (silent)  ->  the process is killed    ->  its exit    ->  a new process in the slot
 
 Under mpirun the exit is detected through a pidfd if the process is on this host, a second before mpirun reports it; on another
-host the new process does not wait for the exit of an mpirun that may not be able to reach that host any more.
+host the new process does not wait for the exit of an mpirun that may no longer be able to reach that host.
 
-Workers that die, with --on-worker-death eject or wait:T: the scheduler is told how, and decides. With eject the others continue
-without the worker; one that has fallen silent is killed, and its death is reported. With wait:T the others wait, and a
-replacement is started with the rank of the dead worker, as for a server; a silent process is killed first.
+Workers that die, with --on-worker-death eject or wait:T: the launcher reports how one died, and the scheduler decides. With eject
+the others continue without the worker; one that has fallen silent is killed, and its death is reported. With wait:T the others
+wait, and a replacement is started with the rank of the dead worker, as for a server; a silent process is killed first.
 
 Only the scheduler decides whether the job continues: if more is lost than the replicas cover, it ends the job."""
 import json
@@ -93,7 +93,7 @@ class Recovery:
 
     def tell(self, child, body, text):
         body["why"] = "it " + text.split(") ", 1)[-1]  # the scheduler adds the process
-        # As long as all other processes wait for a suspended scheduler.
+        # All other processes wait this long for a suspended scheduler.
         patience = PATIENCE_WITH_SCHEDULER * self.job.options.heartbeat_limit
         command = request_command(self.plan.send_request, self.job.address, self.plan.id, "report_death", body, patience)
         asked = Child("request", 0, command, self.plan.log_of("scheduler", 0))
@@ -182,7 +182,6 @@ class Recovery:
             if (child.role, child.index) == ("worker", rank):
                 self.worker_died(child, status_of(child)[1])
 
-    # -- workers for whom the others wait
 
     def worker_died(self, child, text):
         rank, wait = child.index, self.job.options.worker_wait
@@ -206,7 +205,8 @@ class Recovery:
         self.tell(child, body, text)
 
     def on_awaited(self, event):
-        """The scheduler lets the others wait for a replacement of this process, which must be dead before that is started."""
+        """The scheduler makes the others wait for a replacement of this process, which must be dead before the replacement is
+        started."""
         if self.job.stopping:
             return
         rank = event["index"]

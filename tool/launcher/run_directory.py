@@ -16,7 +16,7 @@ NOTE = "run.json"
 KEY = "job.key"  # as PARACEL_JOB_KEY_FILE names it
 MOST_NOTE_CHARACTERS = 1 << 20
 ANSWER_LIMIT = 3.0  # seconds
-NOTE_INTERVAL = 0.5  # seconds, between two looks whether a job has ended that owes an answer
+NOTE_INTERVAL = 0.5  # seconds between checks whether a job that owes an answer has ended
 SEND_REQUEST = "send_request"
 COMMANDS = ("status",)
 
@@ -71,7 +71,7 @@ def refuse_if_over(note):
 
 
 def finish(asking, run, limit):
-    """What the command has written. Raises Failure when the job ends first: its scheduler may be killed before it replies."""
+    """The output of the command. Raises Failure when the job ends first: its scheduler may be killed before it replies."""
     import subprocess
     end = time.monotonic() + limit
     while True:

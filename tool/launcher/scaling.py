@@ -2,9 +2,9 @@
 """Servers that join and leave a running job, one at a time.
 
     prun.py --servers +1 --run RUN  ->  "resize" to the scheduler  ->  its event "wanted"   ->  a new process
-                                        it joins and is given what the ring gives it        ->  "entered"
+                                        it joins and receives its share of the ring         ->  "entered"
     prun.py --servers -1 --run RUN  ->  "resize" to the scheduler  ->  its event "leaving"
-                                        others have copies of what it has  ->  "retired", and the process ends by itself
+                                        others have copies of its data     ->  "retired", and the process ends by itself
 
 The command only sends the request and waits; the launcher of the run receives the events and starts the process."""
 import signal

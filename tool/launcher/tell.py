@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""`prun.py tell`: a command to the workers or servers of a running job, and their answers."""
+"""`prun.py tell`: sends a command to the workers or servers of a running job, and prints their answers."""
 from .exit_status import FAILURE, OK, USAGE, Failure
 from .options import name_given
 from .output import write_out, write_quietly

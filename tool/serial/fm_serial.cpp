@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The serial oracle of fm: one process, one thread, its own parser. Initial values, order, batches and steps are those
-// of fm with one worker; pairs of features are added up one by one where that is asked for. als moves one feature after
-// the other, in the order of a greedy colouring, by elimination of its equations.
+// of fm with one worker; with --pairs 1 pairs of features are summed one by one. als solves for one feature after the
+// other, in the order of a greedy colouring, by Gaussian elimination.
 //
 //     fm_serial TRAIN [--test FILE] [--loss squared|log] [--method adagrad|sgd|als] [--k 8] [--rounds 20]
 //               [--batch 1000] [--alpha .05] [--beta_w 0] [--beta_v 0] [--start .01] [--seed 0] [--pairs 0]
@@ -53,7 +53,7 @@ struct machine {
   std::vector<double> w, w_state;
   std::vector<double> v, v_state;  // k a feature
 
-  /// Sets `entries` and `sum` of a sample, too.
+  /// Also sets `entries` and `sum`.
   double margin(const serial::samples& s, std::size_t i) {
     entries.clear();
     for (std::size_t e = s.begin[i]; e < s.begin[i + 1]; ++e) {
@@ -98,7 +98,7 @@ double slope_of(const machine& m, double margin, double label) {
   return m.log ? -label / (1 + std::exp(label * margin)) : margin - label;
 }
 
-/// x with a x = b, by elimination with the greatest pivots. a: n rows of n + 1, the last column b.
+/// Solves a x = b by Gaussian elimination with partial pivoting. a: n rows of n + 1, the last column b.
 std::vector<double> eliminate(std::vector<std::vector<double>> a) {
   const std::size_t n = a.size();
   for (std::size_t c = 0; c < n; ++c) {
@@ -116,8 +116,8 @@ std::vector<double> eliminate(std::vector<std::vector<double>> a) {
   return x;
 }
 
-/// Rounds of alternating least squares: w_0, then one feature after the other by (colour, number). A feature has the
-/// least colour that no feature before it has with which it shares a sample.
+/// Rounds of alternating least squares: w_0, then one feature after the other by (colour, number). A feature's colour
+/// is the least that no earlier feature has which shares a sample with it.
 void alternate(machine& m, const serial::samples& train, int rounds, double beta_w, double beta_v) {
   std::vector<std::vector<std::pair<std::size_t, double>>> samples_of(m.w.size());  // of a feature
   std::vector<std::set<std::size_t>> near(m.w.size());

@@ -5,11 +5,11 @@
     gbdt_serial.py ROWS.csv --loss squared|log|lambdamart [--group FIELD] [--rounds 1] [--growth leaf|depth] [--max_leaves 31]
                    [--max_depth 0]
 
-The last field of a line is the label, an empty field is missing. Prints the loss, of lambdamart NDCG@10. Every split of every
-node is evaluated anew from the rows; nothing is shared with the program but the formulas: gain G_l^2/(H_l+lambda) +
-G_r^2/(H_r+lambda) - G^2/(H+lambda), leaf -G/(H+lambda). Source: Chen and Guestrin, XGBoost, KDD 2016, section 2.2. LambdaMART is
-written from the definition of |dNDCG|: the two rows of each pair change places, and the DCG of the whole group is added up again
-(Burges, MSR-TR-2010-82).
+The last field of a line is the label, an empty field is missing. Prints the loss, for lambdamart NDCG@10. Every split of every
+node is evaluated from scratch; only the formulas are shared with the program: gain G_l^2/(H_l+lambda) + G_r^2/(H_r+lambda) -
+G^2/(H+lambda), leaf -G/(H+lambda). Source: Chen and Guestrin, XGBoost, KDD 2016, section 2.2. LambdaMART is written from the
+definition of |dNDCG|: the two rows of each pair are swapped, and the DCG of the whole group is recomputed (Burges,
+MSR-TR-2010-82).
 """
 import argparse
 import math
@@ -22,7 +22,7 @@ def single(v):
 
 
 def dcg(labels, positions=None):
-    """Of labels in the order of their rows."""
+    """The DCG of labels in the order of their rows."""
     return sum((2 ** int(v) - 1) / math.log2(2 + i) for i, v in enumerate(labels[:positions]))
 
 
@@ -94,7 +94,7 @@ class Tree:
 
 
 class Boosting:
-    """x: lists of float32 values or None; y: numbers, of log 0 or 1; group: of lambdamart, of each row."""
+    """x: lists of float32 values or None; y: numbers, for log 0 or 1; group: for lambdamart, of each row."""
 
     def __init__(self, x, y, loss, group=None, weight=None, rate=0.1, growth="leaf", max_leaves=31, max_depth=0, reg=1.0,
                  gamma=0.0, min_child_weight=1e-3, min_child_rows=20, truncation=30):
@@ -151,7 +151,7 @@ class Boosting:
                     if min(math.fsum(h[i] for i in s) for s in (left, right)) < self.least_weight:
                         continue
                     gain = self.score(left, g, h) + self.score(right, g, h) - parent
-                    # Equal but for rounding: the first one.
+                    # Of gains that are equal but for rounding the first one wins.
                     if gain > self.gamma and (found is None or gain > found[0][0] * (1 + 1e-9)):
                         found = ((gain, f, threshold, missing_left), left, right)
         return found
@@ -188,7 +188,7 @@ class Boosting:
         return self.base + sum(t.leaf(x).value for t in self.trees)
 
     def value(self):
-        """The mean loss of the training rows; of squared without the factor 1/2, of lambdamart NDCG@10."""
+        """The mean loss of the training rows; for squared without the factor 1/2, for lambdamart NDCG@10."""
         if self.loss == "lambdamart":
             return ndcg(self.groups, self.y, self.margin, 10, self.weight)
         total = 0.0

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Lasso by stochastic coordinate descent, as Paracel 0.3's tool of this name: w = u - v with u, v >= 0, one random
-// coordinate of the 2p a step, each bounded below by 0. `lambda` is n times the a of lasso_serial; a constant feature
-// comes first and is penalised like the others.
+// Lasso by stochastic coordinate descent, as Paracel 0.3's tool of this name: w = u - v with u, v >= 0; a step moves
+// one random coordinate of the 2p, each bounded below by 0. `lambda` is n times the a of lasso_serial; a constant
+// feature comes first and is penalised like the others.
 //
 //     min  1/2 sum_i (y_i - w.x_i)^2 + lambda |w|_1
 //
@@ -25,7 +25,7 @@ void work(int argc, char** argv) {
   const std::size_t n = s.rows();
   const std::size_t p = s.columns + 1;
   const auto rows = serial::dense_rows(s);
-  std::vector<double> x(n * p, 1.0);  // a feature after the other, the constant one first
+  std::vector<double> x(n * p, 1.0);  // feature by feature, the constant one first
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 1; j < p; ++j) x[j * n + i] = rows[i * (p - 1) + j - 1];
   std::vector<double> square(p);

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The serial oracle of one tree of random_forest, of all rows and all features: CART in plain Python, for small tables.
+"""The serial oracle of one tree of random_forest, on all rows and all features: CART in plain Python, for small tables.
 
     random_forest_serial.py ROWS.csv --type classification|regression [--min_leaf 1] [--max_depth 0]
 

@@ -9,7 +9,7 @@
 //                     [--batch_size 0] [--alpha .025] [--seed 0] [--threads 0] [--output FILE] [--check 0]
 //                     [--test FILE]
 //
-// --check 1: compares each step of the first batches with differences of its loss; prints the greatest error.
+// --check 1: compares some steps of the first batches with finite differences of the loss; prints the greatest error.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -298,7 +298,7 @@ class batches {
     }
   }
 
-  /// The moves are minus the gradient of the loss, by central differences.
+  /// Compares the moves with minus the gradient of the loss, by central differences.
   void compare(std::vector<std::vector<double>> inputs, const std::vector<std::pair<std::uint32_t, int>>& outputs,
                const std::vector<std::vector<double>>& input_moves,
                const std::map<std::uint32_t, std::vector<double>>& output_moves) {
@@ -346,7 +346,7 @@ WIDE void move_both(float* to, float* y, const float* x, float g, std::size_t k)
   for (std::size_t j = 0; j < k; ++j) y[j] += g * x[j];
 }
 
-/// Threads write to the same rows without locks; what one of them loses is little.
+/// Threads write to the same rows without locks; few updates are lost.
 class hogwild {
  public:
   hogwild(const corpus& c, const settings& s)

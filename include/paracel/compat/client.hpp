@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Paracel 0.3's client of one server. Servers are not addressed by host and ports any more: this one reaches all
-// servers of the job, each key's own.
+// Paracel 0.3's client of one server. Servers are no longer addressed by host and ports: this one reaches all servers
+// of the job, for each key its own.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ inline namespace compat {
 
 /// Thread-safety: none. Throws: as paralg. Lifetime: the main_env must outlive it.
 struct kvclt {
-  /// The arguments are those of 0.3 and mean nothing.
+  /// The arguments are those of 0.3 and are ignored.
   kvclt(const str_type& /*hostname*/, const str_type& /*ports*/) : job_(std::make_shared<paralg>(Comm())) {}
 
   template <class K>
@@ -101,7 +101,7 @@ struct kvclt {
     job_->paracel_clear();
     return true;
   }
-  // 0.3 kept the clock of SSP in these; here they are keys like others.
+  // 0.3 kept the clock of SSP in these; here they are ordinary keys.
   bool push_int(const str_type& key, int value) { return push(key, value); }
   bool incr_int(const str_type& key, int delta) {
     bool done = false;

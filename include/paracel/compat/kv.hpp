@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Paracel 0.3's table in memory. A server's own tables are others: this one is the program's.
+// Paracel 0.3's in-memory table. It belongs to the program; servers have tables of their own.
 #pragma once
 
 #include <cstddef>
@@ -44,14 +44,15 @@ struct kvs {
   void get_multi(const list_type<K>& keys, list_type<V>& values) const {
     for (const auto& key : keys) values.push_back(values_.at(key));
   }
-  /// Those that exist.
+  /// Only those that exist.
   void get_multi(const list_type<K>& keys, dict_type<K, V>& values) const {
     values.clear();
     for (const auto& key : keys)
       if (const auto at = values_.find(key); at != values_.end()) values[key] = at->second;
   }
 
-  /// Adds to a number, or to each element of a list of the same length. False, and no change, when that is impossible.
+  /// Adds to a number, or to each element of a list of the same length. Returns: false, with nothing changed, when that
+  /// is impossible.
   template <class T>
   bool incr(const K& key, const T& delta) {
     const auto at = values_.find(key);
@@ -65,13 +66,13 @@ struct kvs {
     return true;
   }
 
-  /// The value and a number to name it by in `cas`.
+  /// The value and a number that identifies it in `cas`.
   [[nodiscard]] std::optional<std::pair<V, hash_return_type>> gets(const K& key) const {
     const auto value = get(key);
     if (!value) return std::nullopt;
     return std::pair<V, hash_return_type>(*value, hash_type<V>()(*value));
   }
-  /// Sets the value if it is still the one that `unique` names, or does not exist.
+  /// Sets the value if it is still the one that `unique` identifies, or does not exist.
   bool cas(const K& key, const V& value, hash_return_type unique) {
     const auto now = gets(key);
     if (now && now->second != unique) return false;

@@ -50,7 +50,7 @@ inline Eigen::VectorXd vec2evec(const std::vector<double>& v) {
 }
 inline std::vector<double> evec2vec(const Eigen::VectorXd& v) { return {v.data(), v.data() + v.size()}; }
 
-/// Column after column.
+/// Column by column.
 inline std::vector<double> mat2vec(const Eigen::MatrixXd& m) { return {m.data(), m.data() + m.size()}; }
 /// A matrix of `columns` columns from its columns, concatenated.
 /// Throws: error when they differ in length.

@@ -22,10 +22,10 @@
 
 namespace paracel {
 
-// 0.3's constants. The last three name what the framework has otherwise: its messages have lengths and no separators,
-// and its default functions are in libparacel_default.so.
-inline constexpr int BLK_SZ = 32;      ///< ranges of the input a worker
-inline constexpr int threads_num = 5;  ///< ports of get_ports
+// 0.3's constants. Those below threads_num are only kept for programs that use them: messages now have lengths instead
+// of separators, and the default functions are in libparacel_default.so.
+inline constexpr int BLK_SZ = 32;      ///< input ranges per worker
+inline constexpr int threads_num = 5;  ///< how many ports get_ports returns
 inline const std::string seperator = "_PARACEL_";
 inline const std::string seperator_inner = "_ps_";
 inline const std::string default_so_file = "libparacel_default.so";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Paracel 0.3's consistent hashing, for programs that use it themselves. Where a key's server is, the framework decides
-// by a ring of its own, with bounded load.
+// Paracel 0.3's consistent hashing, for programs that use it themselves. The framework places keys with a ring of its
+// own, with bounded load.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class ring {
       if (at != points_.end() && at->second == name) points_.erase(at);
     }
   }
-  /// The server of the first point from the key's on. Throws: error when there is none.
+  /// The server of the first point at or after the key's. Throws: error when there is none.
   template <class Key>
   [[nodiscard]] T get_server(const Key& key) const {
     if (points_.empty()) throw error("a ring without servers has none for a key");
@@ -42,7 +42,7 @@ class ring {
   }
 
  private:
-  /// std::hash of a small number is that number: keys would all lie beside each other.
+  /// std::hash of a small number is that number: keys would all be adjacent.
   static hash_return_type spread(hash_return_type h) { return utils::hash_value_combine(h, 0); }
   static hash_return_type point(const T& name, int i) {
     std::ostringstream text;

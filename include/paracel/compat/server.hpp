@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Paracel 0.3's server: here it is a program, bin/start_server, that prun.py starts. A program of one's own that was
-// built around `init_thrds` has no place in a job any more.
+// Paracel 0.3's server: here it is a program, bin/start_server, that prun.py starts. Custom server programs built
+// around `init_thrds` can no longer be part of a job.
 #pragma once
 
 #include <paracel/error.hpp>

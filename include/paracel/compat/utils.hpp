@@ -3,7 +3,7 @@
 // The helpers that programs written for Paracel 0.3 find in utils.hpp, with the same names and meaning.
 #pragma once
 
-#include "utils/comm.hpp"  // MPI_COMM_WORLD is there, too
+#include "utils/comm.hpp"  // also defines MPI_COMM_WORLD
 
 #include <glob.h>
 
@@ -38,11 +38,11 @@
 #include "utils/func_utility.hpp"
 #include "utils/hash.hpp"
 
-/// Writes where and what to stderr and continues. `ERR` is an exception.
+/// Writes the place and the message to stderr and continues. `ERR` is an exception.
 #define ERROR_PRINT(ERR, INFO) \
   { std::cerr << __FILE__ << ":" << __LINE__ << " - " << INFO << (ERR).what() << '\n'; }
 
-/// Ends the program with where and what: throws paracel::error. (0.3 printed the line and continued.)
+/// Ends the program with the place and the message: throws paracel::error. (0.3 printed the line and continued.)
 #define ERROR_ABORT(INFO)                                          \
   {                                                                \
     std::ostringstream paracel_text_;                              \
@@ -56,7 +56,7 @@ using string_lst = list_type<str_type>;
 
 // ---- strings ------------------------------------------------------------------------------------------------------
 
-/// The parts of `text` between any of the characters `separators`; empty parts are left out.
+/// The parts of `text` between any of the characters `separators`; empty parts are dropped.
 inline string_lst str_split(const str_type& text, const str_type& separators) {
   string_lst parts;
   for (std::size_t at = text.find_first_not_of(separators); at != str_type::npos;) {
@@ -68,7 +68,7 @@ inline string_lst str_split(const str_type& text, const str_type& separators) {
 }
 inline string_lst str_split(const str_type& text, char separator) { return str_split(text, str_type(1, separator)); }
 
-/// The parts of `text` between matches of the regular expression `separator`; empty parts count, but for the last.
+/// The parts of `text` between matches of the regular expression `separator`; empty parts are kept, except the last.
 /// Throws: usage_error when `separator` is not a regular expression.
 /// Cost: a plain search when `separator` has no special character.
 inline string_lst str_split_by_word(const str_type& text, const str_type& separator) {
@@ -124,7 +124,7 @@ inline bool isdir(const str_type& name) {
   std::error_code ignored;
   return std::filesystem::is_directory(name, ignored);
 }
-/// The names that fit a pattern of the shell, sorted; a ~ in front is a home folder. None is no error.
+/// The names that match a shell pattern, sorted; a leading ~ is expanded. No match is not an error.
 inline string_lst paracel_glob(const str_type& pattern) {
   ::glob_t found{};
   string_lst names;
@@ -133,7 +133,7 @@ inline string_lst paracel_glob(const str_type& pattern) {
   ::globfree(&found);
   return names;
 }
-/// The files of a folder and of the folders in it, sorted; hidden ones are left out.
+/// The files of a folder and its subfolders, sorted; hidden ones are skipped.
 inline string_lst expand_dir_rec(const str_type& folder) {
   string_lst files;
   for (const auto& name : paracel_glob(folder.ends_with('/') ? folder + "*" : folder + "/*")) {
@@ -160,10 +160,10 @@ inline void file_replace(const str_type& name, const str_type& from, const str_t
   out.close();
   if (!out) throw error(name + ": cannot be written");
 }
-/// `name` with a slash at its end.
+/// `name` with a trailing slash.
 inline str_type todir(const str_type& name) { return name.ends_with('/') ? name : name + '/'; }
 
-/// `folder` with today's date (year, month, day; no padding) and a slash at its end.
+/// `folder` with today's date (year, month, day; no padding) and a trailing slash.
 inline str_type add_folder_suffix_with_date(const str_type& folder) {
   const std::time_t now = std::time(nullptr);
   std::tm day{};
@@ -172,7 +172,7 @@ inline str_type add_folder_suffix_with_date(const str_type& folder) {
   return stem + std::to_string(day.tm_year + 1900) + std::to_string(day.tm_mon + 1) + std::to_string(day.tm_mday) + '/';
 }
 
-/// `func(line)` of the last `k` lines, or of all when there are fewer.
+/// `func(line)` for the last `k` lines, or for all when there are fewer.
 /// Throws: data_error when the file cannot be read.
 template <class T, class F>
 std::vector<T> tail(const str_type& filename, int k, F&& func) {
@@ -242,14 +242,14 @@ inline double random_double() {
   while (x == 0) x = static_cast<double>(engine() >> 11) * 0x1p-53;
   return x;
 }
-/// `length` numbers of (0, upper_bound).
+/// `length` numbers in (0, upper_bound).
 inline list_type<double> random_double_list(std::size_t length, double upper_bound = 1.0) {
   list_type<double> numbers(length);
   std::generate(numbers.begin(), numbers.end(), [&] { return upper_bound * random_double(); });
   return numbers;
 }
 
-/// The position of `key` in sorted `points` on a ring: the index of the first point that is not less, 0 past the last.
+/// The position of `key` in sorted `points` on a ring: the index of the first point not less than it, 0 past the last.
 template <class T>
 std::size_t ring_bsearch(const std::vector<T>& points, const T& key) {
   const auto at = std::lower_bound(points.begin(), points.end(), key);
@@ -269,15 +269,15 @@ inline void cheat_to_os() {}
 
 using local_dict_type = dict_type<str_type, str_type>;
 
-/// In 0.3 the launcher's wait for its servers. Servers find the job by themselves: this is what prun.py gives as
-/// --server_info. The arguments mean nothing. Throws: error outside a job.
+/// In 0.3 the launcher's wait for its servers. Servers now find the job by themselves: this returns what prun.py passes
+/// as --server_info. The arguments are ignored. Throws: error outside a job.
 inline str_type get_hostnames_string(int /*servers*/, const str_type& /*init_port*/) {
   const char* info = std::getenv("PARACEL_RENDEZVOUS");
   if (info == nullptr || *info == '\0') throw error("get_hostnames_string: prun.py has not started this process");
   return info;
 }
-/// Hosts and ports out of 0.3's text `host:port,port_PARACEL_host:port,...`; of what get_hostnames_string gives one
-/// entry, the whole as "host". Throws: argument_error when it is neither.
+/// Hosts and ports from 0.3's text `host:port,port_PARACEL_host:port,...`; for what get_hostnames_string returns, one
+/// entry with the whole text as "host". Throws: argument_error when it is neither.
 inline list_type<local_dict_type> get_hostnames_dict(const str_type& names) {
   if (names.starts_with("paracel1;")) return {{{"host", names}, {"ports", ""}}};
   list_type<local_dict_type> servers;

@@ -18,7 +18,7 @@ namespace paracel {
 /// Thread-safety: none
 class category_words {
  public:
-  /// `known`: of a model, the words it has (none: integers), or null.
+  /// `known`: the words of a model (none: integers), or null.
   explicit category_words(const std::vector<std::string>* known)
       : known_(known != nullptr),
         has_words_(known_ && !known->empty()),
@@ -27,15 +27,15 @@ class category_words {
   /// From now on values are indices.
   void begin_words() noexcept { has_words_ = true; }
   [[nodiscard]] bool has_words() const noexcept { return has_words_; }
-  /// Whether the words are those of a model: another one is missing.
+  /// Whether the words are those of a model: any other one is a missing value.
   [[nodiscard]] bool known() const noexcept { return known_; }
-  /// The category that a text is if it is a number. Throws: class_labels::refused for a number that is none.
+  /// The category of a text that is a number. Throws: class_labels::refused for a number that is no category.
   [[nodiscard]] static std::optional<double> integer(std::string_view text);
-  /// The index of a word, or NaN. `as_written`: it is what `find` is asked for later. Throws: class_labels::refused.
+  /// The index of a word, or NaN. `as_written`: makes this spelling known to `find`. Throws: class_labels::refused.
   double index(std::string_view text, bool as_written);
   /// The index of a word that has been seen in this spelling.
   [[nodiscard]] std::optional<double> find(std::string_view text) const { return words_.find(text); }
-  /// The words, ascending, and where those in the order of their indices are now.
+  /// The words, ascending. `place`: by old index, the new one.
   std::vector<std::string> sort(std::vector<double>& place);
 
  private:
@@ -44,7 +44,7 @@ class category_words {
   class_labels words_;
 };
 
-/// The values of a column of dense rows, from indices into other words to indices into these. NaN stays.
+/// Maps the values of a column of dense rows from old indices of words to new ones. NaN stays.
 void move_words(sample_rows& rows, std::uint32_t column, const std::vector<double>& place);
 /// A column of integers becomes one of words. Throws: class_labels::refused for too many.
 void integers_to_words(sample_rows& rows, std::uint32_t column);

@@ -69,7 +69,7 @@ class_labels::class_labels(const std::vector<std::string>& known, subject what)
   }
 }
 
-/// One spelling of what is written.
+/// The canonical spelling of a label.
 std::string class_labels::name_of(const std::string& label) const {
   const std::string noun = noun_;
   if (label.empty()) throw refused{"found an empty " + noun + (noun == "label" ? ", want a class" : ", want one")};
@@ -97,7 +97,7 @@ std::optional<double> class_labels::find_name(const std::string& name, const std
 }
 
 void class_labels::remember(const std::string& label, double index) {
-  // As many spellings as a file may have: not without bound.
+  // Bounded: a file may have any number of spellings.
   if (spellings_.size() < 2 * most_classes) spellings_.emplace(label, index);
 }
 

@@ -26,7 +26,7 @@ class class_labels {
 
   /// What is numbered, for messages.
   enum subject { of_classes, of_categories };
-  /// `known`: the only classes there are; empty: any.
+  /// `known`: the only classes allowed; empty: any.
   explicit class_labels(const std::vector<std::string>& known, subject what = of_classes);
 
   /// The index of a label that has been seen in this spelling.
@@ -34,7 +34,7 @@ class class_labels {
     const auto at = spellings_.find(label);
     return at == spellings_.end() ? std::nullopt : std::optional<double>(at->second);
   }
-  /// The index of any label. `as_written`: it is what `find` is asked for later. Throws: refused.
+  /// The index of any label. `as_written`: makes this spelling known to `find`. Throws: refused.
   double index(const std::string& label, bool as_written);
   /// The same; nothing for one that is not known. Throws: refused for what cannot be a label.
   std::optional<double> known_index(const std::string& label, bool as_written);
@@ -43,7 +43,7 @@ class class_labels {
   /// The classes: those known, in their order, else those found, ascending; `labels` get their indices in it.
   std::vector<std::string> sort(std::vector<double>& labels);
 
-  /// The classes of all workers, ascending; `labels`: from indices into `own` to indices into these.
+  /// The classes of all workers, ascending; `labels` change from indices into `own` to indices into these.
   static std::vector<std::string> unite(const std::vector<std::vector<std::string>>& of_workers,
                                         const std::vector<std::string>& own, std::vector<double>& labels);
   /// Why a text is no label of a libsvm line; "" if it is one.

@@ -49,7 +49,7 @@ class csv_fields {
     skip_blanks();
     return true;
   }
-  /// Whether another field follows; it is then at its front.
+  /// Whether another field follows; if so, moves to it.
   bool more() {
     if (separator_ == ' ') {
       skip_blanks();
@@ -59,7 +59,7 @@ class csv_fields {
     ++at_;
     return true;
   }
-  /// Its position, for messages.
+  /// The current position, for messages.
   [[nodiscard]] const char* at() const noexcept { return at_; }
   [[nodiscard]] bool over() const noexcept { return at_ == last_; }
 
@@ -81,7 +81,7 @@ std::string unquoted(std::string_view field);
 /// All fields of a line; false for unterminated quotes, with their position.
 bool all_fields(std::string_view line, char separator, std::vector<std::string>& names, const char*& problem);
 std::string fields_text(std::size_t n);
-/// Whether a field stands for a value that is not there: empty, NA, nan, NaN, null or ?.
+/// Whether a field stands for a missing value: empty, NA, nan, NaN, null or ?.
 bool is_missing(std::string_view field) noexcept;
 
 }  // namespace paracel

@@ -260,7 +260,7 @@ void entry_parser::add(const input_piece& piece, token first, token second, doub
     else fresh_name_[f].push_back(f == 0 ? first.text : second.text);
   }
   add_fresh(value);
-  // Quoted text is not contiguous in the piece.
+  // Quoted names are in buffers that the next line reuses.
   if (first.text.data() == unquoted_[0].data() || second.text.data() == unquoted_[1].data()) flush();
 }
 
@@ -318,7 +318,7 @@ void entry_parser::fields_line(const input_piece& piece, std::string_view line) 
   double value = 1;
   bool has_value = more;
   if (more) {
-    // Alone it would be b:w; read as a name here it would be another id, and of index:value index:value one would be
+    // Alone it would be b:w; as a name it would be another id, and of libsvm's index:value index:value one would be
     // lost.
     if (double ignored = 0; marked && read_whole_number(second.text.substr(mark + 1), ignored))
       piece.fail(second.at, "found " + quote_for_error(second.text) +

@@ -45,7 +45,7 @@ bool read_matrix_header(const input_piece& head, entry_layout::matrix& out);
 
 /// What one worker keeps of the lines that it has read.
 struct local_entries {
-  id_interner::sorted_ids rows;     ///< entries are indices of it
+  id_interner::sorted_ids rows;     ///< entries are indices into it
   id_interner::sorted_ids columns;  ///< the same; not used when rows and columns are the same things (a graph)
   chunked_vector entries;
 };
@@ -54,7 +54,7 @@ struct local_entries {
 struct entry_use {
   bool values = true;
   bool one_dictionary = false;   ///< rows and columns are the same things
-  bool mirror_symmetric = true;  ///< a symmetric matrix gives both halves
+  bool mirror_symmetric = true;  ///< a symmetric matrix yields both halves
   /// All rows and columns of MatrixMarket files are added by take_range: their numbers are dense, however few entries
   /// there are.
   bool whole_matrices = false;
@@ -82,7 +82,7 @@ class entry_parser {
   [[nodiscard]] bool numeric() const noexcept { return numeric_; }
   /// Entries of each MatrixMarket file that were read here.
   [[nodiscard]] const std::vector<std::int64_t>& entries_of_file() const noexcept { return entries_of_file_; }
-  /// Ends the parser's life.
+  /// Consumes the parser.
   local_entries take();
 
  private:
@@ -123,7 +123,7 @@ class entry_parser {
     fresh_[1].push_back(second);
     add_fresh(value);
   }
-  /// Assigns indices to what was read last.
+  /// Assigns indices to the ids read last.
   void flush();
   void leave_dense(int side);
 

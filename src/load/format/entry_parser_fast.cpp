@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The fast path for ordinary lines of entries, in one pass over the bytes. All others are left to
-// entry_parser::line, which reports what is wrong with them: a function of a line returns the start of the next one, or
-// null without effect. Every line has its line end, which ends each search.
+// entry_parser::line, which reports what is wrong with them: the function for a line returns the start of the next one,
+// or null without side effects. Every line has its line end, which ends each search.
 #include "load/format/entry_parser.hpp"
 
 #include <cstring>
@@ -45,7 +45,7 @@ inline bool take_digits(const char*& at, std::uint64_t& out) noexcept {
   return true;
 }
 
-/// After the line end at `p`; null if there is none.
+/// The place after the line end at `p`; null if there is none.
 inline const char* behind_line_end(const char* p) noexcept {
   if (*p == '\r') ++p;
   return *p == '\n' ? p + 1 : nullptr;
@@ -57,7 +57,7 @@ inline const char* next_line(const char* p, const char* end) noexcept {
 
 }  // namespace
 
-/// Whether a value can be parsed at `at`, and is kept; `at` is then past it.
+/// Whether there is a value at `at` that is allowed; `at` is then past it.
 inline bool entry_parser::usual_value(const char*& at, const char* end, double& value) const {
   const auto reading = read_number(at, end);
   if (reading.outcome != number_outcome::ok) return false;
@@ -104,7 +104,8 @@ inline const char* entry_parser::names_line(const char* at, const char* end) {
   const char separator = layout_.separator;
   const bool blanks = separator == ' ';
   const auto is_separator = [&](char c) { return c == separator || (blanks && c == '\t'); };
-  // A comment, quotes, and blanks around a name are left to others, as is what may be a name or a name and a value.
+  // Comments, quotes, and blanks around a name are left to the slow path, as is what may be a name or a name and a
+  // value.
   const auto begins_name = [&](char c) {
     return !is_blank(c) && c != '"' && c != '#' && c != '\n' && c != '\r' && !is_separator(c);
   };

@@ -139,7 +139,7 @@ local_entries read_entries(Comm comm, const std::vector<std::string>& names, con
 
 namespace {
 
-/// The lines of a piece that contain the entry, as places, until there are two.
+/// Appends the places of the lines that contain the entry, until there are two.
 void find_entry(const input_piece& piece, entry_layout layout, const entry_options& options, const entry_ids& wanted,
                 bool either_way, std::vector<std::string>& places) {
   if (!layout.matrices.empty()) {
@@ -165,7 +165,7 @@ void find_entry(const input_piece& piece, entry_layout layout, const entry_optio
         }
       }
     } catch (const data_error&) {
-      return true;  // a header: examine its lines one by one, of which only this one is skipped
+      return true;  // a header: the lines are examined one by one, and only this one is skipped
     }
     return false;
   };

@@ -17,7 +17,7 @@ namespace paracel {
 local_entries read_entries(Comm comm, const std::vector<std::string>& files, const entry_options& options,
                            entry_use use);
 
-/// Two ids that belong to an entry.
+/// The ids of an entry.
 struct entry_ids {
   std::string row, column;
 };

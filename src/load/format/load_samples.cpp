@@ -51,7 +51,7 @@ sample_rows read_part(input_set& input, std::size_t rank, std::size_t size, cons
   return parser.take();
 }
 
-/// libsvm: what all workers' rows tell of fields that have numbers.
+/// libsvm: checks the fields named by numbers against the rows of all workers.
 void check_numbered_fields(Comm& comm, const std::string& where, const sample_rows& rows,
                            const sample_options& options) {
   if (!options.weight.empty() && !options.without_label) {
@@ -67,7 +67,7 @@ void check_numbered_fields(Comm& comm, const std::string& where, const sample_ro
                      std::to_string(rows.categorical.back() + std::uint64_t{1}) + ": that one is categorical");
 }
 
-/// A categorical column has words on every worker if it has some on one, and then the same.
+/// If a categorical column has words on one worker, it gets words on every worker, the same ones.
 void unite_words(Comm& comm, const std::string& where, sample_rows& rows) {
   std::vector<std::int64_t> some;
   for (const auto c : rows.categorical) some.push_back(rows.words.contains(c) ? 1 : 0);

@@ -17,7 +17,7 @@ namespace {
 
 using rule = sample_options::label_rule;
 
-/// Whether no field is a number, and none is missing: so a line of data with an invalid field is not a header.
+/// Whether no field is a number, and none is missing: a line of data with an invalid field is not taken for a header.
 bool names_only(const std::vector<std::string>& fields, bool missing) {
   return std::none_of(fields.begin(), fields.end(), [&](const std::string& f) {
     return f.empty() || (missing && is_missing(f)) ||

@@ -31,7 +31,7 @@ struct sample_layout {
 /// Throws: data_error when a quoted field of it is unterminated.
 bool find_layout(const std::string& file, std::string_view text, const sample_options& options, sample_layout& out);
 
-/// What a field is that is no feature; features have their columns.
+/// The role of a field that is not a feature; features have their columns.
 enum sample_role : std::uint32_t {
   not_read = 0xffffffff,
   is_label = 0xfffffffe,
@@ -54,30 +54,30 @@ csv_plan plan_csv(const sample_layout& layout, const sample_options& options);
 struct numbered_fields {
   std::optional<std::uint64_t> weight;     ///< a field
   std::optional<std::uint64_t> group;      ///< .npy: a field
-  std::vector<std::uint32_t> categorical;  ///< columns, ascending: fields less those two
+  std::vector<std::uint32_t> categorical;  ///< columns, ascending: fields without those two
 
   /// The field of a column.
   [[nodiscard]] std::uint64_t field_of(std::uint64_t column) const noexcept;
 };
-/// `fields`: of a row, all labels excluded; 0: unknown, of libsvm. Throws: data_error `where: ...`.
+/// `fields`: of a row, excluding labels; 0: unknown (libsvm). Throws: data_error `where: ...`.
 numbered_fields find_numbered_fields(const std::string& where, const sample_options& options, std::uint64_t fields);
 
 /// Whether samples have labels that are read.
 inline bool reads_labels(const sample_options& options) noexcept {
   return !options.without_label && options.label != sample_options::label_rule::none;
 }
-/// Whether a value of a categorical feature is one, or missing.
+/// Whether a value is a category, or missing.
 inline bool is_category(double v) noexcept {
   return v != v ||
          (v >= 0 && v <= sample_options::greatest_category && v == static_cast<double>(static_cast<std::uint32_t>(v)));
 }
-/// What is wrong with another one, as it is written; `words`: there could be some.
+/// The error for another one, as it is written; `words`: words are valid, too.
 std::string no_category(const std::string& written, bool words = false);
 /// Before the group of a libsvm line.
 inline constexpr std::string_view group_mark = "qid:";
-/// sample_rows::group of what is written.
+/// The sample_rows::group for what is written.
 std::uint64_t group_of(std::string_view written);
-/// Whether a label is a relevance, and what is wrong with another one, as it is written.
+/// Whether a label is a relevance, and the error for another one, as it is written.
 inline bool is_relevance(double v) noexcept {
   return v >= 0 && v <= sample_options::greatest_relevance && v == static_cast<double>(static_cast<int>(v));
 }

@@ -67,7 +67,7 @@ sample_parser::sample_parser(sample_layout layout, const sample_options& options
 
 namespace {
 
-/// The text where a number should be, up to one of `stops`.
+/// Reports the text where a number should be, up to one of `stops`.
 [[noreturn]] void no_number(const input_piece& from, const char* at, const char* last, std::string_view stops,
                             const number_reading& reading, const char* what) {
   const char* end = at;

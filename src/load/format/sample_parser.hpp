@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Turns lines of CSV or libsvm into sample_rows. The input comes in pieces of whole lines; line numbers are computed
+// Turns lines of CSV or libsvm into sample_rows. The input arrives in pieces of whole lines; line numbers are computed
 // only for errors.
 #pragma once
 
@@ -31,7 +31,7 @@ class sample_parser {
   void expect_header() noexcept { header_ahead_ = layout_.header; }
   /// Disables the fast path, which must make no difference: for tests.
   void read_carefully() noexcept { careful_ = true; }
-  /// The rows so far; ends the parser's life.
+  /// The rows so far; consumes the parser.
   sample_rows take();
 
  private:
@@ -74,7 +74,7 @@ class sample_parser {
   std::vector<category_words> words_;      // csv: of the categorical columns
   std::vector<category_words*> words_of_;  // csv, by column; null: a number
   bool some_words_ = false;                // a column has words
-  std::string group_text_;                 // the last one, and what it is
+  std::string group_text_;                 // the last one, and its number
   std::uint64_t group_number_ = 0;
   std::uint64_t weight_index_ = UINT64_MAX;  // libsvm
   bool header_ahead_ = false;

@@ -30,7 +30,7 @@ bool ends_line(const char* at) noexcept { return *at == '\n' || (*at == '\r' && 
 void sample_parser::quick_lines(const input_piece& from, std::string_view lines) {
   const char* at = lines.data();
   const char* const end = at + lines.size();
-  // The last line of a file may lack an end, which the loops here need.
+  // The last line of a file may lack a line end, which the loops here need.
   const char* last = end;
   while (last != at && last[-1] != '\n') --last;
   const bool csv = layout_.format == sample_format::csv;
@@ -70,7 +70,7 @@ void sample_parser::flush() {
 }
 
 /// A number of many digits, or a missing value, that fills its field of a CSV line. The first character tells which, so
-/// that numbers are not searched for their end first.
+/// that the end of a number is not searched for first.
 bool sample_parser::other_number(const char*& at, const char* last, double& out) const {
   const auto ends = [&](const char* p) { return *p == layout_.separator || *p == '\n' || *p == '\r'; };
   if ((*at >= '0' && *at <= '9') || *at == '-' || *at == '.') {
@@ -102,7 +102,7 @@ bool sample_parser::quick_category(const category_words& words, const char*& at,
   return true;
 }
 
-/// The label at `at`, which must end there; false: use the slow path.
+/// Parses the label at `at` and advances past it; false: use the slow path.
 bool sample_parser::quick_label(const char*& at, const char* last) {
   using rule = sample_options::label_rule;
   if (options_.label == rule::real || options_.label == rule::relevance) {
@@ -113,7 +113,7 @@ bool sample_parser::quick_label(const char*& at, const char* last) {
     return true;
   }
   if (options_.label == rule::classes) {
-    // Labels that were seen before, as they are written.
+    // Only labels that were seen before in this spelling.
     const char* p = at;
     const char stop = rows_.dense ? layout_.separator : ' ';
     while (*p != stop && *p != ' ' && *p != '\n' && *p != '\r' && *p != '\t' && *p != '"') ++p;
@@ -127,7 +127,7 @@ bool sample_parser::quick_label(const char*& at, const char* last) {
   const char* p = at + (minus || *at == '+' ? 1 : 0);
   if ((*p != '0' && *p != '1') || (p[1] != ' ' && !ends_line(p + 1) && !(rows_.dense && p[1] == layout_.separator)))
     return false;
-  // A zero or a -1 that could be of either kind is left to the function that reports it.
+  // A 0 or -1 that contradicts an earlier label is left to the function that reports it.
   if (*p == '1' && minus) {
     if (rows_.has_label_zero || rows_.dense) return false;
     rows_.has_label_minus_one = true;
@@ -148,7 +148,7 @@ const char* sample_parser::quick_libsvm_line(const char* at, const char* last) {
   const auto labels_before = rows_.label.size();
   const auto give_up = [&]() -> const char* {
     rows_.label.resize(labels_before);
-    if (entries() != entries_before) {  // some entries of this line have been flushed, and all before it
+    if (entries() != entries_before) {  // some entries of this line have been flushed, and all before them
       if (options_.floats) rows_.floats.resize(entries_before + new_before);
       else rows_.value.resize(entries_before + new_before);
       rows_.column.resize(entries_before + new_before);

@@ -26,7 +26,7 @@ class vector_parser {
   [[nodiscard]] const std::string& first_place() const noexcept { return first_place_; }  // empty: no row
   [[nodiscard]] bool numeric() const noexcept { return numeric_; }
   [[nodiscard]] std::vector<double>& value() noexcept { return value_; }
-  /// Numbers, or, where another worker has names, names as well. Ends the parser's life.
+  /// Numbers, or names if any worker has names. Consumes the parser.
   [[nodiscard]] id_list ids(bool numeric);
 
  private:

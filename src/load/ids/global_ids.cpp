@@ -95,7 +95,7 @@ id_list splitters(Comm& comm, const id_list& ids, const std::vector<std::uint32_
   return true;
 }
 
-/// How many of the bytes are whole names.
+/// How many of the bytes, from the first on, are whole names.
 std::size_t whole_names(std::span<const std::byte> bytes) {
   std::size_t at = 0;
   while (bytes.size() - at >= 4) {
@@ -121,7 +121,7 @@ id_list merge_two(const id_list& a, const id_list& b) {
   return both;
 }
 
-/// The union of ascending lists [begin, end), ascending: two by two.
+/// The union of ascending lists, ascending: merged pairwise.
 id_list merged(std::span<const id_list> lists) {
   if (lists.size() == 1) return lists[0];
   if (lists.size() == 2) return merge_two(lists[0], lists[1]);
@@ -129,7 +129,7 @@ id_list merged(std::span<const id_list> lists) {
   return merge_two(merged(lists.first(half)), merged(lists.subspan(half)));
 }
 
-/// Names vary in length: they are sent as a stream of bytes, of which a round may end in the middle of one.
+/// Names vary in length: they are sent as a stream of bytes, and a round may end in the middle of a name.
 void send_names(Comm& comm, const id_list& ids, const std::vector<std::size_t>& cut, std::vector<std::uint64_t> bytes,
                 std::vector<id_list>& got) {
   const auto size = comm.get_size();
@@ -157,7 +157,8 @@ void send_names(Comm& comm, const id_list& ids, const std::vector<std::size_t>& 
   }
 }
 
-/// Sends each worker its ids [cut[w], cut[w + 1]), and returns what arrived from each worker, ascending. Ends `ids`.
+/// Sends each worker its ids [cut[w], cut[w + 1]), and returns what arrived from each worker, ascending. Consumes
+/// `ids`.
 std::vector<id_list> send_ids(Comm& comm, id_list& ids, const std::vector<std::size_t>& cut) {
   const auto size = comm.get_size();
   const bool numeric = ids.numeric();

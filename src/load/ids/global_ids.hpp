@@ -33,8 +33,8 @@ struct global_ids {
 
 /// Numbers the union of the workers' `ids`, ascending and unique, with `weight` of each (empty: 1 each).
 /// Every worker must pass numbers, or every worker names.
-/// Blocks: a collective. Cost: each id is sent to its owner and its number back, in bounded rounds; the ids are held
-/// a second time while they are numbered.
+/// Blocks: a collective. Cost: each id is sent to its owner and its number back, in bounded rounds; there is a second
+/// copy of the ids while they are numbered.
 global_ids number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight);
 
 /// The ids of `numbers`, which are ascending. Blocks: a collective. Cost: as above.

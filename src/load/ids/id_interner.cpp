@@ -25,8 +25,8 @@ bool canonical_number(std::string_view text, std::uint64_t& out) noexcept {
   return true;
 }
 
-/// A number's low bits are where adjacent ones differ: they must affect all bits of the place. One multiplication and
-/// the high half folded into the low one.
+/// Adjacent numbers differ in their low bits, which must affect all bits of the place: one multiplication, and the high
+/// half folded into the low one.
 std::uint64_t id_interner::place_of(std::uint64_t key) noexcept {
   key *= 0x9e3779b97f4a7c15U;
   return key ^ (key >> 32U);

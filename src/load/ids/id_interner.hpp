@@ -3,7 +3,7 @@
 // The ids that one worker sees, each with a 32-bit index, so that an entry is a pair of indices whatever its ids are.
 //
 //     dense     numbers that are small for the size of the input: the index is the number, without a lookup
-//     numbers   open addressing, 16 bytes a slot: key | index + 1; at most 5 of 8 slots used
+//     numbers   open addressing, 16 bytes per slot: key | index + 1; at most 5 of 8 slots used
 //     names     string_interner
 //
 // It starts dense. Conversions keep the contents: see leave_dense.
@@ -48,12 +48,12 @@ class id_interner {
   void index(std::span<const std::string_view> names, std::uint32_t* to) { names_.index(names, to); }
   std::uint32_t index(std::uint64_t number);
   std::uint32_t index(std::string_view name) { return names_.index(name); }
-  /// An id that exists without an entry. Of numbers and names: the same as `index`.
+  /// Adds an id that has no entry. Unless dense, the same as `index`.
   void mention(std::uint64_t number) {
     if (kind_ == kind::dense) mentioned_.push_back(static_cast<std::uint32_t>(number));
     else index(number);
   }
-  /// The same of the numbers [begin, end).
+  /// The same for the numbers [begin, end).
   void mention(std::uint64_t begin, std::uint64_t end) {
     if (begin >= end) return;
     if (kind_ == kind::dense) ranges_.push_back({begin, end});
@@ -63,10 +63,10 @@ class id_interner {
 
   /// From now on indices are in order of arrival. The caller converts those that it holds: old index i to index(i).
   void leave_dense();
-  /// Numbers become names as they were read; indices stay. Not from dense.
+  /// Numbers become names, as they were read; indices do not change. Not while dense.
   void make_names();
 
-  /// All ids ascending, and the place of each index among them (empty: i is at place i). Ends the dictionary's life.
+  /// All ids ascending, and the place of each index among them (empty: i is at place i). Consumes the dictionary.
   /// `visit(f)` calls f(index) for every index in use: dense ids are not recorded anywhere else.
   struct sorted_ids {
     id_list ids;

@@ -9,7 +9,7 @@
 namespace paracel {
 
 /// A set of numbers below a bound, with rank queries.
-/// Cost: bound / 8 bytes, a sixteenth more after `count`; 1 to 5 ns a call.
+/// Cost: bound / 8 bytes, a sixteenth more after `count`; 1 to 5 ns per call.
 class rank_bitmap {
  public:
   explicit rank_bitmap(std::uint64_t bound) : words_((bound + 63) / 64) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Names with 32-bit indices in order of arrival: the names' bytes contiguous, and a table with open
-// addressing, 8 bytes a slot:
+// addressing, 8 bytes per slot:
 //
 //     u32 the top half of the name's hash | u32 index + 1, 0: empty
 //
@@ -26,7 +26,8 @@ class string_interner {
   [[nodiscard]] const id_list& names() const noexcept { return names_; }
 
   /// The index of each name. Throws: error beyond 2^32 - 1 names.
-  /// Cost: about 25 ns a name in a table of a million, 8 bytes a slot of which at most 5 of 8 are used, and the names.
+  /// Cost: about 25 ns per name in a table of a million, 8 bytes per slot of which at most 5 of 8 are used, and the
+  /// names.
   void index(std::span<const std::string_view> names, std::uint32_t* to);
   std::uint32_t index(std::string_view name) {
     std::uint32_t i = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Names are sorted by 8 bytes at a time, stored beside the index as a number; where these are equal, by the next 8.
+// Names are sorted by 8 bytes at a time, stored next to the index as a number; where these are equal, by the next 8.
 //
 // Source: Bentley and Sedgewick, "Fast algorithms for sorting and searching strings" (1997), with the caching of Ng and
 // Kakehi, "Cache efficient radix sort for string sorting" (2007), and std::sort in place of the partition.

@@ -9,8 +9,8 @@
 namespace paracel {
 
 /// The indices of a list of fewer than 2^32 names, in ascending order of the names' bytes.
-/// Cost: O(n log n) comparisons of numbers, of 8 bytes of a name each: a third of the time of comparing names in
-/// place. 16 bytes a name while it sorts.
+/// Cost: O(n log n) comparisons of numbers that hold 8 bytes of a name: a third of the time of comparing names in
+/// place. 16 bytes per name while it sorts.
 std::vector<std::uint32_t> order_of_names(const id_list& names);
 
 /// The names in that order.

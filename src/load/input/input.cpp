@@ -204,7 +204,7 @@ input_set::input_set(Comm& comm, const std::vector<std::string>& names) {
     if (comm.get_rank() != 0) return;
     for (const auto& name : expand(names)) mine.push_back(told_file::of(look_at(name)));
   });
-  // Gathered, not broadcast: the replacement of a dead rank 0 gets what that one had found.
+  // Gathered, not broadcast: the replacement of a dead rank 0 gets what its predecessor found.
   const auto all = comm.allgather(mine);
   for (const auto& told : all.front()) take(told.file());
 }

@@ -39,7 +39,7 @@ class input_piece {
   input_piece(const std::string& file, std::string_view text, std::string_view lines);
 
   [[nodiscard]] const std::string& file() const noexcept { return *name_; }
-  /// Which of input_set::files.
+  /// The index in input_set::files.
   [[nodiscard]] std::size_t file_index() const noexcept { return file_index_; }
   [[nodiscard]] std::string_view text() const noexcept { return text_; }
   /// Byte of the file, decompressed, at which the text begins.
@@ -79,8 +79,9 @@ class input_set {
   /// Throws: data_error when there is none, or one cannot be read.
   explicit input_set(const std::vector<std::string>& names);
   /// The same for all workers of a job, which must agree on the files while these grow, appear and disappear: rank 0
-  /// looks, and the others use its list. What is read later must be what rank 0 saw. Throws: as above, on every worker.
-  /// Blocks: a collective. Cost: one round trip, some 150 bytes a file.
+  /// inspects them, and the others use its list. What is read later must be what rank 0 saw. Throws: as above, on every
+  /// worker.
+  /// Blocks: a collective. Cost: one round trip, some 150 bytes per file.
   input_set(Comm& comm, const std::vector<std::string>& names);
   ~input_set();
   input_set(const input_set&) = delete;

@@ -128,7 +128,7 @@ std::uint64_t content_of(const descriptor& from, const std::string& name, std::u
   return hash_block(std::as_bytes(std::span(back, last)), hash_key({front, first}));
 }
 
-/// Whether the open file is `file`, or an extended version of it.
+/// Checks that the open file is `file`, or an extended version of it.
 void must_be(const input_file& file, const descriptor& opened, bool own) {
   for (const auto until = std::chrono::steady_clock::now() + append_takes_at_most;;) {
     const auto now = opened.about(file.name);
@@ -143,7 +143,7 @@ void must_be(const input_file& file, const descriptor& opened, bool own) {
   if (content_of(opened, file.name, file.bytes, kind) != file.content) replaced(file);
 }
 
-/// File metadata.
+/// The bytes of a file as stored, or of standard input.
 class raw_source final : public input_stream {
  public:
   raw_source(input_file file, descriptor from, std::uint64_t offset)
@@ -184,7 +184,7 @@ class raw_source final : public input_stream {
   bool own_ = false;  // its location and modification time are meaningful here
 };
 
-/// Standard input can be read only once: a second reader gets an error and not the rest, or nothing.
+/// Standard input can be read only once: a second reader gets an error instead of the rest, or nothing.
 void take_standard_input() {
   static std::mutex mutex;
   static dev_t device = 0;
@@ -206,7 +206,7 @@ class buffered {
   /// The buffered bytes; after `more` at least one, unless the end is reached.
   [[nodiscard]] std::string_view front() const noexcept { return {bytes_.data() + begin_, end_ - begin_}; }
   void drop(std::size_t n) noexcept { begin_ += n; }
-  /// Reads more behind the buffered bytes; false at the end.
+  /// Reads more after the buffered bytes; false at the end.
   bool more() {
     if (begin_ > 0) {
       std::memmove(bytes_.data(), bytes_.data() + begin_, end_ - begin_);
@@ -217,7 +217,7 @@ class buffered {
     end_ += n;
     return n > 0;
   }
-  /// The first `n` bytes, or all there are.
+  /// At least the first `n` bytes, or all there are.
   std::string_view peek(std::size_t n) {
     while (front().size() < n && more()) {
     }

@@ -19,13 +19,13 @@ enum class file_kind { plain, gzip, zstd, standard_input };
 struct input_file {
   std::string name;  ///< "-" is standard input
   file_kind kind = file_kind::plain;
-  std::uint64_t bytes = 0;  ///< as they lie on the disk; of standard input 0
+  std::uint64_t bytes = 0;  ///< as stored on disk; 0 for standard input
 
   std::uint64_t content = 0;     ///< a hash of the first and the last of these bytes, the same on every host
   std::string seen_from;         ///< the host and its mounts: the following fields are meaningless elsewhere
-  std::uint64_t device = 0;      ///< where it lies there,
-  std::uint64_t number = 0;      ///< its inode
-  std::int64_t modified_ns = 0;  ///< and when it was changed, since 1970
+  std::uint64_t device = 0;      ///< its device there,
+  std::uint64_t number = 0;      ///< its inode,
+  std::int64_t modified_ns = 0;  ///< and its modification time, since 1970
 
   /// Its name in messages.
   [[nodiscard]] std::string shown() const { return kind == file_kind::standard_input ? "stdin" : name; }

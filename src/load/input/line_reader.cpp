@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t text_piece_bytes = std::size_t{1} << 20;
 
-/// Part `part` of `parts` of what rank 0 finds.
+/// Visits part `part` of `parts` of the files that rank 0 finds.
 void visit_part(Comm& comm, const std::vector<std::string>& names, std::size_t part, std::size_t parts,
                 const std::function<void(std::string_view, const text_failure&)>& visit) {
   input_set input(comm, names);

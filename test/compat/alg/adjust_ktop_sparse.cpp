@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // For each user the number of neighbours that predicts the known ratings best, in the manner of Paracel 0.3: ratings
-// are in the servers under their users' ids, the lists of similar users are divided among the workers.
+// are on the servers under their users' ids, the lists of similar users are divided among the workers.
 #include <algorithm>
 #include <cstddef>
 #include <iostream>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // k-means in the manner of Paracel 0.3: points "name<tab>x,x,..." stay with their workers; sums of the points of each
-// cluster, and in the end the clusters' points, are combined by two functions in the servers.
+// cluster, and at the end the clusters' points, are combined by two functions on the servers.
 #include <cstddef>
 #include <iostream>
 #include <limits>
@@ -67,7 +67,7 @@ class kmeans : public paracel::paralg {
     for (int changed = 1; changed > 0 && rounds_done < rounds; ++rounds_done) {
       changed = assign();
       get_comm().allreduce(changed);
-      // Of each cluster the sum of its points, and their number.
+      // For each cluster the sum of its points, and their number.
       vector<vector<double>> sums(kclusters, vector<double>(points.cols() + 1, 0.));
       for (int i = 0; i < points.rows(); ++i) {
         for (int j = 0; j < points.cols(); ++j) sums[label[i]][j] += points(i, j);

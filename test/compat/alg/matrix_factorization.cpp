@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Matrix factorization in the manner of Paracel 0.3: users live with their ratings' worker, items are in the servers,
-// where the workers' changes are added. A round is a pass of stochastic gradient descent; with ssp_switch workers may
-// be limit_s rounds apart.
+// Matrix factorization in the manner of Paracel 0.3: users stay with the worker of their ratings, items are on the
+// servers, where the workers' changes are added. A round is a pass of stochastic gradient descent; with ssp_switch
+// workers may be limit_s rounds apart.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

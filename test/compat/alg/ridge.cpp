@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Ridge regression in the manner of Paracel 0.3: each worker makes a pass of stochastic gradient descent over its
-// samples, and the workers' changes are averaged in the servers.
+// samples, and the workers' changes are averaged on the servers.
 #include <cstddef>
 #include <iostream>
 #include <string>

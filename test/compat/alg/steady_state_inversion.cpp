@@ -98,7 +98,7 @@ class steady_state_inversion : public paracel::paralg {
   }
 
  private:
-  /// Of each right vertex here that is short the score with which it is not, all others unchanged; returns how many.
+  /// Raises the score of each own right vertex that is short until it is not, all others unchanged; returns how many.
   int raise_scores(const row_t& z) {
     int count = 0;
     for (auto& column : columns) {

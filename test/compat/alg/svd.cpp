@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The k greatest singular values of a sparse matrix in the manner of Paracel 0.3: each worker has whole rows and all of
-// V; products with A' are added in the servers by svd_updater. Subspace iteration, and in the end the values in it.
+// V; products with A' are added on the servers by svd_updater. Subspace iteration; at the end the values within it.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

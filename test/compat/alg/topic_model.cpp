@@ -80,7 +80,7 @@ class gLDA : public paracel::paralg {
     }
   }
 
-  /// The most probable words of each topic, through the servers.
+  /// The most probable words of each topic, collected via the servers.
   void dump_result() {
     paracel::dict_type<string, double> phi;
     for (auto& word : words)

@@ -71,7 +71,7 @@ static counts_t add_words(counts_t value, const counts_t& more) {
   return value;
 }
 using offer_t = pair<node_t, double>;
-static offer_t smaller_of(const offer_t& a, const offer_t& b) {  // of equal ones the one with the smaller item
+static offer_t smaller_of(const offer_t& a, const offer_t& b) {  // ties: the smaller item
   return b.second < a.second || (b.second == a.second && b.first < a.first) ? b : a;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Word count in the manner of Paracel 0.3: each worker counts the words of its lines, the counts are added in the
+// Word count in the manner of Paracel 0.3: each worker counts the words of its lines, the counts are added on the
 // servers as 100 dictionaries key_0, key_1, ..., and the topk words are printed.
 #include <algorithm>
 #include <cctype>

@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
     }
   } catch (const std::exception& e) {
     std::fprintf(stderr, "last_update: %s\n", e.what());
-    return 9;  // not at the end
+    return 9;  // thrown before the end
   }
   return 0;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Worker 0 prints the dead nodes of the job whenever they are others than before, and ends the job when there are so
-// many: nodes COUNT.
+// nodes COUNT: worker 0 prints the job's dead nodes whenever they change, and ends the job when there are COUNT.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A driver of logistic regression in the manner of Paracel 0.3: it reads the config itself, calls the algorithm's
-// functions one after the other, and ends as it wants to when a file does not exist.
+// A logistic regression driver in the style of Paracel 0.3: it reads the config itself, calls the algorithm's functions
+// one after the other, and handles a missing file in its own way.
 #include <iostream>
 #include <stdexcept>
 #include <string>

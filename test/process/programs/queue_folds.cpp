@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Every operation of a queue with every type and fold, of all tasks and of groups, on random vectors whose folds depend
-// on the order; the bits are folded into one number, which is printed.
+// on the order; prints a hash of all result bits.
 //
 //   queue_folds STEPS
 #include <cmath>

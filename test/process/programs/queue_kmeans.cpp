@@ -28,7 +28,7 @@ table kmeans(paracel::paralg& job, const table& rows, std::size_t k) {
   q.init_with_partitioned_data("rows", std::cref(rows));
   q.add([](paracel::com_context& c) {
     const auto& centres = c.get_obj<table>("centres");
-    const auto width = centres[0].size() + 1;  // of each centre the sum of its rows, and their number
+    const auto width = centres[0].size() + 1;  // for each centre the sum of its rows, and their number
     auto& sums = c.put_obj("sums", numbers(centres.size() * width));
     for (const auto& x : c.get_obj<const table>("rows")) {
       auto* sum = &sums[nearest(centres, x) * width];

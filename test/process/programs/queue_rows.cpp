@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// A queue over rows in chunks, whose result depends on the order of all its operations; printed with all bits; then how
-// many chunks were computed by other tasks than their owners.
+// A queue over rows in chunks, whose result depends on the order of all its operations. Prints the result with all
+// bits, then how many chunks were computed by tasks other than their owners.
 //
 //   queue_rows STEPS on|off [LATE [MS]]     work stealing; task LATE sleeps MS ms (default 3) for a chunk, others 1
 #include <chrono>

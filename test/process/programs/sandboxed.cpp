@@ -5,8 +5,8 @@
 //   sandboxed WAY,WAY,...   worker 0: each way in an update, a bupdate, one of many keys and a filter
 //   sandboxed staged WAY    worker 0 stages one update, under BSP
 //
-// Worker 0 prints what it was told, and whether a value has changed that should not have; in the end what the others
-// have counted, 200 each, with the default function and with one of the plug-in that dies at other calls.
+// Worker 0 prints the errors that it received, any value that has changed but should not have, and at the end what the
+// others have counted, 200 each, with the default function and with a plug-in function that dies in other calls.
 #include <cstdio>
 #include <sstream>
 #include <string>
@@ -68,7 +68,7 @@ class sandboxed : public paracel::paralg {
     tell(way + " update", [&] { (void)paracel_update(keys_[1], -1.0, plugin, function).get(); });
     tell(way + " bupdate", [&] { paracel_bupdate(keys_[1], -1.0, plugin, function); });
     tell(way + " filter", [&] { (void)paracel_read_special<double>(plugin, "deadly_filter_" + way); });
-    // Of many keys the others are updated, as with a function that throws.
+    // In a request for many keys the others are updated, as with a function that throws.
     const auto set = paracel_prepare(keys_);
     tell(way + " set", [&] {
       try {

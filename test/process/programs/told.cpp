@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Takes commands: told MODE. MODE commit: a loop of commits; barrier: worker 0 commits, and the others wait for it in a
-// barrier; deaf: no functions; self: gives itself a command, and then another worker. Worker 0 prints changes of the
-// job's processes.
+// Accepts commands: told MODE. MODE commit: a loop of commits; barrier: worker 0 commits, and the others wait for it in
+// a barrier; deaf: registers no functions; self: sends a command to itself, and then to another worker. Worker 0 prints
+// changes of the job's processes.
 #include <unistd.h>
 
 #include <chrono>

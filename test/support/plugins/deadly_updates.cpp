@@ -68,7 +68,7 @@ bool passes(std::string_view key) {
   return true;
 }
 
-/// Those of the process that runs it, without the one that this needs.
+/// The number of open descriptors of the process that runs it, except the one used for counting.
 double descriptors(double, double) {
   return static_cast<double>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {})) - 1;
 }
@@ -81,7 +81,7 @@ double descriptors(double, double) {
   }                                   \
   paracel::kind##_result name = __VA_ARGS__
 
-// A function that adds and a filter for each deed.
+// For each deed, a function that adds and a filter.
 #define DEADLY(name, deed)                                           \
   EXPORTED(update, deadly_##name, paracel::update_proxy(add<deed>)); \
   EXPORTED(filter, deadly_filter_##name, paracel::filter_proxy(passes<deed>))

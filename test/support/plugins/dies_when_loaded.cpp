@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Ends the process that loads it, before anything of it can be looked at.
+// Kills the process that loads it, before any of its symbols can be looked up.
 #include <csignal>
 
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Functions for the algorithms' state in the servers with other rules than those that ship, so that a test sees that
-// they were run: half the centres, twice the counts, only even points, links, items and words. Each begins a missing
-// key with nothing, so that the first contribution is treated as all others.
+// Functions for the algorithms' state on the servers, with rules that differ from the shipped ones, so that a test can
+// tell that they were run: half the centres, twice the counts, only even points, links, items and words. Each starts a
+// missing key from zero or empty, so that the first contribution is treated like all others.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -102,7 +102,7 @@ paracel::update_result four_times =
     paracel::initialised_by(paracel::update_proxy(add_four_times),
                             [](const std::vector<double>& part) { return std::vector<double>(part.size()); });
 paracel::update_result smallest_error_updater = paracel::update_proxy(larger);
-// One token more in each topic than there is.
+// Counts one token too many in each topic.
 paracel::update_result gLDA_word_update = paracel::initialised_by(
     paracel::update_proxy(add_counts), [](const std::vector<int>& part) { return std::vector<int>(part.size(), 1); });
 paracel::update_result gLDA_sum_topic_update = paracel::update_proxy([](int value, int part) { return value + part; });

@@ -2,8 +2,8 @@
 //
 // The baseline of bench_rows --where ipc: rows of one float by 64-bit id in a std::unordered_map, a server and a client
 // process over ZeroMQ, with the frames of the framework (src/net): a header of 96 bytes and sorted ids there, a header
-// of 64 bytes and values back, in a second frame above 64 KiB. One thread, one table, no checks, no errors. What a
-// day's work would give. Prints one line of JSON.
+// of 64 bytes and values back, in a second frame above 64 KiB. One thread, one table, no checks, no errors. What one
+// could write in a day. Prints one line of JSON.
 #include <gflags/gflags.h>
 
 #include <cstdint>

@@ -22,7 +22,7 @@ using eigen_triple = Eigen::Triplet<double>;
 
 inline namespace compat {
 
-/// T: a name of files, or a list of them. Its calls are collectives; those that create something empty `lines`.
+/// T: a file name or pattern, or a list of them. All calls are collectives; the create_* ones empty `lines`.
 /// Throws: data_error. Thread-safety: none
 template <class T = str_type>
 class loader {
@@ -61,8 +61,7 @@ class loader {
   }
 
 #ifdef EIGEN_WORLD_VERSION
-  /// The block of the entries that this worker owns; entries that come again are added. Id: default_id_type or
-  /// str_type.
+  /// The block of the entries that this worker owns; duplicates are summed. Id: default_id_type or str_type.
   template <class Id>
   void create_matrix(list_type<str_type>& lines, Eigen::SparseMatrix<double, Eigen::RowMajor>& block,
                      dict_type<default_id_type, Id>& rows, dict_type<default_id_type, Id>& columns) {
@@ -72,7 +71,7 @@ class loader {
     block.resize(static_cast<Eigen::Index>(rows.size()), static_cast<Eigen::Index>(columns.size()));
     block.setFromTriplets(entries.begin(), entries.end());
   }
-  /// Of fvec: fields are an id and its row. Rows stay with the worker that has the line.
+  /// For fvec: the fields are an id and its row. Rows stay with the worker that read the line.
   template <class Id>
   void create_matrix(list_type<str_type>& lines, Eigen::MatrixXd& block, dict_type<default_id_type, Id>& rows) {
     list_type<list_type<str_type>> all;

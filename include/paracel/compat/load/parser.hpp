@@ -23,7 +23,7 @@ inline const auto parser_a_int = [](const str_type& line, char separator = ' ') 
   return numbers;
 };
 
-/// A first field, and its counterparts between other separators: "a b:0.1|c:0.2" are a, b:0.1, c:0.2.
+/// The first field, then the second one split at another separator: "a b:0.1|c:0.2" are a, b:0.1, c:0.2.
 inline const auto parser_b = [](const str_type& line, char separator1 = ' ', char separator2 = ' ') {
   const auto parts = str_split(line, separator1);
   if (parts.size() < 2) throw data_error("found \"" + line + "\", want two fields");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Paracel 0.3's cut of the input into ranges of bytes. Plain files only; paracel_load reads compressed ones, too, and
-// checks that every worker sees the same files.
+// Paracel 0.3's partitioning of the input into byte ranges. Plain files only; paracel_load also reads compressed ones,
+// and checks that every worker sees the same files.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class partition {
   void file_partition(const str_type& name, list_type<long>& begins, list_type<long>& ends) const {
     cut(size_of(name), np_, begins, ends);
   }
-  /// Computes the ranges: `blocks` a worker, one of linesplit and fvec.
+  /// Computes the ranges: `blocks` per worker, or one for linesplit and fvec.
   void files_partition(int blocks = BLK_SZ) {
     if (pattern_ == "linesplit" || pattern_ == "fvec") blocks = 1;
     offsets_.assign(1, 0);
@@ -83,7 +83,7 @@ class partition {
     if (!file) throw data_error(name + ": cannot be opened");
     str_type line;
     long at = begin;
-    if (begin > 0) {  // the line that ends here, or is cut here, began before
+    if (begin > 0) {  // the line that ends or is cut here began in an earlier range
       file.seekg(begin - 1);
       std::getline(file, line);
       at += static_cast<long>(line.size());

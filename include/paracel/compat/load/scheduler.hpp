@@ -97,7 +97,7 @@ class scheduler {
     return entries;
   }
 
-  /// What all workers have for this one, in rank order. A collective.
+  /// Exchanges entries: `mine` is what all workers have for this one, in rank order. A collective.
   void exchange(list_type<list_type<compact_triple_type>>& entries, list_type<compact_triple_type>& mine) {
     swap_parts(entries, mine);
   }

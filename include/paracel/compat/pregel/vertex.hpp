@@ -2,10 +2,11 @@
 //
 // Paracel 0.3's base class of vertex programs. The state of a vertex is stored on the servers under its id; `compute`
 // is called for each edge of each active vertex and changes the neighbour's state with an update of `pt`; then each
-// vertex takes `mutable_value` of its own state, and is active in the next superstep if its value changed.
+// vertex's value becomes `mutable_value` of its state, and a vertex whose value changed is active in the next
+// superstep.
 //
 // Differences from 0.3: a vertex's state begins with its own value (there it began with the first update, so that a
-// vertex could lose its value); vertices that only receive exist, too; supersteps are separated by a barrier of
+// vertex could lose its value); vertices without outgoing edges exist, too; supersteps are separated by a barrier of
 // the job.
 #pragma once
 
@@ -54,7 +55,7 @@ inline std::vector<std::string> vertices_without_edges_out(Comm comm, const std:
 namespace paracel::pregel {
 
 /// VertexVal: the value of a vertex, comparable. MsgVal: its state on the servers.
-/// Throws: what paralg throws. Blocks: every public function but compute and mutable_value is a collective.
+/// Throws: what paralg throws. Blocks: every public function except compute and mutable_value is a collective.
 template <class VertexVal, class MsgVal>
 class vertex {
  public:
@@ -98,7 +99,7 @@ class vertex {
   /// The value that a vertex computes from its state.
   virtual VertexVal mutable_value(const MsgVal& val) = 0;
 
-  /// Reads the states of the own vertices; those whose value changes are active.
+  /// Reads the states of this worker's vertices; those whose value changes become active.
   void vote_to_halt() {
     std::vector<MsgVal> states;
     if constexpr (std::is_convertible_v<VertexVal, MsgVal>) {

@@ -3,8 +3,8 @@
 
 namespace paracel {
 
-/// Grids of np workers: np x 1, 1 x np, and as square as its divisors allow; a prime has np x 1, without row_master 1 x
-/// np.
+/// Grids of np workers: np x 1, 1 x np, and as square as its divisors allow (a prime: np x 1, without row_master 1 x
+/// np).
 inline void npfactx(int np, int& nx, int& ny) {
   nx = np;
   ny = 1;

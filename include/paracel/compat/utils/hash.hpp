@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Paracel 0.3's hash of values, `hash_type`. It decides nothing in the framework: keys are placed by XXH3-64
-// (graph_loading.hpp says how entries are), so a program that computes owners by it finds others.
+// Paracel 0.3's hash of values, `hash_type`. The framework does not use it: keys are placed by XXH3-64 (for entries see
+// graph_loading.hpp), so owners that a program computes with it are not the actual ones.
 #pragma once
 
 #include <cstddef>
