@@ -88,7 +88,7 @@ def main(arguments):
         framework = find_framework(program)
         remote = remote_hosts(options)
         # Files on other hosts are checked there, by the program itself.
-        facts = check_config(framework, program, publishes, options.cfg_file, look_at_files=not remote)
+        facts = check_config(framework, program, publishes, options.cfg_file, check_files=not remote)
         plan = Plan(options, program, framework, facts, linked, remote)
         job = Job(plan)
         if options.worker_wait and not facts.resumable:

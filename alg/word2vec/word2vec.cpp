@@ -20,16 +20,16 @@ namespace {
 
 // The step size never falls below this fraction of the first one, as in the original program.
 constexpr double least_alpha = 1e-4;
-// How far a step of size 1 with one other row goes of the way to where its gradient is 0 (word2vec_batcher).
+// The fraction of the way to a gradient of 0 that a step of size 1 with one other row goes (word2vec_batcher).
 constexpr double pace_of_alpha = 0.1;
 
-// Words of a batch by default, if the text has enough of them for so many batches: what workers have learned from one
-// another decides how good the vectors are.
+// Words of a batch by default, if the text has enough for this many batches: the quality of the vectors depends on how
+// often workers exchange what they have learned.
 constexpr std::uint64_t usual_batch = 10000;
 constexpr std::uint64_t least_batches = 50;
 
-// Batches of the first round for one of any other. With 4 workers on 331,000 generated words, batches of 10,000, rank
-// correlations were .708 with 1, .758 with 4 and .788 with 16, and .799 with one worker.
+// Batches of the first round for each one of any other. With 4 workers on 331,000 generated words, batches of 10,000,
+// rank correlations were .708 with 1, .758 with 4 and .788 with 16, and .799 with one worker.
 constexpr std::uint64_t first_round_batches = 8;
 
 row_init first_vectors(const word2vec_model& m) {
@@ -37,7 +37,7 @@ row_init first_vectors(const word2vec_model& m) {
   return row_init::uniform(-most, most, m.seed);
 }
 
-/// One side of a batch: its rows in the servers, here as they came and, after training, as changes.
+/// One side of a batch: the table, and in `now` its rows as pulled and, after training, their changes.
 struct batch_side {
   batch_side(paralg& job, const std::string& name, std::size_t k, const row_init& init)
       : rows(job, name, k, init), local(k), k(k) {}
@@ -99,7 +99,7 @@ config_schema word2vec_schema() {
       .fallback("negative_sampling")
       .one_of({"negative_sampling", "hierarchical_softmax"});
   s.key("k", key_type::integer, "numbers of a vector").fallback(100).at_least(1).at_most(65536);
-  s.key("window", key_type::integer, "words to either side, at most: how many is drawn anew for each word")
+  s.key("window", key_type::integer, "words to either side, at most: how many is drawn again for each word")
       .fallback(5)
       .at_least(1)
       .at_most(1000);
@@ -191,8 +191,8 @@ void word2vec::load() {
                 " batches are more than 2^31; raise batch_size or lower rounds");
 }
 
-/// A clock is a batch of each worker. All workers do the same part of their text in it, so that the step size, which is
-/// a function of the clock, falls with the words that all have read.
+/// A clock is a batch of each worker. In it all workers process the same fraction of their text, so that the step size,
+/// which is a function of the clock, falls with the words that all have read.
 void word2vec::train() {
   const auto& model = settings_.model;
   word2vec_batcher batcher(text_, words_, model, get_worker_id(), get_worker_size(), plan_);

@@ -55,7 +55,7 @@ class key_spec {
     required_ = true;
     return *this;
   }
-  /// Required unless one of these keys is given and not empty: training keys are not needed where a model is read.
+  /// Required unless one of these keys is given and not empty: training keys are not needed when a model is read.
   key_spec& required_unless(std::vector<std::string> others) {
     required_unless_ = std::move(others);
     return *this;
@@ -148,7 +148,7 @@ class config {
   }
   /// Whether the file has the key; false where its fallback is in use.
   [[nodiscard]] bool given(std::string_view name) const;
-  /// Whether results are written to one file of all workers: schema and file have the key of add_output_files.
+  /// Whether the results of all workers go to one file: both schema and file have the key of add_output_files.
   [[nodiscard]] bool one_output_file() const { return one_output_file_; }
   /// A key with its value, given or default.
   struct setting {
@@ -156,7 +156,7 @@ class config {
     key_type type;
     config_value value;
   };
-  /// All of them, by their names.
+  /// All of them, in name order.
   [[nodiscard]] std::vector<setting> all() const;
   /// The prefix of an error about that key: `file:line:column: key "name"`.
   [[nodiscard]] std::string place_of(std::string_view name) const;
@@ -185,25 +185,24 @@ class config_schema {
   /// Adds a key. Lifetime: the reference is valid until the next call.
   key_spec& key(std::string name, key_type type, std::string help);
 
-  /// Adds the optional key "output_files": one file of results per worker, or 1: one of all workers. For
-  /// programs whose workers all make the same calls of paracel_dump_*, which are then collectives
-  /// (paralg::set_one_output_file).
+  /// Adds the optional key "output_files": absent, one result file per worker; 1, one for all workers. For programs
+  /// whose workers all make the same calls of paracel_dump_*, which are then collectives (paralg::set_one_output_file).
   void add_output_files();
 
   [[nodiscard]] const std::string& program() const noexcept { return program_; }
-  /// The program commits iterations without calling `first_iteration()`: no process can replace a worker
-  /// that dies, so prun.py rejects --on-worker-death wait:T (doc/workers.md).
+  /// The program commits iterations without calling `first_iteration()`: a dead worker cannot be replaced, so prun.py
+  /// rejects --on-worker-death wait:T (doc/workers.md).
   config_schema& not_resumable() {
     resumable_ = false;
     return *this;
   }
-  /// The same depending on the config: `place` returns that of a value with which it is so, or "".
+  /// The same, depending on the config: `place` returns the place of the value that makes it so, or "".
   config_schema& not_resumable_with(std::function<std::string(const config&)> place) {
     not_resumable_with_ = std::move(place);
     return *this;
   }
   [[nodiscard]] bool resumable() const noexcept { return resumable_; }
-  /// The place of a key in `checked` with which it is not resumable; "" if it has none.
+  /// The place of the key in `checked` that makes it not resumable; "" if there is none.
   [[nodiscard]] std::string not_resumable_key(const config& checked) const;
 
   /// Further constraints, across keys: `verify` throws config_error when one is violated. The last step of
@@ -222,16 +221,16 @@ class config_schema {
 
   /// Reads a config file: checks for unknown, duplicate and missing keys, types, limits, choices, files and folders.
   /// Creates nothing. The first error in file order is reported; missing keys come after that, and the constraints of
-  /// `also` last. `look_at_files`: false when files and folders are on other hosts. Throws: config_error of one line:
+  /// `also` last. `check_files`: false when files and folders are on other hosts. Throws: config_error, one line:
   /// `file:line:column: key "name"...`, what was found, what is allowed.
-  [[nodiscard]] config check(const std::string& file, bool look_at_files = true) const;
+  [[nodiscard]] config check(const std::string& file, bool check_files = true) const;
   /// The same for text read from `file`.
   [[nodiscard]] config check_text(const std::string& file, std::string_view text) const;
 
  private:
-  [[nodiscard]] config check_tree(const std::string& file, const config_node& root, bool look_at_files) const;
+  [[nodiscard]] config check_tree(const std::string& file, const config_node& root, bool check_files) const;
   [[nodiscard]] config_value checked(const key_spec& spec, const config_node& node, const std::string& place,
-                                     bool look_at_files) const;
+                                     bool check_files) const;
 
   std::string program_;
   std::string summary_;

@@ -28,7 +28,8 @@ namespace {
 constexpr std::string_view default_plugin = "libparacel_default.so";
 constexpr std::string_view default_symbol = "paracel_add";
 constexpr std::size_t most_names_in_a_text = 8;
-// Functions of all plug-ins, each set of hyper-parameters one; lock-free readers cost the square of it in memory.
+// Functions of all plug-ins; each set of hyper-parameters counts as one. Memory grows with its square: for lock-free
+// readers every version of the index is kept.
 constexpr std::size_t most_functions = 1024;
 constexpr std::size_t most_spellings = 1024;  // of plug-ins; further ones are looked up each time
 constexpr std::size_t most_written_bytes = 512;
@@ -43,7 +44,7 @@ std::string join(std::vector<std::string> names) {
   return cut ? all + ", ..." : all;
 }
 
-/// The name as the user wrote it, for a text.
+/// The name as the user wrote it, for an error text.
 std::string written(std::string_view plugin) {
   std::string text(plugin.substr(0, most_written_bytes));
   std::ranges::replace_if(
@@ -249,7 +250,7 @@ plugin_registry::library& plugin_registry::find_library(std::string_view plugin)
 
   auto folders = folders_;
   if (std::ranges::find(names, default_plugin) != names.end()) folders.insert(folders.begin(), framework_folder());
-  // A path's own folder is searched first, if it is one of them.
+  // A path's own folder is searched first, if it is allowed.
   if (const auto slash = plugin.rfind('/'); slash != std::string_view::npos) {
     std::error_code none;
     const std::filesystem::path written(plugin.substr(0, slash + 1));
@@ -307,6 +308,21 @@ void require_room(std::size_t functions) {
 
 }  // namespace
 
+template <class Function>
+const Function& plugin_registry::keep(by_symbol<Function>& all, typename by_symbol<Function>::key_type name,
+                                      std::unique_ptr<Function> f, function_index<Function>& index) {
+  const auto at = all.emplace(std::move(name), std::move(f)).first;
+  try {
+    index.add(*at->second);
+  } catch (...) {
+    all.erase(at);
+    throw;
+  }
+  check_refused(*at->second);
+  registered_.store(updates_.size() + filters_.size(), std::memory_order_release);
+  return *at->second;
+}
+
 const loaded_update& plugin_registry::load_update(std::string_view plugin, std::string_view symbol) {
   const std::scoped_lock lock(mutex_, turn_at_the_loader());
   auto& from = find_library(plugin);
@@ -342,11 +358,7 @@ const loaded_update& plugin_registry::load_update(std::string_view plugin, std::
     loaded->function = reinterpret_cast<const update_result*>(found.address);
     loaded->additive = (loaded->function->flags & abi::additive) != 0;
   }
-  const auto& kept = *(updates_[{&from, asked_as}] = std::move(loaded));
-  update_index_.add(kept);
-  look_whether_refused(kept);
-  registered_.store(updates_.size() + filters_.size(), std::memory_order_release);
-  return kept;
+  return keep(updates_, {&from, asked_as}, std::move(loaded), update_index_);
 }
 
 const loaded_filter& plugin_registry::load_filter(std::string_view plugin, std::string_view symbol) {
@@ -358,17 +370,12 @@ const loaded_filter& plugin_registry::load_filter(std::string_view plugin, std::
 
   const auto found = symbol_of(from, name, filter_kind);
   refuse(from, name, problem_of_filter(found, name));
-  const auto* function = reinterpret_cast<const filter_result*>(found.address);
-  auto& slot = filters_[{&from, name}];
-  slot = std::make_unique<loaded_filter>();
-  slot->id = function_id(from.content, "filter", name);
-  slot->name = from.name + ":" + name;
-  slot->function = function;
-  slot->sandboxed = from.symbols->is_sandboxed();
-  filter_index_.add(*slot);
-  look_whether_refused(*slot);
-  registered_.store(updates_.size() + filters_.size(), std::memory_order_release);
-  return *slot;
+  auto loaded = std::make_unique<loaded_filter>();
+  loaded->id = function_id(from.content, "filter", name);
+  loaded->name = from.name + ":" + name;
+  loaded->function = reinterpret_cast<const filter_result*>(found.address);
+  loaded->sandboxed = from.symbols->is_sandboxed();
+  return keep(filters_, {&from, name}, std::move(loaded), filter_index_);
 }
 
 void plugin_registry::forbid(std::uint64_t id, const std::string& why) {
@@ -380,7 +387,7 @@ void plugin_registry::forbid(std::uint64_t id, const std::string& why) {
 }
 
 template <class Function>
-void plugin_registry::look_whether_refused(const Function& f) {
+void plugin_registry::check_refused(const Function& f) {
   const std::lock_guard lock(refused_mutex_);
   if (const auto no = refused_.find(f.id); no != refused_.end()) f.refused.set(no->second);
 }

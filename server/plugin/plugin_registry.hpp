@@ -57,8 +57,8 @@ class function_index {
 /// Lifetime: libraries stay loaded until the process ends, even after the registry: a thread may be inside one.
 class plugin_registry {
  public:
-  /// Plug-ins are looked up in these folders; the first one that has the name wins. The default plug-in is looked up
-  /// beside libparacel.so first. With a sandbox all others run in its processes (plugin_sandbox.hpp).
+  /// Plug-ins are looked up in these folders; the first one that contains the name wins. The default plug-in is first
+  /// looked up next to libparacel.so. With a sandbox all others run in its processes (plugin_sandbox.hpp).
   explicit plugin_registry(std::vector<std::string> allowed_folders, sandbox_options sandbox = {});
   ~plugin_registry();
   plugin_registry(const plugin_registry&) = delete;
@@ -67,11 +67,11 @@ class plugin_registry {
   /// Adds `folder` to the search path, after those that are allowed already.
   void allow_folder(std::string folder);
 
-  /// The update function `symbol` of `plugin`, loaded on demand. Of a path only the base name counts; "lr_update",
+  /// The update function `symbol` of `plugin`, loaded on demand. For a path only the base name counts; "lr_update",
   /// "lr_update.so" and "liblr_update.so" are equivalent. No plug-in: the default one; no symbol in it: "paracel_add".
   ///
   /// An optimizer may be followed by its hyper-parameters: `symbol` is then "paracel_adagrad\0lr=0.1,eps=1e-6". They
-  /// are part of its identity: the same optimizer with others is another function, which shares its state.
+  /// are part of its identity: the same optimizer with different ones is another function, which shares its state.
   ///
   /// Throws: plugin_error that names plug-in and symbol, what was found and what is expected.
   /// Blocks: while the dynamic loader works, static initialisers of the plug-in included.
@@ -87,13 +87,13 @@ class plugin_registry {
     std::string symbol;  ///< with hyper-parameters
     friend bool operator==(const registration&, const registration&) = default;
   };
-  /// All loaded functions, in unspecified order. Blocks: while another thread loads.
+  /// All loaded functions, in unspecified order. Blocks: while another thread is loading.
   [[nodiscard]] std::vector<registration> registrations() const;
   /// Their number. Cost: one load.
   [[nodiscard]] std::size_t registered() const noexcept { return registered_.load(std::memory_order_acquire); }
 
-  /// From now on the function with this id fails with `why` whenever it is called, also when it is loaded later;
-  /// the first reason stays. Does not wait for a thread that loads.
+  /// From now on the function with this id fails with `why` whenever it is called, even if it is loaded later; the
+  /// first reason is kept. Does not wait for a thread that is loading.
   void forbid(std::uint64_t id, const std::string& why);
 
   /// Null: functions run in this process.
@@ -106,9 +106,13 @@ class plugin_registry {
  private:
   struct library;
   template <class Function>
-  void look_whether_refused(const Function& f);
+  void check_refused(const Function& f);
   template <class Function>
   using by_symbol = std::map<std::pair<const library*, std::string>, std::unique_ptr<Function>>;
+  /// Registers a function by name and by id; if there is no memory, by neither.
+  template <class Function>
+  const Function& keep(by_symbol<Function>& all, typename by_symbol<Function>::key_type name,
+                       std::unique_ptr<Function> f, function_index<Function>& index);
 
   library& find_library(std::string_view plugin);
   std::unique_ptr<plugin_library> open(const plugin_file& file, std::string& why);

@@ -25,7 +25,7 @@ bool is_of_any_epoch(place at, verb v) noexcept {
   return rule != nullptr && rule->when != epoch_rule::current;
 }
 
-/// Requests on all partitions wait until their replicas are complete.
+/// Requests on all partitions, which wait until the replicas of these are complete.
 bool looks_everywhere(verb v) noexcept {
   switch (v) {
     case verb::scan:
@@ -104,7 +104,7 @@ void replication_chain::follow(std::shared_ptr<const replica_view> view) {
   store_.keep_replicas();
   store_.begin_epoch(epoch_);
   begin_epoch();
-  if (unanswered || needs_no_handover(before.get())) request_handover();
+  if (unanswered || needs_handover(before.get())) request_handover();
   check_synced();
   retry_parked();
 }
@@ -162,7 +162,7 @@ void replication_chain::ask_about(bundle& b, std::uint16_t partition) const {
 }
 
 /// Whether a live server served one of our partitions before: then it is asked whether it has stopped.
-bool replication_chain::needs_no_handover(const replica_view* before) const {
+bool replication_chain::needs_handover(const replica_view* before) const {
   if (before == nullptr) return view_->members.servers[view_->self].state == server_state::up && epoch_ > 1;
   for (std::uint32_t p = options_.index; p < partition_count; p += options_.threads) {
     if (!view_->owned.mine[p] || before->owned.mine[p]) continue;
@@ -194,7 +194,7 @@ void replication_chain::request_handover() {
   }
 }
 
-/// The thread of a server that has our partition, or would have.
+/// The thread of that server that has our partition, or would have it.
 replication_chain::hop replication_chain::hop_to(const server_entry& s, std::uint16_t partition) const noexcept {
   return {s.slot, options_.at == place::clock ? clock_thread : shard_of(partition, s.threads)};
 }
@@ -222,14 +222,14 @@ void replication_chain::park(const net::request_view& request, shared_buffer&& t
       {request.header, {request.body.begin(), request.body.end()}, std::move(tail), std::move(done), std::move(held)});
 }
 
-/// Requests of a stream are retried, with all that follow, in order.
+/// Refuses a request for which there is no room. One of a stream will be resent, with all that follow, in order.
 void replication_chain::find_no_room(const net::request_header& h, completion& done, std::string_view why) {
   const bool comes_again = (h.flags & net::flag_stream) != 0;
   if (comes_again) streams_.end(h);
   refuse(done, comes_again ? status::connection_reset : status::internal, comes_again ? std::string_view() : why);
 }
 
-/// Immediately, whatever waits.
+/// Answers immediately, whatever waits.
 void replication_chain::confirm(completion& done) {
   done.leave_through(at_once_);
   done.ok();
@@ -265,7 +265,7 @@ void replication_chain::handle(const net::request_view& request, shared_buffer t
   admit(request, std::move(tail), std::move(done));
 }
 
-/// What is parked of the stream that this restarts.
+/// Refuses what is parked of the stream that this request restarts.
 void replication_chain::forget_waiting(const net::request_header& first) {
   store_.refuse_client(at_once_, first.client, status::connection_reset);
   pieces_.erase({first.client, first.rank});
@@ -279,7 +279,8 @@ void replication_chain::forget_waiting(const net::request_header& first) {
 void replication_chain::admit(const net::request_view& request, shared_buffer tail, completion done) {
   const auto& h = request.header;
   done.set_epoch(epoch_);
-  // A request of a later epoch waits: its reply could be held, and then be refused with a membership its sender has.
+  // A request of a later epoch waits: its reply could be held, and then be refused with a membership that its sender
+  // already has.
   const auto* rule = rule_of(options_.at, h.what);
   if (is_of_any_epoch(options_.at, h.what) && h.epoch <= epoch_) {
     const auto what = h.what;
@@ -304,8 +305,8 @@ void replication_chain::admit(const net::request_view& request, shared_buffer ta
   serve_(request, std::move(tail), std::move(done));
 }
 
-/// What was restored from a checkpoint reached every replica, at no index: it has one now, unlike empty partitions.
-/// Replicas asked while they had none are asked again: the head may have been the last to read its part.
+/// Partitions restored from a checkpoint have reached every replica without an index: unlike empty ones they get one
+/// now. Replicas asked while they had none are asked again: the head may have been the last to read its part.
 void replication_chain::find_restored() {
   if (view_ == nullptr) return;
   bundles questions;
@@ -402,7 +403,7 @@ void replication_chain::install(std::uint16_t partition, bundles& into, std::uin
   if (state_.capacity() > most_kept_state_bytes) state_ = {};
 }
 
-/// Sends whole partitions to replicas that lack them, at most as many at once as do not disturb others.
+/// Sends whole partitions to replicas that lack them, only so many at once that other requests are not delayed.
 void replication_chain::sweep() {
   if (installs_.empty()) return;
   bundles out;
@@ -428,7 +429,7 @@ std::vector<std::byte> replication_chain::replicate_body(const route& to, std::s
   return body;
 }
 
-/// Sends a bundle, which is empty then. Later replies wait for it.
+/// Sends a bundle and empties it. Later replies wait for it.
 std::uint64_t replication_chain::dispatch(std::uint32_t number, bundle& b, std::uint64_t parent, std::size_t sweep) {
   if (b.entries.empty()) return 0;
   const auto& to = routes_[number];
@@ -484,7 +485,8 @@ void replication_chain::answered(std::uint64_t number, const std::vector<std::ui
   check_synced();
 }
 
-/// A message has one outstanding reply fewer; the last one closes it, and counts for the message it stands for.
+/// A message has one outstanding reply fewer; the last one closes it, and counts as a reply to the message that it
+/// stands for.
 void replication_chain::close_one(std::uint64_t number) {
   for (auto at = pending_.find(number); at != pending_.end() && --at->second.open == 0; at = pending_.find(number)) {
     number = at->second.parent;

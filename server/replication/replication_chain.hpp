@@ -69,7 +69,7 @@ namespace paracel::srv {
 
 struct replication_entry;
 
-/// The servers that may talk to each other.
+/// The servers that may send each other requests.
 [[nodiscard]] std::vector<server_identity> identities_in(const membership& members);
 
 /// A membership shared by the threads of a server.
@@ -91,12 +91,12 @@ struct replication_chain_options {
   place at = place::shard;
   std::uint32_t index = 0;
   std::uint32_t threads = 1;
-  /// Whole partitions in flight at once. A reply waits for them all.
+  /// Limit on whole partitions in flight. A reply waits for all of them.
   std::size_t sweep_bytes = std::size_t{1} << 20;
   /// Target size of a message; a single entry may be larger.
   std::size_t message_bytes = std::size_t{4} << 20;
   std::size_t most_body_bytes = std::size_t{1} << 29;  ///< longer bodies are sent in pieces
-  std::chrono::milliseconds resend_after = net::late;  ///< a later reply is inquired about
+  std::chrono::milliseconds resend_after = net::late;  ///< if a reply is later, the connection is checked
   std::function<void(const std::string&)> log{};       ///< a line of text, on the chain's thread; may be empty
 };
 
@@ -104,7 +104,7 @@ struct replication_chain_options {
 /// messages go through the port. Lifetime: store, budgets and port must outlive it.
 class replication_chain final : public reply_sink {
  public:
-  /// The reply to a sender that is not a server of the membership, or asks another server than it thinks.
+  /// The reply to a sender that is not a server of the membership, or means a server other than this one.
   static constexpr std::string_view no_peer = "it does not come from a server of this epoch, or is for another one";
   using time_point = net::clock_source::time_point;
   using serve_function = std::function<void(const net::request_view&, shared_buffer, completion)>;
@@ -122,8 +122,8 @@ class replication_chain final : public reply_sink {
   [[nodiscard]] std::optional<bool> heads(std::uint16_t partition) const noexcept {
     return view_ == nullptr ? std::nullopt : std::optional(view_->owned.mine[partition]);
   }
-  /// Whether nothing that was sent to this thread before the request can be missing (sender_connections::accepts). What
-  /// waits here of a sender that begins again is refused: it is sent again, in order.
+  /// Whether no earlier request to this thread can be missing (sender_connections::accepts). Waiting requests of a
+  /// sender that starts again are refused: they will be resent, in order.
   [[nodiscard]] bool accepts(const net::request_header& h, const net::peer& from) {
     if (!streams_.accepts(h, from)) return false;
     if ((h.flags & net::flag_first) != 0) forget_waiting(h);
@@ -136,15 +136,15 @@ class replication_chain final : public reply_sink {
   void handle(const net::request_view& request, shared_buffer tail, completion done);
   /// The reply to a message sent from here.
   void take_reply(const net::incoming& in);
-  /// The end of a batch: sends the changes, and the replies that need not wait any longer. None is sent at or
-  /// after `lease_end`, by a look at the clock after all their contents were read: a process that was suspended
-  /// meanwhile notices it then.
+  /// The end of a batch: sends the changes, and the replies that need not wait any longer. None is sent at or after
+  /// `lease_end`: the clock is read after all their contents, so that a process that was suspended in between notices
+  /// it.
   void end_batch(const net::clock_source& time, time_point lease_end);
   /// Whether something waits, for a reply or for the lease.
   [[nodiscard]] bool waits() const noexcept { return !held_.empty() || !pending_.empty() || !installs_.empty(); }
   /// The epoch of which all replicas are complete; 0: none yet.
   [[nodiscard]] std::uint32_t synced() const noexcept { return synced_; }
-  /// The state of the thread as a number: all replicas have it once `is_replicated`. Of one epoch.
+  /// The state of the thread as a number: all replicas have it once `is_replicated`. Valid within one epoch.
   [[nodiscard]] std::uint64_t state_number() const noexcept { return last_sent_; }
   [[nodiscard]] bool is_replicated(std::uint64_t state) const noexcept { return state < next_open(); }
   /// Whether no other server may still serve, by an earlier membership, what is served here now.
@@ -167,9 +167,9 @@ class replication_chain final : public reply_sink {
   struct sent {
     std::size_t open = 1;      ///< outstanding replies: its own, and those of messages sent in its place
     std::uint64_t parent = 0;  ///< that waits for this one
-    std::size_t bytes = 0;     ///< of a retry
+    std::size_t bytes = 0;     ///< if it was sent by `sweep`
     std::uint32_t route = 0;   ///< its number
-    bool again = false;        ///< asks about the fate of others: what is missing is what they carried
+    bool again = false;        ///< it asks about the fate of others: what replicas lack is what those carried
     time_point at{};
     std::vector<std::uint16_t> probes;
   };
@@ -199,7 +199,7 @@ class replication_chain final : public reply_sink {
   struct line {
     net::reliable_channel channel;
     std::uint64_t incarnation;             ///< of the server
-    replicated_store::definitions told{};  ///< the other side knows them
+    replicated_store::definitions told{};  ///< already known to the other side
   };
   /// Entries for the same route.
   struct bundle {
@@ -211,7 +211,7 @@ class replication_chain final : public reply_sink {
   using bundles = std::map<std::uint32_t, bundle>;  // by number of the route
 
   void begin_epoch();
-  bool needs_no_handover(const replica_view* before) const;
+  bool needs_handover(const replica_view* before) const;
   void request_handover();
   void park(const net::request_view& request, shared_buffer&& tail, completion&& done);
   void retry_parked();
@@ -274,7 +274,7 @@ class replication_chain final : public reply_sink {
   std::vector<route> routes_;                // number 0: nowhere
   std::bitset<partition_count> incomplete_;  // headed here, and the rest of the chain is not known to be up to date
   std::deque<std::uint16_t> installs_;       // the rest is known to be out of date
-  std::uint64_t last_install_ = 0;           // number of the last message that asked or sent whole partitions
+  std::uint64_t last_install_ = 0;           // number of the last message with a question or a whole state
   std::size_t sweeping_bytes_ = 0;
 
   std::uint64_t next_ = 0;       // number of the last message
@@ -284,8 +284,8 @@ class replication_chain final : public reply_sink {
   std::map<std::uint64_t, asked> questions_;  // of request_handover
   std::map<hop, line> lines_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, joined> pieces_;  // pieces received, by client and rank
-  /// A whole state that is still incomplete. While the replica is at an index the parts are kept aside: it may be the
-  /// only one if the sender dies. Otherwise, or when there is no room aside, they replace the replica, which is
+  /// A whole state that has not arrived completely. If the replica is at an index the parts are kept aside: it may be
+  /// the only one if the sender dies. Otherwise, or when there is no room aside, they replace the replica, which is
   /// then torn.
   struct partial {
     std::uint64_t index = 0;

@@ -37,7 +37,7 @@ replication_chain::line& replication_chain::line_to(const hop& to) {
       .first->second;
 }
 
-/// Connections to processes that no longer exist.
+/// Drops connections to processes that no longer exist.
 void replication_chain::give_up_lines() {
   for (auto at = lines_.begin(); at != lines_.end();) {
     auto& [to, l] = *at;
@@ -118,7 +118,7 @@ void replication_chain::check_links() {
     identity.rank = options_.index;
     identity.epoch = epoch_;
     auto& l = line_to(to);
-    l.channel.look(now_.time_since_epoch(), identity);
+    l.channel.check_health(now_.time_since_epoch(), identity);
     if (l.channel.is_broken()) renew(to);
   }
 }
@@ -131,7 +131,7 @@ bool replication_chain::take_refusal(const hop& from, line& over, const net::rep
   return true;
 }
 
-/// A new connection replaces one that may have lost messages. What is unanswered is asked about.
+/// A new connection replaces one that may have lost messages. Asks about everything that is unanswered there.
 void replication_chain::renew(const hop to) {
   auto& l = lines_.at(to);
   l.channel.renew();
@@ -143,8 +143,8 @@ void replication_chain::renew(const hop to) {
     questions_.erase(number);
     questions_.emplace(transmit(to, verb::handover, {}), asked{to, now_});
   }
-  // The heads of these will ask the whole chain again, over the connections that they have: if they renewed them, what
-  // others have sent there would be lost in its turn, and in a ring of chains that has no end.
+  // The heads of these will ask the whole chain again, over the connections that they have: if they renewed them,
+  // messages of others there would be lost in turn, and in a ring of chains this would never end.
   for (auto& [number, f] : forwarded_)
     if (f.to == to) f.done.fail(status::expired);
   std::erase_if(forwarded_, [&](const auto& f) { return f.second.to == to; });
@@ -152,7 +152,7 @@ void replication_chain::renew(const hop to) {
     if (routes_[number].front() == to) ask_again(number);
 }
 
-/// A connection further down the chain has broken: nobody knows how far this message has come.
+/// A connection further down the chain has broken: it is unknown how far this message has come.
 void replication_chain::ask_after(std::uint64_t number) {
   if (const auto f = forwarded_.find(number); f != forwarded_.end()) {
     f->second.done.fail(status::expired);
@@ -176,8 +176,8 @@ void replication_chain::ask_again(std::uint32_t route_number) {
       at = pending_.erase(at);
       continue;
     }
-    // Replies keep waiting for the oldest one, and it for the question. It gets no reply of its own any more: those of
-    // one route come in order, and the one that made us ask was the next, or the connection is a new one.
+    // Replies keep waiting for the oldest message, and it waits for the question. It will get no reply of its own:
+    // replies of one route arrive in order, and the one that made us ask was the next, or the connection is a new one.
     first = at->first;
     s.open = 0;
     s.parent = 0;

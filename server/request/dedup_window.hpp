@@ -23,11 +23,11 @@ namespace paracel::srv {
 
 /// Thread-safety: owned by the shard thread.
 /// Cost: a request that is the newest of its client costs an append to a list; a retried one a binary search.
-/// 48 bytes a part, and the answer if it is longer than 16. At the limit, the oldest requests of those clients are
-/// dropped that have more than their share, and new clients are refused.
+/// 48 bytes a part, and the answer if it is longer than 16. At the limit, the oldest requests of clients above their
+/// share are dropped, and new clients are refused.
 class dedup_window {
  public:
-  /// Requests of one client; those below its watermark are dropped anyway. Beyond it the oldest are dropped.
+  /// Requests remembered per client; those below its watermark are dropped anyway. Beyond this the oldest are dropped.
   static constexpr std::size_t most_requests = 4096;
   static constexpr std::size_t default_bytes = std::size_t{256} << 20;
   static constexpr std::size_t client_bytes = 1024;  ///< of a client without remembered requests, approximately
@@ -103,7 +103,7 @@ class dedup_window {
     insert(c, at, entry(where));
   }
   /// Releases the unfilled places reserved for this request.
-  void advance_watermark(std::uint64_t client, std::uint64_t sequence) noexcept {
+  void release_places(std::uint64_t client, std::uint64_t sequence) noexcept {
     auto* known = window_of(client);
     if (known == nullptr) return;
     auto& c = *known;
@@ -166,8 +166,8 @@ class dedup_window {
     }
   }
   /// Calls f(const part&) for each part of the partition, by client and sequence.
-  /// Cost: O(all parts) after a change, then O(those of the partition): a caller that needs all partitions asks for
-  /// them together.
+  /// Cost: O(all parts) after a change, then O(those of the partition): a caller that needs all partitions visits them
+  /// without changes in between.
   template <class F>
   void each(std::uint16_t partition, const F& f) {
     make_index();
@@ -234,7 +234,7 @@ class dedup_window {
     const entry* what;
   };
 
-  /// Most requests are of the client that sent the one before.
+  /// Most requests come from the same client as the previous one.
   [[nodiscard]] client_window* window_of(std::uint64_t client) noexcept {
     if (recent_ != nullptr && recent_client_ == client) [[likely]]
       return recent_;

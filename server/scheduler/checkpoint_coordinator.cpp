@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds longest_again{60'000};
 // A server's description of its file and of the functions registered there, 1,024 at most.
 constexpr std::size_t most_saved_bytes = std::size_t{16} << 20;
 
-/// no_clock, which is not a rank either: missing, or not a number.
+/// Returns no_clock, which is not a valid rank either, if it is missing or not a number.
 std::uint32_t json_number(const json& j, const char* key) {
   if (!j.is_object()) return net::no_clock;
   const auto at = j.find(key);
@@ -97,15 +97,15 @@ void checkpoint_coordinator::handle(const net::request_view& in, completion done
 
 void checkpoint_coordinator::stop(std::uint32_t rank, std::uint32_t clock, stopped_worker worker,
                                   const membership& members, time_point now) {
-  if (phase_ != phase::nobody && clock > clock_) {
+  if (phase_ != phase::idle && clock > clock_) {
     close("worker " + std::to_string(rank) + " has passed it", 0);
   } else if (clock == clock_ && (phase_ == phase::saving || phase_ == phase::finishing)) {
     close("worker " + std::to_string(rank) + " has come to it twice", 0);
   }
-  if ((last_ && clock <= *last_) || (phase_ != phase::nobody && clock < clock_)) {
+  if ((last_ && clock <= *last_) || (phase_ != phase::idle && clock < clock_)) {
     return answer_worker(worker.done, "the checkpoint at clock " + std::to_string(clock) + " has been given up");
   }
-  if (phase_ == phase::nobody) {
+  if (phase_ == phase::idle) {
     phase_ = phase::gathering;
     clock_ = clock;
     since_ = now;
@@ -114,7 +114,7 @@ void checkpoint_coordinator::stop(std::uint32_t rank, std::uint32_t clock, stopp
     manifest_ = {.job = job_, .clock = clock, .program = options_.program, .config = options_.config};
   }
   stopped_[rank] = std::move(worker);
-  look_whether_all_are_there(members);
+  check_all_stopped(members);
 }
 
 void checkpoint_coordinator::worker_left(std::uint32_t rank, const membership& members) {
@@ -124,13 +124,13 @@ void checkpoint_coordinator::worker_left(std::uint32_t rank, const membership& m
     answer_worker(at->second.done, "the others continue without this worker");
     stopped_.erase(at);
   }
-  if (!in_.empty()) look_whether_all_are_there(members);
+  if (!in_.empty()) check_all_stopped(members);
   else close("no worker is left", 0);
 }
 
 void checkpoint_coordinator::worker_passed(std::uint32_t rank, std::uint32_t clock) {
   passed_[rank] = clock;
-  const bool runs = clock >= clock_;  // even if the previous process had stopped: this one does not stop there
+  const bool runs = clock >= clock_;  // even if the previous process had stopped there: this one does not
   if (phase_ == phase::saving || (phase_ == phase::gathering && runs)) {
     close("worker " + std::to_string(rank) + " was replaced meanwhile", 0);
   } else if (phase_ == phase::gathering) {
@@ -138,7 +138,7 @@ void checkpoint_coordinator::worker_passed(std::uint32_t rank, std::uint32_t clo
   }
 }
 
-void checkpoint_coordinator::look_whether_all_are_there(const membership& members) {
+void checkpoint_coordinator::check_all_stopped(const membership& members) {
   for (const auto& [rank, clock] : passed_) {
     if (clock >= clock_ && in_.contains(rank) && !stopped_.contains(rank)) return worker_passed(rank, clock);
   }
@@ -244,7 +244,7 @@ void checkpoint_coordinator::close(const std::string& why, std::uint64_t bytes) 
   for (auto& [rank, worker] : stopped_) answer_worker(worker.done, why.empty() ? why : "the checkpoint failed: " + why);
   stopped_.clear();
   forget(purpose::save);
-  phase_ = phase::nobody;
+  phase_ = phase::idle;
   last_ = clock_;
   say(why.empty() ? "checkpoint" : "checkpoint_failed", clock_, why, bytes);
   const auto folder = folder_of(clock_);
@@ -265,10 +265,10 @@ void checkpoint_coordinator::close(const std::string& why, std::uint64_t bytes) 
   pruning_ = true;
 }
 
-/// Work for the disk's thread; one task at a time.
+/// Work for the disk thread; one task at a time.
 void checkpoint_coordinator::later(std::function<outcome()> work) {
   if (task_.valid()) {
-    // Pruning after the previous checkpoint; a job that makes them faster than that waits for it.
+    // Pruning after the previous checkpoint; a job that makes checkpoints faster than that waits for it.
     work = [before = std::make_shared<std::future<outcome>>(std::move(task_)), work = std::move(work)] {
       before->wait();
       return work();
@@ -386,7 +386,7 @@ void checkpoint_coordinator::fail_all(net::status why, std::string_view text) {
   for (auto& [rank, worker] : stopped_) worker.done.fail(why, text);
   stopped_.clear();
   asked_.clear();
-  phase_ = phase::nobody;
+  phase_ = phase::idle;
 }
 
 }  // namespace paracel::srv

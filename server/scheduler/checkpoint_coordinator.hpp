@@ -40,8 +40,8 @@ struct checkpoint_options {
   std::uint32_t keep = 3;    ///< how many valid checkpoints are kept
   std::string program;       ///< for the manifest
   std::uint64_t config = 0;  ///< likewise: hash of the config file
-  /// How far apart workers may reach the clock of a checkpoint; then it is abandoned, and those that have arrived
-  /// continue.
+  /// How long after the first worker the last one may reach the clock of a checkpoint; then it is abandoned, and those
+  /// that have arrived continue.
   std::chrono::milliseconds gather_limit{300'000};
   net::file_system* disk = nullptr;  ///< null: the file system
   bool own_thread = true;            ///< false: disk access runs on the caller's thread, for a simulation
@@ -52,7 +52,8 @@ class checkpoint_coordinator {
  public:
   using time_point = net::clock_source::time_point;
   using event_sink = std::function<void(std::string_view json, bool droppable)>;
-  /// Sends a request to a thread of a server; its reply comes to `hear` with the number in the header (`sequence`).
+  /// Sends a request to a thread of a server; its reply is passed to `on_reply` with the number in the header
+  /// (`sequence`).
   using send_request = std::function<void(const std::string& address, net::request_header h, std::string_view body)>;
 
   checkpoint_coordinator(checkpoint_options options, std::uint64_t job, std::uint32_t workers, event_sink events,
@@ -67,11 +68,11 @@ class checkpoint_coordinator {
   void ask(const membership& members);
   /// This worker is not waited for any more.
   void worker_left(std::uint32_t rank, const membership& members);
-  /// Another process replaces this worker, and begins after this clock: it will not stop there.
+  /// Another process replaces this worker, and starts after this clock: it will not stop there.
   void worker_passed(std::uint32_t rank, std::uint32_t clock);
   /// A server was lost or has joined: a checkpoint in progress is abandoned.
   void servers_changed(const std::string& why);
-  /// A reply to a request sent from here. False: it is to none of ours.
+  /// A reply to a request sent from here. False: it is not to one of ours.
   bool on_reply(std::uint64_t number, const net::reply_view& reply, time_point now);
   void tick(const membership& members, time_point now);
   /// The scheduler was suspended for this long: the deadline of workers is extended by it.
@@ -93,11 +94,11 @@ class checkpoint_coordinator {
   }
 
  private:
-  // A server learns of the membership shortly after the scheduler has sent it.
+  // A server gets the membership shortly after the scheduler has sent it.
   static constexpr std::chrono::milliseconds soon{10};
 
   enum class step : std::uint8_t { none, asked, done };
-  enum class phase : std::uint8_t { nobody, gathering, saving, finishing };
+  enum class phase : std::uint8_t { idle, gathering, saving, finishing };
   struct stopped_worker {
     completion done;
     std::optional<net::checkpoint_entry> file;
@@ -114,14 +115,14 @@ class checkpoint_coordinator {
     time_point again;
     std::chrono::milliseconds wait;
   };
-  /// The result of the disk's thread: why it failed, and what to report.
+  /// The result of the disk thread: why it failed, and what to report.
   struct outcome {
     std::string why;
     std::uint64_t bytes = 0;
   };
 
   void stop(std::uint32_t rank, std::uint32_t clock, stopped_worker worker, const membership& members, time_point now);
-  void look_whether_all_are_there(const membership& members);
+  void check_all_stopped(const membership& members);
   void save(const membership& members);
   void finish();
   void close(const std::string& why, std::uint64_t bytes);
@@ -146,7 +147,7 @@ class checkpoint_coordinator {
   net::posix_file_system file_system_;
   net::file_system* disk_;
 
-  phase phase_ = phase::nobody;
+  phase phase_ = phase::idle;
   std::uint32_t clock_ = 0;            // of the checkpoint in progress
   std::optional<std::uint32_t> last_;  // of the last one that was made or abandoned
   time_point since_{};

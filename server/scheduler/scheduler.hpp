@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The state of a job: which processes have joined, are alive, or are waited for; why it ended. No socket, no thread;
-// time is an argument.
+// The state of a job: which processes have joined, are alive, or are awaited; why it ended. No socket, no thread; time
+// is an argument.
 //
 //   joining --all joined--> running --all workers left with 0--> done
 //      |                      |
 //      +------- a loss, an abort, the join deadline -------> aborted     (the first cause stays)
 //
-// With replicas (`replicas` above 1) a running job survives the loss of servers; which, server_membership.hpp says.
-// With `eject_workers` it survives the loss of workers other than 0, which writes the results: collectives go on
+// With replicas (`replicas` above 1) a running job survives the loss of servers; server_membership.hpp says of which.
+// With `eject_workers` it survives the loss of workers other than 0, which writes the results: collectives continue
 // without their contributions. Once a launcher has reported that the process is dead, the scheduler removes the worker
-// from the clock (clock_removals.hpp); of a worker that was lost because it was silent, an event requests its end. With
-// `worker_wait` the others wait at most so long for a replacement process of the same rank to catch up with the
-// previous one:
+// from the clock (clock_removals.hpp); for a worker that was lost because it was silent, an event requests that the
+// launcher end it. With `worker_wait` the others wait at most that long for a replacement process of the same rank to
+// catch up with the previous one:
 //
 //   up --lost--> awaited --a new process joins--> catching up --it says so, or leaves--> up (worker_recovery.cpp)
 //
@@ -26,25 +26,24 @@
 //              there ("cannot"); the reply's count then says how many processes were this worker before, its
 //              value_version how many collectives they had called.
 //   heartbeat  {"role","slot" or "rank","pid"}, of a server also "busy":[{"shard","function","seconds"}], its
-//              "incarnation" and the epoch "synced" whose replicas are complete; of a worker its "clock", and if it
-//              can be replaced "caught_up" and "collectives":{"again":[[begin,end]..],"from"} (collective_log.hpp).
-//              The reply's order is proceed, shutdown (the job is done) or abort, with {"status","cause"} as its body:
-//              a server that was declared lost gets that too, and exits. Its count is 1 if the sender still holds the
-//              position that it names: only then a lease is renewed. A process may beat before it has joined, and
-//              after another one has replaced it.
+//              "incarnation" and the epoch "synced" whose replicas are complete; of a worker its "clock", and if it can
+//              be replaced "caught_up" and "collectives":{"again":[[begin,end]..],"from"} (collective_log.hpp). The
+//              reply's order is proceed, shutdown (the job is done) or abort, with {"status","cause"} as its body: a
+//              server that was declared lost gets that too, and exits. Its count is 1 if the sender still holds the
+//              position that it names: only then is a lease renewed. A process may send heartbeats before it has
+//              joined, and after another one has replaced it.
 //   watch      {"role","slot" or "rank"}; the header's epoch is the known one. Answered with the membership as soon as
 //              there is one of another epoch.
 //   report_death
 //              {"role","slot" or "rank","pid","why"}: a launcher has reaped the process. Of a worker also "status", if
-//              it was not killed but has exited by itself, which ends the job whatever was to be done at a worker's
-//              death; and "cannot": why no other process can replace it. Answered at once with
-//              {"continues","epoch","cause"}.
+//              it was not killed but has exited by itself, which ends the job whatever the policy for a worker's death;
+//              and "cannot": why no other process can replace it. Answered at once with {"continues","epoch","cause"}.
 //   resize     {"servers": 1 or -1}: a server is to enter, which an event requests from the launcher, or one is to
 //              leave. Answered at once with {"slot","epoch"}; refused while another change is in progress, or when too
 //              few would be left.
-//   find_worker  {"rank"}. Answered at once with {"address","turn","gone","awaited"}: where the worker said in its join
-//              that others reach it ("address", optional), how many processes were this worker before, why it is gone,
-//              if it is, and whether another process will take its place.
+//   find_worker  {"rank"}. Answered at once with {"address","turn","gone","awaited"}: the address for messages from its
+//              join (optional there), how many processes were this worker before, why it is gone, if it is, and
+//              whether another process will take its place.
 //   tell       {"to":"workers" or "servers","index" of one,"command","body","seconds"}: a command of a user. Answered
 //              with {"answers":[{"rank" or "slot","ok","text"}..]} when all have answered, are gone, or are late.
 //   take_commands
@@ -54,8 +53,7 @@
 //              own). Answered when there is something:
 //              {"commands":[{"number","command","body"}..],"changes":[{"number","server","index",
 //              "state","host","cause"}..],"told":{"number","answers" or "refused"}}. Both: command_board.hpp
-//   progress   any object; becomes an event, at most 20 a second, the last one always; each one with a "warning", at
-//              once
+//   progress   any object; becomes an event, at most 20 a second, but always the last one; with a "warning", at once
 //   leave      {"role","slot" or "rank","status"}. A server that leaves before the workers ends the job, a little
 //              later: the launcher may have stopped it because another one died, which then is the cause to report.
 //   abort      {"status","cause"}
@@ -97,15 +95,15 @@ struct scheduler_options {
   std::uint32_t workers = 1;
   std::uint32_t servers = 1;
   std::uint32_t replicas = 1;  ///< replicas of each partition
-  bool elastic = false;        ///< servers may join and leave, also without replicas
+  bool elastic = false;        ///< servers may join and leave, even without replicas
   bool eject_workers = false;  ///< the others continue without a worker that dies
-  /// The others wait for the replacement of a dead worker, at most so long; 0: not at all.
+  /// The others wait at most this long for the replacement of a dead worker; 0: not at all.
   std::chrono::milliseconds worker_wait{0};
   std::string answers_folder = ".";  ///< of the file of large answers kept for a replacement
   /// A node whose last heartbeat is older is lost. Nodes beat every 0.5 s, so that several may be late.
   std::chrono::milliseconds heartbeat_limit{3000};
   /// The same for a server of a job with replicas, if that is less: the 2 s for which it may serve after it sent a
-  /// heartbeat, and a tenth for clock drift. Another one serves its partitions then.
+  /// heartbeat, and a tenth for clock drift. Then another one serves its partitions.
   std::chrono::milliseconds lease_limit{2200};
   /// A server one of whose user functions has been running for longer is lost, with the function's name as the cause;
   /// 0: it is named in the log and waited for.
@@ -133,8 +131,8 @@ class scheduler {
   void handle(const net::request_view& in, shared_buffer tail, completion done, time_point now);
   /// Detects lost nodes and a missed join deadline. Pass it the heartbeats that have arrived first.
   void tick(time_point now);
-  /// The calling process itself was suspended for so long (net/attention.hpp): every node has a whole interval to be
-  /// heard again, and no other limit counts that time.
+  /// The calling process itself was suspended for this long (net/attention.hpp): every node has a whole interval to
+  /// send its next heartbeat, and no other limit counts that time.
   void was_away(time_point::duration missed, time_point now);
   /// A reply to a request that `send` has sent.
   void on_reply(std::uint64_t number, const net::reply_view& reply, time_point now);
@@ -150,7 +148,7 @@ class scheduler {
   /// The exit status for the end of the job: 0 unless it was aborted.
   [[nodiscard]] int status() const noexcept { return status_; }
   [[nodiscard]] const std::string& cause() const noexcept { return cause_; }
-  /// True when the job has ended and every node knows it, has left, or has had the heartbeat limit to ask.
+  /// True when the job has ended and every node has been told, has left, or has had the heartbeat limit to ask.
   [[nodiscard]] bool all_notified(time_point now) const noexcept;
 
  private:
@@ -164,10 +162,10 @@ class scheduler {
     bool joined = false;
     bool gone = false;                    ///< left, lost, or told that the job has ended
     bool ejected = false;                 ///< a worker the others continue without
-    std::optional<time_point> awaited{};  ///< since when the others have waited for a worker; until it has caught up
-    std::string lost_cause{};             ///< why they do, or continue without it; of a server: why it was lost
+    std::optional<time_point> awaited{};  ///< since when the others wait for this worker; empty: it has caught up
+    std::string lost_cause{};             ///< why they wait, or continue without it; of a server: why it was lost
     std::uint32_t turn = 0;               ///< how many processes were this worker before
-    std::uint64_t client = 0;             ///< whose collectives count
+    std::uint64_t client = 0;             ///< id of the client whose collectives are accepted
     std::string address;                  ///< where other workers reach this one
     int pid = 0;
     std::vector<process> earlier;  ///< that were in this position
@@ -178,7 +176,7 @@ class scheduler {
     completion watching;                  ///< its parked watch
     std::string hung;                     ///< the user function that blocks it: it is told to exit
   };
-  /// What a body says about who sent it.
+  /// What a body says about its sender.
   struct sender {
     role what = role::worker;
     std::uint32_t index = 0;
@@ -222,7 +220,7 @@ class scheduler {
   void on_worker_loss(std::uint32_t rank, const worker_end& end, time_point now);
   [[nodiscard]] bool on_worker_reaped(std::uint32_t rank, const nlohmann::json& body, std::string why, time_point now);
   [[nodiscard]] std::string why_needed(std::uint32_t rank, const worker_end& end) const;
-  void look_at_removals(time_point now);
+  void check_removals(time_point now);
   void eject(std::uint32_t rank, const std::string& cause, bool reaped, time_point now);
   void await(std::uint32_t rank, const std::string& cause, time_point now);
   /// No replacement of this worker has joined yet.
@@ -232,7 +230,7 @@ class scheduler {
   void take_place(std::uint32_t rank, const nlohmann::json& body, completion done, time_point now);
   void on_worker_heartbeat(std::uint32_t rank, const nlohmann::json& body);
   void caught_up(std::uint32_t rank);
-  void look_at_awaited(time_point now);
+  void check_awaited(time_point now);
   void collective(const net::request_view& in, shared_buffer tail, completion done);
   void end_when_all_left(time_point now);
   void name_busy(std::uint32_t slot, const nlohmann::json& list, time_point now);
@@ -243,7 +241,7 @@ class scheduler {
   [[nodiscard]] std::string missing() const;
   [[nodiscard]] std::string ended_json() const;
 
-  // No reader is faster; a job of a thousand rounds a second would keep the launcher busy with its progress.
+  // People read no faster; a job of a thousand rounds a second would keep the launcher busy with its progress.
   static constexpr std::chrono::milliseconds progress_interval{50};
 
   scheduler_options options_;
@@ -256,7 +254,7 @@ class scheduler {
   std::vector<node> workers_;  // by rank
   std::uint32_t servers_joined_ = 0;
   std::uint32_t workers_joined_ = 0;
-  std::uint32_t workers_left_ = 0;  // those that were ejected among them
+  std::uint32_t workers_left_ = 0;  // including those that were ejected
   std::optional<std::pair<std::uint32_t, time_point>>
       entering_;  // the slot whose server has not joined yet, since when
   collective_service hub_;

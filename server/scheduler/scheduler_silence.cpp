@@ -13,8 +13,8 @@
 namespace paracel::srv {
 namespace {
 
-// mpirun names the rank whose death made it end the others about 1.1 s after it has told them to exit
-// (measured, 4.1.4).
+// mpirun reports the rank whose death made it end the others about 1.1 s after it has told them to exit (measured,
+// 4.1.4).
 constexpr std::chrono::milliseconds early_leave_grace{1500};
 
 std::string seconds(std::chrono::milliseconds t) {
@@ -59,8 +59,8 @@ void scheduler::tick(time_point now) {
   };
   look(role::server, servers_);
   look(role::worker, workers_);
-  look_at_awaited(now);
-  look_at_removals(now);
+  check_awaited(now);
+  check_removals(now);
   if (entering_ && now - entering_->second > options_.join_limit)
     give_up_entering("it did not join within " + seconds(options_.join_limit));
   if (left_early_ && now - left_early_->second > early_leave_grace)

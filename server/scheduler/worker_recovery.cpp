@@ -24,7 +24,7 @@ constexpr std::size_t most_ranges = 1U << 16;  // of one heartbeat
 
 }  // namespace
 
-/// Why the job ends when it loses this worker; empty: that was not to be survived anyway.
+/// Why the job ends when it loses this worker although it survives others; empty: no such reason.
 std::string scheduler::why_needed(std::uint32_t rank, const worker_end& end) const {
   const bool waits = options_.worker_wait.count() != 0;
   if (end.exited || !(waits || options_.eject_workers)) return {};
@@ -33,7 +33,7 @@ std::string scheduler::why_needed(std::uint32_t rank, const worker_end& end) con
   return rank == 0 ? "worker 0 writes the results: it cannot be ejected" : "";
 }
 
-/// A worker that fails by itself ends the job: the others would fail likewise.
+/// A worker that fails by itself ends the job: the others would fail in the same way.
 void scheduler::on_worker_loss(std::uint32_t rank, const worker_end& end, time_point now) {
   auto& n = workers_[rank];
   n.gone = true;
@@ -78,7 +78,7 @@ bool scheduler::on_worker_reaped(std::uint32_t rank, const json& body, std::stri
   return !end.exited && phase_ != phase::aborted;
 }
 
-/// The others continue without this worker. If its process may still live, it leaves the clock when its death is
+/// The others continue without this worker. If its process may still be alive, it leaves the clock when its death is
 /// reported: until then it may take part.
 void scheduler::eject(std::uint32_t rank, const std::string& cause, bool reaped, time_point now) {
   auto& n = workers_[rank];
@@ -103,7 +103,7 @@ void scheduler::eject(std::uint32_t rank, const std::string& cause, bool reaped,
   if (reaped) removals_.remove(rank, members, now);
 }
 
-void scheduler::look_at_removals(time_point now) {
+void scheduler::check_removals(time_point now) {
   const auto rank = removals_.tick(servers_in_job_.members(), now);
   if (!rank) return;
   const auto cause = workers_[*rank].lost_cause + ", and the others could not be told";
@@ -179,7 +179,7 @@ void scheduler::caught_up(std::uint32_t rank) {
   note_change(role::worker, rank);
 }
 
-void scheduler::look_at_awaited(time_point now) {
+void scheduler::check_awaited(time_point now) {
   for (const auto& n : workers_) {
     if (!n.awaited || now - *n.awaited <= options_.worker_wait) continue;
     char limit[32];
@@ -190,7 +190,7 @@ void scheduler::look_at_awaited(time_point now) {
   }
 }
 
-/// Late messages of a replaced process are not its successor's.
+/// Late messages of a replaced process do not count as its successor's.
 void scheduler::collective(const net::request_view& in, shared_buffer tail, completion done) {
   const auto rank = in.header.rank;
   if (in.header.table == 0 && rank < workers_.size() && workers_[rank].client != in.header.client)

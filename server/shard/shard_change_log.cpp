@@ -61,7 +61,7 @@ bool shard::was_applied(const key_operation& c, std::string_view key, std::uint6
   return true;
 }
 
-/// Before a request changes anything: its item of this key will be answered.
+/// Called before a request changes anything: its item for this key will be answered.
 void shard::expect_answer(std::uint64_t hash) {
   if (const auto partition = partition_of(hash); store_.keys().owns(partition)) log().expect(partition);
 }
@@ -104,7 +104,7 @@ void shard::note_answers(const key_operation& c, const prepared_set& set, const 
   }
 }
 
-/// `clear` where other partitions are replicas of another server's. Once the first is cleared nothing can fail.
+/// `clear` where other partitions are replicas of another server's. Nothing can fail once the first is cleared.
 void shard::clear_owned(completion& done) {
   std::vector<std::uint16_t> partitions;
   for (std::uint32_t p = settings_.index; p < partition_count; p += settings_.threads) {
@@ -116,12 +116,16 @@ void shard::clear_owned(completion& done) {
   }
   log().hold_places();
   std::uint64_t count = 0;
+  bool expired = false;
   std::erase_if(partitions, [&](std::uint16_t p) {
     change_log::earlier before;
-    if (!log().retried() || log().next_answer(p, before) != dedup_window::verdict::applied) return false;
+    const auto verdict = log().retried() ? log().next_answer(p, before) : dedup_window::verdict::fresh;
+    expired = expired || verdict == dedup_window::verdict::expired;
+    if (verdict != dedup_window::verdict::applied) return false;
     count += before.item.version;
     return true;
   });
+  if (expired) return refuse(done, status::expired, change_log::too_late);
   store_.clear(partitions, [&](std::uint16_t p, std::uint64_t keys) {
     count += keys;
     log().answered(p, status::ok, keys, {});

@@ -140,7 +140,7 @@ void change_log::answered(std::uint16_t partition, net::status result, std::uint
   if (items_left_ != 0) --items_left_;
 }
 
-/// An item that is more than `ok`, or follows one that is.
+/// An item that is more than a plain `ok`, or follows such an item.
 void change_log::answered_in_whole(net::status result, std::uint64_t version, const value_view& value) noexcept {
   const bool left_out = value.bytes.size() > most_answer_bytes;
   if ((parts_.empty() && !spell_out()) || !try_room(parts_, 1) ||
@@ -154,7 +154,7 @@ void change_log::answered_in_whole(net::status result, std::uint64_t version, co
   parts_.push_back({net::any_partition, at, items_.size() - at});
 }
 
-/// The items that were counted so far, one by one. False: there is no memory.
+/// Writes the items counted so far one by one. False: there is no memory.
 bool change_log::spell_out() noexcept {
   const auto n = std::exchange(alike_, 0);
   if (!try_room(parts_, n + 1) || !try_room(items_, (n + 1) * item_front_bytes)) return false;
@@ -165,12 +165,12 @@ bool change_log::spell_out() noexcept {
   return true;
 }
 
-/// As keep_answers, of a request that is remembered as a whole.
+/// As keep_answers, for a request that is remembered as a whole.
 void change_log::keep_answer() noexcept {
   const auto& [client, low, sequence] = request_;
   const bool answered = alike_ != 0 || !parts_.empty() || lost_;
   if (!answered || (retried_ && replay_of(net::any_partition).how != dedup_window::verdict::fresh)) {
-    applied_.advance_watermark(client, sequence);
+    applied_.release_places(client, sequence);
     return;
   }
   if (!lost_ && parts_.empty()) [[likely]] {
@@ -211,7 +211,7 @@ void change_log::keep_answers() noexcept {
       i = behind;
     }
   }
-  if (kept != expected_.size()) applied_.advance_watermark(request_.client, request_.sequence);
+  if (kept != expected_.size()) applied_.release_places(request_.client, request_.sequence);
 }
 
 /// Appends the answers to kept_items_. Returns: the flags of their record.

@@ -14,7 +14,7 @@ namespace paracel {
 
 namespace {
 
-// Parts of sets that are known to have been prepared, at all servers; a program may create a new set in each round.
+// Parts of sets remembered as prepared, over all servers; a program may create a new set in each round.
 constexpr std::size_t most_prepared = std::size_t{1} << 16;
 
 }  // namespace
@@ -124,7 +124,7 @@ retained_request& kvclt::retain(std::uint32_t thread, std::uint32_t channel, con
   copy_short(to, key.data(), key.size());
   copy_short(to += key.size(), prefix.data(), prefix.size());
   copy_short(to + prefix.size(), payload.data(), payload.size());
-  if (tail || r.tail) [[unlikely]]  // the latter if that one could not be sent
+  if (tail || r.tail) [[unlikely]]  // r.tail: of an earlier one that could not be sent
     r.tail = tail;
   r.channel = channel;
   r.slot = slot_;
@@ -136,7 +136,7 @@ retained_request& kvclt::retain(std::uint32_t thread, std::uint32_t channel, con
 void kvclt::resend(std::uint32_t thread, net::request_header& h, std::span<const std::byte> body,
                    const shared_buffer& tail) {
   PARACEL_CHECK(thread < threads() && shared_.retains);
-  // What is answered is below the watermark, and a server would refuse it as expired.
+  // An answered request may be below the watermark, and a server would reject it as expired.
   PARACEL_ASSERT(shared_.window.is_open(h.sequence));
   h.epoch = shared_.epoch;
   h.low_watermark = shared_.window.low();
@@ -144,14 +144,14 @@ void kvclt::resend(std::uint32_t thread, net::request_header& h, std::span<const
   else shared_.left_behind = true;
 }
 
-void kvclt::look(std::uint32_t thread, std::chrono::nanoseconds now) {
+void kvclt::check_health(std::uint32_t thread, std::chrono::nanoseconds now) {
   net::request_header h;
   h.job = shared_.job;
   h.client = shared_.incarnation;
   h.rank = shared_.rank;
   h.epoch = shared_.epoch;
   h.low_watermark = shared_.window.low();
-  lines_[thread].channel.look(now, h);
+  lines_[thread].channel.check_health(now, h);
 }
 
 void kvclt::renew(std::uint32_t thread) {
@@ -165,7 +165,7 @@ void kvclt::disconnect() {
 
 void kvclt::record_set(std::uint32_t thread, const digest128& digest) {
   auto& sets = lines_[thread].sets;
-  if (shared_.prepared_sets >= most_prepared && !sets.empty()) {  // the next request on that one prepares it again
+  if (shared_.prepared_sets >= most_prepared && !sets.empty()) {  // the next request on that set prepares it again
     sets.erase(sets.begin());
     --shared_.prepared_sets;
   }

@@ -37,10 +37,10 @@ struct kvclt_options {
   std::size_t multi_chunk_bytes = 8UL << 20;  ///< a multi request is split into requests of about this size
   std::uint64_t incarnation = 0;              ///< 0: a random one is generated
   const net::clock_source* time = nullptr;    ///< null: the machine's clock
-  /// Requests are retained until they are answered, and what a broken connection has lost is sent again, also where
-  /// servers do not change. Where they may change it always is.
+  /// Requests are retained until they are answered and resent after a connection breaks, even if servers never change.
+  /// If they may change, this is always done.
   bool resends = true;
-  /// Silence after which it is inquired whether a late reply, or its request, is lost.
+  /// Silence after which the client checks whether a late reply, or its request, was lost.
   std::chrono::milliseconds resend_after = net::late;
 };
 
@@ -87,9 +87,9 @@ class nonblocking_scope {
 /// Threads of the server are numbered, shards first: only this class knows how many connections lead to them.
 /// (Now it is one per thread.)
 ///
-/// Order: what is sent to one thread arrives in that order, or a connection was lost, and then nothing that comes
-/// after it is executed before the connection has been renewed (net::reliable_channel). The requests that it lost are
-/// in the window, for request_replay; a client that retains none takes a broken connection for an error.
+/// Order: requests to one thread arrive in the order in which they were sent, unless the connection breaks; then no
+/// later request is executed before it has been renewed (net::reliable_channel). Lost requests are in the window, for
+/// request_replay; a client that retains none treats a broken connection as an error.
 /// Thread-safety: owned by the thread of the context. Lifetime: the context outlives it.
 class kvclt {
  public:
@@ -121,7 +121,7 @@ class kvclt {
     return slot_ == slot && incarnation_ == incarnation;
   }
   [[nodiscard]] std::uint32_t slot() const noexcept { return slot_; }
-  /// What is sent to a server that does not serve is retained, to be sent to others.
+  /// Requests to a server that does not serve are retained, to be sent to others.
   [[nodiscard]] bool serves() const noexcept { return serves_; }
   void set_serves(bool serves) noexcept { serves_ = serves; }
   [[nodiscard]] std::uint32_t threads() const noexcept { return static_cast<std::uint32_t>(lines_.size()); }
@@ -133,7 +133,7 @@ class kvclt {
   }
 
   /// Sends a new request and opens it in the window as one to `channel`; a subscription is parked instead. The window
-  /// must have room. Of the header the fields known here are set: sender, number, lengths.
+  /// must have room. Sets the header fields known here: sender, number, lengths.
   /// Throws: network_error when it cannot be queued; it is not open then.
   sequence send(std::uint32_t thread, std::uint32_t channel, net::request_header& h, std::string_view key,
                 std::span<const std::byte> prefix, std::span<const std::byte> payload, shared_buffer&& tail,
@@ -149,7 +149,7 @@ class kvclt {
   void take(std::uint32_t thread, const net::reply_header& h) noexcept { lines_[thread].channel.take(h); }
   /// A reply is late: pings the thread, or finds that the connection is broken. `now`: by any monotonic clock. Nothing
   /// waits for the reply to a ping: it is not a request of the window.
-  void look(std::uint32_t thread, std::chrono::nanoseconds now);
+  void check_health(std::uint32_t thread, std::chrono::nanoseconds now);
   [[nodiscard]] bool is_broken(std::uint32_t thread) const noexcept { return lines_[thread].channel.is_broken(); }
   /// The next request uses a new connection. The thread then has no key set of this client.
   void renew(std::uint32_t thread);

@@ -78,7 +78,7 @@ void server_group::renew(std::uint32_t channel) {
   const nonblocking_scope sending(shared_);
   if (channel == routes_.clock_channel()) subscribe_to_clock();
   for (const auto& lost : shared_.window.take_parked_at(channel)) {
-    net::reply_header nothing;  // has changed: a subscriber asks again
+    net::reply_header nothing;  // no key has changed; the subscriber asks again
     nothing.what = net::verb::subscribe;
     nothing.clock = lost.clock;
     shared_.run(lost.done, {nothing, {}, {}});
@@ -95,7 +95,7 @@ void server_group::record_silence(std::chrono::nanoseconds time) {
   for (const auto channel : owing) {
     const auto& to = routes_.at(channel);
     if (!to.client->serves()) continue;
-    to.client->look(to.thread, silence_.waited());
+    to.client->check_health(to.thread, silence_.waited());
     if (to.client->is_broken(to.thread)) broken_ = true;  // it is renewed as soon as routing is not pinned
   }
 }

@@ -214,17 +214,17 @@ std::string config_schema::help_text() const {
   return s;
 }
 
-config config_schema::check(const std::string& file, bool look_at_files) const {
+config config_schema::check(const std::string& file, bool check_files) const {
   if (file.empty()) throw config_error("no config file given: want --cfg_file FILE");
   const auto root = read_config(file);
-  return check_tree(file, root, look_at_files);
+  return check_tree(file, root, check_files);
 }
 
 config config_schema::check_text(const std::string& file, std::string_view text) const {
   return check_tree(file, parse_config(file, text), true);
 }
 
-config config_schema::check_tree(const std::string& file, const config_node& root, bool look_at_files) const {
+config config_schema::check_tree(const std::string& file, const config_node& root, bool check_files) const {
   if (root.type != config_node::kind::object) {
     throw config_error(file + ":1:1: found " + root.described() + ", want an object {\"key\": value, ...}");
   }
@@ -252,7 +252,7 @@ config config_schema::check_tree(const std::string& file, const config_node& roo
     }
     entry.line = m.line;
     entry.column = m.column;
-    entry.value = checked(*spec, m.value, place, look_at_files);
+    entry.value = checked(*spec, m.value, place, check_files);
   }
   result.one_output_file_ = output_files_ && result.given(output_files_key);
   const auto stands = [&](const std::string& name) { return result.given(name) && !is_empty(result.at(name)); };
@@ -270,7 +270,7 @@ config config_schema::check_tree(const std::string& file, const config_node& roo
 }
 
 config_value config_schema::checked(const key_spec& spec, const config_node& node, const std::string& place,
-                                    bool look_at_files) const {
+                                    bool check_files) const {
   const auto limits = limits_text(spec.least_, spec.exclusive_least_, spec.most_);
   const auto wrong = [&](const std::string& wanted) {
     throw config_error(place + ": found " + node.described() + ", want " + wanted);
@@ -338,7 +338,7 @@ config_value config_schema::checked(const key_spec& spec, const config_node& nod
       if (!spec.required_ && names.size() == 1 && names[0].empty()) return std::vector<std::string>{};
       if (names.empty()) wrong("at least one file");
       for (const auto& name : names) {
-        if (name == "-" || !look_at_files) continue;  // standard input
+        if (name == "-" || !check_files) continue;  // standard input
         if (const auto why = why_not_input(name); !why.empty()) throw config_error(place + ": " + why);
       }
       return names;
@@ -358,7 +358,7 @@ config_value config_schema::checked(const key_spec& spec, const config_node& nod
                        (near.empty() ? "" : "; did you mean \"" + near + "\"?"));
   }
   if (text.empty() && spec.required_) wrong("a name");
-  if (text.empty() || !look_at_files) return text;
+  if (text.empty() || !check_files) return text;
   std::error_code problem;
   if (spec.type_ == key_type::file) {
     if (const auto why = why_not_input(text); !why.empty()) throw config_error(place + ": " + why);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// How processes wait for each other in memory that they share: they look at a number for a moment, then sleep in the
-// kernel until it changes.
+// How processes wait for each other in shared memory: they spin on a number briefly, then sleep in the kernel until it
+// changes.
 #pragma once
 
 #include <linux/futex.h>
@@ -17,12 +17,12 @@
 
 namespace paracel::futex {
 
-/// How long a thread looks before it sleeps: about what putting a thread to sleep and waking it costs. Less after it
-/// has looked in vain, down to nothing: the other side takes longer, or would need this processor. Now and then it
-/// tries again.
+/// How long a thread spins before it sleeps: about the cost of putting a thread to sleep and waking it. Less after it
+/// has spun in vain, down to zero: the other side takes longer, or needs this processor. Now and then the full time is
+/// tried again.
 class glance {
  public:
-  /// Of the next look.
+  /// Of the next spin.
   std::chrono::nanoseconds next() noexcept {
     constexpr unsigned looks_a_trial = 64;
     if (++looks_ % looks_a_trial == 0) limit_ = longest_;
@@ -52,8 +52,8 @@ inline void pause_briefly() noexcept {
 #endif
 }
 
-/// Until `number` is not `old`, or the glance is over. Returns: whether it has changed.
-inline bool look(const std::atomic<std::uint32_t>& number, std::uint32_t old) noexcept {
+/// Spins until `number` differs from `old` or the time is up. Returns: whether it has changed.
+inline bool spin(const std::atomic<std::uint32_t>& number, std::uint32_t old) noexcept {
   constexpr int looks_a_reading = 32;  // of the clock, which costs as much
   if (number.load(std::memory_order_acquire) != old) return true;
   thread_local glance own;
@@ -71,7 +71,7 @@ inline bool look(const std::atomic<std::uint32_t>& number, std::uint32_t old) no
   return changed;
 }
 
-/// Until somebody calls `wake`, if the number is still `old`; at most `limit`, if it is not null. May return early.
+/// If the number is still `old`, sleeps until `wake` is called; at most `limit`, if it is not null. May return early.
 inline void sleep_while(std::atomic<std::uint32_t>& number, std::uint32_t old, const timespec* limit) noexcept {
   // Not FUTEX_PRIVATE: the memory is shared with another process.
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&number), FUTEX_WAIT, old, limit, nullptr, 0);
@@ -80,10 +80,10 @@ inline void wake(std::atomic<std::uint32_t>& number) noexcept {
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&number), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-/// Returns when `number` may be another than `old`. `sleeps` tells the other side that it must call `wake`.
+/// Returns when `number` may differ from `old`. `sleeps` tells the other side that it must call `wake`.
 inline void wait_for_change(std::atomic<std::uint32_t>& number, std::uint32_t old, std::atomic<std::uint32_t>& sleeps,
                             const timespec* limit = nullptr) noexcept {
-  if (look(number, old)) return;
+  if (spin(number, old)) return;
   sleeps.store(1, std::memory_order_seq_cst);
   if (number.load(std::memory_order_seq_cst) == old) sleep_while(number, old, limit);
   sleeps.store(0, std::memory_order_relaxed);

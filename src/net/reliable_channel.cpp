@@ -8,7 +8,7 @@
 namespace paracel::net {
 
 namespace {
-constexpr std::size_t least_bytes_per_millisecond = 20'000;  // of a connection that is in order
+constexpr std::size_t least_bytes_per_millisecond = 20'000;  // of a healthy connection
 }
 
 void reliable_channel::send(request_header& h, std::span<const std::byte> body, const shared_buffer& tail) {
@@ -55,7 +55,7 @@ void reliable_channel::take(const reply_header& h) noexcept {
   broken_ = true;
 }
 
-void reliable_channel::look(std::chrono::nanoseconds now, request_header identity) {
+void reliable_channel::check_health(std::chrono::nanoseconds now, request_header identity) {
   if (!pinged_) {
     pinged_ = true;
     since_ = now;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The sender's end of a connection that may break while both ends live. The transport reconnects then, and messages in
-// flight are lost: there is no notification, a reply is just late.
+// The sender's end of a connection that may break while both ends are alive. The transport reconnects then, and
+// messages in flight are lost: there is no notification, a reply is just late.
 //
 // What is sent to one thread of another process is a stream (flag_stream): it uses one connection, in order, and the
 // first message over a connection is marked (flag_first). The receiver (server/request/sender_connections.hpp) refuses
@@ -11,10 +11,10 @@
 //                              --> nothing arrives for 5, 10, ... s    -->            sent again, asked about, or
 //                              failed
 //
-// Used by workers towards servers (src/client/kvclt.hpp) and each other (src/worker/peer_channels.hpp), by whoever
-// talks to the scheduler (scheduler_channel.hpp) and by the heads of replication chains
-// (server/replication/replication_links.cpp). Numbers are the owner's: one request may be sent over several channels,
-// and keep its number.
+// Used by workers towards servers (src/client/kvclt.hpp) and each other (src/worker/peer_channels.hpp), by every
+// process that talks to the scheduler (scheduler_channel.hpp) and by the heads of replication chains
+// (server/replication/replication_links.cpp). Numbers are assigned by the owner: a request may be sent over several
+// channels and keep its number.
 #pragma once
 
 #include <chrono>
@@ -31,17 +31,17 @@
 
 namespace paracel::net {
 
-/// A live process answers within milliseconds. Later replies are inquired about (prun.py --resend-after).
+/// A live process answers within milliseconds. If a reply takes longer, the sender pings (prun.py --resend-after).
 inline constexpr std::chrono::milliseconds late{1000};
 
-/// Time in which an owner waited for replies and nothing arrived: time waited, so that time in which the process was
-/// suspended or computed does not count.
+/// How long an owner has waited for replies in vain: only waiting counts, not time in which the process computed or was
+/// suspended.
 /// Thread-safety: none.
 class silence_timer {
  public:
   explicit silence_timer(std::chrono::nanoseconds after = late) noexcept : after_(after) {}
 
-  /// Nothing has arrived for another `time`. Returns: whether replies are late, which is then measured anew.
+  /// Nothing has arrived for another `time`. Returns: whether replies are late; if so, the measurement restarts.
   [[nodiscard]] bool add(std::chrono::nanoseconds time) noexcept {
     waited_ += time;
     silence_ += time;
@@ -63,19 +63,19 @@ class silence_timer {
 /// What happens to unanswered messages when a connection breaks.
 enum class on_loss : std::uint8_t {
   resend,  ///< `renew` sends what the channel has kept again, in order, under the old numbers
-  notify,  ///< the owner, which calls `renew`, sends or asks again what it knows to be unanswered
-  fail,    ///< nothing can be sent again: the connection is never renewed, a broken one is the owner's error
+  notify,  ///< the owner calls `renew`, and resends or queries what it knows to be unanswered
+  fail,    ///< nothing can be resent: the connection is never renewed, and a broken one is an error of the owner
 };
 
 /// Thread-safety: none; owned by the port's thread. Lifetime: the port outlives it. Destroying it does not disconnect.
-/// Cost: of sending, a branch more than the port.
+/// Cost: sending takes one branch more than with the port.
 class reliable_channel {
  public:
   struct settings {
     on_loss policy = on_loss::notify;
-    /// Silence after a ping until the connection is taken for broken, beside the time that what is kept may take to
-    /// arrive (at 20 MB/s). It doubles with each renewal until a connection is known to have broken, six times at most:
-    /// the other side may also be in a user function, or stopped.
+    /// How long a ping may be unanswered until the connection is presumed broken, in addition to the time that kept
+    /// messages may take to arrive (at 20 MB/s). It doubles with each renewal, at most six times, until a connection is
+    /// known to have broken: the other side may also be in a user function, or stopped.
     std::chrono::milliseconds silent{5000};
   };
 
@@ -115,8 +115,7 @@ class reliable_channel {
     if (!begun_) [[unlikely]] {
       begun_ = true;
       h.flags |= flag_first;
-      // Where connections are not renewed the first one stays: the mark of a ping suffices to find out that it has
-      // broken.
+      // Where connections are never renewed it suffices that pings are marked: they detect that it has broken.
       if (settings_.policy == on_loss::fail) marks_ = false;
     }
   }
@@ -130,10 +129,10 @@ class reliable_channel {
 
   /// A reply over this connection: to a ping, or any that shows whether the connection has broken.
   void take(const reply_header& h) noexcept;
-  /// A reply is late: pings, even when a ping is unanswered, since it may be lost with its connection; or the
-  /// connection has been silent for too long, and is taken for broken. `now`: by any monotonic clock. Of `identity`
-  /// the sender's fields are used (job, client, rank, epoch, watermark).
-  void look(std::chrono::nanoseconds now, request_header identity);
+  /// A reply is late: sends a ping, even if the last one is unanswered, since it may be lost with its connection; or,
+  /// after too long a silence, presumes the connection broken. `now`: by any monotonic clock. `identity`: its fields
+  /// for the sender are used (job, client, rank, epoch, watermark).
+  void check_health(std::chrono::nanoseconds now, request_header identity);
   /// Messages may be lost, and what is sent now may be refused.
   [[nodiscard]] bool is_broken() const noexcept { return broken_; }
   /// The next message uses a new connection; what is kept is sent again, in order. Not with on_loss::fail.

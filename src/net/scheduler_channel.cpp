@@ -24,13 +24,13 @@ void scheduler_channel::ask(request_header h, std::span<const std::byte> body, s
   h.client = identity_.client;
   h.sequence = ++sequence_;
   identity_.job = h.job;
-  (void)channel_.acknowledge(sequence_ - 1);  // a caller that gave up waiting for it
+  (void)channel_.acknowledge(sequence_ - 1);  // the caller may have given up waiting for it
   channel_.send_kept(h, shared_buffer::copy_of(body), std::move(tail));
 }
 
 void scheduler_channel::tell(request_header h, std::span<const std::byte> body) {
   reply_view answer;
-  // Replies to one-way messages sent before.
+  // Drains replies to earlier one-way messages.
   while (!channel_.keeps() && port_->receive(in_, std::chrono::milliseconds{0})) take(answer);
   h.client = identity_.client;
   h.sequence = 0;
@@ -55,12 +55,12 @@ bool scheduler_channel::take(reply_view& answer) {
     channel_.renew();
     return false;
   }
-  return channel_.acknowledge(answer.header.sequence);  // or to a one-way message
+  return channel_.acknowledge(answer.header.sequence);  // false: to a one-way message
 }
 
 void scheduler_channel::record_silence(std::chrono::nanoseconds time) {
   if (!channel_.keeps() || !silence_.add(time)) return;
-  channel_.look(silence_.waited(), identity_);
+  channel_.check_health(silence_.waited(), identity_);
   if (channel_.is_broken()) channel_.renew();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
@@ -23,10 +24,11 @@ void write_log_line(log_level level, const char* file, int line, const std::stri
   const char* words[] = {"", "warning: ", "error: ", "fatal: "};
   std::string all = time;
   all.append(path.substr(slash == std::string_view::npos ? 0 : slash + 1)).append(":").append(std::to_string(line));
-  // LL, which programs print results with, is of the same severity as an error.
+  // LL, with which programs print results, has the severity of an error.
   all.append(": ").append(level == log_level::error ? "" : words[static_cast<int>(level)]).append(text).append("\n");
   for (std::string_view rest = all; !rest.empty();) {
     const auto n = ::write(STDERR_FILENO, rest.data(), rest.size());
+    if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return;
     rest.remove_prefix(static_cast<std::size_t>(n));
   }

@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds idle{20};
-constexpr std::uint64_t most_unacknowledged = 256;  // messages, before a reply acknowledges them although others arrive
+constexpr std::uint64_t most_unacknowledged = 256;  // messages, before a reply acknowledges them while more arrive
 constexpr std::size_t most_senders = 1U << 16U;
 
 }  // namespace
@@ -117,7 +117,7 @@ void node_channels::run() {
     if (steady_clock::now() - looked_ < idle) continue;
     looked_ = steady_clock::now();
     acknowledge_all();
-    look_after_channels();
+    check_channels();
     tick_();
   }
   acknowledge_all();
@@ -135,7 +135,7 @@ void node_channels::reply(const net::peer& to, std::uint64_t sequence, net::verb
   in_->reply(to, {.head = head});
 }
 
-/// Any process may connect: what is not from one of this job is refused.
+/// Any process may connect: messages from outside this job are refused.
 void node_channels::on_message() {
   net::request_view m;
   const char* bad = net::decode(received_.frame, received_.tail.size(), m);
@@ -159,7 +159,7 @@ void node_channels::on_message() {
     }
     from = at->second.get();
   }
-  // Of one that is ignored what has arrived is still acknowledged.
+  // What has arrived from an ignored sender is still acknowledged.
   if (from->client != h.client || (from->ignored && h.sequence > from->taken)) return refuse(net::status::conflict);
   from->from = received_.from;
   from->sequence = h.sequence;
@@ -216,14 +216,14 @@ void node_channels::serve_replies() {
   }
 }
 
-void node_channels::look_after_channels() {
+void node_channels::check_channels() {
   const mutex_lock lock(mutex_);
   serve_replies();
   const auto now = steady_clock::now();
   for (auto& [client, to] : to_) {
     if (!to.channel.keeps() || now - to.progressed < options_.resend || now - to.looked < options_.resend) continue;
     to.looked = now;
-    to.channel.look(now.time_since_epoch(), header_for(to, client));
+    to.channel.check_health(now.time_since_epoch(), header_for(to, client));
     if (to.channel.is_broken()) to.channel.renew();
   }
 }

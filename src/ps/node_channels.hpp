@@ -7,8 +7,8 @@
 //     receive    a thread of its own: the port `in_`, which is bound
 //
 // A message acknowledges what its sender has received from its receiver; what is not acknowledged that way within 20 ms
-// is by a reply of the port. A gap is answered `connection_reset`, and the sender sends all again that is not
-// acknowledged (net/reliable_channel.hpp).
+// is acknowledged by a reply of the port. A gap is answered `connection_reset`, and the sender resends all
+// unacknowledged messages (net/reliable_channel.hpp).
 #pragma once
 
 #include <atomic>
@@ -30,14 +30,14 @@
 
 namespace paracel::ps_compat {
 
-/// Who sent a message: `client` is of this process and no later one, 0 of the scheduler; `node` is 0 before it has an
-/// id.
+/// The sender of a message: `client` identifies its process and no later one, 0 the scheduler; `node` is 0 until it has
+/// an id.
 struct sender {
   std::uint64_t client = 0;
   int node = 0;
 };
 
-/// Thread-safety: any thread, where nothing else is said.
+/// Thread-safety: any thread, unless stated otherwise.
 class node_channels {
  public:
   static constexpr std::uint64_t scheduler = 0;  ///< the scheduler's key at other nodes
@@ -45,7 +45,7 @@ class node_channels {
     std::uint64_t job = 0;
     std::uint64_t client = 0;
     bool is_scheduler = false;
-    std::chrono::milliseconds resend{1000};  ///< silence after which a sender asks about what is not acknowledged
+    std::chrono::milliseconds resend{1000};  ///< silence after which a sender asks about unacknowledged messages
     int drop_percent = 0;                    ///< of received messages, at random
   };
   using deliver_function = std::function<void(const sender& from, ::ps::Message received)>;
@@ -55,7 +55,7 @@ class node_channels {
   node_channels(net::transport& over, const options& o, const std::vector<std::string>& addresses);
   ~node_channels();
 
-  /// Those to connect to.
+  /// The addresses to connect to.
   [[nodiscard]] const std::vector<std::string>& addresses() const { return addresses_; }
   /// Begins to receive: `deliver` runs on the receiving thread, and `tick` there at least every 100 ms.
   void start(deliver_function deliver, tick_function tick);
@@ -64,12 +64,12 @@ class node_channels {
 
   void set_node(int id) { node_ = id; }
   void connect(std::uint64_t client, const std::string& address);
-  /// What is not acknowledged is given up, and what still comes from there is ignored.
+  /// Gives up unacknowledged messages, and ignores what still arrives from there.
   void disconnect(std::uint64_t client);
   /// Keeps the arrays until they are acknowledged. Returns: the bytes sent, -1 when there is no connection. Never
   /// blocks for the receiver. Throws: network_error when the message is too large.
   std::int64_t send(std::uint64_t client, const ::ps::Message& m);
-  /// How long a message to it has been unacknowledged; 0: none is.
+  /// How long no message to it has been acknowledged; 0: none is unacknowledged.
   [[nodiscard]] std::chrono::nanoseconds unacknowledged(std::uint64_t client);
 
  private:
@@ -85,7 +85,7 @@ class node_channels {
     net::peer from;
     std::atomic<std::uint64_t> taken{0};
     std::atomic<std::uint64_t> acknowledged{0};
-    std::uint64_t sequence = 0;  // of the last message, which a reply is to
+    std::uint64_t sequence = 0;  // of the last message, which a reply answers
     std::atomic<bool> ignored{false};
   };
 
@@ -95,7 +95,7 @@ class node_channels {
   void acknowledge(std::uint64_t client, std::uint64_t next);
   void acknowledge_all();
   void serve_replies() PARACEL_REQUIRES(mutex_);
-  void look_after_channels();
+  void check_channels();
   [[nodiscard]] net::request_header header_for(const outgoing_node& to, std::uint64_t client) PARACEL_REQUIRES(mutex_);
 
   const options options_;
@@ -112,7 +112,7 @@ class node_channels {
   std::unordered_map<std::uint64_t, std::unique_ptr<incoming_node>> from_ PARACEL_GUARDED_BY(mutex_);
   net::incoming reply_ PARACEL_GUARDED_BY(mutex_);
 
-  // Of the receiving thread.
+  // Used by the receiving thread only.
   std::unique_ptr<net::port> in_;
   net::incoming received_;
   bool owes_ = false;  // acknowledgements

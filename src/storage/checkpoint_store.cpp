@@ -35,7 +35,7 @@ struct reading {
   [[noreturn]] void refuse(std::size_t offset, const std::string& what) const {
     throw data_error(path + ": byte " + std::to_string(offset) + ": " + what);
   }
-  /// Of a manifest whose hash is valid, so that only a faulty writer leads here.
+  /// For well-formed JSON with wrong contents; once the hash is verified only a faulty writer leads here.
   [[noreturn]] void refuse(const std::string& what) const { refuse(0, what); }
 
   const json& member(const json& in, const char* key) const {
@@ -104,7 +104,9 @@ checkpoint_entry entry_from_json(std::string_view text, std::uint32_t clock, std
   e.name = j.at("name").get<std::string>();
   const auto hash = from_hex(j.at("xxh3").get<std::string>());
   e.digest = {j.at("bytes").get<std::uint64_t>(), hash.value_or(0)};
-  if (!hash || e.name != checkpoint_file_name(e.header)) throw error("a file of a checkpoint has an impossible name");
+  const bool has_kind = e.header.kind == checkpoint_kind::server || e.header.kind == checkpoint_kind::worker;
+  if (!hash || !has_kind || e.name != checkpoint_file_name(e.header))
+    throw error("a file of a checkpoint has an impossible name");
   return e;
 } catch (const json::exception& e) {
   throw error(std::string("a file of a checkpoint is not described as it must be: ") + e.what());

@@ -30,7 +30,7 @@ std::shared_ptr<comm_backend> comm_group::of_color(const std::shared_ptr<comm_ba
   byte_vector name;
   put_fields(name, id, splits, color);
   const auto number = hash_key(std::string_view(reinterpret_cast<const char*>(name.data()), name.size())) |
-                      1U;  // odd: its collectives have the next one
+                      1U;  // odd: its collectives use the next number
   return std::make_shared<comm_group>(all, std::move(same), own, number);
 }
 
@@ -45,22 +45,22 @@ shared_memory* comm_group::memory() {
   return &memory_;
 }
 
-void comm_group::barrier() { collectives_.barrier(""); }
+void comm_group::barrier() { operations_.barrier(""); }
 
 void comm_group::bcast(byte_vector& data, std::size_t root) {
-  collectives_.broadcast(value_tag::packed, data, root, "", [&](std::size_t bytes) {
+  operations_.broadcast(value_tag::packed, data, root, "", [&](std::size_t bytes) {
     data.resize(bytes);
     return std::span(data);
   });
 }
 
 void comm_group::allreduce(value_tag element, std::span<std::byte> data, reduce_op op) {
-  collectives_.all_reduce({element, op, {}}, data, "");
+  operations_.all_reduce({element, op, {}}, data, "");
 }
 
 std::vector<byte_vector> comm_group::allgather(std::span<const std::byte> mine) {
   std::vector<byte_vector> parts(size());
-  collectives_.all_gather(value_tag::packed, mine, "", [&](const std::vector<std::size_t>& bytes) {
+  operations_.all_gather(value_tag::packed, mine, "", [&](const std::vector<std::size_t>& bytes) {
     peer_collectives::places to;
     for (std::size_t r = 0; r < parts.size(); ++r) {
       parts[r].resize(bytes[r]);
@@ -74,7 +74,7 @@ std::vector<byte_vector> comm_group::allgather(std::span<const std::byte> mine) 
 std::vector<byte_vector> comm_group::alltoall(const std::vector<byte_vector>& blocks) {
   std::vector<byte_vector> got(size());
   const std::vector<std::span<const std::byte>> out(blocks.begin(), blocks.end());
-  collectives_.all_to_all(value_tag::packed, out, "", [&](std::size_t r, std::size_t bytes) {
+  operations_.all_to_all(value_tag::packed, out, "", [&](std::size_t r, std::size_t bytes) {
     got[r].resize(bytes);
     return std::span(got[r]);
   });

@@ -13,11 +13,11 @@
 
 namespace paracel {
 
-/// Some of the ranks of another communicator, with ranks of their own: what `split` makes without MPI. Its collectives
-/// are messages among its members (peer_collectives).
+/// Some of the ranks of another communicator, renumbered: what `split` creates without MPI. Its collectives are
+/// peer_collectives among its members.
 class comm_group final : public comm_backend {
  public:
-  /// `members`: ranks of `all`; `own`: the index of this process among them. `id`: the same for its members and no
+  /// `members`: ranks of `all`; `own`: the index of this process among them. `id`: the same at all members, and of no
   /// other communicator.
   comm_group(std::shared_ptr<comm_backend> all, std::vector<std::size_t> members, std::size_t own, std::uint64_t id)
       : all_(std::move(all)), members_(std::move(members)), own_(own), id_(id) {}
@@ -51,7 +51,7 @@ class comm_group final : public comm_backend {
   std::uint64_t id_;
   std::uint64_t splits_ = 0;
   shared_memory memory_;
-  peer_collectives collectives_{*this, {}, false};
+  peer_collectives operations_{*this, {}, false, peer_collectives::own_tag};
 };
 
 }  // namespace paracel

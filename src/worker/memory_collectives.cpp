@@ -18,10 +18,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// After a failure the other ranks have so long to say theirs.
+// After a failure, how long the other ranks have to publish theirs.
 constexpr milliseconds after_failure{2000};
 constexpr std::size_t cache_line = 64;
-// What is folded at a time, so that a sum that is written and read again stays in the first-level cache.
+// How much is folded at a time, so that the partial sum stays in the L1 cache.
 constexpr std::size_t cached_bytes = std::size_t{8} << 10U;
 
 /// Part `k` of bytes that are sent in parts of `most`.
@@ -37,7 +37,7 @@ std::size_t parts_of(std::size_t bytes, std::size_t most) { return (bytes + most
 
 // ---- steps
 
-/// The first one that has not published the step.
+/// The first other rank that has not published the step; ranks() if all have.
 std::size_t memory_collectives::missing(std::uint64_t step, std::optional<std::size_t> but) const {
   std::size_t r = 0;
   while (r < m_.ranks() && (r == m_.rank() || r == but || m_.has_published(r, step))) ++r;
@@ -50,7 +50,7 @@ bool memory_collectives::anybody_failed(std::uint64_t step) const {
   return false;
 }
 
-/// Until all have published the last step. `or_failed`: or one has failed in it, and the others are silent.
+/// Blocks: until all have published the last step. `or_failed`: or one has failed in it and the others stay silent.
 void memory_collectives::await(const peer_call& c, bool or_failed) {
   const auto step = m_.step();
   if (missing(step) == m_.ranks()) return;
@@ -87,7 +87,7 @@ void memory_collectives::await(const peer_call& c, bool or_failed) {
   }
 }
 
-/// Without failing: whether all have published it soon.
+/// Returns: whether all have published it within `after_failure`. Unlike `await`, never calls `fail`.
 bool memory_collectives::await_briefly(std::uint64_t step, std::optional<std::size_t> but) {
   const auto end = steady_clock::now() + after_failure;
   for (;;) {
@@ -101,14 +101,14 @@ bool memory_collectives::await_briefly(std::uint64_t step, std::optional<std::si
   }
 }
 
-/// The own block of the next step.
+/// This rank's block of the next step.
 std::span<std::byte> memory_collectives::begin(const peer_call& c) {
-  await(c, false);  // nobody reads it any more
+  await(c, false);  // then no rank reads it any more
   return m_.block(m_.rank(), m_.step() + 1);
 }
 
-/// The own block is written: the step in which piece `number` of the operation travels. Afterwards the others' can be
-/// read, until the next `begin`.
+/// Publishes the step that carries piece `number` of the operation; this rank's block has been written. Afterwards the
+/// others' blocks can be read until the next `begin`.
 void memory_collectives::meet(const peer_call& c, std::size_t number) {
   auto f = c.front();
   f.number = static_cast<std::uint32_t>(number);
@@ -132,7 +132,7 @@ void memory_collectives::compare(const peer_call& c) {
     if (!lowest || f.origin < lowest->origin) lowest = std::move(f);
   }
   if (lowest) throw peer_failure(*lowest);
-  // Every rank compares with rank 0, so all find the same.
+  // Every rank compares with rank 0, so all find the same difference.
   const auto first = m_.call_of(0, step);
   const auto number = m_.front_of(0, step).number;
   for (std::size_t r = 1; r < m_.ranks(); ++r) {
@@ -144,7 +144,7 @@ void memory_collectives::compare(const peer_call& c) {
                        "the tasks differ: task 0 calls " + first.text() + piece(number) + ", task " +
                            std::to_string(r) + " calls " + other.text() + piece(its_number)};
   }
-  for (std::size_t r = 0; r < m_.ranks(); ++r)
+  for (std::size_t r = 0; r < m_.ranks() && among_messages_; ++r)
     if (r != m_.rank() && !m_.all_received_of(r, step))
       fail({static_cast<std::uint32_t>(m_.rank()), exit_status::failure,
             "the tasks differ: task " + std::to_string(m_.rank()) + " calls " + c.text() + ", task " +
@@ -152,13 +152,13 @@ void memory_collectives::compare(const peer_call& c) {
 }
 
 void memory_collectives::fail(peer_failure mine, std::optional<std::size_t> heard) {
-  // Somebody may still read the note that this one takes the place of. If that does not end, the others learn of this
-  // rank's end as of a dead one's.
+  // Another rank may still be reading the note that this one overwrites. If it does not finish, the others find out as
+  // if this rank had died.
   const auto note = m_.last_note();
   if (note != 0 && !await_briefly(note + 1)) throw peer_failure(std::move(mine));
   m_.publish(mine);
   const auto step = m_.step();
-  mine = m_.failure_of(m_.rank(), step);  // what the others get of it
+  mine = m_.failure_of(m_.rank(), step);  // as the others see it, perhaps cut off
   (void)await_briefly(step, heard);
   for (std::size_t r = 0; r < m_.ranks(); ++r) {
     if (!m_.has_published(r, step) || !m_.has_failed(r, step)) continue;
@@ -198,7 +198,7 @@ void memory_collectives::fold_pieces(const peer_call& c, const fold_rule& how, s
   const auto pieces = std::max<std::size_t>(1, parts_of(owned_range_of(length, p, 0).size() * width, most));
   const auto steps = pieces + (where == folded::by_owner ? 0 : 1);
   for (std::size_t k = 0; k < steps; ++k) {
-    const auto out = begin(c);  // in its own slot is what was folded in the step before
+    const auto out = begin(c);  // its own slot has what was folded in the previous step
     if (k < pieces)
       for (std::size_t i = 1; i < p; ++i) {
         const auto r = (me + i) % p;
@@ -297,7 +297,7 @@ void memory_collectives::broadcast(const peer_call& c, std::span<const std::byte
   }
 }
 
-/// Each slot of the first step begins with the length of the whole block that goes there.
+/// Each slot begins with the length of the whole block for that rank; the first step reads it.
 void memory_collectives::all_to_all(const peer_call& c, const std::vector<std::span<const std::byte>>& blocks,
                                     const std::function<std::span<std::byte>(std::size_t, std::size_t)>& place) {
   const auto me = m_.rank();

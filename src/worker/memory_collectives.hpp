@@ -2,12 +2,12 @@
 //
 // The operations of peer_collectives among ranks of one host, in the steps of rank_memory. Every rank takes part in
 // every step and reads the heads of all, so all find the same difference or failure in the same step, without a further
-// message. In the first step of an operation all have its call.
+// message. An operation's first step already carries the calls of all ranks.
 //
 //   short vectors   1 step: a rank's block is its vector
-//   all_reduce      piece k of the range of each owner is sent, as in reduce-scatter, in the step in which the owners
-//                   send what they have folded of piece k - 1: a step more than there are pieces
-//   broadcast       root's block is read by all: each byte is written once, whatever the number of ranks
+//   all_reduce      in step k every rank writes piece k of each owner's range, as in reduce-scatter, and its own folded
+//                   piece k - 1: one step more than there are pieces
+//   broadcast       all ranks read root's block: each byte is written once, whatever the number of ranks
 #pragma once
 
 #include <chrono>
@@ -31,9 +31,11 @@ class memory_collectives {
  public:
   using fold_rule = collectives::fold_rule;
 
-  /// `waited`: the time until the others have begun the operation is added.
-  memory_collectives(rank_memory& m, comm_backend& over, comm_backend::patience limit, std::chrono::nanoseconds& waited)
-      : m_(m), over_(over), limit_(limit), waited_(waited) {}
+  /// `waited`: the time until the others have begun the operation is added to it. `among_messages`: a value that was
+  /// sent before and has not been received counts as a difference between the calls.
+  memory_collectives(rank_memory& m, comm_backend& over, comm_backend::patience limit, std::chrono::nanoseconds& waited,
+                     bool among_messages = true)
+      : m_(m), over_(over), limit_(limit), waited_(waited), among_messages_(among_messages) {}
 
   void all_reduce(const peer_call& c, const fold_rule& how, std::span<std::byte> values);
   void reduce(const peer_call& c, const fold_rule& how, std::span<std::byte> values);
@@ -46,7 +48,7 @@ class memory_collectives {
                   const std::function<std::span<std::byte>(std::size_t, std::size_t)>& place);
   void barrier(const peer_call& c);
 
-  /// `heard`: a rank for which there is nothing to wait.
+  /// `heard`: a rank that need not be waited for.
   [[noreturn]] void fail(peer_failure mine, std::optional<std::size_t> heard = {});
 
  private:
@@ -68,6 +70,7 @@ class memory_collectives {
   comm_backend& over_;
   comm_backend::patience limit_;
   std::chrono::nanoseconds& waited_;
+  bool among_messages_;
 };
 
 }  // namespace paracel

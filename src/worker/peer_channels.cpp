@@ -12,13 +12,13 @@ namespace paracel {
 
 namespace {
 
-// Between messages a worker computes, for as long as it takes, and answers nothing.
+// Between messages a worker may compute for any length of time, and answers nothing.
 constexpr net::reliable_channel::settings patient{.policy = net::on_loss::resend,
                                                   .silent = std::chrono::milliseconds{60'000}};
 
 std::string worker_named(std::uint32_t rank) { return "worker " + std::to_string(rank); }
 
-/// Says once in each interval that it has passed.
+/// True once per interval.
 class repeated_timer {
  public:
   explicit repeated_timer(std::chrono::milliseconds length) : length_(length) {}
@@ -49,7 +49,7 @@ peer_channels::outgoing_peer& peer_channels::reach(std::uint32_t rank) {
   return to_.emplace(rank, outgoing_peer{{*port_, place.address, patient}, place.turn}).first->second;
 }
 
-/// Of a message with the number used last, and of a ping that asks whether it has arrived.
+/// For the message that was numbered last, or a ping that asks whether it has arrived.
 net::request_header peer_channels::header_for(const outgoing_peer& p) const {
   net::request_header h;
   h.what = net::verb::message;
@@ -62,9 +62,9 @@ net::request_header peer_channels::header_for(const outgoing_peer& p) const {
   return h;
 }
 
-void peer_channels::look_after(outgoing_peer& p) {
+void peer_channels::check_link(outgoing_peer& p) {
   if (!p.channel.keeps()) return;
-  p.channel.look(steady_clock::now().time_since_epoch(), header_for(p));
+  p.channel.check_health(steady_clock::now().time_since_epoch(), header_for(p));
   if (p.channel.is_broken()) p.channel.renew();
 }
 
@@ -138,13 +138,13 @@ bool peer_channels::is_gone(std::uint32_t rank) const {
   return !place.gone.empty() && !place.awaited;
 }
 
-void peer_channels::look_after_all() {
+void peer_channels::check_links() {
   while (progress(milliseconds{0})) {
   }
   const auto now = steady_clock::now();
-  if (now - looked_after_ < options_.doubt) return;
-  looked_after_ = now;
-  for (auto& [rank, p] : to_) look_after(p);
+  if (now - links_checked_ < options_.doubt) return;
+  links_checked_ = now;
+  for (auto& [rank, p] : to_) check_link(p);
 }
 
 bool peer_channels::flush(milliseconds limit) {
@@ -157,13 +157,13 @@ bool peer_channels::flush(milliseconds limit) {
     const auto left = std::chrono::ceil<milliseconds>(end - steady_clock::now());
     if (left.count() <= 0) return false;
     if (doubt.has_passed())
-      for (auto& [rank, p] : to_) look_after(p);
+      for (auto& [rank, p] : to_) check_link(p);
     (void)progress(std::min(left, options_.patience));
   }
 }
 
-/// Whether a silent peer is still there. Found gone twice in a row, with nothing received from it in between, it is:
-/// what it sent before it left may still have been on its way.
+/// Checks whether a silent peer is still up. It counts as gone when found gone twice in a row with nothing received
+/// from it in between: what it sent before it left may still have been in flight.
 void peer_channels::question(std::uint32_t rank, const char* what) {
   if (rank != options_.rank) {
     const auto place = options_.find(rank);
@@ -174,13 +174,13 @@ void peer_channels::question(std::uint32_t rank, const char* what) {
     if (place.gone.empty()) absences_.erase(rank);
     else if (++absences_[rank] > 1) throw network_error(what + worker_named(rank) + ": " + place.gone, true);
   }
-  // It may wait for what was sent to yet another one.
-  look_after_all();
+  // The peer may be waiting for a third one, which needs a message from here.
+  check_links();
 }
 
-/// A receive from any source fails when nobody is left who could send.
+/// A receive from any source fails when no worker is left that could send.
 void peer_channels::question_all() {
-  look_after_all();
+  check_links();
   std::string last;
   for (std::uint32_t r = 0; r < options_.size; ++r) {
     if (r == options_.rank) continue;

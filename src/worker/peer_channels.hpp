@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Messages between the workers of a job, each on a channel of its own from the sender's port to the receiver's. The
-// scheduler introduces them: a worker says in its join where it is bound, and `find_worker` asks for that.
+// scheduler introduces them: a worker's join says where it is bound, and `find_worker` looks that up.
 //
 //   sender     numbers its messages to each receiver; a reliable_channel keeps each one until it is acknowledged, and
-//              sends all of them again when the receiver has missed one
-//   receiver   takes a message that is next in order, acknowledges one that it has already, and refuses one after a
-//   gap:
-//              every message is taken once and in order, also when a connection breaks
+//              resends all of them when the receiver has missed one
+//   receiver   accepts the message that is next in order, acknowledges one that it already has, rejects one after a
+//              gap: each is delivered once and in order, even if a connection breaks
 //
-// No thread: messages arrive while the owner sends or receives. Between those ZeroMQ carries them as far as the queue
-// of the receiver's socket.
+// No thread: messages arrive while the owner sends or receives. In between, ZeroMQ carries them as far as the queue of
+// the receiver's socket.
 //
-// A worker that was replaced is another receiver: what had been sent to the process before and what that one had sent
-// and nobody had taken is lost. Its first message, which says how many processes were this worker before it, tells.
+// A worker that was replaced is another receiver: messages to the previous process, and those that it had sent and no
+// peer had received, are lost. Peers notice by the new process's first message, which says how many were this worker
+// before.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ namespace paracel {
 struct worker_place {
   std::string address;
   std::uint32_t turn = 0;  ///< how many processes were this worker before
-  std::string gone;        ///< why it neither sends nor receives any more; empty: it is there
+  std::string gone;        ///< why it neither sends nor receives any more; empty: it is up
   bool awaited = false;    ///< it is gone, and another process will take its place
 };
 
@@ -49,43 +49,42 @@ class peer_channels {
     std::uint64_t job = 0;
     std::uint32_t rank = 0;
     std::uint32_t size = 1;
-    std::uint64_t client = 0;  ///< of this process: one that takes its rank later has another
+    std::uint64_t client = 0;  ///< of this process; a replacement has another
     std::uint32_t turn = 0;    ///< how many processes were this worker before
     std::function<worker_place(std::uint32_t rank)> find;
     /// Throws when the job has ended; called at least every `patience`.
     std::function<void()> check;
     milliseconds patience{100};
-    /// After so long in a wait for a peer the scheduler is asked whether it is there, and the channel to it looked
-    /// after.
+    /// After waiting this long for a peer, the scheduler is asked whether it is up, and pending messages are checked.
     milliseconds doubt = net::late;
-    /// `send` waits when so many bytes to one peer are unacknowledged.
+    /// `send` waits while more bytes than this to one peer are unacknowledged.
     std::size_t window_bytes = std::size_t{256} << 20U;
   };
 
   /// `bound`: a port that accepts requests at the address which the scheduler tells others.
   peer_channels(options o, std::unique_ptr<net::port> bound);
 
-  /// Before the first message.
+  /// Call it before the first message.
   void set_turn(std::uint32_t turn) noexcept { options_.turn = turn; }
 
-  /// Copies nothing: the message keeps the bytes. `waits`: with more than the window unacknowledged it blocks, until
-  /// the receiver is in a call of its own; otherwise it never does. Throws: network_error that names the peer which is
-  /// gone or has not acknowledged by `limit`; what `check` throws.
+  /// Copies nothing: the message keeps the bytes. `waits`: blocks while more than the window is unacknowledged (the
+  /// receiver acknowledges only inside its own calls); otherwise never blocks. Throws: network_error that names the
+  /// peer that is gone or has not acknowledged by `limit`; what `check` throws.
   void send(const message_address& to, shared_buffer bytes, bool waits, std::optional<milliseconds> limit = {});
   [[nodiscard]] message_matcher::ticket post(const message_address& from) { return arrived_.post(from); }
   void give_up(message_matcher::ticket t) { arrived_.give_up(t); }
   /// The message of a ticket. Blocks: until it has arrived, at most `limit`.
-  /// Returns: nothing when it has not. Throws: network_error when the one it must come from is gone; what `check`
+  /// Returns: nothing when it has not. Throws: network_error when the peer that must send it is gone; what `check`
   /// throws.
   [[nodiscard]] std::optional<received_message> take(message_matcher::ticket t, std::optional<milliseconds> limit);
-  /// For one who waits for a worker elsewhere: handles what has arrived; `doubts`: the scheduler is asked whether the
-  /// worker is there. Throws: as take.
+  /// For a caller that waits for a worker by other means: handles what has arrived; `doubts`: asks the scheduler
+  /// whether the worker is up. Throws: as take.
   void attend(std::uint32_t rank, bool doubts);
   /// Asks the scheduler whether a worker has left, and no other process will take its place.
   [[nodiscard]] bool is_gone(std::uint32_t rank) const;
-  /// For one who waits for something else, that may depend on what it has sent: handles what has arrived; messages that
-  /// are unacknowledged for long are inquired about. Never blocks. Throws: what `check` throws.
-  void look_after_all();
+  /// For a caller that waits for something else that may depend on its messages: handles what has arrived, and pings
+  /// for messages that have been unacknowledged for long. Never blocks. Throws: what `check` throws.
+  void check_links();
   /// Waits until every message is acknowledged, at most `limit`. Returns: whether they are.
   bool flush(milliseconds limit);
 
@@ -104,9 +103,9 @@ class peer_channels {
 
   outgoing_peer& reach(std::uint32_t rank);
   [[nodiscard]] net::request_header header_for(const outgoing_peer& p) const;
-  void look_after(outgoing_peer& p);
+  void check_link(outgoing_peer& p);
   void forget_before(std::uint32_t rank, std::uint32_t turn);
-  /// Handles what has arrived. Returns: whether that was anything.
+  /// Handles what has arrived. Returns: whether anything had.
   bool progress(milliseconds wait);
   void on_message();
   void on_reply();
@@ -118,9 +117,9 @@ class peer_channels {
   message_matcher arrived_;
   std::map<std::uint32_t, outgoing_peer> to_;
   std::map<std::uint32_t, incoming_peer> from_;
-  std::map<std::uint32_t, std::uint32_t> met_;            // the turn in which a peer was first met
-  std::chrono::steady_clock::time_point looked_after_{};  // when look_after_all did
-  std::map<std::uint32_t, int> absences_;  // how often in a row a peer was found gone; by the own rank: all of them
+  std::map<std::uint32_t, std::uint32_t> met_;             // the turn in which a peer was first met
+  std::chrono::steady_clock::time_point links_checked_{};  // when check_links did
+  std::map<std::uint32_t, int> absences_;  // how often in a row a peer was found gone; under this rank: all peers
   net::incoming in_;
 };
 

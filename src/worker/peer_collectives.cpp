@@ -16,19 +16,18 @@ namespace paracel {
 
 namespace {
 
-constexpr int collective_tag = 0;
 constexpr std::uint64_t collective_communicator = 1;
-// How many pieces a rank sends ahead of what it has taken itself.
+// How many pieces a rank sends ahead of those it has received.
 constexpr std::size_t window = 2;
-// So many ranks send their short vectors to each other directly.
+// Up to this many ranks send short vectors to each other directly.
 constexpr std::size_t most_direct = 3;
 constexpr std::size_t largest_piece = std::size_t{256} << 10U;
 // MPI counts in int.
 constexpr std::size_t largest_exchange = std::size_t{256} << 20U;
-// A failing rank waits so long for the others to learn of it.
+// How long a failing rank waits for the failures of the others.
 constexpr std::chrono::milliseconds farewell_of_failure{2000};
 
-/// Those of an operation. After a failure in the middle some are open, and their memory goes.
+/// The exchanges of an operation. After a failure midway some are still open, and their memory is about to be freed.
 class open_exchanges {
  public:
   explicit open_exchanges(comm_backend& over) : over_(over) {}
@@ -58,14 +57,14 @@ void peer_collectives::copy_to(std::span<std::byte> to, std::span<const std::byt
 
 void peer_collectives::give(std::size_t to, byte_vector bytes) {
   try {
-    over_.send({static_cast<int>(to), collective_tag, collective_communicator}, std::move(bytes), false, limit_);
+    over_.send({static_cast<int>(to), tag_, collective_communicator}, std::move(bytes), false, limit_);
   } catch (const network_error& e) {
     agree({static_cast<std::uint32_t>(rank()), e.status(), e.what()});
   }
 }
 
 std::optional<byte_vector> peer_collectives::take_within(std::size_t from, patience limit) {
-  const auto ticket = over_.post({static_cast<int>(from), collective_tag, collective_communicator});
+  const auto ticket = over_.post({static_cast<int>(from), tag_, collective_communicator});
   try {
     if (auto m = over_.take(ticket, limit)) return std::move(m->bytes);
   } catch (...) {
@@ -117,7 +116,7 @@ byte_vector peer_collectives::take_piece(const peer_call& c, std::size_t from, s
   return m;
 }
 
-/// Ends in a failure of all when the call in another rank's message is not this one.
+/// Makes all ranks fail if the call in another rank's message differs from this one.
 void peer_collectives::compare(const peer_call& mine, std::size_t from, std::span<const std::byte> theirs) {
   const auto kind = peer_front::in(theirs).kind;
   if (kind == peer_message::piece) return;
@@ -157,7 +156,7 @@ void peer_collectives::agree(failure mine, std::optional<std::size_t> heard) {
   if (size() == 1) raise(mine);
   if (auto* const m = memory()) {
     try {
-      memory_collectives(*m, over_, limit_, waited_).fail(std::move(mine), heard);
+      memory_collectives(*m, over_, limit_, waited_, tag_ != own_tag).fail(std::move(mine), heard);
     } catch (const peer_failure& all) {
       raise(all);
     }
@@ -173,8 +172,8 @@ void peer_collectives::agree(failure mine, std::optional<std::size_t> heard) {
   for (std::size_t r = 0; r < size(); ++r) {
     if (r == me) continue;
     try {
-      over_.send({static_cast<int>(r), collective_tag, collective_communicator}, m, false, limit_);
-    } catch (const network_error&) {  // it is gone, and needs no reason any more
+      over_.send({static_cast<int>(r), tag_, collective_communicator}, m, false, limit_);
+    } catch (const network_error&) {  // that rank has exited and needs no reason
     }
   }
   const auto end = std::chrono::steady_clock::now() + farewell_of_failure;
@@ -267,7 +266,7 @@ std::vector<byte_vector> peer_collectives::gather_logged(std::span<const std::by
     const auto text = payload_of(m);
     raise({f.root, static_cast<int>(f.length), {reinterpret_cast<const char*>(text.data()), text.size()}});
   }
-  // Every rank compares with rank 0, so all find the same.
+  // Every rank compares with rank 0, so all find the same difference.
   const auto first = peer_call::in(all.front());
   for (std::size_t r = 1; r < all.size(); ++r) {
     if (all[r].empty()) continue;
@@ -293,15 +292,15 @@ std::size_t peer_collectives::long_bytes(std::size_t ranks) noexcept {
   return ranks <= 2 ? std::size_t{64} << 10U : std::size_t{16} << 10U;
 }
 
-/// Into how many pieces as many bytes are cut.
+/// Into how many pieces `bytes` are cut.
 std::size_t peer_collectives::steps_of(std::size_t bytes) const {
   const auto most = std::min(largest_piece, chunk_bytes / (2 * window * (size() - 1)) / 64 * 64);
   const auto piece = std::max(most, std::size_t{64});
   return std::max<std::size_t>(1, (bytes + piece - 1) / piece);
 }
 
-/// Sends `piece(k, r)` for k = 0 ... to each peer, at most `window` ahead of `take_all(k)`, which takes one from each
-/// peer. Peers: pairs of a rank and how many pieces are exchanged with it, the same at its end.
+/// Sends `piece(k, r)` for k = 0 ... to each peer, at most `window` ahead of `take_all(k)`, which receives one from
+/// each peer. `peers`: pairs of a rank and the number of pieces exchanged with it; both ends must agree on it.
 void peer_collectives::in_steps(const peer_call& c, std::size_t first_step, const peer_list& peers,
                                 const next_piece& piece, const std::function<void(std::size_t)>& take_all) {
   std::size_t steps = 0;
@@ -325,7 +324,7 @@ void peer_collectives::in_steps(const peer_call& c, std::size_t first_step, cons
   }
 }
 
-/// All others, beginning with the next one: so not all send to the same rank at once.
+/// All other ranks, starting with the next one, so that not all send to the same rank at once.
 peer_collectives::peer_list peer_collectives::others(std::size_t steps) const {
   peer_list all;
   for (std::size_t i = 1; i < size(); ++i) all.emplace_back((rank() + i) % size(), steps);
@@ -345,12 +344,12 @@ std::span<std::byte> peer_collectives::piece_of(std::span<std::byte> values, std
   return values.subspan((range.begin + part.begin) * width, part.size() * width);
 }
 
-/// The longest range's.
+/// Of the longest range.
 std::size_t peer_collectives::steps_of_ranges(std::size_t length, std::size_t width) const {
   return steps_of(owned_range_of(length, size(), 0).size() * width);
 }
 
-/// The first phase: the own range is folded, in place.
+/// The first phase: folds this rank's range in place.
 void peer_collectives::scatter_folded(const peer_call& c, const fold_rule& how, std::span<std::byte> values,
                                       std::size_t steps) {
   const auto width = element_bytes(how.element);
@@ -394,7 +393,7 @@ void peer_collectives::exchange_folded(const peer_call& c, const fold_rule& how,
   const auto me = rank();
   const auto longest = piece_of(values, width, me, steps, 0).size();
   const auto memory = std::make_unique_for_overwrite<std::byte[]>(std::min(window, steps) * size() * longest);
-  // What rank r has sent of the own range; in place 0 the sum of the ranks below this one.
+  // What rank r has sent of this rank's range; place 0 accumulates the sum of the ranks below this one.
   const auto received = [&](std::size_t k, std::size_t r) {
     return std::span(memory.get() + (k % window * size() + r) * longest, piece_of(values, width, me, steps, k).size());
   };
@@ -423,7 +422,7 @@ void peer_collectives::exchange_folded(const peer_call& c, const fold_rule& how,
   }
 }
 
-/// The first phase, in the faster way.
+/// The first phase, by exchanges if they are supported and the vector is long enough.
 void peer_collectives::reduce_ranges(const peer_call& c, const fold_rule& how, std::span<std::byte> values,
                                      std::size_t steps) {
   if (!exchanges(how) || values.size() < long_bytes(size())) return scatter_folded(c, how, values, steps);
@@ -448,7 +447,7 @@ void peer_collectives::exchange_ranges(const peer_call& c, std::span<std::byte> 
   }
 }
 
-/// The second phase: everyone gets everyone's range; `has_all` sends its own only.
+/// The second phase: every rank gets every range; `has_all` only sends its own.
 void peer_collectives::gather_ranges(const peer_call& c, std::span<std::byte> values, std::size_t width,
                                      std::size_t steps, std::size_t first_step, std::optional<std::size_t> has_all) {
   const auto me = rank();
@@ -466,7 +465,7 @@ void peer_collectives::gather_ranges(const peer_call& c, std::span<std::byte> va
       });
 }
 
-/// The second phase for one rank alone.
+/// The second phase if only the root gets the result.
 void peer_collectives::gather_at_root(const peer_call& c, std::span<std::byte> values, std::size_t width,
                                       std::size_t steps, std::size_t first_step) {
   const auto me = rank();

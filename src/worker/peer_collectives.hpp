@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Collectives among the ranks of a communicator that use its messages alone, so that they are the same for local
-// processes, MPI and groups. A rank's first message to another in an operation is its call, or several with it: the
-// receiver compares it with its own (peer_call.hpp has the format).
+// Collectives among the ranks of a communicator, built on its messages alone, so that local processes, MPI and groups
+// share one implementation. A rank's first message to another in an operation contains its call, alone or with others;
+// the receiver compares it with its own (format: peer_call.hpp).
 //
-//   short vectors   every rank gets every call with its payload (dissemination: in step s to the rank 2^s before, all
-//                   calls known so far; few ranks send directly), and folds them in rank order
+//   short vectors   every rank gets every call with its payload (dissemination: in step s it sends all calls that it
+//                   has so far to the rank 2^s before it; few ranks send directly), and folds them in rank order
 //   long vectors    reduce-scatter: each owner gets the others' pieces of its range directly and folds them in rank
-//                   order; then all-gather: it sends its range to all. In pieces: piece k + 2 is sent when all pieces k
-//                   have been taken, so a rank has at most 4 pieces of each other one, and 4 more of its own on their
-//                   way to it
+//                   order; then all-gather: it sends its range to all. Piece k + 2 is sent once all pieces k have been
+//                   received, so a rank buffers at most 4 pieces from each peer and has 4 of its own in flight to it
 //
-//   exchanges       a backend that has them moves the vectors of reductions without copies, after a step in which all
-//                   ranks have compared their calls. Not with a fold of the program: it may fail in the middle
+//   exchanges       where the backend supports them, they move the vectors of reductions without copies, after a step
+//                   in which all ranks have compared their calls. Not with a program's fold: it may fail midway
 //
-// A job that survives the death of workers (session::survives_deaths) does not keep their messages: there the
-// operations use the scheduler's collectives, which are logged for a replacement, and leave out a worker that was
-// ejected. Messages of a queue's steps go through the scheduler's log, too, where workers are replaced.
+// A job that survives worker deaths (session::survives_deaths) does not keep workers' messages: there the operations
+// use the scheduler's collectives, which are logged for a replacement and leave out an ejected worker. Where workers
+// are replaced, messages of a queue's steps go through the scheduler's log, too.
 //
-// Where all ranks run on one host, the operations go through memory that they share instead (memory_collectives); the
-// first one finds out.
+// Where all ranks run on one host, the operations use shared memory instead (memory_collectives); the first one detects
+// this.
 //
-// A rank that fails, by itself or because calls differ, sends a failure to all, and waits for one from each. A rank
-// that receives one does the same, so all know all causes, and throw that of the lowest rank.
+// A rank that fails, by itself or because calls differ, sends its failure to all and waits for one from each. A rank
+// that receives one does the same, so all ranks see all causes and throw that of the lowest rank.
 #pragma once
 
 #include <chrono>
@@ -51,12 +50,17 @@ class peer_collectives {
   using patience = comm_backend::patience;
   using fold_rule = collectives::fold_rule;
 
-  /// What an operation uses beside its vectors is at most two of these: one of what it has received, one of what it
+  /// An operation uses at most two of these in addition to its vectors: one for what it has received, one for what it
   /// has sent and the receivers have not taken yet.
   static constexpr std::size_t chunk_bytes = std::size_t{4} << 20U;
 
-  /// `logged`: with the backend's own collectives.
-  peer_collectives(comm_backend& over, patience limit, bool logged) : over_(over), limit_(limit), logged_(logged) {}
+  /// Of a communicator's own operations, so that they never match messages of `collectives` (0) or of work stealing
+  /// (stealing_messages.hpp).
+  static constexpr int own_tag = 2;
+
+  /// `logged`: use the backend's own collectives. `tag`: of the messages; those with another tag are not received.
+  peer_collectives(comm_backend& over, patience limit, bool logged, int tag = 0)
+      : over_(over), limit_(limit), logged_(logged), tag_(tag) {}
 
   [[nodiscard]] std::size_t rank() const { return over_.rank(); }
   [[nodiscard]] std::size_t size() const { return over_.size(); }
@@ -64,7 +68,7 @@ class peer_collectives {
   void all_reduce(const fold_rule& how, std::span<std::byte> values, std::string_view name);
   void reduce(const fold_rule& how, std::span<std::byte> values, std::size_t root, std::string_view name);
   void reduce_scatter(const fold_rule& how, std::span<std::byte> values, std::string_view name);
-  /// `place(bytes of each rank)`: where each rank's go.
+  /// `place(bytes of each rank)`: where to put each rank's bytes.
   using places = std::vector<std::span<std::byte>>;
   void all_gather(value_tag element, std::span<const std::byte> mine, std::string_view name,
                   const std::function<places(const std::vector<std::size_t>&)>& place);
@@ -93,11 +97,11 @@ class peer_collectives {
   using peer_list = std::vector<std::pair<std::size_t, std::size_t>>;  // rank, number of pieces
   using next_piece = std::function<std::span<const std::byte>(std::size_t k, std::size_t to)>;
 
-  /// Whether the operation was done in the memory of all ranks.
+  /// Returns: whether the operation was done in shared memory.
   template <class Operation>
   bool in_memory(const peer_call& c, const Operation& operation);
   void share_memory(const peer_call& c, shared_memory& with);
-  /// The memory, once it has been found; null without.
+  /// The shared memory once it has been detected; null if there is none.
   [[nodiscard]] rank_memory* memory();
   [[nodiscard]] byte_vector receive_kept(std::size_t from);
   [[nodiscard]] byte_vector receive_beside(rank_memory& m, std::size_t from);
@@ -139,6 +143,7 @@ class peer_collectives {
   comm_backend& over_;
   patience limit_;
   bool logged_;
+  int tag_;
   bool keeps_ = false;  // messages of the program
   bool failed_ = false;
   std::chrono::nanoseconds waited_{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The operations of peer_collectives, made of its phases.
+// The operations of peer_collectives, composed of its phases.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -16,12 +16,12 @@ namespace paracel {
 
 namespace {
 
-// What travels with the call of an operation whose lengths differ.
+// Up to this size, data travels with the call in operations whose lengths may differ.
 constexpr std::size_t inline_bytes = std::size_t{16} << 10U;
-// The scheduler's collectives have blocks of this size.
+// Vectors go through the scheduler's collectives in blocks of this size.
 constexpr std::size_t logged_block_bytes = std::size_t{8} << 20U;
 
-/// Of a message of a fixed length.
+/// The payload of a message, which must have this length.
 const std::byte* peer_payload(const byte_vector& message, std::size_t bytes) {
   const auto at = peer_front::payload_at(message);
   if (message.size() != at + bytes) throw protocol_error("a call of another task has another length");
@@ -48,14 +48,14 @@ bool peer_collectives::in_memory(const peer_call& c, const Operation& operation)
   if (!state->known) share_memory(c, *state);
   if (!state->all) return false;
   try {
-    operation(memory_collectives(*state->all, over_, limit_, waited_));
+    operation(memory_collectives(*state->all, over_, limit_, waited_, tag_ != own_tag));
   } catch (const peer_failure& f) {
     raise(f);
   }
   return true;
 }
 
-/// With messages that carry the call of the first operation. All ranks decide the same.
+/// Sends messages that carry the call of the first operation. All ranks come to the same decision.
 void peer_collectives::share_memory(const peer_call& c, shared_memory& with) {
   const auto p = size();
   memory_offer mine;
@@ -67,15 +67,15 @@ void peer_collectives::share_memory(const peer_call& c, shared_memory& with) {
   };
   const auto first = offer_of(0);
   bool together = first.descriptor >= 0;
+  std::unique_ptr<rank_memory> opened;
   for (std::size_t r = 0; r < p; ++r) together = together && first.host != 0 && offer_of(r).host == first.host;
   if (together) {
-    auto opened = rank_memory::open(first, rank(), p);
+    opened = rank_memory::open(first, rank(), p);
     const std::array done{opened != nullptr};
     for (const auto& m : gather_calls(c, std::as_bytes(std::span(done))))
       together = together && load_field<bool>(peer_payload(m, sizeof(bool)));
-    if (together) with.all = std::move(opened);
   }
-  with.known = true;
+  with.set(together ? std::move(opened) : nullptr);
 }
 
 // ---- operations
@@ -325,7 +325,7 @@ void peer_collectives::send_value(std::size_t to, const value_view& v) {
   f.element = static_cast<std::uint8_t>(v.tag);
   f.length = v.bytes.size();
   if (keeps_) return over_.send_kept(to, f.message({}, v.bytes));
-  if (auto* const m = memory()) m->count_sent(to);
+  if (auto* const counts = logged_ ? nullptr : over_.memory()) counts->count_sent(to);
   give(to, f.message({}, v.bytes));
 }
 
@@ -340,6 +340,7 @@ byte_vector peer_collectives::receive_value(std::size_t from) {
     agree({static_cast<std::uint32_t>(rank()), exit_status::failure,
            "the tasks differ: task " + std::to_string(rank()) + " receives from task " + std::to_string(from) +
                ", which calls " + peer_call::in(m).text()});
+  if (auto* const counts = logged_ ? nullptr : over_.memory()) counts->count_received(from);
   const auto payload = payload_of(m);
   return collectives::value_bytes({static_cast<value_tag>(f.element), payload});
 }
@@ -363,7 +364,7 @@ byte_vector peer_collectives::receive_kept(std::size_t from) {
              ", which calls " + called});
 }
 
-/// Values are messages also where operations are not: the sender may call one without sending, or fail.
+/// Values are messages even where operations are not: so the sender may call an operation without sending, or fail.
 byte_vector peer_collectives::receive_beside(rank_memory& m, std::size_t from) {
   using std::chrono::steady_clock;
   constexpr std::chrono::milliseconds moment{20};
@@ -384,7 +385,6 @@ byte_vector peer_collectives::receive_beside(rank_memory& m, std::size_t from) {
       agree(mine(e.status(), e.what()), from);
     }
     if (message) {
-      m.count_received(from);
       waited_ += steady_clock::now() - begin;
       return std::move(*message);
     }

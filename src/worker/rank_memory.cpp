@@ -16,10 +16,10 @@
 
 namespace paracel {
 
-// ---- layout; all zeros at first
+// ---- layout; initially all zeros
 
 struct rank_memory::front {
-  alignas(64) std::atomic<std::uint64_t> arrivals;  ///< steps published, of all ranks together
+  alignas(64) std::atomic<std::uint64_t> arrivals;  ///< steps published by all ranks together
   alignas(64) std::atomic<std::uint32_t> round;
   std::atomic<std::uint32_t> sleepers;
 };
@@ -46,7 +46,7 @@ std::size_t rank_memory::bytes_for(std::size_t ranks) {
   return sizeof(front) + ranks * (sizeof(state) + 2 * (sizeof(head) + sizeof(note) + block_bytes));
 }
 
-// ---- how it is made
+// ---- creation
 
 class rank_memory::file {
  public:
@@ -146,8 +146,8 @@ void rank_memory::publish(const peer_failure& f) {
 
 void rank_memory::announce() {
   states_[rank_].published.store(++step_, std::memory_order_release);
-  // The last one wakes all others. When a rank has failed without waiting for another one, the wrong one may be taken
-  // for the last; sleepers then look when their time is over.
+  // The last rank to arrive wakes all others. After a rank has failed without waiting for another one, the wrong rank
+  // may count as the last; sleepers then find out when their timeout expires.
   if ((front_->arrivals.fetch_add(1, std::memory_order_acq_rel) + 1) % ranks_ != 0) return;
   front_->round.fetch_add(1, std::memory_order_seq_cst);
   if (front_->sleepers.load(std::memory_order_seq_cst) != 0) futex::wake(front_->round);
@@ -182,7 +182,7 @@ bool rank_memory::all_received_of(std::size_t rank, std::uint64_t step) const {
 std::uint32_t rank_memory::round() const noexcept { return front_->round.load(std::memory_order_acquire); }
 
 void rank_memory::sleep(std::uint32_t round, std::chrono::nanoseconds limit) {
-  if (futex::look(front_->round, round)) return;
+  if (futex::spin(front_->round, round)) return;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
   const timespec nap{seconds.count(), (limit - seconds).count()};
   front_->sleepers.fetch_add(1, std::memory_order_seq_cst);

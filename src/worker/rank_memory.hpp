@@ -21,10 +21,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "worker/peer_call.hpp"
@@ -70,8 +72,8 @@ class rank_memory {
   /// Ends the next step in a failure. The others need not have published step(), only the step after `last_note()`.
   void publish(const peer_failure& f);
   [[nodiscard]] std::uint64_t last_note() const;
-  void count_sent(std::size_t to) { ++sent_[to]; }
-  void count_received(std::size_t from) { ++received_[from]; }
+  void count_sent(std::size_t to, std::uint32_t values = 1) { sent_[to] += values; }
+  void count_received(std::size_t from, std::uint32_t values = 1) { received_[from] += values; }
 
   // ---- of a rank that has published the step
   [[nodiscard]] bool has_published(std::size_t rank, std::uint64_t step) const;
@@ -112,7 +114,24 @@ class rank_memory {
 struct shared_memory {
   bool allowed = true;
   bool known = false;
-  std::unique_ptr<rank_memory> all;  ///< null: collectives use messages
+  std::unique_ptr<rank_memory> all;                     ///< null: collectives are messages
+  std::map<std::size_t, std::uint32_t> sent, received;  ///< number of values, by rank, before it was known
+
+  void count_sent(std::size_t to) {
+    if (all) all->count_sent(to);
+    else if (!known) ++sent[to];
+  }
+  void count_received(std::size_t from) {
+    if (all) all->count_received(from);
+    else if (!known) ++received[from];
+  }
+  void set(std::unique_ptr<rank_memory> found) {
+    known = true;
+    all = std::move(found);
+    if (!all) return;
+    for (const auto& [to, values] : sent) all->count_sent(to, values);
+    for (const auto& [from, values] : received) all->count_received(from, values);
+  }
 };
 
 }  // namespace paracel

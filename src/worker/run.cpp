@@ -72,10 +72,10 @@ std::vector<std::string> inputs_of(const config& settings) {
 }
 
 /// --check. Returns: the exit status.
-int answer_check(const config_schema& schema, const std::string& file, bool look_at_files) {
+int answer_check(const config_schema& schema, const std::string& file, bool check_files) {
   const auto answer = [](const std::string& json) { std::printf("%s\n", json.c_str()); };
   try {
-    answer(facts_json(facts_of(schema.check(file, look_at_files), schema), &schema));
+    answer(facts_json(facts_of(schema.check(file, check_files), schema), &schema));
     return exit_status::ok;
   } catch (const error& e) {
     answer(failure_json(e));

@@ -26,9 +26,9 @@ namespace paracel {
 namespace {
 
 constexpr std::chrono::milliseconds signal_interval{100};
-// What a worker has sent to others when it leaves is in their processes long before this, unless they are stopped.
+// When a worker leaves, its messages reach the other processes long before this, unless those are stopped.
 constexpr std::chrono::milliseconds farewell{2000};
-// In a barrier, how often a worker that takes commands looks for them.
+// In a barrier, how often a worker that accepts commands polls for them.
 constexpr std::chrono::milliseconds command_interval{10};
 
 std::string host_name() {
@@ -207,7 +207,7 @@ std::unique_ptr<server_group> session::open_client() {
   auto client = std::make_unique<server_group>(*options_.over, newest != nullptr ? *newest : members_, rank(), o,
                                                has_scheduler() ? ended_ : nullptr, board_);
   if (keeps_ != nullptr) keeps_->add_client(client->incarnation());
-  if (peers_ && std::this_thread::get_id() == owner_) client->set_waiting_hook([this] { peers_->look_after_all(); });
+  if (peers_ && std::this_thread::get_id() == owner_) client->set_waiting_hook([this] { peers_->check_links(); });
   return client;
 }
 
@@ -217,7 +217,7 @@ net::request_header session::marked(net::request_header h) const noexcept {
   return h;
 }
 
-/// A command's function runs inside the wait for a barrier.
+/// A command's function may run inside the wait for a barrier.
 void session::refuse_if_asking(net::verb what) const {
   if (asks_)
     throw error(std::string("a command's function asks the scheduler (") + net::name_of(what) +
@@ -242,7 +242,7 @@ const net::reply_view& session::ask(net::request_header& h, std::span<const std:
     if (!to_scheduler_->receive(std::min(in_barrier ? command_interval : signal_interval, options_.resend_after),
                                 answer_)) {
       ended_->check();
-      if (peers_) peers_->look_after_all();
+      if (peers_) peers_->check_links();
       if (in_barrier) take_commands();
       if (h.what == net::verb::leave && done_.load(std::memory_order_relaxed)) return answer_;
       continue;
@@ -326,17 +326,17 @@ void session::take_over() {
     break;
   }
   if (finished() != 0) client->wait(client->clock_request(net::verb::clock_tick, finished(), nullptr));
-  look_whether_caught_up();
+  check_caught_up();
 }
 
-void session::look_whether_caught_up() {
+void session::check_caught_up() {
   if (numbers_.caught_up()) caught_up_.store(true, std::memory_order_relaxed);
 }
 
 std::uint64_t session::next_operation() {
   refuse_if_asking(net::verb::collective);  // before a number is used up
   const auto number = numbers_.next();
-  if (keeps_ != nullptr) look_whether_caught_up();
+  if (keeps_ != nullptr) check_caught_up();
   return number;
 }
 
@@ -353,7 +353,7 @@ std::size_t session::loop_begins_of(std::size_t part) {
   (void)parts_.asks(part);
   if (keeps_ == nullptr) return 0;
   const auto loops = numbers_.loop_begins();
-  look_whether_caught_up();
+  check_caught_up();
   return loops;
 }
 
@@ -362,7 +362,7 @@ void session::loop_ends(std::size_t part) {
     cannot_ = "its program does not ask where its loop begins (first_iteration)";
 }
 
-/// The job ends, because work of the previous process is counted twice, or may be.
+/// Ends the job, because work of the previous process is counted twice, or may be.
 void session::refuse_to_repeat() {
   const auto cause = "worker " + std::to_string(rank()) + " is another process than the one that began, and " +
                      cannot_ + ": what that one had done may count twice";
@@ -429,7 +429,7 @@ void session::leave() {
   try {
     ask(h, net::bytes_of(json_text(body)));
   } catch (const job_error& e) {
-    // The scheduler exits when the last one has left, and its reply may be lost with a connection. Whether it has
+    // The scheduler exits when the last worker has left, and its reply may be lost with a connection. Whether it has
     // crashed instead is for its parent to report.
     if (e.status() != exit_status::scheduler_lost) throw;
   }

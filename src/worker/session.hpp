@@ -56,7 +56,7 @@ struct session_options {
   std::string state_folder{};
   /// The others continue without a worker that dies (--on-worker-death eject).
   bool ejects = false;
-  /// Where other workers reach this one; empty: nowhere, it has no messages with them.
+  /// Where other workers reach this one; empty: it exchanges no messages with them.
   std::string peer_address{};
   /// Collectives between workers of one host go through memory that they share.
   bool shares_memory = true;
@@ -110,7 +110,7 @@ class session {
 
   /// Commands to this worker and from it. Those that have arrived run while `ask` waits in a barrier.
   [[nodiscard]] command_channel& commands();
-  /// Runs what has arrived, if this worker takes any. Returns: how many.
+  /// Runs what has arrived, if this worker accepts commands. Returns: how many.
   std::size_t take_commands();
   void forget_commands(const void* owner);
 
@@ -142,14 +142,14 @@ class session {
   std::uint64_t next_message(std::uint32_t rank, bool is_sent);
   /// A paralg asks for the first iteration of its loop.
   void loop_begins(std::size_t part);
-  /// The same for each of its loops, when it has several. Returns: what `keep` wants.
+  /// The same for each of its loops, when it has several. Returns: `loops` for `keep`.
   std::size_t loop_begins_of(std::size_t part);
   /// A paralg is destroyed. If it never asked, it is unknown whether a replacement would repeat what it has done.
   void loop_ends(std::size_t part);
-  /// This process replaces another one and repeats what that one has done: at least up to the next
-  /// collective.
+  /// This process replaces another one and repeats what that one has done: at least up to the next collective.
   [[nodiscard]] bool repeats() const noexcept { return numbers_.repeats(); }
-  /// The same, but others may wait for it since then: it has not called a collective yet that that one had not called.
+  /// The same, but until it calls the first collective that the previous process had not called, where others may be
+  /// waiting for it.
   [[nodiscard]] bool takes_over() const noexcept { return replaces_ && numbers_.may_repeat(); }
 
   /// An algorithm of this worker uses BSP: before it leaves, it checks that all its updates could be folded.
@@ -176,7 +176,7 @@ class session {
   void open_peers(std::unique_ptr<net::port> bound);
   void take_over();
   [[noreturn]] void refuse_to_repeat();
-  void look_whether_caught_up();
+  void check_caught_up();
   void warn(const std::string& text);
   void warn_of_cannot();
   [[nodiscard]] std::string beat(nlohmann::json body);
@@ -193,7 +193,7 @@ class session {
   std::unique_ptr<net::scheduler_channel> to_scheduler_;
   std::unique_ptr<peer_channels> peers_;
   bool talks_ = false;                         // it has used them
-  std::unique_ptr<command_channel> commands_;  // null: none have been taken or given
+  std::unique_ptr<command_channel> commands_;  // null: not used yet
   bool asks_ = false;                          // it waits for the scheduler
   std::atomic<std::uint32_t> finished_{0};     // the heartbeat reports it to the scheduler
   worker_checkpoint parts_;
@@ -211,7 +211,7 @@ class session {
   replay_range kept_collectives_ PARACEL_GUARDED_BY(mutex_);  // the heartbeat reports it to the scheduler
   net::reply_view answer_;
   std::atomic<bool> closing_{false};
-  std::atomic<bool> done_{false};              // the job is, and all have left
+  std::atomic<bool> done_{false};              // the job has ended, and all have left
   std::unique_ptr<net::heartbeat> heartbeat_;  // last: it is stopped first
 };
 

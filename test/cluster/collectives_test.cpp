@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Collectives between workers, beside a serial fold in rank order: random lengths, types, operations, groups, delays.
+// Collectives between workers, against a serial fold in rank order: random lengths, types, operations, groups, delays.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -224,10 +224,24 @@ TEST_P(Collectives, OfLongVectorsInManyPiecesEqualASerialFold) {
   }
 }
 
+/// Operations of a communicator itself have nothing to do with what `collectives` send.
+void send_beside_own_operations(Comm comm) {
+  collectives all(comm);
+  const auto me = all.rank(), ranks = all.size(), before = (me + ranks - 1) % ranks;
+  all.send((me + 1) % ranks, me);
+  comm.sync();
+  double sum = 1;
+  comm.allreduce(sum);
+  EXPECT_EQ(sum, static_cast<double>(ranks));
+  EXPECT_EQ(all.receive<std::size_t>(before), before);
+  all.barrier();
+}
+
 TEST_P(Collectives, OfGroupsEqualASerialFoldAlsoThroughComm) {
   job c(7);
   c.run([](Comm comm) {
     Comm group = comm.split(comm.get_rank() < 5 ? 0 : 1);
+    send_beside_own_operations(group);  // before it is known whether they share memory
     collectives all(group), world(comm);
     for (std::uint64_t turn = 0; turn < 16; ++turn) {
       some_operations(all, turn, turn * 97 % 400);
@@ -238,6 +252,8 @@ TEST_P(Collectives, OfGroupsEqualASerialFoldAlsoThroughComm) {
       group.allreduce(v);
       EXPECT_TRUE(same_bits<double>(v, serial_fold<double>(fold_kind::sum, length, group.get_size(), length)));
     }
+    send_beside_own_operations(group);
+    send_beside_own_operations(comm);
     Comm pair = group.split(static_cast<int>(group.get_rank() % 2));
     collectives few(pair);
     some_operations(few, 4, 30'000);
@@ -303,7 +319,7 @@ TEST_P(Collectives, AnAllReduceOfALongVectorNeedsAtMostTwoChunksBesideIt) {
   c.run([&](Comm comm) {
     collectives all(comm);
     std::vector<float> v(length, 1);
-    for (int i = 0; i < 2; ++i) {  // the first time buffers of the transport are made
+    for (int i = 0; i < 2; ++i) {  // the first pass allocates the transport's buffers
       all.barrier();
       if (comm.get_rank() == 0) at_rest = mallinfo2().uordblks + mallinfo2().hblkhd;
       all.barrier();
@@ -322,7 +338,7 @@ TEST_P(Collectives, AnAllReduceOfALongVectorNeedsAtMostTwoChunksBesideIt) {
     }
     EXPECT_EQ(v.back(), static_cast<float>(tasks * tasks));
   });
-  const auto shared = shares() ? rank_memory::bytes_for(tasks) : 0;  // by no malloc
+  const auto shared = shares() ? rank_memory::bytes_for(tasks) : 0;  // not from malloc
   const auto more = shared + (most > at_rest ? most - at_rest : 0);
   EXPECT_GT(more, 0U);
   EXPECT_LE(more, tasks * 2 * peer_collectives::chunk_bytes);  // all tasks are in this process
@@ -351,7 +367,7 @@ TEST_P(Collectives, OperationsTypesAndNamesThatDifferAreTheSameErrorAtEveryTask)
       std::vector<double> v(10);
       if (comm.get_rank() == 2) odd(all, v);
       else all.all_reduce(std::span(v), reduce_op::sum, "v");
-      all.barrier("end");  // the root of a broadcast does not hear from the others
+      all.barrier("end");  // the root of a broadcast receives nothing from the others
     });
   };
   const auto both = [](const std::string& text) {

@@ -133,7 +133,7 @@ void history::answered_clock(std::uint32_t rank, std::uint32_t slowest, std::uin
   clock_seen_[rank] = slowest;
 }
 
-void history::look_at_request(const connection& c, std::span<const std::byte> frame) {
+void history::observe_request(const connection& c, std::span<const std::byte> frame) {
   net::request_view r;
   if (net::decode(frame, 0, r) != nullptr || !clients_.contains(r.header.client)) return;
   if (r.header.what < verb::pull || r.header.what > verb::update_at) return;
@@ -141,7 +141,7 @@ void history::look_at_request(const connection& c, std::span<const std::byte> fr
   asked_[{c.number, r.header.sequence}] = {r.header.partition, r.header.what};
 }
 
-void history::look_at_reply(const process& by, const connection& c, std::span<const std::byte> frame) {
+void history::observe_reply(const process& by, const connection& c, std::span<const std::byte> frame) {
   net::reply_view r;
   if (net::decode(frame, 0, r) != nullptr || (r.header.result != status::ok && r.header.result != status::not_found))
     return;

@@ -32,7 +32,7 @@ namespace paracel::sim {
 /// Throws: violation.
 [[noreturn]] void wrong(const std::string& what);
 
-/// A counter, and what is known of it.
+/// A counter, and what is known about it.
 struct counter {
   std::string key;
   std::int64_t begun = 0;
@@ -103,8 +103,8 @@ class history {
 
   // ---- observed in the network
 
-  void look_at_request(const connection& c, std::span<const std::byte> frame);
-  void look_at_reply(const process& by, const connection& c, std::span<const std::byte> frame);
+  void observe_request(const connection& c, std::span<const std::byte> frame);
+  void observe_reply(const process& by, const connection& c, std::span<const std::byte> frame);
   /// The connection on which a client's request was last sent; 0: none.
   [[nodiscard]] std::uint64_t connection_of(std::uint64_t client, std::uint64_t sequence) const;
 

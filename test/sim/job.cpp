@@ -68,8 +68,8 @@ class job {
     eject_ = !continues && o.faults && known_->sums().empty() && dice.in(2);
     every_ = dice.in(3) ? 0 : 1 + static_cast<std::uint32_t>(dice.below(6));
     using frame = std::span<const std::byte>;
-    in_.on_reply = [this](process& p, const connection& c, frame f) { known_->look_at_reply(p, c, f); };
-    in_.on_request = [this](process&, const connection& c, frame f) { known_->look_at_request(c, f); };
+    in_.on_reply = [this](process& p, const connection& c, frame f) { known_->observe_reply(p, c, f); };
+    in_.on_request = [this](process&, const connection& c, frame f) { known_->observe_request(c, f); };
     in_.on_death = [this](process& p) { died(p); };
     if (o.broken != mutation::none) in_.forge = [b = o.broken](frame f) { return forge_for(b, f); };
     make_scheduler();
@@ -257,7 +257,7 @@ class job {
 
   void start_server(std::uint32_t slot) {
     // A machine that is being suspended suspends this process too, which would otherwise give up on a scheduler that is
-    // away for so long.
+    // silent for so long.
     if (launcher_->stopped() || all_stop_) return in_.after(100_ms, [this, slot] { start_server(slot); });
     const int pid = ++last_pid_;
     const auto entry = entry_of(slot, in_.dice().next() | 1U, threads_, pid);

@@ -84,7 +84,7 @@ TEST(Bounds, SendersBeyondTheBudgetTakeThePlaceOfThoseThatBeganFirst) {
   for (std::uint32_t c = 1; c <= 3; ++c) EXPECT_TRUE(s.accepts(of_stream(c, true), peer_of(c)));
   EXPECT_TRUE(s.accepts(of_stream(1, true), peer_of(9))) << "a new connection of one that is known";
   EXPECT_TRUE(s.accepts(of_stream(4, true), peer_of(4)));
-  EXPECT_FALSE(s.accepts(of_stream(2, false), peer_of(2))) << "began longest ago; it begins anew";
+  EXPECT_FALSE(s.accepts(of_stream(2, false), peer_of(2))) << "began longest ago; it begins again";
   EXPECT_TRUE(s.accepts(of_stream(1, false), peer_of(9)));
   for (std::uint32_t c = 10; c < 10'000; ++c) EXPECT_TRUE(s.accepts(of_stream(c, true), peer_of(c)));
   EXPECT_EQ(s.size(), 3U);
@@ -199,7 +199,7 @@ TEST(Bounds, ChannelsToTheSchedulerAreForgottenTheOldestFirst) {
   };
   for (std::uint32_t c = 1; c <= reply_cache::most_channels + 10; ++c) answer(c, 0);
   EXPECT_EQ(channels.size(), reply_cache::most_channels);
-  EXPECT_FALSE(channels.accepts(of_stream(1, false), peer_of(1))) << "it begins anew";
+  EXPECT_FALSE(channels.accepts(of_stream(1, false), peer_of(1))) << "it begins again";
   EXPECT_TRUE(channels.accepts(of_stream(1, true), peer_of(1)));
   for (std::uint32_t c = 1; c <= 64; ++c) answer(100'000 + c, std::size_t{16} << 20);
   EXPECT_LE(channels.size(), reply_cache::most_bytes / (std::size_t{16} << 20));

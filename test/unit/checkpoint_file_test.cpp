@@ -237,6 +237,18 @@ TEST(CheckpointStore, ADeeplyNestedManifestIsRefusedAndNotFollowed) {
   }
 }
 
+TEST(CheckpointStore, AFileOfAnUnknownKindIsRefused) {
+  checkpoint_entry e;
+  e.header.job = 7;
+  e.name = checkpoint_file_name(e.header);
+  auto text = to_json(e);
+  EXPECT_EQ(entry_from_json(text, 0, 7).name, e.name);
+  const auto at = text.find("\"kind\":1");
+  ASSERT_NE(at, std::string::npos) << text;
+  text[at + 7] = '3';
+  EXPECT_THROW((void)entry_from_json(text, 0, 7), error);
+}
+
 TEST(CheckpointStore, TheNewestThatVerifiesIsChosenAndTheReasonAgainstNewerOnesNamed) {
   crash_disk disk;
   for (const std::uint32_t clock : {10U, 20U, 30U, 40U}) write_checkpoint(disk, clock);

@@ -159,9 +159,9 @@ TEST(PluginRegistry, WhatIsNoUpdateFunctionIsRefusedByName) {
   EXPECT_THAT(refusal(registry, "no_updates", "answer"), HasSubstr("'answer' is a function; export"));
   EXPECT_THAT(refusal(registry, "wrong_abi", "plain_function"), HasSubstr("paracel::update_proxy(plain_function)"));
   EXPECT_THAT(refusal(registry, "good_updates", "begins_with_x"), HasSubstr("is a filter"));
-  EXPECT_THAT(refusal(registry, "wrong_abi", "not_an_update"), HasSubstr("is no paracel::update_result"));
-  EXPECT_THAT(refusal(registry, "wrong_abi", "one_byte"), HasSubstr("is no paracel::update_result"));
-  EXPECT_THAT(refusal(registry, "wrong_abi", "never_assigned"), HasSubstr("is no paracel::update_result"));
+  EXPECT_THAT(refusal(registry, "wrong_abi", "not_an_update"), HasSubstr("is not a paracel::update_result"));
+  EXPECT_THAT(refusal(registry, "wrong_abi", "one_byte"), HasSubstr("is not a paracel::update_result"));
+  EXPECT_THAT(refusal(registry, "wrong_abi", "never_assigned"), HasSubstr("is not a paracel::update_result"));
   // A symbol of a library that the plug-in needs is not the plug-in's.
   EXPECT_THAT(refusal(registry, "good_updates", "malloc"), HasSubstr("has no 'malloc'"));
 }

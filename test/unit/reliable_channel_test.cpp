@@ -21,7 +21,7 @@ using net::on_loss;
 using net::status;
 using net::verb;
 
-/// What the other end has accepted and refused; it answers everything.
+/// The other end: what it has accepted and refused; it answers everything.
 class receiver {
  public:
   explicit receiver(net::transport& over) : port_(over.open()), address_(port_->bind("inproc://*")) {}
@@ -48,7 +48,7 @@ class receiver {
       port_->reply(in.from, {.head = head});
     }
   }
-  /// Nothing is known of any sender any more.
+  /// Forgets all senders.
   void forget() { senders_ = srv::sender_connections(); }
 
   std::vector<std::string> accepted;
@@ -90,7 +90,7 @@ class ReliableChannel : public testing::Test {
     f();
     over_.set_breaks(false);
   }
-  /// Passes all replies to the channel. Returns: how many of kept messages there were.
+  /// Passes all replies to the channel. Returns: how many acknowledged kept messages.
   int take_replies(net::reliable_channel& c) {
     other_.work();
     int acknowledged = 0;
@@ -104,13 +104,13 @@ class ReliableChannel : public testing::Test {
     }
     return acknowledged;
   }
-  void look(net::reliable_channel& c, std::chrono::nanoseconds now) { c.look(now, header(0)); }
-  /// Looks every second until the channel is taken for broken. Returns: after how long.
+  void check_health(net::reliable_channel& c, std::chrono::nanoseconds now) { c.check_health(now, header(0)); }
+  /// Polls every second until the channel is considered broken. Returns: the time until then.
   std::chrono::seconds time_until_broken(net::reliable_channel& c) {
     std::chrono::seconds t{0};
     for (const auto begin = now_; !c.is_broken() && t < 1h; now_ += 1s) {
       t = now_ - begin;
-      look(c, now_);
+      check_health(c, now_);
     }
     return t;
   }
@@ -185,7 +185,7 @@ TEST_F(ReliableChannel, ALostMessageThatNothingFollowsIsFoundByAPing) {
   losing([&] { send_kept(c, 2); });
   EXPECT_EQ(take_replies(c), 0);
   EXPECT_FALSE(c.is_broken()) << "it is just late";
-  look(c, 1s);
+  check_health(c, 1s);
   EXPECT_FALSE(c.is_broken());
   take_replies(c);
   EXPECT_TRUE(c.is_broken());
@@ -201,7 +201,7 @@ TEST_F(ReliableChannel, APingThatIsAnsweredEndsTheSilence) {
   auto c = channel(on_loss::notify);
   send(c, 1);
   for (now_ = 0s; now_ < 1000s; now_ += 4s) {
-    look(c, now_);
+    check_health(c, now_);
     take_replies(c);
     ASSERT_FALSE(c.is_broken());
   }
@@ -221,7 +221,7 @@ TEST_F(ReliableChannel, SilenceAfterAPingIsABrokenConnectionAndTheTimeDoublesSix
   }
   other_.work();
   EXPECT_GT(other_.pings, 300) << "a ping may be lost too";
-  // It is known to have broken: the other side lives and has seen another connection.
+  // It has certainly broken: the other side is alive and has seen another connection.
   c.take({.what = verb::push, .result = status::connection_reset});
   EXPECT_TRUE(c.is_broken());
   c.renew();
@@ -267,7 +267,7 @@ TEST_F(ReliableChannel, WithFailNothingIsRenewedAndABrokenConnectionIsReported) 
   other_.work();
   other_.silent = false;
   losing([&] { send(c, 2); });
-  look(c, now_);
+  check_health(c, now_);
   take_replies(c);
   EXPECT_TRUE(c.is_broken());
   EXPECT_DEATH(c.renew(), "on_loss::fail");
@@ -308,7 +308,7 @@ TEST_F(ReliableChannel, EverythingArrivesInOrderWhateverBreaks) {
       c.take(r.header);
       if (r.header.result == status::ok && c.acknowledge(r.header.sequence)) answered.insert(r.header.sequence);
     }
-    if (!c.is_broken() && c.keeps()) look(c, std::chrono::seconds(turn));
+    if (!c.is_broken() && c.keeps()) check_health(c, std::chrono::seconds(turn));
     if (c.is_broken()) c.renew();
   }
   EXPECT_GT(over.broken(), 100U);
@@ -325,7 +325,7 @@ TEST(SilenceTimer, ReportsEachSecondInWhichNothingArrived) {
   net::silence_timer t;
   EXPECT_FALSE(t.add(999ms));
   EXPECT_TRUE(t.add(1ms));
-  EXPECT_FALSE(t.add(999ms)) << "measured anew";
+  EXPECT_FALSE(t.add(999ms)) << "measured again";
   t.reset();
   EXPECT_FALSE(t.add(999ms));
   EXPECT_TRUE(t.add(1ms));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Requests of a stream that come twice, at a server whose partitions have no replicas: each counts once, and gets the
+// Requests of a stream that arrive twice, at a server whose partitions have no replicas: each counts once, and gets the
 // same answer again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -143,6 +143,22 @@ TEST_F(ShardResend, OutsideTheWindowItIsAnErrorAndNeverDoneTwice) {
   EXPECT_EQ(call(verb::update, "k", view(one_), stream()).header.result, status::ok) << "it is still known";
   sequence_ = most + 10;
   EXPECT_EQ(pull("k"), static_cast<double>(most + 1));
+}
+
+TEST_F(ShardResend, AClearOutsideTheWindowIsAnErrorAlsoWithReplicas) {
+  net::request_header h;
+  h.what = verb::clear;
+  for (const bool replicas : {false, true}) {
+    reset({});
+    if (replicas) server_->at(0).keep_replicas();
+    sequence_ = 0;
+    EXPECT_EQ(send(h, {}, stream()).header.result, status::ok);
+    constexpr auto most = srv::dedup_window::most_requests;
+    for (std::size_t i = 0; i < most + 1; ++i) (void)call(verb::update, "k", view(one_), stream());
+    sequence_ = 0;
+    EXPECT_EQ(send(h, {}, stream()).header.result, status::expired) << replicas;
+    EXPECT_EQ(pull("k"), static_cast<double>(most + 1));
+  }
 }
 
 TEST_F(ShardResend, AFullWindowRefusesNewClientsAndDisplacesNobody) {

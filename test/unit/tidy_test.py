@@ -73,6 +73,15 @@ class Tidy(unittest.TestCase):
             for number, line in enumerate(text_of(name).split("\n"), 1):
                 self.assertIsNone(left.search(line), f"{name}:{number}")
 
+    def test_words_are_those_of_the_field(self):
+        """Words that were used here before standard terms took their place. (Brackets keep this list from matching itself.)"""
+        private = re.compile(r"\b([w]hoever|[a]new|[h]as the bits of|[a]sked_again|[k]ept_answers|[h]eld_replies|"
+                             r"[w]aiting_room|[u]nread_guard|[m]embership_board|[k]ey_payloads|[p]arasrv_between|[s]tay_alone|"
+                             r"[l]ook_whether_\w+|[l]ook_after\w*|[e]verybody_knows|[r]efuse_twice)\b", re.IGNORECASE)
+        for name in self.sources() + [name for name in files() if name.endswith(".md")]:
+            for number, line in enumerate(text_of(name).split("\n"), 1):
+                self.assertIsNone(private.search(line), f"{name}:{number}: {line.strip()}")
+
     def test_names_of_files_are_snake_case(self):
         for name in self.sources():
             base = os.path.basename(name)

@@ -20,7 +20,7 @@ class Facts:
         self.not_resumable_key = str(found.get("not_resumable_key", ""))
 
     def plugin_folders(self):
-        """The folders of plug-ins that the config gives by path."""
+        """The folders of plug-ins that the config names by path."""
         return list(dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in self.plugins if "/" in path))
 
 
@@ -36,11 +36,11 @@ def answer_of(command):
         return None
 
 
-def check_config(framework, program, publishes, path, look_at_files):
+def check_config(framework, program, publishes, path, check_files):
     """The facts of a job's config, after the program has accepted it. `publishes`: whether the program has a schema. `path`: of
     the config, or "". Raises Failure."""
     if publishes:
-        facts = answer_of([program, f"--check={path}"] + ([] if look_at_files else ["--no_files"]))
+        facts = answer_of([program, f"--check={path}"] + ([] if check_files else ["--no_files"]))
         if facts is not None:
             if facts.standard_input and os.isatty(0):
                 raise Failure(CONFIG, f"{facts.standard_input}: standard input is a terminal, want a file or a pipe")

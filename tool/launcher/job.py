@@ -20,7 +20,7 @@ from .terminal import Terminal, duration
 
 EXPLAINED_LIMIT = 2.0               # seconds in which an exit with status 0 before the end of the job must be explained
 READY_LIMIT = 10.0                  # seconds until the scheduler must have bound its port
-# Seconds in which a job ends by itself, with its last log lines, after the scheduler has ended it.
+# Seconds for processes to exit by themselves, with their last log lines, after the scheduler has ended the job.
 LAST_WORDS = 0.3
 LATE = 0.5                          # seconds; a launcher that wakes up this late was suspended
 FAILURE_KILL = 2.0                  # seconds from SIGTERM to SIGKILL
@@ -84,7 +84,8 @@ class Job:
                 child.source, into = self.pipes.open(reader, urgent=child.role in ("scheduler", "request"))
                 out = into
             actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, into if child.mpirun else log, 2)]
-            # An mpirun passes it to its rank 0. No other process may consume input intended for the next program.
+            # An mpirun passes standard input to its rank 0. No other process may consume it: it may be meant for the next
+            # program.
             takes_input = self.plan.reads_standard_input and child.role == "worker" and not child.index
             if not takes_input:
                 actions.append((os.POSIX_SPAWN_DUP2, devnull, 0))
@@ -211,14 +212,14 @@ class Job:
             self.done = True
         elif kind == "warning":
             text = str(event.get("text"))
-            about = text.partition(": ")[2]  # without the worker: what all of them say is printed once
+            about = text.partition(": ")[2]  # without the worker's name: a warning that all of them send is printed once
             if about not in self.warnings:
                 self.warnings.add(about)
                 self.terminal.say(text)
         elif kind == "error":
             self.terminal.say("the scheduler: " + str(event.get("text")))
         elif kind in ("checkpoint", "checkpoint_failed", "checkpoint_asked", "restored"):
-            # Of periodic checkpoints only failures are reported.
+            # For periodic checkpoints only failures are reported.
             asked, self.checkpoint_asked = self.checkpoint_asked, kind == "checkpoint_asked"
             if kind != "checkpoint" or asked:
                 self.terminal.say(event_text(event))
@@ -271,7 +272,7 @@ class Job:
         if child.role == "scheduler" and self.done:
             return
         if clean and child.role == "server" and not late:
-            # It may have learned that the job is done before this launcher, which was suspended or had no processor.
+            # It may have been told that the job is done before this launcher, which was suspended or starved.
             self.unexplained.append(child)
             self.deadlines["explained"] = time.monotonic() + EXPLAINED_LIMIT
             return
@@ -287,15 +288,15 @@ class Job:
         self.fail(status, text, who)
 
     def ended_early(self):
-        """A worker that has exited with 0 without leaving the job: the others wait for it. None for programs that do not join at
-        all."""
+        """A worker that has exited with 0 without leaving the job, so that the others wait for it, or None. None for programs
+        that do not join at all."""
         if self.done or self.stopping or not any(role == "worker" for role, _ in self.nodes):
             return None
         return next((c for c in self.children if c.role == "worker" and not c.mpirun and c.ended and c.index not in self.left
                      and c.ended.si_code == os.CLD_EXITED and c.ended.si_status == 0), None)
 
     def suspect_early_ends(self):
-        """The event that it has left may still be in the pipe."""
+        """The event that the worker has left may still be in the pipe."""
         if "early" not in self.deadlines and self.ended_early() is not None:
             self.deadlines["early"] = time.monotonic() + EXPLAINED_LIMIT
 
@@ -367,7 +368,7 @@ class Job:
                 self.send([child], signal.SIGKILL)  # it would wait for notifications to processes that no longer exist
             elif child.pid not in self.asked:
                 if self.plan.remote and self.cause is not None and self.told:
-                    return  # it exits when all processes on other hosts know, or at kill_at
+                    return  # it exits when all processes on other hosts have been notified, or at kill_at
                 self.ask([child])
 
     def orphans(self, number):
@@ -448,7 +449,7 @@ class Job:
             raise
 
     def catch_signals(self):
-        """From here on signals, and ends of processes, wake the loop up."""
+        """From here on signals and exits of child processes wake the loop."""
         self.wake, wake_in = os.pipe()
         os.set_blocking(self.wake, False)
         os.set_blocking(wake_in, False)
@@ -476,7 +477,7 @@ class Job:
             self.deadlines["timeout"] = begin + o.timeout
         scheduler = self.plan.make_scheduler()
         self.spawn(scheduler)
-        if self.plan.all_local() and self.plan.on_one_host():  # otherwise it says which port it has taken
+        if self.plan.all_local() and self.plan.on_one_host():  # otherwise it reports the port that it has bound
             self.start_nodes(scheduler.command[scheduler.command.index("--bind") + 1])
         else:
             self.deadlines["ready"] = begin + READY_LIMIT
@@ -542,16 +543,16 @@ class Job:
             self.stop(FAILURE_KILL)
 
     def extend_deadlines(self, late):
-        """A launcher that wakes up late was suspended, perhaps with the whole job: other deadlines are extended, --timeout is
-        not."""
+        """A launcher that wakes up late was suspended, perhaps with the whole job: all deadlines but --timeout are extended."""
         if late < LATE:
             return
-        if "ready" in self.deadlines:
-            self.deadlines["ready"] += late
+        for name in self.deadlines:
+            if name != "timeout":
+                self.deadlines[name] += late
 
     def take_signals(self):
         try:
-            return os.read(self.wake, 4096).replace(b"\0", b"")  # a zero byte is from the terminal
+            return os.read(self.wake, 4096).replace(b"\0", b"")  # a zero byte is from Terminal.wake_with
         except BlockingIOError:
             return b""
 
@@ -579,7 +580,7 @@ class Job:
             self.terminal.say(f"exit status {status}{meaning}, logs in {self.plan.run_dir}", matters=True)
 
     def clean_up(self, words):
-        """Removes all processes and sockets in any case. Waits for a while until the last message is written."""
+        """Kills all processes and removes sockets in any case. Waits for a limited time until the last message is written."""
         while self.alive():
             self.kill()
             for child in self.alive():

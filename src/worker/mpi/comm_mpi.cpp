@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Collectives and messages over MPI: the only file of the framework that uses mpi.h (the compat header apart).
+// Collectives and messages over MPI: the only file of the framework that uses mpi.h (apart from the compat header).
 #define OMPI_SKIP_MPICXX 1  // mpi.h would include the C++ bindings, whose library we do not link
 #include <mpi.h>
 
@@ -41,24 +41,23 @@ int count_of(std::size_t n, const char* what) {
   return static_cast<int>(n);
 }
 
-// As peer_channels': a send that blocks does so beyond this.
+// As in peer_channels: a blocking send waits while more than this is in flight.
 constexpr std::size_t window_bytes = std::size_t{256} << 20U;
-// Who waits looks all the time at first, and only yields the core to others; later he sleeps between two looks. Long
-// messages travel in many parts, and MPI moves one only while we call it: every nap adds to the time that they take.
+// A waiting rank first polls continuously and only yields the core; after this time it sleeps between polls. Long
+// messages travel in many parts, and MPI moves a part only while we call it: every nap adds to the transfer time.
 constexpr std::chrono::microseconds spin{1000};
 constexpr std::chrono::microseconds nap{50};
-// One who waits for certain messages looks for others, too, but not every time.
+// A rank that waits for certain messages polls for others, too, but not every time.
 constexpr unsigned looks_between_others = 16;
 constexpr unsigned looks_between_yields = 8;
-// What has not been received when a communicator ends gets this long; freed memory must not be MPI's.
+// How long a communicator's destructor waits for its sends to complete; memory that MPI still uses must not be freed.
 constexpr std::chrono::milliseconds last_wait{2000};
 
-// How many messages of all communicators have not been sent: their parts travel in calls of any of them. MPI has one
-// thread.
+// Pending sends of all communicators: a call on any of them makes progress on all. Only one thread calls MPI.
 std::size_t unsent = 0;
-// An exchange was given up, and its memory is freed: MPI, which still uses it, must not be called any more.
+// An exchange was given up and its memory freed while MPI still uses it: MPI must not be called any more.
 bool stuck = false;
-// How often in a row one who waits in shared memory has looked after messages since the last one was sent.
+// How often this process, waiting in shared memory, has polled for messages since it last sent one.
 unsigned looks_since_sent = 0;
 
 void check_usable() {
@@ -73,12 +72,12 @@ class comm_mpi final : public comm_backend {
  public:
   explicit comm_mpi(MPI_Comm of) {
     check(MPI_Comm_dup(of, &comm_), "MPI_Comm_dup");
-    look();
+    set_up();
   }
   struct adopted {
     MPI_Comm comm;
   };
-  explicit comm_mpi(adopted a) : comm_(a.comm) { look(); }
+  explicit comm_mpi(adopted a) : comm_(a.comm) { set_up(); }
   ~comm_mpi() override {
     std::erase(live, this);
     int over = 0;
@@ -96,7 +95,7 @@ class comm_mpi final : public comm_backend {
   [[nodiscard]] std::size_t rank() const override { return static_cast<std::size_t>(rank_); }
   [[nodiscard]] std::size_t size() const override { return static_cast<std::size_t>(size_); }
 
-  void barrier() override { own().barrier(""); }
+  void barrier() override { operations_.barrier(""); }
 
   void bcast(byte_vector& data, std::size_t root) override {
     std::uint64_t n = data.size();
@@ -105,9 +104,9 @@ class comm_mpi final : public comm_backend {
     check(MPI_Bcast(data.data(), count_of(n, "bcast"), MPI_BYTE, static_cast<int>(root), comm_), "MPI_Bcast");
   }
 
-  // MPI may reduce in any order; rank order makes runs bit-identical. Its extremes also lose a NaN in some orders.
+  // MPI may reduce in any order; rank order makes runs bit-identical. Its min and max also lose a NaN in some orders.
   void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override {
-    own().all_reduce({element, op, {}}, data, "");
+    operations_.all_reduce({element, op, {}}, data, "");
   }
 
   std::vector<byte_vector> allgather(std::span<const std::byte> mine) override {
@@ -147,7 +146,7 @@ class comm_mpi final : public comm_backend {
     ++unsent;
     check(MPI_Isend(s.bytes.data(), n, MPI_BYTE, to.rank, to.tag, channel_of(to.communicator), &s.request),
           "MPI_Isend");
-    int sent = 0;  // a short one is
+    int sent = 0;  // a short message already is
     check(MPI_Test(&s.request, &sent, MPI_STATUS_IGNORE), "MPI_Test");
     if (sent != 0) {
       forget(s);
@@ -164,7 +163,7 @@ class comm_mpi final : public comm_backend {
     auto message = arrived_.take(t);
     if (message) return message;
     if (limit && limit->count() <= 0) progress();
-    // Of the program's messages all, in MPI's order: another receive may be the first that one of them fits.
+    // All of the program's messages, in MPI's order: another receive may be the first to match one of them.
     auto from = arrived_.asked(t);
     if (from.communicator == 0) from = {any_source, any_tag, 0};
     (void)poll(limit, [&] {
@@ -187,7 +186,7 @@ class comm_mpi final : public comm_backend {
           MPI_Irecv(to.data(), count_of(to.size(), "receive"), MPI_BYTE, r, 0, exchanges_, &e.requests.emplace_back()),
           "MPI_Irecv");
     }
-    for (int i = 1; i < size_; ++i) {  // beginning with the next one: so not all send to the same rank at once
+    for (int i = 1; i < size_; ++i) {  // starting with the next one, so that not all send to the same rank at once
       const int r = (rank_ + i) % size_;
       const auto bytes = out[static_cast<std::size_t>(r)];
       if (bytes.empty()) continue;
@@ -216,10 +215,9 @@ class comm_mpi final : public comm_backend {
     return rank();  // others have not received what was sent to them
   }
   void give_up_exchanges() noexcept override { stuck = stuck || !open_.empty(); }
-  /// MPI ends the job when a rank dies, so what is in memory need not outlive one.
+  /// MPI ends the job when a rank dies, so the contents of shared memory need not outlive one.
   [[nodiscard]] shared_memory* memory() override { return &memory_; }
-  /// What has been sent travels only while this rank is in calls of MPI, and MPI may say that it has left when it has
-  /// not.
+  /// Messages make progress only while this rank calls MPI, and MPI may report one as sent before it has left.
   [[nodiscard]] std::chrono::microseconds attends_every() const override {
     constexpr unsigned doublings = 11;
     if (unsent != 0) return nap;
@@ -242,8 +240,8 @@ class comm_mpi final : public comm_backend {
     MPI_Request request = MPI_REQUEST_NULL;
   };
   struct open_exchange {
-    std::vector<int> from;              // the ranks of the first requests, which receive
-    std::vector<MPI_Request> requests;  // then those that send
+    std::vector<int> from;              // the ranks of the receives
+    std::vector<MPI_Request> requests;  // receives, then sends
   };
 
   /// Messages of collectives have a communicator of their own.
@@ -251,16 +249,7 @@ class comm_mpi final : public comm_backend {
     return communicator == 0 ? comm_ : collectives_;
   }
 
-  /// Operations of the communicator itself, which have nothing to do with the messages of collectives.
-  peer_collectives& own() {
-    if (own_ == nullptr) {
-      beside_ = std::make_unique<comm_mpi>(comm_);
-      own_ = std::make_unique<peer_collectives>(*beside_, patience{}, false);
-    }
-    return *own_;
-  }
-
-  void look() {
+  void set_up() {
     live.push_back(this);
     check(MPI_Comm_dup(comm_, &collectives_), "MPI_Comm_dup");
     check(MPI_Comm_dup(comm_, &exchanges_), "MPI_Comm_dup");
@@ -289,7 +278,7 @@ class comm_mpi final : public comm_backend {
       s = sent != 0 ? sends_.erase(s) : std::next(s);
     }
   }
-  /// All that fit and have arrived.
+  /// Receives all matching messages that have arrived.
   void receive_from(const message_address& a) {
     check_usable();
     const auto channel = channel_of(a.communicator);
@@ -308,7 +297,7 @@ class comm_mpi final : public comm_backend {
       arrived_.arrive(std::move(m));
     }
   }
-  /// Until `done`, at most `limit`. MPI has no call that waits for either a message or a time.
+  /// Polls until `done`, at most `limit`. MPI has no call that waits for a message with a timeout.
   template <class Done>
   bool poll(patience limit, Done&& done) {
     const auto begin = std::chrono::steady_clock::now();
@@ -321,7 +310,7 @@ class comm_mpi final : public comm_backend {
       const auto passed = std::chrono::steady_clock::now() - begin;
       if (limit && passed >= *limit) return false;
       naps = passed >= spin;
-      // MPI yields the core after each look if it knows that there are more ranks than cores.
+      // MPI itself yields the core after each poll if it knows that there are more ranks than cores.
       if (naps) std::this_thread::sleep_for(nap);
       else std::this_thread::yield();
     }
@@ -370,8 +359,7 @@ class comm_mpi final : public comm_backend {
   std::size_t open_bytes_ = 0;
   std::deque<open_exchange> open_;
   shared_memory memory_;
-  std::unique_ptr<comm_mpi> beside_;
-  std::unique_ptr<peer_collectives> own_;
+  peer_collectives operations_{*this, {}, false, peer_collectives::own_tag};
 };
 
 }  // namespace

@@ -67,6 +67,7 @@ int main(int argc, char** argv) {
     if (comm.get_rank() == 0) send_all(comm);
     else receive_all(comm);
     send_beside_barriers(comm);
+    send_beside_barriers(comm.split(0));
     if (comm.get_rank() == 0) std::printf("in order\n");
   });
 }
