@@ -84,7 +84,7 @@ def main(arguments):
             from launcher.ps_job import PsJob
             return PsJob(options, program).run()
         if options.customers != 1:
-            raise Failure(USAGE, "--customers: means something for programs written for ps-lite only")
+            raise Failure(USAGE, "--customers: only for programs written for ps-lite")
         framework = find_framework(program)
         remote = remote_hosts(options)
         # Files on other hosts are checked there, by the program itself.
@@ -94,7 +94,7 @@ def main(arguments):
         if options.worker_wait and not facts.resumable:
             key = f"{facts.not_resumable_key}: with it " if facts.not_resumable_key else ""
             raise Failure(USAGE, f"--on-worker-death {options.on_worker_death}: {key}no process can replace a worker of "
-                                 f"{facts.program}, because it does not ask where its loop begins (first_iteration)")
+                                 f"{facts.program}, because it uses neither first_iteration nor resumable_loop")
         plan.make_folders()
         if options.dry_run:
             plan.print_dry_run()

@@ -43,7 +43,7 @@ std::int32_t fill(const update_result*, const abi::value* current, const abi::va
   return update_detail::guarded(error, [&] {
     const auto tag = static_cast<value_tag>(current->tag);
     if (!is_array(tag) || element_of(tag) != static_cast<value_tag>(delta->tag)) {
-      throw type_error("an array is filled with one number of its type");
+      throw type_error("an array is filled with one number of its element type");
     }
     repeat(room(out, tag, current->bytes), current->bytes, delta->data, element_bytes(tag));
   });
@@ -57,7 +57,7 @@ std::int32_t begin_array(const update_result*, const abi::value* delta, const ab
         decode<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>>(update_detail::view_of(*delta));
     const auto element = static_cast<value_tag>(tag);
     if (tag > 0xff || !is_known(element) || !is_numeric(element) || is_array(element)) {
-      throw type_error("an array is made of numbers");
+      throw type_error("the elements of an array must be numbers");
     }
     const auto width = element_bytes(element);
     if (count > most_piece_bytes / width) throw std::runtime_error("a piece of an array is at most 256 MiB");

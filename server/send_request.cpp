@@ -24,9 +24,9 @@
 
 DEFINE_string(rendezvous, "", "address of the scheduler, or of a thread of a server");
 DEFINE_string(job, "", "id of the job, 16 hex digits");
-DEFINE_string(verb, "stats", "what is asked, by the protocol's name");
+DEFINE_string(verb, "stats", "request to send, by its name in the protocol");
 DEFINE_string(body, "", "the request's body, JSON");
-DEFINE_double(timeout, 3, "seconds to wait for the answer");
+DEFINE_double(timeout, 3, "seconds to wait for the reply");
 
 // gflags calls this when it cannot parse the command line; it prints the reason on stderr itself.
 namespace GFLAGS_NAMESPACE {

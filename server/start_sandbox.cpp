@@ -233,13 +233,13 @@ int main(int argc, char** argv) {
   std::uint64_t fd = 0, bytes = 0, server = 0, limit = 0;
   if (argc != 5 || !read_number(argv[1], fd) || !read_number(argv[2], bytes) || !read_number(argv[3], server) ||
       !read_number(argv[4], limit) || bytes < layout::data_at) {
-    std::fprintf(stderr, "start_sandbox: error: a server starts this program, with --plugin-sandbox\n");
+    std::fprintf(stderr, "start_sandbox: error: only a server started with --plugin-sandbox runs this program\n");
     return 2;
   }
   if (static_cast<std::uint64_t>(getppid()) != server) return 1;
   auto* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, static_cast<int>(fd), 0);
   if (memory == MAP_FAILED) {
-    std::perror("start_sandbox: error: the shared memory");
+    std::perror("start_sandbox: error: cannot map the shared memory");
     return 1;
   }
   close(static_cast<int>(fd));

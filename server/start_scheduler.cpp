@@ -42,7 +42,7 @@
 #include "storage/checkpoint_store.hpp"
 
 DEFINE_string(bind, "tcp://127.0.0.1:*",
-              "address to answer at: ipc:///path, or tcp://host:port with * for a free port");
+              "address to listen on: ipc:///path, or tcp://host:port with * for a free port");
 DEFINE_string(job, "", "id of the job, 16 hex digits");
 DEFINE_int32(workers, 1, "number of workers");
 DEFINE_int32(servers, 1, "number of servers");
@@ -50,24 +50,24 @@ DEFINE_int32(replicas, 1, "replicas of every parameter, each on a different serv
 DEFINE_bool(elastic, false, "servers may join and leave while the job runs, even without replicas");
 DEFINE_string(
     on_worker_death, "abort",
-    "abort: the job ends; eject: the others continue, except without worker 0; wait:T: they wait T seconds for a "
+    "abort: the job ends; eject: the others continue, unless worker 0 died; wait:T: they wait T seconds for a "
     "replacement");
-DEFINE_double(heartbeat_limit, 3, "seconds without a heartbeat after which a node is lost");
+DEFINE_double(heartbeat_limit, 3, "seconds without a heartbeat after which a node is considered lost");
 DEFINE_double(heartbeat_interval, 0.5, "seconds from one heartbeat of a node to the next");
-DEFINE_double(hang_limit, 0,
-              "seconds after which a server whose user function still runs is lost; 0: it is waited for");
+DEFINE_double(hang_limit, 0, "seconds that a user function may run before its server is considered lost; 0: no limit");
 DEFINE_double(join_timeout, 60, "seconds that the nodes may take to join");
-DEFINE_string(run_dir, "", "folder to work in (where a core dump would lie); empty: the one it was started in");
+DEFINE_string(run_dir, "", "working folder (core dumps are written there); empty: the current one");
 DEFINE_int32(parent, 0, "process id of the launcher, whose death ends this process; 0: none");
-DEFINE_string(checkpoint_dir, "", "folder of the job's checkpoints; empty: none are made");
+DEFINE_string(checkpoint_dir, "", "folder of the job's checkpoints; empty: none are written");
 DEFINE_int32(checkpoint_every, 0, "clocks from one checkpoint to the next; 0: only on SIGUSR1");
-DEFINE_int32(checkpoint_keep, 3, "checkpoints that stay");
+DEFINE_int32(checkpoint_keep, 3, "number of checkpoints to keep");
 DEFINE_double(checkpoint_wait, 300,
-              "seconds that workers may come to a checkpoint after the first; then it is given up");
+              "seconds that the other workers may take to reach a checkpoint after the first; then it is abandoned");
 DEFINE_string(resume, "", "folder of the checkpoint from which the job resumes");
 DEFINE_string(program, "", "name of the workers' program, for the manifest of a checkpoint");
-DEFINE_string(config, "", "its config file, likewise");
-DEFINE_string(print_config, "", "prints what prun.py has to know of a config of a program without a schema, and ends");
+DEFINE_string(config, "", "config file of the workers' program, for the manifest of a checkpoint");
+DEFINE_string(print_config, "",
+              "print what prun.py must know about this config of a program without a schema, and exit");
 DEFINE_bool(insecure, false, "allow an address that other hosts can reach");
 
 // gflags calls this when it cannot parse the command line; it prints the reason on stderr itself.
@@ -256,7 +256,7 @@ int run(int over, int stuck, int signals) {
   options.bind = FLAGS_bind;
   paracel::net::check_bind(options.bind, FLAGS_insecure);
   if (!FLAGS_run_dir.empty() && chdir(FLAGS_run_dir.c_str()) != 0)
-    throw usage_error("--run_dir=" + FLAGS_run_dir + ": no folder that can be entered");
+    throw usage_error("--run_dir=" + FLAGS_run_dir + ": not a folder, or not accessible");
   paracel::srv::guard_connections({.most_message_bytes = 2 * paracel::net::transport_limits().max_message_bytes}, {});
   event_lines lines(stuck);
   bool by_signal = false;
@@ -271,7 +271,7 @@ int main(int argc, char** argv) try {
   // First of all, so that the launcher cannot die unnoticed at any moment; undone if it was not requested.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   GFLAGS_NAMESPACE::gflags_exitfunc = [](int status) { std::_Exit(status == 0 ? 0 : paracel::exit_status::usage); };
-  gflags::SetUsageMessage("the rendezvous of a job; prun.py starts it");
+  gflags::SetUsageMessage("the scheduler of a job; started by prun.py");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   if (FLAGS_parent == 0) prctl(PR_SET_PDEATHSIG, 0);
   else if (getppid() != FLAGS_parent) return paracel::exit_status::failure;

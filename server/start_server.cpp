@@ -54,37 +54,42 @@
 
 DEFINE_string(rendezvous, "", "address of the scheduler");
 DEFINE_string(job, "", "id of the job, 16 hex digits");
-DEFINE_string(slot, "0", "place on the ring, 0, 1, ...; auto: OMPI_COMM_WORLD_RANK");
-DEFINE_string(threads, "auto",
-              "shard threads; auto/K: the cores that this process may use, divided among the K servers of this host; "
-              "auto: K is how many mpirun has started here, or 1");
+DEFINE_string(slot, "0", "slot on the hash ring, 0, 1, ...; auto: the value of OMPI_COMM_WORLD_RANK");
+DEFINE_string(
+    threads, "auto",
+    "number of shard threads; auto/K: the cores that this process may use, divided by the K servers on this host; "
+    "auto: K is the number of processes that mpirun has started here, or 1");
 DEFINE_bool(shared_connections, false, "the shard threads share one connection to each client");
-DEFINE_uint32(share_connections_above, 1024, "the same, when there are more shard threads");
+DEFINE_uint32(share_connections_above, 1024,
+              "more shard threads than this share connections even without --shared-connections");
 DEFINE_double(weight, 1.0, "share of the keys, relative to the other servers");
 DEFINE_string(bind, "tcp://127.0.0.1:*",
-              "ipc:///folder or tcp://host:*; tcp://*:* is the interface towards the scheduler");
-DEFINE_string(advertise, "",
-              "host by which others reach this one, where it is not that of --bind (a translator of addresses)");
-DEFINE_string(plugin_dirs, "", "folders in which plug-ins are looked up, separated by colons");
-DEFINE_string(function_timeout, "30",
-              "seconds after which a user function that still runs is named in the log, or with --plugin-sandbox is "
-              "ended; libx.so:f=SECONDS, separated by commas, for some functions");
-DEFINE_bool(plugin_sandbox, false, "user functions run in processes of their own");
-DEFINE_string(sandbox_memory, "4G", "addresses that a process of --plugin-sandbox may have; 0: no limit");
+              "address to listen on: ipc:///folder or tcp://host:*; tcp://*:*: the interface towards the scheduler");
+DEFINE_string(
+    advertise, "",
+    "host name or address by which others reach this server, if not that of --bind (behind NAT, for example)");
+DEFINE_string(plugin_dirs, "", "folders to search for plug-ins, separated by colons");
+DEFINE_string(
+    function_timeout, "30",
+    "seconds after which a user function that is still running is reported in the log, or killed if --plugin-sandbox "
+    "is set; libx.so:f=SECONDS, separated by commas, for individual functions");
+DEFINE_bool(plugin_sandbox, false, "run user functions in separate processes");
+DEFINE_string(sandbox_memory, "4G", "largest address space of a --plugin-sandbox process; 0: no limit");
 DEFINE_double(heartbeat_limit, 3,
-              "seconds of silence after which a node is lost; the scheduler, after three times as long");
+              "seconds of silence after which a node is considered lost; for the scheduler, three times as long");
 DEFINE_double(heartbeat_interval, 0.5, "seconds from one heartbeat to the next");
 DEFINE_double(
     resend_after, 1,
-    "seconds after which a late reply is inquired about, and what a broken connection has lost is sent again");
-DEFINE_string(drop_messages, "", "percentage of messages that are lost, doubled or delayed on purpose");
-DEFINE_string(seed, "1", "which ones --drop-messages chooses");
-DEFINE_int64(parent, 0, "process without which this one shall not live");
+    "seconds without a reply after which the receiver is queried, and what a broken connection has lost is resent");
+DEFINE_string(drop_messages, "", "percentage of messages to drop, duplicate or delay on purpose");
+DEFINE_string(seed, "1", "random seed for the choice of messages by --drop-messages");
+DEFINE_int64(parent, 0, "exit when the process with this id, the parent, ends; 0: none");
 // Byte counts may end in K, M, G or T.
-DEFINE_string(max_value_bytes, "256M", "largest value that is taken");
-DEFINE_string(max_message_bytes, "1G", "largest frame that is taken or sent");
-DEFINE_string(max_memory, "0", "bytes that keys and values may take in all; 0: no limit");
-DEFINE_string(max_unread_bytes, "1G", "replies that a client may leave unread at one thread before it is refused");
+DEFINE_string(max_value_bytes, "256M", "largest value that is accepted");
+DEFINE_string(max_message_bytes, "1G", "largest frame that is accepted or sent");
+DEFINE_string(max_memory, "0", "most bytes that all keys and values together may occupy; 0: no limit");
+DEFINE_string(max_unread_bytes, "1G",
+              "bytes of replies that a client may leave unread at one thread before its requests are refused");
 DEFINE_bool(insecure, false, "bind beyond loopback although connections are neither encrypted nor authenticated");
 
 // gflags calls this when it cannot parse the command line; it prints the reason on stderr itself.
@@ -197,7 +202,7 @@ std::string address_towards(const std::string& scheduler) {
       getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
       getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0;
   if (fd >= 0) close(fd);
-  if (!ok) throw network_error("no way from this host to the scheduler at " + scheduler, false);
+  if (!ok) throw network_error("no route from this host to the scheduler at " + scheduler, false);
   return own.ss_family == AF_INET6 ? "[" + std::string(text.data()) + "]" : std::string(text.data());
 }
 
@@ -310,7 +315,7 @@ std::string heartbeat_body(const srv::server_node& node) {
 std::string own_folder() {
   std::error_code failed;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", failed);
-  if (failed) throw usage_error("--plugin-sandbox: /proc is not there: " + failed.message());
+  if (failed) throw usage_error("--plugin-sandbox: cannot read /proc/self/exe: " + failed.message());
   return self.parent_path().string();
 }
 
@@ -358,7 +363,7 @@ std::uint32_t adopt(srv::server_node& node, std::string_view json, ending& end) 
   if (me != members.servers.end() && me->incarnation == self.incarnation && me->state == server_state::gone) {
     end.come(exit_status::ok, {});
   } else if (me == members.servers.end() || me->incarnation != self.incarnation || me->state == server_state::down) {
-    end.come(exit_status::server_lost, "it counted as lost; the job continues without it");
+    end.come(exit_status::server_lost, "it was considered lost; the job continues without it");
     node.end_lease();
   } else {
     node.set_membership(members);
@@ -514,7 +519,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   const int status = serve(*node, *over, end, signals);
   if (lossy != nullptr) std::fprintf(stderr, "start_server: s%u: %s\n", options.server.slot, lossy->report().c_str());
   if (!node->stop()) {
-    std::fprintf(stderr, "start_server: s%u ends although a user function still runs\n", node->addresses().slot);
+    std::fprintf(stderr, "start_server: s%u exits although a user function is still running\n", node->addresses().slot);
   }
   // Without destructors: a thread in a user function that does not return cannot be joined, and the transport would
   // wait until its last messages are received by processes that have exited.
@@ -528,7 +533,7 @@ int main(int argc, char** argv) {
   // First of all, so that the launcher cannot die unnoticed at any moment; undone if it was not requested.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   GFLAGS_NAMESPACE::gflags_exitfunc = [](int status) { std::_Exit(status == 0 ? 0 : exit_status::usage); };
-  gflags::SetUsageMessage("one server of a job; prun.py starts it");
+  gflags::SetUsageMessage("one server of a job; started by prun.py");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   if (FLAGS_parent == 0) prctl(PR_SET_PDEATHSIG, 0);
   else if (getppid() != FLAGS_parent) return exit_status::failure;

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Edges for Paracel 0.3's pagerank: no duplicate edge, no line of other than two fields, and an edge to a sentinel from each
-vertex that has none. Today's pagerank needs none of it: it reads vertices without edges from `vertices`.
+"""Cleans edges for Paracel 0.3's pagerank, and adds an edge to a sentinel from each vertex that has none.
+
+Removes duplicate edges and lines that do not have two fields. Today's pagerank needs none of it: it reads vertices without edges
+from `vertices`.
 
     data_clean.py EDGES OUTPUT [--sentinel 2147483648 | --no_sentinel]
 """
@@ -30,8 +32,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("edges")
     parser.add_argument("output")
-    parser.add_argument("--sentinel", default="2147483648", help="vertex that those without edges point to")
-    parser.add_argument("--no_sentinel", action="store_true", help="only remove duplicates and other lines")
+    parser.add_argument("--sentinel", default="2147483648", help="vertex to which vertices without edges are linked (2147483648)")
+    parser.add_argument("--no_sentinel", action="store_true", help="only remove duplicates and malformed lines")
     o = parser.parse_args()
     try:
         with open(o.edges, encoding="utf-8") as edges, open(o.output, "w", encoding="utf-8") as out:

@@ -18,10 +18,10 @@ import sys
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-KINDS = """kinds (-n counts lines unless said; what is planted is written to <out>.truth):
+KINDS = """kinds (-n counts lines unless stated otherwise; the planted truth is written to <out>.truth):
   classification         f1,...,fk,label with label 0 or 1: standard normal features; the label is the side of a
                          hyperplane on which the sample lies after noise of a fifth of the spread, one label in a hundred
-                         is turned around
+                         is flipped
   regression             f1,...,fk,target: a linear function of the features and noise of a tenth of the spread
                          (both depend on the first features alone, max(10, k/10) of them; truth only with --truth)
   classes                f1,...,fk,label: labels class_0, class_1, ... of --ncenters normal clusters that overlap
@@ -171,34 +171,40 @@ def parse(argv):
                                      formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("-m", "--method", required=True, choices=METHODS, help="what to generate", metavar="KIND")
     parser.add_argument("-o", "--out", "--output", dest="output", required=True, help="the file to write; - is stdout")
-    parser.add_argument("-n", "--datasize", dest="n", type=positive, help="samples (2500), queries (500), users, edges, ...")
-    parser.add_argument("--size", type=size, help="instead of -n: about so many bytes, such as 10G")
+    parser.add_argument("-n", "--datasize", dest="n", type=positive,
+                        help="number of samples (2500), queries (500), users, edges, ...")
+    parser.add_argument("--size", type=size, help="instead of -n: approximate size in bytes, such as 10G")
     parser.add_argument("-k", "--nfeatures", dest="k", type=positive,
-                        help="features (100; mixed 12, ranking 20), factors, topics (10)")
-    parser.add_argument("-s", "--sep", help="separator (a comma; of graphs a tab)")
-    parser.add_argument("--seed", type=int, default=0, help="of the random numbers (0)")
-    parser.add_argument("--jobs", type=positive, default=1, help="threads (1); the bytes are the same")
-    parser.add_argument("--truth", help="where to write what is planted (<out>.truth)")
-    parser.add_argument("--no_truth", action="store_true", help="do not write it")
+                        help="number of features (100; mixed 12, ranking 20), of factors or topics (10)")
+    parser.add_argument("-s", "--sep", help="separator (a comma; for graphs a tab)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers (0)")
+    parser.add_argument("--jobs", type=positive, default=1, help="number of threads (1); it does not change the bytes")
+    parser.add_argument("--truth", help="where to write the planted truth (<out>.truth)")
+    parser.add_argument("--no_truth", action="store_true", help="do not write the planted truth")
     parser.add_argument("--binary", help="the program to run")
-    parser.add_argument("--ncenters", type=positive, help="kmeans: centres, classes: classes (10)")
-    parser.add_argument("--parts", type=positive, help="partition: parts (4); word2vec: clusters (10)")
+    parser.add_argument("--ncenters", type=positive, help="number of centres (kmeans) or classes (classes) (10)")
+    parser.add_argument("--parts", type=positive, help="number of parts (partition, 4) or clusters (word2vec, 10)")
     parser.add_argument("--p_in", type=probability, help="partition: probability of an edge within a part (0.05)")
-    parser.add_argument("--p_out", type=probability, help="partition: of an edge between parts (0.005)")
+    parser.add_argument("--p_out", type=probability, help="partition: probability of an edge between parts (0.005)")
     parser.add_argument("--no_ids", action="store_true", help="similarity, kmeans: no id before the numbers")
-    parser.add_argument("--nnz", type=positive_number, help="mean entries a row: features (20), ratings (50), edges (10)")
-    parser.add_argument("--zipf", type=not_negative, help="exponent of the law: words, features 1, ratings, links 0.8")
-    parser.add_argument("--informative", type=positive, help="sparse_*: features that count, the most frequent ones (1000)")
+    parser.add_argument("--nnz", type=positive_number,
+                        help="mean number of entries per row: features (20), ratings (50), edges (10)")
+    parser.add_argument("--zipf", type=not_negative, help="exponent of Zipf's law (words, features 1; ratings, links 0.8)")
+    parser.add_argument("--informative", type=positive,
+                        help="sparse_*: number of informative features, the most frequent ones (1000)")
     parser.add_argument("--binary_values", action="store_true", help="sparse_*: values are 1")
-    parser.add_argument("--documents", type=positive_number, help="ranking: mean documents of a query (20)")
-    parser.add_argument("--items", type=positive, help="mf, fm, als, svd: items (1000); steady_state: right vertices (n/5)")
+    parser.add_argument("--documents", type=positive_number, help="ranking: mean number of documents per query (20)")
+    parser.add_argument("--items", type=positive,
+                        help="number of items (mf, fm, als, svd, 1000) or right vertices (steady_state, n/5)")
     parser.add_argument("--noise", type=not_negative, help="mf, fm (0.5), als, svd (0.1): spread of the noise")
-    parser.add_argument("--vertices", type=positive, help="pagerank (n/10), rmat (n/16)")
-    parser.add_argument("--weighted", action="store_true", help="pagerank, rmat: a weight, a multiple of 0.001 up to 1")
-    parser.add_argument("--vocabulary", type=positive, help="wc (50000), lda (5000), word2vec (2000): words")
-    parser.add_argument("--length", type=positive_number, help="mean words: lda: of a document (100), word2vec: of a line (10)")
-    parser.add_argument("--alpha", type=numbers, help="lda: of the documents, one number or one for each topic (0.1)")
-    parser.add_argument("--beta", type=positive_number, help="lda: of the topics (0.05)")
+    parser.add_argument("--vertices", type=positive, help="number of vertices (pagerank n/10, rmat n/16)")
+    parser.add_argument("--weighted", action="store_true", help="pagerank, rmat: add weights, multiples of 0.001 up to 1")
+    parser.add_argument("--vocabulary", type=positive, help="number of words (wc 50000, lda 5000, word2vec 2000)")
+    parser.add_argument("--length", type=positive_number,
+                        help="mean number of words of a document (lda, 100) or line (word2vec, 10)")
+    parser.add_argument("--alpha", type=numbers,
+                        help="lda: prior of the topics in a document, one number or one for each topic (0.1)")
+    parser.add_argument("--beta", type=positive_number, help="lda: prior of the words in a topic (0.05)")
     parser.add_argument("--as_text", action="store_true", help="lda: words instead of counts")
     options = parser.parse_args(argv)
     given = {name: value for name, value in vars(options).items() if value is not None and value is not False}

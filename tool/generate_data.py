@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Input of a half step of als from the results of a factorization with biases: ratings r - mu - b_i, and item factors with a
-leading 1, whose counterpart becomes the user's bias.
+"""Generates the input of a half step of als from the results of a factorization with biases.
+
+It consists of ratings r - mu - b_i, and item factors with a leading 1, whose counterpart becomes the user's bias.
 
     generate_data.py --mean X --item_bias FILE --ratings FILE --item_factors FILE --new_ratings FILE --new_item_factors FILE
 

@@ -27,7 +27,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("ratings", "training", "validation"):
         parser.add_argument(name)
-    parser.add_argument("--endings", default="0,1,2", help="last digits of the items held out (default 0,1,2)")
+    parser.add_argument("--endings", default="0,1,2", help="last digits of the ids of held-out items (default 0,1,2)")
     o = parser.parse_args()
     try:
         with open(o.ratings, encoding="utf-8") as ratings, open(o.training, "w", encoding="utf-8") as training, \

@@ -51,8 +51,8 @@ void append_text(std::string& out, const ktop_line& line) {
 }  // namespace
 
 config_schema adjust_ktop_schema() {
-  config_schema s("adjust_ktop_sparse", "how many neighbours predict each user's ratings best");
-  s.key("rating_input", key_type::files, "ratings, user,item,rating").required();
+  config_schema s("adjust_ktop_sparse", "the number of neighbours that best predicts each user's ratings");
+  s.key("rating_input", key_type::files, "ratings: user,item,rating").required();
   s.key("sim_input", key_type::files, "lists of similar users, the most similar first: what sim_sparse writes")
       .required();
   s.key("output", key_type::output_folder, "folder of the results").required();
@@ -60,8 +60,8 @@ config_schema adjust_ktop_schema() {
   s.key("fmt", key_type::string, "fmap, fsmap, fsv: user,item,rating; smap, sfv: item,user,rating")
       .fallback("fmap")
       .one_of({"fmap", "fsmap", "fsv", "smap", "sfv"});
-  s.key("lower bound", key_type::integer, "the least number of neighbours").fallback(1).at_least(1);
-  s.key("format", key_type::string, "of the results: text, or npy").fallback("text").one_of({"text", "npy"});
+  s.key("lower bound", key_type::integer, "minimum number of neighbours").fallback(1).at_least(1);
+  s.key("format", key_type::string, "format of the results: text, or npy").fallback("text").one_of({"text", "npy"});
   return s;
 }
 

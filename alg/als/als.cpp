@@ -246,8 +246,8 @@ als_one_step::als_one_step(paralg& job, const std::vector<std::string>& rating_i
   }
   for (const auto& id : comm.allgather(missing)) {
     if (!id.empty()) {
-      throw data_error(factor_input.front() + ": found no factors of \"" + id + "\", which " + rating_input.front() +
-                       " has; want factors of every id of the ratings' other side");
+      throw data_error(factor_input.front() + ": found no factors of \"" + id + "\", which occurs in " +
+                       rating_input.front() + "; want factors of every id on the other side of the ratings");
     }
   }
 }
@@ -282,10 +282,10 @@ config_schema als_schema() {
       .required_unless({"model_input"});
   add_cache_keys(s);
   s.key("factor_input", key_type::files, "given factors id<tab>f|f|...: one half step against them, as in Paracel 0.3");
-  s.key("validate_input", key_type::files, "held-out ratings; another name of test_input");
+  s.key("validate_input", key_type::files, "held-out ratings; another name for test_input");
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
-  s.key("format", key_type::string, "of the model").fallback("text").one_of({"text", "npy"});
+  s.key("format", key_type::string, "format of the model").fallback("text").one_of({"text", "npy"});
   s.key("pattern", key_type::string, "with factor_input: fmap solves users, smap items")
       .fallback("fmap")
       .one_of({"fmap", "smap"});
@@ -294,12 +294,13 @@ config_schema als_schema() {
   s.key("lambda", key_type::number, "weight of the penalty of the factors").fallback(0.1).at_least(0);
   s.key("lambda_bias", key_type::number, "weight of the penalty of the biases").fallback(0.05).at_least(0);
   s.key("weighted", key_type::boolean, "each row's penalty is multiplied by its number of ratings").fallback(true);
-  s.key("implicit", key_type::boolean, "ratings are counts: fit their presence, over all cells").fallback(false);
+  s.key("implicit", key_type::boolean, "ratings are implicit, such as counts: fit their presence over all cells")
+      .fallback(false);
   s.key("confidence", key_type::number, "implicit: weight of a cell is 1 + confidence * rating")
       .fallback(40.0)
       .at_least(0);
   s.key("cg_steps", key_type::integer,
-        "implicit: steps of conjugate gradients for a row, from what it was, instead of its exact solution; 0: exact")
+        "implicit: improve each row by this many conjugate gradient steps from its previous value; 0: solve it exactly")
       .fallback(0)
       .at_least(0)
       .at_most(1000);
@@ -309,9 +310,9 @@ config_schema als_schema() {
   s.key("tolerance", key_type::number, "stop when a round changes the objective by less than this fraction; 0: never")
       .fallback(0.0)
       .at_least(0);
-  s.key("seed", key_type::integer, "of the start").fallback(0).at_least(0);
-  s.key("min_rating", key_type::number, "predictions are not below it; default: the least rating of the input");
-  s.key("max_rating", key_type::number, "predictions are not above it; default: the greatest rating of the input");
+  s.key("seed", key_type::integer, "seed of the initial factors").fallback(0).at_least(0);
+  s.key("min_rating", key_type::number, "lower limit of predictions; default: the least rating of the input");
+  s.key("max_rating", key_type::number, "upper limit of predictions; default: the greatest rating of the input");
   s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
   recommend_settings::add_keys(s);
   return s;
@@ -350,7 +351,7 @@ als_settings::als_settings(const config& from)
                        ": found a number above max_rating, want min_rating <= max_rating");
   const auto held_out = from.get<std::vector<std::string>>("validate_input");
   if (!held_out.empty() && !use.test_input.empty())
-    throw config_error(from.place_of("validate_input") + ": it is another name of test_input; want one of them");
+    throw config_error(from.place_of("validate_input") + ": another name for test_input; want only one of them");
   if (!held_out.empty()) use.test_input = held_out;
 }
 

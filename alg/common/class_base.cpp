@@ -17,7 +17,7 @@ void add_class_keys(config_schema& s) {
   add_linear_keys(s);
   add_row_weights_key(s);
   add_class_weight_key(s);
-  s.key("scores", key_type::boolean, "write the score of each class, too").fallback(false);
+  s.key("scores", key_type::boolean, "also write the score of each class").fallback(false);
 }
 
 class_settings::class_settings(const config& from)

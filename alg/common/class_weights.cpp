@@ -12,7 +12,7 @@ namespace paracel::alg {
 
 void add_class_weight_key(config_schema& s) {
   s.key("class_weight", key_type::strings,
-        "balanced, or weights of classes, [\"yes=3\", \"no=0.5\"]; classes that are not named have 1");
+        "balanced, or weights of classes, such as [\"yes=3\", \"no=0.5\"]; other classes have weight 1");
 }
 
 class_weights::class_weights(const config& from) : place_(from.place_of("class_weight")) {
@@ -28,7 +28,8 @@ class_weights::class_weights(const config& from) : place_(from.place_of("class_w
     const auto [stop, problem] = at == std::string::npos ? std::from_chars_result{end, std::errc::invalid_argument}
                                                          : std::from_chars(text.data() + at + 1, end, weight);
     if (problem != std::errc{} || stop != end || !std::isfinite(weight) || weight < 0)
-      throw config_error(place_ + ": found \"" + text + "\", want balanced, or class=weight with a weight from 0");
+      throw config_error(place_ + ": found \"" + text +
+                         "\", want balanced, or class=weight with a weight of at least 0");
     named_.emplace_back(text.substr(0, at), weight);
   }
 }

@@ -333,13 +333,13 @@ margin_fit fit_dual(paralg& job, const sample_rows& rows, const std::vector<doub
       fit.text = "the duality gap is within its tolerance";
       break;
     case out_of_patience:
-      fit.text = "the validation loss does not fall any more";
+      fit.text = "the validation loss no longer falls";
       break;
     case at_rest:
-      fit.text = "the dual objective does not rise any more";
+      fit.text = "the dual objective no longer rises";
       break;
     default:
-      fit.text = "the maximum of steps is reached";
+      fit.text = "the maximum number of steps is reached";
   }
   return fit;
 }

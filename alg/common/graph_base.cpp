@@ -12,14 +12,14 @@
 namespace paracel::alg {
 
 void add_graph_keys(config_schema& s) {
-  s.key("input", key_type::files, "edges, one a line: source, target and optionally a weight").required();
+  s.key("input", key_type::files, "edges, one per line: source, target and optionally a weight").required();
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.key("vertices", key_type::files, "files whose first field names the vertices; default: the vertices of the edges");
   s.key("ids", key_type::string, "type of the vertex ids; automatic: numbers if all of them are")
       .fallback("automatic")
       .one_of({"automatic", "number", "name"});
   s.key("dump", key_type::boolean, "write the value of each vertex; false: only the summary").fallback(true);
-  s.key("format", key_type::string, "of the values: text, or npy and a manifest")
+  s.key("format", key_type::string, "format of the values: text, or npy with a manifest")
       .fallback("text")
       .one_of({"text", "npy"});
   add_cache_keys(s);

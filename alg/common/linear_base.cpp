@@ -10,13 +10,15 @@ namespace paracel::alg {
 void add_linear_keys(config_schema& s) {
   s.key("training_input", key_type::files, "samples to train on, CSV, libsvm or npy; not with model")
       .required_unless({"input", "model"});
-  s.key("input", key_type::files, "Paracel's other name of training_input");
-  s.key("test_input", key_type::files, "labelled samples to measure the model on");
+  s.key("input", key_type::files, "Paracel's name for training_input");
+  s.key("test_input", key_type::files, "labelled samples to evaluate the model on");
   s.key("predict_input", key_type::files, "samples to predict, with or without a label");
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
   s.key("model", key_type::files, "folder or manifest of a model: only test and predict with it");
-  s.key("format", key_type::string, "of the results: Paracel's text, or npy").fallback("text").one_of({"text", "npy"});
+  s.key("format", key_type::string, "format of the results: Paracel's text, or npy")
+      .fallback("text")
+      .one_of({"text", "npy"});
   s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
   add_sample_keys(s);
 }
@@ -37,7 +39,7 @@ linear_settings::linear_settings(const config& from, sample_options::label_rule 
     training_input = from.get<std::vector<std::string>>("input");
   }
   if (!training_input.empty() && !model.empty())
-    throw config_error(from.place_of("model") + ": not with training_input, which makes a model of its own");
+    throw config_error(from.place_of("model") + ": not with training_input, which trains a model of its own");
 }
 
 std::string prediction_line(const sample_rows& rows, std::size_t i, double prediction) {

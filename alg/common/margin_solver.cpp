@@ -143,18 +143,17 @@ optim::loss_ptr smoothed_epsilon_insensitive(double epsilon, double mu) {
 
 void add_margin_keys(config_schema& s) {
   s.key("C", key_type::number, "weight of the losses").fallback(1.0).above(0);
-  s.key("bias", key_type::boolean, "a coordinate for a feature that is always 1").fallback(true);
-  s.key("penalize_bias", key_type::boolean, "count the bias in |w|").fallback(true);
-  s.key(
-       "method", key_type::string,
-       "dual: coordinates of the dual problem, for a loss with a kink; newton; lbfgs, where the loss is squared; auto: "
-       "dual for a loss with a kink, 1,000 features or more and no bias or a penalised one, else newton")
+  s.key("bias", key_type::boolean, "add a bias: a feature that is always 1").fallback(true);
+  s.key("penalize_bias", key_type::boolean, "include the bias in the penalty").fallback(true);
+  s.key("method", key_type::string,
+        "dual: coordinate ascent on the dual, only for a loss with a kink; newton; lbfgs, only for a squared loss; "
+        "auto: dual for a loss with a kink, at least 1,000 features and no unpenalised bias, otherwise newton")
       .fallback("auto")
       .one_of({"auto", "dual", "newton", "lbfgs"});
-  s.key("rounds", key_type::integer, "steps at most").fallback(1000).at_least(1).at_most(1000000000);
+  s.key("rounds", key_type::integer, "maximum number of steps").fallback(1000).at_least(1).at_most(1000000000);
   s.key("tolerance", key_type::number,
-        "a loss with a kink: the duality gap, as a fraction of the objective; squared: the gradient's norm, of the "
-        "first")
+        "loss with a kink: stop when the duality gap is at most this fraction of the objective; squared loss: when the "
+        "gradient's norm is at most this fraction of the first one")
       .fallback(1e-4)
       .at_least(0)
       .at_most(1);
@@ -173,10 +172,10 @@ margin_settings::margin_settings(const config& from)
 
 void margin_settings::check(bool kink, const std::string& kinked_name, const std::string& squared_name) const {
   if (kink && method == "lbfgs")
-    throw config_error(method_place + ": lbfgs is for " + squared_name + ": " + kinked_name + " has a kink");
-  if (!kink && method == "dual") throw config_error(method_place + ": dual is for " + kinked_name);
+    throw config_error(method_place + ": lbfgs is only for " + squared_name + ": " + kinked_name + " has a kink");
+  if (!kink && method == "dual") throw config_error(method_place + ": dual is only for " + kinked_name);
   if (bias && !penalize_bias && method == "dual")
-    throw config_error(method_place + ": dual is for a bias that is penalised, or none; want newton");
+    throw config_error(method_place + ": dual cannot fit a bias that is not penalised; want newton");
 }
 
 bool is_dual(const margin_settings& settings, const margin_loss& loss, const sample_rows& rows) {
@@ -240,12 +239,12 @@ margin_fit fit_margins(paralg& job, const sample_rows& rows, const std::vector<d
     if (loss.smoothed && fit.converged) fit.text = "the duality gap is within its tolerance";
     if (found.why == optim::ending::validation || !loss.smoothed || fit.converged) break;
     if (fit.steps >= settings.rounds) {
-      fit.text = "the maximum of steps is reached";
+      fit.text = "the maximum number of steps is reached";
       break;
     }
     if (larger == stalled) {
       closest.steps = fit.steps;
-      closest.text = "the duality gap does not fall any more";
+      closest.text = "the duality gap no longer falls";
       fit = std::move(closest);
       break;
     }

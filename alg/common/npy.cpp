@@ -159,7 +159,7 @@ std::vector<T> npy_array::as() const {
         std::string found;
         append_text(found, e);
         throw type_error("element " + std::to_string(i) + " of an array of " + npy_name(type) + " is " + found +
-                         ", which is no " + npy_name(npy_type_of<T>()));
+                         ", which cannot be converted to " + npy_name(npy_type_of<T>()));
       }
     }
   });
@@ -199,7 +199,7 @@ npy_array read_npy(const std::string& path) {
     array.type = type;
   }
   if (!known) throw wrong("elements of type " + header.type, "<f8, <f4, <i8 or <u8");
-  if (header.fortran_order) throw wrong("columns one after the other", "an array in C order");
+  if (header.fortran_order) throw wrong("an array in Fortran order", "an array in C order");
   if (header.shape.size() > dimension_limit)
     throw wrong("the shape " + shape_text(header.shape), "up to " + std::to_string(dimension_limit) + " numbers");
   array.shape = header.shape;
@@ -329,7 +329,7 @@ void model_writer::add_part(const std::string& name, npy_type type, std::span<co
     of_row.insert(of_row.begin(), one ? total : rows);
     return npy_pieces(one && !first_ ? std::string() : header_of(of, of_row), elements);
   };
-  if (rows * width != bytes.size()) throw error(name + ": found a part of a row");
+  if (rows * width != bytes.size()) throw error(name + ": found an incomplete row");
   if (ids != nullptr && ids->size() != rows)
     throw error(name + ": found " + std::to_string(ids->size()) + " ids for " + std::to_string(rows) + " rows");
   const std::string ending = ending_of(text_);
@@ -440,7 +440,7 @@ std::vector<std::string> model_reader::files(const std::string& array, const cha
   }
   for (auto& name : names) {
     if (name.find('/') != std::string::npos)
-      throw data_error(path_ + ": found the file " + name + ", want one beside the manifest");
+      throw data_error(path_ + ": found the file " + name + ", want one in the folder of the manifest");
     name = folder_ + name;
   }
   return names;
@@ -493,7 +493,7 @@ npy_array model_reader::read_array(const std::string& array) const {
           const auto used = static_cast<std::size_t>(stop - line.data());
           if (failed != std::errc{} || (used < line.size() && line[used] != '|')) {
             throw data_error(file + ":" + std::to_string(number) + ": found \"" + std::string(line.substr(0, 20)) +
-                             "\", want numbers with | between them");
+                             "\", want numbers separated by |");
           }
           const auto at = whole.bytes.size();
           whole.bytes.resize(at + sizeof e);
@@ -540,7 +540,7 @@ id_list model_reader::ids(const std::string& array) const {
     }
   }
   if (list.size() != (shape(array).empty() ? 0 : shape(array).front()))
-    throw data_error(path_ + ": array " + array + ": found " + std::to_string(list.size()) + " ids, want one a row");
+    throw data_error(path_ + ": array " + array + ": found " + std::to_string(list.size()) + " ids, want one per row");
   return list;
 }
 

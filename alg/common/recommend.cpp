@@ -329,7 +329,7 @@ void recommend_settings::add_keys(config_schema& s) {
       .fallback(10)
       .at_least(1)
       .at_most(1e6);
-  s.key("relevant", key_type::number, "the least held-out rating that counts as relevant; default: all do");
+  s.key("relevant", key_type::number, "the least held-out rating that counts as relevant; default: all count");
 }
 
 recommend_settings::recommend_settings(const config& from)
@@ -341,10 +341,11 @@ recommend_settings::recommend_settings(const config& from)
       ranking(from.get<bool>("ranking")) {
   if (from.given("relevant")) relevant = from.get<double>("relevant");
   if (ranking && test_input.empty())
-    throw config_error(from.place_of("ranking") + ": found true, want test_input to rank on");
+    throw config_error(from.place_of("ranking") + ": found true without test_input, want held-out ratings to rank");
   if (!model_input.empty() && (recommend > 0 || ranking))
-    throw config_error(from.place_of(recommend > 0 ? "recommend" : "ranking") +
-                       ": lists exclude what a user rated in training, which a saved model does not record");
+    throw config_error(
+        from.place_of(recommend > 0 ? "recommend" : "ranking") +
+        ": not with model_input: lists exclude what a user rated in training, which a saved model does not record");
 }
 
 entry_options rating_options() {

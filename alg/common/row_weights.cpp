@@ -10,7 +10,7 @@
 namespace paracel::alg {
 
 void add_row_weights_key(config_schema& schema) {
-  schema.key("row_weights", key_type::files, "a weight for each row of training_input: a number a line; default: 1");
+  schema.key("row_weights", key_type::files, "weights of the rows of training_input, one number per line; default: 1");
 }
 
 std::vector<double> load_row_weights(Comm comm, const std::vector<std::string>& names, const sample_rows& rows) {
@@ -19,7 +19,7 @@ std::vector<double> load_row_weights(Comm comm, const std::vector<std::string>& 
   options.label = sample_options::label_rule::none;
   const auto read = load_samples(comm, names, options);
   if (!read.dense || read.columns != 1)
-    throw data_error(names.front() + ": found " + std::to_string(read.columns) + " numbers a line, want one weight");
+    throw data_error(names.front() + ": found " + std::to_string(read.columns) + " numbers per line, want one weight");
   if (read.rows_total != rows.rows_total)
     throw data_error(names.front() + ": found " + std::to_string(read.rows_total) + " weights, want one for each of " +
                      std::to_string(rows.rows_total) + " rows");
@@ -33,7 +33,7 @@ std::vector<double> load_row_weights(Comm comm, const std::vector<std::string>& 
   comm.allreduce(greatest, reduce_op::max);
   if (least < 0 || greatest == 0)
     throw data_error(names.front() + ": found " + (least < 0 ? "a weight below 0" : "only weights that are 0") +
-                     ", want weights from 0, and one above it");
+                     ", want weights of at least 0, and one above 0");
   // Both inputs are split at byte offsets of their own files, so a worker's weights are not those of its rows.
   const auto begins = comm.allgather(rows.first_row);
   std::vector<byte_vector> out(comm.get_size());

@@ -11,7 +11,8 @@ state_plugin read_state_plugin(const config& from, const char* file_key, const c
   state_plugin plugin{from.get<std::string>(file_key), std::move(defaults)};
   const auto named = from.get<std::vector<std::string>>(functions_key);
   if (!plugin.given() && !named.empty())
-    throw config_error(from.place_of(functions_key) + ": found it without " + file_key + ", the plug-in that has them");
+    throw config_error(from.place_of(functions_key) + ": given without " + file_key +
+                       ", the plug-in that contains them");
   if (named.size() > plugin.functions.size()) {
     throw config_error(from.place_of(functions_key) + ": found " + std::to_string(named.size()) +
                        " functions, want at most " + std::to_string(plugin.functions.size()));
@@ -26,7 +27,7 @@ state_plugin read_state_plugin(const config& from, const char* file_key,
   for (const auto& [key, fallback] : keys_and_defaults) {
     auto name = from.get<std::string>(key);
     if (!plugin.given() && !name.empty())
-      throw config_error(from.place_of(key) + ": found it without " + file_key + ", the plug-in that has it");
+      throw config_error(from.place_of(key) + ": given without " + file_key + ", the plug-in that contains it");
     plugin.functions.push_back(name.empty() ? fallback : std::move(name));
   }
   return plugin;

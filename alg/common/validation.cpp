@@ -6,9 +6,9 @@
 namespace paracel::alg {
 
 void add_validation_keys(config_schema& s) {
-  s.key("validation_input", key_type::files, "labelled samples that are not trained on: their loss after each step");
+  s.key("validation_input", key_type::files, "labelled held-out samples, whose loss is computed after each step");
   s.key("patience", key_type::integer,
-        "stop after so many steps without a lower validation loss, and keep the best model; 0: never")
+        "stop after this many steps without a lower validation loss, and keep the best model; 0: never")
       .fallback(0)
       .at_least(0)
       .at_most(1000000000);

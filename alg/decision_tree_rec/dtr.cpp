@@ -145,12 +145,14 @@ std::size_t dtr_choice(std::span<const double> gains, const std::vector<bool>& u
 
 config_schema dtr_schema() {
   config_schema s("dtr", "decision trees that ask new users about items");
-  s.key("user_fac_input", key_type::files, "factors of the users: id<tab>v|v|..., or .npy, a row a user")
+  s.key("user_fac_input", key_type::files, "factors of the users: id<tab>v|v|..., or .npy with one row per user")
       .required_unless({"model"});
-  s.key("item_fac_input", key_type::files, "factors of the items, the same; with model those to recommend")
+  s.key("item_fac_input", key_type::files,
+        "factors of the items, in the same form; with model: of the items to recommend")
       .required_unless({"model"});
-  s.key("model", key_type::files, "folder of trees that were built before: interview with tree tree_start_index");
-  s.key("predict_input", key_type::files, "with model: user,item,answer, a number; at least 0: the user would like it");
+  s.key("model", key_type::files, "folder of existing trees: interview users with tree tree_start_index");
+  s.key("predict_input", key_type::files,
+        "with model: user,item,answer; a number of at least 0 means that the user likes the item");
   s.key("recommend", key_type::integer, "with model: items to recommend to each user; 0: none")
       .fallback(0)
       .at_least(0)
@@ -158,11 +160,12 @@ config_schema dtr_schema() {
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
   s.key("level", key_type::integer, "levels of a tree").required_unless({"model"}).at_least(1).at_most(20);
-  s.key("tree_start_index", key_type::integer, "first tree: n asks the n-th best item at the root, from 0")
+  s.key("tree_start_index", key_type::integer,
+        "first tree to build; tree n asks about the n-th best item at its root, counted from 0")
       .fallback(0)
       .at_least(0)
       .at_most(1000000);
-  s.key("tree_end_index", key_type::integer, "last tree").fallback(0).at_least(0).at_most(1000000);
+  s.key("tree_end_index", key_type::integer, "last tree to build").fallback(0).at_least(0).at_most(1000000);
   s.key("handle_file", key_type::plugin,
         "plug-in that chooses items in the servers, by smallest_error_updater and small_errors_filter")
       .not_resumable();
@@ -171,7 +174,7 @@ config_schema dtr_schema() {
       .fallback(std::int64_t{1} << 30)
       .at_least(0)
       .at_most(1e15);
-  s.key("format", key_type::string, "of the results: text, or npy in addition")
+  s.key("format", key_type::string, "format of the results: text; npy: text and npy")
       .fallback("text")
       .one_of({"text", "npy"});
   s.key("debug", key_type::boolean, "print each level").fallback(false);
@@ -196,7 +199,7 @@ dtr_settings::dtr_settings(const config& from)
     throw config_error(from.place_of(model.empty() ? "predict_input" : "model") +
                        ": want model and predict_input together");
   if (recommend > 0 && (model.empty() || item_fac_input.empty()))
-    throw config_error(from.place_of("recommend") + ": want it with a model and item_fac_input");
+    throw config_error(from.place_of("recommend") + ": only with model and item_fac_input");
   if (!model.empty()) {
     refuse_keys(from, {"handle_file"}, "not with a model: no tree is built");
     return;
@@ -217,7 +220,7 @@ vector_rows load_npy_rows(const Comm& comm, const std::string& path, bool everyw
   const auto array = read_npy(path);
   if (array.shape.size() != 2 || array.size() == 0) {
     throw data_error(path + ": found " + std::to_string(array.shape.size()) + " dimensions and " +
-                     std::to_string(array.size()) + " numbers, want a row a user or item");
+                     std::to_string(array.size()) + " numbers, want a matrix with one row per user or item");
   }
   const auto all = array.as<double>();
   vector_rows rows;
@@ -290,7 +293,7 @@ void decision_tree_rec::load() {
   const auto rows = load_factors(comm, settings_.user_fac_input, false);
   if (rows.columns != items_.columns) {
     throw data_error(settings_.user_fac_input.front() + ": found " + std::to_string(rows.columns) +
-                     " factors a user, want " + std::to_string(items_.columns) + " as the items have");
+                     " factors per user, want " + std::to_string(items_.columns) + " as the items have");
   }
   users_total_ = rows.rows_total;
   std::vector<double> largest(2);
@@ -303,7 +306,8 @@ void decision_tree_rec::load() {
     largest[1] = std::max(largest[1], square);
   }
   comm.allreduce(largest, reduce_op::max);
-  if (!std::isfinite(largest[1])) throw data_error(settings_.user_fac_input.front() + ": a user's |p|^2 is not finite");
+  if (!std::isfinite(largest[1]))
+    throw data_error(settings_.user_fac_input.front() + ": found factors of a user whose sum of squares is not finite");
   unit_ = fixed_point(largest[0], users_total_);
   norm_unit_ = fixed_point(largest[1], users_total_);
   users_ = dtr_users(rows.value, rows.columns, unit_, norm_unit_);

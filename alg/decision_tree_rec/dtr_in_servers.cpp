@@ -39,7 +39,8 @@ std::size_t decision_tree_rec::choose(const std::vector<dtr_candidate>& ranking,
   if (best.first == nothing) return items();
   const auto found = ids.numeric() ? ids.find(best.first) : std::optional<std::size_t>(best.first);
   if (!found || *found >= items())
-    throw plugin_error(std::string(updater) + ": returned the item " + std::to_string(best.first) + ", which is none");
+    throw plugin_error(std::string(updater) + ": returned the item " + std::to_string(best.first) +
+                       ", which does not exist");
   return *found;
 }
 

@@ -56,7 +56,7 @@ void read_means(const std::string& file, interview_tree& tree) {
   });
   if (lines != nodes) {
     throw data_error(file + ": found " + std::to_string(lines) + " lines, want " + std::to_string(nodes) +
-                     ", as many as the tree has nodes");
+                     ", one for each node of the tree");
   }
 }
 
@@ -115,7 +115,7 @@ void decision_tree_rec::predict() {
     load_items();
     if (items_.columns != tree.k) {
       throw data_error(settings_.item_fac_input.front() + ": found " + std::to_string(items_.columns) +
-                       " factors an item, want " + std::to_string(tree.k) + " as the tree has");
+                       " factors per item, want " + std::to_string(tree.k) + " as the tree has");
     }
   }
   // For each item answered here: the node that asks about it, and its index among the items that can be recommended.

@@ -49,13 +49,16 @@ config_schema fm_schema() {
   config_schema s("fm",
                   "factorization machine of degree 2, by stochastic gradient descent or alternating least squares");
   add_class_keys(s);
-  s.key("loss", key_type::string, "squared: of numbers; log: of two classes")
+  s.key("loss", key_type::string, "squared: for numbers; log: for two classes")
       .fallback("squared")
       .one_of({"squared", "log"});
-  s.key("method", key_type::string, "adagrad, sgd: the step in the servers; als: alternating least squares")
+  s.key("method", key_type::string, "adagrad, sgd: gradient steps in the servers; als: alternating least squares")
       .fallback("adagrad")
       .one_of({"adagrad", "sgd", "als"});
-  s.key("k", key_type::integer, "factors of a feature; 0: a linear model").fallback(8).at_least(0).at_most(4096);
+  s.key("k", key_type::integer, "number of factors of a feature; 0: a linear model")
+      .fallback(8)
+      .at_least(0)
+      .at_most(4096);
   s.key("rounds", key_type::integer, "passes over the samples").fallback(20).at_least(1).at_most(1000000);
   s.key("batch_size", key_type::integer, "samples of all workers between two exchanges of rows")
       .fallback(1000)
@@ -67,14 +70,16 @@ config_schema fm_schema() {
   s.key("start", key_type::number, "standard deviation of the factors before the first step")
       .fallback(0.01)
       .at_least(0);
-  s.key("seed", key_type::integer, "of the start and of the order of the samples").fallback(0).at_least(0);
-  s.key("bias", key_type::boolean, "a number that is added to every prediction, and is not penalised").fallback(true);
-  s.key("clamp", key_type::boolean, "loss squared: predictions stay between the least and the greatest target")
+  s.key("seed", key_type::integer, "seed of the initial factors and of the order of the samples")
+      .fallback(0)
+      .at_least(0);
+  s.key("bias", key_type::boolean, "add a bias, which is not penalised, to every prediction").fallback(true);
+  s.key("clamp", key_type::boolean, "loss squared: limit predictions to the range of the training targets")
       .fallback(false);
   add_consistency_keys(s, "batches", "bsp", {consistency_model::bsp, consistency_model::ssp});
-  s.key("validation_input", key_type::files, "labelled samples that are not trained on: their loss after each round");
+  s.key("validation_input", key_type::files, "labelled held-out samples, whose loss is computed after each round");
   s.key("patience", key_type::integer,
-        "stop after so many rounds without a lower validation loss, and keep the best model; 0: never")
+        "stop after this many rounds without a lower validation loss, and keep the best model; 0: never")
       .fallback(0)
       .at_least(0)
       .at_most(1000000000);
@@ -103,7 +108,7 @@ fm_settings::fm_settings(const config& from)
       if (from.given(name)) throw config_error(from.place_of(name) + ": only with method adagrad or sgd");
     }
     if (consistency.model != consistency_model::bsp)
-      throw config_error(from.place_of("method") + ": als has no updates that could be late; want consistency bsp");
+      throw config_error(from.place_of("method") + ": als has no updates that could be delayed; want consistency bsp");
   }
   if (!classes.linear.model.empty()) return;  // the model has a loss of its own
   if (loss == fm_loss::squared) {

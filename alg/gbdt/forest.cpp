@@ -82,10 +82,10 @@ void forest::verify(const std::string& where) const {
   };
   if (width == 0 || outputs == 0 || value.size() % width != 0 || tree_begin.empty() || tree_begin.front() != 0 ||
       tree_begin.back() != node.size())
-    throw data_error(where + ": found arrays of lengths that do not fit one another, want a forest");
+    throw data_error(where + ": found arrays of inconsistent lengths, want a forest");
   for (std::size_t t = 0; t < trees(); ++t) {
     if (tree_begin[t + 1] <= tree_begin[t])
-      throw data_error(where + ": found a tree without nodes, tree " + std::to_string(t) + ", want one or more");
+      throw data_error(where + ": found a tree without nodes, tree " + std::to_string(t) + ", want at least one node");
     if (tree_begin[t + 1] > node.size())
       throw data_error(where + ": found nodes beyond the last one in tree " + std::to_string(t));
     const auto size = static_cast<std::int64_t>(tree_begin[t + 1] - tree_begin[t]);
@@ -109,7 +109,7 @@ void forest::verify(const std::string& where) const {
       if (n.category_begin > category.size() || n.category_count > category.size() - n.category_begin)
         refuse(at, "found a set of categories beyond the last one");
       const auto set = std::span(category).subspan(n.category_begin, n.category_count);
-      if (!std::ranges::is_sorted(set)) refuse(at, "found categories that do not ascend");
+      if (!std::ranges::is_sorted(set)) refuse(at, "found categories that are not in ascending order");
       if (std::isnan(n.threshold)) refuse(at, "found threshold nan, want a number");
     }
   }
@@ -171,7 +171,7 @@ forest forest::read(const model_reader& from, const std::string& where) {
   const auto n = feature.size();
   for (const auto size : {threshold.size(), left.size(), right.size(), leaf.size(), missing_left.size(),
                           category_begin.size(), category_count.size(), gain.size(), cover.size(), rows.size()}) {
-    if (size != n) throw data_error(where + ": found arrays of different lengths, want one element a node");
+    if (size != n) throw data_error(where + ": found arrays of different lengths, want one element per node");
   }
   for (std::size_t i = 0; i < n; ++i) {
     tree_node t;

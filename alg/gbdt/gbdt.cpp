@@ -47,12 +47,14 @@ std::vector<std::uint32_t> sampled_rows(std::uint64_t seed, std::uint64_t tree, 
 config_schema gbdt_schema() {
   config_schema s("gbdt", "gradient-boosted decision trees");
   add_tree_keys(s);
-  s.key("validation_input", key_type::files, "labelled rows whose loss is followed, for early_stopping");
-  s.key("loss", key_type::string, "squared: of numbers; log: of two classes; softmax: of more; lambdamart: of rankings")
+  s.key("validation_input", key_type::files, "labelled rows whose loss is computed each round, for early_stopping");
+  s.key("loss", key_type::string,
+        "squared: for numbers; log: for two classes; softmax: for more; lambdamart: for rankings")
       .one_of({"squared", "log", "softmax", "lambdamart"})
       .required_unless({"model"});
-  s.key("group", key_type::string, "the field with the rows' groups, for lambdamart; of libsvm \"qid\"");
-  s.key("truncation", key_type::integer, "lambdamart: of a pair of rows one is among so many first ones of its group")
+  s.key("group", key_type::string, "lambdamart: the field with the rows' groups; for libsvm \"qid\"");
+  s.key("truncation", key_type::integer,
+        "lambdamart: at least one row of each pair is among this many top-ranked rows of its group")
       .fallback(30)
       .at_least(1)
       .at_most(2147483647);
@@ -60,35 +62,44 @@ config_schema gbdt_schema() {
       .fallback(10)
       .at_least(0)
       .at_most(2147483647);
-  s.key("rounds", key_type::integer, "rounds at most").fallback(100).at_least(1).at_most(1000000);
-  s.key("rate", key_type::number, "factor of each tree").fallback(0.1).above(0).at_most(1);
+  s.key("rounds", key_type::integer, "maximum number of rounds").fallback(100).at_least(1).at_most(1000000);
+  s.key("rate", key_type::number, "learning rate: factor of each tree").fallback(0.1).above(0).at_most(1);
   s.key("growth", key_type::string, "leaf: the leaf that gains most is split next; depth: level by level")
       .fallback("leaf")
       .one_of({"leaf", "depth"});
-  s.key("max_leaves", key_type::integer, "leaves of a tree; 0: no limit; default: 31, with growth by depth 0")
+  s.key("max_leaves", key_type::integer,
+        "maximum number of leaves of a tree; 0: no limit; default with growth depth: 0")
       .fallback(31)
       .at_least(0)
       .at_most(1 << 20);
-  s.key("max_depth", key_type::integer, "splits between root and leaf; 0: no limit; default: 0, with growth by depth 6")
+  s.key("max_depth", key_type::integer,
+        "maximum number of splits between root and leaf; 0: no limit; default with growth depth: 6")
       .fallback(0)
       .at_least(0)
       .at_most(1000);
   s.key("lambda", key_type::number, "L2 penalty of the leaves").fallback(1.0).at_least(0);
-  s.key("gamma", key_type::number, "what a split must gain").fallback(0.0).at_least(0);
-  s.key("min_child_weight", key_type::number, "sum of second derivatives of a child").fallback(1e-3).at_least(0);
-  s.key("min_child_rows", key_type::integer, "rows of a child").fallback(20).at_least(1).at_most(2147483647);
+  s.key("gamma", key_type::number, "a split must gain more than this").fallback(0.0).at_least(0);
+  s.key("min_child_weight", key_type::number, "minimum sum of second derivatives in a child")
+      .fallback(1e-3)
+      .at_least(0);
+  s.key("min_child_rows", key_type::integer, "minimum number of rows in a child")
+      .fallback(20)
+      .at_least(1)
+      .at_most(2147483647);
   s.key("subsample", key_type::number, "share of the rows that a round uses").fallback(1.0).above(0).at_most(1);
   s.key("colsample", key_type::number, "share of the features that a tree uses").fallback(1.0).above(0).at_most(1);
-  s.key("one_hot_at_most", key_type::integer, "categories up to which a split is one against all others")
+  s.key("one_hot_at_most", key_type::integer,
+        "with up to this many categories in a node, a split is one against all others")
       .fallback(4)
       .at_least(0)
       .at_most(255);
-  s.key("early_stopping", key_type::integer, "stop when so many rounds have not improved the validation loss; 0: never")
+  s.key("early_stopping", key_type::integer,
+        "stop when this many rounds have not improved the validation loss; 0: never")
       .fallback(0)
       .at_least(0)
       .at_most(1000000);
-  s.key("training_curve", key_type::boolean, "write the training loss of each round, too").fallback(false);
-  s.key("xgboost", key_type::boolean, "write the model in XGBoost's JSON form, too").fallback(true);
+  s.key("training_curve", key_type::boolean, "also write the training loss of each round").fallback(false);
+  s.key("xgboost", key_type::boolean, "also write the model in XGBoost's JSON format").fallback(true);
   return s;
 }
 
@@ -112,7 +123,8 @@ gbdt_settings::gbdt_settings(const config& from)
   if (!grower.leaf_wise && !from.given("max_leaves")) grower.max_leaves = 0;
   if (!grower.leaf_wise && !from.given("max_depth")) grower.max_depth = 6;
   if (grower.max_leaves == 0 && grower.max_depth == 0)
-    throw config_error(from.place_of("max_leaves") + ": found 0, and no max_depth either, want a limit of one of them");
+    throw config_error(from.place_of("max_leaves") +
+                       ": found 0, and no max_depth either, want a limit for at least one of them");
   if (grower.max_leaves == 1) throw config_error(from.place_of("max_leaves") + ": found 1, want 0, or 2 or more");
   grower.lambda = from.get<double>("lambda");
   grower.gamma = from.get<double>("gamma");
@@ -121,11 +133,11 @@ gbdt_settings::gbdt_settings(const config& from)
   grower.one_hot_at_most = from.get<std::size_t>("one_hot_at_most");
   tree.inputs.samples.group = from.get<std::string>("group");
   if (loss == "lambdamart" && tree.inputs.samples.group.empty())
-    throw config_error(group_place + ": loss lambdamart needs it, the field with the rows' groups");
+    throw config_error(group_place + ": loss lambdamart needs the field with the rows' groups");
   if (early_stopping > 0 && validation_input.empty())
-    throw config_error(from.place_of("early_stopping") + ": needs validation_input, whose loss it looks at");
+    throw config_error(from.place_of("early_stopping") + ": needs validation_input, whose loss it monitors");
   if (!tree.inputs.model.empty() && !validation_input.empty())
-    throw config_error(from.place_of("validation_input") + ": not with a model; test_input measures it");
+    throw config_error(from.place_of("validation_input") + ": not with a model; want test_input to evaluate it");
 }
 
 gbdt::gbdt(Comm comm, const std::string& server_info, const gbdt_settings& settings)
@@ -265,7 +277,8 @@ void gbdt::read_model() {
   model_.trees = forest::read(from, linear_.model);
   model_.first_margin = from.field<double>("first_margin");
   if (ranks() && has_test() && linear_.samples.group.empty())
-    throw config_error(settings_.group_place + ": test_input needs it, as the model's loss is lambdamart");
+    throw config_error(settings_.group_place +
+                       ": test_input needs the field with the rows' groups, as the model's loss is lambdamart");
   read_classes(from);
 }
 

@@ -57,14 +57,14 @@ void add_tree_keys(config_schema& s) {
   s.key("weight", key_type::string, "the field with the rows' weights: its name, or its number from 0");
   add_class_weight_key(s);
   s.key("header", key_type::string,
-        "CSV: whether the first line names the fields; default: if none of them is a number")
+        "CSV: whether the first line names the fields; automatic: yes if none of them is a number")
       .fallback("automatic")
       .one_of({"automatic", "yes", "no"});
   s.key("categorical", key_type::strings,
-        "features that are categories, integers from 0 or words: names, or numbers from 0");
-  s.key("max_bins", key_type::integer, "bins of a feature").fallback(255).at_least(2).at_most(255);
+        "categorical features (integers from 0, or words), by name or by number from 0");
+  s.key("max_bins", key_type::integer, "maximum number of bins of a feature").fallback(255).at_least(2).at_most(255);
   s.key("leaves", key_type::boolean, "write the leaf of each row of predict_input in each tree").fallback(false);
-  s.key("seed", key_type::integer, "of the random numbers").fallback(0).at_least(0);
+  s.key("seed", key_type::integer, "seed of the random numbers").fallback(0).at_least(0);
 }
 
 tree_settings::tree_settings(const config& from)
@@ -121,7 +121,7 @@ void tree_base::load_rows(std::size_t most, const std::string& with) {
 /// Multiplies the weights of the training rows by those of their classes.
 void tree_base::weigh() {
   if (!class_weights_.given()) return;
-  if (!classifies()) throw config_error(class_weights_.place() + ": want it only where labels are classes");
+  if (!classifies()) throw config_error(class_weights_.place() + ": only where labels are classes");
   std::vector<double> rows(classes_.size());
   for (const double l : training_.label) ++rows[static_cast<std::size_t>(l)];
   sum_over_workers(get_comm(), rows);
@@ -137,7 +137,7 @@ void tree_base::read_classes(const model_reader& from) {
                                                          : classes_.size() >= 2;
   if (!classes_fit || f.trees() == 0 || f.width * f.outputs != outputs() || f.features > most_columns ||
       (!names_.empty() && names_.size() != f.features))
-    throw data_error(linear_.model + ": found classes, names and trees that do not fit one another");
+    throw data_error(linear_.model + ": found classes, names and trees that do not match");
   read_categories(from);
   load_with_model(f.features);
 }

@@ -16,7 +16,8 @@ config_schema kmeans_schema() {
   s.key("input", key_type::files, "points, CSV or libsvm").required();
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
-  s.key("type", key_type::string, "fvec: name<tab>x,x,...; rows: CSV, libsvm or npy; auto: as the first line is")
+  s.key("type", key_type::string,
+        "fvec: name<tab>x,x,...; rows: CSV, libsvm or npy; auto: detected from the first line")
       .fallback("auto")
       .one_of({"auto", "fvec", "rows"});
   s.key("kclusters", key_type::integer, "number of centres; not with model")
@@ -26,8 +27,8 @@ config_schema kmeans_schema() {
   s.key("update_file", key_type::plugin, "plug-in that combines the workers' parts of the centres in the servers")
       .not_resumable();
   s.key("update_functions", key_type::strings,
-        "its functions: of the centres, and of the names of each cluster's points");
-  s.key("rounds", key_type::integer, "rounds at most; a round is a pass over the points")
+        "functions of update_file: for the centres, and for the names of each cluster's points");
+  s.key("rounds", key_type::integer, "maximum number of rounds; a round is a pass over the points")
       .fallback(300)
       .at_least(1)
       .at_most(1000000000);
@@ -49,8 +50,10 @@ config_schema kmeans_schema() {
   s.key("model", key_type::files, "folder or manifest of a model: only assign the points to its centres");
   s.key("features", key_type::strings, "CSV with a header: names of the features; default: all");
   s.key("separator", key_type::string, "CSV: field separator; default: comma, semicolon or tab, as in the file");
-  s.key("format", key_type::string, "of the results: Paracel's text, or npy").fallback("text").one_of({"text", "npy"});
-  s.key("seed", key_type::integer, "of the first centres and the batches").fallback(0).at_least(0);
+  s.key("format", key_type::string, "format of the results: Paracel's text, or npy")
+      .fallback("text")
+      .one_of({"text", "npy"});
+  s.key("seed", key_type::integer, "seed of the initial centres and of the batches").fallback(0).at_least(0);
   s.key("debug", key_type::boolean, "print the inertia of each round").fallback(false);
   return s;
 }
@@ -72,7 +75,7 @@ kmeans_settings::kmeans_settings(const config& from)
       seed(from.get<std::uint64_t>("seed")),
       update(read_state_plugin(from, "update_file", "update_functions",
                                {"local_update_kmeans_clusters", "local_update_kmeans_groups"})) {
-  if (!model.empty()) refuse_keys(from, {"update_file"}, "not with a model, which has its centres");
+  if (!model.empty()) refuse_keys(from, {"update_file"}, "not with a model, which has its own centres");
   if (format == "npy" && from.get<std::vector<std::string>>("update_functions").size() > 1)
     throw config_error(from.place_of("update_functions") + ": found two, want one with npy, which has no groups");
   if (rounds > std::numeric_limits<int>::max() / n_init) {
@@ -90,7 +93,7 @@ kmeans_settings::kmeans_settings(const config& from)
     throw config_error(from.place_of("separator") + ": found \"" + separator + "\", want one character");
   if (!separator.empty()) samples.separator = separator[0];
   if (!model.empty() && from.given("kclusters"))
-    throw config_error(kclusters_place + ": not with a model, which has its centres");
+    throw config_error(kclusters_place + ": not with a model, which has its own centres");
 }
 
 kmeans::kmeans(Comm comm, const std::string& server_info, const kmeans_settings& settings)
@@ -103,7 +106,7 @@ void kmeans::solve() {
     const model_reader model(settings_.model, "kmeans");
     const auto shape = model.shape("centers");
     if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0 || shape[1] > ~std::uint32_t{0})
-      throw data_error(settings_.model + ": found centers of another shape than clusters and features");
+      throw data_error(settings_.model + ": found centers of the wrong shape, want one row of features per cluster");
     settings_.kclusters = shape[0];
     settings_.metric = model.field<std::string>("settings.metric");
     settings_.samples.columns = static_cast<std::uint32_t>(shape[1]);
@@ -149,7 +152,7 @@ kmeans_options kmeans::options(run_log& log) {
     for (const auto& c : next) rows.insert(rows.end(), c.begin(), c.end());
     const bool same =
         next.size() == centres.size() && std::ranges::all_of(next, [d](const auto& c) { return c.size() == d; });
-    if (!same) throw plugin_error(settings_.update.functions[0] + ": returned centres of another shape");
+    if (!same) throw plugin_error(settings_.update.functions[0] + ": returned centres of a different shape");
     return rows;
   };
   return o;

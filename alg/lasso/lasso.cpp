@@ -26,12 +26,12 @@ constexpr double inner_accuracy = 1e-2;
 config_schema lasso_schema() {
   config_schema s("lasso", "least squares with an L1 penalty, or an elastic net");
   add_linear_keys(s);
-  s.key("lambda", key_type::numbers, "Paracel's penalty n*a; of a list each, the greatest first")
+  s.key("lambda", key_type::numbers, "Paracel's penalty n*a; each one of a list, from the greatest down")
       .above(0)
       .required_unless({"penalty", "path", "model"});
-  s.key("penalty", key_type::numbers, "a itself, instead of lambda").above(0);
+  s.key("penalty", key_type::numbers, "the penalty a itself, instead of lambda").above(0);
   s.key("path", key_type::integer,
-        "instead of both: number of penalties, descending from the least one with all weights 0")
+        "instead of both: number of penalties, descending from the least one that makes all weights 0")
       .fallback(0)
       .at_least(0)
       .at_most(100000);
@@ -43,12 +43,13 @@ config_schema lasso_schema() {
       .fallback(1.0)
       .above(0)
       .at_most(1);
-  s.key("standardize", key_type::boolean, "scale each feature by the sd of the training samples").fallback(false);
-  s.key("rounds", key_type::integer, "passes over the data at most, for each penalty")
+  s.key("standardize", key_type::boolean, "divide each feature by its standard deviation in the training samples")
+      .fallback(false);
+  s.key("rounds", key_type::integer, "maximum number of passes over the data for each penalty")
       .fallback(1000)
       .at_least(1)
       .at_most(1000000000);
-  s.key("tolerance", key_type::number, "greatest violation of the optimality conditions, as a fraction of a")
+  s.key("tolerance", key_type::number, "greatest permitted violation of the optimality conditions, as a fraction of a")
       .fallback(1e-7)
       .at_least(1e-12)
       .at_most(0.1);

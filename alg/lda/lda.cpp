@@ -27,48 +27,49 @@ config_schema lda_schema() {
     if (read_consistency(c, consistency::bsp()).model == consistency_model::bsp) return "";
     return c.place_of(c.given("consistency") ? "consistency" : "ssp_switch");
   });
-  s.key("input", key_type::files, "documents, one a line: words, or libsvm index:count")
+  s.key("input", key_type::files, "documents, one per line: words, or libsvm index:count")
       .required_unless({"model_input"});
-  s.key("test_input", key_type::files, "documents to measure the model on");
+  s.key("test_input", key_type::files, "documents to evaluate the model on");
   s.key("predict_input", key_type::files, "documents whose topics are inferred");
-  s.key("model_input", key_type::string, "folder or manifest of a model: nothing is trained").fallback("");
-  s.key("vocabulary", key_type::files, "names of libsvm's indices 1, 2, ..., one a line");
+  s.key("model_input", key_type::string, "folder or manifest of an existing model: nothing is trained").fallback("");
+  s.key("vocabulary", key_type::files, "names of libsvm's indices 1, 2, ..., one per line");
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
-  s.key("format", key_type::string, "of the results: text, or npy").fallback("text").one_of({"text", "npy"});
-  s.key("input_format", key_type::string, "text, libsvm, or auto: as the first line looks")
+  s.key("format", key_type::string, "format of the results: text, or npy").fallback("text").one_of({"text", "npy"});
+  s.key("input_format", key_type::string, "text, libsvm, or auto: detected from the first line")
       .fallback("auto")
       .one_of({"auto", "text", "libsvm"});
   s.key("alpha", key_type::number, "prior of a topic in a document").fallback(0.1).above(0);
   s.key("beta", key_type::number, "prior of a word in a topic").fallback(0.1).above(0);
-  s.key("k_topics", key_type::integer, "topics").fallback(10).at_least(1).at_most(1000000);
+  s.key("k_topics", key_type::integer, "number of topics").fallback(10).at_least(1).at_most(1000000);
   s.key("iters", key_type::integer, "sweeps over the documents").fallback(100).at_least(0).at_most(1000000000);
-  s.key("top_words", key_type::integer, "words of each topic that are written").fallback(50).at_least(0);
-  s.key("seed", key_type::integer, "of all draws").fallback(0).at_least(0);
+  s.key("top_words", key_type::integer, "number of words to write for each topic").fallback(50).at_least(0);
+  s.key("seed", key_type::integer, "seed of all draws").fallback(0).at_least(0);
   s.key("method", key_type::string, "gibbs, or online: variational inference of a batch of documents at a time")
       .fallback("gibbs")
       .one_of({"gibbs", "online"});
-  s.key("batch_size", key_type::integer, "online: documents of all workers between two changes of the topics")
+  s.key("batch_size", key_type::integer, "online: documents of all workers between two updates of the topics")
       .fallback(128)
       .at_least(1);
-  s.key("learning_offset", key_type::number, "online: o of the weight (o + t)^-d of batch t = 1, 2, ...")
+  s.key("learning_offset", key_type::number, "online: offset o of the weight (o + t)^-d of batch t = 1, 2, ...")
       .fallback(10.0)
       .at_least(0);
-  s.key("learning_decay", key_type::number, "online: d of that weight; above 0.5 the topics converge")
+  s.key("learning_decay", key_type::number, "online: exponent d of that weight; above 0.5 the topics converge")
       .fallback(0.7)
       .at_least(0)
       .at_most(1);
-  s.key("document_steps", key_type::integer, "online: most steps of the inference of a training document's topics")
+  s.key("document_steps", key_type::integer, "online: maximum number of steps to infer a training document's topics")
       .fallback(100)
       .at_least(1)
       .at_most(1000000);
-  s.key("document_tolerance", key_type::number, "online: mean change of a document's expected counts at which it ends")
+  s.key("document_tolerance", key_type::number,
+        "online: mean change of a document's expected counts below which the inference ends")
       .fallback(1e-3)
       .at_least(0);
   s.key("sampler", key_type::string, "sparse: exact; mh: Metropolis-Hastings (LightLDA)")
       .fallback("sparse")
       .one_of({"sparse", "mh"});
-  s.key("clocks_per_round", key_type::integer, "exchanges of counts between workers in a sweep")
+  s.key("clocks_per_round", key_type::integer, "exchanges of counts between workers per sweep")
       .fallback(1)
       .at_least(1)
       .at_most(1000000);
@@ -83,10 +84,11 @@ config_schema lda_schema() {
   s.key("optimize_every", key_type::integer, "sweeps between two fits of alpha and beta; 0: never")
       .fallback(0)
       .at_least(0);
-  s.key("test_stride", key_type::integer, "document i of the input is for testing if i % n = n - 1; 0: none")
+  s.key("test_stride", key_type::integer,
+        "hold out every n-th document of the input, those with i % n = n - 1, for testing; 0: none")
       .fallback(0)
       .at_least(0);
-  s.key("fold_in_steps", key_type::integer, "steps of the inference of a new document's topics")
+  s.key("fold_in_steps", key_type::integer, "number of steps to infer a new document's topics")
       .fallback(100)
       .at_least(1);
   s.key("dump_documents", key_type::boolean, "write the topics of the training documents").fallback(false);
@@ -95,8 +97,8 @@ config_schema lda_schema() {
   s.key("debug", key_type::boolean, "print each report").fallback(false);
   s.key("handle_file", key_type::plugin,
         "plug-in that adds counts in the servers: gLDA_word_update, gLDA_sum_topic_update, gLDA_dump_filter");
-  s.key("handle_fn", key_type::plugin, "another name of handle_file");
-  s.key("update_lib", key_type::plugin, "another name of handle_file");
+  s.key("handle_fn", key_type::plugin, "another name for handle_file");
+  s.key("update_lib", key_type::plugin, "another name for handle_file");
   return s;
 }
 
@@ -133,7 +135,8 @@ lda_settings::lda_settings(const config& from)
   for (const char* name : {"handle_file", "handle_fn", "update_lib"}) {
     const auto file = from.get<std::string>(name);
     if (file.empty() || file == handle_file) continue;
-    if (!handle_file.empty()) throw config_error(from.place_of(name) + ": found another plug-in than before, want one");
+    if (!handle_file.empty())
+      throw config_error(from.place_of(name) + ": found another plug-in than under its other names, want one");
     if (!model_input.empty()) refuse_keys(from, {name}, "not with model_input: nothing is trained");
     handle_file = file;
   }
@@ -141,8 +144,7 @@ lda_settings::lda_settings(const config& from)
     throw config_error(from.place_of("model_input") + ": found a model and an input, want one of them");
   }
   if (!model_input.empty() && test_stride > 0) {
-    throw config_error(from.place_of("test_stride") +
-                       ": found it with model_input, want test_input: nothing is trained");
+    throw config_error(from.place_of("test_stride") + ": not with model_input, which trains nothing; want test_input");
   }
   if (input_format == "auto") {
     for (const auto* files : {&input, &test_input, &predict_input}) {
@@ -154,8 +156,7 @@ lda_settings::lda_settings(const config& from)
   }
   if (check_counts && consistency.model != consistency_model::bsp) {
     throw config_error(from.place_of("check_counts") +
-                       ": found true with ssp, want one of them: only with bsp do all "
-                       "workers' clocks end together");
+                       ": found true with ssp, want bsp: only then do all workers' clocks end together");
   }
   if (is_online) {
     refuse_keys(
@@ -354,7 +355,7 @@ void lda::check(const char* when) {
   if (sums.back() == 0 && equal && all == static_cast<std::int64_t>(tokens_total_)) return;
   throw error(std::string("counts ") + when + ": found " + std::to_string(sums.back()) +
               " negative ones and a sum of " + std::to_string(all) +
-              (equal ? "" : ", topic by topic not those of the words") + ", want none and " +
+              (equal ? "" : ", and topics whose counts are not the sums over the words") + ", want none and " +
               std::to_string(tokens_total_));
 }
 

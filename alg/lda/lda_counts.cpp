@@ -65,7 +65,8 @@ void lda_counts::update_totals(std::span<const std::int64_t> deltas) {
   if (totals_) return totals_->update(only_row, deltas);
   std::vector<int> numbers;
   for (const auto d : deltas) {
-    if (!std::in_range<int>(d)) throw type_error("gLDA_sum_topic_update takes int, " + std::to_string(d) + " is none");
+    if (!std::in_range<int>(d))
+      throw type_error("gLDA_sum_topic_update takes int, " + std::to_string(d) + " does not fit");
     numbers.push_back(static_cast<int>(d));
   }
   job_.paracel_update_multi(total_keys_, numbers, plugin_, "gLDA_sum_topic_update");

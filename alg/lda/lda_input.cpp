@@ -76,7 +76,7 @@ lda::raw_documents lda::read(const std::vector<std::string>& files) {
 void lda::read_names() {
   if (settings_.vocabulary.empty()) return;
   if (text_)
-    throw data_error(settings_.vocabulary.front() + ": found names of indices, want none: the input has words");
+    throw data_error(settings_.vocabulary.front() + ": not with text input, which has words instead of indices");
   visit_whole_text(get_comm(), settings_.vocabulary, [&](std::string_view text, const text_failure&) {
     while (!text.empty()) {
       auto line = text.substr(0, text.find('\n'));

@@ -57,7 +57,7 @@ inline word_count_field parse_word_count(std::string_view field, std::uint64_t i
   if (!number(field.substr(0, colon), out.index) || out.index == 0 || out.index > index_limit)
     out.wrong = "want an index from 1 to 2147483648 before the colon";
   else if (!number(field.substr(colon + 1), out.count) || out.count > 2147483647)
-    out.wrong = "want a whole count behind the colon";
+    out.wrong = "want a whole count after the colon";
   return out;
 }
 

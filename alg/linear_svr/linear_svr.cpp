@@ -16,7 +16,7 @@ config_schema linear_svr_schema() {
   s.key("loss", key_type::string, "epsilon_insensitive, or its square")
       .fallback("epsilon_insensitive")
       .one_of({"epsilon_insensitive", "squared_epsilon_insensitive"});
-  s.key("epsilon", key_type::number, "errors up to it cost nothing").fallback(0.1).at_least(0);
+  s.key("epsilon", key_type::number, "errors up to this size cost nothing").fallback(0.1).at_least(0);
   add_margin_keys(s);
   add_validation_keys(s);
   return s;

@@ -43,27 +43,32 @@ config_schema lr_schema() {
   config_schema s("lr", "logistic regression with an L2 penalty");
   s.key("training_input", key_type::files, "samples to train on, CSV or libsvm; not with model")
       .required_unless({"model"});
-  s.key("test_input", key_type::files, "labelled samples to measure the model on");
+  s.key("test_input", key_type::files, "labelled samples to evaluate the model on");
   s.key("predict_input", key_type::files, "samples to predict, with or without a label");
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
   s.key("model", key_type::files, "folder or manifest of a model: only test and predict with it");
-  s.key("format", key_type::string, "of the results: Paracel's text, or npy").fallback("text").one_of({"text", "npy"});
+  s.key("format", key_type::string, "format of the results: Paracel's text, or npy")
+      .fallback("text")
+      .one_of({"text", "npy"});
   s.key("update_file", key_type::plugin, "plug-in that applies a delta to theta; default: the framework's");
-  s.key("update_func", key_type::string, "its function; default lr_theta_update, without update_file paracel_add");
-  s.key("method", key_type::string, "how to train")
+  s.key("update_func", key_type::string,
+        "function of update_file; default lr_theta_update, without update_file paracel_add");
+  s.key("method", key_type::string, "training method")
       .one_of({"dgd", "ipm", "downpour", "agd", "lbfgs", "newton", "owlqn"})
       .required_unless({"model"});
   s.key("gradient", key_type::string,
         "dgd: alpha multiplies the mean of the samples' gradients, or, as in 0.3, the sum")
       .fallback("mean")
       .one_of({"mean", "sum"});
-  s.key("rounds", key_type::integer, "passes over the data; lbfgs, newton, owlqn: steps at most")
+  s.key("rounds", key_type::integer, "passes over the data; lbfgs, newton, owlqn: maximum number of steps")
       .at_least(1)
       .at_most(1000000000)
       .required_unless({"model"});
   s.key("alpha", key_type::number, "step size; not for lbfgs, newton, owlqn").above(0);
-  s.key("decay", key_type::number, "round k = 0, 1, ... steps by alpha/(1 + decay*k)").fallback(0.0).at_least(0);
+  s.key("decay", key_type::number, "the step size of round k = 0, 1, ... is alpha/(1 + decay*k)")
+      .fallback(0.0)
+      .at_least(0);
   s.key("beta", key_type::number, "weight of the penalty beta*|theta|^2").at_least(0).required_unless({"model"});
   s.key("l1", key_type::number, "owlqn: weight of a further penalty l1*|theta|_1").fallback(0.0).at_least(0);
   s.key("gradient_tolerance", key_type::number,
@@ -71,18 +76,19 @@ config_schema lr_schema() {
       .fallback(1e-6)
       .at_least(0);
   s.key("work_stealing", key_type::boolean,
-        "lbfgs, owlqn: workers that have finished their samples take over chunks of workers that are late")
+        "lbfgs, owlqn: workers that have finished their samples take over chunks of slower workers")
       .fallback(false);
   s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
-  s.key("seed", key_type::integer, "of the order of the samples").fallback(0).at_least(0);
-  s.key("batch_size", key_type::integer, "downpour: samples in a message; 0: a thousandth of a worker's, at least 10")
+  s.key("seed", key_type::integer, "seed of the order of the samples").fallback(0).at_least(0);
+  s.key("batch_size", key_type::integer,
+        "downpour: samples per message; 0: a thousandth of a worker's samples, at least 10")
       .fallback(0)
       .at_least(0);
   s.key("tolerance", key_type::number, "stop when the objective changes by less than this fraction; 0: never")
       .fallback(0.0)
       .at_least(0);
-  s.key("bias", key_type::boolean, "a coordinate for a feature that is always 1").fallback(true);
-  s.key("penalize_bias", key_type::boolean, "count the bias in |theta|").fallback(true);
+  s.key("bias", key_type::boolean, "add a bias: a feature that is always 1").fallback(true);
+  s.key("penalize_bias", key_type::boolean, "include the bias in the penalty").fallback(true);
   add_consistency_keys(s, "rounds", "bsp for dgd and ipm, ssp with limit_s 0 for the others",
                        {consistency_model::bsp, consistency_model::ssp, consistency_model::asp});
   return s;
@@ -125,7 +131,7 @@ lr_settings::lr_settings(const config& from)
     throw config_error(from.place_of("work_stealing") + ": only with \"method\": \"lbfgs\" or \"owlqn\", not with " +
                        method);
   if (!model.empty() && !training_input.empty())
-    throw config_error(from.place_of("model") + ": not with training_input, which makes a model of its own");
+    throw config_error(from.place_of("model") + ": not with training_input, which trains a model of its own");
   if (!model.empty()) refuse_keys(from, {"update_file", "update_func"}, "not with a model: nothing is trained");
   if (model.empty() && uses_queue())
     refuse_keys(from, {"update_file", "update_func"},
@@ -287,7 +293,8 @@ void logistic_regression::check_theta() const {
   throw data_error(settings_.training_input.front() + ": theta of the " + (resumed() ? "checkpoint" : "servers") +
                    " has " + std::to_string(theta_.size()) + " elements, the data have " +
                    std::to_string(problem_.dimension()) + " (" + std::to_string(columns_) + " features" +
-                   (settings_.bias ? " and the bias" : "") + "); want data and bias as theta was trained with");
+                   (settings_.bias ? " and the bias" : "") +
+                   "); want the data and the bias that theta was trained with");
 }
 
 /// Rank 0 needs more than theta to resume: the history of the objective, and what it has announced to the others.

@@ -86,18 +86,21 @@ double lr_l1_loss(std::span<const double> margin, std::span<const double> label,
 config_schema lr_l1_schema() {
   config_schema s("lr_l1", "logistic regression with an L1 penalty");
   add_linear_keys(s);
-  s.key("lambda", key_type::number, "Paracel's penalty lambda*|w|_1: 1/C").above(0).required_unless({"C", "model"});
+  s.key("lambda", key_type::number, "weight of Paracel's penalty lambda*|w|_1: 1/C")
+      .above(0)
+      .required_unless({"C", "model"});
   s.key("C", key_type::number, "weight of the loss, instead of lambda").above(0);
-  s.key("bias", key_type::boolean, "a feature that is always 1 and not penalised").fallback(false);
-  s.key("rounds", key_type::integer, "steps at most").fallback(1000).at_least(1).at_most(1000000000);
-  s.key("tolerance", key_type::number, "greatest violation of the optimality conditions of F")
+  s.key("bias", key_type::boolean, "add a bias: a feature that is always 1 and not penalised").fallback(false);
+  s.key("rounds", key_type::integer, "maximum number of steps").fallback(1000).at_least(1).at_most(1000000000);
+  s.key("tolerance", key_type::number, "greatest permitted violation of the optimality conditions")
       .fallback(1e-4)
       .at_least(1e-10)
       .at_most(1000);
-  s.key("method", key_type::string, "newton, or owlqn: L-BFGS on orthants, which sums nothing but gradients")
+  s.key("method", key_type::string, "newton, or owlqn: orthant-wise L-BFGS, which sums only gradients over the workers")
       .fallback("newton")
       .one_of({"newton", "owlqn"});
-  s.key("block_size", key_type::integer, "most features in a step, whose Gram matrix is summed over the workers")
+  s.key("block_size", key_type::integer,
+        "newton: maximum number of features in a step, whose Gram matrix is summed over the workers")
       .fallback(1024)
       .at_least(1)
       .at_most(16384);

@@ -51,16 +51,17 @@ config_schema mf_schema() {
   add_cache_keys(s);
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
-  s.key("format", key_type::string, "of the model").fallback("text").one_of({"text", "npy"});
-  s.key("k", key_type::integer, "factors of a user and of an item; 0: biases alone")
+  s.key("format", key_type::string, "format of the model").fallback("text").one_of({"text", "npy"});
+  s.key("k", key_type::integer, "number of factors of a user and of an item; 0: biases alone")
       .fallback(80)
       .at_least(0)
       .at_most(4096);
   s.key("method", key_type::string,
-        "stochastic gradient descent; or non-linear conjugate gradients, or limited-memory BFGS, of als's objective")
+        "sgd: stochastic gradient descent; cg, bfgs: non-linear conjugate gradients or limited-memory BFGS on the "
+        "objective of als")
       .fallback("sgd")
       .one_of({"sgd", "cg", "bfgs"});
-  s.key("rounds", key_type::integer, "sgd: passes over the ratings; cg, bfgs: steps at most, default 1000")
+  s.key("rounds", key_type::integer, "sgd: passes over the ratings; cg, bfgs: maximum number of steps, default 1000")
       .fallback(1)
       .at_least(1)
       .at_most(1000000);
@@ -68,13 +69,14 @@ config_schema mf_schema() {
   s.key("beta", key_type::number, "sgd: weight of the regulariser").fallback(0.01).at_least(0);
   s.key("lambda", key_type::number, "cg, bfgs: penalty of the factors").fallback(0.1).at_least(0);
   s.key("lambda_bias", key_type::number, "cg, bfgs: penalty of the biases").fallback(0.05).at_least(0);
-  s.key("weighted", key_type::boolean, "cg, bfgs: multiply penalties of a row by its number of ratings").fallback(true);
+  s.key("weighted", key_type::boolean, "cg, bfgs: multiply the penalties of a row by its number of ratings")
+      .fallback(true);
   s.key("factors", key_type::string,
-        "sgd: numbers of the factors and biases in training; with update_file, and of cg and bfgs float64")
+        "sgd: type of the factors and biases in training; always float64 with update_file, cg or bfgs")
       .fallback("float32")
       .one_of({"float32", "float64"});
   s.key("start", key_type::number, "standard deviation of the factors before the first step").fallback(0.1).at_least(0);
-  s.key("clocks_per_round", key_type::integer, "sgd: pieces of a pass; items are exchanged once a piece")
+  s.key("clocks_per_round", key_type::integer, "sgd: pieces of a pass; items are exchanged once per piece")
       .fallback(10)
       .at_least(1)
       .at_most(1000000);
@@ -83,18 +85,20 @@ config_schema mf_schema() {
         "objective by less, default 1e-5; 0: never")
       .fallback(0.0)
       .at_least(0);
-  s.key("seed", key_type::integer, "of the start and of the order of the ratings").fallback(0).at_least(0);
+  s.key("seed", key_type::integer, "seed of the initial factors and of the order of the ratings")
+      .fallback(0)
+      .at_least(0);
   add_consistency_keys(s, "clocks", "bsp", {consistency_model::bsp, consistency_model::ssp});
-  s.key("min_rating", key_type::number, "predictions are not below it; default: the least rating of the input");
-  s.key("max_rating", key_type::number, "predictions are not above it; default: the greatest rating of the input");
+  s.key("min_rating", key_type::number, "lower limit of predictions; default: the least rating of the input");
+  s.key("max_rating", key_type::number, "upper limit of predictions; default: the greatest rating of the input");
   s.key("debug", key_type::boolean, "print the loss of each round").fallback(false);
   s.key("update_file", key_type::plugin, "plug-in that applies deltas to items in the servers; default: they are added")
       .not_resumable();
-  s.key("update_functions", key_type::strings, "its functions of counts, of the factors, of the biases");
+  s.key("update_functions", key_type::strings, "functions of update_file: for counts, factors and biases");
   s.key("filter_file", key_type::plugin, "with update_file: plug-in that selects the part of the model to be written");
   s.key("filter_functions", key_type::strings,
-        "its filters of users' biases, items' biases, users' and items' factors; and of how many workers have each "
-        "user and item, which are written if these are given");
+        "functions of filter_file: for users' biases, items' biases, users' factors and items' factors; if given, also "
+        "for the numbers of workers that have each user and each item, which are then written");
   recommend_settings::add_keys(s);
   return s;
 }
@@ -123,10 +127,10 @@ mf_settings::mf_settings(const config& from)
       filter(read_state_plugin(from, "filter_file", "filter_functions",
                                {"mf_ubias_filter", "mf_ibias_filter", "mf_W_filter", "mf_H_filter", "", ""})) {
   if (by_sgd()) {
-    refuse_keys(from, {"lambda", "lambda_bias", "weighted"}, "not with method sgd, whose regulariser is beta's");
+    refuse_keys(from, {"lambda", "lambda_bias", "weighted"}, "not with method sgd, whose penalty is beta");
   } else {
     refuse_keys(from, {"alpha", "beta", "clocks_per_round", "factors", "consistency", "ssp_switch", "limit_s"},
-                "not with method " + method + "; it is a key of sgd");
+                "not with method " + method + "; only with sgd");
     refuse_keys(from, {"update_file", "filter_file"},
                 "not with method " + method + ", which updates nothing in the servers");
   }
@@ -135,7 +139,7 @@ mf_settings::mf_settings(const config& from)
   if (update.given() && from.given("factors") && from.get<std::string>("factors") == "float32")
     throw config_error(from.place_of("factors") + ": found float32 with update_file, whose values are float64");
   if (filter.given() && !update.given())
-    throw config_error(from.place_of("filter_file") + ": found it without update_file, which gives the model keys");
+    throw config_error(from.place_of("filter_file") + ": given without update_file, which stores the model under keys");
   if (from.given("min_rating")) limits.least = from.get<double>("min_rating");
   if (from.given("max_rating")) limits.most = from.get<double>("max_rating");
   if (limits.least > limits.most)

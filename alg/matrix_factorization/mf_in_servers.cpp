@@ -62,7 +62,8 @@ std::vector<std::uint8_t> accepted(paralg& job, const std::string& file, const s
 }  // namespace
 
 std::uint64_t mf_in_servers::count_ratings(std::uint64_t own) {
-  if (!std::in_range<int>(own)) throw data_error("found " + std::to_string(own) + " ratings of a worker, want an int");
+  if (!std::in_range<int>(own))
+    throw data_error("found " + std::to_string(own) + " ratings of a worker, want at most 2^31 - 1");
   if (!job_.resumed()) job_.paracel_bupdate("rating_cnt", static_cast<int>(own), update_.file, update_.functions[0]);
   job_.paracel_sync();
   return static_cast<std::uint64_t>(job_.paracel_read<int>("rating_cnt"));

@@ -22,9 +22,10 @@ constexpr const char* default_maximum = "paracel_max";
 config_schema schema_of(const char* name, const char* what) {
   config_schema s(name, what);
   add_graph_keys(s);
-  s.key("update_file", key_type::plugin, "plug-in of update_func; default: the framework's; mvv only").not_resumable();
+  s.key("update_file", key_type::plugin, "mvv only: plug-in that contains update_func; default: the framework's")
+      .not_resumable();
   s.key("update_func", key_type::string,
-        "function that combines a value on the servers with a new one; default paracel_max")
+        "mvv only: function that combines a value on the servers with a new one; default paracel_max")
       .not_resumable();
   add_checkpoint_keys(s);
   return s;
@@ -44,7 +45,7 @@ mvv_settings::mvv_settings(const config& from, bool pregel)
       update_file(from.get<std::string>("update_file")),
       update_func(from.get<std::string>("update_func")) {
   if (pregel)
-    refuse_keys(from, {"update_file", "update_func"}, "not with mvv_pregel, which has nothing in the servers");
+    refuse_keys(from, {"update_file", "update_func"}, "not with mvv_pregel, which keeps nothing in the servers");
   else refuse_keys(from, {"checkpoint_every", "resume"}, "not with mvv, which has no supersteps; want mvv_pregel");
   read_checkpoint_keys(from, *this);
   if (update_file.empty()) update_file = default_plugin;

@@ -23,17 +23,21 @@ constexpr double steep = 1e3;
 config_schema naive_bayes_schema() {
   config_schema s("naive_bayes", "naive Bayes classifier");
   add_class_keys(s);
-  s.key("distribution", key_type::string, "of a feature in a class: multinomial, bernoulli or gaussian")
+  s.key("distribution", key_type::string, "distribution of a feature in a class")
       .one_of({"multinomial", "bernoulli", "gaussian"})
       .required_unless({"model"});
   s.key("alpha", key_type::number, "multinomial, bernoulli: added to each count").fallback(1.0).at_least(1e-10);
-  s.key("binarize", key_type::number, "bernoulli: a feature is there if it is greater").fallback(0.0);
+  s.key("binarize", key_type::number, "bernoulli: a feature is present if its value is greater than this")
+      .fallback(0.0);
   s.key("var_smoothing", key_type::number,
         "gaussian: this fraction of the greatest variance of a feature is added to all variances")
       .fallback(1e-9)
       .at_least(0);
-  s.key("fit_prior", key_type::boolean, "probabilities of classes from the rows; false: all the same").fallback(true);
-  s.key("class_prior", key_type::numbers, "probabilities of the classes in their order").at_least(0).at_most(1);
+  s.key("fit_prior", key_type::boolean, "estimate the probabilities of classes from the rows; false: all equal")
+      .fallback(true);
+  s.key("class_prior", key_type::numbers, "probabilities of the classes, in the order of the classes")
+      .at_least(0)
+      .at_most(1);
   return s;
 }
 
@@ -137,7 +141,7 @@ void naive_bayes::count(const sample_rows& rows) {
     comm.allreduce(negative, reduce_op::min);
     if (negative != std::numeric_limits<std::int64_t>::max())
       throw data_error(linear_.training_input.front() + ": found a number below 0 in row " +
-                       std::to_string(negative + 1) + ", want counts from 0 for multinomial");
+                       std::to_string(negative + 1) + ", want counts of at least 0 for multinomial");
   }
   sum_over_workers(get_comm(), sums);
   class_weight_.assign(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(k));
@@ -224,7 +228,7 @@ void naive_bayes::set_priors() {
   for (std::size_t c = 0; c < k; ++c) {
     if (class_weight_[c] == 0)
       throw data_error(linear_.training_input.front() + ": found class " + classes()[c] +
-                       " with rows of weight 0 only, want rows with a weight");
+                       " with rows of weight 0 only, want a weight above 0");
     all += class_weight_[c];
   }
   if (!settings_.class_prior.empty() && settings_.class_prior.size() != k)

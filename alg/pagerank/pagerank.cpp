@@ -87,7 +87,7 @@ pagerank_result page_ranks(Comm comm, const distributed_graph& incoming, const p
 config_schema pagerank_schema() {
   config_schema s("pagerank", "importance of vertices by the edges that lead to them");
   add_graph_keys(s);
-  s.key("rounds", key_type::integer, "the most rounds").fallback(200).at_least(0).at_most(1000000000);
+  s.key("rounds", key_type::integer, "maximum number of rounds").fallback(200).at_least(0).at_most(1000000000);
   s.key("damping_factor", key_type::number, "d of the formula: the fraction of a score that is passed along the edges")
       .fallback(0.85)
       .at_least(0)
@@ -95,17 +95,18 @@ config_schema pagerank_schema() {
   s.key("tolerance", key_type::number, "stop when the L1 norm of a step is at most this; 0: never")
       .fallback(1e-10)
       .at_least(0);
-  s.key("weights", key_type::string, "whether lines have a weight; automatic: if the first one has a third field")
+  s.key("weights", key_type::string, "whether edges have weights; automatic: yes if the first line has a third field")
       .fallback("automatic")
       .one_of({"automatic", "yes", "no"});
   s.key("personalization", key_type::files,
         "lines `id weight`: where random jumps lead; default: to all vertices alike");
   s.key("paracel", key_type::boolean, "Paracel 0.3's formula: not normalised, the score of dead ends is lost")
       .fallback(false);
-  s.key("handle_file", key_type::plugin, "plug-in for links and scores in the servers; default: the workers have them")
+  s.key("handle_file", key_type::plugin, "plug-in for links and scores in the servers; default: the workers keep them")
       .not_resumable();
-  s.key("update_function", key_type::string, "its function that joins lists of links; default init_updater");
-  s.key("filter_function", key_type::string, "its function that selects scores to be written; default pr_filter");
+  s.key("update_function", key_type::string, "function of handle_file that joins lists of links; default init_updater");
+  s.key("filter_function", key_type::string,
+        "function of handle_file that selects scores to be written; default pr_filter");
   return s;
 }
 
@@ -120,7 +121,7 @@ pagerank_settings::pagerank_settings(const config& from)
   options.tolerance = from.get<double>("tolerance");
   options.paracel = from.get<bool>("paracel");
   if (options.paracel && !personalization.empty())
-    throw config_error(from.place_of("personalization") + ": Paracel's formula (\"paracel\": true) has none");
+    throw config_error(from.place_of("personalization") + ": not with Paracel's formula (\"paracel\": true)");
 }
 
 namespace {

@@ -19,23 +19,28 @@ constexpr double greatest_weight = 500;  // e^-500 is not 0
 config_schema random_forest_schema() {
   config_schema s("random_forest", "random forests of classification and regression trees");
   add_tree_keys(s);
-  s.key("type", key_type::string, "what the labels are: classes, or numbers")
+  s.key("type", key_type::string, "classification: labels are classes; regression: labels are numbers")
       .one_of({"classification", "regression"})
       .required_unless({"model"});
   s.key("trees", key_type::integer, "number of trees").fallback(100).at_least(1).at_most(100000);
-  s.key("features_per_split", key_type::integer, "features tested in a node; 0: sqrt(d), of numbers d / 3")
+  s.key("features_per_split", key_type::integer, "features tested in a node; 0: sqrt(d), for regression d / 3")
       .fallback(0)
       .at_least(0);
-  s.key("max_depth", key_type::integer, "splits between root and leaf; 0: no limit")
+  s.key("max_depth", key_type::integer, "maximum number of splits between root and leaf; 0: no limit")
       .fallback(0)
       .at_least(0)
       .at_most(1000);
-  s.key("min_split", key_type::integer, "drawn rows of a node that is split")
+  s.key("min_split", key_type::integer, "minimum number of sampled rows in a node that is split")
       .fallback(2)
       .at_least(2)
       .at_most(2147483647);
-  s.key("min_leaf", key_type::integer, "drawn rows of a leaf").fallback(1).at_least(1).at_most(2147483647);
-  s.key("bootstrap", key_type::boolean, "draw rows; false: every tree has every row once").fallback(true);
+  s.key("min_leaf", key_type::integer, "minimum number of sampled rows in a leaf")
+      .fallback(1)
+      .at_least(1)
+      .at_most(2147483647);
+  s.key("bootstrap", key_type::boolean,
+        "sample the rows of each tree with replacement; false: every tree uses every row once")
+      .fallback(true);
   return s;
 }
 

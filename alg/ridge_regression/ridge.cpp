@@ -152,21 +152,24 @@ config_schema ridge_schema() {
   s.key("beta", key_type::number, "weight of the penalty: J/(2n) has beta*|w|^2, so a = 2*n*beta")
       .at_least(0)
       .required_unless({"penalty", "model"});
-  s.key("penalty", key_type::number, "a itself, instead of beta").at_least(0);
-  s.key("standardize", key_type::boolean, "scale each feature by the sd of the training samples").fallback(false);
-  s.key("rounds", key_type::integer, "sgd: passes over the data; exact: conjugate gradient steps at most")
+  s.key("penalty", key_type::number, "the penalty a itself, instead of beta").at_least(0);
+  s.key("standardize", key_type::boolean, "divide each feature by its standard deviation in the training samples")
+      .fallback(false);
+  s.key("rounds", key_type::integer, "sgd: passes over the data; exact: maximum number of conjugate gradient steps")
       .fallback(1000)
       .at_least(1)
       .at_most(1000000000);
   s.key("alpha", key_type::number, "sgd: step size").fallback(0.001).above(0);
-  s.key("decay", key_type::number, "sgd: round k = 0, 1, ... steps by alpha/(1 + decay*k)").fallback(0.0).at_least(0);
-  s.key("tolerance", key_type::number,
-        "sgd: stop when the objective changes by less than this fraction (0: never); conjugate "
-        "gradients: residual at the end, default 1e-10")
+  s.key("decay", key_type::number, "sgd: the step size of round k = 0, 1, ... is alpha/(1 + decay*k)")
+      .fallback(0.0)
       .at_least(0);
-  s.key("seed", key_type::integer, "sgd: of the order of the samples").fallback(0).at_least(0);
+  s.key("tolerance", key_type::number,
+        "sgd: stop when the objective changes by less than this fraction (0: never); conjugate gradients: relative "
+        "residual to reach, default 1e-10")
+      .at_least(0);
+  s.key("seed", key_type::integer, "sgd: seed of the order of the samples").fallback(0).at_least(0);
   s.key("update_file", key_type::plugin, "sgd: plug-in that applies a delta to theta; default: the framework's");
-  s.key("update_func", key_type::string, "sgd: its function; default paracel_add");
+  s.key("update_func", key_type::string, "sgd: function of update_file; default paracel_add");
   return s;
 }
 
@@ -186,7 +189,7 @@ ridge_settings::ridge_settings(const config& from)
   if (!linear.model.empty()) refuse_keys(from, {"update_file", "update_func"}, "not with a model: nothing is trained");
   if (exact)
     refuse_keys(from, {"update_file", "update_func"},
-                "not with method exact, which has nothing in the servers; want sgd");
+                "not with method exact, which keeps nothing in the servers; want sgd");
   if (!linear.model.empty()) return;
   if (from.given("penalty") && from.given("beta"))
     throw config_error(from.place_of("penalty") + ": not together with beta, which is penalty/(2n)");
@@ -271,7 +274,7 @@ std::vector<double> ridge_regression::solve_exactly(const centred_samples& sampl
                                   });
     if (!(residual <= tolerance)) {
       throw error("after " + std::to_string(rounds_done_) + " rounds the residual is " + json_number(residual) +
-                  " of the right side, want " + json_number(tolerance) + "; raise rounds or tolerance");
+                  " of the right-hand side, want " + json_number(tolerance) + "; raise rounds or tolerance");
     }
     return w;
   }
@@ -314,7 +317,8 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
     if (theta.size() == p + 1) return;
     throw data_error(linear_.training_input.front() + ": theta of the " + (resumed() ? "checkpoint" : "servers") +
                      " has " + std::to_string(theta.size()) + " elements, the data have " + std::to_string(p + 1) +
-                     " (" + std::to_string(p) + " features and the intercept); want data as theta was trained with");
+                     " (" + std::to_string(p) +
+                     " features and the intercept); want the data that theta was trained with");
   };
   if (get_worker_id() == 0 && !resumed()) paracel_write(theta_key, theta);
   paracel_sync();

@@ -34,13 +34,14 @@ void take(const std::byte*& at, T* values, std::size_t n) {
 void common_keys(config_schema& s) {
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
-  s.key("simbar", key_type::number, "the least similarity").fallback(0.0).at_least(-1).at_most(1);
-  s.key("topk", key_type::integer, "most neighbours of a row").fallback(20).at_least(1);
-  s.key("ids", key_type::string, "first: the first field names the row; row: its number does, from 0")
+  s.key("simbar", key_type::number, "minimum similarity").fallback(0.0).at_least(-1).at_most(1);
+  s.key("topk", key_type::integer, "maximum number of neighbours of a row").fallback(20).at_least(1);
+  s.key("ids", key_type::string,
+        "first: the first field is the id of the row; row: the number of the row, from 0, is its id")
       .fallback("first")
       .one_of({"first", "row"});
   s.key("label", key_type::boolean, "the last field is a label, which is ignored").fallback(false);
-  s.key("format", key_type::string, "of the results: text, or npy").fallback("text").one_of({"text", "npy"});
+  s.key("format", key_type::string, "format of the results: text, or npy").fallback("text").one_of({"text", "npy"});
 }
 
 /// An id is a number if the whole text is; then it is written without leading zeros.
@@ -52,15 +53,15 @@ bool is_number(std::string_view text, std::uint64_t& value) {
 }  // namespace
 
 config_schema sim_dense_schema() {
-  config_schema s("sim_dense", "the most similar rows of each row of a dense matrix");
-  s.key("input", key_type::files, "rows, id,feature,feature,...").required();
+  config_schema s("sim_dense", "the most similar rows for each row of a dense matrix");
+  s.key("input", key_type::files, "rows: id,feature,feature,...").required();
   common_keys(s);
   return s;
 }
 
 config_schema ab_sim_dense_schema() {
-  config_schema s("ab_sim_dense", "the most similar rows of a dense matrix b of each row of a dense matrix a");
-  s.key("input_a", key_type::files, "rows of a, id,feature,feature,...").required();
+  config_schema s("ab_sim_dense", "the most similar rows of a dense matrix b for each row of a dense matrix a");
+  s.key("input_a", key_type::files, "rows of a: id,feature,feature,...").required();
   s.key("input_b", key_type::files, "rows of b").required();
   common_keys(s);
   return s;
@@ -88,7 +89,7 @@ bool parse_features(std::string_view line, bool with_id, bool label, std::string
     const auto end = std::min(line.find_first_of(separators), line.size());
     if (end == 0) fail(line.data(), "found no id, want id,feature,...");
     id = line.substr(0, end);
-    if (end == line.size()) fail(line.data() + end, "found no feature behind the id");
+    if (end == line.size()) fail(line.data() + end, "found no feature after the id");
     line.remove_prefix(end + 1);
   }
   const std::size_t begin = to.size();
@@ -254,7 +255,8 @@ void sim_dense::number_by_ids(const std::vector<std::string>& files, const std::
       std::size_t row = 0;
       each_line(texts[w], [&](std::string_view name) {
         if (!before.insert(name).second)
-          refuse_row(files, w, row, "found the id \"" + std::string(name) + "\" of a row before, want an id a row");
+          refuse_row(files, w, row,
+                     "found the id \"" + std::string(name) + "\" of an earlier row, want a different id for each row");
         ++row;
       });
     }

@@ -39,26 +39,34 @@ bool within(double n, double least, double most) { return (least <= 0 || n >= le
 }  // namespace
 
 config_schema sim_sparse_schema() {
-  config_schema s("sim_sparse", "the most similar rows of each row of a sparse matrix");
-  s.key("input", key_type::files, "entries, row,column,value").required();
+  config_schema s("sim_sparse", "the most similar rows for each row of a sparse matrix");
+  s.key("input", key_type::files, "entries: row,column,value").required();
   add_cache_keys(s);
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
   s.key("format", key_type::string, "fsv: row,column,value; sfv: column,row,value")
       .fallback("fsv")
       .one_of({"fsv", "sfv"});
-  s.key("topk", key_type::integer, "most neighbours of a row").fallback(10).at_least(1);
-  s.key("rbar", key_type::number, "entries that a row must have; 0 or -1: any").fallback(0.0).at_least(-1);
-  s.key("rubar", key_type::number, "entries that a row may have; 0 or -1: any").fallback(0.0).at_least(-1);
-  s.key("cbar", key_type::number, "entries that a column must have; 0 or -1: any").fallback(0.0).at_least(-1);
-  s.key("cubar", key_type::number, "entries that a column may have; 0 or -1: any").fallback(0.0).at_least(-1);
-  s.key("sim_bar", key_type::number, "the least similarity; 0 or -1: any").fallback(0.0).at_least(-1).at_most(1);
-  s.key("sim_ubar", key_type::number, "the greatest similarity; 0 or -1: any").fallback(0.0).at_least(-1);
+  s.key("topk", key_type::integer, "maximum number of neighbours of a row").fallback(10).at_least(1);
+  s.key("rbar", key_type::number, "minimum number of entries of a row; 0 or -1: no limit").fallback(0.0).at_least(-1);
+  s.key("rubar", key_type::number, "maximum number of entries of a row; 0 or -1: no limit").fallback(0.0).at_least(-1);
+  s.key("cbar", key_type::number, "minimum number of entries of a column; 0 or -1: no limit")
+      .fallback(0.0)
+      .at_least(-1);
+  s.key("cubar", key_type::number, "maximum number of entries of a column; 0 or -1: no limit")
+      .fallback(0.0)
+      .at_least(-1);
+  s.key("sim_bar", key_type::number, "minimum similarity; 0 or -1: no limit").fallback(0.0).at_least(-1).at_most(1);
+  s.key("sim_ubar", key_type::number, "maximum similarity; 0 or -1: no limit").fallback(0.0).at_least(-1);
   s.key("weight_bar", key_type::number, "entries with a smaller |value| are ignored; 0 or -1: none")
       .fallback(0.0)
       .at_least(-1);
-  s.key("intersect_bar", key_type::number, "columns that a pair must share; 0 or -1: one").fallback(0.0).at_least(-1);
-  s.key("output_format", key_type::string, "of the results: text, or npy").fallback("text").one_of({"text", "npy"});
+  s.key("intersect_bar", key_type::number, "minimum number of columns that two rows share; 0 or -1: one")
+      .fallback(0.0)
+      .at_least(-1);
+  s.key("output_format", key_type::string, "format of the results: text, or npy")
+      .fallback("text")
+      .one_of({"text", "npy"});
   s.key("sim_method", key_type::string, "cosine, jaccard or pearson")
       .fallback("cosine")
       .one_of({"cosine", "jaccard", "pearson"});

@@ -14,9 +14,9 @@ config_schema softmax_schema() {
   config_schema s("softmax", "softmax (multinomial logistic) regression");
   add_class_keys(s);
   s.key("C", key_type::number, "weight of the losses").fallback(1.0).above(0);
-  s.key("bias", key_type::boolean, "a number for each class that is not penalised").fallback(true);
+  s.key("bias", key_type::boolean, "add a bias, which is not penalised, for each class").fallback(true);
   s.key("method", key_type::string, "newton or lbfgs").fallback("newton").one_of({"newton", "lbfgs"});
-  s.key("rounds", key_type::integer, "steps at most").fallback(1000).at_least(1).at_most(1000000000);
+  s.key("rounds", key_type::integer, "maximum number of steps").fallback(1000).at_least(1).at_most(1000000000);
   s.key("tolerance", key_type::number, "stop when the gradient's norm is at most this fraction of the first one")
       .fallback(1e-5)
       .at_least(0)

@@ -107,24 +107,26 @@ void laplacian_operator::largest(std::span<double> values) {
 config_schema spectral_clustering_schema() {
   config_schema s("spectral_clustering", "clusters of an undirected graph by eigenvectors of its normalised Laplacian");
   add_graph_keys(s);
-  s.key("kclusters", key_type::integer, "clusters, and eigenvectors").required().at_least(1).at_most(4096);
-  s.key("rounds", key_type::integer, "most steps for the eigenvectors, each two products with kclusters + 2 columns")
+  s.key("kclusters", key_type::integer, "number of clusters, and of eigenvectors").required().at_least(1).at_most(4096);
+  s.key("rounds", key_type::integer,
+        "maximum number of steps for the eigenvectors, each two products with kclusters + 2 columns")
       .fallback(300)
       .at_least(1)
       .at_most(1000000);
-  s.key("tolerance", key_type::number, "largest residual of an eigenvector, relative to 2 - the smallest eigenvalue")
+  s.key("tolerance", key_type::number,
+        "largest permitted residual of an eigenvector, relative to 2 - the smallest eigenvalue")
       .fallback(1e-10)
       .above(0);
-  s.key("basis", key_type::integer, "columns that are kept before a restart; 0: five times kclusters + 2")
+  s.key("basis", key_type::integer, "columns kept before a restart; 0: five times kclusters + 2")
       .fallback(0)
       .at_least(0)
       .at_most(100000);
-  s.key("kmeans_rounds", key_type::integer, "most rounds of a run of k-means")
+  s.key("kmeans_rounds", key_type::integer, "maximum number of rounds of a run of k-means")
       .fallback(300)
       .at_least(1)
       .at_most(100000);
   s.key("n_init", key_type::integer, "runs of k-means; the best is kept").fallback(10).at_least(1).at_most(10000);
-  s.key("seed", key_type::integer, "of the start and of k-means").fallback(0).at_least(0);
+  s.key("seed", key_type::integer, "seed of the initial vectors and of k-means").fallback(0).at_least(0);
   s.key("debug", key_type::boolean, "print each round").fallback(false);
   return s;
 }

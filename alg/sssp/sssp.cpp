@@ -16,7 +16,9 @@ config_schema sssp_schema() {
   add_graph_keys(s);
   s.key("source", key_type::string, "id of the source vertex").required();
   s.key("directed", key_type::boolean, "follow edges in their direction only").fallback(true);
-  s.key("delta", key_type::number, "width of a bucket of distances; 0: from the weights").fallback(0.0).at_least(0);
+  s.key("delta", key_type::number, "width of a bucket of distances; 0: derived from the weights")
+      .fallback(0.0)
+      .at_least(0);
   add_checkpoint_keys(s);
   return s;
 }

@@ -89,20 +89,20 @@ config_schema steady_schema() {
   s.key("distribution_input", key_type::files, "shares: id,p for the vertices of both sides").required();
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
-  s.key("epsilon", key_type::number, "a right vertex is short below p*(1 - epsilon)")
+  s.key("epsilon", key_type::number, "a right vertex is short if it receives less than p*(1 - epsilon)")
       .fallback(1e-4)
       .above(0)
       .at_most(0.5);
-  s.key("rounds", key_type::integer, "most rounds").fallback(1000).at_least(0).at_most(1000000000);
-  s.key("ktop", key_type::integer, "most probable transitions of a left vertex that are written")
+  s.key("rounds", key_type::integer, "maximum number of rounds").fallback(1000).at_least(0).at_most(1000000000);
+  s.key("ktop", key_type::integer, "number of transitions to write for each left vertex, the most probable first")
       .fallback(100)
       .at_least(0)
       .at_most(1000000000);
   s.key("feasibility", key_type::string,
-        "when to search for a proof that no scores exist: after all rounds, before, never")
+        "when to search for a proof that no scores exist: after all rounds, before them, or never")
       .fallback("after")
       .one_of({"after", "before", "never"});
-  s.key("format", key_type::string, "of the results: text, or npy in addition")
+  s.key("format", key_type::string, "format of the results: text; npy: text and npy")
       .fallback("text")
       .one_of({"text", "npy"});
   s.key("debug", key_type::boolean, "print each round").fallback(false);

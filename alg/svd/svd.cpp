@@ -134,7 +134,7 @@ void sparse_operator::sum_own_columns(const double* from, std::size_t stride, st
     }
   }
   const auto own = servers_->combine_own("AtU_", parts, function_);
-  if (own.size() != columns() * width) throw plugin_error(function_ + ": returned another number of elements");
+  if (own.size() != columns() * width) throw plugin_error(function_ + ": returned a different number of elements");
   v.resize(static_cast<Eigen::Index>(columns()), static_cast<Eigen::Index>(width));
   std::copy(own.begin(), own.end(), v.data());
 }
@@ -142,7 +142,7 @@ void sparse_operator::sum_own_columns(const double* from, std::size_t stride, st
 void sparse_operator::sum(std::span<double> values) {
   if (servers_ == nullptr) return sum_over_workers(comm_, values);
   const auto all = servers_->combine("sum_", std::vector<double>(values.begin(), values.end()), function_);
-  if (all.size() != values.size()) throw plugin_error(function_ + ": returned another number of elements");
+  if (all.size() != values.size()) throw plugin_error(function_ + ": returned a different number of elements");
   std::copy(all.begin(), all.end(), values.begin());
 }
 
@@ -154,29 +154,28 @@ void sparse_operator::largest(std::span<double> values) {
 
 config_schema svd_schema() {
   config_schema s("svd", "the greatest singular values of a sparse matrix, with their vectors");
-  s.key("input", key_type::files, "entries row,column,value, or MatrixMarket").required();
+  s.key("input", key_type::files, "entries: row,column,value, or MatrixMarket").required();
   add_cache_keys(s);
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
-  s.key("format", key_type::string, "of the vectors").fallback("text").one_of({"text", "npy"});
-  s.key("k", key_type::integer, "triplets").fallback(10).at_least(1).at_most(4096);
-  s.key("rounds", key_type::integer, "most steps, each a product with A'A of k + 2 columns")
+  s.key("format", key_type::string, "format of the vectors").fallback("text").one_of({"text", "npy"});
+  s.key("k", key_type::integer, "number of singular triplets").fallback(10).at_least(1).at_most(4096);
+  s.key("rounds", key_type::integer, "maximum number of steps, each a product of A'A with k + 2 columns")
       .fallback(300)
       .at_least(1)
       .at_most(1000000);
-  s.key("tolerance", key_type::number, "largest residual, relative to the greatest singular value")
+  s.key("tolerance", key_type::number, "largest permitted residual, relative to the greatest singular value")
       .fallback(1e-10)
       .above(0);
-  s.key("basis", key_type::integer, "columns that are kept before a restart; 0: ten times k + 2; at least three times")
+  s.key("basis", key_type::integer, "columns kept before a restart, at least three times k + 2; 0: ten times k + 2")
       .fallback(0)
       .at_least(0)
       .at_most(100000);
-  s.key("seed", key_type::integer, "of the start").fallback(0).at_least(0);
+  s.key("seed", key_type::integer, "seed of the initial vectors").fallback(0).at_least(0);
   s.key("debug", key_type::boolean, "print the residual of each step").fallback(false);
-  s.key("update_file", key_type::plugin,
-        "plug-in that adds sums over the workers in the servers; default: a collective")
+  s.key("update_file", key_type::plugin, "plug-in that adds the workers' sums in the servers; default: a collective")
       .not_resumable();
-  s.key("update_function", key_type::string, "its function; default svd_updater");
+  s.key("update_function", key_type::string, "function of update_file; default svd_updater");
   return s;
 }
 

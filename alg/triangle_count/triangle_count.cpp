@@ -312,7 +312,7 @@ triangle_result count_triangles(Comm comm, distributed_graph& graph, bool per_ve
 config_schema triangle_count_schema() {
   config_schema s("triangle_count", "triangles of a graph");
   add_graph_keys(s);
-  s.key("per_vertex", key_type::boolean, "also the triangles of each vertex").fallback(false);
+  s.key("per_vertex", key_type::boolean, "also count the triangles of each vertex").fallback(false);
   return s;
 }
 

@@ -82,24 +82,24 @@ struct batch_side {
 
 config_schema word2vec_schema() {
   config_schema s("word2vec", "vectors of words: skip-gram or CBOW, negative sampling or hierarchical softmax");
-  s.key("input", key_type::files, "text, a sentence a line").required_unless({"model"});
+  s.key("input", key_type::files, "text, one sentence per line").required_unless({"model"});
   s.key("output", key_type::output_folder, "folder of the results").fallback("./word2vec_result/");
   s.add_output_files();
-  s.key("format", key_type::string, "of the vectors: text or binary, as word2vec.c writes them, or npy")
+  s.key("format", key_type::string, "format of the vectors: text or binary, as word2vec.c writes them, or npy")
       .fallback("text")
       .one_of({"text", "binary", "npy"});
-  s.key("tokens", key_type::string, "space: runs of bytes that are no white space; paracel: runs of [-A-Za-z0-9_]")
+  s.key("tokens", key_type::string, "space: runs of bytes that are not white space; paracel: runs of [-A-Za-z0-9_]")
       .fallback("space")
       .one_of({"space", "paracel"});
-  s.key("min_count", key_type::integer, "rarer words are left out").fallback(5).at_least(1);
-  s.key("method", key_type::string, "skip_gram: a word from each word around it; cbow: from their mean")
+  s.key("min_count", key_type::integer, "words that occur less often are left out").fallback(5).at_least(1);
+  s.key("method", key_type::string, "skip_gram: predict a word from each word around it; cbow: from their mean")
       .fallback("skip_gram")
       .one_of({"skip_gram", "cbow"});
   s.key("loss", key_type::string, "negative_sampling or hierarchical_softmax")
       .fallback("negative_sampling")
       .one_of({"negative_sampling", "hierarchical_softmax"});
-  s.key("k", key_type::integer, "numbers of a vector").fallback(100).at_least(1).at_most(65536);
-  s.key("window", key_type::integer, "words to either side, at most: how many is drawn again for each word")
+  s.key("k", key_type::integer, "length of a vector").fallback(100).at_least(1).at_most(65536);
+  s.key("window", key_type::integer, "maximum number of words on either side; the actual number is drawn for each word")
       .fallback(5)
       .at_least(1)
       .at_most(1000);
@@ -112,21 +112,21 @@ config_schema word2vec_schema() {
       .fallback(0)
       .at_least(0)
       .at_most(1000000000);
-  s.key("sample", key_type::number, "occurrences of words more frequent than this fraction are thinned out; 0: of none")
+  s.key("sample", key_type::number, "thin out the occurrences of words more frequent than this fraction; 0: keep all")
       .fallback(1e-3)
       .at_least(0);
   s.key("rounds", key_type::integer, "passes over the text").fallback(5).at_least(1).at_most(1000000);
   s.key("batch_size", key_type::integer,
-        "words of all workers between two exchanges of rows; 0: 10000, of short texts fewer")
+        "words of all workers between two exchanges of rows; 0: 10000, fewer for short texts")
       .fallback(0)
       .at_least(0)
       .at_most(1000000000);
-  s.key("alpha", key_type::number, "first step size, which falls linearly; default .025, cbow .05").above(0);
-  s.key("seed", key_type::integer, "of the first vectors and of what is drawn").fallback(0).at_least(0);
+  s.key("alpha", key_type::number, "initial step size, which falls linearly; default 0.025, cbow 0.05").above(0);
+  s.key("seed", key_type::integer, "seed of the initial vectors and of all draws").fallback(0).at_least(0);
   add_consistency_keys(s, "batches", "bsp", {consistency_model::bsp, consistency_model::ssp});
   s.key("test_input", key_type::files, "lines of two words and a number: its rank correlation with their cosine");
   s.key("predict_input", key_type::files, "lines of one word: its nearest words; of three, a b c: of b - a + c");
-  s.key("topk", key_type::integer, "words of a prediction").fallback(10).at_least(1).at_most(1000000);
+  s.key("topk", key_type::integer, "number of words of a prediction").fallback(10).at_least(1).at_most(1000000);
   s.key("model", key_type::files, "vectors as text, binary or npy: no training, only test_input and predict_input");
   s.key("debug", key_type::boolean, "print the loss of each round").fallback(false);
   return s;
@@ -158,7 +158,8 @@ word2vec_settings::word2vec_settings(const config& from)
   if (model.hierarchical)
     refuse_keys(from, {"negatives", "noise_words"}, "not with hierarchical_softmax, which draws no negatives");
   if (!model_input.empty() && test_input.empty() && predict_input.empty())
-    throw config_error(from.place_of("model") + ": found it alone, want test_input or predict_input");
+    throw config_error(from.place_of("model") +
+                       ": found neither test_input nor predict_input, want at least one of them");
 }
 
 // ---- the job

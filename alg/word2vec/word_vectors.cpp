@@ -28,7 +28,7 @@ class vectors_parser {
 
   word_vectors read(bool binary) {
     const auto words = header("the number of words");
-    to_.width = header("the numbers of a vector");
+    to_.width = header("the length of a vector");
     if (at_ < text_.size() && text_[at_] == '\r') ++at_;
     if (at_ == text_.size() || text_[at_] != '\n') fail(at_, "want the end of the line after two numbers");
     ++at_;

@@ -45,16 +45,17 @@ config_schema wc_schema() {
   s.key("input", key_type::files, "text").required();
   s.key("output", key_type::output_folder, "folder of the results").fallback("./wc_result/");
   s.add_output_files();
-  s.key("topk", key_type::integer, "words that are printed").fallback(10).at_least(0);
-  s.key("tokens", key_type::string, "paracel: runs of [-A-Za-z0-9_]; space: runs of bytes that are no white space")
+  s.key("topk", key_type::integer, "number of words to print").fallback(10).at_least(0);
+  s.key("tokens", key_type::string, "paracel: runs of [-A-Za-z0-9_]; space: runs of bytes that are not white space")
       .fallback("paracel")
       .one_of({"paracel", "space"});
   s.key("dump", key_type::boolean, "write every word and its count").fallback(false);
-  s.key("format", key_type::string, "of the dump: text, or npy").fallback("text").one_of({"text", "npy"});
+  s.key("format", key_type::string, "format of the dump: text, or npy").fallback("text").one_of({"text", "npy"});
   s.key("handle_file", key_type::plugin, "plug-in that adds the counts in the servers; default: workers add them")
       .not_resumable();
-  s.key("update_function", key_type::string, "its function that adds counts; default wc_updater");
-  s.key("filter_function", key_type::string, "its function that selects dictionaries of counts; default wc_filter");
+  s.key("update_function", key_type::string, "function of handle_file that adds counts; default wc_updater");
+  s.key("filter_function", key_type::string,
+        "function of handle_file that selects dictionaries of counts; default wc_filter");
   return s;
 }
 

@@ -242,8 +242,7 @@ class bigraph_continuous {
  private:
   static constexpr default_id_type limit = 0xffffffff;
   static default_id_type checked(default_id_type id) {
-    if (id >= limit)
-      throw error("a vertex " + std::to_string(id) + " of a bigraph_continuous, want less than 4294967295");
+    if (id >= limit) throw error("bigraph_continuous: vertex " + std::to_string(id) + ", want less than 4294967295");
     return id;
   }
   template <class F>

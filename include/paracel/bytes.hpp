@@ -82,7 +82,7 @@ class byte_reader {
 
   /// The next n bytes. Lifetime: that of the block.
   const std::byte* take(std::size_t n) {
-    if (n > rest_.size()) throw protocol_error("a block of another worker ends early");
+    if (n > rest_.size()) throw protocol_error("a block from another worker is cut short");
     const auto* at = rest_.data();
     rest_ = rest_.subspan(n);
     return at;
@@ -95,7 +95,7 @@ class byte_reader {
   template <class T>
   void get(std::vector<T>& out, std::size_t n) {
     static_assert(std::is_trivially_copyable_v<T>);
-    if (n > rest_.size() / sizeof(T)) throw protocol_error("a block of another worker ends early");
+    if (n > rest_.size() / sizeof(T)) throw protocol_error("a block from another worker is cut short");
     out.resize(n);
     if (n > 0) std::memcpy(out.data(), take(n * sizeof(T)), n * sizeof(T));
   }
@@ -103,7 +103,7 @@ class byte_reader {
   template <class T>
   std::vector<T> rest() {
     std::vector<T> out;
-    if (rest_.size() % sizeof(T) != 0) throw protocol_error("a block of another worker ends early");
+    if (rest_.size() % sizeof(T) != 0) throw protocol_error("a block from another worker is cut short");
     get(out, rest_.size() / sizeof(T));
     return out;
   }

@@ -87,7 +87,7 @@ class typed_object final : public object {
     if constexpr (is_number_vector<T>) {
       value.resize(elements);
     } else if constexpr (raw_number<T>) {
-      if (elements != 1) throw error("one number cannot become " + std::to_string(elements));
+      if (elements != 1) throw error("one number cannot be resized to " + std::to_string(elements) + " elements");
     }
     const auto all = numbers();
     return all ? all->bytes : std::span<std::byte>();

@@ -189,7 +189,7 @@ class com_queue {
   template <class R = void>
   R exec() {
     if (std::type_index(typeid(R)) != result_type_ && !std::is_void_v<R>)
-      throw error("exec: its type is not the one that the function of close_with returns");
+      throw error("exec: its result type differs from the one that the function of close_with returns");
     const auto bytes = run();
     if constexpr (!std::is_void_v<R>) return decode<R>(collectives::view_of(bytes));
   }

@@ -332,7 +332,7 @@ class Comm {
   /// Cost: an all-gather. Without MPI the new one's collectives are messages among its workers.
   /// Throws: error for a negative color.
   [[nodiscard]] Comm split(int color) const {
-    if (color < 0) throw error("split: the color is " + std::to_string(color) + ", want one from 0");
+    if (color < 0) throw error("split: the color is " + std::to_string(color) + ", want 0 or more");
     Comm part(backend_->split(color), session_);
     part.deadline_ = deadline_;
     return part;
@@ -389,14 +389,14 @@ class Comm {
     if (dest < 0 || static_cast<std::size_t>(dest) >= get_size())
       throw error("a message to rank " + std::to_string(dest) + ": want one from 0 to " +
                   std::to_string(get_size() - 1));
-    if (tag < 0) throw error("a message with tag " + std::to_string(tag) + ": want one from 0");
+    if (tag < 0) throw error("a message with tag " + std::to_string(tag) + ": want 0 or more");
     return {dest, tag, 0};
   }
   [[nodiscard]] message_address source(int src, int tag) const {
     if (src != any_source && (src < 0 || static_cast<std::size_t>(src) >= get_size()))
       throw error("a message from rank " + std::to_string(src) + ": want one from 0 to " +
                   std::to_string(get_size() - 1) + ", or any_source");
-    if (tag < 0 && tag != any_tag) throw error("a message with tag " + std::to_string(tag) + ": want one from 0");
+    if (tag < 0 && tag != any_tag) throw error("a message with tag " + std::to_string(tag) + ": want 0 or more");
     return {src, tag, 0};
   }
   [[nodiscard]] received_message received(comm_backend::ticket ticket, int src, int tag) const {

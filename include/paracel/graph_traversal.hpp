@@ -67,7 +67,7 @@ class traversal_view<G, T> {
   explicit traversal_view(const G& graph) : graph_(&graph), rows_(&graph.out()) {}
   [[nodiscard]] std::uint32_t start(const T& v) const {
     const auto i = graph_->index_of(v);
-    if (!i) throw key_error("a traversal begins at a vertex that is not in the graph");
+    if (!i) throw key_error("a traversal starts at a vertex that is not in the graph");
     return *i;
   }
   [[nodiscard]] std::uint32_t find(const T& v) const { return graph_->index_of(v).value_or(interner<T>::none); }
@@ -179,7 +179,7 @@ class BFS {
   [[nodiscard]] int dist(const T& v) const { return at(v).dist; }
   /// The vertex before `v` on that path; for the source, itself. Throws: key_error when `v` was not reached.
   [[nodiscard]] T edgeTo(const T& v) const {
-    if (!visited(v)) throw key_error("a vertex was asked for that the search did not reach");
+    if (!visited(v)) throw key_error("the search did not reach the vertex that was asked for");
     return view_.id(at(v).before);
   }
 

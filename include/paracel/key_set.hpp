@@ -110,7 +110,7 @@ class numbers_target final : public set_target {
  private:
   V* room(std::size_t numbers) {
     if (has_width_ && numbers == width_) return data();
-    if (has_width_) throw type_error("the values of a key set that is read as numbers must all have one size");
+    if (has_width_) throw type_error("the values of a key set that is read as numbers must all have the same size");
     if constexpr (requires { (*out_).resize(1); }) {
       out_->resize(keys_ * numbers);
     } else if (out_.size() != keys_ * numbers) {

@@ -147,7 +147,7 @@ template <class T, raw_number R>
   const auto what = "over_rows(\"" + work.rows + "\", \"" + work.result + "\")";
   return {what, [work = std::move(work), what](com_context& c, collectives&) {
             if (!work.length || !work.compute || work.chunks == 0)
-              throw config_error("row_work: length and compute are needed, and chunks from 1");
+              throw config_error("row_work: want length, compute, and chunks of 1 or more");
             const auto& rows = c.get_obj<const T>(work.rows);
             auto& result = c.put_obj(work.result, std::vector<R>(work.length(c), work.empty));
             const auto elements = [](std::span<std::byte> bytes) {

@@ -533,7 +533,7 @@ template <class F>
   static_assert(with_float || with_double,
                 "an optimizer is void f(const paracel::optimizer_step<T>&), T float or double, const if a functor");
   if (hyper.size() > abi::most_hyper_parameters || states > abi::most_states)
-    throw error("an optimizer has at most 16 hyper-parameters and 16 numbers of state an element");
+    throw error("an optimizer has at most 16 hyper-parameters and 16 numbers of state per element");
   optimizer_result o;
   o.magic = abi::optimizer_magic;
   o.abi_version = abi::version;
@@ -541,7 +541,7 @@ template <class F>
   o.states = states;
   for (const auto& [name, value] : hyper) {
     if (name.empty() || name.size() >= abi::hyper_name_bytes)
-      throw error("the name of a hyper-parameter has 1 to 23 characters");
+      throw error("the name of a hyper-parameter must have 1 to 23 characters");
     std::memcpy(o.hyper_names[o.hyper_count], name.data(), name.size());
     o.hyper_defaults[o.hyper_count++] = value;
   }

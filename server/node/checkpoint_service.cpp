@@ -34,7 +34,7 @@ std::string load_again(plugin_registry& plugins, const std::vector<net::checkpoi
   for (const auto& f : functions) {
     std::string why;
     try {
-      if (id_of(plugins, f.filter, f.plugin, f.symbol) != f.id) why = "is not the same as when the checkpoint was made";
+      if (id_of(plugins, f.filter, f.plugin, f.symbol) != f.id) why = "has changed since the checkpoint was written";
     } catch (const plugin_error& e) {
       why = e.what();
     }
@@ -48,7 +48,7 @@ std::string load_again(plugin_registry& plugins, const std::vector<net::checkpoi
 void checkpoint_service::handle(shard& of, unsigned index, const ownership* owned, const net::request_view& request,
                                 completion done) {
   if (options_.job != 0 && request.header.job != options_.job) {
-    return done.fail(status::wrong_job, "this server works for another job");
+    return done.fail(status::wrong_job, "this server belongs to another job");
   }
   const auto body = json_from(net::text_of(request.body));
   const auto text = [&](const char* key) {
@@ -65,7 +65,7 @@ void checkpoint_service::handle(shard& of, unsigned index, const ownership* owne
   }
   if (net::text_of(request.body) == request_) return give_answer(done);
   if (owned == nullptr || owned->epoch < request.header.epoch) {
-    return done.fail(status::stale_epoch, "who serves which partition is not known here yet");
+    return done.fail(status::stale_epoch, "this server does not know yet which server owns which partition");
   }
   // Partitions that have moved since would be in no server's file.
   if (what == "save" && owned->epoch != request.header.epoch) {
@@ -138,7 +138,7 @@ std::string checkpoint_service::restore(shard& of, unsigned index, const ownersh
     if (f.header.kind != net::checkpoint_kind::server) continue;
     const auto path = folder + "/" + f.name;
     net::checkpoint_reader file(*disk_, path);
-    if (file.header() != f.header) throw data_error(path + ": byte 0: is of another job, clock or server");
+    if (file.header() != f.header) throw data_error(path + ": byte 0: belongs to another job, clock or server");
     while (file.next(partition, records, wanted)) {
       std::string why;
       if (of.apply_records(static_cast<std::uint16_t>(partition), records, why) == status::ok) {

@@ -121,7 +121,7 @@ void server::closing(unsigned shard) { shards_[shard]->closing(); }
 void server::handle_clock(const net::request_view& request, completion done, clock_service::time_point now,
                           std::optional<bool> keeps) {
   if (options_.job != 0 && request.header.job != options_.job) {
-    return done.fail(net::status::wrong_job, "this server works for another job");
+    return done.fail(net::status::wrong_job, "this server belongs to another job");
   }
   if (request.header.what != net::verb::ping && !keeps.value_or(keeps_clock_.load(std::memory_order_relaxed))) {
     return done.fail(net::status::wrong_owner, "s" + std::to_string(options_.slot) + " does not keep the clock");

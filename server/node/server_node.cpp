@@ -345,7 +345,7 @@ std::string server_node::address_for(const std::string& thread_name) const {
   const std::string_view bind = options_.bind;
   if (bind.starts_with("tcp://")) {
     if (!bind.ends_with(":*")) {
-      throw usage_error("a server has several ports, so it takes free ones: tcp://host:*, not " + options_.bind);
+      throw usage_error("a server needs several free ports: want tcp://host:*, found " + options_.bind);
     }
     return options_.bind;
   }

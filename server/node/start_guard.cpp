@@ -49,7 +49,7 @@ class door {
       if (at == watched_.end() || at->second.take({static_cast<const std::byte*>(bytes), count})) return true;
       watched_.erase(at);
     }
-    say("its messages have too many parts or bytes, or are no ZMTP 3");
+    say("its messages have too many parts or bytes, or are not ZMTP 3");
     return false;
   }
   /// There is no descriptor for the pending connection: it gets the reserved one, and is closed.
@@ -61,7 +61,7 @@ class door {
       if (const int fd = real(listener, nullptr, nullptr); fd >= 0) close(fd);
       reserve_ = spare();
     }
-    say("no descriptor is left for it (ulimit -n)");
+    say("no file descriptor is left for it (ulimit -n)");
   }
 
  private:

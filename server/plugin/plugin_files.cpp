@@ -194,7 +194,7 @@ plugin_file find_plugin_file(const std::string& folder, const std::string& name)
     const std::unique_ptr<char, decltype(&std::free)> real(::realpath(folder.c_str(), nullptr), &std::free);
     if (real != nullptr) c.path = std::string(real.get()) + "/" + name;
     if (::stat(c.path.c_str(), &by_path) != 0 || by_path.st_dev != at_file.st_dev || by_path.st_ino != at_file.st_ino)
-      c.problem = "was exchanged while it was looked at";
+      c.problem = "was replaced while it was being checked";
   }
   if (c.problem.empty()) {
     try {

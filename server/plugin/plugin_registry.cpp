@@ -33,7 +33,8 @@ constexpr std::size_t most_names_in_a_text = 8;
 constexpr std::size_t most_functions = 1024;
 constexpr std::size_t most_spellings = 1024;  // of plug-ins; further ones are looked up each time
 constexpr std::size_t most_written_bytes = 512;
-constexpr const char* how_to_allow = "; a path in the config allows its folder, prun.py --plugin-dir DIR one more";
+constexpr const char* how_to_allow =
+    "; a path in the config allows its folder, prun.py --plugin-dir DIR allows another";
 
 std::string join(std::vector<std::string> names) {
   std::ranges::sort(names);
@@ -92,16 +93,16 @@ std::string other_abi(std::uint16_t version, std::uint16_t bytes, std::size_t by
 /// Why `s`, which has the magic of an optimizer, is not usable by this server; empty when it is.
 std::string problem_of_optimizer(const plugin_symbol& s) {
   if (s.size < offsetof(optimizer_result, flags))
-    return "is no paracel::optimizer_result that paracel::optimizer_proxy made";
+    return "is not a paracel::optimizer_result made by paracel::optimizer_proxy";
   const auto* o = reinterpret_cast<const optimizer_result*>(s.address);
   if (o->abi_version != abi::version || o->struct_bytes != sizeof(optimizer_result) ||
       s.size < sizeof(optimizer_result))
     return other_abi(o->abi_version, o->struct_bytes, sizeof(optimizer_result));
   if (o->step == nullptr || o->hyper_count > abi::most_hyper_parameters || o->states > abi::most_states)
-    return "is no optimizer that paracel::optimizer_proxy made";
+    return "is not an optimizer made by paracel::optimizer_proxy";
   for (std::uint32_t i = 0; i < o->hyper_count; ++i) {
     if (::strnlen(o->hyper_names[i], abi::hyper_name_bytes) == abi::hyper_name_bytes)
-      return "has a hyper-parameter whose name does not end";
+      return "has a hyper-parameter whose name is not terminated";
   }
   return {};
 }
@@ -110,12 +111,13 @@ std::string problem_of_optimizer(const plugin_symbol& s) {
 template <class Result>
 std::string problem_of(const plugin_symbol& s, const std::string& name, const function_kind& kind) {
   if (s.type == STT_FUNC || s.type == STT_GNU_IFUNC)
-    return std::string("is a function; export ") + kind.type + " NAME = " + kind.maker + "(" + name + ") and name that";
+    return std::string("is a function; export ") + kind.type + " NAME = " + kind.maker + "(" + name +
+           ") and give the name of that";
   for (const auto& other : {update_kind, filter_kind})
     if (other.magic != kind.magic && s.magic() == other.magic)
       return std::string("is ") + other.article + other.noun + ", and " + kind.article + kind.noun + " was asked for";
   if (s.magic() != kind.magic || s.size < offsetof(Result, flags))
-    return std::string("is no ") + kind.type + " that " + kind.maker + " made";
+    return std::string("is not a ") + kind.type + " made by " + kind.maker;
   const auto* r = reinterpret_cast<const Result*>(s.address);
   if (r->abi_version != abi::version || r->struct_bytes != sizeof(Result) || s.size < sizeof(Result))
     return other_abi(r->abi_version, r->struct_bytes, sizeof(Result));
@@ -303,7 +305,7 @@ namespace {
 void require_room(std::size_t functions) {
   if (functions < most_functions) return;
   throw plugin_error(std::to_string(most_functions) +
-                     " functions are registered already, which is as many as a server takes");
+                     " functions are registered already, the most that a server accepts");
 }
 
 }  // namespace

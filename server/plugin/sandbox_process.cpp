@@ -43,7 +43,7 @@ void require(bool done, const char* what, int code) {
 std::string signal_text(int number) {
   const char* name = sigabbrev_np(number);
   std::string text = name != nullptr ? std::string("SIG") + name : "signal " + std::to_string(number);
-  if (number == SIGKILL) text += ", as from a system without memory";
+  if (number == SIGKILL) text += ", as when the system runs out of memory";
   return text;
 }
 

@@ -93,7 +93,7 @@ bool sandbox_runner::read(std::size_t i, sandboxed_result& out) {
   const std::span<const std::byte> memory = process_->memory();
   checked_answer a;
   if (const char* wrong = parse_answer(memory, room_at_, i, a)) {
-    out.text = std::string("has destroyed the memory of its sandbox: ") + wrong;
+    out.text = std::string("has corrupted the memory of its sandbox: ") + wrong;
     out.ended_process = true;
     return false;
   }
@@ -119,7 +119,7 @@ void sandbox_runner::lose_process() noexcept {
 
 void sandbox_runner::explain_memory(std::string& text) const {
   if (of_.options_.memory_bytes == 0 || text.find("bad_alloc") == std::string::npos) return;
-  text += ": its sandbox may have " + std::to_string(of_.options_.memory_bytes >> 20U) + "M (--sandbox-memory)";
+  text += ": the limit of its sandbox is " + std::to_string(of_.options_.memory_bytes >> 20U) + "M (--sandbox-memory)";
 }
 
 /// The result of a call that has ended the process.
@@ -140,7 +140,7 @@ std::size_t sandbox_runner::hand_over(const sandboxed_function& f, std::span<con
   for (bool again = false;; again = true) {
     process();
     if ((f.number >= loaded_.size() || !loaded_[f.number]) && !load(f))
-      throw plugin_error(f.name + " is not there any more");
+      throw plugin_error(f.name + " no longer exists");
     const auto count = write(calls, f.number);
     if (count == 0)
       throw plugin_error("arguments of " + std::to_string(argument_bytes(calls.front())) +

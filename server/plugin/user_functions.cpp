@@ -102,11 +102,11 @@ std::optional<const std::byte*> matching_delta(const value_view& current, const 
     return std::nullopt;
   }
   if (f->value_tag != 0 && static_cast<value_tag>(f->value_tag) != element) {
-    v.mismatch(current, delta, "the value has another type");
+    v.mismatch(current, delta, "the value has a different type");
     return std::nullopt;
   }
   if (is_array(current.tag) != is_array(delta.tag)) {
-    v.mismatch(current, delta, "one number and an array are not mixed");
+    v.mismatch(current, delta, "one number and an array cannot be combined");
     return std::nullopt;
   }
   const auto count = current.bytes.size() / element_bytes(element);
@@ -196,7 +196,7 @@ value_tag run_general(std::vector<std::byte>& out, const verdict& v, Call&& call
   const abi::sink sink{&result, &vector_sink::place};
   if (!v.passed(call(&sink, &text), buffer.data())) return value_tag::none;
   if (!result.placed || result.tag == value_tag::none || !is_well_formed({result.tag, out})) {
-    v.fail(abi::failed, "returned nothing that is a value");
+    v.fail(abi::failed, "returned no valid value");
     return value_tag::none;
   }
   return result.tag;
@@ -328,7 +328,7 @@ value_tag apply_to_missing(const loaded_update& u, const value_view& delta, std:
       return tag;
     } catch (const paracel::error& e) {
       v.fail(abi::type_mismatch,
-             std::string("the key is not there, and the delta cannot become its value: ") + e.what());
+             std::string("the key does not exist, and the delta cannot become its value: ") + e.what());
       return value_tag::none;
     }
   }
@@ -340,7 +340,7 @@ value_tag apply_to_missing(const loaded_update& u, const value_view& delta, std:
     return delta.tag;
   }
   v.fail(abi::type_mismatch,
-         "the key is not there, and a delta that is " + kind_of_value(delta) +
+         "the key does not exist, and a delta that is " + kind_of_value(delta) +
              " cannot become its value: write the key first, or give the function an initialised_by");
   return value_tag::none;
 }

@@ -81,7 +81,7 @@ void checkpoint_coordinator::handle(const net::request_view& in, completion done
   const auto clock = json_number(body, "clock");
   if (role != "worker" || !in_.contains(rank) || clock == net::no_clock) {
     return done.fail(net::status::bad_request,
-                     "a checkpoint is asked for by a launcher, or by a worker with rank and clock");
+                     "a checkpoint must be requested by a launcher, or by a worker with rank and clock");
   }
   stopped_worker worker;
   try {
@@ -100,10 +100,10 @@ void checkpoint_coordinator::stop(std::uint32_t rank, std::uint32_t clock, stopp
   if (phase_ != phase::idle && clock > clock_) {
     close("worker " + std::to_string(rank) + " has passed it", 0);
   } else if (clock == clock_ && (phase_ == phase::saving || phase_ == phase::finishing)) {
-    close("worker " + std::to_string(rank) + " has come to it twice", 0);
+    close("worker " + std::to_string(rank) + " has reached it twice", 0);
   }
   if ((last_ && clock <= *last_) || (phase_ != phase::idle && clock < clock_)) {
-    return answer_worker(worker.done, "the checkpoint at clock " + std::to_string(clock) + " has been given up");
+    return answer_worker(worker.done, "the checkpoint at clock " + std::to_string(clock) + " was abandoned");
   }
   if (phase_ == phase::idle) {
     phase_ = phase::gathering;
@@ -217,7 +217,7 @@ void checkpoint_coordinator::on_saved(const net::reply_view& reply) {
                            f.at("symbol").get<std::string>(), f.at("filter").get<bool>()});
       }
     } catch (const std::exception& e) {
-      failure_ = std::string("a server's answer cannot be understood: ") + e.what();
+      failure_ = std::string("the reply of a server is malformed: ") + e.what();
     }
   }
   if (waits_for(purpose::save)) return;  // even after a failure: until then a server may still write
@@ -291,7 +291,7 @@ void checkpoint_coordinator::take_result() {
   const auto result = task_.get();
   if (!pruning_) return close(result.why, result.bytes);
   if (!result.why.empty()) {
-    const auto why = "old checkpoints stay: " + result.why;
+    const auto why = "old checkpoints were not removed: " + result.why;
     events_(json_text({{"event", "checkpoint_failed"}, {"clock", clock_}, {"why", why}}), false);
   }
 }
@@ -378,7 +378,7 @@ void checkpoint_coordinator::tick(const membership& members, time_point now) {
       else ++left_out;
     }
     if (left_out != 0) missing += " and " + std::to_string(left_out) + " more";
-    close(missing + " did not come to clock " + std::to_string(clock_), 0);
+    close(missing + " did not reach clock " + std::to_string(clock_), 0);
   }
 }
 

@@ -124,7 +124,7 @@ collective_log::found collective_log::find(std::uint64_t number, std::uint32_t r
   }
   const auto& a = it->second;
   if (a.what != what) {
-    why = "rank " + std::to_string(rank) + " calls " + what + ", but the process in whose place it is called " + a.what;
+    why = "rank " + std::to_string(rank) + " calls " + what + ", but the process that it replaces called " + a.what;
     return found::differs;
   }
   tag = a.tag;

@@ -34,13 +34,13 @@ std::string name_of_operation(std::uint32_t comm, std::uint64_t number) {
 const char* malformed(const collective_request& r, std::span<const std::byte> bytes) {
   if (r.kind == collective_kind::reduce) {
     if (!is_numeric(r.tag)) return "only arrays of numbers can be reduced";
-    if (bytes.size() % element_bytes(r.tag) != 0) return "the length is no multiple of the element's size";
+    if (bytes.size() % element_bytes(r.tag) != 0) return "the length is not a multiple of the element size";
   }
   if (r.kind == collective_kind::alltoall) {
     std::span<const std::byte> block;
     std::uint32_t blocks = 0;
     while (blocks < r.size && net::take_block(bytes, block)) ++blocks;
-    if (blocks != r.size || !bytes.empty()) return "all-to-all takes one block for each rank";
+    if (blocks != r.size || !bytes.empty()) return "all-to-all needs one block for each rank";
   }
   return nullptr;
 }
@@ -152,13 +152,15 @@ void collective_service::handle(const net::request_view& in, shared_buffer tail,
 
 void collective_service::pass_message(const collective_request& r, shared_buffer bytes, completion done) {
   if (!kept_ || r.comm != 0)
-    return done.fail(net::status::bad_request, "messages travel here only where workers are replaced");
+    return done.fail(net::status::bad_request,
+                     "messages pass through the scheduler only in jobs that replace dead workers");
   const message_log::number n{r.clock, r.operation};
   if (r.kind == collective_kind::send) {
     if (messages_.bytes() + bytes.size() > limits_.max_parked_bytes)
-      return done.fail(net::status::too_large, "more than " + std::to_string(limits_.max_parked_bytes) +
-                                                   " bytes of messages would wait for their receivers, or were taken "
-                                                   "in iterations that are not committed");
+      return done.fail(net::status::too_large,
+                       "more than " + std::to_string(limits_.max_parked_bytes) +
+                           " bytes of messages would wait for their receivers, or were received "
+                           "in iterations that are not committed");
     messages_.send({r.rank, r.root}, n, std::move(bytes));
     return done.ok();
   }

@@ -31,7 +31,7 @@ constexpr unsigned slot_bits = 16;
 std::string long_text_in(const json& j, const char* key, std::size_t most) {
   const auto it = j.find(key);
   if (it == j.end()) return {};
-  if (!it->is_string()) throw refusal(std::string("\"") + key + "\" is no string");
+  if (!it->is_string()) throw refusal(std::string("\"") + key + "\" is not a string");
   const auto& text = it->get_ref<const std::string&>();
   if (text.size() > most)
     throw refusal(std::string("\"") + key + "\" has " + std::to_string(text.size()) + " bytes, want at most " +
@@ -39,7 +39,7 @@ std::string long_text_in(const json& j, const char* key, std::size_t most) {
   return text;
 }
 
-std::string server_commands() { return "servers know one command, stats"; }
+std::string server_commands() { return "servers accept one command, stats"; }
 
 }  // namespace
 
@@ -72,7 +72,8 @@ command_board::command command_board::command_in(const json& body, const recipie
 
 void command_board::tell(const json& body, completion& done, const recipients& all, time_point now) {
   auto c = command_in(body, all);
-  if (open_.size() >= most_open) throw refusal("1024 commands wait for answers: try again when some have them");
+  if (open_.size() >= most_open)
+    throw refusal("1024 commands are waiting for answers: try again when some have been answered");
   c.done = std::move(done);
   give(std::move(c), all, now);
 }
@@ -92,7 +93,8 @@ void command_board::give(command c, const recipients& all, time_point now) {
       open_.at(number).asked[index] = of.address;
       ask_server(number, index);
     } else if (!workers_[index].listens) {
-      record(number, index, {false, "it takes no commands: its program has no function for any (paracel_on_command)"});
+      record(number, index,
+             {false, "it accepts no commands: its program registers no function for them (paracel_on_command)"});
     } else {
       workers_[index].commands.push_back(number);
       deliver(index);
@@ -125,11 +127,11 @@ void command_board::take(std::uint32_t rank, const json& body, completion& done,
     t.listens = true;
     t.begins = true;
   }
-  if (!t.listens) throw refusal("it has not begun to take commands");
+  if (!t.listens) throw refusal("it has not begun to accept commands");
   const auto after = whole_number_in(body, "after", ~std::uint64_t{0});
   if (const auto answers = body.find("answers"); answers != body.end() && answers->is_array()) {
     for (const auto& a : *answers) {
-      if (!a.is_object()) throw refusal("an answer is no object");
+      if (!a.is_object()) throw refusal("an answer is not an object");
       const auto number = whole_number_in(a, "number", ~std::uint64_t{0});
       const auto at = open_.find(number);
       // If it is unknown, the answer was late or is a repetition.
@@ -140,7 +142,7 @@ void command_board::take(std::uint32_t rank, const json& body, completion& done,
   std::erase_if(t.commands, [&](auto number) { return number <= after; });
   if (body.contains("changes")) t.changes = whole_number_in(body, "changes", ~std::uint64_t{0});
   const auto given = body.find("tell");
-  if (given != body.end() && !given->is_object()) throw refusal("\"tell\" is no object");
+  if (given != body.end() && !given->is_object()) throw refusal("\"tell\" is not an object");
   if (given == body.end()) {
     t.answers.clear();
   } else if (const auto number = whole_number_in(*given, "number", ~std::uint64_t{0}); number > t.given) {
@@ -159,7 +161,7 @@ void command_board::take(std::uint32_t rank, const json& body, completion& done,
   if (body.value("end", json()) == true) {
     t.parked.ok();
     t = taker{.first_change = t.first_change};
-    return fail_missing(false, rank, "it takes no more commands: its program has ended");
+    return fail_missing(false, rank, "it accepts no more commands: its program has ended");
   }
   deliver(rank);
 }

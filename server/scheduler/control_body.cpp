@@ -17,7 +17,7 @@ constexpr std::size_t max_text_bytes = 1024;  // of a host or an address, as in 
 nlohmann::json object_in(const net::request_view& in) {
   if (in.body.size() > max_control_bytes) throw refusal("the body is longer than a control message can be");
   auto j = json_from(net::text_of(in.body), max_control_bytes);
-  if (!j.is_object()) throw refusal("the body is no JSON object");
+  if (!j.is_object()) throw refusal("the body is not a JSON object");
   return j;
 }
 
@@ -34,7 +34,7 @@ std::uint64_t whole_number_in(const nlohmann::json& j, const char* key, std::uin
 std::string text_in(const nlohmann::json& j, const char* key) {
   const auto it = j.find(key);
   if (it == j.end() || !it->is_string() || it->get_ref<const std::string&>().size() > max_text_bytes)
-    throw refusal(std::string("\"") + key + "\" is missing or no short string");
+    throw refusal(std::string("\"") + key + "\" is missing or not a short string");
   return it->get<std::string>();
 }
 

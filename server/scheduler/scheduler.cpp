@@ -277,7 +277,7 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
   if ((lost && known) || is_replaced || n.ejected) {  // it was suspended or cut off: others have replaced it
     return tell_to_end(
         done, who.what == role::server ? exit_status::server_lost : exit_status::worker_lost,
-        is_replaced ? "another process has its place" : name(who.what, who.index) + " was taken for lost");
+        is_replaced ? "another process has replaced it" : name(who.what, who.index) + " was considered lost");
   }
   if (known && n.hung.empty()) {
     n.last_sign = now;

@@ -36,7 +36,7 @@ void scheduler::tell(const net::request_view& in, completion done, time_point no
 void scheduler::take_commands(const net::request_view& in, completion done, time_point now) try {
   const auto body = object_in(in);
   const auto who = sender::in(body, options_);
-  if (who.what != role::worker) throw refusal("only workers take commands");
+  if (who.what != role::worker) throw refusal("only workers accept commands");
   const auto& n = workers_[who.index];
   if (!n.joined || n.gone || !is_of(body, holder(who))) throw refusal("it is not worker " + std::to_string(who.index));
   commands_.take(who.index, body, done, recipients(), now);

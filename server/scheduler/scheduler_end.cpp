@@ -80,7 +80,8 @@ void scheduler::on_last_words(std::uint32_t slot, const json& words, time_point 
   n.hung.clear();
   const auto function = from_hex(text_or(words, "function", ""));
   if (function && *function != 0) {
-    servers_in_job_.refuse({*function, "it is called no more: it has ended " + name(role::server, slot) + ", " + why});
+    servers_in_job_.refuse(
+        {*function, "it is no longer called: it brought down " + name(role::server, slot) + ", " + why});
   }
   on_loss(role::server, slot, why, now);
 }

@@ -62,7 +62,7 @@ void server_membership::rejoin(server_entry s) {
 
 std::string server_membership::why_not_resize(int by) const {
   if (!may_change()) {
-    return "that takes a job that was started with --replicas 2 or more, or with --elastic";
+    return "that needs a job that was started with --replicas 2 or more, or with --elastic";
   }
   for (const auto& s : members_.servers) {
     if (s.state == server_state::up || s.state == server_state::down || s.state == server_state::gone) continue;
@@ -70,7 +70,7 @@ std::string server_membership::why_not_resize(int by) const {
            (s.state == server_state::left ? "still ending" : name_of(s.state));
   }
   if (!settled()) return "the replicas are not complete yet: try again";
-  if (by > 0 && free_slot() >= ring::most_members) return "there are as many servers as there can be";
+  if (by > 0 && free_slot() >= ring::most_members) return "there are already as many servers as possible";
   if (by < 0 && up() == 1) return "the last server cannot leave";
   if (by < 0 && up() <= members_.replicas) {
     return std::to_string(members_.replicas) + " replicas need as many servers, and there are " + std::to_string(up());

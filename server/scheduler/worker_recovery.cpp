@@ -185,8 +185,7 @@ void scheduler::check_awaited(time_point now) {
     char limit[32];
     std::snprintf(limit, sizeof limit, "%g s", std::chrono::duration<double>(options_.worker_wait).count());
     return abort(exit_status::worker_lost,
-                 n.lost_cause + "; within " + limit + " no other process had come to where it was (--on-worker-death)",
-                 now);
+                 n.lost_cause + "; no replacement had caught up within " + limit + " (--on-worker-death)", now);
   }
 }
 

@@ -39,7 +39,7 @@ void clock_service::ask_for_checkpoint(std::uint32_t clock, completion& done) {
   if (clock == net::no_clock) clock = clock_.greatest() + 1;
   if (asked_.size() >= most_asked && !asked_.contains(clock)) {
     return done.fail(status::internal,
-                     "checkpoints are asked for at " + std::to_string(most_asked) + " clocks already");
+                     "checkpoints are requested at " + std::to_string(most_asked) + " clocks already");
   }
   asked_.insert(clock);
   net::reply_header reply;
@@ -243,7 +243,7 @@ void clock_service::expire(time_point now) {
       net::reply_header reply;
       reply.result = status::deadline_exceeded;
       reply.clock = clock_.slowest();
-      w->second.done.answer(reply, net::bytes_of("the slowest worker has not come so far"));
+      w->second.done.answer(reply, net::bytes_of("the slowest worker has not got that far"));
       w = waits_.erase(w);
     } else {
       next_deadline_ = std::min(next_deadline_, w->second.deadline);

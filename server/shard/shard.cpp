@@ -156,7 +156,7 @@ void shard::refuse(completion& done, status why, std::string_view text) {
 void shard::dispatch(const net::request_view& request, shared_buffer tail, completion& done) {
   const auto& h = request.header;
   if (settings_.job != 0 && h.job != settings_.job) {
-    return refuse(done, status::wrong_job, "this server works for another job");
+    return refuse(done, status::wrong_job, "this server belongs to another job");
   }
   if (!fenced_.empty() && fenced_.contains(h.client)) [[unlikely]] {
     return refuse(done, status::bad_request,
@@ -252,7 +252,7 @@ void shard::handle_single(const net::request_view& request, shared_buffer tail, 
   key_operation c{&h, h.what};
   auto payload = request.payload();
   if (h.what == verb::cas && !take_expected(payload, c.expected)) {
-    return refuse(done, status::bad_request, "cas without the version that it expects");
+    return refuse(done, status::bad_request, "cas without the expected version");
   }
   if (tail && (!payload.empty() || h.what == verb::update_default)) {
     return refuse(done, status::bad_request, "a value in the body and another in a second frame");
@@ -331,7 +331,8 @@ void shard::perform(const key_operation& c, std::string_view key, std::uint64_t 
   }
   if (c.what == verb::update_at && value.bytes.size() > settings_.max_value_bytes) {
     return out.fail(status::too_large, quoted_key(key) + ": elements of " + std::to_string(value.bytes.size()) +
-                                           " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
+                                           " bytes; this server accepts at most " +
+                                           std::to_string(settings_.max_value_bytes));
   }
   if ((c.header->flags & net::flag_bsp_read) != 0 && c.header->clock != net::no_clock && !staged &&
       reads_current_value(c.what)) {
@@ -354,7 +355,7 @@ void shard::perform(const key_operation& c, std::string_view key, std::uint64_t 
       out.version = e != nullptr ? e->version() : 0;
       if (out.version != c.expected) {
         return out.fail(status::conflict, quoted_key(key) +
-                                              (e == nullptr ? std::string(" is not there")
+                                              (e == nullptr ? std::string(" does not exist")
                                                             : " has version " + std::to_string(out.version)) +
                                               ", expected " + std::to_string(c.expected));
       }

@@ -54,7 +54,7 @@ bool shard::was_applied(const key_operation& c, std::string_view key, std::uint6
         out.version = e->version();
       } else {
         out.fail(status::not_found,
-                 told("it was applied; its answer was too large to be kept, and the key has gone since"));
+                 told("it was applied; its answer was too large to be kept, and the key has been removed since"));
       }
     }
   }

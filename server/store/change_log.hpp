@@ -34,7 +34,7 @@ class change_log {
   static constexpr std::size_t most_answer_bytes = 4096;
 
   /// The reply to a retry of which nothing is known any more.
-  static constexpr std::string_view too_late = "it came again so late that it is not known whether it was applied";
+  static constexpr std::string_view too_late = "it was resent so late that it is not known whether it was applied";
 
   explicit change_log(dedup_window& applied) : applied_(applied) {}
 

@@ -15,7 +15,7 @@ using net::status;
 namespace {
 
 constexpr std::size_t offset_bytes = sizeof(std::uint32_t);
-constexpr const char* unequal = "the payload is no list of offsets with a number for each";
+constexpr const char* unequal = "the payload is not a list of offsets with a number for each";
 
 std::uint32_t offset_at(const element_choice& choice, std::size_t i) noexcept {
   return load_field<std::uint32_t>(choice.offsets.data() + i * offset_bytes);
@@ -117,10 +117,10 @@ status update_each(const loaded_update& f, const element_change& change, std::sp
 const char* parse_pull_at(const value_view& payload, bool is_range, element_choice& out) noexcept {
   out = {};
   out.is_range = is_range;
-  if (payload.tag != value_tag::i32_array) return "elements are named by an i32 array";
-  if (payload.bytes.size() % offset_bytes != 0) return "offsets have 4 bytes each";
+  if (payload.tag != value_tag::i32_array) return "elements must be selected by an i32 array";
+  if (payload.bytes.size() % offset_bytes != 0) return "offsets must have 4 bytes each";
   if (is_range) {
-    if (payload.bytes.size() != 2 * offset_bytes) return "a range is a first element and a count";
+    if (payload.bytes.size() != 2 * offset_bytes) return "a range must be a first element and a count";
     out.first = load_field<std::uint32_t>(payload.bytes.data());
     out.count = load_field<std::uint32_t>(payload.bytes.data() + offset_bytes);
     return nullptr;
@@ -134,11 +134,11 @@ const char* parse_pull_at(const value_view& payload, bool is_range, element_choi
 const char* parse_update_at(const value_view& payload, bool is_range, element_change& out) noexcept {
   out = {};
   out.where.is_range = is_range;
-  if (!is_array(payload.tag)) return "elements are changed by an array of numbers";
+  if (!is_array(payload.tag)) return "elements must be changed by an array of numbers";
   const auto width = element_bytes(payload.tag);
   auto numbers = payload.bytes;
   if (is_range) {
-    if (payload.bytes.size() < offset_bytes) return "a range begins with its first element";
+    if (payload.bytes.size() < offset_bytes) return "a range must begin with its first element";
     out.where.first = load_field<std::uint32_t>(payload.bytes.data());
     numbers = payload.bytes.subspan(offset_bytes);
     if (numbers.size() % width != 0) return "the numbers of a range are not whole";
@@ -173,11 +173,11 @@ status fits_elements(const loaded_update& f, const value_view& value, const elem
   const auto wanted = static_cast<value_tag>(f.function->value_tag);
   if (value.tag != change.numbers.tag || (wanted != value_tag::none && wanted != element_of(value.tag))) {
     why = f.name + ": value is " + name_of(value.tag) + ", delta is " + name_of(change.numbers.tag) +
-          ": elements are changed by numbers of their own type";
+          ": elements must be changed by numbers of their own type";
     return status::type_mismatch;
   }
   if (f.function->in_place == nullptr) {
-    why = f.name + ": it makes a new value of a whole one; elements need a function made with update_in_place";
+    why = f.name + ": it makes a new value from the whole value; elements need a function made with update_in_place";
     return status::type_mismatch;
   }
   return status::ok;

@@ -172,7 +172,7 @@ const char* key_sets::prepare(const digest128& digest, std::span<const std::byte
   if (digest_of(payload) != digest) return "the keys of the set are not those of its digest";
   if (find(digest) != nullptr) return nullptr;
   prepared_set fresh;
-  if (count > most_keys) return "a key set has at most 33,554,432 keys";
+  if (count > most_keys) return "a key set can have at most 33,554,432 keys";
   // The loop ends at the first item that does not fit, so that `count` reserves nothing.
   const char* reason = parse_set_keys(payload, count, [&](std::string_view key) {
     fresh.ends_.push_back(static_cast<std::uint32_t>(fresh.texts_.size()));

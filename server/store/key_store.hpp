@@ -58,7 +58,7 @@ struct shard_settings {
 class memory_limit_reached : public std::exception {
  public:
   [[nodiscard]] const char* what() const noexcept override {
-    return "the server holds as much as its --max-memory allows; removing keys makes room";
+    return "the server has reached its --max-memory; remove keys to make room";
   }
 };
 

@@ -26,8 +26,8 @@ entry* step_key(key_store& keys, const loaded_update& f, std::uint64_t hash, std
   const bool fresh = e == nullptr;
   if (fresh) {
     if (!steps(f, element_of(gradient.tag))) {
-      error = f.name + ": the key is not there, and a gradient of type " + name_of(gradient.tag) +
-              " cannot say what it shall become: want float or double";
+      error = f.name + ": the key does not exist, and a gradient of type " + name_of(gradient.tag) +
+              " does not determine its type: want float or double";
       outcome = abi::type_mismatch;
       return nullptr;
     }

@@ -69,7 +69,7 @@ bool partition_store::acceptable(std::string_view key, const value_view& value, 
   }
   if (value.bytes.size() > settings_.max_value_bytes) {
     out.fail(status::too_large, quoted_key(key) + ": a value of " + std::to_string(value.bytes.size()) +
-                                    " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
+                                    " bytes; this server accepts at most " + std::to_string(settings_.max_value_bytes));
     return false;
   }
   return true;
@@ -118,7 +118,7 @@ void partition_store::update_at(const loaded_update& f, std::string_view key, st
 bool partition_store::fits(const loaded_update& f, std::string_view key, key_outcome& out) const {
   if (computed_.size() <= settings_.max_value_bytes) return true;
   out.fail(status::too_large, quoted_key(key) + ": " + f.name + " made a value of " + std::to_string(computed_.size()) +
-                                  " bytes; this server takes " + std::to_string(settings_.max_value_bytes));
+                                  " bytes; this server accepts at most " + std::to_string(settings_.max_value_bytes));
   return false;
 }
 

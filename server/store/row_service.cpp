@@ -119,7 +119,7 @@ row_service::served row_service::handle(const net::request_view& request, shared
 // ---- tables -----------------------------------------------------------------------------------------------------
 
 row_service::problem row_service::open(std::string_view name, std::span<const std::byte> definition, reply& out) {
-  if (name.empty()) return refusal{status::bad_request, "a table has a name"};
+  if (name.empty()) return refusal{status::bad_request, "a table must have a name"};
   net::table_definition d;
   if (const auto* wrong = net::decode(definition, d)) return refusal{status::bad_request, wrong};
   const loaded_update* f = nullptr;
@@ -136,7 +136,7 @@ row_service::problem row_service::open(std::string_view name, std::span<const st
     if (!fits) {  // all values have this type: the plug-in cannot serve such a table
       return refusal{status::plugin_failed,
                      f->name + (f->optimizer == nullptr && f->function->in_place == nullptr
-                                    ? " cannot work in place, as it must on rows"
+                                    ? " cannot work in place, as rows require"
                                     : std::string(" does not take rows of ") + name_of(d.element))};
     }
   }
@@ -149,12 +149,12 @@ row_service::problem row_service::open(std::string_view name, std::span<const st
     const auto& t = *slot;
     const auto differs = [&](const std::string& what, const std::string& there, const std::string& asked) {
       return refusal{status::bad_request, "table \"" + t.name + "\" is open already with " + what + " " + there +
-                                              "; it was asked for with " + asked};
+                                              "; the request has " + asked};
     };
     const auto function = [](const loaded_update* u) { return u == nullptr ? std::string("add") : u->name; };
     if (t.name != name) {
       return refusal{status::bad_request, "the names of tables \"" + t.name + "\" and \"" + std::string(name) +
-                                              "\" have the same hash: call one of them otherwise"};
+                                              "\" have the same hash: rename one of them"};
     }
     if (t.layout().element != d.element) return differs("elements", name_of(t.layout().element), name_of(d.element));
     if (t.layout().width != d.width) return differs("width", std::to_string(t.layout().width), std::to_string(d.width));
@@ -175,7 +175,7 @@ row_service::problem row_service::open(std::string_view name, std::span<const st
       const auto bytes = slot->layout().stride();
       tables_.erase(id);
       return refusal{status::too_large, "a row with its state has " + std::to_string(bytes) + " bytes; at most " +
-                                            std::to_string(largest_row_bytes) + " are taken"};
+                                            std::to_string(largest_row_bytes) + " are allowed"};
     }
     if (!keys_.has_room(slot->by_id.memory_bytes())) {
       tables_.erase(id);
@@ -243,7 +243,7 @@ row_service::problem row_service::read_request(typed_table& t, const net::reques
   if (!has_digest && (listed || !request.key().empty())) return refused("a list of rows has a name of 16 bytes");
   if (has_digest && named) return refused("a list of rows is one of ids");
   const bool gaps = (h.flags & net::flag_gaps) != 0;
-  if (gaps && (named || listed)) return refused("what comes as gaps are ids");
+  if (gaps && (named || listed)) return refused("only ids can be sent as gaps");
   if (gaps && h.count > keys_.settings().max_message_bytes / sizeof(std::uint64_t))
     return refused("these are more rows than a frame has room for ids");
   if (listed) {

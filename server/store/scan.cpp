@@ -522,7 +522,7 @@ scan_answer scan_service::handle(const net::request_view& request) {
       wrong = decode(request.payload(), plain);
       c.at = plain.from;
       if (wrong == nullptr && h.what == verb::remove_if && h.function == 0 && c.prefix.empty()) {
-        wrong = "remove_if needs a filter or a prefix; to remove every key there is clear";
+        wrong = "remove_if needs a filter or a prefix; use clear to remove every key";
       }
   }
   if (wrong != nullptr) return refuse(status::bad_request, wrong);

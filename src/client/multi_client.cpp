@@ -264,7 +264,8 @@ multi_client::sequence multi_client::set_async(const call& c, std::shared_ptr<co
   servers_.refresh_membership();
   const server_group::pin_routing places(servers_);
   if (set->epoch != shared_.epoch && shared_.may_change) set = split_here(std::move(set));
-  if (set->job != shared_.job || set->epoch != shared_.epoch) throw error("a key set of another job or another time");
+  if (set->job != shared_.job || set->epoch != shared_.epoch)
+    throw error("the key set was prepared for another job or other servers");
   prepare(*set);
   auto& g = open_group(c);
   const auto number = g.number;

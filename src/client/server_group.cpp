@@ -288,7 +288,7 @@ void server_group::take_sign(const net::reply_header& h, int connection) {
 void server_group::give_up_connection(const routing_table::end& to) const {
   throw network_error("the connection to " + to.client->address(to.thread) + " of s" +
                           std::to_string(to.client->slot()) +
-                          " broke, and what was on its way is lost: it is unknown whether the server executed it",
+                          " broke, and the request in flight was lost: it is unknown whether the server executed it",
                       true);
 }
 

@@ -53,7 +53,7 @@ const config_node& json_parser::at(const std::string& key) const {
   std::vector<std::string> names;
   for (const auto& m : root_->members) names.push_back(m.name);
   std::string text = file_ + ": key \"" + key + "\" is missing";
-  if (const auto near = nearest_name(key, names); !near.empty()) text += "; is it the one written \"" + near + "\"?";
+  if (const auto near = nearest_name(key, names); !near.empty()) text += "; is it misspelt as \"" + near + "\"?";
   throw config_error(text + " (keys found: " + list_of(names) + ")");
 }
 

@@ -149,7 +149,7 @@ key_spec& config_schema::key(std::string name, key_type type, std::string help) 
 
 void config_schema::add_output_files() {
   output_files_ = true;
-  key(output_files_key, key_type::integer, "1: one file of results of all workers; absent: one a worker")
+  key(output_files_key, key_type::integer, "1: one file of results for all workers; absent: one per worker")
       .at_least(1)
       .at_most(1);
 }
@@ -284,7 +284,7 @@ config_value config_schema::checked(const key_spec& spec, const config_node& nod
       const auto v = node.as_integer();
       const bool only_one = spec.least_ && spec.least_ == spec.most_;  // a switch: the number, or nothing
       if (!v || !within(static_cast<double>(*v)))
-        wrong(only_one ? limit_text(*spec.least_) + ", or no such key" : "an integer" + limits);
+        wrong(only_one ? limit_text(*spec.least_) + ", or the key left out" : "an integer" + limits);
       return *v;
     }
     case key_type::number: {

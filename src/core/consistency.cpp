@@ -29,10 +29,12 @@ void add_consistency_keys(config_schema& schema, const std::string& unit, const 
                           const std::vector<consistency_model>& supported) {
   std::vector<std::string> names{"auto"};
   for (const auto model : supported) names.emplace_back(name_of(model));
-  schema.key(model_key, key_type::string, "of reads and updates; auto: ssp if ssp_switch, else " + preferred)
+  schema
+      .key(model_key, key_type::string,
+           "consistency model of reads and updates; auto: ssp if ssp_switch is set, else " + preferred)
       .fallback("auto")
       .one_of(std::move(names));
-  schema.key(switch_key, key_type::boolean, "ssp: let workers be limit_s " + unit + " apart").fallback(false);
+  schema.key(switch_key, key_type::boolean, "ssp: let workers be up to limit_s " + unit + " apart").fallback(false);
   schema.key(staleness_key, key_type::integer, unit + " that a worker may be ahead of the slowest under ssp")
       .fallback(0)
       .at_least(0)
@@ -51,7 +53,7 @@ consistency read_consistency(const config& from, const consistency& preferred) {
   if (named == "ssp") return consistency::ssp(staleness);
   if (staleness > 0) {
     throw config_error(from.place_of(staleness_key) + ": found " + std::to_string(staleness) +
-                       " with \"consistency\": \"" + named + "\", want it with ssp alone");
+                       " with \"consistency\": \"" + named + "\", want it only with ssp");
   }
   return named == "bsp" ? consistency::bsp() : consistency::asp();
 }

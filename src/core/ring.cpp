@@ -40,12 +40,12 @@ ring::ring(std::span<const ring_member> members) {
 }
 
 void ring::check(const ring_member& m) const {
-  if (members_.contains(m.slot)) throw error("ring: server s" + std::to_string(m.slot) + " is there already");
+  if (members_.contains(m.slot)) throw error("ring: server s" + std::to_string(m.slot) + " is already on the ring");
   if (!(m.weight >= least_weight && m.weight <= greatest_weight)) {
     throw error("ring: weight " + std::to_string(m.weight) + " of server s" + std::to_string(m.slot) +
                 " is outside [1/64, 64]");
   }
-  if (m.threads == 0) throw error("ring: server s" + std::to_string(m.slot) + " has no thread");
+  if (m.threads == 0) throw error("ring: server s" + std::to_string(m.slot) + " has no threads");
   if (members_.size() == most_members) throw error("ring: more than " + std::to_string(most_members) + " servers");
   if (total_weight() + m.weight > most_weight_in_all) {
     throw error("ring: the weights of the servers are above " + std::to_string(most_weight_in_all) + " together");

@@ -12,7 +12,7 @@ std::vector<std::string> split_text(const std::string& text, const std::string& 
     const std::regex separator(pattern);
     return {std::sregex_token_iterator(text.begin(), text.end(), separator, -1), std::sregex_token_iterator()};
   } catch (const std::regex_error& e) {
-    throw usage_error("\"" + pattern + "\" is no regular expression: " + e.what());
+    throw usage_error("\"" + pattern + "\" is not a regular expression: " + e.what());
   }
 }
 

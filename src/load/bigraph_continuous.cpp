@@ -46,8 +46,7 @@ bigraph_continuous::bigraph_continuous(const std::string& filename) {
 }
 
 void bigraph_continuous::resize(default_id_type n) {
-  if (n > limit)
-    throw error("a bigraph_continuous of " + std::to_string(n) + " left vertices, want at most 4294967295");
+  if (n > limit) throw error("bigraph_continuous: " + std::to_string(n) + " left vertices, want at most 4294967295");
   const auto& rows = out();
   indegree_.clear();
   if (n < size_) {

@@ -22,7 +22,7 @@ void duplicate_check(Comm comm, const duplicate_entry& twice, const id_list& row
   comm.bcast(name, first);
   const auto place = place_of_second(comm, files, options, {found[first], name}, either_way);
   throw data_error(place + ": found an entry of row " + quote_for_error(found[first]) + " and column " +
-                   quote_for_error(name) + " that is there before, want each one once");
+                   quote_for_error(name) + " for the second time, want each at most once");
 }
 
 }  // namespace paracel

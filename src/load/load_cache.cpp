@@ -61,7 +61,7 @@ load_cache::load_cache(Comm comm, const load_cache_options& where, const std::st
     try {
       net::posix_file_system().make_folder(folder);
     } catch (const error& e) {
-      throw config_error(std::string("cache: ") + e.what() + "; cache_folder names another one");
+      throw config_error(std::string("cache: ") + e.what() + "; the key cache_folder can name another folder");
     }
     const auto stays = options + "\nworkers " + std::to_string(comm_.get_size());
     std::string names;
@@ -120,7 +120,8 @@ bool load_cache::agree(std::uint64_t generation, const std::string& why) {
   const auto all = comm_.allgather(static_cast<std::int64_t>(generation));
   const bool agreed = all[0] != 0 && std::ranges::all_of(all, [&](auto g) { return g == all[0]; });
   if (agreed && generation != static_cast<std::uint64_t>(all[0]))
-    throw data_error(path_ + ": it was there when the job began" + (why.empty() ? "" : ": " + why));
+    throw data_error(path_ + ": could be read when the job began, and cannot any more" +
+                     (why.empty() ? "" : ": " + why));
   return agreed;
 }
 

@@ -37,7 +37,7 @@ std::uint64_t read_job_key(const std::string& path) {
   const bool known = ::fstat(fd, &about) == 0;
   const auto got = ::read(fd, text.data(), text.size());
   ::close(fd);
-  if (!known || !S_ISREG(about.st_mode)) throw wrong("is no regular file");
+  if (!known || !S_ISREG(about.st_mode)) throw wrong("is not a regular file");
   if (about.st_uid != ::geteuid()) throw wrong("belongs to another user (uid " + std::to_string(about.st_uid) + ")");
   if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0) throw wrong("may be read by others: want mode 0600");
   const auto key = got == 16 ? from_hex(std::string_view(text.data(), 16)) : std::nullopt;

@@ -31,7 +31,7 @@ rendezvous rendezvous::parse(std::string_view text) {
   if (!text.starts_with(prefix) || text.size() <= prefix.size() + job_digits + 1 ||
       text[prefix.size() + job_digits] != ';')
     throw usage_error("server info \"" + std::string(text) +
-                      "\" is not of this framework: want the string that prun.py passes as --server_info");
+                      "\" was not made by this framework: want the string that prun.py passes as --server_info");
   rendezvous r;
   r.job = parse_job_id(text.substr(prefix.size(), job_digits));
   r.scheduler = std::string(text.substr(prefix.size() + job_digits + 1));

@@ -92,12 +92,12 @@ inline const char* decode(std::span<const std::byte> payload, table_definition& 
   std::uint64_t seed = 0;
   load_fields(payload.data(), out.element, kind, zero, out.width, a, b, seed);
   if (!paracel::is_known(out.element) || !is_numeric(out.element) || is_array(out.element))
-    return "the elements of a table are int32, int64, float or double";
+    return "the elements of a table must be int32, int64, float or double";
   if (zero != 0) return "reserved bytes of the definition are not zero";
-  if (out.width == 0 || out.width > most_width) return "a row has 1 to 1048576 elements";
+  if (out.width == 0 || out.width > most_width) return "a row must have 1 to 1048576 elements";
   constexpr auto greatest = std::numeric_limits<double>::max();
   if (!(a >= -greatest && a <= greatest && b >= -greatest && b <= greatest))
-    return "the parameters of an initialiser are finite";
+    return "the parameters of an initialiser must be finite";
   const bool whole = out.element == value_tag::i32 || out.element == value_tag::i64;
   switch (static_cast<row_init::kind>(kind)) {
     case row_init::kind::zeros:
@@ -117,10 +117,11 @@ inline const char* decode(std::span<const std::byte> payload, table_definition& 
       return "unknown initialiser of rows";
   }
   if (whole && kind > static_cast<std::uint8_t>(row_init::kind::constant))
-    return "rows of whole numbers begin as zeros or as a constant";
+    return "rows of integers must be initialised to zeros or to a constant";
   const auto text = text_of(payload.subspan(table_front_bytes));
   const auto cut = text.find('\0');
-  if (!text.empty() && cut == std::string_view::npos) return "the optimizer of a table is a plug-in and a symbol";
+  if (!text.empty() && cut == std::string_view::npos)
+    return "the optimizer of a table must be given as a plug-in and a symbol";
   out.plugin = text.empty() ? text : text.substr(0, cut);
   out.symbol = text.empty() ? text : text.substr(cut + 1);
   return nullptr;
@@ -163,7 +164,7 @@ inline const char* decode(std::span<const std::byte> payload, std::uint32_t coun
     out.texts = text_of(payload.subspan(at, texts));
     at += texts;
     for (; at % 8 != 0; ++at) {
-      if (at >= payload.size() || payload[at] != std::byte{0}) return "names of rows are filled with zeros";
+      if (at >= payload.size() || payload[at] != std::byte{0}) return "names of rows must be padded with zeros";
     }
   } else {
     out.ids = payload.data();
@@ -219,19 +220,20 @@ void write_gaps(std::byte* to, std::size_t count, std::size_t bytes, F&& id) noe
 inline const char* decode_gaps(std::span<const std::byte> payload, std::uint32_t count, std::size_t row_bytes,
                                std::vector<std::uint64_t>& ids, rows_view& out) {
   out = {};
-  if (count == 0 || payload.size() < gaps_front_bytes) return "ids as gaps begin with an id and the width of the gaps";
+  if (count == 0 || payload.size() < gaps_front_bytes)
+    return "ids sent as gaps must begin with an id and the width of the gaps";
   std::uint64_t id = 0;
   std::uint32_t bytes = 0;
   std::uint32_t zero = 0;
   load_fields(payload.data(), id, bytes, zero);
-  if ((bytes != 1 && bytes != 2 && bytes != 4) || zero != 0) return "the gaps between ids have 1, 2 or 4 bytes";
+  if ((bytes != 1 && bytes != 2 && bytes != 4) || zero != 0) return "the gaps between ids must have 1, 2 or 4 bytes";
   if (count - 1 > payload.size() / bytes) return "more rows announced than the payload can hold";
   const auto names = gaps_bytes(count, bytes);
   if (names > payload.size() || payload.size() - names != count * row_bytes)
     return "the values of the rows do not fit the payload";
   const auto* at = payload.data() + gaps_front_bytes;
   for (auto k = gaps_front_bytes + std::size_t{count - 1} * bytes; k < names; ++k) {
-    if (payload[k] != std::byte{0}) return "gaps between ids are filled with zeros";
+    if (payload[k] != std::byte{0}) return "gaps between ids must be padded with zeros";
   }
   ids.resize(count);
   const auto first = id;

@@ -13,7 +13,7 @@
 namespace paracel::net {
 namespace {
 
-constexpr const char* wrong_size = "the payload has another size than its verb asks for";
+constexpr const char* wrong_size = "the payload does not have the size that its verb requires";
 
 const char* problem_of(const scan_cursor& c) noexcept {
   // One past the last partition is where a scan has ended.
@@ -52,9 +52,9 @@ const char* decode(std::span<const std::byte> payload, reduce_request& out) noex
     return wrong_size;
   }
   if (zero != 0) return "a reserved field is not zero";
-  if (out.bins > most_histogram_bins) return "a histogram has at most 65536 bins";
+  if (out.bins > most_histogram_bins) return "a histogram can have at most 65536 bins";
   if (out.bins != 0 && !(std::isfinite(out.high - out.low) && out.low < out.high)) {
-    return "the edges of a histogram are finite, the lower one first";
+    return "the edges of a histogram must be finite, the lower one first";
   }
   return problem_of(out.from);
 }
@@ -110,7 +110,7 @@ const char* decode(std::span<const std::byte> rest, summary& out) {
     return "the reply is too short for a summary";
   }
   if (rest.size() % sizeof(std::uint64_t) != 0 || rest.size() / sizeof(std::uint64_t) > most_histogram_bins) {
-    return "the reply ends with something that is no histogram";
+    return "the reply ends with something that is not a histogram";
   }
   out.bins.resize(rest.size() / sizeof(std::uint64_t));
   if (!rest.empty()) std::memcpy(out.bins.data(), rest.data(), rest.size());

@@ -63,7 +63,7 @@ zmq::context_t start() try {
 void fail_by_zmq(const std::string& what, const zmq::error_t& error) {
   std::string why = error.what();
   if (rlimit limit{}; error.num() == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    why += "; this process may have " + std::to_string(limit.rlim_cur) + " (ulimit -n)";
+    why += "; the limit of this process is " + std::to_string(limit.rlim_cur) + " (ulimit -n)";
   }
   throw network_error(what + ": " + why, false);
 }

@@ -107,7 +107,7 @@ class zmq_transport::zmq_port final : public port {
       // A channel has no high-water mark: it lacks a queue only after its connection was given up.
       if (error == EAGAIN) {
         throw network_error("channel " + std::to_string(number) +
-                                " is closed: what answers there broke the protocol or sent more than " +
+                                " is closed: its peer broke the protocol or sent more than " +
                                 std::to_string(limits_.max_message_bytes) + " bytes",
                             false);
       }
@@ -119,7 +119,7 @@ class zmq_transport::zmq_port final : public port {
 
   void reply(const peer& to, const outgoing& message) override {
     check_message_size(message, limits_);
-    if (router_ < 0) throw network_error("a reply from a port that is not bound", false);
+    if (router_ < 0) throw network_error("cannot send a reply from a port that is not bound", false);
     auto* const mark = unread_.due(to, message.head.size() + message.body.size(), message.tail.size());
     int error = 0;
     if (shared_ != nullptr) {
@@ -413,7 +413,7 @@ std::unique_ptr<port> zmq_transport::open() { return std::make_unique<zmq_port>(
 port_group zmq_transport::open_group(const std::string& address, std::size_t ports) {
   if (ports == 1) return transport::open_group(address, ports);
   check_zmq_address(address);
-  if (ports == 0 || ports > most_lanes) throw network_error("a group has 1 to 1024 ports", false);
+  if (ports == 0 || ports > most_lanes) throw network_error("a group must have 1 to 1024 ports", false);
   const auto shared = std::make_shared<zmq_shared_router>(context_, address, ports, limits_);
   port_group group;
   for (std::size_t i = 0; i < ports; ++i) {

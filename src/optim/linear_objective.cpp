@@ -41,7 +41,7 @@ void check_rows(const sample_rows& rows, std::size_t columns, const linear_optio
   const auto& standard = options.standardize;
   if (standard.is_identity()) return;
   if (standard.inverse().size() != columns || standard.shift().empty() == options.intercept)
-    throw error("the standardization is of another number of columns, or centers features without an intercept");
+    throw error("the standardization has a different number of columns, or centers features without an intercept");
 }
 
 standardization::standardization(Comm comm, const sample_rows& rows, std::size_t columns,

@@ -139,11 +139,11 @@ std::string result::text() const {
     case ending::objective:
       return std::string("the objective changes by less than its tolerance ") + numbers;
     case ending::steps:
-      return std::string("the maximum of steps is reached ") + numbers;
+      return std::string("the maximum number of steps is reached ") + numbers;
     case ending::line_search:
       return std::string("the line search finds no step that lowers the objective ") + numbers;
     case ending::validation:
-      return std::string("the loss of the validation rows does not fall any more ") + numbers;
+      return std::string("the loss of the validation rows no longer falls ") + numbers;
   }
   return numbers;
 }

@@ -50,7 +50,7 @@ problem::problem(objective& f, const settings& s, team& with)
   const auto& p = s.penalty;
   const auto refuse = [&](const std::string& why) { throw config_error(std::string(name_of(s.how)) + ": " + why); };
   if (shared_ > size_)
-    refuse("of " + std::to_string(size_) + " coordinates " + std::to_string(shared_) + " cannot be shared");
+    refuse("found " + std::to_string(shared_) + " shared coordinates, want at most " + std::to_string(size_));
   if (!(p.l1 >= 0) || !(p.l2 >= 0) || !std::isfinite(p.l1) || !std::isfinite(p.l2))
     refuse("the weights of the penalties are " + std::to_string(p.l1) + " and " + std::to_string(p.l2) +
            ", want finite numbers from 0");
@@ -63,7 +63,7 @@ problem::problem(objective& f, const settings& s, team& with)
   if (s.max_steps < 1) refuse("max_steps is " + std::to_string(s.max_steps) + ", want 1 or more");
   if (s.memory < 1) refuse("memory is 0, want 1 or more");
   if (s.how == method::sgd && (!(s.rate > 0) || !(s.decay >= 0) || s.batch < 1))
-    refuse("want a rate above 0, a decay from 0, and a batch from 1");
+    refuse("want a rate above 0, a decay of 0 or more, and a batch of 1 or more");
   if (s.work_stealing && s.chunks == 0) refuse("work_stealing needs chunks");
   if (s.chunks > 0) {
     if (s.how != method::gd && s.how != method::lbfgs && s.how != method::owlqn)
@@ -74,7 +74,8 @@ problem::problem(objective& f, const settings& s, team& with)
     free_.assign(size_, 0);
     for (const auto j : p.free) {
       if (j >= size_)
-        refuse("coordinate " + std::to_string(j) + " is free of a penalty, but there are " + std::to_string(size_));
+        refuse("coordinate " + std::to_string(j) + " is exempt from the penalty, but there are only " +
+               std::to_string(size_));
       free_[j] = 1;
     }
   }
@@ -86,7 +87,7 @@ problem::problem(objective& f, const settings& s, team& with)
   if (has_own_ && s.how != method::cg && s.how != method::lbfgs)
     refuse("cannot minimise a function with coordinates of single workers; want cg or lbfgs");
   if (has_own_ && (p.l2 > 0 || s.held_out.measure || s.wide || s.chunks > 0))
-    refuse("not with coordinates of single workers: penalties, rows that are held out, wide, chunks");
+    refuse("penalties, held-out rows, wide and chunks cannot be combined with coordinates of single workers");
   if (!(totals[0] > 0) || !std::isfinite(totals[0]))
     refuse("the weights of all rows sum to " + std::to_string(totals[0]) + ", want a finite number above 0");
   if (s.how == method::sgd && totals[1] == 0) refuse("the objective has no gradients of single rows");

@@ -113,7 +113,7 @@ Customer::request* Customer::Find(int timestamp) {
   auto* r = FindOwn(timestamp);
   CHECK(r != nullptr || (timestamp >= 0 && static_cast<std::uint32_t>(timestamp) < first_) ||
         Age(timestamp) > most_timestamp / 2)
-      << "timestamp " << timestamp << ": there is no such request of customer " << customer_id_;
+      << "timestamp " << timestamp << ": no such request of customer " << customer_id_;
   return r;
 }
 

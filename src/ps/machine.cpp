@@ -83,7 +83,8 @@ std::string own_address_towards(const std::string& host, int port) {
   const bool known = s >= 0 && ::connect(s, to->ai_addr, to->ai_addrlen) == 0 && ::getsockname(s, address, &size) == 0;
   if (s >= 0) ::close(s);
   if (!known)
-    throw network_error("this machine has no way to '" + host + "'; DMLC_NODE_HOST can name its address", false);
+    throw network_error(
+        "this machine has no route to '" + host + "'; set DMLC_NODE_HOST to the address of this machine", false);
   return address_text(address);
 }
 

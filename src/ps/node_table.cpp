@@ -131,19 +131,19 @@ const job_process* node_table::find(std::uint64_t client) const {
 /// Why a process cannot join; empty: it can.
 std::string node_table::refusal(const join_request& r) const {
   if (r.workers != workers_ || r.servers != servers_)
-    return "it counts " + std::to_string(r.workers) + " workers and " + std::to_string(r.servers) +
-           " servers, and the scheduler " + std::to_string(workers_) + " and " + std::to_string(servers_) +
+    return "it was started for " + std::to_string(r.workers) + " workers and " + std::to_string(r.servers) +
+           " servers, the scheduler for " + std::to_string(workers_) + " and " + std::to_string(servers_) +
            ": DMLC_NUM_WORKER and DMLC_NUM_SERVER must be the same everywhere";
   const int most = r.role == Node::WORKER ? workers_ : servers_;
   int there = 0, dead = 0;
   for (const auto& p : table_.processes) {
     if (p.facts.role != r.role) continue;
-    if (p.facts.client == r.client && !p.gone.empty()) return "it was taken for dead: " + p.gone;
+    if (p.facts.client == r.client && !p.gone.empty()) return "it was considered dead: " + p.gone;
     if (p.gone.empty()) there += static_cast<int>(p.instances.size());
     else if (!p.left) dead += static_cast<int>(p.instances.size());
   }
   if (there >= most || (complete_ && dead == 0))
-    return "all " + std::to_string(most) + " " + role_word(r.role) + "s are there";
+    return "all " + std::to_string(most) + " " + role_word(r.role) + "s have joined already";
   return {};
 }
 

@@ -259,7 +259,7 @@ int Van::network::send(const Message& message) {
   auto m = message;
   {
     const std::lock_guard lock(mutex_);
-    CHECK(ready_) << "a message is sent before Start has returned, or after Finalize";
+    CHECK(ready_) << "a message was sent before Start had returned, or after Finalize";
     channels = channels_;
     m.meta.sender = me_.id;
     if (m.meta.request) m.meta.process = static_cast<std::uint32_t>(client_);
@@ -324,7 +324,8 @@ void Van::network::on_request(const sender& from, const Message& m) {
   switch (m.meta.control.cmd) {
     case Control::ADD_NODE: {
       const auto r = join_request::in(m.meta.body);
-      if (r.client != from.client) throw paracel::protocol_error("it joins under another number than it sends");
+      if (r.client != from.client)
+        throw paracel::protocol_error("it joins with a client number that differs from the one it sends with");
       channels_->connect(r.client, address_of(r));
       watched_.try_emplace(r.client, watched_process{.watch = process_watch(r.machine == machine_name() ? r.pid : 0),
                                                      .heard = steady_clock::now(),
@@ -412,7 +413,7 @@ void Van::network::apply_loss(const std::string& text) {
     if (p.facts.client != client || !p.gone.empty()) continue;
     lose(p, why);
     if (client != client_) continue;
-    refused_ = "this process was taken for dead: " + why;
+    refused_ = "this process was considered dead: " + why;
     for (auto& other : processes_)
       if (other.gone.empty()) lose(other, refused_);
   }
@@ -531,7 +532,7 @@ void Van::network::watch_processes(steady_clock::time_point now) {
 
 void Van::network::barrier(int customer, int group, bool last) {
   std::unique_lock lock(mutex_);
-  CHECK(ready_) << "a barrier before Start has returned";
+  CHECK(ready_) << "a barrier was called before Start had returned";
   if (is_scheduler()) table_->barrier(node_channels::scheduler, customer, group, last);
   else send_control(node_channels::scheduler, Control::BARRIER, barrier_end{group, {customer}, {}, last}.text());
   auto& ends = barrier_ends_[{group, customer}];

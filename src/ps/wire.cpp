@@ -68,7 +68,7 @@ encoded_message encode(const ::ps::Message& m) {
   for (std::size_t i = 0; i < m.data.size(); ++i)
     if (i != tail) size += m.data[i].size();
   if (size > most_copied)
-    throw network_error("a message has " + std::to_string(size) + " bytes beside its largest array, more than 4 GiB",
+    throw network_error("a message has " + std::to_string(size) + " bytes besides its largest array, more than 4 GiB",
                         false);
   encoded_message e;
   e.body.resize(size);

@@ -102,7 +102,7 @@ checkpoint_reader::checkpoint_reader(const file_system& on, std::string path)
   }
   std::array<std::byte, checkpoint_header_bytes> h;
   read_exactly(0, h);
-  if (std::memcmp(h.data(), front_mark.data(), front_mark.size()) != 0) refuse(0, "is no file of a checkpoint");
+  if (std::memcmp(h.data(), front_mark.data(), front_mark.size()) != 0) refuse(0, "is not a checkpoint file");
   // Before the checksum: another version may store it elsewhere.
   if (const auto version = load_field<std::uint32_t>(h.data() + 8); version != checkpoint_version) {
     refuse(8, "has format version " + number(version) + ", this program reads " + number(checkpoint_version));
@@ -121,7 +121,7 @@ checkpoint_reader::checkpoint_reader(const file_system& on, std::string path)
   std::array<std::byte, 8> mark;
   read_exactly(size_ - mark.size(), mark);
   if (std::memcmp(mark.data(), end_mark.data(), mark.size()) != 0) {
-    refuse(size_ - mark.size(), "the footer is not there: the file is cut off or was never finished");
+    refuse(size_ - mark.size(), "the footer is missing: the file is cut off or was never finished");
   }
   checksums_.push_back(checksum);
   whole_.add(h);

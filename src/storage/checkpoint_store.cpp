@@ -55,7 +55,7 @@ struct reading {
   }
   std::string text(const json& in, const char* key) const {
     const auto& m = member(in, key);
-    if (!m.is_string()) refuse("\"" + std::string(key) + "\" is no string");
+    if (!m.is_string()) refuse("\"" + std::string(key) + "\" is not a string");
     return m.get<std::string>();
   }
   bool flag(const json& in, const char* key) const {
@@ -70,9 +70,9 @@ struct reading {
   }
   const json& list(const json& in, const char* key) const {
     const auto& m = member(in, key);
-    if (!m.is_array()) refuse("\"" + std::string(key) + "\" is no list");
+    if (!m.is_array()) refuse("\"" + std::string(key) + "\" is not a list");
     for (const auto& one : m) {
-      if (!one.is_object()) refuse("\"" + std::string(key) + "\" holds something that is no object");
+      if (!one.is_object()) refuse("\"" + std::string(key) + "\" contains something that is not an object");
     }
     return m;
   }
@@ -150,7 +150,7 @@ checkpoint_manifest checkpoint_manifest::from_text(std::string_view text, const 
     in.refuse(std::string("is ") + e.what());
   }
   if (!whole.is_object() || !whole.contains("checkpoint") || !whole["checkpoint"].is_object()) {
-    in.refuse(0, "is no manifest of a checkpoint");
+    in.refuse(0, "is not the manifest of a checkpoint");
   }
   const auto& inner = whole["checkpoint"];
   const auto version = in.small(inner, "version");
@@ -189,7 +189,7 @@ checkpoint_manifest checkpoint_manifest::from_text(std::string_view text, const 
     }
     e.name = in.text(f, "name");
     // So that no name leads outside the folder, or to another file.
-    if (e.name != checkpoint_file_name(e.header)) in.refuse("\"" + e.name + "\" is no name of a file of a checkpoint");
+    if (e.name != checkpoint_file_name(e.header)) in.refuse("\"" + e.name + "\" is not the name of a checkpoint file");
     if (!names.insert(e.name).second) in.refuse("\"" + e.name + "\" is named twice");
     e.digest = {in.number(f, "bytes", ~std::uint64_t{0}), in.hex(f, "xxh3")};
     m.files.push_back(std::move(e));
@@ -230,14 +230,14 @@ checkpoint_manifest verify_checkpoint(const file_system& on, const std::string& 
     checkpoint_header header;
     const auto found = verify_checkpoint_file(on, path, &header);
     if (header != f.header) {
-      throw data_error(path + ": byte 12: is of another job, clock or node than the manifest says (job " +
+      throw data_error(path + ": byte 12: belongs to another job, clock or node than the manifest says (job " +
                        to_hex(header.job) + ", clock " + std::to_string(header.clock) + ")");
     }
     if (found.bytes != f.digest.bytes) {
       throw data_error(path + ": byte " + std::to_string(std::min(found.bytes, f.digest.bytes)) + ": has " +
                        std::to_string(found.bytes) + " bytes, the manifest says " + std::to_string(f.digest.bytes));
     }
-    if (found.hash != f.digest.hash) throw data_error(path + ": byte 0: is another file than the one of the manifest");
+    if (found.hash != f.digest.hash) throw data_error(path + ": byte 0: is not the file that the manifest describes");
   }
   return m;
 }
@@ -272,7 +272,7 @@ chosen_checkpoint choose_checkpoint(const file_system& on, const std::string& fo
   const auto clocks = checkpoint_clocks(on, folder);
   if (clocks.empty()) {
     if (take(folder)) return chosen;
-    throw data_error(folder + ": holds no checkpoint, and is none: " + chosen.passed_over.front().why);
+    throw data_error(folder + ": contains no checkpoint, and is not one itself: " + chosen.passed_over.front().why);
   }
   for (auto c = clocks.rbegin(); c != clocks.rend(); ++c) {
     if (take(path_in(folder, checkpoint_folder_name(*c)))) return chosen;

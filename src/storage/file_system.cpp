@@ -228,8 +228,9 @@ void posix_file_system::make_folder(const std::string& folder) {
     at = at.parent_path();
   }
   std::filesystem::create_directories(folder, failed);
-  if (!failed && !std::filesystem::is_directory(folder, failed) && !failed) refuse(folder, "cannot be made", ENOTDIR);
-  if (failed) refuse(folder, "cannot be made", failed.value());
+  if (!failed && !std::filesystem::is_directory(folder, failed) && !failed)
+    refuse(folder, "cannot be created", ENOTDIR);
+  if (failed) refuse(folder, "cannot be created", failed.value());
   for (const auto& above : fresh) sync_folder(above);
   require_own(folder);
 }
@@ -252,7 +253,7 @@ bool posix_file_system::remove_folder(const std::string& folder) {
   std::vector<std::string> names;
   for (std::filesystem::directory_iterator i(folder, failed), end; !failed && i != end; i.increment(failed)) {
     if (i->is_directory(failed) && !i->is_symlink(failed))
-      refuse(i->path().string(), "is a folder and not removed", EISDIR);
+      refuse(i->path().string(), "is a folder and was not removed", EISDIR);
     names.push_back(i->path().string());
   }
   if (failed == std::errc::no_such_file_or_directory) return false;

@@ -209,7 +209,7 @@ array_base::array_base(paralg& owner, const str_type& name, std::size_t n, value
   if (!is_definition || piece == 0 || salts.size() != divide_up(size, piece))
     throw type_error("key \"" + name + "\" holds a value and is not the definition of an array");
   if (size != n || tag != static_cast<std::uint32_t>(element)) {
-    throw error("array \"" + name + "\" is there with " + std::to_string(size) + " elements of type " +
+    throw error("array \"" + name + "\" already exists with " + std::to_string(size) + " elements of type " +
                 name_of(static_cast<value_tag>(tag)) + "; asked for " + std::to_string(n) + " of type " +
                 name_of(element));
   }

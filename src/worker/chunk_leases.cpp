@@ -18,8 +18,8 @@ constexpr std::chrono::milliseconds longest_pause{20};
 
 chunk_leases::chunk_leases(paralg& job, std::string key, std::size_t chunks, std::chrono::milliseconds term)
     : job_(&job), key_(std::move(key)), chunks_(static_cast<std::int64_t>(chunks)), term_(term) {
-  if (chunks == 0) throw config_error("chunk_leases: an epoch has at least one chunk");
-  if (term.count() < 1) throw config_error("chunk_leases: a lease lasts at least 1 ms");
+  if (chunks == 0) throw config_error("chunk_leases: an epoch must have at least one chunk");
+  if (term.count() < 1) throw config_error("chunk_leases: a lease must last at least 1 ms");
 }
 
 lease_table chunk_leases::ask(const lease_request& r) {

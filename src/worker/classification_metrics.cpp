@@ -15,7 +15,7 @@ namespace paracel {
 namespace {
 
 void check_lengths(std::span<const double> margin, std::span<const double> label) {
-  if (margin.size() != label.size()) throw error("metrics: as many margins as labels are needed");
+  if (margin.size() != label.size()) throw error("metrics: want one margin per label");
 }
 
 }  // namespace

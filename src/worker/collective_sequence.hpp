@@ -73,7 +73,7 @@ class collective_sequence {
  private:
   [[nodiscard]] bool repeats_setup() const noexcept { return at_ < setups_.size(); }
   [[noreturn]] void differ() const {
-    throw error("in the place of a worker that died: before its loop that one called collectives up to number " +
+    throw error("as the replacement of a dead worker: before its loop that worker called collectives up to number " +
                 std::to_string(setups_[at_].second) + ", this one does not call the same (now " +
                 std::to_string(next_) + ")");
   }

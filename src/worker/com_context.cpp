@@ -12,7 +12,7 @@ std::optional<number_elements> restored_object::numbers() {
 
 std::span<std::byte> restored_object::resize(std::size_t elements) {
   if (is_array(tag)) bytes.resize(elements * element_bytes(tag));
-  else if (elements != 1) throw error("one number cannot become " + std::to_string(elements));
+  else if (elements != 1) throw error("one number cannot be resized to " + std::to_string(elements) + " elements");
   return bytes;
 }
 
@@ -41,7 +41,7 @@ void com_context::refuse_type(const std::string& name, const queue_detail::objec
 
 void com_context::refuse_writing(const std::string& name) {
   throw type_error("\"" + name +
-                   "\" is data of init_with_partitioned_data, which can only be read: ask for the const type");
+                   "\" is data of init_with_partitioned_data, which is read-only: ask for the const type");
 }
 
 void com_context::set_metric(const std::string& name, double value) {

@@ -115,7 +115,7 @@ queue_item broadcast(const std::string& name, std::size_t root) {
             if (at == name) value = collectives::value_bytes(v);
           });
           if (value.empty())
-            throw type_error("\"" + name + "\" is of put_local or init_with_partitioned_data, which cannot be sent");
+            throw type_error("\"" + name + "\" is from put_local or init_with_partitioned_data, which cannot be sent");
         }
         all.broadcast_value(value, root, name);
         if (all.rank() == root) return;

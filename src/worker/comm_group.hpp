@@ -41,7 +41,7 @@ class comm_group final : public comm_backend {
   [[nodiscard]] shared_memory* memory() override;
   void attend(std::size_t rank, bool doubts) override { all_->attend(members_[rank], doubts); }
   [[nodiscard]] ompi_communicator_t* communicator() const override {
-    throw error("get_comm: without mpirun a part of the workers has no communicator of MPI");
+    throw error("get_comm: without mpirun a group of workers has no MPI communicator");
   }
 
  private:

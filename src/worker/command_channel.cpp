@@ -156,7 +156,7 @@ command_answer command_channel::run(const std::string& name, const std::string& 
   try {
     auto text = f(body);
     if (text.size() <= most_text_bytes) return {0, true, std::move(text)};
-    return {0, false, "its answer has " + std::to_string(text.size()) + " bytes, and may have 65536"};
+    return {0, false, "its answer has " + std::to_string(text.size()) + " bytes, want at most 65536"};
   } catch (const job_error&) {
     throw;
   } catch (const std::exception& e) {
@@ -208,7 +208,7 @@ std::vector<command_answer> command_channel::tell(const command_target& to, cons
     return {run(name, body)};
   }
   if (body.size() > most_text_bytes)
-    throw config_error("the body of a command has " + std::to_string(body.size()) + " bytes, and may have 65536");
+    throw config_error("the body of a command has " + std::to_string(body.size()) + " bytes, want at most 65536");
   begin();
   gives_ = json{{"number", ++given_},
                 {"to", to.is_server ? "servers" : "workers"},
@@ -222,7 +222,7 @@ std::vector<command_answer> command_channel::tell(const command_target& to, cons
     if (!receive(check_interval)) options_.check();
     (void)run_arrived();
   }
-  if (const auto why = told_->value("refused", ""); !why.empty()) throw error("a command is refused: " + why);
+  if (const auto why = told_->value("refused", ""); !why.empty()) throw error("the command was refused: " + why);
   std::vector<command_answer> answers;
   for (const auto& a : told_->at("answers"))
     answers.push_back({a.at(to.is_server ? "slot" : "rank").get<std::size_t>(), a.at("ok").get<bool>(),

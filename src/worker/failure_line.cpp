@@ -41,7 +41,7 @@ int tell_failure(const std::string& program, const std::exception_ptr& failure) 
   } catch (const std::exception& e) {
     say(e.what());
   } catch (...) {
-    say("an exception that is no std::exception");
+    say("an exception that is not a std::exception");
   }
   return exit_status::failure;
 }

@@ -23,7 +23,7 @@ void fold_everywhere(server_group& client, std::uint32_t clock) {
     });
     client.refresh_membership();
     if (client.servers().epoch != epoch) more = true;  // the head of a partition may have been its replica until now
-    else if (result != net::status::ok) throw_status(result, text, "folding what was staged");
+    else if (result != net::status::ok) throw_status(result, text, "folding staged updates");
   }
 }
 

@@ -226,12 +226,12 @@ struct main_env::impl {
 };
 
 main_env::main_env(int& argc, char**& argv) : impl_(std::make_unique<impl>()) {
-  if (impl::current() != nullptr) throw error("a process has one main_env");
+  if (impl::current() != nullptr) throw error("main_env was created twice, want one per process");
   impl_->program = program_name(argc > 0 ? argv[0] : nullptr);
   impl_->given_info = server_info_in(argc, argv);
   end_on_uncaught(impl_->program);
   static const int registered = on_exit(&impl::at_exit, nullptr);
-  if (registered != 0) throw error("no memory for what is done at exit");
+  if (registered != 0) throw error("no memory for an exit handler");
   net::raise_descriptor_limit();
   // Large values are allocated and freed every iteration: keep their memory instead of returning it to the kernel.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc accepts
@@ -267,7 +267,7 @@ main_env::~main_env() {
 
 std::shared_ptr<session> main_env::job(const std::string& server_info) {
   auto* env = impl::current();
-  if (env == nullptr) throw error("make a paracel::main_env first in main");
+  if (env == nullptr) throw error("create a paracel::main_env at the start of main");
   return env->join(server_info);
 }
 
@@ -275,7 +275,7 @@ void main_env::keep_inputs(const std::vector<std::string>& paths) { output_folde
 
 std::shared_ptr<comm_backend> main_env::communicator(ompi_communicator_t* of) {
   auto* env = impl::current();
-  if (env == nullptr) throw error("make a paracel::main_env first in main");
+  if (env == nullptr) throw error("create a paracel::main_env at the start of main");
   if (of != nullptr && env->mpi) return std::shared_ptr<comm_backend>(env->mpi->comm(of));
   return env->world;
 }

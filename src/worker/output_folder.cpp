@@ -127,7 +127,7 @@ output_folder::output_folder(std::string folder, owner who) : folder_(std::move(
   const auto mine = folder_ + "/.paracel";
   if (::mkdir(mine.c_str(), 0777) != 0 && errno != EEXIST) failed(mine);
   struct stat about {};
-  if (::lstat(mine.c_str(), &about) != 0 || !S_ISDIR(about.st_mode)) throw error(mine + ": is no folder");
+  if (::lstat(mine.c_str(), &about) != 0 || !S_ISDIR(about.st_mode)) throw error(mine + ": is not a folder");
   files_ = own(who_.program + "." + std::to_string(who_.rank) + ".files");
   enter();
 }
@@ -144,8 +144,7 @@ void output_folder::enter() {
     for (;; std::this_thread::sleep_for(poll)) {
       const auto waited = clock::now() - began;
       if (!lock(turn.fd, LOCK_EX)) {
-        if (waited > turn_limit)
-          throw error("output folder " + folder_ + ": another process does not let this one enter");
+        if (waited > turn_limit) throw error("output folder " + folder_ + ": another process keeps it locked");
         continue;
       }
       if (lock(job_fd_, LOCK_EX)) {  // no other job has entered
@@ -163,7 +162,7 @@ void output_folder::enter() {
       }
       if (waited > ending_job)
         throw config_error("output folder " + folder_ + " belongs to a job that is running (" + found +
-                           "), want another folder, or that this job has ended");
+                           "), want another folder, or wait for that job to end");
       ::flock(turn.fd, LOCK_UN);
     }
   } catch (...) {

@@ -58,7 +58,7 @@ paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, i
   if (!output_.empty()) {  // on every rank: another host may not share rank 0's file system
     std::error_code failure;
     std::filesystem::create_directories(output_, failure);
-    if (failure) throw config_error("output folder " + output_ + " cannot be made: " + failure.message());
+    if (failure) throw config_error("output folder " + output_ + " cannot be created: " + failure.message());
     if (const auto why = why_not_writable(output_); !why.empty())
       throw config_error("output folder " + output_ + " cannot be written: " + why);
     session_->output(output_);
@@ -181,7 +181,7 @@ list_type<command_answer> paralg::paracel_tell(const command_target& to, const s
 }
 std::size_t paralg::paracel_take_commands(double seconds) {
   constexpr double longest = 1e9;
-  if (!(seconds >= 0)) throw config_error("paracel_take_commands waits 0 seconds or more");
+  if (!(seconds >= 0)) throw config_error("paracel_take_commands: want 0 seconds or more");
   return session_->commands().take(
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(std::min(seconds, longest))));
 }

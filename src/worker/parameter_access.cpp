@@ -8,7 +8,7 @@ namespace paracel {
 parameter_access::parameter_access() = default;
 parameter_access::~parameter_access() = default;
 
-void parameter_access::missing(const str_type& key) { throw key_error("key \"" + key + "\" is not there"); }
+void parameter_access::missing(const str_type& key) { throw key_error("key \"" + key + "\" does not exist"); }
 
 bool parameter_access::read(const str_type& key, value_sink to) {
   return servers_->read(key, [&](const value_view& v) { to.put(to.target, v); });

@@ -58,7 +58,7 @@ void parasrv::set_model(consistency_model model) {
 void parasrv::set_consistency(const std::string& prefix, const consistency& c) {
   if (prefix.empty()) throw config_error("an empty prefix has no consistency of its own: every key begins with it");
   if (many_.has_prepared())
-    throw config_error("the consistency of \"" + prefix + "\" is set after a key set has been prepared");
+    throw config_error("the consistency of \"" + prefix + "\" must be set before any key set is prepared");
   begin_model(c.model);
   clock_.set_consistency(prefix, c);
 }
@@ -73,8 +73,8 @@ void parasrv::begin_model(consistency_model model) {
 bool async_result::get() {
   if (other_.valid()) return other_.get();
   const auto from = std::exchange(from_, nullptr);
-  if (from == nullptr) throw error("a future was asked twice, or never made");
-  if (*from == nullptr) throw error("a future was asked after its paralg had gone");
+  if (from == nullptr) throw error("a future was used twice, or belongs to no request");
+  if (*from == nullptr) throw error("a future was used after its paralg was gone");
   return (*from)->finish(number_);
 }
 
@@ -111,7 +111,7 @@ void parasrv::receive_read(const kv_result& r, value_sink to, const std::string*
     const auto name = key != nullptr ? "\"" + *key + "\"" : std::string("a key");
     if (r.header.result != net::status::not_found)
       return failures_.record(number, r.header.result, r.text(), "reading " + name);
-    if (!may_miss) return failures_.record(number, r.header.result, "key " + name + " is not there", {});
+    if (!may_miss) return failures_.record(number, r.header.result, "key " + name + " does not exist", {});
     failures_.record_missing(number);
     return;
   }

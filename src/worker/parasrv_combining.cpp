@@ -59,7 +59,7 @@ async_functor_type parasrv::future_of(std::shared_ptr<shared_update> u, bool* wa
                  [self = std::weak_ptr(self_), u = std::move(u), waits] {
                    const auto there = self.lock();
                    if (!there || *there == nullptr)
-                     throw error("the future of an update of \"" + u->name + "\" was asked after its paralg had gone");
+                     throw error("the future of an update of \"" + u->name + "\" was used after its paralg was gone");
                    auto& me = **there;
                    const std::string_view only = u->name;
                    if (waits != nullptr && *waits) me.send_combined_before(&only);
@@ -130,7 +130,7 @@ void parasrv::send_all_combined() {
       sums.push_back(e->view());
       e->ticket->waits = false;
       e->ticket->result = net::status::internal;
-      e->ticket->text = "no answer came: it is unknown whether it was applied";
+      e->ticket->text = "no reply arrived: it is unknown whether it was applied";
     }
     client_->many().multi(clock_.update_call(clock_.of(from->key), net::verb::update_multi, from->function, true), keys,
                           sums, [&](std::size_t i, const net::reply_item& item) {

@@ -17,11 +17,11 @@
 namespace paracel {
 
 void after::add(const async_result& f) {
-  if (!f.valid()) throw error("a request is to follow one whose future was already asked, or never made");
+  if (!f.valid()) throw error("a request is to follow a future that was already used, or belongs to no request");
   if (f.from_ == nullptr || *f.from_ == nullptr)
-    throw error("a request is to follow a future that is of no request of a living paralg");
+    throw error("a request is to follow a future whose paralg has been destroyed");
   if (from_ == nullptr) from_ = f.from_;
-  if (from_ != f.from_) throw error("a request is to follow those of several paralgs: want those of one");
+  if (from_ != f.from_) throw error("a request is to follow requests of several paralgs, want those of one");
   requests_.push_back({f.number_, f.requests_});
 }
 
@@ -60,7 +60,7 @@ async_functor_type parasrv::read_after(const after& others, const std::string& k
 }
 
 async_functor_type parasrv::follow(const after& others, following_request r) {
-  if (others.from_ != self_) throw error("a request is to follow those of another paralg");
+  if (others.from_ != self_) throw error("a request is to follow requests of another paralg, want those of its own");
   send_combined_before(nullptr);  // updates that are still summed here have no numbers yet
   for (const auto& other : others.requests_) {
     if (!is_answered(other)) r.others.push_back(other);
@@ -89,7 +89,7 @@ async_functor_type parasrv::follow(const after& others, following_request r) {
                               [self = std::weak_ptr(self_), shared] {
                                 const auto there = self.lock();
                                 if (!there || *there == nullptr)
-                                  throw error("a future was asked after its paralg had gone");
+                                  throw error("a future was used after its paralg was gone");
                                 return (*there)->finish_following(shared);
                               }),
                    requests);

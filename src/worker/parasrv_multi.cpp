@@ -147,7 +147,7 @@ kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> key
         } else if (item.result != net::status::not_found) {
           call->fail(item.result, net::text_of(item.value.bytes), "reading \"" + std::string(key) + "\"");
         } else if (call->all) {
-          call->fail(item.result, "key \"" + std::string(key) + "\" is not there", {});
+          call->fail(item.result, "key \"" + std::string(key) + "\" does not exist", {});
         }
       },
       [this, call](kvclt::sequence number) { call->end(servers_.failures(), number); }, std::move(uniform));
@@ -299,7 +299,7 @@ struct parasrv_multi::set_call : multi_call {
         if (to != nullptr) guarded([&] { to->put_one(order[k], item.value); });
       } else if (item.result == net::status::not_found) {
         if (what == asked_for::those_that_exist) continue;
-        fail(item.result, "key \"" + key + "\" is not there", {});
+        fail(item.result, "key \"" + key + "\" does not exist", {});
       } else {
         fail(item.result, net::text_of(item.value.bytes), std::string(verb) + " \"" + key + "\"");
       }

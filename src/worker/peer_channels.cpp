@@ -123,14 +123,14 @@ std::optional<received_message> peer_channels::take(message_matcher::ticket t, s
     if (!doubt.has_passed()) continue;
     const auto from = arrived_.asked(t).rank;
     if (from == any_source) question_all();
-    else question(static_cast<std::uint32_t>(from), "nothing more comes from ");
+    else question(static_cast<std::uint32_t>(from), "nothing more can arrive from ");
   }
 }
 
 void peer_channels::attend(std::uint32_t rank, bool doubts) {
   while (progress(milliseconds{0})) {
   }
-  if (doubts) question(rank, "nothing more comes from ");
+  if (doubts) question(rank, "nothing more can arrive from ");
 }
 
 bool peer_channels::is_gone(std::uint32_t rank) const {
@@ -170,7 +170,7 @@ void peer_channels::question(std::uint32_t rank, const char* what) {
     const auto met = met_.find(rank);
     const bool replaced = met != met_.end() && place.turn != met->second;
     if (replaced && place.gone.empty())
-      throw network_error(what + worker_named(rank) + ": another process has taken its place", true);
+      throw network_error(what + worker_named(rank) + ": another process has replaced it", true);
     if (place.gone.empty()) absences_.erase(rank);
     else if (++absences_[rank] > 1) throw network_error(what + worker_named(rank) + ": " + place.gone, true);
   }
@@ -191,7 +191,7 @@ void peer_channels::question_all() {
     }
     last = worker_named(r) + ": " + place.gone;
   }
-  if (++absences_[options_.rank] > 1) throw network_error("nothing more comes from any worker: " + last, true);
+  if (++absences_[options_.rank] > 1) throw network_error("nothing more can arrive from any worker: " + last, true);
 }
 
 bool peer_channels::progress(milliseconds wait) {

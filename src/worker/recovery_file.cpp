@@ -50,11 +50,11 @@ void write_at(int fd, std::span<const std::byte> bytes, std::size_t at, const st
 
 int open_file(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-  if (fd < 0) throw error(path + ": cannot be made: " + std::strerror(errno));
+  if (fd < 0) throw error(path + ": cannot be created: " + std::strerror(errno));
   struct stat about {};
   if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_uid == geteuid()) return fd;
   close(fd);
-  throw error(path + ": is no regular file of this user");
+  throw error(path + ": is not a regular file of this user");
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ std::string numbered(const std::string& before, std::size_t n) {
 }  // namespace
 
 void resumable_loop::refuse_missing(const std::string& name) {
-  throw error("the checkpoint has a loop without \"" + name + "\": it is of another version of this program");
+  throw error("the checkpoint has no \"" + name + "\" for this loop: it is of another version of this program");
 }
 
 resumable_loop::~resumable_loop() {
@@ -33,7 +33,7 @@ resumable_loop::~resumable_loop() {
 }
 
 resumable_loop& resumable_loop::keep_with(saver save, restorer restore) {
-  if (begun_) throw error("a loop has begun, and only then is told what to keep");
+  if (begun_) throw error("resumable_loop: keep() was called after the loop had begun");
   kept_.emplace_back(std::move(save), std::move(restore));
   return *this;
 }
@@ -51,8 +51,8 @@ void resumable_loop::begin() {
   if (known.get(prefix_ + "done", done_)) {
     if (!job_->loop_state_is_own_ && !same_)
       throw config_error(
-          "the checkpoint is of another number of workers, whose parts of this computation cannot be "
-          "distributed among " +
+          "the checkpoint is of a different number of workers, whose parts of this computation cannot be "
+          "redistributed among " +
           std::to_string(job_->get_worker_size()));
     known.get(prefix_ + "stopped", stopped_);
     for (const auto& [save, restore] : kept_) restore(known, prefix_ + "kept.");

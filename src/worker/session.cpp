@@ -97,7 +97,7 @@ std::shared_ptr<session> session::join(session_options options) {
   }
   if (turn == 0) return s;
   s->replaces_ = true;
-  if (!s->keeps()) throw error("a worker in the place of another one needs the folder of its state");
+  if (!s->keeps()) throw error("the replacement of a dead worker needs the folder with its saved state");
   if (last) {
     s->set_finished(last->clock);
     s->parts_.from_bytes(last->parts);
@@ -150,14 +150,14 @@ void session::open_peers(std::unique_ptr<net::port> bound) {
 }
 
 peer_channels& session::channels() {
-  if (!peers_) throw error("the workers of this job have no messages with each other");
+  if (!peers_) throw error("the workers of this job cannot exchange messages");
   return *peers_;
 }
 
 peer_channels& session::peers() {
   auto& all = channels();
   if (!std::exchange(talks_, true) && cannot_.empty()) {
-    cannot_ = "it has exchanged messages with other workers, which nothing keeps";
+    cannot_ = "it has exchanged messages with other workers, which are not saved";
     if (keeps_ != nullptr) warn_of_cannot();
   }
   return all;
@@ -266,9 +266,7 @@ void session::warn(const std::string& text) {
   tell(net::verb::progress, json_text(body));
 }
 
-void session::warn_of_cannot() {
-  warn("no process can take the place of a worker that dies (--on-worker-death): " + cannot_);
-}
+void session::warn_of_cannot() { warn("a dead worker cannot be replaced (--on-worker-death): " + cannot_); }
 
 void session::tell(net::verb what, const std::string& json) {
   if (!has_scheduler() || ended_->raised()) return;
@@ -322,7 +320,7 @@ void session::take_over() {
     client->refresh_membership();
     if (client->servers().epoch != epoch) continue;  // the head of a partition may have been its replica until now
     if (!failure.empty())
-      throw error("a server did not take the new worker of rank " + std::to_string(rank()) + ": " + failure);
+      throw error("a server did not accept the new worker of rank " + std::to_string(rank()) + ": " + failure);
     break;
   }
   if (finished() != 0) client->wait(client->clock_request(net::verb::clock_tick, finished(), nullptr));
@@ -359,13 +357,13 @@ std::size_t session::loop_begins_of(std::size_t part) {
 
 void session::loop_ends(std::size_t part) {
   if (keeps_ != nullptr && cannot_.empty() && !parts_.at(part).asked)
-    cannot_ = "its program does not ask where its loop begins (first_iteration)";
+    cannot_ = "its program uses neither first_iteration nor resumable_loop";
 }
 
 /// Ends the job, because work of the previous process is counted twice, or may be.
 void session::refuse_to_repeat() {
-  const auto cause = "worker " + std::to_string(rank()) + " is another process than the one that began, and " +
-                     cannot_ + ": what that one had done may count twice";
+  const auto cause = "worker " + std::to_string(rank()) + " is the replacement of a dead process, and " + cannot_ +
+                     ": what that process had done may count twice";
   const nlohmann::json body{{"status", exit_status::worker_lost}, {"cause", cause}};
   net::request_header h;
   h.what = net::verb::abort;
@@ -413,8 +411,9 @@ void session::leave() {
           if (!r.ok()) return;
           slowest = r.header.clock;
           if (r.header.count != 0)
-            warn("updates since the last iter_commit are lost (" + std::to_string(r.header.count) + "; one is of " +
-                 std::string(r.text()) + "): under bsp they would have taken effect at the next one");
+            warn("updates since the last iter_commit are lost (" + std::to_string(r.header.count) +
+                 "; one of them of " + std::string(r.text()) +
+                 "): under bsp they would have taken effect at the next one");
         },
         stages_ ? net::flag_staged : std::uint16_t{0}));
     if (stages_) fold_everywhere(*client, slowest);

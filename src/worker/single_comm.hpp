@@ -30,7 +30,7 @@ class single_comm final : public comm_backend {
   std::optional<received_message> take(ticket t, patience limit) override {
     auto message = arrived_.take(t);
     if (message || limit) return message;
-    throw network_error("nobody can send what is to be received: there is one worker, and it waits", false);
+    throw network_error("no message can arrive: the only worker of this job is the one that waits", false);
   }
   std::shared_ptr<comm_backend> split(int) override { return std::make_shared<single_comm>(); }
 

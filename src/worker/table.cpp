@@ -42,8 +42,8 @@ handle::~handle() = default;
 
 void handle::check(std::size_t rows, std::size_t numbers) const {
   if (numbers != rows * width_)
-    throw error(std::to_string(rows) + " rows of " + std::to_string(width_) + " numbers were given room for " +
-                std::to_string(numbers) + ", want " + std::to_string(rows * width_));
+    throw error(std::to_string(rows) + " rows of " + std::to_string(width_) + " numbers: found a buffer of " +
+                std::to_string(numbers) + " numbers, want " + std::to_string(rows * width_));
 }
 
 void handle::pull(const row_names& rows, std::byte* out) { client_->pull(rows, out); }

@@ -301,7 +301,7 @@ struct table_client::pending_pull {
     if (!r.ok() || values.size() != count * row_bytes) {
       if (result != net::status::ok) return;
       result = r.ok() ? net::status::internal : r.header.result;
-      text = r.ok() ? "a server sent another number of rows than it was asked for" : std::string(r.text());
+      text = r.ok() ? "a server sent a different number of rows than it was asked for" : std::string(r.text());
       return;
     }
     if (order.empty()) {
@@ -361,7 +361,7 @@ async_functor_type table_client::pull_async(const names& rows, std::byte* out) {
                                        [self = servers_.self(), p = std::move(p), what] {
                                          const auto there = self.lock();
                                          if (!there || *there == nullptr)
-                                           throw error(what + ": the future was asked after its paralg had gone");
+                                           throw error(what + ": the future was used after its paralg was gone");
                                          p->wait((*there)->client());
                                          if (p->result != net::status::ok) throw_status(p->result, p->text, what);
                                          return true;

@@ -412,7 +412,7 @@ class work_stealing::computation {
     t.ready = chunk_clock::now() + std::chrono::duration_cast<chunk_clock::duration>(left);
     if (rest.get<std::uint64_t>() != shape_ || rest.get<std::uint32_t>() != inputs_.size())
       throw error("the tasks differ: " + text_of_tasks(of_.all_.rank(), from) +
-                  " have another name, length or number of chunks, or read other objects");
+                  " give a different name, length or number of chunks, or read different objects");
     for (const auto& i : inputs_)
       if (rest.get<std::uint64_t>() != i.digest)
         throw error("the tasks differ: \"" + i.name + "\" is not the same at " + text_of_tasks(of_.all_.rank(), from));
@@ -565,7 +565,7 @@ std::optional<received_message> work_stealing::take(comm_backend::patience limit
 
 void compute_chunks(com_context& c, const chunk_work& work, std::span<std::byte> result) {
   auto* stealing = c.stealing();
-  if (stealing == nullptr) throw error(work.name + " is not a part of a queue");
+  if (stealing == nullptr) throw error(work.name + " is not part of a queue");
   stealing->run(work, result);
 }
 
@@ -576,7 +576,7 @@ std::uint64_t digest_of_input(com_context& c, const std::string& name) {
   if (const auto numbers = o->numbers()) return digest_of_input(numbers->bytes);
   if (!o->is_saved())
     throw type_error("\"" + name + "\" is " + o->type_text() +
-                     " of put_local or init_with_partitioned_data, which tasks cannot compare");
+                     " stored with put_local or init_with_partitioned_data, which tasks cannot compare");
   saved_state one;
   o->save(name, one);
   std::uint64_t digest = 0;

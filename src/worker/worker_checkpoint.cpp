@@ -49,9 +49,9 @@ saved_state saved_state::from_bytes(std::span<const std::byte> bytes) {
     const std::string name(reinterpret_cast<const char*>(bytes.data()), name_bytes);
     const auto value = bytes.subspan(name_bytes, value_bytes);
     const value_view v{static_cast<value_tag>(tag), value};
-    if (tag > 0xff || !is_well_formed(v)) throw protocol_error("saved state: \"" + name + "\" is no value");
+    if (tag > 0xff || !is_well_formed(v)) throw protocol_error("saved state: \"" + name + "\" is not a value");
     if (!s.values_.try_emplace(name, v.tag, std::vector<std::byte>(value.begin(), value.end())).second) {
-      throw protocol_error("saved state: \"" + name + "\" is there twice");
+      throw protocol_error("saved state: \"" + name + "\" occurs twice");
     }
     bytes = bytes.subspan(name_bytes + value_bytes);
   }

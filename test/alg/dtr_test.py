@@ -298,10 +298,10 @@ class Interviews(DtrCase):
                 self.assertEqual(done.returncode, status, done.stdout + done.stderr)
                 self.assertIn(said, done.stderr)
         refused(3, "want model and predict_input together", predict_input="")
-        refused(3, 'key "recommend": want it with a model and item_fac_input', recommend=3)
+        refused(3, 'key "recommend": only with model and item_fac_input', recommend=3)
         refused(4, "tree_0: found no tree 7, want the one of tree_start_index", tree_start_index=7)
         refused(4, ":2:4: ", predict_input=self.file_of("1,2,3\n1,2\n"))
-        refused(4, "found 6 factors an item, want 1 as the tree has", item_fac_input=self.items, recommend=1,
+        refused(4, "found 6 factors per item, want 1 as the tree has", item_fac_input=self.items, recommend=1,
                 model=self.broken("tree_0\t3", "1\n"))
         refused(4, "found tree 0 with 2 nodes, want 2^levels - 1", model=self.broken("tree_0\t3|4", "1\n2\n"))
         refused(4, 'average_user_factor_0:2:3: found "x", want a finite number',
@@ -340,7 +340,7 @@ class Wrong(DtrCase):
         for text, said in (("1\t2|x\n", ":1:5: found \"x\", want a finite number"), ("1\t2|nan\n", "want a finite number"),
                            ("1\t2\n2\t3|4\n", ":2:1: found 2 numbers, want 1"), ("", "found no line"), ("1\n", ":1:1:")):
             self.refused(4, said, user_fac_input=self.file(text))
-        self.refused(4, "found 2 factors a user, want 6", user_fac_input=self.file("1\t2|3\n"))
+        self.refused(4, "found 2 factors per user, want 6", user_fac_input=self.file("1\t2|3\n"))
         row = "|".join("1" * 6)
         self.refused(4, "found item 4 twice", item_fac_input=self.file(f"4\t{row}\n5\t{row}\n4\t{row}\n"))
 

@@ -208,7 +208,7 @@ class GbdtTest(XgboostModel, TreeCase):
             self.assertEqual((found["loss"], self.arrays()), first)
         self.assertIn("found class lo, want one of the training data: high, low, middle",
                       self.job(2, status=3, training_input=self.words, loss="softmax", class_weight=["lo=2"]))
-        self.assertIn('"class_weight": want it only where labels are classes',
+        self.assertIn('"class_weight": only where labels are classes',
                       self.job(2, status=3, training_input=self.targets, loss="squared", class_weight="balanced"))
 
     def test_libsvm_and_npy_give_the_trees_of_csv(self):
@@ -403,7 +403,7 @@ class GbdtTest(XgboostModel, TreeCase):
         good = self.trees()
         for name, at, value, said in (("left", 0, 0, "found child 0"), ("right", 0, 10**6, "found child 1000000"),
                                       ("feature", 0, 6, "found feature 6, want less than 6"),
-                                      ("tree_begin", 1, 0, "without nodes"), ("tree_begin", -1, 10**6, "do not fit"),
+                                      ("tree_begin", 1, 0, "without nodes"), ("tree_begin", -1, 10**6, "inconsistent lengths"),
                                       ("category_count", 0, 5, "categories"), ("leaf", -1, 10**6, "found leaf 1000000"),
                                       ("left", 0, -3, "found -3 in left")):
             with self.subTest(array=name, value=value):

@@ -417,7 +417,7 @@ class Wrong(GraphCase):
 
     def test_a_plug_in_that_cannot_act(self):
         for key in ("update_file", "update_func"):
-            self.refused("mvv_pregel", 3, f':2:2: key "{key}": not with mvv_pregel, which has nothing in the servers',
+            self.refused("mvv_pregel", 3, f':2:2: key "{key}": not with mvv_pregel, which keeps nothing in the servers',
                          **{key: "libparacel_default.so"})
         self.refused("mvv", 3, 'key "checkpoint_every": not with mvv', checkpoint_every=2)
 

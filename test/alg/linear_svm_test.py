@@ -170,8 +170,9 @@ class LinearSvmTest(AlgorithmCase):
             lbfgs = self.fit(2, training_input=path, tolerance=1e-8, method="lbfgs")["objective"]
             self.assertAlmostEqual(lbfgs / newton, 1, delta=1e-10)
         for keys, said in (({"loss": "hinge", "method": "lbfgs"}, "hinge has a kink"),
-                           ({"method": "dual"}, "dual is for hinge"),
-                           ({"loss": "hinge", "method": "dual", "penalize_bias": False}, "dual is for a bias that is penalised")):
+                           ({"method": "dual"}, "dual is only for hinge"),
+                           ({"loss": "hinge", "method": "dual", "penalize_bias": False},
+                            "dual cannot fit a bias that is not penalised")):
             self.assertIn(said, self.job(mode="embedded", status=3, training_input=self.sparse, **keys))
 
     def test_models_and_predictions(self):

@@ -78,8 +78,8 @@ class LinearSvrTest(AlgorithmCase):
                         self.assertTrue(all(b["dual_objective"] >= a["dual_objective"] for a, b in zip(curve, curve[1:])))
         self.fit(2, training_input=path)
         self.assertIn("gap", self.curve()[0])  # auto is dual there
-        self.assertIn("dual is for epsilon_insensitive", self.job(mode="embedded", status=3, training_input=path, method="dual",
-                                                                  loss="squared_epsilon_insensitive"))
+        self.assertIn("dual is only for epsilon_insensitive",
+                      self.job(mode="embedded", status=3, training_input=path, method="dual", loss="squared_epsilon_insensitive"))
 
     def test_it_is_the_solution_of_scikit_learn(self):
         """Squared: the weights to 1e-6. With kinks: the objective to 1e-6, since liblinear's dual steps stop there."""

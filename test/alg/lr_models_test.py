@@ -112,7 +112,7 @@ class Models(LrCase):
             (good, theta[:-1], "array lr_theta: found 5 elements in its files, want the shape"),
             (good, theta.astype("f4"), "found elements of type <f4, want <f8"),
             (good, None, "lr_theta_0.npy"),
-            (good.replace("lr_theta_0.npy", "../lr_theta_0.npy"), theta, "want one beside the manifest"),
+            (good.replace("lr_theta_0.npy", "../lr_theta_0.npy"), theta, "want one in the folder of the manifest"),
             (good.replace('"shape": [6]', '"shape": [1]'), theta[:1], "found no weights"),
         ]
         for text, values, said in changes:
@@ -128,7 +128,7 @@ class Models(LrCase):
             file.write(good.replace('"format": "npy"', '"format": "text"').replace("lr_theta_0.npy", "lr_theta_0"))
         with open(os.path.join(wrong, "lr_theta_0"), "w", encoding="ascii") as file:
             file.write("1|2|x|4|5|6\n")
-        self.refused(4, 'lr_theta_0:1: found "x|4|5|6", want numbers with | between them', model=wrong,
+        self.refused(4, 'lr_theta_0:1: found "x|4|5|6", want numbers separated by |', model=wrong,
                      predict_input=self.small)
 
     def test_a_model_and_training_exclude_each_other_and_one_is_needed(self):

@@ -153,7 +153,7 @@ class Runs(Batch):
         for method in METHODS:
             found = self.batch(method, 2, 1, rounds=5)
             self.assertEqual(found["rounds"], "5")
-            self.assertIn("the maximum of steps is reached", found["ended"])
+            self.assertIn("the maximum number of steps is reached", found["ended"])
             loose = self.batch(method, 1, 1, tolerance=1e-3)
             tight = self.batch(method, 1, 1, tolerance=1e-6)
             self.assertLess(int(loose["rounds"]), int(tight["rounds"]))
@@ -177,7 +177,7 @@ class Refusals(Batch):
         for key, value in (("alpha", 0.01), ("beta", 0.1), ("clocks_per_round", 2), ("factors", "float64"),
                            ("ssp_switch", True), ("consistency", "bsp")):
             for method in METHODS:
-                self.assertIn(f'key "{key}": not with method {method}; it is a key of sgd',
+                self.assertIn(f'key "{key}": not with method {method}; only with sgd',
                               self.batch(method, 1, 1, status=3, **{key: value}))
         self.assertIn('key "update_file": not with method cg',
                       self.batch("cg", 1, 1, status=3,

@@ -177,7 +177,7 @@ class OutputFiles(unittest.TestCase):
                     self.config("input.txt", {})
                     keys["input"] = "input.txt"
                 name = self.config("bad.json", keys)
-                want = r'key "output_files": found .*, want 1, or no such key'
+                want = r'key "output_files": found .*, want 1, or the key left out'
                 done = self.prun(program, "2", name, status=3)
                 self.assertRegex(done.stderr, "bad.json:1:2: " + want)
                 done = self.run_line(["build/bin/" + program, "--cfg_file", name], status=3)

@@ -35,7 +35,7 @@ class PluginCase(AlgorithmCase):
         """With this key --on-worker-death wait:T is refused."""
         said = self.job(2, 1, status=2, options=("--on-worker-death", "wait:5"), **self.given(keys))
         self.assertRegex(said, rf'error: --on-worker-death wait:5: \S+:1:\d+: key "{key}": with it no process can replace a '
-                               rf'worker of {self.program}, because it does not ask where its loop begins')
+                               rf'worker of {self.program}, because it uses neither first_iteration nor resumable_loop')
 
     def numbers(self, name, workers):
         """{id: numbers} of an array in text form."""
@@ -55,7 +55,7 @@ class HandleFileErrors:
 
     def test_errors_of_plug_ins_end_the_job(self):
         for key in ("update_function", "filter_function"):
-            self.refused(3, f'key "{key}": found it without handle_file', **{key: "f"})
+            self.refused(3, f'key "{key}": given without handle_file', **{key: "f"})
         for said, rule, chosen in (("no_such_rule", "no_such_rule", "even_keys"), ("no_such_filter", self.rule, "no_such_filter"),
                                    ("not this key", self.rule, "throwing_filter")):
             with self.subTest(said):
@@ -94,7 +94,7 @@ class Kmeans(PluginCase):
         self.assertEqual(sorted(rows), list(range(0, 200, 2)))
 
     def test_what_cannot_act_is_refused(self):
-        self.refused(3, 'key "update_functions": found it without update_file', update_functions=["a"])
+        self.refused(3, 'key "update_functions": given without update_file', update_functions=["a"])
         self.refused(3, "found 3 functions", update_file=OTHER, update_functions=["a", "b", "c"])
         self.refused(3, "which has no groups", update_file=OTHER, update_functions=["a", "b"], format="npy")
         self.run_it(2)
@@ -224,7 +224,7 @@ class Svd(PluginCase):
         self.assertAlmostEqual(said["residual"] / (3 * said["sigma_1"]), 1, delta=1e-8)
 
     def test_errors_of_plug_ins_end_the_job(self):
-        self.refused(3, 'key "update_function": found it without update_file', update_function="f")
+        self.refused(3, 'key "update_function": given without update_file', update_function="f")
         self.refused(5, "no_such_rule", update_file=OTHER, update_function="no_such_rule")
         self.refused(5, "no more today", update_file=OTHER, update_function="throws")
         self.not_replaceable("update_file", update_file=OTHER)
@@ -372,8 +372,8 @@ class Mf(PluginCase):
         self.refused(5, "no_such_filter", **where, filter_functions=[*model, "no_such_filter"])
 
     def test_what_cannot_act_is_refused_and_errors_end_the_job(self):
-        self.refused(3, 'key "filter_file": found it without update_file', filter_file=OTHER)
-        self.refused(3, 'key "filter_functions": found it without filter_file', filter_functions=["f"])
+        self.refused(3, 'key "filter_file": given without update_file', filter_file=OTHER)
+        self.refused(3, 'key "filter_functions": given without filter_file', filter_functions=["f"])
         self.refused(5, "no_such_rule", update_file=OTHER, update_functions=["twice_number", "no_such_rule"])
         self.refused(5, "no more today", update_file=OTHER, update_functions=["twice_number", "throws", "throws"])
         self.run_it(2)

@@ -238,7 +238,8 @@ class RankingTest(XgboostModel, TreeCase):
         lines, model = self.lines("pred_v", 2), self.output
         again = self.results(self.job(3, model=model, predict_input=self.queries, test_input=self.queries, group="q"))
         self.assertEqual((self.lines("pred_v", 3), again["ndcg"]), (lines, first["ndcg"]))
-        self.assertIn('"group": test_input needs it', self.job(mode="embedded", status=3, model=model, test_input=self.queries))
+        self.assertIn('"group": test_input needs the field with the rows\' groups',
+                      self.job(mode="embedded", status=3, model=model, test_input=self.queries))
 
     def test_the_exported_model(self):
         file, predicted = self.exported(self.queries, self.x, "lambdamart")
@@ -282,7 +283,7 @@ class RankingTest(XgboostModel, TreeCase):
                 told = self.job(2, status=4, **{"training_input": path, "loss": "lambdamart", "group": "1", **keys})
                 self.assertIn(path + said, told)
         path = self.path("wrong", "1 qid:3 1:1\n")
-        self.assertIn(':1:3: found "qid:3", want index:value; gbdt reads groups, with the key group, "qid"',
+        self.assertIn(':1:3: found "qid:3", want index:value; gbdt reads groups, with "group": "qid"',
                       self.job(2, status=4, training_input=path, loss="squared"))
         npy = os.path.join(self.folder, "wrong.npy")
         numpy.save(npy, numpy.array([[1.0, 7, 2], [1.0, 7, 2.5]]))
@@ -290,7 +291,7 @@ class RankingTest(XgboostModel, TreeCase):
                       self.job(2, status=4, training_input=npy, loss="lambdamart", group="1"))
 
     def test_the_group_must_be_named(self):
-        self.assertIn('"group": loss lambdamart needs it',
+        self.assertIn('"group": loss lambdamart needs the field with the rows\' groups',
                       self.job(mode="embedded", status=3, training_input=self.queries, loss="lambdamart"))
         # Other losses do not use it, but it is not a feature there either.
         self.fit(2, loss="squared", group="q")

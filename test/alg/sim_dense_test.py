@@ -113,9 +113,9 @@ class SimDenseTest(AlgorithmCase):
                            ("\n1,2\n2,3\n3,4\n4,5\n5,6,7\n6,8\n7,x\n", "bad:6:1: found 2 features, want 1 as before"),
                            ("1,2,3\n2,3\n3,4\n4,5\n5,6,x\n", "bad:2:1: found 1 features, want 2 as before"),
                            ("1,x,3\n2,3\n3,4\n4,5\n", 'bad:1:3: found "x"'),
-                           ("1,2\n1,3\n", 'bad:2:1: found the id "1" of a row before, want an id a row'),
-                           ("9,1\n\nann,2\ncy,1\nbob,3\nann,4\n9,5\n", 'bad:6:1: found the id "ann" of a row before'),
-                           ("9,1\n8,2\n7,1\n6,3\n7,4\n9,5\n", 'bad:5:1: found the id "7" of a row before')):
+                           ("1,2\n1,3\n", 'bad:2:1: found the id "1" of an earlier row, want a different id for each row'),
+                           ("9,1\n\nann,2\ncy,1\nbob,3\nann,4\n9,5\n", 'bad:6:1: found the id "ann" of an earlier row'),
+                           ("9,1\n8,2\n7,1\n6,3\n7,4\n9,5\n", 'bad:5:1: found the id "7" of an earlier row')):
             bad = self.path("bad", text)
             for workers, mode in ((1, "embedded"), (2, "local"), (3, "local")):
                 with self.subTest(text=text, workers=workers):

@@ -238,7 +238,8 @@ class Word2vecTest(AlgorithmCase):
             self.assertIn(said, self.job(1, status=4, model=model, test_input=self.path("pairs", text)))
         self.assertIn("bad.txt:2:5: want number 2 of 2",
                       self.job(2, status=4, model=self.path("bad.txt", "1 2\na 1 x\n"), predict_input=self.path("q", "a\n")))
-        for keys, said in (({"model": model}, '"model": found it alone'), ({"window": 0}, 'key "window"'),
+        for keys, said in (({"model": model}, '"model": found neither test_input nor predict_input'),
+                           ({"window": 0}, 'key "window"'),
                            ({"input": self.text, "loss": "hierarchical_softmax", "negatives": 5}, '"negatives": not with'),
                            ({"input": self.text, "alpha": 0}, 'key "alpha"'), ({"input": self.text, "k": 0}, 'key "k"'),
                            ({"input": self.text, "consistency": "asp"}, "consistency"),

@@ -317,7 +317,7 @@ TEST_F(Checkpoint, AWorkerThatDoesNotComeIsNamedAndTheOthersGoOn) {
     a.paracel_sync();  // worker 2 waits here for the others, which wait for it at clock 4
     if (a.get_worker_id() == 2) a.iter_commit();
   });
-  EXPECT_EQ(events_.first("checkpoint_failed")["why"], "worker 2 did not come to clock 4");
+  EXPECT_EQ(events_.first("checkpoint_failed")["why"], "worker 2 did not reach clock 4");
 }
 
 TEST_F(Checkpoint, AWorkerThatHasLeftIsNotWaitedFor) {

@@ -156,7 +156,7 @@ TEST(Commands, WhatGoesWrongInOneIsItsAnswerAndTheProgramContinues) {
         return a[0].text;
       };
       EXPECT_EQ(other("throw"), "x.csv:7: no number");
-      EXPECT_EQ(other("long"), "its answer has 65537 bytes, and may have 65536");
+      EXPECT_EQ(other("long"), "its answer has 65537 bytes, want at most 65536");
       EXPECT_THAT(other("nested"), HasSubstr("paracel_tell in a function of paracel_on_command"));
       EXPECT_THAT(other("collective"),
                   HasSubstr("asks the scheduler (collective) while its worker waits in a barrier"));
@@ -191,7 +191,7 @@ TEST(Commands, AWorkerThatComputesIsLateAndOneWithoutFunctionsIsNamed) {
       while (!computes) std::this_thread::sleep_for(1ms);
       EXPECT_THAT(
           texts_of(job.paracel_tell(workers, "a", "", 0.2)),
-          ElementsAre("1", HasSubstr("failed: no answer within 0.2 s"), HasSubstr("failed: it takes no commands")));
+          ElementsAre("1", HasSubstr("failed: no answer within 0.2 s"), HasSubstr("failed: it accepts no commands")));
       told = true;
     } else {
       while (!told) std::this_thread::sleep_for(5ms);
@@ -291,7 +291,7 @@ TEST(Commands, AWorkerThatDiesIsReportedAndItsReplacementTakesTheNextOnes) {
             if (answers[1].ok) {
               EXPECT_EQ(answers[1].text, std::to_string(i));
             } else {
-              EXPECT_THAT(answers[1].text, testing::AnyOf(HasSubstr("killed"), HasSubstr("it takes no commands")));
+              EXPECT_THAT(answers[1].text, testing::AnyOf(HasSubstr("killed"), HasSubstr("it accepts no commands")));
               std::this_thread::sleep_for(5ms);
             }
           }

@@ -170,7 +170,7 @@ TEST(ConnectionsToTheOnlyCopy, AClientThatSendsNothingAgainSaysWhatIsLostInstead
       ADD_FAILURE() << "nothing broke";
     } catch (const network_error& e) {
       EXPECT_TRUE(e.may_have_been_applied());
-      EXPECT_THAT(e.what(), testing::HasSubstr("broke, and what was on its way is lost"));
+      EXPECT_THAT(e.what(), testing::HasSubstr("broke, and the request in flight was lost"));
     }
     flaky->set_breaks(false);
   });

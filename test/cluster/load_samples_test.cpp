@@ -130,7 +130,7 @@ TEST_F(LoadSamples, FloatsAreDenseAndNumberedFieldsAreCheckedByAllWorkers) {
   EXPECT_EQ(error_of(3, {name}, o), name + ": found 3 features, want at least 4: that one is categorical");
   o.categorical = {};
   o.weight = "6";
-  EXPECT_EQ(error_of(3, {name}, o), name + ": found no weight above 0 in field 6, index 7, want some");
+  EXPECT_EQ(error_of(3, {name}, o), name + ": found no weight above 0 in field 6, index 7, want at least one");
 }
 
 TEST_F(LoadSamples, AFileSmallerThanTheNumberOfWorkersLoads) {

@@ -338,12 +338,12 @@ TEST(LoadSparse, WrongInputIsTheSameErrorOnAllWorkers) {
   expect(market, ":2:1: found the end of the file, want rows, columns and entries");
   entry_options once;
   once.duplicates = duplicate_rule::refuse;
-  expect(good + good, ":41:1: found an entry of row \"0\" and column \"2\" that is there before, want each one once",
+  expect(good + good, ":41:1: found an entry of row \"0\" and column \"2\" for the second time, want each at most once",
          once);
   expect(good + "a,b\n" + good + "7,2,1\n",
-         ":42:1: found an entry of row \"0\" and column \"2\" that is there before, want each one once", once);
+         ":42:1: found an entry of row \"0\" and column \"2\" for the second time, want each at most once", once);
   expect(market + "% said\n2 2 2\n1 2 1\n1 2 3\n",
-         ":5:1: found an entry of row \"1\" and column \"2\" that is there before, want each one once", once);
+         ":5:1: found an entry of row \"1\" and column \"2\" for the second time, want each at most once", once);
   for (const auto workers : worker_counts) {
     cluster job({.workers = workers});
     job.run([&](Comm comm) {

@@ -224,7 +224,7 @@ TEST(Messages, ReceivingFromAWorkerThatHasLeftIsAnErrorThatNamesIt) {
     comm.recv(n, 1, 0);  // what it sent before is received
     EXPECT_EQ(n, 5);
     EXPECT_THAT(text_of<network_error>([&] { comm.recv(n, 1, 0); }),
-                HasSubstr("nothing more comes from worker 1: it has left the job"));
+                HasSubstr("nothing more can arrive from worker 1: it has left the job"));
     EXPECT_THAT(text_of<network_error>([&] { comm.recv(n, any_source, 0); }), HasSubstr("any worker"));
     EXPECT_THAT(text_of<network_error>([&] { comm.send(n, 1, 0); }), HasSubstr("worker 1: it has left the job"));
   });
@@ -236,7 +236,7 @@ TEST(Messages, OneWorkerSendsToItself) {
   comm.sendrecv(3, a, 0, 1, 0, 1);
   EXPECT_EQ(a, 3);
   EXPECT_EQ(comm.split(4).get_size(), 1U);
-  EXPECT_THAT(text_of<network_error>([&] { comm.recv(b, 0, 1); }), HasSubstr("one worker"));
+  EXPECT_THAT(text_of<network_error>([&] { comm.recv(b, 0, 1); }), HasSubstr("only worker"));
 }
 
 /// The workers' ends of the channels, without a job.
@@ -315,7 +315,7 @@ TEST(PeerChannels, AReceiverLearnsThatTheSenderIsGoneWhileOthersSend) {
     }
   });
   EXPECT_THAT(text_of<network_error>([&] { t.receive(); }),
-              HasSubstr("nothing more comes from worker 0: it was killed"));
+              HasSubstr("nothing more can arrive from worker 0: it was killed"));
   stop = true;
   other.join();
 }

@@ -159,7 +159,7 @@ TEST(MixedConsistency, TheLongestPrefixCountsAndContradictionsAreRefused) {
     EXPECT_FALSE(a.paracel_contains("b")) << "what was refused has changed nothing";
     (void)a.paracel_prepare({"b", "b1"});
     EXPECT_THAT(refusal([&] { a.set_consistency("c", consistency::bsp()); }),
-                HasSubstr("the consistency of \"c\" is set after a key set has been prepared"));
+                HasSubstr("the consistency of \"c\" must be set before any key set is prepared"));
   });
 }
 

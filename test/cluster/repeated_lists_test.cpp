@@ -369,7 +369,7 @@ TEST(RepeatedListCalls, AnErrorNamesTheKeyAsBefore) {
         (void)a.paracel_read_multi<double>(all);
         FAIL() << "a key that is not there was read";
       } catch (const key_error& e) {
-        EXPECT_EQ(std::string(e.what()), "key \"a_longer_name_100\" is not there");
+        EXPECT_EQ(std::string(e.what()), "key \"a_longer_name_100\" does not exist");
       }
     }
   });

@@ -114,8 +114,9 @@ TEST(Bsp, WhatNoCommitFollowsIsLostWithAWarning) {
       EXPECT_EQ(a.paracel_read<double>("sum"), 2.0);
     });
     const auto said = testing::internal::GetCapturedStderr();
-    EXPECT_THAT(said, testing::HasSubstr(
-                          "worker 1: warning: updates since the last iter_commit are lost (3; one is of key \"sum\")"));
+    EXPECT_THAT(said,
+                testing::HasSubstr(
+                    "worker 1: warning: updates since the last iter_commit are lost (3; one of them of key \"sum\")"));
     EXPECT_THAT(said, testing::Not(testing::HasSubstr("worker 0: warning")));
   }
 }

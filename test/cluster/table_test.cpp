@@ -377,11 +377,11 @@ TEST(Table, AnotherDefinitionUnderTheSameNameIsRefusedWithTheDifference) {
     table<float> t(a, "t", 4, row_init::uniform(0, 1, 5), adagrad);
     table<float> again(a, "t", 4, row_init::uniform(0, 1, 5), adagrad);
     EXPECT_THAT(refusal([&] { table<double> o(a, "t", 4, row_init::uniform(0, 1, 5), adagrad); }),
-                HasSubstr("elements f32; it was asked for with f64"));
+                HasSubstr("elements f32; the request has f64"));
     EXPECT_THAT(refusal([&] { table<float> o(a, "t", 5, row_init::uniform(0, 1, 5), adagrad); }), HasSubstr("width 4"));
     EXPECT_THAT(refusal([&] { table<float> o(a, "t", 4, row_init::uniform(0, 1, 6), adagrad); }), HasSubstr("seed 5"));
     EXPECT_THAT(refusal([&] { table<float> o(a, "t", 4, row_init::uniform(0, 1, 5)); }),
-                HasSubstr("asked for with add"));
+                HasSubstr("the request has add"));
     EXPECT_THAT(refusal([&] {
                   table<float> o(a, "t", 4, row_init::uniform(0, 1, 5),
                                  {"libparacel_default.so", "paracel_adagrad", {{"lr", 0.25}}});
@@ -401,7 +401,7 @@ TEST(Table, AnotherDefinitionUnderTheSameNameIsRefusedWithTheDifference) {
                 HasSubstr("does not take rows of i32"));
     EXPECT_THROW((table<int>(a, "o", 4, row_init::zeros(), {"libparacel_default.so", "paracel_sgd", {}})), plugin_error)
         << "exit status 5";
-    EXPECT_THAT(refusal([&] { table<int> o(a, "o", 4, row_init::uniform(0, 1, 1)); }), HasSubstr("whole numbers"));
+    EXPECT_THAT(refusal([&] { table<int> o(a, "o", 4, row_init::uniform(0, 1, 1)); }), HasSubstr("rows of integers"));
     EXPECT_THAT(refusal([&] { table<int> o(a, "", 4); }), HasSubstr("name"));
     EXPECT_THAT(refusal([&] { table<int> o(a, "o", 0); }), HasSubstr("width of 0"));
     floats small(3);

@@ -343,7 +343,7 @@ TEST(WorkStealing, LengthsThatDifferAreAnError) {
                                      .compute = [](const row_chunk<numbers>&, std::span<double>) {}}));
                                  q.exec();
                                }),
-                  HasSubstr("task 0 and task 1 have another name, length or number of chunks"));
+                  HasSubstr("task 0 and task 1 give a different name, length or number of chunks"));
 }
 
 TEST(WorkStealing, MetricsHaveTheChunksThatTravelled) {

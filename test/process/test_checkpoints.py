@@ -113,7 +113,7 @@ class Checkpoints(JobTest):
         self.assertTrue(wait_until(lambda: not processes_of(run.job()), 10))
         last = checkpoints_in(self.dir)[-1]
         err = self.finished(config, program, "--resume", self.dir, servers=other_servers)
-        self.assertIn(f"resuming from {folder_of(self.dir, last)}: clock {last}, 3 workers and 2 servers then", err)
+        self.assertIn(f"resuming from {folder_of(self.dir, last)}: clock {last}, taken with 3 workers and 2 servers", err)
         self.assertEqual(self.theta("parts", program), self.theta("whole", program))
         self.assertEqual(self.objective("parts"), self.objective("whole"))
 
@@ -263,7 +263,7 @@ class Checkpoints(JobTest):
                               "cannot resume from: want one of ridge\n")
         err = self.finished(self.config("mine", LR, rounds=21), LR, "--resume", self.dir)
         self.assertIn(f"warning: {folder_of(self.dir, 20)} was made with another config\n", err)
-        self.assertIn("clock 20, 3 workers and 1 server then\n", err)
+        self.assertIn("clock 20, taken with 3 workers and 1 server\n", err)
 
     def test_another_number_of_workers_ends_near_the_same_model(self):
         config = self.config("more", LR, rounds=300)

@@ -26,7 +26,7 @@ class Deadly(JobTest):
         named = rf"libdeadly_updates.so:deadly_{function} at {where}"
         self.assertRegex(err, rf"server s\d \(pid \d+ on \S+\) lost: {how} in {named}; the job continues")
         self.assertEqual(len(re.findall(r"\) lost: ", err)), 1, err)
-        self.assertRegex(out, rf"worker 0 was told: .*it is called no more: it has ended server s\d .*, {how} in {named}\n")
+        self.assertRegex(out, rf"worker 0 was told: .*it is no longer called: it brought down server s\d .*, {how} in {named}\n")
         self.assertRegex(out, r"counted 200, deadly 1 is 1\n")
 
     def test_one_server_is_lost_and_the_function_is_named_with_its_key(self):
@@ -53,14 +53,14 @@ class Deadly(JobTest):
         self.assertEqual(len(re.findall(r"\) lost: ", err)), 1, err)
         self.assertRegex(err, r'lost: libdeadly_updates.so:deadly_hang has been running for \S+ s in thread \d: '
                               r'libdeadly_updates.so:deadly_hang at "deadly 1"; the job continues')
-        self.assertRegex(out, r'was told: .*it is called no more: .*deadly_hang at "deadly 1"\n')
+        self.assertRegex(out, r'was told: .*it is no longer called: .*deadly_hang at "deadly 1"\n')
 
     def test_a_staged_update_ends_the_program_and_one_server(self):
         status, out, err = self.job("staged", "segv")
         self.assertNotEqual(status, 0, out)
         self.assertEqual(len(re.findall(r"\) lost: ", err)), 1, err)
         self.assertRegex(err, r'lost: SIGSEGV in libdeadly_updates.so:deadly_segv at "deadly 1"; the job continues')
-        self.assertIn("it is called no more", err)
+        self.assertIn("it is no longer called", err)
 
     def test_without_copies_the_cause_of_the_end_is_the_function(self):
         for function, how in WAYS.items():

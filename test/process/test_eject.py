@@ -56,7 +56,7 @@ class Eject(JobTest):
         self.assertEqual(run.wait(60), 0, run.err())
         self.assertRegex(run.err(), lost)
         self.assertRegex(run.err(), rf"worker {rank} was ejected after \d+ iterations, as of its last heartbeat: from then on "
-                                    r"its share of the data, 1 of 4 parts, went unseen\n")
+                                    r"its share of the data, 1 of 4 parts, was not used\n")
         self.assert_nothing_left(run.job(), 1)
         theta = self.theta(name)
         self.assertEqual(len(theta), 11)

@@ -45,7 +45,7 @@ class Ends(JobTest):
 
     def test_an_exception_is_one_line_and_its_status(self):
         for how, status, line in (("runtime_error", 1, "out of ideas"), ("data_error", 4, "points.csv:3:1: found x"),
-                                  ("int", 1, "an exception that is no std::exception")):
+                                  ("int", 1, "an exception that is not a std::exception")):
             for way in (how, "bare_" + how):
                 with self.subTest(way):
                     got, _, err, log = self.ended(way)

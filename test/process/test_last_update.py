@@ -56,7 +56,7 @@ class LastUpdate(JobTest):
                 status, err = self.end_of(mode, consistency, "uncommitted")
                 self.assertEqual(status, 0, err)
                 self.assertRegex(err, r"worker \d: warning: updates since the last iter_commit are lost ")
-                self.assertIn('(1; one is of key "doubles")', err)
+                self.assertIn('(1; one of them of key "doubles")', err)
 
 
 if __name__ == "__main__":

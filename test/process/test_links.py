@@ -129,8 +129,8 @@ class CutLinksOfTheOnlyCopy(CutLinks):
             links.reset(random.randrange(SERVERS), 0.2)
             time.sleep(0.2)
         self.assertEqual(run.wait(), 1, run.err())
-        self.assertRegex(run.err(), r"the connection to tcp://\S+ of s\d broke, and what was on its way is lost: it is unknown "
-                                    r"whether the server executed it")
+        self.assertRegex(run.err(), r"the connection to tcp://\S+ of s\d broke, and the request in flight was lost: it is "
+                                    r"unknown whether the server executed it")
         self.assert_nothing_left(run.job(), 1)
 
 

@@ -76,7 +76,7 @@ class Folders(JobTest):
         self.assertFalse(os.path.exists(executed))
 
     def test_a_note_that_lacks_something_is_told_in_one_line(self):
-        for note, text in (('{"scheduler": "x"}', 'its run.json has no text "job": it is not one that prun.py wrote'),
+        for note, text in (('{"scheduler": "x"}', 'its run.json has no text "job": it was not written by prun.py'),
                            ('{"job": "x", "scheduler": 3}', 'its run.json has no text "scheduler"'),
                            ('{"job": "x", "scheduler": "y", "status": "z"}', 'its run.json has no number "status"'),
                            ("3", "its run.json is not an object"), ("[" * 100000, "nested too deep")):
@@ -104,7 +104,7 @@ class Folders(JobTest):
         self.assertIn("run.json is a symbolic link", self.prun("status", "--run", self.theirs)[2])
         os.unlink(os.path.join(self.theirs, "run.json"))
         os.mkfifo(os.path.join(self.theirs, "run.json"))  # nothing is written to it
-        self.assertIn("run.json is no regular file", self.prun("status", "--run", self.theirs)[2])
+        self.assertIn("run.json is not a regular file", self.prun("status", "--run", self.theirs)[2])
 
     @own_files
     def test_folders_of_another_user_are_refused_for_runs_and_checkpoints(self):
@@ -166,7 +166,7 @@ class Folders(JobTest):
         for process in [p for p in self.workers(run) if b"PARACEL_RANK=1" in read_bytes(f"/proc/{p.pid}/environ")]:
             process.kill()
         self.assertEqual(run.wait(60), 1, run.err())
-        self.assertRegex(run.err(), r"worker-1\.\w+: cannot be made: Too many levels of symbolic links")
+        self.assertRegex(run.err(), r"worker-1\.\w+: cannot be created: Too many levels of symbolic links")
         self.assert_untouched()
 
     @staticmethod

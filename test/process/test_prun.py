@@ -70,12 +70,12 @@ class Usage(JobTest):
                 ("--drop-messages: '51': want a percentage above 0, at most 50", "--drop-messages", "51", LR),
                 ("--drop-messages: 'nan': want a percentage above 0, at most 50", "--drop-messages", "nan", LR),
                 ("--seed: '-3' is not a whole number", "--drop-messages", "1", "--seed=-3", LR),
-                ("--seed means something with --drop-messages only", "--seed", "3", LR),
+                ("--seed requires --drop-messages", "--seed", "3", LR),
                 ("--delivery: invalid choice: 'maybe' (choose from 'resend', 'fail')", "--delivery", "maybe", LR),
-                ("--delivery fail: with --replicas 2 or more what is lost has to be sent again", "-p", "2", "--replicas", "2",
+                ("--delivery fail: with --replicas 2 or more lost messages have to be sent again", "-p", "2", "--replicas", "2",
                  "--delivery", "fail", LR),
-                ("--delivery fail: with --elastic what is lost", "--elastic", "--delivery", "fail", LR),
-                ("--delivery fail: with --drop-messages what is lost", "--drop-messages", "1", "--delivery", "fail", LR),
+                ("--delivery fail: with --elastic lost messages", "--elastic", "--delivery", "fail", LR),
+                ("--delivery fail: with --drop-messages lost messages", "--drop-messages", "1", "--delivery", "fail", LR),
                 ("--join-timeout: 1e8: want 0.1 to 1000000 seconds", "--join-timeout", "1e8", LR),
                 ("--checkpoint-every: 99999999999999999999: want at most 1073741824", "--checkpoint-dir", "new",
                  "--checkpoint-every", "99999999999999999999", LR),
@@ -84,12 +84,12 @@ class Usage(JobTest):
                 ("--checkpoint-wait requires --checkpoint-dir or --resume", "--checkpoint-wait", "9", LR),
                 ("--checkpoint-dir cfg.json: a file, want a folder", "-c", "cfg.json", "--checkpoint-dir", "cfg.json", LR),
                 # what a shell makes of an unset variable
-                ("--resume: '' is no name", "--resume", "", LR),
-                ("--checkpoint-dir: '' is no name", "--checkpoint-dir=", LR),
-                ("--run-dir: '' is no name", "--run-dir", "", LR),
-                ("--output-dir: '' is no name", "--output-dir", "", LR),
-                ("--run: '' is no name", "status", "--run", ""),
-                ("--run: '' is no name", "--servers", "+1", "--run", ""),
+                ("--resume: '' is not a folder name", "--resume", "", LR),
+                ("--checkpoint-dir: '' is not a folder name", "--checkpoint-dir=", LR),
+                ("--run-dir: '' is not a folder name", "--run-dir", "", LR),
+                ("--output-dir: '' is not a folder name", "--output-dir", "", LR),
+                ("--run: '' is not a folder name", "status", "--run", ""),
+                ("--run: '' is not a folder name", "--servers", "+1", "--run", ""),
                 ("--plugin-dir nowhere: no such folder", "-c", "cfg.json", "--plugin-dir", "nowhere", LR)):
             with self.subTest(arguments=arguments):
                 self.refused(2, text, *arguments)
@@ -481,7 +481,7 @@ class Jobs(JobTest):
     def test_a_value_beyond_the_servers_limit_ends_the_job_with_the_servers_words(self):
         status, _, err = self.prun("-w", "2", "-p", "1", "-c", "cfg.json", "--max-value-bytes", "64", LR)
         self.assertEqual(status, 1, err)
-        self.assertRegex(err, r'key "theta": a value of 88 bytes; this server takes 64')
+        self.assertRegex(err, r'key "theta": a value of 88 bytes; this server accepts at most 64')
 
     def test_a_message_beyond_the_limit_is_refused_before_it_is_sent(self):
         # 131,072 coordinates of theta are 1 MiB, and the message also has a header.

@@ -114,10 +114,10 @@ class Ps(JobTest):
                          ["scheduler", "server", "server", "worker"], err)
         status, out, err = self.prun("-w", "2", "-p", "2", "--replicas", "2", program("ps_key_value"))
         self.assertEqual(status, 2)
-        self.assertIn("--replicas: means nothing for ps_key_value, which is written for ps-lite", err)
+        self.assertIn("--replicas does not apply to ps_key_value, which is written for ps-lite", err)
         status, out, err = self.prun("-w", "2", "--customers", "2", program("test_counters"))
         self.assertEqual(status, 2)
-        self.assertIn("--customers: means something for programs written for ps-lite only", err)
+        self.assertIn("--customers: only for programs written for ps-lite", err)
         # One more customer than are started: no node gets past the start.
         status, out, err = self.prun("-w", "1", "--customers", "2", "--timeout", "1", program("ps_connection"))
         self.assertEqual(status, 12, err)
@@ -206,10 +206,10 @@ class Ps(JobTest):
             nodes.wait_for(nodes.workers[0], "pushed")
             extra = nodes.start("worker", 3)
             self.assertNotEqual(nodes.statuses(extra), [0])
-            self.assertIn("the scheduler refuses this process: all 1 workers are there", nodes.output(extra))
+            self.assertIn("the scheduler refuses this process: all 1 workers have joined already", nodes.output(extra))
             other = nodes.start("worker", 3, DMLC_NUM_WORKER="5")
             self.assertNotEqual(nodes.statuses(other), [0])
-            self.assertIn("it counts 5 workers and 1 servers, and the scheduler 1 and 1", nodes.output(other))
+            self.assertIn("it was started for 5 workers and 1 servers, the scheduler for 1 and 1", nodes.output(other))
 
     def test_lost_messages_are_sent_again(self):
         status, text = self.local(2, 2, "ps_key_value", "100", "10", PS_DROP_MSG="20", PS_RESEND="1", PS_RESEND_TIMEOUT="50")

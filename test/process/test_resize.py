@@ -125,7 +125,7 @@ class ResizeAndLoss(ResizeTest):
         if by == "-1":
             self.resized("+1", 3, run)
         asked = self.ask(by)
-        begun = {"+1": "server s3 is started", "-1": "leaves, as was asked for"}[by]
+        begun = {"+1": "server s3 is started", "-1": "is leaving, as requested"}[by]
         self.assertTrue(wait_until(lambda: begun in run.err(), 20), run.err())
         time.sleep(random.uniform(0, 1.0))
         victim = self.servers(run).get(slot)

@@ -17,7 +17,7 @@ SANITIZED = b"__asan_init" in read_bytes(os.path.join(BIN, "start_sandbox")) or 
     b"__tsan_init" in read_bytes(os.path.join(BIN, "start_sandbox"))
 WAYS = {"segv": "ended its sandbox: SIGSEGV", "abort": "ended its sandbox: SIGABRT", "exit": r"ended its sandbox: exit\(3\)",
         "loop": r"ran for longer than \S+ s \(--function-timeout\)", "overflow": "ended its sandbox: SIGSEGV",
-        "allocation": r"std::bad_alloc: its sandbox may have 128M \(--sandbox-memory\)"}
+        "allocation": r"std::bad_alloc: the limit of its sandbox is 128M \(--sandbox-memory\)"}
 if SANITIZED:  # a sanitizer reports signals itself, exits with its own status, and ignores memory limits
     del WAYS["overflow"], WAYS["allocation"]
     WAYS["segv"] = WAYS["abort"] = "ended its sandbox: "
@@ -96,9 +96,9 @@ class Sandbox(JobTest):
         self.assertRegex(out, r"loop bupdate: .*ran for longer than 0.3 s")
 
     def test_options_that_mean_nothing_are_refused(self):
-        for words, text in ((["--sandbox-memory", "1G"], "with --plugin-sandbox only"),
+        for words, text in ((["--sandbox-memory", "1G"], "--sandbox-memory requires --plugin-sandbox"),
                             (["--function-timeout", "=3"], "want SECONDS, or libx.so:f=SECONDS"),
-                            (["--function-timeout", "libx.so:f=50", "--hang-limit", "40"], "want no less")):
+                            (["--function-timeout", "libx.so:f=50", "--hang-limit", "40"], "want at least --function")):
             status, _, err = self.prun(*words, SANDBOXED, "segv")
             self.assertEqual(status, 2, err)
             self.assertIn(text, err)
@@ -107,7 +107,7 @@ class Sandbox(JobTest):
         done = subprocess.run([os.path.join(BIN, "start_sandbox")], capture_output=True, text=True, stdin=subprocess.DEVNULL,
                               check=False)
         self.assertEqual(done.returncode, 2)
-        self.assertRegex(done.stderr, re.escape("a server starts this program, with --plugin-sandbox"))
+        self.assertRegex(done.stderr, re.escape("only a server started with --plugin-sandbox runs this program"))
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ class Start(unittest.TestCase):
                                       check=False, capture_output=True, timeout=60)
                 text = done.stderr.decode()
                 self.assertGreater(done.returncode, 0, text)
-                self.assertIn(f"Too many open files; this process may have {limit} (ulimit -n)", text)
+                self.assertIn(f"Too many open files; the limit of this process is {limit} (ulimit -n)", text)
                 self.assertEqual(text.count("\n"), 1, text)
 
     @unittest.skipUnless(ZMQ_LIBRARY, "libzmq is not installed")
@@ -89,7 +89,7 @@ class Start(unittest.TestCase):
         for one in many:
             one.close()
         self.assertIsNone(server.process.poll(), server.log())
-        self.assertIn("no descriptor is left for it (ulimit -n)", server.log())
+        self.assertIn("no file descriptor is left for it (ulimit -n)", server.log())
         client = Client(zmq, server.address("c"), server.job)
         self.addCleanup(client.close)
         self.assertGreater(json.loads(client.ask(STATS).body)["connections_dropped"], 0)

@@ -75,14 +75,14 @@ class Status(JobTest):
     def test_what_is_no_run_is_refused(self):
         for text, run in (("--run nowhere: no such folder, nor below paracel_runs/", "nowhere"),
                           ("--run ./nowhere: no such folder", "./nowhere"),
-                          ("has no run.json, so it is not that of a run", ".")):
+                          ("has no run.json, so it is not the folder of a run", ".")):
             with self.subTest(run=run):
                 status, out, err = self.status("--run", run)
                 self.assertEqual((status, out), (2, ""))
                 self.assertIn(text, err)
                 self.assertEqual(err.count("\n"), 1, err)
-        for text, note in (("cannot be read", "{"), ("is not one that prun.py wrote", "[]"),
-                           ("is not one that prun.py wrote", '{"job":"x"}')):
+        for text, note in (("cannot be read", "{"), ("was not written by prun.py", "[]"),
+                           ("was not written by prun.py", '{"job":"x"}')):
             os.makedirs(os.path.join(self.folder, "odd"), exist_ok=True)
             with open(os.path.join(self.folder, "odd", "run.json"), "w", encoding="utf-8") as file:
                 file.write(note)

@@ -30,7 +30,7 @@ class Tell(JobTest):
 
     def told_all(self, run, *arguments):
         """Like `tell`, once every worker has registered its functions."""
-        self.assertTrue(wait_until(lambda: "takes no commands" not in self.tell(run, "--timeout", "20", "echo", "?")[2], 30))
+        self.assertTrue(wait_until(lambda: "accepts no commands" not in self.tell(run, "--timeout", "20", "echo", "?")[2], 30))
         return self.tell(run, *arguments)
 
     def test_workers_answer_by_rank_and_the_order_of_a_sender_is_kept(self):
@@ -80,7 +80,8 @@ class Tell(JobTest):
         run = self.start_told("deaf", "-w", "2", "-p", "1")
         status, out, err = self.tell(run, "echo")
         self.assertEqual((status, out), (1, ""))
-        self.assertIn("prun.py: worker 1: it takes no commands: its program has no function for any (paracel_on_command)\n", err)
+        self.assertIn("prun.py: worker 1: it accepts no commands: its program registers no function for them "
+                      "(paracel_on_command)\n", err)
         for arguments, words in ((("--worker", "x", "echo"), "'x' is not a whole number"), ((), "COMMAND"),
                                  (("--timeout", "0", "echo"), "want a number above 0"),
                                  (("--servers", "--worker", "1", "echo"), "not allowed with")):
@@ -128,7 +129,7 @@ class Tell(JobTest):
         self.assertEqual(self.tell(run, "--server", "1", "stats")[1].split(":")[0], "server s1")
         status, _, err = self.tell(run, "--servers", "dance")
         self.assertEqual(status, 1)
-        self.assertIn('no command "dance": servers know one command, stats', err)
+        self.assertIn('no command "dance": servers accept one command, stats', err)
         self.assertEqual(self.tell(run, "stop")[0], 0)
         self.assertEqual(run.wait(), 0, run.err())
 

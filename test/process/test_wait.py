@@ -81,7 +81,8 @@ class Wait(JobTest):
         self.write_config("nothing.json", **dict.fromkeys(("training_input", "output", "method", "rounds", "alpha", "beta")))
         status, _, err = self.prun("-c", "nothing.json", "--on-worker-death", "wait:5", program)
         self.assertEqual(status, 2, err)
-        self.assertIn("no process can replace a worker of restarts, because it does not ask where its loop begins", err)
+        self.assertIn("no process can replace a worker of restarts, because it uses neither first_iteration nor "
+                      "resumable_loop", err)
         self.assertNotIn("it was started", err)
         status, _, err = self.prun("-c", "nothing.json", "--dry-run", program)
         self.assertEqual(status, 0, err)
@@ -91,7 +92,7 @@ class Wait(JobTest):
         for options, warns in (("--on-worker-death", "wait:5"), 1), ((), 0):
             status, _, err = self.prun("-w", "2", *options, program, "bsp", "fits")
             self.assertEqual(status, 0, err)
-            self.assertEqual(err.count("warning: no process can take the place of a worker that dies"), warns, err)
+            self.assertEqual(err.count("warning: a dead worker cannot be replaced"), warns, err)
 
     def test_a_program_with_messages_between_workers_warns_at_the_first_one(self):
         program = os.path.join(BIN, "test_last_update")
@@ -99,8 +100,8 @@ class Wait(JobTest):
             status, _, err = self.prun("-w", "3", *options, program, "bsp", "messages")
             self.assertEqual(status, 0, err)
             lines = re.findall(r"prun: worker \d: warning: (.*)\n", err)  # every worker says it
-            self.assertEqual(lines, ["no process can take the place of a worker that dies (--on-worker-death): it has exchanged "
-                                     "messages with other workers, which nothing keeps"] * warns, err)
+            self.assertEqual(lines, ["a dead worker cannot be replaced (--on-worker-death): it has exchanged messages with other "
+                                     "workers, which are not saved"] * warns, err)
 
     # -- a model
 
@@ -228,8 +229,8 @@ class Wait(JobTest):
         workers = self.under_way(run, 3)
         workers[1].kill()
         self.assertEqual(run.wait(1 + END_LIMIT), 10, run.err())
-        self.assertRegex(run.err(), r"worker 1 \(pid \d+ on \S+\) lost: it was killed by SIGKILL; within 1 s no other process "
-                                    r"had come to where it was \(--on-worker-death\)\n")
+        self.assertRegex(run.err(), r"worker 1 \(pid \d+ on \S+\) lost: it was killed by SIGKILL; no replacement had caught up "
+                                    r"within 1 s \(--on-worker-death\)\n")
         self.assert_nothing_left(run.job(), 1)
 
     def test_when_no_restart_is_left_the_job_ends(self):
@@ -247,7 +248,7 @@ class Wait(JobTest):
         workers[1].kill()
         self.assertEqual(run.wait(2 * END_LIMIT), 10, run.err())
         self.assertRegex(run.err(), r"worker 1 \(pid \d+ on \S+\) lost: it was killed by SIGKILL; no other process can replace "
-                                    r"it: its program does not ask where its loop begins \(first_iteration\)\n")
+                                    r"it: its program uses neither first_iteration nor resumable_loop\n")
         self.assert_nothing_left(run.job(), 1)
 
     def test_what_may_count_twice_is_told_at_the_end(self):
@@ -259,8 +260,8 @@ class Wait(JobTest):
         self.says(run, "worker 1 is restarted")
         self.touch(run.enough)
         self.assertEqual(run.wait(20), 10, run.err())
-        self.assertIn("worker 1 is another process than the one that began, and its program does not ask where its loop begins "
-                      "(first_iteration): what that one had done may count twice\n", run.err())
+        self.assertIn("worker 1 is the replacement of a dead process, and its program uses neither first_iteration nor "
+                      "resumable_loop: what that process had done may count twice\n", run.err())
         self.assert_nothing_left(run.job(), 1)
 
     def test_a_worker_that_fails_by_itself_ends_the_job(self):

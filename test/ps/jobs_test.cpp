@@ -265,12 +265,12 @@ TEST(PsCluster, WrongRequestsFailWithTheirReasonAndTheJobGoesOn) {
                           }),
                           HasSubstr("do not add up to the number of values"));
               EXPECT_THAT(text_thrown_by([&] { kv.Push({1, 2}, {1, 1, 1}, {4, -1}); }), HasSubstr("lens[1]"));
-              EXPECT_THAT(text_thrown_by([&] { kv.Wait(77); }), HasSubstr("timestamp 77: there is no such request"));
+              EXPECT_THAT(text_thrown_by([&] { kv.Wait(77); }), HasSubstr("timestamp 77: no such request"));
               kv.Wait(kv.Push({7}, {1, 2}));
               EXPECT_THAT(text_thrown_by([&] { kv.Wait(kv.Push({7}, {1})); }),
                           HasSubstr("key 7 has 2 values, and 1 were pushed"));
               std::vector<float> wrong(5);
-              EXPECT_THAT(text_thrown_by([&] { kv.Wait(kv.Pull({7}, &wrong)); }), HasSubstr("has another size"));
+              EXPECT_THAT(text_thrown_by([&] { kv.Wait(kv.Pull({7}, &wrong)); }), HasSubstr("has the wrong size"));
               EXPECT_THAT(text_thrown_by([&] { kv.Wait(kv.Push({1, kMaxKey}, {1, 1})); }), "nothing was thrown");
               std::vector<float> got;
               kv.Wait(kv.Pull({1, 7, kMaxKey}, &got));

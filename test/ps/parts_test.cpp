@@ -276,12 +276,12 @@ TEST_F(PsTable, WhoeverIsTooManyOrCountsOtherwiseIsRefused) {
   auto all = sent();
   ASSERT_THAT(all, SizeIs(1));
   EXPECT_EQ(all[0].what, Control::REFUSED);
-  EXPECT_THAT(all[0].text, HasSubstr("it counts 3 workers and 1 servers, and the scheduler 2 and 1"));
+  EXPECT_THAT(all[0].text, HasSubstr("it was started for 3 workers and 1 servers, the scheduler for 2 and 1"));
   complete();
   table_.join(request(13, Node::WORKER));
   all = sent();
   ASSERT_THAT(all, SizeIs(1));
-  EXPECT_THAT(all[0].text, HasSubstr("all 2 workers are there"));
+  EXPECT_THAT(all[0].text, HasSubstr("all 2 workers have joined already"));
 }
 
 TEST_F(PsTable, AReplacementTakesTheIdOfTheDead) {
@@ -293,7 +293,7 @@ TEST_F(PsTable, AReplacementTakesTheIdOfTheDead) {
   EXPECT_EQ(all[0].what, Control::DEAD);
   EXPECT_EQ(loss::in(all[2].text).why, "killed");
   table_.join(request(11, Node::WORKER));
-  EXPECT_THAT(sent()[0].text, HasSubstr("it was taken for dead: killed"));
+  EXPECT_THAT(sent()[0].text, HasSubstr("it was considered dead: killed"));
   table_.join(request(14, Node::WORKER));
   all = sent();
   ASSERT_THAT(all, SizeIs(4));

@@ -200,7 +200,7 @@ TEST_F(Coordinator, WhoComesTooLateIsSentOn) {
   const auto n = stop(0, 10);
   now_ += std::chrono::milliseconds{1500};
   it_->tick(members_, now_);
-  EXPECT_EQ(answer_to(n)["why"], "the checkpoint failed: worker 1 did not come to clock 10");
+  EXPECT_EQ(answer_to(n)["why"], "the checkpoint failed: worker 1 did not reach clock 10");
   EXPECT_EQ(answer_to(stop(1, 10))["ok"], false);
   const auto next = stop(1, 20);
   EXPECT_FALSE(answered(next));

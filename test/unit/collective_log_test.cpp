@@ -67,10 +67,9 @@ TEST_F(KeptAnswers, ARankGetsItsOwnOrEverybodysAgainSmallOnesAndLargeOnes) {
 TEST_F(KeptAnswers, AnotherCallThanTheOneBeforeIsTold) {
   auto k = make();
   k.keep(0, "reduce (sum of 3 f64) among 2 ranks", value_tag::f64, of("a"));
-  EXPECT_EQ(
-      ask(k, 0, 1, "barrier among 2 ranks"),
-      "rank 1 calls barrier among 2 ranks, but the process in whose place it is called reduce (sum of 3 f64) among 2 "
-      "ranks");
+  EXPECT_EQ(ask(k, 0, 1, "barrier among 2 ranks"),
+            "rank 1 calls barrier among 2 ranks, but the process that it replaces called reduce (sum of 3 f64) among 2 "
+            "ranks");
 }
 
 TEST_F(KeptAnswers, WhatNoRankWouldCallAgainIsDropped) {

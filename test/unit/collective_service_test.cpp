@@ -311,7 +311,7 @@ TEST_F(CollectiveHub, AnyDifferenceIsADisagreement) {
 TEST_F(CollectiveHub, AContributionThatCannotBeFoldedFailsTheOperationForAll) {
   send(0, reduction(0, 2, value_tag::f64_array), raw<double>({1}));
   send(1, reduction(1, 2, value_tag::f64_array), of("seven b"));
-  EXPECT_EQ(to(0).text(), "rank 1 in collective 0 of communicator 0: the length is no multiple of the element's size");
+  EXPECT_EQ(to(0).text(), "rank 1 in collective 0 of communicator 0: the length is not a multiple of the element size");
   EXPECT_EQ(to(1).text(), to(0).text());
   auto r = part(collective_kind::alltoall, 0, 2, 1);
   bytes one;
@@ -446,8 +446,8 @@ TEST_F(CollectiveHub, AProcessInThePlaceOfARankIsAnsweredAgainAndThenTakesPart) 
   send(12, part(collective_kind::barrier, 1, 2, 0));
   EXPECT_EQ(to(12).result, status::bad_request);
   EXPECT_EQ(to(12).text(),
-            "collective 0 of communicator 0: rank 1 calls barrier among 2 ranks, but the process in whose place "
-            "it is called allgather among 2 ranks");
+            "collective 0 of communicator 0: rank 1 calls barrier among 2 ranks, but the process that it "
+            "replaces called allgather among 2 ranks");
   hub.kept()->needs(0, {}, 4);
   hub.kept()->needs(1, {}, 4);
   EXPECT_EQ(hub.kept()->size(), 0U);

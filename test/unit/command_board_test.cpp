@@ -82,7 +82,8 @@ TEST_F(CommandBoard, WhoTakesNoCommandsIsNamedAtOnce) {
   const int tell = ask(verb::tell, command("a"));
   take(0, 1, answering(1, "A"));
   EXPECT_EQ(text_of(tell, 0), "A");
-  EXPECT_EQ(text_of(tell, 1), "it takes no commands: its program has no function for any (paracel_on_command)");
+  EXPECT_EQ(text_of(tell, 1),
+            "it accepts no commands: its program registers no function for them (paracel_on_command)");
 }
 
 TEST_F(CommandBoard, WhoIsLateIsNamedAndItsAnswerIsDropped) {
@@ -127,7 +128,7 @@ TEST_F(CommandBoard, ADeadWorkerIsNamedAndItsReplacementDoesNotGetTheCommand) {
   ask(verb::join, another);
   expect_refused(take(1, 0), "it is not worker 1");
   another["after"] = 0;
-  expect_refused(ask(verb::take_commands, another), "it has not begun to take commands");
+  expect_refused(ask(verb::take_commands, another), "it has not begun to accept commands");
   another["begin"] = true;
   EXPECT_EQ(to(ask(verb::take_commands, another)).parsed(), json::object());
 }
@@ -147,7 +148,7 @@ TEST_F(CommandBoard, AWorkerThatEndsOrLeavesAnswersNoMore) {
   take(1, 0, {{"end", true}});
   ask(verb::leave, leaving(worker(2)));
   EXPECT_EQ(text_of(tell, 0), "A") << "the last request had the answer";
-  EXPECT_EQ(text_of(tell, 1), "it takes no more commands: its program has ended");
+  EXPECT_EQ(text_of(tell, 1), "it accepts no more commands: its program has ended");
   EXPECT_EQ(text_of(tell, 2), "it has left the job; it is unknown whether it has run the command");
   EXPECT_EQ(text_of(ask(verb::tell, command("b", {{"index", 2}})), 0), "it has left the job");
 }
@@ -203,7 +204,7 @@ TEST_F(CommandBoard, ServersAnswerStatsAndAreAskedAgain) {
   EXPECT_EQ(to(tell).parsed()["answers"],
             (json{{{"slot", 0}, {"ok", true}, {"text", "zero"}}, {{"slot", 1}, {"ok", true}, {"text", "one"}}}));
   expect_refused(ask(verb::tell, command("dance", {{"to", "servers"}})),
-                 "no command \"dance\": servers know one command, stats");
+                 "no command \"dance\": servers accept one command, stats");
 }
 
 TEST_F(CommandBoard, ALostServerIsNamed) {
@@ -258,7 +259,7 @@ TEST_F(CommandBoard, WhatIsMalformedIsRefused) {
   start();
   expect_refused(ask(verb::tell, {{"to", "all"}, {"command", "a"}}), R"("to" must be "workers" or "servers")");
   expect_refused(ask(verb::tell, {{"to", "workers"}}), "\"command\" is missing or empty");
-  expect_refused(ask(verb::tell, command("a", {{"body", 7}})), "\"body\" is no string");
+  expect_refused(ask(verb::tell, command("a", {{"body", 7}})), "\"body\" is not a string");
   expect_refused(ask(verb::tell, command("a", {{"body", std::string(65537, 'x')}})),
                  "\"body\" has 65537 bytes, want at most 65536");
   expect_refused(ask(verb::tell, command("a", {{"seconds", 0}})),
@@ -266,13 +267,13 @@ TEST_F(CommandBoard, WhatIsMalformedIsRefused) {
   expect_refused(ask(verb::tell, command("a", {{"seconds", "7"}})),
                  "\"seconds\" is \"7\", not a number above 0 and up to 86400");
   expect_refused(ask(verb::tell, command("a", {{"index", -1}})), "\"index\" is -1, not a whole number up to 2");
-  expect_refused(ask_text(verb::tell, "[]"), "the body is no JSON object");
-  expect_refused(ask(verb::take_commands, server(0)), "only workers take commands");
-  expect_refused(take(0, 0), "it has not begun to take commands");
+  expect_refused(ask_text(verb::tell, "[]"), "the body is not a JSON object");
+  expect_refused(ask(verb::take_commands, server(0)), "only workers accept commands");
+  expect_refused(take(0, 0), "it has not begun to accept commands");
   begin(0);
-  expect_refused(take(0, 0, {{"answers", {7}}}), "an answer is no object");
+  expect_refused(take(0, 0, {{"answers", {7}}}), "an answer is not an object");
   expect_refused(take(0, 0, {{"answers", {{{"ok", true}}}}}), "\"number\" is missing");
-  expect_refused(take(0, 0, {{"tell", 7}}), "\"tell\" is no object");
+  expect_refused(take(0, 0, {{"tell", 7}}), "\"tell\" is not an object");
   EXPECT_FALSE(answers.contains(take(0, 0, answering(99, "of no command"))));
 }
 
@@ -294,7 +295,7 @@ TEST_F(CommandBoard, TooManyOpenCommandsAreRefused) {
   begin(0);
   for (std::size_t i = 0; i < srv::command_board::most_open; ++i) ask(verb::tell, command("a", {{"index", 0}}));
   expect_refused(ask(verb::tell, command("a", {{"index", 0}})),
-                 "1024 commands wait for answers: try again when some have them");
+                 "1024 commands are waiting for answers: try again when some have been answered");
   EXPECT_EQ(to(take(0, 0)).parsed()["commands"].size(), 8U) << "a reply has a few";
 }
 

@@ -125,7 +125,7 @@ TEST(Consistency, KeysThatContradictEachOtherAreRefused) {
         "cfg.json:3:1: key \"ssp_switch\": found true with \"consistency\": \"bsp\", want one of the two keys, or both "
         "saying the same");
     EXPECT_EQ(error_of(p, "\"consistency\": \"bsp\",\n\"limit_s\": 2"),
-              "cfg.json:3:1: key \"limit_s\": found 2 with \"consistency\": \"bsp\", want it with ssp alone");
+              "cfg.json:3:1: key \"limit_s\": found 2 with \"consistency\": \"bsp\", want it only with ssp");
   }
   EXPECT_NE(error_of(keyed_programs()[0], R"("consistency": "asp", "ssp_switch": true)").find("found true"),
             std::string::npos);

@@ -196,8 +196,8 @@ TEST_F(Disk, EveryFailureNamesThePathAndTheReason) {
   EXPECT_EQ(said([&] { (void)disk_.read(folder_, plenty); }), folder_ + ": cannot be read: Is a directory");
   EXPECT_EQ(said([&] { disk_.write(folder_, {}); }), folder_ + ": cannot be replaced: Is a directory");
   disk_.write(at("f"), {});
-  EXPECT_EQ(said([&] { disk_.make_folder(at("f")); }), at("f") + ": cannot be made: Not a directory");
-  EXPECT_EQ(said([&] { disk_.make_folder(at("f/g")); }), at("f/g") + ": cannot be made: Not a directory");
+  EXPECT_EQ(said([&] { disk_.make_folder(at("f")); }), at("f") + ": cannot be created: Not a directory");
+  EXPECT_EQ(said([&] { disk_.make_folder(at("f/g")); }), at("f/g") + ": cannot be created: Not a directory");
   EXPECT_EQ(said([&] { (void)disk_.list(at("f")); }), at("f") + ": cannot be listed: Not a directory");
   EXPECT_EQ(said([&] { disk_.remove(at("f/g")); }), at("f/g") + ": cannot be removed: Not a directory");
 }

@@ -271,7 +271,7 @@ TEST_F(Input, AHeadIsWholeLinesAndStandardInputCanBeVisitedAfterIt) {
       EXPECT_EQ(all, text);
       EXPECT_EQ(place, "stdin:100000:12");
     }
-    EXPECT_EQ(error_of({"-"}), "stdin: has been read already, want a file for what is read twice");
+    EXPECT_EQ(error_of({"-"}), "stdin: has already been read, want a file for input that is read twice");
     writer.join();
     ::dup2(kept, 0);
     ::close(kept);

@@ -79,7 +79,7 @@ TEST_F(JsonParser, ReadsListsAndNestedKeys) {
 TEST_F(JsonParser, NamesTheKeyThatIsMissing) {
   const auto p = parser(R"({"rounds": 1, "alhpa": 2})");
   EXPECT_EQ(error_of([&] { (void)p.parse<double>("alpha"); }),
-            ": key \"alpha\" is missing; is it the one written \"alhpa\"? (keys found: rounds, alhpa)");
+            ": key \"alpha\" is missing; is it misspelt as \"alhpa\"? (keys found: rounds, alhpa)");
 }
 
 TEST_F(JsonParser, NamesTheKeyOfTheWrongTypeAndWhereItStands) {

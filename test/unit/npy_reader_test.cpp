@@ -158,10 +158,10 @@ TEST_F(NpyReader, SaysWhatIsWrong) {
   const std::vector<double> six{1, 2, 3, 4, 5, 6};
   EXPECT_EQ(error_of(npy<double>("<f8", "(2, 3)", {1, 2, 3, 4, NAN, 6})), ":2:2: found nan, want a finite number");
   EXPECT_EQ(error_of(npy<std::int64_t>("<i8", "(1, 2)", {1, (std::int64_t{1} << 53) + 1})),
-            ":1:2: found 9007199254740993, want an integer of at most 2^53, so that it is a double, too");
+            ":1:2: found 9007199254740993, want an integer of at most 2^53, which a double represents exactly");
   EXPECT_EQ(error_of(npy<double>(">f8", "(2, 3)", six)), ": found numbers of type \">f8\", want <f8, <f4, <i8 or <i4");
   EXPECT_EQ(error_of(npy<double>("<f8", "(2, 3)", six, "True")),
-            ": found columns one after the other (fortran_order), want rows");
+            ": found an array in column order (fortran_order), want row order");
   EXPECT_EQ(error_of(npy<double>("<f8", "(1, 2, 3)", six)), ": found an array of 3 dimensions, want 1 or 2");
   EXPECT_EQ(error_of(npy<double>("<f8", "(3, 3)", six)),
             ": found 48 bytes of numbers, want 3 rows of 3 numbers of 8 bytes");

@@ -94,9 +94,9 @@ class Options(unittest.TestCase):
         return said.getvalue()
 
     def test_those_that_belong_to_mesos_are_refused_with_the_reason(self):
-        for arguments, reason in ((("-g", "dev"), "-g: groups are those of Mesos"),
-                                  (("--group=dev",), "--group: groups are those of Mesos"),
-                                  (("--group_server", "dev"), "--group_server: groups are those of Mesos"),
+        for arguments, reason in ((("-g", "dev"), "-g: groups belong to Mesos"),
+                                  (("--group=dev",), "--group: groups belong to Mesos"),
+                                  (("--group_server", "dev"), "--group_server: groups belong to Mesos"),
                                   (("--ppn_server", "2"), "--ppn_server: Mesos is not supported"),
                                   (("--mem_limit=200",), "--mem_limit: a limit of Mesos"),
                                   (("--ppn", "0"), "--ppn: '0' is not a whole number above 0"),

@@ -260,10 +260,10 @@ TEST(Optim, CoordinatesOfSingleWorkersAreForLbfgsAndCgWithoutPenalties) {
   EXPECT_EQ(refusal(1, method::lbfgs, [](settings&) {}), "");
   for (const auto m : {method::gd, method::owlqn, method::newton})
     EXPECT_THAT(refusal(1, m, [](settings&) {}), HasSubstr("want cg or lbfgs"));
-  const auto text = HasSubstr("not with coordinates of single workers");
+  const auto text = HasSubstr("cannot be combined with coordinates of single workers");
   EXPECT_THAT(refusal(1, method::lbfgs, [](settings& s) { s.penalty.l2 = 1; }), text);
   EXPECT_THAT(refusal(1, method::lbfgs, [](settings& s) { s.wide = true; }), text);
-  EXPECT_THAT(refusal(3, method::lbfgs, [](settings&) {}), HasSubstr("cannot be shared"));
+  EXPECT_THAT(refusal(3, method::lbfgs, [](settings&) {}), HasSubstr("shared coordinates, want at most"));
 }
 
 TEST(Optim, RefusesWhatAMethodCannotMinimise) {

@@ -209,7 +209,7 @@ TEST(PluginSandbox, TwentyGigabytesAreRefusedWhereTheLimitIs) {
   o.timeouts = 100'000ms;
   both of(o);
   const auto& u = of.sandboxed.load_update("deadly_updates.so", "deadly_allocation");
-  EXPECT_THAT(why(u, 1, -1), HasSubstr("std::bad_alloc: its sandbox may have 128M (--sandbox-memory)"));
+  EXPECT_THAT(why(u, 1, -1), HasSubstr("std::bad_alloc: the limit of its sandbox is 128M (--sandbox-memory)"));
   EXPECT_EQ(added(u, 1, 1), 2);
   EXPECT_EQ(of.sandboxed.sandbox()->lost(), 0U);
 }

@@ -126,7 +126,7 @@ TEST_F(RowsService, WhatIsMalformedIsRefusedAndChangesNothing) {
   EXPECT_THAT(send(h, names).text(), HasSubstr("longer than the payload"));
   names[0] = std::byte{3};
   names[15] = std::byte{1};
-  EXPECT_THAT(send(h, names).text(), HasSubstr("filled with zeros"));
+  EXPECT_THAT(send(h, names).text(), HasSubstr("padded with zeros"));
   h.flags = 0;
   h.count = 1;
   EXPECT_THAT(send(h, bytes(8), shared_buffer::allocate(8)).text(), HasSubstr("second frame"));
@@ -163,7 +163,7 @@ TEST_F(RowsService, IdsAsGapsAreTheSameIds) {
   ASSERT_EQ(as_gaps(verb::rows_update, {1, 1, 1, 1, 1}, net::flag_staged, 0).header.result, status::ok);
   EXPECT_EQ(rows(verb::rows_pull, {3, 300}).numbers(), (floats{11, 44})) << "not before the clock ticks";
   EXPECT_EQ(as_gaps(verb::rows_pull, {}, net::flag_bsp_read, 1).numbers(), (floats{12, 55, 55, 45, 56}));
-  EXPECT_THAT(as_gaps(verb::rows_pull, {}, net::flag_named).text(), HasSubstr("what comes as gaps are ids"));
+  EXPECT_THAT(as_gaps(verb::rows_pull, {}, net::flag_named).text(), HasSubstr("only ids can be sent as gaps"));
   EXPECT_THAT(as_gaps(verb::rows_push, {1, 2}).text(), HasSubstr("do not fit the payload"));
   h.count = (1U << 27U) + 1;
   EXPECT_THAT(as_gaps(verb::rows_pull, {}).text(), HasSubstr("more rows than a frame has room for"));

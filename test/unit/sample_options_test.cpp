@@ -147,7 +147,7 @@ TEST(SampleOptions, AFieldIsTheGroup) {
   EXPECT_EQ(refusal_of("1qid:7 1:2\n", o), "f:1:1: found label \"1qid:7\", want a number");
   EXPECT_EQ(refusal_of("1 qid:\n", o), "f:1:7: found an empty group, want a number or a text");
   EXPECT_EQ(refusal_of("1 qid:2\n", real_labels()),
-            "f:1:3: found \"qid:2\", want index:value; gbdt reads groups, with the key group, \"qid\"");
+            "f:1:3: found \"qid:2\", want index:value; gbdt reads groups, with \"group\": \"qid\"");
   o.without_label = true;
   o.columns = 2;
   for (const auto* text : {"1 qid:7 1:5\n", "qid:7 1:5\n", "1:5\n"})

@@ -126,7 +126,7 @@ TEST(DataReader, SaysWhereAWordStandsForANumber) {
   EXPECT_EQ(error_of("1 1:2 junk\n"), "f:1:7: found \"junk\", want index:value");
   EXPECT_EQ(error_of("1 1:2 5\n"), "f:1:7: found \"5\", want index:value");
   EXPECT_EQ(error_of("1 qid:3 1:2\n"),
-            "f:1:3: found \"qid:3\", want index:value; gbdt reads groups, with the key group, \"qid\"");
+            "f:1:3: found \"qid:3\", want index:value; gbdt reads groups, with \"group\": \"qid\"");
   EXPECT_EQ(error_of("1 -1:2\n"), "f:1:3: found \"-1:2\", want index:value");
   EXPECT_EQ(error_of(std::string("1,\0,1\n", 6)), "f:1:3: found \"\\x00\", want a number");
 }

@@ -210,7 +210,7 @@ TEST_F(SchedulerWithReplicas, AServerThatWasTakenForLostIsToldToEnd) {
   const auto& said = to(ask(verb::heartbeat, server(1)));
   EXPECT_EQ(said.order, instruction::abort);
   EXPECT_EQ(said.parsed()["status"], exit_status::server_lost);
-  EXPECT_EQ(said.parsed()["cause"], "server s1 (pid 501 on h) was taken for lost; the job continues without it");
+  EXPECT_EQ(said.parsed()["cause"], "server s1 (pid 501 on h) was considered lost; the job continues without it");
   ask(verb::join, another(1));
   expect_refused(ask(verb::heartbeat, server(1)), "server s1 (pid 901 on h) holds this place");
   EXPECT_EQ(to(ask(verb::heartbeat, another(1))).order, instruction::proceed);
@@ -235,7 +235,7 @@ TEST_F(SchedulerWithReplicas, AProcessThatWasReplacedIsToldToEndAlsoWhenItsSucce
   const auto& said = to(ask(verb::heartbeat, server(1)));
   EXPECT_EQ(said.order, instruction::abort);
   EXPECT_EQ(said.count, 0U);
-  EXPECT_EQ(said.parsed()["cause"], "another process has its place; the job continues without it");
+  EXPECT_EQ(said.parsed()["cause"], "another process has replaced it; the job continues without it");
 }
 
 TEST_F(SchedulerWithReplicas, AnIncarnationTellsTwoProcessesOfOneNumberApart) {

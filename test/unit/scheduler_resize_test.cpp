@@ -95,7 +95,7 @@ TEST_F(SchedulerResize, AServerLeavesWhenOthersHaveWhatItHasAndEndsWhenNobodyAsk
 
 TEST_F(SchedulerResize, WhatCannotBeIsRefusedWithItsReason) {
   begin(2, 1, false);
-  EXPECT_EQ(refused(1), "that takes a job that was started with --replicas 2 or more, or with --elastic");
+  EXPECT_EQ(refused(1), "that needs a job that was started with --replicas 2 or more, or with --elastic");
   begin(1, 1);
   EXPECT_EQ(refused(-1), "the last server cannot leave");
   EXPECT_EQ(refused(2), "\"servers\" must be 1 or -1: one server at a time");

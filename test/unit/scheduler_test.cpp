@@ -64,7 +64,7 @@ TEST_F(Scheduler, WhatDoesNotFitTheJobIsRefused) {
 }
 
 TEST_F(Scheduler, MalformedBodiesAreRefusedWithAReasonAndChangeNothing) {
-  expect_refused(ask_text(verb::join, "not json"), "the body is no JSON object");
+  expect_refused(ask_text(verb::join, "not json"), "the body is not a JSON object");
   expect_refused(ask_text(verb::join, std::string(2 << 20, ' ')), "the body is longer than a control message can be");
   expect_refused(ask(verb::join, json{{"role", "king"}}), "\"role\" must be \"server\" or \"worker\"");
   expect_refused(ask(verb::join, json{{"role", "worker"}}), "\"rank\" is missing");
@@ -340,8 +340,8 @@ TEST_F(Scheduler, EverybodyKnowsWhenAllAreToldOrHadTheLimitToAsk) {
 TEST_F(Scheduler, TextThatIsNoUtf8IsRefused) {
   auto s = server(0).dump();
   s.replace(s.find("\"h\""), 3, "\"\xff\xfe\"");
-  expect_refused(ask_text(verb::join, s), "the body is no JSON object");
-  expect_refused(ask_text(verb::abort, "{\"status\":1,\"cause\":\"\xff\"}"), "the body is no JSON object");
+  expect_refused(ask_text(verb::join, s), "the body is not a JSON object");
+  expect_refused(ask_text(verb::abort, "{\"status\":1,\"cause\":\"\xff\"}"), "the body is not a JSON object");
   EXPECT_EQ(subject->state(), scheduler::phase::joining);
 }
 

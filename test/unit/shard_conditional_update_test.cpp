@@ -88,7 +88,7 @@ TEST_F(ShardTest, CasReplacesTheVersionThatItExpectsAndNoOther) {
   const auto absent = cas(7, 1);
   EXPECT_EQ(absent.header.result, status::conflict);
   EXPECT_EQ(absent.header.value_version, 0U);
-  EXPECT_THAT(absent.text(), HasSubstr("\"a\" is not there, expected 7"));
+  EXPECT_THAT(absent.text(), HasSubstr("\"a\" does not exist, expected 7"));
 
   const auto first = cas(0, 1);
   ASSERT_EQ(first.header.result, status::ok);

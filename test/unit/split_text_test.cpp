@@ -26,7 +26,7 @@ TEST(SplitText, ABadPatternIsNamed) {
     (void)split_text("a", "(b");
     FAIL() << "it was accepted";
   } catch (const usage_error& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("\"(b\" is no regular expression"));
+    EXPECT_THAT(e.what(), testing::HasSubstr("\"(b\" is not a regular expression"));
   }
 }
 

@@ -101,8 +101,8 @@ TEST_F(UpdateInServer, AFailureNamesTheFunctionItsTypesAndTheReason) {
 }
 
 TEST_F(UpdateInServer, ANonsenseResultIsAFailureAndNotAValue) {
-  EXPECT_THAT(run(failing("returns_malformed"), 1.0, 2.0).error, HasSubstr("returned nothing that is a value"));
-  EXPECT_THAT(run(failing("returns_nothing"), 1.0, 2.0).error, HasSubstr("returned nothing that is a value"));
+  EXPECT_THAT(run(failing("returns_malformed"), 1.0, 2.0).error, HasSubstr("returned no valid value"));
+  EXPECT_THAT(run(failing("returns_nothing"), 1.0, 2.0).error, HasSubstr("returned no valid value"));
 }
 
 TEST_F(UpdateInServer, InPlaceWorksOnTheValueItself) {
@@ -226,11 +226,11 @@ TEST_F(UpdateInServer, SizesAndShapesMustAgree) {
   list value{1, 2, 3};
   EXPECT_THAT(run_in_place(add, value, list{1, 2}),
               HasSubstr("value is f64 array of 3, delta is f64 array of 2: both must have the same size"));
-  EXPECT_THAT(run(add, value, 1.0).error, HasSubstr("one number and an array are not mixed"));
-  EXPECT_THAT(run(add, 1.0, list{1.0}).error, HasSubstr("one number and an array are not mixed"));
+  EXPECT_THAT(run(add, value, 1.0).error, HasSubstr("one number and an array cannot be combined"));
+  EXPECT_THAT(run(add, 1.0, list{1.0}).error, HasSubstr("one number and an array cannot be combined"));
   EXPECT_THAT(run(add, std::string("a"), 1.0).error, HasSubstr("value is packed string, delta is f64"));
   EXPECT_THAT(run(add, 1.0, std::string("a")).error, HasSubstr("value is f64, delta is packed string"));
-  EXPECT_THAT(run(good("half_step"), list{1}, list{1}).error, HasSubstr("the value has another type"));
+  EXPECT_THAT(run(good("half_step"), list{1}, list{1}).error, HasSubstr("the value has a different type"));
   EXPECT_EQ(value, (list{1, 2, 3}));
 }
 
@@ -285,7 +285,7 @@ TEST_F(UpdateInServer, ADeltaThatCannotBeAValueDoesNotBecomeOne) {
     return error;
   };
   EXPECT_THAT(refused(good("count_words"), std::pair<std::string, int>("a", 1)),
-              HasSubstr("the key is not there, and a delta that is packed list cannot become its value"));
+              HasSubstr("the key does not exist, and a delta that is packed list cannot become its value"));
   EXPECT_THAT(refused(shipped("default_incr_i"), 0.5), HasSubstr("value is f64, asked for i32"));
   EXPECT_THAT(refused(shipped("paracel_add"), std::string("x")), HasSubstr("packed string cannot become its value"));
   EXPECT_THAT(refused(good("multiply"), list{1}), HasSubstr("value is f64 array, asked for f64"));
@@ -331,7 +331,7 @@ TEST_F(UpdateInServer, ParacelsNamesTakeTheTypeTheyName) {
   EXPECT_EQ(run(shipped("default_incr_li"), std::vector<int>{1}, std::vector<int>{2}).value, std::vector<int>{3});
   EXPECT_EQ(run(shipped("default_incr_lf"), std::vector<float>{1}, std::vector<float>{2}).value, std::vector<float>{3});
   EXPECT_EQ(run(shipped("default_incr_ld"), list{1}, list{2}).value, list{3});
-  EXPECT_THAT(run(shipped("default_incr_i"), 1.0, 2.0).error, HasSubstr("the value has another type"));
+  EXPECT_THAT(run(shipped("default_incr_i"), 1.0, 2.0).error, HasSubstr("the value has a different type"));
   for (const auto* f : {"paracel_add", "default_incr_i", "default_incr_f", "default_incr_d", "default_incr_li",
                         "default_incr_lf", "default_incr_ld"})
     EXPECT_TRUE(shipped(f).additive) << f;

@@ -459,7 +459,7 @@ TEST(WordVectors, WrongFilesAreRefusedWithThePlace) {
     return "accepted";
   };
   EXPECT_EQ(said(""), "f:1:1: want the number of words");
-  EXPECT_EQ(said("2\n"), "f:1:2: want the numbers of a vector");
+  EXPECT_EQ(said("2\n"), "f:1:2: want the length of a vector");
   EXPECT_EQ(said("1 2 3\na 1 2\n"), "f:1:4: want the end of the line after two numbers");
   EXPECT_EQ(said("9 2\na 1 2\n"), "f:1:1: found 9 words of 2 numbers in a file of 10 bytes");
   EXPECT_EQ(said("18446744073709551615 2\na 1 2\n").substr(0, 12), "f:1:1: found");

@@ -88,7 +88,7 @@ TEST_F(SchedulerThatWaits, AfterThatTimeTheJobEndsWithTheCause) {
   EXPECT_EQ(subject->state(), scheduler::phase::aborted);
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
   EXPECT_EQ(subject->cause(),
-            "worker 1 (pid 701 on h) lost: killed; within 10 s no other process had come to where it was "
+            "worker 1 (pid 701 on h) lost: killed; no replacement had caught up within 10 s "
             "(--on-worker-death)");
 }
 

@@ -79,12 +79,12 @@ def svg(options, results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batch", nargs="+", type=int, default=[4, 13, 104, 312], help="rows of a step of a worker")
+    parser.add_argument("--batch", nargs="+", type=int, default=[4, 13, 104, 312], help="rows per step of a worker")
     parser.add_argument("--staleness", nargs="+", default=["0", "4", "16", "asp"])
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--objective", type=float, default=0.45)
     parser.add_argument("--alpha", type=float, default=0.2)
-    parser.add_argument("--limit", type=float, default=6, help="seconds of a run")
+    parser.add_argument("--limit", type=float, default=6, help="maximum seconds of a run")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--svg", metavar="FILE")
     options = parser.parse_args()

@@ -170,9 +170,9 @@ int main(int argc, char** argv) {
   gflags::SetUsageMessage("an all-reduce between the workers of one host");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
-    if (FLAGS_tasks < 1) throw std::runtime_error("tasks begin at 1");
+    if (FLAGS_tasks < 1) throw std::runtime_error("tasks must be at least 1");
     if (FLAGS_way != "peers" && FLAGS_way != "channels" && FLAGS_way != "scheduler" && FLAGS_way != "memory")
-      throw std::runtime_error("--way is peers, channels, scheduler or memory");
+      throw std::runtime_error("--way must be peers, channels, scheduler or memory");
     keep_large_blocks();
     run();
     return 0;

@@ -106,7 +106,8 @@ int main(int argc, char** argv) {
   gflags::SetUsageMessage("cost of reads and updates of paracel::array");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
-    if (FLAGS_servers < 1 || FLAGS_threads < 1 || FLAGS_doubles == 0) throw std::runtime_error("all begin at 1");
+    if (FLAGS_servers < 1 || FLAGS_threads < 1 || FLAGS_doubles == 0)
+      throw std::runtime_error("all options must be at least 1");
     run();
     return 0;
   } catch (const std::exception& e) {

@@ -25,9 +25,9 @@
 #include "storage/checkpoint_store.hpp"
 
 DEFINE_uint64(mb, 256, "megabytes of values in the server");
-DEFINE_uint64(value_bytes, 8192, "of each value, a multiple of 8");
+DEFINE_uint64(value_bytes, 8192, "bytes of each value, a multiple of 8");
 DEFINE_uint32(threads, 2, "shard threads");
-DEFINE_uint32(repeat, 5, "pairs of a checkpoint and the bare disk; medians count");
+DEFINE_uint32(repeat, 5, "pairs of runs, a checkpoint and the bare disk; medians are reported");
 DEFINE_string(folder, "", "where to write; empty: a folder of the system's temporary ones");
 
 namespace {
@@ -162,7 +162,7 @@ int main(int argc, char** argv) {
   }
   std::string folder = FLAGS_folder.empty() ? std::filesystem::temp_directory_path().string() : FLAGS_folder;
   folder += "/bench_checkpoint_XXXXXX";
-  if (::mkdtemp(folder.data()) == nullptr) give_up("cannot make " + folder);
+  if (::mkdtemp(folder.data()) == nullptr) give_up("cannot create " + folder);
   const auto one = folder + "/" + net::checkpoint_folder_name(1);
   const auto s = make_server();
   const auto keys = fill(*s);

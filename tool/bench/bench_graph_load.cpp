@@ -36,7 +36,7 @@ DEFINE_string(transport, "ipc", "ipc or tcp, with more than one worker");
 DEFINE_int32(runs, 3, "repetitions; the best one is reported");
 DEFINE_uint64(pull, 0, "1: then pull a double for each ghost, 5 times a run");
 DEFINE_uint64(exchange, 0, "instead of loading: doubles that each worker sends to each other one");
-DEFINE_string(cache, "", "a folder: of the load in binary form, which an additional first run writes");
+DEFINE_string(cache, "", "folder of the input in binary form, which an additional first run writes");
 DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
 namespace {

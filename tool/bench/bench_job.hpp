@@ -47,7 +47,7 @@ class job {
  public:
   explicit job(job_options options) : options_(std::move(options)) {
     folder_ = "/tmp/prc-bench-XXXXXX";
-    if (::mkdtemp(folder_.data()) == nullptr) throw std::runtime_error("cannot make a folder in /tmp");
+    if (::mkdtemp(folder_.data()) == nullptr) throw std::runtime_error("cannot create a folder in /tmp");
     std::string bin = options_.bin_dir;
     if (bin.empty()) bin = std::filesystem::read_symlink("/proc/self/exe").parent_path();
     const bool tcp = options_.transport == "tcp";
@@ -121,7 +121,7 @@ class job {
   /// Starts a program of the framework as a child with a pipe to its standard output.
   static pid_t spawn(const std::vector<std::string>& words, int* output) {
     int up[2];
-    if (::pipe(up) != 0) throw std::runtime_error("cannot make a pipe");
+    if (::pipe(up) != 0) throw std::runtime_error("cannot create a pipe");
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
     if (pid < 0) throw std::runtime_error("cannot fork");
@@ -154,7 +154,7 @@ class job {
       if (event.is_object() && event.value("event", "") == "ready") return event.value("address", "");
       line.clear();
     }
-    throw std::runtime_error("start_scheduler ended before it was ready");
+    throw std::runtime_error("start_scheduler exited before it was ready");
   }
   void stop() {
     for (const pid_t p : pids_) ::kill(p, SIGKILL);

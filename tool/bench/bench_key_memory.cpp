@@ -143,10 +143,10 @@ void run() {
 
 void check_flags() {
   if (FLAGS_keys == 0 || FLAGS_keys_per_call == 0 || FLAGS_clients < 1 || FLAGS_threads < 1 || FLAGS_turns < 1) {
-    throw std::runtime_error("keys, keys_per_call, clients, threads and turns begin at 1");
+    throw std::runtime_error("keys, keys_per_call, clients, threads and turns must be at least 1");
   }
   if (FLAGS_value_bytes == 0 || FLAGS_value_bytes % 8 != 0)
-    throw std::runtime_error("--value_bytes is a multiple of 8");
+    throw std::runtime_error("--value_bytes must be a multiple of 8");
 }
 
 }  // namespace

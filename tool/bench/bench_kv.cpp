@@ -37,10 +37,10 @@ DEFINE_int32(workers, 1, "worker processes");
 DEFINE_int32(servers, 1, "server processes");
 DEFINE_int32(threads, 1, "shard threads of a server");
 DEFINE_int32(replicas, 1, "replicas of every key, each on a different server");
-DEFINE_bool(resends, true, "what a broken connection loses is sent again: requests are retained, answers remembered");
+DEFINE_bool(resends, true, "resend what a broken connection loses: requests are retained, answers remembered");
 DEFINE_string(server_options, "", "further options of start_server, separated by spaces");
 DEFINE_double(seconds, 1, "measured time");
-DEFINE_double(warm_up, 0.2, "time before it");
+DEFINE_double(warm_up, 0.2, "warm-up time before it");
 DEFINE_string(transport, "ipc", "ipc or tcp");
 DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
@@ -372,18 +372,18 @@ void run() {
 void check_flags() {
   if (!verbs.contains(FLAGS_verb)) throw std::runtime_error("--verb " + FLAGS_verb + " is none of: see --help");
   if (!FLAGS_value_type.empty() && FLAGS_value_type != "f64" && FLAGS_value_type != "f32") {
-    throw std::runtime_error("--value_type is f64 or f32");
+    throw std::runtime_error("--value_type must be f64 or f32");
   }
   if (FLAGS_value_bytes == 0 || FLAGS_value_bytes % number_bytes() != 0) {
-    throw std::runtime_error("--value_bytes is a multiple of the number's size");
+    throw std::runtime_error("--value_bytes must be a multiple of the number's size");
   }
   if (FLAGS_window == 0 || FLAGS_workers < 1 || FLAGS_servers < 1 || FLAGS_keys_per_call == 0) {
-    throw std::runtime_error("window, workers, servers and keys_per_call begin at 1");
+    throw std::runtime_error("window, workers, servers and keys_per_call must be at least 1");
   }
   if (FLAGS_replicas < 1 || FLAGS_replicas > FLAGS_servers)
-    throw std::runtime_error("--replicas is 1 to the number of servers");
+    throw std::runtime_error("--replicas must be from 1 to the number of servers");
   const auto v = verbs.at(FLAGS_verb);
-  if (FLAGS_api != "kvclt" && FLAGS_api != "paralg") throw std::runtime_error("--api is kvclt or paralg");
+  if (FLAGS_api != "kvclt" && FLAGS_api != "paralg") throw std::runtime_error("--api must be kvclt or paralg");
   if (FLAGS_api == "paralg" && !is_one_of(v, {verb::pull, verb::push, verb::update, verb::pull_multi,
                                               verb::update_multi, verb::set_pull, verb::set_push, verb::set_update})) {
     throw std::runtime_error(
@@ -392,7 +392,7 @@ void check_flags() {
   if (FLAGS_api == "paralg" && is_multi(v) && FLAGS_value_bytes != number_bytes()) {
     throw std::runtime_error("--api paralg: a multi form takes one number a key");
   }
-  if (FLAGS_transport != "ipc" && FLAGS_transport != "tcp") throw std::runtime_error("--transport is ipc or tcp");
+  if (FLAGS_transport != "ipc" && FLAGS_transport != "tcp") throw std::runtime_error("--transport must be ipc or tcp");
 }
 
 }  // namespace

@@ -166,7 +166,7 @@ void all_alone() {
 
 void through_ipc() {
   std::string folder = "/tmp/prc-bench-XXXXXX";
-  if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("cannot make a folder in /tmp");
+  if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("cannot create a folder in /tmp");
   const child server([&](int in, int out) {
     keep_large_blocks();
     net::zmq_transport transport;
@@ -241,8 +241,8 @@ int main(int argc, char** argv) {
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
     if (FLAGS_op != "all" && FLAGS_op != "pull" && FLAGS_op != "add" && FLAGS_op != "adagrad")
-      throw std::runtime_error("--op is pull, add, adagrad or all");
-    if (FLAGS_where != "server" && FLAGS_where != "ipc") throw std::runtime_error("--where is server or ipc");
+      throw std::runtime_error("--op must be pull, add, adagrad or all");
+    if (FLAGS_where != "server" && FLAGS_where != "ipc") throw std::runtime_error("--where must be server or ipc");
     if (FLAGS_where == "ipc" && FLAGS_op == "all") throw std::runtime_error("--where ipc measures one --op");
     if (FLAGS_ids != "random" && FLAGS_ids != "unique" && FLAGS_ids != "ascending")
       throw std::runtime_error("--ids " + FLAGS_ids + ": want random, unique or ascending");

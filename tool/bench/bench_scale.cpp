@@ -274,7 +274,7 @@ int main(int argc, char** argv) {
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
     if (FLAGS_connections < 1 || FLAGS_workers < 1 || FLAGS_window < 1) {
-      throw std::runtime_error("connections, workers and window begin at 1");
+      throw std::runtime_error("connections, workers and window must be at least 1");
     }
     run();
   } catch (const std::exception& e) {

@@ -139,7 +139,7 @@ void run() {
       return mine;
     };
   });
-  if (r.wrong > 0) throw std::runtime_error("the results differ");
+  if (r.wrong > 0) throw std::runtime_error("the results with and without work stealing differ");
   const double speed = ((FLAGS_workers - 1) + 1 / FLAGS_slow) / FLAGS_chunk_ms;
   const double ideal = static_cast<double>(FLAGS_workers) * static_cast<double>(FLAGS_chunks) / speed / 1e3;
   const double measured = static_cast<double>(FLAGS_workers) * static_cast<double>(FLAGS_chunks) / r.speed;
@@ -159,7 +159,7 @@ int main(int argc, char** argv) {
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
     if (FLAGS_workers < 1 || FLAGS_chunks < 1 || FLAGS_steps < 1 || FLAGS_runs < 1 || FLAGS_length < 1)
-      throw std::runtime_error("workers, chunks, length, steps and runs begin at 1");
+      throw std::runtime_error("workers, chunks, length, steps and runs must be at least 1");
     run();
     return 0;
   } catch (const std::exception& e) {

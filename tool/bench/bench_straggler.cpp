@@ -36,7 +36,7 @@ DEFINE_int32(threads, 1, "shard threads of a server");
 DEFINE_double(work_ms, 10, "duration of an iteration");
 DEFINE_double(late_ms, 40, "additional duration of delayed iterations");
 DEFINE_double(late_probability, 0.1, "fraction of delayed iterations");
-DEFINE_uint64(seed, 1, "of the lateness");
+DEFINE_uint64(seed, 1, "seed of the delays");
 DEFINE_uint64(values, 1000, "doubles in the vector; with --objective: 100 and the bias");
 DEFINE_double(seconds, 5, "measured time; with --objective: the longest");
 DEFINE_double(objective, 0, "logistic regression until its objective is this; 0: only count iterations");
@@ -220,10 +220,10 @@ void run() {
 
 void check_flags() {
   if (FLAGS_consistency != "ssp" && FLAGS_consistency != "bsp" && FLAGS_consistency != "asp") {
-    throw std::runtime_error("--consistency is ssp, bsp or asp");
+    throw std::runtime_error("--consistency must be ssp, bsp or asp");
   }
   if (FLAGS_workers < 1 || FLAGS_servers < 1 || FLAGS_threads < 1 || FLAGS_staleness < 0 || FLAGS_values == 0) {
-    throw std::runtime_error("workers, servers, threads and values begin at 1, staleness at 0");
+    throw std::runtime_error("workers, servers, threads and values must be at least 1, staleness at least 0");
   }
 }
 

@@ -147,7 +147,7 @@ class child {
   explicit child(const std::function<void(int in, int out)>& run) {
     int down[2];
     int up[2];
-    if (::pipe(down) != 0 || ::pipe(up) != 0) throw std::runtime_error("cannot make a pipe");
+    if (::pipe(down) != 0 || ::pipe(up) != 0) throw std::runtime_error("cannot create a pipe");
     std::fflush(nullptr);
     const pid_t parent = ::getpid();
     pid_ = ::fork();

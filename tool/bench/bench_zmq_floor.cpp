@@ -21,7 +21,7 @@ DEFINE_uint64(window, 1, "requests in flight");
 DEFINE_int32(clients, 1, "client processes");
 DEFINE_int32(servers, 1, "server processes; a client alternates between them");
 DEFINE_double(seconds, 1, "measured time");
-DEFINE_double(warm_up, 0.2, "time before it");
+DEFINE_double(warm_up, 0.2, "warm-up time before it");
 DEFINE_string(transport, "ipc", "ipc or tcp");
 
 namespace {
@@ -146,7 +146,7 @@ std::function<tally()> prepare(int index, const std::vector<std::string>& addres
 
 void run() {
   std::string folder = "/tmp/prc-floor-XXXXXX";
-  if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("cannot make a folder in /tmp");
+  if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("cannot create a folder in /tmp");
   std::vector<child> servers;
   std::vector<std::string> addresses;
   std::vector<pid_t> processes;
@@ -175,9 +175,10 @@ int main(int argc, char** argv) {
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
     if (FLAGS_window == 0 || FLAGS_clients < 1 || FLAGS_servers < 1) {
-      throw std::runtime_error("window, clients and servers begin at 1");
+      throw std::runtime_error("window, clients and servers must be at least 1");
     }
-    if (FLAGS_transport != "ipc" && FLAGS_transport != "tcp") throw std::runtime_error("--transport is ipc or tcp");
+    if (FLAGS_transport != "ipc" && FLAGS_transport != "tcp")
+      throw std::runtime_error("--transport must be ipc or tcp");
     run();
   } catch (const std::exception& e) {
     std::fprintf(stderr, "bench_zmq_floor: error: %s\n", e.what());

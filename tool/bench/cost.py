@@ -406,7 +406,7 @@ class Bench:
         config = {k: fill(v, names) for k, v in row.config.items()}
         executable = shlex.split(tool)[0]
         if shutil.which(executable) is None:
-            raise CannotMeasure("%s is not there (tool/setup.sh --bench)" % os.path.basename(executable))
+            raise CannotMeasure("%s is not installed (tool/setup.sh --bench)" % os.path.basename(executable))
         warm(data, *[names["also%d" % i] for i in range(len(row.also))])
         pairs = []
         for _ in range(self.options.pairs):
@@ -504,16 +504,16 @@ def machine():
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description="Measure the algorithms against single-threaded tools.")
-    parser.add_argument("--scale", type=float, default=DEFAULT_SCALE, help="part of the full size (%g)" % DEFAULT_SCALE)
+    parser.add_argument("--scale", type=float, default=DEFAULT_SCALE, help="fraction of the full size (%g)" % DEFAULT_SCALE)
     parser.add_argument("--full", action="store_true", help="the full size")
-    parser.add_argument("--rows", default="", help="names of rows, or their first words, with commas between them (all)")
-    parser.add_argument("--pairs", type=int, default=3, help="runs of the tool and of ours, alternately (3)")
+    parser.add_argument("--rows", default="", help="names of rows, or their first words, separated by commas (all)")
+    parser.add_argument("--pairs", type=int, default=3, help="alternating runs of the tool and of ours (3)")
     parser.add_argument("--workers", default="1,2,4", help="numbers of workers (1,2,4)")
-    parser.add_argument("--servers", type=int, default=1, help="servers of ours (1)")
-    parser.add_argument("--limit", type=float, default=900, help="seconds for a run (900)")
+    parser.add_argument("--servers", type=int, default=1, help="number of our servers (1)")
+    parser.add_argument("--limit", type=float, default=900, help="maximum seconds of a run (900)")
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="the build (build/)")
-    parser.add_argument("--folder", help="where data lies while it is needed (a temporary one)")
-    parser.add_argument("--json", help="a file for all figures")
+    parser.add_argument("--folder", help="folder for data while it is needed (a temporary one)")
+    parser.add_argument("--json", help="write all figures to this file")
     options = parser.parse_args(argv)
     options.build = os.path.abspath(options.build)
     options.folder = os.path.abspath(options.folder) if options.folder else None

@@ -127,8 +127,8 @@ ROWS = {"speed": measure_speed, "wire": measure_wire, "failover": measure_failov
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default=",".join(ROWS), help="some of " + ", ".join(ROWS) + " (all)")
-    parser.add_argument("--pairs", type=int, default=7, help="of speed and wire (7)")
-    parser.add_argument("--seconds", type=float, default=1, help="of each run of speed and wire (1)")
+    parser.add_argument("--pairs", type=int, default=7, help="pairs of runs of speed and wire (7)")
+    parser.add_argument("--seconds", type=float, default=1, help="seconds of each run of speed and wire (1)")
     parser.add_argument("--kills", type=int, default=50, help="runs of failover (50)")
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="the build (build/)")
     args = parser.parse_args()

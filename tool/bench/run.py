@@ -478,9 +478,9 @@ def arguments(words=None):
     parser.add_argument("--seconds", type=float, default=0.3, help="measured time of a run of bench_kv (default: 0.3)")
     parser.add_argument("--group", default="", help="rows of these groups, separated by commas: " + ", ".join(groups))
     parser.add_argument("--only", default="", help="rows whose name contains this")
-    parser.add_argument("--free", action="store_true", help="no runs that are pinned to one processor")
+    parser.add_argument("--free", action="store_true", help="skip the runs that are pinned to one processor")
     parser.add_argument("--json", default="", help="write the figures to this file, after each row")
-    parser.add_argument("--list", action="store_true", help="print the rows and end")
+    parser.add_argument("--list", action="store_true", help="print the rows and exit")
     args = parser.parse_args(words)
     args.bin_dir = os.path.abspath(args.bin_dir)
     if args.pairs < 1:
@@ -512,7 +512,7 @@ def main(words=None):
                      for method, aim in lr]
         facts = machine(args.bin_dir)
         if facts["load_before"] > 0.5:
-            print(f"note: the load average is {facts['load_before']:.1f} on {facts['cores']} cores; figures will swing",
+            print(f"note: the load average is {facts['load_before']:.1f} on {facts['cores']} cores; figures will vary",
                   file=sys.stderr)
         result = {"machine": facts, "pairs": args.pairs, "seconds": args.seconds, "rows": []}
         print(head_line())

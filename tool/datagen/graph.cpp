@@ -213,7 +213,8 @@ class steady_graph : public generator {
         law_(items_, o.number("zipf", 0.5, 0, 4)),
         score_(items_),
         received_(items_) {
-    if (items_ > rows_) throw option_error("items: found " + std::to_string(items_) + ", want at most the rows");
+    if (items_ > rows_)
+      throw option_error("items: found " + std::to_string(items_) + ", want at most the number of rows");
     for (std::uint64_t j = 0; j < items_; ++j) {
       counter_random random(seed_, items_stream, j);
       score_[j] = std::exp(random.normal() / 2);

@@ -191,7 +191,7 @@ void make(const options& o) {
   for (const auto maker : {make_dense, make_sparse, make_graph, make_text}) {
     if (!g) g = maker(kind, o);
   }
-  if (!g) throw option_error("method: found \"" + kind + "\", which is none");
+  if (!g) throw option_error("method: found \"" + kind + "\", which is unknown");
   const auto path = o.text("output", "");
   if (path.empty()) throw option_error("output is missing");
   const auto truth_path = o.text("truth", "");

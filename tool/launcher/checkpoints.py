@@ -68,7 +68,7 @@ class Checkpoints:
         if answer["same_config"] is False:
             self.notes.append(f"warning: {self.resume} was made with another config")
         self.notes.append(f"resuming from {self.resume}: clock {answer['clock']}, "
-                          f"{number_of(answer['workers'], 'worker')} and {number_of(answer['servers'], 'server')} then")
+                          f"taken with {number_of(answer['workers'], 'worker')} and {number_of(answer['servers'], 'server')}")
 
     def lock(self):
         """Locks the folder for this job. If it cannot be created or written, that is reported when the first checkpoint fails."""

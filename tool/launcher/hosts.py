@@ -111,4 +111,4 @@ def own_address(options, remote):
         # A host in the file may be this one under another name or address.
         if not found.startswith("127.") and found not in ("::1", address[0]):
             return f"[{found}]" if ":" in found else found
-    raise Failure(USAGE, f"no way from this host to {', '.join(remote)}: name this host's address with --host")
+    raise Failure(USAGE, f"no route from this host to {', '.join(remote)}: give this host's address with --host")

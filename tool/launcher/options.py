@@ -5,12 +5,12 @@ import os
 from .exit_status import MEANING
 
 # Options of Paracel 0.3 that belong to Mesos and have no meaning without it.
-NO_GROUPS = "groups are those of Mesos, which is not supported; where processes run is written in --hostfile"
+NO_GROUPS = "groups belong to Mesos, which is not supported; the hosts of processes are listed in --hostfile"
 GONE_OPTIONS = {
     "-g": NO_GROUPS,
     "--group": NO_GROUPS,
     "--group_server": NO_GROUPS + "_server",
-    "--ppn_server": "Mesos is not supported; where servers run is written in --hostfile_server",
+    "--ppn_server": "Mesos is not supported; the hosts of servers are listed in --hostfile_server",
     "--mem_limit": "a limit of Mesos, which is not supported; limit workers with ulimit -v or a cgroup, servers with "
                    "--mem_limit_server",
 }
@@ -25,8 +25,8 @@ SERVER_LIMITS = {
     "--max-memory": "memory limit for all keys and values of a server (default: none)",
     "--max-value-bytes": "largest value that a server accepts (default 256M)",
     "--max-message-bytes": "largest message of servers and workers (default 1G)",
-    "--sandbox-memory": "what a process of --plugin-sandbox may take (default 4G)",
-    "--max-unread-bytes": "replies that a worker may leave unread at one thread of a server (default 1G)",
+    "--sandbox-memory": "memory limit of each process of --plugin-sandbox (default 4G)",
+    "--max-unread-bytes": "unread replies that a server thread keeps for one worker, at most (default 1G)",
 }
 
 
@@ -34,7 +34,7 @@ def name_given(text):
     """The type of an option that names a folder or a run: an empty name would look like an absent option."""
     if not text:
         import argparse
-        raise argparse.ArgumentTypeError("'' is no name of a folder: is a shell variable not set?")
+        raise argparse.ArgumentTypeError("'' is not a folder name: is a shell variable unset?")
     return text
 
 
@@ -127,8 +127,8 @@ def parse_command_line(arguments):
         help="servers may join and leave while the job runs (prun.py --servers +1 --run RUN); with --replicas above 1 they "
              "always may")
     add("--max-restarts", type=count, default=3, metavar="N",
-        help="dead servers (with --replicas above 1) and workers (with --on-worker-death wait:T) that are replaced, in the whole "
-             "run (default 3)")
+        help="how many dead servers (with --replicas above 1) and workers (with --on-worker-death wait:T) are replaced, at most, "
+             "in the whole run (default 3)")
     add("--on-worker-death", default="abort", metavar="abort|eject|wait:T",
         help="eject: the others continue without a dead worker, unless it is worker 0; wait:T: they wait for a replacement, at "
              "most T seconds (default abort; eject and wait:T with -m local only)")
@@ -138,8 +138,9 @@ def parse_command_line(arguments):
         help="connections of a client to the threads of a server: one each, which is faster, or a shared one, which large jobs "
              "need; auto: shared if a process would otherwise have more than 256 of them (default auto)")
     add("--output-dir", type=name_given, default=".", metavar="DIR",
-        help="where the folder paracel_runs/ with the logs goes (default .)")
-    add("--run-dir", type=name_given, default=None, metavar="DIR", help="the folder for the logs itself")
+        help="where to create the folder paracel_runs/ for the logs (default .)")
+    add("--run-dir", type=name_given, default=None, metavar="DIR",
+        help="the folder for the logs, instead of one below paracel_runs/")
     add("--keep", type=positive(1 << 20), default=20, metavar="N",
         help="when the job has ended, remove the folders of finished runs below paracel_runs/ except the N newest "
              "(default 20)")
@@ -150,23 +151,23 @@ def parse_command_line(arguments):
     add("--heartbeat-interval", type=job_seconds, default=HEARTBEAT_INTERVAL, metavar="SECONDS",
         help="time from one heartbeat of a process to the next (default 0.5)")
     add("--resend-after", type=seconds, default=None, metavar="SECONDS",
-        help="time after which it is inquired whether a late reply, or its request, was lost with its connection; what was lost "
-             "is sent again (default 1; with --drop-messages 0.1)")
+        help="time after which a process checks whether a late reply, or its request, was lost with its connection; lost "
+             "messages are sent again (default 1; with --drop-messages 0.1)")
     add("--delivery", choices=("resend", "fail"), default="resend",
-        help="requests that a broken connection to a server has lost are sent again, or end the job, which saves a little time a "
-             "request where no connection breaks (default resend; fail: without replicas only)")
+        help="requests lost with a broken connection to a server are sent again, or end the job; fail makes each request a "
+             "little faster (default resend; fail: without replicas only)")
     add("--drop-messages", type=percentage, default=None, metavar="P",
-        help="disturb P percent of the messages between processes: a third of these are lost, a third doubled, a third delayed. "
-             "The results must be the same")
+        help="disturb P percent of the messages between processes: a third of these are lost, a third arrive twice, a third "
+             "are delayed. The results must not change")
     add("--seed", type=count, default=None, metavar="S", help="which messages --drop-messages chooses (default 1)")
     add("--join-timeout", type=job_seconds, default=60.0, metavar="SECONDS",
-        help="time in which all processes must have started (default 60)")
+        help="time within which all processes must have joined the job (default 60)")
     add("--function-timeout", type=function_seconds, action="append", default=[], metavar="[FUNCTION=]SECONDS",
-        help="name a user function in a server that runs longer, or with --plugin-sandbox end it (default 30); libx.so:f=2: for "
-             "one function")
+        help="report a user function that runs longer in a server, or with --plugin-sandbox stop it (default 30); libx.so:f=2: "
+             "for one function")
     add("--plugin-sandbox", action="store_true",
-        help="user functions run in processes of their own: one that crashes, exits, takes all memory or exceeds "
-             "--function-timeout fails its request, and the server lives")
+        help="run user functions in separate processes: if one crashes, exits, exhausts its memory or exceeds "
+             "--function-timeout, its request fails and the server continues")
     add("--hang-limit", type=job_seconds, default=None, metavar="SECONDS",
         help="treat a server whose user function runs longer as lost (default: wait for it)")
     for name, meaning in SERVER_LIMITS.items():
@@ -174,7 +175,7 @@ def parse_command_line(arguments):
     add("--checkpoint-dir", type=name_given, default=None, metavar="DIR",
         help="write checkpoints there, on SIGUSR1 and with --checkpoint-every")
     add("--checkpoint-every", type=positive(1 << 30), default=0, metavar="N",
-        help="one every N iterations of the workers")
+        help="write a checkpoint every N iterations of the workers")
     add("--checkpoint-keep", type=positive(1 << 20), default=None, metavar="K",
         help="number of checkpoints to keep (default 3)")
     add("--checkpoint-wait", type=job_seconds, default=None, metavar="SECONDS",
@@ -183,10 +184,10 @@ def parse_command_line(arguments):
         help="resume from the newest valid checkpoint in DIR, or from DIR itself if it is one; later checkpoints are written "
              "there too unless --checkpoint-dir is given")
     add("--plugin-dir", action="append", default=[], metavar="DIR",
-        help="one more folder that the servers may load plug-ins from; those of update_file, filter_file and handle_file "
-             "always are")
-    add("--host", default="", metavar="ADDRESS", help="this host's address for other hosts (default: towards --hostfile)")
-    add("--bind-interface", default="", metavar="NAME", help="the same by the name of a network interface")
+        help="another folder from which servers may load plug-ins; the folders of update_file, filter_file and handle_file are "
+             "always allowed")
+    add("--host", default="", metavar="ADDRESS", help="this host's address for other hosts (default: found from --hostfile)")
+    add("--bind-interface", default="", metavar="NAME", help="network interface whose address that is")
     add("--insecure", action="store_true", help="communicate with other hosts although connections are not encrypted")
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
     add("-v", "--verbose", action="store_true", help="print commands and events")
@@ -229,10 +230,10 @@ def parse_command_line(arguments):
     options.function_timeout = {None: 30.0, **dict(options.function_timeout)}
     longest = max(options.function_timeout.values())
     if options.hang_limit is not None and options.hang_limit < longest:
-        parser.error(f"--hang-limit {options.hang_limit:g}: a function is looked at after --function-timeout, {longest:g} s: "
-                     "want no less")
+        parser.error(f"--hang-limit {options.hang_limit:g}: want at least --function-timeout, {longest:g} s: a function is "
+                     "checked only after that time")
     if options.sandbox_memory and not options.plugin_sandbox:
-        parser.error("--sandbox-memory means something with --plugin-sandbox only")
+        parser.error("--sandbox-memory requires --plugin-sandbox")
     for name, otherwise in (("every", 0), ("keep", 3), ("wait", 300.0)):
         value = getattr(options, "checkpoint_" + name)
         if value and not (options.checkpoint_dir or options.resume):
@@ -258,15 +259,15 @@ def check_times(parser, options):
         parser.error(f"argument --heartbeat-interval: {interval:g}: want at most {LEASE / 2:g}: with --replicas 2 or --elastic "
                      f"heartbeats renew the lease of a server, {LEASE:g} s, and one may be late")
     if after is not None and after < LEAST_RESEND_AFTER:
-        parser.error(f"argument --resend-after: {after:g}: want at least {LEAST_RESEND_AFTER:g} seconds: replies that come in "
-                     "time would be inquired about")
+        parser.error(f"argument --resend-after: {after:g}: want at least {LEAST_RESEND_AFTER:g} seconds: even replies "
+                     "that are on time would be checked")
     if after is not None and after >= limit:
         parser.error(f"argument --resend-after: {after:g}: want less than --heartbeat-limit, {limit:g} s: a process that is "
-                     "silent for so long counts as lost before anything is sent again")
+                     "silent for that long counts as lost before anything is sent again")
     if options.delivery == "fail":
         for name, given in (("--replicas 2 or more", options.replicas > 1), ("--elastic", options.elastic),
                             ("--drop-messages", options.drop_messages is not None)):
             if given:
-                parser.error(f"--delivery fail: with {name} what is lost has to be sent again")
+                parser.error(f"--delivery fail: with {name} lost messages have to be sent again")
     if options.seed is not None and options.drop_messages is None:
-        parser.error("--seed means something with --drop-messages only")
+        parser.error("--seed requires --drop-messages")

@@ -19,7 +19,7 @@ class NotOwn(OSError):
 def own(about, path, is_wanted, wanted):
     """Raises NotOwn unless it has the type `wanted` and belongs to the caller."""
     if not is_wanted(about.st_mode):
-        raise NotOwn(path, f"is no {wanted}")
+        raise NotOwn(path, f"is not a {wanted}")
     if about.st_uid != os.geteuid():
         raise NotOwn(path, f"belongs to another user (uid {about.st_uid}, this is uid {os.geteuid()})")
 

@@ -152,7 +152,7 @@ class Plan:
             try:
                 os.mkdir(own, 0o700)
             except OSError as error:
-                raise Failure(FAILURE, f"no folder for sockets of server s{slot}: {own}: {error.strerror}") from None
+                raise Failure(FAILURE, f"cannot create {own} for sockets of server s{slot}: {error.strerror}") from None
         host = host or self.places.take(slot)
         threads = self.threads or self.threads_of.get(slot) or f"auto/{self.places.servers_at(host)}"
         command = self.server_command(address, f"ipc://{own}", threads)
@@ -310,7 +310,7 @@ class Plan:
             raise Failure(USAGE, f"{error.filename} {error.strerror}: name another place with "
                                  + ("--run-dir" if o.run_dir else "--output-dir")) from None
         except OSError as error:
-            raise Failure(USAGE, f"the run folder {self.run_dir} cannot be made: {error.strerror}") from None
+            raise Failure(USAGE, f"the run folder {self.run_dir} cannot be created: {error.strerror}") from None
         self.make_socket_folder()
 
     def make_socket_folder(self):
@@ -326,7 +326,7 @@ class Plan:
             except FileExistsError:
                 continue
             except OSError as error:
-                raise Failure(FAILURE, f"no folder for sockets in {base}: {error.strerror}") from None
+                raise Failure(FAILURE, f"cannot create a folder for sockets in {base}: {error.strerror}") from None
             self.socket_lock = os.open(path, os.O_RDONLY)
             fcntl.flock(self.socket_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.sockets = path
@@ -335,7 +335,7 @@ class Plan:
                     try:
                         os.mkdir(os.path.join(path, role), 0o700)
                     except OSError as error:
-                        raise Failure(FAILURE, f"no folder for mpirun in {path}: {error.strerror}") from None
+                        raise Failure(FAILURE, f"cannot create a folder for mpirun in {path}: {error.strerror}") from None
             return
         raise Failure(FAILURE, f"no free name for a folder for sockets in {base}")
 

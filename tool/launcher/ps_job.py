@@ -27,8 +27,8 @@ class PsJob:
         defaults = vars(parse_command_line(["program"]))
         for name, value in vars(options).items():
             if name not in ALLOWED and not callable(value) and value != defaults[name]:
-                raise Failure(USAGE, f"--{name.replace('_', '-')}: means nothing for {os.path.basename(program)}, which is "
-                                     "written for ps-lite and has servers of its own")
+                raise Failure(USAGE, f"--{name.replace('_', '-')} does not apply to {os.path.basename(program)}, which is "
+                                     "written for ps-lite and has its own servers")
         self.default_heartbeat_limit = defaults["heartbeat_limit"]
         self.options, self.program = options, program
         self.children, self.cause, self.folder = [], None, None
@@ -93,7 +93,7 @@ class PsJob:
         except NotOwn as error:
             raise Failure(USAGE, f"{error.filename} {error.strerror}: name another place with --run-dir") from None
         except OSError as error:
-            raise Failure(USAGE, f"the run folder {self.run_dir} cannot be made: {error.strerror}") from None
+            raise Failure(USAGE, f"the run folder {self.run_dir} cannot be created: {error.strerror}") from None
 
     def note(self, **more):
         import json

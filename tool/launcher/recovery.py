@@ -130,7 +130,7 @@ class Recovery:
             return
         if asked.ended.si_code != os.CLD_EXITED or asked.ended.si_status != 0:
             status = SERVER_LOST if child.role == "server" else WORKER_LOST
-            self.job.fail(status, text + ", and the others could not be told", (child.role, child.index), 1.0)
+            self.job.fail(status, text + ", and the scheduler could not be told", (child.role, child.index), 1.0)
         elif child.role == "server":
             self.replace(child)
         elif not continues(asked.answer):
@@ -234,7 +234,7 @@ class Recovery:
         """Reports the data missing from the result."""
         for rank, event in sorted(self.ejected.items()):
             self.job.terminal.say(f"worker {rank} was ejected after {event['clock']} iterations, as of its last heartbeat: from "
-                                  f"then on its share of the data, 1 of {self.job.options.wnum} parts, went unseen")
+                                  f"then on its share of the data, 1 of {self.job.options.wnum} parts, was not used")
 
     def replace(self, child):
         job, slot = self.job, child.index

@@ -40,7 +40,7 @@ def read_note(run):
         finally:
             folder.close()
     except FileNotFoundError:
-        raise Failure(USAGE, f"--run {run}: the folder has no {NOTE}, so it is not that of a run") from None
+        raise Failure(USAGE, f"--run {run}: the folder has no {NOTE}, so it is not the folder of a run") from None
     except NotOwn as error:
         raise Failure(USAGE, f"--run {run}: {error.filename} {error.strerror}") from None
     except RecursionError:
@@ -52,7 +52,7 @@ def read_note(run):
     if wrong is None and "status" in note and not isinstance(note["status"], int):
         wrong = 'has no number "status"'
     if wrong is not None:
-        raise Failure(USAGE, f"--run {run}: its {NOTE} {wrong}: it is not one that prun.py wrote")
+        raise Failure(USAGE, f"--run {run}: its {NOTE} {wrong}: it was not written by prun.py")
     return note, path
 
 
@@ -80,7 +80,7 @@ def finish(asking, run, limit):
         except subprocess.TimeoutExpired:
             refuse_if_over(read_note(run)[0])
             if time.monotonic() > end:
-                raise Failure(FAILURE, f"{asking.args[0]}: no end after {limit:g} s") from None
+                raise Failure(FAILURE, f"{asking.args[0]}: has not ended after {limit:g} s") from None
 
 
 def ask(run, verb, body=None, limit=ANSWER_LIMIT):
@@ -106,7 +106,7 @@ def ask(run, verb, body=None, limit=ANSWER_LIMIT):
     if asking.returncode == SCHEDULER_LOST:
         refuse_if_over(read_note(run)[0])
         raise Failure(SCHEDULER_LOST, f"the scheduler of job {note['job']} does not answer at {note['scheduler']}, and no end "
-                                      "of the job is noted: it or prun.py was killed, or hangs")
+                                      "of the job is recorded: it or prun.py was killed, or hangs")
     if asking.returncode != OK:
         words = err.decode("utf-8", "replace").strip()
         with contextlib.suppress(ValueError, TypeError, KeyError):
@@ -115,7 +115,7 @@ def ask(run, verb, body=None, limit=ANSWER_LIMIT):
     try:
         return json.loads(out)
     except ValueError:
-        raise Failure(FAILURE, "the scheduler's answer is no JSON") from None
+        raise Failure(FAILURE, "the scheduler's answer is not JSON") from None
 
 
 @contextlib.contextmanager
@@ -124,7 +124,7 @@ def understood():
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise Failure(FAILURE, "the scheduler's answer is not one that this prun.py knows: is it of another version?") from None
+        raise Failure(FAILURE, "this prun.py does not understand the scheduler's answer: is it of another version?") from None
 
 
 def table(head, rows):
@@ -159,7 +159,7 @@ def status_text(report):
 def parse_command(arguments):
     import argparse
     parser = argparse.ArgumentParser(prog="prun.py status", allow_abbrev=False,
-                                     description="Shows who is in a running job, and how far it is.")
+                                     description="Shows the processes of a running job, and its progress.")
     parser.add_argument("--run", required=True, type=name_given, metavar="RUN",
                         help="the folder of its logs, or that folder's name below paracel_runs/")
     return parser.parse_args(arguments)

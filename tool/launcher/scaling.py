@@ -36,7 +36,7 @@ class Resizing:
             self.entering = slot
             self.retired.discard((slot, None))
             job.spawn(new)
-            job.terminal.say(f"server s{slot} is started (pid {new.pid}), as was asked for")
+            job.terminal.say(f"server s{slot} is started (pid {new.pid}), as requested")
         elif kind == "not_entered":
             self.entering = None
             self.retired.add((slot, None))  # not replaced
@@ -48,11 +48,11 @@ class Resizing:
             job.options.snum += 1
             job.terminal.say(f"server s{slot} (pid {event['pid']} on {event['host']}) serves")
         elif kind == "leaving":
-            job.terminal.say(f"server s{slot} (pid {event['pid']} on {event['host']}) leaves, as was asked for")
+            job.terminal.say(f"server s{slot} (pid {event['pid']} on {event['host']}) is leaving, as requested")
         else:
             job.options.snum -= 1
             self.retired.add((slot, event["pid"]))
-            job.terminal.say(f"server s{slot} (pid {event['pid']} on {event['host']}) has left: others have all that it had")
+            job.terminal.say(f"server s{slot} (pid {event['pid']} on {event['host']}) has left: other servers have all its data")
 
     def is_no_loss(self, slot, pid):
         """Whether the exit of this server is no loss, because it has left."""
@@ -76,7 +76,7 @@ class Resizing:
             return False
         self.entering = None
         self.retired.add((event["index"], event["pid"]))
-        self.job.terminal.say(event["cause"] + "; it served nothing yet, and the job continues as before")
+        self.job.terminal.say(event["cause"] + "; it was not serving yet, and the job continues as before")
         return True
 
 
@@ -87,16 +87,16 @@ def parse_command(arguments):
 
     def one(text):
         if text not in ("+1", "-1"):
-            raise argparse.ArgumentTypeError(f"{text!r}: want +1 or -1, servers come and go one at a time")
+            raise argparse.ArgumentTypeError(f"{text!r}: want +1 or -1: servers are added and removed one at a time")
         return int(text)
 
     parser = argparse.ArgumentParser(prog="prun.py", allow_abbrev=False,
-                                     description="Adds a server to a running job, or takes one away.")
-    parser.add_argument("--servers", required=True, type=one, metavar="+1|-1", help="one more, or one less")
+                                     description="Adds a server to a running job, or removes one.")
+    parser.add_argument("--servers", required=True, type=one, metavar="+1|-1", help="add a server, or remove one")
     parser.add_argument("--run", required=True, type=name_given, metavar="RUN",
                         help="the folder of its logs, or that folder's name below paracel_runs/")
     parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS",
-                        help="time to wait until it serves, or has left (default 120)")
+                        help="time to wait until the server serves, or has left (default 120)")
     return parser.parse_args(arguments)
 
 
@@ -128,5 +128,5 @@ def resize_command(arguments):
         if options.servers < 0 and state in ("down", "joining", "up"):
             raise Failure(FAILURE, f"server s{slot} was lost before it had left")
         time.sleep(0.1)
-    raise Failure(TIMEOUT, f"server s{slot} has not {'entered' if options.servers > 0 else 'left'} within "
-                           f"{options.timeout:g} s; it may still")
+    raise Failure(TIMEOUT, f"server s{slot} has not {'joined' if options.servers > 0 else 'left'} within "
+                           f"{options.timeout:g} s; it may still do so")

@@ -27,18 +27,18 @@ def parse_command(arguments):
 
     parser = argparse.ArgumentParser(
         prog="prun.py tell", allow_abbrev=False,
-        description="Gives a command to all workers of a running job, or to one, or to servers, and prints their answers. Exit "
+        description="Sends a command to all workers of a running job, or to one, or to servers, and prints their answers. Exit "
                     "status 0: all have answered, 1: not all of them.")
     parser.add_argument("--run", required=True, type=name_given, metavar="RUN",
                         help="the folder of its logs, or that folder's name below paracel_runs/")
     to = parser.add_mutually_exclusive_group()
-    to.add_argument("--worker", type=place, metavar="RANK", help="only to this worker")
-    to.add_argument("--servers", action="store_true", help="to all servers, which know the command stats")
-    to.add_argument("--server", type=place, metavar="N", help="only to server sN")
+    to.add_argument("--worker", type=place, metavar="RANK", help="send it only to this worker")
+    to.add_argument("--servers", action="store_true", help="send it to all servers, which have the command stats")
+    to.add_argument("--server", type=place, metavar="N", help="send it only to server sN")
     parser.add_argument("--timeout", type=seconds, default=60.0, metavar="SECONDS",
                         help="time to wait for the answers (default 60); a worker runs the command at its next commit or barrier")
     parser.add_argument("command", metavar="COMMAND", help="a name that the program has registered (paracel_on_command)")
-    parser.add_argument("body", nargs="?", default="", metavar="BODY", help="a text for its function")
+    parser.add_argument("body", nargs="?", default="", metavar="BODY", help="text that the function of the command receives")
     return parser.parse_args(arguments)
 
 

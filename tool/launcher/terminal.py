@@ -68,7 +68,7 @@ class Terminal:
         """`matters`: never dropped, however much is waiting."""
         self.wipe_progress()
         if self.left_out and self.err.waiting <= MOST_WORDS:
-            self.err.put(f"prun: {number_of(self.left_out, 'line')} left out here, because they were not read\n".encode())
+            self.err.put(f"prun: {number_of(self.left_out, 'line')} left out here, because stderr was not read\n".encode())
             self.left_out = 0
         if matters or self.err.waiting <= MOST_WORDS:
             self.err.put(f"prun: {text}\n".encode("utf-8", "replace"))

@@ -49,7 +49,7 @@ factors load(const std::string& file) {
     }
     if (at != end) ++at;
     if (f.k == 0) f.k = count;
-    if (count != f.k) throw std::runtime_error(file + ": rows of several widths");
+    if (count != f.k) throw std::runtime_error(file + ": rows of different widths");
   }
   return f;
 }

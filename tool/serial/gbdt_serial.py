@@ -211,7 +211,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("rows")
     parser.add_argument("--loss", choices=("squared", "log", "lambdamart"), required=True)
-    parser.add_argument("--group", type=int, help="of lambdamart: the field of the groups, from 0")
+    parser.add_argument("--group", type=int, help="lambdamart: number of the field with the groups, from 0")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--growth", choices=("leaf", "depth"), default="leaf")
     parser.add_argument("--max_leaves", type=int, default=31)

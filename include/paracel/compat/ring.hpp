@@ -36,7 +36,7 @@ class ring {
   /// The server of the first point at or after the key's. Throws: error when there is none.
   template <class Key>
   [[nodiscard]] T get_server(const Key& key) const {
-    if (points_.empty()) throw error("a ring without servers has none for a key");
+    if (points_.empty()) throw error("the ring has no servers, so it has none for a key");
     const auto at = points_.lower_bound(spread(hash_type<Key>()(key)));
     return at == points_.end() ? points_.begin()->second : at->second;
   }

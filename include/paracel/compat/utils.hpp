@@ -109,7 +109,7 @@ inline default_id_type cvt(const str_type& id) {
     if (used == id.size() && id.front() >= '0' && id.front() <= '9') return value;
   } catch (const std::logic_error&) {
   }
-  throw argument_error("\"" + id + "\" is no id: want an integer from 0 to 2^64-1", exit_status::data);
+  throw argument_error("\"" + id + "\" is not an id: want an integer from 0 to 2^64-1", exit_status::data);
 }
 inline str_type cvt(default_id_type id) { return std::to_string(id); }
 

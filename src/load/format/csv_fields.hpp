@@ -13,8 +13,8 @@
 namespace paracel {
 
 inline constexpr const char* open_quote =
-    "found a quote that does not end in its line, want fields without line ends: a part of a "
-    "file begins at a line";
+    "found a quote that does not end in its line, want fields without line breaks: files are "
+    "split at line ends";
 
 /// Iterates over the fields of a line. A blank as separator stands for runs of blanks.
 class csv_fields {

@@ -60,7 +60,7 @@ void check_numbered_fields(Comm& comm, const std::string& where, const sample_ro
     comm.allreduce(heaviest, reduce_op::max);
     if (heaviest == 0)
       throw data_error(where + ": found no weight above 0 in field " + options.weight + ", index " +
-                       std::to_string(std::stoull(options.weight) + 1) + ", want some");
+                       std::to_string(std::stoull(options.weight) + 1) + ", want at least one");
   }
   if (!rows.categorical.empty() && rows.categorical.back() >= rows.columns)
     throw data_error(where + ": found " + std::to_string(rows.columns) + " features, want at least " +

@@ -108,7 +108,7 @@ class npy_rows {
       const std::int64_t v = header_.width == 4 ? load_field<std::int32_t>(from) : load_field<std::int64_t>(from);
       if (v > exact_limit || v < -exact_limit)
         fail(row, column,
-             "found " + std::to_string(v) + ", want an integer of at most 2^53, so that it is a double, too");
+             "found " + std::to_string(v) + ", want an integer of at most 2^53, which a double represents exactly");
       return static_cast<double>(v);
     }
     const double v = header_.width == 4 ? static_cast<double>(load_field<float>(from)) : load_field<double>(from);
@@ -167,7 +167,7 @@ npy_matrix read_npy_matrix(const std::string& file, std::string_view front, std:
   out.rows = shape[0];
   out.columns = shape.size() == 2 ? shape[1] : 1;
   if (found.fortran_order && shape.size() == 2 && out.rows > 1 && out.columns > 1)
-    refuse("found columns one after the other (fortran_order), want rows");
+    refuse("found an array in column order (fortran_order), want row order");
   if (out.columns == 0) refuse("found rows without columns");
   const auto have = bytes - out.data_begin;
   const auto row_bytes = static_cast<wide>(out.columns) * out.width;

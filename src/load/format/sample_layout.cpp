@@ -164,7 +164,7 @@ class csv_planner {
       role = column++;
     }
     if (options_.columns != 0 && column != options_.columns)
-      refuse("want " + std::to_string(options_.columns) + " features, " + std::to_string(column) + " are named");
+      refuse("found " + std::to_string(column) + " named features, want " + std::to_string(options_.columns));
   }
 
   void plan_all() {

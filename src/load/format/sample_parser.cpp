@@ -271,7 +271,7 @@ void sample_parser::libsvm_line(const input_piece& from, std::string_view line) 
       while (stop != last && !is_blank(*stop)) ++stop;
       const std::string_view token(begin, static_cast<std::size_t>(stop - begin));
       from.fail(begin, "found " + quote_for_error(token) + ", want index:value" +
-                           (token.starts_with(group_mark) ? "; gbdt reads groups, with the key group, \"qid\"" : ""));
+                           (token.starts_with(group_mark) ? "; gbdt reads groups, with \"group\": \"qid\"" : ""));
     }
     if (index == 0) from.fail(begin, "found index 0, want 1 or more");
     if (index > options_.index_limit) {
@@ -307,7 +307,7 @@ bool sample_parser::is_header(const input_piece& from, std::string_view line) co
   const char* problem = nullptr;
   const bool same = all_fields(line, layout_.separator, names, problem) && names == layout_.names;
   if (!same && options_.header == sample_options::header_rule::yes)
-    from.fail(line.data(), "found another header than in the first file, want the same fields");
+    from.fail(line.data(), "found a header that differs from the first file's, want the same fields");
   return same;
 }
 

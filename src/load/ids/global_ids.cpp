@@ -153,7 +153,7 @@ void send_names(Comm& comm, const id_list& ids, const std::vector<std::size_t>& 
   };
   exchange_items(comm, bytes, 1, fill, take);
   for (const auto& rest : unread) {
-    if (!rest.empty()) throw protocol_error("ids of another worker: a part of a name");
+    if (!rest.empty()) throw protocol_error("ids from another worker: a name is cut off");
   }
 }
 
@@ -214,7 +214,7 @@ void read_ids(std::span<const std::byte> bytes, id_list& to) {
   if (to.numeric()) {
     std::uint64_t number = 0;
     while (take_fields(bytes, number)) to.push_back(number);
-    if (!bytes.empty()) throw protocol_error("ids of another worker: a part of a number");
+    if (!bytes.empty()) throw protocol_error("ids from another worker: a number is cut off");
     return;
   }
   for (byte_reader in(bytes); !in.empty();) {

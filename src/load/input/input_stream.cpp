@@ -44,11 +44,12 @@ constexpr std::chrono::milliseconds append_poll{5};
 
 [[noreturn]] void became_shorter(const input_file& file, std::uint64_t now) {
   throw data_error(file.name + ": became shorter while it was loaded: found " + std::to_string(now) +
-                   " bytes, want the " + std::to_string(file.bytes) + " of the beginning");
+                   " bytes, want the " + std::to_string(file.bytes) + " that it had at first");
 }
 
 [[noreturn]] void replaced(const input_file& file) {
-  throw data_error(file.name + ": was replaced or rewritten while it was loaded, want it left alone but for appending");
+  throw data_error(file.name +
+                   ": was replaced or rewritten while it was loaded, want it unchanged except for appended data");
 }
 
 /// This host since it was booted, and this process's mounts; empty when unknown.
@@ -195,7 +196,7 @@ void take_standard_input() {
   const bool again = about.st_dev == device && about.st_ino == number;
   device = about.st_dev;
   number = about.st_ino;
-  if (again) throw data_error("stdin: has been read already, want a file for what is read twice");
+  if (again) throw data_error("stdin: has already been read, want a file for input that is read twice");
 }
 
 /// A source and its buffered bytes.
@@ -256,7 +257,7 @@ class peeked_source final : public input_stream {
 class gzip_source final : public input_stream {
  public:
   gzip_source(std::string name, buffered from) : name_(std::move(name)), from_(std::move(from)) {
-    if (::inflateInit2(&state_, MAX_WBITS + 16) != Z_OK) fail("zlib cannot begin");
+    if (::inflateInit2(&state_, MAX_WBITS + 16) != Z_OK) fail("zlib cannot be initialised");
   }
   ~gzip_source() override { ::inflateEnd(&state_); }
 
@@ -307,7 +308,7 @@ class zstd_source final : public input_stream {
  public:
   zstd_source(std::string name, buffered from)
       : name_(std::move(name)), from_(std::move(from)), state_(::ZSTD_createDStream(), ::ZSTD_freeDStream) {
-    if (state_ == nullptr) fail("zstd cannot begin");
+    if (state_ == nullptr) fail("zstd cannot be initialised");
   }
 
   std::size_t read(char* to, std::size_t size) override {

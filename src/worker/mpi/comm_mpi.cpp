@@ -62,7 +62,7 @@ unsigned looks_since_sent = 0;
 
 void check_usable() {
   if (stuck)
-    throw network_error("MPI cannot be used any more: a collective was given up while its data travelled", true);
+    throw network_error("MPI cannot be used any more: a collective was abandoned while its data was in flight", true);
 }
 
 class comm_mpi;

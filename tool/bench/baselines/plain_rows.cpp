@@ -140,7 +140,7 @@ class client {
 
 void run() {
   std::string folder = "/tmp/prc-plain-XXXXXX";
-  if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("cannot make a folder in /tmp");
+  if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("cannot create a folder in /tmp");
   const std::string address = "ipc://" + folder + "/s";
   const child server([&](int, int out) { serve(out, address); });
   char ready = 0;
@@ -178,7 +178,7 @@ int main(int argc, char** argv) {
   gflags::SetUsageMessage("rows of one float by id, in a plain server; prints one line of JSON");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
-    if (FLAGS_op != "pull" && FLAGS_op != "add") throw std::runtime_error("--op is pull or add");
+    if (FLAGS_op != "pull" && FLAGS_op != "add") throw std::runtime_error("--op must be pull or add");
     if (FLAGS_rows_per_call == 0 || FLAGS_rows_per_call > load_rows || FLAGS_rows < 2 * FLAGS_rows_per_call)
       throw std::runtime_error("rows_per_call is 1 to " + std::to_string(load_rows) + ", and half of the rows at most");
     run();

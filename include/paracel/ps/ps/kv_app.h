@@ -142,7 +142,7 @@ class KVWorker : public SimpleApp {
   int PushPull(const std::vector<Key>& keys, const std::vector<Val>& vals, std::vector<Val>* outs,
                std::vector<int>* lens = nullptr, int cmd = 0, const Callback& cb = nullptr, int priority = 0) {
     CHECK_NOTNULL(outs);
-    if (!outs->empty()) CHECK_EQ(outs->size(), vals.size()) << "PushPull: outs has another size than vals";
+    if (!outs->empty()) CHECK_EQ(outs->size(), vals.size()) << "PushPull: outs and vals differ in size";
     SArray<int> given;
     if (lens != nullptr) given = SArray<int>(*lens);
     return Start({SArray<Key>(keys), SArray<Val>(vals), given, priority}, true, true, cmd, cb, output_of(outs),
@@ -197,7 +197,7 @@ class KVWorker : public SimpleApp {
         }
       }
       if (to->empty()) to->resize(n);
-      CHECK_EQ(to->size(), n) << "the array for what is pulled has another size";
+      CHECK_EQ(to->size(), n) << "the array to pull into has the wrong size";
       return to->data();
     });
   }
@@ -253,7 +253,7 @@ class KVWorker : public SimpleApp {
     try {
       const std::lock_guard lock(mutex_);
       slicer_(kvs, Postoffice::Get()->GetServerKeyRanges(), &pending->sent);
-      CHECK_EQ(pending->sent.size(), servers.size()) << "the slicer wants to send to another number of servers";
+      CHECK_EQ(pending->sent.size(), servers.size()) << "the slicer returned parts for the wrong number of servers";
       for (const auto& part : pending->sent) skipped += part.first ? 0 : 1;
       pending->pull = pull;
       pending->callback = cb;
