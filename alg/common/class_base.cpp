@@ -36,7 +36,7 @@ sample_rows class_base::load_training_classes(std::size_t least) {
   linear_.samples.classes = classes_;
   if (classes_.size() < least)
     throw data_error(linear_.training_input.front() + ": found only the class " + classes_.front() +
-                     ", want at least " + std::to_string(least));
+                     ", want at least " + std::to_string(least) + " classes");
   class_rows_.assign(classes_.size(), 0);
   for (const double l : rows.label) ++class_rows_[static_cast<std::size_t>(l)];
   sum_over_workers(get_comm(), class_rows_);

@@ -466,7 +466,8 @@ void factorization_machine::read_model() {
   columns_ = static_cast<std::uint32_t>(shape[0] - 1);
   if (is_log()) {
     read_classes(from, columns_);
-    if (classes().size() != 2) throw data_error(linear_.model + ": want two classes");
+    if (classes().size() != 2)
+      throw data_error(linear_.model + ": found " + std::to_string(classes().size()) + " classes, want two");
   } else {
     least_ = from.field<double>("least_target");
     greatest_ = from.field<double>("greatest_target");

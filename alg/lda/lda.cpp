@@ -143,6 +143,8 @@ lda_settings::lda_settings(const config& from)
   if (!input.empty() && !model_input.empty()) {
     throw config_error(from.place_of("model_input") + ": found a model and an input, want one of them");
   }
+  if (!test_input.empty() && test_stride > 0)
+    throw config_error(from.place_of("test_stride") + ": not with test_input; want one of them");
   if (!model_input.empty() && test_stride > 0) {
     throw config_error(from.place_of("test_stride") + ": not with model_input, which trains nothing; want test_input");
   }

@@ -158,11 +158,7 @@ void lda::load() {
   tokens_total_ = static_cast<std::uint64_t>(sums[1]);
   if (tokens_total_ == 0) throw data_error(settings_.input.front() + ": found no word to train on");
 
-  if (!settings_.test_input.empty()) {
-    if (stride > 0)
-      throw data_error(settings_.test_input.front() + ": found test_input and test_stride, want one of them");
-    test_ = known_words(settings_.test_input);
-  }
+  if (!settings_.test_input.empty()) test_ = known_words(settings_.test_input);
   if (!settings_.predict_input.empty()) predict_ = known_words(settings_.predict_input);
 }
 

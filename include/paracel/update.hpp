@@ -395,7 +395,7 @@ std::int32_t run_step_any(const optimizer_result* self, const double* hyper, std
     if (static_cast<value_tag>(tag) == value_tag::f64)
       return run_step<F, double>(self, hyper, value, state, gradient, count, number, error);
   }
-  write_text(error, "the optimizer does not take this type");
+  write_text(error, "the optimizer does not accept this type");
   return abi::type_mismatch;
 }
 

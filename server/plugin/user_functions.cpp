@@ -223,7 +223,8 @@ bool fits(const loaded_update& u, const value_view& current, const value_view& d
   const verdict v{u, error, nullptr};
   const auto wanted = static_cast<value_tag>(u.function->value_tag);
   if (u.optimizer != nullptr) {
-    if (!steps(u, element_of(current.tag))) return v.mismatch(current, delta, "the optimizer does not take this type");
+    if (!steps(u, element_of(current.tag)))
+      return v.mismatch(current, delta, "the optimizer does not accept this type");
   } else if (u.function->apply != nullptr) {
     return true;
   }
@@ -263,7 +264,7 @@ bool apply_step(const loaded_update& u, value_tag tag, std::span<std::byte> valu
   const value_view current{tag, value};
   const auto element = element_of(tag);
   if (!v.callable()) return false;
-  if (!steps(u, element)) return v.mismatch(current, gradient, "the optimizer does not take this type");
+  if (!steps(u, element)) return v.mismatch(current, gradient, "the optimizer does not accept this type");
   const auto change = matching_delta(current, gradient, v);
   if (!change) return false;
   const auto& o = *u.optimizer;

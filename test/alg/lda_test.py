@@ -101,6 +101,8 @@ class LdaTest(AlgorithmCase):
 
     def test_configs_that_would_do_something_else_are_refused(self):
         self.assertIn("test_stride", self.job(1, 1, "embedded", status=3, model_input="m", test_stride=5))
+        self.assertIn("not with test_input", self.job(1, 1, "embedded", status=3, input=self.text, test_input=self.text,
+                                                      test_stride=5))
         self.assertIn("standard input", self.job(1, 1, "embedded", status=3, input="-"))
 
     def test_bad_input_is_refused(self):

@@ -338,7 +338,7 @@ TEST_F(OptimizerState, AnOptimizerOfAUserCountsItsSteps) {
   }
   store("d", {1});
   EXPECT_TRUE(step(f, "d", {1}).empty());
-  EXPECT_THAT(error_, HasSubstr("does not take this type"));
+  EXPECT_THAT(error_, HasSubstr("does not accept this type"));
 }
 
 }  // namespace
