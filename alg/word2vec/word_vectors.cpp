@@ -34,7 +34,7 @@ class vectors_parser {
     ++at_;
     // Every number has at least two bytes, so a wrong header cannot ask for more memory than twice the file.
     const auto most = text_.size() / 2;
-    if (to_.width == 0 || to_.width > most || words > most / to_.width)
+    if (words == 0 || to_.width == 0 || to_.width > most || words > most / to_.width)
       fail(0, "found " + std::to_string(words) + " words of " + std::to_string(to_.width) + " numbers in a file of " +
                   std::to_string(text_.size()) + " bytes");
     to_.value.reserve(words * to_.width);
@@ -93,11 +93,13 @@ class vectors_parser {
     at_ += at_ < text_.size() ? 1 : 0;
   }
   void binary_row(std::size_t w) {
-    if (at_ < text_.size() && text_[at_] == '\n') ++at_;
+    while (at_ < text_.size() && text_[at_] == '\n') ++at_;
     const auto end = text_.find(' ', at_);
     if (end == std::string_view::npos)
       throw data_error(file_ + ": word " + std::to_string(w + 1) + ": found no blank after byte " +
                        std::to_string(at_) + ", want a word and a blank");
+    if (text_.substr(at_, end - at_).find_first_of("\t\r\n") != std::string_view::npos)
+      throw data_error(file_ + ": word " + std::to_string(w + 1) + ": found white space in it, want none");
     word(w, end);
     ++at_;
     const auto bytes = to_.width * sizeof(float);

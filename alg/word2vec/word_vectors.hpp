@@ -33,7 +33,7 @@ struct word_vectors {
 };
 
 /// Throws: data_error that says where (text: file:line:column): a number of words or numbers other than the header's, a
-/// number that is not finite, a word that occurs twice.
+/// number that is not finite, a word that occurs twice or has white space, no words.
 word_vectors parse_word_vectors(const std::string& file, std::string_view text, bool binary);
 /// From a file, or from model.json or its folder with vectors in npy. Throws: data_error.
 word_vectors read_word_vectors(const std::string& path);

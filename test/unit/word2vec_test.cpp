@@ -477,6 +477,9 @@ TEST(WordVectors, WrongFilesAreRefusedWithThePlace) {
   const float infinite = std::numeric_limits<float>::infinity();
   std::memcpy(binary.data() + binary.size() - 5, &infinite, sizeof infinite);
   EXPECT_EQ(said(binary, true), "f: word 3: number 4 is not finite");
+  EXPECT_EQ(said("1 1\n\n\na\nb 1234", true), "f: word 1: found white space in it, want none");
+  EXPECT_EQ(said("0                     7\n"), "f:1:1: found 0 words of 7 numbers in a file of 24 bytes");
+  EXPECT_EQ(parse_word_vectors("f", "1 1\n\n\na 1234", true).words[0], "a");
 }
 
 TEST(WordVectors, NearestWordsAndAnalogiesAreThoseOfAllCosines) {
