@@ -50,9 +50,10 @@ build() {
   cmake --build "$folder" --target $targets
 }
 
-# gtests <folder> <name>: runs the test programs, each sharded over two processes for each processor, since half of the cluster's
-# time is waiting; a process that runs many tests is faster than one for each test.
-shards=$((2 * jobs))
+# gtests <folder> <name>: runs the test programs, two processes for each processor at a time, since half of the cluster's time is
+# waiting. Each is sharded, so that no long shard is left alone at the end; a process that runs many tests is faster than one for
+# each test.
+shards=$((4 * jobs))
 shard() {
   GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$3 "$1/bin/$4" --gtest_brief=1 >"$logs/$2_$4_$3.log" 2>&1 ||
     { cat "$logs/$2_$4_$3.log"; return 1; }
@@ -64,7 +65,7 @@ gtests() {
   local i program
   for program in cluster_tests unit_tests ps_tests; do
     for ((i = 0; i < shards; ++i)); do echo "$i $program"; done
-  done | xargs -P "$shards" -L1 bash -c 'shard "$@"' shard "$1" "$2"
+  done | xargs -P $((2 * jobs)) -L1 bash -c 'shard "$@"' shard "$1" "$2"
 }
 
 case $ci$full in
