@@ -101,6 +101,8 @@ class peer_collectives {
   template <class Operation>
   bool in_memory(const peer_call& c, const Operation& operation);
   void share_memory(const peer_call& c, shared_memory& with);
+  /// What is known of the shared memory; null if these operations use none.
+  [[nodiscard]] shared_memory* shared_state();
   /// The shared memory once it has been detected; null if there is none.
   [[nodiscard]] rank_memory* memory();
   [[nodiscard]] byte_vector receive_kept(std::size_t from);

@@ -36,14 +36,16 @@ std::uint8_t code_of(const collectives::fold_rule& how) {
 
 // ---- in memory
 
+shared_memory* peer_collectives::shared_state() { return logged_ ? nullptr : over_.memory(); }
+
 rank_memory* peer_collectives::memory() {
-  const auto* const state = logged_ ? nullptr : over_.memory();
+  const auto* const state = shared_state();
   return state != nullptr ? state->all.get() : nullptr;
 }
 
 template <class Operation>
 bool peer_collectives::in_memory(const peer_call& c, const Operation& operation) {
-  auto* const state = logged_ ? nullptr : over_.memory();
+  auto* const state = shared_state();
   if (state == nullptr) return false;
   if (!state->known) share_memory(c, *state);
   if (!state->all) return false;
@@ -325,7 +327,7 @@ void peer_collectives::send_value(std::size_t to, const value_view& v) {
   f.element = static_cast<std::uint8_t>(v.tag);
   f.length = v.bytes.size();
   if (keeps_) return over_.send_kept(to, f.message({}, v.bytes));
-  if (auto* const counts = logged_ ? nullptr : over_.memory()) counts->count_sent(to);
+  if (auto* const counts = shared_state()) counts->count_sent(to);
   give(to, f.message({}, v.bytes));
 }
 
@@ -340,7 +342,7 @@ byte_vector peer_collectives::receive_value(std::size_t from) {
     agree({static_cast<std::uint32_t>(rank()), exit_status::failure,
            "the tasks differ: task " + std::to_string(rank()) + " receives from task " + std::to_string(from) +
                ", which calls " + peer_call::in(m).text()});
-  if (auto* const counts = logged_ ? nullptr : over_.memory()) counts->count_received(from);
+  if (auto* const counts = shared_state()) counts->count_received(from);
   const auto payload = payload_of(m);
   return collectives::value_bytes({static_cast<value_tag>(f.element), payload});
 }

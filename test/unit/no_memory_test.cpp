@@ -24,8 +24,10 @@
 #include <time.h>
 
 #include "net/protocol.hpp"
+#include "server/plugin/plugin_registry.hpp"
 #include "server/shard/shard.hpp"
 #include "server/store/partition_records.hpp"
+#include "test/support/paths.hpp"
 #include "test/support/sanitized.hpp"
 #include "test/support/shard_requests.hpp"
 
@@ -565,6 +567,32 @@ TEST_F(NoMemory, StagedRowsAndFolds) {
         {"fold of rows", some, fold},
         {"fence of rows", some, fence},
     });
+  }
+}
+
+TEST(NoMemoryForFunctions, NeitherNameNorIdIsRegisteredAndALaterAttemptSucceeds) {
+  if (test::sanitized) GTEST_SKIP() << "as above";
+  for (const bool filter : {false, true}) {
+    for (std::ptrdiff_t k = 0;; ++k) {
+      plugin_registry registry({test::plugin_folder()});
+      const auto load = [&](const char* update, const char* selection) {
+        return filter ? registry.load_filter("filters", selection).id : registry.load_update("good_updates", update).id;
+      };
+      (void)load("add_lists", "at_least_half");  // the library is there, and one function
+      fail_at(k, false);
+      bool loaded = true;
+      try {
+        (void)load("multiply", "ends_with_seven");
+      } catch (const std::bad_alloc&) {
+        loaded = false;
+      }
+      fail_no_more();
+      ASSERT_EQ(registry.registered(), loaded ? 2U : 1U) << k;
+      const auto id = load("multiply", "ends_with_seven");
+      EXPECT_TRUE(filter ? registry.find_filter(id) != nullptr : registry.find(id) != nullptr) << k;
+      EXPECT_EQ(registry.registrations().size(), 2U) << k;
+      if (loaded && !has_failed) break;
+    }
   }
 }
 
