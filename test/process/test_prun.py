@@ -22,7 +22,8 @@ from launcher.logs import Logs  # noqa: E402
 from launcher.mpirun import Tagged  # noqa: E402
 from launcher.options import parse_command_line  # noqa: E402
 from launcher.own_folder import APPEND, OwnFolder  # noqa: E402
-from launcher.plan import Child, remove_folder  # noqa: E402
+from launcher.plan import Child  # noqa: E402
+from launcher.socket_folder import remove_folder  # noqa: E402
 from launcher.terminal import duration, loading_text  # noqa: E402
 
 

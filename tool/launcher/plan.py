@@ -12,6 +12,7 @@ from .output import write_out
 from .own_folder import APPEND, NotOwn, OwnFolder
 from .program import dies_with_us
 from .run_directory import KEY, NOTE, SEND_REQUEST
+from .socket_folder import SocketFolder, remove_folder
 from .exit_status import FAILURE, USAGE, Failure
 
 MOST_CONNECTIONS = 256  # of a process, before the threads of a server share one: doc/scale.md has the figures
@@ -49,7 +50,7 @@ class Plan:
         self.key = ""  # set if other users can reach the sockets
         self.remote = remote
         self.sockets = ""
-        self.socket_lock = -1
+        self.socket_folder = None
         self.run_dir = ""
         self.run_folder = None  # run_dir as an OwnFolder
         self.locks = []
@@ -314,30 +315,14 @@ class Plan:
         self.make_socket_folder()
 
     def make_socket_folder(self):
-        """A private folder with a short path for sockets (the path of a Unix socket has at most 107 bytes) and for mpirun's own
-        files. It stays locked while this process lives, so that later launchers can recognise and remove an orphaned one."""
-        import fcntl
-        base = "/tmp"
-        sweep_socket_folders(base, fcntl)
-        for _ in range(100):
-            path = os.path.join(base, "prc-" + os.urandom(4).hex())
-            try:
-                os.mkdir(path, 0o700)
-            except FileExistsError:
-                continue
-            except OSError as error:
-                raise Failure(FAILURE, f"cannot create a folder for sockets in {base}: {error.strerror}") from None
-            self.socket_lock = os.open(path, os.O_RDONLY)
-            fcntl.flock(self.socket_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.sockets = path
-            for role, method in (("server", self.options.m_server), ("worker", self.options.method)):
-                if method == "mpi":
-                    try:
-                        os.mkdir(os.path.join(path, role), 0o700)
-                    except OSError as error:
-                        raise Failure(FAILURE, f"cannot create a folder for mpirun in {path}: {error.strerror}") from None
-            return
-        raise Failure(FAILURE, f"no free name for a folder for sockets in {base}")
+        self.socket_folder = SocketFolder()
+        self.sockets = self.socket_folder.path
+        for role, method in (("server", self.options.m_server), ("worker", self.options.method)):
+            if method == "mpi":
+                try:
+                    os.mkdir(os.path.join(self.sockets, role), 0o700)
+                except OSError as error:
+                    raise Failure(FAILURE, f"cannot create a folder for mpirun in {self.sockets}: {error.strerror}") from None
 
     def print_dry_run(self):
         import shlex
@@ -360,8 +345,9 @@ class Plan:
             pass
 
     def remove_folders(self):
-        if self.sockets and not self.options.dry_run:
-            remove_folder(self.sockets)
+        if self.socket_folder is not None:
+            self.socket_folder.remove()
+            self.socket_folder = None
         if self.key:
             try:
                 self.run_folder.remove(KEY)
@@ -373,40 +359,3 @@ class Plan:
             self.run_folder.close()
         if self.run_lock is not None and not self.options.run_dir:
             runs.sweep(os.path.dirname(self.run_dir), self.options.keep)
-
-
-def remove_folder(path):
-    try:
-        for name in os.listdir(path):
-            inner = os.path.join(path, name)
-            if os.path.isdir(inner) and not os.path.islink(inner):
-                import shutil
-                shutil.rmtree(inner, ignore_errors=True)
-            else:
-                os.unlink(inner)
-        os.rmdir(path)
-    except OSError:
-        pass
-
-
-def sweep_socket_folders(base, fcntl):
-    """Removes the socket folders of launchers that were killed: owned by this user, at least a minute old, and unlocked."""
-    now = time.time()
-    for name in os.listdir(base):
-        if len(name) != 12 or not name.startswith("prc-") or not all(c in "0123456789abcdef" for c in name[4:]):
-            continue
-        path = os.path.join(base, name)
-        try:
-            about = os.lstat(path)
-            if about.st_uid != os.geteuid() or now - about.st_mtime < 60 or os.path.islink(path):
-                continue
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove_folder(path)
-        except OSError:
-            pass
-        finally:
-            os.close(fd)
