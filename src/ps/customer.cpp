@@ -83,7 +83,8 @@ int Customer::NewRequest(int receiver) {
   const auto expected = static_cast<int>(office_->GetNodeIDs(receiver).size());
   const std::lock_guard lock(mutex_);
   Forget();
-  requests_.push_back({.receiver = receiver, .expected = expected, .received = 0, .arrived = {}, .failure = {}});
+  requests_.push_back(
+      {.receiver = receiver, .expected = expected, .received = 0, .arrived = {}, .responded = {}, .failure = {}});
   return static_cast<int>((first_ + requests_.size() - 1) & most_timestamp);
 }
 
@@ -150,10 +151,27 @@ void Customer::AddResponse(int timestamp, int count) {
 }
 
 void Customer::AddResponseOf(int timestamp, int node) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   auto* r = FindOwn(timestamp);
   if (r == nullptr) return;
   if (std::ranges::find(r->arrived, node) == r->arrived.end()) r->arrived.push_back(node);
+  const auto before = std::ranges::count(r->responded, node);
+  if (before > 0) {
+    // A process with several nodes responds as its first one for each of them that was asked; no other does so twice.
+    const auto& asked = office_->GetNodeIDs(r->receiver);
+    lock.unlock();
+    const auto beside = office_->van()->NodesBeside(node);
+    const auto most = std::ranges::count_if(beside, [&](int n) { return std::ranges::find(asked, n) != asked.end(); });
+    lock.lock();
+    r = FindOwn(timestamp);
+    if (r == nullptr) return;
+    if (before >= most) {
+      LOG(WARNING) << "app " << app_id_ << ": node " << node << " has responded to request " << timestamp
+                   << " again: a handle must respond once; ignored";
+      return;
+    }
+  }
+  r->responded.push_back(node);
   if (++r->received >= r->expected) finished_.notify_all();
 }
 

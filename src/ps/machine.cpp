@@ -9,9 +9,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <utility>
 
 #include <paracel/error.hpp>
@@ -66,6 +69,23 @@ std::string host_name() {
 
 std::int64_t own_pid() { return ::getpid(); }
 
+std::uint64_t start_of_process(std::int64_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  // Fields after the name, which is in parentheses and may contain any character: state is 3, the start 22.
+  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
+  std::string field;
+  for (int i = 3; i < 22; ++i) fields >> field;
+  std::uint64_t start = 0;
+  fields >> start;
+  return start;
+}
+
+std::size_t machine_memory() {
+  return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
 std::string tcp_address(const std::string& host, int port) {
   return "tcp://" + address_text(look_up(host, port)->ai_addr) + ":" + std::to_string(port);
 }
@@ -88,14 +108,21 @@ std::string own_address_towards(const std::string& host, int port) {
   return address_text(address);
 }
 
-process_watch::process_watch(std::int64_t pid)
-    : descriptor_(pid > 0 ? static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)) : -1) {}
-process_watch::process_watch(process_watch&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+process_watch::process_watch(std::int64_t pid, std::uint64_t started) {
+  if (pid <= 0) return;
+  descriptor_ = static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0));
+  // The start is read after the process was opened: if the pid is reused in between, the start is another one.
+  const bool found = descriptor_ >= 0 || errno != ESRCH;
+  const auto start = found ? start_of_process(pid) : 0;  // 0, too, if this user may not see it
+  ended_ = !found || (start != 0 && start != started);
+}
+process_watch::process_watch(process_watch&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)), ended_(other.ended_) {}
 process_watch::~process_watch() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 bool process_watch::has_ended() const {
-  if (descriptor_ < 0) return false;
+  if (ended_ || descriptor_ < 0) return ended_;
   pollfd p{descriptor_, POLLIN, 0};
   return ::poll(&p, 1, 0) > 0;
 }

@@ -12,6 +12,11 @@ namespace paracel::ps_compat {
 [[nodiscard]] const std::string& machine_name();
 [[nodiscard]] std::string host_name();
 [[nodiscard]] std::int64_t own_pid();
+/// When a process of this machine was started, in clock ticks since boot, which tells it from a later one with its pid.
+/// 0: there is no such process.
+[[nodiscard]] std::uint64_t start_of_process(std::int64_t pid);
+/// The memory of this machine, in bytes.
+[[nodiscard]] std::size_t machine_memory();
 
 /// `tcp://address:port` from a host name or an address. Throws: network_error when it has no address.
 [[nodiscard]] std::string tcp_address(const std::string& host, int port);
@@ -20,11 +25,11 @@ namespace paracel::ps_compat {
 /// none.
 [[nodiscard]] std::string own_address_towards(const std::string& host, int port);
 
-/// Detects the end of a process, even if its pid is reused.
+/// Detects the end of a process of this machine, even if it ended before, or its pid is in use again.
 class process_watch {
  public:
-  /// `pid`: 0 for one that cannot be seen from here.
-  explicit process_watch(std::int64_t pid);
+  /// `pid`: 0 for one that cannot be seen from here. `started`: its start_of_process.
+  process_watch(std::int64_t pid, std::uint64_t started);
   process_watch(process_watch&& other) noexcept;
   process_watch(const process_watch&) = delete;
   process_watch& operator=(const process_watch&) = delete;
@@ -33,6 +38,7 @@ class process_watch {
 
  private:
   int descriptor_ = -1;
+  bool ended_ = false;  // before it could be watched
 };
 
 }  // namespace paracel::ps_compat

@@ -105,6 +105,13 @@ std::chrono::nanoseconds node_channels::unacknowledged(std::uint64_t client) {
   return steady_clock::now() - at->second.progressed;
 }
 
+bool node_channels::has_answered(std::uint64_t client) {
+  const mutex_lock lock(mutex_);
+  const auto at = to_.find(client);
+  if (at == to_.end() || at->second.last == 0) return false;
+  return !at->second.channel.keeps() || at->second.channel.oldest_kept() > 1;
+}
+
 void node_channels::run() {
   while (!stopping_) {
     const auto begin = steady_clock::now();

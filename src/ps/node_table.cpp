@@ -43,11 +43,17 @@ auto read_json(const std::string& text, Read read) {
 std::string dumped(const json& j) { return j.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 json json_of(const join_request& r) {
-  return {{"client", r.client},     {"role", static_cast<int>(r.role)},
-          {"customer", r.customer}, {"rank", r.preferred_rank},
-          {"workers", r.workers},   {"servers", r.servers},
-          {"host", r.host},         {"machine", r.machine},
-          {"pid", r.pid},           {"addresses", r.addresses}};
+  return {{"client", r.client},
+          {"role", static_cast<int>(r.role)},
+          {"customer", r.customer},
+          {"rank", r.preferred_rank},
+          {"workers", r.workers},
+          {"servers", r.servers},
+          {"host", r.host},
+          {"machine", r.machine},
+          {"pid", r.pid},
+          {"started", r.started},
+          {"addresses", r.addresses}};
 }
 
 join_request join_in(const json& j) {
@@ -61,6 +67,7 @@ join_request join_in(const json& j) {
   r.host = j.at("host").get<std::string>();
   r.machine = j.at("machine").get<std::string>();
   r.pid = j.at("pid").get<std::int64_t>();
+  r.started = j.at("started").get<std::uint64_t>();
   r.addresses = j.at("addresses").get<std::vector<std::string>>();
   return r;
 }
@@ -80,7 +87,11 @@ std::string job_table::text() const {
     for (const auto& i : p.instances) instances.push_back({i.id, i.customer});
     all.push_back({{"facts", json_of(p.facts)}, {"instances", instances}, {"gone", p.gone}, {"replaced", p.replaced}});
   }
-  return dumped({{"processes", all}, {"machine", scheduler_machine}, {"pid", scheduler_pid}, {"started", started}});
+  return dumped({{"processes", all},
+                 {"machine", scheduler_machine},
+                 {"pid", scheduler_pid},
+                 {"scheduler_started", scheduler_started},
+                 {"started", started}});
 }
 
 job_table job_table::in(const std::string& text) {
@@ -88,6 +99,7 @@ job_table job_table::in(const std::string& text) {
     job_table t;
     t.scheduler_machine = j.at("machine").get<std::string>();
     t.scheduler_pid = j.at("pid").get<std::int64_t>();
+    t.scheduler_started = j.at("scheduler_started").get<std::uint64_t>();
     t.started = j.at("started").get<bool>();
     for (const auto& one : j.at("processes")) {
       job_process p;
@@ -200,7 +212,7 @@ void node_table::broadcast(Control::Command what, const std::string& text) {
 void node_table::remove(std::uint64_t client, const std::string& why, bool left) {
   const auto at = std::ranges::find(table_.processes, client, [](const auto& p) { return p.facts.client; });
   if (over_ || at == table_.processes.end() || !at->gone.empty()) return;
-  if (complete_ && !left) send_(client, Control::DEAD, loss{client, why}.text());  // it may be alive after all
+  if (!left) send_(client, Control::DEAD, loss{client, why}.text());  // it may be alive after all
   at->gone = why;
   at->left = left;
   for (auto& [group, all] : barriers_) std::erase_if(all, [&](const auto& w) { return w.client == client; });

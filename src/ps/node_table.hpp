@@ -28,6 +28,7 @@ struct join_request {
   std::string machine;                 ///< the same for processes that can reach each other by local sockets
   std::vector<std::string> addresses;  ///< a local one, and one for other hosts
   std::int64_t pid = 0;
+  std::uint64_t started = 0;  ///< start_of_process(pid)
 
   [[nodiscard]] std::string text() const;
   /// Throws: protocol_error.
@@ -53,6 +54,7 @@ struct job_table {
   std::vector<job_process> processes;
   std::string scheduler_machine;
   std::int64_t scheduler_pid = 0;
+  std::uint64_t scheduler_started = 0;
   bool started = false;  ///< all have passed the barrier of Start: a replacement does not wait there
   [[nodiscard]] std::string text() const;
   /// Throws: protocol_error.

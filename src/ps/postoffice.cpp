@@ -45,7 +45,8 @@ Postoffice::Settings Postoffice::Settings::FromEnvironment() {
   s.workers = count_in("DMLC_NUM_WORKER", 0, 1 << 20);
   s.servers = count_in("DMLC_NUM_SERVER", 0, 1 << 20);
   s.root_uri = needed("DMLC_PS_ROOT_URI");
-  s.root_port = count_in("DMLC_PS_ROOT_PORT", 1, 65535);
+  // In ipc:///folder sockets have names.
+  if (!s.root_uri.starts_with("ipc://")) s.root_port = count_in("DMLC_PS_ROOT_PORT", 1, 65535);
   s.preferred_rank = GetEnv("DMLC_RANK", s.preferred_rank);
   s.heartbeat_seconds = GetEnv("PS_HEARTBEAT_INTERVAL", s.heartbeat_seconds);
   s.heartbeat_timeout = GetEnv("PS_HEARTBEAT_TIMEOUT", std::max(s.heartbeat_timeout, 3 * s.heartbeat_seconds));

@@ -3,45 +3,40 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <exception>
-#include <map>
 #include <mutex>
-#include <optional>
 #include <random>
-#include <sstream>
-#include <unordered_map>
+#include <string_view>
 #include <utility>
 
 #include <paracel/error.hpp>
 
-#include "net/attention.hpp"
 #include "net/zmq_transport.hpp"
 #include "ps/base.h"
-#include "ps/internal/postoffice.h"
-#include "ps/machine.hpp"
-#include "ps/node_channels.hpp"
-#include "ps/node_table.hpp"
+#include "ps/van_network.hpp"
 
 namespace ps {
 
-using namespace paracel::ps_compat;
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 namespace {
 
-constexpr std::size_t most_message_bytes = std::size_t{1} << 40U;
 constexpr milliseconds flush_limit{2000};
-constexpr milliseconds longest_turn{1000};  // between two ticks
 constexpr std::size_t most_early_messages = std::size_t{1} << 20U;
+
+constexpr std::string_view in_folder = "ipc://";
+
+/// Whether the job's sockets are files in the folder that DMLC_PS_ROOT_URI names.
+bool uses_folder(const Postoffice::Settings& s) { return s.root_uri.starts_with(in_folder); }
+/// Where the scheduler is, for people.
+std::string root_text(const Postoffice::Settings& s) {
+  return uses_folder(s) ? s.root_uri : s.root_uri + ':' + std::to_string(s.root_port);
+}
 
 /// What all processes of a job know of it before they communicate.
 std::uint64_t job_number(const Postoffice::Settings& s, std::uint64_t starts) {
   std::uint64_t h = 0xcbf29ce484222325U + starts;
-  for (const char c : s.root_uri + ':' + std::to_string(s.root_port))
-    h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  for (const char c : root_text(s)) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
   return h;
 }
 
@@ -52,87 +47,8 @@ std::uint64_t random_number() {
 
 }  // namespace
 
-class Van::network {
- public:
-  /// `starts`: how often this process has left the job of this address before.
-  /// `me`: its node there.
-  network(Postoffice& office, paracel::net::transport* over, std::uint64_t starts, Node me = {})
-      : office_(office), over_(over), starts_(starts), client_(random_number()), me_(std::move(me)) {}
-  ~network() { stop(); }
-
-  void start(int customer);
-  void stop();
-  [[nodiscard]] Node my_node() const {
-    const std::lock_guard lock(mutex_);
-    return me_;
-  }
-  [[nodiscard]] bool ready() const {
-    const std::lock_guard lock(mutex_);
-    return ready_;
-  }
-  int send(const Message& m);
-  void barrier(int customer, int group, bool last);
-  [[nodiscard]] std::vector<int> dead_nodes(int seconds) const;
-  [[nodiscard]] std::string why_gone(int node) const;
-
- private:
-  /// What the program is told, after the lock is released.
-  struct event {
-    Node node;
-    bool joined = false;
-    std::string why;
-    int first_of_process = 0;
-  };
-  struct watched_process {
-    process_watch watch;
-    steady_clock::time_point heard;
-    steady_clock::time_point died;  // if a replacement is awaited
-    bool awaits_replacement = false;
-  };
-
-  [[nodiscard]] bool is_scheduler() const { return office_.is_scheduler() != 0; }
-  void open();
-  void on_message(const sender& from, Message m);
-  void on_app_message(const sender& from, Message m);
-  void on_control(const sender& from, const Message& m);
-  void on_request(const sender& from, const Message& m);
-  void apply(Control::Command what, const std::string& text);
-  void apply_table(job_table table);
-  void lose(job_process& p, const std::string& why);
-  void watch_scheduler();
-  void apply_loss(const std::string& text);
-  void tick();
-  void watch_processes(steady_clock::time_point now);
-  void tell();
-  void send_control(std::uint64_t client, Control::Command what, const std::string& text);
-  [[nodiscard]] const job_process* process_of(int node) const;
-  [[nodiscard]] std::string address_of(const join_request& facts) const;
-
-  Postoffice& office_;
-  paracel::net::transport* const over_;
-  const std::uint64_t starts_;
-  const std::uint64_t client_;
-  Node me_;
-  std::unique_ptr<paracel::net::transport> own_transport_;
-  std::shared_ptr<node_channels> channels_;  // null before start and after stop
-
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  bool ready_ = false;
-  bool leaving_ = false;
-  bool finished_ = false;  // together with all others
-  std::string refused_;
-  std::vector<job_process> processes_;
-  std::map<std::pair<int, int>, std::deque<std::string>> barrier_ends_;  // by group and customer: why each failed
-  std::vector<std::pair<sender, Message>> early_;                        // arrived before the table
-  std::vector<event> events_;
-  steady_clock::time_point heartbeat_;
-  paracel::net::attention<steady_clock::time_point> attention_{steady_clock::now(), longest_turn};
-  std::optional<process_watch> scheduler_;  // if it runs on this machine
-  // Used by the scheduler only.
-  std::unique_ptr<node_table> table_;
-  std::unordered_map<std::uint64_t, watched_process> watched_;
-};
+Van::network::network(Postoffice& office, paracel::net::transport* over, std::uint64_t starts, Node me)
+    : office_(office), over_(over), starts_(starts), client_(random_number()), me_(std::move(me)) {}
 
 // ---- joining and leaving
 
@@ -140,15 +56,18 @@ void Van::network::open() {
   const auto& s = office_.settings();
   auto* transport = over_;
   if (transport == nullptr) {
+    // A message that this machine could not hold would be refused by its sender's machine, too.
     own_transport_ = std::make_unique<paracel::net::zmq_transport>(
-        paracel::net::transport_limits{.max_message_bytes = most_message_bytes});
+        paracel::net::transport_limits{.max_message_bytes = machine_memory()});
     transport = own_transport_.get();
   }
-  const auto root = over_ != nullptr ? "inproc://" + s.root_uri + ":" + std::to_string(s.root_port)
+  const auto root = over_ != nullptr ? "inproc://" + root_text(s)
+                    : uses_folder(s) ? s.root_uri + "/scheduler"
                                      : tcp_address(s.root_uri, s.root_port);
   std::vector<std::string> addresses;
   if (is_scheduler()) addresses.push_back(root);
   else if (over_ != nullptr) addresses.push_back("inproc://ps-" + std::to_string(client_));
+  else if (uses_folder(s)) addresses.push_back(s.root_uri + "/" + std::to_string(client_));
   else {
     addresses.push_back("ipc://@paracel-ps-" + std::to_string(client_));
     if (!is_loopback(root)) addresses.push_back("tcp://" + own_address_towards(s.root_uri, s.root_port) + ":*");
@@ -166,13 +85,15 @@ void Van::network::open() {
   if (is_scheduler()) {
     me_.id = kScheduler;
     channels_->set_node(kScheduler);
-    table_ = std::make_unique<node_table>(
-        s.workers, s.servers,
-        job_table{.processes = {}, .scheduler_machine = machine_name(), .scheduler_pid = own_pid()},
-        [this](std::uint64_t client, Control::Command what, const std::string& text) {
-          if (client == node_channels::scheduler) apply(what, text);
-          else send_control(client, what, text);
-        });
+    table_ = std::make_unique<node_table>(s.workers, s.servers,
+                                          job_table{.processes = {},
+                                                    .scheduler_machine = machine_name(),
+                                                    .scheduler_pid = own_pid(),
+                                                    .scheduler_started = start_of_process(own_pid())},
+                                          [this](std::uint64_t client, Control::Command what, const std::string& text) {
+                                            if (client == node_channels::scheduler) apply(what, text);
+                                            else send_control(client, what, text);
+                                          });
   } else {
     channels_->connect(node_channels::scheduler, root);
   }
@@ -199,7 +120,8 @@ void Van::network::start(int customer) {
                    .host = me_.hostname,
                    .machine = machine_name(),
                    .addresses = channels_->addresses(),
-                   .pid = own_pid()};
+                   .pid = own_pid(),
+                   .started = start_of_process(own_pid())};
     send_control(node_channels::scheduler, Control::ADD_NODE, r.text());
   }
   const auto joined = [&] {
@@ -212,7 +134,7 @@ void Van::network::start(int customer) {
   if (!changed_.wait_for(lock, std::chrono::seconds(10), joined)) {
     LOG(INFO) << (is_scheduler() ? "waiting for " : "waiting for the scheduler at ")
               << (is_scheduler() ? std::to_string(s.workers) + " workers and " + std::to_string(s.servers) + " servers"
-                                 : s.root_uri + ":" + std::to_string(s.root_port))
+                                 : root_text(s))
               << (is_scheduler() ? " to join" : ", or for others to join it");
     changed_.wait(lock, joined);
   }
@@ -327,10 +249,11 @@ void Van::network::on_request(const sender& from, const Message& m) {
       if (r.client != from.client)
         throw paracel::protocol_error("it joins with a client number that differs from the one it sends with");
       channels_->connect(r.client, address_of(r));
-      watched_.try_emplace(r.client, watched_process{.watch = process_watch(r.machine == machine_name() ? r.pid : 0),
-                                                     .heard = steady_clock::now(),
-                                                     .died = {},
-                                                     .awaits_replacement = false});
+      watched_.try_emplace(r.client,
+                           watched_process{.watch = process_watch(r.machine == machine_name() ? r.pid : 0, r.started),
+                                           .heard = steady_clock::now(),
+                                           .died = {},
+                                           .awaits_replacement = false});
       PS_VLOG(1) << "a " << (r.role == Node::WORKER ? "worker" : "server") << " on " << r.host << " joins, pid "
                  << r.pid;
       return table_->join(r);
@@ -380,7 +303,7 @@ std::string Van::network::address_of(const join_request& facts) const {
 
 void Van::network::apply_table(job_table table) {
   if (!is_scheduler() && !scheduler_ && table.scheduler_machine == machine_name())
-    scheduler_.emplace(table.scheduler_pid);
+    scheduler_.emplace(table.scheduler_pid, table.scheduler_started);
   for (const auto& p : table.processes) {
     const auto before = std::ranges::find(processes_, p.id(), [](const auto& q) { return q.id(); });
     const bool is_new = before == processes_.end() || before->facts.client != p.facts.client;
@@ -412,11 +335,11 @@ void Van::network::apply_loss(const std::string& text) {
   for (auto& p : processes_) {
     if (p.facts.client != client || !p.gone.empty()) continue;
     lose(p, why);
-    if (client != client_) continue;
-    refused_ = "this process was considered dead: " + why;
-    for (auto& other : processes_)
-      if (other.gone.empty()) lose(other, refused_);
   }
+  if (client != client_) return;
+  refused_ = "this process was considered dead: " + why;
+  for (auto& other : processes_)
+    if (other.gone.empty()) lose(other, refused_);
 }
 
 void Van::network::lose(job_process& p, const std::string& why) {
@@ -452,82 +375,6 @@ void Van::network::tell() {
   for (auto& [from, m] : early) on_app_message(from, std::move(m));
 }
 
-// ---- time
-
-void Van::network::tick() {
-  Postoffice::Use(&office_);
-  const auto now = steady_clock::now();
-  const auto& s = office_.settings();
-  {
-    const std::lock_guard lock(mutex_);
-    if (leaving_) return;
-    // While this process was suspended, alone or with all others, it heard from none of them.
-    if (const auto away = attention_.absence(now); away > steady_clock::duration::zero())
-      for (auto& [client, w] : watched_) w.heard += away;
-    const auto interval = std::chrono::duration<double>(s.heartbeat_seconds);
-    if (is_scheduler()) {
-      watch_processes(now);
-    } else if (ready_ && s.heartbeat_seconds > 0 && now - heartbeat_ >= interval) {
-      heartbeat_ = now;
-      send_control(node_channels::scheduler, Control::HEARTBEAT, {});
-    }
-    if (!is_scheduler()) watch_scheduler();
-  }
-  tell();
-}
-
-/// The job ends without a scheduler: deaths could not be detected any more.
-void Van::network::watch_scheduler() {
-  const auto& s = office_.settings();
-  if (!ready_ || !refused_.empty() || finished_) return;
-  std::ostringstream why;
-  const std::chrono::duration<double> silence = channels_->unacknowledged(node_channels::scheduler);
-  if (scheduler_ && scheduler_->has_ended()) why << "the scheduler has ended";
-  else if (s.heartbeat_timeout > 0 && silence.count() > s.heartbeat_timeout)
-    why << "the scheduler has not answered for " << s.heartbeat_timeout << " s";
-  else return;
-  refused_ = why.str();
-  for (auto& p : processes_)
-    if (p.gone.empty()) lose(p, refused_);
-  Node n;
-  n.role = Node::SCHEDULER;
-  n.id = kScheduler;
-  events_.push_back({n, false, refused_, kScheduler});
-  changed_.notify_all();
-}
-
-/// The kernel reports the end of processes on this machine; others are judged by their silence.
-void Van::network::watch_processes(steady_clock::time_point now) {
-  const auto& s = office_.settings();
-  if (table_->over()) return;
-  for (auto& [client, w] : watched_) {
-    if (w.awaits_replacement) {
-      const auto* p = table_->find(client);
-      const bool replaced = p == nullptr || p->gone.empty();
-      if (!replaced && now - w.died < std::chrono::duration<double>(s.replacement_seconds)) continue;
-      w.awaits_replacement = false;
-      if (!replaced) table_->give_up(client);
-      continue;
-    }
-    const auto* p = table_->find(client);
-    if (p == nullptr || !p->gone.empty()) continue;
-    std::ostringstream why;
-    if (w.watch.has_ended()) why << "its process (pid " << p->facts.pid << ") has ended";
-    else if (s.heartbeat_timeout > 0 && s.heartbeat_seconds > 0 && table_->complete() &&
-             now - w.heard > std::chrono::duration<double>(s.heartbeat_timeout))
-      why << "no heartbeat for " << s.heartbeat_timeout << " s";
-    else continue;
-    w.died = now;
-    w.awaits_replacement = true;
-    table_->remove(client, why.str(), false);
-    if (s.replacement_seconds <= 0) {
-      w.awaits_replacement = false;
-      table_->give_up(client);
-    }
-  }
-  std::erase_if(watched_, [&](const auto& w) { return table_->find(w.first) == nullptr; });
-}
-
 // ---- barriers and queries
 
 void Van::network::barrier(int customer, int group, bool last) {
@@ -544,24 +391,19 @@ void Van::network::barrier(int customer, int group, bool last) {
   finished_ = finished_ || last;
 }
 
-std::vector<int> Van::network::dead_nodes(int seconds) const {
-  const std::lock_guard lock(mutex_);
-  std::vector<int> nodes;
-  const auto now = steady_clock::now();
-  for (const auto& p : processes_) {
-    const auto w = watched_.find(p.facts.client);
-    const bool silent = w != watched_.end() && p.gone.empty() && now - w->second.heard > std::chrono::seconds(seconds);
-    if (p.gone.empty() && !silent) continue;
-    for (const auto& i : p.instances) nodes.push_back(i.id);
-  }
-  return nodes;
-}
-
 std::string Van::network::why_gone(int node) const {
   const std::lock_guard lock(mutex_);
   if (node == kScheduler) return refused_;
   const auto* p = process_of(node);
   return p == nullptr ? "there is no such node" : p->gone;
+}
+
+std::vector<int> Van::network::nodes_beside(int node) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<int> nodes;
+  if (const auto* p = process_of(node); p != nullptr)
+    for (const auto& i : p->instances) nodes.push_back(i.id);
+  return nodes;
 }
 
 Van::Van(Postoffice& office, paracel::net::transport* over)
@@ -586,5 +428,6 @@ int Van::Send(const Message& message) { return current()->send(message); }
 void Van::Barrier(int customer_id, int group, bool last) { current()->barrier(customer_id, group, last); }
 std::vector<int> Van::DeadNodes(int seconds) const { return current()->dead_nodes(seconds); }
 std::string Van::WhyGone(int node) const { return current()->why_gone(node); }
+std::vector<int> Van::NodesBeside(int node) const { return current()->nodes_beside(node); }
 
 }  // namespace ps

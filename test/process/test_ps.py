@@ -35,7 +35,7 @@ def memory_available():
 class Nodes:
     """Processes of one job, started one by one."""
 
-    def __init__(self, test, workers, servers, *command, **environment):
+    def __init__(self, test, workers, servers, *command, start_workers=None, **environment):
         self.test, self.command = test, [program(command[0]), *command[1:]]
         self.port = free_port()
         self.environment = dict(clean_environment(), DMLC_NUM_WORKER=str(workers), DMLC_NUM_SERVER=str(servers),
@@ -43,7 +43,7 @@ class Nodes:
         self.processes = []
         self.scheduler = self.start("scheduler")
         self.servers = [self.start("server", i) for i in range(servers)]
-        self.workers = [self.start("worker", i) for i in range(workers)]
+        self.workers = [self.start("worker", i) for i in range(workers if start_workers is None else start_workers)]
 
     def start(self, role, rank=-1, **more):
         path = os.path.join(self.test.folder, f"{role}_{rank}_{len(self.processes)}")
@@ -121,6 +121,42 @@ class Ps(JobTest):
         # One more customer than are started: no node gets past the start.
         status, out, err = self.prun("-w", "1", "--customers", "2", "--timeout", "1", program("ps_connection"))
         self.assertEqual(status, 12, err)
+
+    def test_prun_keeps_the_sockets_in_a_private_folder(self):
+        run = self.start("-w", "1", "-p", "1", program("ps_survivor"))
+        self.assertTrue(wait_until(lambda: "pushed" in run.out(), 20), run.err())
+        children = self.pids_of(run.pid, "", "")
+        with open(f"/proc/{children[0]}/environ", "rb") as file:
+            uri = re.search(rb"DMLC_PS_ROOT_URI=ipc://([^\0]+)", file.read())[1].decode()
+        about = os.stat(uri)
+        self.assertEqual((about.st_mode & 0o777, about.st_uid), (0o700, os.geteuid()))
+        self.assertEqual(len(os.listdir(uri)), len(children), "one socket each")
+        with open("/proc/net/unix", encoding="utf-8", errors="replace") as file:
+            self.assertNotIn("@paracel-ps", file.read())
+        with open("/proc/net/tcp", encoding="ascii") as file:
+            tcp = {f"socket:[{line.split()[9]}]" for line in file.readlines()[1:]}
+        for pid in children:
+            links = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+            self.assertEqual(links & tcp, set())
+        run.process.send_signal(signal.SIGTERM)
+        run.process.wait(patient(20))
+        self.assertFalse(os.path.exists(uri))
+
+    def test_a_node_that_dies_before_the_job_is_complete_is_replaced(self):
+        for how, text in ((signal.SIGKILL, ""), (signal.SIGSTOP, "this process was considered dead: no heartbeat for")):
+            with self.subTest(how.name), Nodes(self, 2, 1, "ps_survivor", "replace", PS_HEARTBEAT_INTERVAL="0.2", PS_VERBOSE="1",
+                                               PS_HEARTBEAT_TIMEOUT=str(patient(2)), start_workers=0) as nodes:
+                first = nodes.start("worker", 1)
+                nodes.wait_for(nodes.scheduler, f"pid {first.pid}\n")
+                first.send_signal(how)
+                # Two others complete the job only when the scheduler has given up the first.
+                time.sleep(patient(3))
+                nodes.workers = [nodes.start("worker", i) for i in range(2)]
+                for w in nodes.workers:
+                    nodes.wait_for(w, "pushed")
+                first.send_signal(signal.SIGCONT)
+                self.assertNotEqual(nodes.statuses(first), [0])
+                self.assertIn(text, nodes.output(first))
 
     def test_prun_ends_a_job_whose_server_is_killed(self):
         run = self.start("-w", "1", "-p", "2", program("ps_survivor"))

@@ -133,6 +133,46 @@ void random_requests(int rounds, std::uint64_t seed) {
   }
 }
 
+TEST(PsCluster, AServerThatRespondsTwiceDoesNotFinishARequestToAnother) {
+  std::atomic<bool> second_answers{false};
+  ps_job({.workers = 1, .servers = 2})
+      .run({.server_before_start =
+                [&] {
+                  auto* server = new KVServer<double>(0);
+                  server->set_request_handle([&](const KVMeta& meta, const KVPairs<double>& data, KVServer<double>* s) {
+                    KVPairs<double> response;
+                    response.keys = data.keys;
+                    response.vals.resize(data.keys.size(), 7);
+                    if (MyRank() == 0) {
+                      s->Response(meta, response);
+                    } else {
+                      while (!second_answers) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                    }
+                    s->Response(meta, response);
+                  });
+                  RegisterExitCallback([server] { delete server; });
+                },
+            .server = {},
+            .worker =
+                [&] {
+                  KVWorker<double> kv(0, 0);
+                  std::vector<double> vals;
+                  const int request = kv.Pull({1, kMaxKey - 1}, &vals);
+                  // The order of one sender: both responses of the first server are here when this one is.
+                  std::vector<double> first;
+                  kv.Wait(kv.Pull({2}, &first));
+                  std::thread later([&] {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+                    second_answers = true;
+                  });
+                  kv.Wait(request);
+                  EXPECT_TRUE(second_answers) << "Wait returned before the second server had answered";
+                  EXPECT_THAT(vals, ElementsAre(7, 7));
+                  later.join();
+                },
+            .scheduler = {}});
+}
+
 TEST(PsCluster, PulledValuesAreTheSumsForAnyNumberOfNodes) {
   for (const int workers : {1, 2, 4, 8})
     for (const int servers : {1, 2, 3}) {

@@ -3,6 +3,8 @@
 // The parts of the programming model of ps-lite that need no other node.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <limits>
@@ -15,6 +17,7 @@
 #include <paracel/error.hpp>
 
 #include "ps/internal/key_store.h"
+#include "ps/machine.hpp"
 #include "ps/node_table.hpp"
 #include "ps/ps.h"
 #include "ps/wire.hpp"
@@ -227,7 +230,8 @@ class PsTable : public testing::Test {
             .host = "host",
             .machine = "machine",
             .addresses = {"inproc://" + std::to_string(client)},
-            .pid = 1};
+            .pid = 1,
+            .started = 1};
   }
   /// What was sent since the last call.
   std::vector<sent_control> sent() { return std::exchange(sent_, {}); }
@@ -282,6 +286,35 @@ TEST_F(PsTable, WhoeverIsTooManyOrCountsOtherwiseIsRefused) {
   all = sent();
   ASSERT_THAT(all, SizeIs(1));
   EXPECT_THAT(all[0].text, HasSubstr("all 2 workers have joined already"));
+}
+
+TEST_F(PsTable, OneThatFallsSilentBeforeTheJobIsCompleteIsToldAndAnotherTakesItsPlace) {
+  table_.join(request(10, Node::SERVER));
+  table_.join(request(11, Node::WORKER));
+  table_.remove(11, "no heartbeat", false);
+  const auto all = sent();
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].client, 11U);
+  EXPECT_EQ(all[0].what, Control::DEAD);
+  table_.join(request(12, Node::WORKER));
+  EXPECT_FALSE(table_.complete());
+  table_.join(request(13, Node::WORKER));
+  EXPECT_TRUE(table_.complete());
+}
+
+TEST(PsProcessWatch, AProcessThatEndedBeforeOrWhosePidIsInUseAgainHasEnded) {
+  const auto child = ::fork();
+  if (child == 0) ::_exit(0);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  const auto started = start_of_process(child);
+  EXPECT_GT(started, 0U) << "a zombie still has a start";
+  EXPECT_TRUE(process_watch(child, started).has_ended());
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(process_watch(child, started).has_ended());
+  EXPECT_FALSE(process_watch(::getpid(), start_of_process(::getpid())).has_ended());
+  EXPECT_TRUE(process_watch(::getpid(), start_of_process(::getpid()) - 1).has_ended()) << "another process had its pid";
+  EXPECT_FALSE(process_watch(0, 0).has_ended()) << "it runs on another machine";
 }
 
 TEST_F(PsTable, AReplacementTakesTheIdOfTheDead) {

@@ -4,7 +4,6 @@ others by DMLC_* variables; this launcher watches the processes, and terminates 
 import os
 import shlex
 import signal
-import socket
 import time
 
 from . import runs
@@ -15,6 +14,7 @@ from .own_folder import APPEND, NotOwn, OwnFolder
 from .plan import Child
 from .program import DEFAULT_SIGNALS, dies_with_us
 from .run_directory import NOTE
+from .socket_folder import SocketFolder
 from .exit_status import OK, TIMEOUT, USAGE, Failure
 
 ALLOWED = {"wnum", "snum", "customers", "output_dir", "run_dir", "keep", "timeout", "dry_run", "verbose", "program", "arguments",
@@ -36,10 +36,11 @@ class PsJob:
         self.run_dir = os.path.abspath(options.run_dir or os.path.join(
             options.output_dir, runs.FOLDER, f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"))
 
-    def make_children(self, port):
+    def make_children(self, sockets):
+        """`sockets`: the folder of all sockets, which no other user can access."""
         o = self.options
         shared = {"DMLC_NUM_WORKER": str(o.wnum * o.customers), "DMLC_NUM_SERVER": str(o.snum),
-                  "DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(port)}
+                  "DMLC_PS_ROOT_URI": f"ipc://{sockets}", "DMLC_PS_ROOT_PORT": "0"}
         if o.heartbeat_limit != self.default_heartbeat_limit:
             shared["PS_HEARTBEAT_TIMEOUT"] = f"{o.heartbeat_limit:g}"
         command = dies_with_us([self.program] + o.arguments)
@@ -52,14 +53,19 @@ class PsJob:
     def run(self):
         """The exit status. Raises Failure."""
         if self.options.dry_run:
-            self.make_children("PORT")
+            self.make_children("/tmp/prc-XXXXXX")
             for child in self.children:
                 write_out(" ".join([f"{k}={v}" for k, v in child.environment.items()] + [shlex.quote(w) for w in child.command])
                           + "\n")
             return OK
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.make_children(free.getsockname()[1])
+        sockets = SocketFolder()
+        try:
+            self.make_children(sockets.path)
+            return self.run_in_folder()
+        finally:
+            sockets.remove()
+
+    def run_in_folder(self):
         self.make_folder()
         woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)

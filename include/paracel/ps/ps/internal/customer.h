@@ -68,7 +68,8 @@ class Customer {
     int receiver = 0;
     int expected = 0;
     int received = 0;
-    std::vector<int> arrived;  // nodes whose response is here, handled or not
+    std::vector<int> arrived;    // nodes whose response is here, handled or not
+    std::vector<int> responded;  // nodes whose response is counted
     std::string failure;
     [[nodiscard]] bool finished() const { return received >= expected || !failure.empty(); }
   };

@@ -34,8 +34,8 @@ class Postoffice {
     Node::Role role = Node::SCHEDULER;
     int workers = 0;
     int servers = 0;
-    std::string root_uri;
-    int root_port = 0;
+    std::string root_uri;            ///< DMLC_PS_ROOT_URI: a host, or ipc:///folder, where all sockets are then
+    int root_port = 0;               ///< DMLC_PS_ROOT_PORT, of a host
     int preferred_rank = -1;         ///< DMLC_RANK
     double heartbeat_seconds = 1;    ///< PS_HEARTBEAT_INTERVAL
     double heartbeat_timeout = 10;   ///< PS_HEARTBEAT_TIMEOUT; 0: silence is no reason

@@ -47,6 +47,8 @@ class Van {
   [[nodiscard]] std::vector<int> DeadNodes(int seconds) const;
   /// Why a node cannot be reached; empty: it can.
   [[nodiscard]] std::string WhyGone(int node) const;
+  /// The nodes of the process that a node belongs to; none for the scheduler.
+  [[nodiscard]] std::vector<int> NodesBeside(int node) const;
 
  private:
   class network;
