@@ -279,10 +279,30 @@ pieces npy_pieces(std::string header, std::span<const std::byte> bytes) {
   };
 }
 
+bool all_finite(npy_type type, std::span<const std::byte> bytes) {
+  if (type != npy_type::float64 && type != npy_type::float32) return true;
+  return with_type(type, [&](auto e) {
+    bool finite = true;
+    for (std::size_t i = 0; i < bytes.size(); i += sizeof e) {
+      std::memcpy(&e, bytes.data() + i, sizeof e);
+      finite &= std::isfinite(static_cast<double>(e));
+    }
+    return finite;
+  });
+}
+
+// The programs watch their losses (divergence.hpp); this is for what no loss has seen.
+[[noreturn]] void refuse_array(const std::string& name) {
+  throw error("the model's " + name +
+              " has numbers that are not finite, so it is not written; want smaller numbers in " +
+              "the input, or a smaller step size");
+}
+
 }  // namespace
 
 void model_writer::add_whole(const std::string& name, npy_type type, std::span<const std::byte> bytes,
                              std::vector<std::uint64_t> shape) {
+  if (!all_finite(type, bytes)) refuse_array(name);
   const bool keyed = shape.size() > 1;
   const auto file = job_.result_name(name + "_", ending_of(text_));
   const auto path = job_.paracel_result(file);
@@ -307,10 +327,13 @@ void model_writer::add_part(const std::string& name, npy_type type, std::span<co
   for (const auto n : row_shape) width *= n;
   const std::uint64_t rows = width == 0 ? 0 : bytes.size() / width;
   auto comm = job_.get_comm();
-  // What the manifest and the text form need from all ranks: their rows, and the kind of their ids.
-  const std::vector<std::int64_t> mine{static_cast<std::int64_t>(rows), ids == nullptr                       ? 0
-                                                                        : ids->numeric() || ids->size() == 0 ? 1
-                                                                                                             : 2};
+  // What the manifest and the text form need from all ranks: their rows, and the kind of their ids; and whether their
+  // numbers are finite.
+  const std::vector<std::int64_t> mine{static_cast<std::int64_t>(rows),
+                                       ids == nullptr                       ? 0
+                                       : ids->numeric() || ids->size() == 0 ? 1
+                                                                            : 2,
+                                       all_finite(type, bytes) ? 1 : 0};
   const auto all = comm.allgather(mine);
   std::vector<std::uint64_t> counts;
   std::uint64_t total = 0;
@@ -321,6 +344,7 @@ void model_writer::add_part(const std::string& name, npy_type type, std::span<co
     counts.push_back(static_cast<std::uint64_t>(all[r][0]));
     total += counts.back();
     kind = std::max(kind, all[r][1]);
+    if (all[r][2] == 0) refuse_array(name);
   }
 
   // A single file has one header, for all rows.

@@ -90,6 +90,7 @@ void write_npy(const std::string& path, const std::vector<T>& values, std::vecto
 npy_array read_npy(const std::string& path);
 
 /// Writes a model: arrays, and finally the manifest <output>/model.json. Every worker must make the same calls.
+/// Throws (add, add_rows): error when a number is not finite; then there is no manifest.
 /// Thread-safety: none
 class model_writer {
  public:

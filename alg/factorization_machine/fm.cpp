@@ -22,8 +22,6 @@ namespace paracel::alg {
 namespace {
 
 constexpr std::uint64_t order_stream = 2;
-// A mean loss that exceeds the first one by this factor counts as divergence.
-constexpr double divergence_factor = 1e3;
 // Samples whose model rows are pulled at once outside training, and model rows copied at once: a few megabytes.
 constexpr std::size_t block_samples = 8192;
 constexpr std::uint64_t block_ids = 16384;
@@ -166,13 +164,14 @@ void factorization_machine::load() {
 
 /// The constant that fits best: the initial bias.
 double factorization_machine::first_bias() {
-  std::vector<double> sums(2);  // weights; weighted targets, or those of the second class
+  std::vector<double> sums(3);  // weights; weighted targets, or those of the second class; their squares
   double least = std::numeric_limits<double>::infinity();
   double greatest = -least;
   for (std::size_t i = 0; i < rows_.rows(); ++i) {
     const double weight = weights().empty() ? 1 : weights()[i];
     sums[0] += weight;
     sums[1] += weight * rows_.label[i];
+    sums[2] += weight * rows_.label[i] * rows_.label[i];
     least = std::min(least, rows_.label[i]);
     greatest = std::max(greatest, rows_.label[i]);
   }
@@ -185,9 +184,16 @@ double factorization_machine::first_bias() {
   weight_total_ = sums[0];
   if (!(weight_total_ > 0)) throw data_error(linear_.training_input.front() + ": found only weights that are 0");
   const double mean = sums[1] / sums[0];
+  scale_ = is_log() ? std::log(2) : scale_of_squares(sums[2], sums[0]);
   if (!is_log()) return mean;
   const double part = std::clamp(mean, 1 / (sums[0] + 2), 1 - 1 / (sums[0] + 2));
   return std::log(part / (1 - part));
+}
+
+divergence_rule factorization_machine::rule() const {
+  // als never raises it.
+  if (settings_.method == "als") return {"the objective", "want smaller numbers in columns and targets"};
+  return {"the mean loss", "lower alpha (now " + json_number(settings_.alpha) + ")", scale_};
 }
 
 /// Opens the table. Every worker pushes the initial rows of the features in its samples, which are the same on all
@@ -228,11 +234,11 @@ void factorization_machine::train() {
   std::vector<double> curvature;
   std::int64_t shuffled = -1;  // the round in whose order the samples are
   double loss = 0;
-  double first_loss = 0;
+  std::vector<double> start(2);  // losses and weights of the first batch, before any step
   double best_loss = std::numeric_limits<double>::infinity();
   int best_round = 0;
   resumable_loop loop(*this);
-  loop.keep("loss", loss).keep("first_loss", first_loss).keep("best_loss", best_loss).keep("best_round", best_round);
+  loop.keep("loss", loss).keep("start", start).keep("best_loss", best_loss).keep("best_round", best_round);
   loop.always_commits();
   while (loop.next(settings_.rounds * clocks)) {
     const auto round = loop.iteration() / clocks;
@@ -252,6 +258,7 @@ void factorization_machine::train() {
       gradient.resize(model_.size());
       if (settings_.method == "sgd") curvature.resize(batch_.ids.size());
       loss += kernel_.gradient(batch_, model_, gradient, curvature);
+      if (loop.iteration() == 0) start = {loss, std::accumulate(batch_.weight.begin(), batch_.weight.end(), 0.0)};
       for (std::size_t s = 0; s < curvature.size(); ++s) {
         const double share = fm_share(settings_.alpha, curvature[s], size);
         for (std::size_t f = 0; f < kernel_.width(); ++f) gradient[s * kernel_.width() + f] *= share;
@@ -261,10 +268,9 @@ void factorization_machine::train() {
     }
     const int number = static_cast<int>(round) + 1;
     const double mean = sum_over_workers(get_comm(), loss) / weight_total_;
-    if (round == 0) first_loss = mean;
-    if (!std::isfinite(mean) || mean > divergence_factor * std::max(first_loss, 1e-12))
-      throw error("fm: diverged at round " + std::to_string(number) + ": the mean loss was " +
-                  std::to_string(first_loss) + " and is " + std::to_string(mean) + "; lower alpha");
+    if (round == 0) sum_over_workers(get_comm(), start);
+    start_loss_ = start[1] > 0 ? start[0] / start[1] : 0;
+    check_divergence(rule(), number, mean, start_loss_);
     run_log::figures figures{{"staleness", last_staleness()}};
     if (!settings_.validation_input.empty()) {
       auto sums = held_out(nullptr);
@@ -307,7 +313,7 @@ void factorization_machine::alternate(double bias) {
   q.add(communicate([&](com_context& c, collectives& all) {
     auto& model = c.get_obj<std::vector<double>>("model");
     const double objective = solver.round(all, model);
-    if (!std::isfinite(objective)) throw error("fm: the objective is not finite; want smaller numbers in the samples");
+    check_divergence(rule(), c.step_no(), objective, 0);
     c.set_metric("objective", objective);
     auto& best = c.get_obj<fm_trained>("best");
     if (validates) {
@@ -418,6 +424,7 @@ void factorization_machine::measure() {
     sums[1] += kernel_.penalties(batch_, model_);
   }
   sum_over_workers(get_comm(), sums);
+  check_divergence(rule(), rounds_done_, sums[0] / weight_total_, start_loss_);
   log_.result("rounds", static_cast<std::uint64_t>(rounds_done_));
   log_.result("objective", sums[0] + sums[1]);
   log_.result("loss", sums[0]);

@@ -22,6 +22,7 @@
 #include <paracel/table.hpp>
 
 #include "alg/common/class_base.hpp"
+#include "alg/common/divergence.hpp"
 #include "fm_kernel.hpp"
 
 namespace paracel::alg {
@@ -67,6 +68,7 @@ class factorization_machine : public class_base {
 
   void load();
   [[nodiscard]] double first_bias();
+  [[nodiscard]] divergence_rule rule() const;
   void start_rows(double bias);
   void train();
   void alternate(double bias);
@@ -102,6 +104,8 @@ class factorization_machine : public class_base {
   double greatest_ = 0;
   int rounds_done_ = 0;
   double weight_total_ = 0;
+  double scale_ = 0;  // of the loss
+  double start_loss_ = 0;
   std::optional<table<double>> table_;
   std::optional<table<double>> best_;
   fm_kernel kernel_;

@@ -12,13 +12,12 @@
 
 #include "alg/common/load_cache_keys.hpp"
 #include "alg/common/sgd_kernel.hpp"
+#include "alg/common/sum_over_workers.hpp"
 
 namespace paracel::alg {
 
 namespace {
 
-// A loss that exceeds the first one by this factor counts as divergence.
-constexpr double divergence_factor = 1e3;
 // Ratings per pull in the final measurement, unless a single user has more.
 constexpr std::uint64_t measured_at_once = 65536;
 
@@ -184,6 +183,7 @@ void matrix_factorization::load() {
   if (ratings_.entries_total == 0)
     throw data_error(settings_.input.front() + ":1:1: found no rating, want user,item,rating");
   scale_ = scale_of(get_comm(), ratings_.value);
+  watch_loss();
   if (std::isfinite(settings_.limits.least)) scale_.least = settings_.limits.least;
   if (std::isfinite(settings_.limits.most)) scale_.most = settings_.limits.most;
 
@@ -198,6 +198,21 @@ void matrix_factorization::load() {
   } else {
     model_.emplace(*this, "mf", settings_.k);
   }
+}
+
+/// What the mean squared error is watched for. At the start it is that of the mean and of random factors.
+void matrix_factorization::watch_loss() {
+  std::vector<double> sums(2);  // squares of the ratings, and of their deviations from the mean
+  for (const double r : ratings_.value) {
+    sums[0] += r * r;
+    sums[1] += (r - scale_.mean) * (r - scale_.mean);
+  }
+  sum_over_workers(get_comm(), sums);
+  const auto n = static_cast<double>(ratings_.entries_total);
+  start_loss_ = sums[1] / n + static_cast<double>(settings_.k) * std::pow(settings_.start, 4);
+  const auto remedy = settings_.by_sgd() ? "lower alpha (now " + json_number(settings_.alpha) + ")"
+                                         : std::string("want smaller numbers in the ratings");
+  rule_ = {"the mean squared error", remedy, 2 * scale_of_squares(sums[0], n)};
 }
 
 template <>
@@ -284,7 +299,7 @@ void matrix_factorization::train() {
   double loss = 0;
   resumable_loop loop(*this);
   loop.keep("users", part.users).keep("loss", loss).keep("last", last).keep("collected", collected_);
-  loop.keep("first_loss", first_loss_).always_commits();
+  loop.always_commits();
   while (loop.next(settings_.rounds * clocks)) {
     const auto round = loop.iteration() / clocks;
     const auto clock = loop.iteration() % clocks;
@@ -361,11 +376,7 @@ void matrix_factorization::collect(int newest, int settled) {
     }
     if (sum.size() != 2 || (sum[0] < static_cast<double>(ratings_.entries_total) && !is_settled)) break;
     paracel_remove(round_key(collected_));
-    if (collected_ == 0) first_loss_ = sum[1];
-    if (!std::isfinite(sum[1]) || sum[1] > divergence_factor * first_loss_) {
-      throw error("mf: diverged at round " + std::to_string(collected_ + 1) + ": the loss was " +
-                  std::to_string(first_loss_) + " and is " + std::to_string(sum[1]) + "; lower alpha");
-    }
+    check_divergence(rule_, collected_ + 1, sum[1] / sum[0], start_loss_);
     log_.round(collected_ + 1, std::sqrt(sum[1] / sum[0]), {{"staleness", last_staleness()}});
     ++collected_;
   }
@@ -405,6 +416,7 @@ void matrix_factorization::measure() {
     }
   }
   get_comm().allreduce(sums);
+  check_divergence(rule_, rounds_done_, sums[0] / sums[3], start_loss_);
   log_.result("rounds", static_cast<std::uint64_t>(rounds_done_));
   log_.result("objective", settings_.by_sgd() ? sums[0] + settings_.beta / 2 * sums[2] : objective_);
   log_.result("loss", sums[0]);

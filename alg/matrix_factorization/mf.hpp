@@ -28,6 +28,7 @@
 #include <paracel/schema.hpp>
 #include <paracel/sparse.hpp>
 
+#include "alg/common/divergence.hpp"
 #include "alg/common/recommend.hpp"
 #include "alg/common/run_log.hpp"
 #include "alg/common/server_state.hpp"
@@ -101,6 +102,7 @@ class matrix_factorization : public paralg {
   };
 
   void load();
+  void watch_loss();
   template <class Real>
   void start(training<Real>& part);
   template <class Real>
@@ -132,7 +134,8 @@ class matrix_factorization : public paralg {
   std::uint64_t ratings_total_ = 0;
   int rounds_done_ = 0;
   int collected_ = 0;
-  double first_loss_ = 0;
+  divergence_rule rule_;
+  double start_loss_ = 0;
   double objective_ = 0;  // of cg and bfgs
 };
 

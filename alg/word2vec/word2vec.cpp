@@ -10,7 +10,9 @@
 #include <paracel/resumable_loop.hpp>
 #include <paracel/table.hpp>
 
+#include "alg/common/divergence.hpp"
 #include "alg/common/npy.hpp"
+#include "alg/common/run_log.hpp"
 #include "alg/common/server_state.hpp"
 #include "alg/common/sum_over_workers.hpp"
 
@@ -258,7 +260,12 @@ void word2vec::finish_round(int round, word2vec_loss& loss) {
   sum_over_workers(get_comm(), sums);
   loss = {};
   const double mean = sums[1] > 0 ? sums[0] / sums[1] : 0;
-  if (!std::isfinite(mean)) throw error("word2vec: diverged in round " + std::to_string(round) + "; lower alpha");
+  // log(2) for each output at the start, when the vectors of outputs are 0; a word's path has at most 64.
+  const auto& model = settings_.model;
+  const double outputs = model.hierarchical ? 64 : 1 + static_cast<double>(model.negatives);
+  const divergence_rule rule{"the mean loss", "lower alpha (now " + json_number(model.alpha) + ")",
+                             outputs * std::log(2)};
+  check_divergence(rule, round, mean, 0);
   log_.round(round, mean, {{"staleness", last_staleness()}});
 }
 
