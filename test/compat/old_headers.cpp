@@ -2,17 +2,8 @@
 //
 // A program in the manner of Paracel 0.3 that uses its lower layers: the loader, the partition, the table in memory,
 // the ring, the client. The sums of what it loads do not depend on the number of workers.
-#include <cstdio>
-#include <fstream>
-#include <iostream>
-#include <set>
-#include <stdexcept>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
-#include <gflags/gflags.h>
+// As in 0.3, the headers below bring all that it uses of the standard library.
+#include <google/gflags.h>
 #include <mpi.h>
 
 #include "client.hpp"
@@ -43,6 +34,31 @@ static int wrong = 0;
   }
 
 static double twice(int, const string&) { return 0; }
+
+/// What programs used of the standard library and the system without including its header.
+static void standard_library() {
+  std::priority_queue<int> heap;
+  heap.push(2);
+  std::queue<int> queue;
+  std::deque<int> deque(1, 1);
+  std::map<string, std::unique_ptr<int>> map;
+  std::unordered_map<int, std::unordered_set<int>> dict;
+  std::mutex mutex;
+  std::thread thread([&] { const std::lock_guard<std::mutex> lock(mutex); });
+  thread.join();
+  std::future<bool> later = std::async(std::launch::async, [] { return true; });
+  WANT(later.get() && heap.top() == 2 && queue.empty() && map.empty() && dict.empty());
+  std::mt19937 engine(1);
+  std::istringstream text("7");
+  int seven = 0;
+  text >> seven;
+  const std::function<int(int)> same = [](int x) { return x; };
+  WANT(same(std::accumulate(deque.begin(), deque.end(), 6)) == seven && engine() > 0);
+  struct stat s;
+  WANT(stat("/", &s) == 0 && std::memcmp("a", "a", 1) == 0 && getpid() > 0 && time(nullptr) != 0 && htole64(1) != 0);
+  assert(getpid() > 0);
+  WANT(dlsym(RTLD_DEFAULT, "main") == nullptr || dlerror() == nullptr);
+}
 
 static void tables() {
   paracel::kvs<string, vector<double>> table;
@@ -178,6 +194,7 @@ int main(int argc, char* argv[]) {
   paracel::json_parser pt(FLAGS_cfg_file);
   {
     paracel::paralg job(FLAGS_server_info, comm, pt.parse<string>("output"));
+    standard_library();
     tables();
     if (comm.get_rank() == 0) helpers(pt.check_parse<string>("folder"));
     loads(comm, pt.check_parse<string>("input"), pt.check_parse<string>("vectors"), pt.parse<string>("pattern"));

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // A plug-in in the style of Paracel 0.3.
-#include <cstddef>
-#include <vector>
-
 #include "paracel_types.hpp"
 #include "proxy.hpp"
 

@@ -66,11 +66,12 @@ LIBRARIES = [
     (r"msgpack", r"include/paracel/codec_packed\.hpp$|test/"),
     (r"xxhash\.h$", r"src/core/hash\.hpp$|tool/bench/|test/"),
     (r"(zlib|zstd)\.h$", r"src/load/|test/"),
-    (r"dlfcn\.h$", r"server/(plugin/plugin_library|node/start_guard)\.cpp$|src/worker/main_env\.cpp$|test/"),
-    (r"gflags/", r"server/\w+\.cpp$|alg/common/program\.cpp$|tool/bench/|test/compat/"),
+    (r"dlfcn\.h$", r"server/(plugin/plugin_library|node/start_guard)\.cpp$|src/worker/main_env\.cpp$|"
+                  r"include/paracel/compat/standard_headers\.hpp$|test/"),
+    (r"gflags/", r"server/\w+\.cpp$|alg/common/program\.cpp$|include/paracel/compat/google/|tool/bench/|test/compat/"),
     # core is pure: no thread, no socket.
     (r"(thread|mutex|shared_mutex|condition_variable|sys/socket\.h|poll\.h)$",
-     r"(?!src/core/|include/)|include/paracel/ps/"),
+     r"(?!src/core/|include/)|include/paracel/(ps/|compat/standard_headers\.hpp$)"),
 ]
 
 # Forbidden includes within a layer.

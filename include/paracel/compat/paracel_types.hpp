@@ -3,21 +3,12 @@
 // Paracel 0.3's names of types. Needs neither MPI nor the framework's library, so that plug-ins may include it.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <set>
-#include <string>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
 #include <paracel/bag.hpp>
 #include <paracel/messages.hpp>
 #include <paracel/types.hpp>
 #include <paracel/update.hpp>
 
+#include "standard_headers.hpp"
 #include "utils/hash.hpp"
 
 namespace paracel {

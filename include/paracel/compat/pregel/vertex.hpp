@@ -25,6 +25,8 @@
 #include <paracel/paralg.hpp>
 #include <paracel/types.hpp>
 
+#include "../standard_headers.hpp"
+
 namespace paracel::pregel_compat {
 
 /// Assigns vertices to workers: those with outgoing edges to the worker that has these, all others by a hash of their

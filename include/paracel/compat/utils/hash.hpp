@@ -4,11 +4,7 @@
 // graph_loading.hpp), so owners that a program computes with it are not the actual ones.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <utility>
-#include <vector>
+#include "../standard_headers.hpp"
 
 namespace paracel {
 namespace utils {
