@@ -10,7 +10,7 @@ say() { printf '\n== %s\n' "$*"; }
 
 bash tool/setup.sh
 
-say "configuring and building (Release) in build/"
+say "configuring and building (Release) in build/: about $((185 / $(nproc) + 1)) s on this machine, if it was never built before"
 # Tests and benchmarks are not needed here; tool/test.sh enables them again in the same build folder. A unity build from scratch
 # takes less than half the time; an existing build folder keeps its configuration.
 options=(-DPARACEL_TESTS=OFF -DPARACEL_BENCH=OFF)

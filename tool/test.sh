@@ -74,7 +74,7 @@ case $ci$full in
   11) bash tool/setup.sh --long ;;
 esac
 
-say "building (Release) in build/"
+say "building (Release) in build/: about $((900 / jobs / 60 + 1)) min on this machine, if it was never built before"
 release=(-DCMAKE_BUILD_TYPE=Release)
 # Units and cluster run under the sanitizers then, which saves a quarter of the build.
 if ((ci && !full)); then release+=(-DPARACEL_GTESTS=OFF); fi

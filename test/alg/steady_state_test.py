@@ -12,6 +12,9 @@ import unittest
 
 import numpy
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "process"))
+from document_samples import check_samples  # noqa: E402
+
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 NAME = "steady_state_inversion"
@@ -172,6 +175,7 @@ class Wrong(SteadyCase):
             done = self.job(workers, **keys)
             self.assertEqual(done.returncode, status, done.stdout + done.stderr)
             self.assertIn(text, done.stderr)
+            self.said = done.stderr
 
     def test_paracels_own_example_is_infeasible_and_why(self):
         for feasibility in ("after", "before"):
@@ -179,6 +183,7 @@ class Wrong(SteadyCase):
                          shares=PARACELS_SHARES, feasibility=feasibility)
             self.refused(4, "have 0.37498; DR must receive all of CL, 0.125, but should have 0.08333", graph=PARACELS_GRAPH,
                          shares=PARACELS_SHARES, feasibility=feasibility)
+            check_samples(self, "alg/steady_state_inversion/README.md", "steady_state_test", self.said)
             with open(os.path.join(self.output, "infeasible_0"), encoding="ascii") as file:
                 self.assertEqual(file.read().split(), ["AR", "BR", "CR"])
         said, _, _ = self.inverted(2, 1, graph=PARACELS_GRAPH, shares=PARACELS_SHARES, feasibility="never", rounds=50)

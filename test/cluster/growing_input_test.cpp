@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Inputs that change between the moment when rank 0 lists them and the moment when they are read.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 
 #include "load/input/input.hpp"
 #include "test/support/cluster.hpp"
+#include "test/support/document_samples.hpp"
 
 namespace {
 
@@ -25,8 +27,19 @@ namespace fs = std::filesystem;
 using paracel::data_error;
 using paracel::input_set;
 using paracel::test::cluster;
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::ResultOf;
+using testing::StartsWith;
 
 constexpr std::size_t workers = 4;
+
+/// Matches a text with that sample of the document, apart from numbers.
+auto is_sample_of_document(std::size_t i) {
+  const auto samples = paracel::test::document_samples("doc/loading.md", "growing_input_test");
+  return ResultOf(paracel::test::without_numbers, HasSubstr(samples.at(i)));
+}
 
 class GrowingInput : public ::testing::Test {
  protected:
@@ -86,13 +99,13 @@ class GrowingInput : public ::testing::Test {
 
 TEST_F(GrowingInput, AllWorkersReadWhatRankZeroSawHoweverMuchIsAppended) {
   const auto text = lines(0, 1000);
-  const auto name = write("log", text);
+  const auto name = write("app.log", text);
   cluster job({.workers = workers});
   std::vector<std::string> parts(workers);
   job.run([&](paracel::Comm comm) {
     input_set input(comm, {name});
     comm.synchronize();
-    if (comm.get_rank() == 0) write("log", lines(1000, 5000), std::ios::app);
+    if (comm.get_rank() == 0) write("app.log", lines(1000, 5000), std::ios::app);
     comm.synchronize();
     input.visit(comm.get_rank(), workers, [&](const paracel::input_piece& p) { parts[comm.get_rank()] += p.text(); });
     EXPECT_EQ(input.head(0, 1U << 20U), text);
@@ -104,13 +117,13 @@ TEST_F(GrowingInput, AllWorkersReadWhatRankZeroSawHoweverMuchIsAppended) {
 TEST_F(GrowingInput, EachWayToLoadReadsWhatRankZeroSaw) {
   // Every worker appends before it loads: a worker with its own listing would find more than those before it.
   for (const auto way : {0, 1, 2}) {
-    const auto name = write("log", lines(0, 1000));
+    const auto name = write("app.log", lines(0, 1000));
     cluster job({.workers = workers});
     std::vector<std::size_t> here(workers);
     job.run([&](paracel::Comm comm) {
       const auto rank = comm.get_rank();
       paracel::paralg a(comm);
-      write("log", lines(1000, 1400), std::ios::app);
+      write("app.log", lines(1000, 1400), std::ios::app);
       if (way == 0) here[rank] = a.paracel_load(name).size();
       if (way == 1) a.paracel_load_handle(name, [&](const std::string&) { ++here[rank]; });
       if (way == 2) paracel::visit_lines(comm, {name}, [&](std::string&&) { ++here[rank]; });
@@ -122,7 +135,7 @@ TEST_F(GrowingInput, EachWayToLoadReadsWhatRankZeroSaw) {
 }
 
 TEST_F(GrowingInput, AWorkerMayLoadAllLinesAlone) {
-  const auto name = write("log", lines(0, 1000));
+  const auto name = write("app.log", lines(0, 1000));
   cluster job({.workers = workers});
   job.run([&](paracel::Comm comm) {
     paracel::paralg a(comm);
@@ -131,20 +144,20 @@ TEST_F(GrowingInput, AWorkerMayLoadAllLinesAlone) {
     std::size_t found = 0;
     a.paracel_sequential_loadall(name, [&](std::vector<std::string>& part) {
       found += part.size();
-      write("log", lines(1000, 1400), std::ios::app);
+      write("app.log", lines(1000, 1400), std::ios::app);
     });
     EXPECT_EQ(found, 1000U);
   });
 }
 
 TEST_F(GrowingInput, ALineThatHadBegunIsReadToItsEnd) {
-  const auto name = write("log", "one\ntwo\nthr");
+  const auto name = write("app.log", "one\ntwo\nthr");
   cluster job({.workers = workers});
   std::vector<std::string> parts(workers);
   job.run([&](paracel::Comm comm) {
     input_set input(comm, {name});
     comm.synchronize();
-    if (comm.get_rank() == 0) write("log", "ee\nfour\n", std::ios::app);
+    if (comm.get_rank() == 0) write("app.log", "ee\nfour\n", std::ios::app);
     comm.synchronize();
     input.visit(comm.get_rank(), workers, [&](const paracel::input_piece& p) { parts[comm.get_rank()] += p.text(); });
   });
@@ -152,19 +165,21 @@ TEST_F(GrowingInput, ALineThatHadBegunIsReadToItsEnd) {
 }
 
 TEST_F(GrowingInput, AFileThatBecameShorterIsAnErrorOfAllThatNamesIt) {
-  const auto name = write("log", lines(0, 1000));
-  EXPECT_EQ(read_after(name, [&] { fs::resize_file(name, 1000); }).find(name + ": became shorter while it was loaded"),
-            0U);
+  const auto name = write("app.log", lines(0, 1000));
+  const auto text = read_after(name, [&] { fs::resize_file(name, 1000); });
+  EXPECT_THAT(text, StartsWith(name + ": became shorter while it was loaded"));
+  EXPECT_THAT(text, is_sample_of_document(0));
 }
 
 TEST_F(GrowingInput, AFileThatWasReplacedOrRewrittenIsAnErrorOfAllThatNamesIt) {
   const auto text = lines(0, 1000);
-  const auto name = write_long_ago("log", text);
+  const auto name = write_long_ago("app.log", text);
   const auto want = name + ": was replaced or rewritten while it was loaded";
   // Restarted (a log that is copied and truncated), and longer by now.
-  EXPECT_EQ(read_after(name, [&] { write("log", lines(5000, 9000)); }).find(want), 0U);
+  EXPECT_THAT(read_after(name, [&] { write("app.log", lines(5000, 9000)); }),
+              AllOf(StartsWith(want), is_sample_of_document(1)));
   // Only in the middle, so that length and ends are unchanged.
-  write_long_ago("log", text);
+  write_long_ago("app.log", text);
   EXPECT_EQ(read_after(name,
                        [&] {
                          std::fstream file(name, std::ios::in | std::ios::out | std::ios::binary);
@@ -176,7 +191,7 @@ TEST_F(GrowingInput, AFileThatWasReplacedOrRewrittenIsAnErrorOfAllThatNamesIt) {
 }
 
 TEST_F(GrowingInput, AnotherFileOfThatNameIsRefusedOnThisHostAndElsewhereWhenItsContentDiffers) {
-  const auto name = write("log", lines(0, 1000));
+  const auto name = write("app.log", lines(0, 1000));
   auto seen = paracel::look_at(name);
   const auto copy = write("copy", lines(0, 1200));
   fs::rename(copy, name);
@@ -184,15 +199,15 @@ TEST_F(GrowingInput, AnotherFileOfThatNameIsRefusedOnThisHostAndElsewhereWhenIts
   // On another host the same content has a different inode and modification time.
   seen.seen_from = "another host";
   EXPECT_NO_THROW(paracel::open_source(seen)->verify());
-  write("log", lines(1, 1200));
+  write("app.log", lines(1, 1200));
   EXPECT_THROW(paracel::open_source(seen), data_error);
-  write("log", lines(0, 999));
+  write("app.log", lines(0, 999));
   EXPECT_THROW(paracel::open_source(seen), data_error);
 }
 
 TEST_F(GrowingInput, AFileThatIsGoneIsAnErrorOfAllThatNamesIt) {
   write("1", lines(0, 10));
-  const auto last = write("9", lines(10, 20000));
+  const auto last = write("app.log", lines(10, 20000));
   cluster job({.workers = workers});
   std::mutex mutex;
   std::vector<std::string> errors;
@@ -209,6 +224,7 @@ TEST_F(GrowingInput, AFileThatIsGoneIsAnErrorOfAllThatNamesIt) {
     }
   });
   EXPECT_EQ(errors, std::vector<std::string>(workers, last + ": cannot be read: No such file or directory"));
+  EXPECT_THAT(errors, Each(is_sample_of_document(2)));
 }
 
 TEST_F(GrowingInput, WhatOneWorkerCannotFindIsAnErrorOfAll) {

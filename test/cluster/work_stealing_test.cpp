@@ -22,6 +22,7 @@
 #include <paracel/over_rows.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/document_samples.hpp"
 #include "test/support/same_texts.hpp"
 #include "test/support/temporary_folder.hpp"
 #include "worker/chunk_shares.hpp"
@@ -56,6 +57,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::Ge;
 using testing::HasSubstr;
+using testing::ResultOf;
 using numbers = std::vector<double>;
 using table = std::vector<numbers>;
 using milliseconds = std::chrono::milliseconds;
@@ -318,7 +320,9 @@ TEST(WorkStealing, ObjectsThatChunksReadMustBeTheSameAtEveryTask) {
       texts_with(
           true, 1, [](com_context& c) { c.put_obj("w", c.task_id() == 1 && c.step_no() == 3 ? 1.5 : 1.0); }, fine),
       AllOf(HasSubstr("superstep 3, over_rows(\"rows\", \"sum\"), task "), HasSubstr("\"w\" is not the same at task"),
-            HasSubstr("task 1")));
+            HasSubstr("task 1"),
+            ResultOf(test::without_numbers,
+                     HasSubstr(test::document_samples("doc/com_queue.md", "work_stealing_test").at(0)))));
   expect_one_text(texts_with(
                       true, 1, [](com_context& c) { c.put_local("w", std::string("text")); }, fine),
                   HasSubstr("put_local"));

@@ -14,6 +14,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from test_readme import DONE as README_BUILD  # noqa: E402
+
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SKIPPED = 77
 SUITES = ("bookworm", "bookworm-updates", "bookworm-security")
@@ -159,7 +162,7 @@ class FreshMachine(unittest.TestCase):
         self.assertIn("no tests: the package libgmock-dev is not installed", said)
 
         if os.environ.get("PARACEL_FRESH_PAGES") == "1":
-            self.inside("cmake -S . -B build -G Ninja && cmake --build build")
+            self.inside(README_BUILD)
             self.inside("/usr/bin/python3 -B test/process/test_readme.py")
 
 

@@ -18,7 +18,7 @@ BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 # The two commands that install packages and take minutes; the second one runs this test.
 NOT_HERE = ("./tool/demo.sh", "./tool/test.sh")
 # The build already exists.
-DONE = "cmake -S . -B build -G Ninja && cmake --build build"
+DONE = "cmake -S . -B build -G Ninja -DPARACEL_UNITY=ON -DPARACEL_TESTS=OFF -DPARACEL_BENCH=OFF && cmake --build build"
 
 BLOCK = re.compile(r"(?:<!-- (?P<mark>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)```\n", re.DOTALL)
 
@@ -66,8 +66,6 @@ class Readme(unittest.TestCase):
         for name in ("prun.py", "tool", "alg", "test"):
             os.symlink(os.path.join(SOURCE, name), os.path.join(cls.folder, name))
         os.symlink(BUILD, os.path.join(cls.folder, "build"))
-        with open(os.path.join(cls.folder, "hosts"), "w", encoding="utf-8") as file:
-            file.write("localhost slots=8\n")
 
     @classmethod
     def tearDownClass(cls):
@@ -131,7 +129,7 @@ class Readme(unittest.TestCase):
                     self.assertTrue(line.startswith(NOT_HERE), f"{line}: say <!-- run --> before its block")
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
-        self.assertEqual((ran, together), (31, 1))
+        self.assertEqual((ran, together), (32, 1))
         self.assertEqual(len(thetas), 9)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):

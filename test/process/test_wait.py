@@ -11,6 +11,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from document_samples import check_samples  # noqa: E402
 from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, main, patient, processes_of, read_bytes,  # noqa: E402
                              wait_until)
 
@@ -56,6 +57,8 @@ class Wait(JobTest):
                                     r"replacement\n")
         self.assertRegex(run.err(), rf"worker {rank} is restarted \(pid \d+\); \d restarts? left\n")
         self.assertRegex(run.err(), rf"worker {rank} \(pid \d+\) has caught up\n")
+        check_samples(self, "doc/workers.md", "test_wait", run.err(), containing="is restarted")
+        check_samples(self, "doc/workers.md", "test_wait", run.err(), containing="caught up")
         self.assert_nothing_left(run.job(), 1)
         folder = run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0]
         self.assertEqual([name for name in os.listdir(folder) if not name.endswith((".log", ".json"))], [])
@@ -214,6 +217,7 @@ class Wait(JobTest):
         workers = self.under_way(run)
         workers[1].kill()
         self.says(run, "has caught up")
+        check_samples(self, "doc/workers.md", "test_wait", run.err())  # of a worker that was killed
         shown = self.status_of(run)
         self.assertRegex(shown, r"\n1 +up ")
         self.assertRegex(shown, r" s ago: worker 1 \(pid \d+ on \S+\) lost: it was killed by SIGKILL\n")
