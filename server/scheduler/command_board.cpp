@@ -39,12 +39,25 @@ std::string long_text_in(const json& j, const char* key, std::size_t most) {
   return text;
 }
 
+/// An answer that a worker cannot give is a failed one: a refusal would hit a commit of its program.
+std::string answer_in(const json& of, bool& ok) {
+  const auto text = of.find("text");
+  const bool is_text = text != of.end() && text->is_string();
+  ok = is_text && of.value("ok", json()) == true;
+  if (!is_text) return "its answer is not a text";
+  const auto& given = text->get_ref<const std::string&>();
+  if (given.size() <= command_board::most_text_bytes) return given;
+  ok = false;
+  return "its answer has " + std::to_string(given.size()) + " bytes, want at most " +
+         std::to_string(command_board::most_text_bytes);
+}
+
 std::string server_commands() { return "servers accept one command, stats"; }
 
 }  // namespace
 
-command_board::command_board(std::uint32_t workers, checkpoint_coordinator::send_request send)
-    : send_(std::move(send)), workers_(workers) {}
+command_board::command_board(std::uint32_t workers, checkpoint_coordinator::send_request send, std::size_t answer_bytes)
+    : send_(std::move(send)), most_answer_bytes_(answer_bytes), workers_(workers) {}
 
 command_board::command command_board::command_in(const json& body, const recipients& all) {
   command c;
@@ -123,10 +136,8 @@ void command_board::take(std::uint32_t rank, const json& body, completion& done,
                          time_point now) {
   auto& t = workers_.at(rank);
   if (t.parked) t.parked.fail(net::status::conflict, "it asks again");
-  if (body.value("begin", json()) == true) {
-    t.listens = true;
-    t.begins = true;
-  }
+  if (body.value("begin", json()) == true) t.listens = t.at_once = true;
+  if (body.value("more", json()) == true) t.at_once = true;
   if (!t.listens) throw refusal("it has not begun to accept commands");
   const auto after = whole_number_in(body, "after", ~std::uint64_t{0});
   if (const auto answers = body.find("answers"); answers != body.end() && answers->is_array()) {
@@ -136,7 +147,9 @@ void command_board::take(std::uint32_t rank, const json& body, completion& done,
       const auto at = open_.find(number);
       // If it is unknown, the answer was late or is a repetition.
       if (at == open_.end() || at->second.to_servers || rank < at->second.first || rank >= at->second.end) continue;
-      record(number, rank, {a.value("ok", json()) == true, long_text_in(a, "text", most_text_bytes)});
+      answer said;
+      said.text = answer_in(a, said.ok);
+      record(number, rank, std::move(said));
     }
   }
   std::erase_if(t.commands, [&](auto number) { return number <= after; });
@@ -171,9 +184,9 @@ void command_board::deliver(std::uint32_t rank) {
   auto& t = workers_[rank];
   std::erase_if(t.commands, [&](auto number) { return !open_.contains(number); });  // those that timed out
   const bool changes = t.changes && std::max(*t.changes, t.first_change) < changes_.size();
-  if (!t.parked || (!t.begins && t.commands.empty() && t.answers.empty() && !changes)) return;
+  if (!t.parked || (!t.at_once && t.commands.empty() && t.answers.empty() && !changes)) return;
   json all = json::object();
-  t.begins = false;
+  t.at_once = false;
   for (const auto number : t.commands) {
     if (all["commands"].size() == most_delivered) break;
     const auto& c = open_.at(number);
@@ -197,7 +210,12 @@ void command_board::record(std::uint64_t number, std::uint32_t index, answer a) 
   const auto at = open_.find(number);
   if (at == open_.end()) return;
   auto& c = at->second;
-  c.answers.try_emplace(index, std::move(a));
+  if (c.answers.contains(index)) return;
+  if (c.answer_bytes + a.text.size() <= most_answer_bytes_) c.answer_bytes += a.text.size();
+  else
+    a = {false, "its answer is left out: all answers together have more than " + std::to_string(most_answer_bytes_) +
+                    " bytes"};
+  c.answers.emplace(index, std::move(a));
   if (c.answers.size() < c.end - c.first) return;
   json answers = json::array();
   for (auto& [who, said] : c.answers)

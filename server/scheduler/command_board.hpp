@@ -8,7 +8,8 @@
 //   a command    runs at most once in a worker: it is delivered, in the order in which all commands were given, to one
 //                process of this rank, until that one acknowledges its number; a process that takes the rank later
 //                does not get it
-//   its answer   is repeated by the worker until a reply shows that it has arrived
+//   its answer   is repeated by the worker until a reply shows that it has arrived; one that is no text, or too long,
+//                is recorded as failed, since a refusal would hit a call of the program that has asked for nothing
 //   a change     of a server or a worker, which died or joined; numbered likewise
 //
 // A server answers a built-in command (`stats`); its control thread is asked again until it does. A recipient that is
@@ -39,7 +40,9 @@ class command_board {
  public:
   using time_point = net::clock_source::time_point;
   static constexpr std::size_t most_text_bytes = std::size_t{64} << 10;  ///< of a command, or of an answer
-  static constexpr std::size_t most_open = 1024;                         ///< commands without all of their answers
+  /// Of all answers to a command, so that they fit into a message; those that come later are left out.
+  static constexpr std::size_t most_answer_bytes = std::size_t{64} << 20;
+  static constexpr std::size_t most_open = 1024;  ///< commands without all of their answers
 
   /// One that a command is for.
   struct recipient {
@@ -52,7 +55,8 @@ class command_board {
     std::function<recipient(bool is_server, std::uint32_t index)> find;
   };
 
-  command_board(std::uint32_t workers, checkpoint_coordinator::send_request send);
+  command_board(std::uint32_t workers, checkpoint_coordinator::send_request send,
+                std::size_t answer_bytes = most_answer_bytes);
 
   /// The request of a tool, `tell`. `done` gets the answers. Throws: refusal (control_body.hpp); `done` is then unused.
   void tell(const nlohmann::json& body, completion& done, const recipients& all, time_point now);
@@ -89,6 +93,7 @@ class command_board {
     std::optional<std::uint32_t> by{};
     std::uint64_t by_number = 0;
     std::map<std::uint32_t, answer> answers{};     ///< by rank or slot
+    std::size_t answer_bytes = 0;                  ///< of their texts
     std::map<std::uint32_t, std::string> asked{};  ///< addresses of servers
     time_point until{};
     time_point again{};
@@ -96,7 +101,7 @@ class command_board {
   /// What the process of a rank is owed.
   struct taker {
     bool listens = false;
-    bool begins = false;  ///< its first request is to be answered at once
+    bool at_once = false;  ///< its request is answered at once: the first of a process, or more answers follow
     completion parked{};
     std::deque<std::uint64_t> commands{};    ///< that it has not acknowledged
     std::optional<std::uint64_t> changes{};  ///< how many it has been told of; empty: it has no function for them
@@ -113,6 +118,7 @@ class command_board {
   void fail_missing(bool servers, std::uint32_t index, const std::string& why);
 
   checkpoint_coordinator::send_request send_;
+  std::size_t most_answer_bytes_;
   std::vector<taker> workers_;             // by rank
   std::map<std::uint64_t, command> open_;  // by number
   std::uint64_t last_ = 0;

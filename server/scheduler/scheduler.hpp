@@ -48,9 +48,9 @@
 //              with {"answers":[{"rank" or "slot","ok","text"}..]} when all have answered, are gone, or are late.
 //   take_commands
 //              {"role","rank","pid","after","answers":[{"number","ok","text"}..]}: the commands up to "after" have
-//              arrived at this worker, and these answers. Optionally "begin" (the first request of a process), "end"
-//              (the last one), "changes" (those known) and "tell" (a command that it gives, with a "number" of its
-//              own). Answered when there is something:
+//              arrived at this worker, and these answers. Optionally "begin" (the first request of a process), "more"
+//              (further answers follow: it is answered at once), "end" (the last one), "changes" (those known) and
+//              "tell" (a command that it gives, with a "number" of its own). Answered when there is something:
 //              {"commands":[{"number","command","body"}..],"changes":[{"number","server","index",
 //              "state","host","cause"}..],"told":{"number","answers" or "refused"}}. Both: command_board.hpp
 //   progress   any object; becomes an event, at most 20 a second, but always the last one; with a "warning", at once

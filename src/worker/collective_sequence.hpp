@@ -15,12 +15,29 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <paracel/error.hpp>
 
 #include "worker/recovery_file.hpp"
 
 namespace paracel {
+
+/// At most `most` ranges that together contain `ranges`, which ascend: adjacent ones are joined, then the oldest. For
+/// messages of limited length; what is kept for a range that is never repeated only takes memory.
+[[nodiscard]] inline std::vector<std::pair<std::uint64_t, std::uint64_t>> enclosing_ranges(
+    const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges, std::size_t most) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> joined;
+  for (const auto& range : ranges) {
+    if (!joined.empty() && joined.back().second == range.first) joined.back().second = range.second;
+    else joined.push_back(range);
+  }
+  if (joined.size() <= most) return joined;
+  const auto first = joined.front().first;
+  joined.erase(joined.begin(), joined.end() - static_cast<std::ptrdiff_t>(most));
+  joined.front().first = first;
+  return joined;
+}
 
 /// Thread-safety: owned by the thread that runs the algorithm.
 class collective_sequence {

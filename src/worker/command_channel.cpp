@@ -20,6 +20,33 @@ using std::chrono::milliseconds;
 constexpr milliseconds check_interval{100};
 // Between two non-blocking calls the process may have been computing: at most this much of the time counts as silence.
 constexpr milliseconds most_silence{200};
+constexpr std::size_t most_name_bytes = 256;
+// Of the answers in a request, as JSON. A control message has at most 1 MiB (server/scheduler/control_body.cpp), and a
+// request may carry a command as well. JSON writes a byte as up to six, so one answer always fits: 384 KiB and its
+// front.
+constexpr std::size_t most_answer_bytes = std::size_t{512} << 10;
+constexpr std::size_t answer_front_bytes = 64;  // {"number":18446744073709551615,"ok":false,"text":},
+
+/// The length of `text` as a JSON string; nothing if it is not UTF-8.
+std::optional<std::size_t> json_bytes(const std::string& text) {
+  try {
+    return json(text).dump().size();
+  } catch (const json::type_error&) {
+    return std::nullopt;
+  }
+}
+
+/// A text that can be sent: what is not UTF-8 is replaced, and the rest cut off.
+std::string sendable(std::string text) {
+  constexpr auto most = command_channel::most_text_bytes;
+  if (text.size() > most) text.resize(most);
+  if (!json_bytes(text)) text = json::parse(json_text(text)).get<std::string>();
+  if (text.size() <= most) return text;
+  auto end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;  // inside a character
+  text.resize(end);
+  return text;
+}
 
 /// True while a function of the user runs.
 class raised_flag {
@@ -47,10 +74,16 @@ job_node job_node_of(bool is_server, std::size_t number, const json& j) {
           .clock = j.value("clock", std::uint32_t{0})};
 }
 
+void command_channel::check_name(const std::string& name) {
+  if (name.empty() || name.size() > most_name_bytes)
+    throw config_error("a command's name must have 1 to 256 bytes, this one has " + std::to_string(name.size()));
+  if (!json_bytes(name)) throw config_error("a command's name is not UTF-8");
+}
+
 command_channel::command_channel(options o) : options_(std::move(o)) {}
 
 void command_channel::on_command(const void* owner, const std::string& name, command_function f) {
-  if (name.empty() || name.size() > 256) throw config_error("a command's name must have 1 to 256 bytes");
+  check_name(name);
   if (std::ranges::find(commands_, name, &known_command::name) != commands_.end())
     throw config_error("there is already a function for the command \"" + name + "\"");
   commands_.push_back({owner, name, std::move(f)});
@@ -85,8 +118,18 @@ void command_channel::ask(bool begins, bool ends) {
   auto body = options_.identity;
   body["after"] = after_;
   if (begins) body["begin"] = true;
-  if (ends) body["end"] = true;
-  if (!answers_.empty()) body["answers"] = answers_;
+  carried_ = 0;
+  for (std::size_t bytes = 0; carried_ < answers_.size(); ++carried_) {
+    const auto& a = answers_[carried_];
+    bytes += a.encoded_bytes + answer_front_bytes;
+    if (carried_ != 0 && bytes > most_answer_bytes) break;
+    body["answers"].push_back({{"number", a.number}, {"ok", a.ok}, {"text", a.text}});
+  }
+  if (carries_all()) {
+    if (ends) body["end"] = true;
+  } else {
+    body["more"] = true;
+  }
   if (!gives_.is_null()) body["tell"] = gives_;
   if (wants_changes_) body["changes"] = change_;
   net::request_header h;
@@ -110,8 +153,14 @@ bool command_channel::receive(milliseconds timeout) {
   return true;
 }
 
+/// The same on behalf of a call of the user, which a refusal ends.
+bool command_channel::receive_asked(milliseconds timeout) {
+  const raised_flag now(asks_);
+  return receive(timeout);
+}
+
 void command_channel::await_reply() {
-  while (!receive(check_interval)) options_.check();
+  while (!receive_asked(check_interval)) options_.check();
 }
 
 void command_channel::read(const net::reply_view& reply) {
@@ -119,9 +168,9 @@ void command_channel::read(const net::reply_view& reply) {
     options_.on_ended(reply);
     options_.check();
   }
-  if (reply.header.result != net::status::ok)
-    throw error("the scheduler refused take_commands: " + std::string(net::text_of(reply.body)));
-  answers_ = json::array();  // the request carried all of them
+  if (reply.header.result != net::status::ok) return on_refusal(std::string(net::text_of(reply.body)));
+  answers_.erase(answers_.begin(), answers_.begin() + static_cast<std::ptrdiff_t>(carried_));
+  carried_ = 0;
   if (reply.body.empty()) return;
   const auto all = json_or_throw(net::text_of(reply.body));
   for (const auto& c : all.value("commands", json::array())) {
@@ -142,6 +191,14 @@ void command_channel::read(const net::reply_view& reply) {
   gives_ = nullptr;
 }
 
+/// A request is sent on behalf of a call of the user only by `begin` and `tell`; a commit has not asked for anything.
+void command_channel::on_refusal(const std::string& why) {
+  const auto text = "the scheduler refused take_commands: " + why;
+  if (asks_) throw error(text);
+  refused_ = text;
+  if (options_.warn) options_.warn(text + "; this worker accepts no more commands");
+}
+
 // ---- running them
 
 command_answer command_channel::run(const std::string& name, const std::string& body) {
@@ -149,24 +206,28 @@ command_answer command_channel::run(const std::string& name, const std::string& 
   if (known == commands_.end()) {
     std::string names;
     for (const auto& c : commands_) names += (names.empty() ? "" : ", ") + c.name;
-    return {0, false, "no command \"" + name + "\": this program has " + (names.empty() ? "none any more" : names)};
+    return {0, false,
+            sendable("no command \"" + name + "\": this program has " + (names.empty() ? "none any more" : names))};
   }
   const auto f = known->run;  // it may destroy its own paralg
   const raised_flag now(runs_);
   try {
     auto text = f(body);
-    if (text.size() <= most_text_bytes) return {0, true, std::move(text)};
-    return {0, false, "its answer has " + std::to_string(text.size()) + " bytes, want at most 65536"};
+    if (text.size() > most_text_bytes)
+      return {0, false, "its answer has " + std::to_string(text.size()) + " bytes, want at most 65536"};
+    if (!json_bytes(text)) return {0, false, "its answer is not UTF-8"};
+    return {0, true, std::move(text)};
   } catch (const job_error&) {
     throw;
   } catch (const std::exception& e) {
-    return {0, false, std::string(e.what()).substr(0, most_text_bytes)};
+    return {0, false, sendable(e.what())};
   }
 }
 
 /// Then parks a request. If a function throws, the rest is run the next time.
 std::size_t command_channel::run_arrived() {
   std::size_t n = 0;
+  bool answered = false;
   for (; !changed_.empty(); ++n) {
     const auto node = std::move(changed_.front());
     changed_.pop_front();
@@ -177,19 +238,23 @@ std::size_t command_channel::run_arrived() {
   for (; !arrived_.empty(); ++n) {
     const auto c = std::move(arrived_.front());
     arrived_.pop_front();
-    const auto a = run(c.name, c.body);
-    answers_.push_back({{"number", c.number}, {"ok", a.ok}, {"text", a.text}});
+    auto a = run(c.name, c.body);
+    const auto bytes = json_bytes(a.text).value_or(0);
+    answers_.push_back({c.number, a.ok, std::move(a.text), bytes});
+    answered = true;
   }
-  if (!waits_) ask();
+  // A parked request that has not carried these answers is replaced.
+  if (refused_.empty() && (!waits_ || answered)) ask();
   return n;
 }
 
 std::size_t command_channel::take(std::chrono::nanoseconds limit) {
-  if (runs_ || !scheduler_) return 0;
+  if (runs_ || !scheduler_ || !refused_.empty()) return 0;
   const auto end = steady_clock::now() + limit;
   std::size_t n = 0;
   for (;;) {
     n += run_arrived();
+    if (!refused_.empty()) return n;
     milliseconds patience{0};
     if (n == 0 && limit.count() > 0)
       patience = std::clamp(std::chrono::ceil<milliseconds>(end - steady_clock::now()), patience, check_interval);
@@ -207,8 +272,11 @@ std::vector<command_answer> command_channel::tell(const command_target& to, cons
       throw error("a job without a scheduler has one process, which takes commands as worker 0");
     return {run(name, body)};
   }
+  check_name(name);
   if (body.size() > most_text_bytes)
     throw config_error("the body of a command has " + std::to_string(body.size()) + " bytes, want at most 65536");
+  if (!json_bytes(body)) throw config_error("the body of a command is not UTF-8");
+  if (!refused_.empty()) throw error(refused_);
   begin();
   gives_ = json{{"number", ++given_},
                 {"to", to.is_server ? "servers" : "workers"},
@@ -217,9 +285,13 @@ std::vector<command_answer> command_channel::tell(const command_target& to, cons
                 {"seconds", seconds}};
   if (to.number) gives_["index"] = *to.number;
   told_.reset();
+  const struct given_up {  // after an exception nobody waits for its answers
+    ~given_up() { command = nullptr; }
+    json& command;
+  } at_end{gives_};
   ask();
   while (!told_) {
-    if (!receive(check_interval)) options_.check();
+    if (!receive_asked(check_interval)) options_.check();
     (void)run_arrived();
   }
   if (const auto why = told_->value("refused", ""); !why.empty()) throw error("the command was refused: " + why);
@@ -232,9 +304,13 @@ std::vector<command_answer> command_channel::tell(const command_target& to, cons
 
 void command_channel::close(milliseconds limit) {
   if (!scheduler_) return;
-  ask(false, true);
-  for (const auto end = steady_clock::now() + limit; steady_clock::now() < end && !receive(check_interval);)
-    options_.check();
+  for (const auto end = steady_clock::now() + limit; refused_.empty();) {
+    ask(false, true);
+    const bool was_last = carries_all();
+    bool has_come = false;
+    while (steady_clock::now() < end && !(has_come = receive(check_interval))) options_.check();
+    if (was_last || !has_come) break;
+  }
   scheduler_.reset();
   options_.open = nullptr;
 }

@@ -3,7 +3,11 @@
 // Commands to and from this worker, and changes of the job's membership, over a separate channel to the scheduler. A
 // request (`take_commands`) is always parked there; each one repeats what the scheduler may not know yet: the number of
 // the last command that has arrived, answers, and the command that this worker issues. The reply carries what the
-// scheduler has for this worker, which it repeats until a request acknowledges it.
+// scheduler has for this worker, which it repeats until a request acknowledges it. Answers that do not fit into a
+// control message go with the next request; one with more to come is answered at once.
+//
+// Nothing that a function of the program returns or throws ends the worker: an answer that cannot be sent is a failed
+// one. If the scheduler refuses a request all the same, the worker accepts no more commands and goes on.
 //
 // No thread: what has arrived is handled inside `take` and `tell`.
 #pragma once
@@ -40,6 +44,7 @@ class command_channel {
     /// Throws when the job has ended; called at least every 100 ms.
     std::function<void()> check;
     std::function<void(const net::reply_view&)> on_ended;  ///< a reply says that it has
+    std::function<void(const std::string&)> warn;          ///< for a person; empty: nobody is told
   };
   explicit command_channel(options o);
 
@@ -51,6 +56,7 @@ class command_channel {
   /// Runs what has arrived; waits for the first at most `limit`. Returns: the number of commands and changes. Inside
   /// one of these functions: 0, at once.
   std::size_t take(std::chrono::nanoseconds limit);
+  /// Throws: config_error when the name or the body cannot be sent; error when the command was refused.
   std::vector<command_answer> tell(const command_target& to, const std::string& name, const std::string& body,
                                    double seconds);
   /// No more commands are accepted. Blocks: until the scheduler has the answers, at most `limit`.
@@ -63,15 +69,25 @@ class command_channel {
     std::string name;
     command_function run;
   };
+  struct given_answer {
+    std::uint64_t number;
+    bool ok;
+    std::string text;
+    std::size_t encoded_bytes;  ///< of the text as JSON
+  };
   struct arrived_command {
     std::uint64_t number;
     std::string name;
     std::string body;
   };
 
+  static void check_name(const std::string& name);
   void begin();
   void ask(bool begins = false, bool ends = false);
   bool receive(std::chrono::milliseconds timeout);
+  bool receive_asked(std::chrono::milliseconds timeout);
+  [[nodiscard]] bool carries_all() const noexcept { return carried_ == answers_.size(); }
+  void on_refusal(const std::string& why);
   void await_reply();
   void read(const net::reply_view& reply);
   std::size_t run_arrived();
@@ -81,13 +97,16 @@ class command_channel {
   std::unique_ptr<net::scheduler_channel> scheduler_;  // null: nothing has been asked yet
   bool waits_ = false;                                 // for a reply
   bool runs_ = false;                                  // one of the functions
+  bool asks_ = false;                                  // on behalf of a call of the user
+  std::string refused_;                                // why no more commands are accepted
   steady_clock::time_point looked_{};
   std::vector<known_command> commands_;
   std::vector<std::pair<const void*, change_function>> changes_;
-  std::uint64_t after_ = 0;     // the last command that has arrived
-  std::uint64_t change_ = 0;    // the last change that has
-  bool wants_changes_ = false;  // stays true when no function wants them any more
-  nlohmann::json answers_ = nlohmann::json::array();
+  std::uint64_t after_ = 0;           // the last command that has arrived
+  std::uint64_t change_ = 0;          // the last change that has
+  bool wants_changes_ = false;        // stays true when no function wants them any more
+  std::deque<given_answer> answers_;  // that the scheduler may not have
+  std::size_t carried_ = 0;           // the first ones, which are in the request that waits for a reply
   std::deque<arrived_command> arrived_;
   std::deque<job_node> changed_;
   std::uint64_t given_ = 0;

@@ -8,6 +8,8 @@
 #include <optional>
 #include <random>
 #include <span>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -30,6 +32,16 @@ constexpr std::chrono::milliseconds signal_interval{100};
 constexpr std::chrono::milliseconds farewell{2000};
 // In a barrier, how often a worker that accepts commands polls for them.
 constexpr std::chrono::milliseconds command_interval{10};
+
+// Of a control message; the scheduler refuses longer ones (server/scheduler/control_body.cpp).
+constexpr std::size_t most_control_bytes = std::size_t{1} << 20;
+constexpr std::size_t most_reported_ranges = 1024;  // in a heartbeat: 40 kB of the longest numbers
+
+/// The text of an exception of the program, for a control message: its length is the program's.
+std::string short_text(std::string_view text) {
+  constexpr std::size_t most = 1024;
+  return std::string(text.substr(0, most)) + (text.size() > most ? " ..." : "");
+}
 
 std::string host_name() {
   char name[256] = {};
@@ -180,6 +192,7 @@ command_channel& session::commands() {
   o.marked = [this](net::request_header h) { return marked(h); };
   o.check = [this] { ended_->check(); };
   o.on_ended = [this](const net::reply_view& reply) { end(net::directive_of(reply)); };
+  o.warn = [this](const std::string& text) { warn(text); };
   commands_ = std::make_unique<command_channel>(std::move(o));
   return *commands_;
 }
@@ -270,6 +283,7 @@ void session::warn_of_cannot() { warn("a dead worker cannot be replaced (--on-wo
 
 void session::tell(net::verb what, const std::string& json) {
   if (!has_scheduler() || ended_->raised()) return;
+  if (json.size() > most_control_bytes) return;  // it would be refused
   net::request_header h;
   h.what = what;
   to_scheduler_->tell(marked(h), net::bytes_of(json));
@@ -289,7 +303,7 @@ void session::checkpoint() {
     path = folder + "/" + file.name;
     body["file"] = nlohmann::json::parse(net::to_json(file));
   } catch (const std::exception& e) {  // of the disk, or what the algorithm could not save
-    body["error"] = e.what();
+    body["error"] = short_text(e.what());
   }
   net::request_header h;
   h.what = net::verb::checkpoint;
@@ -381,7 +395,7 @@ void session::keep(std::size_t part, std::size_t loops) {
   try {
     if (c.cannot.empty()) c.parts = parts_.to_bytes(part);
   } catch (const std::exception& e) {  // the algorithm's
-    c.cannot = std::string("its state cannot be saved: ") + e.what();
+    c.cannot = "its state cannot be saved: " + short_text(e.what());
   }
   keeps_->write(c);
   const mutex_lock lock(mutex_);
@@ -394,7 +408,8 @@ std::string session::beat(nlohmann::json body) {
   if (keeps_ != nullptr) {
     body["caught_up"] = caught_up_.load(std::memory_order_relaxed);
     const mutex_lock lock(mutex_);
-    body["collectives"] = {{"again", kept_collectives_.ranges}, {"from", kept_collectives_.from}};
+    body["collectives"] = {{"again", enclosing_ranges(kept_collectives_.ranges, most_reported_ranges)},
+                           {"from", kept_collectives_.from}};
   }
   return json_text(body);
 }

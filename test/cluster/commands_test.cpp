@@ -177,6 +177,46 @@ TEST(Commands, WhatGoesWrongInOneIsItsAnswerAndTheProgramContinues) {
   });
 }
 
+/// JSON writes a control character as six bytes: the answers of a turn are longer than a control message.
+TEST(Commands, AnswersOfAnyBytesEndNoJob) {
+  constexpr std::size_t size = 6;
+  cluster c({.workers = size});
+  std::atomic<std::size_t> given{0};
+  std::atomic<std::size_t> finished{0};
+  c.run([&](Comm comm) {
+    obedient job(comm);
+    job.paracel_on_command("control", [](const str_type&) { return str_type(65536, '\x01'); });
+    job.paracel_on_command("binary", [](const str_type&) { return str_type(30000, '\xff'); });
+    job.paracel_on_command("throw", [](const str_type&) -> str_type { throw data_error(str_type(2 << 20, '\xfe')); });
+    comm.synchronize();
+    if (comm.get_rank() == 1) {
+      while (given < size - 1) std::this_thread::sleep_for(1ms);
+      std::this_thread::sleep_for(200ms);  // so that the commands are at the scheduler
+      job.serve();
+      return;
+    }
+    const auto one = command_target::worker(1);
+    ++given;
+    const auto answer = job.paracel_tell(one, "control").at(0);
+    EXPECT_TRUE(answer.ok) << answer.text.substr(0, 100);
+    EXPECT_EQ(answer.text, str_type(65536, '\x01'));
+    EXPECT_EQ(job.paracel_tell(one, "binary").at(0).text, "its answer is not UTF-8");
+    const auto thrown = job.paracel_tell(one, "throw").at(0);
+    EXPECT_FALSE(thrown.ok);
+    EXPECT_EQ(thrown.text.substr(0, 6), "\xef\xbf\xbd\xef\xbf\xbd") << "replacement characters";
+    EXPECT_LE(thrown.text.size(), 65536U);
+    EXPECT_THROW(job.paracel_tell(one, str_type(2 << 20, 'x')), config_error);
+    EXPECT_THROW(job.paracel_tell(one, "\xff"), config_error);
+    EXPECT_THROW(job.paracel_tell(one, "stop", "\xff"), config_error);
+    EXPECT_THROW(job.paracel_on_command("\xff", nullptr), config_error);
+    comm.report(str_type(3 << 20, ' '));  // a progress text
+    ++finished;
+    if (comm.get_rank() != 0) return job.serve();
+    while (finished < size - 1) std::this_thread::sleep_for(1ms);
+    for (std::size_t rank = 1; rank < size; ++rank) job.paracel_tell(command_target::worker(rank), "stop");
+  });
+}
+
 TEST(Commands, AWorkerThatComputesIsLateAndOneWithoutFunctionsIsNamed) {
   cluster c({.workers = 3});
   std::atomic<bool> computes{false};

@@ -138,6 +138,19 @@ TEST(CollectiveNumbers, AReplacementCallsTheSetupAndTheIterationThatWasNotCommit
   EXPECT_EQ(second.commit(), (replay_range{{{0, 3}}, 10}));
 }
 
+TEST(CollectiveNumbers, ALongListOfRangesIsReportedAsFewerThatContainThem) {
+  using ranges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+  EXPECT_EQ(enclosing_ranges({}, 2), ranges{});
+  EXPECT_EQ(enclosing_ranges({{0, 3}, {3, 5}, {7, 8}}, 3), (ranges{{0, 5}, {7, 8}})) << "adjacent ones are one";
+  EXPECT_EQ(enclosing_ranges({{1, 2}, {4, 5}, {7, 8}, {10, 11}}, 2), (ranges{{1, 8}, {10, 11}}));
+  ranges many;
+  for (std::uint64_t i = 0; i < 100'000; ++i) many.emplace_back(3 * i, 3 * i + 1);
+  const auto few = enclosing_ranges(many, 1024);
+  EXPECT_EQ(few.size(), 1024U);
+  EXPECT_EQ(few.front().first, 0U);
+  EXPECT_EQ(few.back(), many.back());
+}
+
 TEST(CollectiveNumbers, WhatLiesBetweenTwoLoopsIsASetupToo) {
   collective_sequence first;
   call(first, 2);

@@ -38,6 +38,14 @@ class CommandBoard : public scheduler_test {
   std::string text_of(int tell, int rank) {
     return to(tell).parsed()["answers"][static_cast<std::size_t>(rank)]["text"];
   }
+  /// Where the reply to the next request goes, for one that does not pass through the scheduler.
+  net::peer peer_of_next() {
+    ++last;
+    net::peer who;
+    who.size = sizeof last;
+    std::memcpy(who.id.data(), &last, sizeof last);
+    return who;
+  }
   static json dead(int rank) { return {{"role", "worker"}, {"rank", rank}, {"pid", 700 + rank}, {"why", "killed"}}; }
 };
 
@@ -177,6 +185,58 @@ TEST_F(CommandBoard, AWorkerGivesACommandOnceHoweverOftenItAsksAndIsToldTheAnswe
   given["index"] = 3;
   EXPECT_EQ(to(take(0, 1, {{"tell", given}})).parsed()["told"],
             (json{{"number", 8}, {"refused", "\"index\" is 3, not a whole number up to 2"}}));
+}
+
+TEST_F(CommandBoard, AnAnswerThatCannotBeGivenFailsAndItsWorkerIsNotRefused) {
+  start();
+  begin(1);
+  const std::vector<std::pair<json, std::string>> bad{
+      {std::string(65'537, 'x'), "its answer has 65537 bytes, want at most 65536"}, {7, "its answer is not a text"}};
+  std::uint64_t number = 0;
+  for (const auto& [text, why] : bad) {
+    const int tell = ask(verb::tell, command("a", {{"index", 1}}));
+    take(1, number++);
+    const int parked = take(1, number, {{"answers", {{{"number", number}, {"ok", true}, {"text", text}}}}});
+    EXPECT_FALSE(answers.contains(parked)) << why;
+    EXPECT_EQ(to(tell).parsed()["answers"][0], (json{{"rank", 1}, {"ok", false}, {"text", why}}));
+  }
+}
+
+TEST_F(CommandBoard, ARequestThatMoreAnswersFollowIsAnsweredAtOnce) {
+  start();
+  begin(1);
+  const int first = ask(verb::tell, command("a", {{"index", 1}}));
+  const int second = ask(verb::tell, command("b", {{"index", 1}}));
+  take(1, 0);
+  auto some = answering(1, "A");
+  some["more"] = true;
+  EXPECT_EQ(to(take(1, 2, some)).parsed(), json::object());
+  EXPECT_EQ(text_of(first, 0), "A");
+  EXPECT_FALSE(answers.contains(take(1, 2, answering(2, "B"))));
+  EXPECT_EQ(text_of(second, 0), "B");
+}
+
+TEST_F(CommandBoard, AnswersThatTogetherAreTooLongForAMessageAreLeftOut) {
+  srv::command_board board(3, {}, 10);
+  const srv::command_board::recipients all{3, 1, [](bool, std::uint32_t) { return srv::command_board::recipient{}; }};
+  const auto ask_board = [&](int rank, const json& more) {
+    json body{{"after", std::uint64_t{1}}};
+    body.update(more);
+    srv::completion done(*this, peer_of_next(), verb::take_commands, 0, job, 1);
+    board.take(static_cast<std::uint32_t>(rank), body, done, all, now);
+  };
+  for (const int rank : {0, 1, 2}) ask_board(rank, {{"begin", true}});
+  srv::completion done(*this, peer_of_next(), verb::tell, 0, job, 1);
+  const int tell = last;
+  board.tell(command("a"), done, all, now);
+  for (const int rank : {0, 1, 2}) ask_board(rank, answering(1, rank == 1 ? "123456" : "12345"));
+  const auto said = to(tell).parsed()["answers"];
+  EXPECT_EQ(said[0], (json{{"rank", 0}, {"ok", true}, {"text", "12345"}}));
+  EXPECT_EQ(said[1], (json{{"rank", 1},
+                           {"ok", false},
+                           {"text", "its answer is left out: all answers together have more than 10 bytes"}}));
+  EXPECT_EQ(said[2]["text"], "12345");
+  board.fail_all(status::job_ended, "the end of the test");
 }
 
 TEST_F(CommandBoard, ServersAnswerStatsAndAreAskedAgain) {

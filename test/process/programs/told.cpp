@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -49,6 +50,11 @@ class told : public paracel::paralg {
     paracel_on_command("sleep", [](const std::string& seconds) {
       std::this_thread::sleep_for(std::chrono::duration<double>(std::stod(seconds)));
       return std::string("slept");
+    });
+    paracel_on_command("bytes", [](const std::string& body) {  // "65536 1": so many of that value
+      char* end = nullptr;
+      const auto count = std::strtoul(body.c_str(), &end, 10);
+      return std::string(count, static_cast<char>(std::strtoul(end, nullptr, 10)));
     });
     paracel_on_command("stop", [this](const std::string&) {
       over_ = true;
