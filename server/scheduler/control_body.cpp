@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "core/json_io.hpp"
+#include "core/number_parsing.hpp"
+#include "net/lane_address.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -40,7 +42,9 @@ std::string text_in(const nlohmann::json& j, const char* key) {
 
 std::string address_in(const nlohmann::json& j, const char* key) {
   auto a = text_in(j, key);
-  if (a.empty()) throw refusal(std::string("\"") + key + "\" is empty");
+  if (!net::is_address(a))
+    throw refusal(std::string("\"") + key + "\" is " + quote_for_error(a) +
+                  ", not ipc://PATH, tcp://HOST:PORT or inproc://NAME");
   return a;
 }
 

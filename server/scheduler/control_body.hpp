@@ -30,7 +30,8 @@ class refusal : public error {
 [[nodiscard]] std::uint64_t whole_number_in(const nlohmann::json& j, const char* key, std::uint64_t most);
 /// Throws: refusal when the member is missing, or not a string of at most 1,024 bytes.
 [[nodiscard]] std::string text_in(const nlohmann::json& j, const char* key);
-/// A text that is not empty. Throws: refusal, likewise.
+/// An address that can be connected to: the scheduler does that later, when it could refuse nothing any more.
+/// Throws: refusal.
 [[nodiscard]] std::string address_in(const nlohmann::json& j, const char* key);
 /// `otherwise` when the member is missing or not a string.
 [[nodiscard]] std::string text_or(const nlohmann::json& j, const char* key, std::string otherwise);

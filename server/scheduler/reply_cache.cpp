@@ -14,8 +14,38 @@ void reply_cache::make_room() {
     channels_.drop_oldest([this](const auto& oldest) {
       for (const auto& p : oldest.state.peers) sender_at_.erase(p);
       bytes_ -= oldest.state.answer.size();
+      release_tail(oldest.state);
     });
   }
+}
+
+void reply_cache::keep_tail(const stream_sender& of, last_request& last, const shared_buffer& tail) {
+  if (tail.size() == 0) return;
+  tails_.emplace(last_tail_ + 1, of);
+  last.tail_number = ++last_tail_;
+  last.tail = tail;
+  if (++users_of_[tail.data()] == 1) tail_bytes_ += tail.size();
+  while (tail_bytes_ > most_tail_bytes_ && tails_.size() > 1) {
+    auto* const oldest = channels_.find(tails_.begin()->second);
+    if (oldest == nullptr) {
+      tails_.erase(tails_.begin());
+      continue;
+    }
+    release_tail(oldest->state);
+    oldest->state.tail = {};
+    oldest->state.tail_number = 0;
+    oldest->state.lacks_tail = true;
+  }
+}
+
+/// Its owner forgets it afterwards.
+void reply_cache::release_tail(const last_request& last) noexcept {
+  if (last.tail_number == 0) return;
+  if (const auto users = users_of_.find(last.tail.data()); users != users_of_.end() && --users->second == 0) {
+    tail_bytes_ -= last.tail.size();
+    users_of_.erase(users);
+  }
+  tails_.erase(last.tail_number);
 }
 
 bool reply_cache::accepts(const net::request_header& h, const net::peer& from) try {
@@ -45,12 +75,18 @@ bool reply_cache::accepts(const net::request_header& h, const net::peer& from) t
     last.answered = false;
     bytes_ -= last.answer.size();
     last.answer = {};
+    release_tail(last);
     last.tail = {};
+    last.tail_number = 0;
+    last.lacks_tail = false;
     for (const auto& p : std::exchange(last.peers, {from}))
       if (p != from) sender_at_.erase(p);
     return true;
   }
-  if (h.sequence == last.number && last.answered)
+  if (h.sequence == last.number && last.answered && last.lacks_tail)
+    completion(*this, from, h.what, h.sequence, 0, 0)
+        .fail(net::status::too_large, "the reply was lost with a connection and is no longer kept: it was too large");
+  else if (h.sequence == last.number && last.answered)
     port_.reply(known->from, {.head = last.answer, .body = {}, .tail = last.tail});
   return false;
 } catch (const std::exception&) {  // no memory: its sender retries
@@ -73,8 +109,8 @@ void reply_cache::send(const net::peer& to, const net::outgoing& message) {
   port_.reply(known->from, message);  // first: if sending throws, the request can still be refused
   last.answered = true;
   last.answer = std::move(whole);
-  last.tail = message.tail;
   bytes_ += last.answer.size();
+  keep_tail(sender->second, last, message.tail);
   make_room();
 }
 

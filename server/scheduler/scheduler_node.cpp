@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <exception>
 #include <future>
 #include <string>
@@ -49,8 +50,9 @@ scheduler_node::scheduler_node(net::transport& transport, scheduler_node_options
       ready = true;
       bound.set_value(std::move(here));
       run(*mine);
-    } catch (...) {
+    } catch (const std::exception& e) {
       if (!ready) bound.set_exception(std::current_exception());
+      else end_here(e.what());
     }
     mine.reset();  // a port is destroyed on the thread that used it
   });
@@ -65,6 +67,14 @@ scheduler_node::scheduler_node(net::transport& transport, scheduler_node_options
 scheduler_node::~scheduler_node() {
   stop_.store(true, std::memory_order_release);
   thread_.join();
+}
+
+/// The last resort: not even the job's end could be announced. Its launcher sees this process exit.
+void scheduler_node::end_here(const char* why) noexcept {
+  std::fprintf(stderr, "start_scheduler: error: the scheduler cannot continue: %s\n", why);
+  status_.store(exit_status::scheduler_lost, std::memory_order_release);
+  state_.store(scheduler::phase::aborted, std::memory_order_release);
+  if (options_.on_over) options_.on_over();
 }
 
 void scheduler_node::abort(int status, std::string cause) {
@@ -90,13 +100,24 @@ void scheduler_node::run(net::port& mine) {
   net::attention own(time_.now(), net::clock_source::time_point::duration(std::max(interval / 4, long_turn)));
   auto epoch = job.members().epoch;
   bool over = false;
+  // A request that fails is refused. What fails outside of one leaves the job in an unknown state, so it ends, and the
+  // nodes are told why.
+  const auto guarded = [&](const auto& step) {
+    try {
+      step();
+    } catch (const std::exception& e) {
+      const auto cause = std::string("the scheduler failed: ") + e.what();
+      std::fprintf(stderr, "start_scheduler: error: %s\n", cause.c_str());
+      job.abort(exit_status::scheduler_lost, cause, time_.now());
+    }
+  };
   while (!stop_.load(std::memory_order_acquire)) {
     bool came = mine.receive(in, job.busy() ? soon : idle);
     for (int i = 0; came && i < most_in_a_row; ++i) {
       if (in.channel >= 0) {
         net::reply_view reply;
         if (net::decode(in.frame, in.tail.size(), reply) == nullptr)
-          job.on_reply(reply.header.sequence, reply, time_.now());
+          guarded([&] { job.on_reply(reply.header.sequence, reply, time_.now()); });
         came = mine.receive(in, std::chrono::milliseconds{0});
         continue;
       }
@@ -127,10 +148,12 @@ void scheduler_node::run(net::port& mine) {
       came = mine.receive(in, std::chrono::milliseconds{0});
     }
     const auto now = time_.now();
-    if (const auto missed = own.absence(now); missed.count() != 0) job.was_away(missed, now);
-    if (checkpoint_asked_.exchange(false, std::memory_order_acquire)) job.ask_for_checkpoint();
-    job.tick(now);
-    if (std::exchange(epoch, job.members().epoch) != job.members().epoch) to_servers.follow(job.members());
+    guarded([&] {
+      if (const auto missed = own.absence(now); missed.count() != 0) job.was_away(missed, now);
+      if (checkpoint_asked_.exchange(false, std::memory_order_acquire)) job.ask_for_checkpoint();
+      job.tick(now);
+      if (std::exchange(epoch, job.members().epoch) != job.members().epoch) to_servers.follow(job.members());
+    });
     if (const int status = abort_status_.load(std::memory_order_acquire); status != 0)
       job.abort(status, abort_cause_, now);
     status_.store(job.status(), std::memory_order_release);

@@ -20,7 +20,8 @@ struct scheduler_node_options {
   std::function<void()> on_over;
 };
 
-/// A running scheduler: one thread with one port. Its first event is {"event":"ready","address"}.
+/// A running scheduler: one thread with one port. Its first event is {"event":"ready","address"}. What fails there
+/// outside of a request ends the job with status 13 and the reason as its cause.
 ///
 /// Lifetime: the transport and the time source must outlive the node.
 class scheduler_node {
@@ -46,6 +47,7 @@ class scheduler_node {
 
  private:
   void run(net::port& mine);
+  void end_here(const char* why) noexcept;
 
   scheduler_node_options options_;
   net::boot_time_source real_time_;

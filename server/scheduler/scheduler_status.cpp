@@ -9,7 +9,7 @@
 //
 // state: "missing" (has not joined), "up", "gone"; of a server also "down", "joining", "entering", "leaving" and
 // "left", of a worker "ejected", "awaited" and "catching up". silent: seconds since its last heartbeat; omitted before
-// the first. cause: of its loss. With replicas also "replicas" and "spare", the losses that can still be tolerated;
+// the first. cause: of its loss. With replicas also "replicas" and "spare", the losses that can be tolerated now;
 // when servers can change, "settled": all replicas are complete, and no node awaits another membership.
 #include "server/scheduler/scheduler.hpp"
 
@@ -69,7 +69,8 @@ std::string scheduler::report(time_point now) const {
     all["losses"].push_back({{"cause", cause}, {"seconds", seconds_since(when)}});
   if (servers_in_job_.has_replicas()) {
     all["replicas"] = servers_in_job_.members().replicas;
-    all["spare"] = servers_in_job_.spare();
+    // Until all have joined, the death of any server ends the job.
+    all["spare"] = phase_ == phase::running ? servers_in_job_.spare() : 0;
   }
   if (servers_in_job_.may_change()) all["settled"] = servers_in_job_.settled();
   if (phase_ == phase::aborted) {

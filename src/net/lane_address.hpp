@@ -40,6 +40,25 @@ struct lane_address {
   }
 };
 
+/// Whether the text can be connected to, as far as its form tells: ipc:// and a path for a Unix socket, tcp:// with
+/// host and port, or inproc:// and a name; each may end in a lane.
+[[nodiscard]] inline bool is_address(std::string_view text) noexcept {
+  constexpr std::size_t most_path_bytes = 107;  // of sockaddr_un, without the final zero
+  const auto base = lane_address::parse(text).base;
+  const auto after = [&](std::string_view scheme) {
+    return base.starts_with(scheme) && base.find('\0') == base.npos ? base.substr(scheme.size()) : std::string_view();
+  };
+  if (const auto path = after("ipc://"); !path.empty()) return path.size() <= most_path_bytes;
+  if (!after("inproc://").empty()) return true;
+  const auto place = after("tcp://");
+  const auto colon = place.rfind(':');
+  if (colon == std::string_view::npos || colon == 0) return false;
+  const auto number = place.substr(colon + 1);
+  std::uint16_t port = 0;
+  const auto [end, failed] = std::from_chars(number.data(), number.data() + number.size(), port);
+  return failed == std::errc{} && end == number.data() + number.size() && port != 0;
+}
+
 /// The content of the frame that carries the lane.
 class lane_frame {
  public:

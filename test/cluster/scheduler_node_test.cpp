@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -50,11 +52,12 @@ class log_book {
 class client {
  public:
   client(net::transport& over, const std::string& address) : port_(over.open()), channel_(port_->connect(address)) {}
-  void send(verb what, const json& body) {
+  void send(verb what, const json& body, std::uint32_t epoch = 0) {
     const auto text = body.dump();
     net::request_header h;
     h.what = what;
     h.job = job;
+    h.epoch = epoch;
     h.sequence = ++sequence_;
     h.body_bytes = static_cast<std::uint32_t>(text.size());
     net::request_bytes head;
@@ -79,8 +82,15 @@ class client {
 };
 
 json server() {
-  return {{"role", "server"}, {"slot", 0},       {"incarnation", 7}, {"threads", 1},  {"host", "h"},
-          {"pid", 1},         {"shards", {"a"}}, {"clock", "b"},     {"control", "c"}};
+  return {{"role", "server"},
+          {"slot", 0},
+          {"incarnation", 7},
+          {"threads", 1},
+          {"host", "h"},
+          {"pid", 1},
+          {"shards", {"inproc://a"}},
+          {"clock", "inproc://b"},
+          {"control", "inproc://c"}};
 }
 json worker(int rank, int size) {
   return {{"role", "worker"}, {"rank", rank}, {"size", size}, {"host", "h"}, {"pid", 2 + rank}};
@@ -193,6 +203,49 @@ TEST_F(SchedulerNode, AnAbortFromOutsideAnswersWhoWaits) {
   EXPECT_EQ(reply.header.result, status::job_ended);
   EXPECT_EQ(json::parse(net::text_of(reply.body)),
             (json{{"status", 143}, {"cause", "the scheduler was told to stop"}}));
+}
+
+TEST_F(SchedulerNode, WhatFailsOutsideOfARequestEndsTheJobWithItsReason) {
+  srv::scheduler_node_options o;
+  o.job = {.job = job, .workers = 1, .servers = 1, .heartbeat_limit = 50ms};
+  o.bind = "inproc://scheduler*";
+  o.events = [to = book.sink()](std::string_view line, bool droppable) {
+    if (line.find("\"lost\"") != line.npos) throw std::runtime_error("no memory for a line");
+    to(line, droppable);
+  };
+  o.on_over = [this] { over = true; };
+  const srv::scheduler_node node(transport, std::move(o));
+  client s(transport, node.address());
+  client w(transport, node.address());
+  s.send(verb::join, server());
+  w.send(verb::join, worker(0, 1));
+  EXPECT_EQ(w.wait().header.result, status::ok);
+  w.send(verb::watch, {{"role", "worker"}, {"rank", 0}}, 1);
+  const auto told = w.wait();
+  EXPECT_EQ(told.header.result, status::job_ended);
+  EXPECT_EQ(json::parse(net::text_of(told.body)),
+            (json{{"status", 13}, {"cause", "the scheduler failed: no memory for a line"}}));
+  while (!over) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(node.status(), 13);
+  EXPECT_EQ(book.lines().back()["cause"], "the scheduler failed: no memory for a line");
+}
+
+TEST_F(SchedulerNode, EvenWhenTheEndCannotBeAnnouncedTheStatusIsThatOfALostScheduler) {
+  srv::scheduler_node_options o;
+  o.job = {.job = job, .workers = 1, .servers = 1, .heartbeat_limit = 50ms};
+  o.bind = "inproc://scheduler*";
+  o.events = [](std::string_view line, bool) {
+    if (line.find("\"lost\"") != line.npos || line.find("\"abort\"") != line.npos) throw std::runtime_error("no");
+  };
+  o.on_over = [this] { over = true; };
+  const srv::scheduler_node node(transport, std::move(o));
+  client s(transport, node.address());
+  client w(transport, node.address());
+  s.send(verb::join, server());
+  w.send(verb::join, worker(0, 1));
+  while (!over) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(node.status(), 13);
+  EXPECT_EQ(node.state(), srv::scheduler::phase::aborted);
 }
 
 TEST_F(SchedulerNode, WhoStillWaitsAtTheEndIsAnswered) {

@@ -205,6 +205,47 @@ TEST(Bounds, ChannelsToTheSchedulerAreForgottenTheOldestFirst) {
   EXPECT_LE(channels.size(), reply_cache::most_bytes / (std::size_t{16} << 20));
 }
 
+TEST(Bounds, LargeRepliesOfTheSchedulerAreKeptUpToALimit) {
+  struct recorder final : net::port {
+    std::string bind(const std::string& a) override { return a; }
+    int connect(const std::string&) override { return 0; }
+    void disconnect(int) override {}
+    void send(int, const net::outgoing&) override {}
+    void reply(const net::peer&, const net::outgoing& o) override {
+      results.push_back(test::recorded_reply(o).view.header.result);
+      tails.push_back(o.tail.size());
+    }
+    bool receive(net::incoming&, std::chrono::milliseconds) override { return false; }
+    std::vector<status> results;
+    std::vector<std::size_t> tails;
+  } port;
+  constexpr std::size_t size = 100'000;
+  reply_cache channels(port, 3 * size);
+  const auto ask = [&](std::uint32_t c, std::uint64_t number) {
+    auto h = of_stream(c, true);
+    h.sequence = number;
+    return channels.accepts(h, peer_of(c));
+  };
+  const auto answer = [&](std::uint32_t c, std::uint64_t number, const shared_buffer& tail) {
+    ASSERT_TRUE(ask(c, number));
+    completion(channels, peer_of(c), verb::collective, number, 7, 0).answer({}, {}, tail);
+  };
+  const auto shared = shared_buffer::allocate(size);
+  for (std::uint32_t c = 1; c <= 10; ++c) answer(c, 1, shared);
+  EXPECT_EQ(channels.tail_bytes(), size) << "one memory";
+  for (std::uint32_t c = 11; c <= 14; ++c) answer(c, 1, shared_buffer::allocate(size));
+  EXPECT_EQ(channels.tail_bytes(), 3 * size);
+  const auto repeated = [&](std::uint32_t c) {
+    EXPECT_FALSE(ask(c, 1)) << "it has been executed";
+    return std::pair(port.results.back(), port.tails.back());
+  };
+  EXPECT_EQ(repeated(14), std::pair(status::ok, size));
+  EXPECT_EQ(repeated(1).first, status::too_large) << "the oldest were dropped";
+  EXPECT_EQ(repeated(11).first, status::too_large);
+  for (std::uint32_t c = 1; c <= 14; ++c) EXPECT_TRUE(ask(c, 2)) << c;
+  EXPECT_EQ(channels.tail_bytes(), 0U) << "their next requests show that the replies have arrived";
+}
+
 TEST(Bounds, FunctionsThatCanBeRegisteredAreCounted) {
   plugin_registry plugins({});
   const auto load = [&](int i) {

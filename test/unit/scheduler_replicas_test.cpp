@@ -322,6 +322,14 @@ TEST_F(SchedulerWithReplicas, AReportSaysWhatCanStillBeLost) {
   EXPECT_EQ(said["servers"][0]["state"], "up");
 }
 
+TEST_F(SchedulerWithReplicas, NothingCanBeLostBeforeAllHaveJoined) {
+  make(3, 3, 2);
+  for (int s = 0; s < 3; ++s) ask(verb::join, server(s));
+  EXPECT_EQ(to(ask_text(verb::stats, "")).parsed()["spare"], 0) << "the workers are missing";
+  for (int r = 0; r < 3; ++r) ask(verb::join, worker(r));
+  EXPECT_EQ(to(ask_text(verb::stats, "")).parsed()["spare"], 1);
+}
+
 TEST_F(SchedulerWithReplicas, AServerWhoseFunctionHangsIsReplacedAndTheFunctionNamed) {
   hang_limit = 60s;
   begin(3, 2);

@@ -77,9 +77,14 @@ TEST_F(Scheduler, MalformedBodiesAreRefusedWithAReasonAndChangeNothing) {
   };
   EXPECT_EQ(broken("threads", 3), status::bad_request);
   EXPECT_EQ(broken("threads", 0), status::bad_request);
-  EXPECT_EQ(broken("shards", {"a", 7}), status::bad_request);
-  EXPECT_EQ(broken("shards", {"a", ""}), status::bad_request);
+  EXPECT_EQ(broken("shards", {"ipc:///a", 7}), status::bad_request);
+  EXPECT_EQ(broken("shards", {"ipc:///a", ""}), status::bad_request);
   EXPECT_EQ(broken("clock", ""), status::bad_request);
+  for (const char* no : {"nowhere", "tcp://host", "tcp://host:", "tcp://host:70000", "tcp://:80", "tcp://host:8x",
+                         "ipc://", "http://host:80", "inproc://"}) {
+    EXPECT_EQ(broken("control", no), status::bad_request) << no;
+  }
+  EXPECT_EQ(broken("control", "ipc:///" + std::string(200, 'x')), status::bad_request) << "longer than a socket's path";
   EXPECT_EQ(broken("incarnation", 0), status::bad_request);
   EXPECT_EQ(broken("weight", 0), status::bad_request);
   EXPECT_EQ(broken("host", std::string(5000, 'h')), status::bad_request);
