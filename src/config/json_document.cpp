@@ -192,24 +192,40 @@ class tree_builder {
   std::size_t line_begin_ = 0;
 };
 
-/// The folders of configs, for the whole process, the newest first: the reader of a config knows nothing of servers.
-/// Nodes are never removed.
-struct folder_node {
-  std::string folder;
-  const folder_node* next = nullptr;
+/// Texts of the whole process, the newest first; each is kept once. Nodes are never removed.
+class text_list {
+ public:
+  void add(const std::string& text) {
+    const auto* newest = newest_.load(std::memory_order_acquire);
+    for (const auto* n = newest; n != nullptr; n = n->next)
+      if (n->text == text) return;
+    auto* fresh = new node{text, newest};
+    while (!newest_.compare_exchange_weak(fresh->next, fresh, std::memory_order_acq_rel)) {
+    }
+  }
+  /// The oldest first.
+  [[nodiscard]] std::vector<std::string> all() const {
+    std::vector<std::string> texts;
+    for (const auto* n = newest_.load(std::memory_order_acquire); n != nullptr; n = n->next) texts.push_back(n->text);
+    std::ranges::reverse(texts);
+    return texts;
+  }
+
+ private:
+  struct node {
+    std::string text;
+    const node* next = nullptr;
+  };
+  std::atomic<const node*> newest_{nullptr};
 };
-std::atomic<const folder_node*> folders_read{nullptr};
+
+text_list folders_read;  // of configs: their reader knows nothing of servers
+text_list remarks;
 
 void note_folder_of(const std::string& file) {
   std::error_code failed;
   const auto folder = std::filesystem::absolute(file, failed).parent_path().string();
-  if (failed) return;
-  const auto* newest = folders_read.load(std::memory_order_acquire);
-  for (const auto* n = newest; n != nullptr; n = n->next)
-    if (n->folder == folder) return;
-  auto* fresh = new folder_node{folder, newest};
-  while (!folders_read.compare_exchange_weak(fresh->next, fresh, std::memory_order_acq_rel)) {
-  }
+  if (!failed) folders_read.add(folder);
 }
 
 }  // namespace
@@ -340,12 +356,9 @@ config_node read_config(const std::string& file) {
   return root;
 }
 
-std::vector<std::string> config_folders() {
-  std::vector<std::string> all;
-  for (const auto* n = folders_read.load(std::memory_order_acquire); n != nullptr; n = n->next)
-    all.push_back(n->folder);
-  std::ranges::reverse(all);
-  return all;
-}
+std::vector<std::string> config_folders() { return folders_read.all(); }
+
+void add_config_remark(const std::string& text) { remarks.add(text); }
+std::vector<std::string> config_remarks() { return remarks.all(); }
 
 }  // namespace paracel

@@ -75,6 +75,7 @@ std::string facts_json(const launch_facts& facts, const config_schema* of) {
   if (of != nullptr) {
     answer["program"] = of->program();
     answer["resumable"] = of->resumable() && facts.not_resumable_key.empty();
+    if (!facts.remarks.empty()) answer["remarks"] = facts.remarks;
     if (!facts.not_resumable_key.empty()) answer["not_resumable_key"] = facts.not_resumable_key;
   }
   return json_text(answer);

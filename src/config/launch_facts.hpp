@@ -3,7 +3,7 @@
 // What prun.py needs from a config before it starts a job, as one line of JSON:
 //
 //   {"plugins": ["./libmine.so"], "standard_input": "cfg.json:2:3: key \"input\"", "program": "lr",
-//    "resumable": false, "not_resumable_key": "cfg.json:3:3: key \"update_file\""}
+//    "resumable": false, "not_resumable_key": "cfg.json:3:3: key \"update_file\"", "remarks": ["cfg.json:4:3: ..."]}
 //   {"error": "cfg.json:4:3: key ...", "status": 3}
 //
 // A program prints it for `--check FILE` (worker/run.cpp); for one without a schema start_scheduler --print_config
@@ -20,9 +20,10 @@ class config_schema;
 class error;
 
 struct launch_facts {
-  std::vector<std::string> plugins;  ///< as the config names them; the servers may load them from these folders
-  std::string standard_input;        ///< the first key that names it, for an error; empty: it is not read
-  std::string not_resumable_key;     ///< one with which workers cannot be replaced, for an error; empty: none
+  std::vector<std::string> plugins;    ///< as the config names them; the servers may load them from these folders
+  std::string standard_input;          ///< the first key that names it, for an error; empty: it is not read
+  std::string not_resumable_key;       ///< one with which workers cannot be replaced, for an error; empty: none
+  std::vector<std::string> remarks{};  ///< on what was accepted although it was probably not meant so
 };
 
 /// The facts of a config that passes its schema `of`. Plug-ins are in keys for plug-ins, in keys whose name Paracel 0.3

@@ -193,6 +193,21 @@ std::string limits_text(const std::optional<double>& least, bool exclusive, cons
   return s;
 }
 
+/// Paracel 0.3 read every value as a text, so its configs may have any of them in quotes. It is probably a slip
+/// elsewhere.
+void remark_quotes(const config_node& node, key_type type, const std::string& place) {
+  const auto is_quoted = [](const config_node& n) { return n.type == config_node::kind::string; };
+  const auto say = [&](const config_node& found) {
+    add_config_remark(place + ": found " + found.described() + ", taken as " + found.text + "; want it without quotes");
+  };
+  if (type == key_type::integer || type == key_type::number || type == key_type::boolean) {
+    if (is_quoted(node)) say(node);
+  } else if (type == key_type::numbers) {
+    if (is_quoted(node)) return say(node);
+    if (const auto it = std::ranges::find_if(node.items, is_quoted); it != node.items.end()) say(*it);
+  }
+}
+
 }  // namespace
 
 std::string config_schema::help_text() const {
@@ -253,6 +268,7 @@ config config_schema::check_tree(const std::string& file, const config_node& roo
     entry.line = m.line;
     entry.column = m.column;
     entry.value = checked(*spec, m.value, place, check_files);
+    remark_quotes(m.value, spec->type_, place);
   }
   result.one_output_file_ = output_files_ && result.given(output_files_key);
   const auto stands = [&](const std::string& name) { return result.given(name) && !is_empty(result.at(name)); };

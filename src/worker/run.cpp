@@ -2,6 +2,7 @@
 #include <paracel/run.hpp>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include <paracel/error.hpp>
 
+#include "config/json_document.hpp"
 #include "config/launch_facts.hpp"
 #include "storage/file_glob.hpp"
 #include "worker/failure_line.hpp"
@@ -75,12 +77,22 @@ std::vector<std::string> inputs_of(const config& settings) {
 int answer_check(const config_schema& schema, const std::string& file, bool check_files) {
   const auto answer = [](const std::string& json) { std::printf("%s\n", json.c_str()); };
   try {
-    answer(facts_json(facts_of(schema.check(file, check_files), schema), &schema));
+    auto facts = facts_of(schema.check(file, check_files), schema);
+    facts.remarks = config_remarks();
+    answer(facts_json(facts, &schema));
     return exit_status::ok;
   } catch (const error& e) {
     answer(failure_json(e));
     throw;
   }
+}
+
+/// prun.py has the remarks from --check, and says them once for all workers.
+bool is_launched() { return std::getenv("PARACEL_RENDEZVOUS") != nullptr; }
+
+void say_remarks(const std::string& program) {
+  for (const auto& remark : config_remarks())
+    std::fprintf(stderr, "%s: warning: %s\n", program.c_str(), remark.c_str());
 }
 
 const config* running = nullptr;
@@ -106,6 +118,7 @@ int run(int argc, char** argv, const config_schema& schema, const std::function<
   if (c.checked_file) return answer_check(schema, *c.checked_file, !c.no_files);
   main_env environment(argc, argv);
   const auto settings = schema.check(c.cfg_file);
+  if (!is_launched()) say_remarks(schema.program());
   output_folder::keep(inputs_of(settings));
   const announced now(settings);
   solve(settings);

@@ -108,6 +108,20 @@ TEST_F(Schema, AListOfNumbersOrStringsMayBeOneOfThem) {
   EXPECT_NE(error_of(R"("functions": ["f", 3])").find("want a list of strings"), std::string::npos);
 }
 
+TEST_F(Schema, ANumberInQuotesIsTakenWithARemark) {
+  const auto before = paracel::config_remarks().size();
+  (void)check(R"("rounds": 20, "method": "dgd", "debug": true, "lambdas": [1])");
+  EXPECT_EQ(paracel::config_remarks().size(), before);
+  const auto c = check("\"rounds\": \"20\", \"alpha\": \"0.25\",\n\"debug\": \"true\", \"lambdas\": [0, \"2\"]");
+  EXPECT_EQ(c.get<int>("rounds"), 20);
+  const auto remarks = paracel::config_remarks();
+  ASSERT_EQ(remarks.size(), before + 4);
+  EXPECT_EQ(remarks[before], "cfg.json:2:1: key \"rounds\": found string \"20\", taken as 20; want it without quotes");
+  EXPECT_EQ(remarks.back(), "cfg.json:3:18: key \"lambdas\": found string \"2\", taken as 2; want it without quotes");
+  (void)check("\"rounds\": \"20\"");
+  EXPECT_EQ(paracel::config_remarks().size(), before + 4) << "once";
+}
+
 TEST_F(Schema, NamesAnUnknownKeyAndWhatWasProbablyMeant) {
   EXPECT_EQ(error_of(R"(  "alhpa": 1)"),
             "cfg.json:2:3: key \"alhpa\" is unknown; did you mean \"alpha\"? allowed keys: input, other, method, "
