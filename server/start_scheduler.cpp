@@ -28,6 +28,7 @@
 #include <paracel/error.hpp>
 
 #include "config/launch_facts.hpp"
+#include "core/failure_text.hpp"
 #include "core/hash.hpp"
 #include "core/membership.hpp"
 #include "core/number_parsing.hpp"
@@ -297,6 +298,6 @@ int main(int argc, char** argv) try {
   std::fprintf(stderr, "start_scheduler: error: %s\n", e.what());
   return e.status();
 } catch (const std::exception& e) {
-  std::fprintf(stderr, "start_scheduler: error: %s\n", e.what());
+  std::fprintf(stderr, "start_scheduler: error: %s\n", paracel::failure_text(e));
   return paracel::exit_status::failure;
 }

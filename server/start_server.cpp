@@ -34,6 +34,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/failure_text.hpp"
 #include "core/hex.hpp"
 #include "core/json_io.hpp"
 #include "core/membership.hpp"
@@ -142,6 +143,8 @@ std::uint64_t bytes_of(const std::string& text, const char* flag) {
     throw usage_error(std::string(flag) + " must be a number of bytes such as 1000000, 64K, 256M or 4G, not " +
                       quote_for_error(text));
   }
+  constexpr std::uint64_t most = std::uint64_t{1} << 47;  // what a process can address; small multiples do not overflow
+  if (count > most) throw usage_error(std::string(flag) + "=" + text + ": want at most 128T");
   return count;
 }
 
@@ -303,10 +306,15 @@ std::string heartbeat_body(const srv::server_node& node) {
                       {"pid", node.addresses().pid},
                       {"incarnation", to_hex(node.addresses().incarnation)},
                       {"synced", node.synced()}};
+  // Limited, whatever the names of a plug-in: a heartbeat that is too long would be refused, and this server be lost.
+  constexpr std::size_t most_runs = 64;  // as in server/scheduler/scheduler.cpp
+  constexpr std::size_t most_name_bytes = 512;
   auto& busy = body["busy"] = nlohmann::json::array();
   for (const auto& run : node.long_runs()) {
-    busy.push_back(
-        {{"shard", run.shard}, {"function", run.function}, {"seconds", static_cast<double>(run.time.count()) / 1000}});
+    if (busy.size() == most_runs) break;
+    busy.push_back({{"shard", run.shard},
+                    {"function", run.function.substr(0, most_name_bytes)},
+                    {"seconds", static_cast<double>(run.time.count()) / 1000}});
   }
   return json_text(body);
 }
@@ -434,7 +442,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
     } catch (const error& e) {
       end.come(e.status(), e.what());
     } catch (const std::exception& e) {
-      end.come(exit_status::failure, e.what());
+      end.come(exit_status::failure, failure_text(e));
     }
   });
   int signal = 0;
@@ -544,7 +552,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "start_server: error: %s\n", e.what());
     return e.status();
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "start_server: error: %s\n", e.what());
+    std::fprintf(stderr, "start_server: error: %s\n", failure_text(e));
     return exit_status::failure;
   }
 }

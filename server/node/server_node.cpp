@@ -18,6 +18,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/failure_text.hpp"
 #include "net/attention.hpp"
 #include "server/plugin/last_words.hpp"
 #include "server/request/channels.hpp"
@@ -376,7 +377,7 @@ std::string server_node::start(const std::string& name, void (server_node::*loop
       (this->*loop)(*mine, index);
     } catch (const std::exception& e) {
       if (!is_ready) ready.set_exception(std::current_exception());
-      else fail(name, e.what());
+      else fail(name, failure_text(e));
     }
     mine.reset();
     alive_.fetch_sub(1, std::memory_order_release);

@@ -8,6 +8,8 @@
 
 #include <paracel/error.hpp>
 
+#include "core/failure_text.hpp"
+
 namespace paracel {
 
 namespace {
@@ -39,7 +41,7 @@ int tell_failure(const std::string& program, const std::exception_ptr& failure) 
     say(e.what());
     return e.status();
   } catch (const std::exception& e) {
-    say(e.what());
+    say(failure_text(e));
   } catch (...) {
     say("an exception that is not a std::exception");
   }

@@ -63,9 +63,10 @@ std::optional<std::uint32_t> number_in(const char* name) {
 
 std::size_t byte_count(const char* text) {
   std::uint64_t count = 0;
-  if (!read_byte_count(text, count))
+  constexpr std::uint64_t most = std::uint64_t{1} << 47;  // as --max-message-bytes
+  if (!read_byte_count(text, count) || count > most)
     throw usage_error(std::string("environment variable PARACEL_MAX_MESSAGE_BYTES=") + text +
-                      ": want a number of bytes");
+                      ": want a number of bytes, at most 128T");
   return count;
 }
 
