@@ -51,9 +51,10 @@ from launcher.checkpoints import checkpoint_command  # noqa: E402
 from launcher.config import check_config  # noqa: E402
 from launcher.hosts import remote_hosts  # noqa: E402
 from launcher.job import Job  # noqa: E402
-from launcher.options import parse_command_line  # noqa: E402
+from launcher.options import parse_command_line, take_config  # noqa: E402
 from launcher.output import write_quietly  # noqa: E402
 from launcher.plan import Plan  # noqa: E402
+from launcher.printable import printable  # noqa: E402
 from launcher.program import find_framework, find_program, marks_in  # noqa: E402
 from launcher.scaling import resize_command  # noqa: E402
 from launcher.run_directory import COMMANDS, run_command  # noqa: E402
@@ -67,6 +68,10 @@ def main(arguments):
     words = ""
     try:
         _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+        try:
+            os.getcwd()
+        except OSError as error:
+            raise Failure(USAGE, f"the current folder cannot be read: {error.strerror}: cd to one that exists") from None
         if arguments and arguments[0] in COMMANDS:
             return run_command(arguments)
         if arguments[:1] == ["runs"]:
@@ -80,11 +85,12 @@ def main(arguments):
         options = parse_command_line(arguments)
         program = find_program(options.program)
         publishes, linked, written_for_ps = marks_in(program)
-        if written_for_ps:
+        if written_for_ps or options.ps:
             from launcher.ps_job import PsJob
             return PsJob(options, program).run()
         if options.customers != 1:
             raise Failure(USAGE, "--customers: only for programs written for ps-lite")
+        take_config(options)
         framework = find_framework(program)
         remote = remote_hosts(options)
         # Files on other hosts are checked there, by the program itself.
@@ -103,15 +109,16 @@ def main(arguments):
     except Failure as failure:
         words, status = f"error: {failure}", failure.status
     except OSError as error:  # for example, out of file descriptors
-        words, status = f"error: {error}", FAILURE
+        where = f"{error.filename}: " if error.filename is not None else ""
+        words, status = f"error: {where}{error.strerror or error}", FAILURE
     except KeyboardInterrupt:  # before the event loop handles signals
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
         words, status = "interrupted", 130
     finally:
         if job is not None:
-            job.clean_up(f"prun.py: {words}\n" if words else "")
+            job.clean_up(f"prun.py: {printable(words)}\n" if words else "")
     if job is None:
-        write_quietly(2, f"prun.py: {words}\n".encode("utf-8", "replace"))
+        write_quietly(2, f"prun.py: {printable(words)}\n".encode("utf-8", "replace"))
     return status
 
 

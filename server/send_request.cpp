@@ -7,7 +7,10 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
+#include <array>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -25,7 +28,7 @@
 DEFINE_string(rendezvous, "", "address of the scheduler, or of a thread of a server");
 DEFINE_string(job, "", "id of the job, 16 hex digits");
 DEFINE_string(verb, "stats", "request to send, by its name in the protocol");
-DEFINE_string(body, "", "the request's body, JSON");
+DEFINE_string(body, "", "the request's body, JSON; - : read it from standard input");
 DEFINE_double(timeout, 3, "seconds to wait for the reply");
 
 // gflags calls this when it cannot parse the command line; it prints the reason on stderr itself.
@@ -37,11 +40,24 @@ namespace {
 
 using namespace paracel;
 
+constexpr std::size_t most_body_bytes = std::size_t{1} << 20;  // as in server/scheduler/control_body.cpp
+
 net::verb verb_named(const std::string& name) {
   for (int v = 1; v < 256; ++v) {
     if (name == net::name_of(static_cast<net::verb>(v))) return static_cast<net::verb>(v);
   }
   throw usage_error("--verb=" + name + ": the protocol has no such verb");
+}
+
+/// Command lines can be read by every user of the host.
+std::string standard_input() {
+  std::string text;
+  std::array<char, 1 << 16> piece;
+  while (const auto n = std::fread(piece.data(), 1, piece.size(), stdin)) {
+    text.append(piece.data(), n);
+    if (text.size() > most_body_bytes) throw usage_error("the body is longer than a control message can be");
+  }
+  return text;
 }
 
 int run() {
@@ -53,13 +69,14 @@ int run() {
   h.job = net::parse_job_id(FLAGS_job);
   h.sequence = 1;
   h.low_watermark = 1;
-  h.body_bytes = static_cast<std::uint32_t>(FLAGS_body.size());
+  const auto body = FLAGS_body == "-" ? standard_input() : FLAGS_body;
+  h.body_bytes = static_cast<std::uint32_t>(body.size());
   net::request_bytes head;
   net::encode(h, head);
 
   net::zmq_transport over;
   const auto port = over.open();
-  port->send(port->connect(FLAGS_rendezvous), {.head = head, .body = net::bytes_of(FLAGS_body)});
+  port->send(port->connect(FLAGS_rendezvous), {.head = head, .body = net::bytes_of(body)});
   net::incoming in;
   // Counts the time it has waited, not the time it was suspended with the job.
   constexpr std::chrono::milliseconds turn{50};
@@ -70,7 +87,9 @@ int run() {
       throw protocol_error(wrong);
     const auto text = net::text_of(answer.body);
     const bool ok = answer.header.result == net::status::ok;
-    std::fprintf(ok ? stdout : stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+    auto* const to = ok ? stdout : stderr;
+    std::fwrite(text.data(), 1, text.size(), to);
+    std::fputc('\n', to);
     return ok ? exit_status::ok : exit_status::failure;
   }
   std::fprintf(stderr, "%s does not answer\n", FLAGS_rendezvous.c_str());

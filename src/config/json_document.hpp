@@ -58,8 +58,8 @@ config_node parse_config(const std::string& file, std::string_view text);
 /// Throws: config_error.
 config_node read_config(const std::string& file);
 
-/// What a reader of configs has accepted although it was probably not meant so, each with file:line:column. A remark that
-/// was made before is not repeated. Thread-safety: any thread.
+/// What a reader of configs has accepted although it was probably not meant so, each with file:line:column. A remark
+/// that was made before is not repeated. Thread-safety: any thread.
 void add_config_remark(const std::string& text);
 std::vector<std::string> config_remarks();
 

@@ -23,7 +23,7 @@ from launcher.mpirun import Tagged  # noqa: E402
 from launcher.options import parse_command_line  # noqa: E402
 from launcher.own_folder import APPEND, OwnFolder  # noqa: E402
 from launcher.plan import Child  # noqa: E402
-from launcher.socket_folder import remove_folder  # noqa: E402
+from launcher.socket_folder import MARK, remove_folder  # noqa: E402
 from launcher.terminal import duration, loading_text  # noqa: E402
 
 
@@ -44,7 +44,7 @@ class Usage(JobTest):
                 ("--wnum: '0' is not a whole number above 0", "-w", "0", LR),
                 ("--snum: 'two' is not a whole number above 0", "-p", "two", LR),
                 ("--timeout: '-1' is not a number of seconds above 0", "--timeout=-1", LR),
-                ("unrecognized arguments: --nope", "--nope", LR),
+                ("unknown option --nope", "--nope", LR),
                 ("-m slurm: want local or mpi", "-m", "slurm", LR),
                 ("-m mesos: want local or mpi; Mesos is not supported", "-m", "mesos", LR),
                 ("--m_server x: want local or mpi", "--m_server", "x", LR),
@@ -70,6 +70,10 @@ class Usage(JobTest):
                 ("--drop-messages: '0': want a percentage above 0, at most 50", "--drop-messages", "0", LR),
                 ("--drop-messages: '51': want a percentage above 0, at most 50", "--drop-messages", "51", LR),
                 ("--drop-messages: 'nan': want a percentage above 0, at most 50", "--drop-messages", "nan", LR),
+                ("unknown option --replica: did you mean --replicas?", "--replica", "2", LR),
+                ("--max-value-bytes: 129T: want at most 128T", "--max-value-bytes", "129T", LR),
+                ("two configs: cfg.json and other.json", "-c", "cfg.json", LR, "--cfg_file", "other.json"),
+                ("--timeout: 'nan' is not a number of seconds above 0", "--servers", "+1", "--run", "r", "--timeout", "nan"),
                 ("--seed: '-3' is not a whole number", "--drop-messages", "1", "--seed=-3", LR),
                 ("--seed requires --drop-messages", "--seed", "3", LR),
                 ("--delivery: invalid choice: 'maybe' (choose from 'resend', 'fail')", "--delivery", "maybe", LR),
@@ -99,6 +103,17 @@ class Usage(JobTest):
         self.refused(2, "nowhere/prog: no such program", "nowhere/prog")
         self.refused(2, "cfg.json is not executable", "./cfg.json")
         self.refused(2, "is a folder, want a program", "/tmp")
+
+    def test_a_deleted_folder_is_named(self):
+        gone = tempfile.mkdtemp()
+        done = subprocess.run(["sh", "-c", 'rmdir "$1"; exec "$2" "$3" "$4"', "sh", gone, sys.executable, PRUN, LR], cwd=gone,
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        self.assertEqual((done.returncode, done.stderr), (2, "prun.py: error: the current folder cannot be read: No such file or "
+                                                             "directory: cd to one that exists\n"))
+
+    def test_the_config_may_come_after_the_program(self):
+        status, out, err = self.prun("--run-dir", "mine", LR, "--cfg_file", "cfg.json")
+        self.assertEqual(status, 0, err + out)
 
     def test_a_framework_that_is_not_built_is_named(self):
         with tempfile.TemporaryDirectory() as lonely:
@@ -206,10 +221,15 @@ class Config(JobTest):
         self.bad(self.good(output="cfg.json/out"), 'bad.json:3:2: key "output": cannot write to cfg.json/out: ')
         self.bad(self.good(update_file="nowhere/lib.so"), 'bad.json:8:2: key "update_file": no such file: nowhere/lib.so')
 
-    def test_numbers_in_quotes_are_accepted_as_the_programs_accept_them(self):
+    def test_numbers_in_quotes_are_accepted_with_a_remark(self):
         self.write_config("quoted.json", rounds="2", alpha="0.1", debug="false")
-        status, _, err = self.prun("-c", "quoted.json", LR)
+        status, _, err = self.prun("-w", "3", "-c", "quoted.json", LR)
         self.assertEqual(status, 0, err)
+        remarks = re.findall(r"warning: quoted\.json:\d+:\d+: key (.*)", err)
+        self.assertEqual(sorted(remarks), [f'"{key}": found string "{value}", taken as {value}; want it without quotes'
+                                           for key, value in (("alpha", "0.1"), ("debug", "false"), ("rounds", "2"))])
+        done = subprocess.run([LR, "--cfg_file", "quoted.json"], cwd=self.folder, capture_output=True, text=True, check=False)
+        self.assertEqual(done.stderr.count("lr: warning: quoted.json:"), 3, done.stderr)
 
     def test_a_config_that_is_not_there(self):
         status, _, err = self.prun("-c", "nowhere.json", LR)
@@ -396,21 +416,21 @@ class Programs(JobTest):
         self.assertEqual(process.wait(patient(15)), 4)
 
     def test_folders_of_launchers_that_were_killed_are_swept_away(self):
-        stale, fresh, locked = (os.path.join("/tmp", "prc-" + os.urandom(4).hex()) for _ in range(3))
-        for path in (stale, fresh, locked):
+        stale, fresh, locked, foreign = (os.path.join("/tmp", "prc-" + os.urandom(4).hex()) for _ in range(4))
+        for path in (stale, fresh, locked, foreign):
             os.mkdir(path, 0o700)
-            with open(os.path.join(path, "s"), "wb"):
+            with open(os.path.join(path, "thesis.tex" if path == foreign else MARK), "wb"):
                 pass
-        for path in (stale, locked):
+        for path in (stale, locked, foreign):
             os.utime(path, (1, 1))
         held = os.open(locked, os.O_RDONLY)
         try:
             fcntl.flock(held, fcntl.LOCK_EX)
             self.assertEqual(self.prun(self.write_program("nothing", "exit 0"))[0], 0)
-            self.assertEqual([os.path.exists(path) for path in (stale, fresh, locked)], [False, True, True])
+            self.assertEqual([os.path.exists(path) for path in (stale, fresh, locked, foreign)], [False, True, True, True])
         finally:
             os.close(held)
-            for path in (fresh, locked):
+            for path in (fresh, locked, foreign):
                 remove_folder(path)
 
 

@@ -168,6 +168,40 @@ class Ps(JobTest):
         self.assertIn("was killed by SIGKILL", run.err())
         self.assertEqual(self.pids_of(run.pid, "", ""), [])
 
+    def test_a_run_folder_belongs_to_one_job_of_either_kind(self):
+        ours = os.path.join(BIN, "test_told")
+        for first, second in ((ours, "ps_key_value"), ("ps_survivor", "ps_key_value"), ("ps_survivor", ours)):
+            with self.subTest(first=first, second=second):
+                arguments = ["commit"] if first == ours else []
+                run = self.start("-w", "1", "-p", "1", "--run-dir", "mine", program(first), *arguments)
+                ready = "ready" if first == ours else "pushed"
+                self.assertTrue(wait_until(lambda: ready in run.out(), 20), run.err())
+                note = os.path.join(self.folder, "mine", "run.json")
+                with open(note, encoding="utf-8") as file:
+                    before = file.read()
+                status, _, err = self.prun("-w", "1", "-p", "1", "--run-dir", "mine", program(second))
+                self.assertEqual(status, 2, err)
+                self.assertIn("belongs to a job that is running (pid ", err)
+                with open(note, encoding="utf-8") as file:
+                    self.assertEqual(file.read(), before)
+                self.assertTrue(os.path.exists(os.path.join(self.folder, "mine", "server_0.log")))
+                if first != ours:
+                    for command in (("status",), ("tell", "x"), ("--servers", "+1")):
+                        status, _, err = self.prun(*command, "--run", "mine")
+                        self.assertEqual(status, 2, err)
+                        self.assertIn("a run of ps_survivor, which is written for ps-lite", err)
+                run.process.terminate()
+                run.process.wait(patient(20))
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "mine", "run.lock")))
+
+    def test_a_script_that_starts_such_a_program_needs_the_option(self):
+        script = os.path.join(self.folder, "start.sh")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\nexec {program("ps_key_value")} "$@"\n')
+        os.chmod(script, 0o755)
+        status, out, err = self.prun("-w", "2", "-p", "1", "--ps", script, "200", "5")
+        self.assertEqual((status, out), (0, "worker 0: the sums are right\n"), err)
+
     @staticmethod
     def pids_of(parent, role, rank):
         """Children of a launcher, by their environment."""

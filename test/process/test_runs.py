@@ -134,6 +134,19 @@ class Runs(JobTest):
         self.assertEqual(subprocess.run([sys.executable, PRUN, "runs", "--output-dir", "/nowhere"], capture_output=True,
                                         check=False).returncode, 2)
 
+    def test_a_folder_that_the_user_names_keeps_what_is_in_it(self):
+        mine = os.path.join(self.here, "experiments")
+        os.mkdir(mine)
+        for name in ("results.log", "data.clients", "model.kept0"):
+            with open(os.path.join(mine, name), "w", encoding="utf-8") as file:
+                file.write("my measurements\n")
+        for _ in range(2):
+            status, out, err = self.prun("-c", "cfg.json", "--run-dir", mine, "--on-worker-death", "wait:5", LR)
+            self.assertEqual(status, 0, err + out)
+        for name in ("results.log", "data.clients", "model.kept0"):
+            with open(os.path.join(mine, name), encoding="utf-8") as file:
+                self.assertEqual(file.read(), "my measurements\n")
+
     def test_a_folder_that_was_named_is_nobodys_to_remove(self):
         named = os.path.join(self.here, "named")
         self.over("20200101-000000-1")

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """`prun.py tell`: commands to real workers and servers from another process, and how a program is notified of deaths."""
+import concurrent.futures
 import json
 import os
 import subprocess
@@ -60,7 +61,8 @@ class Tell(JobTest):
         self.told_all(run, "echo")
         status, out, err = self.tell(run, "dance")
         self.assertEqual((status, out), (1, ""))
-        self.assertEqual(err, "".join(f'prun.py: worker {r}: no command "dance": this program has echo, fail, die, sleep, stop\n'
+        known = "echo, fail, die, sleep, bytes, stop"
+        self.assertEqual(err, "".join(f'prun.py: worker {r}: no command "dance": this program has {known}\n'
                                       for r in (0, 1)))
         self.assertEqual(self.tell(run, "--worker", "1", "fail"), (1, "", "prun.py: worker 1: a.csv:1: bad\n"))
         status, out, err = self.tell(run, "--worker", "2", "echo")
@@ -76,6 +78,40 @@ class Tell(JobTest):
         self.assertEqual(self.tell(run, "stop")[1], "worker 0: bye\nworker 1: bye\n")
         self.assertEqual(run.wait(), 0, run.err())
 
+    def test_no_answer_ends_the_job_and_none_moves_the_cursor(self):
+        run = self.start_told("commit", "-w", "2", "-p", "1")
+        self.told_all(run, "echo")
+        # JSON writes each of these bytes as six: more than a control message together.
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            told = [pool.submit(self.tell, run, "--worker", "1", "bytes", "65536 1") for _ in range(6)]
+            for one in told:
+                status, out, err = one.result()
+                self.assertEqual((status, err), (0, ""))
+                self.assertEqual(out, "worker 1: " + r"\x01" * 65536 + "\n")
+        for body, words in (("30000 255", "its answer is not UTF-8"),
+                            ("65537 65", "its answer has 65537 bytes, want at most 65536")):
+            self.assertEqual(self.tell(run, "--worker", "1", "bytes", body), (1, "", f"prun.py: worker 1: {words}\n"))
+        self.assertRegex(self.tell(run, "--worker", "1", "echo", "\x1b[2J\nprun.py: done")[1],
+                         r"^worker 1: \d+:\\x1b\[2J\n    prun.py: done\n$")
+        self.assertEqual(self.tell(run, "stop")[0], 0)
+        self.assertEqual(run.wait(), 0, run.err())
+
+    def test_the_body_is_in_no_command_line(self):
+        run = self.start_told("commit", "-w", "1", "-p", "1")
+        self.told_all(run, "echo")
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            told = pool.submit(self.tell, run, "sleep", "1.0000000000625")  # the secret
+            asking = []
+            while not told.done():
+                for process in processes_of(run.job()):
+                    if process.command[0].endswith("send_request"):
+                        asking.append(process.command)
+            self.assertEqual(told.result()[0], 0)
+        self.assertTrue(asking)
+        self.assertNotIn("0000000625", str(asking))
+        self.assertEqual(self.tell(run, "stop")[0], 0)
+        self.assertEqual(run.wait(), 0, run.err())
+
     def test_wrong_usage_and_wrong_runs_are_refused(self):
         run = self.start_told("deaf", "-w", "2", "-p", "1")
         status, out, err = self.tell(run, "echo")
@@ -83,7 +119,8 @@ class Tell(JobTest):
         self.assertIn("prun.py: worker 1: it accepts no commands: its program registers no function for them "
                       "(paracel_on_command)\n", err)
         for arguments, words in ((("--worker", "x", "echo"), "'x' is not a whole number"), ((), "COMMAND"),
-                                 (("--timeout", "0", "echo"), "want a number above 0"),
+                                 (("--timeout", "0", "echo"), "'0' is not a number of seconds above 0"),
+                                 (("--timeout", "nan", "echo"), "'nan' is not a number of seconds above 0"),
                                  (("--servers", "--worker", "1", "echo"), "not allowed with")):
             status, out, err = self.tell(run, *arguments)
             self.assertEqual((status, out), (2, ""), arguments)

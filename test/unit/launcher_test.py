@@ -1,14 +1,35 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Parts of the launcher that need no job."""
+import argparse
+import contextlib
+import io
+import json
 import os
+import re
+import struct
+import subprocess
 import sys
+import tempfile
 import unittest
 
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
 
+from launcher import numbers, socket_folder  # noqa: E402
+from launcher.elf import needed_libraries  # noqa: E402
+from launcher.ending import next_step, status_of  # noqa: E402
+from launcher.exit_status import FAILURE, SERVER_LOST, SCHEDULER_LOST, USAGE, Failure  # noqa: E402
+from launcher.folder_lock import OF_RUN  # noqa: E402
 from launcher.job import LATE, Job  # noqa: E402
+from launcher.options import parse_command_line, take_config  # noqa: E402
+from launcher.plan import Child  # noqa: E402
+from launcher.printable import in_a_line, printable  # noqa: E402
+from launcher.program import marks_in  # noqa: E402
+from launcher.run_directory import read_note, status_text  # noqa: E402
+from launcher.run_folder import remove_kept, take_folder  # noqa: E402
+from launcher.runs import sweep  # noqa: E402
+from launcher.terminal import Terminal  # noqa: E402
 
 
 class Deadlines(unittest.TestCase):
@@ -20,6 +41,264 @@ class Deadlines(unittest.TestCase):
         self.assertEqual(job.deadlines, before)
         job.extend_deadlines(5.0)
         self.assertEqual(job.deadlines, {name: at + (0 if name == "timeout" else 5) for name, at in before.items()})
+
+
+class Numbers(unittest.TestCase):
+    ODD = ("", "nan", "inf", "-inf", "-1", "+1", "0x10", "1_000", " 1", "1 ", "\u0661", "\u00b2", "1e", "1e400", "9" * 5000,
+           "1,5")
+
+    def test_only_plain_decimal_numbers_are_taken(self):
+        takes = {numbers.whole_number: ("0", "17"), numbers.positive(1 << 16): ("1", "65536"),
+                 numbers.seconds: ("0.5", "1e3", "7", ".5", "2."), numbers.seconds_between(0.1, 1e6): ("0.1", "1000000"),
+                 numbers.percentage(50): ("0.1", "50"), numbers.byte_count: ("1", "64K", "128T")}
+        for parse, good in takes.items():
+            for text in good:
+                parse(text)
+            for text in self.ODD:
+                with self.subTest(parse=parse.__qualname__, text=text[:20]), self.assertRaises(argparse.ArgumentTypeError):
+                    parse(text)
+        for parse, text in ((numbers.positive(9), "10"), (numbers.positive(9), "0"), (numbers.byte_count, "129T"),
+                            (numbers.byte_count, "4611686018427387904"), (numbers.byte_count, "0"), (numbers.byte_count, "1k"),
+                            (numbers.whole_number, "9" * 19),
+                            (numbers.seconds, "0"), (numbers.seconds, "1e9"), (numbers.percentage(50), "51")):
+            with self.subTest(text), self.assertRaises(argparse.ArgumentTypeError):
+                parse(text)
+
+    def test_every_option_with_a_number_uses_them(self):
+        given = {"--on-worker-death": "wait:{}", "--function-timeout": "libx.so:f={}"}
+        words = io.StringIO()
+        with contextlib.redirect_stdout(words), self.assertRaises(SystemExit):
+            parse_command_line(["--help"])
+        units = r"N|S|K|R|P|MB|BYTES|(?:\[FUNCTION=\])?SECONDS|abort\|eject\|wait:T"
+        names = re.findall(rf"^  (?:-\w \S+, )?(--[\w-]+) (?:{units})(?:\s|$)", words.getvalue(), re.M)
+        self.assertGreater(len(names), 20)
+        for name in names:
+            for text in ("nan", "1_0", "\u0661", "-1", "0x1"):
+                with self.subTest(name=name, text=text):
+                    err = io.StringIO()
+                    with contextlib.redirect_stderr(err), self.assertRaises(SystemExit) as end:
+                        parse_command_line([f"{name}={given.get(name, '{}').format(text)}", "program"])
+                    self.assertEqual(end.exception.code, USAGE)
+                    self.assertIn(name, err.getvalue())
+
+
+class CommandLine(unittest.TestCase):
+    @staticmethod
+    def error_of(*arguments):
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err), contextlib.suppress(SystemExit):
+            parse_command_line(list(arguments))
+        return err.getvalue().splitlines()
+
+    def test_an_error_is_the_first_line_and_an_unknown_option_names_the_nearest(self):
+        for arguments, line in ((("--replica", "2", "prog"), "unknown option --replica: did you mean --replicas?"),
+                                (("--max-memry=4G", "prog"), "unknown option --max-memry: did you mean --max-memory?"),
+                                (("-w", "2", "--zzz", "prog"), "unknown option --zzz"),
+                                (("-x", "prog"), "unknown option -x"),
+                                (("-w", "two", "prog"), "argument -w/--wnum: 'two' is not a whole number above 0")):
+            with self.subTest(arguments):
+                self.assertEqual(self.error_of(*arguments), [f"prun.py: error: {line}", "prun.py: see prun.py --help"])
+        self.assertEqual(parse_command_line(["-w4", "--elastic", "prog", "--replica", "2"]).arguments, ["--replica", "2"])
+
+    def test_a_config_may_come_after_the_program(self):
+        for words in (["--cfg_file", "a.json"], ["--cfg_file=a.json"], ["-c", "b", "--cfg_file", "a.json", "-x"]):
+            options = parse_command_line(["prog", *words])
+            take_config(options)
+            self.assertEqual(options.cfg_file, "a.json")
+            self.assertEqual(options.arguments, ["-c", "b", "-x"] if "-c" in words else [])
+        options = parse_command_line(["prog", "--cfg_file"])
+        take_config(options)
+        self.assertEqual((options.cfg_file, options.arguments), ("", ["--cfg_file"]), "the program says what is missing")
+        with self.assertRaises(Failure) as failure:
+            take_config(parse_command_line(["-c", "a.json", "prog", "--cfg_file", "b.json"]))
+        self.assertIn("two configs: a.json and b.json", str(failure.exception))
+
+
+class Printable(unittest.TestCase):
+    def test_nothing_moves_the_cursor_or_looks_like_another_line(self):
+        self.assertEqual(printable("gr\u00fc\u00dfe\u00a0\u3000$ \t\u4e2d"), "gr\u00fc\u00dfe\u00a0\u3000$ \t\u4e2d")
+        self.assertEqual(printable("\x1b[2J\r\x07\x7f\x9b\u202e\u2028\udc80"),
+                         "\\x1b[2J\\r\\x07\\x7f\\x9b\\u202e\\u2028\\udc80")
+        self.assertEqual(printable("a\nprun: done"), "a\n    prun: done")
+        self.assertEqual(in_a_line("a\n  b\x1b"), "a b\\x1b")
+
+    def test_the_report_of_a_job_and_its_progress_are_printable(self):
+        report = {"job": "1", "phase": "running", "seconds": 1.0, "epoch": 1, "settled": True, "replicas": 2, "spare": 1,
+                  "progress": {"round": "\x1b[1m", "\x1b": 2.0}, "losses": [{"seconds": 1.0, "cause": "x\x1b\ny"}],
+                  "servers": [{"slot": 0, "state": "up", "pid": 1, "host": "h\x1b"}],
+                  "workers": [{"rank": 0, "state": "up", "pid": 1, "host": "h\n", "clock": 0}]}
+        text = status_text(report)
+        self.assertTrue(all(line.isprintable() for line in text.splitlines()), text)
+        self.assertIn("servers that may still be lost: 1", text)
+        self.assertIn("no server may be lost before all processes have joined",
+                      status_text(dict(report, phase="joining", spare=0)))
+
+    def test_a_progress_of_any_values_is_shown(self):
+        for event in ({"round": 1e308, "rounds": 1.7e308}, {"round": "\x1b[1m\n" * 100, "rounds": [1]},
+                      {"round": 2, "rounds": 1e300},
+                      {"round": 3, "metric": "a\x1bb", "a\x1bb": 1.0}, {"loading": 1e308, "of": 1e308}, {"loading": "x"},
+                      {"round": True, "rounds": None, "loss": 1e308}, {"round": 1e-300 + 1, "rounds": 1e308}):
+            terminal = Terminal.__new__(Terminal)
+            terminal.progress, terminal.first = event, (1 - 1e-16, 0.0)
+            with self.subTest(event):
+                text = terminal.progress_text(1.0)
+                self.assertTrue(text.isprintable(), repr(text))
+
+
+class Programs(unittest.TestCase):
+    @staticmethod
+    def elf(needed, wide=True, order="<"):
+        """A program with one segment and a dynamic section."""
+        names = b"\0" + b"".join(name + b"\0" for name in needed)
+        base, header = 0x400000, 64 if wide else 52
+        segment = 56 if wide else 32
+        strings_at = header + 2 * segment
+        entry = struct.Struct(order + ("2Q" if wide else "2I"))
+        dynamic_at = strings_at + len(names)
+        places = [names.index(b"\0" + name + b"\0") + 1 for name in needed]
+        dynamic = b"".join(entry.pack(1, place) for place in places) + entry.pack(5, base + strings_at) + entry.pack(0, 0)
+        size = dynamic_at + len(dynamic)
+        start = b"\x7fELF" + bytes([2 if wide else 1, 1 if order == "<" else 2, 1]) + bytes(9)
+        if wide:
+            start += struct.pack(order + "2HI3QI6H", 3, 62, 1, 0, header, 0, 0, header, segment, 2, 0, 0, 0)
+            segments = struct.pack(order + "2I6Q", 1, 5, 0, base, base, size, size, 4096)
+            segments += struct.pack(order + "2I6Q", 2, 6, dynamic_at, base + dynamic_at, 0, len(dynamic), len(dynamic), 8)
+        else:
+            start += struct.pack(order + "2H5I6H", 3, 3, 1, 0, header, 0, 0, header, segment, 2, 0, 0, 0)
+            segments = struct.pack(order + "8I", 1, 0, base, base, size, size, 5, 4096)
+            segments += struct.pack(order + "8I", 2, dynamic_at, base + dynamic_at, 0, len(dynamic), len(dynamic), 6, 8)
+        return start + segments + names + dynamic
+
+    def test_the_libraries_of_a_program_are_read_from_its_dynamic_section(self):
+        names = [b"libparacel_ps.so.1", b"libc.so.6"]
+        for wide in (True, False):
+            for order in "<>":
+                content = self.elf(names, wide, order)
+                self.assertEqual(needed_libraries(content), ["libparacel_ps.so.1", "libc.so.6"])
+                for end in range(len(content)):
+                    needed_libraries(content[:end])  # a damaged file is no error
+        self.assertEqual(needed_libraries(b"#!/bin/sh\n# libparacel_ps.so\n"), [])
+        with open(sys.executable, "rb") as file:
+            self.assertTrue(any(name.startswith("libc.so") for name in needed_libraries(file.read())))
+
+    def test_only_a_program_linked_with_the_library_is_written_for_ps_lite(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "program")
+            for content, marks in ((self.elf([b"libparacel_ps.so"]), (False, True, True)),
+                                   (self.elf([b"libparacel.so"]) + b"libparacel_ps.so paracel-schema-v1", (True, True, False)),
+                                   (b"#!/bin/sh\nexport LD_PRELOAD=libparacel_ps.so\n", (False, False, False)),
+                                   (self.elf([b"libmylibparacel_ps.so"]), (False, False, False)), (b"", (False, False, False))):
+                with open(path, "wb") as file:
+                    file.write(content)
+                self.assertEqual(marks_in(path), marks)
+
+
+class Statuses(unittest.TestCase):
+    @staticmethod
+    def child(role, status):
+        child = Child(role, 0, [], "")
+        child.ended = os.waitid(os.P_PID, os.spawnl(os.P_NOWAIT, "/bin/sh", "sh", "-c", f"exit {status}"), os.WEXITED)
+        return child
+
+    def test_a_status_that_a_plug_in_sets_is_not_one_of_ours(self):
+        self.assertEqual(status_of(self.child("server", 3), joined=False)[0], 3)
+        self.assertEqual(status_of(self.child("server", 3), joined=True)[0], SERVER_LOST)
+        self.assertEqual(status_of(self.child("server", 77))[0], SERVER_LOST)
+        self.assertEqual(status_of(self.child("server", 13), joined=True)[0], SCHEDULER_LOST)
+        self.assertEqual(status_of(self.child("worker", 7))[0], 7)
+        for own in (10, 11, 12, 77, 130):
+            self.assertEqual(status_of(self.child("worker", own))[0], FAILURE, "it means something else for a job")
+
+    def test_a_crash_says_what_to_do_next(self):
+        command = ["/bin/my prog", "--cfg_file", "a.json"]
+        self.assertIn("gdb --args '/bin/my prog' --cfg_file a.json", next_step("worker 1 (pid 7) was killed by SIGSEGV", command))
+        self.assertIn("dmesg", next_step("worker 1 (pid 7) was killed by SIGKILL", command))
+        self.assertIsNone(next_step("worker 1 (pid 7) exited with status 3", command))
+
+
+class Folders(unittest.TestCase):
+    OURS = ("scheduler.log", "server_12.log", "worker_0.log", "mpirun_workers.log", "mpirun_servers.log", "mpirun_server_3.log",
+            "worker-0.kept0", "worker-11.kept1", "worker-2.clients", "job.key", "run.json.tmp")
+    FOREIGN = ("results.log", "worker_x.log", "my_worker_0.log", "worker_0.log.old", "data.clients", "a.kept0", "server.log",
+               "worker-0.kept2", "run.json.bak", "core")
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(subprocess.run, ["rm", "-rf", self.folder], check=True)
+
+    def write(self, name, text=""):
+        with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def take(self):
+        folder, lock = take_folder(self.folder, True, "--run-dir")
+        self.addCleanup(folder.close)
+        return folder, lock
+
+    def refusal(self):
+        with self.assertRaises(Failure) as failure:
+            self.take()
+        return str(failure.exception)
+
+    def test_what_no_run_has_written_stays(self):
+        for name in self.FOREIGN + self.OURS:
+            self.write(name)
+        self.write("run.json", json.dumps({"job": "1", "scheduler": "ipc:///x"}))
+        folder, lock = self.take()
+        self.assertEqual(sorted(os.listdir(self.folder)), sorted((*self.FOREIGN, OF_RUN)))
+        self.write("worker-3.clients")
+        remove_kept(folder)
+        lock.release()
+        self.assertEqual(sorted(os.listdir(self.folder)), sorted(self.FOREIGN))
+
+    def test_files_of_a_runs_names_in_a_folder_without_a_run_are_not_removed(self):
+        self.write("worker_0.log", "my notes")
+        self.assertIn("it has a file worker_0.log that no run of prun.py has left there", self.refusal())
+        self.write("run.json", "{\"my\": \"file\"}")
+        self.assertIn("has a file run.json", self.refusal())
+        self.assertEqual(sorted(os.listdir(self.folder)), ["run.json", "worker_0.log"])
+        os.unlink(os.path.join(self.folder, "run.json"))
+        self.write(OF_RUN, "pid 1 on somewhere\n")  # a launcher was killed before it could write its note
+        self.take()[1].release()
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_file_that_is_not_a_lock_stays(self):
+        self.write(OF_RUN, "milk, bread\n")
+        self.assertIn("is not the lock of a job", self.refusal())
+        with open(os.path.join(self.folder, OF_RUN), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "milk, bread\n")
+
+    def test_the_sweep_of_old_runs_leaves_folders_with_other_files(self):
+        for number, name in enumerate(("worker_0.log", "notes.log")):
+            run = os.path.join(self.folder, f"20260101-00000{number}-1")
+            os.mkdir(run)
+            self.write(f"{run}/run.json", json.dumps({"job": "1", "status": 0}))
+            self.write(f"{run}/{name}")
+        self.assertEqual(sweep(self.folder, 0), 1)
+        self.assertEqual(os.listdir(self.folder), ["20260101-000001-1"])
+
+    def test_only_marked_folders_in_tmp_are_those_of_sockets(self):
+        before = socket_folder.BASE
+        socket_folder.BASE = self.folder
+        try:
+            mine = socket_folder.SocketFolder()
+            for name in ("prc-00000000", "prc-11111111"):
+                os.mkdir(os.path.join(self.folder, name))
+                self.write(f"{name}/{socket_folder.MARK if name.endswith('1') else 'thesis.tex'}")
+            for name in os.listdir(self.folder):
+                os.utime(os.path.join(self.folder, name), (1, 1))
+            socket_folder.sweep()
+            self.assertEqual(sorted(os.listdir(self.folder)), sorted(["prc-00000000", os.path.basename(mine.path)]))
+            mine.remove()
+            self.assertEqual(os.listdir(self.folder), ["prc-00000000"])
+        finally:
+            socket_folder.BASE = before
+
+    def test_a_run_of_a_ps_lite_program_says_what_it_is(self):
+        self.write("run.json", json.dumps({"job": "ps", "program": "kv", "pid": 1}))
+        with self.assertRaises(Failure) as failure:
+            read_note(self.folder)
+        self.assertIn("a run of kv, which is written for ps-lite", str(failure.exception))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a process's exit means for the job, the last lines of its log, and delivering worker 0's output at the end."""
 import os
+import re
+import shlex
 import signal
 import time
 
 from .mpirun import signal_name
-from .exit_status import FAILURE, MEANING, SCHEDULER_LOST, SERVER_LOST, TIMEOUT, WORKER_LOST
+from .exit_status import FAILURE, SCHEDULER_LOST, SERVER_LOST, TIMEOUT, WORKER_LOST
 from .terminal import number_of
 
 LOG_TAIL_LINES = 10
+CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP")
 READER_LIMIT = 2.0  # seconds without progress after which slow readers are abandoned, if the job has failed
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -24,8 +27,23 @@ def last_lines(path):
         return None
 
 
-def status_of(child):
-    """The job's exit status after this child's exit, and a description."""
+def next_step(text, command):
+    """How to find the cause of a death that its log may not explain, or None. `text`: how the process ended. `command`: a job in
+    one process."""
+    number = re.search(r"was killed by (SIG[A-Z]+)", text)
+    if number is None:
+        return None
+    if number[1] == "SIGKILL":
+        return "if nobody has killed it, the system has run out of memory: `dmesg` then names the process"
+    if number[1] in CRASHES:
+        return (f"to find the cause: `gdb --args {' '.join(shlex.quote(word) for word in command)}` runs the whole job in one "
+                "process; after `ulimit -c unlimited` a process that crashes leaves a core file")
+    return None
+
+
+def status_of(child, joined=False):
+    """The job's exit status after this child's exit, and a description. `joined`: it was a part of the job. A server that fails
+    by itself does so before, with one of our statuses, or tells the scheduler; later a plug-in may end the process with any."""
     ended = child.ended
     lost = {"scheduler": SCHEDULER_LOST, "server": SERVER_LOST, "worker": WORKER_LOST}[child.role]
     if ended.si_code != os.CLD_EXITED:
@@ -37,11 +55,11 @@ def status_of(child):
         text = words or text
         if code > 128:  # mpirun's status for a killed rank
             return lost, words or f"{child.name()}: one of its processes was killed by {signal_name(code - 128)}"
-    if 1 <= code <= (9 if child.role == "worker" else 5):
+    if 1 <= code <= (9 if child.role == "worker" else 5) and not (child.role == "server" and joined):
         return code, text
-    if child.role == "worker":
-        return (code if code in MEANING else FAILURE), text
-    return (code if code == SCHEDULER_LOST else lost), text
+    if code == SCHEDULER_LOST:  # the first to find out
+        return code, text
+    return (FAILURE if child.role == "worker" else lost), text
 
 
 def deliver(job, end):

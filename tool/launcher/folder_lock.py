@@ -7,6 +7,7 @@ from .exit_status import USAGE, Failure
 
 # Two names, so that a job can lock one folder for both purposes.
 OF_RUN, OF_CHECKPOINTS = "run.lock", "checkpoints.lock"
+OWNER = b"pid "  # begins the text of a lock
 
 
 class FolderLock:
@@ -34,11 +35,15 @@ class FolderLock:
                 return
             if self.is_there(fd):
                 self.fd = fd
+                found = os.pread(fd, 100, 0)
+                if found and not found.startswith(OWNER):
+                    os.close(fd)
+                    raise Failure(USAGE, f"{os.path.join(folder.path, name)} is not the lock of a job: name another folder")
             else:  # the previous job has just removed the file: try again
                 os.close(fd)
         try:
             os.ftruncate(self.fd, 0)
-            os.pwrite(self.fd, f"pid {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
+            os.pwrite(self.fd, OWNER + f"{os.getpid()} on {os.uname().nodename}\n".encode(), 0)
         except OSError:  # a full disk
             pass
 

@@ -35,7 +35,7 @@ def slots_in(path):
                 if words:
                     at = words.index("slots") if "slots" in words else len(words)
                     count = words[at + 2] if words[at + 1:at + 2] == ["="] and len(words) > at + 2 else "1"
-                    found.append((words[0].split("@")[-1], int(count) if count.isdigit() else 1))
+                    found.append((words[0].split("@")[-1], int(count) if count.isascii() and count.isdigit() else 1))
     return found
 
 

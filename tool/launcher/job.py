@@ -7,7 +7,7 @@ import signal
 import time
 
 from .checkpoints import event_text
-from .ending import ENDING_SIGNALS, READER_LIMIT, deliver, last_lines, status_of
+from .ending import ENDING_SIGNALS, READER_LIMIT, deliver, last_lines, next_step, status_of
 from .logs import Logs
 from .recovery import Recovery
 from .mpirun import Tagged, signal_name
@@ -227,9 +227,10 @@ class Job:
     # -- the end of the job
 
     def fail(self, status, text, who=None, patience=0.0):
-        """Fails the job; only the first cause counts. `who` is (role, index): the last lines of its log are shown."""
+        """Fails the job; only the first cause counts, and only for that this returns True. `who` is (role, index): the last lines
+        of its log are shown."""
         if self.cause is not None or (self.stopping and self.interrupts == 0):
-            return
+            return False
         self.cause = (status, text)
         self.terminal.end_progress()
         if not self.interrupts:
@@ -239,6 +240,7 @@ class Job:
             self.deadlines["stop"] = time.monotonic() + patience
         else:
             self.stop(FAILURE_KILL)
+        return True
 
     def show_tail(self, who):
         if who is None:
@@ -276,7 +278,7 @@ class Job:
             self.unexplained.append(child)
             self.deadlines["explained"] = time.monotonic() + EXPLAINED_LIMIT
             return
-        status, text = status_of(child)
+        status, text = status_of(child, self.recovery.has_joined(child))
         who = (child.role, child.index)
         if child.mpirun:
             rank, _ = child.first_failure or (None, None)
@@ -285,7 +287,10 @@ class Job:
             self.recovery.died(child, text)
             self.stop_when_all_left()
             return
-        self.fail(status, text, who)
+        if self.fail(status, text, who) and child.role == "worker":
+            step = next_step(text, self.plan.embedded_command())
+            if step is not None:
+                self.terminal.say(step, matters=True)
 
     def ended_early(self):
         """A worker that has exited with 0 without leaving the job, so that the others wait for it, or None. None for programs
@@ -470,7 +475,7 @@ class Job:
                           f"{o.wnum} worker{'s' * (o.wnum > 1)} ({o.method}): "
                           f"{os.path.relpath(program) if program.startswith(os.getcwd()) else program}")
         self.terminal.say(f"logs in {self.plan.run_dir}")
-        for note in self.plan.checkpoints.notes:
+        for note in self.plan.notes + self.plan.checkpoints.notes:
             self.terminal.say(note)
         begin = time.monotonic()
         if o.timeout is not None:

@@ -2,7 +2,9 @@
 """The command line."""
 import os
 
-from .exit_status import MEANING
+from .command_line import name_given, new_parser
+from .exit_status import MEANING, USAGE, Failure
+from .numbers import MOST_BYTES, byte_count, percentage, positive, seconds, seconds_between, whole_number
 
 # Options of Paracel 0.3 that belong to Mesos and have no meaning without it.
 NO_GROUPS = "groups belong to Mesos, which is not supported; the hosts of processes are listed in --hostfile"
@@ -30,59 +32,13 @@ SERVER_LIMITS = {
 }
 
 
-def name_given(text):
-    """The type of an option that names a folder or a run: an empty name would look like an absent option."""
-    if not text:
-        import argparse
-        raise argparse.ArgumentTypeError("'' is not a folder name: is a shell variable unset?")
-    return text
-
-
 def parse_command_line(arguments):
     import argparse
-
-    # The same limits as in start_scheduler and start_server, which would reject a number only after the job's start.
-    def positive(most):
-        def parse(text):
-            if not (text.isascii() and text.isdigit()) or int(text) == 0:
-                raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-            if int(text) > most:
-                raise argparse.ArgumentTypeError(f"{text}: want at most {most}")
-            return int(text)
-        return parse
+    job_seconds = seconds_between(0.1, 1e6)
 
     class Gone(argparse.Action):
         def __call__(self, parser, namespace, values, option_string=None):
             parser.error(f"{self.option_strings[0]}: {GONE_OPTIONS[self.option_strings[0]]}")
-
-    def count(text):
-        if not text.isdigit():
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-        return int(text)
-
-    def seconds_or_zero(text):
-        try:
-            return float(text)
-        except ValueError:
-            return 0.0
-
-    def seconds(text):
-        value = seconds_or_zero(text)
-        if not 0 < value < 1e9:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
-        return value
-
-    def job_seconds(text):
-        value = seconds(text)
-        if not 0.1 <= value <= 1e6:
-            raise argparse.ArgumentTypeError(f"{text}: want 0.1 to 1000000 seconds")
-        return value
-
-    def percentage(text):
-        value = seconds_or_zero(text)
-        if not 0 < value <= MOST_DROPPED:
-            raise argparse.ArgumentTypeError(f"{text!r}: want a percentage above 0, at most {MOST_DROPPED}")
-        return value
 
     def function_seconds(text):
         """(name of a function, or None for all, seconds)"""
@@ -91,15 +47,9 @@ def parse_command_line(arguments):
             raise argparse.ArgumentTypeError(f"{text!r}: want SECONDS, or libx.so:f=SECONDS for one function")
         return name or None, seconds(limit)
 
-    def byte_count(text):
-        digits = text[:-1] if text[-1:] in ("K", "M", "G", "T") else text
-        if not digits.isascii() or not digits.isdigit() or int(digits) == 0:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes such as 1000000, 64K, 256M or 4G")
-        return text
-
     # With an explicit width argparse does not import shutil to query the terminal.
-    parser = argparse.ArgumentParser(
-        prog="prun.py", allow_abbrev=False, add_help=True,
+    parser = new_parser(
+        prog="prun.py",
         usage="prun.py [options] program [arguments of the program]\n       prun.py status --run RUN\n"
               "       prun.py tell --run RUN COMMAND [BODY]\n"
               "       prun.py --servers +1|-1 --run RUN\n       prun.py runs [--output-dir DIR] [--keep N]\n"
@@ -113,6 +63,9 @@ def parse_command_line(arguments):
     add("-p", "--snum", type=positive(4096), default=1, metavar="N", help="parameter servers (default 1)")
     add("--customers", type=positive(1024), default=1, metavar="N",
         help="of a program written for ps-lite: customers that each worker process starts (default 1)")
+    add("--ps", action="store_true",
+        help="the program is written for ps-lite: needed for a script that starts one; a program linked with libparacel_ps is "
+             "recognised")
     add("-c", "--cfg_file", default="", metavar="FILE", help="the program's config, JSON")
     add("-m", "--method", default="local", metavar="local|mpi", help="how workers are started (default local)")
     add("--m_server", default=None, metavar="local|mpi", help="how servers are started (default: as the workers)")
@@ -120,13 +73,14 @@ def parse_command_line(arguments):
     add("--hostfile_server", default="", metavar="FILE", help="the same for the servers (default: --hostfile)")
     add("--ppn", type=positive(1 << 16), default=0, metavar="N",
         help="workers on a host, at most: with -m mpi mpirun's --map-by ppr:N:node (with local all are on this one)")
-    add("--mem_limit_server", type=positive(1 << 30), default=0, metavar="MB", help="0.3's name of --max-memory, in megabytes")
+    add("--mem_limit_server", type=positive(MOST_BYTES >> 20), default=0, metavar="MB",
+        help="0.3's name of --max-memory, in megabytes")
     add("--replicas", type=positive(1 << 30), default=1, metavar="R",
         help="replicas of every parameter, on R servers: up to R - 1 of them may die at once (default 1)")
     add("--elastic", action="store_true",
         help="servers may join and leave while the job runs (prun.py --servers +1 --run RUN); with --replicas above 1 they "
              "always may")
-    add("--max-restarts", type=count, default=3, metavar="N",
+    add("--max-restarts", type=whole_number, default=3, metavar="N",
         help="how many dead servers (with --replicas above 1) and workers (with --on-worker-death wait:T) are replaced, at most, "
              "in the whole run (default 3)")
     add("--on-worker-death", default="abort", metavar="abort|eject|wait:T",
@@ -156,10 +110,10 @@ def parse_command_line(arguments):
     add("--delivery", choices=("resend", "fail"), default="resend",
         help="requests lost with a broken connection to a server are sent again, or end the job; fail makes each request a "
              "little faster (default resend; fail: without replicas only)")
-    add("--drop-messages", type=percentage, default=None, metavar="P",
+    add("--drop-messages", type=percentage(MOST_DROPPED), default=None, metavar="P",
         help="disturb P percent of the messages between processes: a third of these are lost, a third arrive twice, a third "
              "are delayed. The results must not change")
-    add("--seed", type=count, default=None, metavar="S", help="which messages --drop-messages chooses (default 1)")
+    add("--seed", type=whole_number, default=None, metavar="S", help="which messages --drop-messages chooses (default 1)")
     add("--join-timeout", type=job_seconds, default=60.0, metavar="SECONDS",
         help="time within which all processes must have joined the job (default 60)")
     add("--function-timeout", type=function_seconds, action="append", default=[], metavar="[FUNCTION=]SECONDS",
@@ -246,6 +200,26 @@ def parse_command_line(arguments):
     if options.host and options.bind_interface:
         parser.error("--host and --bind-interface both name this host's address: give one")
     return options
+
+
+def take_config(options):
+    """`program --cfg_file FILE`, as the program itself takes it outside a job, is the same as -c FILE. Raises Failure."""
+    words, rest = options.arguments, []
+    at = 0
+    while at < len(words):
+        name, equals, value = words[at].partition("=")
+        if name not in ("--cfg_file", "-cfg_file") or not equals and at + 1 == len(words):
+            rest.append(words[at])
+            at += 1
+            continue
+        if not equals:
+            value = words[at + 1]
+        at += 1 if equals else 2
+        if options.cfg_file and options.cfg_file != value:
+            raise Failure(USAGE, f"two configs: {options.cfg_file} and {value}; want one, as -c FILE before the program or "
+                                 "--cfg_file FILE after it")
+        options.cfg_file = value
+    options.arguments = rest
 
 
 def check_times(parser, options):

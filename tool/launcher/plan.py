@@ -5,18 +5,17 @@ import time
 
 from . import runs
 from .checkpoints import Checkpoints
-from .folder_lock import OF_RUN, FolderLock
 from .hosts import Places, own_address, slots_in, usable_cores
 from .options import HEARTBEAT_INTERVAL, MOST_THREADS, RESEND_AFTER, SERVER_LIMITS
 from .output import write_out
-from .own_folder import APPEND, NotOwn, OwnFolder
+from .own_folder import APPEND
 from .program import dies_with_us
-from .run_directory import KEY, NOTE, SEND_REQUEST
+from .run_directory import KEY, SEND_REQUEST
+from .run_folder import remove_kept, take_folder
 from .socket_folder import SocketFolder, remove_folder
 from .exit_status import FAILURE, USAGE, Failure
 
 MOST_CONNECTIONS = 256  # of a process, before the threads of a server share one: doc/scale.md has the figures
-KEPT = (".kept0", ".kept1", ".clients")  # as in src/worker/recovery_file.hpp
 
 
 class Child:
@@ -61,6 +60,7 @@ class Plan:
         self.threads_of = {}            # slot -> threads of the server there, which a replacement must have, too
         if self.threads is None and not (remote and options.m_server == "mpi"):
             self.threads = min(max(1, usable_cores() // options.snum), MOST_THREADS)
+        self.notes = [f"warning: {remark}" for remark in facts.remarks]  # for a person, when the job starts
         self.checkpoints = Checkpoints(options, framework, program)
         self.reads_standard_input = bool(facts.standard_input) and not os.isatty(0)
 
@@ -275,6 +275,10 @@ class Plan:
             return {}
         return {"PARACEL_JOB_KEY": self.key} if mpirun else {"PARACEL_JOB_KEY_FILE": os.path.join(self.run_dir, KEY)}
 
+    def embedded_command(self):
+        """The job in one process, for a debugger."""
+        return [self.program, *self.options.arguments] + (["--cfg_file", self.options.cfg_file] if self.options.cfg_file else [])
+
     def log_of(self, role, index):
         return os.path.join(self.run_dir, "scheduler.log" if role == "scheduler" else f"{role}_{index}.log")
 
@@ -288,30 +292,16 @@ class Plan:
         if o.dry_run:
             self.sockets = "/tmp/prc-XXXXXX"
             return
-        try:
-            self.locks += self.checkpoints.lock()
-            above = os.path.dirname(self.run_dir)
-            os.makedirs(above, exist_ok=True)
-            if not o.run_dir:
-                OwnFolder(above).close()  # its owner could replace what is in it
-            if not os.path.isdir(self.run_dir):
-                os.mkdir(self.run_dir, 0o700)
-            self.run_folder = OwnFolder(self.run_dir)
-            self.run_lock = FolderLock(self.run_folder, OF_RUN, lambda who: (
-                f"the run folder {self.run_dir} belongs to a job that is running ({who}): name another one with "
-                "--run-dir"))
-            self.locks.append(self.run_lock)
-            for name in self.run_folder.names():  # logs of an earlier run in the same --run-dir
-                if name.endswith((".log", *KEPT)) or name in (NOTE, KEY):
-                    self.run_folder.remove(name)
-            if not self.on_one_host():
-                self.key = os.urandom(8).hex()
+        self.locks += self.checkpoints.lock()
+        self.run_folder, self.run_lock = take_folder(self.run_dir, bool(o.run_dir),
+                                                     "--run-dir" if o.run_dir else "--output-dir")
+        self.locks.append(self.run_lock)
+        if not self.on_one_host():
+            self.key = os.urandom(8).hex()
+            try:
                 self.run_folder.write(KEY, self.key)
-        except NotOwn as error:
-            raise Failure(USAGE, f"{error.filename} {error.strerror}: name another place with "
-                                 + ("--run-dir" if o.run_dir else "--output-dir")) from None
-        except OSError as error:
-            raise Failure(USAGE, f"the run folder {self.run_dir} cannot be created: {error.strerror}") from None
+            except OSError as error:
+                raise Failure(USAGE, f"{os.path.join(self.run_dir, KEY)} cannot be written: {error.strerror}") from None
         self.make_socket_folder()
 
     def make_socket_folder(self):
@@ -334,15 +324,8 @@ class Plan:
             write_out(" ".join(words) + "\n")
 
     def remove_kept(self):
-        """Removes the files that workers have written for their replacements."""
-        if not self.options.worker_wait or self.run_lock is None:
-            return
-        try:
-            for name in self.run_folder.names():
-                if name.endswith(KEPT):
-                    self.run_folder.remove(name)
-        except OSError:  # the folder has been removed
-            pass
+        if self.options.worker_wait and self.run_lock is not None:
+            remove_kept(self.run_folder)
 
     def remove_folders(self):
         if self.socket_folder is not None:

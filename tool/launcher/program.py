@@ -5,11 +5,12 @@ import select
 import signal
 import time
 
+from .elf import needed_libraries
 from .exit_status import USAGE, Failure
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 SCHEMA_MARK = b"paracel-schema-v1"  # a program that contains these bytes supports --check and --schema
-PS_MARK = b"libparacel_ps"  # one that is linked with this library is written for ps-lite
+LIBRARY, PS_LIBRARY = "libparacel.so", "libparacel_ps.so"  # a program linked with the second is written for ps-lite
 MOST_OUTPUT_BYTES = 1 << 26
 # Python ignores SIGPIPE; its children must not.
 DEFAULT_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD]
@@ -63,11 +64,14 @@ def find_framework(program):
 
 
 def marks_in(path):
-    """(has a schema, is linked with the framework, is written for ps-lite), from the bytes of the program."""
+    """(has a schema, is linked with the framework, is written for ps-lite), from the bytes of the program. A script counts as
+    linked with nothing."""
     import mmap
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return content.find(SCHEMA_MARK) >= 0, content.find(b"libparacel") >= 0, content.find(PS_MARK) >= 0
+            needed = needed_libraries(content)
+            linked, for_ps = (any(n == name or n.startswith(name + ".") for n in needed) for name in (LIBRARY, PS_LIBRARY))
+            return content.find(SCHEMA_MARK) >= 0, linked or for_ps, for_ps
     except (OSError, ValueError):  # unreadable or empty
         return False, False, False
 

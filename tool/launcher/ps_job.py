@@ -10,15 +10,17 @@ from . import runs
 from .ending import ENDING_SIGNALS, last_lines, status_of
 from .options import parse_command_line
 from .output import write_out, write_quietly
-from .own_folder import APPEND, NotOwn, OwnFolder
+from .own_folder import APPEND
 from .plan import Child
 from .program import DEFAULT_SIGNALS, dies_with_us
-from .run_directory import NOTE
+from .printable import printable
+from .run_directory import NOTE, PS_JOB
+from .run_folder import take_folder
 from .socket_folder import SocketFolder
 from .exit_status import OK, TIMEOUT, USAGE, Failure
 
 ALLOWED = {"wnum", "snum", "customers", "output_dir", "run_dir", "keep", "timeout", "dry_run", "verbose", "program", "arguments",
-           "heartbeat_limit"}
+           "heartbeat_limit", "ps"}
 ENDING_TIME = 3.0  # seconds for the others to report what they have lost
 
 
@@ -31,7 +33,7 @@ class PsJob:
                                      "written for ps-lite and has its own servers")
         self.default_heartbeat_limit = defaults["heartbeat_limit"]
         self.options, self.program = options, program
-        self.children, self.cause, self.folder = [], None, None
+        self.children, self.cause, self.folder, self.lock = [], None, None, None
         self.stopped_by = 0
         self.run_dir = os.path.abspath(options.run_dir or os.path.join(
             options.output_dir, runs.FOLDER, f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"))
@@ -66,7 +68,9 @@ class PsJob:
             sockets.remove()
 
     def run_in_folder(self):
-        self.make_folder()
+        named = self.options.run_dir is not None
+        self.folder, self.lock = take_folder(self.run_dir, named, "--run-dir" if named else "--output-dir")
+        self.note()
         woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, *ENDING_SIGNALS):
@@ -79,7 +83,8 @@ class PsJob:
         finally:
             self.kill()
             status = self.cause[0] if self.cause else OK
-            self.note(status=status)
+            self.note(status=status, cause=self.cause[1] if self.cause else "")
+            self.lock.release()
             self.folder.close()
             if not self.options.run_dir:
                 runs.sweep(os.path.dirname(self.run_dir), self.options.keep)
@@ -89,25 +94,18 @@ class PsJob:
             self.say(f"done in {time.monotonic() - begin:.2f} s; logs are in {self.run_dir}")
         return status
 
-    def make_folder(self):
-        try:
-            os.makedirs(self.run_dir, mode=0o700, exist_ok=True)
-            self.folder = OwnFolder(self.run_dir)
-            for child in self.children:
-                self.folder.remove(os.path.basename(child.log))
-            self.note()
-        except NotOwn as error:
-            raise Failure(USAGE, f"{error.filename} {error.strerror}: name another place with --run-dir") from None
-        except OSError as error:
-            raise Failure(USAGE, f"the run folder {self.run_dir} cannot be created: {error.strerror}") from None
-
     def note(self, **more):
+        """For `prun.py runs`; an error does not end the job."""
         import json
-        self.folder.write(NOTE, json.dumps(dict(job="ps", program=self.program, pid=os.getpid(), host=os.uname().nodename,
-                                                workers=self.options.wnum, servers=self.options.snum, **more)))
+        note = dict(job=PS_JOB, program=os.path.basename(self.program), pid=os.getpid(), host=os.uname().nodename,
+                    workers=self.options.wnum, servers=self.options.snum, **more)
+        try:
+            self.folder.write(NOTE, json.dumps(note))
+        except OSError as error:
+            self.say(f"warning: {os.path.join(self.run_dir, NOTE)} cannot be written: {error.strerror}")
 
     def say(self, text):
-        write_quietly(2, f"prun.py: {text}\n".encode("utf-8", "replace"))
+        write_quietly(2, f"prun.py: {printable(text)}\n".encode("utf-8", "replace"))
 
     def on_signal(self, number, _frame):
         if number in ENDING_SIGNALS and not self.stopped_by:

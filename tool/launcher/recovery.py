@@ -95,7 +95,8 @@ class Recovery:
         body["why"] = "it " + text.split(") ", 1)[-1]  # the scheduler adds the process
         # All other processes wait this long for a suspended scheduler.
         patience = PATIENCE_WITH_SCHEDULER * self.job.options.heartbeat_limit
-        command = request_command(self.plan.send_request, self.job.address, self.plan.id, "report_death", body, patience)
+        command = request_command(self.plan.send_request, self.job.address, self.plan.id, "report_death", json.dumps(body),
+                                  patience)
         asked = Child("request", 0, command, self.plan.log_of("scheduler", 0))
         self.job.spawn(asked)
         self.asking[asked.pid] = (child, text)
@@ -109,6 +110,15 @@ class Recovery:
         if not child.mpirun and joined[0] != child.pid:
             return None
         return joined[0]
+
+    def has_joined(self, child):
+        """Whether this child is a server that was a part of the job."""
+        if child.role != "server":
+            return False
+        if child.index is None:
+            rank = (child.first_failure or (None,))[0]
+            return any(role == "server" and rank in (None, index) for role, index in self.job.nodes)
+        return self.pid_in_job(child) is not None
 
     def server_died(self, child, text):
         pid = self.pid_in_job(child)

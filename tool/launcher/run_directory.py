@@ -5,9 +5,10 @@ import json
 import os
 import time
 
-from .options import name_given
+from .command_line import name_given, new_parser
 from .output import write_out
 from .own_folder import NotOwn, OwnFolder
+from .printable import in_a_line, printable
 from .program import own_program
 from .exit_status import FAILURE, MEANING, OK, SCHEDULER_LOST, USAGE, Failure
 from .terminal import duration
@@ -19,6 +20,7 @@ ANSWER_LIMIT = 3.0  # seconds
 NOTE_INTERVAL = 0.5  # seconds between checks whether a job that owes an answer has ended
 SEND_REQUEST = "send_request"
 COMMANDS = ("status",)
+PS_JOB = "ps"  # the "job" in the note of a program written for ps-lite, which has no id and no scheduler that could be asked
 
 
 def write_note(folder, note):
@@ -47,6 +49,9 @@ def read_note(run):
         raise Failure(USAGE, f"--run {run}: its {NOTE} cannot be read: nested too deep") from None
     except (OSError, ValueError) as error:
         raise Failure(USAGE, f"--run {run}: its {NOTE} cannot be read: {error}") from None
+    if isinstance(note, dict) and note.get("job") == PS_JOB and "scheduler" not in note:
+        raise Failure(USAGE, f"--run {run}: a run of {note.get('program', 'a program')}, which is written for ps-lite: status, "
+                             "tell and --servers ask the scheduler of a Paracel job, and it has none; its logs are there")
     wrong = "is not an object" if not isinstance(note, dict) else next(
         (f'has no text "{key}"' for key in ("job", "scheduler") if not isinstance(note.get(key), str)), None)
     if wrong is None and "status" in note and not isinstance(note["status"], int):
@@ -57,9 +62,10 @@ def read_note(run):
 
 
 def request_command(program, address, job, verb, body=None, timeout=ANSWER_LIMIT):
-    """The command that asks a scheduler. `program`: the path of send_request."""
+    """The command that asks a scheduler. `program`: the path of send_request. `body`: JSON, or "-" for standard input. Every user
+    of the host can read a command line."""
     return [program, "--rendezvous", address, "--job", job, "--verb", verb,
-            "--timeout", f"{timeout:g}"] + ([] if body is None else ["--body", json.dumps(body)])
+            "--timeout", f"{timeout:g}"] + ([] if body is None else ["--body", body])
 
 
 def refuse_if_over(note):
@@ -70,14 +76,16 @@ def refuse_if_over(note):
                                + (f": {note['cause']}" if note.get("cause") else ""))
 
 
-def finish(asking, run, limit):
-    """The output of the command. Raises Failure when the job ends first: its scheduler may be killed before it replies."""
+def finish(asking, given, run, limit):
+    """The output of the command, whose standard input is `given`. Raises Failure when the job ends first: its scheduler may be
+    killed before it replies."""
     import subprocess
     end = time.monotonic() + limit
     while True:
         try:
-            return asking.communicate(timeout=NOTE_INTERVAL)
+            return asking.communicate(given, timeout=NOTE_INTERVAL)
         except subprocess.TimeoutExpired:
+            given = None  # it has been passed on
             refuse_if_over(read_note(run)[0])
             if time.monotonic() > end:
                 raise Failure(FAILURE, f"{asking.args[0]}: has not ended after {limit:g} s") from None
@@ -88,19 +96,20 @@ def ask(run, verb, body=None, limit=ANSWER_LIMIT):
     import subprocess
     note, folder = read_note(run)
     refuse_if_over(note)
-    command = request_command(own_program(SEND_REQUEST), note["scheduler"], note["job"], verb, body, limit)
+    command = request_command(own_program(SEND_REQUEST), note["scheduler"], note["job"], verb,
+                              None if body is None else "-", limit)
     key = os.path.join(folder, KEY)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
     if os.path.lexists(key):
         environment["PARACEL_JOB_KEY_FILE"] = key
     try:
-        asking = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        asking = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                   env=environment)
     except OSError as error:
         raise Failure(FAILURE, f"{command[0]}: {error}") from None
     with asking:
         try:
-            out, err = finish(asking, run, limit + 2)
+            out, err = finish(asking, json.dumps(body).encode(), run, limit + 2)
         finally:
             asking.kill()
     if asking.returncode == SCHEDULER_LOST:
@@ -128,6 +137,7 @@ def understood():
 
 
 def table(head, rows):
+    rows = [[in_a_line(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [head] + rows) for i in range(len(head))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [head] + rows]
 
@@ -139,10 +149,10 @@ def status_text(report):
 
     lines = [f"job {report['job']}: {report['phase']} for {duration(report['seconds'])}, epoch {report['epoch']}"]
     if "cause" in report:
-        lines.append(f"ends with status {report['status']}: {report['cause']}")
+        lines.append(printable(f"ends with status {report['status']}: {report['cause']}"))
     progress = report.get("progress")
     if isinstance(progress, dict):
-        lines.append("progress: " + "  ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}"
+        lines.append("progress: " + "  ".join(in_a_line(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}")
                                               for k, v in progress.items() if k != "event"))
     lines += table(["server", "state", "pid", "host", "heartbeat", "threads", "incarnation"],
                    [[f"s{s['slot']}"] + common(s) + [str(s.get("threads", "-")), s.get("incarnation", "-")]
@@ -150,16 +160,16 @@ def status_text(report):
     lines += table(["worker", "state", "pid", "host", "heartbeat", "clock"],
                    [[str(w["rank"])] + common(w) + [str(w["clock"])] for w in report["workers"]])
     if "replicas" in report:
-        lines.append(f"{report['replicas']} replicas; servers that may still be lost: {report['spare']}")
+        lines.append(f"{report['replicas']} replicas; " + (
+            "no server may be lost before all processes have joined" if report["phase"] == "joining" else
+            f"servers that may still be lost: {report['spare']}"))
     for loss in report.get("losses", []):
-        lines.append(f"{duration(loss['seconds'])} ago: {loss['cause']}")
+        lines.append(printable(f"{duration(loss['seconds'])} ago: {loss['cause']}"))
     return "\n".join(lines) + "\n"
 
 
 def parse_command(arguments):
-    import argparse
-    parser = argparse.ArgumentParser(prog="prun.py status", allow_abbrev=False,
-                                     description="Shows the processes of a running job, and its progress.")
+    parser = new_parser(prog="prun.py status", description="Shows the processes of a running job, and its progress.")
     parser.add_argument("--run", required=True, type=name_given, metavar="RUN",
                         help="the folder of its logs, or that folder's name below paracel_runs/")
     return parser.parse_args(arguments)

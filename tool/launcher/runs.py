@@ -8,16 +8,18 @@ import os
 import re
 import stat
 
+from .command_line import name_given, new_parser
 from .folder_lock import OF_RUN
-from .options import name_given
+from .numbers import whole_number
 from .output import write_out
+from .printable import in_a_line
 from .run_directory import NOTE, table
+from .run_folder import MOST_NOTE_BYTES, WRITTEN_BY_RUNS
 from .exit_status import MEANING, OK, USAGE, Failure
 
 FOLDER = "paracel_runs"
 NAME = re.compile(r"\d{8}-\d{6}-\d+")
-LEFT_BY_RUNS = re.compile(r"(run\.json|job\.key)(\.tmp)?|run\.lock|\w+\.log|worker-\d+\.(kept[01]|clients)|core(\.\d+)?")
-MOST_NOTE_BYTES = 1 << 20
+OTHERS = re.compile(r"run\.lock|core(\.\d+)?", re.ASCII)  # the scheduler and the servers dump core there
 
 
 class Run:
@@ -73,11 +75,13 @@ class Run:
     def bytes(self):
         return sum(os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_size for name in os.listdir(self.fd))
 
+    def is_file(self, name):
+        return stat.S_ISREG(os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_mode)
+
     def remove(self, parent):
         """Returns whether the folder was removed."""
         names = os.listdir(self.fd)
-        if not all(LEFT_BY_RUNS.fullmatch(name) and stat.S_ISREG(os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_mode)
-                   for name in names):
+        if not all((WRITTEN_BY_RUNS.fullmatch(name) or OTHERS.fullmatch(name)) and self.is_file(name) for name in names):
             return False
         lock = self.lock()
         if lock is None:
@@ -129,15 +133,7 @@ def sweep(folder, keep):
 
 
 def parse_command(arguments):
-    import argparse
-
-    def whole_number(text):
-        if not (text.isascii() and text.isdigit()):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-        return int(text)
-
-    parser = argparse.ArgumentParser(prog="prun.py runs", allow_abbrev=False,
-                                     description=f"Lists the runs below {FOLDER}/, the newest first.")
+    parser = new_parser(prog="prun.py runs", description=f"Lists the runs below {FOLDER}/, the newest first.")
     parser.add_argument("--output-dir", type=name_given, default=".", metavar="DIR",
                         help=f"where {FOLDER}/ is (default .)")
     parser.add_argument("--keep", type=whole_number, default=None, metavar="N",
@@ -159,7 +155,7 @@ def runs_command(arguments):
             size = str(run.bytes())
         except OSError:  # it is being removed
             continue
-        rows.append([run.name, run.state(), str(run.note.get("program", "-")), size,
-                     " ".join(str(run.note.get("cause") or "").split())])
+        rows.append([run.name, in_a_line(run.state()), in_a_line(run.note.get("program", "-")), size,
+                     in_a_line(run.note.get("cause") or "")])
     write_out("\n".join(table(["run", "state", "program", "bytes", "cause"], rows)) + "\n")
     return OK

@@ -10,7 +10,8 @@ The command only sends the request and waits; the launcher of the run receives t
 import signal
 import time
 
-from .options import name_given
+from .command_line import name_given, new_parser
+from .numbers import seconds
 from .output import write_out
 from .run_directory import ask, understood
 from .exit_status import FAILURE, OK, TIMEOUT, USAGE, Failure
@@ -90,12 +91,11 @@ def parse_command(arguments):
             raise argparse.ArgumentTypeError(f"{text!r}: want +1 or -1: servers are added and removed one at a time")
         return int(text)
 
-    parser = argparse.ArgumentParser(prog="prun.py", allow_abbrev=False,
-                                     description="Adds a server to a running job, or removes one.")
+    parser = new_parser(prog="prun.py", description="Adds a server to a running job, or removes one.")
     parser.add_argument("--servers", required=True, type=one, metavar="+1|-1", help="add a server, or remove one")
     parser.add_argument("--run", required=True, type=name_given, metavar="RUN",
                         help="the folder of its logs, or that folder's name below paracel_runs/")
-    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS",
+    parser.add_argument("--timeout", type=seconds, default=120.0, metavar="SECONDS",
                         help="time to wait until the server serves, or has left (default 120)")
     return parser.parse_args(arguments)
 

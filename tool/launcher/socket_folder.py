@@ -8,6 +8,7 @@ from .exit_status import FAILURE, Failure
 
 BASE = "/tmp"
 PREFIX = "prc-"
+MARK = ".prun"    # an empty file: the folder is one of a launcher, whatever else has such a name
 LEAST_AGE = 60.0  # seconds: a younger one may not be locked yet
 
 
@@ -26,6 +27,7 @@ class SocketFolder:
                 raise Failure(FAILURE, f"cannot create a folder for sockets in {BASE}: {error.strerror}") from None
             self.lock = os.open(self.path, os.O_RDONLY)
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(os.open(MARK, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.lock))
             return
         raise Failure(FAILURE, f"no free name for a folder for sockets in {BASE}")
 
@@ -49,7 +51,8 @@ def remove_folder(path):
 
 
 def sweep():
-    """Removes the socket folders of launchers that were killed: owned by this user, at least a minute old, and unlocked."""
+    """Removes the socket folders of launchers that were killed: marked, owned by this user, at least a minute old, and
+    unlocked."""
     import fcntl
     now = time.time()
     for name in os.listdir(BASE):
@@ -65,7 +68,8 @@ def sweep():
             continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove_folder(path)
+            if MARK in os.listdir(fd):
+                remove_folder(path)
         except OSError:
             pass
         finally:

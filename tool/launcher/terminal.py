@@ -4,10 +4,21 @@ import os
 import time
 
 from .output import Stream
+from .printable import in_a_line, printable
 
 QUIET_PROGRESS = 2.0  # seconds between progress lines that cannot be rewritten in place
 TTY_PROGRESS = 0.1
+LONGEST_WORD = 60     # characters of a text in a progress line
+LONGEST_LEFT = 1e8    # seconds; nobody waits for longer
 MOST_WORDS = 1 << 18  # bytes that may wait for the reader of standard error; messages about the end of the job are exempt
+
+
+def short(value):
+    """A number or a text of the program, which may have any value and any length."""
+    if isinstance(value, (int, float)) and abs(value) > 1e15:
+        return f"{value:.6g}"
+    text = in_a_line(value)
+    return text if len(text) <= LONGEST_WORD else text[:LONGEST_WORD] + "..."
 
 
 def duration(seconds):
@@ -71,12 +82,12 @@ class Terminal:
             self.err.put(f"prun: {number_of(self.left_out, 'line')} left out here, because stderr was not read\n".encode())
             self.left_out = 0
         if matters or self.err.waiting <= MOST_WORDS:
-            self.err.put(f"prun: {text}\n".encode("utf-8", "replace"))
+            self.err.put(f"prun: {printable(text)}\n".encode("utf-8", "replace"))
         else:
             self.left_out += 1
 
     def say_lines(self, lines):
-        self.err.put("".join(f"    {line}\n" for line in lines).encode("utf-8", "replace"))
+        self.err.put("".join(f"    {printable(line)}\n" for line in lines).encode("utf-8", "replace"))
 
     def pass_through(self, data):
         error = self.out_error()
@@ -108,10 +119,10 @@ class Terminal:
         self.pending = False
         text = self.progress_text(now, last)
         if self.tty:
-            self.err.put(f"\r{text}\x1b[K".encode())
+            self.err.put(f"\r{text}\x1b[K".encode("utf-8", "replace"))
             self.on_screen = True
         else:
-            self.err.put(f"prun: {text}\n".encode())
+            self.err.put(f"prun: {text}\n".encode("utf-8", "replace"))
         self.shown = now
 
     def progress_text(self, now, last=False):
@@ -121,16 +132,16 @@ class Terminal:
         number, total = event.get("round"), event.get("rounds")
         parts = []
         if number is not None:
-            parts.append(f"round {number}/{total}" if total is not None else f"round {number}")
+            parts.append(f"round {short(number)}" + (f"/{short(total)}" if total is not None else ""))
         for key in (event["metric"],) if isinstance(event.get("metric"), str) else ("objective", "loss"):
             if isinstance(event.get(key), (int, float)):
-                parts.append(f"{key} {event[key]:.6g}")
+                parts.append(f"{short(key)} {event[key]:.6g}")
         if self.first is not None and isinstance(number, (int, float)):
             first, since = self.first
             if now > since and number > first:
                 rate = (number - first) / (now - since)
-                parts.append(f"{rate:.3g} rounds/s" if rate < 1000 else f"{rate:.0f} rounds/s")
-                if isinstance(total, (int, float)) and total > number and not last:
+                parts.append(f"{rate:.3g} rounds/s" if rate < 1000 or rate > 1e9 else f"{rate:.0f} rounds/s")
+                if isinstance(total, (int, float)) and total > number and not last and (total - number) / rate < LONGEST_LEFT:
                     parts.append(duration((total - number) / rate) + " left")
         return "  ".join(parts)
 
