@@ -11,6 +11,8 @@
 #include <paracel/classification_metrics.hpp>
 #include <paracel/random.hpp>
 
+#include "alg/common/divergence.hpp"
+
 namespace paracel::alg {
 
 namespace {
@@ -152,6 +154,19 @@ double gbdt::loss_of(collectives& all, const sample_rows& rows, std::optional<ra
   return quality_of(all, loss(), labels_of(rows), margins, outputs()).loss;
 }
 
+/// Throws: error when margins have diverged. Losses do not show it: their logarithms are limited. With squared errors
+/// they cannot, as a tree moves margins towards the targets.
+void gbdt::check_margins(int round, std::span<const double> margins, double first) const {
+  if (loss() == boosting_loss::squared) return;
+  double most = 0;
+  for (const double m : margins) {
+    if (!(std::abs(m) <= most)) most = std::abs(m);
+    if (!std::isfinite(m)) break;
+  }
+  check_divergence({"a margin", "lower rate (now " + json_number(settings_.rate) + ") or raise lambda", 1}, round, most,
+                   first);
+}
+
 /// The rounds: one superstep each.
 boosted_trees gbdt::boost(run_log& log) {
   const auto k = outputs();
@@ -160,6 +175,9 @@ boosted_trees gbdt::boost(run_log& log) {
   std::optional<ranking_groups> validation_groups;
   const auto first = [&] {
     collectives all(get_comm());
+    const auto& file = linear_.training_input.front();
+    check_sizes(all, training_.weight, "weight", file);
+    if (loss() == boosting_loss::squared) check_sizes(all, training_.label, "target", file);
     if (ranks()) groups.emplace(all, labels_of(training_), training_.group);
     if (ranks() && validates) validation_groups.emplace(all, labels_of(validation_), validation_.group);
     return std::pair(make_bins(all, training_, settings_.tree.max_bins),
@@ -203,6 +221,7 @@ boosted_trees gbdt::boost(run_log& log) {
       grower.add_values(model.trees, std::span(margins).subspan(output), k);
     }
     model.rounds = c.step_no();
+    check_margins(model.rounds, margins, model.first_margin);
   }));
   if (validates) {
     q.add(communicate([&](com_context& c, collectives& all) {

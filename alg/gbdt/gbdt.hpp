@@ -80,6 +80,7 @@ class gbdt : public tree_base {
   }
   void to_predictions(std::vector<double>& scores) const override { alg::to_predictions(loss(), scores, outputs()); }
   [[nodiscard]] boosted_trees boost(run_log& log);
+  void check_margins(int round, std::span<const double> margins, double first) const;
   /// The loss of rows with these margins; with lambdamart -NDCG. A collective.
   [[nodiscard]] double loss_of(collectives& all, const sample_rows& rows, std::optional<ranking_groups>& groups,
                                std::vector<double> margins) const;

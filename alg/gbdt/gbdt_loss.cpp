@@ -7,6 +7,7 @@
 #include <paracel/classification_metrics.hpp>
 #include <paracel/error.hpp>
 
+#include "alg/common/run_log.hpp"
 #include "tree_grower.hpp"
 
 namespace paracel::alg {
@@ -16,6 +17,7 @@ namespace {
 // Lower bounds of second derivatives and probabilities.
 constexpr double least_curvature_of_loss = 1e-16;
 constexpr double least_probability = 1e-15;
+constexpr double greatest_size = 1e30;  // of targets and weights: leaves are floats, and squares are summed
 
 }  // namespace
 
@@ -27,6 +29,13 @@ boosting_loss boosting_loss_of(const std::string& name) {
   throw config_error("found loss \"" + name + "\", want squared, log, softmax or lambdamart");
 }
 
+void check_sizes(collectives& all, std::span<const double> values, const std::string& what, const std::string& file) {
+  const double most = greatest_value(all, values, what.c_str());
+  if (most <= greatest_size) return;
+  throw data_error(file + ": found a " + what + " of absolute value " + json_number(most) +
+                   ", want at most 1e30: leaves are single-precision numbers");
+}
+
 double first_margin(collectives& all, boosting_loss loss, const labelled_rows& rows) {
   if (loss == boosting_loss::softmax || loss == boosting_loss::lambdamart) return 0;
   std::vector<double> part(rows.label.size());
@@ -35,10 +44,14 @@ double first_margin(collectives& all, boosting_loss loss, const labelled_rows& r
   for (std::size_t i = 0; i < part.size(); ++i) part[i] = rows.weight_of(i);
   const double weights = exact_sum(all, part, rows.rows_total, "weights");
   if (!(weights > 0)) throw data_error("found no row with a weight above 0");
-  const auto mean = static_cast<double>(static_cast<float>(sum / weights));
-  if (loss == boosting_loss::squared) return mean;
+  const double mean = sum / weights;
+  if (loss == boosting_loss::squared) {
+    // The rounding errors of the sum, which count if targets hardly differ.
+    for (std::size_t i = 0; i < part.size(); ++i) part[i] = rows.weight_of(i) * (rows.label[i] - mean);
+    return mean + exact_sum(all, part, rows.rows_total, "labels") / weights;
+  }
   const double p = std::clamp(mean, 1e-6, 1 - 1e-6);
-  return static_cast<double>(static_cast<float>(std::log(p / (1 - p))));
+  return std::log(p / (1 - p));
 }
 
 void to_predictions(boosting_loss loss, std::span<double> margins, std::size_t outputs) {

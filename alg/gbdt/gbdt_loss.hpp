@@ -8,7 +8,7 @@
 //     lambdamart over pairs of rows of a group: ranking.hpp
 //
 // Second derivatives are XGBoost's: of softmax 2 p (1 - p), twice the diagonal of the Hessian, so that each class can
-// step independently of the others.
+// step independently of the others (LightGBM's factor is K / (K - 1) for K classes).
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,10 @@ struct labelled_rows {
   [[nodiscard]] double weight_of(std::size_t i) const { return weight.empty() ? 1.0 : weight[i]; }
 };
 
-/// The margin of every row before the first tree, rounded to a float: for squared the mean label, for log the margin
+/// Throws: data_error when a target or weight is beyond what leaves and sums of squares can hold. A collective.
+void check_sizes(collectives& all, std::span<const double> values, const std::string& what, const std::string& file);
+
+/// The margin of every row before the first tree: for squared the mean label, for log the margin
 /// whose probability is the share of class 1, otherwise 0. A collective.
 double first_margin(collectives& all, boosting_loss loss, const labelled_rows& rows);
 

@@ -13,6 +13,10 @@ namespace {
 
 constexpr std::uint64_t draw_stream = 0x64726177;
 constexpr double greatest_weight = 500;  // e^-500 is not 0
+// Targets whose mean exceeds their greatest deviation from it by this factor are moved to 0. Closer ones are as exact
+// as they are, and leaves of numbers that are floats remain so.
+constexpr double offset_limit = 16;
+constexpr double certain_draws = 700;  // if so many are expected, e^-700 is the probability of none
 
 }  // namespace
 
@@ -59,9 +63,10 @@ random_forest_settings::random_forest_settings(const config& from)
                        ": found false, want true with weights, which are how often a row is drawn");
 }
 
-std::uint16_t times_drawn(std::uint64_t seed, std::uint64_t tree, std::uint64_t row, double mean) noexcept {
+std::uint16_t times_drawn(std::uint64_t seed, std::uint64_t tree, std::uint64_t attempt, std::uint64_t row,
+                          double mean) noexcept {
   // The inverse of the distribution function.
-  double left = counter_random(seed, draw_stream + tree, row).uniform();
+  double left = counter_random(seed, draw_stream + tree + (attempt << 32U), row).uniform();
   double p = std::exp(-mean);
   std::uint16_t times = 0;
   while (left >= p && times < 65535 && (p > 0 || times < mean)) {
@@ -90,12 +95,38 @@ void random_forest::measure_out_of_bag(collectives& all, const std::vector<doubl
     if (voters[i] == 0) continue;
     label.push_back(training_.label[i]);
     if (!training_.weight.empty()) weight.push_back(training_.weight[i]);
-    for (std::size_t c = 0; c < k; ++c) found.push_back(votes[i * k + c] / voters[i]);
+    for (std::size_t c = 0; c < k; ++c) found.push_back(to.centre + votes[i * k + c] / voters[i]);
   }
   auto rows = static_cast<std::int64_t>(label.size());
   all.all_reduce(std::span<std::int64_t>(&rows, 1), reduce_op::sum, "rows out of bag");
   to.out_of_bag_rows = static_cast<std::uint64_t>(rows);
   if (rows > 0) to.out_of_bag = quality_of(all, loss(), {label, weight, training_.rows_total}, found, k);
+}
+
+double random_forest::centre_of_targets(collectives& all) const {
+  if (classifies()) return 0;
+  check_sizes(all, training_.label, "target", linear_.training_input.front());
+  const double mean = first_margin(all, loss(), labels_of(training_));
+  std::vector<double> away(training_.label);
+  for (auto& y : away) y -= mean;
+  const double spread = greatest_value(all, away, "deviations");
+  return std::abs(mean) > offset_limit * spread ? mean : 0;
+}
+
+std::vector<std::uint16_t> random_forest::draws(collectives& all, std::uint64_t tree, double scale, bool few) const {
+  std::vector<std::uint16_t> times(training_.rows(), 1);
+  if (!settings_.bootstrap) return times;
+  for (std::uint64_t attempt = 0;; ++attempt) {
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const double mean = training_.weight.empty() ? 1.0 : scale * training_.weight[i];
+      times[i] = times_drawn(settings_.bagging.seed, tree, attempt, training_.first_row + i, mean);
+      sum += times[i];
+    }
+    if (!few) return times;
+    all.all_reduce(std::span<std::int64_t>(&sum, 1), reduce_op::sum, "draws");
+    if (sum > 0) return times;
+  }
 }
 
 /// Grows the trees, one in a superstep.
@@ -111,14 +142,28 @@ bagged_trees random_forest::bag(run_log& log) {
     const auto d = static_cast<double>(training_.columns);
     how.features = static_cast<std::size_t>(std::max(1L, std::lround(classifies() ? std::sqrt(d) : d / 3)));
   }
-  const double heaviest = std::max(1.0, greatest_value(outside, training_.weight, "weights"));
-  const auto most_draws = training_.rows_total * static_cast<std::uint64_t>(std::ceil(heaviest));
-  bagged_grower grower(outside, rows, bins, training_.label, most_draws, how);
+  auto expected = static_cast<double>(training_.rows_total);
+  double scale = 1;
+  if (!training_.weight.empty()) {
+    const double heaviest = greatest_value(outside, training_.weight, "weights");
+    const double sum = exact_sum(outside, training_.weight, training_.rows_total, "weights");
+    auto some = static_cast<std::int64_t>(std::ranges::count_if(training_.weight, [](double w) { return w > 0; }));
+    outside.all_reduce(std::span<std::int64_t>(&some, 1), reduce_op::sum, "rows with a weight");
+    if (!(sum > 0)) throw data_error(linear_.training_input.front() + ": found no row with a weight above 0");
+    scale = std::clamp(static_cast<double>(some) / sum, 1.0, greatest_weight / heaviest);
+    expected = scale * sum;
+  }
+  const bool few = expected < certain_draws;
+  const double centre = centre_of_targets(outside);
+  auto label = training_.label;
+  for (auto& y : label) y -= centre;
+  bagged_grower grower(outside, rows, bins, label, static_cast<std::uint64_t>(std::ceil(expected)), how);
 
   com_queue q(*this);
   q.add([&](com_context& c) {
     if (c.step_no() > 1) return;
     bagged_trees start;
+    start.centre = centre;
     start.trees.features = training_.columns;
     start.trees.width = k;
     c.put_obj("model", std::move(start));
@@ -130,15 +175,11 @@ bagged_trees random_forest::bag(run_log& log) {
     auto& votes = c.get_obj<std::vector<double>>("votes");
     auto& voters = c.get_obj<std::vector<double>>("voters");
     const auto tree = static_cast<std::uint64_t>(c.step_no()) - 1;
-    std::vector<std::uint16_t> draws(rows.rows, 1);
-    for (std::size_t i = 0; settings_.bootstrap && i < draws.size(); ++i) {
-      const double mean = training_.weight.empty() ? 1.0 : training_.weight[i];
-      draws[i] = times_drawn(how.seed, tree, training_.first_row + i, mean);
-    }
+    const auto times = draws(all, tree, scale, few);
     auto& trees = model.trees;
-    grower.grow(all, trees, draws, tree);
-    for (std::size_t i = 0; i < draws.size(); ++i) {
-      if (draws[i] > 0) continue;
+    grower.grow(all, trees, times, tree);
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      if (times[i] > 0) continue;
       const auto& leaf = trees.node[trees.tree_begin[tree] + grower.leaf_of_row(trees, i)];
       for (std::size_t v = 0; v < k; ++v) votes[i * k + v] += static_cast<double>(trees.value[leaf.leaf * k + v]);
       voters[i] += 1;
@@ -155,7 +196,7 @@ bagged_trees random_forest::bag(run_log& log) {
 
 std::vector<double> random_forest::scores(const sample_rows& rows) const {
   auto out = sums(rows, 0);
-  for (auto& v : out) v /= static_cast<double>(trees().trees());
+  for (auto& v : out) v = model_.centre + v / static_cast<double>(trees().trees());
   return out;
 }
 
@@ -180,6 +221,7 @@ void random_forest::read_model() {
   const model_reader from(linear_.model, "random_forest");
   set_type(from.field<std::string>("settings.type"));
   model_.trees = forest::read(from, linear_.model);
+  model_.centre = from.field<double>("centre", 0);  // models of earlier versions have none
   read_classes(from);
 }
 
@@ -187,6 +229,7 @@ void random_forest::write_model() {
   model_writer to(*this, "random_forest", linear_.format);
   trees().write(to);
   to.fields().add("rows", training_.rows_total).add("oob_rows", model_.out_of_bag_rows);
+  if (!classifies()) to.fields().add("centre", model_.centre);
   describe(to);
   if (model_.out_of_bag_rows > 0) to.fields().add(log_name(), shown(model_.out_of_bag));
   to.finish();

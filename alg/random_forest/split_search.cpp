@@ -11,7 +11,7 @@ namespace paracel::alg {
 namespace {
 
 constexpr std::uint64_t node_stream = 0x6e6f6465;
-constexpr double least_visible_gain = 1e-12;  // relative: less is rounding
+constexpr double least_visible_gain = 1e-12;  // relative to the node's score: less is rounding
 
 }  // namespace
 
@@ -36,7 +36,7 @@ double split_search::score(const std::int64_t* sums) const noexcept {
   const auto n = static_cast<double>(count_of(sums));
   if (n == 0) return 0;
   if (settings_.classes == 0) {
-    const double y = static_cast<double>(sums[1]) * unit_;
+    const double y = static_cast<double>(sums[1] - sums[0] * centre_) * unit_;
     return y * y / n;
   }
   double squares = 0;
@@ -69,6 +69,8 @@ void split_search::sample_features(std::uint64_t tree, std::uint64_t key, std::v
 
 void split_search::begin(std::span<const std::int64_t> sums) {
   node_ = sums;
+  // With the node's mean as the origin, to a unit, a gain is no small difference of large numbers.
+  if (settings_.classes == 0) centre_ = sums[0] > 0 ? sums[1] / sums[0] : 0;
   total_ = count_of(sums.data());
   parent_ = score(sums.data());
   best_ = {};
@@ -137,14 +139,15 @@ void split_search::try_all(const std::int64_t* sums, std::size_t splits, bool mi
 
 void split_search::try_numbers(const std::int64_t* sums, std::size_t splits, bool missing_left) {
   auto count = first_[0];
-  auto target = first_[1];
+  auto target = first_[1] - first_[0] * centre_;
+  const auto all = node_[1] - node_[0] * centre_;
   for (std::size_t i = 0; i < splits; ++i) {
     const auto* const at = sums + std::size_t{order_[i]} * 2;
     count += at[0];
-    target += at[1];
+    target += at[1] - at[0] * centre_;
     if (count < settings_.min_leaf || total_ - count < settings_.min_leaf) continue;
     const double left = static_cast<double>(target) * unit_;
-    const double right = static_cast<double>(node_[1] - target) * unit_;
+    const double right = static_cast<double>(all - target) * unit_;
     const double gain =
         left * left / static_cast<double>(count) + right * right / static_cast<double>(total_ - count) - parent_;
     if (!(gain > gain_)) continue;

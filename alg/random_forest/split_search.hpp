@@ -75,6 +75,7 @@ class split_search {
   // State of the node.
   std::span<const std::int64_t> node_;
   std::int64_t total_ = 0;
+  std::int64_t centre_ = 0;  // of targets
   double parent_ = 0;
   tree_split best_;
   std::vector<std::int64_t> left_sums_;

@@ -139,6 +139,35 @@ class RandomForestTest(TreeCase):
         heavy = self.table("heavy.csv", [0, 1], [[1.0, 501.0], [2.0, 1.0]])
         self.assertIn("found a weight above 500", self.job(2, status=4, training_input=heavy, type="classification", weight="1"))
 
+    def test_weights_are_shares_if_they_are_small(self):
+        rows = [[float(i), 0.01] for i in range(100)]
+        path = self.table("shares.csv", ["a" if i < 50 else "b" for i in range(100)], rows, "x,w,y")
+        query = self.path("query.csv", "x\n1\n90\n")
+        found = self.fit(2, training_input=path, weight="w", trees=100, predict_input=query)
+        self.assertGreater(found["oob_accuracy"], 0.95)
+        first, last = [[float(v) for v in line[-1].split("|")] for line in self.predictions(2)]
+        for shares, greatest in ((first, 0), (last, 1)):
+            self.assertAlmostEqual(sum(shares), 1, places=6)
+            self.assertGreater(shares[greatest], 0.95)
+        # One row in each tree, on average, whatever the sum of the weights.
+        one = self.table("one.csv", [3.0, 5.0], [[1.0, 1e-9], [2.0, 0.0]], "x,w,y")
+        found = self.fit(2, training_input=one, weight="w", type="regression", predict_input=one, features=["x"])
+        self.assertEqual(self.numbers(2), [3, 3])
+        self.assertIn("weight above 0", self.job(1, status=4, training_input=self.table(
+            "none.csv", [3.0, 5.0], [[1.0, 0.0], [2.0, 0.0]], "x,w,y"), weight="w", type="regression"))
+
+    def test_a_tree_that_has_drawn_no_row_is_drawn_again(self):
+        path = self.table("three.csv", [7, 7, 7], [[1.0], [2.0], [3.0]])
+        first = None
+        for workers in (1, 2, 4):
+            found = self.fit(workers, training_input=path, type="regression", trees=200, predict_input=path)
+            self.assertEqual((self.numbers(workers), found["oob_rmse"]), ([7, 7, 7], 0))
+            first = first or self.arrays()
+            self.assertEqual(self.arrays(), first)
+
+    def numbers(self, workers):
+        return [float(line[-1].split(":")[-1]) for line in self.predictions(workers)]
+
     def test_categories(self):
         dice = random.Random(4)
         kind = [dice.randrange(40) for _ in range(3000)]
