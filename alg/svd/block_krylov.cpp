@@ -22,7 +22,7 @@ using Eigen::VectorXd;
 constexpr std::uint64_t start_stream = 6;
 // A column smaller than A by this factor is rounding error.
 constexpr double nothing = 1e-14;
-// For unit columns: a smaller eigenvalue of their Gram matrix is rounding error.
+// For unit columns: a smaller eigenvalue of their Gram matrix is rounding error, but not its vector.
 constexpr double dependent = 1e-14;
 constexpr int passes = 3;
 // After the second pass, columns with Gram eigenvalues in [1 - x, 1 + x] that had products up to x with the basis are
@@ -50,9 +50,19 @@ MatrixXd inner(product_operator& a, const Eigen::Ref<const MatrixXd>& basis, con
   return c;
 }
 
+void append(side& to, const MatrixXd& x) {
+  to.basis.middleCols(to.used, x.cols()) = x;
+  to.used += x.cols();
+}
+
 /// Makes x orthogonal to the basis and its columns orthonormal, dropping dependent columns: fewer may remain.
 /// `scale`: the size of A. `inside`: receives the coefficients of x in the basis.
+///
+/// The Gram matrix resolves no combination of the columns that is shorter than 1e-7: these are made orthonormal after
+/// the others, with which they then have no part in common. Otherwise triplets below 1e-7 of the greatest would be
+/// lost.
 void orthonormalise(product_operator& a, side& against, MatrixXd& x, double scale, MatrixXd* inside = nullptr) {
+  MatrixXd rest(x.rows(), 0);
   for (int pass = 0; pass < passes && x.cols() > 0; ++pass) {
     // Project in each pass: the remainder of a column that is nearly in the basis is inexact after the first one.
     double touching = 0;
@@ -98,16 +108,28 @@ void orthonormalise(product_operator& a, side& against, MatrixXd& x, double scal
         change(p, to) = eigen.eigenvectors()(i, j) * by / norm[p];
       }
     }
+    if (pass == 0 && first > 0) {
+      // With coefficients of length 1 the columns keep the rounding errors of x, which are relative to `scale`.
+      MatrixXd dropped = MatrixXd::Zero(x.cols(), first);
+      for (Index i = 0; i < count; ++i) {
+        const auto p = kept[static_cast<std::size_t>(i)];
+        dropped.row(p) = eigen.eigenvectors().row(i).head(first) / norm[p];
+      }
+      rest = x * dropped.colwise().normalized();
+    }
     x = (x * change).eval();
     if (pass > 0 && touching <= nearly_done && first == 0 && count == gram.cols() &&
         eigen.eigenvalues()[0] >= 1 - nearly_done && (norm.array() - 1).abs().maxCoeff() <= nearly_done)
       break;
   }
-}
-
-void append(side& to, const MatrixXd& x) {
-  to.basis.middleCols(to.used, x.cols()) = x;
-  to.used += x.cols();
+  if (rest.cols() == 0) return;
+  side both{MatrixXd(x.rows(), against.used + x.cols()), 0};
+  append(both, against.columns());
+  append(both, x);
+  orthonormalise(a, both, rest, scale);
+  const Index before = x.cols();
+  x.conservativeResize(x.rows(), before + rest.cols());
+  x.rightCols(rest.cols()) = rest;
 }
 
 MatrixXd product(product_operator& a, const Eigen::Ref<const MatrixXd>& v) {

@@ -6,9 +6,11 @@
 #include <cstring>
 #include <optional>
 
+#include "alg/common/divergence.hpp"
 #include "alg/common/load_cache_keys.hpp"
 #include "alg/common/npy.hpp"
 #include "alg/common/sum_over_workers.hpp"
+#include "alg/common/warning.hpp"
 #include "gram_kernel.hpp"
 
 namespace paracel::alg {
@@ -198,11 +200,28 @@ svd::svd(Comm comm, const std::string& server_info, const svd_settings& settings
       settings_(settings),
       log_(*this, settings.krylov.steps, "residual", settings.debug) {}
 
+namespace {
+
+/// Divides values by the greatest power of two that is at most their greatest size, which is exact: otherwise their
+/// squares could overflow, or become 0. Returns: that power. A collective.
+double scale_by_power_of_two(Comm comm, std::vector<double>& values) {
+  double most = 0;
+  for (const double v : values) most = std::max(most, std::abs(v));
+  comm.allreduce(most, reduce_op::max);
+  if (most == 0) return 1;
+  const int shift = std::ilogb(most);
+  for (auto& v : values) v = std::scalbn(v, -shift);
+  return std::scalbn(1.0, shift);
+}
+
+}  // namespace
+
 void svd::solve() {
   entry_options options;
   options.cache = settings_.cache;
-  const auto a = load_sparse(get_comm(), settings_.input, options);
+  auto a = load_sparse(get_comm(), settings_.input, options);
   if (a.entries_total == 0) throw data_error(settings_.input.front() + ":1:1: found no entry, want row,column,value");
+  const double unit = scale_by_power_of_two(get_comm(), a.value);
   sparse_operator op(get_comm(), a);
   std::optional<server_fold> servers;
   if (settings_.update.given()) op.sum_in(servers.emplace(*this, settings_.update.file), settings_.update.functions[0]);
@@ -210,7 +229,9 @@ void svd::solve() {
   settings_.krylov.progress = [&](int step, std::size_t good, double residual) {
     log_.round(step, residual, {{"converged", static_cast<double>(good)}});
   };
-  const auto t = block_krylov(op, settings_.krylov);
+  auto t = block_krylov(op, settings_.krylov);
+  for (auto& s : t.sigma) s *= unit;
+  for (auto& r : t.residual) r *= unit;
 
   const auto columns = all_column_ids(get_comm(), a);
   auto own = id_list::empty(columns.numeric());
@@ -233,7 +254,12 @@ void svd::solve() {
   log_.result("converged", std::string(t.converged ? "yes" : "no"));
   log_.result("rank", static_cast<std::uint64_t>(k));
   for (std::size_t j = 0; j < k; ++j) log_.result(("sigma_" + std::to_string(j + 1)).c_str(), t.sigma[j]);
-  log_.result("residual", k == 0 ? 0.0 : *std::max_element(t.residual.begin(), t.residual.end()));
+  const double residual = k == 0 ? 0.0 : *std::max_element(t.residual.begin(), t.residual.end());
+  log_.result("residual", residual);
+  if (k > 0) check_divergence({"the greatest value", "want smaller entries"}, t.steps, t.sigma[0], 0);
+  if (!t.converged)
+    warn_not_converged(get_comm(), t.steps, "the residual", residual / t.sigma[0], settings_.krylov.tolerance,
+                       "raise rounds, basis or tolerance");
   log_.result("output", get_output());
 }
 

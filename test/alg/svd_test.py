@@ -106,6 +106,16 @@ class Svd(FactorCase):
         found = self.job(2, 1, input=self.write("zero.csv", "1,1,0\n2,2,0\n"), k=2)
         self.assertEqual(found["rank"], "0")
 
+    def test_values_of_all_magnitudes(self):
+        a = np.random.default_rng(0).normal(size=(80, 20)) * 10.0 ** -np.arange(20)
+        want = np.linalg.svd(a, compute_uv=False)[:12]
+        for size in (1, 1e-200, 1e200):
+            path = self.write("graded.csv", [(i, j, repr(float(a[i, j] * size))) for i in range(80) for j in range(20)])
+            found = self.job(2, 1, input=path, k=12)
+            self.assertEqual((found["converged"], found["rank"]), ("yes", "12"))
+            sigma = np.array([float(found[f"sigma_{j + 1}"]) for j in range(12)]) / size
+            np.testing.assert_allclose(sigma, want, rtol=0, atol=1e-14 * want[0])
+
     def test_a_step_is_a_line_of_metrics_and_steps_that_are_used_up_are_said(self):
         found = self.job(2, 1, input=self.train, k=5, rounds=2)
         self.assertEqual((found["rounds"], found["converged"]), ("2", "no"))
