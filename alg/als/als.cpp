@@ -11,8 +11,10 @@
 #include <paracel/resumable_loop.hpp>
 #include <paracel/samples.hpp>
 
+#include "alg/common/divergence.hpp"
 #include "alg/common/load_cache_keys.hpp"
 #include "alg/common/npy.hpp"
+#include "alg/common/warning.hpp"
 
 namespace paracel::alg {
 
@@ -493,12 +495,17 @@ void alternating_least_squares::train() {
     }
     objective = half_step(items_, users_, tables_->users(), tables_->items());
     const auto round = static_cast<int>(halves.iteration() / 2) + 1;
+    check_divergence({"the objective", "want smaller numbers in the ratings"}, round, objective, 0);
     log_.round(round, objective, {{"after_users", between}});
     if (settings_.tolerance > 0 && round > 1 && std::abs(last - objective) <= settings_.tolerance * std::abs(last))
       halves.stop();
   }
   paracel_sync();
-  log_.result("rounds", static_cast<std::uint64_t>(halves.iteration() / 2));
+  const auto rounds = static_cast<int>(halves.iteration() / 2);
+  const double change = std::abs(last - objective) / std::abs(last);
+  if (settings_.tolerance > 0 && rounds > 1 && change > settings_.tolerance)
+    warn_not_converged(get_comm(), rounds, "the last change of the objective", change, settings_.tolerance);
+  log_.result("rounds", static_cast<std::uint64_t>(rounds));
   log_.result("objective", objective);
   if (model_.form == als_form::implicit_ratings) return;
   const auto errors = predict_pairs(*tables_, users_.ratings, scale_);

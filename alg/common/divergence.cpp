@@ -36,7 +36,9 @@ bool has_diverged(double value, double start, double scale) noexcept {
 
 void check_divergence(const divergence_rule& rule, int round, double value, double start) {
   if (!has_diverged(value, start, rule.scale)) return;
-  refuse(rule, round, short_text(value) + (round == 0 ? "" : " and began at " + short_text(start)));
+  refuse(
+      rule, round,
+      short_text(value) + (round > 0 && start > 0 && std::isfinite(start) ? " and began at " + short_text(start) : ""));
 }
 
 void check_finite(const divergence_rule& rule, int round, std::span<const double> numbers) {

@@ -6,7 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "alg/common/divergence.hpp"
 #include "alg/common/npy.hpp"
+#include "alg/common/warning.hpp"
 #include "kmeans_input.hpp"
 
 namespace paracel::alg {
@@ -184,6 +186,8 @@ void kmeans::dump_groups(const std::vector<std::uint64_t>& labels) {
 }
 
 void kmeans::dump(const kmeans_outcome& best, run_log& log) {
+  check_divergence({"the inertia", "want smaller numbers in the points: their squares overflow"}, best.rounds,
+                   best.inertia, 0);
   const auto centers = settings_.haversine() ? on_globe(best.centres) : best.centres;
   const std::size_t d = settings_.haversine() ? 2 : points_.dimension();
   std::vector<std::uint64_t> labels(best.assignment.begin(), best.assignment.end());
@@ -208,6 +212,9 @@ void kmeans::dump(const kmeans_outcome& best, run_log& log) {
   log.result("inertia", best.inertia);
   log.result("rounds", static_cast<std::uint64_t>(best.rounds));
   log.result("converged", best.converged ? "yes" : "no");
+  // Mini-batches without a tolerance have no other end.
+  if (!best.converged && (settings_.batch_size == 0 || settings_.tolerance > 0))
+    warn(get_comm(), "not converged after " + std::to_string(best.rounds) + " rounds; raise rounds or tolerance");
   log.result("output", get_output());
 }
 

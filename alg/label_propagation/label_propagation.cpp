@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "alg/common/run_log.hpp"
+#include "alg/common/warning.hpp"
 
 namespace paracel::alg {
 
@@ -119,6 +120,8 @@ void label_propagation::solve() {
   log.result("ended", std::string(found.ended == ending::fixed_point ? "fixed_point"
                                   : found.ended == ending::cycle     ? "cycle"
                                                                      : "rounds"));
+  if (found.ended == ending::rounds)
+    warn(get_comm(), "labels still change after " + std::to_string(found.rounds) + " rounds; raise rounds");
   log.result("communities", summary.groups);
   log.result("largest", summary.largest);
   log.result("modularity", found.modularity);

@@ -8,7 +8,9 @@
 
 #include <paracel/resumable_loop.hpp>
 
+#include "alg/common/divergence.hpp"
 #include "alg/common/server_state.hpp"
+#include "alg/common/warning.hpp"
 
 namespace paracel::alg {
 
@@ -17,6 +19,8 @@ namespace {
 // Most fixed-point steps at a time, and the relative change at which they stop.
 constexpr int most_prior_steps = 50;
 constexpr double prior_tolerance = 1e-4;
+// It has no step that could be too long, but priors of extreme size may overflow.
+const divergence_rule watched{"the objective", "want alpha and beta nearer to 1"};
 
 }  // namespace
 
@@ -233,6 +237,7 @@ void lda::train() {
     if (!report && sweep != settings_.sweeps) return true;
     const double value = log_likelihood(sampler);
     log_->round(sweep, value, {{"beta", priors_.beta}});
+    check_divergence(watched, sweep, value, 0);
     const bool settled =
         report && sweep > settings_.report_every && std::abs(value - last) < settings_.tolerance * std::abs(last);
     last = value;
@@ -265,10 +270,17 @@ void lda::train() {
     push(sampler);
   }
   sampler.set_priors(priors_);
-  if (goes_on) (void)finish_sweep(settings_.sweeps);
+  if (goes_on && finish_sweep(settings_.sweeps)) warn_of_end();
   paracel_sync();
   // A plug-in's function other than the sum yields other counts.
   if (settings_.handle_file.empty() || settings_.check_counts) check("at the end");
+}
+
+void lda::warn_of_end() {
+  if (settings_.tolerance > 0 && settings_.report_every > 0)
+    warn(get_comm(), "not converged after " + std::to_string(sweeps_done_) +
+                         " sweeps: the objective still changes by " + "more than " + json_number(settings_.tolerance) +
+                         " of it; raise iters or tolerance");
 }
 
 /// The first iteration writes the initial lambda; then there is one for each batch.
@@ -284,6 +296,7 @@ void lda::train_online() {
     sweeps_done_ = sweep;
     if (settings_.report_every == 0 || sweep % settings_.report_every != 0) return true;
     const double value = per_token(nullptr);
+    check_divergence(watched, sweep, value, 0);
     log_->round(sweep, value);
     const bool settled =
         sweep > settings_.report_every && std::abs(value - last) < settings_.tolerance * std::abs(last);
@@ -306,7 +319,9 @@ void lda::train_online() {
     else loop.stop();
   }
   if (goes_on) sweeps_done_ = settings_.sweeps;
+  if (goes_on) warn_of_end();
   bound_ = per_token(settings_.dump_documents ? &shares_ : nullptr);
+  check_divergence(watched, sweeps_done_, bound_, 0);
   if (goes_on) log_->round(sweeps_done_, bound_);
   paracel_sync();
 }

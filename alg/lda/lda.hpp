@@ -103,6 +103,8 @@ class lda : public paralg {
   void start();
   void train();
   void train_online();
+  /// Of rounds that ended before the tolerance was reached.
+  void warn_of_end();
   void pull(lda_sampler& sampler);
   void push(lda_sampler& sampler);
   void optimize(lda_sampler& sampler);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "alg/common/run_log.hpp"
+#include "alg/common/warning.hpp"
 
 namespace paracel::alg {
 
@@ -239,6 +240,9 @@ void pagerank::solve() {
   log.result("rounds", found.rounds);
   log.result("change", found.step);
   log.result("sum", found.sum);
+  if (options.tolerance > 0 && found.step > options.tolerance && found.rounds >= options.rounds)
+    warn_not_converged(get_comm(), static_cast<int>(found.rounds), "the last step", found.step, options.tolerance,
+                       "raise rounds or tolerance");
   if (top_id.size() > 0) log.result("top", top_id.text(0));
   log.result("top_score", best[0]);
   log.result("output", get_output());

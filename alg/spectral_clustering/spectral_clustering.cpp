@@ -11,6 +11,7 @@
 #include "alg/common/npy.hpp"
 #include "alg/common/run_log.hpp"
 #include "alg/common/sum_over_workers.hpp"
+#include "alg/common/warning.hpp"
 
 namespace paracel::alg {
 
@@ -231,7 +232,11 @@ void spectral_clustering::solve() {
   log.result("rounds", static_cast<std::uint64_t>(steps));
   log.result("converged", std::string(found.converged ? "yes" : "no"));
   for (std::size_t j = 0; j < width; ++j) log.result(("eigenvalue_" + std::to_string(j + 1)).c_str(), eigenvalues[j]);
-  log.result("residual", *std::max_element(found.residual.begin(), found.residual.end()));
+  const double residual = *std::max_element(found.residual.begin(), found.residual.end());
+  log.result("residual", residual);
+  if (!found.converged)
+    warn_not_converged(get_comm(), steps, "the residual of an eigenvector", residual / found.sigma[0],
+                       settings_.krylov.tolerance, "raise rounds, basis or tolerance");
   log.result("clusters", clusters);
   log.result("inertia", best.inertia);
   log.result("output", get_output());

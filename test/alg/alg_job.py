@@ -63,6 +63,7 @@ class AlgorithmCase(unittest.TestCase):
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, cwd=SOURCE, **stdin,
                               env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        self.stderr = done.stderr
         return done.stdout if status == 0 else done.stderr + done.stdout
 
     def fit(self, *where, **keys):
