@@ -15,6 +15,7 @@
 #include "alg/common/row_weights.hpp"
 #include "alg/common/sum_over_workers.hpp"
 #include "alg/common/validation.hpp"
+#include "alg/common/warning.hpp"
 #include "fm_als.hpp"
 
 namespace paracel::alg {
@@ -185,14 +186,21 @@ double factorization_machine::first_bias() {
   if (!(weight_total_ > 0)) throw data_error(linear_.training_input.front() + ": found only weights that are 0");
   const double mean = sums[1] / sums[0];
   scale_ = is_log() ? std::log(2) : scale_of_squares(sums[2], sums[0]);
-  if (!is_log()) return mean;
+  if (!is_log()) {
+    double squares = 0;
+    for (std::size_t i = 0; i < rows_.rows(); ++i)
+      squares += (weights().empty() ? 1 : weights()[i]) * (rows_.label[i] - mean) * (rows_.label[i] - mean);
+    squares = sum_over_workers(get_comm(), squares);
+    if (settings_.method != "als")
+      warn_of_spread(get_comm(), "the targets", std::sqrt(squares / weight_total_), "alpha and start");
+    return mean;
+  }
   const double part = std::clamp(mean, 1 / (sums[0] + 2), 1 - 1 / (sums[0] + 2));
   return std::log(part / (1 - part));
 }
 
 divergence_rule factorization_machine::rule() const {
-  // als never raises it.
-  if (settings_.method == "als") return {"the objective", "want smaller numbers in columns and targets"};
+  if (settings_.method == "als") return {"the mean loss", "want smaller numbers in columns and targets", scale_};
   return {"the mean loss", "lower alpha (now " + json_number(settings_.alpha) + ")", scale_};
 }
 
@@ -313,7 +321,8 @@ void factorization_machine::alternate(double bias) {
   q.add(communicate([&](com_context& c, collectives& all) {
     auto& model = c.get_obj<std::vector<double>>("model");
     const double objective = solver.round(all, model);
-    check_divergence(rule(), c.step_no(), objective, 0);
+    // A round does not raise it, but numbers may overflow.
+    check_divergence({"the objective", rule().remedy}, c.step_no(), objective, 0);
     c.set_metric("objective", objective);
     auto& best = c.get_obj<fm_trained>("best");
     if (validates) {

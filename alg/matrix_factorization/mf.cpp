@@ -13,6 +13,7 @@
 #include "alg/common/load_cache_keys.hpp"
 #include "alg/common/sgd_kernel.hpp"
 #include "alg/common/sum_over_workers.hpp"
+#include "alg/common/warning.hpp"
 
 namespace paracel::alg {
 
@@ -209,6 +210,11 @@ void matrix_factorization::watch_loss() {
   }
   sum_over_workers(get_comm(), sums);
   const auto n = static_cast<double>(ratings_.entries_total);
+  // Floats would lose ratings that differ by little for their size.
+  constexpr double far = 16;
+  if (std::abs(scale_.mean) > far * std::max(scale_.most - scale_.mean, scale_.mean - scale_.least))
+    offset_ = scale_.mean;
+  if (settings_.by_sgd()) warn_of_spread(get_comm(), "the ratings", std::sqrt(sums[1] / n), "alpha, beta and start");
   start_loss_ = sums[1] / n + static_cast<double>(settings_.k) * std::pow(settings_.start, 4);
   const auto remedy = settings_.by_sgd() ? "lower alpha (now " + json_number(settings_.alpha) + ")"
                                          : std::string("want smaller numbers in the ratings");
@@ -292,10 +298,11 @@ template <class Real>
 void matrix_factorization::train() {
   training<Real> part;
   start(part);
-  mf_order<Real> order(ratings_, settings_.seed);
+  mf_order<Real> order(ratings_, settings_.seed, offset_);
   const std::int64_t clocks = settings_.clocks_per_round;
   std::int64_t shuffled = -1;  // the round for which the users are ordered
   double last = 0;
+  double change = 0;  // of the loss, in the last round
   double loss = 0;
   resumable_loop loop(*this);
   loop.keep("users", part.users).keep("loss", loss).keep("last", last).keep("collected", collected_);
@@ -320,7 +327,8 @@ void matrix_factorization::train() {
     if (settings_.tolerance == 0) continue;
     auto total = loss;
     get_comm().allreduce(total);
-    if (round > 0 && std::abs(last - total) <= settings_.tolerance * last) loop.stop();
+    change = round > 0 ? std::abs(last - total) / last : 0;
+    if (round > 0 && change <= settings_.tolerance) loop.stop();
     last = total;
   }
   rounds_done_ = static_cast<int>(loop.iteration() / clocks);
@@ -328,6 +336,8 @@ void matrix_factorization::train() {
   set_total_iters(static_cast<int>(loop.iteration()));
   paracel_sync();
   if (get_worker_id() == 0) collect(rounds_done_ - 1, rounds_done_);
+  if (change > settings_.tolerance && settings_.tolerance > 0)
+    warn_not_converged(get_comm(), rounds_done_, "the last change of the loss", change, settings_.tolerance);
   if constexpr (std::is_same_v<Real, double>) users_ = std::move(part.users);
   else users_.assign(part.users.begin(), part.users.end());
 }
@@ -341,7 +351,7 @@ double matrix_factorization::train_piece(training<Real>& part) {
   choose(piece.column);
   pull(rows);
   part.old = rows;
-  const sgd_step step{settings_.k, scale_.mean, settings_.alpha, settings_.beta};
+  const sgd_step step{settings_.k, scale_.mean - offset_, settings_.alpha, settings_.beta};
   const double loss =
       sgd_pass<Real>(step, part.users.data(), rows.data(), {piece.user, piece.run_begin, piece.slot, piece.value});
   steps_.assign(piece.column.size(), 0);

@@ -136,6 +136,7 @@ class matrix_factorization : public paralg {
   int collected_ = 0;
   divergence_rule rule_;
   double start_loss_ = 0;
+  double offset_ = 0;     // of ratings in training by sgd
   double objective_ = 0;  // of cg and bfgs
 };
 

@@ -4,6 +4,7 @@
 #include <paracel/optim.hpp>
 
 #include "alg/common/sum_over_workers.hpp"
+#include "alg/common/warning.hpp"
 #include "mf.hpp"
 #include "mf_objective.hpp"
 
@@ -46,6 +47,11 @@ void matrix_factorization::minimize() {
   objective_ = found.value;
   rounds_done_ = found.steps;
   log_.result("ended", found.text());
+  // Without a step that lowers the objective any more, gradients are small at a minimum.
+  constexpr double small = 1e-3;
+  if (found.why == optim::ending::steps ||
+      (found.why == optim::ending::line_search && found.gradient_norm > small * found.first_gradient_norm))
+    warn(get_comm(), "not converged: " + found.text() + "; raise rounds or tolerance");
 
   users_.resize(ratings_.rows() * width);
   for (std::size_t u = 0; u < ratings_.rows(); ++u)

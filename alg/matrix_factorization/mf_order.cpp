@@ -18,7 +18,7 @@ constexpr std::size_t users_ahead = 3;
 }  // namespace
 
 template <class Real>
-mf_order<Real>::mf_order(const sparse_rows& ratings, std::uint64_t seed)
+mf_order<Real>::mf_order(const sparse_rows& ratings, std::uint64_t seed, double offset)
     : ratings_(ratings),
       seed_(seed),
       column_(ratings.column.size()),
@@ -36,7 +36,7 @@ mf_order<Real>::mf_order(const sparse_rows& ratings, std::uint64_t seed)
       column_[first + i] = column_[first + other];
       value_[first + i] = value_[first + other];
       column_[first + other] = ratings.column[first + i];
-      value_[first + other] = static_cast<Real>(ratings.value[first + i]);
+      value_[first + other] = static_cast<Real>(ratings.value[first + i] - offset);
     }
   }
 }

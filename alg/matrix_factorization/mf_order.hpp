@@ -56,9 +56,9 @@ class mf_order {
     std::vector<Real> value;
   };
 
-  /// Shuffles the ratings of each user: a function of the seed and the user's id.
+  /// Shuffles the ratings of each user: a function of the seed and the user's id. `offset` is subtracted from them.
   /// Lifetime: `ratings` must outlive it. Cost: O(ratings)
-  mf_order(const sparse_rows& ratings, std::uint64_t seed);
+  mf_order(const sparse_rows& ratings, std::uint64_t seed, double offset = 0);
   /// Shuffles the users for this round: a function of the seed and the round. Cost: O(users)
   void shuffle(std::uint64_t round);
   /// Piece `number` of `count` equal ones (by ratings; a user may be split between two).

@@ -4,6 +4,7 @@
 the input. (Gradients: unit.FmKernel; bytes a batch: cluster.FactorTraffic.) Options: names of tests."""
 import json
 import os
+import random
 import unittest
 
 import numpy
@@ -277,6 +278,24 @@ class FmTest(AlgorithmCase):
                            ({"consistency": "ssp"}, '"method": als has no updates')):
             self.assertIn(said, self.job(mode="embedded", status=3, **training, method="als", **keys))
         self.assertIn("model.json", self.job(1, status=4, model=self.folder, test_input=self.files["target", True]))
+
+    def test_an_offset_of_the_targets_changes_nothing_and_an_unusual_scale_is_said(self):
+        dice = random.Random(4)
+        rows = [[dice.gauss(0, 1) for _ in range(4)] for _ in range(300)]
+        for method in ("adagrad", "sgd", "als"):
+            found = []
+            for offset, scale in ((0, 1), (1e9, 1), (0, 0.005)):
+                y = [scale * (x[0] - x[1] + x[2] * x[3] + 0.1 * x[0] ** 2) + offset for x in rows]
+                path = self.path("moved.csv", "".join(f"{','.join(map(repr, x))},{v!r}\n" for x, v in zip(rows, y)))
+                keys = {"alpha": 1e-4} if scale < 1 and method != "als" else {}
+                found.append(self.fit(1, training_input=path, method=method, **keys)["train_rmse"])
+                self.assertEqual("warning: the targets have a standard deviation" in self.stderr, scale < 1 and method != "als")
+            # adagrad's first step of w_0, whose gradient is 0 but for rounding, is as long as any.
+            self.assertAlmostEqual(found[1] / found[0], 1, delta=0.05 if method == "adagrad" else 1e-3)
+
+    def test_a_start_that_fits_has_not_diverged(self):
+        for text in ("1,2,1\n3,1,1\n", "1,2,1\n", "1,2,0\n3,1,0\n"):
+            self.assertLess(self.fit(1, training_input=self.path("fits.csv", text))["train_rmse"], 0.2)
 
 
 if __name__ == "__main__":

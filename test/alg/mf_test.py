@@ -245,6 +245,14 @@ class Refusals(Mf):
             1, 1, status=3, input=self.train, update_file=os.path.join(BUILD, "lib", "libmf_update.so"), factors="float32"))
         self.assertIn("model.json", self.job(1, 1, status=4, model_input=self.folder, test_input=self.test))
 
+    def test_an_offset_of_the_ratings_changes_nothing(self):
+        for keys in ({}, {"factors": "float64"}, {"method": "bfgs", "tolerance": 1e-9}):
+            found = []
+            for offset in (0, 1e9):
+                path = self.write("moved.csv", [(u, i, repr(r + offset)) for u, i, r in self.ratings])
+                found.append(float(self.job(2, 1, input=path, **{**({} if "method" in keys else SMALL), "k": 3, **keys})["rmse"]))
+            self.assertAlmostEqual(found[1] / found[0], 1, delta=1e-3)
+
     def test_a_step_that_is_too_large_is_said(self):
         said = self.job(2, 1, status=1, input=self.train, **{**SMALL, "alpha": 5.0})
         self.assertIn("diverged at round", said)
