@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <numeric>
 
 #include <paracel/error.hpp>
@@ -222,7 +223,8 @@ std::vector<neighbour> word_neighbours::nearest(std::span<const std::uint32_t> q
 }
 
 double spearman(std::span<const double> a, std::span<const double> b) {
-  if (a.size() < 2) return 0;
+  constexpr double undefined = std::numeric_limits<double>::quiet_NaN();
+  if (a.size() < 2) return undefined;
   const auto x = ranks_of(a);
   const auto y = ranks_of(b);
   const double mean = static_cast<double>(a.size() + 1) / 2;
@@ -234,7 +236,7 @@ double spearman(std::span<const double> a, std::span<const double> b) {
     yy += (y[i] - mean) * (y[i] - mean);
     xy += (x[i] - mean) * (y[i] - mean);
   }
-  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : 0;
+  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : undefined;
 }
 
 }  // namespace paracel::alg

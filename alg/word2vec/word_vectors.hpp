@@ -59,7 +59,7 @@ class word_neighbours {
   std::vector<float> unit_;  // rows of length 1
 };
 
-/// Spearman's rank correlation; equal values have their mean rank. 0 for fewer than two pairs, or only equal values.
+/// Spearman's rank correlation; equal values have their mean rank. NaN for fewer than two pairs, or only equal values.
 double spearman(std::span<const double> a, std::span<const double> b);
 
 }  // namespace paracel::alg

@@ -178,6 +178,8 @@ class Word2vecTest(AlgorithmCase):
                 answers.append((again["spearman"], self.lines("pred_v", place[0])))
         for answer in answers:
             self.assertEqual(answer, answers[0])
+        one = self.path("one.txt", f"{some[0]} {some[1]} 3\n")
+        self.assertEqual(self.results(self.job(1, 1, "embedded", model=model, test_input=one))["spearman"], "null")
         # By another route.
         unit = rows.astype(float) / numpy.linalg.norm(rows.astype(float), axis=1)[:, None]
         number = {w: i for i, w in enumerate(words)}
@@ -245,7 +247,7 @@ class Word2vecTest(AlgorithmCase):
                            ({"input": self.text, "consistency": "asp"}, "consistency"),
                            ({"input": self.text, "format": "json"}, 'key "format"'), ({}, "input")):
             self.assertIn(said, self.job(mode="embedded", status=3, **keys))
-        self.assertIn("diverged in round", self.job(1, status=1, **{**self.defaults, "alpha": 1e30}))
+        self.assertIn("diverged at round", self.job(1, status=1, **{**self.defaults, "alpha": 1e30}))
 
 
 if __name__ == "__main__":
