@@ -11,6 +11,7 @@
 
 #include <paracel/random.hpp>
 
+#include "alg/common/divergence.hpp"
 #include "alg/common/server_state.hpp"
 #include "alg/common/sum_over_workers.hpp"
 
@@ -21,8 +22,6 @@ namespace {
 constexpr const char* theta_key = "ridge_theta";
 // With this many features the packed Gram matrix has 16 MB, and its factorisation takes a second.
 constexpr std::size_t normal_equations_limit = 2000;
-// An objective that exceeds the first one by this factor counts as divergence.
-constexpr double divergence_factor = 1e3;
 
 double dot(std::span<const double> a, std::span<const double> b) {
   double sum = 0;
@@ -227,6 +226,8 @@ void ridge_regression::train() {
 
   double squares = 0;
   const double value = objective(samples, w, &squares);
+  if (settings_.exact)
+    check_divergence({"the objective", "want smaller numbers in columns and targets"}, rounds_done_, value, 0);
   const auto theta = samples.theta(w);
   const double test_error = has_test() ? root_mean_squared_error(get_comm(), test_, theta) : 0;
   model_writer model(*this, "ridge", linear_.format);
@@ -323,16 +324,14 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
   if (get_worker_id() == 0 && !resumed()) paracel_write(theta_key, theta);
   paracel_sync();
   rounds_done_ = first_iteration();
+  const divergence_rule rule{"the objective", "lower alpha (now " + json_number(settings_.alpha) + ")"};
   std::vector<std::size_t> order(rows.rows());
   for (int round = rounds_done_; round < settings_.rounds; ++round) {
     read_theta();
     const double value = objective(samples, std::span(theta).subspan(1));
     if (round == 0) first_ = value;
     else log.round(round, value);
-    if (!std::isfinite(value) || value > divergence_factor * first_) {
-      throw error("diverged at round " + std::to_string(round) + ": the objective is " + json_number(value) +
-                  " and began at " + json_number(first_) + "; lower alpha (now " + json_number(settings_.alpha) + ")");
-    }
+    check_divergence(rule, round, value, first_);
     if (round > 0 && settings_.tolerance > 0 && std::abs(last_ - value) <= settings_.tolerance * value) break;
     last_ = value;
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -350,9 +349,7 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
   read_theta();
   std::vector<double> w(theta.begin() + 1, theta.end());
   const double value = objective(samples, w);
-  if (!std::isfinite(value) || value > divergence_factor * first_)
-    throw error("diverged: the objective is " + json_number(value) + " and began at " + json_number(first_) +
-                "; lower alpha (now " + json_number(settings_.alpha) + ")");
+  check_divergence(rule, rounds_done_, value, first_);
   log.round(rounds_done_, value);
   return w;
 }
