@@ -231,7 +231,9 @@ void server_group::run_until(const Reached& reached, sequence s) {
     const auto now = std::chrono::steady_clock::now();
     if (last_sign == std::chrono::steady_clock::time_point{}) last_sign = now - look_up_interval;
     const auto silence = std::chrono::duration_cast<std::chrono::milliseconds>(now - last_sign);
-    if (silence >= shared_.options.timeout) give_up(late, silence);
+    if (silence < shared_.options.timeout) continue;
+    if (!receive(std::chrono::milliseconds{0})) give_up(late, silence);
+    last_sign = {};  // it has arrived meanwhile, or while this process was suspended
   }
 }
 

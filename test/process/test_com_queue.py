@@ -20,6 +20,8 @@ STEPS = os.path.join(BIN, "test_queue_steps")
 ROWS = os.path.join(BIN, "test_queue_rows")
 FOLDS = os.path.join(BIN, "test_queue_folds")
 MESSAGES = os.path.join(BIN, "test_message_order")
+LATE = os.path.join(BIN, "test_late_messages")
+COUNTS = os.path.join(BIN, "test_mpi_counts")
 
 
 def serial_kmeans(rows, k):
@@ -182,6 +184,23 @@ class ComQueue(JobTest):
                     got = self.prun("-w", "2", "-p", "1", "-m", mode, MESSAGES,
                                     environment=clean_environment(PARACEL_SHARED_MEMORY=shares))
                     self.assertEqual(got[:2], (0, "in order\n"), got[2])
+
+    def test_a_message_that_comes_when_its_receiver_looks_elsewhere_is_received(self):
+        for mode, workers, steps in (("mpi", 5, 250), ("local", 3, 50)):
+            if mode == "mpi" and not MPI:
+                continue
+            with self.subTest(mode=mode):
+                status, out, err = self.prun("-w", str(workers), "-p", "1", "-m", mode, "--timeout", "120", LATE, str(steps))
+                self.assertEqual(status, 0, err)
+                self.assertEqual(out, f"task 0: {steps * (workers - 1)} received\n")
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_what_is_longer_than_mpi_can_count_is_exchanged_in_parts(self):
+        for shares in "10":
+            with self.subTest(shares=shares):
+                got = self.prun("-w", "3", "-p", "1", "-m", "mpi", "--timeout", "60", COUNTS,
+                                environment=clean_environment(PARACEL_SHARED_MEMORY=shares))
+                self.assertEqual(got[:2], (0, "complete\n"), got[2])
 
     def test_a_killed_server_with_replicas_does_not_disturb_a_queue(self):
         undisturbed, _ = self.run_steps(STEPS, "400")

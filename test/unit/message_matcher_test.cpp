@@ -59,5 +59,38 @@ TEST(MessageMatcher, AReceiveThatIsGivenUpTakesNoMessageFromLaterOnes) {
   EXPECT_EQ(taken(m, t), '-');
 }
 
+TEST(MessageMatcher, AMessageThatArrivedForAReceiveThatIsGivenUpIsKeptInItsPlace) {
+  message_matcher m;
+  const auto late = m.post({1, 1, 0});
+  m.arrive(from(2, 1, 'z'));
+  m.arrive(from(1, 1, 'a'));
+  m.arrive(from(1, 1, 'b'));
+  EXPECT_EQ(m.waiting(), 2U);
+  m.give_up(late);
+  EXPECT_EQ(m.waiting(), 3U);
+  EXPECT_EQ(taken(m, m.post({1, 1, 0})), 'a');
+  EXPECT_EQ(taken(m, m.post({any_source, 1, 0})), 'z');
+  EXPECT_EQ(taken(m, m.post({1, 1, 0})), 'b');
+  EXPECT_EQ(m.waiting(), 0U);
+}
+
+TEST(MessageMatcher, ReceivesPostedAfterOneThatIsGivenUpGetWhatTheyWouldHaveGotWithoutIt) {
+  message_matcher m;
+  const auto gone = m.post({1, any_tag, 0});
+  const auto next = m.post({1, 7, 0});
+  const auto other = m.post({2, 7, 0});
+  const auto last = m.post({any_source, 7, 0});
+  m.arrive(from(1, 7, 'a'));
+  m.arrive(from(1, 7, 'b'));
+  m.arrive(from(1, 7, 'c'));
+  m.arrive(from(1, 7, 'd'));
+  m.give_up(gone);
+  EXPECT_EQ(taken(m, next), 'a');
+  EXPECT_EQ(taken(m, other), '-');
+  EXPECT_EQ(taken(m, last), 'b');
+  EXPECT_EQ(taken(m, m.post({1, 7, 0})), 'c');
+  EXPECT_EQ(taken(m, m.post({1, 7, 0})), 'd');
+}
+
 }  // namespace
 }  // namespace paracel

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <deque>
 #include <exception>
@@ -16,11 +17,11 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/message_matcher.hpp"
+#include "worker/mpi/polling.hpp"
 #include "worker/mpi_library.hpp"
 #include "worker/peer_collectives.hpp"
 
@@ -35,21 +36,50 @@ void check(int code, const char* what) {
   throw error(std::string(what) + ": " + std::string(text, static_cast<std::size_t>(length)));
 }
 
-int count_of(std::size_t n, const char* what) {
-  if (n > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    throw error(std::string(what) + ": " + std::to_string(n) + " elements are more than MPI can count");
-  return static_cast<int>(n);
+/// MPI counts in int. A test lowers the limit, so that it needs no 2 GiB.
+std::size_t largest_count() {
+  static const std::size_t most = [] {
+    const char* lowered = std::getenv("PARACEL_MPI_LARGEST_COUNT");
+    const auto all = static_cast<unsigned long>(std::numeric_limits<int>::max());
+    return lowered == nullptr ? all : std::clamp(std::strtoul(lowered, nullptr, 10), 1UL, all);
+  }();
+  return most;
 }
+
+/// A number of bytes as a count of a datatype.
+class counted_bytes {
+ public:
+  explicit counted_bytes(std::size_t bytes) : count_(1) {
+    const auto most = largest_count();
+    if (bytes <= most) {
+      count_ = static_cast<int>(bytes);
+      return;
+    }
+    MPI_Datatype part = MPI_DATATYPE_NULL;
+    check(MPI_Type_contiguous(static_cast<int>(most), MPI_BYTE, &part), "MPI_Type_contiguous");
+    const int counts[] = {static_cast<int>(bytes / most), static_cast<int>(bytes % most)};
+    const MPI_Aint begins[] = {0, static_cast<MPI_Aint>(bytes / most * most)};
+    const MPI_Datatype types[] = {part, MPI_BYTE};
+    check(MPI_Type_create_struct(2, counts, begins, types, &type_), "MPI_Type_create_struct");
+    check(MPI_Type_commit(&type_), "MPI_Type_commit");
+    MPI_Type_free(&part);
+  }
+  counted_bytes(const counted_bytes&) = delete;
+  counted_bytes& operator=(const counted_bytes&) = delete;
+  /// A transfer that has begun keeps the datatype.
+  ~counted_bytes() {
+    if (type_ != MPI_BYTE) MPI_Type_free(&type_);
+  }
+  [[nodiscard]] int count() const noexcept { return count_; }
+  [[nodiscard]] MPI_Datatype type() const noexcept { return type_; }
+
+ private:
+  int count_;
+  MPI_Datatype type_ = MPI_BYTE;
+};
 
 // As in peer_channels: a blocking send waits while more than this is in flight.
 constexpr std::size_t window_bytes = std::size_t{256} << 20U;
-// A waiting rank first polls continuously and only yields the core; after this time it sleeps between polls. Long
-// messages travel in many parts, and MPI moves a part only while we call it: every nap adds to the transfer time.
-constexpr std::chrono::microseconds spin{1000};
-constexpr std::chrono::microseconds nap{50};
-// A rank that waits for certain messages polls for others, too, but not every time.
-constexpr unsigned looks_between_others = 16;
-constexpr unsigned looks_between_yields = 8;
 // How long a communicator's destructor waits for its sends to complete; memory that MPI still uses must not be freed.
 constexpr std::chrono::milliseconds last_wait{2000};
 
@@ -101,7 +131,8 @@ class comm_mpi final : public comm_backend {
     std::uint64_t n = data.size();
     check(MPI_Bcast(&n, 1, MPI_UINT64_T, static_cast<int>(root), comm_), "MPI_Bcast");
     data.resize(n);
-    check(MPI_Bcast(data.data(), count_of(n, "bcast"), MPI_BYTE, static_cast<int>(root), comm_), "MPI_Bcast");
+    const counted_bytes all(n);
+    check(MPI_Bcast(data.data(), all.count(), all.type(), static_cast<int>(root), comm_), "MPI_Bcast");
   }
 
   // MPI may reduce in any order; rank order makes runs bit-identical. Its min and max also lose a NaN in some orders.
@@ -110,41 +141,61 @@ class comm_mpi final : public comm_backend {
   }
 
   std::vector<byte_vector> allgather(std::span<const std::byte> mine) override {
-    const auto lengths = gather_lengths(mine.size());
-    std::vector<int> counts, begins;
-    const auto total = layout(lengths, counts, begins);
-    byte_vector all(total);
-    check(MPI_Allgatherv(mine.data(), count_of(mine.size(), "allgather"), MPI_BYTE, all.data(), counts.data(),
-                         begins.data(), MPI_BYTE, comm_),
-          "MPI_Allgatherv");
-    return cut(all, counts, begins);
+    const std::uint64_t length = mine.size();
+    std::vector<std::uint64_t> lengths(size());
+    check(MPI_Allgather(&length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, comm_), "MPI_Allgather");
+    std::vector<byte_vector> all(size());
+    in_rounds(*std::ranges::max_element(lengths), [&](std::uint64_t begin, std::uint64_t most) {
+      const layout in(lengths, begin, most);
+      byte_vector received(in.total());
+      check(MPI_Allgatherv(mine.data() + in.begins[rank()], in.counts[rank()], MPI_BYTE, received.data(),
+                           in.counts.data(), in.places.data(), MPI_BYTE, comm_),
+            "MPI_Allgatherv");
+      in.append(received, all);
+    });
+    return all;
   }
 
   std::vector<byte_vector> alltoall(const std::vector<byte_vector>& blocks) override {
-    std::vector<std::uint64_t> out(blocks.size()), in(blocks.size());
-    for (std::size_t r = 0; r < blocks.size(); ++r) out[r] = blocks[r].size();
-    check(MPI_Alltoall(out.data(), 1, MPI_UINT64_T, in.data(), 1, MPI_UINT64_T, comm_), "MPI_Alltoall");
-    std::vector<int> out_counts, out_begins, in_counts, in_begins;
-    byte_vector sending(layout(out, out_counts, out_begins));
-    byte_vector receiving(layout(in, in_counts, in_begins));
-    for (std::size_t r = 0; r < blocks.size(); ++r)
-      if (!blocks[r].empty()) std::memcpy(sending.data() + out_begins[r], blocks[r].data(), blocks[r].size());
-    check(MPI_Alltoallv(sending.data(), out_counts.data(), out_begins.data(), MPI_BYTE, receiving.data(),
-                        in_counts.data(), in_begins.data(), MPI_BYTE, comm_),
-          "MPI_Alltoallv");
-    return cut(receiving, in_counts, in_begins);
+    // To each rank: the length of its block, and that of the longest, so that all make the same number of calls.
+    std::vector<std::uint64_t> out(size()), in(size()), sent(2 * size()), received(2 * size());
+    for (std::size_t r = 0; r < size(); ++r) out[r] = blocks[r].size();
+    const auto longest = *std::ranges::max_element(out);
+    for (std::size_t r = 0; r < size(); ++r) {
+      sent[2 * r] = out[r];
+      sent[2 * r + 1] = longest;
+    }
+    check(MPI_Alltoall(sent.data(), 2, MPI_UINT64_T, received.data(), 2, MPI_UINT64_T, comm_), "MPI_Alltoall");
+    std::uint64_t most_of_all = 0;
+    for (std::size_t r = 0; r < size(); ++r) {
+      in[r] = received[2 * r];
+      most_of_all = std::max(most_of_all, received[2 * r + 1]);
+    }
+    std::vector<byte_vector> all(size());
+    in_rounds(most_of_all, [&](std::uint64_t begin, std::uint64_t most) {
+      const layout to(out, begin, most);
+      const layout from(in, begin, most);
+      byte_vector sending(to.total()), receiving(from.total());
+      for (std::size_t r = 0; r < size(); ++r)
+        std::copy_n(blocks[r].data() + to.begins[r], to.counts[r], sending.data() + to.places[r]);
+      check(MPI_Alltoallv(sending.data(), to.counts.data(), to.places.data(), MPI_BYTE, receiving.data(),
+                          from.counts.data(), from.places.data(), MPI_BYTE, comm_),
+            "MPI_Alltoallv");
+      from.append(receiving, all);
+    });
+    return all;
   }
 
   void send(const message_address& to, byte_vector bytes, bool waits, patience limit) override {
     check_usable();
     if (to.rank == rank_) return arrived_.arrive({to, std::move(bytes)});
     looks_since_sent = 0;
-    const auto n = count_of(bytes.size(), "send");
+    const counted_bytes n(bytes.size());
     auto& s = sends_.emplace_back();
     s.bytes = std::move(bytes);
     open_bytes_ += s.bytes.size();
     ++unsent;
-    check(MPI_Isend(s.bytes.data(), n, MPI_BYTE, to.rank, to.tag, channel_of(to.communicator), &s.request),
+    check(MPI_Isend(s.bytes.data(), n.count(), n.type(), to.rank, to.tag, channel_of(to.communicator), &s.request),
           "MPI_Isend");
     int sent = 0;  // a short message already is
     check(MPI_Test(&s.request, &sent, MPI_STATUS_IGNORE), "MPI_Test");
@@ -182,17 +233,15 @@ class comm_mpi final : public comm_backend {
       const auto to = in[static_cast<std::size_t>(r)];
       if (to.empty()) continue;
       e.from.push_back(r);
-      check(
-          MPI_Irecv(to.data(), count_of(to.size(), "receive"), MPI_BYTE, r, 0, exchanges_, &e.requests.emplace_back()),
-          "MPI_Irecv");
+      const counted_bytes n(to.size());
+      check(MPI_Irecv(to.data(), n.count(), n.type(), r, 0, exchanges_, &e.requests.emplace_back()), "MPI_Irecv");
     }
     for (int i = 1; i < size_; ++i) {  // starting with the next one, so that not all send to the same rank at once
       const int r = (rank_ + i) % size_;
       const auto bytes = out[static_cast<std::size_t>(r)];
       if (bytes.empty()) continue;
-      check(MPI_Isend(bytes.data(), count_of(bytes.size(), "send"), MPI_BYTE, r, 0, exchanges_,
-                      &e.requests.emplace_back()),
-            "MPI_Isend");
+      const counted_bytes n(bytes.size());
+      check(MPI_Isend(bytes.data(), n.count(), n.type(), r, 0, exchanges_, &e.requests.emplace_back()), "MPI_Isend");
     }
   }
   std::optional<std::size_t> finish_exchange(patience limit) override {
@@ -203,16 +252,14 @@ class comm_mpi final : public comm_backend {
             "MPI_Testall");
       return all != 0;
     });
-    if (done) {
-      open_.pop_front();
-      return std::nullopt;
-    }
-    for (std::size_t i = 0; i < e.from.size(); ++i) {
+    for (std::size_t i = 0; i < e.requests.size() && !done; ++i) {
       int there = 0;
-      MPI_Test(&e.requests[i], &there, MPI_STATUS_IGNORE);
-      if (there == 0) return static_cast<std::size_t>(e.from[i]);
+      check(MPI_Test(&e.requests[i], &there, MPI_STATUS_IGNORE), "MPI_Test");
+      // If only sends are missing, others have not received what was sent to them.
+      if (there == 0) return i < e.from.size() ? static_cast<std::size_t>(e.from[i]) : rank();
     }
-    return rank();  // others have not received what was sent to them
+    open_.pop_front();
+    return std::nullopt;
   }
   void give_up_exchanges() noexcept override { stuck = stuck || !open_.empty(); }
   /// MPI ends the job when a rank dies, so the contents of shared memory need not outlive one.
@@ -289,31 +336,20 @@ class comm_mpi final : public comm_backend {
                        &there, &status),
             "MPI_Iprobe");
       if (there == 0) return;
-      int n = 0;
-      check(MPI_Get_count(&status, MPI_BYTE, &n), "MPI_Get_count");
-      received_message m{{status.MPI_SOURCE, status.MPI_TAG, a.communicator}, byte_vector(static_cast<std::size_t>(n))};
-      check(MPI_Recv(m.bytes.data(), n, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, channel, MPI_STATUS_IGNORE),
-            "MPI_Recv");
+      MPI_Count bytes = 0;
+      check(MPI_Get_elements_x(&status, MPI_BYTE, &bytes), "MPI_Get_elements_x");
+      received_message m{{status.MPI_SOURCE, status.MPI_TAG, a.communicator},
+                         byte_vector(static_cast<std::size_t>(bytes))};
+      const counted_bytes n(m.bytes.size());
+      check(
+          MPI_Recv(m.bytes.data(), n.count(), n.type(), status.MPI_SOURCE, status.MPI_TAG, channel, MPI_STATUS_IGNORE),
+          "MPI_Recv");
       arrived_.arrive(std::move(m));
     }
   }
-  /// Polls until `done`, at most `limit`. MPI has no call that waits for a message with a timeout.
   template <class Done>
   bool poll(patience limit, Done&& done) {
-    const auto begin = std::chrono::steady_clock::now();
-    bool naps = false;
-    for (unsigned looks = 1;; ++looks) {
-      if (done()) return true;
-      if (limit && limit->count() <= 0) return false;
-      if (!naps && looks % looks_between_yields != 0) continue;
-      if (naps || looks % looks_between_others == 0) progress();
-      const auto passed = std::chrono::steady_clock::now() - begin;
-      if (limit && passed >= *limit) return false;
-      naps = passed >= spin;
-      // MPI itself yields the core after each poll if it knows that there are more ranks than cores.
-      if (naps) std::this_thread::sleep_for(nap);
-      else std::this_thread::yield();
-    }
+    return poll_until(limit, done, [this] { progress(); });
   }
   void finish_sends() noexcept {
     try {
@@ -326,27 +362,34 @@ class comm_mpi final : public comm_backend {
     new std::list<pending_send>(std::move(sends_));  // not freed: MPI may read it until the process ends
   }
 
-  std::vector<std::uint64_t> gather_lengths(std::uint64_t mine) {
-    std::vector<std::uint64_t> lengths(size());
-    check(MPI_Allgather(&mine, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, comm_), "MPI_Allgather");
-    return lengths;
-  }
-  static std::size_t layout(const std::vector<std::uint64_t>& lengths, std::vector<int>& counts,
-                            std::vector<int>& begins) {
-    std::size_t total = 0;
-    for (const auto n : lengths) {
-      begins.push_back(count_of(total, "collective"));
-      counts.push_back(count_of(n, "collective"));
-      total += n;
+  /// Which bytes of the ranks' blocks a call exchanges, those from `begin` on, and where they are in its buffer.
+  struct layout {
+    layout(const std::vector<std::uint64_t>& all, std::uint64_t begin, std::uint64_t most) : lengths(all) {
+      int place = 0;
+      for (const auto n : all) {
+        begins.push_back(std::min(n, begin));
+        counts.push_back(static_cast<int>(std::min(n - begins.back(), most)));
+        places.push_back(place);
+        place += counts.back();
+      }
     }
-    return total;
-  }
-  static std::vector<byte_vector> cut(const byte_vector& all, const std::vector<int>& counts,
-                                      const std::vector<int>& begins) {
-    std::vector<byte_vector> out;
-    for (std::size_t r = 0; r < counts.size(); ++r)
-      out.emplace_back(all.begin() + begins[r], all.begin() + begins[r] + counts[r]);
-    return out;
+    [[nodiscard]] std::size_t total() const { return static_cast<std::size_t>(places.back() + counts.back()); }
+    void append(const byte_vector& received, std::vector<byte_vector>& to) const {
+      for (std::size_t r = 0; r < to.size(); ++r) {
+        to[r].reserve(lengths[r]);
+        to[r].insert(to[r].end(), received.begin() + places[r], received.begin() + places[r] + counts[r]);
+      }
+    }
+    const std::vector<std::uint64_t>& lengths;
+    std::vector<std::uint64_t> begins;
+    std::vector<int> counts, places;
+  };
+  /// Calls `round(begin, most)` until all bytes of a block of the length `longest` have been in a round. The blocks of
+  /// all ranks together fit into a count.
+  template <class Round>
+  void in_rounds(std::uint64_t longest, const Round& round) const {
+    const std::uint64_t most = std::max<std::uint64_t>(1, largest_count() / size());
+    for (std::uint64_t begin = 0; begin < longest; begin += most) round(begin, most);
   }
 
   MPI_Comm comm_ = MPI_COMM_NULL;
