@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -67,15 +68,34 @@ std::string read_owner(int fd) {
   return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : std::string();
 }
 
-void write_owner(int fd, const std::string& text) {
-  if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
-    throw error(std::string("the output folder's owner cannot be written: ") + std::strerror(errno));
-}
-
 struct closed_later {
   int fd;
-  ~closed_later() { ::close(fd); }
+  ~closed_later() {
+    if (fd >= 0) ::close(fd);
+  }
 };
+
+/// Over the earlier owner, which takes no space on a full disk.
+void write_owner(int fd, const std::string& text, const std::string& path) {
+  const auto written = ::pwrite(fd, text.data(), text.size(), 0);
+  if (written >= 0 && written != static_cast<ssize_t>(text.size())) errno = ENOSPC;
+  if (written != static_cast<ssize_t>(text.size()) || ::ftruncate(fd, static_cast<off_t>(text.size())) != 0)
+    throw error(path + ": cannot be written: " + std::strerror(errno));
+}
+
+/// All of the text, or none of it: a part of a name may be the name of another file.
+bool append(const std::string& path, const std::string& text) {
+  const closed_later file{::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666)};
+  struct stat about {};
+  if (file.fd < 0 || ::fstat(file.fd, &about) != 0) return false;
+  const auto written = ::write(file.fd, text.data(), text.size());
+  if (written == static_cast<ssize_t>(text.size())) return true;
+  if (written > 0) {
+    if (::ftruncate(file.fd, about.st_size) != 0) return false;
+    errno = ENOSPC;
+  }
+  return false;
+}
 
 std::string here() {
   char host[256] = {};
@@ -132,7 +152,13 @@ output_folder::output_folder(std::string folder, owner who) : folder_(std::move(
   enter();
 }
 
-output_folder::~output_folder() { ::close(job_fd_); }
+output_folder::~output_folder() {
+  {
+    const mutex_lock guard(mutex_);
+    write_names();
+  }
+  ::close(job_fd_);
+}
 
 void output_folder::enter() {
   using clock = std::chrono::steady_clock;
@@ -150,7 +176,7 @@ void output_folder::enter() {
       if (lock(job_fd_, LOCK_EX)) {  // no other job has entered
         if (!read_owner(job_fd_).starts_with(me)) {
           remove_earlier();
-          write_owner(job_fd_, me + " " + here());
+          write_owner(job_fd_, me + " " + here(), own("job"));
         }
         lock(job_fd_, LOCK_SH);
         return;
@@ -182,7 +208,7 @@ void output_folder::remove_earlier() {
   for (const auto& entry : fs::directory_iterator(folder_ + "/.paracel", problem)) {
     if (!is_list_of(who_.program, entry.path().filename().string())) continue;
     std::ifstream list(entry.path());
-    for (std::string file; std::getline(list, file);) {
+    for (std::string file; std::getline(list, file) && !list.eof();) {  // a line without its end was cut off
       const auto path = fs::path(folder_) / fs::path(file).lexically_normal();
       if (file.empty() || !lies_below(path, folder_)) continue;
       if (stay.contains(fs::weakly_canonical(path, problem).string())) {
@@ -199,10 +225,21 @@ void output_folder::remove_earlier() {
 void output_folder::record(const std::string& name) {
   const mutex_lock guard(mutex_);
   if (std::ranges::find(recorded_, name) != recorded_.end() || name.find('\n') != std::string::npos) return;
-  std::ofstream list(files_, std::ios::app);
-  list << name << '\n' << std::flush;
-  if (!list) throw error(files_ + ": cannot be written: " + std::strerror(errno));
   recorded_.push_back(name);
+  write_names();
+}
+
+void output_folder::write_names() {
+  std::string lines;
+  for (auto i = written_; i < recorded_.size(); ++i) lines += recorded_[i] + '\n';
+  if (lines.empty()) return;
+  if (append(files_, lines)) {
+    written_ = recorded_.size();
+    return;
+  }
+  if (std::exchange(warned_, true)) return;
+  std::fprintf(stderr, "worker %u: warning: %s: cannot be written: %s; the next run may not remove %s\n", who_.rank,
+               files_.c_str(), std::strerror(errno), recorded_.back().c_str());
 }
 
 void output_folder::keep(const std::vector<std::string>& paths) {

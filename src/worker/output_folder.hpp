@@ -10,6 +10,7 @@
 // the same program has listed, and nothing else: inputs, files of other programs and files that were appended to stay.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -39,7 +40,8 @@ class output_folder {
   output_folder(const output_folder&) = delete;
   output_folder& operator=(const output_folder&) = delete;
 
-  /// This run writes `name` (below the folder): the program's next run removes it.
+  /// This run writes `name` (below the folder): the program's next run removes it. If the disk is full, warns on
+  /// stderr, and tries again with the next name and when the job leaves the folder.
   void record(const std::string& name);
 
   /// Protects earlier results that this process reads from removal: files, or folders with a saved model. Call it
@@ -50,6 +52,7 @@ class output_folder {
   [[nodiscard]] std::string own(const std::string& name) const { return folder_ + "/.paracel/" + name; }
   void enter();
   void remove_earlier();
+  void write_names() PARACEL_REQUIRES(mutex_);
 
   std::string folder_;
   owner who_;
@@ -57,6 +60,8 @@ class output_folder {
   int job_fd_ = -1;
   mutex mutex_;
   std::vector<std::string> recorded_ PARACEL_GUARDED_BY(mutex_);
+  std::size_t written_ PARACEL_GUARDED_BY(mutex_) = 0;  // of recorded_, the first of which are in the list
+  bool warned_ PARACEL_GUARDED_BY(mutex_) = false;
 };
 
 /// The output folders of this process's part of a job.

@@ -17,6 +17,8 @@ namespace paracel {
 namespace {
 
 constexpr std::size_t state_front_bytes = 16;
+// Of each file, so that a full disk has space for why a commit could not be written, and for 511 clients.
+constexpr off_t reserved_bytes = 4096;
 
 std::uint64_t checksum(std::span<const std::byte> bytes) {
   return hash_key({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -52,9 +54,16 @@ int open_file(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
   if (fd < 0) throw error(path + ": cannot be created: " + std::strerror(errno));
   struct stat about {};
-  if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_uid == geteuid()) return fd;
-  close(fd);
-  throw error(path + ": is not a regular file of this user");
+  if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode) || about.st_uid != geteuid()) {
+    close(fd);
+    throw error(path + ": is not a regular file of this user");
+  }
+  if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, reserved_bytes) != 0 && errno != EOPNOTSUPP) {
+    const std::string why = std::strerror(errno);
+    close(fd);
+    throw error(path + ": cannot be created: " + why);
+  }
+  return fd;
 }
 
 }  // namespace
@@ -108,10 +117,33 @@ std::optional<recovery_file::commit> recovery_file::last() const {
   auto first = read(files_[0]);
   auto second = read(files_[1]);
   if (!first) return second;
-  return second && second->clock > first->clock ? second : first;
+  if (!second || second->clock < first->clock) return first;
+  return second->clock > first->clock || !second->cannot.empty() ? second : first;
 }
 
-void recovery_file::write(const commit& c) {
+std::string recovery_file::write(const commit& c) {
+  try {
+    put(c);
+    return {};
+  } catch (const error& e) {
+    mark(c.clock, std::string("its state cannot be saved: ") + e.what());
+    return e.what();
+  }
+}
+
+void recovery_file::mark(std::uint32_t clock, const std::string& cannot) {
+  const commit c{.clock = clock, .collectives = {}, .cannot = cannot, .parts = {}};
+  try {
+    return put(c);
+  } catch (const error&) {
+    // Where even overwriting takes space, both give theirs up: neither must be taken for the last commit.
+    for (const int fd : files_)
+      if (ftruncate(fd, 0) != 0) throw;
+  }
+  put(c);
+}
+
+void recovery_file::put(const commit& c) {
   auto& out = buffer_;
   out.assign(state_front_bytes, std::byte{0});
   put_fields(out, job_, c.clock, static_cast<std::uint32_t>(c.collectives.ranges.size()), c.collectives.from);

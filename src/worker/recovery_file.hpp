@@ -11,7 +11,8 @@
 //     anything
 //
 // Written in place and without fsync: it has to outlive a process, not the machine. A torn file has a
-// wrong checksum, and the other one is of the previous commit.
+// wrong checksum, and the other one is of the previous commit. When the disk is full, a short commit that says so takes
+// the place of the one that could not be written: its iteration counts, so the previous one must not be resumed from.
 #pragma once
 
 #include <array>
@@ -52,15 +53,20 @@ class recovery_file {
 
   /// The last commit of the previous process of this worker; empty: there was none.
   [[nodiscard]] std::optional<commit> last() const;
-  /// Throws: error of the disk. Cost: one write into the page cache.
-  void write(const commit& c);
+  /// Returns: empty, or why it could not be written; then `last` returns a commit that says why. Throws: error of the
+  /// disk when not even that could be written. Cost: one write into the page cache.
+  [[nodiscard]] std::string write(const commit& c);
+  /// No replacement can resume from here on. Throws: error of the disk.
+  void mark(std::uint32_t clock, const std::string& cannot);
 
   /// The clients of all earlier processes of this worker.
   [[nodiscard]] std::vector<std::uint64_t> clients() const;
+  /// Throws: error of the disk.
   void add_client(std::uint64_t id);
 
  private:
   [[nodiscard]] std::optional<commit> read(int fd) const;
+  void put(const commit& c);
 
   std::uint64_t job_;
   std::string name_;  // of the files, for messages

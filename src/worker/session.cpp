@@ -43,6 +43,8 @@ std::string short_text(std::string_view text) {
   return std::string(text.substr(0, most)) + (text.size() > most ? " ..." : "");
 }
 
+const std::string cannot_be_replaced = "a dead worker cannot be replaced (--on-worker-death): ";
+
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
@@ -219,7 +221,7 @@ std::unique_ptr<server_group> session::open_client() {
   const auto newest = board_->newest();
   auto client = std::make_unique<server_group>(*options_.over, newest != nullptr ? *newest : members_, rank(), o,
                                                has_scheduler() ? ended_ : nullptr, board_);
-  if (keeps_ != nullptr) keeps_->add_client(client->incarnation());
+  if (keeps_ != nullptr) keep_client(client->incarnation());
   if (peers_ && std::this_thread::get_id() == owner_) client->set_waiting_hook([this] { peers_->check_links(); });
   return client;
 }
@@ -279,7 +281,7 @@ void session::warn(const std::string& text) {
   tell(net::verb::progress, json_text(body));
 }
 
-void session::warn_of_cannot() { warn("a dead worker cannot be replaced (--on-worker-death): " + cannot_); }
+void session::warn_of_cannot() { warn(cannot_be_replaced + cannot_); }
 
 void session::tell(net::verb what, const std::string& json) {
   if (!has_scheduler() || ended_->raised()) return;
@@ -392,14 +394,32 @@ void session::keep(std::size_t part, std::size_t loops) {
   if (replaces_ && !parts_.at(part).asked) refuse_to_repeat();
   recovery_file::commit c{
       .clock = finished() + 1, .collectives = numbers_.commit(loops), .cannot = cannot_, .parts = {}};
+  if (c.cannot.empty()) c.cannot = unrecorded_;
+  std::string unsaved;
   try {
     if (c.cannot.empty()) c.parts = parts_.to_bytes(part);
   } catch (const std::exception& e) {  // the algorithm's
-    c.cannot = "its state cannot be saved: " + short_text(e.what());
+    unsaved = short_text(e.what());
+    c.cannot = "its state cannot be saved: " + unsaved;
   }
-  keeps_->write(c);
+  if (auto why = keeps_->write(c); !why.empty()) unsaved = std::move(why);
+  if (std::exchange(unsaved_, unsaved) != unsaved)
+    warn(unsaved.empty() ? "its state is saved again: it can be replaced when it dies"
+                         : cannot_be_replaced + "its state cannot be saved: " + unsaved);
   const mutex_lock lock(mutex_);
   kept_collectives_ = std::move(c.collectives);
+}
+
+/// The servers drop what the clients of a dead process send; a replacement that does not know all of them could not say
+/// which.
+void session::keep_client(std::uint64_t id) {
+  try {
+    return keeps_->add_client(id);
+  } catch (const error& e) {
+    unrecorded_ = e.what();
+  }
+  keeps_->mark(finished(), unrecorded_);
+  warn(cannot_be_replaced + unrecorded_);
 }
 
 /// The body of a heartbeat.
@@ -458,13 +478,15 @@ void session::obey(const net::directive& o) {
   if (options_.grace.count() == 0) return;
   // The algorithm may be deep in a computation, or in an MPI call that will never return.
   const auto end = std::chrono::steady_clock::now() + options_.grace;
-  while (std::chrono::steady_clock::now() < end) {
-    if (closing_.load(std::memory_order_relaxed)) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  while (!closing_.load(std::memory_order_relaxed)) {
+    if (std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds{20});
+      continue;
+    }
+    std::fprintf(stderr, "worker %u: %s\n", options_.rank, ended_->cause().c_str());
+    std::fflush(nullptr);
+    std::_Exit(o.status);
   }
-  std::fprintf(stderr, "worker %u: %s\n", options_.rank, ended_->cause().c_str());
-  std::fflush(nullptr);
-  std::_Exit(o.status);
 }
 
 }  // namespace paracel

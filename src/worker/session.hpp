@@ -134,7 +134,8 @@ class session {
   /// Whether each commit is saved first.
   [[nodiscard]] bool keeps() const noexcept { return keeps_ != nullptr; }
   /// Part `part` is about to commit an iteration, whose updates are all acknowledged. `loops`: as in
-  /// collective_sequence::commit. Throws: error of the disk; the job must then not continue.
+  /// collective_sequence::commit. If its state cannot be saved, warns that it cannot be replaced. Throws: error of the
+  /// disk when a replacement could not find out either; the job must then not continue.
   void keep(std::size_t part, std::size_t loops);
   /// The number of the current collective.
   std::uint64_t next_operation();
@@ -178,6 +179,7 @@ class session {
   [[noreturn]] void refuse_to_repeat();
   void check_caught_up();
   void warn(const std::string& text);
+  void keep_client(std::uint64_t id);
   void warn_of_cannot();
   [[nodiscard]] std::string beat(nlohmann::json body);
   void end(const net::directive& o);
@@ -204,8 +206,10 @@ class session {
   std::map<std::pair<std::uint32_t, bool>, std::uint64_t> messages_;  // by rank, and whether sent
   bool stages_ = false;
   std::exception_ptr failure_;
-  std::string cannot_;     // why it cannot be replaced
-  bool replaces_ = false;  // this process replaces another one
+  std::string cannot_;      // why it cannot be replaced
+  std::string unrecorded_;  // why a client of this process is unknown to a replacement
+  std::string unsaved_;     // why its last state is
+  bool replaces_ = false;   // this process replaces another one
   std::atomic<bool> caught_up_{false};
   mutex mutex_;
   replay_range kept_collectives_ PARACEL_GUARDED_BY(mutex_);  // the heartbeat reports it to the scheduler

@@ -7,6 +7,7 @@ import random
 import re
 import signal
 import sys
+import tempfile
 import time
 import unittest
 
@@ -18,6 +19,7 @@ from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, main, patient, pr
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
 STEPS = os.path.join(BIN, "test_steps")
 COUNTERS = os.path.join(BIN, "test_counters")
+QUEUE = os.path.join(BIN, "test_queue_steps")
 ROUNDS = 1000
 
 
@@ -105,6 +107,37 @@ class Wait(JobTest):
             lines = re.findall(r"prun: worker \d: warning: (.*)\n", err)  # every worker says it
             self.assertEqual(lines, ["a dead worker cannot be replaced (--on-worker-death): it has exchanged messages with other "
                                      "workers, which are not saved"] * warns, err)
+
+    # -- a full disk under the run folder
+
+    def start_on_small_disk(self, *options):
+        """Its run folder has 256 KiB, a worker's state 320 KB."""
+        parent = tempfile.mkdtemp(dir=self.folder)
+        script = 'mount -t tmpfs -o size=256k none "$1" 2>/dev/null || exit 77; shift; exec "$@"'
+        run = self.start("-w", "3", "-p", "1", "--run-dir", os.path.join(parent, "run"), "--on-worker-death", "wait:20",
+                         *options, prefix=("unshare", "-rm", "/bin/sh", "-c", script, "sh", parent))
+        wait_until(lambda: run.err() or run.process.poll() is not None, 20)
+        if "unshare:" in run.err() or run.process.poll() == 77:
+            self.skipTest("no file system can be mounted here")
+        return run
+
+    def test_a_job_whose_workers_cannot_save_their_state_warns_and_continues(self):
+        _, undisturbed, _ = self.prun("-w", "3", "-p", "1", QUEUE, "20")
+        run = self.start_on_small_disk(QUEUE, "20")
+        self.assertEqual(run.wait(60), 0, run.err())
+        self.assertEqual(run.out(), undisturbed)
+        warnings = re.findall(r"prun: worker \d: warning: (.*)\n", run.err())
+        self.assertEqual(len(warnings), 3, run.err())
+        for text in warnings:
+            self.assertRegex(text, r"^a dead worker cannot be replaced \(--on-worker-death\): its state cannot be saved: "
+                                   r"\S+\.kept: cannot be written: No space left on device$")
+
+    def test_a_worker_whose_state_could_not_be_saved_is_not_replaced_by_an_older_one(self):
+        run = self.start_on_small_disk(QUEUE, "4000", "slow")
+        self.says(run, "its state cannot be saved")
+        self.workers(run, 3)[1].kill()
+        self.assertEqual(run.wait(60), 10, run.err())
+        self.assertRegex(run.err(), r"no other process can replace it: its state cannot be saved: \S+\.kept: cannot be written")
 
     # -- a model
 

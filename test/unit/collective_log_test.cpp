@@ -3,6 +3,7 @@
 // Collectives that the replacement of a dead worker repeats, and the replies to them.
 #include "server/scheduler/collective_log.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -13,6 +14,7 @@
 
 #include <unistd.h>
 
+#include "test/support/file_size_limit.hpp"
 #include "worker/collective_sequence.hpp"
 
 namespace paracel {
@@ -20,6 +22,7 @@ namespace {
 
 using srv::collective_log;
 using found = collective_log::found;
+using testing::HasSubstr;
 
 shared_buffer of(const std::string& text) {
   auto b = shared_buffer::allocate(text.size());
@@ -255,7 +258,7 @@ TEST_F(KeptState, TheLastCommitIsFoundWhateverItsSize) {
   EXPECT_FALSE(a.last());
   std::uint32_t clock = 0;
   for (const std::size_t bytes : {10U, 1000U, 3U, 0U, 50'000U, 7U}) {
-    a.write(commit(++clock, bytes));
+    EXPECT_EQ(a.write(commit(++clock, bytes)), "");
     recovery_file b(folder_, 7, 1);
     ASSERT_TRUE(b.last());
     EXPECT_EQ(b.last()->clock, clock);
@@ -268,17 +271,40 @@ TEST_F(KeptState, TheLastCommitIsFoundWhateverItsSize) {
 TEST_F(KeptState, OneThatIsHalfWrittenCountsForNothing) {
   {
     recovery_file a(folder_, 7, 0);
-    a.write(commit(1, 100));
-    a.write(commit(2, 100));
+    EXPECT_EQ(a.write(commit(1, 100)), "");
+    EXPECT_EQ(a.write(commit(2, 100)), "");
   }
   spoil("worker-0.kept1", 60);
   recovery_file b(folder_, 7, 0);
   ASSERT_TRUE(b.last());
   EXPECT_EQ(b.last()->clock, 1U);
-  b.write(commit(2, 5));  // overwrites the damaged file
+  EXPECT_EQ(b.write(commit(2, 5)), "");  // overwrites the damaged file
   EXPECT_EQ(recovery_file(folder_, 7, 0).last()->clock, 2U);
   spoil("worker-0.kept1", 100);  // beyond the part in use
   EXPECT_EQ(recovery_file(folder_, 7, 0).last()->clock, 2U);
+}
+
+TEST_F(KeptState, OneThatCannotBeWrittenIsNeverReplacedByTheOneBefore) {
+  for (const std::uint32_t before : {0U, 1U, 2U, 3U}) {
+    SCOPED_TRACE(before);
+    recovery_file a(folder_, before + 10, 0);
+    const auto last = [&] { return recovery_file(folder_, before + 10, 0).last().value(); };
+    for (std::uint32_t clock = 1; clock <= before; ++clock) EXPECT_EQ(a.write(commit(clock, 100)), "");
+    {
+      const test::file_size_limit full(8192);
+      EXPECT_THAT(a.write(commit(before + 1, 50'000)), HasSubstr("worker-0.kept: cannot be written: File too large"));
+      EXPECT_EQ(last().clock, before + 1);
+      EXPECT_THAT(last().cannot, HasSubstr("its state cannot be saved: "));
+      EXPECT_NE(a.write(commit(before + 2, 50'000)), "");
+      EXPECT_EQ(last().clock, before + 2);
+      EXPECT_EQ(a.write(commit(before + 3, 100)), "");
+      EXPECT_EQ(last().cannot, "");
+    }
+    EXPECT_EQ(a.write(commit(before + 4, 50'000)), "") << "there is space again";
+    EXPECT_EQ(last().parts.size(), 50'000U);
+    a.mark(before + 4, "it is told so");
+    EXPECT_EQ(last().cannot, "it is told so");
+  }
 }
 
 TEST_F(KeptState, TheClientsOfAllProcessesAreKnown) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "paracel/error.hpp"
+#include "test/support/file_size_limit.hpp"
 
 namespace {
 
@@ -82,6 +83,36 @@ TEST_F(OutputFolder, WhatARunReadsStaysAndIsRemovedByTheNextOne) {
   std::ifstream list(folder_ / ".paracel" / "lr.0.files");
   const std::string names{std::istreambuf_iterator<char>(list), {}};
   EXPECT_NE(names.find("theta_0\n"), std::string::npos) << names;
+}
+
+TEST_F(OutputFolder, NamesThatAFullDiskHasNoSpaceForAreListedWhenThereIsSome) {
+  {
+    output_folder out(folder_.string(), {1, 0, "kmeans"});
+    for (const char* name : {"second_one", "third", "seco"}) write(name);
+    out.record(std::string(980, 'x'));
+    testing::internal::CaptureStderr();
+    {
+      const paracel::test::file_size_limit full(985);
+      out.record("second_one");
+      out.record("third");
+      EXPECT_EQ(fs::file_size(folder_ / ".paracel" / "kmeans.0.files"), 981U) << "no part of a name";
+    }
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              "worker 0: warning: " + folder_.string() +
+                  "/.paracel/kmeans.0.files: cannot be written: No space left on device; the next run may not remove "
+                  "second_one\n");
+  }
+  run(2, 1);
+  for (const char* name : {"second_one", "third"}) EXPECT_FALSE(is_there(name)) << name;
+  EXPECT_TRUE(is_there("seco"));
+}
+
+TEST_F(OutputFolder, ANameThatIsCutOffRemovesNothing) {
+  run(1, 1);
+  std::ofstream(folder_ / ".paracel" / "kmeans.0.files", std::ios::app) << "lab";
+  write("lab");
+  run(2, 1);
+  EXPECT_TRUE(is_there("lab"));
 }
 
 TEST_F(OutputFolder, AListCannotNameWhatLiesElsewhere) {
