@@ -538,13 +538,15 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
 }  // namespace
 
 int main(int argc, char** argv) {
-  // First of all, so that the launcher cannot die unnoticed at any moment; undone if it was not requested.
+  // First of all, so that the launcher, or the mpirun of this rank, cannot die unnoticed at any moment; undone if there
+  // is neither.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   GFLAGS_NAMESPACE::gflags_exitfunc = [](int status) { std::_Exit(status == 0 ? 0 : exit_status::usage); };
   gflags::SetUsageMessage("one server of a job; started by prun.py");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
-  if (FLAGS_parent == 0) prctl(PR_SET_PDEATHSIG, 0);
-  else if (getppid() != FLAGS_parent) return exit_status::failure;
+  const bool under_mpirun = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;  // which is then the parent
+  if (FLAGS_parent == 0 && !under_mpirun) prctl(PR_SET_PDEATHSIG, 0);
+  if (FLAGS_parent != 0 && getppid() != FLAGS_parent) return exit_status::failure;
   try {
     if (argc > 1) throw usage_error("unexpected argument \"" + std::string(argv[1]) + "\"");
     run();

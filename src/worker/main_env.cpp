@@ -242,6 +242,8 @@ main_env::main_env(int& argc, char**& argv) : impl_(std::make_unique<impl>()) {
   const bool local = mode != nullptr && std::strcmp(mode, "local") == 0;
   const bool under_mpirun = !local && variable("OMPI_COMM_WORLD_SIZE") != nullptr;
   if (under_mpirun) {
+    // An mpirun that prun.py started may die without its ranks. Until MPI has begun they would not notice.
+    if (mode != nullptr) prctl(PR_SET_PDEATHSIG, SIGKILL);
     impl_->mpi = mpi_library::load();
     impl_->finalize_mpi = impl_->mpi->init(&argc, &argv) != 0;
     impl_->world.reset(impl_->mpi->comm(nullptr));

@@ -87,8 +87,33 @@ class Kill(JobTest):
 
     @unittest.skipUnless(MPI, "mpirun is not installed")
     def test_prun_of_an_mpi_job_is_killed(self):
-        # mpirun itself may need some seconds after all its ranks have exited.
-        self.kill_prun(["-m", "mpi"], 2 * END_LIMIT)
+        # The kernel may signal mpirun several times, which makes it exit at once, without its ranks.
+        self.kill_prun(["-m", "mpi"])
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_an_mpirun_that_is_killed_with_prun_leaves_no_processes_and_no_memory(self):
+        run = self.start_long("-m", "mpi")
+        job = run.job()
+        mpiruns = [run.find("mpirun_servers"), run.find("mpirun_workers")]
+        words = mpiruns[1].command
+        memory = words[words.index("btl_vader_backing_directory") + 1]
+        self.assertTrue(wait_until(lambda: "round" in run.err(), 20), run.err())
+        self.assertEqual(len([name for name in os.listdir(memory) if name.startswith("vader_segment")]), 3)
+        for process in (run, *mpiruns):
+            os.kill(process.pid, signal.SIGKILL)
+        self.assertEqual(run.wait(), -signal.SIGKILL)
+        self.assert_nothing_left(job, END_LIMIT)
+        os.utime(memory, (0, 0))  # too old for a folder that is not locked yet
+        self.assertEqual(self.prun("-w", "1", self.write_program("nothing", "exit 0"))[0], 0)
+        self.assertFalse(os.path.exists(memory))
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_an_mpi_job_that_ends_leaves_no_memory(self):
+        run = self.start("-m", "mpi", "-w", "2", "-c", "cfg.json", LR)
+        words = run.find("mpirun_workers").command
+        memory = words[words.index("btl_vader_backing_directory") + 1]
+        self.assertEqual(run.wait(), 0, run.err())
+        self.assertFalse(os.path.exists(memory))
 
     def test_a_program_that_knows_nothing_of_the_framework_dies_with_prun(self):
         if not os.access("/usr/bin/setpriv", os.X_OK):

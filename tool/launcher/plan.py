@@ -12,7 +12,7 @@ from .own_folder import APPEND
 from .program import dies_with_us
 from .run_directory import KEY, SEND_REQUEST
 from .run_folder import remove_kept, take_folder
-from .socket_folder import SocketFolder, remove_folder
+from .socket_folder import MEMORY, SocketFolder, remove_folder
 from .exit_status import FAILURE, USAGE, Failure
 
 MOST_CONNECTIONS = 256  # of a process, before the threads of a server share one: doc/scale.md has the figures
@@ -50,6 +50,7 @@ class Plan:
         self.remote = remote
         self.sockets = ""
         self.socket_folder = None
+        self.memory_folder = None  # of MPI's ranks, if all are on this host
         self.run_dir = ""
         self.run_folder = None  # run_dir as an OwnFolder
         self.locks = []
@@ -227,6 +228,8 @@ class Plan:
         if "PARACEL_SHARED_MEMORY" in os.environ:
             environment["PARACEL_SHARED_MEMORY"] = os.environ["PARACEL_SHARED_MEMORY"]
         if o.method == "mpi":
+            if not self.linked and not o.hostfile:
+                command = dies_with_us(command)  # with mpirun
             return [Child("worker", None, self.mpirun("worker", o.wnum, environment) + command,
                           os.path.join(self.run_dir, "mpirun_workers.log"),
                           dict(environment, TMPDIR=self.sockets + "/worker"), True)]
@@ -260,11 +263,15 @@ class Plan:
             command += ["--hostfile", os.path.abspath(hostfile)] + (["--host", host] if host else [])
         else:
             command.append("--oversubscribe")
+            if role == "worker" and self.memory_folder is not None:
+                command += ["--mca", "btl_vader_backing_directory", self.memory_folder.path]
             if shutil.which("ssh") is None and shutil.which("rsh") is None:
                 command += ["--mca", "plm", "isolated"]
         for name in list(environment) + list(self.key_environment(True)) + [n for n in ("LD_LIBRARY_PATH",) if n in os.environ]:
             command += ["-x", name]
-        # mpirun terminates its ranks on SIGTERM, which the kernel sends when this launcher is killed.
+        # mpirun terminates its ranks on SIGTERM, which the kernel sends when this launcher is killed: once for each of its
+        # threads, as they die one after the other. The second one makes mpirun exit at once, without its ranks. Therefore these
+        # request a signal at its death.
         return dies_with_us(command, "TERM")
 
     def key_environment(self, mpirun):
@@ -313,6 +320,11 @@ class Plan:
                     os.mkdir(os.path.join(self.sockets, role), 0o700)
                 except OSError as error:
                     raise Failure(FAILURE, f"cannot create a folder for mpirun in {self.sockets}: {error.strerror}") from None
+        if self.options.method == "mpi" and not self.options.hostfile:
+            try:
+                self.memory_folder = SocketFolder(MEMORY)
+            except Failure:  # then MPI chooses a place itself
+                pass
 
     def print_dry_run(self):
         import shlex
@@ -331,6 +343,9 @@ class Plan:
         if self.socket_folder is not None:
             self.socket_folder.remove()
             self.socket_folder = None
+        if self.memory_folder is not None:
+            self.memory_folder.remove()
+            self.memory_folder = None
         if self.key:
             try:
                 self.run_folder.remove(KEY)

@@ -77,7 +77,8 @@ def marks_in(path):
 
 
 def dies_with_us(command, how="KILL"):
-    """The command wrapped so that the kernel signals it when this launcher dies, by setpriv (util-linux) if available."""
+    """The command wrapped so that the kernel signals it when its parent dies (this launcher, or the mpirun of a rank), by setpriv
+    (util-linux) if available."""
     setpriv = "/usr/bin/setpriv"
     return [setpriv, "--pdeathsig", how] + command if os.access(setpriv, os.X_OK) else command
 

@@ -1,35 +1,42 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A private folder with a short path for the sockets of a job (the path of a Unix socket has at most 107 bytes) and for mpirun's
-own files. It stays locked while its launcher lives, so that later launchers can recognise and remove an orphaned one."""
+own files, or one for the memory that ranks of MPI share. It stays locked while its launcher lives, so that later launchers can
+recognise and remove an orphaned one."""
 import os
 import time
 
 from .exit_status import FAILURE, Failure
 
 BASE = "/tmp"
+MEMORY = "/dev/shm"  # a file system in memory
 PREFIX = "prc-"
 MARK = ".prun"    # an empty file: the folder is one of a launcher, whatever else has such a name
 LEAST_AGE = 60.0  # seconds: a younger one may not be locked yet
 
 
 class SocketFolder:
-    def __init__(self):
+    def __init__(self, base=BASE):
         """Raises Failure."""
         import fcntl
-        sweep()
+        for place in (BASE, MEMORY):
+            sweep(place)
         for _ in range(100):
-            self.path = os.path.join(BASE, PREFIX + os.urandom(4).hex())
+            self.path = os.path.join(base, PREFIX + os.urandom(4).hex())
             try:
                 os.mkdir(self.path, 0o700)
             except FileExistsError:
                 continue
             except OSError as error:
-                raise Failure(FAILURE, f"cannot create a folder for sockets in {BASE}: {error.strerror}") from None
+                raise Failure(FAILURE, f"cannot create a folder for sockets in {base}: {error.strerror}") from None
             self.lock = os.open(self.path, os.O_RDONLY)
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.close(os.open(MARK, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.lock))
+            try:
+                os.close(os.open(MARK, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self.lock))
+            except OSError as error:
+                self.remove()
+                raise Failure(FAILURE, f"cannot create a file in {self.path}: {error.strerror}") from None
             return
-        raise Failure(FAILURE, f"no free name for a folder for sockets in {BASE}")
+        raise Failure(FAILURE, f"no free name for a folder for sockets in {base}")
 
     def remove(self):
         remove_folder(self.path)
@@ -50,15 +57,18 @@ def remove_folder(path):
         pass
 
 
-def sweep():
-    """Removes the socket folders of launchers that were killed: marked, owned by this user, at least a minute old, and
-    unlocked."""
+def sweep(base):
+    """Removes the folders of launchers that were killed: marked, owned by this user, at least a minute old, and unlocked."""
     import fcntl
     now = time.time()
-    for name in os.listdir(BASE):
+    try:
+        names = os.listdir(base)
+    except OSError:
+        return
+    for name in names:
         if len(name) != len(PREFIX) + 8 or not name.startswith(PREFIX) or not all(c in "0123456789abcdef" for c in name[4:]):
             continue
-        path = os.path.join(BASE, name)
+        path = os.path.join(base, name)
         try:
             about = os.lstat(path)
             if about.st_uid != os.geteuid() or now - about.st_mtime < LEAST_AGE or os.path.islink(path):
