@@ -4,11 +4,13 @@
 // fail, are late, or die anywhere.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,6 +26,7 @@
 #include <paracel/error.hpp>
 
 #include "core/reduction.hpp"
+#include "test/support/file_size_limit.hpp"
 #include "worker/memory_collectives.hpp"
 #include "worker/rank_memory.hpp"
 
@@ -368,6 +371,21 @@ TEST(MemoryCollectives, FoundByItsOfferIsTheSameMemory) {
   EXPECT_EQ(rank_memory::open(offer, 1, 3), nullptr);
   file.reset();
   EXPECT_EQ(rank_memory::open(offer, 1, 2), nullptr);
+}
+
+TEST(MemoryCollectives, TheMemoryIsReservedWhenItIsMadeOrNotMade) {
+  auto offer = memory_offer::of_this_process();
+  {
+    const auto file = rank_memory::make(4, offer);
+    ASSERT_NE(file, nullptr);
+    struct stat about {};
+    ASSERT_EQ(::stat(("/proc/self/fd/" + std::to_string(offer.descriptor)).c_str(), &about), 0);
+    EXPECT_GE(static_cast<std::size_t>(about.st_blocks) * 512, rank_memory::bytes_for(4));
+  }
+  const test::file_size_limit full(std::size_t{1} << 20U);
+  auto none = memory_offer::of_this_process();
+  EXPECT_EQ(rank_memory::make(4, none), nullptr);
+  EXPECT_LT(none.descriptor, 0);
 }
 
 }  // namespace
