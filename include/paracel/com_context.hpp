@@ -115,7 +115,30 @@ class partition_object final : public object {
   std::shared_ptr<const T> value;
 };
 
-/// An object from a checkpoint, until the first get_obj decodes it.
+/// Makes an object of put_obj from its encoding.
+using decode_function = std::unique_ptr<object> (*)(const value_view& v);
+/// Thread-safety: any thread.
+void add_decoder(std::type_index type, decode_function f);
+/// Null: this program stores no object of that type with put_obj.
+[[nodiscard]] decode_function decoder_of(std::type_index type);
+
+/// Added before main by every put_obj of the program: a resumed run calls get_obj before put_obj. So get_obj itself
+/// does not need an encoding.
+template <class T>
+struct decoder {
+  static std::unique_ptr<object> decode(const value_view& v) {
+    T value{};
+    decode_into(v, value);
+    return std::make_unique<typed_object<T, true>>(std::move(value));
+  }
+  static bool add() {
+    if constexpr (std::default_initializable<T>) add_decoder(typeid(T), &decode);
+    return true;
+  }
+  static inline const bool added = add();
+};
+
+/// An object from a checkpoint or a broadcast, until the first get_obj decodes it.
 class restored_object final : public object {
  public:
   restored_object(value_tag t, byte_vector b) : tag(t), bytes(std::move(b)) {}
@@ -155,6 +178,7 @@ class com_context {
   template <class T>
   auto& put_obj(const std::string& name, T&& value) {
     using stored = stored_type<T>;
+    (void)&queue_detail::decoder<stored>::added;
     return put<queue_detail::typed_object<stored, true>>(name, stored(std::forward<T>(value)))->value;
   }
   /// The same for any type, but not in checkpoints: it is missing after a resume.
@@ -169,17 +193,7 @@ class com_context {
   [[nodiscard]] T& get_obj(const std::string& name) {
     using stored = std::remove_const_t<T>;
     auto& at = find(name);
-    if (auto* restored = dynamic_cast<queue_detail::restored_object*>(at.get())) {
-      if constexpr (std::default_initializable<stored>) {
-        stored value{};
-        try {
-          decode_into({restored->tag, restored->bytes}, value);
-        } catch (const type_error&) {
-          refuse_type(name, *at, codec_detail::type_text<stored>::get());
-        }
-        at = std::make_unique<queue_detail::typed_object<stored, true>>(std::move(value));
-      }
-    }
+    if (at->type() == typeid(queue_detail::restored_object)) decode_restored(at, typeid(stored));
     if (at->type() != typeid(stored)) refuse_type(name, *at, codec_detail::type_text<stored>::get());
     if constexpr (std::is_const_v<T>) return *static_cast<const stored*>(at->readable());
     else {
@@ -225,6 +239,7 @@ class com_context {
     return raw;
   }
   [[nodiscard]] std::string names() const;
+  static void decode_restored(std::unique_ptr<queue_detail::object>& at, std::type_index asked);
   [[noreturn]] void refuse_type(const std::string& name, const queue_detail::object& is,
                                 const std::string& asked) const;
   [[noreturn]] static void refuse_writing(const std::string& name);

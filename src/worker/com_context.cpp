@@ -1,9 +1,37 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <paracel/com_context.hpp>
 
+#include "net/mutex.hpp"
+
 namespace paracel {
 
 namespace queue_detail {
+
+namespace {
+
+struct known_decoders {
+  mutex access;
+  std::map<std::type_index, decode_function> by_type PARACEL_GUARDED_BY(access);
+};
+known_decoders& decoders() {
+  static known_decoders all;
+  return all;
+}
+
+}  // namespace
+
+void add_decoder(std::type_index type, decode_function f) {
+  auto& all = decoders();
+  const mutex_lock lock(all.access);
+  all.by_type.emplace(type, f);
+}
+
+decode_function decoder_of(std::type_index type) {
+  auto& all = decoders();
+  const mutex_lock lock(all.access);
+  const auto found = all.by_type.find(type);
+  return found == all.by_type.end() ? nullptr : found->second;
+}
 
 std::optional<number_elements> restored_object::numbers() {
   if (!is_numeric(tag)) return std::nullopt;
@@ -28,6 +56,17 @@ std::unique_ptr<queue_detail::object>& com_context::find(const std::string& name
   const auto at = objects_.find(name);
   if (at == objects_.end()) throw key_error("no object is called \"" + name + "\"; " + names());
   return at->second;
+}
+
+/// Leaves it as it is if it cannot be decoded: then it has another type than the one that is asked for.
+void com_context::decode_restored(std::unique_ptr<queue_detail::object>& at, std::type_index asked) {
+  const auto decode = queue_detail::decoder_of(asked);
+  if (decode == nullptr) return;
+  const auto& restored = static_cast<const queue_detail::restored_object&>(*at);
+  try {
+    at = decode({restored.tag, restored.bytes});
+  } catch (const type_error&) {
+  }
 }
 
 void com_context::remove_obj(const std::string& name) {

@@ -10,13 +10,21 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+#include <paracel/bigraph.hpp>
 #include <paracel/com_queue.hpp>
+#include <paracel/digraph.hpp>
+#include <paracel/samples.hpp>
+#include <paracel/sparse.hpp>
 
 #include "test/support/cluster.hpp"
 #include "test/support/document_samples.hpp"
@@ -246,6 +254,52 @@ TEST(ComQueue, ParametersInTheServersAndTheQueueAreOneJob) {
     });
     q.set_max_iter(5);
     q.exec();
+  });
+}
+
+/// Whether a queue gives its functions the rows that it was given, and to read only.
+template <class T>
+void expect_rows_of(paralg& job, T moved, const T& referred) {
+  com_queue q(job);
+  q.init_with_partitioned_data("moved", std::move(moved));
+  q.init_with_partitioned_data("referred", std::cref(referred));
+  q.add([&](com_context& c) {
+    (void)c.get_obj<const T>("moved");
+    EXPECT_EQ(&c.get_obj<const T>("referred"), &referred);
+    EXPECT_THROW((void)c.get_obj<T>("referred"), type_error);
+    EXPECT_THROW((void)c.get_obj<const numbers>("referred"), type_error);
+  });
+  q.set_max_iter(2);
+  q.exec();
+}
+
+TEST(ComQueue, RowsMayBeOfTypesWithoutAnEncoding) {
+  with_job(2, [](paralg& job) {
+    sample_rows samples;
+    samples.row_count = 3;
+    expect_rows_of(job, samples, samples);
+    expect_rows_of(job, sparse_rows(), sparse_rows());
+    expect_rows_of(job, sparse_both_ways(), sparse_both_ways());
+    expect_rows_of(job, bigraph<>(), bigraph<>());
+    expect_rows_of(job, digraph<>(), digraph<>());
+    const numbers v{1, 2};
+    expect_rows_of(job, std::span(v), std::span(v));
+    using unique_numbers = std::vector<std::unique_ptr<int>>;
+    expect_rows_of(job, unique_numbers(2), unique_numbers(2));
+  });
+}
+
+TEST(ComQueue, LocalObjectsMayBeOfTypesWithoutAnEncoding) {
+  with_job(1, [](paralg& job) {
+    com_queue q(job);
+    q.add([](com_context& c) {
+      if (c.step_no() == 1) c.put_local("own", std::make_unique<int>(7));
+      ++*c.get_obj<std::unique_ptr<int>>("own");
+      c.put_obj("count", *c.get_obj<const std::unique_ptr<int>>("own"));
+    });
+    q.set_max_iter(3);
+    q.close_with([](com_context& c) { return c.get_obj<int>("count"); });
+    EXPECT_EQ(q.exec<int>(), 10);
   });
 }
 
