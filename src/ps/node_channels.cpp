@@ -112,6 +112,11 @@ bool node_channels::has_answered(std::uint64_t client) {
   return !at->second.channel.keeps() || at->second.channel.oldest_kept() > 1;
 }
 
+void node_channels::was_away(std::chrono::nanoseconds time) {
+  const mutex_lock lock(mutex_);
+  for (auto& [client, to] : to_) to.progressed += std::chrono::duration_cast<steady_clock::duration>(time);
+}
+
 void node_channels::run() {
   while (!stopping_) {
     const auto begin = steady_clock::now();

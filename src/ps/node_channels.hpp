@@ -71,6 +71,8 @@ class node_channels {
   std::int64_t send(std::uint64_t client, const ::ps::Message& m);
   /// How long no message to it has been acknowledged; 0: none is unacknowledged.
   [[nodiscard]] std::chrono::nanoseconds unacknowledged(std::uint64_t client);
+  /// This process was suspended for so long: the others had not that time to acknowledge.
+  void was_away(std::chrono::nanoseconds time);
   /// Whether it has acknowledged a message: it may not have been started before.
   [[nodiscard]] bool has_answered(std::uint64_t client);
 

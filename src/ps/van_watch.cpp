@@ -18,8 +18,10 @@ void Van::network::tick() {
     const std::lock_guard lock(mutex_);
     if (leaving_) return;
     // While this process was suspended, alone or with all others, it heard from none of them.
-    if (const auto away = attention_.absence(now); away > steady_clock::duration::zero())
+    if (const auto away = attention_.absence(now); away > steady_clock::duration::zero()) {
       for (auto& [client, w] : watched_) w.heard += away;
+      channels_->was_away(away);
+    }
     const auto interval = std::chrono::duration<double>(s.heartbeat_seconds);
     if (is_scheduler()) {
       watch_processes(now);

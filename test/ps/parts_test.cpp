@@ -6,18 +6,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <paracel/error.hpp>
 
+#include "net/inproc_transport.hpp"
 #include "ps/internal/key_store.h"
 #include "ps/machine.hpp"
+#include "ps/node_channels.hpp"
 #include "ps/node_table.hpp"
 #include "ps/ps.h"
 #include "ps/wire.hpp"
@@ -315,6 +319,20 @@ TEST(PsProcessWatch, AProcessThatEndedBeforeOrWhosePidIsInUseAgainHasEnded) {
   EXPECT_FALSE(process_watch(::getpid(), start_of_process(::getpid())).has_ended());
   EXPECT_TRUE(process_watch(::getpid(), start_of_process(::getpid()) - 1).has_ended()) << "another process had its pid";
   EXPECT_FALSE(process_watch(0, 0).has_ended()) << "it runs on another machine";
+}
+
+TEST(PsChannels, TimeInWhichThisProcessIsSuspendedIsNoSilenceOfTheOthers) {
+  using namespace std::chrono_literals;
+  paracel::net::inproc_transport over;
+  const auto deaf = over.open();
+  const auto address = deaf->bind("inproc://*");
+  node_channels channels(over, {.job = 1, .client = 2}, {"inproc://*"});
+  channels.connect(3, address);
+  channels.send(3, {});
+  std::this_thread::sleep_for(20ms);
+  EXPECT_GE(channels.unacknowledged(3), 20ms);
+  channels.was_away(1min);
+  EXPECT_LT(channels.unacknowledged(3), 0ms);
 }
 
 TEST_F(PsTable, AReplacementTakesTheIdOfTheDead) {
