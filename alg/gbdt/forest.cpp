@@ -209,7 +209,7 @@ std::string json_list(std::size_t n, F&& element) {
   return text + "]";
 }
 
-std::string xgboost_tree(const forest& f, std::size_t t, bool category_of_some) {
+std::string xgboost_tree(const forest& f, std::size_t t, bool category_of_some, const xgboost_form& form) {
   const auto begin = f.tree_begin[t];
   const std::size_t n = f.tree_begin[t + 1] - begin;
   const auto* const node = f.node.data() + begin;
@@ -233,6 +233,11 @@ std::string xgboost_tree(const forest& f, std::size_t t, bool category_of_some) 
     return json_list<std::int64_t>(v.size(), [&](std::size_t i) { return v[i]; });
   };
   const auto value = [&](std::size_t i) { return node[i].is_leaf() ? f.value[node[i].leaf] : 0.0F; };
+  const auto threshold = [&](std::size_t i) {
+    if (form.offset.empty()) return node[i].threshold;
+    return static_cast<float>(static_cast<double>(node[i].threshold) +
+                              form.offset[static_cast<std::size_t>(node[i].feature)]);
+  };
   json_object o;
   o.raw("base_weights", json_list<float>(n, value))
       .raw("categories", numbers(sets))
@@ -246,7 +251,7 @@ std::string xgboost_tree(const forest& f, std::size_t t, bool category_of_some) 
       .raw("parents", numbers(parent))
       .raw("right_children", json_list<std::int32_t>(n, [&](std::size_t i) { return node[i].right; }))
       .raw("split_conditions",
-           json_list<float>(n, [&](std::size_t i) { return node[i].is_leaf() ? value(i) : node[i].threshold; }))
+           json_list<float>(n, [&](std::size_t i) { return node[i].is_leaf() ? value(i) : threshold(i); }))
       .raw("split_indices", json_list<std::int32_t>(n, [&](std::size_t i) { return std::max(0, node[i].feature); }))
       .raw("split_type",
            json_list<int>(n, [&](std::size_t i) { return category_of_some && node[i].category_count > 0 ? 1 : 0; }))
@@ -265,7 +270,8 @@ std::string xgboost_tree(const forest& f, std::size_t t, bool category_of_some) 
 std::string xgboost_json(const forest& f, const xgboost_form& form) {
   const bool categories = std::ranges::find(form.categorical, true) != form.categorical.end();
   std::string trees = "[";
-  for (std::size_t t = 0; t < f.trees(); ++t) trees.append(t > 0 ? "," : "").append(xgboost_tree(f, t, categories));
+  for (std::size_t t = 0; t < f.trees(); ++t)
+    trees.append(t > 0 ? "," : "").append(xgboost_tree(f, t, categories, form));
   trees += "]";
   json_object shape;
   shape.add("num_parallel_tree", "1").add("num_trees", std::to_string(f.trees()));

@@ -72,6 +72,7 @@ struct xgboost_form {
   std::size_t classes = 0;         ///< of multi:softprob
   std::vector<std::string> names;  ///< of the features, or empty
   std::vector<bool> categorical;   ///< by feature
+  std::vector<double> offset{};    ///< by feature: added to thresholds; empty: none
 };
 /// The text of XGBoost's model.json (its version 2.0). Source: "Introduction to Model IO" in XGBoost's documentation,
 /// and its doc/model.schema.

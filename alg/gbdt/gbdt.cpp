@@ -276,7 +276,8 @@ void gbdt::train() {
   set_loss(boosting_loss_of(settings_.loss));
   if (loss() == boosting_loss::log) load_rows(2, "loss log; softmax is for more");
   else load_rows(most_classes, "loss softmax");
-  if (!settings_.validation_input.empty()) validation_ = load_validation(settings_.validation_input, training_.columns);
+  if (!settings_.validation_input.empty())
+    validation_ = with_offsets(load_validation(settings_.validation_input, training_.columns));
   const char* const followed = !settings_.validation_input.empty() ? validation_name()
                                : settings_.training_curve          ? training_name()
                                                                    : "round_seconds";
@@ -322,6 +323,7 @@ void gbdt::write_model() {
 xgboost_form gbdt::form() const {
   xgboost_form form;
   form.names = names();
+  for (std::size_t c = 0; !offsets().empty() && c < training_.columns; ++c) form.offset.push_back(offsets().of(c));
   form.categorical.assign(training_.columns, false);
   for (const auto c : training_.categorical) form.categorical[c] = true;
   form.base_score = model_.first_margin;

@@ -12,6 +12,7 @@
 
 #include "alg/common/classification.hpp"
 #include "alg/common/sum_over_workers.hpp"
+#include "alg/common/warning.hpp"
 #include "ranking.hpp"
 
 namespace paracel::alg {
@@ -105,6 +106,7 @@ void tree_base::set_loss(boosting_loss loss) {
 
 void tree_base::load_rows(std::size_t most, const std::string& with) {
   training_ = load_training();
+  set_offsets();
   classes_ = training_.classes;
   names_ = training_.names;
   words_ = training_.words;
@@ -116,6 +118,30 @@ void tree_base::load_rows(std::size_t most, const std::string& with) {
   }
   weigh();
   load_with_model(training_.columns);
+}
+
+/// Loads the training rows again if floats hide the differences within a column.
+void tree_base::set_offsets() {
+  const auto columns = column_offsets::candidates(get_comm(), training_);
+  if (columns.empty()) return;
+  if (std::ranges::find(linear_.training_input, "-") != linear_.training_input.end()) {
+    return warn(get_comm(), "column " + std::to_string(columns.front()) +
+                                " is constant, or far from 0 for its spread, of which single-precision numbers show " +
+                                "little: subtract an offset, or read it from a file instead of standard input");
+  }
+  load_exactly();
+  auto exact = load_training();
+  offsets_.choose(get_comm(), exact, columns);
+  if (offsets_.empty()) return load_exactly(false);  // constant columns
+  offsets_.apply(exact);
+  training_ = std::move(exact);
+}
+
+void tree_base::load_exactly(bool exactly) { linear_.samples.floats = !exactly; }
+
+sample_rows tree_base::with_offsets(sample_rows rows) const {
+  if (!offsets_.empty()) offsets_.apply(rows);
+  return rows;
 }
 
 /// Multiplies the weights of the training rows by those of their classes.
@@ -139,6 +165,8 @@ void tree_base::read_classes(const model_reader& from) {
       (!names_.empty() && names_.size() != f.features))
     throw data_error(linear_.model + ": found classes, names and trees that do not match");
   read_categories(from);
+  offsets_.read(from, f.features, linear_.model);
+  if (!offsets_.empty()) load_exactly();
   load_with_model(f.features);
 }
 
@@ -160,6 +188,8 @@ void tree_base::load_with_model(std::size_t columns) {
   how.words = words_;
   how.categorical.clear();
   load_others(static_cast<std::uint32_t>(columns));
+  test_ = with_offsets(std::move(test_));
+  predict_ = with_offsets(std::move(predict_));
 }
 
 std::vector<double> tree_base::sums(const sample_rows& rows, double first) const {
@@ -170,6 +200,7 @@ std::vector<double> tree_base::sums(const sample_rows& rows, double first) const
 }
 
 void tree_base::describe(model_writer& model) const {
+  offsets_.write(model);
   json_object words;
   std::string columns;
   for (const auto& [column, some] : words_) {

@@ -15,6 +15,7 @@
 
 #include "alg/common/class_weights.hpp"
 #include "alg/common/linear_base.hpp"
+#include "column_offsets.hpp"
 #include "forest.hpp"
 #include "gbdt_loss.hpp"
 
@@ -85,17 +86,25 @@ class tree_base : public linear_base {
   /// Evaluates the model on test_input, writes the predictions and the last results. A collective.
   void use(run_log& log);
 
+  /// Rows that were loaded after the training rows.
+  [[nodiscard]] sample_rows with_offsets(sample_rows rows) const;
+  [[nodiscard]] const column_offsets& offsets() const noexcept { return offsets_; }
+
   sample_rows training_;
   std::size_t ndcg_at_ = 10;  // of test rows that are ranked
 
  private:
   void read_categories(const model_reader& from);
   void load_with_model(std::size_t columns);
+  void set_offsets();
+  /// From now on rows are loaded as doubles, or as floats.
+  void load_exactly(bool exactly = true);
   void test(run_log& log);
   void write_predictions();
 
   void weigh();
 
+  column_offsets offsets_;
   bool leaves_;
   class_weights class_weights_;
   boosting_loss loss_ = boosting_loss::squared;

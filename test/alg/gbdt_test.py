@@ -268,6 +268,12 @@ class GbdtTest(XgboostModel, TreeCase):
         self.assertEqual(self.arrays(), first)
         self.assertIn("found no weight above 0", self.job(2, status=4, training_input=sparse, loss="log", weight="9"))
 
+    def test_xgboosts_form_has_the_offset_of_a_column_far_from_0(self):
+        rows = [[None if row[0] is None else row[0] + 5000.0, row[1]] for row in self.x]
+        path = self.table("offset.csv", [round(m, 3) for m in self.margin], rows)
+        self.exported(path, rows, "squared")
+        self.assertIn("offset", self.manifest()["arrays"])
+
     def test_early_stopping(self):
         half = len(self.x) // 2
         y = [int(m > 1) for m in self.margin]
