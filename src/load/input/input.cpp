@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "load/collective_errors.hpp"
+#include "load/input/foreign_format.hpp"
 #include "paracel/error.hpp"
 #include "paracel/samples.hpp"
 
@@ -270,6 +271,7 @@ void input_set::visit(std::size_t rank, std::size_t size, const std::function<vo
         piece.text_.remove_prefix(byte_order_mark.size());
         piece.offset_ = byte_order_mark.size();
       }
+      if (whole && piece.begins_file_) refuse_foreign_format(names_[m.file], piece.text_);
       piece.recount_ = whole || piece.offset_ == 0 ? nullptr : &file;
       try {
         visit(piece);
@@ -327,6 +329,7 @@ std::string input_set::head(std::size_t file, std::size_t bytes) {
     if (n == 0) break;
   }
   auto front = text.substr(0, length);
+  refuse_foreign_format(files_[file].shown(), front);  // of what was compressed
   if (front.starts_with(byte_order_mark)) front.erase(0, byte_order_mark.size());
   return front;
 }

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "core/hash.hpp"
+#include "load/input/foreign_format.hpp"
 #include "paracel/error.hpp"
 
 namespace paracel {
@@ -126,6 +127,7 @@ std::uint64_t content_of(const descriptor& from, const std::string& name, std::u
   const auto first = read_at(from, name, 0, {front, some});
   const auto last = read_at(from, name, bytes - some, {back, some});
   kind = kind_of({front, first});
+  refuse_foreign_format(name, {front, first});
   return hash_block(std::as_bytes(std::span(back, last)), hash_key({front, first}));
 }
 
@@ -378,7 +380,9 @@ std::unique_ptr<input_stream> open_source(const input_file& file, std::uint64_t 
   if (file.kind == file_kind::standard_input) {
     take_standard_input();
     buffered in(std::make_unique<raw_source>(file));
-    const auto kind = kind_of(in.peek(4));
+    const auto front = in.peek(4);
+    const auto kind = kind_of(front);
+    refuse_foreign_format(file.shown(), front);
     return decompressed(kind, file.shown(), std::move(in));
   }
   auto opened = descriptor::open(file.name);
