@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <paracel/codec.hpp>
@@ -12,6 +13,7 @@
 #include "client/server_group.hpp"
 #include "net/inproc_transport.hpp"
 #include "test/support/cluster.hpp"
+#include "test/support/scripted_port.hpp"
 
 namespace paracel {
 namespace {
@@ -105,6 +107,24 @@ TEST(ServerGroup, AServerThatNeverAnswersIsGivenUpAndNothingIsClaimedAboutTheReq
     EXPECT_NE(std::string(e.what()).find("pull"), std::string::npos) << e.what();
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds{3});
+}
+
+TEST(ServerGroup, AnAnswerThatHasArrivedWhenTheTimeIsUpIsTaken) {
+  // As after a pause of this process: nothing arrives in time, and then it is there.
+  test::scripted_transport over([](test::scripted_port& p, net::incoming& out, std::chrono::milliseconds timeout) {
+    std::this_thread::sleep_for(timeout);
+    if (timeout.count() != 0) return false;
+    p.answer(out, {});
+    return true;
+  });
+  membership m;
+  m.servers.push_back({.shards = {"shard"}, .clock = "clock", .control = "control"});
+  kvclt_options o;
+  o.timeout = std::chrono::milliseconds{100};
+  server_group client(over, m, 0, o);
+  bool answered = false;
+  client.wait(client.request({.what = net::verb::pull}, "k", {}, [&](const kv_result& r) { answered = r.ok(); }));
+  EXPECT_TRUE(answered);
 }
 
 TEST(ServerGroup, ARequestOverTheLimitIsRefusedBeforeItLeaves) {
