@@ -277,8 +277,7 @@ void factorization_machine::train() {
     const int number = static_cast<int>(round) + 1;
     const double mean = sum_over_workers(get_comm(), loss) / weight_total_;
     if (round == 0) sum_over_workers(get_comm(), start);
-    start_loss_ = start[1] > 0 ? start[0] / start[1] : 0;
-    check_divergence(rule(), number, mean, start_loss_);
+    check_divergence(rule(), number, mean, start[1] > 0 ? start[0] / start[1] : 0);
     run_log::figures figures{{"staleness", last_staleness()}};
     if (!settings_.validation_input.empty()) {
       auto sums = held_out(nullptr);
@@ -295,6 +294,7 @@ void factorization_machine::train() {
     }
     log_.round(number, is_log() ? mean : std::sqrt(2 * mean), figures);
   }
+  start_loss_ = start[1] > 0 ? start[0] / start[1] : 0;
   rounds_done_ = static_cast<int>(loop.iteration() / clocks);
   set_total_iters(static_cast<int>(loop.iteration()));
   paracel_sync();

@@ -306,6 +306,7 @@ void matrix_factorization::train() {
   double loss = 0;
   resumable_loop loop(*this);
   loop.keep("users", part.users).keep("loss", loss).keep("last", last).keep("collected", collected_);
+  loop.keep("change", change);
   loop.always_commits();
   while (loop.next(settings_.rounds * clocks)) {
     const auto round = loop.iteration() / clocks;

@@ -110,6 +110,9 @@ class DivergenceTest(AlgorithmCase):
             edges = self.path(f"edges{size}", "".join(f"{a} {b} {(1 + a % 3) * size!r}\n" for a in range(12) for b in range(a)
                                                       if (a < 6) == (b < 6) or a + b == 11))
             jobs += [(p, keys, {"input": edges}) for p, keys in EDGES]
+            text = self.path("priors.txt", "a b c d\nb c d e\na e f g\n")
+            jobs += [("gLDA", {"method": m, "k_topics": 2, "alpha": size, "beta": b, "iters": 10}, {"input": text})
+                     for m in ("gibbs", "online") for b in (0.1, size)]
         for program, keys, files in jobs:
             with self.subTest(program=program, **keys, **files):
                 self.check(program, **keys, **files)
