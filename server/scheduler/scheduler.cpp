@@ -126,6 +126,8 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
   if (phase_ != phase::joining && !returns) throw refusal("the job is complete");
   const auto host = text_in(body, "host");
   const auto pid = static_cast<int>(whole_number_in(body, "pid", 0x7fffffff));
+  if (std::ranges::count(at(who.what, who.index).reaped, pid) != 0)
+    throw refusal("the death of this process has been reported");
   json joined{{"event", "joined"}, {"host", host}, {"pid", pid}};
   const auto before = holder(who);
   if (who.what == role::server) {

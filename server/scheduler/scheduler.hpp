@@ -169,6 +169,7 @@ class scheduler {
     std::string address;                  ///< where other workers reach this one
     int pid = 0;
     std::vector<process> earlier;  ///< that were in this position
+    std::vector<int> reaped;       ///< ids of workers reported dead while not in it: their joins may still arrive
     std::string host;
     std::uint32_t clock = 0;              ///< iterations that a worker had finished at its last heartbeat
     std::optional<time_point> last_sign;  ///< start of the lease; empty until the first heartbeat

@@ -66,7 +66,10 @@ bool scheduler::on_worker_reaped(std::uint32_t rank, const json& body, std::stri
   auto& n = workers_[rank];
   // A report may arrive when its position already belongs to another process.
   const bool is_known = n.joined ? is_of(body, holder({role::worker, rank})) : phase_ == phase::joining;
-  if (!is_known) return !end.exited;
+  if (!is_known) {
+    if (body.contains("pid")) n.reaped.push_back(static_cast<int>(whole_number_in(body, "pid", 0x7fffffff)));
+    return !end.exited;
+  }
   if (n.ejected) {
     removals_.remove(rank, servers_in_job_.members(), now);
     return true;

@@ -117,6 +117,17 @@ TEST_F(SchedulerThatWaits, OneThatDiesAgainIsAwaitedAnew) {
   EXPECT_EQ(to(ask(verb::join, third)).count, 2U);
 }
 
+TEST_F(SchedulerThatWaits, AJoinThatArrivesAfterItsSendersDeathWasReportedDoesNotCount) {
+  ask(verb::report_death, dead(2));
+  auto short_lived = another(2);
+  short_lived["why"] = "killed";
+  EXPECT_EQ(to(ask(verb::report_death, short_lived)).parsed()["continues"], true);
+  expect_refused(ask(verb::join, another(2)), "the death of this process has been reported");
+  auto next = another(2);
+  next["pid"] = 950;
+  EXPECT_EQ(to(ask(verb::join, next)).result, status::ok);
+}
+
 TEST_F(SchedulerThatWaits, AWorkerThatFallsSilentIsAwaitedToo) {
   beat_for(4s, 1);
   EXPECT_EQ(subject->state(), scheduler::phase::running);

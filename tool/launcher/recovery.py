@@ -201,12 +201,12 @@ class Recovery:
         cannot = rank == 0 and self.plan.reads_standard_input
         killed = not exited(child) or child.pid in self.silent
         if wait and killed and not cannot and self.job.running:
-            if never_came and child.pid not in self.silent:  # a replacement
-                self.job.terminal.say(text)
-                self.job.show_tail(("worker", rank))
-            if never_came or child.pid in self.silent:
+            if child.pid in self.silent:
                 self.replace_worker(child, text)
                 return
+            if never_came:  # a replacement, whose join may still be under way: the scheduler is told that it is dead, too
+                self.job.terminal.say(text)
+                self.job.show_tail(("worker", rank))
         body = {"role": "worker", "rank": rank, "pid": child.pid if never_came else joined[0]}
         if not killed:
             body["status"] = status_of(child)[0]
