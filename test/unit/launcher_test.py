@@ -278,21 +278,16 @@ class Folders(unittest.TestCase):
         self.assertEqual(os.listdir(self.folder), ["20260101-000001-1"])
 
     def test_only_marked_folders_in_tmp_are_those_of_sockets(self):
-        before = socket_folder.BASE
-        socket_folder.BASE = self.folder
-        try:
-            mine = socket_folder.SocketFolder()
-            for name in ("prc-00000000", "prc-11111111"):
-                os.mkdir(os.path.join(self.folder, name))
-                self.write(f"{name}/{socket_folder.MARK if name.endswith('1') else 'thesis.tex'}")
-            for name in os.listdir(self.folder):
-                os.utime(os.path.join(self.folder, name), (1, 1))
-            socket_folder.sweep()
-            self.assertEqual(sorted(os.listdir(self.folder)), sorted(["prc-00000000", os.path.basename(mine.path)]))
-            mine.remove()
-            self.assertEqual(os.listdir(self.folder), ["prc-00000000"])
-        finally:
-            socket_folder.BASE = before
+        mine = socket_folder.SocketFolder(self.folder)
+        for name in ("prc-00000000", "prc-11111111"):
+            os.mkdir(os.path.join(self.folder, name))
+            self.write(f"{name}/{socket_folder.MARK if name.endswith('1') else 'thesis.tex'}")
+        for name in os.listdir(self.folder):
+            os.utime(os.path.join(self.folder, name), (1, 1))
+        socket_folder.sweep(self.folder)
+        self.assertEqual(sorted(os.listdir(self.folder)), sorted(["prc-00000000", os.path.basename(mine.path)]))
+        mine.remove()
+        self.assertEqual(os.listdir(self.folder), ["prc-00000000"])
 
     def test_a_run_of_a_ps_lite_program_says_what_it_is(self):
         self.write("run.json", json.dumps({"job": "ps", "program": "kv", "pid": 1}))
