@@ -8,23 +8,17 @@
 #include <paracel/text_output.hpp>
 
 #include "classification.hpp"
-#include "row_weights.hpp"
 #include "sum_over_workers.hpp"
 
 namespace paracel::alg {
 
 void add_class_keys(config_schema& s) {
-  add_linear_keys(s);
-  add_row_weights_key(s);
-  add_class_weight_key(s);
+  add_linear_keys(s, {.classes = true});
   s.key("scores", key_type::boolean, "also write the score of each class").fallback(false);
 }
 
 class_settings::class_settings(const config& from)
-    : linear(from, sample_options::label_rule::classes),
-      row_weights(from.get<std::vector<std::string>>("row_weights")),
-      weights(from),
-      scores(from.get<bool>("scores")) {}
+    : linear(from, sample_options::label_rule::classes), scores(from.get<bool>("scores")) {}
 
 class_base::class_base(Comm comm, const std::string& server_info, const class_settings& settings, int rounds,
                        const consistency& reads)
@@ -33,7 +27,6 @@ class_base::class_base(Comm comm, const std::string& server_info, const class_se
 sample_rows class_base::load_training_classes(std::size_t least) {
   auto rows = load_training();
   classes_ = rows.classes;
-  linear_.samples.classes = classes_;
   if (classes_.size() < least)
     throw data_error(linear_.training_input.front() + ": found only the class " + classes_.front() +
                      ", want at least " + std::to_string(least) + " classes");
@@ -41,26 +34,27 @@ sample_rows class_base::load_training_classes(std::size_t least) {
   for (const double l : rows.label) ++class_rows_[static_cast<std::size_t>(l)];
   sum_over_workers(get_comm(), class_rows_);
   weigh(rows);
-  load_others(rows.columns);
+  load_others();
   return rows;
 }
 
-void class_base::weigh(const sample_rows& rows) {
-  weights_ = load_row_weights(get_comm(), class_settings_.row_weights, rows);
-  weigh_classes(rows.label, class_settings_.weights.of(classes_, class_rows_), weights_);
+void class_base::weigh(sample_rows& rows) {
+  weights_ = std::move(rows.weight);
+  rows.weight.clear();
+  weigh_classes(rows.label, linear_.table.of_classes.of(classes_, class_rows_), weights_);
 }
 
 void class_base::read_classes(const model_reader& model, std::uint32_t columns) {
   classes_ = model.fields<std::string>("classes");
   if (classes_.empty()) throw data_error(linear_.model + ": found no classes");
-  linear_.samples.classes = classes_;
-  load_others(columns);
+  samples().classes = classes_;
+  load_for_model(model, columns);
 }
 
 void class_base::use(const scorer& score, bool probabilities, bool margin_of_two, run_log& log, model_writer* model) {
   const std::size_t k = classes_.size();
   std::vector<double> scores(k);
-  std::vector<double> sums(3);  // rows, hits, negative log-probabilities
+  std::vector<double> sums(4);  // weights, hits, negative log-probabilities, rows
   classification_quality ranked;
   if (has_test()) {
     std::vector<double> margin;
@@ -68,20 +62,22 @@ void class_base::use(const scorer& score, bool probabilities, bool margin_of_two
     for (std::size_t i = 0; i < test_.rows(); ++i) {
       score(test_, i, scores);
       const auto label = static_cast<std::size_t>(test_.label[i]);
-      sums[0] += 1;
-      sums[1] += greatest_score(scores) == label ? 1 : 0;
-      sums[2] -= scores[label];
+      const double weight = weight_of_row(test_, i);
+      sums[0] += weight;
+      sums[1] += greatest_score(scores) == label ? weight : 0;
+      if (weight != 0) sums[2] -= weight * scores[label];
+      sums[3] += 1;
       if (k != 2) continue;
       margin.push_back(scores[1] - scores[0]);
       sign.push_back(label == 1 ? 1 : -1);
     }
     sum_over_workers(get_comm(), sums);
-    if (k == 2) ranked = quality_over_workers(get_comm(), margin, sign);
+    if (k == 2) ranked = quality_over_workers(get_comm(), margin, sign, test_.weight);
   }
   if (model != nullptr) {
     if (has_test()) {
       json_object test;
-      test.add("rows", static_cast<std::uint64_t>(sums[0])).add("accuracy", sums[1] / sums[0]);
+      test.add("rows", static_cast<std::uint64_t>(sums[3])).add("accuracy", sums[1] / sums[0]);
       if (k == 2) test.add("auc", ranked.auc);
       if (probabilities) test.add("log_loss", sums[2] / sums[0]);
       model->fields().raw("test", test.text());
@@ -116,13 +112,13 @@ void class_base::use(const scorer& score, bool probabilities, bool margin_of_two
 }
 
 void class_base::describe(model_writer& model, std::uint64_t rows) const {
-  std::string names;
   std::string counts;
   for (std::size_t c = 0; c < classes_.size(); ++c) {
-    names += (c == 0 ? "" : ", ") + json_quoted(classes_[c]);
     counts += (c == 0 ? "" : ", ") + json_number(class_rows_[c]);
   }
-  model.fields().raw("classes", "[" + names + "]").raw("class_rows", "[" + counts + "]").add("rows", rows);
+  add_classes(model, classes_);
+  model.fields().raw("class_rows", "[" + counts + "]").add("rows", rows);
+  describe_fields(model);
 }
 
 std::size_t greatest_score(std::span<const double> scores) noexcept {

@@ -20,7 +20,7 @@
 
 namespace paracel::alg {
 
-/// Adds the keys of add_linear_keys, row_weights, class_weight and scores.
+/// Adds the keys of add_linear_keys, class_weight included, and scores.
 void add_class_keys(config_schema& schema);
 
 struct class_settings {
@@ -28,8 +28,6 @@ struct class_settings {
   explicit class_settings(const config& from);
 
   linear_settings linear;
-  std::vector<std::string> row_weights;
-  class_weights weights;
   bool scores;
 };
 
@@ -58,11 +56,11 @@ class class_base : public linear_base {
   /// results. `probabilities`: scores are log-probabilities, and the log loss is reported too. `margin_of_two`: with
   /// two classes, half the difference of their scores is written. A collective.
   void use(const scorer& score, bool probabilities, bool margin_of_two, run_log& log, model_writer* model);
-  /// Adds the classes and their row counts to a manifest.
+  /// Adds the classes, their row counts, and the fields of the samples to a manifest.
   void describe(model_writer& model, std::uint64_t rows) const;
 
  private:
-  void weigh(const sample_rows& rows);
+  void weigh(sample_rows& rows);
 
   class_settings class_settings_;
   std::vector<std::string> classes_;

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include <paracel/error.hpp>
+#include <paracel/samples.hpp>
 
 namespace paracel::alg {
 
@@ -30,7 +31,7 @@ class_weights::class_weights(const config& from) : place_(from.place_of("class_w
     if (problem != std::errc{} || stop != end || !std::isfinite(weight) || weight < 0)
       throw config_error(place_ + ": found \"" + text +
                          "\", want balanced, or class=weight with a weight of at least 0");
-    named_.emplace_back(text.substr(0, at), weight);
+    named_.emplace_back(class_name(text.substr(0, at)), weight);
   }
 }
 

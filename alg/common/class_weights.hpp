@@ -18,6 +18,7 @@ void add_class_weight_key(config_schema& schema);
 /// "balanced" is rows / (classes * rows of the class). Thread-safety: const-concurrent
 class class_weights {
  public:
+  class_weights() = default;
   /// Throws: config_error.
   explicit class_weights(const config& from);
 

@@ -29,23 +29,6 @@ double dense_dot(const double* x, const double* w, std::size_t n) {
 
 }  // namespace
 
-void add_sample_keys(config_schema& schema) {
-  schema.key("target", key_type::string, "CSV with a header: name of the target; default: the last field");
-  schema.key("features", key_type::strings, "CSV with a header: names of the features; default: all but the target");
-  schema.key("separator", key_type::string, "CSV: field separator; default: comma, semicolon or tab, as in the file");
-}
-
-sample_options sample_options_of(const config& from) {
-  sample_options o;
-  o.target = from.get<std::string>("target");
-  o.features = from.get<std::vector<std::string>>("features");
-  const auto separator = from.get<std::string>("separator");
-  if (separator.size() > 1)
-    throw config_error(from.place_of("separator") + ": found \"" + separator + "\", want one character");
-  if (!separator.empty()) o.separator = separator[0];
-  return o;
-}
-
 double row_product(const sample_rows& rows, std::size_t i, std::span<const double> w) {
   if (rows.dense) return dense_dot(rows.value.data() + i * rows.columns, w.data(), rows.columns);
   double sum = 0;
@@ -179,10 +162,11 @@ centred_samples::centred_samples(Comm comm, sample_rows rows, bool standardize)
   const std::size_t n = rows_.rows();
   std::vector<double> sums(p + 2);
   for (std::size_t i = 0; i < n; ++i) {
-    add_row(rows_, i, 1.0, sums);
-    sums[p] += rows_.label[i];
+    const double weight = weight_of_row(rows_, i);
+    add_row(rows_, i, weight, sums);
+    sums[p] += weight * rows_.label[i];
+    sums[p + 1] += weight;
   }
-  sums[p + 1] = static_cast<double>(n);
   sum_over_workers(comm_, sums);
   total_ = sums[p + 1];
   const double share = total_ > 0 ? 1 / total_ : 0;
@@ -195,25 +179,26 @@ centred_samples::centred_samples(Comm comm, sample_rows rows, bool standardize)
   const std::span<double> off(deviations.data(), p);
   const std::span<double> squares(deviations.data() + p, p);
   for (std::size_t i = 0; i < n; ++i) {
+    const double weight = weight_of_row(rows_, i);
     if (rows_.dense) {
       const double* x = rows_.value.data() + i * p;
       for (std::size_t j = 0; j < p; ++j) {
         const double d = x[j] - mean_[j];
-        off[j] += d;
-        squares[j] += d * d;
+        off[j] += weight * d;
+        squares[j] += weight * d * d;
       }
     } else {
       for (std::size_t k = rows_.row_begin[i]; k < rows_.row_begin[i + 1]; ++k) {
         const auto j = rows_.column[k];
         const double d = rows_.value[k] - mean_[j];
         // The difference from a value of 0, which the sums below assume for every row.
-        off[j] += rows_.value[k];
-        squares[j] += d * d - mean_[j] * mean_[j];
+        off[j] += weight * rows_.value[k];
+        squares[j] += weight * (d * d - mean_[j] * mean_[j]);
       }
     }
     const double d = rows_.label[i] - target_mean_;
-    deviations[2 * p] += d;
-    deviations[2 * p + 1] += d * d;
+    deviations[2 * p] += weight * d;
+    deviations[2 * p + 1] += weight * d * d;
   }
   sum_over_workers(comm_, deviations);
   if (!rows_.dense) {
@@ -246,7 +231,7 @@ centred_samples::centred_samples(Comm comm, sample_rows rows, bool standardize)
 std::vector<double> centred_samples::gram(std::span<const std::uint32_t> features) const {
   const std::size_t n = features.size();
   std::vector<double> packed(packed_size(n));
-  add_gram(rows_, features, {}, packed);
+  add_gram(rows_, features, rows_.weight, packed);
   sum_over_workers(comm_, packed);
   if (rows_.dense) return packed;
   for (std::size_t a = 0; a < n; ++a) {
@@ -283,9 +268,10 @@ void centred_samples::finish_correlation(std::span<double> sums, double sum_of_r
 std::vector<double> centred_samples::correlate(std::span<const double> r) const {
   std::vector<double> sums(columns() + 2);
   for (std::size_t i = 0; i < rows_.rows(); ++i) {
-    add_row(rows_, i, r[i], sums);
-    sums[columns()] += r[i];
-    sums[columns() + 1] += r[i] * r[i];
+    const double weighted = weight_of_row(rows_, i) * r[i];
+    add_row(rows_, i, weighted, sums);
+    sums[columns()] += weighted;
+    sums[columns() + 1] += weighted * r[i];
   }
   sum_over_workers(comm_, sums);
   finish_correlation(sums, sums[columns()]);
@@ -305,7 +291,7 @@ std::vector<double> centred_samples::normal_product(std::span<const double> v) c
   }
   std::vector<double> sums(columns() + 1);
   for (std::size_t i = 0; i < rows_.rows(); ++i) {
-    const double t = row_product(rows_, i, scaled) - shift;
+    const double t = weight_of_row(rows_, i) * (row_product(rows_, i, scaled) - shift);
     add_row(rows_, i, t, sums);
     sums[columns()] += t;
   }
@@ -318,12 +304,13 @@ std::vector<double> centred_samples::normal_product(std::span<const double> v) c
 std::vector<double> centred_samples::squared_lengths() const {
   std::vector<double> sums(columns());
   for (std::size_t i = 0; i < rows_.rows(); ++i) {
+    const double weight = weight_of_row(rows_, i);
     if (rows_.dense) {
       const double* x = rows_.value.data() + i * columns();
-      for (std::size_t j = 0; j < columns(); ++j) sums[j] += x[j] * x[j];
+      for (std::size_t j = 0; j < columns(); ++j) sums[j] += weight * x[j] * x[j];
     } else {
       for (std::size_t k = rows_.row_begin[i]; k < rows_.row_begin[i + 1]; ++k) {
-        sums[rows_.column[k]] += rows_.value[k] * rows_.value[k];
+        sums[rows_.column[k]] += weight * rows_.value[k] * rows_.value[k];
       }
     }
   }
@@ -357,10 +344,12 @@ double predicted(const sample_rows& rows, std::size_t i, std::span<const double>
 }
 
 double root_mean_squared_error(Comm comm, const sample_rows& rows, std::span<const double> theta) {
-  double sums[2] = {0, static_cast<double>(rows.rows())};
+  double sums[2] = {0, 0};
   for (std::size_t i = 0; i < rows.rows(); ++i) {
+    const double weight = weight_of_row(rows, i);
     const double e = rows.label[i] - predicted(rows, i, theta);
-    sums[0] += e * e;
+    sums[0] += weight * e * e;
+    sums[1] += weight;
   }
   sum_over_workers(std::move(comm), sums);
   return std::sqrt(sums[0] / sums[1]);

@@ -13,14 +13,13 @@
 
 #include <paracel/comm.hpp>
 #include <paracel/samples.hpp>
-#include <paracel/schema.hpp>
 
 namespace paracel::alg {
 
-/// Adds the keys that describe the samples' format: target, features, separator.
-void add_sample_keys(config_schema& schema);
-/// The values of those keys. Throws: config_error.
-sample_options sample_options_of(const config& from);
+/// The weight of a row; 1 without weights.
+inline double weight_of_row(const sample_rows& rows, std::size_t i) noexcept {
+  return rows.weight.empty() ? 1 : rows.weight[i];
+}
 
 /// x_i . w
 double row_product(const sample_rows& rows, std::size_t i, std::span<const double> w);
@@ -50,9 +49,10 @@ void add_gram(const sample_rows& rows, std::span<const std::uint32_t> features, 
               std::span<double> packed);
 
 /// The samples of all workers, centred and, on request, standardised: x := (x - mean) / sd, y := y - mean, with the
-/// population sd; a constant feature becomes 0. Dense rows are changed in place, sparse rows implicitly. Means and sd
-/// are computed in two passes, so they are accurate to the last digits even when mean / sd is large.
-/// Thread-safety: none. The constructor, gram, correlate, normal_product and squared_lengths are collectives.
+/// population sd; a constant feature becomes 0. With weights all sums are weighted, those of the means included. Dense
+/// rows are changed in place, sparse rows implicitly. Means and sd are computed in two passes, so they are accurate to
+/// the last digits even when mean / sd is large. Thread-safety: none. The constructor, gram, correlate, normal_product
+/// and squared_lengths are collectives.
 class centred_samples {
  public:
   centred_samples() = default;
@@ -60,6 +60,7 @@ class centred_samples {
   centred_samples(Comm comm, sample_rows rows, bool standardize);
 
   [[nodiscard]] std::size_t columns() const noexcept { return mean_.size(); }
+  /// The weights of all workers' rows: their number without weights.
   [[nodiscard]] double total() const noexcept { return total_; }
   [[nodiscard]] const sample_rows& rows() const noexcept { return rows_; }
   /// The scaling that rows() does not include yet: each feature's 1 / sd for sparse rows, 1 for dense ones.
@@ -70,15 +71,15 @@ class centred_samples {
   [[nodiscard]] double target_mean() const noexcept { return target_mean_; }
   [[nodiscard]] double target_sd() const noexcept { return target_sd_; }
 
-  /// X~' X~ of these features, summed over the workers, packed. Cost: 4 |A|^2 bytes a worker.
+  /// X~' D X~ of these features, D being the weights, summed over the workers, packed. Cost: 4 |A|^2 bytes a worker.
   [[nodiscard]] std::vector<double> gram(std::span<const std::uint32_t> features) const;
   /// r = y - X~ w, for this worker's rows. Not a collective.
   void residual(std::span<const double> w, std::vector<double>& r) const;
-  /// X~' r summed over the workers; the last element is the sum of r squared. Cost: 8 (p + 2) bytes.
+  /// X~' D r summed over the workers; the last element is the weighted sum of r squared. Cost: 8 (p + 2) bytes.
   [[nodiscard]] std::vector<double> correlate(std::span<const double> r) const;
-  /// X~' (X~ v) summed over the workers. Cost: 8 (p + 1) bytes.
+  /// X~' D (X~ v) summed over the workers. Cost: 8 (p + 1) bytes.
   [[nodiscard]] std::vector<double> normal_product(std::span<const double> v) const;
-  /// The squared length of each feature, summed over the workers.
+  /// The weighted squared length of each feature, summed over the workers.
   [[nodiscard]] std::vector<double> squared_lengths() const;
   /// The model in the units of the input: the intercept, then one weight a feature.
   [[nodiscard]] std::vector<double> theta(std::span<const double> w) const;
@@ -97,7 +98,7 @@ class centred_samples {
 
 /// `theta`: intercept and weights in the units of the input. Features unknown to the model are ignored.
 double predicted(const sample_rows& rows, std::size_t i, std::span<const double> theta);
-/// Root mean squared error over all workers; nan without rows. A collective.
+/// Root mean squared error over all workers, by the rows' weights; nan without rows. A collective.
 double root_mean_squared_error(Comm comm, const sample_rows& rows, std::span<const double> theta);
 
 }  // namespace paracel::alg

@@ -7,7 +7,7 @@
 
 namespace paracel::alg {
 
-void add_linear_keys(config_schema& s) {
+void add_linear_keys(config_schema& s, const table_parts& parts) {
   s.key("training_input", key_type::files, "samples to train on, CSV, libsvm or npy; not with model")
       .required_unless({"input", "model"});
   s.key("input", key_type::files, "Paracel's name for training_input");
@@ -20,7 +20,7 @@ void add_linear_keys(config_schema& s) {
       .fallback("text")
       .one_of({"text", "npy"});
   s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
-  add_sample_keys(s);
+  add_table_keys(s, parts);
 }
 
 linear_settings::linear_settings(const config& from, sample_options::label_rule label)
@@ -30,9 +30,9 @@ linear_settings::linear_settings(const config& from, sample_options::label_rule 
       output(from.get<std::string>("output")),
       model(model_of(from)),
       format(from.get<std::string>("format")),
-      samples(sample_options_of(from)),
+      table(from),
       debug(from.get<bool>("debug")) {
-  samples.label = label;
+  table.samples.label = label;
   if (from.given("input")) {
     if (from.given("training_input"))
       throw config_error(from.place_of("input") + ": not together with training_input, which means the same");
@@ -76,22 +76,22 @@ linear_base::linear_base(Comm comm, const std::string& server_info, const linear
     : paralg(server_info, std::move(comm), settings.output, rounds, reads), linear_(settings) {}
 
 sample_rows linear_base::load_training() {
-  auto rows = load_samples(get_comm(), linear_.training_input, linear_.samples);
-  if (rows.columns == 0) throw data_error(linear_.training_input.front() + ": found samples without any feature");
-  return rows;
+  return load_training_table(get_comm(), linear_.training_input, linear_.table);
 }
 
-sample_rows linear_base::load_validation(const std::vector<std::string>& names, std::uint32_t columns) {
-  auto options = linear_.samples;
-  options.columns = columns;
-  return load_samples(get_comm(), names, options);
+void linear_base::load_for_model(const model_reader& model, std::uint32_t columns) {
+  read_fields(model, columns, linear_.table);
+  load_others();
 }
 
-void linear_base::load_others(std::uint32_t columns) {
-  if (!linear_.test_input.empty()) test_ = load_validation(linear_.test_input, columns);
+sample_rows linear_base::load_validation(const std::vector<std::string>& names) {
+  return load_samples(get_comm(), names, samples());
+}
+
+void linear_base::load_others() {
+  if (!linear_.test_input.empty()) test_ = load_validation(linear_.test_input);
   if (linear_.predict_input.empty()) return;
-  auto options = linear_.samples;
-  options.columns = columns;
+  auto options = samples();
   options.without_label = true;
   predict_ = load_samples(get_comm(), linear_.predict_input, options);
 }

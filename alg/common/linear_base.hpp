@@ -16,11 +16,12 @@
 #include "design_matrix.hpp"
 #include "npy.hpp"
 #include "run_log.hpp"
+#include "table.hpp"
 
 namespace paracel::alg {
 
-/// Adds training_input, test_input, predict_input, output, model, format, debug, and the keys of add_sample_keys.
-void add_linear_keys(config_schema& schema);
+/// Adds training_input, test_input, predict_input, output, model, format, debug, and the keys of add_table_keys.
+void add_linear_keys(config_schema& schema, const table_parts& parts = {});
 
 struct linear_settings {
   /// Throws: config_error when there is neither training_input nor a model, or both.
@@ -32,7 +33,7 @@ struct linear_settings {
   std::string output;
   std::string model;
   std::string format;
-  sample_options samples;
+  table_settings table;
   bool debug;
 };
 
@@ -50,10 +51,18 @@ class linear_base : public paralg {
  protected:
   /// The training samples. Throws: data_error when they have no features.
   [[nodiscard]] sample_rows load_training();
-  /// Loads test_input and predict_input; call it before training, so that bad data is reported early.
-  void load_others(std::uint32_t columns);
+  /// Reads what a model of so many features keeps of its training samples, and loads test_input and predict_input.
+  void load_for_model(const model_reader& model, std::uint32_t columns);
+  /// Loads test_input and predict_input, whose fields are those of the training samples; call it before training, so
+  /// that bad data is reported early.
+  void load_others();
   /// Loads held-out rows. Throws: data_error for a class that the training rows do not have.
-  [[nodiscard]] sample_rows load_validation(const std::vector<std::string>& names, std::uint32_t columns);
+  [[nodiscard]] sample_rows load_validation(const std::vector<std::string>& names);
+  /// Adds the names and fields of the training samples to a manifest.
+  void describe_fields(model_writer& model) const { add_fields(model, samples()); }
+  /// How samples are read.
+  [[nodiscard]] sample_options& samples() noexcept { return linear_.table.samples; }
+  [[nodiscard]] const sample_options& samples() const noexcept { return linear_.table.samples; }
   [[nodiscard]] bool has_test() const noexcept { return !linear_.test_input.empty(); }
   /// Writes pred_v_<rank>, with `prediction(row of predict_input)`; nothing without predict_input.
   template <class F>

@@ -265,9 +265,12 @@ std::function<void(std::span<const double>, std::span<double>)> measure_margins(
     std::vector<double> slope(n);
     std::vector<double> curvature(n);
     for (std::size_t i = 0; i < n; ++i) margin[i] = margin_of(rows, i, bias, w);
-    sums[0] += static_cast<double>(n);
-    sums[1] += loss->derivatives(margin, rows.label, {}, slope, curvature);
-    for (std::size_t i = 0; i < n; ++i) sums[2] += correct(margin[i], rows.label[i]) ? 1 : 0;
+    sums[1] += loss->derivatives(margin, rows.label, rows.weight, slope, curvature);
+    for (std::size_t i = 0; i < n; ++i) {
+      const double weight = weight_of_row(rows, i);
+      sums[0] += weight;
+      sums[2] += correct(margin[i], rows.label[i]) ? weight : 0;
+    }
   };
 }
 

@@ -510,6 +510,7 @@ npy_array model_reader::read_array(const std::string& array) const {
       if (end == std::string::npos) end = content.size();
       auto line = std::string_view(content).substr(begin, end - begin);
       begin = end + 1;
+      if (line.ends_with('\r')) line.remove_suffix(1);
       if (keyed) line.remove_prefix(std::min(line.size(), line.rfind('\t') + 1));
       with_type(whole.type, [&](auto e) {
         while (!line.empty()) {
@@ -551,6 +552,7 @@ id_list model_reader::ids(const std::string& array) const {
       if (end == std::string::npos) end = content.size();
       auto name = std::string_view(content).substr(begin, end - begin);
       begin = end + 1;
+      if (name.ends_with('\r')) name.remove_suffix(1);
       if (text) name = name.substr(0, name.rfind('\t'));
       if (!numeric) {
         list.push_back(name);

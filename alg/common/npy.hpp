@@ -150,6 +150,9 @@ class model_reader {
   model_reader(const std::string& path, const std::string& algorithm);
 
   [[nodiscard]] bool has(const std::string& array) const;
+  /// The manifest.
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] bool has_field(const std::string& name) const { return manifest_.has(name); }
   /// The shape of the whole array.
   [[nodiscard]] std::vector<std::uint64_t> shape(const std::string& array) const;
   /// All elements, file by file, in C order.

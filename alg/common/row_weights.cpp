@@ -9,10 +9,6 @@
 
 namespace paracel::alg {
 
-void add_row_weights_key(config_schema& schema) {
-  schema.key("row_weights", key_type::files, "weights of the rows of training_input, one number per line; default: 1");
-}
-
 std::vector<double> load_row_weights(Comm comm, const std::vector<std::string>& names, const sample_rows& rows) {
   if (names.empty()) return {};
   sample_options options;

@@ -8,12 +8,8 @@
 
 #include <paracel/comm.hpp>
 #include <paracel/samples.hpp>
-#include <paracel/schema.hpp>
 
 namespace paracel::alg {
-
-/// Adds the key row_weights.
-void add_row_weights_key(config_schema& schema);
 
 /// The weights of this worker's `rows`. The files have one number a row, in the order of the samples of all workers;
 /// empty names: no weights. A collective. Throws: data_error if their number is not that of the samples, one is

@@ -111,7 +111,7 @@ fm_settings::fm_settings(const config& from)
   }
   if (!classes.linear.model.empty()) return;  // the model has a loss of its own
   if (loss == fm_loss::squared) {
-    classes.linear.samples.label = sample_options::label_rule::real;
+    classes.linear.table.samples.label = sample_options::label_rule::real;
     for (const char* name : {"class_weight", "scores"}) {
       if (from.given(name)) throw config_error(from.place_of(name) + ": only with loss log, which has classes");
     }
@@ -155,10 +155,11 @@ void factorization_machine::load() {
                        " classes, want two with loss log");
   } else {
     rows_ = load_training();
-    weights() = load_row_weights(get_comm(), settings_.classes.row_weights, rows_);
-    load_others(rows_.columns);
+    weights() = std::move(rows_.weight);
+    rows_.weight.clear();
+    load_others();
   }
-  if (!settings_.validation_input.empty()) held_ = load_validation(settings_.validation_input, rows_.columns);
+  if (!settings_.validation_input.empty()) held_ = load_validation(settings_.validation_input);
   columns_ = rows_.columns;
   names_ = rows_.names;
 }
@@ -386,9 +387,10 @@ std::vector<double> factorization_machine::held_out(const std::vector<double>* m
   std::vector<double> sums(3);
   for_margins(held_, model, [&](std::size_t i, double m) {
     const double label = is_log() ? 2 * held_.label[i] - 1 : held_.label[i];
-    sums[0] += 1;
-    sums[1] += kernel_.loss(is_log() ? m : prediction(m), label);
-    sums[2] += (m > 0) == (label > 0) ? 1 : 0;
+    const double weight = weight_of_row(held_, i);
+    sums[0] += weight;
+    sums[1] += weight * kernel_.loss(is_log() ? m : prediction(m), label);
+    sums[2] += (m > 0) == (label > 0) ? weight : 0;
   });
   return sums;
 }
@@ -462,6 +464,7 @@ void factorization_machine::write() {
   if (is_log()) {
     describe(model, rows_.rows_total);
   } else {
+    describe_fields(model);
     model.fields().add("rows", rows_.rows_total).add("least_target", least_).add("greatest_target", greatest_);
   }
   model.fields().add("rounds", rounds_done_);
@@ -487,8 +490,8 @@ void factorization_machine::read_model() {
   } else {
     least_ = from.field<double>("least_target");
     greatest_ = from.field<double>("greatest_target");
-    linear_.samples.label = sample_options::label_rule::real;
-    load_others(columns_);
+    samples().label = sample_options::label_rule::real;
+    load_for_model(from, columns_);
   }
   const auto rows = from.read<double>("fm_row");
   table_.emplace(*this, "fm", kernel_.width());
@@ -521,8 +524,8 @@ void factorization_machine::use_model(model_writer* model) {
   }
   std::vector<double> sums(2);
   for (std::size_t i = 0; i < of_test.size(); ++i) {
-    sums[0] += 1;
-    sums[1] += std::pow(prediction(of_test[i]) - test_.label[i], 2);
+    sums[0] += weight_of_row(test_, i);
+    sums[1] += weight_of_row(test_, i) * std::pow(prediction(of_test[i]) - test_.label[i], 2);
   }
   sum_over_workers(get_comm(), sums);
   const double rmse = std::sqrt(sums[1] / sums[0]);

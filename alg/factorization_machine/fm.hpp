@@ -72,7 +72,7 @@ class factorization_machine : public class_base {
   void start_rows(double bias);
   void train();
   void alternate(double bias);
-  /// For this worker's held-out rows, with the rows of the table or with `model`: their number, the sum of losses, and
+  /// For this worker's held-out rows, with the rows of the table or with `model`: their weight, the sum of losses, and
   /// the hits.
   [[nodiscard]] std::vector<double> held_out(const std::vector<double>* model);
   [[nodiscard]] run_log::figures validation_figures(const validation& found) const;

@@ -48,13 +48,12 @@ std::vector<std::uint32_t> sampled_rows(std::uint64_t seed, std::uint64_t tree, 
 
 config_schema gbdt_schema() {
   config_schema s("gbdt", "gradient-boosted decision trees");
-  add_tree_keys(s);
+  add_tree_keys(s, true);
   s.key("validation_input", key_type::files, "labelled rows whose loss is computed each round, for early_stopping");
   s.key("loss", key_type::string,
         "squared: for numbers; log: for two classes; softmax: for more; lambdamart: for rankings")
       .one_of({"squared", "log", "softmax", "lambdamart"})
       .required_unless({"model"});
-  s.key("group", key_type::string, "lambdamart: the field with the rows' groups; for libsvm \"qid\"");
   s.key("truncation", key_type::integer,
         "lambdamart: at least one row of each pair is among this many top-ranked rows of its group")
       .fallback(30)
@@ -133,8 +132,7 @@ gbdt_settings::gbdt_settings(const config& from)
   grower.min_child_weight = from.get<double>("min_child_weight");
   grower.min_child_rows = from.get<std::int64_t>("min_child_rows");
   grower.one_hot_at_most = from.get<std::size_t>("one_hot_at_most");
-  tree.inputs.samples.group = from.get<std::string>("group");
-  if (loss == "lambdamart" && tree.inputs.samples.group.empty())
+  if (loss == "lambdamart" && tree.inputs.table.samples.group.empty())
     throw config_error(group_place + ": loss lambdamart needs the field with the rows' groups");
   if (early_stopping > 0 && validation_input.empty())
     throw config_error(from.place_of("early_stopping") + ": needs validation_input, whose loss it monitors");
@@ -276,8 +274,7 @@ void gbdt::train() {
   set_loss(boosting_loss_of(settings_.loss));
   if (loss() == boosting_loss::log) load_rows(2, "loss log; softmax is for more");
   else load_rows(most_classes, "loss softmax");
-  if (!settings_.validation_input.empty())
-    validation_ = with_offsets(load_validation(settings_.validation_input, training_.columns));
+  if (!settings_.validation_input.empty()) validation_ = with_offsets(load_validation(settings_.validation_input));
   const char* const followed = !settings_.validation_input.empty() ? validation_name()
                                : settings_.training_curve          ? training_name()
                                                                    : "round_seconds";
@@ -296,7 +293,7 @@ void gbdt::read_model() {
   set_loss(boosting_loss_of(from.field<std::string>("settings.loss")));
   model_.trees = forest::read(from, linear_.model);
   model_.first_margin = from.field<double>("first_margin");
-  if (ranks() && has_test() && linear_.samples.group.empty())
+  if (ranks() && has_test() && samples().group.empty())
     throw config_error(settings_.group_place +
                        ": test_input needs the field with the rows' groups, as the model's loss is lambdamart");
   read_classes(from);

@@ -53,16 +53,8 @@ std::vector<std::string> leaf_lines(const forest& trees, const sample_rows& rows
 
 }  // namespace
 
-void add_tree_keys(config_schema& s) {
-  add_linear_keys(s);
-  s.key("weight", key_type::string, "the field with the rows' weights: its name, or its number from 0");
-  add_class_weight_key(s);
-  s.key("header", key_type::string,
-        "CSV: whether the first line names the fields; automatic: yes if none of them is a number")
-      .fallback("automatic")
-      .one_of({"automatic", "yes", "no"});
-  s.key("categorical", key_type::strings,
-        "categorical features (integers from 0, or words), by name or by number from 0");
+void add_tree_keys(config_schema& s, bool groups) {
+  add_linear_keys(s, {.classes = true, .groups = groups, .categories = true});
   s.key("max_bins", key_type::integer, "maximum number of bins of a feature").fallback(255).at_least(2).at_most(255);
   s.key("leaves", key_type::boolean, "write the leaf of each row of predict_input in each tree").fallback(false);
   s.key("seed", key_type::integer, "seed of the random numbers").fallback(0).at_least(0);
@@ -70,25 +62,17 @@ void add_tree_keys(config_schema& s) {
 
 tree_settings::tree_settings(const config& from)
     : inputs(from),
-      weights(from),
       max_bins(from.get<std::size_t>("max_bins")),
       leaves(from.get<bool>("leaves")),
       seed(from.get<std::uint64_t>("seed")) {
-  auto& how = inputs.samples;
-  how.weight = from.get<std::string>("weight");
-  how.categorical = from.get<std::vector<std::string>>("categorical");
-  const auto header = from.get<std::string>("header");
-  using rule = sample_options::header_rule;
-  how.header = header == "yes" ? rule::yes : header == "no" ? rule::no : rule::automatic;
+  auto& how = inputs.table.samples;
   how.missing = true;
   how.floats = true;
   how.index_limit = most_columns;
 }
 
 tree_base::tree_base(Comm comm, const std::string& server_info, const tree_settings& settings, int rounds)
-    : linear_base(std::move(comm), server_info, settings.inputs, rounds),
-      leaves_(settings.leaves),
-      class_weights_(settings.weights) {}
+    : linear_base(std::move(comm), server_info, settings.inputs, rounds), leaves_(settings.leaves) {}
 
 void tree_base::solve() {
   if (linear_.model.empty()) return train();
@@ -101,14 +85,13 @@ void tree_base::solve() {
 void tree_base::set_loss(boosting_loss loss) {
   loss_ = loss;
   using rule = sample_options::label_rule;
-  linear_.samples.label = classifies() ? rule::classes : ranks() ? rule::relevance : rule::real;
+  samples().label = classifies() ? rule::classes : ranks() ? rule::relevance : rule::real;
 }
 
 void tree_base::load_rows(std::size_t most, const std::string& with) {
   training_ = load_training();
   set_offsets();
   classes_ = training_.classes;
-  names_ = training_.names;
   words_ = training_.words;
   for (const auto c : training_.categorical) words_.try_emplace(c);
   if (classifies() && (classes_.size() < 2 || classes_.size() > most)) {
@@ -117,7 +100,8 @@ void tree_base::load_rows(std::size_t most, const std::string& with) {
                      (most == 2 ? "" : " to " + std::to_string(most)) + " with " + with);
   }
   weigh();
-  load_with_model(training_.columns);
+  set_categories();
+  load_for_trees();
 }
 
 /// Loads the training rows again if floats hide the differences within a column.
@@ -137,7 +121,7 @@ void tree_base::set_offsets() {
   training_ = std::move(exact);
 }
 
-void tree_base::load_exactly(bool exactly) { linear_.samples.floats = !exactly; }
+void tree_base::load_exactly(bool exactly) { samples().floats = !exactly; }
 
 sample_rows tree_base::with_offsets(sample_rows rows) const {
   if (!offsets_.empty()) offsets_.apply(rows);
@@ -146,28 +130,30 @@ sample_rows tree_base::with_offsets(sample_rows rows) const {
 
 /// Multiplies the weights of the training rows by those of their classes.
 void tree_base::weigh() {
-  if (!class_weights_.given()) return;
-  if (!classifies()) throw config_error(class_weights_.place() + ": only where labels are classes");
+  const auto& of_classes = linear_.table.of_classes;
+  if (!of_classes.given()) return;
+  if (!classifies()) throw config_error(of_classes.place() + ": only where labels are classes");
   std::vector<double> rows(classes_.size());
   for (const double l : training_.label) ++rows[static_cast<std::size_t>(l)];
   sum_over_workers(get_comm(), rows);
-  weigh_classes(training_.label, class_weights_.of(classes_, rows), training_.weight);
+  weigh_classes(training_.label, of_classes.of(classes_, rows), training_.weight);
 }
 
 void tree_base::read_classes(const model_reader& from) {
   classes_ = from.list<std::string>("classes");
-  names_ = from.list<std::string>("names");
   const auto& f = trees();
   const bool classes_fit = !classifies()                 ? classes_.empty()
                            : loss_ == boosting_loss::log ? classes_.size() == 2
                                                          : classes_.size() >= 2;
-  if (!classes_fit || f.trees() == 0 || f.width * f.outputs != outputs() || f.features > most_columns ||
-      (!names_.empty() && names_.size() != f.features))
-    throw data_error(linear_.model + ": found classes, names and trees that do not match");
+  if (!classes_fit || f.trees() == 0 || f.width * f.outputs != outputs() || f.features > most_columns)
+    throw data_error(linear_.model + ": found classes and trees that do not match");
   read_categories(from);
   offsets_.read(from, f.features, linear_.model);
   if (!offsets_.empty()) load_exactly();
-  load_with_model(f.features);
+  samples().classes = classes_;
+  set_categories();
+  read_fields(from, static_cast<std::uint32_t>(f.features), linear_.table);
+  load_for_trees();
 }
 
 void tree_base::read_categories(const model_reader& from) {
@@ -179,15 +165,15 @@ void tree_base::read_categories(const model_reader& from) {
   }
 }
 
-void tree_base::load_with_model(std::size_t columns) {
-  auto& how = linear_.samples;
-  how.classes = classes_;
-  how.names = names_;
-  // The model's names replace the config's `features`, which the other formats do not have.
-  if (!names_.empty()) how.features.clear();
-  how.words = words_;
-  how.categorical.clear();
-  load_others(static_cast<std::uint32_t>(columns));
+/// From now on samples have the categories of the model.
+void tree_base::set_categories() {
+  samples().words = words_;
+  samples().categorical.clear();
+}
+
+/// Loads test_input and predict_input.
+void tree_base::load_for_trees() {
+  load_others();
   test_ = with_offsets(std::move(test_));
   predict_ = with_offsets(std::move(predict_));
 }
@@ -209,9 +195,9 @@ void tree_base::describe(model_writer& model) const {
   }
   model.fields()
       .raw("classes", json_strings(classes_))
-      .raw("names", json_strings(names_))
       .raw("categorical", "[" + columns + "]")
       .raw("words", words.text());
+  describe_fields(model);
 }
 
 void tree_base::write_importance() {
@@ -224,7 +210,7 @@ void tree_base::write_importance() {
   std::ranges::stable_sort(order, [&](auto a, auto b) { return gain[a] > gain[b]; });
   std::string text;
   for (const auto f : order) {
-    text += names_.empty() ? std::to_string(f) : names_[f];
+    text += names().empty() ? std::to_string(f) : names()[f];
     text += '\t';
     append_text(text, gain[f]);
     text += '\t';
@@ -252,7 +238,7 @@ void tree_base::test(run_log& log) {
       sign[i] = test_.label[i] == 1 ? 1 : -1;
       if (k == 2) margin[i] = found[2 * i + 1];
     }
-    log.result("auc", quality_over_workers(get_comm(), margin, sign).auc);
+    log.result("auc", quality_over_workers(get_comm(), margin, sign, test_.weight).auc);
   }
   collectives all(get_comm());
   if (ranks()) {

@@ -13,7 +13,6 @@
 #include <paracel/samples.hpp>
 #include <paracel/schema.hpp>
 
-#include "alg/common/class_weights.hpp"
 #include "alg/common/linear_base.hpp"
 #include "column_offsets.hpp"
 #include "forest.hpp"
@@ -23,16 +22,14 @@ namespace paracel::alg {
 
 inline constexpr std::size_t most_classes = 1000;
 
-/// Adds the keys of add_linear_keys, and header, weight, class_weight, categorical, max_bins,
-/// leaves, seed.
-void add_tree_keys(config_schema& schema);
+/// Adds the keys of add_linear_keys, and max_bins, leaves, seed. `groups`: also group.
+void add_tree_keys(config_schema& schema, bool groups);
 
 struct tree_settings {
   /// Throws: config_error.
   explicit tree_settings(const config& from);
 
   linear_settings inputs;
-  class_weights weights;
   std::size_t max_bins;
   bool leaves;
   std::uint64_t seed;
@@ -68,17 +65,17 @@ class tree_base : public linear_base {
   [[nodiscard]] bool ranks() const noexcept { return loss_ == boosting_loss::lambdamart; }
   [[nodiscard]] std::size_t outputs() const noexcept { return loss_ == boosting_loss::softmax ? classes_.size() : 1; }
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
-  [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
+  [[nodiscard]] const std::vector<std::string>& names() const noexcept { return samples().names; }
 
   /// The training samples, then test_input and predict_input. Throws: data_error for one class, or more than `most`;
   /// `with`: the reason, for the message.
   void load_rows(std::size_t most, const std::string& with);
-  /// Reads classes, names and categories, which must fit trees(), then test_input and predict_input. Throws:
+  /// Reads classes, fields and categories, which must fit trees(), then test_input and predict_input. Throws:
   /// data_error.
   void read_classes(const model_reader& from);
   /// The sum of trees() and `first` for each row and output.
   [[nodiscard]] std::vector<double> sums(const sample_rows& rows, double first) const;
-  /// Fields of a manifest: classes, names, categorical, words.
+  /// Fields of a manifest: classes, categorical, words, and those of describe_fields.
   void describe(model_writer& model) const;
   /// Writes the file importance: a line a feature, the most important one first: name or number, tab, sum of gains,
   /// tab, number of splits. On rank 0.
@@ -95,7 +92,8 @@ class tree_base : public linear_base {
 
  private:
   void read_categories(const model_reader& from);
-  void load_with_model(std::size_t columns);
+  void set_categories();
+  void load_for_trees();
   void set_offsets();
   /// From now on rows are loaded as doubles, or as floats.
   void load_exactly(bool exactly = true);
@@ -106,10 +104,8 @@ class tree_base : public linear_base {
 
   column_offsets offsets_;
   bool leaves_;
-  class_weights class_weights_;
   boosting_loss loss_ = boosting_loss::squared;
   std::vector<std::string> classes_;
-  std::vector<std::string> names_;                           // of features, or empty
   std::map<std::uint32_t, std::vector<std::string>> words_;  // of categorical features
 };
 

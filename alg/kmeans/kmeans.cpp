@@ -50,8 +50,7 @@ config_schema kmeans_schema() {
       .fallback("euclidean")
       .one_of({"euclidean", "cosine", "haversine"});
   s.key("model", key_type::files, "folder or manifest of a model: only assign the points to its centres");
-  s.key("features", key_type::strings, "CSV with a header: names of the features; default: all");
-  s.key("separator", key_type::string, "CSV: field separator; default: comma, semicolon or tab, as in the file");
+  add_table_keys(s, {.labels = false, .weights = false});
   s.key("format", key_type::string, "format of the results: Paracel's text, or npy")
       .fallback("text")
       .one_of({"text", "npy"});
@@ -75,6 +74,7 @@ kmeans_settings::kmeans_settings(const config& from)
       metric(from.get<std::string>("metric")),
       debug(from.get<bool>("debug")),
       seed(from.get<std::uint64_t>("seed")),
+      table(from),
       update(read_state_plugin(from, "update_file", "update_functions",
                                {"local_update_kmeans_clusters", "local_update_kmeans_groups"})) {
   if (!model.empty()) refuse_keys(from, {"update_file"}, "not with a model, which has its own centres");
@@ -88,12 +88,7 @@ kmeans_settings::kmeans_settings(const config& from)
     throw config_error(from.place_of("type") + ": found " + type +
                        ", want rows with standard input, which is read once");
   }
-  samples.label = sample_options::label_rule::none;
-  samples.features = from.get<std::vector<std::string>>("features");
-  const auto separator = from.get<std::string>("separator");
-  if (separator.size() > 1)
-    throw config_error(from.place_of("separator") + ": found \"" + separator + "\", want one character");
-  if (!separator.empty()) samples.separator = separator[0];
+  table.samples.label = sample_options::label_rule::none;
   if (!model.empty() && from.given("kclusters"))
     throw config_error(kclusters_place + ": not with a model, which has its own centres");
 }
@@ -111,7 +106,7 @@ void kmeans::solve() {
       throw data_error(settings_.model + ": found centers of the wrong shape, want one row of features per cluster");
     settings_.kclusters = shape[0];
     settings_.metric = model.field<std::string>("settings.metric");
-    settings_.samples.columns = static_cast<std::uint32_t>(shape[1]);
+    read_fields(model, static_cast<std::uint32_t>(shape[1]), settings_.table);
     load();
     run_log log(*this, 1, "inertia", settings_.debug);
     kmeans_solver driver(*this, points_, total_, options(log));
@@ -162,13 +157,16 @@ kmeans_options kmeans::options(run_log& log) {
 
 void kmeans::load() {
   named_ = settings_.type == "fvec" || (settings_.type == "auto" && is_fvec(get_comm(), settings_.input));
-  auto rows = named_ ? load_fvec(get_comm(), settings_.input, settings_.samples.columns, names_)
-                     : load_samples(get_comm(), settings_.input, settings_.samples);
+  auto& how = settings_.table.samples;
+  auto rows = named_ ? load_fvec(get_comm(), settings_.input, how.columns, names_)
+                     : load_samples(get_comm(), settings_.input, how);
   total_ = rows.rows_total;
   if (rows.columns == 0) throw data_error(settings_.input.front() + ": found points without any feature");
   // Points to be assigned to a model may lack its last features.
-  if (settings_.samples.columns != 0) rows.columns = settings_.samples.columns;
-  if (settings_.haversine()) to_sphere(rows, settings_.input.front());
+  if (how.columns != 0) rows.columns = how.columns;
+  how.names = rows.names;
+  how.fields = rows.fields;
+  if (settings_.haversine()) to_sphere(rows, settings_.input, how);
   points_ = kmeans_points(std::move(rows), settings_.unit_length());
 }
 
@@ -201,6 +199,7 @@ void kmeans::dump(const kmeans_outcome& best, run_log& log) {
       .add("rows", total_)
       .add("rounds", best.rounds)
       .add("converged", best.converged);
+  add_fields(model, settings_.table.samples);
   model.settings()
       .add("kclusters", std::uint64_t{settings_.kclusters})
       .add("metric", settings_.metric)

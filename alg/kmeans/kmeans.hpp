@@ -29,6 +29,7 @@
 
 #include "alg/common/run_log.hpp"
 #include "alg/common/server_state.hpp"
+#include "alg/common/table.hpp"
 #include "kmeans_points.hpp"
 #include "kmeans_solver.hpp"
 
@@ -46,7 +47,6 @@ struct kmeans_settings {
   std::string format;
   std::string type;
   std::string kclusters_place;
-  sample_options samples;
   std::size_t kclusters;
   int rounds;
   int n_init;
@@ -55,6 +55,7 @@ struct kmeans_settings {
   std::string metric;
   bool debug;
   std::uint64_t seed;
+  table_settings table;
   state_plugin update;  // its functions: of the centres, of the groups
 
   [[nodiscard]] bool haversine() const { return metric == "haversine"; }

@@ -147,9 +147,9 @@ std::vector<double> on_globe(std::span<const double> points) {
   return degrees;
 }
 
-void to_sphere(sample_rows& rows, const std::string& file) {
+void to_sphere(sample_rows& rows, const std::vector<std::string>& files, const sample_options& how) {
   if (rows.dense ? rows.columns != 2 : rows.columns > 2)
-    throw data_error(file + ": found points of " + std::to_string(rows.columns) +
+    throw data_error(files.front() + ": found points of " + std::to_string(rows.columns) +
                      " features, want latitude and longitude for metric haversine");
   std::vector<double> degrees(2 * rows.rows());
   if (rows.dense) {
@@ -161,7 +161,8 @@ void to_sphere(sample_rows& rows, const std::string& file) {
   }
   for (std::size_t i = 0; i < degrees.size(); i += 2)
     if (std::abs(degrees[i]) > 90)
-      throw data_error(file + ": found latitude " + std::to_string(degrees[i]) + ", want -90 to 90 degrees");
+      throw data_error(place_of_row(files, rows.first_row + i / 2, how) + ": found latitude " +
+                       std::to_string(degrees[i]) + ", want -90 to 90 degrees");
   sample_rows points;
   points.dense = true;
   points.columns = 3;

@@ -35,8 +35,8 @@ std::vector<double> on_sphere(std::span<const double> degrees);
 /// The reverse: latitudes in [-90, 90], longitudes in (-180, 180]; points may have any length; one of length 0 is at
 /// (0, 0).
 std::vector<double> on_globe(std::span<const double> points);
-/// Turns rows of two columns, dense or sparse, into dense rows of three. Throws: data_error that names `file`, for
-/// another number of columns, or a latitude beyond 90 degrees.
-void to_sphere(sample_rows& rows, const std::string& file);
+/// Turns rows of two columns, dense or sparse, into dense rows of three. Throws: data_error for another number of
+/// columns, or a latitude beyond 90 degrees; `files`, `how`: where the rows came from, for the message.
+void to_sphere(sample_rows& rows, const std::vector<std::string>& files, const sample_options& how = {});
 
 }  // namespace paracel::alg

@@ -85,14 +85,15 @@ void lasso::solve() {
   const model_reader model(linear_.model, "lasso");
   const auto theta = model.read<double>("lasso_weight");
   if (theta.size() < 2) throw data_error(linear_.model + ": found no weights, want an intercept and weights");
-  load_others(static_cast<std::uint32_t>(theta.size() - 1));
+  load_for_model(model, static_cast<std::uint32_t>(theta.size() - 1));
   run_log log(*this, 1);
   use(theta, has_test() ? root_mean_squared_error(get_comm(), test_, theta) : 0, log);
 }
 
 void lasso::train() {
   auto rows = load_training();
-  load_others(rows.columns);
+  const std::uint64_t count = rows.rows_total;
+  load_others();
   const centred_samples samples(get_comm(), std::move(rows), settings_.standardize);
   const std::size_t p = samples.columns();
   const double n = samples.total();
@@ -159,10 +160,11 @@ void lasso::train() {
   model.fields()
       .add("objective", chosen->objective)
       .add("train_rmse", chosen->train_error)
-      .add("rows", static_cast<std::uint64_t>(n))
+      .add("rows", count)
       .add("nonzeros", std::uint64_t{chosen->nonzeros})
       .add("violation", chosen->violation);
   if (has_test()) model.fields().add("test_rmse", chosen->test_error);
+  describe_fields(model);
   model.settings()
       .add("penalty", chosen->a)
       .add("lambda", chosen->a * n)

@@ -13,8 +13,6 @@ namespace paracel::alg {
 
 namespace {
 
-constexpr std::uint64_t index_limit = std::uint64_t{1} << 31U;
-
 /// Thrown to end a pass over a text.
 struct found_format {
   bool text;

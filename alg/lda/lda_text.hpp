@@ -37,13 +37,17 @@ void for_each_document(std::string_view text, F&& f) {
   }
 }
 
+/// The greatest index: as of samples.
+inline constexpr std::uint64_t index_limit = std::uint64_t{1} << 27U;
+inline constexpr const char* wrong_index = "want an index from 1 to 134217728 before the colon";
+
 /// A field `index:count`, both integers above 0. `wrong`: the error, if any.
 struct word_count_field {
   std::uint64_t index = 0;
   std::uint64_t count = 0;
   const char* wrong = nullptr;
 };
-inline word_count_field parse_word_count(std::string_view field, std::uint64_t index_limit) {
+inline word_count_field parse_word_count(std::string_view field, std::uint64_t limit) {
   word_count_field out;
   const auto colon = field.find(':');
   if (colon == std::string_view::npos) {
@@ -54,8 +58,7 @@ inline word_count_field parse_word_count(std::string_view field, std::uint64_t i
     const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), to);
     return problem == std::errc() && end == text.data() + text.size();
   };
-  if (!number(field.substr(0, colon), out.index) || out.index == 0 || out.index > index_limit)
-    out.wrong = "want an index from 1 to 2147483648 before the colon";
+  if (!number(field.substr(0, colon), out.index) || out.index == 0 || out.index > limit) out.wrong = wrong_index;
   else if (!number(field.substr(colon + 1), out.count) || out.count > 2147483647)
     out.wrong = "want a whole count after the colon";
   return out;
@@ -67,7 +70,7 @@ inline bool looks_like_libsvm(std::string_view line) {
   std::size_t pairs = 0;
   bool all = true;
   for_each_field(line, [&](std::string_view field) {
-    const bool pair = parse_word_count(field, std::uint64_t{1} << 31U).wrong == nullptr;
+    const bool pair = parse_word_count(field, UINT64_MAX).wrong == nullptr;
     if (fields++ > 0 && !pair) all = false;
     pairs += pair ? 1 : 0;
   });

@@ -57,7 +57,7 @@ void linear_svm::train() {
   const std::size_t k = classes().size();
   const bool two = k == 2;
   sample_rows held;
-  if (!settings_.validation_input.empty()) held = load_validation(settings_.validation_input, rows.columns);
+  if (!settings_.validation_input.empty()) held = load_validation(settings_.validation_input);
   if (weights().empty()) optim::group_equal_rows(rows);
   const auto class_of = rows.label;
   const auto held_class = held.label;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "alg/common/row_weights.hpp"
 #include "alg/common/sum_over_workers.hpp"
 
 namespace paracel::alg {
@@ -12,7 +11,6 @@ namespace paracel::alg {
 config_schema linear_svr_schema() {
   config_schema s("linear_svr", "linear support vector regression");
   add_linear_keys(s);
-  add_row_weights_key(s);
   s.key("loss", key_type::string, "epsilon_insensitive, or its square")
       .fallback("epsilon_insensitive")
       .one_of({"epsilon_insensitive", "squared_epsilon_insensitive"});
@@ -27,7 +25,6 @@ linear_svr_settings::linear_svr_settings(const config& from)
       margin(from),
       squared(from.get<std::string>("loss") == "squared_epsilon_insensitive"),
       epsilon(from.get<double>("epsilon")),
-      row_weights(from.get<std::vector<std::string>>("row_weights")),
       validation_input(from.get<std::vector<std::string>>("validation_input")),
       patience(from.get<int>("patience")) {
   margin.check(!squared, "epsilon_insensitive", "squared_epsilon_insensitive");
@@ -47,17 +44,18 @@ void linear_svr::solve() {
   const bool bias = model.field<bool>("settings.bias");
   if (weights.size() < (bias ? 2U : 1U)) throw data_error(linear_.model + ": found no weights");
   if (!bias) weights.insert(weights.begin(), 0.0);
-  load_others(static_cast<std::uint32_t>(weights.size() - 1));
+  load_for_model(model, static_cast<std::uint32_t>(weights.size() - 1));
   run_log log(*this, 1);
   use(std::move(weights), log, nullptr);
 }
 
 void linear_svr::train() {
   auto rows = load_training();
-  const auto weights = load_row_weights(get_comm(), settings_.row_weights, rows);
-  load_others(rows.columns);
+  const auto weights = std::move(rows.weight);
+  rows.weight.clear();
+  load_others();
   sample_rows held;
-  if (!settings_.validation_input.empty()) held = load_validation(settings_.validation_input, rows.columns);
+  if (!settings_.validation_input.empty()) held = load_validation(settings_.validation_input);
   if (weights.empty()) optim::group_equal_rows(rows);
 
   margin_loss loss;
@@ -89,6 +87,7 @@ void linear_svr::train() {
                 " at the objective " + json_number(fit.objective) + "; raise rounds or tolerance");
   model_writer model(*this, "linear_svr", linear_.format);
   model.add("linear_svr_weight", fit.w);
+  describe_fields(model);
   model.fields().add("rows", rows.rows_total).add("objective", fit.objective).add("rounds", fit.steps);
   if (!settings_.squared) model.fields().add("gap", fit.gap);
   log.result("ended", fit.text);

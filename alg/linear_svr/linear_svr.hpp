@@ -27,7 +27,6 @@ struct linear_svr_settings {
   margin_settings margin;
   bool squared;
   double epsilon;
-  std::vector<std::string> row_weights;
   std::vector<std::string> validation_input;
   int patience;
 };

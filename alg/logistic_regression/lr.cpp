@@ -11,6 +11,7 @@
 
 #include "alg/common/linear_base.hpp"
 #include "alg/common/server_state.hpp"
+#include "alg/common/sum_over_workers.hpp"
 
 namespace paracel::alg {
 
@@ -25,9 +26,6 @@ std::string round_key(int round) { return "lr_round_" + std::to_string(round); }
 constexpr const char* default_plugin = "libparacel_default.so";
 constexpr const char* default_add = "paracel_add";
 
-// 2^27 coordinates are a theta of 1 GB: a greater index is more likely an error in the data than a model.
-constexpr std::uint64_t index_limit = std::uint64_t{1} << 27;
-
 // An objective that exceeds the first one by this factor counts as divergence.
 constexpr double divergence_factor = 1e3;
 
@@ -41,7 +39,7 @@ std::string text_of(double v) {
 
 config_schema lr_schema() {
   config_schema s("lr", "logistic regression with an L2 penalty");
-  s.key("training_input", key_type::files, "samples to train on, CSV or libsvm; not with model")
+  s.key("training_input", key_type::files, "samples to train on, CSV, libsvm or npy; not with model")
       .required_unless({"model"});
   s.key("test_input", key_type::files, "labelled samples to evaluate the model on");
   s.key("predict_input", key_type::files, "samples to predict, with or without a label");
@@ -89,6 +87,7 @@ config_schema lr_schema() {
       .at_least(0);
   s.key("bias", key_type::boolean, "add a bias: a feature that is always 1").fallback(true);
   s.key("penalize_bias", key_type::boolean, "include the bias in the penalty").fallback(true);
+  add_table_keys(s, {.classes = true});
   add_consistency_keys(s, "rounds", "bsp for dgd and ipm, ssp with limit_s 0 for the others",
                        {consistency_model::bsp, consistency_model::ssp, consistency_model::asp});
   return s;
@@ -118,6 +117,7 @@ lr_settings::lr_settings(const config& from)
       tolerance(from.get<double>("tolerance")),
       bias(from.get<bool>("bias")),
       penalize_bias(from.get<bool>("penalize_bias")),
+      table(from),
       // Not asp: a worker on a busy processor would run its last rounds alone, and theta would end at the optimum of
       // its rows instead of all rows.
       consistency(read_consistency(from, uses_queue()  ? consistency::asp()
@@ -201,13 +201,17 @@ void logistic_regression::solve() {
 // ---- loading
 
 void logistic_regression::load() {
-  sample_options options;
-  options.index_limit = index_limit;
-  auto training = load_samples(get_comm(), settings_.training_input, options);
+  auto training = load_training_table(get_comm(), settings_.training_input, settings_.table);
   columns_ = training.columns;
-  if (columns_ == 0) throw data_error(settings_.training_input.front() + ": found samples without any feature");
   total_rows_ = training.rows_total;
-  if (settings_.uses_queue()) optim::group_equal_rows(training);
+  weigh_signs(get_comm(), settings_.table, training);
+  total_weight_ = static_cast<double>(total_rows_);
+  if (!training.weight.empty()) {
+    double weight = 0;
+    for (const double w : training.weight) weight += w;
+    total_weight_ = sum_over_workers(get_comm(), weight);
+  }
+  if (settings_.uses_queue() && training.weight.empty()) optim::group_equal_rows(training);
   problem_ = problem_of(std::move(training));
   load_others();  // before training, so that bad data is reported early
 }
@@ -218,18 +222,18 @@ void logistic_regression::read_model() {
   settings_.bias = model.field<bool>("settings.bias");
   const std::size_t first = settings_.bias ? 1 : 0;
   if (theta_.size() <= first) throw data_error(settings_.model + ": found no weights");
-  if (theta_.size() - first > index_limit)
-    throw data_error(settings_.model + ": found " + std::to_string(theta_.size()) + " weights, want at most " +
-                     std::to_string(index_limit + first));
   columns_ = theta_.size() - first;
+  if (columns_ > settings_.table.samples.index_limit)
+    throw data_error(settings_.model + ": found " + std::to_string(theta_.size()) + " weights, want at most " +
+                     std::to_string(settings_.table.samples.index_limit + first));
+  if (model.has_field("classes")) settings_.table.samples.classes = model.list<std::string>("classes");
+  read_fields(model, static_cast<std::uint32_t>(columns_), settings_.table);
   load_others();
 }
 
 /// Loads test_input and predict_input, with as many features as the model.
 void logistic_regression::load_others() {
-  sample_options options;
-  options.index_limit = index_limit;
-  options.columns = static_cast<std::uint32_t>(columns_);
+  auto options = settings_.table.samples;
   if (!settings_.test_input.empty()) {
     test_ = problem_of(load_samples(get_comm(), settings_.test_input, options));
   }
@@ -260,9 +264,8 @@ void logistic_regression::train() {
   for (; round < settings_.rounds && !stops_at(round); ++round) {
     read_theta();
     std::fill(gradient_.begin(), gradient_.end(), 0.0);
-    const auto rows = static_cast<double>(problem_.rows());
-    loss_ = problem_.add_gradient(theta_, gradient_) + rows * problem_.penalty(theta_);
-    problem_.add_penalty_gradient(theta_, rows, gradient_);
+    loss_ = problem_.add_gradient(theta_, gradient_) + problem_.weight() * problem_.penalty(theta_);
+    problem_.add_penalty_gradient(theta_, problem_.weight(), gradient_);
     publish(round);
     step_ = settings_.alpha / (1 + settings_.decay * round);
     if (settings_.method == "dgd") {
@@ -334,7 +337,7 @@ void logistic_regression::restore_state(const saved_states& from) {
 /// One step along the gradient over all rows. The updates of a round take effect together, so all workers start the
 /// next one with the same theta, whatever the number of workers or servers.
 void logistic_regression::dgd_round() {
-  const double step = settings_.gradient == "sum" ? -step_ : -step_ / static_cast<double>(total_rows_);
+  const double step = settings_.gradient == "sum" ? -step_ : -step_ / total_weight_;
   for (std::size_t j = 0; j < delta_.size(); ++j) delta_[j] = step * gradient_[j];
   paracel_update(theta_key, delta_);
 }
@@ -343,7 +346,7 @@ void logistic_regression::dgd_round() {
 /// rows.
 void logistic_regression::ipm_round() {
   delta_ = theta_;
-  problem_.row_steps(order_, step_, delta_);
+  problem_.row_steps(order_, step_, delta_, mean_weight());
   for (std::size_t j = 0; j < delta_.size(); ++j) delta_[j] = share() * (delta_[j] - theta_[j]);
   paracel_update(theta_key, delta_);
 }
@@ -353,7 +356,7 @@ void logistic_regression::downpour_round() {
   const auto rows = settings_.batch_size != 0 ? settings_.batch_size : std::max<std::size_t>(order_.size() / 1000, 10);
   for (std::size_t at = 0; at < order_.size(); at += rows) {
     delta_ = theta_;
-    problem_.row_steps(std::span(order_).subspan(at, std::min(rows, order_.size() - at)), step_, delta_);
+    problem_.row_steps(std::span(order_).subspan(at, std::min(rows, order_.size() - at)), step_, delta_, mean_weight());
     for (std::size_t j = 0; j < delta_.size(); ++j) delta_[j] -= theta_[j];
     paracel_bupdate_get(theta_key, delta_, theta_);
     check_theta();
@@ -363,7 +366,7 @@ void logistic_regression::downpour_round() {
 /// As downpour, with one sample a batch.
 void logistic_regression::agd_round() {
   for (const auto i : order_) {
-    problem_.row_step(i, step_, theta_, delta_);
+    problem_.row_step(i, step_, theta_, delta_, mean_weight());
     paracel_bupdate_get(theta_key, delta_, theta_);
     check_theta();
   }
@@ -379,7 +382,7 @@ void logistic_regression::shuffle(int round) {
 // lr_round_r: a sum in the server instead of a collective, so that no worker waits for another because of it. Rank 0
 // reads a key when all parts are in it. Under asp and ssp the parts may be computed at slightly different thetas.
 //
-//     lr_round_<r>    | rows | loss | gradient 0 | gradient 1 | ...
+//     lr_round_<r>    | rows | weights | loss | gradient 0 | gradient 1 | ...
 //
 // A sum is complete when it has all rows, or when all remaining workers have finished the round: a worker that was
 // ejected sends no more, and the mean is over the rows of the others.
@@ -388,10 +391,8 @@ void logistic_regression::shuffle(int round) {
 /// it.
 void logistic_regression::publish(int round) {
   if (problem_.rows() == 0) return;
-  std::vector<double> part(2 + gradient_.size());
-  part[0] = static_cast<double>(problem_.rows());
-  part[1] = loss_;
-  std::copy(gradient_.begin(), gradient_.end(), part.begin() + 2);
+  std::vector<double> part{static_cast<double>(problem_.rows()), problem_.weight(), loss_};
+  part.insert(part.end(), gradient_.begin(), gradient_.end());
   paracel_update(round_key(round), part, default_plugin, default_add);
 }
 
@@ -408,12 +409,12 @@ int logistic_regression::settled_after() const {
 void logistic_regression::collect(int newest, int settled) {
   for (; removed_ < collected_; ++removed_) paracel_remove(round_key(removed_));
   std::vector<double> sum;
-  while (collected_ <= newest && paracel_read(round_key(collected_), sum) && sum.size() == 2 + gradient_.size() &&
+  while (collected_ <= newest && paracel_read(round_key(collected_), sum) && sum.size() == 3 + gradient_.size() &&
          (sum[0] >= static_cast<double>(total_rows_) || collected_ < settled)) {
-    const double n = sum[0];
+    const double n = sum[1];
     double square = 0;
-    for (std::size_t j = 2; j < sum.size(); ++j) square += sum[j] * sum[j];
-    record(collected_, sum[1] / n, std::sqrt(square) / n);
+    for (std::size_t j = 3; j < sum.size(); ++j) square += sum[j] * sum[j];
+    record(collected_, sum[2] / n, std::sqrt(square) / n);
     if (converged_ && stop_round_ < 0) stop_after(newest);
     ++collected_;
   }
@@ -459,10 +460,12 @@ void logistic_regression::evaluate_result() {
   std::vector<double> sum(1 + theta_.size());
   sum[0] = problem_.add_gradient(theta_, std::span(sum).subspan(1));
   sum.push_back(static_cast<double>(problem_.rows()));
+  sum.push_back(problem_.weight());
   get_comm().allreduce(sum);
-  // Not the initial total_rows_: a worker may have been ejected.
-  const double n = sum.back();
-  total_rows_ = static_cast<std::size_t>(n);
+  // Not the initial totals: a worker may have been ejected.
+  const double n = total_weight_ = sum.back();
+  sum.pop_back();
+  total_rows_ = static_cast<std::size_t>(sum.back());
   sum.pop_back();
   for (auto& v : sum) v /= n;
   objective_ = sum[0] + problem_.penalty(theta_);
@@ -486,7 +489,7 @@ void logistic_regression::measure() {
   if (settings_.test_input.empty()) return;
   std::vector<double> margin(test_.rows());
   for (std::size_t i = 0; i < margin.size(); ++i) margin[i] = test_.margin(i, theta_);
-  quality_ = quality_over_workers(get_comm(), margin, test_.samples().label);
+  quality_ = quality_over_workers(get_comm(), margin, test_.samples().label, test_.samples().weight);
 }
 
 // ---- for drivers in the manner of Paracel 0.3
@@ -500,7 +503,7 @@ double logistic_regression::lr_hypothesis(const std::vector<double>& sample) con
 
 double logistic_regression::mean_loss(const lr_problem& of) {
   std::vector<double> unused(theta_.size());
-  std::vector<double> sum{of.add_gradient(theta_, unused), static_cast<double>(of.rows())};
+  std::vector<double> sum{of.add_gradient(theta_, unused), of.weight()};
   get_comm().allreduce(sum);
   return sum[1] > 0 ? sum[0] / sum[1] : 0;
 }
@@ -550,6 +553,8 @@ void logistic_regression::dump_model() {
       .add("columns", std::uint64_t{columns_})
       .add("training_rows", std::uint64_t{total_rows_})
       .add("objective", objective_);
+  add_classes(model, settings_.table.samples.classes);
+  add_fields(model, settings_.table.samples);
   if (settings_.format == "text") {
     std::string theta;
     for (const double t : theta_) theta += (theta.empty() ? "" : ", ") + json_number(t);

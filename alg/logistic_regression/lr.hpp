@@ -3,9 +3,10 @@
 // Binary logistic regression with an L2 penalty, trained by four methods with parameters in the servers, and three
 // second-order ones of paracel/optim.hpp, on rows distributed over the workers.
 //
-//     J(theta) = (1/n) sum_i log(1 + exp(-y_i theta.x_i)) + beta |theta|^2          y_i = -1 or +1
+//     J(theta) = (1/n) sum_i weight_i log(1 + exp(-y_i theta.x_i)) + beta |theta|^2      y_i = -1 or +1
 //
-// n counts the rows of all workers. With a bias the first coordinate of theta is that of a feature that is always 1.
+// n is the sum of the weights of all workers' rows: their number without weights. With a bias the first coordinate of
+// theta is that of a feature that is always 1.
 //
 // Source: K. Hall et al., "MapReduce/Bigtable for distributed optimization", NIPS LCCC 2010 (dgd, ipm);
 // J. Dean et al., "Large scale distributed deep networks", NIPS 2012 (downpour); B. Recht et al., "Hogwild!", NIPS 2011
@@ -15,6 +16,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +30,7 @@
 
 #include "alg/common/classification.hpp"
 #include "alg/common/run_log.hpp"
+#include "alg/common/table.hpp"
 
 namespace paracel::alg {
 
@@ -38,9 +41,14 @@ class lr_problem {
   lr_problem() = default;
   /// `columns`: features of the whole input, at least rows.columns. Sparse rows stay sparse.
   lr_problem(sample_rows rows, std::size_t columns, bool bias, bool penalize_bias, double beta)
-      : rows_(std::move(rows)), columns_(columns), beta_(beta), bias_(bias), penalize_bias_(penalize_bias) {}
+      : rows_(std::move(rows)), columns_(columns), beta_(beta), bias_(bias), penalize_bias_(penalize_bias) {
+    weight_ = static_cast<double>(rows_.rows());
+    if (!rows_.weight.empty()) weight_ = std::accumulate(rows_.weight.begin(), rows_.weight.end(), 0.0);
+  }
 
   [[nodiscard]] std::size_t rows() const noexcept { return rows_.rows(); }
+  /// The sum of the rows' weights: their number without weights.
+  [[nodiscard]] double weight() const noexcept { return weight_; }
   /// Number of coordinates of theta.
   [[nodiscard]] std::size_t dimension() const noexcept { return columns_ + (bias_ ? 1 : 0); }
   [[nodiscard]] const sample_rows& samples() const noexcept { return rows_; }
@@ -50,16 +58,17 @@ class lr_problem {
     return (bias_ ? theta[0] : 0.0) + dot(i, theta.data() + first());
   }
 
-  /// Adds the sum over the rows of the gradients of the loss to `gradient`; returns the sum of the losses.
+  /// Adds the weighted sum over the rows of the gradients of the loss to `gradient`; returns that of the losses.
   double add_gradient(std::span<const double> theta, std::span<double> gradient) const {
     double loss = 0;
     for (std::size_t i = 0; i < rows(); ++i) {
       const double z = rows_.label[i] * margin(i, theta);
       // One exponential for both the loss and its derivative.
       const double e = std::exp(-std::abs(z));
-      loss += std::log1p(e) + (z < 0 ? -z : 0.0);
+      const double weight = weight_of_row(rows_, i);
+      loss += weight * (std::log1p(e) + (z < 0 ? -z : 0.0));
       const double slope = z < 0 ? 1 / (1 + e) : e / (1 + e);
-      add_row(i, -rows_.label[i] * slope, gradient);
+      add_row(i, -weight * rows_.label[i] * slope, gradient);
     }
     return loss;
   }
@@ -75,8 +84,11 @@ class lr_problem {
     for (std::size_t j = first_penalized(); j < theta.size(); ++j) gradient[j] += weight * 2 * beta_ * theta[j];
   }
 
-  /// The change of theta by a step of size alpha along row i alone: delta = -alpha (loss_i' + 2 beta theta).
-  void row_step(std::size_t i, double alpha, std::span<const double> theta, std::span<double> delta) const {
+  /// The change of theta by a step of size alpha along row i alone: delta = -alpha (loss_i' + 2 beta theta). With
+  /// weights alpha is the size for one that is their mean over all workers, `mean_weight`.
+  void row_step(std::size_t i, double alpha, std::span<const double> theta, std::span<double> delta,
+                double mean_weight = 1) const {
+    alpha *= weight_of_row(rows_, i) / mean_weight;
     const double y = rows_.label[i];
     const double pull = alpha * y * logistic(-y * margin(i, theta));
     const double shrink = -2 * alpha * beta_;
@@ -87,15 +99,17 @@ class lr_problem {
 
   /// Steps of size alpha along the rows of `order`, one after the other, in place.
   /// Cost: O(entries of the rows + dimension): the penalty scales a common factor instead of each coordinate.
-  void row_steps(std::span<const std::size_t> order, double alpha, std::span<double> theta) const {
-    const double shrink = 1 - 2 * alpha * beta_;
+  void row_steps(std::span<const std::size_t> order, double alpha, std::span<double> theta,
+                 double mean_weight = 1) const {
     double* weights = theta.data() + first();
     const std::size_t count = theta.size() - first();
     double factor = 1;
     for (const auto i : order) {
       const double y = rows_.label[i];
       const double z = y * ((bias_ ? theta[0] : 0.0) + factor * dot(i, weights));
-      const double pull = alpha * y * logistic(-z);
+      const double step = alpha * weight_of_row(rows_, i) / mean_weight;
+      const double shrink = 1 - 2 * step * beta_;
+      const double pull = step * y * logistic(-z);
       factor *= shrink;
       // This also covers an alpha * beta so large that the factor becomes 0 or grows.
       if (std::abs(factor) < 1e-100 || std::abs(factor) > 1e100) {
@@ -145,6 +159,7 @@ class lr_problem {
 
   sample_rows rows_;
   std::size_t columns_ = 0;
+  double weight_ = 0;
   double beta_ = 0;
   bool bias_ = true;
   bool penalize_bias_ = true;
@@ -187,6 +202,7 @@ struct lr_settings {
   double tolerance = 0;
   bool bias = true;
   bool penalize_bias = true;
+  table_settings table;
   paracel::consistency consistency;
 
   /// Whether the method's updates take effect immediately, which excludes bsp.
@@ -254,7 +270,8 @@ class logistic_regression : public paralg {
   [[nodiscard]] lr_problem problem_of(sample_rows rows) const {
     return {std::move(rows), columns_, settings_.bias, settings_.penalize_bias, settings_.beta};
   }
-  [[nodiscard]] double share() const { return static_cast<double>(problem_.rows()) / static_cast<double>(total_rows_); }
+  [[nodiscard]] double share() const { return problem_.weight() / total_weight_; }
+  [[nodiscard]] double mean_weight() const { return total_weight_ / static_cast<double>(total_rows_); }
 
   lr_settings settings_;
   bool by_driver_ = false;      // a 0.3 driver calls the steps after training itself
@@ -264,6 +281,7 @@ class logistic_regression : public paralg {
   lr_problem predict_;
   std::size_t columns_ = 0;
   std::size_t total_rows_ = 0;  // of all workers; at the end, of the remaining ones
+  double total_weight_ = 0;     // of these rows
   std::vector<double> theta_;
   std::vector<double> gradient_;  // of this worker's losses, at the theta at the start of the round
   std::vector<double> delta_;     // what is pushed

@@ -12,6 +12,7 @@ void logistic_regression::minimize() {
   optim::linear_options options;
   options.columns = columns_;
   options.intercept = settings_.bias;
+  options.row_weights = problem_.samples().weight;
   optim::linear_objective objective(problem_.samples(), optim::log_loss(), options);
   optim::settings how;
   how.how = optim::method_of(settings_.method);

@@ -68,24 +68,25 @@ void append_ones(sample_rows& rows) {
   ++rows.columns;
 }
 
-double lr_l1_loss(std::span<const double> margin, std::span<const double> label, double c, std::span<double> slope,
-                  std::span<double> curvature) {
+double lr_l1_loss(std::span<const double> margin, std::span<const double> label, std::span<const double> weight,
+                  double c, std::span<double> slope, std::span<double> curvature) {
   double sum = 0;
   for (std::size_t i = 0; i < margin.size(); ++i) {
     const double z = label[i] * margin[i];
     // One exponential for the loss and both derivatives.
     const double e = std::exp(-std::abs(z));
     const double wrong = z < 0 ? 1 / (1 + e) : e / (1 + e);  // 1 / (1 + exp(z))
-    sum += std::log1p(e) + (z < 0 ? -z : 0.0);
-    slope[i] = -c * label[i] * wrong;
-    curvature[i] = c * e / ((1 + e) * (1 + e));
+    const double of_row = weight.empty() ? c : c * weight[i];
+    sum += of_row * (std::log1p(e) + (z < 0 ? -z : 0.0));
+    slope[i] = -of_row * label[i] * wrong;
+    curvature[i] = of_row * e / ((1 + e) * (1 + e));
   }
-  return c * sum;
+  return sum;
 }
 
 config_schema lr_l1_schema() {
   config_schema s("lr_l1", "logistic regression with an L1 penalty");
-  add_linear_keys(s);
+  add_linear_keys(s, {.classes = true});
   s.key("lambda", key_type::number, "weight of Paracel's penalty lambda*|w|_1: 1/C")
       .above(0)
       .required_unless({"C", "model"});
@@ -134,7 +135,8 @@ void lr_l1::solve() {
   auto weights = model.read<double>("lr_l1_weight");
   const bool bias = model.field<bool>("settings.bias");
   if (weights.size() < (bias ? 2U : 1U)) throw data_error(linear_.model + ": found no weights");
-  load_others(static_cast<std::uint32_t>(weights.size() - (bias ? 1 : 0)));
+  if (model.has_field("classes")) samples().classes = model.list<std::string>("classes");
+  load_for_model(model, static_cast<std::uint32_t>(weights.size() - (bias ? 1 : 0)));
   run_log log(*this, 1);
   use(weights, bias, log, nullptr);
 }
@@ -150,7 +152,7 @@ double lr_l1::violation(std::size_t j) const { return l1_violation(w_[j], -gradi
 /// Loss and gradient over all workers, and the derivatives of this worker's rows.
 double lr_l1::evaluate(std::span<const double> margin) {
   std::vector<double> sums(w_.size() + 1);
-  sums.back() = lr_l1_loss(margin, rows_.label, settings_.c, slope_, curvature_);
+  sums.back() = lr_l1_loss(margin, rows_.label, rows_.weight, settings_.c, slope_, curvature_);
   add_transposed(rows_, slope_, sums);
   sum_over_workers(get_comm(), sums);
   const double loss = sums.back();
@@ -325,7 +327,9 @@ int lr_l1::owlqn(run_log& log) {
   double square = 0;
   for (std::size_t j = 0; j < w_.size(); ++j) square += violation(j) * violation(j);
   if (square == 0) return 0;
-  optim::linear_objective loss(rows_, optim::log_loss(), {});
+  optim::linear_options options;
+  options.row_weights = rows_.weight;
+  optim::linear_objective loss(rows_, optim::log_loss(), std::move(options));
   optim::settings how;
   how.how = optim::method::owlqn;
   how.scale = settings_.c;
@@ -344,13 +348,9 @@ int lr_l1::owlqn(run_log& log) {
 
 void lr_l1::train() {
   rows_ = load_training();
-  auto comm = get_comm();
-  std::vector<std::int64_t> kinds{rows_.has_label_zero ? 1 : 0, rows_.has_label_minus_one ? 1 : 0};
-  comm.allreduce(kinds, reduce_op::max);
-  if (kinds[0] != 0 && kinds[1] != 0)
-    throw data_error(linear_.training_input.front() + ": found labels 0 and -1, want 0 and 1, or -1 and +1");
+  weigh_signs(get_comm(), linear_.table, rows_);
   const std::uint64_t total = rows_.rows_total;
-  load_others(rows_.columns);
+  load_others();
   if (settings_.bias) append_ones(rows_);
   const std::size_t p = rows_.columns;
   const std::size_t n = rows_.rows();
@@ -384,6 +384,8 @@ void lr_l1::train() {
       .add("nonzeros", nonzeros)
       .add("violation", worst)
       .add("rounds", round);
+  add_classes(model, samples().classes);
+  describe_fields(model);
   model.settings()
       .add("C", settings_.c)
       .add("lambda", 1 / settings_.c)
@@ -403,7 +405,7 @@ void lr_l1::use(const std::vector<double>& weights, bool bias, run_log& log, mod
   if (has_test()) {
     std::vector<double> margin(test_.rows());
     for (std::size_t i = 0; i < margin.size(); ++i) margin[i] = predicted(test_, i, theta);
-    quality = quality_over_workers(get_comm(), margin, test_.label);
+    quality = quality_over_workers(get_comm(), margin, test_.label, test_.weight);
   }
   if (model != nullptr) {
     if (has_test()) {

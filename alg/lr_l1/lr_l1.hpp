@@ -28,10 +28,10 @@ namespace paracel::alg {
 /// Adds a last feature that is 1 in every row.
 void append_ones(sample_rows& rows);
 
-/// The loss of rows with margins x.w: returns C sum log(1 + exp(-y m)); `slope` is its derivative with respect to each
-/// margin, `curvature` the second derivative.
-double lr_l1_loss(std::span<const double> margin, std::span<const double> label, double c, std::span<double> slope,
-                  std::span<double> curvature);
+/// The loss of rows with margins x.w: returns C sum weight log(1 + exp(-y m)); `weight` may be empty: ones. `slope` is
+/// its derivative with respect to each margin, `curvature` the second derivative.
+double lr_l1_loss(std::span<const double> margin, std::span<const double> label, std::span<const double> weight,
+                  double c, std::span<double> slope, std::span<double> curvature);
 
 /// The keys of lr_l1's config; README.md explains them.
 config_schema lr_l1_schema();

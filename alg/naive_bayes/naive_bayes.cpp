@@ -140,8 +140,8 @@ void naive_bayes::count(const sample_rows& rows) {
     auto comm = get_comm();
     comm.allreduce(negative, reduce_op::min);
     if (negative != std::numeric_limits<std::int64_t>::max())
-      throw data_error(linear_.training_input.front() + ": found a number below 0 in row " +
-                       std::to_string(negative + 1) + ", want counts of at least 0 for multinomial");
+      throw data_error(place_of_row(linear_.training_input, static_cast<std::uint64_t>(negative), samples()) +
+                       ": found a number below 0, want counts of at least 0 for multinomial");
   }
   sum_over_workers(get_comm(), sums);
   class_weight_.assign(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(k));

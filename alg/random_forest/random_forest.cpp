@@ -22,7 +22,7 @@ constexpr double certain_draws = 700;  // if so many are expected, e^-700 is the
 
 config_schema random_forest_schema() {
   config_schema s("random_forest", "random forests of classification and regression trees");
-  add_tree_keys(s);
+  add_tree_keys(s, false);
   s.key("type", key_type::string, "classification: labels are classes; regression: labels are numbers")
       .one_of({"classification", "regression"})
       .required_unless({"model"});
@@ -58,7 +58,8 @@ random_forest_settings::random_forest_settings(const config& from)
   bagging.min_split = from.get<std::int64_t>("min_split");
   bagging.min_leaf = from.get<std::int64_t>("min_leaf");
   bagging.seed = tree.seed;
-  if (!bootstrap && (!tree.inputs.samples.weight.empty() || tree.weights.given()))
+  const auto& table = tree.inputs.table;
+  if (!bootstrap && (!table.samples.weight.empty() || !table.row_weights.empty() || table.of_classes.given()))
     throw config_error(from.place_of("bootstrap") +
                        ": found false, want true with weights, which are how often a row is drawn");
 }

@@ -116,9 +116,8 @@ std::vector<double> ridge_conjugate_gradients(
 }
 
 void ridge_steps(const sample_rows& rows, std::span<const double> scale, std::span<const std::size_t> order,
-                 double step, double beta, std::span<double> w, double& b) {
+                 double of_mean_weight, double mean_weight, double beta, std::span<double> w, double& b) {
   // The weights are factor * w, so a sparse row costs its entries and not all features.
-  const double shrink = 1 - 2 * step * beta;
   double factor = 1;
   const auto settle = [&] {
     for (auto& v : w) v *= factor;
@@ -131,7 +130,8 @@ void ridge_steps(const sample_rows& rows, std::span<const double> scale, std::sp
     double product = 0;
     for (std::size_t k = begin; k < end; ++k) product += rows.value[k] * scale[feature(k)] * w[feature(k)];
     const double e = rows.label[i] - b - factor * product;
-    factor *= shrink;
+    const double step = of_mean_weight * weight_of_row(rows, i) / mean_weight;
+    factor *= 1 - 2 * step * beta;
     if (std::abs(factor) < 1e-100 || std::abs(factor) > 1e100) settle();
     b += step * e;
     const double pull = step * e / factor;
@@ -211,14 +211,15 @@ void ridge_regression::solve() {
   const model_reader model(linear_.model, "ridge");
   const auto theta = model.read<double>("ridge_theta");
   if (theta.size() < 2) throw data_error(linear_.model + ": found no weights, want an intercept and weights");
-  load_others(static_cast<std::uint32_t>(theta.size() - 1));
+  load_for_model(model, static_cast<std::uint32_t>(theta.size() - 1));
   run_log log(*this, 1);
   use(theta, has_test() ? root_mean_squared_error(get_comm(), test_, theta) : 0, log);
 }
 
 void ridge_regression::train() {
   auto rows = load_training();
-  load_others(rows.columns);
+  const std::uint64_t count = rows.rows_total;
+  load_others();
   centred_samples samples(get_comm(), std::move(rows), settings_.standardize);
   penalty_ = settings_.penalty >= 0 ? settings_.penalty : 2 * samples.total() * settings_.beta;
   run_log log(*this, settings_.rounds, settings_.exact ? "residual" : "objective", linear_.debug);
@@ -235,9 +236,10 @@ void ridge_regression::train() {
   model.fields()
       .add("objective", value)
       .add("train_rmse", std::sqrt(squares / samples.total()))
-      .add("rows", static_cast<std::uint64_t>(samples.total()))
+      .add("rows", count)
       .add("rounds", rounds_done_);
   if (has_test()) model.fields().add("test_rmse", test_error);
+  describe_fields(model);
   model.settings()
       .add("method", settings_.exact ? "exact" : "sgd")
       .add("penalty", penalty_)
@@ -251,7 +253,9 @@ void ridge_regression::train() {
 double ridge_regression::objective(const centred_samples& samples, std::span<const double> w, double* squares) const {
   std::vector<double> r;
   samples.residual(w, r);
-  const double sum = sum_over_workers(get_comm(), dot(r, r));
+  double own = 0;
+  for (std::size_t i = 0; i < r.size(); ++i) own += weight_of_row(samples.rows(), i) * r[i] * r[i];
+  const double sum = sum_over_workers(get_comm(), own);
   if (squares != nullptr) *squares = sum;
   return sum + penalty_ * dot(w, w);
 }
@@ -309,7 +313,10 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
   const std::size_t p = samples.columns();
   const auto& rows = samples.rows();
   const double beta = penalty_ / (2 * samples.total());
-  const double share = static_cast<double>(rows.rows()) / samples.total();
+  double own = 0;
+  for (std::size_t i = 0; i < rows.rows(); ++i) own += weight_of_row(rows, i);
+  const double share = own / samples.total();
+  const double mean_weight = samples.total() / static_cast<double>(rows.rows_total);
   const auto scale = samples.row_scale();
   std::vector<double> theta(p + 1);  // b, then w; for centred or (sparse rows) scaled samples
   // A checkpoint may belong to other data.
@@ -337,8 +344,8 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
     std::iota(order.begin(), order.end(), std::size_t{0});
     counter_random(settings_.seed, static_cast<std::uint64_t>(round), rows.first_row).shuffle(order);
     auto delta = theta;
-    ridge_steps(rows, scale, order, settings_.alpha / (1 + settings_.decay * round), beta, std::span(delta).subspan(1),
-                delta[0]);
+    ridge_steps(rows, scale, order, settings_.alpha / (1 + settings_.decay * round), mean_weight, beta,
+                std::span(delta).subspan(1), delta[0]);
     for (std::size_t j = 0; j <= p; ++j) delta[j] = share * (delta[j] - theta[j]);
     paracel_update(theta_key, delta);
     iter_commit();

@@ -43,10 +43,11 @@ std::vector<double> ridge_conjugate_gradients(
     std::span<const double> right, double a, double tolerance, int iterations,
     const std::function<void(int, double)>& report);
 
-/// A pass of stochastic steps of size `step` over the rows of `order`: w += step (e x - 2 beta w), b += step e with e =
-/// y - b - w.x; feature j is scaled by scale[j]. In place.
+/// A pass of stochastic steps over the rows of `order`: w += step (e x - 2 beta w), b += step e with e = y - b - w.x;
+/// feature j is scaled by scale[j]. `step` is `of_mean_weight` for a row of weight `mean_weight`, and proportional to
+/// the weight. In place.
 void ridge_steps(const sample_rows& rows, std::span<const double> scale, std::span<const std::size_t> order,
-                 double step, double beta, std::span<double> w, double& b);
+                 double of_mean_weight, double mean_weight, double beta, std::span<double> w, double& b);
 
 /// The keys of ridge's config; README.md explains them.
 config_schema ridge_schema();

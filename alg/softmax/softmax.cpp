@@ -77,7 +77,7 @@ void softmax::train() {
   auto rows = load_training_classes(2);
   const std::size_t k = classes().size();
   sample_rows held;
-  if (!settings_.validation_input.empty()) held = load_validation(settings_.validation_input, rows.columns);
+  if (!settings_.validation_input.empty()) held = load_validation(settings_.validation_input);
   if (weights().empty()) optim::group_equal_rows(rows);
   const auto names = feature_names(rows, bias_);
 
@@ -102,9 +102,10 @@ void softmax::train() {
       for (std::size_t i = 0; i < held.rows(); ++i) {
         log_probabilities(held, i, scores);
         const auto label = static_cast<std::size_t>(held.label[i]);
-        sums[0] += 1;
-        sums[1] -= scores[label];
-        sums[2] += greatest_score(scores) == label ? 1 : 0;
+        const double weight = weight_of_row(held, i);
+        sums[0] += weight;
+        sums[1] -= weight * scores[label];
+        sums[2] += greatest_score(scores) == label ? weight : 0;
       }
     };
   }

@@ -97,6 +97,11 @@ class key_spec {
     most_ = v;
     return *this;
   }
+  /// string, strings: an integer stands for its digits, as in `"field": 3`.
+  key_spec& or_numbers() {
+    numbers_ = true;
+    return *this;
+  }
   /// As config_schema::not_resumable, if the config has this key.
   key_spec& not_resumable() {
     resumable_ = false;
@@ -122,6 +127,7 @@ class key_spec {
   bool required_ = false;
   bool exclusive_least_ = false;
   bool resumable_ = true;
+  bool numbers_ = false;
 };
 
 /// A config that was checked against its schema.
@@ -146,6 +152,8 @@ class config {
     }
     throw config_error(file_ + ": key \"" + std::string(name) + "\" does not have the type or the range asked for");
   }
+  /// Whether the schema has the key.
+  [[nodiscard]] bool in_schema(std::string_view name) const { return entries_.find(name) != entries_.end(); }
   /// Whether the file has the key; false where its fallback is in use.
   [[nodiscard]] bool given(std::string_view name) const;
   /// Whether the results of all workers go to one file: both schema and file have the key of add_output_files.
@@ -213,8 +221,8 @@ class config_schema {
   }
 
   /// {"format": "paracel-schema-v1", "program": ..., "resumable": false, "keys": [{"name", "type", "required",
-  /// "required_unless", "default", "choices", "min", "max", "exclusive_min", "resumable": false, "help"}]}; absent
-  /// fields are omitted.
+  /// "required_unless", "default", "choices", "min", "max", "exclusive_min", "or_numbers": true, "resumable": false,
+  /// "help"}]}; absent fields are omitted.
   [[nodiscard]] std::string to_json() const;
   /// The same as text, a key per line.
   [[nodiscard]] std::string help_text() const;

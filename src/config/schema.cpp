@@ -176,6 +176,7 @@ std::string config_schema::to_json() const {
     if (k.least_) s += ", \"min\": " + limit_text(*k.least_);
     if (k.least_ && k.exclusive_least_) s += ", \"exclusive_min\": true";
     if (k.most_) s += ", \"max\": " + limit_text(*k.most_);
+    if (k.numbers_) s += ", \"or_numbers\": true";
     if (!k.resumable_) s += ", \"resumable\": false";
     s += ", \"help\": " + json_quoted(k.help_) + "}";
   }
@@ -330,8 +331,9 @@ config_value config_schema::checked(const key_spec& spec, const config_node& nod
       std::vector<std::string> values;
       for (const auto& item : list ? std::span(node.items) : std::span(&node, 1)) {
         const auto& known = spec.choices_;
-        if (item.type != config_node::kind::string || item.text.find('\0') != std::string::npos)
-          wrong("a list of strings");
+        const bool number = spec.numbers_ && item.type == config_node::kind::integer;
+        if ((item.type != config_node::kind::string && !number) || item.text.find('\0') != std::string::npos)
+          wrong(spec.numbers_ ? "a list of strings and integers" : "a list of strings");
         if (!known.empty() && std::find(known.begin(), known.end(), item.text) == known.end()) {
           wrong("a list of " + joined(known, ", "));
         }
@@ -365,7 +367,8 @@ config_value config_schema::checked(const key_spec& spec, const config_node& nod
     case key_type::output_folder:
       break;
   }
-  if (node.type != config_node::kind::string) wrong("a string");
+  const bool number = spec.numbers_ && node.type == config_node::kind::integer;
+  if (node.type != config_node::kind::string && !number) wrong(spec.numbers_ ? "a string or an integer" : "a string");
   const auto& text = node.text;
   if (text.find('\0') != std::string::npos) wrong("a string without a zero byte");
   if (!spec.choices_.empty() && std::find(spec.choices_.begin(), spec.choices_.end(), text) == spec.choices_.end()) {

@@ -14,8 +14,9 @@ namespace paracel {
 
 namespace {
 
-void check_lengths(std::span<const double> margin, std::span<const double> label) {
+void check_lengths(std::span<const double> margin, std::span<const double> label, std::span<const double> weight) {
   if (margin.size() != label.size()) throw error("metrics: want one margin per label");
+  if (!weight.empty() && weight.size() != label.size()) throw error("metrics: want one weight per label, or none");
 }
 
 }  // namespace
@@ -28,42 +29,52 @@ double logistic(double x) noexcept {
   return e / (1 + e);
 }
 
-double accuracy(std::span<const double> margin, std::span<const double> label) {
-  check_lengths(margin, label);
-  if (margin.empty()) return std::numeric_limits<double>::quiet_NaN();
-  std::size_t right = 0;
-  for (std::size_t i = 0; i < margin.size(); ++i) right += (margin[i] >= 0) == (label[i] > 0) ? 1U : 0U;
-  return static_cast<double>(right) / static_cast<double>(margin.size());
+double accuracy(std::span<const double> margin, std::span<const double> label, std::span<const double> weight) {
+  check_lengths(margin, label, weight);
+  double right = 0;
+  double all = 0;
+  for (std::size_t i = 0; i < margin.size(); ++i) {
+    const double w = weight.empty() ? 1 : weight[i];
+    all += w;
+    if ((margin[i] >= 0) == (label[i] > 0)) right += w;
+  }
+  return right / all;
 }
 
-double log_loss(std::span<const double> margin, std::span<const double> label) {
-  check_lengths(margin, label);
-  if (margin.empty()) return std::numeric_limits<double>::quiet_NaN();
+double log_loss(std::span<const double> margin, std::span<const double> label, std::span<const double> weight) {
+  check_lengths(margin, label, weight);
   double sum = 0;
-  for (std::size_t i = 0; i < margin.size(); ++i) sum += logistic_loss(label[i] * margin[i]);
-  return sum / static_cast<double>(margin.size());
+  double all = 0;
+  for (std::size_t i = 0; i < margin.size(); ++i) {
+    const double w = weight.empty() ? 1 : weight[i];
+    all += w;
+    if (w != 0) sum += w * logistic_loss(label[i] * margin[i]);
+  }
+  return sum / all;
 }
 
-double auc(std::span<const double> margin, std::span<const double> label) {
-  check_lengths(margin, label);
+double auc(std::span<const double> margin, std::span<const double> label, std::span<const double> weight) {
+  check_lengths(margin, label, weight);
   std::vector<std::size_t> order(margin.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return margin[a] < margin[b]; });
-  // Mann-Whitney: the sum of the ranks of +1, ties sharing their mean rank.
+  // Mann-Whitney: the weight of the pairs whose +1 has the greater margin, and half of those that are tied.
   double positives = 0;
-  double rank_sum = 0;
+  double negatives = 0;
+  double pairs = 0;
   for (std::size_t i = 0; i < order.size();) {
     std::size_t j = i;
-    double tied_positives = 0;
-    while (j < order.size() && margin[order[j]] == margin[order[i]]) tied_positives += label[order[j++]] > 0 ? 1 : 0;
+    double tied[2] = {0, 0};  // by label
+    for (; j < order.size() && margin[order[j]] == margin[order[i]]; ++j)
+      tied[label[order[j]] > 0 ? 1 : 0] += weight.empty() ? 1 : weight[order[j]];
     if (j == i) return std::numeric_limits<double>::quiet_NaN();  // a NaN margin
-    rank_sum += tied_positives * (static_cast<double>(i + j) + 1) / 2;
-    positives += tied_positives;
+    pairs += tied[1] * (negatives + tied[0] / 2);
+    positives += tied[1];
+    negatives += tied[0];
     i = j;
   }
-  const double negatives = static_cast<double>(order.size()) - positives;
   if (positives == 0 || negatives == 0) return std::numeric_limits<double>::quiet_NaN();
-  return (rank_sum - positives * (positives + 1) / 2) / (positives * negatives);
+  return pairs / (positives * negatives);
 }
 
 }  // namespace paracel

@@ -144,7 +144,8 @@ class CategoriesTest(XgboostModel, TreeCase):
 
     def test_what_is_no_category_is_refused(self):
         for text, said in (("3.5", ':3:1: found category 3.5, want an integer from 0 to 16777215, or a word'),
-                           ("-1", ":3:1: found category -1, want"), ("inf", ':3:1: found category "inf", want a finite number'),
+                           ("-1.5", ":3:1: found category -1.5, want"),
+                           ("inf", ':3:1: found category "inf", want a finite number'),
                            ("\x01", ":3:1: found category"), ("x" * 1001, ":3:1: found a category of 1001 bytes")):
             path = self.path("wrong.csv", f"red,1,0\ngreen,2,1\n{text},2,1\n")
             self.assertIn(path + said, self.job(2, status=4, training_input=path, loss="squared", categorical=["0"], header="no"))

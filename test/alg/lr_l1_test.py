@@ -176,7 +176,9 @@ class LrL1Test(AlgorithmCase):
     def test_bad_input_and_bad_configs(self):
         bad = self.path("bad.svm", "+1 1:1\n-1 1:x\n")
         self.assertIn(bad + ":2:", self.job(2, status=4, training_input=bad, C=1))
-        self.assertIn("want -1, 0 or +1", self.job(mode="embedded", status=4, training_input=self.path("l.svm", "3 1:1\n"), C=1))
+        three = self.path("l.svm", "3 1:1\n")
+        self.assertIn("l.svm: found only the label 3, want two classes",
+                      self.job(mode="embedded", status=4, training_input=three, C=1))
         mixed = self.path("mixed.svm", "0 1:1\n-1 1:2\n+1 1:1\n")
         self.assertIn("want 0 and 1, or -1 and +1", self.job(mode="embedded", status=4, training_input=mixed, C=1))
         for keys, said in (({}, "not needed with C or model"), ({"C": 1, "lambda": 1}, "not together"), ({"C": 0}, '"C"')):

@@ -67,6 +67,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if ((data[1] & 0x28) == 0x28) options.words = {{0, {"a", "b", "7"}}};
   if ((data[1] & 0x40) != 0) options.group = header ? "q" : "2";
   if ((data[1] & 0x30) == 0x30) options.names = {"b", "a"};
+  if ((data[1] & 0x90) == 0x90) {
+    options.fields.count = 3;
+    options.fields.features = {2, 0};
+    options.fields.label = 1;
+    options.fields.target = "t";
+    options.columns = 2;
+  }
+  if (data[0] % 32 == 17) {
+    options.target = "2";
+    options.features = {"1", "0"};
+  }
   paracel::sample_layout layout;
   const auto read = [&](bool careful, std::size_t cut) {
     paracel::sample_parser parser(layout, options);
@@ -103,9 +114,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         require(std::isnan(values[i]) || values[i] < static_cast<double>(words->second.size()));
     }
     for (const double v : rows.label) {
-      if (options.label == rule::classes) require(v >= 0 && v < static_cast<double>(rows.classes.size()));
+      // Binary ones become -1 and +1 once all workers' labels are known.
+      if (options.label == rule::classes || options.label == rule::binary)
+        require(v >= 0 && v < static_cast<double>(rows.classes.size()));
       else if (options.label == rule::relevance) require(paracel::is_relevance(v));
-      else require(options.label == rule::real ? std::isfinite(v) : v == 1 || v == -1);
+      else require(std::isfinite(v));
     }
   }
   paracel::sample_rows others;

@@ -35,10 +35,9 @@ void check(const paracel::sample_rows& rows, const paracel::sample_options& opti
   require(rows.group.size() == (options.group.empty() ? 0 : rows.rows()));
   for (const double w : rows.weight) require(std::isfinite(w) && w >= 0);
   for (std::size_t i = 0; i < rows.rows(); ++i) {
-    if (options.label == rule::binary) require(rows.label[i] == 1 || rows.label[i] == -1);
     if (options.label == rule::real) require(std::isfinite(rows.label[i]));
     if (options.label == rule::relevance) require(paracel::is_relevance(rows.label[i]));
-    if (options.label == rule::classes)
+    if (options.label == rule::classes || options.label == rule::binary)
       require(rows.label[i] >= 0 && rows.label[i] < static_cast<double>(rows.classes.size()));
     const auto columns = rows.columns_of(i);
     for (std::size_t k = 0; k < columns.size(); ++k) {

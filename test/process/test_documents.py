@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The samples of output in the documents are what programs print: those of doc/loading.md are compared here, the others by the
 test that is named before them."""
+import bz2
 import ctypes
 import glob
 import gzip
@@ -73,8 +74,12 @@ class Documents(JobTest):
             train("gbdt", "0,1,2\n1,-1,1\n3,1,2\n", weight="1", loss="squared"),
             train("ridge", '1,2\n3,"4\n'),
             train("ridge", "1 1:2\n2 0:1\n", "train.svm"),
+            train("ridge", "1 1:2\n2 1:1\n3 1:1 2000000000:1\n", "train.svm"),
             train("ridge", "1 1:2\n2 3:1 2:4\n", "train.svm"),
             train("ridge", "day,count\n1,2\n", "hour.csv", target="cnt"),
+            train("lr_l1", "1,yes\n2,no\n3,maybe\n", C=1),
+            self.said_of("ridge", {"train.csv": plain, "test.csv": "x,y\n"}, training_input="train.csv", test_input="test.csv"),
+            train("ridge", bz2.compress(plain.encode()), "train.csv.bz2"),
             train("ridge", npy, "x.npy"),
             train("ridge", npy[:128].replace(b"(20, 3)", b"(3, 3) ") + npy[128:176], "x.npy"),
             compressed("gz", lambda b: b[:-2000]),

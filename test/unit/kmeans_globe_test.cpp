@@ -46,11 +46,11 @@ TEST(KmeansGlobe, RefusesWhatIsNoPlace) {
     return parse_samples("f", text, {.label = sample_options::label_rule::none});
   };
   auto three = rows("1,2,3\n");
-  EXPECT_THROW(to_sphere(three, "f"), data_error);
+  EXPECT_THROW(to_sphere(three, {"f"}), data_error);
   auto beyond = rows("1,2\n91,3\n");
-  EXPECT_THROW(to_sphere(beyond, "f"), data_error);
+  EXPECT_THROW(to_sphere(beyond, {"f"}), data_error);
   auto good = rows("90,20\n0,-180\n");
-  to_sphere(good, "f");
+  to_sphere(good, {"f"});
   EXPECT_EQ(good.columns, 3U);
   EXPECT_EQ(good.rows(), 2U);
   EXPECT_NEAR(good.value[2], 1, 1e-15);

@@ -187,7 +187,7 @@ TEST(Ridge, AStepIsParacelsForDenseAndSparseRows) {
         expected[j] += 0.01 * (e * at(b.dense, i, j) * scale[j] - 2 * 0.3 * expected[j]);
       expected_intercept += 0.01 * e;
     }
-    ridge_steps(*rows, scale, order, 0.01, 0.3, w, intercept);
+    ridge_steps(*rows, scale, order, 0.01, 1, 0.3, w, intercept);
     for (std::size_t j = 0; j < 4; ++j) EXPECT_NEAR(w[j], expected[j], 1e-13);
     EXPECT_NEAR(intercept, expected_intercept, 1e-13);
   }
@@ -319,17 +319,17 @@ TEST(LrL1, DerivativesAreThoseOfTheLoss) {
   std::vector<double> slope(4);
   std::vector<double> curvature(4);
   const double c = 2.5;
-  const double loss = lr_l1_loss(margin, label, c, slope, curvature);
+  const double loss = lr_l1_loss(margin, label, {}, c, slope, curvature);
   EXPECT_NEAR(loss, c * (std::log1p(std::exp(-0.3)) + std::log1p(std::exp(2.0)) + 40 + 800), 1e-9);
   std::vector<double> up(4);
   std::vector<double> ignored(4);
   for (std::size_t i = 0; i < 2; ++i) {
     auto moved = margin;
     moved[i] += 1e-5;
-    const double above = lr_l1_loss(moved, label, c, up, ignored);
+    const double above = lr_l1_loss(moved, label, {}, c, up, ignored);
     const double slope_above = up[i];
     moved[i] -= 2e-5;
-    const double below = lr_l1_loss(moved, label, c, up, ignored);
+    const double below = lr_l1_loss(moved, label, {}, c, up, ignored);
     EXPECT_NEAR(slope[i], (above - below) / 2e-5, 1e-6);
     EXPECT_NEAR(curvature[i], (slope_above - up[i]) / 2e-5, 1e-8);
   }

@@ -91,6 +91,22 @@ TEST_F(NpyReader, TheLastColumnIsTheLabel) {
   EXPECT_EQ(paracel::read_samples({path}, 0, 1, options_).columns, 3U);
 }
 
+TEST_F(NpyReader, ColumnsAreChosenByNumberAndKeptByAModel) {
+  const auto path = write(npy<double>("<f8", "(2, 4)", {0, 1, 2, 3, 4, 5, 6, 7}));
+  options_.label = sample_options::label_rule::real;
+  options_.target = "1";
+  options_.features = {"3", "0"};
+  const auto rows = paracel::read_samples({path}, 0, 1, options_);
+  EXPECT_EQ(rows.value, (std::vector<double>{3, 0, 7, 4}));
+  EXPECT_EQ(rows.label, (std::vector<double>{1, 5}));
+  options_.fields = rows.fields;
+  options_.columns = 2;
+  options_.without_label = true;
+  EXPECT_EQ(paracel::read_samples({path}, 0, 1, options_).value, rows.value);
+  const auto two = write(npy<double>("<f8", "(1, 2)", {8, 9}), "b.npy");
+  EXPECT_EQ(paracel::read_samples({two}, 0, 1, options_).value, (std::vector<double>{8, 9}));
+}
+
 TEST_F(NpyReader, AColumnIsTheWeightAndValuesMayBeMissingCategoriesAndFloats) {
   const auto file = npy<double>("<f8", "(2, 5)", {1, 0.5, NAN, 7, 0, NAN, 2, 1e300, 0, 1});
   options_.label = sample_options::label_rule::real;
@@ -111,7 +127,7 @@ TEST_F(NpyReader, AColumnIsTheWeightAndValuesMayBeMissingCategoriesAndFloats) {
             ":1:4: found category 7.5, want an integer from 0 to 16777215");
   EXPECT_EQ(error_of(npy<double>("<f8", "(1, 5)", {1, -1, 0, 7, 0})), ":1:2: found -1, want a weight of 0 or more");
   EXPECT_EQ(error_of(npy<double>("<f8", "(1, 3)", {1, 1, 0})),
-            ": found no field \"3\" in a line of 2 fields, want a number from 0, or a header with that name");
+            ": found no field \"3\" in a line of 3 fields, want a number from 0, or a header with that name");
   options_.categorical = {"1"};
   EXPECT_EQ(error_of(file), ": categorical field \"1\" is not a feature");
 }
@@ -172,7 +188,7 @@ TEST_F(NpyReader, SaysWhatIsWrong) {
   EXPECT_EQ(error_of(whole.substr(0, 60)), ": the .npy header is cut off");
   for (std::size_t n = 6; n < whole.size(); ++n) EXPECT_NE(error_of(whole.substr(0, n)), "accepted");
   options_.label = sample_options::label_rule::binary;
-  EXPECT_EQ(error_of(npy<double>("<f8", "(1, 2)", {1, 2})), ":1:2: found label 2, want 0 or 1");
+  EXPECT_EQ(error_of(npy<double>("<f8", "(1, 2)", {1, 2})), ": found only the label 2, want two classes");
   EXPECT_EQ(error_of(npy<double>("<f8", "(2,)", {1, 0})), ": found one column, want features and a label");
 }
 

@@ -119,6 +119,9 @@ TEST(SampleOptions, InputToPredictMayLackAWeightThatHasAName) {
   o.weight = "w";
   for (const auto* text : {"a,b\n1,2\n", "a,w,b\n1,9,2\n", "a,b,w,y\n1,2,9,z\n"})
     EXPECT_EQ(parse_samples("f", text, o).value, (numbers{1, 2})) << text;
+  o.weight = "1";
+  EXPECT_EQ(parse_samples("f", "1,2\n", o).value, (numbers{1, 2}));
+  EXPECT_EQ(parse_samples("f", "1,9,2\n", o).value, (numbers{1, 2}));
   o.columns = 1;
   o.weight.clear();
   EXPECT_EQ(parse_samples("f", "5\n6\n", o).value, (numbers{5, 6}));
@@ -181,13 +184,17 @@ TEST(SampleOptions, CategoriesAreIntegers) {
   const auto rows = parse_samples("f", "3,0.5,16777215,1\n,1.5,0,1\n", o);
   EXPECT_EQ(rows.categorical, (std::vector<std::uint32_t>{0, 2}));
   EXPECT_EQ(values_of(rows), (numbers{3, 0.5, 16777215, missing_value, 1.5, 0}));
-  for (const auto* bad : {"1.5", "-1", "16777216"})
+  for (const auto* bad : {"1.5", "-1.5", "16777216"})
     EXPECT_EQ(refusal_of("1,2,3,4\n" + std::string(bad) + ",2,3,4\n", o),
               "f:2:1: found category " + std::string(bad) + ", want an integer from 0 to 16777215, or a word");
+  EXPECT_EQ(refusal_of("1 1:-1\n", o), "f:1:5: found category -1, want an integer from 0 to 16777215");
   EXPECT_EQ(refusal_of("1 1:0.5\n", o), "f:1:5: found category 0.5, want an integer from 0 to 16777215");
   EXPECT_EQ(parse_samples("f", "1 1:7 2:0.5\n", o).value, (numbers{7, 0.5}));
   o.categorical = {"3"};
   EXPECT_EQ(refusal_of("1,2,3,4\n", o), "f:1:1: categorical field \"3\" is not a feature");
+  o.categorical = {"1"};
+  EXPECT_EQ(refusal_of("red,green,blue\nblue,green,red\n", o),
+            "f:1:1: found no field \"1\" in the header, which has red, green, blue; want a name, or the key header");
   o.categorical = {"c"};
   EXPECT_EQ(refusal_of("a,b\n1,2\n", o), "f:1:1: found no field \"c\" in the header, which has a, b");
 }
@@ -210,6 +217,16 @@ TEST(SampleOptions, CategoriesMayBeWords) {
   EXPECT_EQ(refusal_of("1 1:0\n", o), "f:1:1: found rows of numbers, want CSV: feature 0 of the model has words");
 }
 
+TEST(SampleOptions, IntegersBelowZeroAreWords) {
+  auto o = with_missing();
+  o.categorical = {"0"};
+  const auto rows = parse_samples("f", "12,0\n-1,0\n3,0\n-1.0,0\n,0\n", o);
+  EXPECT_EQ(rows.words, (std::map<std::uint32_t, std::vector<std::string>>{{0, {"-1", "3", "12"}}}));
+  EXPECT_EQ(values_of(rows), (numbers{2, 0, 1, 0, missing_value}));
+  o.words = {{0, {}}};
+  EXPECT_EQ(values_of(parse_samples("f", "12,0\n-1,0\n", o)), (numbers{12, missing_value}));
+}
+
 TEST(SampleOptions, FloatsAreRoundedAndBounded) {
   auto o = real_labels();
   o.floats = true;
@@ -222,13 +239,87 @@ TEST(SampleOptions, FloatsAreRoundedAndBounded) {
   EXPECT_EQ(sparse.row_begin, (std::vector<std::size_t>{0, 2, 2}));
 }
 
-TEST(SampleOptions, NamesOfAModelSelectFieldsWhereThereIsAHeader) {
-  auto o = real_labels();
-  o.names = {"b", "a"};
-  o.columns = 2;
-  EXPECT_EQ(parse_samples("f", "a,unread,b,y\n1,x,2,3\n", o).value, (numbers{2, 1}));
+/// What a model of these training rows knows.
+sample_options model_of(const std::string& training, sample_options o) {
+  const auto rows = parse_samples("train", training, o);
+  o.names = rows.names;
+  o.fields = rows.fields;
+  o.columns = rows.columns;
+  return o;
+}
+
+TEST(SampleOptions, FieldsOfAModelAreMatchedByNameWhereBothHaveAHeader) {
+  auto o = model_of("b,a,y\n1,2,3\n", real_labels());
+  const auto rows = parse_samples("f", "a,unread,y,b\n1,x,3,2\n", o);
+  EXPECT_EQ(rows.value, (numbers{2, 1}));
+  EXPECT_EQ(rows.label, numbers{3});
+  EXPECT_EQ(rows.names, o.names);
+  EXPECT_EQ(refusal_of("a,c,y\n1,2,3\n", o), "f:1:1: found no field \"b\" in the header, which has a, c, y");
+  EXPECT_EQ(refusal_of("a,b,z\n1,2,3\n", o), "f:1:1: found no field \"y\" in the header, which has a, b, z");
+  o.target = "z";
+  EXPECT_EQ(parse_samples("f", "a,b,z\n1,2,4\n", o).label, numbers{4});
+  o.target.clear();
   EXPECT_EQ(parse_samples("f", "3 1:2 2:1\n", o).value, (numbers{2, 1}));
-  EXPECT_EQ(refusal_of("1,2,3\n", o), "f:1:1: found no header, want one that names \"b\"");
+  o.without_label = true;
+  for (const auto* text : {"a,b\n1,2\n", "y,a,b\nx,1,2\n", "a,z,b\n1,0,2\n"})
+    EXPECT_EQ(parse_samples("f", text, o).value, (numbers{2, 1})) << text;
+  EXPECT_EQ(refusal_of("a,c\n1,2\n", o), "f:1:1: found no field \"b\" in the header, which has a, c");
+}
+
+TEST(SampleOptions, FieldsOfAModelKeepTheirPlacesWhereThereIsNoHeader) {
+  auto o = real_labels();
+  o.target = "y";
+  o.features = {"c", "a"};
+  o = model_of("y,a,b,c\n0,1,2,3\n", o);
+  EXPECT_EQ(o.fields.features, (std::vector<std::uint32_t>{3, 1}));
+  EXPECT_EQ(parse_samples("f", "9,1,x,3\n", o).value, (numbers{3, 1}));
+  EXPECT_EQ(parse_samples("f", "9,1,x,3\n", o).label, numbers{9});
+  EXPECT_EQ(refusal_of("1,2,3\n", o),
+            "f:1:1: found 3 fields in the first line, want 4: the label of the training rows was field 0");
+  o.without_label = true;
+  EXPECT_EQ(parse_samples("f", "z,1,x,3\n", o).value, (numbers{3, 1}));
+  EXPECT_EQ(parse_samples("f", "3,1\n", o).value, (numbers{3, 1}));
+
+  // Without names in the model a header is not compared.
+  auto plain = model_of("1,2,3\n", real_labels());
+  EXPECT_EQ(parse_samples("f", "a,b,y\n4,5,6\n", plain).value, (numbers{4, 5}));
+  EXPECT_EQ(refusal_of("a,b,c,y\n4,5,6,7\n", plain),
+            "f:1:1: found 4 fields in the first line, want 3: 2 features and a label");
+}
+
+TEST(SampleOptions, FieldsMayBeNumbers) {
+  auto o = real_labels();
+  o.target = "0";
+  o.features = {"3", "1"};
+  for (const auto* text : {"9,1,x,3\n", "y,a,b,c\n9,1,x,3\n"}) {
+    EXPECT_EQ(parse_samples("f", text, o).value, (numbers{3, 1})) << text;
+    EXPECT_EQ(parse_samples("f", text, o).label, numbers{9}) << text;
+  }
+  o.features = {"4"};
+  EXPECT_EQ(refusal_of("9,1,2,3\n", o),
+            "f:1:1: found no field \"4\" in a line of 4 fields, want a number from 0, or a header with that name");
+  // A name precedes a number.
+  o.target = "y";
+  o.features = {"1"};
+  EXPECT_EQ(parse_samples("f", "1,0,y\n7,8,9\n", o).value, numbers{7});
+}
+
+TEST(SampleOptions, NamesThatAreNumbersNeedTheKeyHeader) {
+  auto o = real_labels();
+  o.header = sample_options::header_rule::yes;
+  o = model_of("0,1,2\n4,5,6\n", o);
+  EXPECT_EQ(parse_samples("f", "1,0,2\n5,4,6\n", o).value, (numbers{4, 5}));
+  o.header = sample_options::header_rule::automatic;
+  EXPECT_EQ(refusal_of("1,0,2\n5,4,6\n", o),
+            "f:1:1: cannot tell a header from a row, because the names of the model are numbers; want the key header");
+  o.header = sample_options::header_rule::no;
+  EXPECT_EQ(parse_samples("f", "1,0,2\n5,4,6\n", o).rows(), 2U);
+}
+
+TEST(SampleOptions, EqualNamesOfAModelAreMatchedInTheirOrder) {
+  const auto o = model_of("a,a,y\n1,2,3\n", real_labels());
+  EXPECT_EQ(parse_samples("f", "y,a,a\n3,1,2\n", o).value, (numbers{1, 2}));
+  EXPECT_EQ(refusal_of("a,a,a,y\n1,2,3,4\n", o), "f:1:1: found two fields \"a\" in the header");
 }
 
 TEST(SampleOptions, ClassesMayBeSeparatedByBlanks) {

@@ -100,17 +100,51 @@ TEST(DataReader, AcceptsCrlfBlankLinesBlanksAndAMissingLastLineEnd) {
             (std::vector<double>{1, 2}));
 }
 
-TEST(DataReader, LabelsAreZeroOneOrMinusOnePlusOne) {
+TEST(DataReader, BinaryLabelsAreAnyTwo) {
   EXPECT_EQ(parse_samples("f", "0 1:1\n1 1:1\n1.0 1:1\n").label, (std::vector<double>{-1, 1, 1}));
   EXPECT_EQ(parse_samples("f", "-1 1:1\n+1 1:1\n").label, (std::vector<double>{-1, 1}));
   EXPECT_EQ(error_of("-1 1:1\n0 1:1\n"),
             "f:2:1: found label \"0\" in an input that has label -1 too; want 0 and 1, or -1 and +1");
   EXPECT_FALSE(parse_samples("f", "+1 1:1\n01 1:1\n").has_label_zero);
-  EXPECT_EQ(error_of("2 1:1\n"), "f:1:1: found label \"2\", want -1, 0 or +1");
-  EXPECT_EQ(error_of("1,2,-1\n"), "f:1:5: found label \"-1\", want 0 or 1");
-  EXPECT_EQ(error_of("1,2,yes\n"), "f:1:5: found label \"yes\", want 0 or 1");
-  EXPECT_EQ(error_of("1,2,\n"), "f:1:5: found label \"\", want 0 or 1");
-  EXPECT_EQ(error_of("nan 1:1\n"), "f:1:1: found label \"nan\", want -1, 0 or +1");
+  EXPECT_EQ(parse_samples("f", "1,-1\n1,1\n1,-1.0\n").label, (std::vector<double>{-1, 1, -1}));
+  const auto words = parse_samples("f", "1,yes\n1,no\n1,\"yes\"\n1,yes\n");
+  EXPECT_EQ(words.label, (std::vector<double>{1, -1, 1, 1}));
+  EXPECT_EQ(words.classes, (std::vector<std::string>{"no", "yes"}));
+  EXPECT_EQ(parse_samples("f", "2 1:1\n1 1:1\n10 1:1\n", of_classes()).label, (std::vector<double>{1, 0, 2}));
+  EXPECT_EQ(parse_samples("f", "2 1:1\n1 1:1\n1 1:1\n2 1:1\n").label, (std::vector<double>{1, -1, -1, 1}));
+  EXPECT_EQ(error_of("2 1:1\n1 1:1\n10 1:1\n"), "f:3:1: found label \"10\" after 2 and 1, want two classes");
+  EXPECT_EQ(error_of("1,0\n1,1\n1,yes\n"), "f:3:3: found label \"yes\" after 0 and 1, want two classes");
+  EXPECT_EQ(error_of("2 1:1\n"), "f: found only the label 2, want two classes");
+  EXPECT_EQ(error_of("1,2,\n"), "f:1:5: found an empty label, want a class");
+  EXPECT_EQ(error_of("nan 1:1\n"), "f:1:1: found label \"nan\", want a finite number or a text");
+}
+
+TEST(DataReader, OneLabelIsEnoughIfItIsOneZeroOrMinusOne) {
+  const auto ones = parse_samples("f", "1 1:1\n+1 1:1\n");
+  EXPECT_EQ(ones.label, (std::vector<double>{1, 1}));
+  EXPECT_EQ(ones.classes, (std::vector<std::string>{"0", "1"}));
+  EXPECT_EQ(parse_samples("f", "0 1:1\n").label, (std::vector<double>{-1}));
+  EXPECT_EQ(parse_samples("f", "-1 1:1\n").classes, (std::vector<std::string>{"-1", "1"}));
+}
+
+TEST(DataReader, BinaryLabelsOfAModelAreItsClasses) {
+  sample_options o;
+  o.classes = {"no", "yes"};
+  EXPECT_EQ(parse_samples("f", "1,yes\n1,yes\n", o).label, (std::vector<double>{1, 1}));
+  EXPECT_EQ(error_of("1,1\n", o), "f:1:3: found label \"1\", want a class of the model: no, yes");
+  // Both forms of the usual labels, but not in one input.
+  o.classes = {"0", "1"};
+  EXPECT_EQ(parse_samples("f", "-1 1:1\n+1 1:1\n-1 1:1\n", o).label, (std::vector<double>{-1, 1, -1}));
+  o.classes = {"-1", "1"};
+  EXPECT_EQ(parse_samples("f", "0 1:1\n1 1:1\n0 1:1\n", o).label, (std::vector<double>{-1, 1, -1}));
+  EXPECT_EQ(error_of("0 1:1\n-1 1:1\n", o),
+            "f:2:1: found label \"-1\" in an input that has label 0 too; want 0 and 1, or -1 and +1");
+}
+
+TEST(DataReader, CommentsOfLibsvmAreSkipped) {
+  const auto rows = parse_samples("f", "# SVMlight\n2 1:3 2:4 #docid = A\n #\n1 # nothing\n2 1:5\n", of_classes());
+  EXPECT_EQ(rows.rows(), 3U);
+  EXPECT_EQ(rows.value, (std::vector<double>{3, 4, 5}));
 }
 
 TEST(DataReader, SaysWhereAWordStandsForANumber) {
@@ -122,7 +156,7 @@ TEST(DataReader, SaysWhereAWordStandsForANumber) {
   EXPECT_EQ(error_of("1,2 3,1\n"), "f:1:5: found \"3\" after a number, want a comma");
   EXPECT_EQ(error_of("1 1:x\n"), "f:1:5: found \"x\", want a number");
   EXPECT_EQ(error_of("1 1:\n"), "f:1:5: found \"\", want a number");
-  EXPECT_EQ(error_of("1 1:2,3:4\n"), "f:1:5: found \"2,3:4\", want a number");
+  EXPECT_EQ(error_of("1 1:2\n1 1:2,3:4\n"), "f:2:5: found \"2,3:4\", want a number");
   EXPECT_EQ(error_of("1 1:2 junk\n"), "f:1:7: found \"junk\", want index:value");
   EXPECT_EQ(error_of("1 1:2 5\n"), "f:1:7: found \"5\", want index:value");
   EXPECT_EQ(error_of("1 qid:3 1:2\n"),
@@ -151,8 +185,8 @@ TEST(DataReader, RefusesIndicesThatAreZeroOutOfOrderOrBeyondTheLimit) {
   EXPECT_EQ(error_of("1 0:1\n"), "f:1:3: found index 0, want 1 or more");
   EXPECT_EQ(error_of("1 3:1 2:1\n"), "f:1:7: found index 2 after 3, want increasing indices");
   EXPECT_EQ(error_of("1 3:1 3:1\n"), "f:1:7: found index 3 after 3, want increasing indices");
-  EXPECT_EQ(error_of("1 2147483649:1\n"), "f:1:3: found index 2147483649, want at most 2147483648");
-  EXPECT_EQ(parse_samples("f", "1 2147483648:1\n").column, (std::vector<std::uint32_t>{2147483647U}));
+  EXPECT_EQ(error_of("1 134217729:1\n"), "f:1:3: found index 134217729, want at most 134217728");
+  EXPECT_EQ(parse_samples("f", "1 134217728:1\n").column, (std::vector<std::uint32_t>{134217727U}));
   paracel::sample_options ten;
   ten.index_limit = 10;
   EXPECT_EQ(error_of("1 11:1\n", ten), "f:1:3: found index 11, want at most 10");
@@ -162,6 +196,8 @@ TEST(DataReader, RefusesIndicesThatAreZeroOutOfOrderOrBeyondTheLimit) {
 TEST(DataReader, AnEmptyInputIsAnError) {
   EXPECT_EQ(error_of(""), "f:1:1: found no line, want samples");
   EXPECT_EQ(error_of("\n \r\n\t\n"), "f:1:1: found no line, want samples");
+  EXPECT_EQ(error_of("x,y\n"), "f: found no row, want samples");
+  EXPECT_EQ(error_of("# nothing\n# 1 1:2\n", of_classes()), "f: found no row, want samples");
 }
 
 TEST(DataReader, KnownColumnsFixTheWidthOfCsvAndCutLibsvm) {
@@ -262,6 +298,46 @@ TEST(DataReader, ALineIsAHeaderWhenNoneOfItsFieldsIsANumber) {
   EXPECT_EQ(parse_samples("f", "\n\na,b\n\n1,0\n", yes).rows(), 1U);
 }
 
+TEST(DataReader, ALineIsAHeaderWhenItHasANameThatIsAskedFor) {
+  auto o = real();
+  o.target = "y";
+  EXPECT_EQ(parse_samples("f", "0,1,y\n4,5,6\n", o).names, (std::vector<std::string>{"0", "1"}));
+  EXPECT_EQ(error_of("0,1,z\n4,5,6\n", o), "f:1:1: found no header, want one that names \"y\"");
+}
+
+TEST(DataReader, AFirstFieldWithoutANameIsNoFeature) {
+  const auto rows = parse_samples("f", ",x,y\n0,1,2\n1,3,4\n", real());
+  EXPECT_EQ(rows.names, (std::vector<std::string>{"x"}));
+  EXPECT_EQ(rows.value, (std::vector<double>{1, 3}));
+  EXPECT_EQ(rows.label, (std::vector<double>{2, 4}));
+  EXPECT_EQ(error_of("x,,y\n0,1,2\n", real()), "f:1:1: found \"x\", want a number");
+}
+
+TEST(DataReader, ColonsInFieldsMakeNoLibsvm) {
+  auto o = real();
+  o.features = {"1"};
+  for (const auto* text : {"05:25,3,0\n05:26,4,1\n", "\"05:25\",3,0\n", "2020-01-02 05:25:00,3,0\n", "a:b;3;0\n",
+                           "05:25\t3\t0\n", "time:utc,x,y\n05:25,3,0\n"})
+    EXPECT_EQ(parse_samples("f", text, o).value.front(), 3) << text;
+  EXPECT_EQ(parse_samples("f", "1\t1:3\t2:4\n", real()).value, (std::vector<double>{3, 4}));
+}
+
+TEST(DataReader, FilesMustHaveTheHeaderInTheSameOrder) {
+  std::string pattern = (fs::temp_directory_path() / "data_reader_XXXXXX").string();
+  const fs::path folder = ::mkdtemp(pattern.data());
+  std::ofstream(folder / "a.csv") << "a,b,y\n1,2,3\n";
+  std::ofstream(folder / "b.csv") << "b,a,y\n2,1,3\n";
+  try {
+    paracel::read_samples({folder.string()}, 0, 1, real());
+    ADD_FAILURE();
+  } catch (const paracel::data_error& e) {
+    EXPECT_EQ(std::string(e.what()), (folder / "b.csv").string() +
+                                         ":1:1: found a header that differs from the first file's, want the same "
+                                         "fields in the same order");
+  }
+  fs::remove_all(folder);
+}
+
 TEST(DataReader, AQuotedFieldMayHaveSeparatorsAndIsANumberOtherwise) {
   auto o = real();
   o.features = {"x"};
@@ -345,6 +421,14 @@ TEST(Metrics, AucCountsTiesHalf) {
   // Pairs (+,-): 2>1, 2=2, 3>1, 3>2.
   EXPECT_DOUBLE_EQ(paracel::auc(std::vector<double>{1, 2, 2, 3}, std::vector<double>{-1, -1, 1, 1}), 3.5 / 4);
   EXPECT_TRUE(std::isnan(paracel::auc(std::vector<double>{1, 2}, std::vector<double>{1, 1})));
+  // By weights; rows of weight 0 do not count.
+  const std::vector<double> margin{1, 2, 2, 3, 9};
+  const std::vector<double> label{1, -1, 1, 1, -1};
+  const std::vector<double> weight{1, 2, 2, 1, 0};
+  EXPECT_DOUBLE_EQ(paracel::auc(margin, label, weight), (1.0 * 2 + 2.0 * 2 / 2) / (2 * 4));
+  EXPECT_DOUBLE_EQ(paracel::accuracy(margin, label, weight), 4.0 / 6);
+  EXPECT_DOUBLE_EQ(paracel::log_loss(std::vector<double>{0, 9}, std::vector<double>{1, -1}, std::vector<double>{3, 0}),
+                   std::log(2));
 }
 
 TEST(Metrics, LossAndAccuracyDoNotOverflow) {

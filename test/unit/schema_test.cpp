@@ -106,6 +106,14 @@ TEST_F(Schema, AListOfNumbersOrStringsMayBeOneOfThem) {
   EXPECT_NE(error_of(R"("lambdas": [])").find("want a list of numbers, each >= 0"), std::string::npos);
   EXPECT_NE(error_of(R"("lambdas": [1, -1])").find("want a list of numbers, each >= 0"), std::string::npos);
   EXPECT_NE(error_of(R"("functions": ["f", 3])").find("want a list of strings"), std::string::npos);
+  schema_.key("fields", key_type::strings, "names or numbers").or_numbers();
+  schema_.key("field", key_type::string, "a name or a number").or_numbers();
+  EXPECT_EQ(check(R"("fields": ["f", 3, -1])").get<std::vector<std::string>>("fields"),
+            (std::vector<std::string>{"f", "3", "-1"}));
+  EXPECT_EQ(check(R"("fields": 30)").get<std::vector<std::string>>("fields"), std::vector<std::string>{"30"});
+  EXPECT_EQ(check(R"("field": 30)").get<std::string>("field"), "30");
+  EXPECT_NE(error_of(R"("fields": [1.5])").find("want a list of strings and integers"), std::string::npos);
+  EXPECT_NE(error_of(R"("field": true)").find("want a string or an integer"), std::string::npos);
 }
 
 TEST_F(Schema, ANumberInQuotesIsTakenWithARemark) {

@@ -29,6 +29,7 @@ void change_column(sample_rows& rows, std::uint32_t column, F&& of) {
 std::optional<double> category_words::integer(std::string_view text) {
   double v = 0;
   if (!read_whole_number(text, v)) return std::nullopt;
+  if (v < 0 && v == std::floor(v)) return std::nullopt;
   if (!is_category(v)) throw class_labels::refused{no_category(std::string(text), true)};
   return v == 0 ? 0.0 : v;
 }

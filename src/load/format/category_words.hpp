@@ -29,7 +29,8 @@ class category_words {
   [[nodiscard]] bool has_words() const noexcept { return has_words_; }
   /// Whether the words are those of a model: any other one is a missing value.
   [[nodiscard]] bool known() const noexcept { return known_; }
-  /// The category of a text that is a number. Throws: class_labels::refused for a number that is no category.
+  /// The category of a text that is a number from 0; an integer below 0 is a word. Throws: class_labels::refused for
+  /// another number.
   [[nodiscard]] static std::optional<double> integer(std::string_view text);
   /// The index of a word, or NaN. `as_written`: makes this spelling known to `find`. Throws: class_labels::refused.
   double index(std::string_view text, bool as_written);

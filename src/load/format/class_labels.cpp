@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/number_parsing.hpp"
+#include "paracel/error.hpp"
 
 namespace paracel {
 
@@ -61,15 +62,16 @@ void move_labels(const std::vector<std::string>& from, const std::vector<std::st
 
 }  // namespace
 
-class_labels::class_labels(const std::vector<std::string>& known, subject what)
-    : closed_(!known.empty()), noun_(what == of_classes ? "label" : "category"), names_(known) {
+class_labels::class_labels(const std::vector<std::string>& known, subject what, std::size_t most)
+    : closed_(!known.empty()), most_(most), noun_(what == of_classes ? "label" : "category"), names_(known) {
   for (std::size_t i = 0; i < known.size(); ++i) {
     indices_.emplace(known[i], static_cast<double>(i));
     spellings_.emplace(known[i], static_cast<double>(i));
   }
 }
 
-/// The canonical spelling of a label.
+void class_labels::add_name(const std::string& label, double index) { indices_.emplace(label, index); }
+
 std::string class_labels::name_of(const std::string& label) const {
   const std::string noun = noun_;
   if (label.empty()) throw refused{"found an empty " + noun + (noun == "label" ? ", want a class" : ", want one")};
@@ -114,7 +116,10 @@ double class_labels::index(const std::string& label, bool as_written) {
     throw refused{"found label " + quote_for_error(label) + ", want a class of the model: " + all +
                   (names_.size() > 10 ? ", ..." : "")};
   }
-  if (names_.size() == most_classes)
+  if (names_.size() == most_ && most_ == 2)
+    throw refused{"found label " + quote_for_error(label) + " after " + names_[0] + " and " + names_[1] +
+                  ", want two classes"};
+  if (names_.size() == most_)
     throw refused{
         "found more than " + std::to_string(most_classes) +
         (std::string(noun_) == "label" ? " classes, want labels of classes" : " words in a categorical feature")};
@@ -142,6 +147,51 @@ std::vector<std::string> class_labels::unite(const std::vector<std::vector<std::
   sort_names(all);
   move_labels(own, all, labels);
   return all;
+}
+
+class_labels labels_of(const sample_options& options) {
+  const bool binary = options.label == sample_options::label_rule::binary;
+  class_labels labels(options.classes, class_labels::of_classes, binary ? 2 : class_labels::most_classes);
+  const auto& known = options.classes;
+  // 0 and -1 both stand for the class that is not 1.
+  if (binary && known.size() == 2 && known[1] == "1" && (known[0] == "0" || known[0] == "-1"))
+    labels.add_name(known[0] == "0" ? "-1" : "0", 0);
+  return labels;
+}
+
+void note_sign(sample_rows& rows, const std::string& label) {
+  double v = 0;
+  if (!read_whole_number(label, v) || (v != 0 && v != -1)) return;
+  (v == 0 ? rows.has_label_zero : rows.has_label_minus_one) = true;
+  if (rows.has_label_zero && rows.has_label_minus_one)
+    throw class_labels::refused{"found label " + quote_for_error(label) + " in an input that has label " +
+                                (v == 0 ? "-1" : "0") + " too; want 0 and 1, or -1 and +1"};
+}
+
+void to_signs(const std::string& where, const sample_options& options, sample_rows& rows) {
+  if (!reads_labels(options) || options.label != sample_options::label_rule::binary) return;
+  auto& classes = rows.classes;
+  if (classes.size() > 2) {
+    std::string all;
+    for (std::size_t c = 0; c < classes.size() && c < 10; ++c) all += (c == 0 ? "" : ", ") + classes[c];
+    throw data_error(where + ": found the labels " + all + (classes.size() > 10 ? ", ..." : "") + ", want two classes");
+  }
+  if (classes.size() == 1) {
+    const auto only = classes.front();
+    if (only != "0" && only != "1" && only != "-1")
+      throw data_error(where + ": found only the label " + only + ", want two classes");
+    classes = {only == "-1" ? "-1" : "0", "1"};
+    for (auto& l : rows.label) l = only == "1" ? 1 : 0;
+  }
+  for (auto& l : rows.label) l = 2 * l - 1;
+}
+
+std::string class_name(const std::string& label) {
+  try {
+    return class_labels({}).name_of(label);
+  } catch (const class_labels::refused&) {
+    return label;  // which is no class
+  }
 }
 
 std::string class_labels::libsvm_problem(std::string_view label) {

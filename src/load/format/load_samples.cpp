@@ -24,6 +24,12 @@ namespace {
 // Enough of a file to find its first non-blank line, and to detect its format.
 constexpr std::size_t first_read_bytes = std::size_t{64} << 10;
 
+std::string shown(const std::vector<std::string>& names) {
+  std::string all;
+  for (const auto& n : names) all += (all.empty() ? "" : ", ") + (n == "-" ? std::string("stdin") : n);
+  return all;
+}
+
 sample_layout sample_layout_of(input_set& input, const std::vector<std::string>& names, const sample_options& options) {
   sample_layout layout;
   for (std::size_t f = 0; f < input.files().size(); ++f) {
@@ -33,9 +39,8 @@ sample_layout sample_layout_of(input_set& input, const std::vector<std::string>&
       if (text.size() < bytes) break;
     }
   }
-  std::string all;
-  for (const auto& n : names) all += (all.empty() ? "" : ", ") + n;
-  throw data_error((input.files().size() == 1 ? input.files()[0].shown() : all) + ":1:1: found no line, want samples");
+  throw data_error((input.files().size() == 1 ? input.files()[0].shown() : shown(names)) +
+                   ":1:1: found no line, want samples");
 }
 
 sample_rows read_part(input_set& input, std::size_t rank, std::size_t size, const sample_layout& layout,
@@ -51,16 +56,16 @@ sample_rows read_part(input_set& input, std::size_t rank, std::size_t size, cons
   return parser.take();
 }
 
-/// libsvm: checks the fields named by numbers against the rows of all workers.
-void check_numbered_fields(Comm& comm, const std::string& where, const sample_rows& rows,
-                           const sample_options& options) {
+/// Checks what only all workers together know.
+void check_all(Comm& comm, const std::string& where, const sample_rows& rows, const sample_options& options) {
   if (!options.weight.empty() && !options.without_label) {
     double heaviest = 0;
     for (const double w : rows.weight) heaviest = std::max(heaviest, w);
     comm.allreduce(heaviest, reduce_op::max);
     if (heaviest == 0)
-      throw data_error(where + ": found no weight above 0 in field " + options.weight + ", index " +
-                       std::to_string(std::stoull(options.weight) + 1) + ", want at least one");
+      throw data_error(where + ": found no weight above 0 in field " + options.weight +
+                       (rows.dense ? "" : ", index " + std::to_string(std::stoull(options.weight) + 1)) +
+                       ", want at least one");
   }
   if (!rows.categorical.empty() && rows.categorical.back() >= rows.columns)
     throw data_error(where + ": found " + std::to_string(rows.columns) + " features, want at least " +
@@ -113,9 +118,13 @@ void make_dense(sample_rows& rows) {
 sample_rows read_samples(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
                          const sample_options& options) {
   input_set input(names);
-  if (is_npy(input.files().front())) return read_npy(input, rank, size, options, {});
-  if (input.standard_input() && rank != 0) return {};
-  return read_part(input, rank, size, sample_layout_of(input, names, options), options, {});
+  const bool npy = is_npy(input.files().front());
+  if (!npy && input.standard_input() && rank != 0) return {};
+  auto rows = npy ? read_npy(input, rank, size, options, {})
+                  : read_part(input, rank, size, sample_layout_of(input, names, options), options, {});
+  if (size == 1 && rows.rows() == 0) throw data_error(shown(names) + no_rows);
+  to_signs(shown(names), options, rows);
+  return rows;
 }
 
 sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const sample_options& options) {
@@ -150,24 +159,53 @@ sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const
                : read_part(input, rank, comm.get_size(), layout, options, watch);
   });
 
+  const auto where = shown(names);
+  const auto counts = comm.allgather(static_cast<std::uint64_t>(rows.rows()));
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    if (r < rank) rows.first_row += counts[r];
+    rows.rows_total += counts[r];
+  }
+  if (rows.rows_total == 0) throw data_error(where + no_rows);
   std::vector<std::int64_t> greatest{rows.columns, rows.has_label_zero ? 1 : 0, rows.has_label_minus_one ? 1 : 0};
   comm.allreduce(greatest, reduce_op::max);
   rows.columns = static_cast<std::uint32_t>(greatest[0]);
   rows.has_label_zero = greatest[1] != 0;
   rows.has_label_minus_one = greatest[2] != 0;
   if (rows.has_label_zero && rows.has_label_minus_one)
-    throw data_error(names.front() + ": found labels 0 and -1, want 0 and 1, or -1 and +1");
-  if (!rows.dense) check_numbered_fields(comm, names.front(), rows, options);
+    throw data_error(where + ": found labels 0 and -1, want 0 and 1, or -1 and +1");
+  check_all(comm, where, rows, options);
   if (!rows.dense && options.floats) make_dense(rows);
-  if (options.label == sample_options::label_rule::classes && options.classes.empty())
-    rows.classes = class_labels::unite(comm.allgather(rows.classes), rows.classes, rows.label);
-  unite_words(comm, names.front(), rows);
-  const auto counts = comm.allgather(static_cast<std::uint64_t>(rows.rows()));
-  for (std::size_t r = 0; r < counts.size(); ++r) {
-    if (r < rank) rows.first_row += counts[r];
-    rows.rows_total += counts[r];
+  if (has_classes(options)) {
+    if (options.classes.empty())
+      rows.classes = class_labels::unite(comm.allgather(rows.classes), rows.classes, rows.label);
+    to_signs(where, options, rows);
   }
+  unite_words(comm, where, rows);
   return rows;
+}
+
+std::string place_of_row(const std::vector<std::string>& names, std::uint64_t row, const sample_options& options) {
+  input_set input(names);
+  const auto number = ": row " + std::to_string(row + 1);
+  if (input.standard_input() || is_npy(input.files().front())) return shown(names) + number;
+  const auto layout = sample_layout_of(input, names, options);
+  const sample_parser parser(layout, options);
+  std::string place = shown(names) + number;
+  struct found {};
+  try {
+    input.visit(0, 1, [&](const input_piece& piece) {
+      bool header = piece.begins_file() && layout.header;
+      for_each_line(piece.text(), [&](std::string_view line, std::size_t) {
+        if (!is_row(layout, line) || (std::exchange(header, false) && parser.is_header(piece, line))) return;
+        if (row-- > 0) return;
+        const auto at = piece.place(line.data());
+        place = at.substr(0, at.rfind(':'));
+        throw found();
+      });
+    });
+  } catch (const found&) {
+  }
+  return place;
 }
 
 }  // namespace paracel

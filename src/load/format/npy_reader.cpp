@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -47,55 +48,45 @@ class npy_rows {
   npy_rows(const std::string& file, const npy_matrix& header, const sample_options& options, sample_rows& to,
            class_labels& classes)
       : file_(file), header_(header), options_(options), to_(to), classes_(classes) {
-    labelled_ = reads_labels(options);
     const auto refuse = [&](const std::string& what) { throw data_error(file + ": " + what); };
-    if (!options.target.empty() || !options.features.empty())
-      refuse("found an .npy file, want a file whose header names " +
-             quote_for_error(options.target.empty() ? options.features.front() : options.target));
-    const auto fields = header.columns - (labelled_ ? 1 : 0);
-    const auto numbered = fields == 0 ? numbered_fields() : find_numbered_fields(file, options, fields);
-    weight_ = numbered.weight.value_or(UINT64_MAX);
-    group_ = numbered.group.value_or(UINT64_MAX);
-    to.categorical = numbered.categorical;
-    for (const auto c : to.categorical) categorical_field_.push_back(numbered.field_of(c));
-    others_ = (labelled_ ? 1U : 0U) + (numbered.weight ? 1U : 0U) + (numbered.group ? 1U : 0U);
-    const std::uint64_t features = header.columns - others_;
-    const auto extra = options.without_label && options.label != sample_options::label_rule::none ? 1U : 0U;
-    std::uint64_t want = to.columns != 0 ? to.columns : options.columns;
-    if (want == 0) want = features;
-    if (features == 0)
+    if (header.columns >= sample_role::is_group)
+      refuse("found " + std::to_string(header.columns) + " columns, want at most " +
+             std::to_string(sample_role::is_group - 1));
+    const std::uint64_t others =
+        (reads_labels(options) ? 1U : 0U) + (options.weight.empty() ? 0U : 1U) + (options.group.empty() ? 0U : 1U);
+    if (header.columns <= others)
       refuse((header.columns == 1 ? "found one column" : "found " + std::to_string(header.columns) + " columns") +
-             ", want features" + (numbered.weight ? ", a weight" : "") + (numbered.group ? ", a group" : "") +
-             (labelled_ ? " and a label" : ""));
-    if (features != want && features != want + extra)
-      refuse("found " + std::to_string(header.columns) + " columns, want " + std::to_string(want + others_));
-    if (want > UINT32_MAX)
-      refuse("found " + std::to_string(want) + " columns, want at most " + std::to_string(UINT32_MAX));
-    to.columns = static_cast<std::uint32_t>(want);
+             ", want features" + (options.weight.empty() ? "" : ", a weight") +
+             (options.group.empty() ? "" : ", a group") + (reads_labels(options) ? " and a label" : ""));
+    sample_layout layout;
+    layout.format = sample_format::npy;
+    layout.fields = header.columns;
+    layout.place = file;
+    auto wanted = options;
+    if (wanted.columns == 0) wanted.columns = to.columns;  // of the files before
+    auto plan = plan_fields(layout, wanted);
+    role_ = std::move(plan.role);
+    to.columns = plan.columns;
+    to.fields = std::move(plan.fields);
+    to.categorical = std::move(plan.categorical);
+    row_.resize(to.columns);
   }
 
   void take(const std::byte* row_bytes, std::uint64_t row) {
-    std::uint64_t features = 0;
     for (std::uint64_t c = 0; c < header_.columns; ++c) {
-      const auto* const from = row_bytes + c * header_.width;
-      if (c == weight_) {
-        weight(number(from, row, c), row, c);
-      } else if (c == group_) {
-        to_.group.push_back(group_of(number_text(number(from, row, c))));
-      } else if (labelled_ && c + 1 == header_.columns) {
-        label(number(from, row, c), row, c);
-      } else if (features < to_.columns) {
-        const double v = number(from, row, c, options_.missing);
-        if (options_.floats) to_.floats.push_back(to_float(v));
-        else to_.value.push_back(v);
-        ++features;
-      }
+      const auto role = role_[c];
+      if (role == not_read) continue;
+      const double v = number(row_bytes + c * header_.width, row, c, is_feature(role) && options_.missing);
+      if (is_feature(role)) row_[role] = v;
+      else if (role == is_weight) weight(v, row, c);
+      else if (role == is_group) to_.group.push_back(group_of(number_text(v)));
+      else label(v, row, c);
     }
-    for (std::size_t k = 0; k < categorical_field_.size(); ++k) {
-      const auto at = to_.row_count * to_.columns + to_.categorical[k];
-      const double v = options_.floats ? static_cast<double>(to_.floats[at]) : to_.value[at];
-      if (!is_category(v)) fail(row, categorical_field_[k], no_category(number_text(v)));
+    for (const auto column : to_.categorical) {
+      if (!is_category(row_[column])) fail(row, to_.fields.features[column], no_category(number_text(row_[column])));
     }
+    if (options_.floats) std::ranges::transform(row_, std::back_inserter(to_.floats), to_float);
+    else to_.value.insert(to_.value.end(), row_.begin(), row_.end());
     ++to_.row_count;
   }
 
@@ -121,13 +112,11 @@ class npy_rows {
     to_.weight.push_back(v);
   }
   void label(double v, std::uint64_t row, std::uint64_t column) {
-    if (options_.label == sample_options::label_rule::binary) {
-      if (v != 0 && v != 1) fail(row, column, "found label " + number_text(v) + ", want 0 or 1");
-      to_.has_label_zero = to_.has_label_zero || v == 0;
-      v = v == 0 ? -1 : 1;
-    } else if (options_.label == sample_options::label_rule::classes) {
+    if (has_classes(options_)) {
       try {
-        v = classes_.index(number_text(v), true);
+        const auto text = number_text(v);
+        if (options_.label == sample_options::label_rule::binary) note_sign(to_, text);
+        v = classes_.index(text, true);
       } catch (const class_labels::refused& e) {
         fail(row, column, e.what);
       }
@@ -142,11 +131,8 @@ class npy_rows {
   const sample_options& options_;
   sample_rows& to_;
   class_labels& classes_;
-  bool labelled_;
-  std::uint64_t weight_;  // a column
-  std::uint64_t group_;   // another one
-  std::uint32_t others_;  // columns that are no features
-  std::vector<std::uint64_t> categorical_field_;
+  std::vector<std::uint32_t> role_;  // by column
+  std::vector<double> row_;          // features
 };
 
 }  // namespace
@@ -184,16 +170,17 @@ sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size,
   // Every rank reads every header, so that all find the same widths and the same errors.
   sample_rows rows;
   rows.dense = true;
-  class_labels classes(options.classes);
+  class_labels classes(labels_of(options));
   std::vector<npy_matrix> headers;
   std::uint64_t all_rows = 0;
   for (const auto& file : input.files()) {
     headers.push_back(
         read_npy_matrix(file.shown(), file.divisible() ? front_of(file, npy_front_bytes) : "", file.bytes));
-    const npy_rows checked(file.name, headers.back(), options, rows, classes);
     all_rows += headers.back().rows;
+    // Without rows the number of columns is not limited by the size of the file.
+    if (headers.back().rows > 0) const npy_rows checked(file.name, headers.back(), options, rows, classes);
   }
-  if (all_rows == 0) throw data_error(input.files().front().name + ": found no row, want samples");
+  if (all_rows == 0) throw data_error(input.files().front().name + no_rows);
 
   const auto parts = input.parts(rank, size);
   const auto first_row_at = [&](const npy_matrix& h, std::uint64_t offset) {
@@ -232,7 +219,7 @@ sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size,
     from->verify();
     done += p.end - p.begin;
   }
-  if (options.label == sample_options::label_rule::classes) rows.classes = classes.sort(rows.label);
+  if (has_classes(options)) rows.classes = classes.sort(rows.label);
   return rows;
 }
 

@@ -15,16 +15,16 @@
 
 namespace paracel {
 
-enum class sample_format { csv, libsvm };
+enum class sample_format { csv, libsvm, npy };
 
 /// What the beginning of the input tells about all of it.
 struct sample_layout {
   sample_format format = sample_format::csv;
   char separator = ',';            ///< csv: the separator; ' ' stands for runs of blanks
-  std::size_t fields = 0;          ///< csv: fields in each line
+  std::size_t fields = 0;          ///< csv: fields in each line; npy: columns
   bool header = false;             ///< csv: the first line names the fields
   std::vector<std::string> names;  ///< csv with a header: of all fields
-  std::string place = "?:1:1";     ///< of the first line that is not blank
+  std::string place = "?:1:1";     ///< of the first line that is not blank; npy: the file
 };
 
 /// Detects the layout from the first non-blank line of `text`; false if there is none. `file` is for messages.
@@ -40,27 +40,29 @@ enum sample_role : std::uint32_t {
 };
 constexpr bool is_feature(std::uint32_t role) noexcept { return role < is_group; }
 
-/// The roles of the fields of a CSV line.
-struct csv_plan {
+/// The roles of the fields of a CSV line, or of the columns of an .npy file.
+struct field_plan {
   std::vector<std::uint32_t> role;         ///< by field: a column, or a sample_role
   std::uint32_t columns = 0;               ///< features
   std::vector<std::string> names;          ///< with a header: of the features
+  sample_fields fields;                    ///< of these lines, for others
   std::vector<std::uint32_t> categorical;  ///< columns, ascending
 };
 /// Throws: data_error when the options do not match the layout.
-csv_plan plan_csv(const sample_layout& layout, const sample_options& options);
+field_plan plan_fields(const sample_layout& layout, const sample_options& options);
 
-/// Weight, group and categories where fields have no names.
-struct numbered_fields {
-  std::optional<std::uint64_t> weight;     ///< a field
-  std::optional<std::uint64_t> group;      ///< .npy: a field
-  std::vector<std::uint32_t> categorical;  ///< columns, ascending: fields without those two
-
-  /// The field of a column.
-  [[nodiscard]] std::uint64_t field_of(std::uint64_t column) const noexcept;
+/// Weight and categories of libsvm.
+struct libsvm_plan {
+  std::optional<std::uint64_t> weight;     ///< a field: an index - 1
+  std::vector<std::uint32_t> categorical;  ///< columns, ascending: fields without the weight
 };
-/// `fields`: of a row, excluding labels; 0: unknown (libsvm). Throws: data_error `where: ...`.
-numbered_fields find_numbered_fields(const std::string& where, const sample_options& options, std::uint64_t fields);
+/// Throws: data_error `where: ...`.
+libsvm_plan plan_libsvm(const std::string& where, const sample_options& options);
+
+/// Whether a line, not a header, is a sample: neither blank nor, in libsvm, a comment.
+bool is_row(const sample_layout& layout, std::string_view line) noexcept;
+/// What is wrong with an input, after its name.
+inline constexpr const char* no_rows = ": found no row, want samples";
 
 /// Whether samples have labels that are read.
 inline bool reads_labels(const sample_options& options) noexcept {

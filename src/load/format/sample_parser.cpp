@@ -41,14 +41,15 @@ std::size_t count_fields(std::string_view line, char separator) {
 }  // namespace
 
 sample_parser::sample_parser(sample_layout layout, const sample_options& options)
-    : layout_(std::move(layout)), options_(options), classes_(options.classes) {
+    : layout_(std::move(layout)), options_(options), classes_(labels_of(options)) {
   rows_.dense = layout_.format == sample_format::csv;
   rows_.columns = options.columns;
   if (rows_.dense) {
-    auto plan = plan_csv(layout_, options_);
+    auto plan = plan_fields(layout_, options_);
     role_ = std::move(plan.role);
     rows_.columns = plan.columns;
     rows_.names = std::move(plan.names);
+    rows_.fields = std::move(plan.fields);
     rows_.categorical = std::move(plan.categorical);
     words_of_.resize(rows_.columns);
     words_.reserve(rows_.categorical.size());
@@ -60,9 +61,9 @@ sample_parser::sample_parser(sample_layout layout, const sample_options& options
     }
     return;
   }
-  auto numbered = find_numbered_fields(layout_.place, options_, 0);
-  rows_.categorical = std::move(numbered.categorical);
-  if (numbered.weight) weight_index_ = *numbered.weight + 1;
+  auto plan = plan_libsvm(layout_.place, options_);
+  rows_.categorical = std::move(plan.categorical);
+  if (plan.weight) weight_index_ = *plan.weight + 1;
 }
 
 namespace {
@@ -92,12 +93,17 @@ double number(const input_piece& from, const char*& at, const char* last, std::s
 
 void sample_parser::label(const input_piece& from, std::string_view token, bool quoted) {
   const bool csv = layout_.format == sample_format::csv;
-  if (options_.label == sample_options::label_rule::classes) {
+  const bool binary = options_.label == sample_options::label_rule::binary;
+  if (binary || options_.label == sample_options::label_rule::classes) {
     const std::string text = quoted ? unquoted(token) : std::string(token);
     const auto problem = csv ? std::string() : class_labels::libsvm_problem(text);
     if (!problem.empty()) from.fail(token.data(), problem);
     try {
-      rows_.label.push_back(classes_.index(text, !quoted));
+      if (binary) note_sign(rows_, text);
+      const double index = classes_.index(text, !quoted);
+      rows_.label.push_back(index);
+      if (binary && (text == "0" || text == "1" || text == "-1"))
+        quick_class_[text == "0" ? 0 : text == "1" ? 1 : 2] = index;
     } catch (const class_labels::refused& e) {
       from.fail(token.data(), e.what);
     }
@@ -108,28 +114,9 @@ void sample_parser::label(const input_piece& from, std::string_view token, bool 
     rows_.label.push_back(number(from, at, at + token.size(), {}, "label "));
     return;
   }
-  if (options_.label == sample_options::label_rule::relevance) {
-    const char* at = token.data();
-    rows_.label.push_back(number(from, at, at + token.size(), {}, "label "));
-    if (!is_relevance(rows_.label.back())) from.fail(token.data(), no_relevance(std::string(token)));
-    return;
-  }
-  double v = 0;
-  const bool read = read_whole_number(token, v);
-  if (read && v == 1) {
-    rows_.label.push_back(1);
-    return;
-  }
-  if (read && (v == 0 || (v == -1 && !csv))) {
-    (v == 0 ? rows_.has_label_zero : rows_.has_label_minus_one) = true;
-    if (rows_.has_label_zero && rows_.has_label_minus_one) {
-      from.fail(token.data(), "found label " + quote_for_error(token) + " in an input that has label " +
-                                  (v == 0 ? "-1" : "0") + " too; want 0 and 1, or -1 and +1");
-    }
-    rows_.label.push_back(-1);
-    return;
-  }
-  from.fail(token.data(), "found label " + quote_for_error(token) + ", want " + (csv ? "0 or 1" : "-1, 0 or +1"));
+  const char* at = token.data();
+  rows_.label.push_back(number(from, at, at + token.size(), {}, "label "));
+  if (!is_relevance(rows_.label.back())) from.fail(token.data(), no_relevance(std::string(token)));
 }
 
 double sample_parser::not_negative(const input_piece& from, std::string_view field, double v) {
@@ -228,9 +215,17 @@ void sample_parser::csv_line(const input_piece& from, std::string_view line) {
   if (!options_.group.empty()) rows_.group.push_back(group_number);
 }
 
+/// Where the comment of a libsvm line begins: # at its beginning or after a blank. Without one, the line's length.
+static std::size_t comment_at(std::string_view line) noexcept {
+  for (auto at = line.find('#'); at != std::string_view::npos; at = line.find('#', at + 1)) {
+    if (at == 0 || is_blank(line[at - 1])) return at;
+  }
+  return line.size();
+}
+
 void sample_parser::libsvm_line(const input_piece& from, std::string_view line) {
   const char* at = line.data();
-  const char* last = at + line.size();
+  const char* last = line.data() + comment_at(line);
   const auto skip_blanks = [&] {
     while (at != last && is_blank(*at)) ++at;
   };
@@ -301,14 +296,18 @@ void sample_parser::libsvm_line(const input_piece& from, std::string_view line) 
   if (!options_.group.empty()) rows_.group.push_back(group_number);
 }
 
-/// Whether the first line of a file is its header.
 bool sample_parser::is_header(const input_piece& from, std::string_view line) const {
   std::vector<std::string> names;
   const char* problem = nullptr;
   const bool same = all_fields(line, layout_.separator, names, problem) && names == layout_.names;
-  if (!same && options_.header == sample_options::header_rule::yes)
-    from.fail(line.data(), "found a header that differs from the first file's, want the same fields");
-  return same;
+  if (same) return true;
+  // The same names in another order are a header, too.
+  auto ours = layout_.names;
+  std::ranges::sort(ours);
+  std::ranges::sort(names);
+  if (options_.header == sample_options::header_rule::yes || names == ours)
+    from.fail(line.data(), "found a header that differs from the first file's, want the same fields in the same order");
+  return false;
 }
 
 void sample_parser::parse(const input_piece& piece) {
@@ -331,7 +330,7 @@ void sample_parser::parse(const input_piece& piece) {
 }
 
 void sample_parser::line(const input_piece& from, std::string_view text) {
-  if (only_blanks(text)) return;
+  if (!is_row(layout_, text)) return;
   if (layout_.format == sample_format::csv) {
     csv_line(from, text);
   } else {
@@ -360,7 +359,7 @@ void sample_parser::make_room(double done, std::size_t new_values, std::size_t n
 }
 
 sample_rows sample_parser::take() {
-  if (options_.label == sample_options::label_rule::classes) rows_.classes = classes_.sort(rows_.label);
+  if (has_classes(options_)) rows_.classes = classes_.sort(rows_.label);
   for (const auto c : rows_.categorical) {
     if (!rows_.dense || words_of_[c]->known() || !words_of_[c]->has_words()) continue;
     std::vector<double> place;
@@ -375,7 +374,10 @@ sample_rows parse_samples(const std::string& file, std::string_view text, const 
   if (!find_layout(file, text, options, layout)) throw data_error(file + ":1:1: found no line, want samples");
   sample_parser parser(std::move(layout), options);
   parser.parse(input_piece(file, text));
-  return parser.take();
+  auto rows = parser.take();
+  if (rows.rows() == 0) throw data_error(file + no_rows);
+  to_signs(file, options, rows);
+  return rows;
 }
 
 }  // namespace paracel

@@ -31,6 +31,8 @@ class sample_parser {
   void expect_header() noexcept { header_ahead_ = layout_.header; }
   /// Disables the fast path, which must make no difference: for tests.
   void read_carefully() noexcept { careful_ = true; }
+  /// Whether the first line of a file is its header. Throws: data_error when it is not the first file's.
+  bool is_header(const input_piece& from, std::string_view line) const;
   /// The rows so far; consumes the parser.
   sample_rows take();
 
@@ -64,7 +66,6 @@ class sample_parser {
   }
   void csv_line(const input_piece& from, std::string_view line);
   void libsvm_line(const input_piece& from, std::string_view line);
-  bool is_header(const input_piece& from, std::string_view line) const;
   void label(const input_piece& from, std::string_view token, bool quoted = false);
   void make_room(double done, std::size_t new_values, std::size_t new_rows);
 
@@ -81,6 +82,7 @@ class sample_parser {
   bool careful_ = false;
   sample_rows rows_;
   class_labels classes_;
+  double quick_class_[3] = {-1, -1, -1};  // binary: the classes of 0, 1 and -1, once they were seen
   // Entries not yet moved to rows_: appending one by one would check the capacity each time.
   std::vector<std::uint32_t> new_column_;
   std::vector<double> new_value_;

@@ -112,31 +112,25 @@ bool sample_parser::quick_label(const char*& at, const char* last) {
     rows_.label.push_back(v);
     return true;
   }
-  if (options_.label == rule::classes) {
-    // Only labels that were seen before in this spelling.
-    const char* p = at;
-    const char stop = rows_.dense ? layout_.separator : ' ';
-    while (*p != stop && *p != ' ' && *p != '\n' && *p != '\r' && *p != '\t' && *p != '"') ++p;
-    const auto known = classes_.find({at, static_cast<std::size_t>(p - at)});
-    if (!known) return false;
-    rows_.label.push_back(*known);
-    at = p;
-    return true;
+  if (options_.label == rule::binary) {
+    const bool minus = *at == '-';
+    const char* const p = at + (minus || *at == '+' ? 1 : 0);
+    if ((*p == '0' || *p == '1') && (p[1] == ' ' || ends_line(p + 1) || (rows_.dense && p[1] == layout_.separator))) {
+      const double index = *p == '0' && p != at ? -1 : quick_class_[minus ? 2 : *p - '0'];
+      if (index < 0) return false;
+      rows_.label.push_back(index);
+      at = p + 1;
+      return true;
+    }
   }
-  const bool minus = *at == '-';
-  const char* p = at + (minus || *at == '+' ? 1 : 0);
-  if ((*p != '0' && *p != '1') || (p[1] != ' ' && !ends_line(p + 1) && !(rows_.dense && p[1] == layout_.separator)))
-    return false;
-  // A 0 or -1 that contradicts an earlier label is left to the function that reports it.
-  if (*p == '1' && minus) {
-    if (rows_.has_label_zero || rows_.dense) return false;
-    rows_.has_label_minus_one = true;
-  } else if (*p == '0') {
-    if (rows_.has_label_minus_one || p != at) return false;
-    rows_.has_label_zero = true;
-  }
-  rows_.label.push_back(*p == '1' && !minus ? 1 : -1);
-  at = p + 1;
+  // Only labels that were seen before in this spelling.
+  const char* p = at;
+  const char stop = rows_.dense ? layout_.separator : ' ';
+  while (*p != stop && *p != ' ' && *p != '\n' && *p != '\r' && *p != '\t' && *p != '"') ++p;
+  const auto known = classes_.find({at, static_cast<std::size_t>(p - at)});
+  if (!known) return false;
+  rows_.label.push_back(*known);
+  at = p;
   return true;
 }
 
@@ -159,6 +153,7 @@ const char* sample_parser::quick_libsvm_line(const char* at, const char* last) {
     return nullptr;
   };
   if (!reads_labels(options_)) {
+    if (*at == '#') return nullptr;
     const char* p = at;
     while (*p != ' ' && *p != ':' && *p != '\t' && *p != '\n' && *p != '\r') ++p;
     if (p == at) return nullptr;  // perhaps a blank line
@@ -184,6 +179,9 @@ const char* sample_parser::quick_libsvm_line(const char* at, const char* last) {
   std::uint64_t previous = 0;
   for (;;) {
     while (*at == ' ') ++at;
+    if (*at == '#' && at[-1] == ' ') {
+      while (*at != '\n' && !(*at == '\r' && at[1] == '\n')) ++at;
+    }
     if (ends_line(at)) break;
     std::uint64_t index = 0;
     const char* const first = at;

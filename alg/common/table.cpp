@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "table.hpp"
+
+#include <numeric>
+
+#include <paracel/error.hpp>
+
+#include "row_weights.hpp"
+
+namespace paracel::alg {
+
+void add_table_keys(config_schema& s, const table_parts& parts) {
+  s.key("header", key_type::string,
+        "CSV: whether the first line names the fields; automatic: yes if none of them is a number")
+      .fallback("automatic")
+      .one_of({"automatic", "yes", "no"});
+  if (parts.labels)
+    s.key("target", key_type::string, "the field with the labels: its name, or its number from 0; default: the last")
+        .or_numbers();
+  s.key("features", key_type::strings, "the fields with the features, by name or by number from 0; default: all others")
+      .or_numbers();
+  s.key("separator", key_type::string, "CSV: field separator; default: comma, semicolon or tab, as in the file");
+  if (parts.weights) {
+    s.key("weight", key_type::string, "the field with the rows' weights: its name, or its number from 0").or_numbers();
+    s.key("row_weights", key_type::files,
+          "weights of the rows of training_input, one number per line, instead of weight; default: 1");
+  }
+  if (parts.classes) add_class_weight_key(s);
+  if (parts.groups)
+    s.key("group", key_type::string,
+          "the field with the rows' groups: its name, or its number from 0; for libsvm, \"qid\"")
+        .or_numbers();
+  if (parts.categories)
+    s.key("categorical", key_type::strings,
+          "categorical features (integers from 0, or words), by name or by number from 0")
+        .or_numbers();
+}
+
+table_settings::table_settings(const config& from) {
+  const auto text = [&](const char* key) { return from.in_schema(key) ? from.get<std::string>(key) : std::string(); };
+  using rule = sample_options::header_rule;
+  const auto header = text("header");
+  samples.header = header == "yes" ? rule::yes : header == "no" ? rule::no : rule::automatic;
+  samples.target = text("target");
+  samples.features = from.get<std::vector<std::string>>("features");
+  features_place = from.place_of("features");
+  const auto separator = text("separator");
+  if (separator.size() > 1)
+    throw config_error(from.place_of("separator") + ": found \"" + separator + "\", want one character");
+  if (!separator.empty()) samples.separator = separator[0];
+  samples.weight = text("weight");
+  if (from.in_schema("row_weights")) row_weights = from.get<std::vector<std::string>>("row_weights");
+  if (!row_weights.empty() && !samples.weight.empty())
+    throw config_error(from.place_of("row_weights") + ": not together with weight, a field of the samples");
+  if (from.in_schema("class_weight")) of_classes = class_weights(from);
+  samples.group = text("group");
+  if (from.in_schema("categorical")) samples.categorical = from.get<std::vector<std::string>>("categorical");
+}
+
+sample_rows load_training_table(Comm comm, const std::vector<std::string>& names, table_settings& table) {
+  auto rows = load_samples(comm, names, table.samples);
+  if (rows.columns == 0) throw data_error(names.front() + ": found samples without any feature");
+  if (!table.row_weights.empty()) rows.weight = load_row_weights(comm, table.row_weights, rows);
+  auto& how = table.samples;
+  how.names = rows.names;
+  how.fields = rows.fields;
+  how.classes = rows.classes;
+  how.columns = rows.columns;
+  // Where fields have names, numbers are meant for the training rows alone: others may have them in another order.
+  if (!rows.fields.target.empty()) how.target.clear();
+  if (!rows.fields.weight.empty()) how.weight = rows.fields.weight;
+  if (!rows.fields.group.empty()) how.group = rows.fields.group;
+  return rows;
+}
+
+void weigh_signs(Comm comm, const table_settings& table, sample_rows& rows) {
+  if (!table.of_classes.given()) return;
+  std::vector<double> class_of(rows.label.size());
+  std::vector<double> count(rows.classes.size());
+  for (std::size_t i = 0; i < class_of.size(); ++i) {
+    class_of[i] = rows.label[i] > 0 ? 1 : 0;
+    ++count[rows.label[i] > 0 ? 1 : 0];
+  }
+  comm.allreduce(count);
+  weigh_classes(class_of, table.of_classes.of(rows.classes, count), rows.weight);
+}
+
+void add_classes(model_writer& model, const std::vector<std::string>& classes) {
+  std::string list;
+  for (const auto& c : classes) list.append(list.empty() ? "" : ", ").append(json_quoted(c));
+  model.fields().raw("classes", "[" + list + "]");
+}
+
+void add_fields(model_writer& model, const sample_options& trained) {
+  const auto& fields = trained.fields;
+  std::string names;
+  for (const auto& n : trained.names) names.append(names.empty() ? "" : ",").append(json_quoted(n));
+  json_object where;
+  if (!fields.target.empty()) where.add("target", fields.target);
+  if (fields.label != sample_fields::none) where.add("label", std::uint64_t{fields.label});
+  where.add("count", std::uint64_t{fields.count});
+  // The list is left out where it only counts.
+  bool counts = true;
+  std::string list;
+  for (std::size_t c = 0; c < fields.features.size(); ++c) {
+    counts = counts && fields.features[c] == c;
+    list.append(list.empty() ? "" : ",").append(std::to_string(fields.features[c]));
+  }
+  if (!counts) where.raw("features", "[" + list + "]");
+  model.fields().raw("names", "[" + names + "]").raw("fields", where.text());
+}
+
+void read_fields(const model_reader& model, std::uint32_t columns, table_settings& table) {
+  auto& to = table.samples;
+  auto& fields = to.fields;
+  to.columns = columns;
+  if (model.has_field("names")) to.names = model.list<std::string>("names");
+  fields.target = model.field<std::string>("fields.target", "");
+  fields.label = model.field<std::uint32_t>("fields.label", sample_fields::none);
+  fields.count = model.field<std::uint32_t>("fields.count", 0);
+  if (model.has_field("fields.features")) {
+    fields.features = model.list<std::uint32_t>("fields.features");
+  } else if (fields.count != 0) {
+    fields.features.resize(columns);
+    std::iota(fields.features.begin(), fields.features.end(), 0U);
+  }
+  const auto wrong = [&] {
+    throw data_error(model.path() + ": found names and fields that do not match the features");
+  };
+  if ((!to.names.empty() && to.names.size() != columns) || (fields.count != 0 && fields.features.size() != columns))
+    wrong();
+  for (const auto f : fields.features) {
+    if (f >= fields.count) wrong();
+  }
+  if (to.names.empty() || to.features.empty()) return;
+  bool same = to.features.size() == columns;
+  for (std::size_t c = 0; same && c < columns; ++c)
+    same = to.features[c] == to.names[c] ||
+           (c < fields.features.size() && to.features[c] == std::to_string(fields.features[c]));
+  if (same) return;
+  std::string all;
+  for (std::size_t c = 0; c < columns && c < 10; ++c) all += (c == 0 ? "" : ", ") + to.names[c];
+  throw config_error(table.features_place + ": found other features than those of the model: " + all +
+                     (columns > 10 ? ", ..." : "") + "; want these, or no key");
+}
+
+}  // namespace paracel::alg

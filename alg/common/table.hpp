@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// The keys by which configs describe tables of samples, the same in every program that reads samples, and what a model
+// keeps of the table that it was trained with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <paracel/comm.hpp>
+#include <paracel/samples.hpp>
+#include <paracel/schema.hpp>
+
+#include "class_weights.hpp"
+#include "design_matrix.hpp"
+#include "npy.hpp"
+
+namespace paracel::alg {
+
+/// The parts of a table that have a meaning for a program, besides the features.
+struct table_parts {
+  bool labels = true;       ///< target
+  bool weights = true;      ///< weight, row_weights
+  bool classes = false;     ///< class_weight
+  bool groups = false;      ///< group
+  bool categories = false;  ///< categorical
+};
+/// Adds header, features, separator, and the keys of `parts`.
+void add_table_keys(config_schema& schema, const table_parts& parts);
+
+/// The values of those keys.
+struct table_settings {
+  table_settings() = default;
+  /// Throws: config_error.
+  explicit table_settings(const config& from);
+
+  sample_options samples;
+  std::vector<std::string> row_weights;
+  class_weights of_classes;
+  std::string features_place;  // of the key, for error messages
+};
+
+/// Loads training samples; `rows.weight` is also set from row_weights. From now on `table.samples` describes other
+/// samples for the same model. A collective. Throws: data_error also when there are no features.
+sample_rows load_training_table(Comm comm, const std::vector<std::string>& names, table_settings& table);
+
+/// Multiplies the weights of rows with binary labels by those of their classes. A collective. Throws: config_error for
+/// an unknown class.
+void weigh_signs(Comm comm, const table_settings& table, sample_rows& rows);
+
+/// Adds the classes to a manifest.
+void add_classes(model_writer& model, const std::vector<std::string>& classes);
+/// Adds the names and fields of the training samples to a manifest.
+void add_fields(model_writer& model, const sample_options& trained);
+/// Reads them for a model of so many features. Throws: data_error; config_error for another key `features`.
+void read_fields(const model_reader& model, std::uint32_t columns, table_settings& to);
+
+}  // namespace paracel::alg
