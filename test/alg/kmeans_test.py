@@ -209,6 +209,9 @@ class KmeansTest(AlgorithmCase):
         self.assertIn(bad + ":2:3", self.job(2, status=4, input=bad, kclusters=1))
         self.assertIn("found no line", self.job(1, status=4, mode="embedded", input=self.path("empty", ""), kclusters=1))
         self.assertIn("nan", self.job(1, status=4, mode="embedded", input=self.path("nan", "1,2\nnan,2\n"), kclusters=1))
+        south = self.path("south.csv", "lat,lon\n1,2\n-91,3\n")
+        self.assertIn("south.csv:3: found latitude -91",
+                      self.job(2, status=4, input=south, kclusters=1, metric="haversine"))
         self.assertIn("want at most the number of points", self.job(2, status=3, input=self.points, kclusters=601))
         self.assertIn("2^31", self.job(mode="embedded", status=3, input=self.points, kclusters=2, rounds=10**9, n_init=3))
         self.assertIn("standard input", self.job(mode="embedded", status=3, input="-", kclusters=2))

@@ -169,10 +169,12 @@ class NaiveBayesTest(AlgorithmCase):
             self.assertEqual(self.fit(3, training_input=one, test_input=one, distribution=kind)["accuracy"], 1)
 
     def test_bad_input_and_bad_configs(self):
-        minus = self.path("minus.svm", "a 1:1\nb 1:2\na 2:-1\n")
-        for workers in (1, 3):
-            self.assertIn("found a number below 0 in row 3, want counts",
-                          self.job(workers, status=4, training_input=minus, distribution="multinomial"))
+        # Neither comments nor headers nor blank lines are rows.
+        for name, text, line in (("minus.svm", "# counts\na 1:1\nb 1:2\na 2:-1\n", 4),
+                                 ("minus.csv", "\nx,z,y\n\n1,2,a\n1,-2,b\n", 5)):
+            for workers in (1, 3):
+                said = self.job(workers, status=4, training_input=self.path(name, text), distribution="multinomial")
+                self.assertIn(f"{name}:{line}: found a number below 0, want counts", said)
         same = self.path("same.csv", "1,a\n1,b\n")
         self.assertIn("without variance", self.job(2, status=4, training_input=same, distribution="gaussian"))
         nothing = self.path("nothing.txt", "0\n1\n0\n")
