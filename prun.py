@@ -60,7 +60,7 @@ from launcher.scaling import resize_command  # noqa: E402
 from launcher.run_directory import COMMANDS, run_command  # noqa: E402
 from launcher.runs import runs_command  # noqa: E402
 from launcher.tell import tell_command  # noqa: E402
-from launcher.exit_status import FAILURE, OK, USAGE, Failure  # noqa: E402
+from launcher.exit_status import FAILURE, OK, USAGE, Failure, words_of  # noqa: E402
 
 
 def main(arguments):
@@ -109,8 +109,7 @@ def main(arguments):
     except Failure as failure:
         words, status = f"error: {failure}", failure.status
     except OSError as error:  # for example, out of file descriptors
-        where = f"{error.filename}: " if error.filename is not None else ""
-        words, status = f"error: {where}{error.strerror or error}", FAILURE
+        words, status = f"error: {words_of(error)}", FAILURE
     except KeyboardInterrupt:  # before the event loop handles signals
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
         words, status = "interrupted", 130

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "run_log.hpp"
 
+#include <unistd.h>
+
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include <paracel/json_parser.hpp>
@@ -24,6 +28,22 @@ json_object& json_object::raw(const std::string& name, const std::string& json) 
   names_.push_back(name);
   return *this;
 }
+
+namespace {
+
+/// Whether what is printed goes to a terminal; prun.py, which passes it on, says so.
+bool for_people() {
+  static const bool is = std::getenv("PARACEL_PRINTS_TO_TERMINAL") != nullptr || isatty(STDOUT_FILENO) == 1;
+  return is;
+}
+
+std::string short_number(double v) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%.6g", v);
+  return text.data();
+}
+
+}  // namespace
 
 run_log::run_log(paralg& job, int rounds, std::string metric, bool debug)
     : job_(job),
@@ -60,7 +80,9 @@ void run_log::round(int number, double value, const figures& more) {
   job_.report_progress({number, rounds_, value, metric_});
 }
 
-void run_log::result(const char* name, double value) { result(name, json_number(value)); }
+void run_log::result(const char* name, double value) {
+  result(name, for_people() ? short_number(value) : json_number(value));
+}
 void run_log::result(const char* name, std::uint64_t value) { result(name, std::to_string(value)); }
 void run_log::result(const char* name, const std::string& value) {
   if (!first_) return;

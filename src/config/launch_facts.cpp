@@ -39,6 +39,7 @@ launch_facts facts_of(const config& checked, const config_schema& of) {
   launch_facts facts;
   facts.not_resumable_key = of.not_resumable_key(checked);
   for (const auto& [name, type, value] : checked.all()) {
+    if (type == key_type::output_folder && facts.output.empty()) facts.output = std::get<std::string>(value);
     if (!checked.given(name)) continue;
     if (const auto* text = std::get_if<std::string>(&value)) {
       if (type == key_type::plugin || names_plugin(name) || is_library(*text)) add_plugin(facts, *text);
@@ -75,6 +76,7 @@ std::string facts_json(const launch_facts& facts, const config_schema* of) {
   if (of != nullptr) {
     answer["program"] = of->program();
     answer["resumable"] = of->resumable() && facts.not_resumable_key.empty();
+    if (!facts.output.empty()) answer["output"] = facts.output;
     if (!facts.remarks.empty()) answer["remarks"] = facts.remarks;
     if (!facts.not_resumable_key.empty()) answer["not_resumable_key"] = facts.not_resumable_key;
   }

@@ -3,7 +3,8 @@
 // What prun.py needs from a config before it starts a job, as one line of JSON:
 //
 //   {"plugins": ["./libmine.so"], "standard_input": "cfg.json:2:3: key \"input\"", "program": "lr",
-//    "resumable": false, "not_resumable_key": "cfg.json:3:3: key \"update_file\"", "remarks": ["cfg.json:4:3: ..."]}
+//    "resumable": false, "not_resumable_key": "cfg.json:3:3: key \"update_file\"", "output": "out",
+//    "remarks": ["cfg.json:4:3: ..."]}
 //   {"error": "cfg.json:4:3: key ...", "status": 3}
 //
 // A program prints it for `--check FILE` (worker/run.cpp); for one without a schema start_scheduler --print_config
@@ -23,6 +24,7 @@ struct launch_facts {
   std::vector<std::string> plugins;    ///< as the config names them; the servers may load them from these folders
   std::string standard_input;          ///< the first key that names it, for an error; empty: it is not read
   std::string not_resumable_key;       ///< one with which workers cannot be replaced, for an error; empty: none
+  std::string output{};                ///< the folder of the results; empty: none is named
   std::vector<std::string> remarks{};  ///< on what was accepted although it was probably not meant so
 };
 

@@ -78,6 +78,13 @@ struct reading {
   }
 };
 
+/// Whether a file of this name may be one of a checkpoint. The user has named the folder of checkpoints, and may have
+/// folders of ten digits there too, such as 2026010112.
+bool is_of_checkpoint(std::string_view name) {
+  return name == manifest_name ||
+         ((name.starts_with("worker-") || name.starts_with("server-")) && name.ends_with(".ckpt"));
+}
+
 std::string path_in(const std::string& folder, const std::string& name) { return folder + "/" + name; }
 
 }  // namespace
@@ -282,6 +289,14 @@ chosen_checkpoint choose_checkpoint(const file_system& on, const std::string& fo
   throw data_error(folder + ": no checkpoint in it is valid:" + all);
 }
 
+bool has_foreign_files(const file_system& on, const std::string& folder) {
+  try {
+    return !std::ranges::all_of(on.list(folder), is_of_checkpoint);
+  } catch (const error&) {  // there is no such folder
+    return false;
+  }
+}
+
 std::vector<std::uint32_t> prune_checkpoints(file_system& on, const std::string& folder, std::uint32_t keep,
                                              std::map<std::uint32_t, bool>& known) {
   std::vector<std::uint32_t> removed;
@@ -290,6 +305,7 @@ std::vector<std::uint32_t> prune_checkpoints(file_system& on, const std::string&
   for (auto c = clocks.rbegin(); c != clocks.rend(); ++c) {
     const auto one = path_in(folder, checkpoint_folder_name(*c));
     if (good >= keep) {
+      if (has_foreign_files(on, one)) continue;
       // The manifest first: what is left by an interrupted removal is not a checkpoint.
       on.remove(path_in(one, manifest_name));
       on.remove_folder(one);
@@ -318,6 +334,7 @@ std::vector<std::string> set_aside_after(file_system& on, const std::string& fol
   for (const auto c : checkpoint_clocks(on, folder)) {
     if (c <= clock) continue;
     const auto name = checkpoint_folder_name(c);
+    if (std::ranges::none_of(on.list(path_in(folder, name)), is_of_checkpoint)) continue;
     std::string to = name + ".old";
     for (int i = 2; taken.contains(to); ++i) to = name + ".old" + std::to_string(i);
     on.rename(path_in(folder, name), path_in(folder, to));

@@ -89,7 +89,10 @@ struct chosen_checkpoint {
 /// files of the chosen one and of the newer ones.
 chosen_checkpoint choose_checkpoint(const file_system& on, const std::string& folder);
 
-/// Removes checkpoints older than the newest `keep` valid ones.
+/// Whether the folder has anything but files of a checkpoint: then it is not removed.
+[[nodiscard]] bool has_foreign_files(const file_system& on, const std::string& folder);
+
+/// Removes checkpoints older than the newest `keep` valid ones, except from folders with foreign files.
 ///
 /// `known`: by clock, whether a checkpoint is valid, so that none is verified twice; newly verified ones are added. A
 /// newer invalid one is kept for inspection, and not counted. Returns: the removed clocks. Throws: error when something
@@ -97,8 +100,8 @@ chosen_checkpoint choose_checkpoint(const file_system& on, const std::string& fo
 std::vector<std::uint32_t> prune_checkpoints(file_system& on, const std::string& folder, std::uint32_t keep,
                                              std::map<std::uint32_t, bool>& known);
 
-/// Renames the folders of clocks later than `clock` ("0000000030.old", ".old2"), so that they are not confused with
-/// those of a run that resumes from it. Returns: the new names.
+/// Renames the folders of checkpoints of clocks later than `clock` ("0000000030.old", ".old2"), so that they are not
+/// confused with those of a run that resumes from it. Returns: the new names.
 std::vector<std::string> set_aside_after(file_system& on, const std::string& folder, std::uint32_t clock);
 
 }  // namespace paracel::net

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <paracel/run.hpp>
 
+#include <unistd.h>
+
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -95,6 +98,15 @@ void say_remarks(const std::string& program) {
     std::fprintf(stderr, "%s: warning: %s\n", program.c_str(), remark.c_str());
 }
 
+/// For a person; prun.py says the same of a job.
+void say_summary(const config_schema& schema, const config& settings, std::chrono::steady_clock::time_point begin) {
+  const auto output = facts_of(settings, schema).output;
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s: done in %.2g s%s%s\n", schema.program().c_str(),
+               std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+               output.empty() ? "" : ", results in ", output.c_str());
+}
+
 const config* running = nullptr;
 
 struct announced {
@@ -121,7 +133,9 @@ int run(int argc, char** argv, const config_schema& schema, const std::function<
   if (!is_launched()) say_remarks(schema.program());
   output_folder::keep(inputs_of(settings));
   const announced now(settings);
+  const auto begin = std::chrono::steady_clock::now();
   solve(settings);
+  if (!is_launched() && isatty(STDERR_FILENO) == 1) say_summary(schema, settings, begin);
   return exit_status::ok;
 } catch (...) {
   return tell_failure(schema.program(), std::current_exception());

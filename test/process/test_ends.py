@@ -55,6 +55,27 @@ class Ends(JobTest):
                     self.assertEqual(log, f"rank 2: {how}\ntest_ends: error: {line}\n")
                     self.assertEqual(self.embedded(way), (status, f"test_ends: error: {line}\n"))
 
+    def test_who_has_no_memory_says_who_it_is_and_what_helps(self):
+        line = (r"test_ends: error: out of memory \(std::bad_alloc\): process \d+ held up to \d+ MB; "
+                r"want fewer processes on this host")
+        for way in ("bad_alloc", "bare_bad_alloc"):
+            with self.subTest(way):
+                got, _, err, log = self.ended(way)
+                self.assertEqual(got, 1, err)
+                self.assertRegex(log, line)
+                status, alone = self.embedded(way)
+                self.assertEqual(status, 1)
+                self.assertRegex(alone, line)
+
+    def test_a_crash_says_what_to_do_next_and_another_programs_status_is_not_the_jobs(self):
+        got, _, err, _ = self.ended("abort")
+        self.assertEqual(got, 10, err)
+        self.assertRegex(err, r"worker 2 \(pid \d+\) was killed by SIGABRT\n")
+        self.assertIn(f"to find the cause: `gdb --args {ENDS} abort 2` runs the whole job in one process", err)
+        got, _, err, _ = self.ended("exit_11")
+        self.assertEqual(got, 1, "11 would be a lost server")
+        self.assertIn("exited with status 11", err)
+
     def test_a_job_ends_whose_first_request_came_before_its_server_knew_the_members(self):
         """That is the last tick of a worker that needs no server. Of jobs as short as these about one in fifty did not end."""
         data = self.not_there("rows.csv")

@@ -3,6 +3,7 @@
 """The output of prun.py: slow or absent readers, full disks, deleted folders, and a launcher that is itself stopped, interrupted
 early or killed. The job continues, and nothing important is lost."""
 import array
+import contextlib
 import fcntl
 import json
 import os
@@ -142,6 +143,29 @@ class StalledReaders(Launched):
         termios.tcflow(slave, termios.TCOOFF)
         process = self.launch(*self.LONG, "--timeout", "2", LR, stdout=slave, stderr=slave)
         self.assertEqual(self.wait(process), 12)
+
+    def test_numbers_for_people_are_short_and_those_for_programs_have_all_digits(self):
+        def on_a_terminal(*command):
+            master, slave = pty.openpty()
+            process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave,
+                                       env=clean_environment())
+            os.close(slave)
+            text = b""
+            with open(master, "rb", buffering=0) as file, contextlib.suppress(OSError):  # EIO: all ends are closed
+                while piece := file.read(1 << 16):
+                    text += piece
+            self.assertEqual(process.wait(patient(60)), 0, text)
+            return text.decode()
+
+        alone = (LR, "--cfg_file", "cfg.json")
+        whole = re.search(r"^objective (\S+)$", subprocess.run(alone, cwd=self.folder, capture_output=True, text=True,
+                                                               env=clean_environment(), check=True).stdout, re.M)[1]
+        short = f"{float(whole):.6g}"
+        self.assertGreater(len(whole), len(short))
+        for command in (alone, (sys.executable, PRUN, "-c", "cfg.json", LR)):
+            said = on_a_terminal(*command)
+            self.assertEqual(re.findall(r"^objective (\S+)\s*$", said, re.M), [short], said)
+            self.assertRegex(said, r"(lr|prun): done in [\d.]+ s, results in out/")
 
     def test_a_job_is_done_though_nobody_reads_its_standard_error(self):
         program = self.write_program("brief", "echo brief")

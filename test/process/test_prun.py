@@ -88,6 +88,7 @@ class Usage(JobTest):
                 ("--checkpoint-keep requires --checkpoint-dir or --resume", "--checkpoint-keep", "3", LR),
                 ("--checkpoint-wait requires --checkpoint-dir or --resume", "--checkpoint-wait", "9", LR),
                 ("--checkpoint-dir cfg.json: a file, want a folder", "-c", "cfg.json", "--checkpoint-dir", "cfg.json", LR),
+                ("folder\\udcff is not UTF-8", "-c", "cfg.json", "--checkpoint-dir", "folder\udcff", LR),
                 # what a shell makes of an unset variable
                 ("--resume: '' is not a folder name", "--resume", "", LR),
                 ("--checkpoint-dir: '' is not a folder name", "--checkpoint-dir=", LR),

@@ -18,7 +18,7 @@
 namespace paracel::sim {
 
 inline constexpr std::uint64_t job_id = 0x51e0;
-inline constexpr const char* scheduler_address = "sim://scheduler";
+inline constexpr const char* scheduler_address = "inproc://scheduler";
 
 /// Requests to the scheduler, one after the other. Thread-safety: owned by the actor that opened it.
 class question {

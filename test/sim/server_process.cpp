@@ -46,7 +46,7 @@ server_entry entry_of(std::uint32_t slot, std::uint64_t incarnation, std::uint32
   e.threads = threads;
   e.host = "here";
   e.pid = pid;
-  const auto prefix = "sim://s" + std::to_string(slot) + "_" + std::to_string(pid) + "/";
+  const auto prefix = "inproc://s" + std::to_string(slot) + "_" + std::to_string(pid) + "/";
   for (std::uint32_t i = 0; i < threads; ++i) e.shards.push_back(prefix + std::to_string(i));
   e.clock = prefix + "k";
   e.control = prefix + "c";

@@ -287,6 +287,25 @@ TEST(CheckpointStore, KeepsTheNewestThatVerify) {
   EXPECT_EQ(prune_checkpoints(disk, "d", 2, known), (std::vector<std::uint32_t>{4, 3}));
 }
 
+TEST(CheckpointStore, WhatAUserHasPutThereStays) {
+  crash_disk disk;
+  for (std::uint32_t clock = 1; clock <= 4; ++clock) write_checkpoint(disk, clock);
+  const auto put = [&](const std::string& path) {
+    disk.make_folder(path.substr(0, path.rfind('/')));
+    const std::string mine = "mine";
+    disk.write(path, std::as_bytes(std::span(mine)));
+  };
+  put("d/0000000001/notes.txt");
+  put("d/0000000000/thesis.tex");
+  put("d/2026010112/measured.csv");
+  std::map<std::uint32_t, bool> known;
+  EXPECT_EQ(prune_checkpoints(disk, "d", 1, known), (std::vector<std::uint32_t>{3, 2}));
+  EXPECT_EQ(set_aside_after(disk, "d", 3), std::vector<std::string>{"0000000004.old"});
+  EXPECT_EQ(checkpoint_clocks(disk, "d"), (std::vector<std::uint32_t>{0, 1, 2026010112}));
+  EXPECT_TRUE(has_foreign_files(disk, "d/0000000001"));
+  EXPECT_FALSE(has_foreign_files(disk, "d/nowhere"));
+}
+
 TEST(CheckpointStore, LaterOnesAreSetAside) {
   crash_disk disk;
   for (std::uint32_t clock = 1; clock <= 3; ++clock) write_checkpoint(disk, clock);

@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(SOURCE, "tool"))
 from launcher import numbers, socket_folder  # noqa: E402
 from launcher.elf import needed_libraries  # noqa: E402
 from launcher.ending import next_step, status_of  # noqa: E402
-from launcher.exit_status import FAILURE, SERVER_LOST, SCHEDULER_LOST, USAGE, Failure  # noqa: E402
+from launcher.exit_status import FAILURE, SERVER_LOST, SCHEDULER_LOST, USAGE, Failure, words_of  # noqa: E402
 from launcher.folder_lock import OF_RUN  # noqa: E402
 from launcher.job import LATE, Job  # noqa: E402
 from launcher.options import parse_command_line, take_config  # noqa: E402
@@ -205,8 +205,9 @@ class Statuses(unittest.TestCase):
         self.assertEqual(status_of(self.child("server", 3), joined=True)[0], SERVER_LOST)
         self.assertEqual(status_of(self.child("server", 77))[0], SERVER_LOST)
         self.assertEqual(status_of(self.child("server", 13), joined=True)[0], SCHEDULER_LOST)
-        self.assertEqual(status_of(self.child("worker", 7))[0], 7)
-        for own in (10, 11, 12, 77, 130):
+        for found in (7, 12, 13):
+            self.assertEqual(status_of(self.child("worker", found))[0], found)
+        for own in (10, 11, 77, 130):
             self.assertEqual(status_of(self.child("worker", own))[0], FAILURE, "it means something else for a job")
 
     def test_a_crash_says_what_to_do_next(self):
@@ -214,6 +215,15 @@ class Statuses(unittest.TestCase):
         self.assertIn("gdb --args '/bin/my prog' --cfg_file a.json", next_step("worker 1 (pid 7) was killed by SIGSEGV", command))
         self.assertIn("dmesg", next_step("worker 1 (pid 7) was killed by SIGKILL", command))
         self.assertIsNone(next_step("worker 1 (pid 7) exited with status 3", command))
+
+
+class Errors(unittest.TestCase):
+    def test_an_error_of_the_system_names_the_file_and_not_a_number(self):
+        with self.assertRaises(OSError) as error:
+            os.stat("/nowhere/at all")
+        self.assertEqual(words_of(error.exception), "/nowhere/at all: No such file or directory")
+        self.assertEqual(words_of(OSError(24, "Too many open files")), "Too many open files")
+        self.assertEqual(words_of(Failure(USAGE, "as it is")), "as it is")
 
 
 class Folders(unittest.TestCase):

@@ -41,7 +41,11 @@ class Checkpoints:
         else:
             self.folder = os.path.dirname(self.resume)
         for name, path in (("--checkpoint-dir", self.folder), ("--resume", self.resume)):
-            if len(path.encode()) > MOST_PATH_BYTES:
+            try:  # it is sent to the servers as JSON
+                size = len(path.encode())
+            except UnicodeEncodeError:
+                raise Failure(USAGE, f"{name}: the path {path} is not UTF-8") from None
+            if size > MOST_PATH_BYTES:
                 raise Failure(USAGE, f"{name}: the path {path} is longer than {MOST_PATH_BYTES} bytes")
         if os.path.dirname(self.resume) != self.folder and holds_checkpoints(self.folder):
             raise Failure(USAGE, f"--checkpoint-dir {self.folder} holds checkpoints of another run: resume from them with "

@@ -17,6 +17,7 @@ class Facts:
         self.standard_input = str(found.get("standard_input", ""))  # the key that names it
         self.program = str(found.get("program", ""))                # as its schema names it
         self.resumable = found.get("resumable") is not False
+        self.output = str(found.get("output", ""))                  # the folder of the results
         self.remarks = [str(text) for text in found.get("remarks", [])]  # on what the config has, but probably does not mean
         self.not_resumable_key = str(found.get("not_resumable_key", ""))
 

@@ -57,7 +57,7 @@ def status_of(child, joined=False):
             return lost, words or f"{child.name()}: one of its processes was killed by {signal_name(code - 128)}"
     if 1 <= code <= (9 if child.role == "worker" else 5) and not (child.role == "server" and joined):
         return code, text
-    if code == SCHEDULER_LOST:  # the first to find out
+    if code == SCHEDULER_LOST or code == TIMEOUT and child.role == "worker":  # the first to find out
         return code, text
     return (FAILURE if child.role == "worker" else lost), text
 

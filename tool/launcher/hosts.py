@@ -96,7 +96,7 @@ def own_address(options, remote):
         import struct
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
             try:
-                reply = fcntl.ioctl(s, 0x8915, struct.pack("256s", options.bind_interface.encode()[:15]))  # SIOCGIFADDR
+                reply = fcntl.ioctl(s, 0x8915, struct.pack("256s", os.fsencode(options.bind_interface)[:15]))  # SIOCGIFADDR
             except OSError as error:
                 raise Failure(USAGE, f"--bind-interface {options.bind_interface}: {error.strerror}") from None
         return socket.inet_ntoa(reply[20:24])

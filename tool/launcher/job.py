@@ -15,7 +15,7 @@ from .orphans import become_subreaper, signal_orphans
 from .pipes import Pipes
 from .program import DEFAULT_SIGNALS
 from .run_directory import NOTE, write_note
-from .exit_status import FAILURE, MEANING, OK, SCHEDULER_LOST, TIMEOUT, Failure
+from .exit_status import FAILURE, MEANING, OK, SCHEDULER_LOST, TIMEOUT, Failure, words_of
 from .terminal import Terminal, duration
 
 EXPLAINED_LIMIT = 2.0               # seconds in which an exit with status 0 before the end of the job must be explained
@@ -449,7 +449,7 @@ class Job:
             return self.run_loop()
         except (Failure, OSError) as error:
             if self.cause is None:
-                self.cause = (getattr(error, "status", FAILURE), str(error))
+                self.cause = (getattr(error, "status", FAILURE), words_of(error))
             self.write_end()
             raise
 
@@ -470,10 +470,7 @@ class Job:
         o = self.options
         self.subreaper = "mpi" in (o.method, o.m_server) and become_subreaper()
         self.catch_signals()
-        program = self.plan.program
-        self.terminal.say(f"job {self.plan.id}: {o.snum} server{'s' * (o.snum > 1)} ({o.m_server}), "
-                          f"{o.wnum} worker{'s' * (o.wnum > 1)} ({o.method}): "
-                          f"{os.path.relpath(program) if program.startswith(os.getcwd()) else program}")
+        self.terminal.say(self.plan.described())
         self.terminal.say(f"logs in {self.plan.run_dir}")
         for note in self.plan.notes + self.plan.checkpoints.notes:
             self.terminal.say(note)
@@ -578,7 +575,8 @@ class Job:
         self.terminal.finish_progress()
         self.recovery.report()
         if self.cause is None:
-            self.terminal.say(f"done in {duration(took)}", matters=True)
+            where = f", results in {self.plan.output}" if self.plan.output else ""
+            self.terminal.say(f"done in {duration(took)}{where}", matters=True)
         else:
             status = self.cause[0]
             meaning = f" ({MEANING[status]})" if status in MEANING else ""

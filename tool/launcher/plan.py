@@ -14,6 +14,7 @@ from .run_directory import KEY, SEND_REQUEST
 from .run_folder import remove_kept, take_folder
 from .socket_folder import MEMORY, SocketFolder, remove_folder
 from .exit_status import FAILURE, USAGE, Failure
+from .terminal import number_of
 
 MOST_CONNECTIONS = 256  # of a process, before the threads of a server share one: doc/scale.md has the figures
 
@@ -62,6 +63,7 @@ class Plan:
         if self.threads is None and not (remote and options.m_server == "mpi"):
             self.threads = min(max(1, usable_cores() // options.snum), MOST_THREADS)
         self.notes = [f"warning: {remark}" for remark in facts.remarks]  # for a person, when the job starts
+        self.output = facts.output
         self.checkpoints = Checkpoints(options, framework, program)
         self.reads_standard_input = bool(facts.standard_input) and not os.isatty(0)
 
@@ -225,6 +227,8 @@ class Plan:
             environment["PARACEL_DELIVERY"] = o.delivery
         if o.max_message_bytes:
             environment["PARACEL_MAX_MESSAGE_BYTES"] = o.max_message_bytes
+        if os.isatty(1):
+            environment["PARACEL_PRINTS_TO_TERMINAL"] = "1"
         if "PARACEL_SHARED_MEMORY" in os.environ:
             environment["PARACEL_SHARED_MEMORY"] = os.environ["PARACEL_SHARED_MEMORY"]
         if o.method == "mpi":
@@ -281,6 +285,11 @@ class Plan:
         if self.on_one_host():
             return {}
         return {"PARACEL_JOB_KEY": self.key} if mpirun else {"PARACEL_JOB_KEY_FILE": os.path.join(self.run_dir, KEY)}
+
+    def described(self):
+        o, program = self.options, self.program
+        return (f"job {self.id}: {number_of(o.snum, 'server')} ({o.m_server}), {number_of(o.wnum, 'worker')} ({o.method}): "
+                f"{os.path.relpath(program) if program.startswith(os.getcwd()) else program}")
 
     def embedded_command(self):
         """The job in one process, for a debugger."""

@@ -10,7 +10,7 @@ from .output import write_out
 from .own_folder import NotOwn, OwnFolder
 from .printable import in_a_line, printable
 from .program import own_program
-from .exit_status import FAILURE, MEANING, OK, SCHEDULER_LOST, USAGE, Failure
+from .exit_status import FAILURE, MEANING, OK, SCHEDULER_LOST, USAGE, Failure, words_of
 from .terminal import duration
 
 NOTE = "run.json"
@@ -48,7 +48,7 @@ def read_note(run):
     except RecursionError:
         raise Failure(USAGE, f"--run {run}: its {NOTE} cannot be read: nested too deep") from None
     except (OSError, ValueError) as error:
-        raise Failure(USAGE, f"--run {run}: its {NOTE} cannot be read: {error}") from None
+        raise Failure(USAGE, f"--run {run}: its {NOTE} cannot be read: {words_of(error)}") from None
     if isinstance(note, dict) and note.get("job") == PS_JOB and "scheduler" not in note:
         raise Failure(USAGE, f"--run {run}: a run of {note.get('program', 'a program')}, which is written for ps-lite: status, "
                              "tell and --servers ask the scheduler of a Paracel job, and it has none; its logs are there")
@@ -106,7 +106,7 @@ def ask(run, verb, body=None, limit=ANSWER_LIMIT):
         asking = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                   env=environment)
     except OSError as error:
-        raise Failure(FAILURE, f"{command[0]}: {error}") from None
+        raise Failure(FAILURE, f"{command[0]} cannot be run: {words_of(error)}") from None
     with asking:
         try:
             out, err = finish(asking, json.dumps(body).encode(), run, limit + 2)

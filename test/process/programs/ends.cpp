@@ -6,6 +6,7 @@
 //                     done_exit_0: after all; bare_HOW: in a program without paracel::run
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -48,6 +49,9 @@ class ends : public paracel::paralg {
     if (how_ == "runtime_error") throw std::runtime_error("out of ideas");
     if (how_ == "data_error") throw paracel::data_error("points.csv:3:1: found x");
     if (how_ == "int") throw 7;  // NOLINT(hicpp-exception-baseclass)
+    if (how_ == "exit_11") std::exit(11);
+    if (how_ == "bad_alloc") throw std::bad_alloc();
+    if (how_ == "abort") std::abort();
     if (how_ == "in_a_thread") std::thread([] { throw std::runtime_error("out of threads"); }).join();
   }
 
