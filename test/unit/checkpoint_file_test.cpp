@@ -292,8 +292,8 @@ TEST(CheckpointStore, WhatAUserHasPutThereStays) {
   for (std::uint32_t clock = 1; clock <= 4; ++clock) write_checkpoint(disk, clock);
   const auto put = [&](const std::string& path) {
     disk.make_folder(path.substr(0, path.rfind('/')));
-    const std::string mine = "mine";
-    disk.write(path, std::as_bytes(std::span(mine)));
+    const std::string theirs = "theirs";
+    disk.write(path, std::as_bytes(std::span(theirs)));
   };
   put("d/0000000001/notes.txt");
   put("d/0000000000/thesis.tex");

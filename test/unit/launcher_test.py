@@ -16,7 +16,7 @@ import unittest
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
 
-from launcher import numbers, socket_folder  # noqa: E402
+from launcher import numbers, socket_folder, tell  # noqa: E402
 from launcher.elf import needed_libraries  # noqa: E402
 from launcher.ending import next_step, status_of  # noqa: E402
 from launcher.exit_status import FAILURE, SERVER_LOST, SCHEDULER_LOST, USAGE, Failure, words_of  # noqa: E402
@@ -99,6 +99,10 @@ class CommandLine(unittest.TestCase):
             with self.subTest(arguments):
                 self.assertEqual(self.error_of(*arguments), [f"prun.py: error: {line}", "prun.py: see prun.py --help"])
         self.assertEqual(parse_command_line(["-w4", "--elastic", "prog", "--replica", "2"]).arguments, ["--replica", "2"])
+
+    def test_a_number_below_zero_is_no_option(self):
+        options = tell.parse_command(["--run", "r", "rate", "-0.5"])
+        self.assertEqual((options.command, options.body), ("rate", "-0.5"))
 
     def test_a_config_may_come_after_the_program(self):
         for words in (["--cfg_file", "a.json"], ["--cfg_file=a.json"], ["-c", "b", "--cfg_file", "a.json", "-x"]):

@@ -3,6 +3,7 @@
 import sys
 
 from .exit_status import USAGE
+from .numbers import decimal
 from .printable import printable
 
 
@@ -35,7 +36,7 @@ def new_parser(**more):
             while at < len(words) and words[at] != "--":
                 word, at = words[at], at + 1
                 name = word.split("=", 1)[0]
-                if not word.startswith("-") or word == "-":
+                if not word.startswith("-") or word == "-" or decimal(word[1:]) is not None:
                     if ends_at_positional:
                         return
                 elif name in known:
