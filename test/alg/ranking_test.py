@@ -208,7 +208,7 @@ class RankingTest(XgboostModel, TreeCase):
             self.y + [self.y[i] for i in again]))
         self.assertAlmostEqual(one["train_ndcg"] / two["train_ndcg"], 1, delta=1e-9)
         zero = self.ranking("zero.csv", [row + [0.0] for row in self.x], header="a,q,b,c,d,w,y")
-        self.assertIn("found no group with a weight above 0", self.job(2, status=4, training_input=zero, weight="w", group="q",
+        self.assertIn("found no weight above 0", self.job(2, status=4, training_input=zero, weight="w", group="q",
                                                                        loss="lambdamart"))
 
     def test_early_stopping_at_the_greatest_ndcg(self):
