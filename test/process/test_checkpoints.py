@@ -209,7 +209,7 @@ class Checkpoints(JobTest):
         status, out, _ = self.checkpoint("verify", self.dir)
         self.assertEqual(status, 4)
         self.assertIn(f"broken   {victim}: byte 64: ", out)
-        check_samples(self, "doc/checkpoints.md", "test_checkpoints", out, containing="000   ")
+        check_samples(self, "doc/checkpoints.md", "test_checkpoints", out, containing="   valid   ")
         err = self.finished(config, LR, "--resume", self.dir, "--checkpoint-every", "60")
         self.assertIn(f"prun: warning: {folder_of(self.dir, 180)} is damaged: {victim}: byte 64: ", err)
         self.assertRegex(err, r"0000000120/worker-2.ckpt: byte \d+: ")
@@ -309,7 +309,8 @@ class Checkpoints(JobTest):
         status = run.wait()
         self.assertEqual(status, 0, run.err())
         self.assertIn("No space left on device", run.err())
-        check_samples(self, "doc/checkpoints.md", "test_checkpoints", run.err(), containing="prun: ")
+        if "/server-" in run.err():  # a worker may be the first to find the disk full
+            check_samples(self, "doc/checkpoints.md", "test_checkpoints", run.err(), containing="prun: ")
         first = checkpoints_in(self.dir)[0]
         chosen = json.loads(subprocess.run([TOOL, "choose", self.dir], capture_output=True, text=True, check=True).stdout)
         self.assertEqual(chosen["clock"], checkpoints_in(self.dir)[-1])
