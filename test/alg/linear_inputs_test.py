@@ -11,7 +11,7 @@ import numpy
 from alg_job import AlgorithmCase
 
 LR = {"alpha": 1.0, "beta": 0.01, "rounds": 200}
-# (program, keys, whether labels may be words)
+# (program, keys, whether predictions are labels; otherwise probabilities of the second one)
 CLASSIFIERS = (("lr", {**LR, "method": "lbfgs"}, False), ("lr", {**LR, "method": "dgd"}, False), ("lr_l1", {"C": 1.0}, False),
                ("softmax", {}, True), ("linear_svm", {"loss": "hinge"}, True), ("linear_svm", {}, True),
                ("naive_bayes", {"distribution": "gaussian"}, True),
@@ -109,13 +109,10 @@ class LinearInputsTest(AlgorithmCase):
 
     def test_labels_that_are_words(self):
         path = self.rows("words.csv", self.labels(True))
-        for program, keys, words in CLASSIFIERS:
+        for program, keys, _ in CLASSIFIERS:
             with self.subTest(program=program):
-                if words:
-                    self.assertGreater(self.results(self.job(2, program=program, training_input=path, test_input=path,
-                                                             **keys))["accuracy"], 0.9)
-                else:
-                    self.assertIn(path + ":1:", self.job(2, status=4, program=program, training_input=path, **keys))
+                found = self.results(self.job(2, program=program, training_input=path, test_input=path, **keys))
+                self.assertGreater(found["accuracy"], 0.9)
 
 
 if __name__ == "__main__":
