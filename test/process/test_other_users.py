@@ -132,6 +132,11 @@ class Folders(JobTest):
         for name in ("run.json.tmp", "run.json", "worker_0.log", "server_0.log", "scheduler.log", "job.key", "job.key.tmp"):
             os.symlink(self.victim, os.path.join(self.theirs, name))
         status, _, err = self.prun("--run-dir", self.theirs, self.write_program("says", *lines))
+        self.assertEqual(status, 2, err)
+        self.assertIn("it has a file job.key that no run of prun.py has left there", err)
+        with open(os.path.join(self.theirs, "run.lock"), "w", encoding="utf-8") as file:
+            file.write("pid 1 on somewhere\n")  # now it is the folder of a run that was killed
+        status, _, err = self.prun("--run-dir", self.theirs, self.write_program("says", *lines))
         self.assertEqual(status, 0, err)
         self.assertEqual(read_bytes(os.path.join(self.theirs, "worker_0.log")), b"out\n")
         for option, name in (("--run-dir", "run.lock"), ("--checkpoint-dir", "checkpoints.lock")):

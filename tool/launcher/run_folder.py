@@ -59,7 +59,7 @@ def is_of_run(folder):
         with os.fdopen(folder.open(NOTE, os.O_RDONLY), "rb") as file:
             note = json.loads(file.read(MOST_NOTE_BYTES))
         return isinstance(note, dict) and isinstance(note.get("job"), str)
-    except (ValueError, RecursionError):
+    except (NotOwn, ValueError, RecursionError):  # a link, or something else of that name
         return OF_RUN in names
 
 
