@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "worker/key_errors.hpp"
 #include "worker/parasrv.hpp"
 #include "worker/scan_client.hpp"
 
@@ -40,11 +41,15 @@ std::uint64_t bulk_access::read_filter() const {
 
 void bulk_access::scan(std::string_view prefix, std::uint64_t filter, bool keys_only, const item_sink& put,
                        const std::function<void()>& chunk_end) {
-  scan_client(*servers_).scan({prefix, filter}, keys_only, put, chunk_end);
+  scan_client(*servers_).scan(
+      {prefix, filter}, keys_only,
+      [&](std::string_view key, const value_view& v) { naming_key(key, [&] { put(key, v); }); }, chunk_end);
 }
 void bulk_access::top_k(int k, std::uint64_t filter, const item_sink& put) {
   if (k < 0) throw config_error("the k of a top-k is " + std::to_string(k) + ", want 0 or more");
-  scan_client(*servers_).top_k({{}, filter}, static_cast<std::uint32_t>(k), put);
+  scan_client(*servers_).top_k(
+      {{}, filter}, static_cast<std::uint32_t>(k),
+      [&](std::string_view key, const value_view& v) { naming_key(key, [&] { put(key, v); }); });
 }
 std::size_t bulk_access::paracel_remove_special(const str_type& file_name, const str_type& func_name) {
   return scan_client(*servers_).remove_if({{}, find_filter(file_name, func_name)});

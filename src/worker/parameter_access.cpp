@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <paracel/parameter_access.hpp>
 
+#include "worker/key_errors.hpp"
 #include "worker/parasrv.hpp"
 
 namespace paracel {
@@ -11,7 +12,7 @@ parameter_access::~parameter_access() = default;
 void parameter_access::missing(const str_type& key) { throw key_error("key \"" + key + "\" does not exist"); }
 
 bool parameter_access::read(const str_type& key, value_sink to) {
-  return servers_->read(key, [&](const value_view& v) { to.put(to.target, v); });
+  return servers_->read(key, [&](const value_view& v) { naming_key(key, [&] { to.put(to.target, v); }); });
 }
 parameter_access::kept_value parameter_access::read_kept(const str_type& key) {
   const auto* e = servers_->read_kept(key);
@@ -39,7 +40,9 @@ async_functor_type parameter_access::update(const str_type& key, const value_vie
 }
 void parameter_access::bupdate(const str_type& key, const value_view& delta, std::uint64_t function, value_sink to) {
   if (to.put == nullptr) servers_->bupdate(key, delta, function, nullptr);
-  else servers_->bupdate(key, delta, function, [&](const value_view& v) { to.put(to.target, v); });
+  else
+    servers_->bupdate(key, delta, function,
+                      [&](const value_view& v) { naming_key(key, [&] { to.put(to.target, v); }); });
 }
 bool parameter_access::paracel_contains(const str_type& key) { return servers_->contains(key); }
 bool parameter_access::paracel_remove(const str_type& key) { return servers_->remove(key); }
@@ -52,7 +55,7 @@ bool parameter_access::cas(const str_type& key, std::uint64_t& version, const va
   return servers_->cas(key, version, value);
 }
 std::uint64_t parameter_access::read_version(const str_type& key, value_sink to) {
-  return servers_->read_version(key, [&](const value_view& v) { to.put(to.target, v); });
+  return servers_->read_version(key, [&](const value_view& v) { naming_key(key, [&] { to.put(to.target, v); }); });
 }
 
 async_functor_type parameter_access::read_async(const str_type& key, value_sink to) {

@@ -9,6 +9,8 @@
 
 #include <paracel/error.hpp>
 
+#include "worker/key_errors.hpp"
+
 namespace paracel {
 
 parasrv::parasrv(std::shared_ptr<session> job, const consistency& c, std::uint32_t begin)
@@ -116,7 +118,8 @@ void parasrv::receive_read(const kv_result& r, value_sink to, const std::string*
     return;
   }
   try {
-    to.put(to.target, r.value());
+    if (key != nullptr) naming_key(*key, [&] { to.put(to.target, r.value()); });
+    else to.put(to.target, r.value());
   } catch (...) {
     failures_.record(number, std::current_exception());
   }
@@ -133,7 +136,7 @@ kvclt::sequence parasrv::start_read(const std::string& key, value_sink to, std::
     if (clock_.may_cache(c)) {
       if (const auto* e = cache_.find_fresh(key); e != nullptr) {
         clock_.record_staleness(e->minimum);
-        to.put(to.target, e->view());
+        naming_key(key, [&] { to.put(to.target, e->view()); });
         if (then) ready_.push_back(std::move(then));
         return 0;
       }

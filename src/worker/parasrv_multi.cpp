@@ -9,6 +9,7 @@
 #include <paracel/error.hpp>
 
 #include "core/short_bytes.hpp"
+#include "worker/key_errors.hpp"
 #include "worker/parasrv.hpp"
 #include "worker/parasrv_multi.hpp"
 
@@ -28,14 +29,15 @@ struct parasrv_multi::multi_call {
   std::shared_ptr<set_target> to;
   std::uint32_t minimum = 0;
   bool all = true;  // a missing key is a failure
+  std::string first_key;
   outcome how;
   std::string doing;
   std::exception_ptr error;
   std::optional<worker_cache::read_mark> mark;
   const bool* closing = nullptr;  // the caller is gone
 
-  /// A reply with the values, if any, of these keys contiguously.
-  void take_uniform(std::span<const std::uint32_t> order, const kv_result& r) {
+  /// A reply with the values, if any, of these keys contiguously. `key`: one of them, or of the call.
+  void take_uniform(std::span<const std::uint32_t> order, const kv_result& r, std::string_view key) {
     if (to == nullptr) return;
     const auto bytes = r.tail ? r.tail.bytes() : r.body;
     const auto width = element_bytes(r.header.tag);
@@ -43,7 +45,7 @@ struct parasrv_multi::multi_call {
       throw protocol_error("the reply to a call on many keys does not fit its request");
     const auto numbers = bytes.size() / width / order.size();
     const auto array = static_cast<value_tag>(static_cast<unsigned>(r.header.tag) | 0x10U);
-    guarded([&] { to->put_all(order, {array, bytes}, numbers, is_array(r.header.tag)); });
+    guarded([&] { naming_key(key, [&] { to->put_all(order, {array, bytes}, numbers, is_array(r.header.tag)); }); });
   }
   void fail(net::status result, std::string_view text, std::string what) {
     if (failed()) return;
@@ -117,7 +119,7 @@ kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> key
     auto minimum = clock.finished();
     const bool fresh = cache.find_all_fresh(c, keys, [&](std::size_t i, const read_cache::entry& e) {
       minimum = std::min(minimum, e.minimum);
-      to->put_one(i, e.view());
+      naming_key(keys[i], [&] { to->put_one(i, e.view()); });
     });
     if (fresh) {
       clock.record_staleness(minimum);
@@ -134,16 +136,19 @@ kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> key
   call->to = std::move(to);
   call->minimum = clock.slowest();
   call->all = all;
+  if (!keys.empty()) call->first_key = keys.front();
   if (worker_clock::is_clocked(c)) call->mark.emplace(cache);
   multi_client::part_handler uniform;  // has no versions, which the cache needs
   if (!call->mark)
-    uniform = [call](std::span<const std::uint32_t> order, const kv_result& r) { call->take_uniform(order, r); };
+    uniform = [call](std::span<const std::uint32_t> order, const kv_result& r) {
+      call->take_uniform(order, r, call->first_key);
+    };
   return servers_.client().many().multi_async(
       clock.read_call(c, net::verb::pull_multi), keys, {},
       [&cache, call](std::size_t i, std::string_view key, const net::reply_item& item) {
         if (item.result == net::status::ok) {
           if (call->mark) cache.remember_read(key, item.value, item.version, call->minimum, *call->mark);
-          call->guarded([&] { call->to->put_one(i, item.value); });
+          call->guarded([&] { naming_key(key, [&] { call->to->put_one(i, item.value); }); });
         } else if (item.result != net::status::not_found) {
           call->fail(item.result, net::text_of(item.value.bytes), "reading \"" + std::string(key) + "\"");
         } else if (call->all) {
@@ -212,18 +217,21 @@ kvclt::sequence parasrv_multi::send_updates(const kvclt::call& c, std::span<cons
   auto call = std::make_shared<multi_call>();
   call->to = std::move(to);
   call->closing = &closing_;
+  if (!keys.empty()) call->first_key = keys.front();
   const auto number = servers_.client().many().multi_async(
       c, keys, values,
       [&cache, call](std::size_t i, std::string_view key, const net::reply_item& item) {
         if (item.result == net::status::ok) {
-          if (call->to != nullptr) call->guarded([&] { call->to->put_one(i, item.value); });
+          if (call->to != nullptr) call->guarded([&] { naming_key(key, [&] { call->to->put_one(i, item.value); }); });
           return;
         }
         cache.drop(key);  // the delta was added to it
         call->fail(item.result, net::text_of(item.value.bytes), "updating \"" + std::string(key) + "\"");
       },
       [this, call](kvclt::sequence answered) { call->end(servers_.failures(), answered); },
-      [call](std::span<const std::uint32_t> order, const kv_result& r) { call->take_uniform(order, r); });
+      [call](std::span<const std::uint32_t> order, const kv_result& r) {
+        call->take_uniform(order, r, call->first_key);
+      });
   if (is_clocked && clocked_update)
     for (std::size_t i = 0; i < keys.size(); ++i) cache.apply(keys[i], deltas[i], c.function);
   return number;
@@ -286,7 +294,7 @@ struct parasrv_multi::set_call : multi_call {
       return fail(r.header.result, r.text(), std::string(verb) + " " + name);
     }
     if ((r.header.flags & net::reply_uniform) != 0) {
-      take_uniform(order, r);
+      take_uniform(order, r, set->keys[order.front()]);
       return remember_uniform(order, r);
     }
     net::reply_items items(r.body, r.header.count);
@@ -296,7 +304,7 @@ struct parasrv_multi::set_call : multi_call {
       const auto& key = set->keys[order[k]];
       if (item.result == net::status::ok) {
         if (mark) cache->remember_read(key, item.value, item.version, minimum, *mark);
-        if (to != nullptr) guarded([&] { to->put_one(order[k], item.value); });
+        if (to != nullptr) guarded([&] { naming_key(key, [&] { to->put_one(order[k], item.value); }); });
       } else if (item.result == net::status::not_found) {
         if (what == asked_for::those_that_exist) continue;
         fail(item.result, "key \"" + key + "\" does not exist", {});

@@ -40,6 +40,32 @@ TEST(Paralg, WritesReadsAndRemovesEveryKindOfValue) {
   });
 }
 
+TEST(Paralg, AValueOfAnotherTypeIsNamedWithItsKeyItsTypeAndTheOneWanted) {
+  cluster c({.workers = 1, .servers = 2});
+  c.run([](Comm comm) {
+    for (const auto model : {consistency_model::bsp, consistency_model::ssp, consistency_model::asp}) {
+      paralg a("", comm);
+      a.set_consistency(model);
+      a.paracel_write("theta", std::vector<double>{1, 2});
+      a.paracel_write("word", std::string("x"));
+      const auto text = [](auto&& call) {
+        try {
+          call();
+        } catch (const type_error& e) {
+          return std::string(e.what());
+        }
+        return std::string("no type_error");
+      };
+      const std::string as_int = "key \"theta\": value is f64 array, asked for i32";
+      const std::string as_text = "key \"theta\": value is f64 array, asked for string";
+      EXPECT_EQ(text([&] { (void)a.paracel_read<int>("theta"); }), as_int);
+      EXPECT_EQ(text([&] { (void)a.paracel_read<int>("theta"); }), as_int) << "from the cache, too";
+      EXPECT_EQ(text([&] { (void)a.paracel_read_multi<std::string>({"word", "theta"}); }), as_text);
+      EXPECT_EQ(text([&] { (void)a.paracel_readall<std::string>(); }), as_text);
+    }
+  });
+}
+
 TEST(Paralg, ReadingAKeyThatIsNotThereNamesIt) {
   cluster c({.workers = 1, .servers = 1});
   c.run([](Comm comm) {

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include <paracel/error.hpp>
+
+#include "core/number_parsing.hpp"
+
+namespace paracel {
+
+/// Passes the value of a key on; a type_error then begins with the key, unless it does already.
+template <class F>
+void naming_key(std::string_view key, F&& put) {
+  try {
+    std::forward<F>(put)();
+  } catch (const type_error& e) {
+    if (std::string_view(e.what()).starts_with("key ")) throw;
+    throw type_error("key " + quote_for_error(key) + ": " + e.what(), e.status());
+  }
+}
+
+}  // namespace paracel
