@@ -290,7 +290,6 @@ row_service::problem row_service::on_rows(const net::request_view& request, shar
   if (auto p = read_request(t, request, tail, r)) return p;
   auto& rows = rows_of(t, named);
   const bool staged = h.what == verb::rows_update && (h.flags & net::flag_staged) != 0 && h.clock != net::no_clock;
-  if (staged && (h.flags & (net::flag_listed | net::flag_gaps)) != 0) tail = with_ids(r);
   if (!changes_.recording()) [[likely]] {
     if (!changes_.remembers()) return change(t, rows, request, r, staged, std::move(tail), out, folded_clock);
     changes_.hold_places();
@@ -353,8 +352,10 @@ row_service::problem row_service::change(typed_table& t, row_table& rows, const 
       remove(rows, r, out);
       return {};
     default:
-      if (staged) return stage(t, request, std::move(tail), folded_clock);
-      return update(t, rows, r);
+      if (!staged) return update(t, rows, r);
+      // Not earlier: `r` points into the received payload.
+      if ((h.flags & (net::flag_listed | net::flag_gaps)) != 0) tail = with_ids(r);
+      return stage(t, request, std::move(tail), folded_clock);
   }
 } catch (const std::bad_alloc&) {
   return no_memory(t);

@@ -172,6 +172,52 @@ TEST_F(RowsService, IdsAsGapsAreTheSameIds) {
   EXPECT_EQ(rows(verb::rows_pull, names).numbers(), (floats{0, 0, 0, 0, 0}));
 }
 
+TEST_F(RowsService, ARetriedStagedBatchOfWhichAPartWasAppliedKeepsTheValuesOfTheRest) {
+  membership m;
+  m.workers = 1;
+  m.elastic = true;  // changes are recorded by partition
+  m.epoch = 1;
+  server_entry only;
+  only.threads = 1;
+  only.incarnation = 7;
+  only.shards = {"a"};
+  m.servers.push_back(only);
+  server_->set_membership(m);
+  server_->adopt(0, *server_->replicas());
+  server_->at(0).keep_replicas();
+  open_floats(1);
+
+  // Large enough for a frame of its own, which is freed as soon as nothing refers to it.
+  ids all, applied;
+  for (std::uint64_t id = 0; id < 30'000; ++id) {
+    all.push_back(id);
+    if (partition_of(net::hash_row(id)) % 4 != 0) applied.push_back(id);
+  }
+  const auto stage = [&](const ids& names) {
+    net::request_header h;
+    h.what = verb::rows_update;
+    h.table = net::table_id("t");
+    h.tag = value_tag::f32;
+    h.count = static_cast<std::uint32_t>(names.size());
+    h.flags = net::flag_gaps | net::flag_staged;
+    h.clock = 0;
+    bytes payload(net::gaps_bytes(names.size(), sizeof(std::uint32_t)));
+    net::write_gaps(payload.data(), names.size(), sizeof(std::uint32_t), [&](std::size_t k) { return names[k]; });
+    floats values;
+    for (const auto id : names) values.push_back(static_cast<float>(id + 1));
+    append(payload, std::as_bytes(std::span(values)));
+    return send(h, {}, shared_buffer::copy_of(payload)).header.result;
+  };
+  ASSERT_EQ(stage(applied), status::ok);
+  --sequence_;  // under the same number: what was applied is left out
+  ASSERT_EQ(stage(all), status::ok);
+  const auto read = rows(verb::rows_pull, all, {}, {net::flag_bsp_read, 1}).numbers();
+  ASSERT_EQ(read.size(), all.size());
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) wrong += read[i] == static_cast<float>(all[i] + 1) ? 0 : 1;
+  EXPECT_EQ(wrong, 0U);
+}
+
 TEST_F(RowsService, ARowOfAnotherShardOrServerIsRefusedBeforeAnythingIsDone) {
   server_options o;
   o.threads = 2;
