@@ -32,6 +32,7 @@
 #include "core/futex_wait.hpp"
 #include "server/plugin/plugin_library.hpp"
 #include "server/plugin/sandbox_memory.hpp"
+#include "server/plugin/system_call_filter.hpp"
 
 namespace {
 
@@ -47,8 +48,10 @@ constexpr std::chrono::milliseconds most_time{20};
 
 #ifdef PARACEL_SANITIZED
 constexpr bool limits_memory = false;  // a sanitizer reserves terabytes of addresses
+constexpr bool is_restrictable = false;
 #else
 constexpr bool limits_memory = true;
+constexpr bool is_restrictable = true;
 #endif
 
 /// Restricts this process from now on.
@@ -60,6 +63,10 @@ void give_up_rights(std::uint64_t most_bytes) {
     const rlimit memory{most_bytes, most_bytes};
     setrlimit(RLIMIT_AS, &memory);
   }
+  if (!system_call_filter::forbid_processes(system_call_filter::endings::allowed) && is_restrictable)
+    std::fprintf(stderr,
+                 "start_sandbox: cannot keep user functions from starting processes, which may outlive the job: "
+                 "no seccomp filters here\n");
   // When the system has no memory left, this process ends before any server does.
   if (const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC); fd >= 0) {
     [[maybe_unused]] const auto written = write(fd, "1000", 4);

@@ -336,9 +336,12 @@ srv::node_options options_from_flags() {
   o.server.workers = 0;
   o.server.plugin_folders = split(FLAGS_plugin_dirs, ':');
   o.server.max_value_bytes = bytes_of(FLAGS_max_value_bytes, "--max-value-bytes");
-  o.server.max_message_bytes = bytes_of(FLAGS_max_message_bytes, "--max-message-bytes");
+  // Lengths in a header have 32 bits.
+  o.server.max_message_bytes =
+      std::min<std::uint64_t>(bytes_of(FLAGS_max_message_bytes, "--max-message-bytes"), ~std::uint32_t{0});
   o.server.max_memory_bytes = bytes_of(FLAGS_max_memory, "--max-memory");
   o.server.max_unread_bytes = bytes_of(FLAGS_max_unread_bytes, "--max-unread-bytes");
+  o.owns_process = true;
   o.function_timeout = timeouts_from(FLAGS_function_timeout);
   if (FLAGS_plugin_sandbox) {
     o.server.sandbox.program = own_folder() + "/start_sandbox";
@@ -380,11 +383,17 @@ std::uint32_t adopt(srv::server_node& node, std::string_view json, ending& end) 
 }
 
 /// A user function is killing this server: reports it, so that it is blocked.
-void tell_last_words(const srv::server_node& node, scheduler_line& line, const srv::last_words::words& words) {
+void tell_last_words(srv::server_node& node, const srv::last_words::words& words) {
   const ending never;
   net::reply_view answer;
   const auto& self = node.addresses();
-  line.ask(
+  // Over a new connection: the function may have closed the others. Under a number of its own, so that it is not taken
+  // for a repetition. Neither is released: the process is about to end.
+  auto sender = node.object().options();
+  sender.incarnation = ~sender.incarnation;
+  auto* const over = new net::zmq_transport(net::transport_limits{.max_message_bytes = sender.max_message_bytes});
+  auto* const line = new scheduler_line(*over, FLAGS_rendezvous, sender);
+  line->ask(
       net::verb::leave,
       json_text({{"role", "server"},
                  {"slot", self.slot},
@@ -452,12 +461,17 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   }
   // A server told to exit because a function hangs asks which one.
   if (end.status() == exit_status::server_lost && node.ask_longest_run()) {
-    for (int i = 0; i < 200 && !srv::last_words::heard(); ++i) std::this_thread::sleep_for(milliseconds(1));
+    for (int i = 0; i < 200 && !srv::last_words::heard(); ++i) {
+      std::this_thread::sleep_for(milliseconds(1));
+      if (i % 10 == 9) node.ask_longest_run();
+    }
   }
+  const bool cut_off = !srv::last_words::heard() && srv::last_words::notice_closed_descriptors();
   if (const auto words = srv::last_words::heard()) {
     node.end_lease();
-    if (joined) tell_last_words(node, line, *words);
+    if (joined) tell_last_words(node, *words);
     srv::last_words::passed_on();
+    if (cut_off) std::_Exit(exit_status::server_lost);
     if (!words->how.empty()) {
       while (true) pause();  // the thread in that function ends the process
     }
@@ -521,7 +535,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
     const auto why = failed == nullptr ? std::string() : failed->failure();
     end.come(why.empty() ? exit_status::ok : exit_status::failure, why);
   };
-  srv::last_words::install(options.server.slot, pthread_self(), SIGUSR1);
+  srv::last_words::install(options.server.slot, pthread_self(), SIGUSR1, !FLAGS_plugin_sandbox);
   auto node = std::make_unique<srv::server_node>(*over, options);
   running = node.get();
   const int status = serve(*node, *over, end, signals);

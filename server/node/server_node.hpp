@@ -35,6 +35,7 @@ struct node_options {
   bool shares_connections = false;
   function_timeouts function_timeout{};               ///< a user function that runs longer is named in the log
   std::chrono::milliseconds heartbeat_interval{500};  ///< of the pings through each shard's own queue
+  bool owns_process = false;           ///< nothing else runs in it: what the allocator keeps is returned to the system
   request_handler* handler = nullptr;  ///< handles the shards' requests instead of the server; may forward
   std::function<void()> on_stop;       ///< on a `stop` request or a thread failure; runs on one of the node's threads
   std::function<void(const std::string&)> log;  ///< a line of text; without it: stderr

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "server/plugin/last_words.hpp"
 
+#include <fcntl.h>
+#include <link.h>
 #include <signal.h>
+#include <sys/uio.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +17,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <span>
+
+#include "server/plugin/system_call_filter.hpp"
 
 namespace paracel::srv::last_words {
 namespace {
@@ -55,6 +62,7 @@ struct said {
   std::uint64_t function = 0;
   line how;
   line where;
+  bool is_cut_off = false;
 };
 
 // The report is written by the one thread that has set `taken`, and read once `complete` is seen.
@@ -66,32 +74,45 @@ std::atomic<bool> installed{false};
 pthread_t listener;
 int listener_signal = 0;
 std::uint32_t own_slot = 0;
+bool restricts_threads = false;
+// A descriptor that nothing uses: when it is closed, so are those of the connections.
+int canary = -1;
+// The framework's own functions start no threads and close nothing.
+constexpr std::string_view own_functions = "libparacel_default.so:";
+// More than a server has shard threads (membership::most_threads).
+std::array<std::atomic<const published_call*>, 1088> calls_of_threads{};
 
 std::string_view signal_name(int signal) noexcept {
-  switch (signal) {
-    case SIGSEGV:
-      return "SIGSEGV";
-    case SIGBUS:
-      return "SIGBUS";
-    case SIGILL:
-      return "SIGILL";
-    case SIGFPE:
-      return "SIGFPE";
-    case SIGABRT:
-      return "SIGABRT";
-    case SIGTRAP:
-      return "SIGTRAP";
-    default:
-      return "SIGSYS";
+  struct named {
+    int signal;
+    std::string_view name;
+  };
+  constexpr std::array names{
+      named{SIGSEGV, "SIGSEGV"}, named{SIGBUS, "SIGBUS"},   named{SIGILL, "SIGILL"},   named{SIGFPE, "SIGFPE"},
+      named{SIGABRT, "SIGABRT"}, named{SIGTRAP, "SIGTRAP"}, named{SIGSYS, "SIGSYS"},   named{SIGKILL, "SIGKILL"},
+      named{SIGSTOP, "SIGSTOP"}, named{SIGTERM, "SIGTERM"}, named{SIGINT, "SIGINT"},   named{SIGHUP, "SIGHUP"},
+      named{SIGQUIT, "SIGQUIT"}, named{SIGALRM, "SIGALRM"}, named{SIGTSTP, "SIGTSTP"},
+  };
+  for (const auto& n : names) {
+    if (n.signal == signal) return n.name;
   }
+  return "a signal";
 }
 
-/// False: the thread is in no user function, or another one has reported.
-bool speak(const line& how) noexcept {
-  const auto& call = current_call;
-  if (call.name == nullptr || taken.exchange(true)) return false;
+/// Copies from memory that may not exist. Returns: how much.
+std::size_t copy_if_there(const void* from, std::span<std::byte> to) noexcept {
+  const iovec local{to.data(), to.size()};
+  const iovec remote{const_cast<void*>(from), to.size()};
+  const auto copied = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+  return copied < 0 ? 0 : static_cast<std::size_t>(copied);
+}
+
+/// False: another thread has reported.
+bool speak(const line& how, const user_call& call, bool is_cut_off = false) noexcept {
+  if (taken.exchange(true)) return false;
   words_said.function = call.function;
   words_said.how = how;
+  words_said.is_cut_off = is_cut_off;
   auto& where = words_said.where;
   where.add(*call.name);
   if (call.row != user_call::no_row) {
@@ -108,9 +129,95 @@ bool speak(const line& how) noexcept {
   return true;
 }
 
-/// Returns at once if the thread is in no user function and none has reported.
-void say_and_wait(const line& how) noexcept {
-  if (speak(how)) {
+bool is_cut_off() noexcept { return canary >= 0 && fcntl(canary, F_GETFD) < 0 && errno == EBADF; }
+
+/// The file name of the library that has code at this address; empty: none.
+std::string_view library_of(const void* address) noexcept {
+  dl_find_object found{};
+  if (_dl_find_object(const_cast<void*>(address), &found) != 0 || found.dlfo_link_map == nullptr) return {};
+  const std::string_view path = found.dlfo_link_map->l_name;
+  return path.substr(path.rfind('/') + 1);
+}
+
+/// The one function that is running in any thread, or else the one that ran last, of a library, or of any but ours.
+/// Without a name: there is none, or there are several, which cannot be told apart.
+published_call::seen only_call(std::string_view library) noexcept {
+  published_call::seen running, ended;
+  bool several_running = false, several_ended = false;
+  for (const auto& of_thread : calls_of_threads) {
+    const auto* published = of_thread.load(std::memory_order_acquire);
+    if (published == nullptr) continue;
+    const auto seen = published->read();
+    if (seen.call.name == nullptr || seen.call.function == 0) continue;
+    const std::string_view name = *seen.call.name;
+    if (name.starts_with(own_functions)) continue;
+    if (!library.empty() && !(name.starts_with(library) && name.substr(library.size()).starts_with(":"))) continue;
+    auto& one = seen.is_running ? running : ended;
+    auto& several = seen.is_running ? several_running : several_ended;
+    several = several || (one.call.name != nullptr && one.call.function != seen.call.function);
+    one = seen;
+  }
+  if (running.call.name != nullptr) return several_running ? published_call::seen{} : running;
+  return several_ended ? published_call::seen{} : ended;
+}
+
+/// The same for a thread that a plug-in has started: the library is that of a caller on its stack.
+published_call::seen starter_of_thread(const void* context) noexcept {
+  constexpr std::size_t searched = 4096;
+  if (context == nullptr) return {};
+  const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  const auto at = static_cast<std::uintptr_t>(machine.gregs[REG_RIP]);
+  const auto stack = static_cast<std::uintptr_t>(machine.gregs[REG_RSP]);
+#elif defined(__aarch64__)
+  const std::uintptr_t at = machine.pc, stack = machine.sp;
+#else
+  const std::uintptr_t at = 0, stack = 0;
+#endif
+  const auto starter = [](std::uintptr_t address) {
+    const auto library = library_of(reinterpret_cast<const void*>(address));
+    return library.empty() ? published_call::seen{} : only_call(library);
+  };
+  if (const auto found = starter(at); found.call.name != nullptr) return found;
+  std::array<std::uintptr_t, 512> words{};
+  for (std::size_t n = 0; n < searched; n += words.size()) {
+    const auto* from = reinterpret_cast<const void*>(stack + n * sizeof words[0]);
+    const auto bytes = copy_if_there(from, std::as_writable_bytes(std::span(words)));
+    for (std::size_t i = 0; i < bytes / sizeof words[0]; ++i) {
+      if (const auto found = starter(words[i]); found.call.name != nullptr) return found;
+    }
+    if (bytes < sizeof words) break;
+  }
+  return {};
+}
+
+/// The call to blame for what is happening to this thread, which may not be in one.
+published_call::seen culprit(line& how, const void* context, bool cut_off) noexcept {
+  const auto own = current_call.read();
+  if (own.is_running) return own;
+  published_call::seen found;
+  if (cut_off) {
+    found = only_call({});
+    how.add(" after all descriptors were closed");
+  } else {
+    found = starter_of_thread(context);
+    how.add(" of a thread that was started");
+  }
+  if (found.call.name == nullptr) return {};
+  // The key may be gone.
+  static std::array<char, longest_key + 1> key;
+  const auto wanted = found.is_running ? std::min(found.call.key.size(), key.size()) : 0;
+  const auto bytes = copy_if_there(found.call.key.data(), std::as_writable_bytes(std::span(key).first(wanted)));
+  found.call.key = {key.data(), bytes};
+  if (!found.is_running) found.call.row = user_call::no_row;
+  return found;
+}
+
+/// Returns at once if no user function is to blame and none has reported.
+void say_and_wait(line how, const void* context = nullptr) noexcept {
+  const bool cut_off = is_cut_off();
+  const auto blamed = culprit(how, context, cut_off);
+  if (blamed.call.name != nullptr && speak(how, blamed.call, cut_off)) {
     line all;
     all.add("start_server: error: s");
     all.add(own_slot);
@@ -129,11 +236,21 @@ void say_and_wait(const line& how) noexcept {
   }
 }
 
-void on_deadly(int signal, siginfo_t*, void*) {
+void on_deadly(int signal, siginfo_t* info, void* context) {
   const int before = errno;
   line how;
-  how.add(signal_name(signal));
-  say_and_wait(how);
+  const auto call = system_call_filter::trapped(*info, context);
+  if (call.name.empty()) {
+    how.add(signal_name(signal));
+  } else {
+    const bool exits = call.name == "_exit";
+    how.add(call.name);
+    how.add("(");
+    if (exits) how.add(static_cast<std::uint64_t>(call.argument & 0xff));
+    else how.add(signal_name(call.argument));
+    how.add(")");
+  }
+  say_and_wait(how, context);
   errno = before;
   // It is raised again, with its default action.
   ::signal(signal, SIG_DFL);
@@ -142,7 +259,8 @@ void on_deadly(int signal, siginfo_t*, void*) {
 
 void on_question(int) {
   const int before = errno;
-  speak({});
+  // Nothing while it is being written: the thread is asked again.
+  if (const auto own = current_call.read(); own.is_running) speak({}, own.call);
   errno = before;
 }
 
@@ -182,12 +300,35 @@ class signal_stack {
   const std::unique_ptr<std::byte[]> memory_;
 };
 
+/// Makes the calls of the calling thread visible to others.
+class listed_thread {
+ public:
+  listed_thread() noexcept {
+    for (auto& place : calls_of_threads) {
+      const published_call* none = nullptr;
+      if (!place.compare_exchange_strong(none, &current_call)) continue;
+      place_ = &place;
+      return;
+    }
+  }
+  ~listed_thread() {
+    if (place_ != nullptr) place_->store(nullptr, std::memory_order_release);
+  }
+  listed_thread(const listed_thread&) = delete;
+  listed_thread& operator=(const listed_thread&) = delete;
+
+ private:
+  std::atomic<const published_call*>* place_ = nullptr;
+};
+
 }  // namespace
 
-void install(std::uint32_t slot, pthread_t main, int wake) {
+void install(std::uint32_t slot, pthread_t main, int wake, bool restricts) {
   own_slot = slot;
   listener = main;
   listener_signal = wake;
+  restricts_threads = restricts;
+  canary = open("/dev/null", O_RDONLY | O_CLOEXEC);
   struct sigaction act {};
   act.sa_flags = SA_ONSTACK | SA_SIGINFO;
   act.sa_sigaction = &on_deadly;
@@ -201,13 +342,25 @@ void install(std::uint32_t slot, pthread_t main, int wake) {
   installed.store(true, std::memory_order_release);
 }
 
-void prepare_thread() {
-  if (installed.load(std::memory_order_acquire)) thread_local const signal_stack of_this_thread;
+bool prepare_thread() {
+  if (!installed.load(std::memory_order_acquire)) return true;
+  thread_local const signal_stack of_this_thread;
+  thread_local const listed_thread listed;
+  return !restricts_threads || system_call_filter::forbid_processes(system_call_filter::endings::trapped);
 }
 
 std::optional<words> heard() {
   if (!complete.load(std::memory_order_acquire)) return std::nullopt;
-  return words{words_said.function, std::string(words_said.how.text()), std::string(words_said.where.text())};
+  return words{words_said.function, std::string(words_said.how.text()), std::string(words_said.where.text()),
+               words_said.is_cut_off};
+}
+
+bool notice_closed_descriptors() noexcept {
+  if (!is_cut_off()) return false;
+  line how;
+  how.add("it failed");
+  const auto blamed = culprit(how, nullptr, true);
+  return blamed.call.name != nullptr && speak(how, blamed.call, true);
 }
 
 void passed_on() noexcept { reported.store(true, std::memory_order_release); }

@@ -226,7 +226,7 @@ void plugin_sandbox::report(const sandboxed_function& f, const std::string& how)
   const std::lock_guard lock(mutex_);
   const auto times = ++losses_[f.name];
   if (!std::has_single_bit(times) || !log_) return;
-  const auto& at = current_call;
+  const auto at = current_call.read().call;
   const auto where = at.row != user_call::no_row ? " at row " + std::to_string(at.row)
                      : at.key.empty()            ? std::string()
                                                  : " at key " + quote_for_error(at.key);

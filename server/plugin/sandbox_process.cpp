@@ -76,9 +76,10 @@ sandbox_process::sandbox_process(const std::string& program, std::size_t shared_
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setpgroup(&attributes, 0);  // so that what it starts can be killed with it
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    // At most what a process can ever have.
+    const auto limit = limit_bytes == 0 ? 0 : shared_bytes + std::min(limit_bytes, ~std::size_t{0} - shared_bytes);
     std::array<std::string, 5> words{program, std::to_string(descriptor_there), std::to_string(shared_bytes),
-                                     std::to_string(getpid()),
-                                     std::to_string(limit_bytes == 0 ? 0 : limit_bytes + shared_bytes)};
+                                     std::to_string(getpid()), std::to_string(limit)};
     std::array<char*, words.size() + 1> arguments{};
     std::ranges::transform(words, arguments.begin(), [](std::string& w) { return w.data(); });
     const int failed = posix_spawn(&pid_, program.c_str(), &files, &attributes, arguments.data(), environ);

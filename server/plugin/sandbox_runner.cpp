@@ -18,6 +18,8 @@ namespace {
 constexpr std::uint64_t kept_bytes = std::uint64_t{64} << 20;
 // Arguments of a call that is announced: copying larger ones costs more than a hand-over for each.
 constexpr std::size_t most_announced_bytes = 4096;
+// Four of them must be addressable.
+constexpr std::size_t largest_value_bytes = std::size_t{1} << 40;
 constexpr std::size_t longest_name = 128;
 constexpr std::chrono::milliseconds least_loading_time{10'000};  // it includes starting the process
 
@@ -40,7 +42,8 @@ std::string limit_text(std::chrono::milliseconds t) {
 sandbox_process& sandbox_runner::process() {
   if (process_ == nullptr) {
     const auto& o = of_.options_;
-    const auto shared = layout::aligned(layout::data_at + 4 * o.max_value_bytes + (std::size_t{16} << 20));
+    const auto values = 4 * std::min(o.max_value_bytes, largest_value_bytes);
+    const auto shared = layout::aligned(layout::data_at + values + (std::size_t{16} << 20));
     loaded_.clear();
     touched_ = 0;
     process_ = std::make_unique<sandbox_process>(o.program, shared, o.memory_bytes);

@@ -353,7 +353,7 @@ std::optional<bool> test(const loaded_filter& f, std::string_view key, const val
     if (outcome != nullptr) *outcome = abi::failed;
     return std::nullopt;
   }
-  current_call.key = key;
+  current_call.set_key(key);
   std::array<char, error_text_bytes> buffer;
   buffer[0] = '\0';
   abi::error_text text{buffer.data(), buffer.size()};

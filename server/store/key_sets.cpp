@@ -154,7 +154,7 @@ void resolved_keys::update(key_store& keys, const loaded_update& f, const std::b
   }
   auto version = keys.take_versions(size());
   for (std::size_t i = 0; i < size(); ++i, deltas += value_bytes_) {
-    current_call.key = entries_[i]->key();
+    current_call.set_key(entries_[i]->key());
     // It is declared not to fail, so there is nothing to report.
     (void)f.function->in_place(f.function, static_cast<std::uint8_t>(element_of(tag_)), places_[i], deltas,
                                value_bytes_ / width, nullptr);

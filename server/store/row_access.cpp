@@ -274,8 +274,8 @@ row_service::problem row_service::update(typed_table& t, row_table& rows, const 
   std::size_t failed = 0;
   const in_user_call mark({&f.name, f.id, t.name});
   const bool all = each_row(t, rows, l.row_bytes(), [&](std::size_t i, std::byte* row) {
-    if (rows.named()) current_call.key = names_[i];
-    else current_call.row = ids_[i];
+    if (rows.named()) current_call.set_key(names_[i]);
+    else current_call.set_row(ids_[i]);
     const auto* change = delta + i * row_bytes;
     if (!aligned) {
       std::memcpy(gradient_.data(), change, row_bytes);
