@@ -48,6 +48,7 @@
 #include "net/rendezvous.hpp"
 #include "net/scheduler_channel.hpp"
 #include "net/zmq_transport.hpp"
+#include "server/node/resident_memory.hpp"
 #include "server/node/server_node.hpp"
 #include "server/node/start_guard.hpp"
 #include "server/node/usable_cores.hpp"
@@ -300,12 +301,14 @@ std::string join_body(const server_entry& self) {
                     {"control", advertised(self.control)}});
 }
 
-std::string heartbeat_body(const srv::server_node& node) {
+std::string heartbeat_body(srv::server_node& node) {
   nlohmann::json body{{"role", "server"},
                       {"slot", node.addresses().slot},
                       {"pid", node.addresses().pid},
                       {"incarnation", to_hex(node.addresses().incarnation)},
-                      {"synced", node.synced()}};
+                      {"synced", node.synced()},
+                      {"memory_bytes", node.object().memory_bytes()},
+                      {"resident_bytes", srv::resident_bytes()}};
   // Limited, whatever the names of a plug-in: a heartbeat that is too long would be refused, and this server be lost.
   constexpr std::size_t most_runs = 64;  // as in server/scheduler/scheduler.cpp
   constexpr std::size_t most_name_bytes = 512;

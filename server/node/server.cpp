@@ -16,6 +16,7 @@
 
 #include "core/check.hpp"
 #include "core/hex.hpp"
+#include "server/node/resident_memory.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -215,6 +216,24 @@ std::uint64_t server::requests_served() const noexcept {
   return n;
 }
 
+std::map<std::string, nan_watch::found> server::stored_nans() const {
+  std::map<std::string, nan_watch::found> all;
+  for (const auto& s : shards_) {
+    for (auto& [function, f] : s->nans().all()) {
+      auto& of_function = all[function];
+      of_function.updates += f.updates;
+      if (of_function.first.empty()) of_function.first = std::move(f.first);
+    }
+  }
+  return all;
+}
+
+std::size_t server::memory_bytes() const noexcept {
+  std::size_t n = 0;
+  for (const auto& s : shards_) n += s->counters().memory_bytes.load(std::memory_order_relaxed);
+  return n;
+}
+
 /// f(name, budget) for each; a name is repeated for each shard that has such a budget.
 template <class F>
 void server::each_budget(const F& f) const {
@@ -233,7 +252,8 @@ std::string server::stats_json() const {
       {"epoch", epoch()},
       {"pid", getpid()},
       {"keys", 0},
-      {"memory_bytes", 0},
+      {"memory_bytes", memory_bytes()},
+      {"resident_bytes", resident_bytes()},
       {"max_memory_bytes", options_.max_memory_bytes},
       {"connections_dropped", connections_dropped()},
       {"unread", {{"limit_bytes", unread_.limit()}, {"refused", unread_.refused()}, {"dropped", unread_.dropped()}}}};
@@ -254,8 +274,8 @@ std::string server::stats_json() const {
   }
   if (const auto* sandbox = plugins_.sandbox())
     all["sandbox"] = {{"started", sandbox->started()}, {"lost", sandbox->lost()}};
+  for (const auto& [function, f] : stored_nans()) all["nan"][function] = {{"updates", f.updates}, {"first", f.first}};
   std::uint64_t keys = 0;
-  std::uint64_t memory = 0;
   for (const auto& s : shards_) {
     const auto& c = s->counters();
     json requests = json::object();
@@ -270,11 +290,9 @@ std::string server::stats_json() const {
                 {"staged", value(c.staged)},       {"rows", value(c.rows)}};
     if (const auto b = s->busy(); b.name != nullptr) one["busy"] = *b.name;
     keys += value(c.keys);
-    memory += value(c.memory_bytes);
     all["shards"].push_back(std::move(one));
   }
   all["keys"] = keys;
-  all["memory_bytes"] = memory;
   return all.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -145,6 +146,11 @@ class server final : public request_handler {
   void allow_plugin_folder(const std::string& folder) { plugins_.allow_folder(folder); }
   /// Requests handled by the shards, except watchdog pings.
   [[nodiscard]] std::uint64_t requests_served() const noexcept;
+  /// Of the functions that have stored NaN: how many of the updates that were checked, and one key. Thread-safety: any
+  /// thread.
+  [[nodiscard]] std::map<std::string, nan_watch::found> stored_nans() const;
+  /// Bytes of keys, rows and staged updates. Thread-safety: any thread.
+  [[nodiscard]] std::size_t memory_bytes() const noexcept;
   [[nodiscard]] const server_options& options() const noexcept { return options_; }
   [[nodiscard]] unsigned threads() const noexcept { return static_cast<unsigned>(shards_.size()); }
   [[nodiscard]] running_function busy(unsigned shard) const noexcept { return shards_[shard]->busy(); }

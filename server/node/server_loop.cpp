@@ -56,7 +56,7 @@ server_loop::server_loop(const loop_context& s, place at, unsigned thread)
       at_(at),
       unreplicated_(s.port) {}
 
-void server_loop::take(milliseconds sleep) {
+bool server_loop::take(milliseconds sleep) {
   auto& server = in_.of;
   const auto received = in_.port.receive_batch(messages_, sleep);
   PARACEL_CHECK(received <= batch);
@@ -97,6 +97,7 @@ void server_loop::take(milliseconds sleep) {
       serve(requests_[i], std::move(from_[i]->tail), std::move(done));
     }
   }
+  return received != 0;
 }
 
 milliseconds server_loop::end_batch() {
@@ -139,10 +140,38 @@ void shard_loop::serve(const net::request_view& request, shared_buffer tail, com
 }
 
 milliseconds shard_loop::step(milliseconds sleep) {
-  take(sleep);
+  const bool is_idle = !take(sleep);
   const bool more = chain_.serves() && fold();
   const auto until = end_batch();
-  return more ? milliseconds{0} : until;
+  return more || tidy(is_idle) ? milliseconds{0} : until;
+}
+
+/// Gives back memory that removed keys and rows have left, in slices between batches of requests: without a pause while
+/// there are no requests, else for a twentieth of the time. Returns: whether to continue at once.
+bool shard_loop::tidy(bool is_idle) {
+  constexpr std::chrono::microseconds slice{250};
+  constexpr std::chrono::seconds interval{1};
+  if (!is_idle && ++busy_turns_ % 64 != 0) return false;
+  const auto begin = in_.time.now();
+  if (begin < next_tidying_) return false;
+  auto& shard = in_.of.at(thread_);
+  if (tidying_ != tidying::yes) {
+    const bool wanted = shard.wants_tidying();
+    // What was removed may be replaced at once.
+    const bool again = wanted && tidying_ == tidying::soon;
+    tidying_ = again ? tidying::yes : wanted ? tidying::soon : tidying::no;
+    if (!again) {
+      next_tidying_ = begin + interval;
+      return false;
+    }
+  }
+  if (shard.tidy([&] { return in_.time.now() >= begin + slice; })) {
+    if (!is_idle) next_tidying_ = begin + 20 * slice;
+    return is_idle;
+  }
+  tidying_ = tidying::no;
+  next_tidying_ = in_.time.now() + 5 * interval;
+  return false;
 }
 
 /// Folds a slice of the staged updates that are due: waiting requests are served between two slices.

@@ -63,8 +63,8 @@ class server_loop {
   /// A newer membership with replicas.
   virtual void adopt(const replica_view& /*view*/) {}
   virtual void expect(std::span<const net::request_view> /*requests*/) {}
-  /// Receives the waiting requests, `expect`s them together and handles each in order.
-  void take(std::chrono::milliseconds sleep);
+  /// Receives the waiting requests, `expect`s them together and handles each in order. Returns: whether there were any.
+  bool take(std::chrono::milliseconds sleep);
   /// After a batch: sends the changes, and the replies that need not wait any longer.
   /// Returns: how long to sleep.
   std::chrono::milliseconds end_batch();
@@ -95,11 +95,16 @@ class shard_loop final : public server_loop {
 
  private:
   bool fold();
+  bool tidy(bool is_idle);
   void serve(const net::request_view& request, shared_buffer tail, completion done) override;
   void adopt(const replica_view& view) override { in_.of.adopt(thread_, view); }
   void expect(std::span<const net::request_view> requests) override { handler_.expect(thread_, requests); }
 
   request_handler& handler_;
+  // Giving memory back: whether it is being done, or was seen to be necessary; when to look again.
+  enum class tidying : std::uint8_t { no, soon, yes } tidying_ = tidying::no;
+  net::clock_source::time_point next_tidying_{};
+  unsigned busy_turns_ = 0;
 };
 
 class clock_loop final : public server_loop {

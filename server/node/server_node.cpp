@@ -11,7 +11,9 @@
 #include <cstdio>
 #include <exception>
 #include <future>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -20,6 +22,7 @@
 
 #include "core/failure_text.hpp"
 #include "net/attention.hpp"
+#include "server/node/resident_memory.hpp"
 #include "server/plugin/last_words.hpp"
 #include "server/request/channels.hpp"
 #include "server/request/port_sink.hpp"
@@ -225,21 +228,39 @@ class server_node::control {
       p = proxied_.erase(p);
     }
     give_memory_back();
+    name_nans();
     const std::lock_guard lock(node_.mutex_);
     node_.long_runs_ = std::move(running);
   }
 
+  /// In the log, each function once.
+  void name_nans() {
+    for (const auto& [function, f] : node_.server_.stored_nans()) {
+      if (named_nans_.insert(function).second)
+        say(function + " has stored NaN: " + f.first +
+            "; it stays there whatever is added (stats counts such updates)");
+    }
+  }
+
+  /// What the allocator keeps. Keys and rows are given back by the threads of the shards.
   void give_memory_back() {
     const auto& budgets = node_.server_.budgets();
     const auto held = budgets.parked.held() + budgets.pieces.held();
     most_held_ = std::max(most_held_, held);
     const auto dropped = node_.server_.connections_dropped();
     const auto now = steady::now();
-    if ((most_held_ - held < worth_trimming && dropped == dropped_) || now < next_trim_) return;
+    const auto memory = [&] {
+      return allocator_watch::state{resident_bytes(),
+                                    node_.server_.memory_bytes() + budgets.parked.held() + budgets.pieces.held(),
+                                    node_.server_.requests_served()};
+    };
+    const bool unused = node_.options_.owns_process && allocator_.is_due(memory(), now);
+    if ((most_held_ - held < worth_trimming && dropped == dropped_ && !unused) || now < next_trim_) return;
     most_held_ = held;
     dropped_ = dropped;
     next_trim_ = now + trim_interval;
     malloc_trim(0);
+    if (node_.options_.owns_process) allocator_.done(memory());
   }
 
   /// The process was suspended for this long: neither user functions nor proxied requests had that time.
@@ -296,7 +317,9 @@ class server_node::control {
   std::size_t most_held_ = 0;  // since memory was last returned
   std::uint64_t dropped_ = 0;  // connections dropped until then
   steady::time_point next_trim_{};
-  std::vector<watched> watched_;  // by shard
+  allocator_watch allocator_;
+  std::set<std::string> named_nans_;  // functions
+  std::vector<watched> watched_;      // by shard
   std::shared_ptr<const membership> members_;
   std::optional<key_router> router_;
 };

@@ -287,6 +287,12 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
     if (clock != body.end() && clock->is_number_unsigned())
       n.clock = static_cast<std::uint32_t>(std::min<std::uint64_t>(clock->get<std::uint64_t>(), 0xffffffffU));
     if (who.what == role::worker) on_worker_heartbeat(who.index, body);
+    const auto take_bytes = [&](const char* key, std::uint64_t& out) {
+      const auto bytes = body.find(key);
+      if (bytes != body.end() && bytes->is_number_unsigned()) out = bytes->get<std::uint64_t>();
+    };
+    take_bytes("memory_bytes", n.memory_bytes);
+    take_bytes("resident_bytes", n.resident_bytes);
     const auto busy = body.find("busy");
     if (who.what == role::server && busy != body.end()) name_busy(who.index, *busy, now);
     const auto synced = body.find("synced");

@@ -26,12 +26,13 @@
 //              there ("cannot"); the reply's count then says how many processes were this worker before, its
 //              value_version how many collectives they had called.
 //   heartbeat  {"role","slot" or "rank","pid"}, of a server also "busy":[{"shard","function","seconds"}], its
-//              "incarnation" and the epoch "synced" whose replicas are complete; of a worker its "clock", and if it can
-//              be replaced "caught_up" and "collectives":{"again":[[begin,end]..],"from"} (collective_log.hpp). The
-//              reply's order is proceed, shutdown (the job is done) or abort, with {"status","cause"} as its body: a
-//              server that was declared lost gets that too, and exits. Its count is 1 if the sender still holds the
-//              position that it names: only then is a lease renewed. A process may send heartbeats before it has
-//              joined, and after another one has replaced it.
+//              "incarnation", the epoch "synced" whose replicas are complete, and its "memory_bytes" and
+//              "resident_bytes"; of a worker its "clock", and if it can be replaced "caught_up" and
+//              "collectives":{"again":[[begin,end]..],"from"} (collective_log.hpp). The reply's order is proceed,
+//              shutdown (the job is done) or abort, with {"status","cause"} as its body: a server that was declared
+//              lost gets that too, and exits. Its count is 1 if the sender still holds the position that it names: only
+//              then is a lease renewed. A process may send heartbeats before it has joined, and after another one has
+//              replaced it.
 //   watch      {"role","slot" or "rank"}; the header's epoch is the known one. Answered with the membership as soon as
 //              there is one of another epoch.
 //   report_death
@@ -172,6 +173,8 @@ class scheduler {
     std::vector<int> reaped;       ///< ids of workers reported dead while not in it: their joins may still arrive
     std::string host;
     std::uint32_t clock = 0;              ///< iterations that a worker had finished at its last heartbeat
+    std::uint64_t memory_bytes = 0;       ///< of a server's keys and rows, at its last heartbeat
+    std::uint64_t resident_bytes = 0;     ///< of a server's process; 0: unknown
     std::optional<time_point> last_sign;  ///< start of the lease; empty until the first heartbeat
     completion joining;                   ///< its parked join
     completion watching;                  ///< its parked watch

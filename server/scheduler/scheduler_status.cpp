@@ -3,14 +3,16 @@
 // The output of `prun.py status`:
 //
 //   {"job","phase","seconds","status","cause","epoch","progress",
-//    "servers":[{"slot","state","pid","host","incarnation","threads","silent","cause"}],
+//    "servers":[{"slot","state","pid","host","incarnation","threads","memory_bytes","resident_bytes",
+//                "silent","cause"}],
 //    "workers":[{"rank","state","pid","host","clock","silent","cause"}],
 //    "losses":[{"cause","seconds" since then}]}
 //
 // state: "missing" (has not joined), "up", "gone"; of a server also "down", "joining", "entering", "leaving" and
 // "left", of a worker "ejected", "awaited" and "catching up". silent: seconds since its last heartbeat; omitted before
-// the first. cause: of its loss. With replicas also "replicas" and "spare", the losses that can be tolerated now;
-// when servers can change, "settled": all replicas are complete, and no node awaits another membership.
+// the first. memory_bytes: of its keys and rows, resident_bytes: of its process, both at its last heartbeat. cause: of
+// its loss. With replicas also "replicas" and "spare", the losses that can be tolerated now; when servers can change,
+// "settled": all replicas are complete, and no node awaits another membership.
 #include "server/scheduler/scheduler.hpp"
 
 #include <nlohmann/json.hpp>
@@ -51,6 +53,11 @@ std::string scheduler::report(time_point now) const {
       const auto& entry = servers_in_job_.at(slot);
       j["incarnation"] = to_hex(entry.incarnation);
       j["threads"] = entry.threads;
+      const auto& n = servers_[slot];
+      if (n.resident_bytes != 0 && !n.gone) {
+        j["memory_bytes"] = n.memory_bytes;
+        j["resident_bytes"] = n.resident_bytes;
+      }
     }
     servers.push_back(std::move(j));
   }

@@ -138,6 +138,23 @@ bool shard::fold_due(const std::function<bool()>& over) {
   return more;
 }
 
+bool shard::wants_tidying() const noexcept {
+  // Of a server with several threads each may leave its share.
+  constexpr std::size_t allowed = std::size_t{16} << 20;
+  constexpr std::size_t least = std::size_t{1} << 20;
+  const auto& keys = store_.keys();
+  return keys.unused_bytes() > std::max(allowed / settings_.threads, least) + keys.memory_bytes() / 8 ||
+         store_.rows().wants_tidying();
+}
+
+bool shard::tidy(const std::function<bool()>& over) noexcept {
+  tidied_keys_ = tidied_keys_ || !store_.keys().tidy(over);
+  const bool more = !tidied_keys_ || store_.rows().tidy(over);
+  if (!more) tidied_keys_ = false;
+  publish();
+  return more;
+}
+
 void shard::publish() noexcept {
   shard_counters::set(counters_.keys, store_.keys().size());
   const auto rows = store_.rows().memory_bytes();
@@ -320,6 +337,7 @@ bool shard::update_after_answer(const key_operation& c, std::string_view key, st
   std::string error;
   (void)apply_in_place(*c.function, e->tag(), bytes, delta, error);
   t.changed(*e);
+  store_.nans().saw(c.function->name, e->tag(), bytes, [&] { return quoted_key(key); });
   return true;
 }
 

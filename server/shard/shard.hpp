@@ -122,9 +122,15 @@ class shard final : public replicated_store {
     f("applied", store_.applied().budget());
   }
   bool fold_due(const std::function<bool()>& over);
+  /// Whether removed keys and rows have left enough memory behind for `tidy`.
+  [[nodiscard]] bool wants_tidying() const noexcept;
+  /// Gives it back to the system until `over()`. Returns: whether there is more to be done.
+  bool tidy(const std::function<bool()>& over) noexcept;
   [[nodiscard]] bool has_due() const noexcept { return store_.has_due(); }
 
   [[nodiscard]] const shard_counters& counters() const noexcept { return counters_; }
+  /// Thread-safety: any thread.
+  [[nodiscard]] const nan_watch& nans() const noexcept { return store_.nans(); }
   [[nodiscard]] running_function busy() const noexcept { return monitor_.busy(); }
 
  private:
@@ -187,6 +193,7 @@ class shard final : public replicated_store {
   const shard_settings settings_;
   plugin_registry& plugins_;
   function_monitor monitor_;
+  bool tidied_keys_ = false;  // by the current `tidy`
   partition_store store_;
   scan_service scans_;
   key_sets sets_{settings_.max_set_bytes};

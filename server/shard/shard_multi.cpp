@@ -315,6 +315,10 @@ void shard::run(const key_operation& c, resolved_keys& keys, const std::byte* va
     default: {
       const busy_mark mark(monitor_, *c.function, {});
       keys.update(store_.keys(), *c.function, values, answers_values ? items_.data() : nullptr);
+      auto& nans = store_.nans();
+      if (keys.size() == 0 || !nans.is_due()) break;
+      const auto& e = keys.at(nans.turn() % keys.size());
+      nans.look(c.function->name, e.tag(), e.value(), [&] { return quoted_key(e.key()); });
     }
   }
 }

@@ -9,6 +9,8 @@
 #include <new>
 #include <vector>
 
+#include "server/store/chunk_pool.hpp"
+
 #if defined(__SANITIZE_ADDRESS__)
 #define PARACEL_ARENA_PASSES_THROUGH 1
 #elif defined(__has_feature)
@@ -29,26 +31,28 @@ namespace paracel::srv {
 ///     beyond 1 KiB: a malloc of its own, on a list:   next | previous | block
 ///
 /// malloc would spend 16 bytes more on an entry of 48 (measured with a key of 20 characters and one double).
-/// Thread-safety: owned by the shard thread.
+/// Thread-safety: owned by the shard thread. Lifetime: the pool must outlive it.
 /// Cost: O(1); freed memory is reused for the same size. When the last block is freed all chunks but
-/// one are released, so that temporary entries leave nothing behind, whatever their size.
-/// Under AddressSanitizer every block is its own malloc, so that overruns are detected.
+/// one are released, so that temporary entries leave nothing behind, whatever their size. Where some remain, their
+/// owner can move them together (`begin_moving`). Under AddressSanitizer every block is its own malloc, so that
+/// overruns are detected.
 class arena {
  public:
   static constexpr std::size_t step = 8;
   static constexpr std::size_t smallest = 16;
   static constexpr std::size_t largest = 1024;  ///< above it malloc's overhead is below 3 %
-  static constexpr std::size_t chunk_bytes = 16 * 1024;
+  static constexpr std::size_t chunk_bytes = chunk_pool::chunk_bytes;
   /// Byte 15 of a free block; an owner never writes it there.
   static constexpr std::uint8_t free_mark = 0xff;
 
-  arena() = default;
+  explicit arena(chunk_pool& pool) noexcept : pool_(pool) {}
   /// Counts in `total` too, which several arenas may share.
-  explicit arena(std::size_t& total) noexcept : total_(&total) {}
+  arena(chunk_pool& pool, std::size_t& total) noexcept : pool_(pool), total_(&total) {}
   arena(const arena&) = delete;
   arena& operator=(const arena&) = delete;
   ~arena() {
-    for (auto* chunk : chunks_) std::free(chunk);
+    for (auto* chunk : chunks_) pool_.free(chunk);
+    end_moving();
   }
 
   static constexpr std::size_t rounded(std::size_t bytes) noexcept { return (bytes + step - 1) / step * step; }
@@ -64,16 +68,52 @@ class arena {
   void free(void* block, std::size_t bytes) noexcept {
     count_bytes(-static_cast<std::ptrdiff_t>(bytes));
     --blocks_;
-    if (bytes > listed_above) release_listed(block);
+    if (bytes > listed_above) return release_listed(block);
+    in_chunks_ -= bytes;
+    if (is_moving(block)) new (block) free_block{nullptr, static_cast<std::uint32_t>(bytes), {}, free_mark};
     else make_free(block, bytes);
-    if (blocks_ == 0) release_chunks();
+    if (in_chunks_ == 0) release_chunks();
   }
   /// Allocated bytes, and those that the tables report as held elsewhere.
   [[nodiscard]] std::size_t used() const noexcept { return used_; }
   /// Allocated blocks.
   [[nodiscard]] std::size_t blocks() const noexcept { return blocks_; }
   /// Upper bound of the bytes that a scan reads, excluding the listed blocks.
-  [[nodiscard]] std::size_t extent() const noexcept { return chunks_.size() * chunk_bytes; }
+  [[nodiscard]] std::size_t extent() const noexcept { return (chunks_.size() + moving_.size()) * chunk_bytes; }
+  /// Bytes of the chunks that are in no block.
+  [[nodiscard]] std::size_t waste() const noexcept { return extent() - in_chunks_; }
+
+  // ---- moving blocks together: begin; allocate each block that `is_moving` again, copy and free it; end. Other calls
+  // ---- in between are as usual.
+  /// From now on blocks come from new chunks.
+  void begin_moving() noexcept {
+    if (!moving_.empty() || chunks_.empty()) return;
+    if (left_ >= smallest) new (next_) free_block{nullptr, static_cast<std::uint32_t>(left_), {}, free_mark};
+    moving_.swap(chunks_);
+    for (auto* chunk : moving_) pool_.mark_moving(chunk);
+    free_ = {};
+    next_ = nullptr;
+    left_ = 0;
+  }
+  [[nodiscard]] bool is_moving() const noexcept { return !moving_.empty(); }
+  /// Whether the block is in an old chunk. Not for blocks beyond `largest`.
+  [[nodiscard]] bool is_moving(const void* block) const noexcept { return is_moving() && chunk_pool::is_moving(block); }
+  /// All blocks have been moved: frees the old chunks.
+  void end_moving() noexcept {
+    for (auto* chunk : moving_) pool_.free(chunk);
+    moving_.clear();
+  }
+  /// Frees the last chunk too if no block is in it.
+  void release_last_chunk() noexcept {
+    if (in_chunks_ != 0) return;
+    for (auto* chunk : chunks_) pool_.free(chunk);
+    chunks_.clear();
+    chunks_.shrink_to_fit();
+    end_moving();
+    free_ = {};
+    next_ = nullptr;
+    left_ = 0;
+  }
   /// Counts memory that is held on behalf of an entry: large values, slots.
   void count_bytes(std::ptrdiff_t bytes) noexcept {
     used_ += static_cast<std::size_t>(bytes);
@@ -84,13 +124,17 @@ class arena {
   /// one is found. Nothing may be allocated or freed meanwhile.
   template <class F>
   void for_each(const F& f) {
-    for (std::size_t i = 0; i < chunks_.size(); ++i) {
-      const bool is_last = i + 1 == chunks_.size();
-      const auto begin = reinterpret_cast<std::uintptr_t>(chunks_[i]);
-      const auto whole = begin + chunk_bytes;
-      for_each_in_chunk(begin, is_last ? reinterpret_cast<std::uintptr_t>(next_) : whole, whole,
-                        is_last ? begin : reinterpret_cast<std::uintptr_t>(chunks_[i + 1]), f);
-    }
+    const auto end_of = [](const std::byte* chunk) { return reinterpret_cast<std::uintptr_t>(chunk) + chunk_bytes; };
+    const auto walk = [&](const std::vector<std::byte*>& chunks, std::uintptr_t end_of_last) {
+      for (std::size_t i = 0; i < chunks.size(); ++i) {
+        const bool is_last = i + 1 == chunks.size();
+        const auto begin = reinterpret_cast<std::uintptr_t>(chunks[i]);
+        for_each_in_chunk(begin, is_last ? end_of_last : end_of(chunks[i]), end_of(chunks[i]),
+                          is_last ? begin : reinterpret_cast<std::uintptr_t>(chunks[i + 1]), f);
+      }
+    };
+    if (is_moving()) walk(moving_, end_of(moving_.back()));
+    walk(chunks_, reinterpret_cast<std::uintptr_t>(next_));
     for (auto* l = listed_; l != nullptr; l = l->next) f(static_cast<const void*>(l + 1));
   }
 
@@ -138,6 +182,11 @@ class arena {
     free_[bytes / step] = new (block) free_block{free_[bytes / step], static_cast<std::uint32_t>(bytes), {}, free_mark};
   }
   void* take(std::size_t bytes) {
+    auto* block = reuse_or_cut(bytes);
+    in_chunks_ += bytes;
+    return block;
+  }
+  void* reuse_or_cut(std::size_t bytes) {
     if (auto* block = free_[bytes / step]) {
       free_[bytes / step] = block->next;
       return block;
@@ -150,17 +199,17 @@ class arena {
   }
   void add_chunk() {
     chunks_.reserve(chunks_.size() + 1);
-    auto* chunk = static_cast<std::byte*>(std::malloc(chunk_bytes));
-    if (chunk == nullptr) throw std::bad_alloc();
+    auto* chunk = static_cast<std::byte*>(pool_.allocate());
     if (left_ >= smallest) make_free(next_, left_);  // at most 1 KiB; 8 bytes are too small for anything
     chunks_.push_back(chunk);
     next_ = chunk;
     left_ = chunk_bytes;
   }
   void release_chunks() noexcept {
+    end_moving();
     if (chunks_.empty()) return;
     while (chunks_.size() > 1) {
-      std::free(chunks_.back());
+      pool_.free(chunks_.back());
       chunks_.pop_back();
     }
     free_ = {};
@@ -182,12 +231,15 @@ class arena {
     std::free(l);
   }
 
+  chunk_pool& pool_;
   std::array<free_block*, largest / step + 1> free_{};
   std::vector<std::byte*> chunks_;
+  std::vector<std::byte*> moving_;  // the old chunks while blocks are being moved
   std::byte* next_ = nullptr;
   std::size_t left_ = 0;
   listed_block* listed_ = nullptr;
   std::size_t blocks_ = 0;
+  std::size_t in_chunks_ = 0;  // bytes of blocks in chunks
   std::size_t used_ = 0;
   std::size_t not_shared_ = 0;
   std::size_t* total_ = &not_shared_;

@@ -79,6 +79,7 @@ class resolved_keys {
     return fit::good;
   }
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
+  [[nodiscard]] const entry& at(std::size_t i) const noexcept { return *entries_[i]; }
   [[nodiscard]] value_tag tag() const noexcept { return tag_; }
   /// Bytes of one value.
   [[nodiscard]] std::size_t value_bytes() const noexcept { return value_bytes_; }

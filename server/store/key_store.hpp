@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <limits>
 #include <span>
 #include <string>
@@ -76,7 +77,7 @@ class key_store {
     tables_.reserve(count);
     group_tables_ = (count + most_groups - 1) / most_groups;
     for (std::uint32_t i = 0; i < count; ++i) {
-      if (i % group_tables_ == 0) groups_.emplace_back(memory_bytes_);
+      if (i % group_tables_ == 0) groups_.emplace_back(chunks_, memory_bytes_);
       tables_.emplace_back(groups_.back(), family_);
     }
   }
@@ -197,6 +198,12 @@ class key_store {
     if (!states_.empty()) state_table_of(hash).erase(hash, key);
   }
 
+  /// Memory that entries no longer use: an upper bound.
+  [[nodiscard]] std::size_t unused_bytes() const noexcept;
+  /// Gives it back to the system, in steps of one partition, until `over()`; moves entries together where necessary.
+  /// Returns: whether there is more to be done. Cost: of a step, as that of a scan of the partition.
+  bool tidy(const std::function<bool()>& over) noexcept;
+
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
   [[nodiscard]] std::size_t memory_bytes() const noexcept { return memory_bytes_; }
   /// False when `bytes` more would exceed the limit.
@@ -226,6 +233,7 @@ class key_store {
   // bytes a key.
   static constexpr std::uint32_t most_groups = 256;
 
+  bool tidy_tables(arena& memory, std::span<table> of_arena, const std::function<bool()>& over);
   [[nodiscard]] table& state_table_of(std::uint64_t hash) noexcept {
     return states_[partition_of(hash) / settings_.threads];
   }
@@ -243,14 +251,17 @@ class key_store {
   table_stats family_;
   std::size_t memory_bytes_ = 0;
   std::size_t other_bytes_ = 0;
+  chunk_pool chunks_;         // before the arenas
   std::deque<arena> groups_;  // before the tables: these free into them
   std::size_t group_tables_ = 1;
   std::vector<table> tables_;  // by partition / threads
   table_stats state_family_;
-  arena state_memory_{memory_bytes_};  // its own: a scan of the others meets only keys
-  std::vector<table> states_;          // as tables_; none before the first optimizer
+  arena state_memory_{chunks_, memory_bytes_};  // its own: a scan of the others meets only keys
+  std::vector<table> states_;                   // as tables_; none before the first optimizer
   std::uint64_t size_ = 0;
   bool keeps_replicas_ = false;
+  std::size_t tidied_ = 0;         // where `tidy` continues: the number of the arena,
+  std::size_t tidied_tables_ = 0;  // and of its tables that are done
 };
 
 }  // namespace paracel::srv

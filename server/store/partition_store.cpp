@@ -59,7 +59,11 @@ void key_outcome::fail_by_exception() noexcept {
 
 partition_store::partition_store(const shard_settings& settings, plugin_registry& plugins,
                                  const std::atomic<const ownership*>& owned, function_monitor& monitor)
-    : settings_(settings), plugins_(plugins), monitor_(monitor), keys_(settings, owned), rows_(keys_, plugins, log_) {}
+    : settings_(settings),
+      plugins_(plugins),
+      monitor_(monitor),
+      keys_(settings, owned),
+      rows_(keys_, plugins, log_, nans_) {}
 
 bool partition_store::acceptable(std::string_view key, const value_view& value, key_outcome& out) const {
   if (value.tag == value_tag::none || !is_well_formed(value)) {
@@ -112,6 +116,7 @@ void partition_store::update_at(const loaded_update& f, std::string_view key, st
   if (const auto s = update_elements(f, t, *e, change, out.text); s != status::ok) {
     return out.fail(s, quoted_key(key) + ": " + out.text);
   }
+  nans_.saw(f.name, e->tag(), e->value(), [&] { return quoted_key(key); });
   out.version = e->version();
 }
 
@@ -136,6 +141,7 @@ void partition_store::update(const loaded_update& f, std::string_view key, std::
     out.value = step_key(keys_, f, hash, key, delta, out.text, ended);
     if (out.value == nullptr) return failed();
     out.version = out.value->version();
+    nans_.saw(f.name, out.value->tag(), out.value->value(), [&] { return quoted_key(key); });
     return;
   }
   if (e == nullptr) {
@@ -163,6 +169,7 @@ void partition_store::update(const loaded_update& f, std::string_view key, std::
     if (other_shape) keys_.drop_state(hash, key);
     if (computed_.capacity() > kept_buffer_bytes) computed_ = {};
   }
+  nans_.saw(f.name, e->tag(), e->value(), [&] { return quoted_key(key); });
   out.value = e;
   out.version = e->version();
 } catch (const memory_limit_reached& e) {

@@ -33,6 +33,7 @@
 #include "server/store/element_access.hpp"
 #include "server/store/function_monitor.hpp"
 #include "server/store/key_store.hpp"
+#include "server/store/nan_watch.hpp"
 #include "server/store/partition_records.hpp"
 #include "server/store/row_service.hpp"
 #include "server/store/scan.hpp"
@@ -168,6 +169,10 @@ class partition_store final : public scan_observer {
   /// Empties these partitions, without logging it.
   void drop_partitions(const std::bitset<partition_count>& which);
 
+  /// What update functions have stored.
+  [[nodiscard]] nan_watch& nans() noexcept { return nans_; }
+  [[nodiscard]] const nan_watch& nans() const noexcept { return nans_; }
+
   /// From now on changes are noted, requests are remembered, and scans skip what is not ours.
   void keep_replicas() noexcept {
     log_.record();
@@ -261,6 +266,7 @@ class partition_store final : public scan_observer {
   const shard_settings settings_;
   plugin_registry& plugins_;
   function_monitor& monitor_;
+  nan_watch nans_;
   dedup_window applied_;
   change_log log_{applied_};
   key_store keys_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "server/store/partition_table.hpp"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -27,10 +28,25 @@ shared_buffer aligned(shared_buffer value) {
 
 }  // namespace
 
+std::uint64_t* slot_memory::allocate(std::size_t count) {
+  const auto bytes = count * sizeof(std::uint64_t);
+  auto* slots = static_cast<std::uint64_t*>(slot_pool::serves(bytes) ? long_.allocate(bytes) : short_.allocate(bytes));
+  std::fill_n(slots, count, std::uint64_t{0});
+  return slots;
+}
+
+void slot_memory::free(std::uint64_t* slots, std::size_t count) noexcept {
+  const auto bytes = count * sizeof(std::uint64_t);
+  if (slot_pool::serves(bytes)) long_.free(slots, bytes);
+  else short_.free(slots, bytes);
+  // As tables grow, all of them leave one size after the other.
+  if (chunks_.idle_bytes() >= large_page_bytes) chunks_.release_some();
+}
+
 table::table(table&& other) noexcept
     : memory_(other.memory_),
       family_(other.family_),
-      slots_(std::move(other.slots_)),
+      slots_(std::exchange(other.slots_, nullptr)),
       mask_(std::exchange(other.mask_, 0)),
       size_(std::exchange(other.size_, 0)) {}
 
@@ -39,7 +55,7 @@ table& table::operator=(table&& other) noexcept {
     clear();
     memory_ = other.memory_;
     family_ = other.family_;
-    slots_ = std::move(other.slots_);
+    slots_ = std::exchange(other.slots_, nullptr);
     mask_ = std::exchange(other.mask_, 0);
     size_ = std::exchange(other.size_, 0);
   }
@@ -81,24 +97,34 @@ void table::prefetch_entry(std::uint64_t hash) const noexcept {
   }
 }
 
-void table::grow() {
-  const auto slots = slots_ == nullptr ? first_slots : (mask_ + 1UL) * 2;
-  auto old = std::exchange(slots_, std::make_unique<slot[]>(slots));
-  const auto old_slots = old == nullptr ? 0 : mask_ + 1UL;
+void table::rehash(std::size_t slots) {
+  auto* fresh = family_->slots.allocate(slots);
+  const auto old_slots = slots_ == nullptr ? 0 : mask_ + 1UL;
+  auto* old = std::exchange(slots_, fresh);
   mask_ = static_cast<std::uint32_t>(slots - 1);
-  count_bytes((slots - old_slots) * sizeof(slot), true);
+  count_bytes(slots * sizeof(slot), true);
   for (std::size_t k = 0; k < old_slots; ++k) {
     if (old[k] == 0) continue;
     auto i = home_of(old[k]);
     while (slots_[i] != 0) i = (i + 1) & mask_;
     slots_[i] = old[k];
   }
+  if (old == nullptr) return;
+  family_->slots.free(old, old_slots);
+  count_bytes(old_slots * sizeof(slot), false);
+}
+
+void table::free_slots() noexcept {
+  family_->slots.free(std::exchange(slots_, nullptr), mask_ + 1UL);
+  count_bytes((mask_ + 1UL) * sizeof(slot), false);
+  mask_ = 0;
 }
 
 /// The slot of `key`, or the empty one where it belongs.
 table::slot& table::place_for(std::uint64_t hash, std::string_view key) {
   if (auto* s = locate(hash, key)) return *s;
-  if (slots_ == nullptr || is_full(size_ + 1UL, mask_ + 1UL)) grow();
+  if (slots_ == nullptr) rehash(first_slots);
+  else if (is_full(size_ + 1UL, mask_ + 1UL)) rehash((mask_ + 1UL) * 2);
   PARACEL_ASSERT(size_ <= mask_);  // otherwise no slot is empty
   auto i = hash & mask_;
   while (slots_[i] != 0) i = (i + 1) & mask_;
@@ -185,7 +211,7 @@ bool table::erase(std::uint64_t hash, std::string_view key) noexcept {
   release(entry_of(*s));
   --size_;
   // Close the gap: a later entry moves up when its home is not between the gap and itself.
-  auto gap = static_cast<std::size_t>(s - slots_.get());
+  auto gap = static_cast<std::size_t>(s - slots_);
   for (auto i = (gap + 1) & mask_; slots_[i] != 0; i = (i + 1) & mask_) {
     const auto home = home_of(slots_[i]);
     if (((i - home) & mask_) < ((i - gap) & mask_)) continue;
@@ -202,10 +228,32 @@ void table::clear() noexcept {
   for (std::size_t i = 0; i <= mask_; ++i) {
     if (slots_[i] != 0) release(entry_of(slots_[i]));
   }
-  slots_.reset();
-  count_bytes((mask_ + 1UL) * sizeof(slot), false);
-  mask_ = 0;
+  free_slots();
   size_ = 0;
+}
+
+void table::move_entries() {
+  if (size_ == 0 || !memory_->is_moving()) return;
+  for (std::size_t i = 0; i <= mask_; ++i) {
+    if (slots_[i] == 0) continue;
+    auto* e = entry_of(slots_[i]);
+    const auto bytes = e->block_bytes();
+    if (bytes > arena::largest || !memory_->is_moving(e)) continue;
+    auto* to = memory_->allocate(bytes);
+    std::memcpy(to, static_cast<const void*>(e), bytes);
+    slots_[i] = (slots_[i] >> address_bits << address_bits) | reinterpret_cast<std::uintptr_t>(to);
+    ++family_->moves;
+    memory_->free(e, bytes);
+  }
+}
+
+void table::fit() {
+  if (slots_ == nullptr) return;
+  if (size_ == 0) return free_slots();
+  auto slots = mask_ + 1UL;
+  // Afterwards full to less than 3/8, so that it does not soon grow again.
+  while (slots > first_slots && size_ * 16UL < slots * 3) slots /= 2;
+  if (slots != mask_ + 1UL) rehash(slots);
 }
 
 }  // namespace paracel::srv

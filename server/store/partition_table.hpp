@@ -16,7 +16,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string_view>
 
@@ -26,6 +25,7 @@
 #include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
 #include "server/store/arena.hpp"
+#include "server/store/slot_pool.hpp"
 
 namespace paracel::srv {
 
@@ -75,10 +75,26 @@ class entry {
 };
 static_assert(sizeof(entry) == arena::smallest);
 
+/// Memory for the slots of a shard's tables. Thread-safety: owned by the shard thread.
+class slot_memory {
+ public:
+  /// Zeros. Throws: std::bad_alloc.
+  std::uint64_t* allocate(std::size_t count);
+  void free(std::uint64_t* slots, std::size_t count) noexcept;
+  [[nodiscard]] chunk_pool& chunks() noexcept { return chunks_; }
+  [[nodiscard]] const chunk_pool& chunks() const noexcept { return chunks_; }
+
+ private:
+  chunk_pool chunks_;
+  arena short_{chunks_};
+  slot_pool long_;
+};
+
 /// State shared by the tables of a shard.
 struct table_stats {
   std::uint64_t last_version = 0;  ///< versions are unique in a shard, so that they increase within every partition
   std::uint64_t moves = 0;  ///< increases whenever an entry is removed, or its value changes address, size or type
+  slot_memory slots;
 };
 
 /// The table of one partition: open addressing with linear probing.
@@ -105,6 +121,12 @@ class table {
   /// True if it existed.
   bool erase(std::uint64_t hash, std::string_view key) noexcept;
   void clear() noexcept;
+
+  /// Moves the entries that lie in the old chunks of the arena (`arena::begin_moving`). Throws: std::bad_alloc; some
+  /// are moved, and the table is the same.
+  void move_entries();
+  /// Shrinks a table that has become much too large. Throws: std::bad_alloc; it is unchanged.
+  void fit();
 
   /// The bytes of `e` for a change in place. Copies a large value first while a reply still holds it.
   std::span<std::byte> open(entry& e);
@@ -162,11 +184,12 @@ class table {
     memory_->count_bytes(comes ? static_cast<std::ptrdiff_t>(bytes) : -static_cast<std::ptrdiff_t>(bytes));
   }
   entry& put(slot& s, std::uint64_t hash, entry* fresh) noexcept;
-  void grow();
+  void rehash(std::size_t slots);
+  void free_slots() noexcept;
 
   arena* memory_ = nullptr;
   table_stats* family_ = nullptr;
-  std::unique_ptr<slot[]> slots_;
+  slot* slots_ = nullptr;
   std::uint32_t mask_ = 0;
   std::uint32_t size_ = 0;
 };

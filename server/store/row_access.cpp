@@ -239,6 +239,19 @@ void row_service::push(typed_table& t, row_table& rows, const net::rows_view& r)
   });
 }
 
+/// After an update, in one row of the batch.
+void row_service::look_for_nan(const typed_table& t, const row_table& rows) {
+  static const std::string addition = "addition";
+  if (hashes_.empty() || !nans_.is_due()) return;
+  const auto i = nans_.turn() % hashes_.size();
+  const auto place = place_of_[partition_of(hashes_[i])];
+  const auto* row = rows.named() ? rows.find(place, hashes_[i], names_[i]) : rows.find(place, hashes_[i], ids_[i]);
+  if (row == nullptr) return;
+  nans_.look(t.function == nullptr ? addition : t.function->name, t.layout().element,
+             {row + row_layout::value_at, t.layout().value_bytes()},
+             [&] { return "table \"" + t.name + "\", " + (rows.named() ? shown_row(names_[i]) : shown_row(ids_[i])); });
+}
+
 row_service::problem row_service::update(typed_table& t, row_table& rows, const net::rows_view& r) {
   const auto& l = t.layout();
   const auto row_bytes = l.value_bytes();
@@ -255,6 +268,7 @@ row_service::problem row_service::update(typed_table& t, row_table& rows, const 
       if (l.width == 1) each(std::integral_constant<std::size_t, 1>());
       else each(std::size_t{l.width});
     });
+    look_for_nan(t, rows);
     return {};
   }
 
@@ -301,6 +315,7 @@ row_service::problem row_service::update(typed_table& t, row_table& rows, const 
     failed = i;
     return false;
   });
+  look_for_nan(t, rows);
   if (all) return {};
   failed_row_ = failed;
   const auto row = rows.named() ? shown_row(names_[failed]) : shown_row(ids_[failed]);

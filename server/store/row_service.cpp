@@ -51,10 +51,11 @@ row_service::typed_table::typed_table(std::string of, const net::table_definitio
              f != nullptr && f->counts_steps()},
             partitions, false) {}
 
-row_service::row_service(const key_store& keys, plugin_registry& plugins, change_log& log)
+row_service::row_service(const key_store& keys, plugin_registry& plugins, change_log& log, nan_watch& nans)
     : keys_(keys),
       plugins_(plugins),
       changes_(log),
+      nans_(nans),
       place_of_(partition_count, not_here),
       partitions_((partition_count + keys.settings().threads - 1) / keys.settings().threads),
       staged_bytes_(keys.settings().max_memory_bytes) {
@@ -92,6 +93,23 @@ void row_service::clear() noexcept {
     t->broken.clear();
   }
   staged_count_ = 0;
+}
+
+bool row_service::wants_tidying() const noexcept {
+  return std::ranges::any_of(tables_, [](const auto& t) {
+    return t.second->by_id.wants_tidying() || (t.second->by_name != nullptr && t.second->by_name->wants_tidying());
+  });
+}
+
+bool row_service::tidy(const std::function<bool()>& over) noexcept {
+  for (auto& [id, t] : tables_) {
+    for (auto* rows : {&t->by_id, t->by_name.get()}) {
+      while (rows != nullptr && rows->wants_tidying()) {
+        if (rows->tidy(over)) return true;
+      }
+    }
+  }
+  return false;
 }
 
 row_service::served row_service::handle(const net::request_view& request, shared_buffer tail, completion& done,

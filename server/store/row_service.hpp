@@ -23,6 +23,7 @@
 #include "server/request/completion.hpp"
 #include "server/store/change_log.hpp"
 #include "server/store/key_store.hpp"
+#include "server/store/nan_watch.hpp"
 #include "server/store/partition_records.hpp"
 #include "server/store/row_lists.hpp"
 #include "server/store/row_table.hpp"
@@ -34,7 +35,7 @@ namespace paracel::srv {
 /// limit are used.
 class row_service {
  public:
-  row_service(const key_store& keys, plugin_registry& plugins, change_log& log);
+  row_service(const key_store& keys, plugin_registry& plugins, change_log& log, nan_watch& nans);
 
   /// The outcome of a request, for the counters.
   struct served {
@@ -76,6 +77,10 @@ class row_service {
   void each_table(const F& f) const {
     for (const auto& [id, t] : tables_) f(std::string_view(t->name), std::span<const std::byte>(t->definition));
   }
+  /// Whether rows have been erased since their table was last tidied.
+  [[nodiscard]] bool wants_tidying() const noexcept;
+  /// row_table::tidy of all of them.
+  bool tidy(const std::function<bool()>& over) noexcept;
   [[nodiscard]] std::size_t tables() const noexcept { return tables_.size(); }
 
   /// Of tables, rows and staged batches.
@@ -158,6 +163,7 @@ class row_service {
   bool has_room(typed_table& t, const row_table& rows, std::size_t staged_bytes) const;
   problem pull(typed_table& t, row_table& rows, const net::rows_view& r, std::uint32_t credit, reply& out);
   void push(typed_table& t, row_table& rows, const net::rows_view& r);
+  void look_for_nan(const typed_table& t, const row_table& rows);
   problem update(typed_table& t, row_table& rows, const net::rows_view& r);
   void remove(row_table& rows, const net::rows_view& r, reply& out) noexcept;
   problem no_memory(const typed_table& t) const noexcept;
@@ -185,6 +191,7 @@ class row_service {
   const key_store& keys_;
   plugin_registry& plugins_;
   change_log& changes_;
+  nan_watch& nans_;
   struct partition_in_hand {
     std::uint16_t partition;
     std::uint32_t removed;

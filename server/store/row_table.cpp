@@ -14,8 +14,7 @@
 namespace paracel::srv {
 namespace {
 
-// A slab reserves address space; the system provides memory as rows are made. All but a table's first request huge
-// pages.
+// A slab reserves address space; the system provides memory as rows are made.
 constexpr std::size_t slab_target_bytes = std::size_t{8} << 20;
 
 constexpr bool is_crowded(std::size_t size, std::size_t slots) noexcept { return size * 8 > slots * 7; }
@@ -31,8 +30,8 @@ row_table::row_table(const row_layout& layout, std::uint32_t partitions, bool na
 }
 
 std::size_t row_table::memory_bytes() const noexcept {
-  return made_ * stride_ + alive_.size() * sizeof(alive_[0]) + memory_.used() + partitions_.size() * sizeof(index) +
-         slabs_.size() * sizeof(slabs_[0]);
+  return begun_ * stride_ + alive_.size() * sizeof(alive_[0]) + memory_.used() + partitions_.size() * sizeof(index) +
+         slabs_.size() * (sizeof(slabs_[0]) + sizeof(uses_[0]));
 }
 
 row_table::slot* row_table::take_slots(std::size_t count) {
@@ -56,7 +55,11 @@ void row_table::free_slots(index& p) noexcept {
 
 void row_table::grow(index& p) {
   const auto old_slots = p.slots == nullptr ? 0 : p.mask + std::size_t{1};
-  const auto slots = std::max(first_slots, old_slots * 2);
+  rehash(p, std::max(first_slots, old_slots * 2));
+}
+
+void row_table::rehash(index& p, std::size_t slots) {
+  const auto old_slots = p.slots == nullptr ? 0 : p.mask + std::size_t{1};
   auto* fresh = take_slots(slots);
   std::fill_n(fresh, slots, slot{0});
   const auto mask = slots - 1;
@@ -71,22 +74,79 @@ void row_table::grow(index& p) {
   p.mask = static_cast<std::uint32_t>(mask);
 }
 
+void row_table::link(std::uint32_t slab) noexcept {
+  auto& s = uses_[slab];
+  s.previous = none;
+  s.next = open_;
+  if (open_ != none) uses_[open_].previous = slab;
+  open_ = slab;
+}
+
+void row_table::unlink(std::uint32_t slab) noexcept {
+  const auto& s = uses_[slab];
+  (s.previous != none ? uses_[s.previous].next : open_) = s.next;
+  if (s.next != none) uses_[s.next].previous = s.previous;
+}
+
+/// All but a table's first slab request huge pages.
+void row_table::add_slab() {
+  auto slab = released_;
+  if (slab != none) {
+    slabs_[slab] = map_zeros(slab_bytes_, slab != 0);
+    released_ = uses_[slab].next;
+    return link(slab);
+  }
+  slab = static_cast<std::uint32_t>(slabs_.size());
+  if (slab >= (none >> slab_shift_)) throw std::bad_alloc();
+  slabs_.reserve(slabs_.size() + 1);
+  uses_.reserve(slabs_.size() + 1);
+  slabs_.push_back(map_zeros(slab_bytes_, slab != 0));
+  uses_.emplace_back();
+  link(slab);
+}
+
+/// Of a slab without rows.
+void row_table::release_slab(std::uint32_t slab) noexcept {
+  unlink(slab);
+  ::munmap(slabs_[slab], slab_bytes_);
+  slabs_[slab] = nullptr;
+  auto& s = uses_[slab];
+  begun_ -= s.begun;
+  s = {};
+  s.next = released_;
+  released_ = slab;
+}
+
 std::uint32_t row_table::take_number() {
-  if (free_ != none) {
-    const auto number = free_;
+  if (open_ == none) add_slab();
+  const auto slab = open_;
+  auto& s = uses_[slab];
+  const auto first = slab << slab_shift_;
+  auto number = s.free;
+  if (number != none) {
     std::uint64_t next = 0;
     load_fields(row_at(number), next);
-    free_ = static_cast<std::uint32_t>(next);
+    s.free = static_cast<std::uint32_t>(next);
     std::memset(row_at(number), 0, stride_);
-    return number;
+  } else {
+    number = first + s.begun;
+    if (number / 64 >= alive_.size()) alive_.resize(number / 64 + 1);
+    ++s.begun;
+    ++begun_;
   }
-  if (made_ == none - 1) throw std::bad_alloc();
-  if ((made_ >> slab_shift_) == slabs_.size()) {
-    slabs_.reserve(slabs_.size() + 1);
-    slabs_.push_back(map_zeros(slab_bytes_, !slabs_.empty()));
-  }
-  if (made_ / 64 == alive_.size()) alive_.push_back(0);
-  return made_++;
+  if (++s.used == slab_mask_ + 1) unlink(slab);
+  return number;
+}
+
+void row_table::free_number(std::uint32_t number) noexcept {
+  const auto slab = number >> slab_shift_;
+  auto& s = uses_[slab];
+  const std::uint64_t next = s.free;
+  store_fields(row_at(number), next);
+  s.free = number;
+  if (s.used == slab_mask_ + 1) link(slab);
+  // The last one with room is kept: a row may be made again at once.
+  if (--s.used == 0 && (open_ != slab || s.next != none)) release_slab(slab);
 }
 
 std::byte* row_table::make_row(index& p, std::uint64_t hash, std::uint64_t front) {
@@ -133,14 +193,11 @@ bool row_table::erase_key(std::uint32_t partition, std::uint64_t hash, Key key) 
     if (p.slots[gap] >> 32U == print && is(row_at(number_of(p.slots[gap])), key)) break;
   }
   const auto number = number_of(p.slots[gap]);
-  auto* row = row_at(number);
   if (named_) {
-    const auto name = name_of(row);
+    const auto name = name_of(row_at(number));
     memory_.free(const_cast<char*>(name.data()) - sizeof(std::uint32_t), name_block_bytes(name.size()));
   }
-  const std::uint64_t next = free_;
-  store_fields(row, next);
-  free_ = number;
+  free_number(number);
   alive_[number / 64] &= ~(std::uint64_t{1} << number % 64);
   --p.size;
   --size_;
@@ -179,7 +236,7 @@ void row_table::clear(std::uint32_t partition) noexcept {
 }
 
 const std::byte* row_table::next(std::uint64_t& position) const noexcept {
-  while (position < made_) {
+  while (position < alive_.size() * 64) {
     const auto left = alive_[position / 64] >> position % 64;
     if (left == 0) {
       position = (position / 64 + 1) * 64;
@@ -202,17 +259,54 @@ void row_table::release_slabs() noexcept {
     free_slots(p);
     p = {};
   }
-  for (auto* slab : slabs_) ::munmap(slab, slab_bytes_);
+  for (auto* slab : slabs_) {
+    if (slab != nullptr) ::munmap(slab, slab_bytes_);
+  }
   slabs_.clear();
+  uses_.clear();
+  open_ = none;
+  released_ = none;
+  begun_ = 0;
 }
 
 void row_table::clear() noexcept {
   release_slabs();
   alive_.clear();
-  made_ = 0;
-  free_ = none;
   size_ = 0;
   ++erasures_;
+}
+
+bool row_table::tidy(const std::function<bool()>& over) noexcept {
+  if (tidied_ == 0) tidied_erasures_ = erasures_;
+  try {
+    for (; tidied_ < partitions_.size(); ++tidied_) {
+      if (tidied_ % 16 == 15 && over()) {
+        ++tidied_;
+        return true;
+      }
+      auto& p = partitions_[tidied_];
+      if (p.slots == nullptr) continue;
+      if (p.size == 0) {
+        free_slots(p);
+        p = {};
+        continue;
+      }
+      auto slots = p.mask + std::size_t{1};
+      // Afterwards full to less than 3/8, so that it does not soon grow again.
+      while (slots > first_slots && std::size_t{p.size} * 16 < slots * 3) slots /= 2;
+      if (slots != p.mask + std::size_t{1}) rehash(p, slots);
+    }
+  } catch (const std::bad_alloc&) {  // the index stays as it is
+  }
+  tidied_ = 0;
+  for (auto slab = open_; slab != none;) {
+    const auto next = uses_[slab].next;
+    if (uses_[slab].used == 0) release_slab(slab);
+    slab = next;
+  }
+  while (chunks_.release_some()) {
+  }
+  return false;
 }
 
 }  // namespace paracel::srv

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -90,6 +91,11 @@ class row_table {
   void clear() noexcept;
   /// Erases the rows of one partition. Cost: O(its slots).
   void clear(std::uint32_t partition) noexcept;
+  /// Whether `tidy` is not done, or rows have been erased since it last began.
+  [[nodiscard]] bool wants_tidying() const noexcept { return tidied_ != 0 || tidied_erasures_ != erasures_; }
+  /// Gives back memory that erased rows have left, partition by partition until `over()`: indexes are shrunk, and slabs
+  /// without rows released. Rows are not moved. Returns: whether there is more to be done.
+  bool tidy(const std::function<bool()>& over) noexcept;
   [[nodiscard]] std::uint32_t size(std::uint32_t partition) const noexcept { return partitions_[partition].size; }
   /// Calls f(row) for each row of the partition, in no particular order.
   template <class F>
@@ -147,6 +153,14 @@ class row_table {
 
   static std::uint64_t print_of(std::uint64_t hash) noexcept { return hash & 0xffffffffU; }
   static std::uint32_t number_of(slot s) noexcept { return static_cast<std::uint32_t>(s) - 1; }
+  /// Of a slab, which is memory for `slab_mask_ + 1` rows with consecutive numbers.
+  struct slab_use {
+    std::uint32_t used = 0;
+    std::uint32_t begun = 0;    // rows that have ever been used
+    std::uint32_t free = none;  // freed numbers: a list linked through the rows
+    std::uint32_t next = none;  // of the slabs with room, or of the released ones
+    std::uint32_t previous = none;
+  };
   [[nodiscard]] std::byte* row_at(std::uint32_t number) const noexcept {
     return slabs_[number >> slab_shift_] + (number & slab_mask_) * stride_;
   }
@@ -154,9 +168,15 @@ class row_table {
   bool erase_key(std::uint32_t partition, std::uint64_t hash, Key key) noexcept;
   std::byte* make_row(index& p, std::uint64_t hash, std::uint64_t front);
   void grow(index& p);
+  void rehash(index& p, std::size_t slots);
   slot* take_slots(std::size_t count);
   void free_slots(index& p) noexcept;
   std::uint32_t take_number();
+  void free_number(std::uint32_t number) noexcept;
+  void add_slab();
+  void link(std::uint32_t slab) noexcept;
+  void unlink(std::uint32_t slab) noexcept;
+  void release_slab(std::uint32_t slab) noexcept;
   void release_slabs() noexcept;
   static std::size_t name_block_bytes(std::size_t text) noexcept {
     return std::max(arena::smallest, arena::rounded(sizeof(std::uint32_t) + text));
@@ -168,15 +188,20 @@ class row_table {
   std::uint32_t slab_mask_;
   std::size_t slab_bytes_;
   bool named_;
-  arena memory_;    // short indexes and names
-  slot_pool pool_;  // other indexes
+  chunk_pool chunks_;
+  arena memory_{chunks_};  // short indexes and names
+  slot_pool pool_;         // other indexes
   std::vector<index> partitions_;
-  std::vector<std::byte*> slabs_;
+  std::vector<std::byte*> slabs_;     // null: released; its numbers are used again when there is a new one
+  std::vector<slab_use> uses_;        // of each slab; apart, since looking up a row reads only the addresses
+  std::uint32_t open_ = none;         // slabs with room: a list, linked through them
+  std::uint32_t released_ = none;     // likewise
   std::vector<std::uint64_t> alive_;  // a bit a row
-  std::uint32_t made_ = 0;            // row numbers that have ever been used
-  std::uint32_t free_ = none;         // freed numbers: a list linked through the rows
+  std::uint64_t begun_ = 0;           // rows in the slabs that have ever been used
   std::uint64_t size_ = 0;
   std::uint64_t erasures_ = 0;
+  std::uint64_t tidied_erasures_ = 0;  // when `tidy` last began
+  std::uint32_t tidied_ = 0;           // partitions that it has done
 };
 
 }  // namespace paracel::srv

@@ -75,7 +75,8 @@ void pull(std::span<const std::byte> payload, bool range, const std::vector<numb
 void update(std::span<const std::byte> payload, bool range, bool adds, std::vector<number> model) {
   element_change c;
   if (parse_update_at({value_tag::i32_array, payload}, range, c) != nullptr) return;
-  arena memory;
+  chunk_pool pool;
+  arena memory{pool};
   table_stats family;
   table t(memory, family);
   const auto hash = hash_key("k");

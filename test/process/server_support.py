@@ -66,10 +66,10 @@ class Client:
         self.sequence = 0
         self.buffer = ctypes.create_string_buffer(1 << 20)
 
-    def send(self, verb, key=b"", payload=b"", tag=0, count=0, tail=b"", epoch=0):
+    def send(self, verb, key=b"", payload=b"", tag=0, count=0, tail=b"", epoch=0, table=0):
         self.sequence += 1
         head = REQUEST.pack(b"PRCQ", 1, verb, 0, self.job, self.client, self.sequence, 0, self.rank, 0xffffffff, epoch, 0xffff,
-                            tag, 0, 0, 0, 0, count, len(key), len(key) + len(payload), len(tail))
+                            tag, 0, table, 0, 0, count, len(key), len(key) + len(payload), len(tail))
         frames = ([b""] if self.kind == DEALER else []) + [head + key + payload] + ([tail] if tail else [])
         for i, frame in enumerate(frames):
             last = i + 1 == len(frames)
@@ -119,7 +119,8 @@ class Server:
         self.processes = []
         job = f"{self.job:016x}"
         scheduler = self.start("start_scheduler", "--bind", f"ipc://{self.folder}/s", "--job", job, "--workers", "1",
-                               "--servers", str(servers), "--run-dir", self.folder, stdout=subprocess.PIPE)
+                               "--servers", str(servers), "--join-timeout", "3600", "--run-dir", self.folder,
+                               stdout=subprocess.PIPE)
         self.log_path = os.path.join(self.folder, "log")
         with open(self.log_path, "wb") as log:
             for line in scheduler.stdout:

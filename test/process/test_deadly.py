@@ -31,7 +31,8 @@ class Deadly(JobTest):
     def assert_one_loss(self, function, how, where, outcome):
         status, out, err = outcome
         self.assertEqual(status, 0, err + out)
-        named = rf"libdeadly_updates.so:deadly_{function}" + ("(?: at " + where + ")?" if function in WITHOUT_KEY else f" at {where}")
+        at = f"(?: at {where})?" if function in WITHOUT_KEY else f" at {where}"
+        named = rf"libdeadly_updates.so:deadly_{function}{at}"
         self.assertRegex(err, rf"server s\d \(pid \d+ on \S+\) lost: {how} in {named}; the job continues")
         self.assertEqual(len(re.findall(r"\) lost: ", err)), 1, err)
         self.assertRegex(out, rf"worker 0 was told: .*it is no longer called: it brought down server s\d .*, {how} in {named}\n")

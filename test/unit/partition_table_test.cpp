@@ -31,7 +31,8 @@ shared_buffer blob_of(std::size_t n, int fill) {
 constexpr std::size_t large = net::tail_threshold_bytes + 8;
 
 TEST(Table, AgreesWithAStandardMapOverManyRandomOperations) {
-  arena memory;
+  chunk_pool pool;
+  arena memory{pool};
   std::map<std::string, std::vector<std::byte>> model;
   {
     table_stats family;
@@ -74,7 +75,8 @@ TEST(Table, AgreesWithAStandardMapOverManyRandomOperations) {
 }
 
 TEST(Table, KeysWhoseHashesAgreeInEveryBitThatASlotKeepsStayApart) {
-  arena memory;
+  chunk_pool pool;
+  arena memory{pool};
   table_stats family;
   table t(memory, family);
   const auto one = filled(8, 1);
@@ -90,7 +92,8 @@ TEST(Table, KeysWhoseHashesAgreeInEveryBitThatASlotKeepsStayApart) {
 }
 
 TEST(Table, GrowsBeyondTheBitsOfTheHashThatASlotKeeps) {
-  arena memory;
+  chunk_pool pool;
+  arena memory{pool};
   table_stats family;
   table t(memory, family);
   constexpr int n = 120'000;  // more than 65,536 slots
@@ -107,7 +110,8 @@ TEST(Table, GrowsBeyondTheBitsOfTheHashThatASlotKeeps) {
 }
 
 TEST(Table, ValuesBeginAtAMultipleOfEightForEveryLengthOfKey) {
-  arena memory;
+  chunk_pool pool;
+  arena memory{pool};
   table_stats family;
   table t(memory, family);
   for (std::size_t n = 0; n < 40; ++n) {
@@ -117,7 +121,8 @@ TEST(Table, ValuesBeginAtAMultipleOfEightForEveryLengthOfKey) {
 }
 
 TEST(Table, VersionsRiseAndAreNeverGivenTwice) {
-  arena memory;
+  chunk_pool pool;
+  arena memory{pool};
   table_stats family;
   table t(memory, family);
   const auto first = put(t, "a", filled(8, 1)).version();
@@ -134,7 +139,8 @@ TEST(Table, VersionsRiseAndAreNeverGivenTwice) {
 }
 
 TEST(Table, ALargeValueIsTheVeryMessageThatBroughtIt) {
-  arena memory;
+  chunk_pool pool;
+  arena memory{pool};
   table_stats family;
   table t(memory, family);
   auto message = blob_of(large, 5);
@@ -146,7 +152,8 @@ TEST(Table, ALargeValueIsTheVeryMessageThatBroughtIt) {
 }
 
 TEST(Table, AChangeInPlaceCopiesWhileAReplyHoldsTheValue) {
-  arena memory;
+  chunk_pool pool;
+  arena memory{pool};
   table_stats family;
   table t(memory, family);
   auto& e = t.store(hash_key("a"), "a", value_tag::packed, blob_of(large, 5));
@@ -163,7 +170,8 @@ TEST(Table, AChangeInPlaceCopiesWhileAReplyHoldsTheValue) {
 }
 
 TEST(Table, AMessageThatIsNotAlignedIsCopiedOnce) {
-  arena memory;
+  chunk_pool pool;
+  arena memory{pool};
   table_stats family;
   table t(memory, family);
   struct off_by_one : shared_buffer::control {};
@@ -179,7 +187,8 @@ TEST(Table, AMessageThatIsNotAlignedIsCopiedOnce) {
 }
 
 TEST(Table, AValueMayChangeItsSizeInBothDirectionsAcrossTheThreshold) {
-  arena memory;
+  chunk_pool pool;
+  arena memory{pool};
   {
     table_stats family;
     table t(memory, family);
@@ -196,7 +205,8 @@ TEST(Table, AValueMayChangeItsSizeInBothDirectionsAcrossTheThreshold) {
 
 TEST(Table, AKeyOf20CharactersWithOneDoubleTakesLessThan80Bytes) {
   // A 64th of a server with 1 M keys: the same number of keys for each partition, fewer partitions.
-  arena memory;
+  chunk_pool pool;
+  arena memory{pool};
   table_stats family;
   std::vector<table> tables;
   for (int p = 0; p < 256; ++p) tables.emplace_back(memory, family);
@@ -209,6 +219,44 @@ TEST(Table, AKeyOf20CharactersWithOneDoubleTakesLessThan80Bytes) {
   const auto all = memory.used() + tables.size() * sizeof(table);
   EXPECT_LT(static_cast<double>(all) / n, 80.0);
   RecordProperty("bytes_a_key", static_cast<int>(all / n));
+}
+
+TEST(Table, IsTheSameAfterItsEntriesWereMovedTogetherAndItsSlotsShrunk) {
+  chunk_pool pool;
+  arena memory{pool};
+  table_stats family;
+  table t(memory, family);
+  const auto key_of = [](int i) { return "key " + std::to_string(i); };
+  const auto value_of = [](int i) { return filled(static_cast<std::size_t>(8 + i % 40), i % 200); };
+  for (int i = 0; i < 50'000; ++i) put(t, key_of(i), value_of(i));
+  put(t, "large", filled(2000, 7));
+  const auto full = memory.extent();
+  const auto slots_full = memory.used();
+  for (int i = 0; i < 50'000; ++i) {
+    if (i % 16 != 0) t.erase(hash_key(key_of(i)), key_of(i));
+  }
+  const auto version = t.find(hash_key(key_of(16)), key_of(16))->version();
+  const auto moves = family.moves;
+  memory.begin_moving();
+  t.fit();
+  t.move_entries();
+  memory.end_moving();
+  for (int i = 0; i < 50'000; ++i) {
+    const auto* e = t.find(hash_key(key_of(i)), key_of(i));
+    ASSERT_EQ(e != nullptr, i % 16 == 0) << i;
+    if (e != nullptr) ASSERT_TRUE(std::ranges::equal(e->value(), value_of(i)));
+  }
+  EXPECT_EQ(t.find(hash_key(key_of(16)), key_of(16))->version(), version) << "it has not changed";
+  EXPECT_EQ(t.find(hash_key("large"), "large")->value().size(), 2000U);
+#ifndef PARACEL_ARENA_PASSES_THROUGH
+  EXPECT_GT(family.moves, moves) << "addresses that were kept are not valid any more";
+  EXPECT_LT(memory.extent(), full / 8);
+#endif
+  EXPECT_LT(memory.used(), slots_full / 6) << "the slots are counted, too";
+  for (int i = 0; i < 50'000; i += 16) t.erase(hash_key(key_of(i)), key_of(i));
+  t.erase(hash_key("large"), "large");
+  t.fit();
+  EXPECT_EQ(memory.used(), 0U);
 }
 
 }  // namespace

@@ -181,6 +181,49 @@ TEST(RowTable, AMillionRowsInAndOutLeaveNoGrowth) {
   EXPECT_LE(rows.memory_bytes(), after_first + after_first / 10);
 }
 
+TEST(RowTable, WhatErasedRowsLeaveBehindIsGivenBack) {
+  row_table rows({value_tag::f32, 16, 0, false}, partitions, false);
+  const auto empty = rows.memory_bytes();
+  constexpr std::uint64_t count = 400'000;  // four slabs
+  const auto make = [&](std::uint64_t id) {
+    const auto hash = net::hash_row(id);
+    auto* row = rows.make(place_of(hash), hash, id);
+    EXPECT_EQ(first_of(row), 0) << "a new row is zeros, whatever its memory held";
+    set_first(row, static_cast<float>(id));
+  };
+  const auto erase = [&](std::uint64_t id) {
+    const auto hash = net::hash_row(id);
+    ASSERT_TRUE(rows.erase(place_of(hash), hash, id));
+  };
+  for (std::uint64_t id = 0; id < count; ++id) make(id);
+  const auto full = rows.memory_bytes();
+  EXPECT_FALSE(rows.wants_tidying());
+  // A row of the first slab stays.
+  for (std::uint64_t id = 1; id < count; ++id) erase(id);
+  EXPECT_LT(rows.memory_bytes(), full / 2) << "slabs without rows are released at once";
+  EXPECT_TRUE(rows.wants_tidying());
+  int slices = 1;
+  while (rows.tidy([] { return true; })) {
+    ++slices;
+    EXPECT_TRUE(rows.wants_tidying()) << "it is not done";
+  }
+  EXPECT_GE(slices, static_cast<int>(partitions / 16));
+  EXPECT_FALSE(rows.wants_tidying());
+  const auto hash = net::hash_row(std::uint64_t{0});
+  ASSERT_NE(rows.find(place_of(hash), hash, std::uint64_t{0}), nullptr);
+
+  for (std::uint64_t id = 1; id < count; ++id) make(id);  // released numbers are used again
+  std::set<float> met;
+  for (std::uint64_t position = 0; const auto* row = rows.next(position);) met.insert(first_of(row));
+  EXPECT_EQ(met.size(), count);
+  EXPECT_LE(rows.memory_bytes(), full + full / 10);
+  for (std::uint64_t id = 0; id < count; ++id) erase(id);
+  while (rows.tidy([] { return false; })) {
+  }
+  EXPECT_EQ(rows.size(), 0U);
+  EXPECT_LE(rows.memory_bytes(), empty + count / 4) << "all but a bit a row";
+}
+
 // ---- initialisers ---------------------------------------------------------------------------------------------------
 
 template <class T>

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -358,6 +359,30 @@ TEST_F(ShardTest, BeyondItsMemoryAServerTakesNoMoreButGoesOn) {
   EXPECT_EQ(call(verb::pull, "k0").doubles(), value) << "what was refused has changed nothing";
   for (int i = 0; i < 3; ++i) EXPECT_EQ(call(verb::remove, "k" + std::to_string(i)).header.result, status::ok);
   EXPECT_EQ(call(verb::push, "new", view(value)).header.result, status::ok);
+}
+
+TEST_F(ShardTest, NanThatAnUpdateStoresIsCountedWithFunctionAndKey) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  push("good", 1);
+  push("far", infinite);
+  for (int i = 0; i < 100; ++i) {
+    call(verb::update, "good", view(1.0));
+    call(verb::update, "far", view(1.0));
+  }
+  EXPECT_FALSE(stats().contains("nan")) << "infinity is a distance";
+  call(verb::update, "good", view(nan));
+  for (int i = 0; i < 16; ++i) call(verb::update, "good", view(1.0));
+  const auto seen = stats()["nan"].begin();
+  EXPECT_THAT(seen.key(), HasSubstr("paracel_add"));
+  EXPECT_EQ(seen.value()["updates"], 2) << "one of eight is checked";
+  EXPECT_THAT(seen.value()["first"].get<std::string>(), HasSubstr("\"good\""));
+  // Of a long array other elements are checked each time.
+  ASSERT_EQ(call(verb::push, "list", view(std::vector<double>(1000))).header.result, status::ok);
+  std::vector<double> delta(1000);
+  delta[777] = nan;
+  for (int i = 0; i < 8 * 1000 / 16 + 16; ++i) call(verb::update, "list", view(delta));
+  EXPECT_GE(stats()["nan"].begin().value()["updates"], 3);
 }
 
 }  // namespace

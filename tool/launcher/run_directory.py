@@ -154,8 +154,12 @@ def status_text(report):
     if isinstance(progress, dict):
         lines.append("progress: " + "  ".join(in_a_line(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}")
                                               for k, v in progress.items() if k != "event"))
-    lines += table(["server", "state", "pid", "host", "heartbeat", "threads", "incarnation"],
-                   [[f"s{s['slot']}"] + common(s) + [str(s.get("threads", "-")), s.get("incarnation", "-")]
+    def megabytes(server, key):
+        return f"{server[key] / 2**20:.1f} MB" if key in server else "-"
+
+    lines += table(["server", "state", "pid", "host", "heartbeat", "threads", "live", "resident", "incarnation"],
+                   [[f"s{s['slot']}"] + common(s) + [str(s.get("threads", "-")), megabytes(s, "memory_bytes"),
+                                                     megabytes(s, "resident_bytes"), s.get("incarnation", "-")]
                     for s in report["servers"]])
     lines += table(["worker", "state", "pid", "host", "heartbeat", "clock"],
                    [[str(w["rank"])] + common(w) + [str(w["clock"])] for w in report["workers"]])
