@@ -77,7 +77,7 @@ class Documents(JobTest):
             train("ridge", "1 1:2\n2 1:1\n3 1:1 2000000000:1\n", "train.svm"),
             train("ridge", "1 1:2\n2 3:1 2:4\n", "train.svm"),
             train("ridge", "day,count\n1,2\n", "hour.csv", target="cnt"),
-            train("lr_l1", "1,yes\n2,no\n3,maybe\n", C=1),
+            train("lr_l1", "1,no\n2,yes\n3,maybe\n", C=1),
             self.said_of("ridge", {"train.csv": plain, "test.csv": "x,y\n"}, training_input="train.csv", test_input="test.csv"),
             train("ridge", bz2.compress(plain.encode()), "train.csv.bz2"),
             train("ridge", npy, "x.npy"),
