@@ -21,7 +21,7 @@ namespace paracel {
 /// The format of a line (`row, column` and perhaps `value`, and further fields that are ignored).
 enum class entry_format {
   /// Detected from the first line: %%MatrixMarket, two or more index:value after an id (libsvm), or its separator (the
-  /// first of tab, comma, semicolon, blank and | that occurs).
+  /// first of tab, comma, semicolon, blank, | and :: that occurs).
   automatic,
   /// coordinate, real | integer | pattern, general | symmetric. All its rows and columns exist, empty ones too.
   matrix_market,
@@ -34,8 +34,8 @@ enum class entry_format {
 };
 
 /// The meaning of duplicate entries: the sum of their values in input order, one entry for each (all are kept, side by
-/// side, in that order), the last one of the input, or a data_error.
-enum class duplicate_rule { sum, keep, last, refuse };
+/// side, in that order), the last one of the input, a data_error, the least or the greatest value.
+enum class duplicate_rule { sum, keep, last, refuse, min, max };
 
 /// Whether loaded data is cached in binary form, and read instead of the text while the files are unchanged.
 struct load_cache_options {
@@ -57,9 +57,15 @@ struct entry_options {
   bool non_negative = false;
   /// Files whose first field names rows (of a graph: vertices) that may have no entries; empty: none.
   std::vector<std::string> rows_also;
-  /// Whether the first line of each file is a header. Blank lines and comments (# and a blank, or # alone) are
-  /// skipped.
-  enum class header_rule { no, yes } header = header_rule::no;
+  /// Whether the first line of each file, blank lines and comments aside, is a header. `automatic`: if it is the only
+  /// one without numbers where the others have them; doc/loading.md has the rule. A line that cannot be decided on is
+  /// refused. Of libsvm only `yes` makes one.
+  enum class header_rule { no, yes, automatic } header = header_rule::automatic;
+  /// Whether lines that begin with #, % or // are comments, which are skipped.
+  bool comments = true;
+  /// The fields of row, column and, optionally, value: names of the header, or numbers from 0. Names imply a header in
+  /// each file, which may have its own order. Default: the first three.
+  std::vector<std::string> columns{};
   load_cache_options cache{};
 };
 
@@ -121,6 +127,10 @@ struct sparse_both_ways {
 /// Both of them, from a single read of the files. Cost: each entry is sent twice.
 sparse_both_ways load_sparse_both_ways(Comm comm, const std::vector<std::string>& files,
                                        const entry_options& options = {});
+
+/// Whether the first entry of the input has a value, as load_sparse reads it; true with standard input, which can be
+/// read only once. Throws: as load_sparse. Blocks: a collective. Cost: rank 0 reads the beginning of each file.
+bool entries_have_values(Comm comm, const std::vector<std::string>& files, const entry_options& options = {});
 
 /// Ids of all columns (or rows), in the order of their numbers, on every worker. A collective.
 /// Cost: O(all ids) memory and traffic a worker.

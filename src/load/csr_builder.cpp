@@ -171,11 +171,23 @@ class row_buckets {
       v[i] = row_[i].value;
     }
   }
+  static double combined(double before, double now, duplicate_rule rule) {
+    switch (rule) {
+      case duplicate_rule::sum:
+        return before + now;
+      case duplicate_rule::min:
+        return std::min(before, now);
+      case duplicate_rule::max:
+        return std::max(before, now);
+      default:
+        return now;
+    }
+  }
   std::size_t merge(std::size_t begin, std::size_t end, duplicate_rule rule) {
     auto to = begin;
     for (auto k = begin; k < end; ++k) {
       if (to > begin && column_[to - 1] == column_[k]) {
-        if (valued_) value_[to - 1] = rule == duplicate_rule::sum ? value_[to - 1] + value_[k] : value_[k];
+        if (valued_) value_[to - 1] = combined(value_[to - 1], value_[k], rule);
         continue;
       }
       column_[to] = column_[k];

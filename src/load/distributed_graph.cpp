@@ -38,7 +38,7 @@ void build_graph(Comm& comm, const std::vector<std::string>& files, const graph_
     global_ids vertices;
     vertices.first = out.first;
     vertices.own = out.ids;
-    duplicate_check(comm, twice, out.ids, vertices, files, options.entries, options.undirected);
+    duplicate_check(comm, twice, out.ids, vertices, files, options.entries, entry_role::edges, options.undirected);
   }
   numbered_rows<Column> entering;
   if (both) {

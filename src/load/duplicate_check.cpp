@@ -8,7 +8,8 @@
 namespace paracel {
 
 void duplicate_check(Comm comm, const duplicate_entry& twice, const id_list& row_ids, const global_ids& columns,
-                     const std::vector<std::string>& files, const entry_options& options, bool either_way) {
+                     const std::vector<std::string>& files, const entry_options& options, entry_role role,
+                     bool either_way) {
   const auto found = comm.allgather(twice ? row_ids.text(twice->first) : std::string());
   const auto has = comm.allgather(std::int64_t{twice ? 1 : 0});
   std::size_t first = 0;
@@ -20,7 +21,7 @@ void duplicate_check(Comm comm, const duplicate_entry& twice, const id_list& row
   const auto answer = ids_of(comm, columns, column);
   std::string name = column.empty() ? std::string() : answer.text(0);
   comm.bcast(name, first);
-  const auto place = place_of_second(comm, files, options, {found[first], name}, either_way);
+  const auto place = place_of_second(comm, files, options, {found[first], name}, role, either_way);
   throw data_error(place + ": found an entry of row " + quote_for_error(found[first]) + " and column " +
                    quote_for_error(name) + " for the second time, want each at most once");
 }

@@ -44,8 +44,10 @@ bool cache_reader::finish() {
 
 std::string text_of_options(const entry_options& o) {
   const auto number = [](auto v) { return " " + std::to_string(static_cast<int>(v)); };
-  return "entries" + number(o.format) + number(o.transpose) + number(o.ids) + number(o.duplicates) + number(o.values) +
-         number(o.non_negative) + number(o.header);
+  auto text = "entries" + number(o.format) + number(o.transpose) + number(o.ids) + number(o.duplicates) +
+              number(o.values) + number(o.non_negative) + number(o.header) + number(o.comments);
+  for (const auto& column : o.columns) text += " " + std::to_string(column.size()) + ":" + column;
+  return text;
 }
 
 load_cache::load_cache(Comm comm, const load_cache_options& where, const std::string& kind, const std::string& options,

@@ -93,7 +93,7 @@ sparse_rows load(Comm comm, const std::vector<std::string>& files, const entry_o
   sparse_rows out;
   build(false, rows, columns, out);
   if (options.duplicates == duplicate_rule::refuse)
-    duplicate_check(comm, twice, out.row_ids, columns, files, options, false);
+    duplicate_check(comm, twice, out.row_ids, columns, files, options, entry_role::entries, false);
   if (by_column != nullptr) build(true, columns, rows, *by_column);
   return out;
 }

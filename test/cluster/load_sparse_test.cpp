@@ -180,6 +180,10 @@ TEST(LoadSparse, DuplicatesFollowTheirRuleInTheOrderOfTheInput) {
     EXPECT_EQ(std::get<2>(gather(workers, {file}, options).entries[0]), sum);
     options.duplicates = duplicate_rule::last;
     EXPECT_EQ(std::get<2>(gather(workers, {file}, options).entries[0]), 999.25);
+    options.duplicates = duplicate_rule::min;
+    EXPECT_EQ(std::get<2>(gather(workers, {file}, options).entries[0]), 0.25);
+    options.duplicates = duplicate_rule::max;
+    EXPECT_EQ(std::get<2>(gather(workers, {file}, options).entries[0]), 999.25);
     options.duplicates = duplicate_rule::keep;
     const auto all = gather(workers, {file}, options);
     ASSERT_EQ(all.entries_total, 2000U);
@@ -229,6 +233,43 @@ TEST(LoadSparse, AFormIsReadAsItSays) {
   expect("%%MatrixMarket matrix coordinate pattern general\n1 2 1\n1 2\n", {"1"}, {"1", "2"}, {1});
   expect("", {}, {}, {});
   expect("\n\n", {}, {}, {});
+}
+
+// Of several small files and many workers, most parts begin in the middle of a file, or after its header.
+TEST(LoadSparse, HeadersAndCommentsAreSkippedWhereverThePartsBegin) {
+  const temporary_folder here;
+  const std::string movies = "userId,movieId,rating,timestamp";
+  const std::vector<std::string> files{
+      here.write("a", "\xef\xbb\xbf% said\r\n\r\n" + movies + "\r\n1,2,3,9\r\n# no\r\n4,5,6,9\r\n"),
+      here.write("b", movies + "\n"), here.write("c", "7,8,9,9\n"), here.write("d", "# " + movies + "\n1,8,2,9\n"),
+      here.write("e", movies + "\n//\n4,2,1,9")};
+  std::vector<std::tuple<std::uint64_t, std::uint64_t, double>> want{
+      {0, 0, 3}, {0, 2, 2}, {1, 0, 1}, {1, 1, 6}, {2, 2, 9}};
+  for (const std::size_t workers : {1U, 2U, 3U, 5U, 8U, 13U}) {
+    const auto got = gather(workers, files);
+    EXPECT_EQ(got.rows, (std::vector<std::string>{"1", "4", "7"}));
+    EXPECT_EQ(got.columns, (std::vector<std::string>{"2", "5", "8"}));
+    EXPECT_EQ(got.entries, want) << workers;
+  }
+}
+
+TEST(LoadSparse, ColumnsAreFoundByNameInEachFile) {
+  const temporary_folder here;
+  entry_options options;
+  options.columns = {"user", "item", "stars"};
+  const std::vector<std::string> files{here.write("a", "item,user,\"stars\"\n7,\"ann, the first\",3\n8,bob,4\n"),
+                                       here.write("b", "when,stars,user,item\n2001,5,cy,7\n")};
+  for (const std::size_t workers : {1U, 3U}) {
+    const auto got = gather(workers, files, options);
+    EXPECT_EQ(got.rows, (std::vector<std::string>{"ann, the first", "bob", "cy"}));
+    EXPECT_EQ(got.columns, (std::vector<std::string>{"7", "8"}));
+    EXPECT_EQ(got.entries_total, 3U);
+  }
+  entry_options numbers;
+  numbers.columns = {"3", "0"};
+  const auto got = gather(2, {here.write("c", "1::x::y::9\n2::x::y::9\n")}, numbers);
+  EXPECT_EQ(got.rows, std::vector<std::string>{"9"});
+  EXPECT_EQ(got.columns, (std::vector<std::string>{"1", "2"}));
 }
 
 TEST(LoadSparse, ValuesBelowZeroAreRefusedOnlyWhereTheyAreReadAndMinusZeroIsNone) {
@@ -336,6 +377,11 @@ TEST(LoadSparse, WrongInputIsTheSameErrorOnAllWorkers) {
   expect(market + "2 2\n", ":2:4: found \"\", want rows, columns and entries");
   expect("%%MatrixMarket matrix array real general\n1 1\n1\n", ":1:23: found \"array\", want coordinate");
   expect(market, ":2:1: found the end of the file, want rows, columns and entries");
+  expect("user,item,rating\n" + good + "4,x,y\n", ":42:5: found \"y\", want a number");
+  entry_options columns;
+  columns.columns = {"0", "2", "4"};
+  expect("1,2,3,4,5\n1,2,3,4\n", ":2:8: found 4 fields, want 5", columns);
+  expect("1,2,3,4,5\n1,2,3,4,x\n", ":2:9: found \"x\", want a number", columns);
   entry_options once;
   once.duplicates = duplicate_rule::refuse;
   expect(good + good, ":41:1: found an entry of row \"0\" and column \"2\" for the second time, want each at most once",

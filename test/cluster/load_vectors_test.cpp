@@ -41,6 +41,41 @@ TEST(ParseVectors, AcceptsParacelsFormsAndOthers) {
   }
 }
 
+TEST(ParseVectors, AHeaderIsALineThatAloneHasNoNumbers) {
+  for (const std::string text :
+       {"id,x,y\n7,1,2\n", "\xef\xbb\xbf\n\"id\"\t\"x\"\t\"y\"\r\n7\t1\t2\r\n", ",x,y\n7,1,2"}) {
+    const auto rows = parse_vectors("f", text);
+    EXPECT_EQ(rows.ids, id_list(std::vector<std::uint64_t>{7})) << text;
+    EXPECT_EQ(rows.value, (std::vector<double>{1, 2}));
+  }
+  EXPECT_EQ(error_of("id,x\n1,2\n", {.header = entry_options::header_rule::no}),
+            "f:1:4: found \"x\", want a finite number");
+  EXPECT_EQ(parse_vectors("f", "0,1\n7,8\n", {.header = entry_options::header_rule::yes}).value,
+            std::vector<double>{8});
+  EXPECT_EQ(error_of("7,x\n8,1\n"), "f:1:3: found \"x\", want a finite number");
+  EXPECT_EQ(error_of("id,x\n"), "f:1:1: found no line, want an id and numbers");
+}
+
+TEST(ParseVectors, NumbersAndQuotesAreThoseOfOtherText) {
+  const auto rows = parse_vectors("f", "\"a,1\",+1,1e-400,\"2.5\"\n \"b \"\"c\"\"\" ; 1 ;\t2;3 \n\"d,1,2,3\n");
+  EXPECT_EQ(rows.ids.text(0) + rows.ids.text(1) + rows.ids.text(2), "a,1b \"c\"\"d");
+  EXPECT_EQ(rows.value, (std::vector<double>{1, 0, 2.5, 1, 2, 3, 1, 2, 3}));
+  EXPECT_EQ(parse_vectors("f", "a|b,1,2\n").ids.text(0), "a|b");
+  EXPECT_EQ(parse_vectors("f", "a|1|2\n").columns, 2U);
+}
+
+TEST(ParseVectors, WithoutIdsAndTheLastField) {
+  vector_options options;
+  options.with_ids = false;
+  options.skip_last = true;
+  for (const std::string text : {"1,2,grey\n3,4,\n", "1 2  5\n3 4 6 \n", "x,y,kind\n1,2,\"a,b\"\n3,4,c"}) {
+    const auto rows = parse_vectors("f", text, options);
+    EXPECT_EQ(rows.value, (std::vector<double>{1, 2, 3, 4})) << text;
+    EXPECT_EQ(rows.ids, id_list(std::vector<std::uint64_t>{0, 1})) << text;
+  }
+  EXPECT_EQ(error_of("5\n", options), "f:1:1: found no number");
+}
+
 TEST(ParseVectors, IdsAreNumbersIfAllAreAndNamesOtherwise) {
   EXPECT_EQ(parse_vectors("f", "18446744073709551615,1\n").ids.number(0), 18446744073709551615U);
   const auto names = parse_vectors("f", "5,1\nAL,2\n007,3\n").ids;
@@ -107,6 +142,22 @@ TEST_F(LoadVectors, IsTheSameForAnyNumberOfWorkers) {
         EXPECT_EQ(at, 41U);
       }
     }
+  }
+}
+
+TEST_F(LoadVectors, TheSecondOfTwoIdsIsNamedAndAHeaderIsReadOnce) {
+  const auto file = write("id,x\n1,2\n2,3\n\n3,4\n2,5\n1,6\n");
+  for (const std::size_t workers : {1U, 2U, 3U, 7U}) {
+    cluster job({.workers = workers});
+    job.run([&](Comm comm) {
+      EXPECT_EQ(load_vectors(comm, {file}).rows_total, 5U);
+      try {
+        load_vectors(comm, {file}, {.distinct_ids = true});
+        ADD_FAILURE();
+      } catch (const data_error& e) {
+        EXPECT_EQ(e.what(), file + ":6:1: found the id \"2\" of an earlier row, want a different id for each row");
+      }
+    });
   }
 }
 

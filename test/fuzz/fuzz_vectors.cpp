@@ -21,8 +21,13 @@ void require(bool holds) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   try {
-    const auto rows =
-        paracel::parse_vectors("fuzz", {reinterpret_cast<const char*>(data) + 1, size - 1}, {data[0] % 4U});
+    const unsigned choice = data[0];
+    const paracel::vector_options options{
+        .columns = choice % 4,
+        .with_ids = (choice & 4U) == 0,
+        .skip_last = (choice & 8U) != 0,
+        .header = static_cast<paracel::entry_options::header_rule>((choice >> 4U) % 3)};
+    const auto rows = paracel::parse_vectors("fuzz", {reinterpret_cast<const char*>(data) + 1, size - 1}, options);
     require(rows.columns > 0 && rows.rows() > 0);
     require(rows.value.size() == rows.rows() * rows.columns);
     for (const double v : rows.value) require(std::isfinite(v));

@@ -80,9 +80,11 @@ void expect_no_difference(const std::string& first, const std::vector<std::strin
 }
 
 TEST(EntryParser, NumbersAreReadQuicklyAsTheyAreThoroughly) {
-  expect_no_difference("1\t2\t3",
-                       {"4\t5\t-1", "4\t5", "4\t05", "4\t5\tx", "4\t5\t1\t7", "4\t5:2", "4\t5|-2", "4\t5:2\t1", " 4\t5",
-                        "4\t5 ", "4", "", "#", "# 4\t5", "#4\t5", "\"4\"\t5", "4\t18446744073709551616", "4\ta"});
+  expect_no_difference("1\t2\t3", {"4\t5\t-1", "4\t5",    "4\t05",     "4\t5\tx",  "4\t5\t1\t7",
+                                   "4\t5:2",   "4\t5|-2", "4\t5:2\t1", " 4\t5",    "4\t5 ",
+                                   "4",        "",        "#",         "# 4\t5",   "#4\t5",
+                                   "%4\t5",    "//4\t5",  "/4\t5",     "\"4\"\t5", "4\t18446744073709551616",
+                                   "4\ta"});
   expect_no_difference("1 2 3", {"4  5   6", "4\t5 6 ", "4 5 ", "4 5", " 4 5 6", "4 5 6 7", "4 a", "4 5:1", "4 5|-1"});
 }
 
@@ -107,6 +109,11 @@ TEST(EntryParser, NamesAreReadQuicklyAsTheyAreThoroughly) {
                                                    "#",
                                                    "# c" + s + "d",
                                                    "#c" + s + "d",
+                                                   "%c" + s + "d",
+                                                   "// c" + s + "d",
+                                                   "/c" + s + "d",
+                                                   "/" + s + "/d",
+                                                   "c" + s + "%d",
                                                    "c" + s + "#d",
                                                    "c" + s + "d:2",
                                                    "c" + s + "d:e",
@@ -126,6 +133,12 @@ TEST(EntryParser, NamesAreReadQuicklyAsTheyAreThoroughly) {
                                                    "c" + s + "d" + s + " 4",
                                                    "c" + s + "d" + s + "nan"});
   }
+}
+
+TEST(EntryParser, FieldsBetweenTwoColonsAreReadQuicklyAsTheyAreThoroughly) {
+  expect_no_difference("1::2::3", {"4::5::6", "4::5::-1", "4::5::6::978300760", "4::5", "4::5::", "4::5::x", "4:5::6",
+                                   "4::5:6", "4::05::1", "a::b::1", "a::b", "4 :: 5::1", "::5", "4::", "4", "",
+                                   "# 4::5", "4::5::1:7", "4::5::1\t7"});
 }
 
 TEST(EntryParser, LibsvmIsReadQuicklyAsItIsThoroughly) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <limits>
 
+#include <paracel/text_input.hpp>
+
 namespace paracel {
 namespace {
 
@@ -34,6 +36,38 @@ TEST(ByteCount, RefusesWhatIsNoneOrDoesNotFit) {
     EXPECT_FALSE(read_byte_count(text, read)) << text;
     EXPECT_EQ(read, 7U) << text;
   }
+}
+
+TEST(ParseNumber, IsTheSameForAllTextFormats) {
+  double v = 7;
+  for (const auto& [text, want] : {std::pair("1", 1.0), {"+1", 1.0}, {"-.5", -0.5}, {"1e-400", 0.0}, {"2e3", 2000.0}}) {
+    EXPECT_TRUE(parse_number(text, v)) << text;
+    EXPECT_EQ(v, want);
+    float f = 7;
+    EXPECT_TRUE(parse_number(text, f)) << text;
+    EXPECT_EQ(f, static_cast<float>(want));
+  }
+  for (const char* text : {"", "+", "+-1", "1x", " 1", "1 ", "nan", "inf", "1e999", "0x1"}) {
+    float f = 7;
+    v = 7;
+    EXPECT_FALSE(parse_number(text, v) || parse_number(text, f)) << text;
+    EXPECT_EQ(v + f, 14) << text;
+  }
+  float f = 7;
+  EXPECT_TRUE(parse_number("1e-60", f));
+  EXPECT_EQ(f, 0);
+  EXPECT_FALSE(parse_number("1e39", f));
+}
+
+TEST(ParseId, TakesDigitsAlone) {
+  std::uint64_t id = 0;
+  EXPECT_TRUE(parse_id("18446744073709551615", id));
+  EXPECT_EQ(id, std::numeric_limits<std::uint64_t>::max());
+  EXPECT_TRUE(parse_id("007", id));
+  EXPECT_EQ(id, 7U);
+  for (const char* text : {"", "+1", "-1", "1.0", "18446744073709551616", " 1"})
+    EXPECT_FALSE(parse_id(text, id)) << text;
+  EXPECT_EQ(id, 7U);
 }
 
 }  // namespace

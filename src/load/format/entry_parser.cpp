@@ -2,8 +2,6 @@
 #include "load/format/entry_parser.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -14,128 +12,8 @@
 
 namespace paracel {
 
-namespace {
-
-constexpr std::string_view banner = "%%MatrixMarket";
-/// All rows and columns of a matrix exist, and a worker's id has an index of 32 bits.
-constexpr std::uint64_t most_of_a_matrix = std::numeric_limits<std::uint32_t>::max();
-
-std::string_view without_blanks(std::string_view s) noexcept {
-  while (!s.empty() && is_blank(s.front())) s.remove_prefix(1);
-  while (!s.empty() && is_blank(s.back())) s.remove_suffix(1);
-  return s;
-}
-
-/// Removes and returns the first run of non-blanks of `rest`.
-std::string_view next_word(std::string_view& rest) noexcept {
-  while (!rest.empty() && is_blank(rest.front())) rest.remove_prefix(1);
-  std::size_t n = 0;
-  while (n < rest.size() && !is_blank(rest[n])) ++n;
-  const auto word = rest.substr(0, n);
-  rest.remove_prefix(n);
-  return word;
-}
-
-bool is_index_and_value(std::string_view word) noexcept {
-  const auto colon = word.find(':');
-  if (colon == std::string_view::npos) return false;
-  std::uint64_t index = 0;
-  double value = 0;
-  return canonical_number(word.substr(0, colon), index) && read_whole_number(word.substr(colon + 1), value);
-}
-
-}  // namespace
-
-bool without_entry(std::string_view line) noexcept {
-  line = without_blanks(line);
-  return line.empty() || (line[0] == '#' && (line.size() == 1 || is_blank(line[1])));
-}
-
-entry_layout layout_of(std::string_view line, entry_format wanted) {
-  entry_layout out;
-  if (wanted == entry_format::matrix_market || (wanted == entry_format::automatic && line.starts_with(banner))) {
-    out.format = entry_format::matrix_market;
-    return out;
-  }
-  out.format = wanted == entry_format::libsvm ? wanted : entry_format::fields;
-  line = without_blanks(line);
-  out.separator = ' ';
-  for (const char c : {'\t', ',', ';', ' ', '|'}) {
-    if (line.find(c) == std::string_view::npos) continue;
-    out.separator = c;
-    break;
-  }
-  if (wanted == entry_format::automatic && (out.separator == ' ' || out.separator == '\t')) {
-    // row index:value index:value: a single pair is a:b:w in both formats, with the same meaning.
-    auto rest = line;
-    next_word(rest);
-    std::size_t pairs = 0;
-    bool all = true;
-    for (auto word = next_word(rest); !word.empty(); word = next_word(rest)) {
-      all = all && is_index_and_value(word);
-      ++pairs;
-    }
-    if (all && pairs >= 2) out.format = entry_format::libsvm;
-  }
-  return out;
-}
-
-bool read_matrix_header(const input_piece& piece, entry_layout::matrix& out) {
-  const auto head = piece.text();
-  const auto lower = [](std::string_view s) {
-    std::string t(s);
-    for (char& c : t) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return t;
-  };
-  std::uint64_t number = 0;
-  bool done = false;
-  if (!head.starts_with(banner))
-    piece.fail(head.data(), "found no %%MatrixMarket line, want one in each file of this input");
-  for_each_line(head, [&](std::string_view line, std::size_t at) {
-    ++number;
-    if (done) return;
-    if (number == 1) {
-      auto rest = line.substr(banner.size());
-      const std::array<std::pair<const char*, std::vector<std::string>>, 4> wants{{
-          {"matrix", {"matrix"}},
-          {"coordinate", {"coordinate"}},
-          {"real, integer or pattern", {"real", "integer", "pattern"}},
-          {"general or symmetric", {"general", "symmetric"}},
-      }};
-      std::array<std::string, 4> words;
-      for (std::size_t i = 0; i < 4; ++i) {
-        const auto word = next_word(rest);
-        words[i] = lower(word);
-        if (std::ranges::find(wants[i].second, words[i]) == wants[i].second.end())
-          piece.fail(word.data(), "found " + quote_for_error(word) + ", want " + wants[i].first);
-      }
-      out.pattern = words[2] == "pattern";
-      out.symmetric = words[3] == "symmetric";
-      return;
-    }
-    if (without_blanks(line).empty() || line[0] == '%') return;
-    auto rest = line;
-    for (auto* to : {&out.rows, &out.columns, &out.entries}) {
-      const auto word = next_word(rest);
-      if (!canonical_number(word, *to))
-        piece.fail(word.data(), "found " + quote_for_error(word) + ", want rows, columns and entries");
-      if (to != &out.entries && *to >= most_of_a_matrix)
-        piece.fail(word.data(), "found " + quote_for_error(word) + ", want at most " +
-                                    std::to_string(most_of_a_matrix - 1) + (to == &out.rows ? " rows" : " columns"));
-    }
-    const auto more = without_blanks(rest);
-    if (!more.empty()) piece.fail(more.data(), "found " + quote_for_error(more) + " after the sizes");
-    if (out.symmetric && out.rows != out.columns)
-      piece.fail(line.data(), "found a symmetric matrix that is not square");
-    out.size_line = number;
-    const auto end = head.find('\n', at);
-    out.header_bytes = piece.offset() + (end == std::string_view::npos ? head.size() : end + 1);
-    done = true;
-  });
-  return done;
-}
-
-// ---- lines
+using entry_detail::next_word;
+using entry_detail::without_blanks;
 
 namespace {
 
@@ -264,53 +142,51 @@ void entry_parser::add(const input_piece& piece, token first, token second, doub
   if (first.text.data() == unquoted_[0].data() || second.text.data() == unquoted_[1].data()) flush();
 }
 
-/// The field at the front of `rest`, which is advanced past its separator, without the blanks around it. `more`:
-/// whether there was a separator. In quotes, unless separators are blanks, it may contain separators and doubled
-/// quotes.
-entry_parser::token entry_parser::next_field(const input_piece& piece, std::string_view& rest, char separator,
-                                             bool& more, std::string& unquoted) const {
-  const auto skip_blanks = [&] {
-    while (!rest.empty() && is_blank(rest.front()) && rest.front() != separator) rest.remove_prefix(1);
-  };
-  if (separator == ' ') {
-    const auto word = next_word(rest);
-    while (!rest.empty() && is_blank(rest.front())) rest.remove_prefix(1);
-    more = !rest.empty();
-    return {word, word.data()};
+namespace {
+
+/// The next field; quotes that are not closed are an error.
+entry_detail::token checked_field(const input_piece& piece, std::string_view& rest, char separator, bool& more,
+                                  std::string& unquoted) {
+  return entry_detail::next_field(rest, separator, more, unquoted,
+                                  [&](const char* at, const std::string& what) { piece.fail(at, what); });
+}
+
+}  // namespace
+
+/// Fields that were selected by name or number.
+void entry_parser::selected_line(const input_piece& piece, std::string_view line, const entry_layout::fields_file& of) {
+  const auto separator = layout_.separator;
+  const bool needs_value =
+      of.column[2] != entry_layout::fields_file::no_field && options_.values != entry_options::value_rule::ignore;
+  token found[3] = {};
+  std::size_t left = needs_value ? 3 : 2;
+  auto rest = line;
+  bool more = true;
+  std::uint64_t fields = 0;
+  for (; more && left > 0; ++fields) {
+    std::size_t role = 0;
+    while (role < 3 && of.column[role] != fields) ++role;
+    const auto text = checked_field(piece, rest, separator, more, unquoted_[role]);
+    if (role == 3 || (role == 2 && !needs_value)) continue;
+    found[role] = text;
+    --left;
   }
-  skip_blanks();
-  if (!rest.empty() && rest.front() == '"' && separator != '|') {
-    const char* const opened = rest.data();
-    unquoted.clear();
-    std::size_t at = 1;
-    for (;; ++at) {
-      if (at >= rest.size()) piece.fail(opened, "found a quote that is not closed in its line");
-      if (rest[at] == '"' && (at + 1 >= rest.size() || rest[at + 1] != '"')) break;
-      if (rest[at] == '"') ++at;
-      unquoted += rest[at];
-    }
-    rest.remove_prefix(at + 1);
-    skip_blanks();
-    more = !rest.empty();
-    if (more && rest.front() != separator)
-      piece.fail(rest.data(), "found " + quote_for_error(rest) + " after a closing quote");
-    if (more) rest.remove_prefix(1);
-    return {unquoted, opened};
-  }
-  const auto end = rest.find(separator);
-  more = end != std::string_view::npos;
-  const auto text = without_blanks(rest.substr(0, end));
-  rest.remove_prefix(more ? end + 1 : rest.size());
-  return {text, text.data()};
+  if (left > 0)
+    piece.fail(line.data() + line.size(),
+               "found " + std::to_string(fields) + (fields == 1 ? " field, want " : " fields, want ") +
+                   std::to_string(1 + std::max({of.column[0], of.column[1], needs_value ? of.column[2] : 0})));
+  double value = 1;
+  if (needs_value) value = read_value(piece, found[2].text, found[2].at, options_.non_negative);
+  add(piece, found[0], found[1], value);
 }
 
 void entry_parser::fields_line(const input_piece& piece, std::string_view line) {
   auto rest = line;
   bool more = false;
-  const auto first = next_field(piece, rest, layout_.separator, more, unquoted_[0]);
+  const auto first = checked_field(piece, rest, layout_.separator, more, unquoted_[0]);
   if (first.text.empty()) piece.fail(first.at, "found an empty field, want an id");
   if (!more) piece.fail(first.at, "found one field, want two or three");
-  auto second = next_field(piece, rest, layout_.separator, more, unquoted_[1]);
+  auto second = checked_field(piece, rest, layout_.separator, more, unquoted_[1]);
   const bool quoted = second.text.data() == unquoted_[1].data();
   const auto mark = second.text.find_last_of(":|");
   const bool marked = mark != std::string_view::npos && mark > 0 && !quoted;
@@ -324,7 +200,7 @@ void entry_parser::fields_line(const input_piece& piece, std::string_view line) 
       piece.fail(second.at, "found " + quote_for_error(second.text) +
                                 " with a field after it, want id:value alone, or the format libsvm");
     if (options_.values != entry_options::value_rule::ignore) {
-      const auto third = next_field(piece, rest, layout_.separator, more, unquoted_[2]);
+      const auto third = checked_field(piece, rest, layout_.separator, more, unquoted_[2]);
       value = read_value(piece, third.text, third.at, options_.non_negative);
     }
   } else if (marked) {
@@ -411,38 +287,62 @@ void entry_parser::line(const input_piece& piece, std::string_view line) {
     ++entries_of_file_[piece.file_index()];
     return;
   }
-  if (without_entry(line)) return;
-  if (header_) {
-    header_ = false;
-    return;
-  }
-  if (layout_.format == entry_format::libsvm) libsvm_line(piece, line);
-  else fields_line(piece, line);
+  if (skipped(line)) return;
+  if (layout_.format == entry_format::libsvm) return libsvm_line(piece, line);
+  if (const auto& of = fields_of(piece); of.usual()) fields_line(piece, line);
+  else selected_line(piece, line, of);
 }
 
-void entry_parser::parse(const input_piece& piece) {
-  auto lines = piece.text();
-  if (layout_.format == entry_format::matrix_market) {
-    const auto& of = layout_.matrices[piece.file_index()];
-    if (piece.offset() < of.header_bytes)
-      lines.remove_prefix(std::min<std::uint64_t>(lines.size(), of.header_bytes - piece.offset()));
-  } else if (piece.begins_file() && options_.header == entry_options::header_rule::yes) {
-    header_ = true;
-  }
+bool entry_parser::skipped(std::string_view line) {
+  if (!without_entry(line, options_.comments)) return false;
+  comments_ += without_blanks(line).empty() ? 0 : 1;
+  return true;
+}
+
+void entry_parser::lines(const input_piece& piece, std::string_view lines) {
   const auto whole = lines.rfind('\n');
   const auto n = whole == std::string_view::npos ? 0 : whole + 1;
   fast_lines(piece, lines.substr(0, n));
   lines.remove_prefix(n);
   for_each_line(lines, [&](std::string_view text, std::size_t) { line(piece, text); });
+}
+
+namespace {
+
+/// The lines before the header, if it is among them, and those after it.
+std::pair<std::string_view, std::string_view> without_header(const input_piece& piece,
+                                                             const entry_layout::fields_file& of) {
+  const auto text = piece.text();
+  if (of.header < piece.offset() || of.header - piece.offset() >= text.size()) return {{}, text};
+  const auto at = static_cast<std::size_t>(of.header - piece.offset());
+  const auto end = std::min(text.find('\n', at), text.size() - 1) + 1;
+  return {text.substr(0, at), text.substr(end)};
+}
+
+}  // namespace
+
+void entry_parser::parse(const input_piece& piece) {
+  if (layout_.format == entry_format::matrix_market) {
+    auto text = piece.text();
+    const auto& of = layout_.matrices[piece.file_index()];
+    if (piece.offset() < of.header_bytes)
+      text.remove_prefix(std::min<std::uint64_t>(text.size(), of.header_bytes - piece.offset()));
+    lines(piece, text);
+  } else {
+    const auto [before, after] = without_header(piece, fields_of(piece));
+    lines(piece, before);
+    lines(piece, after);
+  }
   flush();
 }
 
-void entry_parser::parse_rows(const input_piece& piece, char separator) {
-  for_each_line(piece.text(), [&](std::string_view text, std::size_t) {
-    if (without_entry(text)) return;
+void entry_parser::parse_rows(const input_piece& piece, const entry_layout& layout) {
+  const auto row = [&](std::string_view text, std::size_t) {
+    if (skipped(text)) return;
+    ++rows_also_;
     bool more = false;
     auto rest = text;
-    const auto id = next_field(piece, rest, separator, more, unquoted_[0]);
+    const auto id = checked_field(piece, rest, layout.separator, more, unquoted_[0]);
     const int s = side(row_field());
     std::uint64_t n = 0;
     if (number(piece, row_field(), id, n)) {
@@ -451,7 +351,11 @@ void entry_parser::parse_rows(const input_piece& piece, char separator) {
     } else {
       ids_[s].index(id.text);
     }
-  });
+  };
+  const auto& of = layout.files.empty() ? usual_file_ : layout.files[piece.file_index()];
+  const auto [before, after] = without_header(piece, of);
+  for_each_line(before, row);
+  for_each_line(after, row);
 }
 
 void entry_parser::take_range(std::uint64_t begin, std::uint64_t end, bool rows) {

@@ -11,37 +11,12 @@
 #include <vector>
 
 #include "load/chunked_vector.hpp"
+#include "load/format/entry_layout.hpp"
 #include "load/ids/id_interner.hpp"
 #include "load/input/input.hpp"
 #include "paracel/sparse.hpp"
 
 namespace paracel {
-
-/// What is known of all lines: from the first line, and from the header of each MatrixMarket file.
-struct entry_layout {
-  entry_format format = entry_format::fields;  ///< never automatic
-  char separator = ',';                        ///< of fields; a blank stands for runs of blanks and tabs
-  struct matrix {
-    std::uint64_t header_bytes = 0;  ///< entries begin after them
-    std::uint64_t size_line = 0;     ///< the line of the header that has the sizes, from 1
-    std::uint64_t rows = 0;
-    std::uint64_t columns = 0;
-    std::uint64_t entries = 0;
-    bool symmetric = false;
-    bool pattern = false;
-  };
-  std::vector<matrix> matrices;  ///< MatrixMarket: by file
-};
-
-/// The separator and format of a first line. `wanted`: what the caller requested.
-entry_layout layout_of(std::string_view first_line, entry_format wanted);
-
-/// Whether a line is blank, or a comment: # alone, or # and a blank.
-bool without_entry(std::string_view line) noexcept;
-
-/// Reads the header of a MatrixMarket file, `head` being its beginning in whole lines, or all of it.
-/// Returns false when the header does not end in `head`. Throws: data_error.
-bool read_matrix_header(const input_piece& head, entry_layout::matrix& out);
 
 /// What one worker keeps of the lines that it has read.
 struct local_entries {
@@ -68,44 +43,48 @@ class entry_parser {
  public:
   entry_parser(const entry_layout& layout, const entry_options& options, const entry_use& use);
 
-  /// The next non-blank line is a header, wherever it is.
-  void expect_header() noexcept { header_ = true; }
   /// Parses lines of a file of entries.
   void parse(const input_piece& piece);
-  /// Takes the first field of each line as a row without entries.
-  void parse_rows(const input_piece& piece, char separator);
+  /// Takes the first field of each line as a row without entries. `layout`: of these files.
+  void parse_rows(const input_piece& piece, const entry_layout& layout);
   /// Adds the numbers [begin, end) as rows, or as columns, without entries.
   void take_range(std::uint64_t begin, std::uint64_t end, bool rows);
   /// From now on, and retroactively, all ids are names.
   void make_names();
 
   [[nodiscard]] bool numeric() const noexcept { return numeric_; }
+  /// Lines that were skipped because they are comments.
+  [[nodiscard]] std::int64_t comments() const noexcept { return comments_; }
+  /// Lines that parse_rows has taken.
+  [[nodiscard]] std::int64_t rows_also() const noexcept { return rows_also_; }
   /// Entries of each MatrixMarket file that were read here.
   [[nodiscard]] const std::vector<std::int64_t>& entries_of_file() const noexcept { return entries_of_file_; }
   /// Consumes the parser.
   local_entries take();
 
  private:
-  struct token {
-    std::string_view text;  // without quotes
-    const char* at;         // where it is in the input
-  };
+  using token = entry_detail::token;
   template <class Usual, class Other>
   void fast_lines(std::string_view lines, const Usual& usual, const Other& other);
   void fast_lines(const input_piece& piece, std::string_view lines);
   const char* numbers_line(const char* at, const char* end);
   const char* names_line(const char* at, const char* end);
+  const char* colons_line(const char* at, const char* end);
   const char* usual_libsvm_line(const input_piece& piece, const char* at, const char* end);
   const char* usual_matrix_line(const char* at, const char* end, const entry_layout::matrix& of);
   bool usual_value(const char*& at, const char* end, double& value) const;
   const char* value_and_line_end(const char* at, const char* end, bool more_fields, double& value) const;
+  void lines(const input_piece& piece, std::string_view lines);
   void line(const input_piece& piece, std::string_view line);
+  bool skipped(std::string_view line);
+  void selected_line(const input_piece& piece, std::string_view line, const entry_layout::fields_file& of);
   void fields_line(const input_piece& piece, std::string_view line);
   void libsvm_line(const input_piece& piece, std::string_view line);
   bool libsvm_words(const input_piece& piece, token row, std::string_view rest);
   void matrix_line(const input_piece& piece, std::string_view line, const entry_layout::matrix& of);
-  token next_field(const input_piece& piece, std::string_view& rest, char separator, bool& more,
-                   std::string& unquoted) const;
+  [[nodiscard]] const entry_layout::fields_file& fields_of(const input_piece& piece) const {
+    return layout_.files.empty() ? usual_file_ : layout_.files[piece.file_index()];
+  }
 
   /// Where the ids of a field are kept: 0 the first, 1 the second.
   int side(int field) const noexcept { return use_.one_dictionary ? 0 : field; }
@@ -132,7 +111,9 @@ class entry_parser {
   entry_use use_;
   bool second_stays_number_;  // indices of libsvm
   bool numeric_ = true;
-  bool header_ = false;
+  entry_layout::fields_file usual_file_;
+  std::int64_t comments_ = 0;
+  std::int64_t rows_also_ = 0;
   id_interner ids_[2];
   chunked_vector entries_;
   // Ids read and not yet in entries_, of each field either numbers or names: looked up in batches. Names point into the
@@ -144,7 +125,7 @@ class entry_parser {
   std::vector<double> fresh_value_;
   std::vector<std::uint32_t> fresh_index_[2];
   std::vector<std::int64_t> entries_of_file_;
-  std::string unquoted_[3];
+  std::string unquoted_[4];  // of row, column, value and others
 };
 
 }  // namespace paracel

@@ -107,10 +107,10 @@ inline const char* entry_parser::names_line(const char* at, const char* end) {
   // Comments, quotes, and blanks around a name are left to the slow path, as is what may be a name or a name and a
   // value.
   const auto begins_name = [&](char c) {
-    return !is_blank(c) && c != '"' && c != '#' && c != '\n' && c != '\r' && !is_separator(c);
+    return !is_blank(c) && c != '"' && c != '\n' && c != '\r' && !is_separator(c);
   };
   const char* p = at;
-  if (!begins_name(*p)) return nullptr;
+  if (!begins_name(*p) || *p == '#' || *p == '%' || (*p == '/' && p[1] == '/')) return nullptr;
   while (!is_separator(*p) && *p != '\n') ++p;
   if (*p == '\n' || is_blank(p[-1])) return nullptr;
   const std::string_view first(at, static_cast<std::size_t>(p - at));
@@ -132,6 +132,29 @@ inline const char* entry_parser::names_line(const char* at, const char* end) {
   fresh_name_[0].push_back(first);
   fresh_name_[1].push_back(second);
   add_fresh(value);
+  return p;
+}
+
+/// first::second, first::second::value, and further fields.
+inline const char* entry_parser::colons_line(const char* at, const char* end) {
+  const auto is_separator = [](const char* p) { return *p == ':' && p[1] == ':'; };
+  std::uint64_t first = 0;
+  std::uint64_t second = 0;
+  double value = 1;
+  const char* p = at;
+  if (!take_digits(p, first) || !is_separator(p)) return nullptr;
+  p += 2;
+  if (!take_digits(p, second)) return nullptr;
+  if (!is_separator(p)) {
+    p = options_.values == entry_options::value_rule::need ? nullptr : behind_line_end(p);
+  } else if (options_.values == entry_options::value_rule::ignore) {
+    p = next_line(p, end);
+  } else {
+    p += 2;
+    if (!usual_value(p, end, value)) return nullptr;
+    p = is_separator(p) ? next_line(p, end) : behind_line_end(p);
+  }
+  if (p != nullptr) add_numbers(first, second, value);
   return p;
 }
 
@@ -221,12 +244,19 @@ void entry_parser::fast_lines(const input_piece& piece, std::string_view lines) 
   }
   if (layout_.format == entry_format::libsvm) {
     const auto usual = [&](const char* at, const char* end) -> const char* {
-      return numeric_ && !header_ ? usual_libsvm_line(piece, at, end) : nullptr;
+      return numeric_ ? usual_libsvm_line(piece, at, end) : nullptr;
     };
     return fast_lines(lines, usual, other);
   }
+  if (!fields_of(piece).usual())
+    return fast_lines(
+        lines, [](const char*, const char*) -> const char* { return nullptr; }, other);
+  if (layout_.separator == ':') {
+    const auto usual = [&](const char* at, const char* end) { return numeric_ ? colons_line(at, end) : nullptr; };
+    return fast_lines(lines, usual, other);
+  }
   const auto usual = [&](const char* at, const char* end) -> const char* {
-    return header_ ? nullptr : numeric_ ? numbers_line(at, end) : names_line(at, end);
+    return numeric_ ? numbers_line(at, end) : names_line(at, end);
   };
   fast_lines(lines, usual, other);
 }

@@ -2,6 +2,7 @@
 #include "load/format/entry_reader.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <optional>
 #include <utility>
 
@@ -15,86 +16,94 @@ namespace paracel {
 
 namespace {
 
-/// Enough of a file to find its first entry.
-constexpr std::size_t head_bytes = std::size_t{64} << 10;
-
-std::string first_line(std::string_view text) {
-  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
-  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
-  std::string_view found;
-  for_each_line(text, [&](std::string_view line, std::size_t) {
-    if (found.empty() && !without_entry(line)) found = line;
-  });
-  return std::string(found);
-}
-
-/// The first line of the input that is an entry, or a banner.
-std::string first_line(input_set& input) {
-  for (std::size_t f = 0; f < input.files().size(); ++f) {
-    for (std::size_t bytes = head_bytes;; bytes *= 2) {
-      const auto text = input.head(f, bytes);
-      auto line = first_line(text);
-      if (!line.empty()) return line;
-      if (text.size() < bytes) break;
-    }
-  }
-  return {};
-}
-
-entry_layout entry_layout_of(input_set& input, entry_format wanted) {
-  const auto line = first_line(input);
-  entry_layout out;
-  if (line.empty()) return out;
-  out = layout_of(line, wanted);
-  if (out.format != entry_format::matrix_market) return out;
-  for (std::size_t f = 0; f < input.files().size(); ++f) {
-    out.matrices.emplace_back();
-    for (std::size_t bytes = head_bytes;; bytes *= 2) {
-      const auto head = input.head(f, bytes);
-      const auto name = input.files()[f].shown();
-      const input_piece piece(name, head);
-      if (read_matrix_header(piece, out.matrices.back())) break;
-      if (head.size() < bytes)
-        piece.fail(piece.text().data() + piece.text().size(),
-                   "found the end of the file, want rows, columns and entries");
-    }
-  }
-  return out;
+entry_layout layout_of_input(input_set& input, const entry_options& options, entry_role role) {
+  std::vector<std::string> names;
+  for (const auto& f : input.files()) names.push_back(f.shown());
+  const auto head = [&](std::size_t file, std::size_t bytes, std::uint64_t& offset) {
+    return input.head(file, bytes, &offset);
+  };
+  return find_entry_layout(names, head, options, role);
 }
 
 /// What rank 0 found, for the others, which cannot read standard input.
 entry_layout layout_for_all(Comm& comm, const entry_layout& found) {
-  std::vector<std::uint64_t> said{static_cast<std::uint64_t>(found.format),
-                                  static_cast<std::uint64_t>(found.separator)};
+  std::vector<std::uint64_t> said{static_cast<std::uint64_t>(found.format), static_cast<std::uint64_t>(found.separator),
+                                  found.matrices.size(), found.has_values ? 1U : 0U};
   for (const auto& m : found.matrices) {
     for (const std::uint64_t v : {m.header_bytes, m.size_line, m.rows, m.columns, m.entries, std::uint64_t{m.symmetric},
                                   std::uint64_t{m.pattern}})
       said.push_back(v);
   }
+  for (const auto& f : found.files) {
+    for (const auto v : {f.header, f.only_numbers, f.column[0], f.column[1], f.column[2]}) said.push_back(v);
+  }
   comm.bcast(said);
   entry_layout out;
   out.format = static_cast<entry_format>(said[0]);
   out.separator = static_cast<char>(said[1]);
-  for (std::size_t i = 2; i + 7 <= said.size(); i += 7)
+  out.has_values = said[3] != 0;
+  std::size_t i = 4;
+  for (; out.matrices.size() < said[2]; i += 7)
     out.matrices.push_back(
         {said[i], said[i + 1], said[i + 2], said[i + 3], said[i + 4], said[i + 5] != 0, said[i + 6] != 0});
+  for (; i < said.size(); i += 5) out.files.push_back({said[i], said[i + 1], {said[i + 2], said[i + 3], said[i + 4]}});
   return out;
 }
 
+/// Says what was skipped, once, on rank 0. `layouts`: of the files, as rank 0 found them.
+void report_skipped(const std::vector<std::string>& names, std::int64_t comments,
+                    const std::vector<entry_layout>& layouts) {
+  std::string text;
+  const auto add = [&](const std::string& what) { text += (text.empty() ? "" : "; ") + what; };
+  if (comments > 0)
+    add("skipped " + std::to_string(comments) + " comment line" + (comments == 1 ? "" : "s") +
+        R"( ("comment": false reads them))");
+  for (const auto& layout : layouts) {
+    const auto headers = std::ranges::count_if(
+        layout.files, [](const auto& f) { return f.header != entry_layout::fields_file::no_header; });
+    if (headers == 0) continue;
+    add("skipped the header " + layout.header_place + " " + quote_for_error(layout.header_line) +
+        (headers == 1 ? "" : " and " + std::to_string(headers - 1) + " more") + R"( ("header": "no" reads it))");
+  }
+  if (!text.empty()) std::fprintf(stderr, "%s: %s\n", names.front().c_str(), text.c_str());
+}
+
+/// Its ids were the only ones without digits where it was decided, on the first lines.
+[[noreturn]] void refuse_doubtful(const entry_layout& found) {
+  throw data_error(found.header_place + ":1: found " + quote_for_error(found.header_line) +
+                   ", which may be a header or an entry, as there are other names in the input; want "
+                   R"("header": "yes" or "header": "no")");
+}
+
 }  // namespace
+
+bool entries_have_values(Comm comm, const std::vector<std::string>& names, const entry_options& options) {
+  input_set input(comm, names);
+  if (input.standard_input()) return true;
+  std::int64_t found = 0;
+  all_or_throw(comm, [&] {
+    if (comm.get_rank() == 0) found = layout_of_input(input, options, entry_role::edges).has_values ? 1 : 0;
+  });
+  comm.bcast(found);
+  return found != 0;
+}
 
 local_entries read_entries(Comm comm, const std::vector<std::string>& names, const entry_options& options,
                            entry_use use) {
   const auto rank = comm.get_rank();
   const auto size = comm.get_size();
+  const auto role = use.one_dictionary ? entry_role::edges : entry_role::entries;
   input_set input(comm, names);
   std::optional<input_set> also;
   if (!options.rows_also.empty()) also.emplace(comm, options.rows_also);
-  entry_layout layout;
+  std::vector<entry_layout> found(also ? 2 : 1);  // of rank 0
   all_or_throw(comm, [&] {
-    if (rank == 0) layout = entry_layout_of(input, options.format);
+    if (rank != 0) return;
+    found[0] = layout_of_input(input, options, role);
+    if (also) found[1] = layout_of_input(*also, options, entry_role::rows);
   });
-  layout = layout_for_all(comm, layout);
+  const auto layout = layout_for_all(comm, found[0]);
+  const auto layout_also = also ? layout_for_all(comm, found[1]) : entry_layout{};
   std::optional<entry_parser> parser;
   all_or_throw(comm, [&] {
     for (const auto& part : input.parts(rank, size)) {
@@ -104,16 +113,9 @@ local_entries read_entries(Comm comm, const std::vector<std::string>& names, con
     }
     use.whole_matrices = true;
     parser.emplace(layout, options, use);
-    const auto parts = input.parts(rank, size);
-    if (options.header == entry_options::header_rule::yes && !parts.empty() && parts.front().begin > 0 &&
-        input.blank_before(parts.front().file, parts.front().begin))
-      parser->expect_header();
     input.visit(
         rank, size, [&](const input_piece& piece) { parser->parse(piece); }, report_load_progress(comm, input));
-    if (!also || (also->standard_input() && rank != 0)) return;
-    const auto line = first_line(*also);
-    const char separator = line.empty() ? ' ' : layout_of(line, entry_format::fields).separator;
-    also->visit(rank, size, [&](const input_piece& piece) { parser->parse_rows(piece, separator); });
+    if (also) also->visit(rank, size, [&](const input_piece& piece) { parser->parse_rows(piece, layout_also); });
   });
   auto counts = parser->entries_of_file();
   if (!counts.empty()) comm.allreduce(counts);
@@ -131,9 +133,18 @@ local_entries read_entries(Comm comm, const std::vector<std::string>& names, con
     range(options.transpose ? m.columns : m.rows, true);
     range(options.transpose ? m.rows : m.columns, false);
   }
-  std::int64_t numeric = parser->numeric() ? 1 : 0;
-  comm.allreduce(numeric, reduce_op::min);
-  if (numeric == 0) parser->make_names();
+  std::vector<std::int64_t> sums{parser->numeric() ? 0 : 1, parser->comments(), parser->rows_also()};
+  comm.allreduce(sums);
+  if (also && sums[2] == 0)
+    throw data_error(options.rows_also.front() + ":1:1: found no line, want one that begins with an id");
+  const bool names_occur = sums[0] > 0 && options.ids == entry_options::id_kind::automatic;
+  if (names_occur && std::ranges::any_of(layout.files, [](const auto& f) { return f.only_numbers != 0; })) {
+    all_or_throw(comm, [&] {
+      if (rank == 0) refuse_doubtful(found[0]);
+    });
+  }
+  if (rank == 0) report_skipped(names, sums[1], found);
+  if (sums[0] > 0) parser->make_names();
   return parser->take();
 }
 
@@ -146,11 +157,13 @@ void find_entry(const input_piece& piece, entry_layout layout, const entry_optio
     layout.matrices = {layout.matrices[piece.file_index()]};
     layout.matrices[0].header_bytes = 0;
   }
-  entry_options plain = options;
-  plain.header = entry_options::header_rule::no;
+  if (!layout.files.empty()) {
+    layout.files = {layout.files[piece.file_index()]};
+    layout.files[0].header = entry_layout::fields_file::no_header;
+  }
   const auto found_in = [&](std::string_view lines) {
     try {
-      entry_parser parser(layout, plain, {.values = false});
+      entry_parser parser(layout, options, {.values = false});
       const input_piece alone(piece.file(), lines);
       parser.parse(alone);
       auto local = parser.take();
@@ -171,9 +184,9 @@ void find_entry(const input_piece& piece, entry_layout layout, const entry_optio
   };
   if (!found_in(piece.text())) return;
   for_each_line(piece.text(), [&](std::string_view line, std::size_t) {
-    if (places.size() >= 2 || without_entry(line)) return;
+    if (places.size() >= 2 || without_entry(line, options.comments)) return;
     try {
-      entry_parser check(layout, plain, {.values = false});
+      entry_parser check(layout, options, {.values = false});
       check.parse(input_piece(piece.file(), line));
     } catch (const data_error&) {
       return;
@@ -185,12 +198,12 @@ void find_entry(const input_piece& piece, entry_layout layout, const entry_optio
 }  // namespace
 
 std::string place_of_second(Comm comm, const std::vector<std::string>& names, const entry_options& options,
-                            const entry_ids& wanted, bool either_way) {
+                            const entry_ids& wanted, entry_role role, bool either_way) {
   input_set input(comm, names);
   std::string all;
   for (const auto& n : names) all += (all.empty() ? "" : ", ") + n;
   if (input.standard_input()) return all;
-  const auto layout = entry_layout_of(input, options.format);
+  const auto layout = layout_of_input(input, options, role);
   std::vector<std::string> mine;
   input.visit(comm.get_rank(), comm.get_size(), [&](const input_piece& piece) {
     if (mine.size() < 2) find_entry(piece, layout, options, wanted, either_way, mine);

@@ -25,6 +25,6 @@ struct entry_ids {
 /// cannot be read again. `either_way`: (column, row) is the same entry. Blocks: a collective. Cost: reads all files
 /// again.
 std::string place_of_second(Comm comm, const std::vector<std::string>& files, const entry_options& options,
-                            const entry_ids& wanted, bool either_way);
+                            const entry_ids& wanted, entry_role role, bool either_way);
 
 }  // namespace paracel

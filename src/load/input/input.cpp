@@ -304,7 +304,8 @@ bool input_set::blank_before(std::size_t file, std::uint64_t offset) const {
   return true;
 }
 
-std::string input_set::head(std::size_t file, std::size_t bytes) {
+std::string input_set::head(std::size_t file, std::size_t bytes, std::uint64_t* offset) {
+  if (offset != nullptr) *offset = 0;
   std::unique_ptr<input_stream> own;
   std::string own_text;
   const bool once = files_[file].kind == file_kind::standard_input;
@@ -330,7 +331,9 @@ std::string input_set::head(std::size_t file, std::size_t bytes) {
   }
   auto front = text.substr(0, length);
   refuse_foreign_format(files_[file].shown(), front);  // of what was compressed
-  if (front.starts_with(byte_order_mark)) front.erase(0, byte_order_mark.size());
+  if (!front.starts_with(byte_order_mark)) return front;
+  front.erase(0, byte_order_mark.size());
+  if (offset != nullptr) *offset = byte_order_mark.size();
   return front;
 }
 

@@ -105,8 +105,8 @@ class input_set {
   [[nodiscard]] bool blank_before(std::size_t file, std::uint64_t offset) const;
 
   /// The beginning of a file, whole lines of at least `bytes` in total, or all of it. Works repeatedly for standard
-  /// input, which can still be visited afterwards.
-  std::string head(std::size_t file, std::size_t bytes = 1);
+  /// input, which can still be visited afterwards. Without a byte order mark; `offset`: the byte at which it begins.
+  std::string head(std::size_t file, std::size_t bytes = 1, std::uint64_t* offset = nullptr);
 
   // Text and its parsed form stay in the second-level cache.
   static constexpr std::size_t default_piece_bytes = std::size_t{256} << 10;
