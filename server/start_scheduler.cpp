@@ -241,8 +241,10 @@ int run(int over, int stuck, int signals) {
     throw usage_error("--replicas=" + std::to_string(FLAGS_replicas) + " needs as many servers, and there are " +
                       std::to_string(FLAGS_servers));
   options.job.eject_workers = FLAGS_on_worker_death == "eject";
-  if (FLAGS_on_worker_death.starts_with("wait:"))
-    options.job.worker_wait = time_of("on_worker_death", std::strtod(FLAGS_on_worker_death.c_str() + 5, nullptr));
+  double wait = 0;
+  if (FLAGS_on_worker_death.starts_with("wait:") &&
+      paracel::read_whole_number(std::string_view(FLAGS_on_worker_death).substr(5), wait))
+    options.job.worker_wait = time_of("on_worker_death", wait);
   else if (FLAGS_on_worker_death != "abort" && !options.job.eject_workers)
     throw usage_error("--on_worker_death=" + FLAGS_on_worker_death + ": want abort, eject or wait:T");
   options.job.heartbeat_limit = time_of("heartbeat_limit", FLAGS_heartbeat_limit);

@@ -111,9 +111,7 @@ milliseconds milliseconds_of(double seconds, const char* flag) {
 
 milliseconds milliseconds_of(const std::string& text, const char* flag) {
   double seconds = 0;
-  const auto* end = text.data() + text.size();
-  const auto [stop, failed] = std::from_chars(text.data(), end, seconds);
-  return milliseconds_of(failed == std::errc{} && stop == end ? seconds : 0, flag);
+  return milliseconds_of(read_whole_number(text, seconds) ? seconds : 0, flag);
 }
 
 std::vector<std::string> split(std::string_view text, char by) {

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -19,6 +18,7 @@
 #include <paracel/error.hpp>
 
 #include "core/hash.hpp"
+#include "core/number_parsing.hpp"
 #include "server/plugin/plugin_files.hpp"
 
 namespace paracel::srv {
@@ -172,8 +172,7 @@ std::string read_hyper(const optimizer_result& o, std::string_view text, std::sp
       return "has no hyper-parameter '" + std::string(name.substr(0, 64)) + "': " + hyper_names_of(o);
     const auto number = equals == std::string_view::npos ? std::string_view() : part.substr(equals + 1);
     double value = 0;
-    const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), value);
-    if (problem != std::errc() || end != number.data() + number.size() || !std::isfinite(value))
+    if (!read_whole_number(number, value))
       return "hyper-parameter '" + std::string(name) + "' is '" + std::string(number.substr(0, 64)) +
              "', want a finite number; " + hyper_names_of(o);
     values[at] = value;
