@@ -2,11 +2,12 @@
 #include "adjust_ktop_sparse.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <optional>
 #include <unordered_map>
+
+#include <paracel/text_input.hpp>
 
 #include "alg/common/npy.hpp"
 #include "alg/common/run_log.hpp"
@@ -32,9 +33,7 @@ void take(const std::byte*& at, T* values, std::size_t n) {
 
 std::optional<std::uint64_t> number_of(std::string_view text) {
   std::uint64_t v = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), v);
-  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return v;
+  return parse_id(text, v) ? std::optional(v) : std::nullopt;
 }
 
 /// A line of the results.
@@ -53,6 +52,7 @@ void append_text(std::string& out, const ktop_line& line) {
 config_schema adjust_ktop_schema() {
   config_schema s("adjust_ktop_sparse", "the number of neighbours that best predicts each user's ratings");
   s.key("rating_input", key_type::files, "ratings: user,item,rating").required();
+  add_entry_keys(s, "user, item and rating (smap, sfv: item, user and rating)");
   s.key("sim_input", key_type::files, "lists of similar users, the most similar first: what sim_sparse writes")
       .required();
   s.key("output", key_type::output_folder, "folder of the results").required();
@@ -71,7 +71,8 @@ adjust_ktop_settings::adjust_ktop_settings(const config& from)
       output(from.get<std::string>("output")),
       format(from.get<std::string>("format")),
       transpose(from.get<std::string>("fmt")[0] == 's'),
-      lower_bound(from.get<std::size_t>("lower bound")) {}
+      lower_bound(from.get<std::size_t>("lower bound")),
+      entries(from) {}
 
 bool parse_similarities(std::string_view line, similarity_list& out, const text_failure& fail) {
   if (line.find_first_not_of(" \t") == std::string_view::npos) return false;
@@ -88,9 +89,7 @@ bool parse_similarities(std::string_view line, similarity_list& out, const text_
       fail(item.data(), "found \"" + std::string(item) + "\", want id:similarity");
     const auto text = item.substr(colon + 1);
     double similarity = 0;
-    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), similarity);
-    if (problem != std::errc() || end != text.data() + text.size() || !std::isfinite(similarity))
-      fail(text.data(), "found \"" + std::string(text) + "\", want a finite number");
+    if (!parse_number(text, similarity)) fail(text.data(), "found " + quoted_text(text) + ", want a finite number");
     out.neighbours.emplace_back(item.substr(0, colon), similarity);
     rest.remove_prefix(std::min(bar + 1, rest.size()));
   }
@@ -120,10 +119,14 @@ void adjust_ktop::load() {
     }
   });
   entry_options options;
+  settings_.entries.apply(options);
   options.transpose = settings_.transpose;
   options.duplicates = duplicate_rule::last;
   auto comm = get_comm();
-  ratings_ = load_sparse(comm, settings_.rating_input, options);
+  ratings_ = load_some(comm, settings_.rating_input, options, "rating, want user,item,rating");
+  auto lists = static_cast<std::int64_t>(lists_.size());
+  comm.allreduce(lists);
+  require_some(static_cast<std::uint64_t>(lists), settings_.sim_input, "list, want id<tab>id:similarity|...");
   std::string first;
   if (ratings_.rows() > 0) first = ratings_.row_ids.text(0);
   const auto all = comm.allgather(first);

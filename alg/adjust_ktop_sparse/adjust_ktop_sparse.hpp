@@ -19,6 +19,7 @@
 #include <paracel/schema.hpp>
 #include <paracel/sparse.hpp>
 
+#include "alg/common/entry_keys.hpp"
 #include "ktop_search.hpp"
 
 namespace paracel::alg {
@@ -36,6 +37,7 @@ struct adjust_ktop_settings {
   std::string format;
   bool transpose;
   std::size_t lower_bound;
+  entry_keys entries;
 };
 
 /// A line of `sim_input`.

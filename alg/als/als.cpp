@@ -2,7 +2,6 @@
 #include "als.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -10,6 +9,7 @@
 #include <paracel/random.hpp>
 #include <paracel/resumable_loop.hpp>
 #include <paracel/samples.hpp>
+#include <paracel/text_input.hpp>
 
 #include "alg/common/divergence.hpp"
 #include "alg/common/load_cache_keys.hpp"
@@ -139,9 +139,8 @@ std::size_t parse_factors(std::string_view line, std::size_t k, std::string& id,
   std::size_t count = 0;
   for (;; ++count) {
     double v = 0;
-    const auto [end, problem] = std::from_chars(line.data() + at, line.data() + line.size(), v);
-    const auto next = static_cast<std::size_t>(end - line.data());
-    if (problem != std::errc() || !std::isfinite(v) || (next < line.size() && line[next] != '|')) {
+    const auto next = std::min(line.find('|', at), line.size());
+    if (!parse_number(line.substr(at, next - at), v)) {
       wanted = "a finite number";
       return at + 1;
     }
@@ -216,16 +215,14 @@ std::vector<std::uint64_t> keys_as(const std::vector<std::string>& ids) { return
 
 }  // namespace
 
-als_one_step::als_one_step(paralg& job, const std::vector<std::string>& rating_input,
+als_one_step::als_one_step(paralg& job, const entry_keys& entries, const std::vector<std::string>& rating_input,
                            const std::vector<std::string>& factor_input, bool transpose)
     : job_(job) {
   auto comm = job.get_comm();
-  auto options = rating_options();
+  auto options = rating_options(entries);
   options.values = entry_options::value_rule::need;
   options.transpose = transpose;
-  side_.ratings = load_sparse(comm, rating_input, options);
-  if (side_.ratings.entries_total == 0)
-    throw data_error(rating_input.front() + ":1:1: found no rating, want user,item,rating");
+  side_.ratings = load_some(comm, rating_input, options, "rating, want user,item,rating");
   const auto factors = load_factors(comm, factor_input);
   model_.form = als_form::one_step;
   model_.k = factors.k;
@@ -385,13 +382,14 @@ void alternating_least_squares::solve() {
 }
 
 void alternating_least_squares::solve_one_step() {
-  als_one_step problem(*this, settings_.rating_input, settings_.factor_input, settings_.transpose);
+  als_one_step problem(*this, settings_.use.entries, settings_.rating_input, settings_.factor_input,
+                       settings_.transpose);
   sparse_rows held_out;
   if (!settings_.use.test_input.empty()) {
-    auto options = rating_options();
+    auto options = rating_options(settings_.use.entries);
     options.values = entry_options::value_rule::need;
     options.transpose = settings_.transpose;
-    held_out = load_sparse(get_comm(), settings_.use.test_input, options);
+    held_out = load_some(get_comm(), settings_.use.test_input, options, "rating, want user,item,rating");
   }
   const auto errors = problem.solve(model_.lambda, settings_.use.test_input.empty() ? nullptr : &held_out);
   model_writer out(*this, "als_one_step", settings_.format);
@@ -414,7 +412,7 @@ void alternating_least_squares::solve_one_step() {
 
 void alternating_least_squares::load() {
   auto comm = get_comm();
-  auto options = rating_options();
+  auto options = rating_options(settings_.use.entries);
   options.values = entry_options::value_rule::need;
   // Repeated cells are added up: each cell is one entry.
   if (model_.form == als_form::implicit_ratings) options.duplicates = duplicate_rule::sum;
@@ -422,8 +420,7 @@ void alternating_least_squares::load() {
   auto ratings = load_sparse_both_ways(comm, settings_.rating_input, options);
   users_.ratings = std::move(ratings.rows);
   items_.ratings = std::move(ratings.columns);
-  if (users_.ratings.entries_total == 0)
-    throw data_error(settings_.rating_input.front() + ":1:1: found no rating, want user,item,rating");
+  require_some(users_.ratings.entries_total, settings_.rating_input, "rating, want user,item,rating");
   scale_ = scale_of(comm, users_.ratings.value);
   if (model_.form == als_form::implicit_ratings) {
     if (scale_.least < 0) {

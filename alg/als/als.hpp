@@ -108,8 +108,8 @@ struct als_role {
 class als_one_step {
  public:
   /// A collective. Throws: data_error, also when an item of the ratings has no factors.
-  als_one_step(paralg& job, const std::vector<std::string>& rating_input, const std::vector<std::string>& factor_input,
-               bool transpose);
+  als_one_step(paralg& job, const entry_keys& entries, const std::vector<std::string>& rating_input,
+               const std::vector<std::string>& factor_input, bool transpose);
   struct errors {
     double train_rmse = 0;
     double validate_rmse = 0;

@@ -16,6 +16,7 @@ config_schema als_validate_schema() {
   s.key("rating_input", key_type::files, "ratings: user,item,rating; further fields are ignored").required();
   s.key("factor_input", key_type::files, "given factors id<tab>f|f|...").required();
   s.key("validate_input", key_type::files, "held-out ratings").required();
+  add_entry_keys(s, "user, item and rating");
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.key("pattern", key_type::string, "fmap solves users, smap items").fallback("fmap").one_of({"fmap", "smap"});
   s.key("lambdas", key_type::numbers, "weights of the penalty to try").required().at_least(0);
@@ -27,6 +28,7 @@ als_validate_settings::als_validate_settings(const config& from)
       factor_input(from.get<std::vector<std::string>>("factor_input")),
       validate_input(from.get<std::vector<std::string>>("validate_input")),
       output(from.get<std::string>("output")),
+      entries(from, true),
       lambdas(from.get<std::vector<double>>("lambdas")),
       transpose(from.get<std::string>("pattern") == "smap") {}
 
@@ -36,11 +38,11 @@ als_validate::als_validate(Comm comm, const std::string& server_info, const als_
       log_(*this, static_cast<int>(settings.lambdas.size()), "validate_rmse") {}
 
 void als_validate::solve() {
-  als_one_step problem(*this, settings_.rating_input, settings_.factor_input, settings_.transpose);
-  auto options = rating_options();
+  als_one_step problem(*this, settings_.entries, settings_.rating_input, settings_.factor_input, settings_.transpose);
+  auto options = rating_options(settings_.entries);
   options.values = entry_options::value_rule::need;
   options.transpose = settings_.transpose;
-  const auto held_out = load_sparse(get_comm(), settings_.validate_input, options);
+  const auto held_out = load_some(get_comm(), settings_.validate_input, options, "rating, want user,item,rating");
   als_one_step::errors found;
   std::vector<double> train;
   std::vector<double> validate;

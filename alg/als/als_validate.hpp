@@ -13,6 +13,7 @@
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
 
+#include "alg/common/entry_keys.hpp"
 #include "alg/common/run_log.hpp"
 
 namespace paracel::alg {
@@ -26,6 +27,7 @@ struct als_validate_settings {
   std::vector<std::string> factor_input;
   std::vector<std::string> validate_input;
   std::string output;
+  entry_keys entries;
   std::vector<double> lambdas;
   bool transpose;
 };

@@ -45,7 +45,7 @@ void breadth_first_search::solve() {
   load.entries.values = entry_options::value_rule::ignore;
   load.self_loops = false;
   load.undirected = !settings_.directed;
-  const auto graph = load_graph(get_comm(), settings_.input, load);
+  const auto graph = load_graph_input(get_comm(), settings_, load);
   const auto source = find_vertex(get_comm(), graph, settings_.source, settings_.source_place);
   run_log log(*this, 0, "visited");
   auto options = settings_.search([&](std::uint64_t superstep, std::uint64_t visited) {

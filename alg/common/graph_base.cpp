@@ -2,10 +2,10 @@
 #include "graph_base.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <unordered_map>
 
 #include <paracel/exchange.hpp>
+#include <paracel/text_input.hpp>
 
 #include "load_cache_keys.hpp"
 
@@ -18,6 +18,7 @@ void add_graph_keys(config_schema& s) {
   s.key("ids", key_type::string, "type of the vertex ids; automatic: numbers if all of them are")
       .fallback("automatic")
       .one_of({"automatic", "number", "name"});
+  add_entry_keys(s, "source, target and weight");
   s.key("dump", key_type::boolean, "write the value of each vertex; false: only the summary").fallback(true);
   s.key("format", key_type::string, "format of the values: text, or npy with a manifest")
       .fallback("text")
@@ -38,12 +39,14 @@ graph_settings::graph_settings(const config& from)
       output(from.get<std::string>("output")),
       vertices(from.get<std::vector<std::string>>("vertices")),
       ids(from.get<std::string>("ids")),
+      entries(from),
       dump(from.get<bool>("dump")),
       format(from.get<std::string>("format")),
       cache(cache_options(from)) {}
 
 graph_options graph_settings::load_options() const {
   graph_options o;
+  entries.apply(o.entries);
   o.entries.rows_also = vertices;
   o.entries.cache = cache;
   using kind = entry_options::id_kind;
@@ -104,33 +107,12 @@ group_summary summary_of_labels(Comm comm, const distributed_graph& graph, std::
   return {static_cast<std::uint64_t>(groups), static_cast<std::uint64_t>(largest)};
 }
 
-bool input_has_weights(Comm comm, const std::vector<std::string>& input) {
-  struct found {
-    std::string line;
-  };
-  std::string first;
-  if (comm.get_rank() == 0) {
-    try {
-      visit_lines(input, 0, 1, [](std::string&& line) {
-        const auto at = line.find_first_not_of(" \t\r");
-        if (at == std::string::npos || line[at] == '#' || line[at] == '%') return;
-        throw found{line.substr(at)};
-      });
-    } catch (const found& f) {
-      first = f.line;
-    } catch (const data_error&) {
-      first.clear();  // the loader reports it
-    }
-  }
-  comm.bcast(first);
-  std::size_t fields = 0;
-  bool inside = false;
-  for (const char c : first) {
-    const bool between = c == ' ' || c == '\t' || c == ',' || c == ';' || c == '|' || c == ':' || c == '\r';
-    if (!between && !inside) ++fields;
-    inside = !between;
-  }
-  return fields > 2;
+distributed_graph load_graph_input(Comm comm, const graph_settings& settings, const graph_options& options) {
+  auto graph = load_graph(std::move(comm), settings.input, options);
+  if (graph.vertices_total() == 0)
+    throw data_error(settings.input.front() + ":1:1: found no edge, want lines `source target`" +
+                     (settings.vertices.empty() ? "" : " or vertices in " + settings.vertices.front()));
+  return graph;
 }
 
 resumable_loop& keep_size(resumable_loop& loop, const distributed_graph& graph) {
@@ -149,9 +131,7 @@ std::uint64_t find_vertex(Comm comm, const distributed_graph& graph, const std::
   std::optional<std::size_t> local;
   if (graph.ids.numeric()) {
     std::uint64_t number = 0;
-    const auto* end = id.data() + id.size();
-    const auto read = std::from_chars(id.data(), end, number);
-    if (read.ec == std::errc() && read.ptr == end) local = graph.ids.find(number);
+    if (parse_id(id, number)) local = graph.ids.find(number);
   } else {
     local = graph.ids.find(std::string_view(id));
   }

@@ -14,12 +14,13 @@
 #include <paracel/schema.hpp>
 #include <paracel/text_output.hpp>
 
+#include "entry_keys.hpp"
 #include "graph_search.hpp"
 #include "npy.hpp"
 
 namespace paracel::alg {
 
-/// `input`, `output`, `vertices`, `ids`, `dump`, `format`, `cache`, `cache_folder`.
+/// `input`, `output`, `vertices`, `ids`, `header`, `comment`, `columns`, `dump`, `format`, `cache`, `cache_folder`.
 void add_graph_keys(config_schema& s);
 /// `checkpoint_every` and `resume`, for vertex programs.
 void add_checkpoint_keys(config_schema& s);
@@ -32,6 +33,7 @@ struct graph_settings {
   std::string output;
   std::vector<std::string> vertices;  ///< files that name all vertices; empty: the vertices of the edges
   std::string ids = "automatic";
+  entry_keys entries;
   bool dump = true;  ///< write result files, not only the summary
   std::string format = "text";
   load_cache_options cache;
@@ -58,9 +60,8 @@ std::vector<std::uint64_t> label_totals(Comm comm, const distributed_graph& grap
                                         std::span<const std::uint64_t> labels,
                                         std::span<const std::uint64_t> amounts = {});
 
-/// Whether the first line of the input that is neither blank nor a comment has a third field. A collective; rank 0
-/// reads the line. Buffers all of standard input if it is among the files.
-bool input_has_weights(Comm comm, const std::vector<std::string>& input);
+/// Loads the graph. Throws: data_error, also when it has no vertex. A collective.
+distributed_graph load_graph_input(Comm comm, const graph_settings& settings, const graph_options& options);
 
 /// The number of the vertex with this id. A collective. Throws: config_error that begins with `place` on every worker
 /// when there is none.

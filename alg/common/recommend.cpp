@@ -2,13 +2,13 @@
 #include "recommend.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 
 #include <Eigen/Dense>
 
 #include <paracel/exchange.hpp>
+#include <paracel/text_input.hpp>
 #include <paracel/text_output.hpp>
 
 #include "npy.hpp"
@@ -217,9 +217,7 @@ held_out_rows to_owners(Comm comm, const sparse_rows& training, const sparse_row
     std::vector<char> cold(test.rows());
     for (std::size_t i = 0; i < test.rows(); ++i) {
       const auto text = test.row_ids.text(i);
-      const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), numbers[i]);
-      cold[i] =
-          problem != std::errc() || end != text.data() + text.size() || std::to_string(numbers[i]) != text ? 1 : 0;
+      cold[i] = !parse_id(text, numbers[i]) || std::to_string(numbers[i]) != text ? 1 : 0;
       if (cold[i] != 0) numbers[i] = 0;
     }
     return route(comm, training.row_ids.numbers(), numbers, test, cold);
@@ -317,6 +315,7 @@ ranking_quality rank_quality(Comm comm, const recommendation& lists, const held_
 // ---- keys
 
 void recommend_settings::add_keys(config_schema& s) {
+  add_entry_keys(s, "user, item and rating");
   s.key("test_input", key_type::files, "held-out ratings to measure the model on");
   s.key("predict_input", key_type::files, "pairs user,item to predict; further fields are ignored");
   s.key("model_input", key_type::string, "folder of an existing model, which is used instead of training");
@@ -333,7 +332,8 @@ void recommend_settings::add_keys(config_schema& s) {
 }
 
 recommend_settings::recommend_settings(const config& from)
-    : test_input(from.get<std::vector<std::string>>("test_input")),
+    : entries(from, true),
+      test_input(from.get<std::vector<std::string>>("test_input")),
       predict_input(from.get<std::vector<std::string>>("predict_input")),
       model_input(from.get<std::string>("model_input")),
       recommend(from.get<std::size_t>("recommend")),
@@ -348,8 +348,9 @@ recommend_settings::recommend_settings(const config& from)
         ": not with model_input: lists exclude what a user rated in training, which a saved model does not record");
 }
 
-entry_options rating_options() {
+entry_options rating_options(const entry_keys& keys) {
   entry_options o;
+  keys.apply(o);
   o.duplicates = duplicate_rule::keep;
   return o;
 }
@@ -359,11 +360,11 @@ entry_options rating_options() {
 void use_model(paralg& job, run_log& log, factor_tables& model, const recommend_settings& settings,
                const rating_scale& scale, const sparse_rows* training, std::span<const double> users) {
   auto comm = job.get_comm();
-  auto options = rating_options();
+  auto options = rating_options(settings.entries);
   sparse_rows test;
   if (!settings.test_input.empty()) {
     options.values = entry_options::value_rule::need;
-    test = load_sparse(comm, settings.test_input, options);
+    test = load_some(comm, settings.test_input, options, "rating, want user,item,rating");
     const auto errors = predict_pairs(model, test, scale);
     std::vector<double> sums{static_cast<double>(errors.pairs), static_cast<double>(errors.unknown), errors.squares};
     comm.allreduce(sums);
@@ -373,7 +374,7 @@ void use_model(paralg& job, run_log& log, factor_tables& model, const recommend_
   }
   if (!settings.predict_input.empty()) {
     options.values = entry_options::value_rule::ignore;
-    const auto pairs = load_sparse(comm, settings.predict_input, options);
+    const auto pairs = load_some(comm, settings.predict_input, options, "pair, want user,item");
     std::vector<double> predictions;
     predict_pairs(model, pairs, scale, &predictions);
     std::vector<std::string> lines;

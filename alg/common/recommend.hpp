@@ -29,6 +29,7 @@
 #include <paracel/sparse.hpp>
 #include <paracel/table.hpp>
 
+#include "entry_keys.hpp"
 #include "factor_kernels.hpp"
 
 namespace paracel::alg {
@@ -130,6 +131,7 @@ struct recommend_settings {
   recommend_settings() = default;
   explicit recommend_settings(const config& from);
 
+  entry_keys entries;
   std::vector<std::string> test_input;
   std::vector<std::string> predict_input;
   std::string model_input;
@@ -198,6 +200,6 @@ saved_model open_model(const std::string& folder, const std::string& algorithm);
 void serve_model(paralg& job, const std::string& folder, const std::string& algorithm, factor_tables& model);
 
 /// Entry options of ratings: every line counts, also repeated pairs.
-entry_options rating_options();
+entry_options rating_options(const entry_keys& keys);
 
 }  // namespace paracel::alg

@@ -26,6 +26,12 @@ inline bool better(const neighbour& a, const neighbour& b) {
   return a.similarity != b.similarity ? a.similarity > b.similarity : a.row < b.row;
 }
 
+/// How much rounding may change a similarity of rows of this many entries: a sum of as many products, and two lengths,
+/// each within n/2 units in the last place. A bar that much lower does not miss a pair that reaches it exactly.
+constexpr double similarity_rounding(std::size_t entries) noexcept {
+  return std::numeric_limits<double>::epsilon() * static_cast<double>(entries + 4);
+}
+
 /// Thread-safety: none
 /// Cost: an offer that is not among the k best so far costs one comparison, any other O(log k); 16 bytes a neighbour.
 class top_k_neighbours {

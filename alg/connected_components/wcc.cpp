@@ -119,7 +119,7 @@ void connected_components::solve() {
   auto load = settings_.load_options();
   load.entries.values = entry_options::value_rule::ignore;
   load.self_loops = false;
-  const auto graph = load_graph(get_comm(), settings_.input, load);
+  const auto graph = load_graph_input(get_comm(), settings_, load);
   run_log log(*this, 0, "messages");
   pregel_options options;
   options.checkpoint_every = settings_.checkpoint_every;

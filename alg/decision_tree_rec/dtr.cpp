@@ -153,6 +153,7 @@ config_schema dtr_schema() {
   s.key("model", key_type::files, "folder of existing trees: interview users with tree tree_start_index");
   s.key("predict_input", key_type::files,
         "with model: user,item,answer; a number of at least 0 means that the user likes the item");
+  add_entry_keys(s, "user, item and answer of predict_input");
   s.key("recommend", key_type::integer, "with model: items to recommend to each user; 0: none")
       .fallback(0)
       .at_least(0)
@@ -194,7 +195,8 @@ dtr_settings::dtr_settings(const config& from)
       tree_end_index(from.get<std::uint64_t>("tree_end_index")),
       cache_bytes(from.get<std::uint64_t>("cache_bytes")),
       recommend(from.get<std::size_t>("recommend")),
-      debug(from.get<bool>("debug")) {
+      debug(from.get<bool>("debug")),
+      entries(from, true) {
   if (model.empty() != predict_input.empty())
     throw config_error(from.place_of(model.empty() ? "predict_input" : "model") +
                        ": want model and predict_input together");

@@ -32,6 +32,7 @@
 #include <paracel/paralg.hpp>
 #include <paracel/schema.hpp>
 
+#include "alg/common/entry_keys.hpp"
 #include "alg/common/run_log.hpp"
 #include "alg/common/server_state.hpp"
 
@@ -125,6 +126,7 @@ struct dtr_settings {
   std::uint64_t cache_bytes;
   std::size_t recommend;
   bool debug;
+  entry_keys entries;  ///< of predict_input
 };
 
 /// A complete tree in breadth-first order, like before hate.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -13,6 +12,7 @@
 
 #include <paracel/samples.hpp>
 #include <paracel/sparse.hpp>
+#include <paracel/text_input.hpp>
 
 #include "alg/common/npy.hpp"
 #include "alg/common/recommend.hpp"
@@ -42,9 +42,7 @@ void read_means(const std::string& file, interview_tree& tree) {
       const auto before = tree.mean.size();
       each_field(text.substr(0, end), [&](std::string_view field) {
         double v = 0;
-        const auto [stop, problem] = std::from_chars(field.data(), field.data() + field.size(), v);
-        if (problem != std::errc() || stop != field.data() + field.size() || !std::isfinite(v))
-          fail(field.data(), "found \"" + std::string(field) + "\", want a finite number");
+        if (!parse_number(field, v)) fail(field.data(), "found " + quoted_text(field) + ", want a finite number");
         tree.mean.push_back(v);
       });
       const auto found = tree.mean.size() - before;
@@ -64,9 +62,7 @@ void read_means(const std::string& file, interview_tree& tree) {
 std::optional<std::size_t> find_text(const id_list& ids, const std::string& text) {
   if (!ids.numeric()) return ids.find(std::string_view(text));
   std::uint64_t number = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return ids.find(number);
+  return parse_id(text, number) ? ids.find(number) : std::nullopt;
 }
 
 }  // namespace
@@ -108,9 +104,10 @@ void decision_tree_rec::predict() {
   auto comm = get_comm();
   const auto tree = read_tree(settings_.model, settings_.tree_start_index);
   entry_options options;
+  settings_.entries.apply(options);
   options.values = entry_options::value_rule::need;
   options.duplicates = duplicate_rule::last;
-  const auto answers = load_sparse(comm, settings_.predict_input, options);
+  const auto answers = load_some(comm, settings_.predict_input, options, "answer, want user,item,answer");
   if (settings_.recommend > 0) {
     load_items();
     if (items_.columns != tree.k) {

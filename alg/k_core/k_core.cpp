@@ -345,7 +345,7 @@ void k_core_numbers::solve() {
   load.undirected = true;
   load.once = true;
   load.once_limit = settings_.gather_limit;
-  const auto graph = load_graph(get_comm(), settings_.input, load);
+  const auto graph = load_graph_input(get_comm(), settings_, load);
   (void)first_iteration();  // the replacement of a dead worker repeats everything
   run_log log(*this, 0);
   const auto found = core_numbers(get_comm(), graph);

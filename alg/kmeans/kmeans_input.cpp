@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kmeans_input.hpp"
 
-#include <charconv>
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <utility>
+
+#include <paracel/text_input.hpp>
 
 namespace paracel::alg {
 
@@ -63,12 +65,9 @@ std::string parse_fvec_line(std::string_view line, sample_rows& rows, id_list& n
     double v = 0;
     const char* begin = at;
     while (begin < end && *begin == ' ') ++begin;
-    if (begin < end && *begin == '+') ++begin;
-    const auto [stop, failed] = std::from_chars(begin, end, v);
-    if (failed != std::errc{} || !std::isfinite(v) || (stop != end && *stop != ',')) {
-      const std::string_view field(at, static_cast<std::size_t>(end - at));
-      return std::to_string(at - line.data() + 1) + ": found \"" + std::string(field.substr(0, field.find(','))) +
-             "\", want a number";
+    const char* const stop = std::find(begin, end, ',');
+    if (!parse_number({begin, static_cast<std::size_t>(stop - begin)}, v)) {
+      return std::to_string(at - line.data() + 1) + ": found \"" + std::string(at, stop) + "\", want a number";
     }
     rows.value.push_back(v);
     ++count;

@@ -103,7 +103,7 @@ void label_propagation::solve() {
   load.entries.values = entry_options::value_rule::ignore;
   load.self_loops = false;
   load.undirected = true;
-  const auto graph = load_graph(get_comm(), settings_.input, load);
+  const auto graph = load_graph_input(get_comm(), settings_, load);
   run_log log(*this, settings_.rounds, "changed");
   const auto found = propagate_labels(
       get_comm(), graph, static_cast<std::uint64_t>(settings_.rounds),

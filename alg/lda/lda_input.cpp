@@ -6,6 +6,7 @@
 
 #include <paracel/samples.hpp>
 
+#include "alg/common/entry_keys.hpp"
 #include "lda.hpp"
 #include "lda_text.hpp"
 
@@ -39,7 +40,7 @@ void lda::agree_on_format(const std::vector<std::string>& files) {
     text_ = other == 1;
     return;
   }
-  throw data_error(files.front() + ": found no document");
+  throw data_error(files.front() + ":1:1: found no document, want one per line");
 }
 
 lda::raw_documents lda::read(const std::vector<std::string>& files) {
@@ -84,6 +85,7 @@ void lda::read_names() {
     }
   });
   vocabulary_size_ = names_.size();
+  require_some(vocabulary_size_, settings_.vocabulary, "name, want one per line");
 }
 
 /// Replaces the words of `raw` by global numbers: for names their rank, for indices one less.
@@ -163,6 +165,9 @@ void lda::load() {
 /// Reads documents, keeping only the words of the model.
 lda_documents lda::known_words(const std::vector<std::string>& files) {
   const auto raw = read(files);
+  auto words = static_cast<std::int64_t>(raw.documents.word.size());
+  get_comm().allreduce(words);
+  require_some(static_cast<std::uint64_t>(words), files, "document with a word, want one per line");
   lda_documents known;
   known.number = raw.documents.number;
   for (std::size_t d = 0; d < raw.documents.size(); ++d) {

@@ -6,12 +6,14 @@
 //     libsvm    label index:count index:count ...       index from 1; the label is ignored, and may be missing
 #pragma once
 
-#include <charconv>
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include <paracel/samples.hpp>
+#include <paracel/text_input.hpp>
 
 namespace paracel::alg {
 
@@ -54,13 +56,12 @@ inline word_count_field parse_word_count(std::string_view field, std::uint64_t l
     out.wrong = "want index:count";
     return out;
   }
-  const auto number = [](std::string_view text, std::uint64_t& to) {
-    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), to);
-    return problem == std::errc() && end == text.data() + text.size();
-  };
-  if (!number(field.substr(0, colon), out.index) || out.index == 0 || out.index > limit) out.wrong = wrong_index;
-  else if (!number(field.substr(colon + 1), out.count) || out.count > 2147483647)
+  double count = 0;
+  if (!parse_id(field.substr(0, colon), out.index) || out.index == 0 || out.index > limit) out.wrong = wrong_index;
+  else if (!parse_number(field.substr(colon + 1), count) || !(count >= 0 && count <= 2147483647) ||
+           std::floor(count) != count)
     out.wrong = "want a whole count after the colon";
+  else out.count = static_cast<std::uint64_t>(count);
   return out;
 }
 

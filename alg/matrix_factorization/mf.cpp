@@ -177,12 +177,11 @@ void matrix_factorization::solve() {
 }
 
 void matrix_factorization::load() {
-  auto options = rating_options();
+  auto options = rating_options(settings_.use.entries);
   options.values = entry_options::value_rule::need;
   options.cache = settings_.cache;
   ratings_ = load_sparse(get_comm(), settings_.input, options);
-  if (ratings_.entries_total == 0)
-    throw data_error(settings_.input.front() + ":1:1: found no rating, want user,item,rating");
+  require_some(ratings_.entries_total, settings_.input, "rating, want user,item,rating");
   scale_ = scale_of(get_comm(), ratings_.value);
   watch_loss();
   if (std::isfinite(settings_.limits.least)) scale_.least = settings_.limits.least;

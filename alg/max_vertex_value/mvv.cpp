@@ -2,11 +2,13 @@
 #include "mvv.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <string_view>
 
 #include <paracel/array.hpp>
+#include <paracel/text_input.hpp>
 
 #include "alg/common/run_log.hpp"
 #include "alg/common/server_state.hpp"
@@ -52,18 +54,29 @@ mvv_settings::mvv_settings(const config& from, bool pregel)
   if (update_func.empty()) update_func = default_maximum;
 }
 
+namespace {
+
+/// Whether the text is an integer that a double does not represent.
+bool is_rounded(std::string_view text) {
+  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
+  std::uint64_t n = 0;
+  if (text.find_first_not_of("0123456789") != std::string_view::npos) return false;
+  const double greatest = std::ldexp(1, 64);
+  return !parse_id(text, n) || static_cast<double>(n) >= greatest ||
+         static_cast<std::uint64_t>(static_cast<double>(n)) != n;
+}
+
+}  // namespace
+
 std::vector<double> values_of_ids(Comm comm, const distributed_graph& graph, const std::string& file) {
   std::vector<double> values(graph.own());
   std::string wrong;
   for (std::size_t v = 0; v < values.size() && wrong.empty(); ++v) {
-    if (graph.ids.numeric()) {
-      values[v] = static_cast<double>(graph.ids.number(v));
-      continue;
-    }
-    const auto name = graph.ids.name(v);
-    const auto read = std::from_chars(name.data(), name.data() + name.size(), values[v]);
-    if (read.ec != std::errc() || read.ptr != name.data() + name.size() || !std::isfinite(values[v]))
-      wrong = file + ": found the id \"" + std::string(name) + "\", want a number: it is the vertex's value";
+    const auto name = graph.ids.text(v);
+    if (!parse_number(name, values[v]))
+      wrong = file + ": found the id " + quoted_text(name) + ", want a number: it is the vertex's value";
+    else if (is_rounded(name))
+      wrong = file + ": found the id " + quoted_text(name) + ", want a number that a double represents exactly";
   }
   for (const auto& text : comm.allgather(wrong))
     if (!text.empty()) throw data_error(text);
@@ -74,14 +87,27 @@ void max_vertex_value_base::solve() {
   auto load = settings_.load_options();
   load.entries.values = entry_options::value_rule::ignore;
   load.self_loops = false;
-  const auto graph = load_graph(get_comm(), settings_.input, load);
-  auto values = values_of_ids(get_comm(), graph, settings_.input.front());
-  const auto rounds = spread(graph, values);
+  const auto graph = load_graph_input(get_comm(), settings_, load);
+  std::vector<double> values;
+  std::uint64_t rounds = 0;
+  if (graph.ids.numeric() && by_rank()) {
+    values.resize(graph.own());
+    std::iota(values.begin(), values.end(), static_cast<double>(graph.first[graph.rank]));
+    rounds = spread(graph, values);
+    std::vector<std::uint64_t> numbers(values.size());
+    for (std::size_t v = 0; v < values.size(); ++v) numbers[v] = static_cast<std::uint64_t>(values[v]);
+    const auto ids = ids_of_numbers(get_comm(), graph, numbers);
+    for (std::size_t v = 0; v < values.size(); ++v) values[v] = static_cast<double>(ids.number(v));
+    write_vertex_values<std::uint64_t>(*this, settings_, graph, "mvv", "vertex_val", ids.numbers());
+  } else {
+    values = values_of_ids(get_comm(), graph, settings_.input.front());
+    rounds = spread(graph, values);
+    write_vertex_values<double>(*this, settings_, graph, "mvv", "vertex_val", values);
+  }
   run_log log(*this, 0);
   std::vector<double> sums(1);
   for (const auto v : values) sums[0] += v;
   get_comm().allreduce(sums);
-  write_vertex_values<double>(*this, settings_, graph, "mvv", "vertex_val", values);
   log.result("vertices", graph.vertices_total());
   log.result("edges", graph.edges_total);
   log.result("rounds", rounds);
@@ -92,7 +118,7 @@ void max_vertex_value_base::solve() {
 std::uint64_t max_vertex_value_pregel::spread(const distributed_graph& graph, std::vector<double>& values) {
   pregel_run<mvv_program> run(get_comm(), graph);
   run.values() = std::move(values);
-  run.identify(pregel_identity("mvv_pregel"));
+  run.identify(pregel_identity("mvv_pregel", {graph.ids.numeric() ? 1U : 0U}));
   if (settings_.resume) run.restore(settings_.checkpoint_folder());
   pregel_options options;
   options.checkpoint_every = settings_.checkpoint_every;
@@ -101,6 +127,10 @@ std::uint64_t max_vertex_value_pregel::spread(const distributed_graph& graph, st
   const auto rounds = run.run(options).supersteps;
   values = std::move(run.values());
   return rounds;
+}
+
+bool max_vertex_value::by_rank() const {
+  return settings_.update_file == default_plugin && settings_.update_func == default_maximum;
 }
 
 std::uint64_t max_vertex_value::spread(const distributed_graph& graph, std::vector<double>& values) {

@@ -8,6 +8,9 @@
 // vertices a worker pushes the greatest of their values, with one request to each shard, and reads its own part of the
 // array when all have pushed.
 //
+// Where ids are numbers, what spreads are the numbers of the vertices, which are the ranks of their ids: these are
+// exact in doubles, while ids above 2^53 are not. Another update function than the maximum gets the ids themselves.
+//
 // Source: the example of G. Malewicz et al., "Pregel", SIGMOD 2010, section 2; Paracel 0.3 had both.
 #pragma once
 
@@ -56,7 +59,7 @@ config_schema mvv_schema();
 config_schema mvv_pregel_schema();
 
 /// The ids of the own vertices as numbers. A collective. Throws: data_error that begins with `file` and names an id
-/// that is not a number, on every worker.
+/// that is not a number, or an integer that a double rounds, on every worker.
 std::vector<double> values_of_ids(Comm comm, const distributed_graph& graph, const std::string& file);
 
 /// Reads the graph, computes, writes vertex_val_<rank>.
@@ -67,6 +70,8 @@ class max_vertex_value_base : public paralg {
   void solve() override;
 
  protected:
+  /// Whether the greatest value is wanted, so that its rank may stand for it.
+  [[nodiscard]] virtual bool by_rank() const { return true; }
   /// Replaces the initial `values` of the own vertices by the final ones; returns the number of rounds.
   virtual std::uint64_t spread(const distributed_graph& graph, std::vector<double>& values) = 0;
   mvv_settings settings_;
@@ -77,6 +82,7 @@ class max_vertex_value final : public max_vertex_value_base {
   using max_vertex_value_base::max_vertex_value_base;
 
  private:
+  [[nodiscard]] bool by_rank() const override;
   std::uint64_t spread(const distributed_graph& graph, std::vector<double>& values) override;
 };
 

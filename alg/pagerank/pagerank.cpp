@@ -2,10 +2,11 @@
 #include "pagerank.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
+
+#include <paracel/text_input.hpp>
 
 #include "alg/common/run_log.hpp"
 #include "alg/common/warning.hpp"
@@ -99,6 +100,7 @@ config_schema pagerank_schema() {
   s.key("weights", key_type::string, "whether edges have weights; automatic: yes if the first line has a third field")
       .fallback("automatic")
       .one_of({"automatic", "yes", "no"});
+  add_duplicates_key(s, "sum");
   s.key("personalization", key_type::files,
         "lines `id weight`: where random jumps lead; default: to all vertices alike");
   s.key("paracel", key_type::boolean, "Paracel 0.3's formula: not normalised, the score of dead ends is lost")
@@ -115,6 +117,7 @@ pagerank_settings::pagerank_settings(const config& from)
     : graph_settings(from),
       weights(from.get<std::string>("weights")),
       personalization(from.get<std::vector<std::string>>("personalization")),
+      duplicates(duplicates_of(from)),
       handle(read_state_plugin(from, "handle_file",
                                {{"update_function", "init_updater"}, {"filter_function", "pr_filter"}})) {
   options.damping = from.get<double>("damping_factor");
@@ -127,15 +130,15 @@ pagerank_settings::pagerank_settings(const config& from)
 
 namespace {
 
-/// Calls f(id, rest of the line) for each line that has an id.
+/// Calls f(id, rest of the line) for each line that has an id and, with `comments`, is none.
 template <class F>
-void each_personal_line(std::string_view text, F&& f) {
+void each_personal_line(std::string_view text, bool comments, F&& f) {
   constexpr std::string_view between = " \t,;|:\r";
   while (!text.empty()) {
     const auto line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     const auto at = std::min(line.find_first_not_of(between), line.size());
-    if (at == line.size() || line[at] == '#') continue;
+    if (at == line.size() || (comments && is_comment(line))) continue;
     const auto end = std::min(line.find_first_of(between, at), line.size());
     const auto second = std::min(line.find_first_not_of(between, end), line.size());
     f(line.substr(at, end - at), line.substr(second));
@@ -145,25 +148,23 @@ void each_personal_line(std::string_view text, F&& f) {
 }  // namespace
 
 std::vector<double> read_personalization(Comm comm, const distributed_graph& graph,
-                                         const std::vector<std::string>& files) {
+                                         const std::vector<std::string>& files, bool comments) {
   std::vector<double> t(graph.own());
   // Every worker reads all lines and keeps those of its own vertices; unknown ids are detected together.
   std::vector<std::int64_t> found;
   double sum = 0;
   visit_whole_text(comm, files, [&](std::string_view text, const text_failure& fail) {
-    each_personal_line(text, [&](std::string_view id, std::string_view rest) {
+    each_personal_line(text, comments, [&](std::string_view id, std::string_view rest) {
       double weight = 1;
       if (!rest.empty()) {
         const auto field = rest.substr(0, rest.find_first_of(" \t,;|:\r"));
-        const auto read = std::from_chars(field.data(), field.data() + field.size(), weight);
-        if (read.ec != std::errc() || read.ptr != field.data() + field.size() || !std::isfinite(weight) || weight < 0)
-          fail(field.data(), "found \"" + std::string(field) + "\", want a weight of at least 0");
+        if (!parse_number(field, weight) || weight < 0)
+          fail(field.data(), "found " + quoted_text(field) + ", want a weight of at least 0");
       }
       std::optional<std::size_t> local;
       if (graph.ids.numeric()) {
         std::uint64_t n = 0;
-        const auto read = std::from_chars(id.data(), id.data() + id.size(), n);
-        if (read.ec == std::errc() && read.ptr == id.data() + id.size()) local = graph.ids.find(n);
+        if (parse_id(id, n)) local = graph.ids.find(n);
       } else {
         local = graph.ids.find(id);
       }
@@ -176,8 +177,8 @@ std::vector<double> read_personalization(Comm comm, const distributed_graph& gra
   if (std::ranges::count(found, 0) > 0) {
     std::size_t k = 0;
     visit_whole_text(comm, files, [&](std::string_view text, const text_failure& fail) {
-      each_personal_line(text, [&](std::string_view id, std::string_view) {
-        if (found[k++] == 0) fail(id.data(), "found \"" + std::string(id) + "\", want the id of a vertex of the graph");
+      each_personal_line(text, comments, [&](std::string_view id, std::string_view) {
+        if (found[k++] == 0) fail(id.data(), "found " + quoted_text(id) + ", want the id of a vertex of the graph");
       });
     });
   }
@@ -189,21 +190,20 @@ std::vector<double> read_personalization(Comm comm, const distributed_graph& gra
 void pagerank::solve() {
   auto load = settings_.load_options();
   load.entries.transpose = !settings_.handle.given();
-  // Standard input can be read only once: a third field is always its weight.
-  const auto weights_of = [&](const std::vector<std::string>& input) {
-    return std::ranges::count(input, "-") > 0 || input_has_weights(get_comm(), input);
-  };
-  load.weighted = settings_.weights == "yes" || (settings_.weights == "automatic" && weights_of(settings_.input));
+  load.weighted = settings_.weights == "yes" ||
+                  (settings_.weights == "automatic" && entries_have_values(get_comm(), settings_.input, load.entries));
   load.entries.non_negative = true;
+  load.entries.duplicates = settings_.duplicates;
   if (!load.weighted) {
     load.entries.values = entry_options::value_rule::ignore;
     // Each parallel edge counts, like a single edge with the sum of their weights.
-    load.entries.duplicates = duplicate_rule::keep;
+    if (settings_.duplicates == duplicate_rule::sum) load.entries.duplicates = duplicate_rule::keep;
   }
-  const auto graph = load_graph(get_comm(), settings_.input, load);
+  const auto graph = load_graph_input(get_comm(), settings_, load);
   auto options = settings_.options;
   if (!settings_.personalization.empty())
-    options.personalization = read_personalization(get_comm(), graph, settings_.personalization);
+    options.personalization =
+        read_personalization(get_comm(), graph, settings_.personalization, settings_.entries.comments);
   run_log log(*this, static_cast<int>(options.rounds), "change");
   options.job = this;
   options.watch = [&](std::uint64_t round, double step) { log.round(static_cast<int>(round), step); };

@@ -67,6 +67,7 @@ struct pagerank_settings : graph_settings {
   pagerank_options options;
   std::string weights;
   std::vector<std::string> personalization;
+  duplicate_rule duplicates;
   state_plugin handle;  // its functions: the update, the filter
 };
 config_schema pagerank_schema();
@@ -82,9 +83,10 @@ class pagerank : public paralg {
   pagerank_settings settings_;
 };
 
-/// t of the own vertices from lines `id` or `id weight` (separated like edges), normalised to sum 1. A collective.
+/// t of the own vertices from lines `id` or `id weight` (separated like edges), normalised to sum 1, without comments
+/// if there may be some. A collective.
 /// Throws: data_error file:line:column, on every worker: not a number, below 0, an unknown id, a sum of 0.
 std::vector<double> read_personalization(Comm comm, const distributed_graph& graph,
-                                         const std::vector<std::string>& files);
+                                         const std::vector<std::string>& files, bool comments = true);
 
 }  // namespace paracel::alg

@@ -466,7 +466,7 @@ void strongly_connected_components::solve() {
   auto load = settings_.load_options();
   load.entries.values = entry_options::value_rule::ignore;
   load.self_loops = false;
-  const auto graph = load_graph(get_comm(), settings_.input, load);
+  const auto graph = load_graph_input(get_comm(), settings_, load);
   (void)first_iteration();  // a run may have no loop
   run_log log(*this, 0);
   const auto found = strong_components(get_comm(), graph, settings_.gather_limit, this);

@@ -2,13 +2,13 @@
 #include "sim_dense.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <span>
-#include <unordered_set>
 #include <utility>
+
+#include <paracel/dense_rows.hpp>
+#include <paracel/text_input.hpp>
 
 #include "alg/common/npy.hpp"
 
@@ -40,14 +40,12 @@ void common_keys(config_schema& s) {
         "first: the first field is the id of the row; row: the number of the row, from 0, is its id")
       .fallback("first")
       .one_of({"first", "row"});
+  s.key("header", key_type::string,
+        "whether the first line of each file names the fields; automatic: if none of them is a number")
+      .fallback("automatic")
+      .one_of({"automatic", "yes", "no"});
   s.key("label", key_type::boolean, "the last field is a label, which is ignored").fallback(false);
   s.key("format", key_type::string, "format of the results: text, or npy").fallback("text").one_of({"text", "npy"});
-}
-
-/// An id is a number if the whole text is; then it is written without leading zeros.
-bool is_number(std::string_view text, std::uint64_t& value) {
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return problem == std::errc() && end == text.data() + text.size() && (text.size() == 1 || text[0] != '0');
 }
 
 }  // namespace
@@ -75,40 +73,10 @@ sim_dense_settings::sim_dense_settings(const config& from, bool ab)
       label(from.get<bool>("label")),
       simbar(from.get<double>("simbar")),
       topk(from.get<std::size_t>("topk")) {
+  const auto said = from.get<std::string>("header");
+  using rule = entry_options::header_rule;
+  header = said == "yes" ? rule::yes : said == "no" ? rule::no : rule::automatic;
   if (ab) input_b = from.get<std::vector<std::string>>("input_b");
-}
-
-bool parse_features(std::string_view line, bool with_id, bool label, std::string_view& id, std::vector<double>& to,
-                    const text_failure& fail) {
-  constexpr std::string_view blanks = " \r";
-  constexpr std::string_view separators = ",;\t ";
-  const auto first = line.find_first_not_of(blanks);
-  if (first == std::string_view::npos) return false;
-  line = line.substr(first, line.find_last_not_of(blanks) + 1 - first);
-  if (with_id) {
-    const auto end = std::min(line.find_first_of(separators), line.size());
-    if (end == 0) fail(line.data(), "found no id, want id,feature,...");
-    id = line.substr(0, end);
-    if (end == line.size()) fail(line.data() + end, "found no feature after the id");
-    line.remove_prefix(end + 1);
-  }
-  const std::size_t begin = to.size();
-  for (;;) {
-    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-    const auto end = std::min(line.find_first_of(separators), line.size());
-    const bool last = end == line.size();
-    if (last && label) break;
-    const auto field = line.substr(0, end);
-    double v = 0;
-    const auto [stop, problem] = std::from_chars(field.data(), field.data() + field.size(), v);
-    if (problem != std::errc() || stop != field.data() + field.size() || !std::isfinite(v))
-      fail(field.data(), "found \"" + std::string(field) + "\", want a finite number");
-    to.push_back(v);
-    if (last) break;
-    line.remove_prefix(end + 1);
-  }
-  if (to.size() == begin) fail(line.data(), "found no feature");
-  return true;
 }
 
 sim_dense::sim_dense(Comm comm, const std::string& server_info, const sim_dense_settings& settings)
@@ -131,146 +99,55 @@ void sim_dense::solve() {
 
 // ---- loading
 
-namespace {
-
-/// Calls f(line) for each line of a block of lines, without line ends.
-template <class F>
-void each_line(std::string_view text, F&& f) {
-  while (!text.empty()) {
-    const auto end = std::min(text.find('\n'), text.size());
-    f(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-}
-
-struct enough {};
-
-}  // namespace
-
-/// Features of the first row; 0 when there is none, or it is malformed, which the worker that loads it reports.
-std::size_t sim_dense::first_width(const std::vector<std::string>& files) {
-  std::vector<double> values;
-  if (get_worker_id() == 0) {
-    try {
-      visit_text(files, 0, 1, [&](std::string_view text, const text_failure& fail) {
-        each_line(text, [&](std::string_view line) {
-          std::string_view id;
-          if (parse_features(line, !settings_.number_rows, settings_.label, id, values, fail)) throw enough();
-        });
-      });
-    } catch (const enough&) {
-    } catch (const data_error&) {
-      values.clear();
-    }
-  }
-  auto width = static_cast<std::int64_t>(values.size());
-  get_comm().bcast(width);
-  return static_cast<std::size_t>(width);
-}
-
-/// Fails the load because of the `row`th row (from 0) of a worker's part; reads it again to report its position.
-void sim_dense::refuse_row(const std::vector<std::string>& files, std::size_t worker, std::size_t row,
-                           const std::string& what) {
-  visit_text(get_comm(), files, [&](std::string_view text, const text_failure& fail) {
-    if (get_worker_id() != worker) return;
-    each_line(text, [&](std::string_view line) {
-      if (line.find_first_not_of(" \r") != std::string_view::npos && row-- == 0) fail(line.data(), what);
-    });
-  });
-  throw data_error(files.front() + ": " + what);  // standard input cannot be read again
-}
-
 sim_dense::matrix sim_dense::load(const std::vector<std::string>& files) {
   auto comm = get_comm();
+  vector_options options;
+  options.columns = width_;
+  options.with_ids = !settings_.number_rows;
+  options.skip_last = settings_.label;
+  options.distinct_ids = options.with_ids;
+  options.header = settings_.header;
+  auto rows = load_vectors(comm, files, options);
+  width_ = rows.columns;
   matrix m;
-  std::vector<std::string> names;
-  std::uint64_t rows = 0;
-  // All workers know the number of features before they read their parts, so that the first row that differs is found
-  // by its reader. A single worker, or the one that reads standard input, reads the first row anyway.
-  const bool alone = get_worker_size() == 1 || std::find(files.begin(), files.end(), "-") != files.end();
-  if (width_ == 0 && !alone) width_ = first_width(files);
-  visit_text(comm, files, [&](std::string_view text, const text_failure& fail) {
-    each_line(text, [&](std::string_view line) {
-      const auto before = m.value.size();
-      std::string_view id;
-      if (!parse_features(line, !settings_.number_rows, settings_.label, id, m.value, fail)) return;
-      const auto found = m.value.size() - before;
-      if (width_ == 0) width_ = found;
-      if (found != width_)
-        fail(line.data(),
-             "found " + std::to_string(found) + " features, want " + std::to_string(width_) + " as before");
-      ++rows;
-      if (!settings_.number_rows) names.emplace_back(id);
-    });
-  });
-  if (alone) {
-    auto width = static_cast<std::int64_t>(width_);
-    comm.bcast(width);
-    width_ = static_cast<std::size_t>(width);
-  }
-  const auto counts = comm.allgather(static_cast<std::int64_t>(rows));
-  const auto total = static_cast<std::uint64_t>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
-  if (total == 0) throw data_error(files.front() + ": found no row");
+  m.value = std::move(rows.value);
   if (settings_.number_rows) {
-    std::uint64_t first = 0;
-    for (std::size_t w = 0; w < get_worker_id(); ++w) first += static_cast<std::uint64_t>(counts[w]);
-    m.number.resize(rows);
-    std::iota(m.number.begin(), m.number.end(), first);
-    std::vector<std::uint64_t> all(total);
+    m.number = rows.ids.numbers();
+    std::vector<std::uint64_t> all(rows.rows_total);
     std::iota(all.begin(), all.end(), std::uint64_t{0});
     m.ids = id_list(std::move(all));
   } else {
-    number_by_ids(files, names, total, m);
+    number_by_ids(rows.ids, m);
   }
-  for (std::size_t i = 0; i < rows; ++i) to_unit_length(std::span(m.value).subspan(i * width_, width_));
+  for (std::size_t i = 0; i < m.number.size(); ++i) to_unit_length(std::span(m.value).subspan(i * width_, width_));
   return m;
 }
 
 /// Gathers the ids of all rows on every worker: 8 bytes each, or the bytes of names; a row's number is the rank of its
 /// id.
-void sim_dense::number_by_ids(const std::vector<std::string>& files, const std::vector<std::string>& names,
-                              std::uint64_t total, matrix& m) {
-  auto comm = get_comm();
+void sim_dense::number_by_ids(const id_list& own, matrix& m) {
   std::string joined;
-  std::vector<std::uint64_t> numbers(names.size());
-  std::int64_t numeric = 1;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (!is_number(names[i], numbers[i])) numeric = 0;
-    joined += names[i] + '\n';
-  }
-  comm.allreduce(numeric, reduce_op::min);
-  m.ids = id_list::empty(numeric == 1);
-  const auto texts = comm.allgather(joined);
-  for (const auto& text : texts) {
-    each_line(text, [&](std::string_view name) {
-      std::uint64_t v = 0;
-      if (numeric == 1 && is_number(name, v)) m.ids.push_back(v);
+  for (std::size_t i = 0; i < own.size(); ++i) joined += own.text(i) + '\n';
+  m.ids = id_list::empty(own.numeric());
+  for (const auto& text : get_comm().allgather(joined)) {
+    for (std::string_view rest = text; !rest.empty();) {
+      const auto name = rest.substr(0, rest.find('\n'));
+      rest.remove_prefix(name.size() + 1);
+      std::uint64_t n = 0;
+      if (own.numeric() && parse_id(name, n)) m.ids.push_back(n);
       else m.ids.push_back(name);
-    });
-  }
-  m.ids.sort_unique();
-  if (m.ids.size() != total) {
-    std::unordered_set<std::string_view> before;
-    for (std::size_t w = 0; w < texts.size(); ++w) {
-      std::size_t row = 0;
-      each_line(texts[w], [&](std::string_view name) {
-        if (!before.insert(name).second)
-          refuse_row(files, w, row,
-                     "found the id \"" + std::string(name) + "\" of an earlier row, want a different id for each row");
-        ++row;
-      });
     }
   }
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    m.number.push_back(numeric == 1 ? *m.ids.find(numbers[i]) : *m.ids.find(std::string_view(names[i])));
-  }
+  m.ids.sort_unique();
+  for (std::size_t i = 0; i < own.size(); ++i)
+    m.number.push_back(own.numeric() ? *m.ids.find(own.number(i)) : *m.ids.find(own.name(i)));
 }
 
 // ---- comparing
 
 void sim_dense::compare() {
   dense_kernel kernel(width_);
-  const double least = settings_.simbar;
+  const double least = least_similarity();
   kernel.product(a_.value, a_.value, true, [&](std::size_t i, std::size_t j, std::span<const double> s) {
     for (std::size_t c = j > i ? 0 : i + 1 - j; c < s.size(); ++c) {
       // A zero row has NaN with all others, and so no neighbours.
@@ -301,6 +178,7 @@ void sim_dense::meet(std::size_t step) {
   const std::size_t end = host < rank ? rows / 2 : rows;
   const std::size_t begin = rank < guest ? 0 : rows / 2;
   const auto mine = std::span<const double>(a_.value).subspan(begin * width_);
+  const double least = least_similarity();
   dense_kernel kernel(width_);
   std::vector<std::uint64_t> numbers;
   std::vector<double> values;
@@ -314,7 +192,7 @@ void sim_dense::meet(std::size_t step) {
     top_k_neighbours guests(numbers.size(), settings_.topk);
     kernel.product(mine, values, false, [&](std::size_t i, std::size_t j, std::span<const double> s) {
       for (std::size_t c = 0; c < s.size(); ++c) {
-        if (!(s[c] >= settings_.simbar)) continue;
+        if (!(s[c] >= least)) continue;
         lists_.offer(begin + i, numbers[j + c], s[c]);
         guests.offer(j + c, a_.number[begin + i], s[c]);
       }
@@ -345,13 +223,14 @@ void sim_dense::meet(std::size_t step) {
 void sim_dense::compare_ab() {
   auto comm = get_comm();
   const auto size = get_worker_size();
+  const double least = least_similarity();
   dense_kernel kernel(width_);
   std::vector<std::uint64_t> numbers;
   std::vector<double> values;
   const auto visit = [&] {
     kernel.product(a_.value, values, false, [&](std::size_t i, std::size_t j, std::span<const double> s) {
       for (std::size_t c = 0; c < s.size(); ++c) {
-        if (s[c] >= settings_.simbar) lists_.offer(i, numbers[j + c], s[c]);
+        if (s[c] >= least) lists_.offer(i, numbers[j + c], s[c]);
       }
     });
   };

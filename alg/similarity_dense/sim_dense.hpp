@@ -11,13 +11,12 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <paracel/id_list.hpp>
 #include <paracel/paralg.hpp>
-#include <paracel/samples.hpp>
 #include <paracel/schema.hpp>
+#include <paracel/sparse.hpp>
 
 #include "alg/common/run_log.hpp"
 #include "alg/common/top_k_neighbours.hpp"
@@ -42,13 +41,8 @@ struct sim_dense_settings {
   bool label;
   double simbar;
   std::size_t topk;
+  entry_options::header_rule header;
 };
-
-/// A line of features: `id,feature,...` or `feature,...`, separated by comma, semicolon, tab or blanks.
-/// Splits it into id (if `with_id`) and values, which are appended to `to`; false for a blank line.
-/// `fail(at, what)` throws for an error: a field that is not a finite number, or no features.
-bool parse_features(std::string_view line, bool with_id, bool label, std::string_view& id, std::vector<double>& to,
-                    const text_failure& fail);
 
 class sim_dense : public paralg {
  public:
@@ -66,11 +60,9 @@ class sim_dense : public paralg {
   };
 
   matrix load(const std::vector<std::string>& files);
-  std::size_t first_width(const std::vector<std::string>& files);
-  void number_by_ids(const std::vector<std::string>& files, const std::vector<std::string>& names, std::uint64_t total,
-                     matrix& m);
-  [[noreturn]] void refuse_row(const std::vector<std::string>& files, std::size_t worker, std::size_t row,
-                               const std::string& what);
+  void number_by_ids(const id_list& own, matrix& m);
+  /// The similarity from which on a pair counts.
+  [[nodiscard]] double least_similarity() const { return settings_.simbar - similarity_rounding(width_); }
   void compare();
   void compare_ab();
   void meet(std::size_t step);

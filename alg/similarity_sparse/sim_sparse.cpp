@@ -41,6 +41,8 @@ bool within(double n, double least, double most) { return (least <= 0 || n >= le
 config_schema sim_sparse_schema() {
   config_schema s("sim_sparse", "the most similar rows for each row of a sparse matrix");
   s.key("input", key_type::files, "entries: row,column,value").required();
+  add_entry_keys(s, "row, column and value");
+  add_duplicates_key(s, "sum");
   add_cache_keys(s);
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
@@ -79,6 +81,8 @@ sim_sparse_settings::sim_sparse_settings(const config& from)
       output_format(from.get<std::string>("output_format")),
       transpose(from.get<std::string>("format") == "sfv"),
       cache(cache_options(from)),
+      entries(from),
+      duplicates(duplicates_of(from)),
       topk(from.get<std::size_t>("topk")),
       rbar(from.get<double>("rbar")),
       rubar(from.get<double>("rubar")),
@@ -112,9 +116,11 @@ void sim_sparse::solve() {
 
 void sim_sparse::load() {
   entry_options options;
+  settings_.entries.apply(options);
   options.transpose = settings_.transpose;
+  options.duplicates = settings_.duplicates;
   options.cache = settings_.cache;
-  input_ = load_sparse(get_comm(), settings_.input, options);
+  input_ = load_some(get_comm(), settings_.input, options, "entry, want row,column,value");
   first_row_ = input_.row_first[get_worker_id()];
   const auto& s = settings_;
   const auto light = [&](double v) { return v == 0 || (s.weight_bar > 0 && std::abs(v) < s.weight_bar); };

@@ -19,6 +19,7 @@
 #include <paracel/schema.hpp>
 #include <paracel/sparse.hpp>
 
+#include "alg/common/entry_keys.hpp"
 #include "alg/common/top_k_neighbours.hpp"
 #include "sparse_kernel.hpp"
 
@@ -36,6 +37,8 @@ struct sim_sparse_settings {
   std::string output_format;
   bool transpose;
   load_cache_options cache;
+  entry_keys entries;
+  duplicate_rule duplicates;
   std::size_t topk;
   double rbar, rubar, cbar, cubar;
   double weight_bar;

@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "alg/common/top_k_neighbours.hpp"
+
 namespace paracel::alg {
 
 enum class similarity_method { cosine, jaccard, pearson };
@@ -151,13 +153,13 @@ class sparse_kernel {
         gather(columns,
                [&](std::uint32_t row, std::uint64_t at, std::size_t k) { dot_[row] += values[k] * list_value_[at]; });
         // A single root of the product: similarities that are equal are then mostly bit-identical.
-        emit(f, [&](std::uint32_t row, std::uint32_t) {
+        emit(guest, f, [&](std::uint32_t row, std::uint32_t) {
           return std::clamp(std::exchange(dot_[row], 0.0) / std::sqrt(guest.square * square_[row]), -1.0, 1.0);
         });
         return;
       case similarity_method::jaccard:
         gather(columns, [](std::uint32_t, std::uint64_t, std::size_t) {});
-        emit(f, [&](std::uint32_t row, std::uint32_t both) {
+        emit(guest, f, [&](std::uint32_t row, std::uint32_t both) {
           return both / static_cast<double>(guest.entries + rows_.entries(row) - both);
         });
         return;
@@ -172,7 +174,7 @@ class sparse_kernel {
           m.yy += y * y;
           m.xy += x * y;
         });
-        emit(f,
+        emit(guest, f,
              [&](std::uint32_t row, std::uint32_t both) { return correlation(std::exchange(sums_[row], {}), both); });
         return;
     }
@@ -195,13 +197,14 @@ class sparse_kernel {
     }
   }
   template <class F, class S>
-  void emit(F& f, S&& similarity) {
+  void emit(const row_facts& guest, F& f, S&& similarity) {
     for (std::size_t n = 0; n < met_count_; ++n) {
       const auto row = met_[n];
       const auto both = std::exchange(common_[row], 0U);
       const double s = similarity(row, both);
+      const double rounding = similarity_rounding(std::max(guest.entries, rows_.entries(row)));
       // NaN: undefined, so not a pair.
-      if (both >= limits_.common && s >= limits_.least && s <= limits_.most) f(row, s);
+      if (both >= limits_.common && s >= limits_.least - rounding && s <= limits_.most + rounding) f(row, s);
     }
   }
 

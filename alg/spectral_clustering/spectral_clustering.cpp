@@ -109,6 +109,7 @@ config_schema spectral_clustering_schema() {
   config_schema s("spectral_clustering", "clusters of an undirected graph by eigenvectors of its normalised Laplacian");
   add_graph_keys(s);
   s.key("kclusters", key_type::integer, "number of clusters, and of eigenvectors").required().at_least(1).at_most(4096);
+  add_duplicates_key(s, "sum");
   s.key("rounds", key_type::integer,
         "maximum number of steps for the eigenvectors, each two products with kclusters + 2 columns")
       .fallback(300)
@@ -133,7 +134,10 @@ config_schema spectral_clustering_schema() {
 }
 
 spectral_clustering_settings::spectral_clustering_settings(const config& from)
-    : graph_settings(from), kclusters_place(from.place_of("kclusters")), debug(from.get<bool>("debug")) {
+    : graph_settings(from),
+      kclusters_place(from.place_of("kclusters")),
+      duplicates(duplicates_of(from)),
+      debug(from.get<bool>("debug")) {
   krylov.k = kmeans.clusters = from.get<std::size_t>("kclusters");
   krylov.steps = from.get<int>("rounds");
   krylov.tolerance = from.get<double>("tolerance");
@@ -148,9 +152,10 @@ void spectral_clustering::solve() {
   auto load = settings_.load_options();
   load.weighted = true;
   load.entries.non_negative = true;
+  load.entries.duplicates = settings_.duplicates;
   load.undirected = true;
   load.self_loops = false;
-  const auto graph = load_graph(comm, settings_.input, load);
+  const auto graph = load_graph_input(comm, settings_, load);
   laplacian_operator op(comm, graph);
 
   const auto degrees = op.degrees();

@@ -82,6 +82,7 @@ struct spectral_clustering_settings : graph_settings {
   krylov_options krylov;
   kmeans_options kmeans;
   std::string kclusters_place;
+  duplicate_rule duplicates;
   bool debug;
 };
 

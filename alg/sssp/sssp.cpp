@@ -19,6 +19,7 @@ config_schema sssp_schema() {
   s.key("delta", key_type::number, "width of a bucket of distances; 0: derived from the weights")
       .fallback(0.0)
       .at_least(0);
+  add_duplicates_key(s, "min");
   add_checkpoint_keys(s);
   return s;
 }
@@ -48,9 +49,10 @@ void single_source_shortest_paths::solve() {
   auto load = settings_.load_options();
   load.weighted = true;
   load.entries.non_negative = true;
+  load.entries.duplicates = settings_.duplicates;
   load.self_loops = false;
   load.undirected = !settings_.directed;
-  const auto graph = load_graph(get_comm(), settings_.input, load);
+  const auto graph = load_graph_input(get_comm(), settings_, load);
   const auto source = find_vertex(get_comm(), graph, settings_.source, settings_.source_place);
   run_log log(*this, 0, "visited");
   auto options = settings_.search([&](std::uint64_t superstep, std::uint64_t visited) {

@@ -33,13 +33,15 @@ struct sssp_settings : graph_settings {
         source(from.get<std::string>("source")),
         source_place(from.place_of("source")),
         directed(from.get<bool>("directed")),
-        delta(from.get<double>("delta")) {
+        delta(from.get<double>("delta")),
+        duplicates(duplicates_of(from)) {
     read_checkpoint_keys(from, *this);
   }
   std::string source;
   std::string source_place;
   bool directed;
   double delta;
+  duplicate_rule duplicates;
 };
 
 config_schema sssp_schema();

@@ -86,6 +86,8 @@ double steady_root(std::span<const steady_edge> edges, double target, double fro
 config_schema steady_schema() {
   config_schema s("steady_state_inversion", "scores that explain where the visitors of a graph are");
   s.key("bigraph_input", key_type::files, "edges: left,right,weight; left ids end in L, right ones in R").required();
+  add_entry_keys(s, "left, right and weight of bigraph_input");
+  add_duplicates_key(s, "sum");
   s.key("distribution_input", key_type::files, "shares: id,p for the vertices of both sides").required();
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
@@ -118,7 +120,9 @@ steady_settings::steady_settings(const config& from)
       epsilon(from.get<double>("epsilon")),
       rounds(from.get<int>("rounds")),
       ktop(from.get<std::uint64_t>("ktop")),
-      debug(from.get<bool>("debug")) {}
+      debug(from.get<bool>("debug")),
+      entries(from),
+      duplicates(duplicates_of(from)) {}
 
 steady_state_inversion::steady_state_inversion(Comm comm, const std::string& server_info,
                                                const steady_settings& settings)
@@ -151,9 +155,12 @@ void steady_state_inversion::load() {
   const auto& file = settings_.bigraph_input.front();
   std::string wrong;
   entry_options options;
+  settings_.entries.apply(options);
+  options.duplicates = settings_.duplicates;
   options.ids = entry_options::id_kind::name;
   options.non_negative = true;
   const auto links = load_sparse_both_ways(comm, settings_.bigraph_input, options);
+  require_some(links.rows.entries_total, settings_.bigraph_input, "edge, want left,right,weight");
   for (const bool of_left : {true, false}) {
     const auto& rows = of_left ? links.rows : links.columns;
     auto& to = of_left ? left_ : right_;

@@ -29,6 +29,7 @@
 #include <paracel/schema.hpp>
 #include <paracel/sparse.hpp>
 
+#include "alg/common/entry_keys.hpp"
 #include "alg/common/run_log.hpp"
 #include "max_flow.hpp"
 
@@ -63,6 +64,8 @@ struct steady_settings {
   int rounds;
   std::uint64_t ktop;
   bool debug;
+  entry_keys entries;
+  duplicate_rule duplicates;
 };
 
 class steady_state_inversion : public paralg {

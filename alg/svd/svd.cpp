@@ -157,6 +157,8 @@ void sparse_operator::largest(std::span<double> values) {
 config_schema svd_schema() {
   config_schema s("svd", "the greatest singular values of a sparse matrix, with their vectors");
   s.key("input", key_type::files, "entries: row,column,value, or MatrixMarket").required();
+  add_entry_keys(s, "row, column and value");
+  add_duplicates_key(s, "sum");
   add_cache_keys(s);
   s.key("output", key_type::output_folder, "folder of the results").required();
   s.add_output_files();
@@ -186,6 +188,8 @@ svd_settings::svd_settings(const config& from)
       output(from.get<std::string>("output")),
       format(from.get<std::string>("format")),
       cache(cache_options(from)),
+      entries(from),
+      duplicates(duplicates_of(from)),
       debug(from.get<bool>("debug")),
       update(read_state_plugin(from, "update_file", {{"update_function", "svd_updater"}})) {
   krylov.k = from.get<std::size_t>("k");
@@ -218,9 +222,10 @@ double scale_by_power_of_two(Comm comm, std::vector<double>& values) {
 
 void svd::solve() {
   entry_options options;
+  settings_.entries.apply(options);
+  options.duplicates = settings_.duplicates;
   options.cache = settings_.cache;
-  auto a = load_sparse(get_comm(), settings_.input, options);
-  if (a.entries_total == 0) throw data_error(settings_.input.front() + ":1:1: found no entry, want row,column,value");
+  auto a = load_some(get_comm(), settings_.input, options, "entry, want row,column,value");
   const double unit = scale_by_power_of_two(get_comm(), a.value);
   sparse_operator op(get_comm(), a);
   std::optional<server_fold> servers;

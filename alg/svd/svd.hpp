@@ -17,6 +17,7 @@
 #include <paracel/schema.hpp>
 #include <paracel/sparse.hpp>
 
+#include "alg/common/entry_keys.hpp"
 #include "alg/common/run_log.hpp"
 #include "alg/common/server_state.hpp"
 #include "block_krylov.hpp"
@@ -73,6 +74,8 @@ struct svd_settings {
   std::string output;
   std::string format;
   load_cache_options cache;
+  entry_keys entries;
+  duplicate_rule duplicates;
   krylov_options krylov;
   bool debug;
   state_plugin update;

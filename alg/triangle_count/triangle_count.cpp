@@ -322,7 +322,7 @@ void triangle_counter::solve() {
   load.self_loops = false;
   load.undirected = true;
   load.once = true;
-  auto graph = load_graph(get_comm(), settings_.input, load);
+  auto graph = load_graph_input(get_comm(), settings_, load);
   (void)first_iteration();  // the replacement of a worker can repeat all of it
   run_log log(*this, 0);
   const auto found = count_triangles(get_comm(), graph, settings_.per_vertex);

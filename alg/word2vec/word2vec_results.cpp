@@ -2,7 +2,6 @@
 //
 // The results of word2vec: the vectors, answers to questions about them, and their agreement with given similarities.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -10,7 +9,9 @@
 
 #include <paracel/collectives.hpp>
 #include <paracel/samples.hpp>
+#include <paracel/text_input.hpp>
 
+#include "alg/common/entry_keys.hpp"
 #include "alg/common/npy.hpp"
 #include "word2vec.hpp"
 
@@ -132,10 +133,8 @@ void word2vec::test(const word_vectors& vectors, const word_neighbours& near) {
   visit_whole_text(get_comm(), settings_.test_input, each_line([&](const auto& fields, const text_failure& fail) {
                      if (fields.size() != 3) fail(fields[0].data(), "want two words and a number");
                      double score = 0;
-                     const auto* end = fields[2].data() + fields[2].size();
-                     const auto read = std::from_chars(fields[2].data(), end, score);
-                     if (read.ec != std::errc() || read.ptr != end || !std::isfinite(score))
-                       fail(fields[2].data(), "found \"" + std::string(fields[2]) + "\", want a number");
+                     if (!parse_number(fields[2], score))
+                       fail(fields[2].data(), "found " + quoted_text(fields[2]) + ", want a number");
                      const auto a = vectors.words.find(fields[0]);
                      const auto b = vectors.words.find(fields[1]);
                      if (a == vectors.words.none || b == vectors.words.none) {
@@ -145,6 +144,7 @@ void word2vec::test(const word_vectors& vectors, const word_neighbours& near) {
                      said.push_back(score);
                      found.push_back(near.similarity(a, b));
                    }));
+  require_some(said.size() + unknown, settings_.test_input, "pair, want lines of two words and a number");
   log_.result("pairs", static_cast<std::uint64_t>(said.size()));
   log_.result("unknown_pairs", unknown);
   log_.result("spearman", spearman(said, found));
@@ -170,6 +170,9 @@ void word2vec::predict(const word_vectors& vectors, const word_neighbours& near)
                const bool known = std::ranges::find(question, vectors.words.none) == question.end();
                answers.push_back(known ? near.nearest(question, settings_.topk) : std::vector<neighbour>());
              }));
+  auto asked = static_cast<std::int64_t>(questions.size());
+  get_comm().allreduce(asked);
+  require_some(static_cast<std::uint64_t>(asked), settings_.predict_input, "question, want lines of one word or three");
   std::vector<neighbour_line> lines;
   for (std::size_t i = 0; i < questions.size(); ++i) lines.push_back({questions[i], answers[i], &words});
   paracel_dump_vector(lines, "pred_v_", "\n");

@@ -12,6 +12,7 @@
 
 #include <paracel/error.hpp>
 #include <paracel/samples.hpp>
+#include <paracel/text_input.hpp>
 #include <paracel/text_output.hpp>
 
 #include "alg/common/npy.hpp"
@@ -82,10 +83,10 @@ class vectors_parser {
       const auto before = at_;
       skip_blanks();
       float v = 0;
-      const auto [stop, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), v);
-      if (before == at_ || error != std::errc() || !std::isfinite(v))
+      const auto field = text_.substr(at_, text_.find_first_of(" \t\r\n", at_) - at_);
+      if (before == at_ || !parse_number(field, v))
         fail(at_, "want number " + std::to_string(j + 1) + " of " + std::to_string(to_.width));
-      at_ = static_cast<std::size_t>(stop - text_.data());
+      at_ += field.size();
       to_.value.push_back(v);
     }
     skip_blanks();

@@ -7,6 +7,7 @@
 
 #include <paracel/samples.hpp>
 
+#include "alg/common/entry_keys.hpp"
 #include "alg/common/npy.hpp"
 #include "alg/common/run_log.hpp"
 #include "exchange_words.hpp"
@@ -87,6 +88,9 @@ void word_count::count() {
     const char* const end = text.data() + text.size();
     bytes.for_each(text, [&](std::string_view word) { words_.add(word, end); });
   });
+  auto found = static_cast<std::int64_t>(words_.size());
+  get_comm().allreduce(found);
+  require_some(static_cast<std::uint64_t>(found), settings_.input, "word, want text");
 }
 
 /// Every worker reads all dictionaries, as in Paracel, and keeps the words that it owns.

@@ -109,9 +109,9 @@ class SimDenseTest(AlgorithmCase):
     def test_bad_input_is_refused(self):
         # The first error in the order of the files, for any number of workers.
         for text, said in (("1,2,3\n2,3,x\n", 'bad:2:5: found "x"'),
-                           ("1,2,3\n2,3\n", "bad:2:1: found 1 features, want 2 as before"),
-                           ("\n1,2\n2,3\n3,4\n4,5\n5,6,7\n6,8\n7,x\n", "bad:6:1: found 2 features, want 1 as before"),
-                           ("1,2,3\n2,3\n3,4\n4,5\n5,6,x\n", "bad:2:1: found 1 features, want 2 as before"),
+                           ("1,2,3\n2,3\n", "bad:2:1: found 1 numbers, want 2"),
+                           ("\n1,2\n2,3\n3,4\n4,5\n5,6,7\n6,8\n7,x\n", "bad:6:1: found 2 numbers, want 1"),
+                           ("1,2,3\n2,3\n3,4\n4,5\n5,6,x\n", "bad:2:1: found 1 numbers, want 2"),
                            ("1,x,3\n2,3\n3,4\n4,5\n", 'bad:1:3: found "x"'),
                            ("1,2\n1,3\n", 'bad:2:1: found the id "1" of an earlier row, want a different id for each row'),
                            ("9,1\n\nann,2\ncy,1\nbob,3\nann,4\n9,5\n", 'bad:6:1: found the id "ann" of an earlier row'),
@@ -123,8 +123,8 @@ class SimDenseTest(AlgorithmCase):
         bad, good = self.path("bad", "1,2,3\n2,5,6\n3,5,6\n"), self.path("good", "1,2\n")
         for workers in (1, 3):
             said = self.job(workers, 1, "local", status=4, program="ab_sim_dense", input_a=good, input_b=bad)
-            self.assertIn("bad:1:1: found 2 features, want 1 as before", said)
-        self.assertIn("found no row", self.job(2, status=4, input=self.path("bad", "\n")))
+            self.assertIn("bad:1:1: found 2 numbers, want 1", said)
+        self.assertIn("found no line, want an id and numbers", self.job(2, status=4, input=self.path("bad", "\n")))
         self.assertIn('"simbar"', self.job(1, 1, "embedded", status=3, input=self.a, simbar=2))
 
     def test_the_figures_of_the_digits(self):

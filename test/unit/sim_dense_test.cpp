@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <map>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,34 +92,21 @@ TEST(ToUnitLength, HoldsForHugeTinyAndZeroRows) {
   EXPECT_TRUE(std::isnan(zero[0]) && std::isnan(zero[1]));
 }
 
-TEST(ParseFeatures, TakesLinesApartAndNamesThePlaceOfWhatIsWrong) {
-  std::string_view id;
-  std::vector<double> values;
-  std::size_t place = 0;
-  const auto parse = [&](const std::string& line, bool with_id, bool label) {
-    values.clear();
-    id = {};
-    const text_failure fail = [&](const char* at, const std::string& what) {
-      place = static_cast<std::size_t>(at - line.data());
-      throw std::runtime_error(what);
-    };
-    return parse_features(line, with_id, label, id, values, fail);
-  };
-  using list = std::vector<double>;
-  const std::string paracel = "7,0.5,-1,2e3\r";
-  EXPECT_TRUE(parse(paracel, true, false));
-  EXPECT_EQ(values, (list{0.5, -1, 2000}));
-  EXPECT_TRUE(parse("1, 2,3", false, true));
-  EXPECT_EQ(values, (list{1, 2}));
-  EXPECT_TRUE(parse("a\t1\t2", true, false));
-  EXPECT_EQ(values, (list{1, 2}));
-  EXPECT_FALSE(parse("  \r", true, false));
-  for (const auto& [line, at] :
-       {std::pair("7,1,x", 4U), {"7", 1U}, {",1", 0U}, {"7,1,,2", 4U}, {"7,nan", 2U}, {"7,1e999", 2U}}) {
-    EXPECT_THROW(parse(line, true, false), std::runtime_error) << line;
-    EXPECT_EQ(place, at) << line;
+// The bar of 1 is reached by all of them: the lengths and the product are rounded, by less than similarity_rounding.
+TEST(DenseKernel, EqualRowsAreWithinRoundingOfOne) {
+  counter_random random(5);
+  for (const std::size_t width : {1U, 2U, 7U, 100U, 30'000U}) {
+    for (int trial = 0; trial < (width > 1000 ? 3 : 300); ++trial) {
+      std::vector<double> a(width);
+      for (auto& v : a) v = random.normal();
+      auto b = a;
+      for (auto& v : b) v *= 3;
+      to_unit_length(a);
+      to_unit_length(b);
+      EXPECT_GE(dot(a, 0, b, 0, width), 1 - similarity_rounding(width)) << width;
+    }
   }
-  EXPECT_THROW(parse("5", false, true), std::runtime_error);
+  EXPECT_LT(similarity_rounding(30'000), 1e-11);
 }
 
 }  // namespace
