@@ -98,6 +98,7 @@ void write_vertex_values(paralg& job, const graph_settings& settings, const id_l
   if (!settings.dump) return;
   if (settings.format == "npy") {
     model_writer model(job, algorithm, settings.format);
+    model.allow_infinity();
     model.add_rows<T>(what, values, {}, &ids);
     model.finish();
     return;

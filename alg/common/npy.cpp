@@ -302,7 +302,7 @@ bool all_finite(npy_type type, std::span<const std::byte> bytes) {
 
 void model_writer::add_whole(const std::string& name, npy_type type, std::span<const std::byte> bytes,
                              std::vector<std::uint64_t> shape) {
-  if (!all_finite(type, bytes)) refuse_array(name);
+  if (!infinity_ && !all_finite(type, bytes)) refuse_array(name);
   const bool keyed = shape.size() > 1;
   const auto file = job_.result_name(name + "_", ending_of(text_));
   const auto path = job_.paracel_result(file);
@@ -333,7 +333,7 @@ void model_writer::add_part(const std::string& name, npy_type type, std::span<co
                                        ids == nullptr                       ? 0
                                        : ids->numeric() || ids->size() == 0 ? 1
                                                                             : 2,
-                                       all_finite(type, bytes) ? 1 : 0};
+                                       infinity_ || all_finite(type, bytes) ? 1 : 0};
   const auto all = comm.allgather(mine);
   std::vector<std::uint64_t> counts;
   std::uint64_t total = 0;

@@ -115,6 +115,8 @@ class model_writer {
                 const id_list* ids = nullptr) {
     add_part(name, npy_type_of<T>(), std::as_bytes(values), std::move(row_shape), ids);
   }
+  /// Numbers of any kind may follow: the distance of a vertex that is not reached is infinite.
+  void allow_infinity() noexcept { infinity_ = true; }
   /// Additional fields of the manifest itself (objective, rows, ...), and of "settings", where they precede the keys of
   /// the config; keys that name files are left out.
   [[nodiscard]] json_object& fields() noexcept { return fields_; }
@@ -130,6 +132,7 @@ class model_writer {
 
   paralg& job_;
   std::string algorithm_;
+  bool infinity_ = false;
   bool text_;
   bool first_;
   json_object fields_;
