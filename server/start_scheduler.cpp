@@ -38,7 +38,6 @@
 #include "net/job_key.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
-#include "server/node/start_guard.hpp"
 #include "server/scheduler/scheduler_node.hpp"
 #include "storage/checkpoint_store.hpp"
 
@@ -260,7 +259,6 @@ int run(int over, int stuck, int signals) {
   paracel::net::check_bind(options.bind, FLAGS_insecure);
   if (!FLAGS_run_dir.empty() && chdir(FLAGS_run_dir.c_str()) != 0)
     throw usage_error("--run_dir=" + FLAGS_run_dir + ": not a folder, or not accessible");
-  paracel::srv::guard_connections({.most_message_bytes = 2 * paracel::net::transport_limits().max_message_bytes}, {});
   event_lines lines(stuck);
   bool by_signal = false;
   const int status = serve(std::move(options), lines, over, stuck, signals, by_signal);

@@ -50,7 +50,6 @@
 #include "net/zmq_transport.hpp"
 #include "server/node/resident_memory.hpp"
 #include "server/node/server_node.hpp"
-#include "server/node/start_guard.hpp"
 #include "server/node/usable_cores.hpp"
 #include "server/plugin/last_words.hpp"
 
@@ -516,16 +515,16 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   ending end;
   auto options = options_from_flags();
   std::atomic<srv::server_node*> running{nullptr};
-  srv::guard_connections({.most_message_bytes = 2 * options.server.max_message_bytes}, [&](std::string_view why) {
+  const auto dropped = [&running](std::string_view why) {
     auto* node = running.load();
     if (node == nullptr) return;
     node->object().count_dropped_connection();
     if (node->object().connections_dropped() != 1) return;
     std::fprintf(stderr, "start_server: s%u drops a connection: %.*s\n", node->addresses().slot,
                  static_cast<int>(why.size()), why.data());
-  });
+  };
   std::shared_ptr<net::transport> over = std::make_shared<net::zmq_transport>(
-      net::transport_limits{.max_message_bytes = options.server.max_message_bytes});
+      net::transport_limits{.max_message_bytes = options.server.max_message_bytes}, dropped);
   std::shared_ptr<net::lossy_transport> lossy;
   if (!FLAGS_drop_messages.empty())
     over = lossy = std::make_shared<net::lossy_transport>(

@@ -53,7 +53,7 @@ bool inbound_watch::take(std::span<const std::byte> bytes) noexcept {
         const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size_ - taken_, bytes.size()));
         taken_ += n;
         bytes = bytes.subspan(n);
-        if (taken_ == size_) at_ = state::flags;
+        if (taken_ == size_) end_content();
         break;
       }
     }
@@ -64,15 +64,23 @@ bool inbound_watch::take(std::span<const std::byte> bytes) noexcept {
 /// Called when the size of a part is known.
 bool inbound_watch::begin_content() noexcept {
   taken_ = 0;
-  at_ = size_ == 0 ? state::flags : state::content;
-  if ((flags_ & flag_command) != 0) return (flags_ & flag_more) == 0 && size_ <= limits_.most_command_bytes;
-  if (++parts_ > limits_.most_parts || size_ > limits_.most_message_bytes - bytes_) return false;
-  bytes_ += size_;
-  if ((flags_ & flag_more) == 0) {
-    parts_ = 0;
-    bytes_ = 0;
+  at_ = state::content;
+  if ((flags_ & flag_command) != 0) {
+    if ((flags_ & flag_more) != 0 || size_ > limits_.most_command_bytes) return false;
+  } else {
+    if (++parts_ > limits_.most_parts || size_ > limits_.most_message_bytes - bytes_) return false;
+    bytes_ += size_;
   }
+  if (size_ == 0) end_content();
   return true;
+}
+
+void inbound_watch::end_content() noexcept {
+  at_ = state::flags;
+  if ((flags_ & (flag_command | flag_more)) != 0) return;
+  parts_ = 0;
+  bytes_ = 0;
+  has_message_ = true;
 }
 
 }  // namespace paracel::net

@@ -33,12 +33,15 @@ class inbound_watch {
 
   /// The next bytes. False: they exceed a limit, or are not ZMTP 3; the connection is to be dropped.
   [[nodiscard]] bool take(std::span<const std::byte> bytes) noexcept;
+  /// Whether a whole message has arrived.
+  [[nodiscard]] bool has_message() const noexcept { return has_message_; }
 
  private:
   static constexpr std::uint64_t greeting_bytes = 64;
   enum class state : std::uint8_t { greeting, flags, size, content };
 
   bool begin_content() noexcept;
+  void end_content() noexcept;
 
   inbound_limits limits_;
   state at_ = state::greeting;
@@ -48,6 +51,7 @@ class inbound_watch {
   std::uint64_t taken_ = 0;     // bytes of the greeting or the content received
   std::size_t parts_ = 0;       // of the current message
   std::uint64_t bytes_ = 0;     // likewise
+  bool has_message_ = false;
 };
 
 }  // namespace paracel::net

@@ -70,17 +70,23 @@ class lossy_port final : public port {
 
   std::string bind(const std::string& address) override { return inner_->bind(address); }
   int connect(const std::string& address) override {
-    lines_.emplace_back();
-    lines_.back().address = address;
-    connect(lines_.size() - 1);
-    return static_cast<int>(lines_.size()) - 1;
+    const auto free = free_.empty() ? lines_.size() : free_.back();
+    if (free == lines_.size()) lines_.emplace_back();
+    else free_.pop_back();
+    lines_[free] = {};
+    lines_[free].address = address;
+    connect(free);
+    return static_cast<int>(free);
   }
   void disconnect(int channel) override {
     auto& l = at(channel);
     clear(l);
+    if (l.inner < 0) return;
     outer_[static_cast<std::size_t>(l.inner)] = -1;
-    inner_->disconnect(l.inner);
+    inner_->disconnect(std::exchange(l.inner, -1));
+    closed_.push_back(static_cast<std::size_t>(channel));
   }
+  std::uint64_t traffic(int channel) override { return inner_->traffic(at(channel).inner); }
   void reply(const peer& to, const outgoing& message) override { inner_->reply(to, message); }
 
   void send(int channel, const outgoing& message) override {
@@ -107,6 +113,8 @@ class lossy_port final : public port {
   std::size_t receive_batch(std::span<incoming> out, milliseconds timeout) override {
     given_.clear();
     if (out.empty()) return 0;
+    free_.insert(free_.end(), closed_.begin(), closed_.end());
+    closed_.clear();
     const auto end = steady::now() + timeout;
     for (;;) {
       release();
@@ -250,8 +258,10 @@ class lossy_port final : public port {
   std::shared_ptr<lossy_transport::state> state_;
   std::uint64_t key_ = 0;
   std::deque<line> lines_;
-  std::vector<int> outer_;          // by channel of the inner port: ours; -1: disconnected
-  std::deque<held_message> given_;  // their frames are valid until the next receive
+  std::vector<std::size_t> closed_;  // disconnected since the last receive
+  std::vector<std::size_t> free_;    // before that
+  std::vector<int> outer_;           // by channel of the inner port: ours; -1: disconnected
+  std::deque<held_message> given_;   // their frames are valid until the next receive
 };
 
 lossy_transport::lossy_transport(std::shared_ptr<transport> inner, lossy_options options)

@@ -68,9 +68,13 @@ class port {
   /// Starts accepting requests at `address` and returns the address to connect to (a wildcard port is resolved).
   /// Throws: network_error with the address when it cannot be bound.
   virtual std::string bind(const std::string& address) = 0;
-  /// Opens a channel. The other side need not exist yet. Returns the channel's number, 0, 1, ...
+  /// Opens a channel. The other side need not exist yet. Returns the channel's number, 0, 1, ...; that of one that was
+  /// disconnected may be used again, once `receive` has been called.
   virtual int connect(const std::string& address) = 0;
   virtual void disconnect(int channel) = 0;
+  /// How many bytes have arrived on a channel's connection, and how many were acknowledged by the other host: a large
+  /// message on its way is not silence. 0: unknown, as before the first reply, and where data takes no time to travel.
+  [[nodiscard]] virtual std::uint64_t traffic(int /*channel*/) { return 0; }
 
   /// Sends a request on a channel. Throws: network_error (not applied) when it cannot be queued.
   virtual void send(int channel, const outgoing& message) = 0;

@@ -43,7 +43,7 @@ zmq_shared_router::zmq_shared_router(std::shared_ptr<zmq_context> in, const std:
     lanes_.push_back(std::make_unique<lane>());
     open(*lanes_.back());
   }
-  address_ = socket_.bind(address);
+  address_ = socket_.bind(*context_, address);
 }
 
 zmq_shared_router::~zmq_shared_router() {

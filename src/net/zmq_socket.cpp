@@ -2,12 +2,16 @@
 #include "net/zmq_socket.hpp"
 
 #include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 namespace paracel::net {
 
@@ -21,6 +25,12 @@ constexpr int linger_ms = 200;
 // between attempts doubles from the first to the second figure, so that a server that is gone costs little.
 constexpr int reconnect_ms = 2;
 constexpr int longest_reconnect_ms = 50;
+// A handshake takes a round trip. One that takes longer than this is given up, and the side that connects tries again:
+// a connection may be accepted and never answered, by a proxy or a process that is suspended, while a new one would be.
+constexpr int handshake_ms = 1000;
+constexpr int accepted_handshake_ms = 4000;  // strangers may hold up a handshake for this long
+// The same for a connection of which the other side's host says nothing; the system would try for two minutes.
+constexpr int connect_ms = 2000;
 // A silent tcp peer is probed every 2 s and given up after 30 s. The scheduler detects deaths sooner; this only
 // frees the connections of a vanished host. It must not be short: a stopped process that resumes must find its replies.
 constexpr int tcp_heartbeat_ms = 2000;
@@ -74,7 +84,11 @@ void check_zmq_address(const std::string& address) {
   throw network_error("address \"" + address + "\" does not begin with ipc:// or tcp://", false);
 }
 
-zmq_context::zmq_context() : context_(start()) {}
+zmq_context::zmq_context(const transport_limits& limits, std::function<void(std::string_view)> dropped)
+    : context_(start()),
+      guard_(std::make_shared<connection_guard>(
+          connection_guard::limits{.message = {.most_message_bytes = 2 * limits.max_message_bytes}},
+          std::move(dropped))) {}
 
 zmq_end::zmq_end(zmq_context& in, zmq::socket_type type, const transport_limits& limits) {
   try {
@@ -88,6 +102,8 @@ zmq_end::zmq_end(zmq_context& in, zmq::socket_type type, const transport_limits&
   set(socket_, zmq::sockopt::immediate, false);  // queue at once, even while no peer is bound
   set(socket_, zmq::sockopt::reconnect_ivl, reconnect_ms);
   set(socket_, zmq::sockopt::reconnect_ivl_max, longest_reconnect_ms);
+  set(socket_, zmq::sockopt::handshake_ivl, is_router ? accepted_handshake_ms : handshake_ms);
+  set(socket_, zmq::sockopt::connect_timeout, connect_ms);
   set(socket_, zmq::sockopt::sndhwm, 0);
   set(socket_, zmq::sockopt::rcvhwm, is_router ? request_high_water_mark : 0);
   set(socket_, zmq::sockopt::maxmsgsize,
@@ -95,14 +111,19 @@ zmq_end::zmq_end(zmq_context& in, zmq::socket_type type, const transport_limits&
   if (is_router) set(socket_, zmq::sockopt::router_mandatory, true);
 }
 
-std::string zmq_end::bind(const std::string& address) {
+std::string zmq_end::bind(zmq_context& in, const std::string& address) {
   set_heartbeat(address);
-  try {
-    socket_.bind(address);
-    return socket_.get(zmq::sockopt::last_endpoint);
-  } catch (const zmq::error_t& error) {
-    fail_by_zmq("cannot bind " + address, error);
-  }
+  std::string here;
+  const auto bind_it = [&] {
+    try {
+      socket_.bind(address);
+      return here = socket_.get(zmq::sockopt::last_endpoint);
+    } catch (const zmq::error_t& error) {
+      fail_by_zmq("cannot bind " + address, error);
+    }
+  };
+  bound_.push_back(in.guard().open(reinterpret_cast<const void*>(&zmq_ctx_new), bind_it));
+  return here;
 }
 
 void zmq_end::connect(const std::string& address) {
@@ -118,6 +139,18 @@ void zmq_end::set_heartbeat(const std::string& address) {
   const bool tcp = address.starts_with("tcp://");
   set(socket_, zmq::sockopt::heartbeat_ivl, tcp ? tcp_heartbeat_ms : 0);
   set(socket_, zmq::sockopt::heartbeat_timeout, tcp ? tcp_heartbeat_timeout_ms : 0);
+}
+
+/// ZeroMQ may have closed it since, and opened another connection: its traffic is then another one's, or unknown.
+void zmq_end::find_connection(zmq::message_t& received) noexcept {
+  connection_ = zmq_msg_get(received.handle(), ZMQ_SRCFD);
+}
+
+std::uint64_t zmq_end::traffic() const noexcept {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (connection_ < 0 || getsockopt(connection_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+  return info.tcpi_bytes_received + info.tcpi_bytes_acked;
 }
 
 void zmq_end::set_receive_timeout(int timeout_ms) {

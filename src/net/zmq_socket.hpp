@@ -7,16 +7,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <paracel/error.hpp>
 #include <zmq.hpp>
 
 #include "core/shared_buffer.hpp"
+#include "net/connection_guard.hpp"
 #include "net/lane_address.hpp"
 #include "net/send_queue_meter.hpp"
 #include "net/transport.hpp"
@@ -26,15 +30,17 @@ namespace paracel::net {
 /// Throws: network_error with ZeroMQ's reason.
 [[noreturn]] void fail_by_zmq(const std::string& what, const zmq::error_t& error);
 
-/// ZeroMQ's threads. Thread-safety: any thread.
+/// ZeroMQ's threads, and the guard of what is bound there. Thread-safety: any thread.
 class zmq_context {
  public:
-  /// Throws: network_error when ZeroMQ cannot be started.
-  zmq_context();
+  /// `dropped`: see connection_guard. Throws: network_error when ZeroMQ cannot be started.
+  explicit zmq_context(const transport_limits& limits, std::function<void(std::string_view)> dropped = {});
   [[nodiscard]] zmq::context_t& get() { return context_; }
+  [[nodiscard]] connection_guard& guard() { return *guard_; }
 
  private:
   zmq::context_t context_;
+  std::shared_ptr<connection_guard> guard_;
 };
 
 /// Throws: network_error unless it begins with ipc:// or tcp://.
@@ -103,10 +109,12 @@ class zmq_end {
   zmq_end(zmq_context& in, zmq::socket_type type, const transport_limits& limits);
 
   /// Throws: network_error with the address.
-  std::string bind(const std::string& address);
+  std::string bind(zmq_context& in, const std::string& address);
   void connect(const std::string& address);
   void close() { socket_.close(); }
   [[nodiscard]] bool is_open() const noexcept { return static_cast<bool>(socket_); }
+  /// Of a DEALER: see port::traffic.
+  [[nodiscard]] std::uint64_t traffic() const noexcept;
   /// Signals new input, once: see ZMQ_FD.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
@@ -142,6 +150,8 @@ class zmq_end {
     if (!lane) return drop(e.delimiter, e);
     e.lane = *lane;
     if (!next_part(e.delimiter, frame)) return outcome::dropped;
+    if (connection_ == unknown && !is_router) [[unlikely]]
+      find_connection(frame);
     if (frame.more()) {
       receive_rest(e.extra);
       if (e.extra.more()) return drop(e.extra, e);
@@ -163,6 +173,7 @@ class zmq_end {
 
   void set_heartbeat(const std::string& address);
   void set_receive_timeout(int timeout_ms);
+  void find_connection(zmq::message_t& received) noexcept;
 
   /// 0, or the error for which it was not sent. Uses the raw handles, because cppzmq throws when the peer is gone: a
   /// reply to a client that died would cost 1.4 us instead of 80 ns, and it may have left thousands of requests.
@@ -204,8 +215,11 @@ class zmq_end {
     return outcome::dropped;
   }
 
+  std::vector<connection_guard::address> bound_;  // outlives the socket
   zmq::socket_t socket_;
   int descriptor_ = -1;
+  static constexpr int unknown = -2;
+  int connection_ = unknown;     // the descriptor of a DEALER's connection, by the first message; -1: there is none
   int receive_timeout_ms_ = -1;  // what RCVTIMEO is set to
 };
 

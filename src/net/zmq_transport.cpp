@@ -67,20 +67,29 @@ class zmq_transport::zmq_port final : public port {
       router_ = static_cast<int>(ends_.size());
       ends_.push_back(std::move(e));
     }
-    return ends_[static_cast<std::size_t>(router_)].socket.bind(address);
+    return ends_[static_cast<std::size_t>(router_)].socket.bind(*context_, address);
   }
 
   int connect(const std::string& address) override {
     check_zmq_address(address);
     const auto parsed = lane_address::parse(address);
-    const int number = static_cast<int>(channels_.size());
+    const bool reuses = !free_channels_.empty();
+    const int number = reuses ? free_channels_.back() : static_cast<int>(channels_.size());
+    // Nothing may fail once there is a connection.
     channels_.reserve(channels_.size() + 1);
+    closed_channels_.reserve(channels_.capacity());
+    free_channels_.reserve(channels_.capacity());
     channel c{.at = end_for(parsed), .lane = parsed.lane, .is_open = true};
     auto& lanes = ends_[c.at].channels;
     if (lanes.size() <= c.lane) lanes.resize(c.lane + std::size_t{1}, -1);
     lanes[c.lane] = number;
     ++ends_[c.at].open_channels;
-    channels_.push_back(c);
+    if (reuses) {
+      free_channels_.pop_back();
+      at(number) = c;
+    } else {
+      channels_.push_back(c);
+    }
     return number;
   }
 
@@ -91,9 +100,15 @@ class zmq_transport::zmq_port final : public port {
     c.is_open = false;
     e.outstanding -= std::exchange(c.outstanding, 0);
     e.channels[c.lane] = -1;
+    closed_channels_.push_back(number);
     // Receivers tell connections apart: a channel that connects again gets a new one, and the others keep this one.
     if (const auto j = joinable_.find(e.address); j != joinable_.end() && j->second == c.at) joinable_.erase(j);
     if (--e.open_channels == 0) close(e);
+  }
+
+  std::uint64_t traffic(int number) override {
+    const channel& c = at(number);
+    return c.is_open ? ends_[c.at].socket.traffic() : 0;
   }
 
   void send(int number, const outgoing& message) override {
@@ -191,9 +206,12 @@ class zmq_transport::zmq_port final : public port {
     e.socket = zmq_end(*context_, zmq::socket_type::dealer, limits_);
     e.socket.connect(address);
     if (to.is_shared) e.address = address;
-    const auto index = ends_.size();
+    // A connection that is renewed takes the place of the one before.
+    const auto closed = std::ranges::find_if(ends_, [this](const end& other) { return is_closed(other); });
+    const auto index = static_cast<std::size_t>(closed - ends_.begin());
+    if (closed == ends_.end()) ends_.emplace_back();
     if (shared_ != nullptr) shared_->add(lane_, e.socket.descriptor(), static_cast<std::uint32_t>(index));
-    ends_.push_back(std::move(e));
+    ends_[index] = std::move(e);
     if (to.is_shared) joinable_[address] = index;
     return index;
   }
@@ -210,6 +228,7 @@ class zmq_transport::zmq_port final : public port {
     }
     return channels_[static_cast<std::size_t>(number)];
   }
+  [[nodiscard]] bool is_closed(const end& e) const noexcept { return !is_router(e) && !e.socket.is_open(); }
   [[nodiscard]] bool is_router(const end& e) const noexcept {
     return router_ >= 0 && &e == &ends_[static_cast<std::size_t>(router_)];
   }
@@ -234,6 +253,10 @@ class zmq_transport::zmq_port final : public port {
     // Frame 0 is about to be received into, which releases it.
     for (std::size_t i = 1; i < held_; ++i) frames_[i].rebuild();
     held_ = 0;
+    if (!closed_channels_.empty()) [[unlikely]] {
+      free_channels_.insert(free_channels_.end(), closed_channels_.begin(), closed_channels_.end());
+      closed_channels_.clear();
+    }
     timeout = std::min(timeout, longest_wait);
     if (shared_ != nullptr) ends_.front().may_have_input = true;  // only other threads know
     else if (end* only = only_source(); only != nullptr) return receive_from_one(*only, out, timeout) ? only : nullptr;
@@ -392,6 +415,8 @@ class zmq_transport::zmq_port final : public port {
   std::vector<end> ends_;  // the router and the connections, in creation order
   int router_ = -1;        // its index in ends_
   std::vector<channel> channels_;
+  std::vector<int> closed_channels_;  // since the last call: messages of its batch have their numbers
+  std::vector<int> free_channels_;    // before
   std::unordered_map<std::string, std::size_t> joinable_;  // connections that new channels may share, by address
   std::size_t next_ = 0;                                   // with several sources: the one to poll first
   int in_a_row_ = 0;
@@ -405,7 +430,8 @@ class zmq_transport::zmq_port final : public port {
   std::size_t held_ = 0;                              // how many of them
 };
 
-zmq_transport::zmq_transport(transport_limits limits) : context_(std::make_shared<zmq_context>()), limits_(limits) {}
+zmq_transport::zmq_transport(transport_limits limits, std::function<void(std::string_view)> dropped)
+    : context_(std::make_shared<zmq_context>(limits, std::move(dropped))), limits_(limits) {}
 zmq_transport::~zmq_transport() = default;
 
 std::unique_ptr<port> zmq_transport::open() { return std::make_unique<zmq_port>(context_, limits_); }

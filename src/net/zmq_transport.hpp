@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "net/transport.hpp"
 
@@ -24,8 +26,10 @@ class zmq_context;
 /// Thread-safety: any thread. Lifetime: ports may outlive the transport; the last of them ends its I/O thread.
 class zmq_transport final : public transport {
  public:
+  /// `dropped` is called when a connection to this process is dropped because of what it sends, or because there are
+  /// too many (connection_guard.hpp), with the reason, on ZeroMQ's thread.
   /// Throws: network_error when ZeroMQ cannot be started.
-  explicit zmq_transport(transport_limits limits = {});
+  explicit zmq_transport(transport_limits limits = {}, std::function<void(std::string_view why)> dropped = {});
   ~zmq_transport() override;
   std::unique_ptr<port> open() override;
   port_group open_group(const std::string& address, std::size_t ports) override;

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -158,7 +159,14 @@ struct main_env::impl {
     net::take_job_key();
     session_options o;
     if (const char* limit = variable("PARACEL_MAX_MESSAGE_BYTES")) o.max_message_bytes = byte_count(limit);
-    o.over = std::make_shared<net::zmq_transport>(net::transport_limits{.max_message_bytes = o.max_message_bytes});
+    const auto dropped = [once = std::make_shared<std::once_flag>()](std::string_view why) {
+      std::call_once(*once, [&] {
+        std::fprintf(stderr, "warning: this worker drops a connection: %.*s\n", static_cast<int>(why.size()),
+                     why.data());
+      });
+    };
+    o.over =
+        std::make_shared<net::zmq_transport>(net::transport_limits{.max_message_bytes = o.max_message_bytes}, dropped);
     if (const char* percent = variable("PARACEL_DROP_MESSAGES")) {
       const char* seed = variable("PARACEL_DROP_SEED");
       o.over = lossy = std::make_shared<net::lossy_transport>(

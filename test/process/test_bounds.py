@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """A client that can connect to a server, or belongs to its job, cannot make it exceed its limits: messages with endless parts,
-requests that wait for a membership, requests of another job."""
+requests that wait for a membership, requests of another job. Nor can anybody who can connect to any process of a job."""
 import json
 import os
+import resource
 import socket
 import struct
 import sys
@@ -11,7 +12,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import main, wait_until  # noqa: E402
+from process_support import BIN, JobTest, main, processes_of, role_of, wait_until  # noqa: E402
 from server_support import (CLOCK_WAIT, F64_ARRAY, NOT_FOUND, OK, PULL, PUSH, STATS, ZMQ_LIBRARY, Client,  # noqa: E402
                             Server, Zmq)
 
@@ -30,11 +31,17 @@ def ready():
 class Raw:
     """A connection to a port that implements ZMTP without libzmq."""
 
-    def __init__(self, address):
-        self.socket = socket.socket(socket.AF_UNIX)
+    def __init__(self, address, greets=True):
+        tcp = address.startswith("tcp://")
+        self.socket = socket.socket(socket.AF_INET if tcp else socket.AF_UNIX)
         self.socket.settimeout(20)
-        self.socket.connect(address.removeprefix("ipc://"))
-        self.socket.sendall(GREETING + ready())
+        if tcp:
+            host, port = address.removeprefix("tcp://").split(":")
+            self.socket.connect((host, int(port)))
+        else:
+            self.socket.connect(address.removeprefix("ipc://"))
+        if greets:
+            self.socket.sendall(GREETING + ready())
 
     def send(self, what):
         """Returns False if the other side has closed the connection."""
@@ -152,6 +159,77 @@ class Bounds(unittest.TestCase):
                 self.assertEqual(stranger.ask(PUSH, b"key", body, tag=F64_ARRAY, epoch=5).status, WRONG_JOB)
         self.assertEqual(self.stats()["held"]["parked"]["bytes"], 0)
         self.assertTrue(wait_until(lambda: self.server.memory() - before < 200 * MB, 20, 0.1))
+
+
+def listening(pid):
+    """The addresses at which a process accepts TCP connections."""
+    own = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            own.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
+        except OSError:
+            pass
+    found = []
+    with open(f"/proc/{pid}/net/tcp", encoding="ascii") as table:
+        for words in (line.split() for line in table):
+            if words[3] == "0A" and f"socket:[{words[9]}]" in own:
+                host, port = words[1].split(":")
+                found.append(f"tcp://{socket.inet_ntoa(bytes.fromhex(host)[::-1])}:{int(port, 16)}")
+    return found
+
+
+def memory(pid):
+    """Resident bytes."""
+    with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+class Strangers(JobTest):
+    """A job over TCP. Strangers do their worst at every port of every process, and know no key."""
+
+    def test_no_process_buffers_what_strangers_send(self):
+        enough = self.not_there("enough")
+        run = self.start("-w", "2", "-p", "1", "--threads", "2", "--bind-interface", "lo", os.path.join(BIN, "test_counters"),
+                         enough, "20")
+        self.assertTrue(wait_until(lambda: "round" in run.err(), 30), run.err())
+        nodes = {p.pid: role_of(p) for p in processes_of(run.job()) if role_of(p) in ("worker", "server", "scheduler")}
+        ports = {pid: listening(pid) for pid in nodes}
+        self.assertEqual({nodes[pid] for pid in nodes if ports[pid]}, {"worker", "server", "scheduler"})
+        before = {pid: memory(pid) for pid in nodes}
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        idle = []
+        self.addCleanup(lambda: [raw.close() for raw in idle])
+        for pid, addresses in ports.items():
+            for address in addresses:
+                with self.subTest(role=nodes[pid], address=address):
+                    self.send_endlessly(address, (MORE + b"\0") * (1 << 16), 16 * MB)
+                    self.send_endlessly(address, b"\x03" + struct.pack(">Q", MB) + bytes(MB), 64 * MB)
+            idle += [Raw(addresses[0], greets=False) for _ in range(300)]
+        begin = time.monotonic()
+        slow = [Raw(addresses[0], greets=False) for addresses in ports.values()]
+        idle += slow
+        for byte in GREETING[:10]:
+            for raw in slow:
+                raw.send(bytes([byte]))
+            time.sleep(0.1)
+        for pid, role in nodes.items():
+            self.assertLess(memory(pid) - before[pid], 96 * MB, role)
+        for raw in slow:
+            self.assertTrue(raw.is_dropped())
+        self.assertLess(time.monotonic() - begin, 15)
+        self.touch(enough)
+        self.assertEqual(run.wait(60), 0, run.err() + run.out())
+        self.assertRegex(run.out(), "^exact")
+
+    def send_endlessly(self, address, what, limit):
+        attacker = Raw(address)
+        self.addCleanup(attacker.close)
+        for _ in range(limit // len(what)):
+            if not attacker.send(what):
+                break
+        self.assertTrue(attacker.is_dropped())
 
 
 if __name__ == "__main__":

@@ -392,6 +392,22 @@ TEST_F(InboundWatch, LetsMessagesThroughHoweverTheyAreCut) {
   for (const std::size_t at_once : {1, 2, 7, 64, 1000, 100'000}) EXPECT_TRUE(all_of(parts, at_once)) << at_once;
 }
 
+TEST_F(InboundWatch, TellsWhenTheFirstWholeMessageHasArrived) {
+  net::inbound_watch w(limits_);
+  const auto takes = [&](const bytes& b) {
+    EXPECT_TRUE(w.take(b));
+    return w.has_message();
+  };
+  EXPECT_FALSE(takes(greeting_));
+  EXPECT_FALSE(takes(with_content(part(4, 40), 40)));
+  EXPECT_FALSE(takes(with_content(part(1, 3), 3)));
+  EXPECT_FALSE(takes(with_content(part(0, 3), 2)));
+  EXPECT_TRUE(takes(bytes(1)));
+  EXPECT_TRUE(takes(part(1, 0)));
+  net::inbound_watch other(limits_);
+  EXPECT_TRUE(other.take(greeting_) && other.take(part(0, 0)) && other.has_message());
+}
+
 TEST_F(InboundWatch, StopsAtTooManyPartsAndTooManyBytes) {
   for (const std::size_t at_once : {1, 5, 1000}) {
     EXPECT_TRUE(all_of(std::vector<bytes>(4, part(1, 0)), at_once));

@@ -66,7 +66,7 @@ LIBRARIES = [
     (r"msgpack", r"include/paracel/codec_packed\.hpp$|test/"),
     (r"xxhash\.h$", r"src/core/hash\.hpp$|tool/bench/|test/"),
     (r"(zlib|zstd)\.h$", r"src/load/|test/"),
-    (r"dlfcn\.h$", r"server/(plugin/plugin_library|node/start_guard)\.cpp$|src/worker/main_env\.cpp$|"
+    (r"dlfcn\.h$", r"server/plugin/plugin_library\.cpp$|src/(worker/main_env|net/connection_guard)\.cpp$|"
                   r"include/paracel/compat/standard_headers\.hpp$|test/"),
     (r"gflags/", r"server/\w+\.cpp$|alg/common/program\.cpp$|include/paracel/compat/google/|tool/bench/|test/compat/"),
     # core is pure: no thread, no socket.
@@ -80,7 +80,8 @@ NEVER = [
     (r"src/worker/parasrv\.", r"include/paracel/(paralg|parameter_access|bulk_access)\."),
     (r"src/net/(protocol|transport|disk|clock_source)\.", r"src/net/zmq_transport\."),
     (r"server/(request|store|plugin|shard|replication)/", r"src/net/(\w+_transport|zmq_\w+)\."),
-    (r"(?!src/net/zmq_|test/)", r"src/net/zmq_(socket|shared_router)\."),
+    (r"(?!src/net/(zmq_|connection_guard|library_calls)|test/)",
+     r"src/net/(zmq_(socket|shared_router)|connection_guard|library_calls)\."),
 ]
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)

@@ -2,7 +2,9 @@
 //
 // What only ZeroMQ's sockets can do to a port: peers that are not ours, malformed messages, replies that stay unread.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -305,6 +307,62 @@ TEST(ZmqTransport, AChannelThatWasCutOffSaysSo) {
   } catch (const network_error& e) {
     EXPECT_NE(std::string(e.what()).find("more than 1000 bytes"), std::string::npos) << e.what();
   }
+}
+
+TEST(ZmqTransport, ARenewedConnectionTakesThePlaceOfAClosedOne) {
+  for (const std::size_t threads : {1, 2}) {
+    zmq_transport net;
+    auto group = net.open_group("ipc:///tmp/prc-renewals-" + std::to_string(::getpid()), threads);
+    const answering server(std::move(group.ports.front()), echo);
+    auto client = net.open();
+    int largest = 0;
+    for (int i = 0; i < 200; ++i) {
+      const int channel = client->connect(group.addresses.front());
+      largest = std::max(largest, channel);
+      client->send(channel, saying(std::to_string(i)));
+      incoming in;
+      ASSERT_TRUE(client->receive(in, at_most));
+      EXPECT_EQ(in.channel, channel);
+      EXPECT_EQ(frame_text(in), std::to_string(i));
+      client->disconnect(channel);
+    }
+    EXPECT_LE(largest, 1) << "waiting goes over all of them";
+  }
+}
+
+TEST(ZmqTransport, MessagesOfABatchKeepTheirChannelsWhenItsOwnerReconnects) {
+  zmq_transport net;
+  auto bound = net.open();
+  const auto address = bound->bind("tcp://127.0.0.1:*");
+  auto client = net.open();
+  const int first = client->connect(address);
+  client->send(first, saying("a"));
+  incoming in;
+  ASSERT_TRUE(bound->receive(in, at_most));
+  client->disconnect(first);
+  EXPECT_NE(client->connect(address), first) << "it may hold messages of the first one";
+  EXPECT_FALSE(client->receive(in, milliseconds(0)));
+  EXPECT_EQ(client->connect(address), first);
+}
+
+TEST(ZmqTransport, TrafficOfATcpConnectionIsKnownAfterItsFirstMessage) {
+  zmq_transport net;
+  auto bound = net.open();
+  const auto address = bound->bind("tcp://127.0.0.1:*");
+  const answering server(std::move(bound), echo);
+  auto client = net.open();
+  const int channel = client->connect(address);
+  EXPECT_EQ(client->traffic(channel), 0U);
+  incoming in;
+  std::uint64_t before = 0;
+  for (int i = 0; i < 3; ++i) {
+    client->send(channel, saying(std::string(100'000, 'x')));
+    ASSERT_TRUE(client->receive(in, at_most));
+    EXPECT_GE(client->traffic(channel), before + 190'000);
+    before = client->traffic(channel);
+  }
+  client->disconnect(channel);
+  EXPECT_EQ(client->traffic(channel), 0U);
 }
 
 TEST(ZmqTransport, TheLastReplyLeavesThoughItsPortIsClosedAtOnce) {

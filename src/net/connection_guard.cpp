@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "net/connection_guard.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+
+#include <paracel/error.hpp>
+
+#include "net/library_calls.hpp"
+
+namespace paracel::net {
+
+namespace {
+
+template <class Function>
+Function* original(const char* name) noexcept {
+  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+}
+
+/// The C library's functions, or those of a sanitizer in front of them.
+struct c_library {
+  decltype(::accept)* accept = original<decltype(::accept)>("accept");
+  decltype(::accept4)* accept4 = original<decltype(::accept4)>("accept4");
+  decltype(::recv)* recv = original<decltype(::recv)>("recv");
+  decltype(::close)* close = original<decltype(::close)>("close");
+};
+const c_library& real() {
+  static const c_library all;
+  return all;
+}
+
+/// The address of a listening socket, as ZeroMQ writes it; empty: of another kind.
+std::string address_of(int listener) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof name;
+  if (getsockname(listener, reinterpret_cast<sockaddr*>(&name), &size) != 0) return {};
+  if (name.ss_family == AF_UNIX) {
+    const auto& local = reinterpret_cast<const sockaddr_un&>(name);
+    std::string path(local.sun_path, size - offsetof(sockaddr_un, sun_path));
+    if (!path.empty() && path.front() == '\0') path.front() = '@';
+    return "ipc://" + path.substr(0, path.find('\0'));
+  }
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  if (getnameinfo(reinterpret_cast<const sockaddr*>(&name), size, host, sizeof host, port, sizeof port,
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    return {};
+  const bool six = name.ss_family == AF_INET6;
+  return std::string("tcp://") + (six ? "[" : "") + host + (six ? "]:" : ":") + port;
+}
+
+}  // namespace
+
+/// The guarded connections of the process. Locking order: binding_, mutex_.
+class guarded_connections {
+ public:
+  using guard_pointer = std::shared_ptr<connection_guard>;
+  static guarded_connections& all() {
+    static auto* const one = new guarded_connections;  // never freed: ZeroMQ's threads may outlive everything
+    return *one;
+  }
+
+  std::string bind(const guard_pointer& guard, const std::function<std::string()>& bind) {
+    const std::lock_guard lock(binding_);
+    auto address = bind();
+    addresses_.insert_or_assign(address, guard);
+    return address;
+  }
+  void forget(const std::string& address) noexcept {
+    const std::lock_guard lock(binding_);
+    addresses_.erase(address);
+  }
+
+  /// `fd`: the result of accept. Returns: the result for ZeroMQ.
+  int accepted(int listener, int fd) noexcept {
+    const int error = errno;
+    const bool is_full = fd < 0 && (error == EMFILE || error == ENFILE);
+    if (fd < 0 && !is_full) return fd;
+    const char* why = nullptr;
+    guard_pointer guard;
+    try {
+      const auto address = address_of(listener);
+      const std::lock_guard no_bind(binding_);
+      const auto at = addresses_.find(address);
+      if (at == addresses_.end()) {
+        errno = error;
+        return fd;
+      }
+      guard = at->second;
+      const std::lock_guard lock(mutex_);
+      if (is_full) {
+        turn_away(listener);
+        why = "no file descriptor is left for it (ulimit -n)";
+      } else if (guard->connections_ >= guard->limits_.most_connections) {
+        shutdown(fd, SHUT_RDWR);
+        why = "too many connections are open";
+      } else {
+        why = add(fd, guard);
+      }
+    } catch (const std::bad_alloc&) {
+      if (fd >= 0) shutdown(fd, SHUT_RDWR);
+    }
+    say(guard, why);
+    errno = is_full ? ECONNABORTED : error;  // which ZeroMQ accepts for any kind of socket
+    return fd;
+  }
+
+  /// False: the connection is to be dropped.
+  bool takes(int fd, const void* bytes, std::size_t count) noexcept {
+    if (!is_marked(fd)) return true;
+    guard_pointer guard;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto at = watched_.find(fd);
+      if (at == watched_.end()) return true;
+      auto& c = at->second;
+      if (c.watch.take({static_cast<const std::byte*>(bytes), count})) {
+        if (c.waits && c.watch.has_message()) without_message_.erase(std::exchange(c.waits, false) ? c.number : 0);
+        return true;
+      }
+      guard = c.guard;
+      remove(at);
+    }
+    say(guard, "its messages have too many parts or bytes, or are not ZMTP 3");
+    return false;
+  }
+  /// Before the descriptor is closed, and may be reused.
+  void closes(int fd) noexcept {
+    if (!is_marked(fd)) return;
+    const std::lock_guard lock(mutex_);
+    if (const auto at = watched_.find(fd); at != watched_.end()) remove(at);
+  }
+
+ private:
+  struct connection {
+    inbound_watch watch;
+    guard_pointer guard;
+    std::uint64_t number = 0;
+    bool waits = true;  // for its first message
+  };
+  using table = std::unordered_map<int, connection>;
+  static constexpr std::size_t most_marks = 65'536;
+
+  guarded_connections() : reserve_(spare()) {}
+
+  /// Returns: why another one was dropped, or null.
+  const char* add(int fd, const guard_pointer& guard) {
+    const auto number = ++last_;
+    without_message_.emplace(number, fd);
+    try {
+      watched_.insert_or_assign(fd, connection{inbound_watch(guard->limits_.message), guard, number});
+    } catch (...) {
+      without_message_.erase(number);
+      throw;
+    }
+    ++guard->connections_;
+    mark(fd, true);
+    if (without_message_.size() <= guard->limits_.most_without_message) return nullptr;
+    const int oldest = without_message_.begin()->second;
+    shutdown(oldest, SHUT_RDWR);  // ZeroMQ closes it
+    remove(watched_.find(oldest));
+    return "too many connections have not sent a message yet";
+  }
+  void remove(table::iterator at) noexcept {
+    auto& c = at->second;
+    if (c.waits) without_message_.erase(c.number);
+    --c.guard->connections_;
+    mark(at->first, false);
+    watched_.erase(at);
+  }
+
+  /// There is no descriptor for the pending connection: it gets the reserved one, and is closed.
+  void turn_away(int listener) noexcept {
+    if (reserve_ >= 0) real().close(reserve_);
+    if (const int fd = real().accept(listener, nullptr, nullptr); fd >= 0) real().close(fd);
+    reserve_ = spare();
+  }
+  static int spare() noexcept { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
+
+  static void say(const guard_pointer& guard, const char* why) {
+    if (guard != nullptr && why != nullptr && guard->dropped_) guard->dropped_(why);
+  }
+
+  // Most calls concern connections that this process has opened itself: one load tells.
+  [[nodiscard]] bool is_marked(int fd) const noexcept {
+    const auto i = static_cast<std::size_t>(fd);
+    return i >= most_marks || (marks_[i / 64].load(std::memory_order_acquire) >> i % 64 & 1U) != 0;
+  }
+  void mark(int fd, bool is_watched) noexcept {
+    const auto i = static_cast<std::size_t>(fd);
+    if (i >= most_marks) return;
+    const auto bit = std::uint64_t{1} << i % 64;
+    if (is_watched) marks_[i / 64].fetch_or(bit, std::memory_order_acq_rel);
+    else marks_[i / 64].fetch_and(~bit, std::memory_order_acq_rel);
+  }
+
+  std::mutex binding_;
+  std::unordered_map<std::string, guard_pointer> addresses_;
+  std::mutex mutex_;                              // of the rest
+  table watched_;                                 // by descriptor
+  std::map<std::uint64_t, int> without_message_;  // descriptors, in the order in which they were accepted
+  std::uint64_t last_ = 0;
+  int reserve_;
+  std::array<std::atomic<std::uint64_t>, most_marks / 64> marks_{};
+};
+
+namespace {
+
+int guarded_accept(int fd, sockaddr* address, socklen_t* size) {
+  return guarded_connections::all().accepted(fd, real().accept(fd, address, size));
+}
+int guarded_accept4(int fd, sockaddr* address, socklen_t* size, int flags) {
+  return guarded_connections::all().accepted(fd, real().accept4(fd, address, size, flags));
+}
+ssize_t guarded_recv(int fd, void* buffer, std::size_t bytes, int flags) {
+  const auto n = real().recv(fd, buffer, bytes, flags);
+  if (n <= 0 || guarded_connections::all().takes(fd, buffer, static_cast<std::size_t>(n))) return n;
+  errno = ECONNRESET;
+  return -1;
+}
+int guarded_close(int fd) {
+  guarded_connections::all().closes(fd);
+  return real().close(fd);
+}
+
+}  // namespace
+
+connection_guard::address::~address() {
+  if (!text_.empty()) guarded_connections::all().forget(text_);
+}
+
+connection_guard::address connection_guard::open(const void* member, const std::function<std::string()>& bind) {
+  const std::array calls{redirected_call{"accept", reinterpret_cast<void*>(&guarded_accept)},
+                         redirected_call{"accept4", reinterpret_cast<void*>(&guarded_accept4)},
+                         redirected_call{"recv", reinterpret_cast<void*>(&guarded_recv)},
+                         redirected_call{"close", reinterpret_cast<void*>(&guarded_close)}};
+  static std::mutex one_at_a_time;
+  {
+    const std::lock_guard lock(one_at_a_time);
+    (void)real();
+    if (!redirect_calls(member, calls))
+      throw network_error("cannot accept connections: this build of libzmq cannot be guarded", false);
+  }
+  return address(guarded_connections::all().bind(shared_from_this(), bind));
+}
+
+}  // namespace paracel::net

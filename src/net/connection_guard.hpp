@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Protects a process that accepts connections from what anybody may do who can connect, before any message of it is
+// read, in workers, servers, the scheduler and programs for ps-lite alike:
+//
+//   what it sends           inspected by an inbound_watch: one that exceeds the limits of a message is dropped before
+//                           ZeroMQ has buffered it
+//   connections without     of those that have not sent a whole message yet, in their handshake or after it, the oldest
+//   a message               are dropped when there are too many
+//   too many connections    are closed at once, as those for which no descriptor is left: ZeroMQ would abort the
+//                           process (ipc) or retry forever (tcp)
+//
+// ZeroMQ limits the time of a handshake itself (zmq_socket.cpp), but has no hook to see the bytes of a connection
+// before they are buffered. So four calls of libzmq to the C library are redirected to this file (library_calls.hpp).
+// They pass on what does not concern a connection that was accepted at one of our addresses: a program may use ZeroMQ
+// itself, with sockets of its own.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "net/inbound_watch.hpp"
+
+namespace paracel::net {
+
+/// Thread-safety: any thread.
+class connection_guard : public std::enable_shared_from_this<connection_guard> {
+ public:
+  struct limits {
+    inbound_limits message;
+    std::size_t most_without_message = 1024;
+    std::size_t most_connections = 65'536;
+  };
+  /// `dropped` is called for each connection that is dropped, with the reason, on ZeroMQ's thread.
+  explicit connection_guard(const limits& l, std::function<void(std::string_view why)> dropped = {})
+      : limits_(l), dropped_(std::move(dropped)) {}
+
+  /// An address at which connections are guarded, until it is destroyed.
+  class address {
+   public:
+    address() = default;
+    explicit address(std::string text) : text_(std::move(text)) {}
+    address(address&& other) noexcept : text_(std::exchange(other.text_, {})) {}
+    address& operator=(address&& other) noexcept {
+      std::swap(text_, other.text_);
+      return *this;
+    }
+    ~address();
+
+   private:
+    std::string text_;
+  };
+
+  /// `bind` binds a ZeroMQ socket and returns the address, as ZeroMQ names it. Connections are guarded from the first
+  /// one on. `member`: any function of libzmq. Blocks: connections that arrive meanwhile are accepted afterwards.
+  /// Throws: what `bind` throws; network_error if libzmq's calls cannot be redirected.
+  address open(const void* member, const std::function<std::string()>& bind);
+
+ private:
+  friend class guarded_connections;
+  limits limits_;
+  std::function<void(std::string_view)> dropped_;
+  std::size_t connections_ = 0;  // guarded by the mutex of guarded_connections
+};
+
+}  // namespace paracel::net
