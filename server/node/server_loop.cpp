@@ -191,9 +191,9 @@ bool shard_loop::fold() {
 /// to keys or stages updates, and which workers leave the clock.
 class clock_loop::clock_notifier {
  public:
-  clock_notifier(const server_options& options, net::port& mine, const server_entry& self,
+  clock_notifier(const loop_context& s, const server_entry& self,
                  std::function<std::shared_ptr<const membership>()> newest)
-      : options_(options), port_(mine), channels_(mine), self_(self), newest_(std::move(newest)) {}
+      : options_(s.of.options()), channels_(s.port), time_(s.time), self_(self), newest_(std::move(newest)) {}
 
   void fence_leavers(clock_service& clock, net::clock_source::time_point now) {
     constexpr std::chrono::milliseconds again{500};
@@ -217,7 +217,7 @@ class clock_loop::clock_notifier {
       const auto epoch = members_ != nullptr ? members_->epoch : 0;
       for (const auto& to : shards_) {
         f.open.insert(
-            send(to.channel,
+            send(to.address,
                  {.what = verb::fence, .flags = net::flag_staged, .rank = rank, .clock = l.finished, .epoch = epoch}));
       }
     }
@@ -233,6 +233,8 @@ class clock_loop::clock_notifier {
   void tell_shards(const clock_service& clock, const replication_chain& chain) {
     if (!clock.is_watched()) return;
     follow_membership();
+    // A notification is not repeated otherwise.
+    channels_.renew_silent(time_.now().time_since_epoch(), [this](const std::string&) { told_ = 0; });
     const auto epoch = members_ != nullptr ? members_->epoch : 0;
     const state now{.epoch = epoch, .number = chain.state_number(), .clock = clock.slowest()};
     if (!chain.active()) return tell(now.clock, epoch);
@@ -249,6 +251,7 @@ class clock_loop::clock_notifier {
 
   /// Returns: whether it was a reply to one of these notifications.
   bool take_reply(const net::incoming& in) {
+    channels_.heard(in.channel);
     net::reply_view reply;
     if (net::decode(in.frame, in.tail.size(), reply) != nullptr || reply.header.what != verb::fence) return false;
     for (auto& [rank, f] : fences_) {
@@ -271,14 +274,14 @@ class clock_loop::clock_notifier {
     std::string example;
   };
 
-  std::uint64_t send(int channel, net::request_header h) {
+  std::uint64_t send(const std::string& address, net::request_header h) {
     h.job = options_.job;
     h.client = options_.incarnation;
     h.sequence = ++sequence_;
     net::request_bytes head;
     net::encode(h, head);
     try {
-      port_.send(channel, {.head = head});
+      channels_.send(address, {.head = head}, time_.now().time_since_epoch());
     } catch (const error&) {  // that server is gone
     }
     return h.sequence;
@@ -297,7 +300,7 @@ class clock_loop::clock_notifier {
     for (const auto& to : shards_) {
       net::request_header h{.what = verb::clock_moved, .clock = told_, .epoch = epoch};
       link{.from = options_.incarnation, .from_slot = options_.slot, .to = to.incarnation}.write(h);
-      send(to.channel, h);
+      send(to.address, h);
     }
   }
 
@@ -308,7 +311,7 @@ class clock_loop::clock_notifier {
     shards_.clear();
     told_ = 0;  // a server notified in an older epoch may have refused it
     const auto call = [&](const server_entry& s) {
-      for (const auto& address : s.shards) shards_.push_back({channels_.to(address), s.incarnation});
+      for (const auto& address : s.shards) shards_.push_back({address, s.incarnation});
     };
     if (members_ == nullptr) {
       call(self_);
@@ -321,13 +324,13 @@ class clock_loop::clock_notifier {
   }
 
   struct destination {
-    int channel;
+    std::string address;
     std::uint64_t incarnation;  // of its server
   };
 
   const server_options& options_;
-  net::port& port_;
   channels channels_;
+  const net::clock_source& time_;
   const server_entry& self_;
   std::function<std::shared_ptr<const membership>()> newest_;
   std::shared_ptr<const membership> members_;
@@ -341,7 +344,7 @@ class clock_loop::clock_notifier {
 clock_loop::clock_loop(const loop_context& s, const server_entry& self,
                        std::function<std::shared_ptr<const membership>()> newest)
     : server_loop(s, place::clock, s.of.threads()),
-      crier_(std::make_unique<clock_notifier>(s.of.options(), s.port, self, std::move(newest))) {}
+      crier_(std::make_unique<clock_notifier>(s, self, std::move(newest))) {}
 
 bool clock_loop::take_reply(const net::incoming& in) { return crier_->take_reply(in); }
 

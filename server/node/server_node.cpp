@@ -152,7 +152,7 @@ class server_node::control {
     net::request_bytes head;
     net::encode(h, head);
     try {
-      port_.send(channels_.to(home), {head, inner.body, std::move(tail)});
+      channels_.send(home, {head, inner.body, std::move(tail)}, time_now());
     } catch (const error& e) {
       return done.fail(status::internal, e.what());
     }
@@ -181,6 +181,7 @@ class server_node::control {
   }
 
   void take_reply(net::incoming& in) {
+    channels_.heard(in.channel);
     net::reply_view reply;
     if (net::decode(in.frame, in.tail.size(), reply) != nullptr) return;
     const auto sequence = reply.header.sequence;
@@ -206,15 +207,22 @@ class server_node::control {
     if (what == verb::ping) h.count = net::ping_alive;
     net::request_bytes head;
     net::encode(h, head);
-    port_.send(channels_.to(address), {.head = head});
+    channels_.send(address, {.head = head}, time_now());
     return h.sequence;
   }
 
+  static std::chrono::nanoseconds time_now() { return steady::now().time_since_epoch(); }
+
   void beat(steady::time_point now) {
+    channels_.renew_silent(now.time_since_epoch(), [&](const std::string& address) {
+      const auto& shards = node_.self_.shards;
+      const auto at = std::ranges::find(shards, address);
+      if (at != shards.end()) watched_[static_cast<std::size_t>(at - shards.begin())].ping = 0;
+    });
     std::vector<long_run> running;
     for (unsigned i = 0; i < watched_.size(); ++i) {
       auto& w = watched_[i];
-      // One ping at a time: a busy shard must not find a queue of them later.
+      // One ping at a time over a connection: a busy shard must not find a queue of them later.
       if (w.ping == 0) w.ping = tell(node_.self_.shards[i], verb::ping);
       watch(i, w, now, running);
     }

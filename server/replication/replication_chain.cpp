@@ -499,12 +499,12 @@ void replication_chain::take_reply(const net::incoming& in) {
   net::reply_view reply;
   if (net::decode(in.frame, in.tail.size(), reply) != nullptr) return;
   const auto number = reply.header.sequence;
-  const auto from =
-      std::ranges::find_if(lines_, [&](const auto& l) { return l.second.channel.connection() == in.channel; });
+  const auto from = std::ranges::find_if(lines_, [&](const auto& l) { return l.second.channel.owns(in.channel); });
   if (from == lines_.end()) return;  // over a connection that was given up: asked again since
   // Another process has its address. Of the server itself we only know that it is silent.
   if (reply.header.server != from->second.incarnation) return;
-  if (take_refusal(from->first, from->second, reply.header)) return;
+  if (take_refusal(from->first, from->second, reply.header, in.channel)) return;
+  from->second.heard = now_;
   const bool is_ahead = reply.header.result == status::stale_epoch || reply.header.result == status::job_ended;
   if ((reply.header.result == status::ok || is_ahead) && questions_.erase(number) != 0) {
     // Refused: the other server is ahead of us, or exiting, so it does not serve by an older membership either.

@@ -200,6 +200,7 @@ class replication_chain final : public reply_sink {
     net::reliable_channel channel;
     std::uint64_t incarnation;             ///< of the server
     replicated_store::definitions told{};  ///< already known to the other side
+    time_point heard{};                    ///< when the last reply arrived
   };
   /// Entries for the same route.
   struct bundle {
@@ -241,7 +242,7 @@ class replication_chain final : public reply_sink {
   void renew(hop to);
   void ask_after(std::uint64_t number);
   void ask_again(std::uint32_t route_number);
-  bool take_refusal(const hop& from, line& over, const net::reply_header& reply);
+  bool take_refusal(const hop& from, line& over, const net::reply_header& reply, int connection);
   void forget_waiting(const net::request_header& first);
   enum class piece : std::uint8_t { last, more, unexpected };
   piece join_pieces(const net::request_view& request, std::vector<std::byte>& whole);

@@ -3,6 +3,7 @@
 // The connections of a chain to the shards of other servers, and handling of broken ones: see replication_chain.hpp.
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include <paracel/error.hpp>
 
@@ -16,7 +17,7 @@ using net::verb;
 
 namespace {
 
-constexpr std::chrono::milliseconds longest_look_interval{500};
+constexpr std::chrono::milliseconds longest_look_interval{250};
 
 }  // namespace
 
@@ -33,7 +34,11 @@ replication_chain::line& replication_chain::line_to(const hop& to) {
   }
   const auto& address = to.thread == clock_thread ? s->clock : s->shards[to.thread];
   return lines_
-      .emplace(to, line{net::reliable_channel(port_, address, {.policy = net::on_loss::notify}), s->incarnation})
+      .emplace(to, line{net::reliable_channel(port_, address,
+                                              {.policy = net::on_loss::notify, .silent = options_.resend_after / 4}),
+                        s->incarnation,
+                        {},
+                        now_})
       .first->second;
 }
 
@@ -98,10 +103,11 @@ std::uint64_t replication_chain::send_on(line& to, verb what, std::string_view k
 
 // ---- a connection breaks --------------------------------------------------------------------------------------------
 
-/// Pings connections over which a reply is late, and renews those that stay silent.
+/// Checks connections over which a reply is late, or nothing has arrived for as long: one that has fallen silent is
+/// found before the next update waits for it.
 void replication_chain::check_links() {
-  if (now_ < next_look_ || (pending_.empty() && forwarded_.empty() && questions_.empty())) return;
-  next_look_ = now_ + std::min(longest_look_interval, options_.resend_after);
+  if (now_ < next_look_) return;
+  next_look_ = now_ + std::min<time_point::duration>(longest_look_interval, options_.resend_after / 4);
   std::map<hop, time_point> oldest;
   const auto waits_for = [&](const hop& to, time_point since) {
     const auto [at, fresh] = oldest.try_emplace(to, since);
@@ -110,23 +116,27 @@ void replication_chain::check_links() {
   for (const auto& [number, s] : pending_) waits_for(routes_[s.route].front(), s.at);
   for (const auto& [number, f] : forwarded_) waits_for(f.to, f.at);
   for (const auto& [number, q] : questions_) waits_for(q.to, q.at);
-  for (const auto& [to, since] : oldest) {
-    if (now_ - since < options_.resend_after) continue;
+  for (const auto& [to, since] : oldest) (void)line_to(to);
+  std::vector<hop> silent;
+  for (auto& [to, l] : lines_) {
+    const auto at = oldest.find(to);
+    if (now_ - (at != oldest.end() ? at->second : l.heard) < options_.resend_after) continue;
     net::request_header identity;
     identity.job = options_.job;
     identity.client = options_.incarnation;
     identity.rank = options_.index;
     identity.epoch = epoch_;
-    auto& l = line_to(to);
-    l.channel.check_health(now_.time_since_epoch(), identity);
-    if (l.channel.is_broken()) renew(to);
+    l.channel.check_health(now_.time_since_epoch(), identity, {.heard = l.heard.time_since_epoch()});
+    if (l.channel.is_broken()) silent.push_back(to);
   }
+  for (const auto& to : silent) renew(to);
 }
 
 /// The reply to a ping, or the rejection of what came over a new connection. Returns: whether it was one of these.
-bool replication_chain::take_refusal(const hop& from, line& over, const net::reply_header& reply) {
+bool replication_chain::take_refusal(const hop& from, line& over, const net::reply_header& reply, int connection) {
   if (reply.result != status::connection_reset && reply.what != verb::ping) return false;
-  over.channel.take(reply);
+  if (!over.channel.is_probe(connection)) over.heard = now_;
+  over.channel.take(reply, connection);
   if (over.channel.is_broken()) renew(from);
   return true;
 }

@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 
 // A shard that writes or reads does not reply before it is done, so the time doubles.
-constexpr std::chrono::milliseconds first_again{5000};
+constexpr std::chrono::milliseconds first_again{1000};
 constexpr std::chrono::milliseconds longest_again{60'000};
 // A server's description of its file and of the functions registered there, 1,024 at most.
 constexpr std::size_t most_saved_bytes = std::size_t{16} << 20;

@@ -92,7 +92,7 @@ void scheduler_node::run(net::port& mine) {
                   h.body_bytes = static_cast<std::uint32_t>(body.size());
                   net::request_bytes head;
                   net::encode(h, head);
-                  mine.send(to_servers.to(to), {.head = head, .body = net::bytes_of(body)});
+                  to_servers.send(to, {.head = head, .body = net::bytes_of(body)}, time_.now().time_since_epoch());
                 });
   slow_consumer_guard unread(most_unread_bytes);
   net::incoming in;
@@ -115,6 +115,7 @@ void scheduler_node::run(net::port& mine) {
     bool came = mine.receive(in, job.busy() ? soon : idle);
     for (int i = 0; came && i < most_in_a_row; ++i) {
       if (in.channel >= 0) {
+        to_servers.heard(in.channel);
         net::reply_view reply;
         if (net::decode(in.frame, in.tail.size(), reply) == nullptr)
           guarded([&] { job.on_reply(reply.header.sequence, reply, time_.now()); });

@@ -64,7 +64,8 @@ kvclt::kvclt(client_context& shared, const server_entry& server)
 
 void kvclt::add_line(const std::string& address) {
   const auto policy = shared_.retains ? net::on_loss::notify : net::on_loss::fail;
-  lines_.push_back({net::reliable_channel(*shared_.port, address, {.policy = policy})});
+  const auto silent = shared_.options.resend_after / 4;
+  lines_.push_back({net::reliable_channel(*shared_.port, address, {.policy = policy, .silent = silent})});
 }
 
 kvclt::~kvclt() {
@@ -144,14 +145,15 @@ void kvclt::resend(std::uint32_t thread, net::request_header& h, std::span<const
   else shared_.left_behind = true;
 }
 
-void kvclt::check_health(std::uint32_t thread, std::chrono::nanoseconds now) {
+void kvclt::check_health(std::uint32_t thread, std::chrono::nanoseconds now,
+                         const net::reliable_channel::silence& so_far) {
   net::request_header h;
   h.job = shared_.job;
   h.client = shared_.incarnation;
   h.rank = shared_.rank;
   h.epoch = shared_.epoch;
   h.low_watermark = shared_.window.low();
-  lines_[thread].channel.check_health(now, h);
+  lines_[thread].channel.check_health(now, h, so_far);
 }
 
 void kvclt::renew(std::uint32_t thread) {

@@ -145,11 +145,17 @@ class kvclt {
 
   /// The port's number of the connection to a thread; -1 before anything was sent to it.
   [[nodiscard]] int connection(std::uint32_t thread) const noexcept { return lines_[thread].channel.connection(); }
+  /// Whether the connection is one to this thread: see net::reliable_channel.
+  [[nodiscard]] bool owns(std::uint32_t thread, int connection) const noexcept {
+    return lines_[thread].channel.owns(connection);
+  }
   /// A reply that shows whether the connection to this thread has broken.
-  void take(std::uint32_t thread, const net::reply_header& h) noexcept { lines_[thread].channel.take(h); }
+  void take(std::uint32_t thread, const net::reply_header& h, int connection) noexcept {
+    lines_[thread].channel.take(h, connection);
+  }
   /// A reply is late: pings the thread, or finds that the connection is broken. `now`: by any monotonic clock. Nothing
   /// waits for the reply to a ping: it is not a request of the window.
-  void check_health(std::uint32_t thread, std::chrono::nanoseconds now);
+  void check_health(std::uint32_t thread, std::chrono::nanoseconds now, const net::reliable_channel::silence& so_far);
   [[nodiscard]] bool is_broken(std::uint32_t thread) const noexcept { return lines_[thread].channel.is_broken(); }
   /// The next request uses a new connection. The thread then has no key set of this client.
   void renew(std::uint32_t thread);

@@ -34,8 +34,7 @@ std::optional<std::uint32_t> routing_table::find(std::uint32_t slot, std::uint64
 }
 
 std::uint32_t routing_table::channel_behind(int connection) const noexcept {
-  const auto found =
-      std::ranges::find_if(ends_, [&](const end& e) { return e.client->connection(e.thread) == connection; });
+  const auto found = std::ranges::find_if(ends_, [&](const end& e) { return e.client->owns(e.thread, connection); });
   return static_cast<std::uint32_t>(found - ends_.begin());
 }
 

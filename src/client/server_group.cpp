@@ -239,7 +239,6 @@ void server_group::run_until(const Reached& reached, sequence s) {
 
 bool server_group::receive(std::chrono::milliseconds timeout) {
   if (!shared_.port->receive(incoming_, timeout)) return false;
-  silence_.reset();
   net::reply_view reply;
   if (const char* reason = net::decode(incoming_.frame, incoming_.tail.size(), reply); reason != nullptr)
     throw protocol_error(std::string("a server sent a malformed reply: ") + reason);
@@ -252,6 +251,7 @@ bool server_group::receive(std::chrono::milliseconds timeout) {
     take_sign(reply.header, incoming_.channel);
     return true;
   }
+  silence_.reset();
   auto& window = shared_.window;
   if (const auto parked = window.take_parked(s)) {
     shared_.run(parked->done, {reply.header, reply.body, std::move(incoming_.tail)});
@@ -281,7 +281,8 @@ void server_group::take_sign(const net::reply_header& h, int connection) {
   const auto channel = routes_.channel_behind(connection);
   if (channel == routes_.channels()) return;  // given up since
   const auto& to = routes_.at(channel);
-  to.client->take(to.thread, h);
+  // This is no sign of the other connections: the silence of this client goes on.
+  to.client->take(to.thread, h, connection);
   if (!to.client->is_broken(to.thread)) return;
   if (!shared_.retains) give_up_connection(to);
   broken_ = true;

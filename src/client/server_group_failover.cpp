@@ -5,9 +5,11 @@
 //   reply stale_epoch, or the heartbeat thread --> latest_membership --> apply_membership: new ring, new channels
 //                                                                     --> functions and tables to new servers
 //                                                                     --> everything unanswered is retried, in order
-//   reply connection_reset, or silence even to a ping --> renew: a new connection
-//                                                     --> what is unanswered there is retried, in order
+//   reply connection_reset, or silence even to a ping, while another connection is answered
+//                                                  --> renew: a new connection
+//                                                  --> what is unanswered there is retried, in order
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -85,18 +87,27 @@ void server_group::renew(std::uint32_t channel) {
   }
 }
 
-/// Nothing has arrived for another `time`. After a while servers that owe a reply are pinged.
+/// Nothing has arrived for another `time`. After a while servers that owe a reply are pinged, on every connection.
 void server_group::record_silence(std::chrono::nanoseconds time) {
   if (!silence_.add(time)) return;
-  std::set<std::uint32_t> owing;
+  std::map<std::uint32_t, std::size_t> checked;  // bytes in flight, by channel
   shared_.window.for_each_open([&](sequence, const request_window::entry& e) {
-    request_replay::for_each_owing(e, [&](std::uint32_t channel) { owing.insert(channel); });
+    request_replay::for_each_owing(e, [&](std::uint32_t channel) { checked[channel] += e.bytes; });
   });
-  for (const auto channel : owing) {
+  // What has silenced one connection to a server may have silenced all, and each would cost its own delay.
+  const auto owing = checked;
+  for (const auto& [channel, bytes] : owing) {
+    const auto& to = routes_.at(channel);
+    for (std::uint32_t thread = 0; shared_.retains && thread < to.client->threads(); ++thread)
+      if (to.client->connection(thread) >= 0) checked.try_emplace(channel - to.thread + thread, 0);
+  }
+  for (const auto& [channel, bytes] : checked) {
     const auto& to = routes_.at(channel);
     if (!to.client->serves()) continue;
-    to.client->check_health(to.thread, silence_.waited());
-    if (to.client->is_broken(to.thread)) broken_ = true;  // it is renewed as soon as routing is not pinned
+    to.client->check_health(to.thread, silence_.waited(), {.heard = silence_.heard(), .in_flight_bytes = bytes});
+    if (!to.client->is_broken(to.thread)) continue;
+    if (!shared_.retains) give_up_connection(to);
+    broken_ = true;  // it is renewed as soon as routing is not pinned
   }
 }
 

@@ -21,6 +21,7 @@ using time_point = clock_source::time_point;
 constexpr std::chrono::milliseconds look_up_interval{50};
 // After this many beats the watch is sent again: the parked one may have been lost with a connection.
 constexpr std::uint64_t beats_a_watch = 4;
+constexpr unsigned most_doublings = 6;
 
 }  // namespace
 
@@ -76,12 +77,28 @@ void heartbeat::follow(std::uint32_t epoch) {
 class heartbeat_driver::line {
  public:
   line(port& to_scheduler, const heartbeat_options& options)
-      : port_(to_scheduler), channel_(to_scheduler.connect(options.scheduler)), job_(options.job) {}
+      : port_(to_scheduler),
+        address_(options.scheduler),
+        job_(options.job),
+        renewal_after_(options.limit / (6 * patience_with_scheduler)),
+        channel_(to_scheduler.connect(address_)) {}
 
   void beat(const std::string& body, time_point now) {
     beat_ = send(verb::heartbeat, 0, body);
     sent_[beat_ % sent_.size()] = now;
-    answered_ = false;
+    if (std::exchange(answered_, false)) silent_since_ = now;
+  }
+  /// This process was suspended until now.
+  void was_away(time_point now) noexcept { silent_since_ = now; }
+  /// Returns: whether the next beat, which is due now, uses a new connection.
+  bool renew_if_silent(time_point now) {
+    if (answered_ || now - silent_since_ < renewal_after_ * (1U << std::min(renewals_, most_doublings))) return false;
+    if (before_ >= 0) port_.disconnect(before_);
+    before_ = std::exchange(channel_, port_.connect(address_));
+    silent_since_ = now;
+    watch_ = 0;
+    ++renewals_;
+    return true;
   }
   void watch(const std::string& body, std::uint32_t epoch) { watch_ = send(verb::watch, epoch, body); }
   /// Returns false when nothing arrived. `reply` is valid until the next call.
@@ -98,6 +115,8 @@ class heartbeat_driver::line {
   /// When the beat answered here was sent. Beats older than the last few are ignored.
   std::optional<time_point> take_answer(const reply_view& reply) noexcept {
     answered_ = true;
+    renewals_ = 0;
+    if (before_ >= 0 && in_.channel == channel_) port_.disconnect(std::exchange(before_, -1));
     const auto s = reply.header.sequence;
     if (reply.header.what != verb::heartbeat || s > beat_ || s + sent_.size() <= beat_) return std::nullopt;
     return sent_[s % sent_.size()];
@@ -121,8 +140,13 @@ class heartbeat_driver::line {
   }
 
   port& port_;
+  const std::string address_;
+  const std::uint64_t job_;
+  const std::chrono::milliseconds renewal_after_;
   int channel_;
-  std::uint64_t job_;
+  int before_ = -1;            // the connection that it replaced
+  unsigned renewals_ = 0;      // since the last answer
+  time_point silent_since_{};  // while the beat is unanswered
   std::uint64_t sequence_ = 0;
   std::uint64_t beat_ = 0;   // the last one's number
   std::uint64_t watch_ = 0;  // of the one that is parked; 0: none
@@ -150,12 +174,15 @@ bool heartbeat_driver::is_idle() const noexcept { return scheduler_->answered() 
 
 /// If this process was itself suspended, the scheduler gets a full interval to answer.
 void heartbeat_driver::look_up(time_point now) {
-  if (own_.absence(now).count() != 0) last_answer_ = now;
+  if (own_.absence(now).count() == 0) return;
+  last_answer_ = now;
+  scheduler_->was_away(now);
 }
 
 void heartbeat_driver::beat_if_due() {
   const auto now = time_.now();
   look_up(now);
+  if (scheduler_->renew_if_silent(now)) next_beat_ = now;
   if (now < next_beat_) return;
   // The scheduler only replies: the time for which this process slept between beats does not count as silence.
   if (scheduler_->answered()) last_answer_ = std::max(last_answer_, now - options_.interval);

@@ -52,6 +52,10 @@ struct heartbeat_options {
 
 /// The work of the heartbeat thread, without the thread.
 ///
+/// When a beat is unanswered for a sixth of the time after which this process would be considered lost, its
+/// connection may have fallen silent: the next one uses a new connection. The scheduler may as well be slow, so the old
+/// one is kept for its replies, and the time doubles.
+///
 /// Thread-safety: none, except for `followed`. Lifetime: port, `followed` and time must outlive it.
 class heartbeat_driver {
  public:

@@ -7,9 +7,15 @@
 // first message over a connection is marked (flag_first). The receiver (server/request/sender_connections.hpp) refuses
 // an unmarked message over another connection, `connection_reset`: earlier ones may be lost.
 //
-//     a reply is late --> ping --> refused connection_reset            --> broken --> renewed: what is unanswered is
-//                              --> nothing arrives for 5, 10, ... s    -->            sent again, asked about, or
-//                              failed
+//     a reply is late --> ping --> refused connection_reset                     --> broken --> renewed: what is
+//     unanswered
+//                              --> answered over another connection, the probe, -->            is sent again, asked
+//                                  but not over this one                                       about, or failed
+//                              --> answered nowhere: the other side is busy, stopped or out of reach, and both wait
+//
+// A connection may fall silent without breaking, as behind a firewall that has forgotten it, while a new one would
+// work. The probe tells that from a slow thread: it is a second connection, on which only pings are sent. Two of them
+// must be answered, one after the other, while nothing arrives on the first connection. Then the probe replaces it.
 //
 // Used by workers towards servers (src/client/kvclt.hpp) and each other (src/worker/peer_channels.hpp), by every
 // process that talks to the scheduler (scheduler_channel.hpp) and by the heads of replication chains
@@ -35,22 +41,27 @@ namespace paracel::net {
 inline constexpr std::chrono::milliseconds late{1000};
 
 /// How long an owner has waited for replies in vain: only waiting counts, not time in which the process computed or was
-/// suspended.
+/// suspended. Replies are late after `after`, and from then on connections are checked four times as often.
 /// Thread-safety: none.
 class silence_timer {
  public:
   explicit silence_timer(std::chrono::nanoseconds after = late) noexcept : after_(after) {}
 
-  /// Nothing has arrived for another `time`. Returns: whether replies are late; if so, the measurement restarts.
+  /// Nothing has arrived for another `time`. Returns: whether connections are to be checked.
   [[nodiscard]] bool add(std::chrono::nanoseconds time) noexcept {
     waited_ += time;
     silence_ += time;
     if (silence_ < after_) return false;
-    silence_ = {};
+    silence_ = after_ - after_ / 4;
     return true;
   }
-  /// A message has arrived.
-  void reset() noexcept { silence_ = {}; }
+  /// A message has arrived, not over a probe.
+  void reset() noexcept {
+    silence_ = {};
+    heard_ = waited_;
+  }
+  /// When the last message arrived, by `waited`.
+  [[nodiscard]] std::chrono::nanoseconds heard() const noexcept { return heard_; }
   /// All time waited in vain: a monotonic clock for `reliable_channel::look`.
   [[nodiscard]] std::chrono::nanoseconds waited() const noexcept { return waited_; }
 
@@ -58,6 +69,7 @@ class silence_timer {
   std::chrono::nanoseconds after_;
   std::chrono::nanoseconds waited_{};
   std::chrono::nanoseconds silence_{};
+  std::chrono::nanoseconds heard_{};
 };
 
 /// What happens to unanswered messages when a connection breaks.
@@ -73,10 +85,10 @@ class reliable_channel {
  public:
   struct settings {
     on_loss policy = on_loss::notify;
-    /// How long a ping may be unanswered until the connection is presumed broken, in addition to the time that kept
-    /// messages may take to arrive (at 20 MB/s). It doubles with each renewal, at most six times, until a connection is
-    /// known to have broken: the other side may also be in a user function, or stopped.
-    std::chrono::milliseconds silent{5000};
+    /// How long a ping may be unanswered until the probe is sent, in addition to the time that messages in flight may
+    /// take to arrive (at 20 MB/s; the time during which the kernel sees them travel does not count). It doubles with
+    /// each renewal, at most six times, until something arrives over the new connection.
+    std::chrono::milliseconds silent = late / 4;
   };
 
   /// Connects at the first message.
@@ -86,6 +98,11 @@ class reliable_channel {
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
   /// The port's number of the connection; -1 while there is none.
   [[nodiscard]] int connection() const noexcept { return connection_; }
+  /// Whether a reply with this number of a connection is for `take`: it came over the connection, or over the probe.
+  [[nodiscard]] bool owns(int connection) const noexcept {
+    return connection >= 0 && (connection == connection_ || connection == probe_);
+  }
+  [[nodiscard]] bool is_probe(int connection) const noexcept { return connection >= 0 && connection == probe_; }
 
   // ---- sending
 
@@ -127,12 +144,19 @@ class reliable_channel {
 
   // ---- the connection
 
-  /// A reply over this connection: to a ping, or any that shows whether the connection has broken.
-  void take(const reply_header& h) noexcept;
-  /// A reply is late: sends a ping, even if the last one is unanswered, since it may be lost with its connection; or,
-  /// after too long a silence, presumes the connection broken. `now`: by any monotonic clock. `identity`: its fields
-  /// for the sender are used (job, client, rank, epoch, watermark).
-  void check_health(std::chrono::nanoseconds now, request_header identity);
+  /// A reply over a connection that this channel owns: to a ping, or any that shows whether the connection has broken.
+  void take(const reply_header& h, int connection) noexcept;
+  /// What the owner knows of the silence.
+  struct silence {
+    /// When something last arrived over the connection, or, if the owner does not tell, over any, by the clock of
+    /// `now`.
+    std::chrono::nanoseconds heard = std::chrono::nanoseconds::min();
+    std::size_t in_flight_bytes = 0;  ///< unanswered requests, besides kept messages
+  };
+  /// A reply is late: sends a ping, again every second, since it may be lost with its connection; sends the probe; or
+  /// presumes the connection broken. To be called four times a second. `now`: by any monotonic clock. `identity`: its
+  /// fields for the sender are used (job, client, rank, epoch, watermark).
+  void check_health(std::chrono::nanoseconds now, const request_header& identity, const silence& so_far);
   /// Messages may be lost, and what is sent now may be refused.
   [[nodiscard]] bool is_broken() const noexcept { return broken_; }
   /// The next message uses a new connection; what is kept is sent again, in order. Not with on_loss::fail.
@@ -143,6 +167,8 @@ class reliable_channel {
 
  private:
   static constexpr unsigned most_doublings = 6;
+  static constexpr unsigned most_probe_doublings = 3;
+  static constexpr unsigned needed_answers = 2;
   struct kept_message {
     request_header header;
     shared_buffer body;
@@ -150,6 +176,9 @@ class reliable_channel {
     [[nodiscard]] std::size_t bytes() const noexcept { return body.size() + tail.size(); }
   };
   void send(kept_message& k);
+  void ping(request_header h);
+  void probe(request_header h, std::chrono::nanoseconds now);
+  void close_probe() noexcept;
 
   port* port_;
   std::string address_;
@@ -158,9 +187,17 @@ class reliable_channel {
   bool begun_ = false;  // something has been sent over this connection
   bool marks_ = true;
   bool broken_ = false;
-  bool pinged_ = false;    // since `since_`, without a reply
-  unsigned renewals_ = 0;  // since it was last known to have broken
-  std::chrono::nanoseconds since_{};
+  bool pinged_ = false;                                               // since `since_`, without a reply
+  unsigned renewals_ = 0;                                             // since something last arrived
+  std::chrono::nanoseconds since_{};                                  // of the first ping
+  std::chrono::nanoseconds again_ = std::chrono::nanoseconds::min();  // before then no other ping is sent
+  std::chrono::nanoseconds renewed_{};                                // when the last connection was presumed broken
+  std::uint64_t traffic_ = 0;                                         // of the connection, then
+  int probe_ = -1;
+  bool probe_asked_ = false;  // without an answer, since `probed_`
+  std::chrono::nanoseconds probed_{};
+  unsigned probes_ = 0;  // unanswered ones that were given up
+  unsigned probe_answers_ = 0;
   std::deque<kept_message> kept_;  // by number
   std::size_t kept_bytes_ = 0;
 };

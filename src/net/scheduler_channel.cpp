@@ -7,16 +7,11 @@
 
 namespace paracel::net {
 
-namespace {
-
-// Collectives send contributions of any size, and pings queue behind them.
-constexpr reliable_channel::settings patient{.policy = on_loss::resend, .silent = std::chrono::milliseconds{60'000}};
-
-}  // namespace
-
 scheduler_channel::scheduler_channel(transport& over, std::string address, std::uint64_t id,
                                      std::chrono::milliseconds resend_after)
-    : port_(over.open()), channel_(*port_, std::move(address), patient), silence_(resend_after) {
+    : port_(over.open()),
+      channel_(*port_, std::move(address), {.policy = on_loss::resend, .silent = resend_after / 4}),
+      silence_(resend_after) {
   identity_.client = id;
 }
 
@@ -42,7 +37,7 @@ bool scheduler_channel::receive(std::chrono::milliseconds timeout, reply_view& a
     record_silence(timeout);
     return false;
   }
-  silence_.reset();
+  if (!channel_.is_probe(in_.channel)) silence_.reset();
   return take(answer);
 }
 
@@ -50,7 +45,7 @@ bool scheduler_channel::receive(std::chrono::milliseconds timeout, reply_view& a
 bool scheduler_channel::take(reply_view& answer) {
   if (const char* reason = decode(in_.frame, in_.tail.size(), answer); reason != nullptr)
     throw protocol_error(std::string("the scheduler sent a malformed reply: ") + reason);
-  channel_.take(answer.header);
+  channel_.take(answer.header, in_.channel);
   if (channel_.is_broken()) {
     channel_.renew();
     return false;
@@ -60,7 +55,7 @@ bool scheduler_channel::take(reply_view& answer) {
 
 void scheduler_channel::record_silence(std::chrono::nanoseconds time) {
   if (!channel_.keeps() || !silence_.add(time)) return;
-  channel_.check_health(silence_.waited(), identity_);
+  channel_.check_health(silence_.waited(), identity_, {.heard = silence_.heard()});
   if (channel_.is_broken()) channel_.renew();
 }
 

@@ -57,7 +57,7 @@ void node_channels::connect(std::uint64_t client, const std::string& address) {
     at->second.channel.disconnect();
     to_.erase(at);
   }
-  const net::reliable_channel::settings how{.policy = net::on_loss::resend, .silent = 5 * options_.resend};
+  const net::reliable_channel::settings how{.policy = net::on_loss::resend, .silent = options_.resend / 4};
   to_.emplace(client, outgoing_node{{*out_, address, how}, 0, steady_clock::now(), {}});
 }
 
@@ -214,14 +214,14 @@ void node_channels::acknowledge_all() {
 
 void node_channels::serve_replies() {
   while (out_->receive(reply_, milliseconds{0})) {
-    const auto at = std::ranges::find(to_, reply_.channel, [](const auto& t) { return t.second.channel.connection(); });
+    const auto at = std::ranges::find_if(to_, [&](const auto& t) { return t.second.channel.owns(reply_.channel); });
     net::reply_view r;
     if (at == to_.end() || net::decode(reply_.frame, reply_.tail.size(), r) != nullptr) continue;
     auto& to = at->second;
     if (r.header.result != net::status::ok && r.header.result != net::status::connection_reset) continue;
     const bool kept = to.channel.keeps();
     const auto oldest = kept ? to.channel.oldest_kept() : 0;
-    to.channel.take(r.header);
+    to.channel.take(r.header, reply_.channel);
     to.channel.acknowledge_before(r.header.value_version);
     if (kept && (!to.channel.keeps() || to.channel.oldest_kept() > oldest)) to.progressed = steady_clock::now();
     if (to.channel.is_broken()) to.channel.renew();
@@ -233,9 +233,10 @@ void node_channels::check_channels() {
   serve_replies();
   const auto now = steady_clock::now();
   for (auto& [client, to] : to_) {
-    if (!to.channel.keeps() || now - to.progressed < options_.resend || now - to.looked < options_.resend) continue;
+    if (!to.channel.keeps() || now - to.progressed < options_.resend || now - to.looked < options_.resend / 4) continue;
     to.looked = now;
-    to.channel.check_health(now.time_since_epoch(), header_for(to, client));
+    to.channel.check_health(now.time_since_epoch(), header_for(to, client),
+                            {.heard = to.progressed.time_since_epoch()});
     if (to.channel.is_broken()) to.channel.renew();
   }
 }

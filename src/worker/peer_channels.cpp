@@ -12,9 +12,8 @@ namespace paracel {
 
 namespace {
 
-// Between messages a worker may compute for any length of time, and answers nothing.
-constexpr net::reliable_channel::settings patient{.policy = net::on_loss::resend,
-                                                  .silent = std::chrono::milliseconds{60'000}};
+// A message is late when it has been unacknowledged at this many checks in a row.
+constexpr int late_checks = 4;
 
 std::string worker_named(std::uint32_t rank) { return "worker " + std::to_string(rank); }
 
@@ -46,7 +45,8 @@ peer_channels::outgoing_peer& peer_channels::reach(std::uint32_t rank) {
   const auto place = options_.find(rank);
   if (!place.gone.empty()) throw network_error("cannot send to " + worker_named(rank) + ": " + place.gone, false);
   met_.try_emplace(rank, place.turn);
-  return to_.emplace(rank, outgoing_peer{{*port_, place.address, patient}, place.turn}).first->second;
+  const net::reliable_channel::settings how{.policy = net::on_loss::resend, .silent = options_.doubt / late_checks};
+  return to_.emplace(rank, outgoing_peer{{*port_, place.address, how}, place.turn}).first->second;
 }
 
 /// For the message that was numbered last, or a ping that asks whether it has arrived.
@@ -63,8 +63,11 @@ net::request_header peer_channels::header_for(const outgoing_peer& p) const {
 }
 
 void peer_channels::check_link(outgoing_peer& p) {
-  if (!p.channel.keeps()) return;
-  p.channel.check_health(steady_clock::now().time_since_epoch(), header_for(p));
+  const auto oldest = p.channel.keeps() ? p.channel.oldest_kept() : 0;
+  if (std::exchange(p.oldest, oldest) != oldest) p.checks = 0;
+  if (oldest == 0 || ++p.checks <= late_checks) return;
+  // Between messages a worker may compute for any length of time, and answers nothing: not over a probe either.
+  p.channel.check_health(steady_clock::now().time_since_epoch(), header_for(p), {});
   if (p.channel.is_broken()) p.channel.renew();
 }
 
@@ -98,6 +101,7 @@ void peer_channels::send(const message_address& to, shared_buffer bytes, bool wa
   repeated_timer doubt(options_.doubt);
   while (p.channel.kept_bytes() > options_.window_bytes) {
     if (progress(options_.patience) && p.channel.kept_bytes() <= options_.window_bytes) return;
+    check_links();
     if (limit && steady_clock::now() - begin > *limit)
       throw network_error(
           worker_named(rank) + " has not received what was sent to it, for " + std::to_string(limit->count()) + " ms",
@@ -119,9 +123,10 @@ std::optional<received_message> peer_channels::take(message_matcher::ticket t, s
       if (left.count() <= 0) return std::nullopt;
       wait = std::min(wait, left);
     }
-    if (progress(wait)) {  // what has arrived is received even from a peer that is gone
-      if (auto message = arrived_.take(t)) return message;
-    }
+    (void)progress(wait);
+    check_links();
+    // What has arrived is received even from a peer that is gone.
+    if (auto message = arrived_.take(t)) return message;
     if (!doubt.has_passed()) continue;
     const auto from = arrived_.asked(t).rank;
     if (from == any_source) question_all();
@@ -144,22 +149,20 @@ void peer_channels::check_links() {
   while (progress(milliseconds{0})) {
   }
   const auto now = steady_clock::now();
-  if (now - links_checked_ < options_.doubt) return;
+  if (now - links_checked_ < options_.doubt / late_checks) return;
   links_checked_ = now;
   for (auto& [rank, p] : to_) check_link(p);
 }
 
 bool peer_channels::flush(milliseconds limit) {
   const auto end = steady_clock::now() + limit;
-  repeated_timer doubt(options_.doubt);
   for (;;) {
     while (progress(milliseconds{0})) {
     }
     if (std::ranges::all_of(to_, [](const auto& p) { return !p.second.channel.keeps(); })) return true;
     const auto left = std::chrono::ceil<milliseconds>(end - steady_clock::now());
     if (left.count() <= 0) return false;
-    if (doubt.has_passed())
-      for (auto& [rank, p] : to_) check_link(p);
+    check_links();
     (void)progress(std::min(left, options_.patience));
   }
 }
@@ -245,7 +248,7 @@ void peer_channels::on_message() {
 }
 
 void peer_channels::on_reply() {
-  const auto peer = std::ranges::find(to_, in_.channel, [](const auto& p) { return p.second.channel.connection(); });
+  const auto peer = std::ranges::find_if(to_, [&](const auto& p) { return p.second.channel.owns(in_.channel); });
   if (peer == to_.end()) return;  // of a connection that was renewed
   auto& channel = peer->second.channel;
   net::reply_view r;
@@ -253,7 +256,7 @@ void peer_channels::on_reply() {
     throw protocol_error(worker_named(peer->first) + " sent a malformed reply: " + bad);
   if (r.header.result != net::status::ok && r.header.result != net::status::connection_reset)
     throw protocol_error(worker_named(peer->first) + " refused a message: " + net::name_of(r.header.result));
-  channel.take(r.header);
+  channel.take(r.header, in_.channel);
   channel.acknowledge_before(r.header.value_version);
   if (channel.is_broken()) channel.renew();
 }

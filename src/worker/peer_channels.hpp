@@ -82,8 +82,8 @@ class peer_channels {
   void attend(std::uint32_t rank, bool doubts);
   /// Asks the scheduler whether a worker has left, and no other process will take its place.
   [[nodiscard]] bool is_gone(std::uint32_t rank) const;
-  /// For a caller that waits for something else that may depend on its messages: handles what has arrived, and pings
-  /// for messages that have been unacknowledged for long. Never blocks. Throws: what `check` throws.
+  /// For a caller that waits for something else that may depend on its messages: handles what has arrived, and checks
+  /// connections over which messages have been unacknowledged for long. Never blocks. Throws: what `check` throws.
   void check_links();
   /// Waits until every message is acknowledged, at most `limit`. Returns: whether they are.
   bool flush(milliseconds limit);
@@ -93,7 +93,9 @@ class peer_channels {
   struct outgoing_peer {
     net::reliable_channel channel;
     std::uint32_t turn = 0;
-    std::uint64_t last = 0;  // sequence
+    std::uint64_t last = 0;    // sequence
+    std::uint64_t oldest = 0;  // kept message, at the last check
+    int checks = 0;            // since it is the oldest
   };
   struct incoming_peer {
     std::uint64_t client = 0;

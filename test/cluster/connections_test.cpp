@@ -152,6 +152,82 @@ TEST_P(Connections, WhoeverOnlyPollsHasItsAnswersToo) {
   });
 }
 
+TEST_P(Connections, ThatSwallowEverythingFromNowOnAreRenewedAndCountsAreExact) {
+  const auto flaky = std::make_shared<flaky_transport>(1);
+  cluster c({.workers = 2, .servers = 3, .threads = 2, .replicas = GetParam(), .over = flaky, .resend_after = 400ms});
+  constexpr std::int64_t rounds = 60;
+  c.run([&](const Comm& comm) {
+    paralg a("", comm);
+    const auto shared = names("shared", 8);
+    table<double> rows(a, "rows", 2);
+    const std::vector<std::uint64_t> ids{1, 1'000'003, 2'000'006, 77};
+    const std::vector<std::int64_t> ones(shared.size(), 1);
+    const std::vector<double> row_ones(ids.size() * 2, 1);
+    const auto own = "own" + std::to_string(a.get_worker_id());
+    std::chrono::duration<double> longest{};
+    for (std::int64_t round = 1; round <= rounds; ++round) {
+      const auto begin = std::chrono::steady_clock::now();
+      // All connections of the job: those for heartbeats, replication, and notices of the clock, too.
+      if (a.get_worker_id() == 0 && round % 20 == 0) flaky->swallow_all();
+      ASSERT_EQ(a.paracel_incr(own, std::int64_t{1}), round);
+      a.paracel_bupdate_multi(shared, ones);
+      rows.update(ids, row_ones);
+      a.iter_commit();
+      longest = std::max<std::chrono::duration<double>>(longest, std::chrono::steady_clock::now() - begin);
+    }
+    a.paracel_sync();
+    const auto all = rounds * static_cast<std::int64_t>(a.get_worker_size());
+    for (const auto& key : shared) EXPECT_EQ(a.paracel_read<std::int64_t>(key), all);
+    std::vector<double> numbers(ids.size() * 2);
+    rows.pull(ids, numbers);
+    EXPECT_EQ(numbers, std::vector<double>(ids.size() * 2, static_cast<double>(all)));
+    RecordProperty("longest_ms", static_cast<int>(longest.count() * 1000));
+    EXPECT_LT(longest, 8s) << "three links in a row, each of which takes less than a second";
+    a.paracel_sync();
+  });
+}
+
+TEST_P(Connections, OneThatFallsSilentIsFoundThoughTheOthersAnswer) {
+  const auto flaky = std::make_shared<flaky_transport>(500);
+  flaky->set_swallows(true);
+  cluster c({.workers = 2,
+             .servers = 2,
+             .threads = 2,
+             .replicas = std::min(GetParam(), 2U),
+             .over = flaky,
+             .resend_after = 200ms});
+  c.run([&](const Comm& comm) {
+    flaky->set_breaks(true);
+    paralg a("", comm);
+    const auto shared = names("shared", 16);
+    const auto own = "own" + std::to_string(a.get_worker_id());
+    for (std::int64_t round = 1; round <= 60; ++round) {
+      ASSERT_EQ(a.paracel_incr(own, std::int64_t{1}), round);
+      for (const auto& key : shared) a.paracel_update(key, std::int64_t{1});
+      a.iter_commit();
+    }
+    flaky->set_breaks(false);
+    a.paracel_sync();
+    const auto all = 60 * static_cast<std::int64_t>(a.get_worker_size());
+    for (const auto& key : shared) EXPECT_EQ(a.paracel_read<std::int64_t>(key), all);
+    a.paracel_sync();
+  });
+  EXPECT_GT(flaky->broken(), 0U);
+}
+
+TEST(ConnectionsToTheOnlyCopy, AClientThatSendsNothingAgainReportsAConnectionThatHasFallenSilent) {
+  const auto flaky = std::make_shared<flaky_transport>(1);
+  cluster c({.workers = 1, .servers = 1, .threads = 1, .over = flaky});
+  c.run([&](const Comm&) {
+    const auto client = c.client({.timeout = 0ms, .resends = false, .resend_after = 200ms});
+    const encoded<std::int64_t> one(1);
+    const auto add = [&] { client->wait(client->request({.what = verb::update}, "k", one.view(), nullptr)); };
+    add();
+    flaky->swallow_all();
+    EXPECT_THROW(add(), network_error);
+  });
+}
+
 TEST(ConnectionsToTheOnlyCopy, AClientThatSendsNothingAgainSaysWhatIsLostInsteadOfWaitingForEver) {
   const auto flaky = std::make_shared<flaky_transport>(40, true);
   cluster c({.workers = 1, .servers = 2, .threads = 2, .over = flaky});

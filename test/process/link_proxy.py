@@ -2,7 +2,8 @@
 """Connections to a job's servers that a test can break: every connection to a server, and each server's own to the scheduler,
 goes through this process. A server s<n> is bound to 127.X.n.1 and advertises 127.X.n.2 (start_server --advertise), where this
 process listens on the same ports; its connection to the scheduler is a socket of this process too. prun.py uses a start_server
-script next to the program, which adds these options."""
+script next to the program, which adds these options. On request the workers' connections to the scheduler go through here, too:
+then the program is a script."""
 import asyncio
 import errno
 import os
@@ -22,6 +23,13 @@ for word in "$@"; do
   before=$word
 done
 exec "{real}" "$@" --bind "tcp://{net}.$slot.1:*" --advertise "{net}.$slot.2" --rendezvous "ipc://{folder}/s$slot"
+"""
+
+
+WORKER_SCRIPT = """#!/bin/sh
+echo "${{PARACEL_RENDEZVOUS##*;}}" > "{folder}/scheduler.$$" && mv "{folder}/scheduler.$$" "{folder}/scheduler"
+export PARACEL_RENDEZVOUS="${{PARACEL_RENDEZVOUS%;*}};ipc://{folder}/w$PARACEL_RANK"
+exec "{real}" "$@"
 """
 
 
@@ -68,13 +76,16 @@ class Pipe:
 
 
 class Links:
-    def __init__(self, folder, program, servers):
-        """`program`: prun.py must start a copy of it, `self.program`."""
+    def __init__(self, folder, program, servers, workers=0):
+        """`program`: prun.py must start a copy of it, `self.program`. `workers`: whose connections to the scheduler go through
+        here."""
         self.folder = folder
         self.net = f"127.{random.randrange(64, 250)}"
         self.servers = servers
-        self.pipes = {slot: set() for slot in range(servers)}
+        self.workers = [f"w{rank}" for rank in range(workers)]
+        self.pipes = {slot: set() for slot in [*range(servers), *self.workers]}
         self.silent = set()
+        self.mute = set()
         self.listening = {}
         bin_folder = os.path.join(folder, "bin")
         os.makedirs(bin_folder)
@@ -85,7 +96,13 @@ class Links:
         with open(script, "w", encoding="utf-8") as file:
             file.write(SCRIPT.format(folder=folder, real=os.path.join(BIN, "start_server"), net=self.net))
         os.chmod(script, stat.S_IRWXU)
-        self.program = shutil.copy2(program, bin_folder)
+        if workers == 0:
+            self.program = shutil.copy2(program, bin_folder)
+        else:
+            self.program = os.path.join(bin_folder, os.path.basename(program))
+            with open(self.program, "w", encoding="utf-8") as file:
+                file.write(WORKER_SCRIPT.format(folder=folder, real=program))
+            os.chmod(self.program, stat.S_IRWXU)
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_until_complete, args=(self.main(),), daemon=True)
         self.stopped = asyncio.Event()
@@ -126,6 +143,24 @@ class Links:
                 pipe.open.set()
         self.call(do())
 
+    def swallow(self, name):
+        """Connections of a server, or of a worker ("w0") to the scheduler, swallow everything from now on, both ways, and stay
+        open; new ones work."""
+        async def do():
+            for pipe in self.pipes[name]:
+                pipe.swallows = True
+        self.call(do())
+
+    def answer_nothing(self, name, seconds=0.05):
+        """Breaks its connections; those that replace them within these seconds are accepted, and never answered."""
+        async def do():
+            self.mute.add(name)
+            for pipe in list(self.pipes[name]):
+                pipe.abort()
+            await asyncio.sleep(seconds)
+            self.mute.discard(name)
+        self.call(do())
+
     def call(self, what):
         return asyncio.run_coroutine_threadsafe(what, self.loop).result()
 
@@ -135,6 +170,9 @@ class Links:
         for slot in range(self.servers):
             self.listening[slot, "scheduler"] = await asyncio.start_unix_server(
                 lambda r, w, s=slot: self.accept(s, r, w, self.to_scheduler), os.path.join(self.folder, f"s{slot}"))
+        for name in self.workers:
+            self.listening[name, "scheduler"] = await asyncio.start_unix_server(
+                lambda r, w, n=name: self.accept(n, r, w, self.to_scheduler), os.path.join(self.folder, name))
         while not self.stopped.is_set():
             for slot, port in listeners(self.net):
                 if (slot, port) not in self.listening and slot < self.servers:
@@ -167,7 +205,15 @@ class Links:
         if slot in self.silent:
             pipe.open.clear()
         try:
-            await pipe.run(connect)
+            if slot in self.mute:
+                pipe.swallows = True
+                while await reader.read(1 << 16):
+                    pass
+                writer.close()
+            else:
+                await pipe.run(connect)
+        except OSError:
+            pass
         finally:
             self.pipes[slot].discard(pipe)
 

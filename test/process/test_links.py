@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The connections of a server break, or fall silent, while its process lives: messages in flight are sent again and count once,
-with and without replicas; with them an unreachable server is replaced. PARACEL_KILL_RUNS (default 1): the number of
-repetitions."""
+with and without replicas; with them an unreachable server is replaced. Connections that swallow everything from now on, or are
+accepted and never answered, are renewed within a second or two. PARACEL_KILL_RUNS (default 1): the number of repetitions."""
 import os
 import random
 import re
@@ -18,15 +18,17 @@ from test_linearizability import HISTORIES, KEYS, WORKERS, check  # noqa: E402
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
 COUNTERS = os.path.join(BIN, "test_counters")
 SERVERS = 3
+FAULTS = 16 if os.environ.get("PARACEL_LONG") else 5
+RENEWAL_LIMIT = 4.0  # seconds; two faults may hit the same round
 CUT_LIMIT = 15.0  # seconds; the proxy, eight workers and three servers share the cores: only detects hanging
 
 
 class CutLinks(JobTest):
     replicas = "2"
 
-    def start_linked(self, program, *arguments, workers=8, options=()):
+    def start_linked(self, program, *arguments, workers=8, options=(), all_links=False):
         folder = tempfile.mkdtemp(prefix="links", dir=self.folder)
-        links = Links(folder, program, SERVERS)
+        links = Links(folder, program, SERVERS, workers if all_links else 0)
         self.addCleanup(links.close)
         if program == COUNTERS:
             arguments = (self.not_there("enough"), *arguments)
@@ -90,6 +92,17 @@ class CutLinks(JobTest):
                 run, links = self.start_linked(COUNTERS, "20", options=options)
                 self.disturb(links, 2, breaks=False)
                 self.assert_exact(run, CUT_LIMIT)
+                self.assertNotIn("lost", run.err())
+
+    def test_connections_that_fall_silent_for_ever_are_renewed(self):
+        for turn in range(RUNS):
+            with self.subTest(turn=turn):
+                run, links = self.start_linked(COUNTERS, "20", workers=WORKERS, all_links=True)
+                for _ in range(FAULTS):
+                    name = random.choice(list(links.pipes))
+                    (links.swallow if random.random() < 0.7 else links.answer_nothing)(name)
+                    time.sleep(random.uniform(0, 4))
+                self.assert_exact(run, RENEWAL_LIMIT)
                 self.assertNotIn("lost", run.err())
 
     def test_a_server_that_nobody_reaches_is_replaced(self):

@@ -33,6 +33,10 @@ void faults::break_scheduler_lines(process& p) {
   if (in_.dice().in(3)) break_connections(scheduler_, p);
   else break_connections(p, scheduler_);
 }
+void faults::silence_scheduler_lines(process& p) {
+  if (in_.dice().in(3)) in_.swallow_some(scheduler_, p);
+  else in_.swallow_some(p, scheduler_);
+}
 void faults::cut_for_a_while(process& a, process& b) {
   in_.cut(a, b);
   in_.after(in_.dice().between(1_ms, 2_s), [this, &a, &b] { in_.mend(a, b); });

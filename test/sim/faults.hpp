@@ -22,6 +22,8 @@ class faults {
   /// The connections from `a` to `b`, mostly after some time of silence, in which messages accumulate.
   void break_connections(process& a, process& b);
   void break_scheduler_lines(process& p);
+  /// Connections of the process to the scheduler, or the scheduler's to it, fall silent for ever.
+  void silence_scheduler_lines(process& p);
   void cut_for_a_while(process& a, process& b);
   /// For less than a lease, and less than the time after which nodes consider it lost.
   void stop_scheduler();

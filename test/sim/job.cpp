@@ -347,7 +347,7 @@ class job {
       const auto* from = any_server();
       strays_->send(s->self(), from->self(), s->object().epoch());
     }
-    switch (dice.below(16)) {
+    switch (dice.below(20)) {
       case 0:
       case 1: {
         if (spare_ == 0 || in_.now() > quiet_after_ - 1_s) return;
@@ -384,6 +384,17 @@ class job {
       }
       case 9:
         if (auto* worker = any_worker()) faults_->cut_for_a_while(p, *worker);
+        return;
+      case 10:
+        disturb(slot);
+        return faults_->silence_scheduler_lines(p);
+      case 11:
+        return silence_worker(dice.below(worker_places_.size()));
+      case 12:
+        if (auto* worker = any_worker()) in_.swallow_some(*worker, p);
+        return;
+      case 13:
+        if (auto* other = any_server()) in_.swallow_some(p, other->place());  // its own ones, too
         return;
       default: {
         auto* other = any_server();
@@ -462,6 +473,12 @@ class job {
     in_.after(3_s, [this, rank] { disturbed_workers_.erase(rank); });
     auto& p = *worker_places_[rank];
     faults_->hold_up(p, in_.dice().between(1_ms, 1500_ms));
+  }
+  /// Connections to the scheduler fall silent, heartbeats included.
+  void silence_worker(std::size_t rank) {
+    if (lost_workers_.contains(static_cast<std::uint32_t>(rank)) || !disturbed_workers_.insert(rank).second) return;
+    in_.after(3_s, [this, rank] { disturbed_workers_.erase(rank); });
+    faults_->silence_scheduler_lines(*worker_places_[rank]);
   }
   /// A live one, or null.
   process* any_worker() {

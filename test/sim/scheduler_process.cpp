@@ -51,6 +51,7 @@ void scheduler_process::receive() {
     net::reply_view reply;
     net::request_view request;
     if (in.channel >= 0) {
+      servers_.heard(in.channel);
       if (net::decode(in.frame, in.tail.size(), reply) == nullptr)
         scheduler_.on_reply(reply.header.sequence, reply, process_.time().now());
       continue;
@@ -68,7 +69,7 @@ void scheduler_process::send(const std::string& to, net::request_header h, std::
   h.body_bytes = static_cast<std::uint32_t>(body.size());
   net::request_bytes head;
   net::encode(h, head);
-  port_->send(servers_.to(to), {.head = head, .body = net::bytes_of(body)});
+  servers_.send(to, {.head = head, .body = net::bytes_of(body)}, process_.time().now().time_since_epoch());
 }
 
 }  // namespace paracel::sim

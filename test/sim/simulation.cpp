@@ -283,6 +283,17 @@ void simulation::break_some(process& a, process& b) {
     if (dice_.in(2)) replace(*c);
 }
 
+void simulation::swallow_some(process& a, process& b) {
+  log("swallow " + a.name_ + " " + b.name_);
+  for (auto& [number, c] : connections_) {
+    if (c->from != &a || c->to != &b || c->broken || !c->open || c->dead || !dice_.in(2)) continue;
+    c->swallows = true;
+    drop_tail(c->out);
+    drop_tail(c->back);
+    log("silent", number);
+  }
+}
+
 void simulation::replace(connection& old) {
   auto fresh = std::make_unique<connection>();
   auto& c = *fresh;
@@ -313,6 +324,7 @@ void simulation::replace(connection& old) {
 void simulation::send(connection& c, bool out, message m) {
   auto& w = out ? c.out : c.back;
   if (out && c.dead) return;  // the message waits forever for a dead process
+  if (c.swallows) return;
   const auto mostly = dice_.in(50) ? dice_.between(1_ms, 30_ms) : dice_.between(20_us, 400_us);
   const auto when = std::max(w.last + 1, now_ + mostly);
   w.last = when;

@@ -13,7 +13,8 @@
 // connection between two live processes may break: of the messages in flight, a prefix arrives in each direction; of
 // the remaining requests the last ones are sent over the new connection, those in between are lost, and so are the
 // replies. Neither side is notified; the other side can distinguish the new connection from the old one, on which
-// messages may still arrive. Only clients duplicate messages, by retrying.
+// messages may still arrive. Or it swallows everything from some moment on, in both directions, while new connections
+// between the two work. Only clients duplicate messages, by retrying.
 #pragma once
 
 #include <chrono>
@@ -144,8 +145,9 @@ struct connection {
   sim_port* answers = nullptr;
   int channel = -1;
   bool open = true;
-  bool dead = false;    // the other end is dead
-  bool broken = false;  // replaced by a new connection
+  bool dead = false;      // the other end is dead
+  bool broken = false;    // replaced by a new connection
+  bool swallows = false;  // nothing that is sent arrives, in either direction
   way out;
   way back;
 };
@@ -176,6 +178,8 @@ class simulation {
   void mend_all();
   /// Breaks each connection from `a` to `b` with probability 1/2.
   void break_some(process& a, process& b);
+  /// From now on each connection from `a` to `b` swallows everything, with probability 1/2; new ones do not.
+  void swallow_some(process& a, process& b);
 
   void log(std::string_view what, std::uint64_t a = 0, std::uint64_t b = 0);
   [[nodiscard]] std::uint64_t hash() const { return hash_; }

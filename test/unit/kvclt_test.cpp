@@ -90,7 +90,7 @@ TEST_F(KvcltOfOneServer, ARequestGoesToTheThreadThatIsNamedAndSaysWhoAsks) {
   EXPECT_EQ(h->low_watermark, s) << "it is the lowest that is not answered";
   EXPECT_TRUE(shared_.window.is_open(s));
   EXPECT_EQ(shared_.window.at(s).channel, 41U);
-  client.check_health(client.control_thread(), 1s);
+  client.check_health(client.control_thread(), 1s, {});
   EXPECT_FALSE(one_.clock.next());
   const auto ping = one_.control.next();
   ASSERT_TRUE(ping);
@@ -134,7 +134,7 @@ TEST_F(KvcltOfOneServer, ARenewedConnectionBeginsItsStreamAndForgetsTheSetsOfIts
   client.record_set(0, set);
   client.record_set(1, set);
   const auto before = client.connection(0);
-  client.take(0, {.what = verb::push, .result = net::status::connection_reset});
+  client.take(0, {.what = verb::push, .result = net::status::connection_reset}, client.connection(0));
   EXPECT_TRUE(client.is_broken(0));
   EXPECT_FALSE(client.is_broken(1));
   client.renew(0);

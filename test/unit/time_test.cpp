@@ -7,9 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,6 +22,8 @@
 #include "net/clock_source.hpp"
 #include "net/heartbeat.hpp"
 #include "net/inproc_transport.hpp"
+#include "net/protocol.hpp"
+#include "test/support/flaky_transport.hpp"
 
 namespace paracel {
 namespace {
@@ -110,6 +114,73 @@ TEST_F(Beating, AProcessThatWasAwayDoesNotTakeThatForTheSilenceOfTheScheduler) {
   EXPECT_FALSE(subject.listen(0ms) == net::heartbeat_driver::outcome::over) << "stopped while it listens";
   EXPECT_TRUE(is_over_after(9s + 100ms)) << "it is silent all the same";
   EXPECT_EQ(ends, 1);
+}
+
+/// A scheduler whose answers take a while.
+class BeatingTo : public testing::Test {
+ protected:
+  void work_for(net::clock_source::time_point::duration time, net::clock_source::time_point::duration delay = {}) {
+    for (const auto end = clock.at + time; clock.at < end; clock.at += 50ms) {
+      subject.beat_if_due();
+      for (net::incoming in; scheduler->receive(in, 0ms);) {
+        net::request_view r;
+        ASSERT_EQ(net::decode(in.frame, in.tail.size(), r), nullptr);
+        due.push_back({clock.at + delay, in.from, r.header});
+      }
+      for (; !due.empty() && due.front().at <= clock.at; due.pop_front()) {
+        net::reply_header h{.what = due.front().asked.what, .sequence = due.front().asked.sequence};
+        h.count = net::known_sender;
+        net::reply_bytes head;
+        net::encode(h, head);
+        scheduler->reply(due.front().from, {.head = head});
+      }
+      while (subject.listen(0ms) == net::heartbeat_driver::outcome::heard) {
+      }
+      longest = std::max(longest, clock.at - answered);
+    }
+  }
+  struct answer {
+    net::clock_source::time_point at;
+    net::peer from;
+    net::request_header asked;
+  };
+  test::flaky_transport over{1};
+  std::unique_ptr<net::port> scheduler = over.open();
+  const std::string address = scheduler->bind("inproc://*");
+  std::unique_ptr<net::port> port = over.open();
+  hand_clock clock;
+  std::atomic<std::uint32_t> followed{0};
+  net::clock_source::time_point answered = clock.at;  // when the last beat that was answered was sent
+  net::clock_source::time_point::duration longest{};
+  std::deque<answer> due;
+  int ends = 0;
+  net::heartbeat_driver subject{
+      *port,
+      {.scheduler = address,
+       .job = 1,
+       .interval = 500ms,
+       .limit = 9s,
+       .on_answer = [this](net::clock_source::time_point sent) { answered = std::max(answered, sent); }},
+      [] { return std::string("{}"); },
+      [this](const net::directive&) { ++ends; },
+      followed,
+      clock};
+};
+
+TEST_F(BeatingTo, AConnectionThatHasFallenSilentIsRenewedBeforeTheProcessCountsAsLost) {
+  for (int i = 0; i < 5; ++i) {
+    work_for(2s);
+    over.swallow_all();
+  }
+  work_for(2s);
+  EXPECT_EQ(ends, 0);
+  EXPECT_LT(longest, 1200ms) << "a lease is valid for two seconds";
+}
+
+TEST_F(BeatingTo, ASlowSchedulerIsNotGivenUp) {
+  work_for(60s, 4s);
+  EXPECT_EQ(ends, 0);
+  EXPECT_LT(longest, 6s);
 }
 
 }  // namespace
