@@ -63,6 +63,12 @@ class objective {
   /// Returns: the sum of weight * loss. Adds its gradient to `gradient`. A value that is not finite means that the step
   /// was too long.
   virtual double value_and_gradient(std::span<const double> w, std::span<double> gradient) = 0;
+  /// The units in which steps and gradients are measured, so that a run does not depend on the scale of the
+  /// coordinates. Adds for each coordinate the size that the second derivative of these rows has, whatever w is, such
+  /// as an upper bound, to `sums`, and the weight of the rows that it is of to `weights`: a coordinate that few rows
+  /// depend on is not a small one. Called once, after the first value_and_gradient; by default the diagonal of the
+  /// Hessian there. Returns: whether it is known; otherwise all coordinates count alike.
+  virtual bool curvature_scale(std::span<double> sums, std::span<double> weights);
 
   // ---- for newton
 
@@ -107,6 +113,9 @@ enum class method { gd, sgd, lbfgs, owlqn, newton, cg };
 struct penalties {
   double l1 = 0;  ///< of |w|_1: gd and owlqn only
   double l2 = 0;  ///< of w.w, not of half of it
+  /// A vector a: l2 also multiplies (a.w)^2. The penalty of an intercept whose features were shifted: it is then a
+  /// combination of coordinates. Empty: none.
+  std::vector<double> combination{};
   /// Coordinates without a penalty, such as intercepts; ascending.
   std::vector<std::size_t> free{};
 };
@@ -131,7 +140,7 @@ struct validation {
 struct progress {
   int step = 0;
   double value = 0;          ///< F
-  double gradient_norm = 0;  ///< Euclidean; with l1, of the subgradient nearest to 0
+  double gradient_norm = 0;  ///< as gradient_measure says; with l1, of the subgradient nearest to 0
   double evaluations = 0;    ///< values and gradients of all rows so far
   double products = 0;       ///< Hessian-vector products so far
   double seconds = 0;        ///< of this step
@@ -140,13 +149,20 @@ struct progress {
   double validation_accuracy = std::numeric_limits<double>::quiet_NaN();
 };
 
+/// The norm of a gradient g.
+enum class gradient_measure {
+  scaled,  ///< sqrt(sum g_j^2 / c_j), c_j of the objective's curvature_scale: independent of the coordinates' scales
+  plain,   ///< Euclidean
+};
+
 struct settings {
   method how = method::lbfgs;
   penalties penalty{};
-  double scale = 0;                    ///< factor of the sum of losses; 0: 1 / (sum of weights)
-  std::vector<double> start{};         ///< empty: zeros. Rank 0's is used.
-  int max_steps = 1000;                ///< sgd: passes
-  double gradient_tolerance = 1e-6;    ///< ends when the gradient's norm is at most this fraction of the first one
+  double scale = 0;                  ///< factor of the sum of losses; 0: 1 / (sum of weights)
+  std::vector<double> start{};       ///< empty: zeros. Rank 0's is used.
+  int max_steps = 1000;              ///< sgd: passes
+  double gradient_tolerance = 1e-6;  ///< ends when the gradient's norm is at most this fraction of the first one
+  gradient_measure measure = gradient_measure::scaled;
   double objective_tolerance = 1e-12;  ///< ends after three steps (newton: one) that lower F by less than this fraction
   std::size_t memory = 10;             ///< lbfgs, owlqn: pairs
   /// lbfgs, owlqn: each worker keeps and multiplies only a part of the pairs: 2 * memory * n / workers numbers instead

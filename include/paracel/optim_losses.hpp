@@ -45,6 +45,8 @@ class loss {
                              std::span<double> curvature) const = 0;
   /// Whether newton can use `curvature`.
   [[nodiscard]] virtual bool has_curvature() const { return true; }
+  /// The greatest `curvature` of a row of weight 1, for objective::curvature_scale; a rough value will do.
+  [[nodiscard]] virtual double greatest_curvature() const { return 1; }
 };
 
 using loss_ptr = std::shared_ptr<const loss>;
@@ -114,6 +116,7 @@ class linear_objective final : public objective {
   [[nodiscard]] std::size_t dimension() const override { return columns_ + first(); }
   [[nodiscard]] double weight() const override;
   double value_and_gradient(std::span<const double> w, std::span<double> gradient) override;
+  bool curvature_scale(std::span<double> sums, std::span<double> weights) override;
   [[nodiscard]] bool has_hessian() const override { return loss_->has_curvature(); }
   void hessian_vector(std::span<const double> v, std::span<double> out) override;
   bool hessian_diagonal(std::span<double> out) override;
@@ -169,6 +172,7 @@ class softmax_objective final : public objective {
   [[nodiscard]] std::size_t dimension() const override { return (columns_ + first()) * classes_; }
   [[nodiscard]] double weight() const override;
   double value_and_gradient(std::span<const double> w, std::span<double> gradient) override;
+  bool curvature_scale(std::span<double> sums, std::span<double> weights) override;
   [[nodiscard]] bool has_hessian() const override { return true; }
   void hessian_vector(std::span<const double> v, std::span<double> out) override;
   bool hessian_diagonal(std::span<double> out) override;

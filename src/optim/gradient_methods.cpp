@@ -35,7 +35,7 @@ step_outcome gd_step(problem& p, method_state& s, int number) {
   std::vector<double> gradient(n);
   // The step that would have been best for the last change of the gradient (Barzilai and Borwein); the line search
   // makes it safe.
-  double t = s.numbers[step_length] > 0 ? s.numbers[step_length] : 1 / norm(s.gradient);
+  double t = s.numbers[step_length] > 0 ? s.numbers[step_length] : first_step(p, s, s.gradient);
   if (!std::isfinite(t)) return step_outcome::nothing_found;
   const double l1_before = p.l1_part(s.w);
   bool finite = false;
@@ -43,7 +43,8 @@ step_outcome gd_step(problem& p, method_state& s, int number) {
   for (int halved = 0; halved <= gd_halvings; ++halved, t /= 2) {
     double expected = -l1_before;
     for (std::size_t j = 0; j < n; ++j) {
-      w[j] = shrunk(s.w[j] - t * s.gradient[j], t * p.l1_of(j));
+      const double length = scaled_by(s.metric, j, t);
+      w[j] = shrunk(s.w[j] - length * s.gradient[j], length * p.l1_of(j));
       expected += s.gradient[j] * (w[j] - s.w[j]);
     }
     const double l1_after = p.l1_part(w);
@@ -55,7 +56,7 @@ step_outcome gd_step(problem& p, method_state& s, int number) {
     double sy = 0;
     for (std::size_t j = 0; j < n; ++j) {
       const double change = w[j] - s.w[j];
-      ss += change * change;
+      ss += change * change / scaled_by(s.metric, j, 1);
       sy += change * (gradient[j] - s.gradient[j]);
     }
     s.numbers[step_length] = sy > 0 ? ss / sy : 2 * t;
@@ -71,19 +72,19 @@ step_outcome gd_step(problem& p, method_state& s, int number) {
 step_outcome cg_step(problem& p, method_state& s, int number) {
   const std::size_t n = p.size();
   auto& d = s.memory;
-  bool steepest = d.empty();
+  bool first_direction = d.empty();
   d.resize(n);
-  double slope = steepest ? 0 : p.dot(d, s.gradient);
+  double slope = first_direction ? 0 : p.dot(d, s.gradient);
   if (p.rows().has_hessian()) revisit_if_resumed(p, s, number);
   line_trial trial;
   for (;;) {
     if (!(slope < 0)) {
-      steepest = true;
-      for (std::size_t j = 0; j < n; ++j) d[j] = -s.gradient[j];
-      slope = -p.dot(s.gradient, s.gradient);
+      first_direction = true;
+      for (std::size_t j = 0; j < n; ++j) d[j] = -scaled_by(s.metric, j, s.gradient[j]);
+      slope = p.dot(d, s.gradient);
       if (!(slope < 0)) return step_outcome::nothing_found;
     }
-    double first = number == 1 || s.numbers[step_length] == 0 ? 1 / p.norm(s.gradient)
+    double first = number == 1 || s.numbers[step_length] == 0 ? first_step(p, s, s.gradient)
                                                               : s.numbers[step_length] * s.numbers[last_slope] / slope;
     if (p.rows().has_hessian()) {
       std::vector<double> hd(n);
@@ -96,17 +97,18 @@ step_outcome cg_step(problem& p, method_state& s, int number) {
       s.numbers[last_slope] = slope;
       break;
     }
-    if (steepest) return step_outcome::nothing_found;
+    if (first_direction) return step_outcome::nothing_found;
     slope = 0;
     // The last trial evaluated another point.
     if (p.rows().has_hessian()) p.evaluate(s.w, s.gradient);
   }
   // Polak and Ribiere's beta, but at least 0.
   using pair = problem::vector_pair;
-  const auto [before, now, both] = p.dots(
-      std::array{pair{trial.gradient, trial.gradient}, pair{s.gradient, s.gradient}, pair{s.gradient, trial.gradient}});
+  const auto down = steepest(s, s.gradient);
+  const auto [before, now, both] = p.dots(std::array{pair{trial.gradient, steepest(s, trial.gradient)},
+                                                     pair{s.gradient, down}, pair{down, trial.gradient}});
   const double beta = std::max(0.0, (now - both) / before);
-  for (std::size_t j = 0; j < n; ++j) d[j] = beta * d[j] - s.gradient[j];
+  for (std::size_t j = 0; j < n; ++j) d[j] = beta * d[j] - down[j];
   return step_outcome::moved;
 }
 

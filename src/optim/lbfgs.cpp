@@ -21,7 +21,7 @@ constexpr wolfe_conditions lbfgs_conditions{.decrease = 1e-4, .curvature = 0.75,
 constexpr double owlqn_decrease = 1e-4;
 constexpr int owlqn_halvings = 40;
 
-/// The pairs (s, y) of the last steps, in the memory of a state.
+/// The pairs (s, y) of the last steps, in the memory of a state. M is its metric.
 class pair_memory {
  public:
   pair_memory(problem& p, method_state& s) : p_(p), s_(s), capacity_(p.how().memory) {
@@ -59,18 +59,18 @@ class pair_memory {
       const auto slot = slot_of(i);
       const auto s = change(slot);
       const auto y = gradient_change(slot);
-      // s.y and y.y in this space, and s.d. In the whole space s.y is known, and greater than that part of y.y: y.y is
-      // needed of the newest pair only.
+      // s.y and y.My in this space, and s.d. In the whole space s.y is known, and greater than that part of y.My: y.My
+      // is needed of the newest pair only.
       const bool needs_yy = scale == 0 || !fixed.empty();
       std::array<double, 3> sums{};
       if (p_.has_own()) {
-        if (needs_yy) sums[1] = p_.dot(y, y);
+        if (needs_yy) sums[1] = p_.dot(y, y);  // there is no metric
         sums[2] = p_.dot(s, own);
       } else {
-        sums = {0, needs_yy ? dot(y, y) : 0, dot(s, own)};
+        sums = {0, needs_yy ? square(y) : 0, dot(s, own)};
         for (const auto j : zeros) {
           sums[0] -= s[j] * y[j];
-          sums[1] -= y[j] * y[j];
+          sums[1] -= scaled_by(s_.metric, begin_ + j, y[j]) * y[j];
         }
         if (p_.how().wide) p_.workers().sum(sums);
       }
@@ -81,9 +81,9 @@ class pair_memory {
       add_scaled(-used.back().alpha, y, own);
       clear();
     }
-    if (scale > 0) {
-      for (auto& x : own) x *= scale;
-    }
+    // The first estimate of the inverse Hessian: the metric, times a number.
+    if (scale == 0) scale = 1;
+    for (std::size_t j = 0; j < own.size(); ++j) own[j] = scale * scaled_by(s_.metric, begin_ + j, own[j]);
     for (std::size_t i = used.size(); i-- > 0;) {
       const double beta = sum_dot(gradient_change(used[i].slot), own) / used[i].sy;
       add_scaled(used[i].alpha - beta, change(used[i].slot), own);
@@ -103,7 +103,10 @@ class pair_memory {
       y[j] = s_.gradient[begin_ + j] - g_before[begin_ + j];
     }
     const double sy = sum_dot(s, y);
-    if (!(sy > std::numeric_limits<double>::epsilon() * sum_dot(y, y))) {
+    double yy = square(y);
+    if (p_.has_own()) yy = p_.dot(y, y);
+    else if (p_.how().wide) p_.workers().sum(std::span(&yy, 1));
+    if (!(sy > std::numeric_limits<double>::epsilon() * yy)) {
       // The slot may have held the oldest pair.
       if (size() == capacity_) s_.numbers[pairs] = static_cast<double>(capacity_ - 1);
       return;
@@ -125,6 +128,13 @@ class pair_memory {
   [[nodiscard]] std::span<double> gradient_change(std::size_t slot) {
     return std::span(s_.memory).subspan((2 * slot + 1) * length(), length());
   }
+  /// y.My of this worker's part.
+  [[nodiscard]] double square(std::span<const double> y) const {
+    if (s_.metric.empty()) return dot(y, y);
+    double sum = 0;
+    for (std::size_t j = 0; j < y.size(); ++j) sum += s_.metric[begin_ + j] * y[j] * y[j];
+    return sum;
+  }
   double sum_dot(std::span<const double> a, std::span<const double> b) {
     if (p_.has_own()) return p_.dot(a, b);
     double d = dot(a, b);
@@ -145,17 +155,17 @@ step_outcome lbfgs_step(problem& p, method_state& s, int number) {
   pair_memory memory(p, s);
   line_trial trial;
   for (;;) {
-    const bool steepest = memory.size() == 0;
+    const bool first_direction = memory.size() == 0;
     const auto d = memory.direction(s.gradient);
     const double slope = p.dot(d, s.gradient);
     if (slope < 0) {
-      const double first = steepest ? 1 / p.norm(s.gradient) : 1;
+      const double first = first_direction ? first_step(p, s, s.gradient) : 1;
       if (move_along(p, s, number, d, slope, first, lbfgs_conditions, trial) > 0) {
         memory.add(trial.w, trial.gradient);  // those before the step
         return step_outcome::moved;
       }
     }
-    if (steepest) return step_outcome::nothing_found;
+    if (first_direction) return step_outcome::nothing_found;
     memory.forget();
   }
 }
@@ -171,7 +181,7 @@ step_outcome owlqn_step(problem& p, method_state& s, int number) {
   std::vector<double> w(n);
   std::vector<double> gradient(n);
   for (;;) {
-    const bool steepest = memory.size() == 0;
+    const bool first_direction = memory.size() == 0;
     auto d = memory.direction(pseudo, fixed);
     // Only where the direction agrees with the steepest one does it lead into the chosen orthant.
     for (std::size_t j = 0; j < n; ++j) {
@@ -179,7 +189,7 @@ step_outcome owlqn_step(problem& p, method_state& s, int number) {
     }
     bool finite = false;
     double found = 0;
-    double t = steepest ? 1 / norm(pseudo) : 1;
+    double t = first_direction ? first_step(p, s, pseudo) : 1;
     if (!(dot(d, pseudo) < 0)) t = 0;
     for (int halved = 0; t > 0 && halved <= owlqn_halvings; ++halved, t /= 2) {
       double expected = 0;
@@ -201,7 +211,7 @@ step_outcome owlqn_step(problem& p, method_state& s, int number) {
       }
     }
     if (t > 0 && !finite) refuse_not_finite(p, number, found);
-    if (steepest) return step_outcome::nothing_found;
+    if (first_direction) return step_outcome::nothing_found;
     memory.forget();
   }
 }

@@ -23,6 +23,9 @@ namespace {
 constexpr std::size_t block_rows = 256;
 // With more entries per row, their outer products cost more than the Hessian-vector products that they save.
 constexpr double most_outer_entries = 100;
+// Dense rows of all workers from which every row_stride-th one is measured.
+constexpr std::uint64_t most_measured_rows = 16384;
+constexpr std::uint64_t row_stride = 16;
 
 }  // namespace
 
@@ -304,6 +307,54 @@ void linear_objective::hessian_vector(std::span<const double> v, std::span<doubl
   });
 }
 
+bool linear_objective::curvature_scale(std::span<double> sums, std::span<double> weights) {
+  add_squares(rows_, options_, loss_->greatest_curvature(), 1, sums, weights);
+  return true;
+}
+
+void add_squares(const sample_rows& rows, const linear_options& options, double curvature, std::size_t width,
+                 std::span<double> sums, std::span<double> weights) {
+  const auto& inverse = options.standardize.inverse();
+  const auto& shift = options.standardize.shift();
+  const std::size_t first = options.intercept ? 1 : 0;
+  const std::size_t columns = sums.size() / width - first;
+  std::vector<double> square(columns);
+  std::vector<double> weight(columns);
+  double total = 0;
+  // Sizes need not be exact: of many dense rows some will do, unless they have nothing but zeros in a column. Which
+  // ones does not depend on the number of workers.
+  const auto add_every = [&](std::uint64_t stride) {
+    for (std::size_t i = (stride - rows.first_row % stride) % stride; i < rows.rows(); i += stride) {
+      const double w = options.row_weights.empty() ? 1 : options.row_weights[i];
+      total += w;
+      visit_row(rows, i, [&](std::size_t j, double x) {
+        if (x == 0) return;
+        const double standard = inverse.empty() ? x : x * inverse[j] - (shift.empty() ? 0 : shift[j]);
+        square[j] += w * standard * standard;
+        weight[j] += w;
+      });
+    }
+  };
+  const bool sampled = rows.dense && rows.rows_total >= most_measured_rows;
+  if (sampled) add_every(row_stride);
+  if (!sampled || std::ranges::any_of(weight, [](double w) { return w == 0; })) {
+    total = 0;
+    square.assign(columns, 0);
+    weight.assign(columns, 0);
+    add_every(1);
+  }
+  for (std::size_t c = 0; c < width; ++c) {
+    if (first > 0) {
+      sums[c] += curvature * total;
+      weights[c] += total;
+    }
+    for (std::size_t j = 0; j < columns; ++j) {
+      sums[(first + j) * width + c] += curvature * square[j];
+      weights[(first + j) * width + c] += weight[j];
+    }
+  }
+}
+
 bool linear_objective::hessian_diagonal(std::span<double> out) {
   if (!has_hessian()) return false;
   // Of the raw weights: sums of c x^2, of c x, and of c.
@@ -341,8 +392,23 @@ void linear_objective::hessian(std::span<double> packed) {
   const bool standard = !options_.standardize.is_identity();
   std::vector<double> own(standard ? packed.size() : 0);
   const auto to = standard ? std::span<double>(own) : packed;
+  if (rows_.dense) {
+    for (std::size_t i = 0; i < rows_.rows(); ++i) {
+      const auto x = rows_.dense_row(i);
+      const double c = curvature_[i];
+      if (c == 0) continue;
+      if (options_.intercept) {
+        to[0] += c;
+        add_scaled(c, x, to.subspan(1));
+      }
+      for (std::size_t j = 0; j < columns_; ++j) {
+        const std::size_t at = first() + j;
+        if (x[j] != 0) add_scaled(c * x[j], x.subspan(j), to.subspan(packed_row(n, at) + at));
+      }
+    }
+  }
   std::vector<std::pair<std::size_t, double>> row;
-  for (std::size_t i = 0; i < rows_.rows(); ++i) {
+  for (std::size_t i = 0; !rows_.dense && i < rows_.rows(); ++i) {
     if (curvature_[i] == 0) continue;
     row.clear();
     if (options_.intercept) row.emplace_back(0, 1.0);

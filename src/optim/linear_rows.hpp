@@ -16,6 +16,10 @@ namespace paracel::optim {
 /// Throws: error when rows and options do not fit.
 void check_rows(const sample_rows& rows, std::size_t columns, const linear_options& options);
 
+/// objective::curvature_scale of a loss of `width` margins a row, of this greatest curvature.
+void add_squares(const sample_rows& rows, const linear_options& options, double curvature, std::size_t width,
+                 std::span<double> sums, std::span<double> weights);
+
 /// `visit(column, value)` for each entry of a row; a dense row has all.
 template <class F>
 void visit_row(const sample_rows& rows, std::size_t i, F&& visit) {

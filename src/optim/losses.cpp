@@ -20,7 +20,7 @@ struct point_derivatives {
 template <class F>
 class loss_of_rows final : public loss {
  public:
-  loss_of_rows(F f, bool has_curvature) : f_(f), has_curvature_(has_curvature) {}
+  loss_of_rows(F f, bool has_curvature, double greatest) : f_(f), has_curvature_(has_curvature), greatest_(greatest) {}
   double derivatives(std::span<const double> margin, std::span<const double> label, std::span<const double> weight,
                      std::span<double> slope, std::span<double> curvature) const override {
     double sum = 0;
@@ -34,15 +34,17 @@ class loss_of_rows final : public loss {
     return sum;
   }
   [[nodiscard]] bool has_curvature() const override { return has_curvature_; }
+  [[nodiscard]] double greatest_curvature() const override { return greatest_; }
 
  private:
   F f_;
   bool has_curvature_;
+  double greatest_;
 };
 
 template <class F>
-loss_ptr make_loss(F f, bool has_curvature = true) {
-  return std::make_shared<loss_of_rows<F>>(f, has_curvature);
+loss_ptr make_loss(F f, bool has_curvature = true, double greatest = 1) {
+  return std::make_shared<loss_of_rows<F>>(f, has_curvature, greatest);
 }
 
 void require_number(const char* name, double found, bool zero) {
@@ -54,13 +56,15 @@ void require_number(const char* name, double found, bool zero) {
 }  // namespace
 
 loss_ptr log_loss() {
-  return make_loss([](double m, double y) {
-    const double z = y * m;
-    // One exponential for all three, and none that overflows.
-    const double e = std::exp(-std::abs(z));
-    const double wrong = z < 0 ? 1 / (1 + e) : e / (1 + e);  // 1 / (1 + exp(z))
-    return point_derivatives{std::log1p(e) + (z < 0 ? -z : 0.0), -y * wrong, e / ((1 + e) * (1 + e))};
-  });
+  return make_loss(
+      [](double m, double y) {
+        const double z = y * m;
+        // One exponential for all three, and none that overflows.
+        const double e = std::exp(-std::abs(z));
+        const double wrong = z < 0 ? 1 / (1 + e) : e / (1 + e);  // 1 / (1 + exp(z))
+        return point_derivatives{std::log1p(e) + (z < 0 ? -z : 0.0), -y * wrong, e / ((1 + e) * (1 + e))};
+      },
+      true, 0.25);
 }
 
 loss_ptr smooth_hinge_loss() {
@@ -82,11 +86,13 @@ loss_ptr hinge_loss() {
 }
 
 loss_ptr squared_hinge_loss() {
-  return make_loss([](double m, double y) {
-    const double short_of = 1 - y * m;
-    if (short_of <= 0) return point_derivatives{0, 0, 0};
-    return point_derivatives{short_of * short_of, -2 * y * short_of, 2};
-  });
+  return make_loss(
+      [](double m, double y) {
+        const double short_of = 1 - y * m;
+        if (short_of <= 0) return point_derivatives{0, 0, 0};
+        return point_derivatives{short_of * short_of, -2 * y * short_of, 2};
+      },
+      true, 2);
 }
 
 loss_ptr perceptron_loss() {
@@ -116,12 +122,14 @@ loss_ptr epsilon_insensitive_loss(double epsilon) {
 
 loss_ptr squared_epsilon_insensitive_loss(double epsilon) {
   require_number("epsilon", epsilon, true);
-  return make_loss([epsilon](double m, double y) {
-    const double r = m - y;
-    const double beyond = std::abs(r) - epsilon;
-    if (beyond <= 0) return point_derivatives{0, 0, 0};
-    return point_derivatives{beyond * beyond, r > 0 ? 2 * beyond : -2 * beyond, 2};
-  });
+  return make_loss(
+      [epsilon](double m, double y) {
+        const double r = m - y;
+        const double beyond = std::abs(r) - epsilon;
+        if (beyond <= 0) return point_derivatives{0, 0, 0};
+        return point_derivatives{beyond * beyond, r > 0 ? 2 * beyond : -2 * beyond, 2};
+      },
+      true, 2);
 }
 
 loss_ptr huber_loss(double delta) {

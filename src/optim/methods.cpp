@@ -48,13 +48,31 @@ namespace {
 
 /// The norm of the gradient, or of the subgradient nearest to 0.
 double slope_norm(problem& p, const method_state& s) {
-  if (!p.has_l1()) return p.norm(s.gradient);
+  const auto measured = [&](std::span<const double> g) {
+    return p.how().measure == gradient_measure::plain ? p.norm(g) : length_of(p, s, g);
+  };
+  if (!p.has_l1()) return measured(s.gradient);
   std::vector<double> pseudo(s.gradient.size());
   p.pseudo_gradient(s.w, s.gradient, pseudo);
-  return norm(pseudo);
+  return measured(pseudo);
 }
 
 }  // namespace
+
+std::vector<double> steepest(const method_state& s, std::span<const double> gradient) {
+  std::vector<double> out(gradient.begin(), gradient.end());
+  for (std::size_t j = 0; j < s.metric.size(); ++j) out[j] *= s.metric[j];
+  return out;
+}
+
+double first_step(problem& p, const method_state& s, std::span<const double> gradient) {
+  return (s.metric.empty() ? 1 : 0.5 * std::sqrt(p.scale() * p.total_weight())) / length_of(p, s, gradient);
+}
+
+double length_of(problem& p, const method_state& s, std::span<const double> gradient) {
+  if (s.metric.empty()) return p.norm(gradient);
+  return std::sqrt(p.dot(gradient, steepest(s, gradient)));
+}
 
 void begin(problem& p, method_state& s) {
   s.gradient.assign(p.size(), 0.0);
@@ -62,6 +80,7 @@ void begin(problem& p, method_state& s) {
   s.numbers.assign(number_count, 0.0);
   s.numbers[value] = p.evaluate(s.w, s.gradient) + p.l1_part(s.w);
   if (!std::isfinite(s.numbers[value])) refuse_not_finite(p, 0, s.numbers[value]);
+  s.metric = p.inverse_curvatures(s.w);
   const double n = slope_norm(p, s);
   if (!std::isfinite(n)) refuse_not_finite(p, 0, n);
   s.numbers[gradient_norm] = s.numbers[first_gradient_norm] = n;

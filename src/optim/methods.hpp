@@ -36,11 +36,26 @@ enum number : std::size_t {
 struct method_state {
   std::vector<double> w;
   std::vector<double> gradient;  ///< of the smooth part at w
+  /// problem::inverse_curvatures, a diagonal M. Methods work as if the coordinates were w_j / sqrt(M_j), in which F
+  /// curves alike along each; so scaling a coordinate changes nothing but rounding.
+  std::vector<double> metric;
   /// lbfgs, owlqn: the pairs (this worker's part, if wide): s of slot 0, y of slot 0, s of slot 1, ...
   /// cg: the next direction. sgd: the iterate, then the average of the iterates.
   std::vector<double> memory;
   std::vector<double> numbers;  ///< lbfgs, owlqn: after the named ones s.y of each slot
 };
+
+/// x_j M_j
+inline double scaled_by(const std::vector<double>& metric, std::size_t j, double x) {
+  return metric.empty() ? x : metric[j] * x;
+}
+/// sqrt(g' M g)
+double length_of(problem& p, const method_state& s, std::span<const double> gradient);
+/// The first step along -M g, or of length 1 along -g without a metric. It moves coordinates of columns of size 1 by
+/// about 1, whatever the scale of F: with log losses, whose second derivatives are at most 1/4, by just that.
+double first_step(problem& p, const method_state& s, std::span<const double> gradient);
+/// M g
+std::vector<double> steepest(const method_state& s, std::span<const double> gradient);
 
 /// Whether a step moved w.
 enum class step_outcome { moved, nothing_found };

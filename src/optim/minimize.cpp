@@ -176,8 +176,8 @@ result minimize(objective& f, const settings& s) {
   return found;
 }
 
-// Objects of the context, all in checkpoints: w, gradient, memory and numbers of method_state, held and best of the
-// held-out rows, and why (int32; -1: not ended).
+// Objects of the context, all in checkpoints: w, gradient, metric, memory and numbers of method_state, held and best of
+// the held-out rows, and why (int32; -1: not ended).
 result minimize(paralg& job, objective& f, const settings& s) {
   queue_team workers;
   std::optional<problem> p;
@@ -214,6 +214,7 @@ result minimize(paralg& job, objective& f, const settings& s) {
       state.w.insert(state.w.end(), own_start.begin(), own_start.end());
     } else {
       state.gradient = std::move(c.get_obj<vector>("gradient"));
+      state.metric = std::move(c.get_obj<vector>("metric"));
       state.memory = std::move(c.get_obj<vector>("memory"));
       state.numbers = std::move(c.get_obj<vector>("numbers"));
     }
@@ -235,6 +236,7 @@ result minimize(paralg& job, objective& f, const settings& s) {
     }
     c.get_obj<vector>("w") = std::move(state.w);
     c.put_obj("gradient", std::move(state.gradient));
+    c.put_obj("metric", std::move(state.metric));
     c.put_obj("memory", std::move(state.memory));
     c.put_obj("numbers", std::move(state.numbers));
     c.put_obj("why", last ? static_cast<std::int32_t>(why) : -1);

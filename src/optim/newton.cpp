@@ -33,6 +33,8 @@ constexpr double most_residual = 0.5;
 // But no more accurately than this fraction of the reduction that the gradient still needs.
 constexpr double enough_residual = 0.5;
 constexpr double dense_residual = 1e-12;
+// A coordinate's second derivative is taken to be at least this fraction of its size anywhere.
+constexpr double least_curvature = 1e-8;
 // Successive rejected steps before the method gives up.
 constexpr int most_rejections = 40;
 
@@ -132,11 +134,16 @@ step_outcome newton_step(problem& p, method_state& s, int number) {
       p.hessian(packed);
       for (std::size_t j = 0; j < n; ++j) preconditioner[j] = packed[packed_row(n, j) + j];
     } else if (!p.hessian_diagonal(preconditioner)) {
-      std::fill(preconditioner.begin(), preconditioner.end(), 1.0);
+      for (std::size_t j = 0; j < n; ++j) preconditioner[j] = 1 / scaled_by(s.metric, j, 1);
     }
-    // Coordinates without curvature, such as those of features that are always 0.
+    // Coordinates that have no curvature at w, such as those of features that are always 0.
+    if (!s.metric.empty()) {
+      for (std::size_t j = 0; j < n; ++j)
+        preconditioner[j] = std::max(preconditioner[j], least_curvature / s.metric[j]);
+      return;
+    }
     const double most = *std::max_element(preconditioner.begin(), preconditioner.end());
-    for (auto& x : preconditioner) x = std::max(x, most > 0 ? 1e-8 * most : 1.0);
+    for (auto& x : preconditioner) x = std::max(x, most > 0 ? least_curvature * most : 1.0);
   };
   measure();
   const auto inverse_norm = [&] {
@@ -189,7 +196,8 @@ step_outcome newton_step(problem& p, method_state& s, int number) {
     else if (actual < eta2 * predicted) delta = std::max(sigma1 * delta, std::min(alpha * r.length, sigma3 * delta));
     else delta = std::max(delta, std::min(alpha * r.length, sigma3 * delta));
     // Where both are rounding errors, the gradient decides.
-    const bool level = std::abs(actual) <= rounding && predicted <= rounding && norm(gradient) < norm(s.gradient);
+    const bool level = std::abs(actual) <= rounding && predicted <= rounding &&
+                       length_of(p, s, gradient) < length_of(p, s, s.gradient);
     if (actual > eta0 * predicted || level) {
       s.w.swap(w);
       s.gradient.swap(gradient);

@@ -29,6 +29,10 @@ void objective::hessian_vector(std::span<const double>, std::span<double>) {
   throw config_error("the objective has no Hessian-vector products");
 }
 bool objective::hessian_diagonal(std::span<double>) { return false; }
+bool objective::curvature_scale(std::span<double> sums, std::span<double> weights) {
+  for (auto& w : weights) w += weight();
+  return hessian_diagonal(sums);
+}
 void objective::hessian(std::span<double>) { throw config_error("the objective has no Hessian"); }
 double objective::rows_value_and_gradient(std::span<const std::size_t>, std::span<const double>, std::span<double>) {
   throw config_error("the objective has no gradients of single rows");
@@ -54,6 +58,9 @@ problem::problem(objective& f, const settings& s, team& with)
   if (!(p.l1 >= 0) || !(p.l2 >= 0) || !std::isfinite(p.l1) || !std::isfinite(p.l2))
     refuse("the weights of the penalties are " + std::to_string(p.l1) + " and " + std::to_string(p.l2) +
            ", want finite numbers from 0");
+  if (!p.combination.empty() && p.combination.size() != size_)
+    refuse("the penalised combination has " + std::to_string(p.combination.size()) + " coordinates, want " +
+           std::to_string(size_));
   if (p.l1 > 0 && s.how != method::gd && s.how != method::owlqn)
     refuse("cannot minimise a function with an l1 penalty; want owlqn or gd");
   if (s.how == method::newton && !f.has_hessian())
@@ -93,6 +100,7 @@ problem::problem(objective& f, const settings& s, team& with)
   if (s.how == method::sgd && totals[1] == 0) refuse("the objective has no gradients of single rows");
   scale_ = s.scale > 0 ? s.scale : 1 / totals[0];
   all_rows_ = totals[1];
+  total_weight_ = totals[0];
   dense_ = size_ < s.dense_below && totals[2] == 0;
 }
 
@@ -130,11 +138,23 @@ void problem::revisit(std::span<const double> w) { (void)f_.value_and_gradient(w
 double problem::add_l2(std::span<const double> w, std::span<double> gradient) const {
   const double l2 = settings_.penalty.l2;
   if (l2 == 0) return 0;
-  add_scaled(2 * l2, w, gradient);
-  double square = optim::dot(w, w);
+  // Free coordinates are left out: subtracted afterwards, they would cancel the digits of small ones.
+  double square = 0;
+  std::size_t begin = 0;
+  const auto add_until = [&](std::size_t end) {
+    add_scaled(2 * l2, w.subspan(begin, end - begin), gradient.subspan(begin, end - begin));
+    square += optim::dot(w.subspan(begin, end - begin), w.subspan(begin, end - begin));
+    begin = end;
+  };
   for (const auto j : settings_.penalty.free) {
-    gradient[j] -= 2 * l2 * w[j];
-    square -= w[j] * w[j];
+    add_until(j);
+    ++begin;
+  }
+  add_until(w.size());
+  if (const auto& a = settings_.penalty.combination; !a.empty()) {
+    const double sum = optim::dot(a, w);
+    add_scaled(2 * l2 * sum, a, gradient);
+    square += sum * sum;
   }
   return l2 * square;
 }
@@ -166,14 +186,42 @@ void problem::hessian_vector(std::span<const double> v, std::span<double> out) {
   team_.sum(out);
   const double l2 = settings_.penalty.l2;
   for (std::size_t j = 0; j < size_; ++j) out[j] = scale_ * out[j] + (is_free(j) ? 0 : 2 * l2 * v[j]);
+  if (const auto& a = settings_.penalty.combination; !a.empty()) add_scaled(2 * l2 * optim::dot(a, v), a, out);
+}
+
+void problem::add_penalty_diagonal(std::span<double> out) const {
+  const double l2 = settings_.penalty.l2;
+  const auto& a = settings_.penalty.combination;
+  for (std::size_t j = 0; j < size_; ++j) out[j] += (is_free(j) ? 0 : 2 * l2) + (a.empty() ? 0 : 2 * l2 * a[j] * a[j]);
+}
+
+std::vector<double> problem::inverse_curvatures(std::span<const double> w) {
+  if (has_own_) return {};
+  if (settings_.chunks > 0) revisit(w);
+  std::vector<double> sums(2 * size_);
+  const auto weights = std::span(sums).subspan(size_);
+  if (!f_.curvature_scale(std::span(sums).first(size_), weights)) return {};
+  team_.sum(sums);
+  // As large as if all rows depended on it.
+  for (std::size_t j = 0; j < size_; ++j) sums[j] = weights[j] > 0 ? scale_ * sums[j] / weights[j] * total_weight_ : 0;
+  sums.resize(size_);
+  add_penalty_diagonal(sums);
+  for (std::size_t j = 0; j < size_; ++j) {
+    if (!std::isfinite(sums[j]))
+      throw error(std::string(name_of(settings_.how)) + ": the second derivative by coordinate " + std::to_string(j) +
+                  " is " + std::to_string(sums[j]) + ", want a finite number: smaller numbers in the rows");
+    // Without curvature F does not depend on the coordinate.
+    sums[j] = sums[j] > 0 ? 1 / sums[j] : 1;
+  }
+  return sums;
 }
 
 bool problem::hessian_diagonal(std::span<double> out) {
   std::fill(out.begin(), out.end(), 0.0);
   if (!f_.hessian_diagonal(out)) return false;
   team_.sum(out);
-  const double l2 = settings_.penalty.l2;
-  for (std::size_t j = 0; j < size_; ++j) out[j] = scale_ * out[j] + (is_free(j) ? 0 : 2 * l2);
+  for (auto& h : out) h *= scale_;
+  add_penalty_diagonal(out);
   return true;
 }
 
@@ -182,7 +230,12 @@ void problem::hessian(std::vector<double>& packed) {
   f_.hessian(packed);
   team_.sum(packed);
   for (auto& h : packed) h *= scale_;
-  for (std::size_t j = 0; j < size_; ++j) packed[packed_row(size_, j) + j] += is_free(j) ? 0 : 2 * settings_.penalty.l2;
+  const double l2 = settings_.penalty.l2;
+  for (std::size_t j = 0; j < size_; ++j) packed[packed_row(size_, j) + j] += is_free(j) ? 0 : 2 * l2;
+  const auto& a = settings_.penalty.combination;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    for (std::size_t j = i; j < size_; ++j) packed[packed_row(size_, i) + j] += 2 * l2 * a[i] * a[j];
+  }
 }
 
 }  // namespace paracel::optim

@@ -46,6 +46,8 @@ class problem {
   [[nodiscard]] team& workers() noexcept { return team_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] double scale() const noexcept { return scale_; }
+  /// Of the rows of all workers.
+  [[nodiscard]] double total_weight() const noexcept { return total_weight_; }
   /// Rows of all workers, if the objective reports them.
   [[nodiscard]] double all_rows() const noexcept { return all_rows_; }
 
@@ -59,6 +61,9 @@ class problem {
     return out;
   }
   [[nodiscard]] double norm(std::span<const double> a) { return std::sqrt(dot(a, a)); }
+  /// 1 / the size of F's second derivative by each coordinate; empty: unknown, all count alike. Call it after the first
+  /// evaluation, that of w. Throws: error when one is not finite. Cost: a pass over the rows, a sum of n numbers.
+  [[nodiscard]] std::vector<double> inverse_curvatures(std::span<const double> w);
   /// Whether a worker has coordinates of its own.
   [[nodiscard]] bool has_own() const noexcept { return has_own_; }
   /// Coordinates that are the same at every worker; the first ones.
@@ -92,6 +97,8 @@ class problem {
 
  private:
   void dots(std::span<const vector_pair> of, std::span<double> out);
+  /// Adds the penalties' second derivatives.
+  void add_penalty_diagonal(std::span<double> out) const;
   [[nodiscard]] bool is_free(std::size_t j) const noexcept { return !free_.empty() && free_[j] != 0; }
 
   objective& f_;
@@ -102,6 +109,7 @@ class problem {
   bool has_own_ = false;
   double scale_ = 1;
   double all_rows_ = 0;
+  double total_weight_ = 0;  // of all workers' rows
   bool dense_ = false;
   std::vector<char> free_;  // empty: none
   std::vector<double> sums_;

@@ -127,6 +127,13 @@ void softmax_objective::hessian_vector(std::span<const double> v, std::span<doub
   });
 }
 
+bool softmax_objective::curvature_scale(std::span<double> sums, std::span<double> weights) {
+  // p (1 - p) where all classes are equally probable.
+  const double share = 1 / static_cast<double>(classes_);
+  add_squares(rows_, options_, share * (1 - share), classes_, sums, weights);
+  return true;
+}
+
 bool softmax_objective::hessian_diagonal(std::span<double> out) {
   if (!options_.standardize.shift().empty()) return false;  // standardised features need none
   const auto& inverse = options_.standardize.inverse();

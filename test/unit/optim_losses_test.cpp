@@ -244,5 +244,88 @@ TEST(OptimLosses, GroupingEqualRowsOnlyMovesThem) {
   EXPECT_EQ(seen, std::vector<int>(5000, 1));
 }
 
+// ---- invariance
+
+TEST(OptimScales, EveryMethodTakesTheSameStepsWhateverTheScalesOfTheColumns) {
+  const auto label = [](double x) { return x > 0.3 ? 1.0 : -1.0; };
+  const auto plain = random_rows(true, 200, 4, label);
+  // Powers of two: products are the same to the last bit.
+  const numbers factor{0x1p-40, 1, 0x1p20, 0x1p40};
+  auto scaled = plain;
+  for (std::size_t k = 0; k < scaled.value.size(); ++k) scaled.value[k] *= factor[k % 4];
+  for (const auto m : {method::gd, method::lbfgs, method::owlqn, method::newton, method::cg}) {
+    SCOPED_TRACE(name_of(m));
+    settings s;
+    s.how = m;
+    s.max_steps = 15;
+    s.gradient_tolerance = 1e-9;
+    linear_objective f(plain, log_loss(), {});
+    linear_objective g(scaled, log_loss(), {});
+    const auto wanted = minimize(f, s);
+    const auto found = minimize(g, s);
+    EXPECT_EQ(found.steps, wanted.steps);
+    EXPECT_EQ(found.why, wanted.why);
+    EXPECT_NEAR(found.value, wanted.value, 1e-12 * wanted.value);
+    EXPECT_NEAR(found.gradient_norm, wanted.gradient_norm, 1e-6 * wanted.gradient_norm + 1e-12);
+    for (std::size_t j = 0; j < 4; ++j)
+      EXPECT_NEAR(found.w[j] * factor[j], wanted.w[j], 1e-7 * (1 + std::abs(wanted.w[j])));
+  }
+}
+
+TEST(OptimScales, ARunDoesNotEndBeforeAColumnNextToAMuchLargerOneIsFitted) {
+  const auto plain = random_rows(true, 400, 3, [](double x) { return x > 0 ? 1.0 : -1.0; });
+  auto rows = plain;
+  for (std::size_t k = 0; k < rows.value.size(); k += 3) rows.value[k] *= 1e6;
+  settings s;
+  s.how = method::newton;
+  linear_objective whole(plain, squared_hinge_loss(), {});
+  const double least = minimize(whole, s).value;
+  for (const auto m : {method::lbfgs, method::owlqn, method::newton, method::cg}) {
+    s.how = m;
+    linear_objective f(rows, squared_hinge_loss(), {});
+    const auto found = minimize(f, s);
+    EXPECT_NEAR(found.value, least, 1e-9 * least) << name_of(m);
+  }
+}
+
+TEST(OptimScales, TheGreatestCurvatureOfALossIsReached) {
+  for (const auto& [loss, at] : {std::pair{log_loss(), 0.0},
+                                 {squared_hinge_loss(), 0.0},
+                                 {smooth_hinge_loss(), 0.5},
+                                 {squared_loss(), 0.0},
+                                 {squared_epsilon_insensitive_loss(0.1), 0.0},
+                                 {huber_loss(3), 0.0}}) {
+    const numbers margin{at};
+    const numbers label{1};
+    numbers slope(1);
+    numbers curvature(1);
+    (void)loss->derivatives(margin, label, {}, slope, curvature);
+    EXPECT_EQ(curvature[0], loss->greatest_curvature());
+  }
+}
+
+TEST(OptimScales, ThePenaltyOfACombinationIsThatOfAnInterceptOfShiftedColumns) {
+  const auto plain = random_rows(true, 200, 3, [](double x) { return x > 0.3 ? 1.0 : -1.0; });
+  const numbers shift{4, -7, 2};
+  auto shifted = plain;
+  for (std::size_t k = 0; k < shifted.value.size(); ++k) shifted.value[k] -= shift[k % 3];
+  for (const auto m : {method::lbfgs, method::newton, method::cg, method::gd}) {
+    SCOPED_TRACE(name_of(m));
+    settings s;
+    s.how = m;
+    s.max_steps = 20000;
+    s.gradient_tolerance = 1e-10;
+    s.penalty.l2 = 0.05;
+    linear_objective f(plain, log_loss(), {.intercept = true});
+    const auto wanted = minimize(f, s);
+    linear_objective g(shifted, log_loss(), {.intercept = true});
+    s.penalty.free = {0};
+    s.penalty.combination = {1, -shift[0], -shift[1], -shift[2]};
+    const auto found = minimize(g, s);
+    EXPECT_NEAR(found.value, wanted.value, 1e-10);
+    for (std::size_t j = 1; j < 4; ++j) EXPECT_NEAR(found.w[j], wanted.w[j], 1e-5);
+  }
+}
+
 }  // namespace
 }  // namespace paracel::optim
