@@ -22,7 +22,10 @@ constexpr std::size_t block = 240;
 // Two values of |c|^2 - 2 x.c that differ by less than this fraction of |x|^2 + |c|^2 may be in the wrong order: the
 // rounding error is at most about d 2^-53 of it.
 constexpr double rounding = 1e-13;
-// The same for distances computed directly, which are sums of positive numbers only.
+// |x|^2 - 2 x.c + |c|^2 below this fraction of |x|^2 + |c|^2 has lost so many digits that the distance is computed from
+// the differences instead.
+constexpr double cancelled = 1e-5;
+// The same as `rounding` for distances computed directly, which are sums of positive numbers only.
 constexpr double slack = 1e-10;
 
 double squared_distance(const double* x, const double* c, std::size_t d) {
@@ -107,14 +110,16 @@ double kmeans_points::distance(std::size_t i, std::span<const double> centre) co
   return squared_distance(point(i).data(), centre.data(), centre.size());
 }
 
-/// As `distance`, but O(entries) for sparse rows, and then accurate only to `rounding`.
+/// As `distance`, to a relative error of 1e-10, but O(entries) for most sparse rows.
 double kmeans_points::own_distance(const kmeans_centres& centres, std::size_t i, std::uint32_t c) const {
   if (rows_.dense) return distance(i, centres.row(c));
   const auto centre = centres.row(c);
   double product = 0;
   for (std::size_t k = rows_.row_begin[i]; k < rows_.row_begin[i + 1]; ++k)
     product += rows_.value[k] * centre[rows_.column[k]];
-  return std::max(0.0, norm_[i] - 2 * product + centres.norm(c));
+  const double most = norm_[i] + centres.norm(c);
+  const double square = most - 2 * product;
+  return square > cancelled * most ? square : distance(i, centre);
 }
 
 /// out[r * width + c] = x_which[r] . centre c

@@ -103,9 +103,6 @@ class kmeans_points {
     loop.keep("assignment", assignment_).keep("lower", lower_).keep("assigned", assigned_);
   }
   [[nodiscard]] const std::vector<std::uint32_t>& assignment() const noexcept { return assignment_; }
-  /// A squared distance below this fraction of |x|^2 may be rounding error: of the mean for dense points, of |x|^2 -
-  /// 2xc + |c|^2 for sparse ones.
-  [[nodiscard]] double least_distance() const noexcept { return rows_.dense ? 1e-20 : 1e-12; }
   /// Squared distances to the assigned centres, as of the last `assign`.
   [[nodiscard]] const std::vector<double>& distances() const noexcept { return distance_; }
   /// The `count` rows that are farthest from their centres, farthest first, ties by row.

@@ -171,8 +171,9 @@ void kmeans_solver::fill_empty() {
     auto x = points_.point(f.row - points_.first_row());
     double norm = 0;
     for (const double v : x) norm += v * v;
-    // A distance within rounding error counts as 0.
-    if (f.distance <= points_.least_distance() * norm) continue;
+    // A distance within the rounding error of the centre, a mean of `count` points, counts as 0.
+    const double rounding = std::numeric_limits<double>::epsilon() * sums_.count(f.centre);
+    if (f.distance <= rounding * rounding * norm) continue;
     x.push_back(f.distance);
     x.push_back(static_cast<double>(f.row));
     x.push_back(f.centre);

@@ -121,6 +121,25 @@ TEST(KmeansPoints, BoundsChangeNoAssignmentAndTheInertiaNeverRises) {
   }
 }
 
+TEST(KmeansPoints, DistancesOfSparsePointsDoNotCancelFarFromZero) {
+  for (const double far : {1e6, 1e9, 1e12}) {
+    auto dense = points(200, 3, true, 4);
+    for (auto& v : dense.value) v += far;
+    auto sparse = dense;
+    sparse.dense = false;
+    for (std::size_t k = 0; k < dense.value.size(); ++k) sparse.column.push_back(static_cast<std::uint32_t>(k % 3));
+    kmeans_points a(dense, false);
+    kmeans_points b(sparse, false);
+    const kmeans_centres c(first_points(a, 5), 3);
+    kmeans_sums from_dense(5, 3);
+    kmeans_sums from_sparse(5, 3);
+    a.assign(c, {}, from_dense);
+    b.assign(c, {}, from_sparse);
+    EXPECT_NEAR(from_sparse.inertia() / from_dense.inertia(), 1, 1e-9) << far;
+    EXPECT_EQ(a.assignment(), b.assignment()) << far;
+  }
+}
+
 TEST(KmeansPoints, SumsAreThoseOfTheAssignedPoints) {
   kmeans_points p(points(100, 3, true, 9), false);
   const kmeans_centres c(first_points(p, 4), 3);
