@@ -91,12 +91,9 @@ PARACEL_INLINE void gram_body(std::size_t rows, std::size_t d, std::size_t strid
   }
 }
 
-/// Cholesky in place: the rows of the lower triangle, and the solution z of L L' z = rhs. Returns false when a pivot
-/// shows that the matrix is not positive definite.
+/// Cholesky in place: the rows of the lower triangle, and the solution z of L L' z = rhs. Returns false when a pivot,
+/// which is compared with its element of the diagonal, shows that the matrix is not positive definite.
 PARACEL_INLINE bool cholesky_body(std::size_t d, std::size_t stride, double* __restrict a, double* __restrict z) {
-  double largest = 0;
-  for (std::size_t i = 0; i < d; ++i) largest = std::max(largest, a[i * stride + i]);
-  const double least = largest * 1e-13;
   for (std::size_t i = 0; i < d; ++i) {
     double* __restrict row = a + i * stride;
     for (std::size_t j = 0; j < i; ++j) {
@@ -104,7 +101,7 @@ PARACEL_INLINE bool cholesky_body(std::size_t d, std::size_t stride, double* __r
       row[j] = (row[j] - dot_body(row, other, j)) * other[j];  // the diagonal holds 1 / L_jj
     }
     const double pivot = row[i] - dot_body(row, row, i);
-    if (!(pivot > least)) return false;
+    if (!(pivot > 1e-13 * row[i])) return false;
     row[i] = 1 / std::sqrt(pivot);
     z[i] = (z[i] - dot_body(row, z, i)) * row[i];
   }
@@ -261,12 +258,18 @@ void row_solver::solve_primal(std::span<double> z) {
   const auto n = static_cast<Eigen::Index>(d_);
   Eigen::MatrixXd full(n, n);
   Eigen::VectorXd b(n);
+  // Scaled to a diagonal of ones, so that coordinates of any scale count.
+  Eigen::VectorXd scale(n);
   for (std::size_t i = 0; i < d_; ++i) {
-    b[static_cast<Eigen::Index>(i)] = kept[d_ * stride_ + i];
+    const double square = kept[i * stride_ + i];
+    scale[static_cast<Eigen::Index>(i)] = square > 0 ? 1 / std::sqrt(square) : 0;
+  }
+  for (std::size_t i = 0; i < d_; ++i) {
+    const auto r = static_cast<Eigen::Index>(i);
+    b[r] = kept[d_ * stride_ + i] * scale[r];
     for (std::size_t j = 0; j <= i; ++j) {
-      const auto r = static_cast<Eigen::Index>(i);
       const auto c = static_cast<Eigen::Index>(j);
-      full(r, c) = full(c, r) = kept[i * stride_ + j];
+      full(r, c) = full(c, r) = kept[i * stride_ + j] * scale[r] * scale[c];
     }
   }
   // By eigenvalues: those within rounding error of 0, relative to the largest, count as 0.
@@ -275,7 +278,7 @@ void row_solver::solve_primal(std::span<double> z) {
   Eigen::VectorXd weights = eigen.eigenvectors().transpose() * b;
   const double least = std::max(values.cwiseAbs().maxCoeff(), 0.0) * static_cast<double>(d_) * 1e-14;
   for (Eigen::Index i = 0; i < n; ++i) weights[i] = values[i] > least ? weights[i] / values[i] : 0.0;
-  const Eigen::VectorXd solution = eigen.eigenvectors() * weights;
+  const Eigen::VectorXd solution = scale.asDiagonal() * (eigen.eigenvectors() * weights).eval();
   std::copy(solution.data(), solution.data() + n, z.begin());
 }
 

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -23,8 +22,6 @@
 namespace paracel::alg {
 namespace {
 
-using Eigen::MatrixXd;
-using Eigen::VectorXd;
 using testing::ElementsAre;
 using testing::Pair;
 
@@ -150,48 +147,6 @@ TEST(SgdKernel, StepsAreThoseOfAPlainLoopForEveryNumberOfFactors) {
   expect_steps_of_a_plain_loop<float>(2e-6);
   const std::vector<std::uint32_t> none, begin{0};
   EXPECT_EQ(sgd_pass<float>({4, 0, 0.1, 0.1}, nullptr, nullptr, {none, begin, none, {}}), 0);
-}
-
-TEST(RowSolver, LeastSquaresAreThoseOfADenseSolve) {
-  for (const std::size_t d : {1UL, 2UL, 3UL, 8UL, 33UL, 50UL}) {
-    row_solver solver(d);
-    for (const std::size_t n : {0UL, 1UL, 2UL, 7UL, 16UL, 17UL, 40UL, 203UL}) {
-      const auto x = random_numbers(n * d, 10 * n + d);
-      const auto t = random_numbers(n, 11 * n + d);
-      auto penalty = random_numbers(d, n + d);
-      for (auto& p : penalty) p = 0.1 + std::abs(p);
-      solver.clear();
-      for (std::size_t i = 0; i < n; ++i) {
-        const auto row = solver.add(t[i]);
-        std::copy_n(x.begin() + static_cast<std::ptrdiff_t>(i * d), d, row.begin());
-      }
-      std::vector<double> z(d);
-      solver.solve(penalty, z);
-      const auto rows = static_cast<Eigen::Index>(n);
-      const auto columns = static_cast<Eigen::Index>(d);
-      const Eigen::Map<const Eigen::Matrix<double, -1, -1, Eigen::RowMajor>> X(x.data(), rows, columns);
-      const VectorXd T = Eigen::Map<const VectorXd>(t.data(), rows);
-      const MatrixXd A = X.transpose() * X + MatrixXd(Eigen::Map<const VectorXd>(penalty.data(), columns).asDiagonal());
-      const VectorXd want = A.ldlt().solve(X.transpose() * T);
-      double residual = 0;
-      for (Eigen::Index i = 0; i < rows; ++i) residual += std::pow(T[i] - X.row(i) * want, 2);
-      for (std::size_t j = 0; j < d; ++j) EXPECT_NEAR(z[j], want[static_cast<Eigen::Index>(j)], 1e-10) << d << " " << n;
-      EXPECT_NEAR(solver.residual(z), residual, 1e-9 * (1 + residual));
-    }
-  }
-}
-
-TEST(RowSolver, WithoutPenaltyTheShortestSolutionIsTaken) {
-  row_solver solver(3);
-  const auto row = solver.add(6);
-  row[0] = 1;
-  row[1] = 1;
-  row[2] = 0;
-  std::vector<double> z(3);
-  solver.solve(std::vector<double>(3), z);
-  EXPECT_NEAR(z[0], 3, 1e-12);
-  EXPECT_NEAR(z[1], 3, 1e-12);
-  EXPECT_NEAR(z[2], 0, 1e-12);
 }
 
 // ---- mf
