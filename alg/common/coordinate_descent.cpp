@@ -29,21 +29,23 @@ double l1_violation(double w, double correlation, double l1, double l2) {
   return std::abs(slope - std::copysign(l1, w));
 }
 
-std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1, double l2, double tolerance,
-                       std::span<double> w, std::span<double> correlation, std::size_t patience) {
+std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1, double l2,
+                       std::span<const double> tolerance, std::span<double> w, std::span<double> correlation,
+                       std::size_t patience) {
   const std::size_t n = w.size();
   // The full square matrix, so that a coordinate's change updates one contiguous row.
   std::vector<double> square(n * n);
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t j = i; j < n; ++j) square[i * n + j] = square[j * n + i] = gram[packed_at(n, i, j)];
   }
+  // Returns whether a violation was too great.
   const auto sweep = [&](const std::vector<std::uint32_t>& over) {
-    double worst = 0;
+    bool violated = false;
     for (const auto j : over) {
       const double* row = square.data() + j * n;
       const double curve = row[j];
       if (!(curve > 0)) continue;
-      worst = std::max(worst, l1_violation(w[j], correlation[j], l1[j], l2));
+      violated = violated || l1_violation(w[j], correlation[j], l1[j], l2) > tolerance[j];
       const double pull = correlation[j] + curve * w[j];
       const double size = std::abs(pull) - l1[j];
       const double next = size > 0 ? std::copysign(size, pull) / (curve + l2) : 0.0;
@@ -52,7 +54,7 @@ std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1,
       w[j] = next;
       for (std::size_t i = 0; i < n; ++i) correlation[i] -= change * row[i];
     }
-    return worst;
+    return violated;
   };
   // To recompute the correlation from w: long steps accumulate rounding errors in the running sums.
   std::vector<double> q(correlation.begin(), correlation.end());
@@ -75,8 +77,9 @@ std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1,
       matrix(a, a) += l2;
       slope[a] = correlation[i] - l2 * w[i] - std::copysign(l1[i], w[i]);
     }
-    const double shift = 1e-14 * matrix.diagonal().maxCoeff();
-    const Eigen::VectorXd step = (matrix + shift * Eigen::MatrixXd::Identity(size, size)).ldlt().solve(slope);
+    // Each element of the diagonal by a fraction of itself: coordinates may have any scale.
+    const Eigen::MatrixXd shift = (1e-14 * matrix.diagonal()).asDiagonal();
+    const Eigen::VectorXd step = (matrix + shift).ldlt().solve(slope);
     const double down = step.dot(slope);
     const double bend = step.dot(matrix * step);
     if (!step.allFinite() || !(down > 0) || !(bend > 0)) return true;  // no descent direction
@@ -106,14 +109,14 @@ std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1,
   std::size_t sweeps = 0;
   while (sweeps < sweep_limit) {
     ++sweeps;
-    if (sweep(all) <= tolerance) break;
+    if (!sweep(all)) break;
     active.clear();
     for (const auto j : all) {
       if (w[j] != 0) active.push_back(j);
     }
     for (std::size_t count = 1; !active.empty() && sweeps < sweep_limit; ++count) {
       ++sweeps;
-      if (sweep(active) <= tolerance) break;
+      if (!sweep(active)) break;
       if (count < patience) continue;
       std::erase_if(active, [&](auto j) { return w[j] == 0; });
       const auto size = static_cast<double>(active.size());

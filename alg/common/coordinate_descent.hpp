@@ -17,10 +17,11 @@ namespace paracel::alg {
 double l1_violation(double w, double correlation, double l1, double l2 = 0);
 
 /// `gram` is G, packed (design_matrix.hpp); `correlation` is q - Gw. w and correlation are updated in place until no
-/// violation exceeds `tolerance`. Coordinates with 0 on the diagonal of G keep their value. Zeros are exact. After
-/// `patience` sweeps over the same coordinates Newton steps are used too; among equal solutions they tend to a sparse
-/// one. Returns: the number of sweeps. Cost: O(n) for each coordinate that changes.
-std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1, double l2, double tolerance,
-                       std::span<double> w, std::span<double> correlation, std::size_t patience = 12);
+/// coordinate's violation exceeds its `tolerance`. Coordinates with 0 on the diagonal of G keep their value. Zeros are
+/// exact. After `patience` sweeps over the same coordinates Newton steps are used too; among equal solutions they tend
+/// to a sparse one. Returns: the number of sweeps. Cost: O(n) for each coordinate that changes.
+std::size_t l1_descend(std::span<const double> gram, std::span<const double> l1, double l2,
+                       std::span<const double> tolerance, std::span<double> w, std::span<double> correlation,
+                       std::size_t patience = 12);
 
 }  // namespace paracel::alg

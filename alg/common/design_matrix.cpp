@@ -160,6 +160,7 @@ centred_samples::centred_samples(Comm comm, sample_rows rows, bool standardize)
     : comm_(std::move(comm)), rows_(std::move(rows)) {
   const std::size_t p = rows_.columns;
   const std::size_t n = rows_.rows();
+  if (!rows_.dense) shift_ = {comm_, rows_};
   std::vector<double> sums(p + 2);
   for (std::size_t i = 0; i < n; ++i) {
     const double weight = weight_of_row(rows_, i);
@@ -175,9 +176,10 @@ centred_samples::centred_samples(Comm comm, sample_rows rows, bool standardize)
   target_mean_ = sums[p] * share;
 
   // Second pass: squared deviations, and a correction of the first mean.
-  std::vector<double> deviations(2 * p + 2);
+  std::vector<double> deviations(3 * p + 2);
   const std::span<double> off(deviations.data(), p);
   const std::span<double> squares(deviations.data() + p, p);
+  const std::span<double> stored(deviations.data() + 2 * p, p);  // sparse: entries
   for (std::size_t i = 0; i < n; ++i) {
     const double weight = weight_of_row(rows_, i);
     if (rows_.dense) {
@@ -191,35 +193,42 @@ centred_samples::centred_samples(Comm comm, sample_rows rows, bool standardize)
       for (std::size_t k = rows_.row_begin[i]; k < rows_.row_begin[i + 1]; ++k) {
         const auto j = rows_.column[k];
         const double d = rows_.value[k] - mean_[j];
-        // The difference from a value of 0, which the sums below assume for every row.
-        off[j] += weight * rows_.value[k];
-        squares[j] += weight * (d * d - mean_[j] * mean_[j]);
+        off[j] += weight * d;
+        squares[j] += weight * d * d;
+        stored[j] += weight;
       }
     }
     const double d = rows_.label[i] - target_mean_;
-    deviations[2 * p] += weight * d;
-    deviations[2 * p + 1] += weight * d * d;
+    deviations[3 * p] += weight * d;
+    deviations[3 * p + 1] += weight * d * d;
   }
   sum_over_workers(comm_, deviations);
   if (!rows_.dense) {
+    // The other rows have a 0.
     for (std::size_t j = 0; j < p; ++j) {
-      off[j] -= total_ * mean_[j];
-      squares[j] += total_ * mean_[j] * mean_[j];
+      off[j] -= (total_ - stored[j]) * mean_[j];
+      squares[j] += (total_ - stored[j]) * mean_[j] * mean_[j];
     }
   }
+  feature_sd_.resize(p);
   scale_.assign(p, 1.0);
   for (std::size_t j = 0; j < p; ++j) {
     const double shift = off[j] * share;
     mean_[j] += shift;
     const double variance = std::max(0.0, squares[j] * share - shift * shift);
+    feature_sd_[j] = std::sqrt(variance);
     // The variance of a constant feature is not exactly 0: its mean is accurate to a few parts in 2^52.
-    const bool constant = variance <= 1e-28 * mean_[j] * mean_[j];
+    const double away = mean_[j] + (shift_.amount().empty() ? 0 : shift_.amount()[j]);
+    const bool constant = is_constant(away, feature_sd_[j]);
     if (constant) scale_[j] = 0;
     else if (standardize) scale_[j] = 1 / std::sqrt(variance);
   }
-  const double shift = deviations[2 * p] * share;
+  require_finite(rows_.names, feature_sd_);
+  if (rows_.dense) warn_of_rounding(comm_, rows_.names, mean_, feature_sd_);
+  for (std::size_t j = 0; j < p; ++j) feature_sd_[j] *= scale_[j];
+  const double shift = deviations[3 * p] * share;
   target_mean_ += shift;
-  target_sd_ = std::sqrt(std::max(0.0, deviations[2 * p + 1] * share - shift * shift));
+  target_sd_ = std::sqrt(std::max(0.0, deviations[3 * p + 1] * share - shift * shift));
   for (auto& y : rows_.label) y -= target_mean_;
   if (!rows_.dense) return;
   for (std::size_t i = 0; i < n; ++i) {
@@ -329,6 +338,7 @@ std::vector<double> centred_samples::theta(std::span<const double> w) const {
     out[j + 1] = w[j] * scale_[j];
     out[0] -= out[j + 1] * mean_[j];
   }
+  shift_.to_raw(out);
   return out;
 }
 

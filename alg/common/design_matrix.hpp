@@ -14,6 +14,8 @@
 #include <paracel/comm.hpp>
 #include <paracel/samples.hpp>
 
+#include "column_shift.hpp"
+
 namespace paracel::alg {
 
 /// The weight of a row; 1 without weights.
@@ -50,9 +52,10 @@ void add_gram(const sample_rows& rows, std::span<const std::uint32_t> features, 
 
 /// The samples of all workers, centred and, on request, standardised: x := (x - mean) / sd, y := y - mean, with the
 /// population sd; a constant feature becomes 0. With weights all sums are weighted, those of the means included. Dense
-/// rows are changed in place, sparse rows implicitly. Means and sd are computed in two passes, so they are accurate to
-/// the last digits even when mean / sd is large. Thread-safety: none. The constructor, gram, correlate, normal_product
-/// and squared_lengths are collectives.
+/// rows are changed in place; sparse rows implicitly, except for the columns of column_shift. Means and sd are computed
+/// in two passes, so they are accurate to the last digits even when mean / sd is large, and so are products. Rank 0
+/// warns of columns whose values are too far from 0 (warn_of_rounding). Thread-safety: none. The constructor, gram,
+/// correlate, normal_product and squared_lengths are collectives.
 class centred_samples {
  public:
   centred_samples() = default;
@@ -67,6 +70,8 @@ class centred_samples {
   [[nodiscard]] std::vector<double> row_scale() const {
     return rows_.dense ? std::vector<double>(columns(), 1.0) : scale_;
   }
+  /// The population sd of each feature of X~; 0 for a constant one.
+  [[nodiscard]] const std::vector<double>& feature_sd() const noexcept { return feature_sd_; }
   /// Mean and population sd of the target, over all workers.
   [[nodiscard]] double target_mean() const noexcept { return target_mean_; }
   [[nodiscard]] double target_sd() const noexcept { return target_sd_; }
@@ -89,8 +94,10 @@ class centred_samples {
 
   mutable Comm comm_{std::shared_ptr<comm_backend>()};
   sample_rows rows_;
-  std::vector<double> mean_;
+  column_shift shift_;         // of sparse rows
+  std::vector<double> mean_;   // of rows_, when they had been shifted
   std::vector<double> scale_;  // 1 / sd, or 1, or 0
+  std::vector<double> feature_sd_;
   double total_ = 0;
   double target_mean_ = 0;
   double target_sd_ = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numbers>
 #include <utility>
 
 #include "design_matrix.hpp"
@@ -17,8 +18,15 @@ namespace {
 
 // Each mu starts near its minimum, so a few steps find it. With larger factors most steps are shortened.
 constexpr double mu_factor = 4;
-// After this many mu without a smaller duality gap, only rounding errors are left of it.
-constexpr int stalled = 2;
+// Smoothing makes up at most this fraction of the gap that is wanted: when after so many more mu the gap has not
+// halved, rounding keeps it from falling. The gaps of greater mu need not fall.
+constexpr double smoothing_part = 0.1;
+constexpr int stalled = 3;
+// The rounding of margins, divided by mu, leaves a gap of about this fraction of F: the root of the rounding error.
+constexpr double rounding_part = 1.5e-8;
+// A squared loss has converged, too, if no step lowers the objective and the gradient, in the norm of the second
+// derivatives, promises no more than this fraction of it.
+constexpr double least_decrease = 1e-10;
 // Intermediate minima need not be accurate: a gradient g contributes |g|^2 / 2 to the duality gap, and may contribute
 // this fraction of the gap expected next. Before the first gap is known, the gradient's norm is reduced by a fixed
 // factor.
@@ -73,6 +81,8 @@ class smoothed_loss final : public optim::loss {
     return sum;
   }
 
+  [[nodiscard]] double greatest_curvature() const override { return 0.25 / mu_; }
+
  private:
   bool two_sided_;
   double epsilon_;
@@ -83,33 +93,57 @@ double margin_of(const sample_rows& rows, std::size_t i, bool bias, std::span<co
   return bias ? w[0] + row_product(rows, i, w.subspan(1)) : row_product(rows, i, w);
 }
 
+/// A bias that is not penalised requires slopes whose sum is 0. With the slopes of a small mu it is one up to the
+/// rounding of margins, divided by mu: the rest is taken off the rows near the kink, as a change of the bias would. A
+/// collective.
+void balance(paralg& job, const sample_rows& rows, const std::vector<double>& weights, const margin_loss& loss,
+             std::span<const double> curvature, std::span<double> slope) {
+  double sums[2] = {};
+  for (std::size_t i = 0; i < slope.size(); ++i) {
+    sums[0] += slope[i];
+    sums[1] += curvature[i];
+  }
+  sum_over_workers(job.get_comm(), sums);
+  if (!(sums[1] > 0)) return;
+  for (std::size_t i = 0; i < slope.size(); ++i) {
+    const double most = weights.empty() ? 1 : weights[i];
+    const double low = loss.two_sided || rows.label[i] > 0 ? -most : 0;
+    const double high = loss.two_sided || rows.label[i] < 0 ? most : 0;
+    slope[i] = std::clamp(slope[i] - sums[0] / sums[1] * curvature[i], low, high);
+  }
+}
+
 /// The exact objective and the duality gap at w; `slopes`: the loss that was minimised, whose slopes are the dual
 /// point. A collective.
-void certify(paralg& job, const sample_rows& rows, const std::vector<double>& weights, const margin_loss& loss,
-             const optim::loss& slopes, const margin_settings& settings, margin_fit& fit) {
+void certify(paralg& job, const sample_rows& rows, const column_shift& shift, const std::vector<double>& weights,
+             const margin_loss& loss, const optim::loss& slopes, const margin_settings& settings, margin_fit& fit) {
   const std::size_t first = settings.bias ? 1 : 0;
   const std::size_t n = rows.rows();
   std::vector<double> margin(n);
   std::vector<double> slope(n);
   std::vector<double> unused(n);
   for (std::size_t i = 0; i < n; ++i) margin[i] = margin_of(rows, i, settings.bias, fit.w);
-  // X's, then the sums of the losses, of the conjugates and, for the bias, of s.
-  std::vector<double> sums(rows.columns + 3);
+  // X's, then the sums of the losses, of the conjugates, for the bias of s, and of what the rounding depends on.
+  std::vector<double> sums(rows.columns + 4);
   sums[rows.columns] = loss.exact->derivatives(margin, rows.label, weights, slope, unused);
   if (loss.smoothed) {
     slopes.derivatives(margin, rows.label, weights, slope, unused);
+    if (settings.bias && !settings.penalize_bias) balance(job, rows, weights, loss, unused, slope);
     add_transposed(rows, slope, std::span(sums).first(rows.columns));
     for (std::size_t i = 0; i < n; ++i) {
       sums[rows.columns + 1] += rows.label[i] * slope[i] + loss.epsilon * std::abs(slope[i]);
       sums[rows.columns + 2] += slope[i];
+      sums[rows.columns + 3] += std::abs(slope[i]) * (std::abs(margin[i]) + std::abs(rows.label[i]) + loss.epsilon);
     }
   }
   sum_over_workers(job.get_comm(), sums);
   const double c = settings.c;
   const double of_bias = sums[rows.columns + 2];
   const bool free = settings.bias && !settings.penalize_bias;
+  auto raw = fit.w;
+  shift.to_raw(raw);
   double square = 0;
-  for (std::size_t j = free ? 1 : 0; j < fit.w.size(); ++j) square += fit.w[j] * fit.w[j];
+  for (std::size_t j = free ? 1 : 0; j < raw.size(); ++j) square += raw[j] * raw[j];
   fit.objective = square / 2 + c * sums[rows.columns];
   if (!loss.smoothed) return;
   double dual = 0;
@@ -117,6 +151,36 @@ void certify(paralg& job, const sample_rows& rows, const std::vector<double>& we
   if (settings.bias && settings.penalize_bias) dual += of_bias * of_bias;
   fit.gap = fit.objective + c * sums[rows.columns + 1] + c * c * dual / 2;
   if (free) fit.gap += std::abs(fit.w[first - 1] * c * of_bias);
+  fit.magnitude = fit.objective + c * sums[rows.columns + 3] + c * c * dual / 2;
+}
+
+/// The start: of numbers to predict the bias is their mean, if there is one. What F is measured by.
+struct margin_start {
+  double bias = 0;
+  double value = 0;   // of F, without the penalty
+  double weight = 0;  // of all rows
+};
+
+/// A collective. Cost: O(rows), two sums of two numbers.
+margin_start start_of(paralg& job, const sample_rows& rows, const std::vector<double>& weights, const margin_loss& loss,
+                      const margin_settings& settings) {
+  const std::size_t n = rows.rows();
+  double sums[2] = {};
+  for (std::size_t i = 0; i < n; ++i) {
+    const double weight = weights.empty() ? 1 : weights[i];
+    sums[0] += weight * rows.label[i];
+    sums[1] += weight;
+  }
+  sum_over_workers(job.get_comm(), sums);
+  margin_start start;
+  start.weight = sums[1];
+  if (loss.two_sided && settings.bias && sums[1] > 0) start.bias = sums[0] / sums[1];
+  const std::vector<double> margin(n, start.bias);
+  std::vector<double> slope(n);
+  std::vector<double> unused(n);
+  start.value = settings.c *
+                sum_over_workers(job.get_comm(), loss.exact->derivatives(margin, rows.label, weights, slope, unused));
+  return start;
 }
 
 /// The norm of F's gradient at w. A collective.
@@ -183,16 +247,31 @@ bool is_dual(const margin_settings& settings, const margin_loss& loss, const sam
   return loss.smoothed && rows.columns >= optim::settings().dense_below && !(settings.bias && !settings.penalize_bias);
 }
 
-margin_fit fit_margins(paralg& job, const sample_rows& rows, const std::vector<double>& weights,
-                       const margin_loss& loss, const margin_settings& settings, optim::validation held_out,
-                       const margin_watch& watch) {
+column_shift centre_margins(Comm comm, sample_rows& rows, const margin_loss& loss, const margin_settings& settings) {
+  if (!settings.bias || is_dual(settings, loss, rows) || (settings.penalize_bias && loss.smoothed)) return {};
+  return {std::move(comm), rows};
+}
+
+margin_fit fit_margins(paralg& job, const sample_rows& rows, const column_shift& shift,
+                       const std::vector<double>& weights, const margin_loss& loss, const margin_settings& settings,
+                       optim::validation held_out, const margin_watch& watch) {
   if (is_dual(settings, loss, rows)) return fit_dual(job, rows, weights, loss, settings, held_out, watch);
+  if (held_out.measure) {
+    held_out.measure = [&shift, raw = std::move(held_out.measure)](std::span<const double> w, std::span<double> sums) {
+      std::vector<double> of_rows(w.begin(), w.end());
+      shift.to_raw(of_rows);
+      raw(of_rows, sums);
+    };
+  }
   margin_fit fit;
   optim::best_step best;
   fit.w.assign(rows.columns + (settings.bias ? 1 : 0), 0);
   optim::loss_ptr now = loss.exact;
   margin_fit closest;  // the one with the smallest gap
-  int larger = 0;
+  int failures = 0;
+  double enough = 0;  // the gap that is wanted
+  const auto start = start_of(job, rows, weights, loss, settings);
+  if (settings.bias) fit.w[0] = start.bias;
   for (double mu = loss.first_mu;; mu /= mu_factor) {
     if (loss.smoothed) now = loss.smoothed(mu);
     optim::linear_options options;
@@ -203,17 +282,19 @@ margin_fit fit_margins(paralg& job, const sample_rows& rows, const std::vector<d
     how.how = settings.how;
     how.scale = settings.c;
     how.penalty.l2 = 0.5;
-    if (settings.bias && !settings.penalize_bias) how.penalty.free = {0};
+    if (settings.bias && settings.penalize_bias) how.penalty.combination = shift.intercept();
+    if (settings.bias && (!settings.penalize_bias || !how.penalty.combination.empty())) how.penalty.free = {0};
     how.start = fit.w;
     how.max_steps = settings.rounds - fit.steps;
     how.gradient_tolerance = settings.tolerance;
     if (loss.smoothed) {
+      how.measure = optim::gradient_measure::plain;  // that of the gap
       const double norm = gradient_norm_at(job, objective, settings, fit.w);
-      const double expected = std::max(fit.gap / mu_factor, settings.tolerance / 2 * std::abs(fit.objective));
+      const double expected = std::max(fit.gap / mu_factor, enough / 2);
       double most = fit.gap > 0 ? std::sqrt(2 * gradient_part * expected) : first_accuracy * norm;
       // An unpenalised bias adds a term of its own to the gap.
       if (settings.bias && !settings.penalize_bias && fit.gap > 0)
-        most = std::min(most, gradient_part * expected / std::max(std::abs(fit.w[0]), 1e-3));
+        most = std::min(most, gradient_part * expected / std::max(std::abs(fit.w[0]), 1e-3 * loss.first_mu));
       how.gradient_tolerance = norm > 0 ? std::min(most / norm, 1.0) : 1.0;
     }
     how.held_out = held_out;
@@ -229,30 +310,47 @@ margin_fit fit_margins(paralg& job, const sample_rows& rows, const std::vector<d
     fit.gradient_norm = found.gradient_norm;
     fit.text = found.text();
     best = std::move(found.best);
-    certify(job, rows, weights, loss, *now, settings, fit);
-    fit.converged = loss.smoothed ? fit.gap <= settings.tolerance * std::abs(fit.objective)
-                                  : found.why == optim::ending::gradient || found.why == optim::ending::objective;
-    if (loss.smoothed) {
-      larger = closest.w.empty() || fit.gap < closest.gap ? 0 : larger + 1;
-      if (larger == 0) closest = fit;
+    certify(job, rows, shift, weights, loss, *now, settings, fit);
+    if (!loss.smoothed) {
+      fit.converged = found.why == optim::ending::gradient || found.why == optim::ending::objective ||
+                      (found.why == optim::ending::line_search &&
+                       found.gradient_norm * found.gradient_norm / 2 <= least_decrease * fit.objective);
+      break;
     }
-    if (loss.smoothed && fit.converged) fit.text = "the duality gap is within its tolerance";
-    if (found.why == optim::ending::validation || !loss.smoothed || fit.converged) break;
+    enough = enough_gap(settings, fit.objective, start.value, fit.magnitude);
+    fit.converged = fit.gap <= enough;
+    if (fit.converged) fit.text = "the duality gap is within its tolerance";
+    if (found.why == optim::ending::validation || fit.converged) break;
     if (fit.steps >= settings.rounds) {
       fit.text = "the maximum number of steps is reached";
       break;
     }
-    if (larger == stalled) {
-      closest.steps = fit.steps;
-      closest.text = "the duality gap no longer falls";
-      fit = std::move(closest);
+    const double smoothing = (loss.two_sided ? 2 : 1) * std::numbers::ln2 * mu * settings.c * start.weight;
+    const bool fell = closest.w.empty() || fit.gap < 0.5 * closest.gap;
+    if (closest.w.empty() || fit.gap < closest.gap) closest = fit;
+    if (smoothing > smoothing_part * enough) continue;
+    failures = fell ? 0 : failures + 1;
+    if (failures < stalled) continue;
+    closest.steps = fit.steps;
+    closest.text = "the duality gap no longer falls";
+    fit = std::move(closest);
+    if (settings.bias && !settings.penalize_bias) {
+      fit.converged = fit.gap <= rounding_part * fit.objective;
       break;
     }
+    auto rest = settings;
+    rest.rounds -= fit.steps;
+    auto by_dual = fit_dual(job, rows, weights, loss, rest, held_out, [&](int step, double value, const auto& more) {
+      if (watch) watch(step + fit.steps, value, more);
+    });
+    by_dual.steps += fit.steps;
+    return by_dual;
   }
   if (held_out.measure && held_out.patience > 0 && !best.w.empty()) {
     fit.w = std::move(best.w);
-    certify(job, rows, weights, loss, *now, settings, fit);
+    certify(job, rows, shift, weights, loss, *now, settings, fit);
   }
+  shift.to_raw(fit.w);
   return fit;
 }
 

@@ -11,13 +11,16 @@
 //     C sum (weight loss + y s + epsilon |s|) + |w|^2/2 + |C X's|^2/2          >= F(w) - F(best w)
 //
 // bounds the distance from the minimum of F, which has the loss with its kink; the solver stops when the gap is small
-// enough. If the bias is not penalised, |bias C sum s| is added.
+// enough. If the bias is not penalised, |bias C sum s| is added. Where rounding keeps the gap from falling, the dual
+// solver takes over.
 //
 // Source: Y.-J. Lee, O. Mangasarian, "SSVM: a smooth support vector machine for classification", Computational
 // Optimization and Applications 20, 2001 (the smooth loss); O. Chapelle, "Training a support vector machine in the
 // primal", Neural Computation 19, 2007.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -28,6 +31,7 @@
 #include <paracel/samples.hpp>
 #include <paracel/schema.hpp>
 
+#include "column_shift.hpp"
 #include "run_log.hpp"
 
 namespace paracel::alg {
@@ -66,6 +70,7 @@ struct margin_fit {
   std::vector<double> w;  ///< with a bias first
   double objective = 0;   ///< with the exact loss
   double gap = 0;         ///< with a kink: the duality gap, an upper bound of the distance to the minimum
+  double magnitude = 0;   ///< of the numbers whose difference the gap is
   double gradient_norm = 0;
   int steps = 0;
   bool converged = false;
@@ -74,12 +79,22 @@ struct margin_fit {
 
 using margin_watch = std::function<void(int step, double objective, const run_log::figures& more)>;
 
-/// A collective. `weights`: of the rows; empty: ones. `held_out.best` is not used. `watch`: called on rank 0 after each
-/// step, with F, by newton that of the smoothed loss. Cost: see dual_solver.hpp; otherwise that of newton or lbfgs
-/// (doc/optim.md), plus a pass and two sums of p + 3 numbers for each mu.
-margin_fit fit_margins(paralg& job, const sample_rows& rows, const std::vector<double>& weights,
-                       const margin_loss& loss, const margin_settings& settings, optim::validation held_out,
-                       const margin_watch& watch);
+/// Centres the rows, where F can be minimised in the coordinates of centred rows: with a bias that is not penalised, or
+/// a squared loss. A collective.
+column_shift centre_margins(Comm comm, sample_rows& rows, const margin_loss& loss, const margin_settings& settings);
+
+/// A collective. `shift`: of the rows. `weights`: of the rows; empty: ones. `held_out.best` is not used. `watch`:
+/// called on rank 0 after each step, with F, by newton that of the smoothed loss. Cost: see dual_solver.hpp; otherwise
+/// that of newton or lbfgs (doc/optim.md), plus a pass and two sums of p + 3 numbers for each mu.
+margin_fit fit_margins(paralg& job, const sample_rows& rows, const column_shift& shift,
+                       const std::vector<double>& weights, const margin_loss& loss, const margin_settings& settings,
+                       optim::validation held_out, const margin_watch& watch);
+
+/// The gap at which a fit has converged: a fraction of the objective or, where that is almost 0, of its value without a
+/// model; but no less than the rounding error of the gap.
+inline double enough_gap(const margin_settings& settings, double objective, double without, double magnitude) {
+  return std::max(settings.tolerance * std::max(std::abs(objective), 1e-6 * without), 1e-13 * magnitude);
+}
 
 /// Whether fit_margins solves the dual problem.
 bool is_dual(const margin_settings& settings, const margin_loss& loss, const sample_rows& rows);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -20,6 +21,8 @@ constexpr std::size_t first_working_set = 256;
 // Inside the working set the solution is more accurate than required by this factor, so that it remains accurate enough
 // when the correlations are recomputed from the samples.
 constexpr double inner_accuracy = 1e-2;
+// Of a correlation, relative to the product of both standard deviations.
+constexpr double rounding = 32 * std::numeric_limits<double>::epsilon();
 
 }  // namespace
 
@@ -220,6 +223,11 @@ lasso::point lasso::solve_one(const centred_samples& samples, double a) {
   const double l1 = a * settings_.l1_ratio;
   const double l2 = a * (1 - settings_.l1_ratio);
   const double enough = settings_.tolerance * a;
+  // A correlation is a sum over the samples: it is not more accurate than this rounding error, which exceeds the
+  // tolerance where a feature's values are large.
+  std::vector<double> allowed(p);
+  for (std::size_t j = 0; j < p; ++j)
+    allowed[j] = std::max(enough, rounding * samples.feature_sd()[j] * samples.target_sd());
   std::vector<double> violation(p);
   std::vector<double> r;
   double squares = -1;
@@ -232,16 +240,18 @@ lasso::point lasso::solve_one(const centred_samples& samples, double a) {
     const auto round = static_cast<int>(loop.iteration());
     rounds_done_ = round;
     double worst = 0;
+    bool violated = false;
     bool outside = false;
     std::vector<bool> inside(p);
     for (const auto j : working_) inside[j] = true;
     for (std::size_t j = 0; j < p; ++j) {
       violation[j] = l1_violation(w_[j], correlation_[j], l1, l2);
       worst = std::max(worst, violation[j]);
-      if (violation[j] > enough && !inside[j]) outside = true;
+      violated = violated || violation[j] > allowed[j];
+      if (violation[j] > allowed[j] && !inside[j]) outside = true;
     }
     out.violation = worst / a;
-    if (worst <= enough) {
+    if (!violated) {
       loop.stop();
       continue;
     }
@@ -255,11 +265,13 @@ lasso::point lasso::solve_one(const centred_samples& samples, double a) {
     std::vector<double> solved;
     if (get_worker_id() == 0) {
       std::vector<double> correlation;
+      std::vector<double> tolerance;
       for (const auto j : working_) {
+        tolerance.push_back(std::max(inner_accuracy * enough, 0.5 * (allowed[j] > enough ? allowed[j] : 0)));
         solved.push_back(w_[j]);
         correlation.push_back(correlation_[j]);
       }
-      l1_descend(gram_, std::vector<double>(working_.size(), l1), l2, inner_accuracy * enough, solved, correlation);
+      l1_descend(gram_, std::vector<double>(working_.size(), l1), l2, tolerance, solved, correlation);
     }
     get_comm().bcast(solved);
     for (std::size_t k = 0; k < working_.size(); ++k) w_[working_[k]] = solved[k];

@@ -58,12 +58,13 @@ void linear_svm::train() {
   const bool two = k == 2;
   sample_rows held;
   if (!settings_.validation_input.empty()) held = load_validation(settings_.validation_input);
-  if (weights().empty()) optim::group_equal_rows(rows);
-  const auto class_of = rows.label;
-  const auto held_class = held.label;
   margin_loss loss;
   loss.exact = settings_.squared ? optim::squared_hinge_loss() : optim::hinge_loss();
   if (!settings_.squared) loss.smoothed = smoothed_hinge;
+  const auto shift = centre_margins(get_comm(), rows, loss, settings_.margin);
+  if (weights().empty()) optim::group_equal_rows(rows);
+  const auto class_of = rows.label;
+  const auto held_class = held.label;
 
   run_log log(*this, settings_.margin.rounds, metric_of(settings_.margin, loss, rows), linear_.debug);
   model_writer model(*this, "linear_svm", linear_.format);
@@ -83,12 +84,12 @@ void linear_svm::train() {
                                            [](double m, double y) { return (m > 0) == (y > 0); });
       validation.patience = settings_.patience;
     }
-    const auto fit = fit_margins(*this, rows, weights(), loss, settings_.margin, validation,
+    const auto fit = fit_margins(*this, rows, shift, weights(), loss, settings_.margin, validation,
                                  [&](int step, double value, auto figures) {
                                    if (!two) figures.emplace_back("class", static_cast<double>(c));
                                    log.round(step, value, figures);
                                  });
-    if (!fit.converged && settings_.patience == 0 && fit.steps >= settings_.margin.rounds)
+    if (!fit.converged && settings_.patience == 0)
       throw error("after " + std::to_string(fit.steps) + " rounds" + (two ? "" : " for class " + classes()[c]) +
                   (settings_.squared ? " the gradient's norm is " + json_number(fit.gradient_norm)
                                      : " the duality gap is " + json_number(fit.gap)) +

@@ -56,7 +56,6 @@ void linear_svr::train() {
   load_others();
   sample_rows held;
   if (!settings_.validation_input.empty()) held = load_validation(settings_.validation_input);
-  if (weights.empty()) optim::group_equal_rows(rows);
 
   margin_loss loss;
   loss.two_sided = true;
@@ -66,21 +65,26 @@ void linear_svr::train() {
     loss.exact = optim::epsilon_insensitive_loss(settings_.epsilon);
     loss.smoothed = [e = settings_.epsilon](double mu) { return smoothed_epsilon_insensitive(e, mu); };
     loss.epsilon = settings_.epsilon;
-    // The size of the first errors, at w = 0.
-    double square = 0;
-    for (const double y : rows.label) square += y * y;
-    square = sum_over_workers(get_comm(), square) / static_cast<double>(rows.rows_total);
+    // The size of the first errors, where the solver starts: at the mean of the targets, or without a bias at 0.
+    double sums[2] = {};
+    for (const double y : rows.label) sums[0] += y;
+    const auto n = static_cast<double>(rows.rows_total);
+    const double start = settings_.margin.bias ? sum_over_workers(get_comm(), sums[0]) / n : 0;
+    for (const double y : rows.label) sums[1] += (y - start) * (y - start);
+    const double square = sum_over_workers(get_comm(), sums[1]) / n;
     loss.first_mu = square > 0 && std::isfinite(square) ? std::sqrt(square) : 1;
   }
+  const auto shift = centre_margins(get_comm(), rows, loss, settings_.margin);
+  if (weights.empty()) optim::group_equal_rows(rows);
   optim::validation validation;
   if (!settings_.validation_input.empty()) {
     validation.measure = measure_margins(held, settings_.margin.bias, loss.exact, [](double, double) { return false; });
     validation.patience = settings_.patience;
   }
   run_log log(*this, settings_.margin.rounds, metric_of(settings_.margin, loss, rows), linear_.debug);
-  const auto fit = fit_margins(*this, rows, weights, loss, settings_.margin, validation,
+  const auto fit = fit_margins(*this, rows, shift, weights, loss, settings_.margin, validation,
                                [&](int step, double value, const auto& more) { log.round(step, value, more); });
-  if (!fit.converged && settings_.patience == 0 && fit.steps >= settings_.margin.rounds)
+  if (!fit.converged && settings_.patience == 0)
     throw error("after " + std::to_string(fit.steps) + " rounds" +
                 (settings_.squared ? " the gradient's norm is " + json_number(fit.gradient_norm)
                                    : " the duality gap is " + json_number(fit.gap)) +

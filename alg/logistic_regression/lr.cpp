@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <numbers>
 #include <numeric>
 
 #include <paracel/optim_losses.hpp>
@@ -12,6 +13,7 @@
 #include "alg/common/linear_base.hpp"
 #include "alg/common/server_state.hpp"
 #include "alg/common/sum_over_workers.hpp"
+#include "alg/common/warning.hpp"
 
 namespace paracel::alg {
 
@@ -25,9 +27,6 @@ std::string round_key(int round) { return "lr_round_" + std::to_string(round); }
 // The sums of a round are computed by the framework's function, whatever the user's update_func does to theta.
 constexpr const char* default_plugin = "libparacel_default.so";
 constexpr const char* default_add = "paracel_add";
-
-// An objective that exceeds the first one by this factor counts as divergence.
-constexpr double divergence_factor = 1e3;
 
 std::string text_of(double v) {
   std::string s;
@@ -211,7 +210,13 @@ void logistic_regression::load() {
     for (const double w : training.weight) weight += w;
     total_weight_ = sum_over_workers(get_comm(), weight);
   }
-  if (settings_.uses_queue() && training.weight.empty()) optim::group_equal_rows(training);
+  if (settings_.uses_queue()) {
+    // An L1 penalty of the bias cannot be written in the coordinates of centred rows.
+    if (settings_.bias && (settings_.l1 == 0 || !settings_.penalize_bias)) shift_ = {get_comm(), training};
+    if (training.weight.empty()) optim::group_equal_rows(training);
+  } else {
+    warn_of_scales(get_comm(), training, settings_.bias, "want standardised columns, or the method lbfgs or newton");
+  }
   problem_ = problem_of(std::move(training));
   load_others();  // before training, so that bad data is reported early
 }
@@ -420,6 +425,10 @@ void logistic_regression::collect(int newest, int settled) {
   }
 }
 
+divergence_rule logistic_regression::divergence() const {
+  return {"the objective", "lower alpha (now " + text_of(settings_.alpha) + ")", std::numbers::ln2};
+}
+
 /// `round`: the number of rounds before this objective.
 void logistic_regression::record(int round, double objective, double gradient_norm) {
   if (round == 0) {
@@ -427,10 +436,7 @@ void logistic_regression::record(int round, double objective, double gradient_no
     return;
   }
   log_->round(round, objective, {{"gradient_norm", gradient_norm}, {"staleness", last_staleness()}});
-  if (!std::isfinite(objective) || objective > divergence_factor * first_objective_) {
-    throw error("diverged at round " + std::to_string(round) + ": the objective is " + text_of(objective) +
-                " and began at " + text_of(first_objective_) + "; lower alpha (now " + text_of(settings_.alpha) + ")");
-  }
+  check_divergence(divergence(), round, objective, first_objective_);
   const double change = std::abs(objective - last_objective_);
   last_objective_ = objective;
   converged_ = settings_.tolerance > 0 && change <= settings_.tolerance * std::abs(objective);
@@ -474,11 +480,12 @@ void logistic_regression::evaluate_result() {
   for (std::size_t j = 1; j < sum.size(); ++j) square += sum[j] * sum[j];
   if (get_worker_id() == 0) {
     record(rounds_done_, objective_, std::sqrt(square));
-    if (objective_ > first_objective_) {
-      throw error("diverged: after " + std::to_string(rounds_done_) + " rounds the objective is " +
-                  text_of(objective_) + " and began at " + text_of(first_objective_) + "; lower alpha (now " +
-                  text_of(settings_.alpha) + ")");
-    }
+    check_finite(divergence(), rounds_done_, theta_);
+    // Not divergence: steps of one size end near the optimum, which may be no better than the start.
+    if (objective_ > first_objective_)
+      warn(get_comm(), "after " + std::to_string(rounds_done_) + " rounds the objective is " + text_of(objective_) +
+                           " and began at " + text_of(first_objective_) + "; want a lower alpha (now " +
+                           text_of(settings_.alpha) + ") or decay");
   }
   // No worker may write results or exit before rank 0 has checked for errors.
   paracel_sync();

@@ -29,6 +29,8 @@
 #include <paracel/schema.hpp>
 
 #include "alg/common/classification.hpp"
+#include "alg/common/column_shift.hpp"
+#include "alg/common/divergence.hpp"
 #include "alg/common/run_log.hpp"
 #include "alg/common/table.hpp"
 
@@ -257,6 +259,7 @@ class logistic_regression : public paralg {
   void publish(int round);
   [[nodiscard]] int settled_after() const;
   void collect(int newest, int settled);
+  [[nodiscard]] divergence_rule divergence() const;
   void record(int round, double objective, double gradient_norm);
   void stop_after(int round);
   [[nodiscard]] bool stops_at(int round);
@@ -276,6 +279,7 @@ class logistic_regression : public paralg {
   lr_settings settings_;
   bool by_driver_ = false;      // a 0.3 driver calls the steps after training itself
   std::optional<run_log> log_;  // created after loading
+  column_shift shift_;          // lbfgs, newton, owlqn: of the training rows
   lr_problem problem_;
   lr_problem test_;
   lr_problem predict_;

@@ -2,6 +2,7 @@
 #include <paracel/optim.hpp>
 #include <paracel/optim_losses.hpp>
 
+#include "alg/common/warning.hpp"
 #include "lr.hpp"
 
 namespace paracel::alg {
@@ -18,7 +19,8 @@ void logistic_regression::minimize() {
   how.how = optim::method_of(settings_.method);
   how.penalty.l1 = settings_.l1;
   how.penalty.l2 = settings_.beta;
-  if (settings_.bias && !settings_.penalize_bias) how.penalty.free = {0};
+  if (settings_.bias && settings_.penalize_bias) how.penalty.combination = shift_.intercept();
+  if (settings_.bias && (!settings_.penalize_bias || !how.penalty.combination.empty())) how.penalty.free = {0};
   how.max_steps = settings_.rounds;
   how.objective_tolerance = settings_.tolerance;
   how.gradient_tolerance = settings_.gradient_tolerance;
@@ -30,9 +32,14 @@ void logistic_regression::minimize() {
   };
   auto found = optim::minimize(*this, objective, how);
   theta_ = std::move(found.w);
+  shift_.to_raw(theta_);
   objective_ = found.value;
   rounds_done_ = found.steps;
   log_->result("ended", found.text());
+  const double reached = found.gradient_norm / found.first_gradient_norm;
+  if (found.why == optim::ending::steps && reached > settings_.gradient_tolerance)
+    warn_not_converged(get_comm(), found.steps, "the gradient's norm, of the first one,", reached,
+                       settings_.gradient_tolerance);
   measure();
 }
 

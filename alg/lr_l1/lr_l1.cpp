@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 #include <utility>
 
 #include <paracel/optim_losses.hpp>
 #include <paracel/resumable_loop.hpp>
 
+#include "alg/common/column_shift.hpp"
 #include "alg/common/coordinate_descent.hpp"
 #include "alg/common/orthant_newton.hpp"
 #include "alg/common/sum_over_workers.hpp"
@@ -30,8 +33,11 @@ constexpr std::size_t inner_patience = 5000;
 constexpr double face_accuracy = 0.1;
 constexpr std::size_t face_products = 50;
 constexpr int face_halvings = 6;
-// Added to the diagonal, so that the model has a minimum even where the loss is flat.
-constexpr double least_curvature = 1e-12;
+// Added to the diagonal, so that the model has a minimum even where the loss is flat: this fraction of the greatest
+// value that it has anywhere.
+constexpr double least_curvature = 1e-15;
+// An element of the gradient is a sum over the samples, accurate to this fraction of the sum of |x|.
+constexpr double rounding = 8 * std::numeric_limits<double>::epsilon();
 
 }  // namespace
 
@@ -147,7 +153,28 @@ double lr_l1::penalty_of(std::span<const double> w) const {
   return sum;
 }
 
-double lr_l1::violation(std::size_t j) const { return l1_violation(w_[j], -gradient_[j], l1_of(j)); }
+double lr_l1::violation(std::size_t j) const {
+  const double found = std::max(0.0, l1_violation(w_[j], -gradient_[j], l1_of(j)) - rounding_[j]);
+  return l1_of(j) > 0 ? found : found / bias_unit_;
+}
+
+/// Of each feature, what depends on its scale.
+void lr_l1::measure_scales() {
+  least_curvature_.assign(w_.size(), 0.0);
+  std::vector<double> weight(rows_.weight);
+  if (weight.empty()) weight.assign(rows_.rows(), 1.0);
+  const double n = sum_over_workers(get_comm(), std::accumulate(weight.begin(), weight.end(), 0.0));
+  for (auto& w : weight) w *= settings_.c / 4;
+  add_weighted_squares(rows_, weight, least_curvature_);
+  sum_over_workers(get_comm(), least_curvature_);
+  rounding_.clear();
+  bias_unit_ = std::min(1.0, settings_.c * n / 2);
+  for (auto& square : least_curvature_) {
+    // C sqrt(n sum of x^2) is at least C times the sum of |x|.
+    rounding_.push_back(rounding * std::sqrt(4 * settings_.c * n * square));
+    square *= least_curvature;
+  }
+}
 
 /// Loss and gradient over all workers, and the derivatives of this worker's rows.
 double lr_l1::evaluate(std::span<const double> margin) {
@@ -194,12 +221,12 @@ bool lr_l1::face_step() {
   std::vector<double> diagonal(p);
   add_weighted_squares(rows_, curvature_, diagonal);
   sum_over_workers(get_comm(), diagonal);
-  for (auto& d : diagonal) d += least_curvature;
+  for (std::size_t j = 0; j < p; ++j) diagonal[j] += least_curvature_[j];
   const auto direction = face_direction(
       [&](std::span<const double> v, std::span<double> out) {
         add_weighted_product(rows_, curvature_, v, out);
         sum_over_workers(get_comm(), out);
-        for (std::size_t j = 0; j < p; ++j) out[j] += least_curvature * v[j];
+        for (std::size_t j = 0; j < p; ++j) out[j] += least_curvature_[j] * v[j];
       },
       diagonal, slope, free, face_accuracy, face_products);
 
@@ -241,14 +268,16 @@ void lr_l1::block_step(double worst) {
   if (get_worker_id() == 0) {
     std::vector<double> correlation;
     std::vector<double> l1;
+    std::vector<double> tolerance;
+    const double enough = std::max(inner_accuracy * worst, 0.1 * settings_.tolerance);
     for (std::size_t k = 0; k < block.size(); ++k) {
-      hessian[packed_at(block.size(), k, k)] += least_curvature;
+      hessian[packed_at(block.size(), k, k)] += least_curvature_[block[k]];
+      tolerance.push_back(std::max(enough, 0.5 * rounding_[block[k]]));
       next.push_back(w_[block[k]]);
       correlation.push_back(-gradient_[block[k]]);
       l1.push_back(l1_of(block[k]));
     }
-    l1_descend(hessian, l1, 0, std::max(inner_accuracy * worst, 0.1 * settings_.tolerance), next, correlation,
-               inner_patience);
+    l1_descend(hessian, l1, 0, tolerance, next, correlation, inner_patience);
   }
   get_comm().bcast(next);
 
@@ -336,7 +365,8 @@ int lr_l1::owlqn(run_log& log) {
   how.penalty.l1 = 1;
   if (settings_.bias) how.penalty.free = {w_.size() - 1};
   how.max_steps = settings_.rounds;
-  how.gradient_tolerance = settings_.tolerance / std::sqrt(square);
+  how.measure = optim::gradient_measure::plain;  // that of the optimality conditions
+  how.gradient_tolerance = settings_.tolerance * (settings_.bias ? bias_unit_ : 1) / std::sqrt(square);
   how.objective_tolerance = 0;
   how.watch = [&](const optim::progress& now) {
     log.round(now.step, now.value, {{"gradient_norm", now.gradient_norm}, {"evaluations", now.evaluations}});
@@ -351,7 +381,11 @@ void lr_l1::train() {
   weigh_signs(get_comm(), linear_.table, rows_);
   const std::uint64_t total = rows_.rows_total;
   load_others();
-  if (settings_.bias) append_ones(rows_);
+  column_shift shift;
+  if (settings_.bias) {
+    shift = {get_comm(), rows_};
+    append_ones(rows_);
+  }
   const std::size_t p = rows_.columns;
   const std::size_t n = rows_.rows();
   w_.assign(p, 0.0);
@@ -360,6 +394,7 @@ void lr_l1::train() {
   margin_.assign(n, 0.0);
   change_.resize(n);
   candidate_.resize(n);
+  measure_scales();
   run_log log(*this, settings_.rounds, "objective", linear_.debug);
 
   const int round = settings_.by_owlqn ? owlqn(log) : proximal_newton(log);
@@ -376,6 +411,7 @@ void lr_l1::train() {
   if (settings_.by_owlqn && worst > settings_.tolerance) refuse_to_end(round, worst);
   auto weights = w_;
   if (settings_.bias) std::rotate(weights.begin(), weights.end() - 1, weights.end());
+  shift.to_raw(weights);
   model_writer model(*this, "lr_l1", linear_.format);
   model.add("lr_l1_weight", weights);
   model.fields()

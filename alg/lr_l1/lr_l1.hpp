@@ -68,6 +68,8 @@ class lr_l1 : public linear_base {
   [[nodiscard]] double penalty_of(std::span<const double> w) const;
   [[nodiscard]] double l1_of(std::size_t j) const { return j + 1 == w_.size() && settings_.bias ? 0.0 : 1.0; }
   [[noreturn]] void refuse_to_end(int round, double worst) const;
+  void measure_scales();
+  /// Beyond what the rounding of the gradient may be.
   [[nodiscard]] double violation(std::size_t j) const;
   void use(const std::vector<double>& weights, bool bias, run_log& log, model_writer* model);
 
@@ -78,6 +80,11 @@ class lr_l1 : public linear_base {
   double value_ = 0;              // F(w)
   std::vector<double> slope_;     // of this worker's rows, like all below
   std::vector<double> curvature_;
+  std::vector<double> least_curvature_;  // of each feature: added to the second derivative
+  std::vector<double> rounding_;         // of each element of the gradient
+  /// A violation is a fraction of the penalty's slope; of the bias, which has none, of the greatest slope of the losses
+  /// where that is less than 1.
+  double bias_unit_ = 1;
   std::vector<double> margin_;
   std::vector<double> change_;
   std::vector<double> candidate_;

@@ -8,7 +8,9 @@
 #include <numeric>
 #include <utility>
 
+#include "alg/common/column_shift.hpp"
 #include "alg/common/sum_over_workers.hpp"
+#include "alg/common/warning.hpp"
 
 namespace paracel::alg {
 
@@ -17,6 +19,10 @@ namespace {
 // Limit of mean^2 / variance: features above it would make the score of a row of zeros so small that precision is lost.
 // They are in nearly all rows of a class, so visiting them in each row costs little.
 constexpr double steep = 1e3;
+// Of a feature's variance, added to its variance in each class.
+constexpr double own_smoothing = 1e-9;
+// A smoothing above this fraction of a feature's variance changes what the feature says.
+constexpr double visible_smoothing = 0.01;
 
 }  // namespace
 
@@ -29,9 +35,10 @@ config_schema naive_bayes_schema() {
   s.key("alpha", key_type::number, "multinomial, bernoulli: added to each count").fallback(1.0).at_least(1e-10);
   s.key("binarize", key_type::number, "bernoulli: a feature is present if its value is greater than this")
       .fallback(0.0);
-  s.key("var_smoothing", key_type::number,
-        "gaussian: this fraction of the greatest variance of a feature is added to all variances")
-      .fallback(1e-9)
+  s.key(
+       "var_smoothing", key_type::number,
+       "gaussian: this fraction of the greatest variance of a feature is added to all variances; default: to each 1e-9 "
+       "of its own feature's variance in all rows")
       .at_least(0);
   s.key("fit_prior", key_type::boolean, "estimate the probabilities of classes from the rows; false: all equal")
       .fallback(true);
@@ -46,7 +53,7 @@ naive_bayes_settings::naive_bayes_settings(const config& from)
       distribution(from.get<std::string>("distribution")),
       alpha(from.get<double>("alpha")),
       binarize(from.get<double>("binarize")),
-      var_smoothing(from.get<double>("var_smoothing")),
+      var_smoothing(from.given("var_smoothing") ? from.get<double>("var_smoothing") : -1),
       fit_prior(from.get<bool>("fit_prior")),
       class_prior(from.get<std::vector<double>>("class_prior")),
       prior_place(from.place_of("class_prior")) {
@@ -205,20 +212,55 @@ void naive_bayes::measure_moments(const sample_rows& rows) {
   }
   sum_over_workers(get_comm(), square);
   class_weight_.assign(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(k));
+  std::vector<double> middle(columns_);
+  std::vector<double> spread(columns_);
   double greatest = 0;
-  for (std::size_t j = 0; j < columns_; ++j) greatest = std::max(greatest, square[j * groups + k] / sums[k]);
+  for (std::size_t j = 0; j < columns_; ++j) {
+    const double variance = square[j * groups + k] / sums[k];
+    middle[j] = sums[groups + j * groups + k];
+    spread[j] = std::sqrt(variance);
+    greatest = std::max(greatest, variance);
+  }
+  require_finite(rows.names, spread);
+  bool informative = false;
+  for (std::size_t j = 0; j < columns_; ++j) informative = informative || !is_constant(middle[j], spread[j]);
+  if (!informative)
+    throw data_error(linear_.training_input.front() + ": found only features without variance, want one that varies");
+  warn_of_rounding(get_comm(), rows.names, middle, spread);
+  const bool given = settings_.var_smoothing >= 0;
+  if (given) warn_of_smoothing(rows.names, middle, spread, settings_.var_smoothing * greatest);
   first_.resize(columns_ * k);
   second_.resize(columns_ * k);
   for (std::size_t j = 0; j < columns_; ++j) {
+    const double variance = spread[j] * spread[j];
+    const double smoothing = given ? settings_.var_smoothing * greatest : own_smoothing * variance;
     for (std::size_t c = 0; c < k; ++c) {
-      first_[j * k + c] = sums[groups + j * groups + c];
-      second_[j * k + c] = square[j * groups + c] / class_weight_[c] + settings_.var_smoothing * greatest;
-      if (class_weight_[c] > 0 && !(second_[j * k + c] > 0))
-        throw data_error(linear_.training_input.front() +
-                         ": found a feature without variance, want var_smoothing "
-                         "above 0 and features that are not all constant");
+      const std::size_t at = j * k + c;
+      first_[at] = sums[groups + j * groups + c];
+      second_[at] = square[j * groups + c] / class_weight_[c] + smoothing;
+      // A constant feature says nothing about the class, whatever its variance.
+      if (is_constant(middle[j], spread[j])) second_[at] = given && smoothing > 0 ? smoothing : 1;
+      else if (class_weight_[c] > 0 && !(second_[at] > 0))
+        throw data_error(linear_.training_input.front() + ": found a feature without variance in class " +
+                         classes()[c] + ", want var_smoothing above 0");
     }
   }
+}
+
+/// Rank 0 warns of the feature that a smoothing common to all suits least.
+void naive_bayes::warn_of_smoothing(const std::vector<std::string>& names, std::span<const double> mean,
+                                    std::span<const double> spread, double smoothing) const {
+  std::size_t worst = columns_;
+  double most = visible_smoothing;
+  for (std::size_t j = 0; j < columns_; ++j) {
+    const double variance = spread[j] * spread[j];
+    if (is_constant(mean[j], spread[j]) || !(smoothing > most * variance)) continue;
+    most = smoothing / variance;
+    worst = j;
+  }
+  if (worst < columns_)
+    warn(get_comm(), "var_smoothing adds " + json_number(most) + " times its variance to that of column " +
+                         column_name(names, worst) + "; lower it, or leave it out");
 }
 
 void naive_bayes::set_priors() {

@@ -5,7 +5,7 @@
 //
 //   multinomial   x_j counts       P(x | c) ~ prod_j p_cj^x_j       p_cj = (N_cj + alpha) / (sum_j N_cj + alpha p)
 //   bernoulli     x_j > binarize   p_cj, or 1 - p_cj                p_cj = (N_cj + alpha) / (N_c + 2 alpha)
-//   gaussian      x_j numbers      normal(mean_cj, variance_cj)     variances plus var_smoothing times the greatest one
+//   gaussian      x_j numbers      normal(mean_cj, variance_cj)     variances plus a smoothing
 //
 // N_cj: sum over the rows of class c of weight x_j (bernoulli: of weight where x_j > binarize); N_c: of weight.
 //
@@ -49,6 +49,8 @@ class naive_bayes : public class_base {
   void read_model();
   void count(const sample_rows& rows);
   void measure_moments(const sample_rows& rows);
+  void warn_of_smoothing(const std::vector<std::string>& names, std::span<const double> mean,
+                         std::span<const double> spread, double smoothing) const;
   void set_priors();
   void prepare();
   /// Logarithms of the probabilities of the classes.

@@ -36,12 +36,17 @@ using vector_map = Eigen::Map<Eigen::VectorXd>;
 
 // ---- local computations
 
-ridge_factors::ridge_factors(std::span<const double> packed, std::size_t n, double a) : n_(n), matrix_(n * n) {
+ridge_factors::ridge_factors(std::span<const double> packed, std::size_t n, double a)
+    : n_(n), matrix_(n * n), scale_(n) {
   const auto size = static_cast<Eigen::Index>(n);
   matrix_map m(matrix_.data(), size, size);
   for (std::size_t i = 0; i < n; ++i) {
+    const double square = packed[packed_at(n, i, i)] + a;
+    scale_[i] = square > 0 ? 1 / std::sqrt(square) : 0;
+  }
+  for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t j = i; j < n; ++j) {
-      const double v = packed[packed_at(n, i, j)] + (i == j ? a : 0.0);
+      const double v = (packed[packed_at(n, i, j)] + (i == j ? a : 0.0)) * scale_[i] * scale_[j];
       matrix_[i * n + j] = v;
       matrix_[j * n + i] = v;
     }
@@ -69,6 +74,7 @@ std::vector<double> ridge_factors::solve(std::span<const double> right) const {
   const auto size = static_cast<Eigen::Index>(n_);
   const Eigen::Map<const Eigen::MatrixXd> m(matrix_.data(), size, size);
   vector_map x(out.data(), size);
+  for (std::size_t i = 0; i < n_; ++i) out[i] *= scale_[i];
   if (definite_) {
     m.triangularView<Eigen::Lower>().solveInPlace(x);
     m.triangularView<Eigen::Lower>().transpose().solveInPlace(x);
@@ -76,6 +82,7 @@ std::vector<double> ridge_factors::solve(std::span<const double> right) const {
     const Eigen::Map<const Eigen::VectorXd> inverse(inverse_.data(), size);
     x = m * (inverse.asDiagonal() * (m.transpose() * x).eval()).eval();
   }
+  for (std::size_t i = 0; i < n_; ++i) out[i] *= scale_[i];
   return out;
 }
 
@@ -93,7 +100,7 @@ std::vector<double> ridge_conjugate_gradients(
   precondition();
   auto p = z;
   double rz = dot(r, z);
-  const double length = std::sqrt(dot(right, right));
+  const double length = std::sqrt(rz);
   for (int k = 1; k <= iterations && length > 0; ++k) {
     auto q = product(p);
     for (std::size_t j = 0; j < n; ++j) q[j] += a * p[j];
@@ -104,11 +111,11 @@ std::vector<double> ridge_conjugate_gradients(
       w[j] += step * p[j];
       r[j] -= step * q[j];
     }
-    const double left = std::sqrt(dot(r, r)) / length;
-    report(k, left);
-    if (left <= tolerance) break;
     precondition();
     const double next = dot(r, z);
+    const double left = std::sqrt(next) / length;
+    report(k, left);
+    if (left <= tolerance) break;
     for (std::size_t j = 0; j < n; ++j) p[j] = z[j] + next / rz * p[j];
     rz = next;
   }
@@ -318,6 +325,8 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
   const double share = own / samples.total();
   const double mean_weight = samples.total() / static_cast<double>(rows.rows_total);
   const auto scale = samples.row_scale();
+  if (!settings_.standardize)
+    warn_of_scales(get_comm(), rows, false, "want \"standardize\": true, or the method exact");
   std::vector<double> theta(p + 1);  // b, then w; for centred or (sparse rows) scaled samples
   // A checkpoint may belong to other data.
   const auto read_theta = [&] {

@@ -22,8 +22,9 @@
 
 namespace paracel::alg {
 
-/// Cholesky factors of a packed symmetric matrix (design_matrix.hpp) plus `a` on its diagonal. If that is numerically
-/// singular, the minimum-norm solution by eigenvalues.
+/// Cholesky factors of a packed symmetric matrix (design_matrix.hpp) plus `a` on its diagonal, scaled to a diagonal of
+/// ones, so that features of any scale count. If that is numerically singular, eigenvalues: the solution of minimum
+/// norm in the scaled coordinates.
 class ridge_factors {
  public:
   ridge_factors(std::span<const double> packed, std::size_t n, double a);
@@ -34,10 +35,12 @@ class ridge_factors {
   bool definite_ = false;
   std::vector<double> matrix_;   // column-major: L, or orthonormal eigenvectors
   std::vector<double> inverse_;  // of the eigenvalues; 0 for those that count as 0
+  std::vector<double> scale_;    // 1 / square root of the diagonal; 0 where that is 0
 };
 
-/// Conjugate gradients for (M + a I) w = right, from 0, with M v = product(v) and M's diagonal. Stops when the residual
-/// is below tolerance |right|; calls `report(iteration, relative residual)`. Returns w.
+/// Conjugate gradients for (M + a I) w = right, from 0, with M v = product(v) and M's diagonal as preconditioner, in
+/// whose norm, independent of the features' scales, the residual is measured. Stops when that is below tolerance times
+/// the norm of `right`; calls `report(iteration, relative residual)`. Returns w.
 std::vector<double> ridge_conjugate_gradients(
     const std::function<std::vector<double>(std::span<const double>)>& product, std::span<const double> diagonal,
     std::span<const double> right, double a, double tolerance, int iterations,

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "alg/common/column_shift.hpp"
 #include "alg/common/sum_over_workers.hpp"
 
 namespace paracel::alg {
@@ -78,6 +79,8 @@ void softmax::train() {
   const std::size_t k = classes().size();
   sample_rows held;
   if (!settings_.validation_input.empty()) held = load_validation(settings_.validation_input);
+  column_shift shift;
+  if (bias_) shift = {get_comm(), rows};
   if (weights().empty()) optim::group_equal_rows(rows);
   const auto names = feature_names(rows, bias_);
 
@@ -98,6 +101,7 @@ void softmax::train() {
     how.held_out.patience = settings_.patience;
     how.held_out.measure = [&](std::span<const double> w, std::span<double> sums) {
       w_.assign(w.begin(), w.end());
+      shift.to_raw(w_, k);
       std::vector<double> scores(k);
       for (std::size_t i = 0; i < held.rows(); ++i) {
         log_probabilities(held, i, scores);
@@ -119,6 +123,7 @@ void softmax::train() {
     w_ = std::move(found.best.w);
     found.value = value_at_best(objective);
   }
+  shift.to_raw(w_, k);
   if (bias_) {
     const double mean =
         std::accumulate(w_.begin(), w_.begin() + static_cast<std::ptrdiff_t>(k), 0.0) / static_cast<double>(k);

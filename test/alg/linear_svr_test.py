@@ -60,6 +60,23 @@ class LinearSvrTest(AlgorithmCase):
             self.assertLessEqual(found["gap"], tolerance * found["objective"])
             self.assertLessEqual(found["objective"] - best, found["gap"] + 1e-9 * best)
 
+    def test_few_rows_and_targets_far_from_zero_are_fitted_to_the_tolerance(self):
+        found = self.fit(training_input=self.path("one.csv", "1,2,1\n"))
+        self.assertLessEqual(found["gap"], 1e-4 * found["objective"])
+        # w = b (1, 2, 1), the bias last: b^2 6 / 2 + |6 b - 1| - 0.1 is least at b = 0.9 / 6.
+        self.assertAlmostEqual(found["objective"], 6 / 2 * 0.15 ** 2, delta=1e-4 * 6 / 2 * 0.15 ** 2)
+        random = numpy.random.default_rng(3)
+        for n, d, c, epsilon in ((10, 5, 5.6e3, 1), (3, 3, 2.2e3, 0.1), (3, 3, 1, 50), (6, 2, 1e5, 0)):
+            x = random.normal(size=(n, d))
+            y = 100 + x @ random.normal(size=d) + random.normal(size=n)
+            path = write_rows(self.path("few.csv"), x, y, False)
+            for penalize in (True, False):
+                with self.subTest(n=n, c=c, epsilon=epsilon, penalize=penalize):
+                    found = self.fit(training_input=path, C=c, epsilon=epsilon, penalize_bias=penalize)
+                    scale = c * (numpy.maximum(0, abs(y - y.mean()) - epsilon)).sum()
+                    self.assertLessEqual(found["gap"], 1e-4 * max(found["objective"], 1e-6 * scale) + 1e-10 * scale)
+                    self.assertIn("within its tolerance", found["ended"])
+
     def test_dual_coordinates_and_newton_find_the_same_minimum(self):
         random = numpy.random.default_rng(9)
         wide = numpy.where(random.random((60, 1100)) < 0.01, random.normal(size=(60, 1100)), 0)

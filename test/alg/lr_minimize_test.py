@@ -72,6 +72,26 @@ class Minimize(LrCase):
                             self.assertLessEqual({"objective", "gradient_norm", "evaluations", "products", "seconds"},
                                                  set(line))
 
+    def test_columns_of_everyday_scales_are_fitted(self):
+        random = numpy.random.default_rng(6)
+        n = 1000
+        people = numpy.column_stack([random.normal(40, 12, n), random.normal(2.5e6, 1e6, n), random.random(n),
+                                     random.poisson(3, n)])
+        times = numpy.column_stack([random.normal(1.6e9, 1e7, n), random.normal(size=n)])
+        for x in (people, times):
+            z = (x - x.mean(0)) / x.std(0)
+            y = numpy.where(z @ numpy.arange(1.0, 1 + x.shape[1]) / 2 + random.logistic(size=n) > 0, 1.0, -1.0)
+            path = os.path.join(self.folder, "everyday.csv")
+            numpy.savetxt(path, numpy.column_stack([x, y > 0]), fmt="%.17g", delimiter=",")
+            best, theta = optimum(z, y, 0, True, True)
+            for method in ("lbfgs", "newton", "owlqn"):
+                with self.subTest(method=method, columns=x.shape[1]):
+                    model, said = self.minimize(1, "embedded", training_input=path, method=method, beta=0,
+                                                gradient_tolerance=1e-6)
+                    self.assertAlmostEqual(model["objective"], best, delta=1e-9)
+                    numpy.testing.assert_allclose(numpy.array(model["theta"][1:]) * x.std(0), theta[1:], rtol=1e-4)
+                    self.assertIn("ended the gradient is within its tolerance", said)
+
     def test_owlqn_fulfils_the_optimality_conditions_of_its_l1_penalty(self):
         beta, l1 = 0.001, 0.02
         for workers in (1, 2):

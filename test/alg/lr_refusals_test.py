@@ -6,6 +6,8 @@ import os
 import sys
 import unittest
 
+import numpy
+
 from lr_case import LR, PRUN, SOURCE, LrCase, run
 
 
@@ -119,6 +121,17 @@ class Refusals(LrCase):
                     self.refused(1, "diverged", done)
                     self.assertIn("lower alpha", done.stdout + done.stderr)
                     self.assertFalse(os.path.exists(os.path.join(self.output, "model.json")))
+
+    def test_labels_that_are_noise_end_with_a_model_and_a_warning(self):
+        random = numpy.random.default_rng(1)
+        rows = numpy.column_stack([numpy.round(random.normal(size=(300, 4)), 3), random.integers(0, 2, 300)])
+        path = os.path.join(self.folder, "noise.csv")
+        numpy.savetxt(path, rows, fmt="%.17g", delimiter=",")
+        for method in ("ipm", "downpour", "agd"):
+            done = self.job(1, 1, "embedded", training_input=path, method=method, alpha=0.3, rounds=10, beta=0)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("warning: after 10 rounds the objective is", done.stderr)
+            self.assertTrue(os.path.exists(os.path.join(self.output, "model.json")))
 
     def test_an_update_function_that_is_not_there_ends_the_job_with_status_5(self):
         self.refused(5, "no_such_function", self.job(2, 1, update_func="no_such_function"))

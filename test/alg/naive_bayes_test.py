@@ -63,7 +63,7 @@ class NaiveBayesTest(AlgorithmCase):
         if kind == "gaussian":
             mean = member @ x / total[:, None]
             square = numpy.array([(m[:, None] * (x - a) ** 2).sum(0) / m.sum() for m, a in zip(member, mean)])
-            return [prior, mean, square + smoothing * x.var(0).max()]
+            return [prior, mean, square + smoothing * x.var(0)]
         if kind == "bernoulli":
             n = member @ (x > 0)
             return [prior] + [numpy.log((v + alpha) / (total[:, None] + 2 * alpha)) for v in (n, total[:, None] - n)]
@@ -93,8 +93,9 @@ class NaiveBayesTest(AlgorithmCase):
                                     ("bernoulli", "holes", self.holes, naive_bayes.BernoulliNB),
                                     ("gaussian", "reals", self.reals, naive_bayes.GaussianNB),
                                     ("gaussian", "holes", self.holes, naive_bayes.GaussianNB)):
-            for options, theirs in (({}, {}), ({"alpha": 0.3, "fit_prior": False}, {"alpha": 0.3, "fit_prior": False}),
-                                    ({"class_prior": [0.5, 0.3, 0.2]}, {"class_prior": [0.5, 0.3, 0.2]}),
+            default = {"var_smoothing": 1e-9} if kind == "gaussian" else {}  # ours is of each feature's variance
+            for options, theirs in ((default, {}), ({"alpha": 0.3, "fit_prior": False}, {"alpha": 0.3, "fit_prior": False}),
+                                    ({"class_prior": [0.5, 0.3, 0.2], **default}, {"class_prior": [0.5, 0.3, 0.2]}),
                                     ({"var_smoothing": 1e-3}, {"var_smoothing": 1e-3})):
                 if (kind == "gaussian") == ("alpha" in theirs) or ("var_smoothing" in theirs and kind != "gaussian"):
                     continue

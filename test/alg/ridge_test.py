@@ -61,6 +61,22 @@ class RidgeTest(AlgorithmCase):
                         self.assertAlmostEqual(found["objective"] / objective, 1, delta=1e-11)
                         self.assertLessEqual(numpy.abs(self.theta() - theta).max(), 1e-10 * numpy.abs(theta).max())
 
+    def test_scales_of_the_features_do_not_matter(self):
+        try:
+            from sklearn.linear_model import Ridge
+        except ImportError:
+            self.skipTest("no scikit-learn")
+        random = numpy.random.default_rng(5)
+        for scale in 10.0 ** numpy.arange(10):
+            x = random.normal(size=(200, 2)) * [scale, 1]
+            y = 2 * x[:, 0] / scale + 3 * x[:, 1] + 0.1 * random.normal(size=200)
+            path = self.path("scales.csv", "".join(f"{a!r},{b!r},{c!r}\n" for (a, b), c in zip(x.tolist(), y.tolist())))
+            for penalty in (0, 1):
+                with self.subTest(scale=scale, penalty=penalty):
+                    model = Ridge(alpha=penalty, solver="svd").fit(x, y)
+                    self.fit(training_input=path, penalty=penalty)
+                    numpy.testing.assert_allclose(self.theta(), [model.intercept_, *model.coef_], rtol=1e-9)
+
     def test_beta_is_the_penalty_over_twice_the_rows(self):
         one = self.fit(mode="embedded")
         self.assertEqual(one["objective"], self.results(self.job(mode="embedded", training_input=self.dense,

@@ -126,6 +126,32 @@ TEST(Design, SparseRowsAreCentredAndScaledAsDenseOnesAre) {
   }
 }
 
+TEST(Design, SparseAndDenseRowsAreAlikeFarFromZero) {
+  for (const double far : {1e3, 1e6, 1e9}) {
+    auto b = samples(200, 3, 8);
+    sample_rows sparse;
+    sparse.columns = 3;
+    sparse.row_count = 200;
+    sparse.label = b.dense.label;
+    for (std::size_t k = 0; k < b.dense.value.size(); ++k) {
+      b.dense.value[k] = 5 * at(b.dense, k / 3, k % 3) + (k % 3 == 1 ? far : 0);
+      sparse.column.push_back(static_cast<std::uint32_t>(k % 3));
+      sparse.value.push_back(b.dense.value[k]);
+      if (k % 3 == 2) sparse.row_begin.push_back(sparse.value.size());
+    }
+    for (const bool standardize : {false, true}) {
+      const centred_samples d(one_worker(), b.dense, standardize);
+      const centred_samples s(one_worker(), sparse, standardize);
+      const std::vector<std::uint32_t> all{0, 1, 2};
+      const auto g = d.gram(all);
+      const auto h = s.gram(all);
+      for (std::size_t k = 0; k < g.size(); ++k) EXPECT_NEAR(g[k], h[k], 1e-9 * std::abs(g[0])) << far;
+      const std::vector<double> w{1, -2, 0.5};
+      for (std::size_t j = 0; j < 4; ++j) EXPECT_NEAR(d.theta(w)[j] / s.theta(w)[j], 1, 1e-9) << far;
+    }
+  }
+}
+
 TEST(Design, AFeatureWithoutSpreadHasNoWeightHoweverItsMeanIsRounded) {
   sample_rows rows;
   rows.dense = true;
@@ -171,6 +197,31 @@ TEST(Ridge, ASingularMatrixHasItsSolutionOfLeastLength) {
   EXPECT_NEAR(w[1], 1, 1e-12);
 }
 
+TEST(Ridge, ScalesOfTheFeaturesDoNotMatter) {
+  const auto b = samples(150, 4, 3);
+  std::vector<std::uint32_t> all(4);
+  std::iota(all.begin(), all.end(), 0U);
+  const std::vector<double> factor{1e-9, 1, 1e5, 1e9};
+  auto rows = b.dense;
+  for (std::size_t k = 0; k < rows.value.size(); ++k) rows.value[k] *= factor[k % 4];
+  const auto solutions = [&](const sample_rows& of) {
+    const centred_samples s(one_worker(), of, false);
+    std::vector<double> r;
+    s.residual(std::vector<double>(4), r);
+    auto right = s.correlate(r);
+    right.pop_back();
+    auto both = ridge_factors(s.gram(all), 4, 0).solve(right);
+    for (const double w : ridge_conjugate_gradients([&](std::span<const double> v) { return s.normal_product(v); },
+                                                    s.squared_lengths(), right, 0, 1e-13, 200, [](int, double) {}))
+      both.push_back(w);
+    return both;
+  };
+  const auto wanted = solutions(b.dense);
+  const auto found = solutions(rows);
+  for (std::size_t k = 0; k < 8; ++k)
+    EXPECT_NEAR(found[k] * factor[k % 4], wanted[k], 1e-11 * (1 + std::abs(wanted[k]))) << k;
+}
+
 TEST(Ridge, AStepIsParacelsForDenseAndSparseRows) {
   const auto b = samples(20, 4, 4);
   const std::vector<double> scale{1, 2, 0.5, 1};
@@ -197,7 +248,7 @@ TEST(L1Descent, OneCoordinateIsThresholdedSoftly) {
   for (const double q : {3.0, 0.5, -2.0}) {
     std::vector<double> w{0};
     std::vector<double> correlation{q};
-    l1_descend(std::vector<double>{2.0}, std::vector<double>{1.0}, 0.5, 1e-12, w, correlation);
+    l1_descend(std::vector<double>{2.0}, std::vector<double>{1.0}, 0.5, std::vector<double>{1e-12}, w, correlation);
     EXPECT_NEAR(w[0], std::abs(q) > 1 ? std::copysign((std::abs(q) - 1) / 2.5, q) : 0, 1e-15);
   }
 }
@@ -216,7 +267,7 @@ TEST(L1Descent, EndsAtTheOptimumAlsoWhereFeaturesDependOnEachOther) {
     l1[7] = 0;
     std::vector<double> w(60);
     auto correlation = q;
-    l1_descend(gram, l1, 0, 1e-8, w, correlation);
+    l1_descend(gram, l1, 0, std::vector<double>(w.size(), 1e-8), w, correlation);
     for (std::size_t j = 0; j < 60; ++j) {
       double slope = q[j];
       for (std::size_t k = 0; k < 60; ++k) slope -= gram[packed_at(60, std::min(j, k), std::max(j, k))] * w[k];
@@ -228,7 +279,8 @@ TEST(L1Descent, EndsAtTheOptimumAlsoWhereFeaturesDependOnEachOther) {
 TEST(L1Descent, ACoordinateWithoutCurvatureStays) {
   std::vector<double> w{0, 2};
   std::vector<double> correlation{5, 1};
-  l1_descend(std::vector<double>{0, 0, 1}, std::vector<double>{1, 1}, 0, 1e-12, w, correlation);
+  l1_descend(std::vector<double>{0, 0, 1}, std::vector<double>{1, 1}, 0, std::vector<double>{1e-12, 1e-12}, w,
+             correlation);
   EXPECT_EQ(w[0], 0);
   EXPECT_EQ(w[1], 2);
 }

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Training rows whose columns are centred in place, for models with an intercept: where a column's values are far from
+// 0 compared with their spread (years, timestamps), sums of squares and products would cancel, and the column would
+// hardly differ from the intercept's.
+//
+// Centred are columns whose mean exceeds their spread; of sparse rows only those that every row stores, whose entries
+// change and remain as many. Any other column has a 0 in some of the n rows, so that its mean is at most sqrt(n) times
+// its spread.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <paracel/comm.hpp>
+#include <paracel/samples.hpp>
+
+namespace paracel::alg {
+
+/// Whether a column of this mean and standard deviation is constant, up to the rounding of the mean.
+[[nodiscard]] inline bool is_constant(double mean, double spread) noexcept {
+  return spread <= 1e-14 * std::abs(mean) && std::isfinite(spread);
+}
+
+class column_shift {
+ public:
+  column_shift() = default;
+  /// Changes `rows`. A collective. Cost: two passes over dense rows; over sparse ones a pass that ends as soon as no
+  /// column can be one of those, and otherwise two more; a sum of 2 p numbers. Rank 0 warns of columns whose
+  /// values are so far from 0 that their rounding is a visible part of their spread.
+  column_shift(Comm comm, sample_rows& rows);
+
+  /// What was subtracted from each column; empty: from none.
+  [[nodiscard]] const std::vector<double>& amount() const noexcept { return amount_; }
+  /// Turns a model of the centred rows into that of the rows as they were: `width` intercepts, then as many weights a
+  /// feature. In place.
+  void to_raw(std::vector<double>& w, std::size_t width = 1) const;
+  /// The intercept of that model as a combination of the centred one's coordinates, intercept first; empty if nothing
+  /// was subtracted.
+  [[nodiscard]] std::vector<double> intercept() const;
+
+ private:
+  std::vector<double> amount_;
+};
+
+/// A column for messages: its name in quotes or, without names, its number from 1.
+[[nodiscard]] std::string column_name(const std::vector<std::string>& names, std::size_t j);
+
+/// Throws: error that names a column whose spread is not finite, because its squares overflow.
+void require_finite(const std::vector<std::string>& names, std::span<const double> spread);
+
+/// Rank 0 warns if the rounding of a column's values, relative to their spread (standard deviation), is above 1e-6, and
+/// names the column. `names`: may be empty.
+void warn_of_rounding(Comm comm, const std::vector<std::string>& names, std::span<const double> mean,
+                      std::span<const double> spread);
+
+/// For methods whose steps have one size for all columns: rank 0 warns if columns differ in scale so much that no step
+/// suits all, or are far from 0 compared with their spread, and names the worst one. `intercept`: there is one, a
+/// column of ones. `remedy`: what to do instead. A collective. Cost: three passes over the rows, two sums of 2 p
+/// numbers.
+void warn_of_scales(Comm comm, const sample_rows& rows, bool intercept, const std::string& remedy);
+
+}  // namespace paracel::alg
