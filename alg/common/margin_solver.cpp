@@ -22,8 +22,8 @@ constexpr double mu_factor = 4;
 // halved, rounding keeps it from falling. The gaps of greater mu need not fall.
 constexpr double smoothing_part = 0.1;
 constexpr int stalled = 3;
-// The rounding of margins, divided by mu, leaves a gap of about this fraction of F: the root of the rounding error.
-constexpr double rounding_part = 1.5e-8;
+// The rounding of margins, divided by a mu of the order of the gap, leaves a gap of up to this fraction of F.
+constexpr double rounding_part = 1e-7;
 // A squared loss has converged, too, if no step lowers the objective and the gradient, in the norm of the second
 // derivatives, promises no more than this fraction of it.
 constexpr double least_decrease = 1e-10;
@@ -334,10 +334,8 @@ margin_fit fit_margins(paralg& job, const sample_rows& rows, const column_shift&
     closest.steps = fit.steps;
     closest.text = "the duality gap no longer falls";
     fit = std::move(closest);
-    if (settings.bias && !settings.penalize_bias) {
-      fit.converged = fit.gap <= rounding_part * fit.objective;
-      break;
-    }
+    fit.converged = fit.gap <= rounding_part * fit.objective;
+    if (fit.converged || (settings.bias && !settings.penalize_bias)) break;
     auto rest = settings;
     rest.rounds -= fit.steps;
     auto by_dual = fit_dual(job, rows, weights, loss, rest, held_out, [&](int step, double value, const auto& more) {
