@@ -195,6 +195,8 @@ published_call::seen starter_of_thread(const void* context) noexcept {
 published_call::seen culprit(line& how, const void* context, bool cut_off) noexcept {
   const auto own = current_call.read();
   if (own.is_running) return own;
+  // A thread of ours between two calls: the fault is ours, whatever remains of the last call on its stack.
+  if (!cut_off && own.call.name != nullptr) return {};
   published_call::seen found;
   if (cut_off) {
     found = only_call({});

@@ -8,6 +8,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include <paracel/error.hpp>
+
 #include "core/membership.hpp"
 #include "net/reliable_channel.hpp"
 #include "net/transport.hpp"
@@ -29,7 +31,7 @@ class channels {
   /// `now`: by any monotonic clock. Throws: network_error if the address is invalid, or it cannot be queued.
   void send(const std::string& address, const net::outgoing& message, std::chrono::nanoseconds now) {
     auto& l = to(address);
-    if (is_silent(l, now)) renew(address, l);
+    if (is_silent(l, now)) (void)renew(address, l);
     over_.send(l.now, message);
     if (std::exchange(l.waits, true)) return;
     l.since = now;
@@ -50,8 +52,7 @@ class channels {
     looked_ = now;
     for (auto& [address, l] : by_address_) {
       if (!is_silent(l, now)) continue;
-      renew(address, l);
-      renewed(address);
+      if (renew(address, l)) renewed(address);
     }
   }
   /// Drops those that lead to none of these servers.
@@ -103,12 +104,20 @@ class channels {
   [[nodiscard]] static bool is_silent(const line& l, std::chrono::nanoseconds now) noexcept {
     return l.waits && now - l.since >= silent * (1U << std::min(l.renewals, most_doublings));
   }
-  void renew(const std::string& address, line& l) {
+  /// Returns false when no descriptor is left: the connection stays as it is.
+  bool renew(const std::string& address, line& l) {
+    int fresh = -1;
+    try {
+      fresh = over_.connect(address);
+    } catch (const network_error&) {
+      return false;
+    }
+    by_channel_.emplace(fresh, &l);
     give_up(l.before);
-    l.before = l.now;
-    connect(address, l);
+    l.before = std::exchange(l.now, fresh);
     l.waits = false;
     ++l.renewals;
+    return true;
   }
 
   net::port& over_;

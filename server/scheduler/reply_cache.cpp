@@ -110,7 +110,14 @@ void reply_cache::send(const net::peer& to, const net::outgoing& message) {
   last.answered = true;
   last.answer = std::move(whole);
   bytes_ += last.answer.size();
-  keep_tail(sender->second, last, message.tail);
+  try {
+    keep_tail(sender->second, last, message.tail);
+  } catch (const std::bad_alloc&) {  // it has been sent
+    release_tail(last);
+    last.tail = {};
+    last.tail_number = 0;
+    last.lacks_tail = message.tail.size() != 0;
+  }
   make_room();
 }
 

@@ -126,8 +126,13 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
   if (phase_ != phase::joining && !returns) throw refusal("the job is complete");
   const auto host = text_in(body, "host");
   const auto pid = static_cast<int>(whole_number_in(body, "pid", 0x7fffffff));
-  if (std::ranges::count(at(who.what, who.index).reaped, pid) != 0)
+  auto& reaped = at(who.what, who.index).reaped;
+  const auto dead = std::ranges::find_if(
+      reaped, [&](const auto& r) { return r.first == pid && (r.second.empty() || r.second == host); });
+  if (dead != reaped.end()) {
+    reaped.erase(dead);  // its number may be used again
     throw refusal("the death of this process has been reported");
+  }
   json joined{{"event", "joined"}, {"host", host}, {"pid", pid}};
   const auto before = holder(who);
   if (who.what == role::server) {

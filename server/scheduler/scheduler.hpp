@@ -170,7 +170,8 @@ class scheduler {
     std::string address;                  ///< where other workers reach this one
     int pid = 0;
     std::vector<process> earlier;  ///< that were in this position
-    std::vector<int> reaped;       ///< ids of workers reported dead while not in it: their joins may still arrive
+    /// Process ids, and hosts if known, of workers reported dead while not in it: their joins may still arrive.
+    std::vector<std::pair<int, std::string>> reaped;
     std::string host;
     std::uint32_t clock = 0;              ///< iterations that a worker had finished at its last heartbeat
     std::uint64_t memory_bytes = 0;       ///< of a server's keys and rows, at its last heartbeat

@@ -21,6 +21,7 @@ using nlohmann::json;
 namespace {
 
 constexpr std::size_t most_ranges = 1U << 16;  // of one heartbeat
+constexpr std::size_t most_reaped = 16;
 
 }  // namespace
 
@@ -67,7 +68,9 @@ bool scheduler::on_worker_reaped(std::uint32_t rank, const json& body, std::stri
   // A report may arrive when its position already belongs to another process.
   const bool is_known = n.joined ? is_of(body, holder({role::worker, rank})) : phase_ == phase::joining;
   if (!is_known) {
-    if (body.contains("pid")) n.reaped.push_back(static_cast<int>(whole_number_in(body, "pid", 0x7fffffff)));
+    if (body.contains("pid"))
+      n.reaped.emplace_back(static_cast<int>(whole_number_in(body, "pid", 0x7fffffff)), cause_or(body, "host", ""));
+    if (n.reaped.size() > most_reaped) n.reaped.erase(n.reaped.begin());
     return !end.exited;
   }
   if (n.ejected) {

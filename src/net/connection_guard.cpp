@@ -12,9 +12,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <new>
+#include <span>
 #include <unordered_map>
 
 #include <paracel/error.hpp>
@@ -79,9 +81,11 @@ class guarded_connections {
     addresses_.insert_or_assign(address, guard);
     return address;
   }
-  void forget(const std::string& address) noexcept {
+  /// Unless it has been bound again by another guard.
+  void forget(const std::string& address, const connection_guard* of) noexcept {
     const std::lock_guard lock(binding_);
-    addresses_.erase(address);
+    if (const auto at = addresses_.find(address); at != addresses_.end() && at->second.get() == of)
+      addresses_.erase(at);
   }
 
   /// `fd`: the result of accept. Returns: the result for ZeroMQ.
@@ -102,8 +106,7 @@ class guarded_connections {
       guard = at->second;
       const std::lock_guard lock(mutex_);
       if (is_full) {
-        turn_away(listener);
-        why = "no file descriptor is left for it (ulimit -n)";
+        if (turn_away(listener)) why = "no file descriptor is left for it (ulimit -n)";
       } else if (guard->connections_ >= guard->limits_.most_connections) {
         shutdown(fd, SHUT_RDWR);
         why = "too many connections are open";
@@ -127,6 +130,7 @@ class guarded_connections {
       const auto at = watched_.find(fd);
       if (at == watched_.end()) return true;
       auto& c = at->second;
+      if (c.is_dropped) return false;
       if (c.watch.take({static_cast<const std::byte*>(bytes), count})) {
         if (c.waits && c.watch.has_message()) without_message_.erase(std::exchange(c.waits, false) ? c.number : 0);
         return true;
@@ -149,7 +153,8 @@ class guarded_connections {
     inbound_watch watch;
     guard_pointer guard;
     std::uint64_t number = 0;
-    bool waits = true;  // for its first message
+    bool waits = true;        // for its first message
+    bool is_dropped = false;  // shut down: what it has sent before is not delivered
   };
   using table = std::unordered_map<int, connection>;
   static constexpr std::size_t most_marks = 65'536;
@@ -169,9 +174,14 @@ class guarded_connections {
     ++guard->connections_;
     mark(fd, true);
     if (without_message_.size() <= guard->limits_.most_without_message) return nullptr;
-    const int oldest = without_message_.begin()->second;
+    const auto first = without_message_.begin();
+    const int oldest = first->second;
+    without_message_.erase(first);
+    if (const auto at = watched_.find(oldest); at != watched_.end()) {
+      at->second.waits = false;
+      at->second.is_dropped = true;
+    }
     shutdown(oldest, SHUT_RDWR);  // ZeroMQ closes it
-    remove(watched_.find(oldest));
     return "too many connections have not sent a message yet";
   }
   void remove(table::iterator at) noexcept {
@@ -183,15 +193,21 @@ class guarded_connections {
   }
 
   /// There is no descriptor for the pending connection: it gets the reserved one, and is closed.
-  void turn_away(int listener) noexcept {
+  /// Returns: whether there was one.
+  bool turn_away(int listener) noexcept {
     if (reserve_ >= 0) real().close(reserve_);
-    if (const int fd = real().accept(listener, nullptr, nullptr); fd >= 0) real().close(fd);
+    const int fd = real().accept(listener, nullptr, nullptr);
+    if (fd >= 0) real().close(fd);
     reserve_ = spare();
+    return fd >= 0;
   }
   static int spare() noexcept { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
-  static void say(const guard_pointer& guard, const char* why) {
-    if (guard != nullptr && why != nullptr && guard->dropped_) guard->dropped_(why);
+  static void say(const guard_pointer& guard, const char* why) noexcept {
+    try {
+      if (guard != nullptr && why != nullptr && guard->dropped_) guard->dropped_(why);
+    } catch (const std::exception&) {  // this is ZeroMQ's thread
+    }
   }
 
   // Most calls concern connections that this process has opened itself: one load tells.
@@ -239,22 +255,25 @@ int guarded_close(int fd) {
 }  // namespace
 
 connection_guard::address::~address() {
-  if (!text_.empty()) guarded_connections::all().forget(text_);
+  if (!text_.empty()) guarded_connections::all().forget(text_, guard_);
 }
 
 connection_guard::address connection_guard::open(const void* member, const std::function<std::string()>& bind) {
-  const std::array calls{redirected_call{"accept", reinterpret_cast<void*>(&guarded_accept)},
-                         redirected_call{"accept4", reinterpret_cast<void*>(&guarded_accept4)},
-                         redirected_call{"recv", reinterpret_cast<void*>(&guarded_recv)},
-                         redirected_call{"close", reinterpret_cast<void*>(&guarded_close)}};
+  // Which of these two a build of libzmq calls depends on how it was configured.
+  const std::array accepts{redirected_call{"accept", reinterpret_cast<void*>(&guarded_accept)},
+                           redirected_call{"accept4", reinterpret_cast<void*>(&guarded_accept4)}};
+  const std::array others{redirected_call{"recv", reinterpret_cast<void*>(&guarded_recv)},
+                          redirected_call{"close", reinterpret_cast<void*>(&guarded_close)}};
   static std::mutex one_at_a_time;
   {
     const std::lock_guard lock(one_at_a_time);
     (void)real();
-    if (!redirect_calls(member, calls))
+    bool accepts_guarded = false;
+    for (const auto& one : accepts) accepts_guarded |= redirect_calls(member, std::span(&one, 1));
+    if (!accepts_guarded || !redirect_calls(member, others))
       throw network_error("cannot accept connections: this build of libzmq cannot be guarded", false);
   }
-  return address(guarded_connections::all().bind(shared_from_this(), bind));
+  return address(guarded_connections::all().bind(shared_from_this(), bind), this);
 }
 
 }  // namespace paracel::net

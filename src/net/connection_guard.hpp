@@ -43,16 +43,18 @@ class connection_guard : public std::enable_shared_from_this<connection_guard> {
   class address {
    public:
     address() = default;
-    explicit address(std::string text) : text_(std::move(text)) {}
-    address(address&& other) noexcept : text_(std::exchange(other.text_, {})) {}
+    address(std::string text, const connection_guard* guard) : text_(std::move(text)), guard_(guard) {}
+    address(address&& other) noexcept : text_(std::exchange(other.text_, {})), guard_(other.guard_) {}
     address& operator=(address&& other) noexcept {
       std::swap(text_, other.text_);
+      std::swap(guard_, other.guard_);
       return *this;
     }
     ~address();
 
    private:
     std::string text_;
+    const connection_guard* guard_ = nullptr;  // may be gone
   };
 
   /// `bind` binds a ZeroMQ socket and returns the address, as ZeroMQ names it. Connections are guarded from the first

@@ -93,8 +93,14 @@ class heartbeat_driver::line {
   /// Returns: whether the next beat, which is due now, uses a new connection.
   bool renew_if_silent(time_point now) {
     if (answered_ || now - silent_since_ < renewal_after_ * (1U << std::min(renewals_, most_doublings))) return false;
+    int fresh = -1;
+    try {
+      fresh = port_.connect(address_);
+    } catch (const network_error&) {  // no descriptor is left: the connection stays as it is
+      return false;
+    }
     if (before_ >= 0) port_.disconnect(before_);
-    before_ = std::exchange(channel_, port_.connect(address_));
+    before_ = std::exchange(channel_, fresh);
     silent_since_ = now;
     watch_ = 0;
     ++renewals_;

@@ -30,6 +30,7 @@ struct search {
   const void* member;
   std::span<const redirected_call> calls;
   std::vector<bool> done;
+  bool has_failed = false;
 };
 
 /// The tables of a loaded library.
@@ -39,8 +40,10 @@ struct library {
       const auto& h = info.dlpi_phdr[i];
       if (h.p_type == PT_DYNAMIC) read(reinterpret_cast<const ElfW(Dyn)*>(base + h.p_vaddr));
       if (h.p_type != PT_GNU_RELRO) continue;
-      read_only_begin = base + h.p_vaddr;
-      read_only_end = read_only_begin + h.p_memsz;
+      // As the dynamic linker rounds: a last partial page stays writable.
+      const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+      read_only_begin = (base + h.p_vaddr) & ~(page - 1);
+      read_only_end = (base + h.p_vaddr + h.p_memsz) & ~(page - 1);
     }
   }
 
@@ -118,8 +121,9 @@ void redirect(const library& in, std::span<const ElfW(Rela)> table, search& s) {
     if (!is_function(ELF64_R_TYPE(r.r_info))) continue;
     const char* name = in.names + in.symbols[ELF64_R_SYM(r.r_info)].st_name;
     for (std::size_t i = 0; i < s.calls.size(); ++i) {
-      if (std::strcmp(name, s.calls[i].name) == 0 && put(in, in.base + r.r_offset, s.calls[i].replacement))
-        s.done[i] = true;
+      if (std::strcmp(name, s.calls[i].name) != 0) continue;
+      if (put(in, in.base + r.r_offset, s.calls[i].replacement)) s.done[i] = true;
+      else s.has_failed = true;
     }
   }
 }
@@ -139,6 +143,7 @@ int visit(dl_phdr_info* info, std::size_t, void* data) {
 bool redirect_calls(const void* member, std::span<const redirected_call> calls) {
   search s{member, calls, std::vector<bool>(calls.size())};
   dl_iterate_phdr(&visit, &s);
+  if (s.has_failed) return false;
   for (const bool done : s.done)
     if (!done) return false;
   return true;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <paracel/error.hpp>
+
 #include "core/check.hpp"
 
 namespace paracel::net {
@@ -103,7 +105,11 @@ void reliable_channel::ping(request_header h) {
 
 /// It is not the first message of a connection, so the receiver refuses it and keeps the connection that it knows.
 void reliable_channel::probe(request_header h, std::chrono::nanoseconds now) {
-  if (probe_ < 0) probe_ = port_->connect(address_);
+  try {
+    if (probe_ < 0) probe_ = port_->connect(address_);
+  } catch (const network_error&) {  // no descriptor is left: the connection stays as it is
+    return;
+  }
   h.what = verb::ping;
   h.count = ping_alive;
   h.flags = flag_stream;

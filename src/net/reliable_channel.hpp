@@ -7,10 +7,9 @@
 // first message over a connection is marked (flag_first). The receiver (server/request/sender_connections.hpp) refuses
 // an unmarked message over another connection, `connection_reset`: earlier ones may be lost.
 //
-//     a reply is late --> ping --> refused connection_reset                     --> broken --> renewed: what is
-//     unanswered
-//                              --> answered over another connection, the probe, -->            is sent again, asked
-//                                  but not over this one                                       about, or failed
+//     a reply is late --> ping --> refused connection_reset                   --> broken --> renewed: what is
+//                              --> answered over another connection, the      -->            unanswered is sent again,
+//                                  probe, but not over this one                              asked about, or failed
 //                              --> answered nowhere: the other side is busy, stopped or out of reach, and both wait
 //
 // A connection may fall silent without breaking, as behind a firewall that has forgotten it, while a new one would
@@ -62,7 +61,7 @@ class silence_timer {
   }
   /// When the last message arrived, by `waited`.
   [[nodiscard]] std::chrono::nanoseconds heard() const noexcept { return heard_; }
-  /// All time waited in vain: a monotonic clock for `reliable_channel::look`.
+  /// All time waited in vain: a monotonic clock for `reliable_channel::check_health`.
   [[nodiscard]] std::chrono::nanoseconds waited() const noexcept { return waited_; }
 
  private:
@@ -153,9 +152,9 @@ class reliable_channel {
     std::chrono::nanoseconds heard = std::chrono::nanoseconds::min();
     std::size_t in_flight_bytes = 0;  ///< unanswered requests, besides kept messages
   };
-  /// A reply is late: sends a ping, again every second, since it may be lost with its connection; sends the probe; or
-  /// presumes the connection broken. To be called four times a second. `now`: by any monotonic clock. `identity`: its
-  /// fields for the sender are used (job, client, rank, epoch, watermark).
+  /// A reply is late: sends a ping, again after four times `silent`, since it may be lost with its connection; sends
+  /// the probe; or presumes the connection broken. To be called about as often as `silent` passes. `now`: by any
+  /// monotonic clock. `identity`: its fields for the sender are used (job, client, rank, epoch, watermark).
   void check_health(std::chrono::nanoseconds now, const request_header& identity, const silence& so_far);
   /// Messages may be lost, and what is sent now may be refused.
   [[nodiscard]] bool is_broken() const noexcept { return broken_; }

@@ -141,15 +141,27 @@ void zmq_end::set_heartbeat(const std::string& address) {
   set(socket_, zmq::sockopt::heartbeat_timeout, tcp ? tcp_heartbeat_timeout_ms : 0);
 }
 
-/// ZeroMQ may have closed it since, and opened another connection: its traffic is then another one's, or unknown.
+namespace {
+/// Of a socket, not of its descriptor, which may be used again; 0: unknown.
+std::uint64_t cookie_of(int fd) noexcept {
+  std::uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  return fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0 ? cookie : 0;
+}
+}  // namespace
+
+/// ZeroMQ may close it later, and open another connection: its traffic is then unknown.
 void zmq_end::find_connection(zmq::message_t& received) noexcept {
   connection_ = zmq_msg_get(received.handle(), ZMQ_SRCFD);
+  cookie_ = cookie_of(connection_);
 }
 
 std::uint64_t zmq_end::traffic() const noexcept {
   tcp_info info{};
   socklen_t size = sizeof info;
-  if (connection_ < 0 || getsockopt(connection_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+  if (connection_ < 0 || cookie_of(connection_) != cookie_ ||
+      getsockopt(connection_, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+    return 0;
   return info.tcpi_bytes_received + info.tcpi_bytes_acked;
 }
 

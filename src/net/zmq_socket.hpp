@@ -219,6 +219,7 @@ class zmq_end {
   zmq::socket_t socket_;
   int descriptor_ = -1;
   static constexpr int unknown = -2;
+  std::uint64_t cookie_ = 0;     // of that connection
   int connection_ = unknown;     // the descriptor of a DEALER's connection, by the first message; -1: there is none
   int receive_timeout_ms_ = -1;  // what RCVTIMEO is set to
 };

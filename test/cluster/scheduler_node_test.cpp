@@ -217,8 +217,8 @@ TEST_F(SchedulerNode, WhatFailsOutsideOfARequestEndsTheJobWithItsReason) {
   const srv::scheduler_node node(transport, std::move(o));
   client s(transport, node.address());
   client w(transport, node.address());
+  w.send(verb::join, worker(0, 1));  // first: the server's limit counts from when all servers have joined
   s.send(verb::join, server());
-  w.send(verb::join, worker(0, 1));
   EXPECT_EQ(w.wait().header.result, status::ok);
   w.send(verb::watch, {{"role", "worker"}, {"rank", 0}}, 1);
   const auto told = w.wait();
@@ -241,8 +241,8 @@ TEST_F(SchedulerNode, EvenWhenTheEndCannotBeAnnouncedTheStatusIsThatOfALostSched
   const srv::scheduler_node node(transport, std::move(o));
   client s(transport, node.address());
   client w(transport, node.address());
+  w.send(verb::join, worker(0, 1));  // first: the server's limit counts from when all servers have joined
   s.send(verb::join, server());
-  w.send(verb::join, worker(0, 1));
   while (!over) std::this_thread::sleep_for(1ms);
   EXPECT_EQ(node.status(), 13);
   EXPECT_EQ(node.state(), srv::scheduler::phase::aborted);

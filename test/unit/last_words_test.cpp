@@ -23,21 +23,21 @@ TEST(PublishedCall, IsNeverSeenHalfWritten) {
       if (i % 5 == 0) call.end();
     }
   });
-  int seen = 0;
-  for (int i = 0; i < 2'000'000; ++i) {
+  const auto is_whole = [&](const user_call& c) {
+    const auto k = c.function - 1;
+    return k <= 1 && c.name == &names[k] && c.key.data() == keys[k].data() && c.key.size() == keys[k].size() &&
+           c.row == k;
+  };
+  int broken = 0;
+  for (int i = 0, seen = 0; i < 2'000'000 || seen < 1000; ++i) {
     const auto s = call.read();
     if (s.call.name == nullptr) continue;
     ++seen;
-    const auto k = s.call.function - 1;
-    ASSERT_LE(k, 1U);
-    ASSERT_EQ(s.call.name, &names[k]);
-    ASSERT_EQ(s.call.key.data(), keys[k].data());
-    ASSERT_EQ(s.call.key.size(), keys[k].size());
-    ASSERT_EQ(s.call.row, k);
+    if (!is_whole(s.call)) ++broken;
   }
   over = true;
   writer.join();
-  EXPECT_GT(seen, 0);
+  EXPECT_EQ(broken, 0);
 }
 
 TEST(PublishedCall, WhatHasEndedIsStillKnown) {
