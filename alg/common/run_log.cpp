@@ -31,9 +31,11 @@ json_object& json_object::raw(const std::string& name, const std::string& json) 
 
 namespace {
 
-/// Whether what is printed goes to a terminal; prun.py, which passes it on, says so.
+/// Whether what is printed goes to a terminal. prun.py, which passes it on, says so: the ranks of an mpirun write to a
+/// terminal of mpirun's own.
 bool for_people() {
-  static const bool is = std::getenv("PARACEL_PRINTS_TO_TERMINAL") != nullptr || isatty(STDOUT_FILENO) == 1;
+  static const bool is = std::getenv("PARACEL_PRINTS_TO_TERMINAL") != nullptr ||
+                         (std::getenv("PARACEL_RENDEZVOUS") == nullptr && isatty(STDOUT_FILENO) == 1);
   return is;
 }
 

@@ -44,7 +44,7 @@ class role:
 def samples(text=TABLE, *more, **keys):
     """Keys of a program that trains on a table."""
     names = ("training_input", "test_input", "predict_input", *more)
-    return {**{name: role(text, SAMPLES) for name in names}, **keys}
+    return {**{name: role(text, SAMPLES) for name in names}, "row_weights": role("1\n" * 24, LINES), **keys}
 
 
 def graph(**keys):
@@ -55,7 +55,6 @@ def graph(**keys):
             {"vertices": role("1\n2\n3\n4\n5\n6\n", NOTHING), "input": "EDGES", **plain}]
 
 
-WEIGHTS = role("1\n" * 24, LINES)
 ratings = lambda: role(RATINGS, ENTRIES)
 vectors = lambda: role(VECTORS, {**LINES, "header": "id,x,y\n"})
 
@@ -71,7 +70,7 @@ PROGRAMS = {
     "dtr": [{"user_fac_input": vectors(), "item_fac_input": vectors(), "level": 2},
             {"model": "DTR_MODEL", "predict_input": role("1,2,1\n1,3,-1\n", ENTRIES)}],
     "fm": [samples(TABLE, "validation_input", k=2, rounds=2)],
-    "gbdt": [samples(TABLE, "validation_input", rounds=2, min_child_rows=1)],
+    "gbdt": [samples(TABLE, "validation_input", loss="log", rounds=2, min_child_rows=1)],
     "k_core": graph(),
     "kmeans": [{"input": role(TABLE, SAMPLES), "kclusters": 2, "rounds": 3}],
     "label_propagation": graph(),
@@ -80,22 +79,22 @@ PROGRAMS = {
               "k_topics": 2, "iters": 2, "alpha": 0.1, "beta": 0.1},
              {"input": role("1:2 2:1\n2:1 3:4\n", LINES), "vocabulary": role("a\nb\nc\n", LINES), "k_topics": 2, "iters": 2,
               "alpha": 0.1, "beta": 0.1}],
-    "linear_svm": [samples(row_weights=WEIGHTS)],
-    "linear_svr": [samples(REAL, row_weights=WEIGHTS)],
+    "linear_svm": [samples(TABLE, "validation_input")],
+    "linear_svr": [samples(REAL, "validation_input")],
     "lr": [samples(method="newton", rounds=5, beta=0.1)],
     "lr_l1": [samples(C=1)],
     "mf": [{"input": ratings(), "test_input": ratings(), "predict_input": ratings(), "k": 2, "rounds": 2}],
     "mvv": graph(),
     "mvv_pregel": graph(),
-    "naive_bayes": [samples(row_weights=WEIGHTS, distribution="gaussian")],
+    "naive_bayes": [samples(distribution="gaussian")],
     "pagerank": graph(personalization=role("1 1\n", NOTHING)),
-    "random_forest": [samples(trees=3)],
+    "random_forest": [samples(trees=3, type="classification")],
     "ridge": [samples(REAL, penalty=1)],
     "scc": graph(),
     "ab_sim_dense": [{"input_a": vectors(), "input_b": vectors()}],
     "sim_dense": [{"input": vectors()}],
     "sim_sparse": [{"input": ratings()}],
-    "softmax": [samples(row_weights=WEIGHTS)],
+    "softmax": [samples(TABLE, "validation_input")],
     "spectral_clustering": graph(kclusters=2),
     "sssp": graph(source="1"),
     "steady_state_inversion": [{"bigraph_input": role("AL,BR,1\n", ENTRIES),
