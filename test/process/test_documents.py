@@ -85,7 +85,7 @@ class Documents(JobTest):
             compressed("gz", lambda b: b[:-2000]),
             compressed("zst", damaged),
             self.said_of("ridge", {}, plain + "x,1\n", training_input="-"),
-            self.said_of("wcc", {"edges.csv": "source target\n"}, input="edges.csv"),
+            self.said_of("wcc", {"edges.csv": "source target\n"}, input="edges.csv", header="yes"),
         ]
         all_said = normal("\n".join(said))
         lines = samples("doc/loading.md", "test_documents")
