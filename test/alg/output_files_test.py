@@ -199,7 +199,8 @@ class OutputFiles(unittest.TestCase):
             self.assertEqual(*labels)
 
     def test_a_run_that_merges_removes_the_parts_of_the_run_before_it(self):
-        self.config("words.txt", {})
+        with open(os.path.join(self.work, "words.txt"), "w", encoding="ascii") as file:
+            file.write("some words and some others\n")
         for more in ({}, {KEY: 1}, {}):
             name = self.config("wc.json", {"input": "words.txt", "output": "out", "dump": True, **more})
             self.prun("wc", "2", name)

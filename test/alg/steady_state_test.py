@@ -202,7 +202,7 @@ class Wrong(SteadyCase):
         self.refused(4, "found an edge between aL and cL", graph=["aL,cL,1"], shares=[*shares, "cL,1"])
         self.refused(4, "want a name that ends in L or R", graph=["aL,x,1"], shares=shares)
         self.refused(4, ":1:7: found \"-1\", want a number of at least 0", graph=["aL,xR,-1"], shares=shares)
-        self.refused(4, ":1:4: found \"x\", want a finite number", graph=["aL,xR,1"], shares=["aL,x"])
+        self.refused(4, ":2:4: found \"x\", want a finite number", graph=["aL,xR,1"], shares=["xR,1", "aL,x"])
         self.refused(4, "found p -1 of aL", graph=["aL,xR,1"], shares=["aL,-1", "xR,1"])
         self.refused(4, "found vertex aL twice", graph=["aL,xR,1"], shares=["aL,1", "aL,1", "xR,1"])
 

@@ -120,7 +120,7 @@ class WcTest(unittest.TestCase):
             counts.update(zip(words, numpy.load(os.path.join(self.output, numbers)).tolist()))
         self.assertEqual(counts, coreutils(self.text, "paracel"))
 
-    def test_several_files_are_one_text_and_empty_ones_have_no_word(self):
+    def test_several_files_are_one_text_and_one_without_a_word_is_refused(self):
         folder = os.path.join(self.folder, "many")
         os.makedirs(folder, exist_ok=True)
         for name, content in (("a", b"one two"), ("b", b"three"), ("c", b""), ("d", b"\n\n two \n")):
@@ -129,10 +129,7 @@ class WcTest(unittest.TestCase):
         for workers in (1, 3):
             self.run_wc(workers, input=folder)
             self.assertEqual(self.dumped(workers), {b"one": 1, b"two": 2, b"three": 1})
-        empty = os.path.join(folder, "c")
-        done = self.run_wc(2, input=empty)
-        self.assertEqual(self.dumped(2), {})
-        self.assertIn(b"words 0\n", done.stdout)
+        self.assertIn(b"c:1:1: found no word, want text", self.run_wc(2, status=4, input=os.path.join(folder, "c")).stderr)
 
     def test_a_wrong_key_is_refused_with_status_3(self):
         self.assertIn(b'key "tokens"', self.run_wc(mode="embedded", status=3, tokens="letters").stderr)
