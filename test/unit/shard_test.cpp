@@ -373,7 +373,8 @@ TEST_F(ShardTest, NanThatAnUpdateStoresIsCountedWithFunctionAndKey) {
   EXPECT_FALSE(stats().contains("nan")) << "infinity is a distance";
   call(verb::update, "good", view(nan));
   for (int i = 0; i < 40; ++i) call(verb::update, "good", view(1.0));
-  const auto seen = stats()["nan"].begin();
+  const auto all = stats()["nan"];
+  const auto seen = all.begin();
   EXPECT_THAT(seen.key(), HasSubstr("paracel_add"));
   const int noticed = seen.value()["updates"];
   EXPECT_GE(noticed, 2) << "one in eight is checked, at most 15 apart";
@@ -382,7 +383,10 @@ TEST_F(ShardTest, NanThatAnUpdateStoresIsCountedWithFunctionAndKey) {
   ASSERT_EQ(call(verb::push, "list", view(std::vector<double>(1000))).header.result, status::ok);
   std::vector<double> delta(1000);
   delta[777] = nan;
-  const auto count = [&] { return stats()["nan"].begin().value()["updates"].get<int>(); };
+  const auto count = [&] {
+    const auto now = stats()["nan"];
+    return now.begin().value()["updates"].get<int>();
+  };
   for (int i = 0; i < 4 * 8 * 1000 / 16; ++i) call(verb::update, "list", view(delta));
   EXPECT_GT(count(), noticed);
 }
