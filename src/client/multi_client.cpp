@@ -93,15 +93,15 @@ void multi_client::answered_part(multi_request& g) {
 
 multi_client::sequence multi_client::multi_async(const call& c, std::span<const std::string> keys,
                                                  std::span<const value_view> values, keyed_handler each,
-                                                 end_handler end, part_handler uniform) {
+                                                 end_handler end, uniform_handler uniform) {
   servers_.refresh_membership();
   const server_group::pin_routing here(servers_);
   auto& g = open_group(c);
   const auto number = g.number;
   g.each = std::move(each);
-  g.each_part = std::move(uniform);
+  g.each_uniform = std::move(uniform);
   g.end = std::move(end);
-  if (g.each_part && !shared_.may_change) g.header.flags |= net::flag_uniform_reply;
+  if (g.each_uniform && !shared_.may_change) g.header.flags |= net::flag_uniform_reply;
   const finally sent{[&] { answered_part(g); }};
   const on_error failed{[&] { g.silence(); }};
   place_keys(g, keys);
@@ -172,12 +172,13 @@ void multi_client::receive_items(multi_request& g, std::size_t index, const kv_r
   auto& chunk = g.chunks[index];
   const auto count = chunk.end - chunk.begin;
   const auto* order = g.order.data() + chunk.begin;
-  if (r.ok() && (r.header.flags & net::reply_uniform) != 0) {
-    if (!g.each_part || r.header.count != count) throw protocol_error("a multi reply does not fit its request");
-    return g.each_part(std::span(order, count), r);
-  }
   net::request_items asked(chunk.body.bytes(), count);
   net::request_item request;
+  if (r.ok() && (r.header.flags & net::reply_uniform) != 0) {
+    if (!g.each_uniform || r.header.count != count || !asked.next(request))
+      throw protocol_error("a multi reply does not fit its request");
+    return g.each_uniform(std::span(order, count), request.key, r);
+  }
   if (!r.ok()) {
     for (std::size_t n = 0; n < count && asked.next(request); ++n)
       g.each(order[n], request.key, {r.header.result, 0, {value_tag::packed, r.body}});

@@ -32,6 +32,7 @@ class multi_client {
   using item_handler = std::function<void(std::size_t index, const net::reply_item&)>;
   using keyed_handler = multi_request::keyed_handler;
   using part_handler = multi_request::part_handler;
+  using uniform_handler = multi_request::uniform_handler;
   using end_handler = multi_request::end_handler;
 
   multi_client(server_group& servers, client_context& shared, const routing_table& routes) noexcept
@@ -48,7 +49,7 @@ class multi_client {
   /// `uniform` a shard may answer that all its keys succeeded, with their values, if any, contiguously
   /// (net::reply_uniform): it runs instead of `each` then.
   sequence multi_async(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
-                       keyed_handler each, end_handler end = {}, part_handler uniform = {});
+                       keyed_handler each, end_handler end = {}, uniform_handler uniform = {});
 
   // ---- prepared key sets
 

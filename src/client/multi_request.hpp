@@ -46,6 +46,8 @@ struct multi_request {
   using keyed_handler = inplace_function<void(std::size_t index, std::string_view key, const net::reply_item&)>;
   /// The reply to one part of a key set: `order` are the indices of its keys.
   using part_handler = inplace_function<void(std::span<const std::uint32_t> order, const kv_result&)>;
+  using uniform_handler =
+      inplace_function<void(std::span<const std::uint32_t> order, std::string_view first_key, const kv_result&)>;
   /// With the number of the call. Must not throw.
   using end_handler = inplace_function<void(sequence)>;
 
@@ -64,6 +66,7 @@ struct multi_request {
   net::request_header header;
   keyed_handler each;
   part_handler each_part;
+  uniform_handler each_uniform;
   end_handler end;
   std::shared_ptr<const sharded_keys> set;
   std::vector<std::uint32_t> order;       // of a multi request: indices of keys, shard by shard
@@ -87,6 +90,7 @@ struct multi_request {
   void silence() noexcept {
     each = nullptr;
     each_part = nullptr;
+    each_uniform = nullptr;
     end = nullptr;
   }
 };

@@ -29,14 +29,13 @@ struct parasrv_multi::multi_call {
   std::shared_ptr<set_target> to;
   std::uint32_t minimum = 0;
   bool all = true;  // a missing key is a failure
-  std::string first_key;
   outcome how;
   std::string doing;
   std::exception_ptr error;
   std::optional<worker_cache::read_mark> mark;
   const bool* closing = nullptr;  // the caller is gone
 
-  /// A reply with the values, if any, of these keys contiguously. `key`: one of them, or of the call.
+  /// A reply with the values, if any, of these keys contiguously. `key`: one of them.
   void take_uniform(std::span<const std::uint32_t> order, const kv_result& r, std::string_view key) {
     if (to == nullptr) return;
     const auto bytes = r.tail ? r.tail.bytes() : r.body;
@@ -136,12 +135,11 @@ kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> key
   call->to = std::move(to);
   call->minimum = clock.slowest();
   call->all = all;
-  if (!keys.empty()) call->first_key = keys.front();
   if (worker_clock::is_clocked(c)) call->mark.emplace(cache);
-  multi_client::part_handler uniform;  // has no versions, which the cache needs
+  multi_client::uniform_handler uniform;  // has no versions, which the cache needs
   if (!call->mark)
-    uniform = [call](std::span<const std::uint32_t> order, const kv_result& r) {
-      call->take_uniform(order, r, call->first_key);
+    uniform = [call](std::span<const std::uint32_t> order, std::string_view first, const kv_result& r) {
+      call->take_uniform(order, r, first);
     };
   return servers_.client().many().multi_async(
       clock.read_call(c, net::verb::pull_multi), keys, {},
@@ -217,7 +215,6 @@ kvclt::sequence parasrv_multi::send_updates(const kvclt::call& c, std::span<cons
   auto call = std::make_shared<multi_call>();
   call->to = std::move(to);
   call->closing = &closing_;
-  if (!keys.empty()) call->first_key = keys.front();
   const auto number = servers_.client().many().multi_async(
       c, keys, values,
       [&cache, call](std::size_t i, std::string_view key, const net::reply_item& item) {
@@ -229,8 +226,8 @@ kvclt::sequence parasrv_multi::send_updates(const kvclt::call& c, std::span<cons
         call->fail(item.result, net::text_of(item.value.bytes), "updating \"" + std::string(key) + "\"");
       },
       [this, call](kvclt::sequence answered) { call->end(servers_.failures(), answered); },
-      [call](std::span<const std::uint32_t> order, const kv_result& r) {
-        call->take_uniform(order, r, call->first_key);
+      [call](std::span<const std::uint32_t> order, std::string_view first, const kv_result& r) {
+        call->take_uniform(order, r, first);
       });
   if (is_clocked && clocked_update)
     for (std::size_t i = 0; i < keys.size(); ++i) cache.apply(keys[i], deltas[i], c.function);

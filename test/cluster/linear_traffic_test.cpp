@@ -257,7 +257,7 @@ TEST_P(LinearTraffic, AStepOfConjugateGradientsIsOneSum) {
   const auto steps = metrics().size();
   EXPECT_GE(steps, 3U);
   for (const auto& log : found.by) {
-    collective_log want{{reduce, 8 * (p + 2)}, {reduce, 8 * (2 * p + 2)}, {reduce, 8 * (p + 2)}, {reduce, 8 * p}};
+    collective_log want{{reduce, 8 * (p + 2)}, {reduce, 8 * (3 * p + 2)}, {reduce, 8 * (p + 2)}, {reduce, 8 * p}};
     want.insert(want.end(), steps, collective{reduce, 8 * (p + 1)});
     want.push_back({reduce, 8});
     const auto at = at_of(log, 0, reduce, 8 * (p + 2));

@@ -269,7 +269,7 @@ class worker {
             if (!bytes.empty()) std::memcpy(c.out.data() + i * bytes.size(), bytes.data(), bytes.size());
           },
           end,
-          [&c, bytes = value_.size()](std::span<const std::uint32_t> order, const kv_result& r) {
+          [&c, bytes = value_.size()](std::span<const std::uint32_t> order, std::string_view, const kv_result& r) {
             if (r.body.size() == order.size() * bytes) scatter_values(c.out.data(), r.body.data(), order, bytes);
           });
     };
