@@ -213,7 +213,7 @@ TEST_P(LinearTraffic, ExactRidgeIsSevenSumsAndTwoSolutionsFromTheFirstWorker) {
     const auto solution = collective{bcast, w == 0 ? 8 * p + tag : 0};
     const auto correlation = collective{reduce, 8 * (p + 2)};
     const collective_log want{
-        correlation, {reduce, 8 * (2 * p + 2)}, correlation, {reduce, 4 * p * (p + 1)}, solution, correlation, solution,
+        correlation, {reduce, 8 * (3 * p + 2)}, correlation, {reduce, 4 * p * (p + 1)}, solution, correlation, solution,
         {reduce, 8}};
     const auto at = at_of(log, 0, reduce, 8 * (p + 2));
     ASSERT_LE(at + want.size(), log.size()) << testing::PrintToString(log);
@@ -314,7 +314,7 @@ TEST_P(LinearTraffic, ABlockOfLassoIsASolutionAndAGradientAndItsGramMatrixWhenIt
     for (std::size_t w = 0; w < workers(); ++w) {
       const auto& log = found.by[w];
       SCOPED_TRACE(testing::PrintToString(log));
-      const collective_log start{{reduce, 8 * (p + 2)}, {reduce, 8 * (2 * p + 2)}, {reduce, 8 * (p + 2)}};
+      const collective_log start{{reduce, 8 * (p + 2)}, {reduce, 8 * (3 * p + 2)}, {reduce, 8 * (p + 2)}};
       auto at = at_of(log, 0, reduce, 8 * (p + 2));
       ASSERT_LE(at + start.size(), log.size());
       EXPECT_TRUE(std::equal(start.begin(), start.end(), log.begin() + static_cast<std::ptrdiff_t>(at)));
