@@ -327,7 +327,7 @@ void matrix_factorization::train() {
     if (settings_.tolerance == 0) continue;
     auto total = loss;
     get_comm().allreduce(total);
-    change = round > 0 ? std::abs(last - total) / last : 0;
+    change = round > 0 && last != total ? std::abs(last - total) / last : 0;
     if (round > 0 && change <= settings_.tolerance) loop.stop();
     last = total;
   }

@@ -102,7 +102,7 @@ void say_remarks(const std::string& program) {
 void say_summary(const config_schema& schema, const config& settings, std::chrono::steady_clock::time_point begin) {
   const auto output = facts_of(settings, schema).output;
   std::fflush(stdout);
-  std::fprintf(stderr, "%s: done in %.2g s%s%s\n", schema.program().c_str(),
+  std::fprintf(stderr, "%s: done in %.2f s%s%s\n", schema.program().c_str(),
                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
                output.empty() ? "" : ", results in ", output.c_str());
 }

@@ -60,7 +60,7 @@ bool is_header(const std::vector<std::string>& fields, const sample_options& opt
   const auto named = [&](const std::string& name) {
     return !name.empty() && !field_number(name, 0) && has.contains(name);
   };
-  return named(options.target) || named(options.weight) || named(options.group) ||
+  return named(options.target) || named(options.fields.target) || named(options.weight) || named(options.group) ||
          std::ranges::any_of(options.features, named) || std::ranges::any_of(options.categorical, named);
 }
 
@@ -189,11 +189,18 @@ class field_planner {
     role = column;
   }
 
+  /// The field of a model's name, which may be a number, but is never that of a position.
+  [[nodiscard]] std::size_t named_field(const std::string& name) const {
+    if (layout_.header && !fields_of_.contains(name)) not_in_header(name);
+    return field_of(name);
+  }
   /// Names of a model.
   void plan_as_named() {
-    const auto& target = options_.target.empty() ? options_.fields.target : options_.target;
-    if (reads_labels(options_)) make_label(target.empty() ? layout_.fields - 1 : field_of(target));
-    else if (!target.empty() && has(target)) make_label(field_of(target));
+    const bool is_asked = !options_.target.empty();
+    const auto& target = is_asked ? options_.target : options_.fields.target;
+    const auto field = [&] { return is_asked ? field_of(target) : named_field(target); };
+    if (reads_labels(options_)) make_label(target.empty() ? layout_.fields - 1 : field());
+    else if (!target.empty() && (is_asked ? has(target) : fields_of_.contains(target))) make_label(field());
     // Of names that occur twice in the model and here, the first is the first.
     std::unordered_map<std::string_view, std::size_t> times;
     for (const auto& n : options_.names) ++times[n];
@@ -202,7 +209,7 @@ class field_planner {
       const auto& name = options_.names[c];
       const auto at = fields_of_.find(name);
       const bool twice = at != fields_of_.end() && at->second.size() > 1 && at->second.size() == times[name];
-      make_feature(twice ? at->second[used[name]++] : field_of(name), c, name);
+      make_feature(twice ? at->second[used[name]++] : named_field(name), c, name);
     }
     want_columns(options_.names.size());
   }
