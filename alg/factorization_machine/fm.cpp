@@ -12,6 +12,7 @@
 #include <paracel/random.hpp>
 #include <paracel/resumable_loop.hpp>
 
+#include "alg/common/column_shift.hpp"
 #include "alg/common/row_weights.hpp"
 #include "alg/common/sum_over_workers.hpp"
 #include "alg/common/validation.hpp"
@@ -140,6 +141,7 @@ void factorization_machine::solve() {
   if (settings_.method == "als") {
     alternate(bias);
   } else {
+    warn_of_scales(get_comm(), rows_, settings_.bias, "scale the columns, or use method als");
     start_rows(bias);
     train();
   }

@@ -2,9 +2,12 @@
 #include "kmeans.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
+
+#include <paracel/json_parser.hpp>
 
 #include "alg/common/divergence.hpp"
 #include "alg/common/npy.hpp"
@@ -12,6 +15,13 @@
 #include "kmeans_input.hpp"
 
 namespace paracel::alg {
+
+namespace {
+
+// The square of a number 1e-16 times as large is still above 0, with all its digits.
+constexpr double least_size = 1e-130;
+
+}  // namespace
 
 config_schema kmeans_schema() {
   config_schema s("kmeans", "k-means clustering");
@@ -167,6 +177,13 @@ void kmeans::load() {
   how.names = rows.names;
   how.fields = rows.fields;
   if (settings_.haversine()) to_sphere(rows, settings_.input, how);
+  double most = 0;
+  for (const double v : rows.value) most = std::max(most, std::abs(v));
+  auto comm = get_comm();
+  comm.allreduce(most, reduce_op::max);
+  if (settings_.model.empty() && !settings_.unit_length() && most > 0 && most < least_size)
+    throw data_error(settings_.input.front() + ": found only numbers below " + json_number(least_size) +
+                     ", whose squares underflow; want larger ones");
   points_ = kmeans_points(std::move(rows), settings_.unit_length());
 }
 

@@ -10,6 +10,7 @@
 #include <paracel/random.hpp>
 
 #include "alg/common/dense_product.hpp"
+#include "alg/common/power_scale.hpp"
 
 namespace paracel::alg {
 
@@ -81,8 +82,9 @@ kmeans_points::kmeans_points(sample_rows rows, bool cosine) : rows_(std::move(ro
     const std::size_t begin = rows_.dense ? i * rows_.columns : rows_.row_begin[i];
     const std::size_t end = rows_.dense ? begin + rows_.columns : rows_.row_begin[i + 1];
     const std::span<double> x(rows_.value.data() + begin, end - begin);
+    const bool scaled = cosine && scale_to_one(x);
     norm_[i] = squared_norm(x);
-    if (!cosine || norm_[i] == 0) continue;
+    if (!scaled) continue;
     const double length = std::sqrt(norm_[i]);
     for (auto& v : x) v /= length;
     norm_[i] = squared_norm(x);

@@ -12,6 +12,8 @@
 #include <span>
 #include <vector>
 
+#include "alg/common/power_scale.hpp"
+
 // The widest vectors that the processor supports, selected when the program starts.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
@@ -24,18 +26,12 @@ namespace paracel::alg {
 
 /// Scales a row to length 1. A zero row becomes NaN, which is similar to nothing.
 inline void to_unit_length(std::span<double> row) {
-  double greatest = 0;
-  for (const auto v : row) greatest = std::max(greatest, std::abs(v));
-  if (greatest == 0) {
+  if (!scale_to_one(row)) {
     std::fill(row.begin(), row.end(), std::numeric_limits<double>::quiet_NaN());
     return;
   }
-  const int exponent = std::ilogb(greatest);  // so that no square overflows or underflows
   double sum = 0;
-  for (auto& v : row) {
-    v = std::scalbn(v, -exponent);
-    sum += v * v;
-  }
+  for (const auto v : row) sum += v * v;
   const double length = std::sqrt(sum);
   for (auto& v : row) v /= length;
 }

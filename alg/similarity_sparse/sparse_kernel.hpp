@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "alg/common/power_scale.hpp"
 #include "alg/common/top_k_neighbours.hpp"
 
 namespace paracel::alg {
@@ -48,21 +49,9 @@ struct csr_rows {
   }
 };
 
-/// Preprocessing of a row. cosine: scaling by a power of two, which changes no digit, brings its values to about 1, so
-/// that no square overflows or underflows. pearson: subtracting the row's mean, which changes no correlation but keeps
-/// the sums small.
+/// Preprocessing of a row: scaling by a power of two, which changes no similarity, so that no square overflows.
 inline void prepare_row(similarity_method method, std::span<double> values) {
-  if (method == similarity_method::cosine) {
-    double greatest = 0;
-    for (const auto v : values) greatest = std::max(greatest, std::abs(v));
-    const int exponent = greatest > 0 ? std::ilogb(greatest) : 0;
-    for (auto& v : values) v = std::scalbn(v, -exponent);
-  } else if (method == similarity_method::pearson) {
-    double sum = 0;
-    for (const auto v : values) sum += v;
-    const double mean = values.empty() ? 0 : sum / static_cast<double>(values.size());
-    for (auto& v : values) v -= mean;
-  }
+  if (method != similarity_method::jaccard) scale_to_one(values);
 }
 
 /// What the methods need of a complete row, after preprocessing.
@@ -78,7 +67,7 @@ inline row_facts facts_of(std::span<const double> values) {
 
 /// The rows of one worker, and pairs of them with each other or with rows of other workers.
 /// Thread-safety: none
-/// Cost: c additions for a pair that shares c columns; 12 bytes an entry for the lists, 24 (pearson: 48) a row.
+/// Cost: c additions for a pair that shares c columns; 12 bytes an entry for the lists, 24 (pearson: 64) a row.
 class sparse_kernel {
  public:
   /// Rows must be preprocessed. `columns`: one more than the greatest column.
@@ -138,7 +127,11 @@ class sparse_kernel {
   }
 
  private:
+  // Of the differences from the values in the first common column. Its square distance from the mean is at most n - 1
+  // variances, so sums over n columns lose at most a factor of n to cancellation, wherever the values are.
   struct moments {
+    double first_x = 0;
+    double first_y = 0;
     double x = 0;
     double y = 0;
     double xx = 0;
@@ -166,8 +159,12 @@ class sparse_kernel {
       case similarity_method::pearson:
         gather(columns, [&](std::uint32_t row, std::uint64_t at, std::size_t k) {
           auto& m = sums_[row];
-          const double x = values[k];
-          const double y = list_value_[at];
+          // Selected instead of branched on, as in `gather`.
+          const bool first = common_[row] == 1;
+          m.first_x = first ? values[k] : m.first_x;
+          m.first_y = first ? list_value_[at] : m.first_y;
+          const double x = values[k] - m.first_x;
+          const double y = list_value_[at] - m.first_y;
           m.x += x;
           m.y += y;
           m.xx += x * x;
@@ -213,8 +210,7 @@ class sparse_kernel {
     const double n = both;
     const double xx = m.xx - m.x * m.x / n;
     const double yy = m.yy - m.y * m.y / n;
-    // The rounding error of a variance that is 0: a few units in the last place of the sums.
-    if (both < 2 || xx <= 1e-14 * n * m.xx || yy <= 1e-14 * n * m.yy) return std::numeric_limits<double>::quiet_NaN();
+    if (!(xx > 0 && yy > 0)) return std::numeric_limits<double>::quiet_NaN();
     return std::clamp((m.xy - m.x * m.y / n) / (std::sqrt(xx) * std::sqrt(yy)), -1.0, 1.0);
   }
 

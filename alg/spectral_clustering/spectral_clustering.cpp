@@ -112,7 +112,7 @@ config_schema spectral_clustering_schema() {
   add_duplicates_key(s, "sum");
   s.key("rounds", key_type::integer,
         "maximum number of steps for the eigenvectors, each two products with kclusters + 2 columns")
-      .fallback(300)
+      .fallback(10000)
       .at_least(1)
       .at_most(1000000);
   s.key("tolerance", key_type::number,
@@ -222,7 +222,8 @@ void spectral_clustering::solve() {
       .add("vertices", graph.vertices_total())
       .add("isolated", graph.vertices_total() - total)
       .add("clusters", clusters)
-      .add("inertia", best.inertia);
+      .add("inertia", best.inertia)
+      .add("converged", found.converged);
   out.settings()
       .add("kclusters", std::uint64_t{settings_.kmeans.clusters})
       .add("n_init", settings_.kmeans.n_init)
@@ -241,7 +242,7 @@ void spectral_clustering::solve() {
   log.result("residual", residual);
   if (!found.converged)
     warn_not_converged(get_comm(), steps, "the residual of an eigenvector", residual / found.sigma[0],
-                       settings_.krylov.tolerance, "raise rounds, basis or tolerance");
+                       settings_.krylov.tolerance, "labels may be wrong; raise rounds, basis or tolerance");
   log.result("clusters", clusters);
   log.result("inertia", best.inertia);
   log.result("output", get_output());

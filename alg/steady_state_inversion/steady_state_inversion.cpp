@@ -12,6 +12,7 @@
 #include <paracel/text_output.hpp>
 
 #include "alg/common/npy.hpp"
+#include "alg/common/warning.hpp"
 
 namespace paracel::alg {
 
@@ -306,6 +307,13 @@ void steady_state_inversion::iterate() {
   log_.result("rounds", static_cast<std::uint64_t>(round));
   log_.result("short", now.vertices);
   log_.result("l1", now.distance);
+  converged_ = now.vertices == 0;
+  log_.result("converged", std::string(converged_ ? "yes" : "no"));
+  if (converged_) return;
+  warn_not_converged(get_comm(), round, "the number of vertices that receive too little",
+                     static_cast<double>(now.vertices), 0,
+                     hopeless_ ? "no finite scores exist: feasibility \"after\" names the vertices that prove it"
+                               : "raise rounds or epsilon");
 }
 
 /// Rank 0 gathers the edges and searches for a set with more demand than supply.
@@ -422,6 +430,7 @@ void steady_state_inversion::dump() {
   }
   model_writer model(*this, "steady_state_inversion", "npy");
   model.settings().add("epsilon", settings_.epsilon).add("rounds", settings_.rounds);
+  model.fields().add("converged", converged_);
   model.add_rows("score", std::span<const double>(scores), {}, &ids);
   model.add_rows("received", std::span<const double>(received), {}, &ids);
   model.finish();

@@ -116,7 +116,8 @@ class steady_state_inversion : public paralg {
   std::vector<double> score_;  // own
   std::vector<double> better_;
   std::vector<double> received_;
-  bool hopeless_ = false;  // a vertex demands more than its neighbours have, or scores have diverged
+  bool converged_ = false;  // no vertex receives too little
+  bool hopeless_ = false;   // a vertex demands more than its neighbours have, or scores have diverged
 };
 
 }  // namespace paracel::alg

@@ -19,6 +19,8 @@ RUNS = [
     ("mf", "ratings", "input", {"k": 2, "method": "cg", "rounds": 2}, {"rounds": 5000}),
     ("gLDA", "text", "input", {"k_topics": 3, "alpha": 0.1, "beta": 0.1, "iters": 30, "tolerance": 1e-12}, {"tolerance": 0}),
 ]
+# Programs whose model.json says whether a run has converged.
+FLAGGED = {"svd", "spectral_clustering", "kmeans"}
 
 
 class ConvergenceTest(AlgorithmCase):
@@ -33,8 +35,12 @@ class ConvergenceTest(AlgorithmCase):
             with self.subTest(program=program, **short):
                 self.job(mode="embedded", program=program, **{key: files[file]}, **short)
                 self.assertRegex(self.stderr, r"^warning: .* (after|at step) \d+.*raise (rounds|iters)")
+                if program in FLAGGED:
+                    self.assertIs(self.manifest()["converged"], False)
                 self.job(mode="embedded", program=program, **{key: files[file]}, **{**short, **enough})
                 self.assertNotIn("warning", self.stderr)
+                if program in FLAGGED and enough.get("tolerance") != 0:
+                    self.assertIs(self.manifest()["converged"], True)
         program, file, key, short, _ = RUNS[0]
         self.job(2, program=program, **{key: files[file]}, **short)
         self.assertIn("warning: not converged after 1 round", self.stderr)

@@ -89,6 +89,8 @@ PROGRAMS = {
 STEPS = {
     "lr dgd": ("lr", {"method": "dgd", "alpha": 1e-14, "beta": 0, "rounds": 2}),
     "lr ipm": ("lr", {"method": "ipm", "alpha": 1e-14, "beta": 0, "rounds": 2}),
+    "fm adagrad": ("fm", {"method": "adagrad", "alpha": 1e-14, "rounds": 2}),
+    "fm sgd": ("fm", {"method": "sgd", "alpha": 1e-16, "rounds": 2}),
     "ridge sgd": ("ridge", {"method": "sgd", "alpha": 1e-16, "penalty": 1, "rounds": 2}),
 }
 
@@ -199,7 +201,7 @@ class InvarianceTest(AlgorithmCase):
     def test_methods_of_one_step_size_warn_of_columns_that_it_cannot_suit(self):
         factor = numpy.array([1, 1e6, 1, 1])
         for name, (program, keys) in STEPS.items():
-            labels = "numbers" if program == "ridge" else "classes"
+            labels = "classes" if program == "lr" else "numbers"
             with self.subTest(program=name):
                 _, said = self.run_program(program, self.table(labels, (factor, ZEROS)), **keys)
                 self.assertEqual(said.count("warning:"), 1, said)

@@ -184,6 +184,44 @@ class KmeansTest(AlgorithmCase):
         found, _, labels = self.cluster(2, 1, input=zeros, kclusters=2, metric="cosine")
         self.assertEqual([labels[0] == labels[2], labels[1] == labels[3], found["inertia"]], [True, True, 0])
 
+    def test_rows_of_any_length_have_the_same_directions(self):
+        for text in (self.points, self.sparse):
+            plain, centres, labels = self.cluster(mode="embedded", input=text, metric="cosine")
+            for size in (1e-200, 1e200, 1e-300):
+                name = self.path(f"long{size}" + os.path.splitext(text)[1])
+                with open(name, "w", encoding="ascii") as file:
+                    for line in self.lines_of(text):
+                        file.write(self.times(line, size) + "\n")
+                found, other, other_labels = self.cluster(mode="embedded", input=name, metric="cosine")
+                self.assertEqual(other_labels, labels)
+                self.assertAlmostEqual(found["inertia"] / plain["inertia"], 1, delta=1e-9)
+                self.assertLessEqual(numpy.abs(centres - other).max(), 1e-9)
+
+    @staticmethod
+    def lines_of(path):
+        with open(path, encoding="ascii") as file:
+            return file.read().splitlines()
+
+    @staticmethod
+    def times(line, size):
+        """A line of CSV or libsvm whose values are multiplied by `size`."""
+        if ":" not in line:
+            return ",".join(repr(float(v) * size) for v in line.split(","))
+        label, *entries = line.split()
+        return " ".join([label] + [f"{j}:{float(v) * size!r}" for j, v in (e.split(":") for e in entries)])
+
+    def test_numbers_whose_squares_underflow_are_refused(self):
+        points = [self.times(line, 1e-100) for line in self.lines_of(self.points)]
+        found, small, labels = self.cluster(mode="embedded", input=self.path("small.csv", "\n".join(points) + "\n"))
+        plain, centres, plain_labels = self.cluster(mode="embedded")
+        self.assertEqual(labels, plain_labels)
+        numpy.testing.assert_allclose(small * 1e100, centres, rtol=1e-9, atol=1e-12)
+        self.assertAlmostEqual(found["inertia"] * 1e200 / plain["inertia"], 1, delta=1e-9)
+        points = [self.times(line, 1e-170) for line in self.lines_of(self.points)]
+        tiny = self.path("tiny.csv", "\n".join(points) + "\n")
+        self.assertIn(tiny + ": found only numbers below 1e-130, whose squares underflow",
+                      self.job(2, status=4, input=tiny, kclusters=6))
+
     def test_points_with_names(self):
         named = self.path("named.txt")
         with open(self.points, encoding="ascii") as rows, open(named, "w", encoding="utf-8") as file:

@@ -144,6 +144,19 @@ class Spectral(AlgorithmCase):
         said, labels = self.found(2, input=self.planted, kclusters=4, rounds=1, n_init=1)
         self.assertEqual((said["converged"], said["rounds"], len(labels)), ("no", 1, 2000))
 
+    def test_a_long_path_is_cut_in_the_middle_or_said_not_to_converge(self):
+        path = self.path("long_path.txt", "".join(f"{i} {i + 1}\n" for i in range(800)))
+        said, labels = self.found(mode="embedded", input=path, kclusters=2)
+        self.assertEqual((said["converged"], self.manifest()["converged"], self.stderr), ("yes", True, ""))
+        want = 1 - np.cos(np.pi * np.arange(2) / 800)
+        np.testing.assert_allclose(self.values(said), want, atol=1e-12)
+        # The vertex in the middle belongs to either half.
+        self.assertEqual([labels[str(i)] for i in range(801) if i != 400], [0] * 400 + [1] * 400)
+        said, labels = self.found(mode="embedded", input=path, kclusters=2, rounds=20)
+        self.assertEqual((said["converged"], self.manifest()["converged"]), ("no", False))
+        self.assertIn("warning: not converged after 20 rounds: the residual of an eigenvector is ", self.stderr)
+        self.assertIn("labels may be wrong; raise rounds, basis or tolerance", self.stderr)
+
     def test_wrong_input_and_keys_are_refused(self):
         for text, want in (("1 2 3\n4 5 x\n", "bad.txt:2:5"), ("1 2 3\n4\n", "bad.txt:2:"), ("\n", "found no edge"),
                            ("1 1 3\n", "found no edge"), ("1 2 3\n2 3 -1\n", "bad.txt:2:5: found \"-1\""),

@@ -148,6 +148,14 @@ class Scores(SteadyCase):
         said, _, _ = self.inverted(rounds=2)
         self.assertEqual(said["rounds"], 2)
         self.assertGreater(said["short"], 0)
+        for rounds, converged in ((2, False), (1000, True)):
+            done = self.job(rounds=rounds, format="npy")
+            with open(os.path.join(self.output, "model.json"), encoding="utf-8") as file:
+                self.assertIs(json.load(file)["converged"], converged)
+            self.assertIn("converged " + ("yes" if converged else "no"), done.stdout)
+            warning = "warning: not converged after 2 rounds: the number of vertices that receive too little is "
+            self.assertEqual((warning in done.stderr, "want at most 0; raise rounds or epsilon" in done.stderr),
+                             (not converged, not converged), done.stderr)
         said, scores, _ = self.inverted(rounds=0)
         shares = table(self.graph + ".dis", ",")
         self.assertEqual(scores, {right: shares[right] for right in scores})
@@ -186,6 +194,9 @@ class Wrong(SteadyCase):
             check_samples(self, "alg/steady_state_inversion/README.md", "steady_state_test", self.said)
             with open(os.path.join(self.output, "infeasible_0"), encoding="ascii") as file:
                 self.assertEqual(file.read().split(), ["AR", "BR", "CR"])
+        done = self.job(graph=PARACELS_GRAPH, shares=PARACELS_SHARES, feasibility="never", rounds=10**6)
+        self.assertIn("converged no", done.stdout)
+        self.assertIn("no finite scores exist", done.stderr)
         said, _, _ = self.inverted(2, 1, graph=PARACELS_GRAPH, shares=PARACELS_SHARES, feasibility="never", rounds=50)
         self.assertGreater(said["short"], 0)
 

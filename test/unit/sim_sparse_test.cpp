@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -171,6 +172,40 @@ TEST(SparseKernel, HugeAndTinyValuesKeepTheirSimilarity) {
   EXPECT_NEAR(found[0], -std::sqrt(0.5), 1e-15);
   EXPECT_NEAR(found[1], -0.6, 1e-15);
   EXPECT_NEAR(found[2], 7 / std::sqrt(50), 1e-15);
+}
+
+TEST(SparseKernel, CorrelationsDependOnNeitherTheScaleNorTheOffsetOfARow) {
+  const auto method = similarity_method::pearson;
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    const auto rows = dense_rows(seed, 40);
+    pairs wanted;
+    sparse_kernel(sparse(rows, method), columns, {.method = method})
+        .own_pairs([&](std::size_t i, std::size_t j, double s) {
+          wanted[{i, j}] = s;
+        });
+    ASSERT_FALSE(wanted.empty());
+    for (const auto& [factor, offset, rare] :
+         {std::tuple(1e200, 0.0, 0.0), std::tuple(1e-200, 0.0, 0.0), std::tuple(1.0, 0x1p30, 0.0),
+          std::tuple(0x1p-20, 0x1p20, 0.0), std::tuple(1.0, 0x1p30, 0x1p56), std::tuple(1.0, 0.0, 0x1p80)}) {
+      auto changed = rows;
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        for (auto& v : changed[i]) v = v == 0 ? 0 : v * factor + offset;
+        // A value in a column of this row only.
+        if (rare != 0) {
+          changed[i].resize(columns + i + 1);
+          changed[i].back() = rare;
+        }
+      }
+      sparse_kernel kernel(sparse(changed, method), columns + rows.size(), {.method = method});
+      std::size_t met = 0;
+      kernel.own_pairs([&](std::size_t i, std::size_t j, double s) {
+        ++met;
+        ASSERT_TRUE(wanted.contains({i, j})) << i << ' ' << j;
+        EXPECT_NEAR(s, wanted.at({i, j}), 1e-11) << factor << ' ' << offset << ' ' << rare;
+      });
+      EXPECT_EQ(met, wanted.size()) << factor << ' ' << offset << ' ' << rare;
+    }
+  }
 }
 
 TEST(TopLists, KeepTheBestInWhateverOrderTheyCome) {
