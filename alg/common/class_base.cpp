@@ -24,8 +24,8 @@ class_base::class_base(Comm comm, const std::string& server_info, const class_se
                        const consistency& reads)
     : linear_base(std::move(comm), server_info, settings.linear, rounds, reads), class_settings_(settings) {}
 
-sample_rows class_base::load_training_classes(std::size_t least) {
-  auto rows = load_training();
+sample_rows class_base::load_training_classes(std::size_t least, bool squares) {
+  auto rows = load_training(squares);
   classes_ = rows.classes;
   if (classes_.size() < least)
     throw data_error(linear_.training_input.front() + ": found only the class " + classes_.front() +

@@ -43,7 +43,7 @@ class class_base : public linear_base {
 
   /// The training samples; their label is an index into classes(). Throws: data_error also when there are fewer than
   /// `least` classes. Also sets weights(), and loads test_input and predict_input as load_others does.
-  sample_rows load_training_classes(std::size_t least);
+  sample_rows load_training_classes(std::size_t least, bool squares = true);
   /// Reads the classes of a saved model, and loads the other inputs.
   void read_classes(const model_reader& model, std::uint32_t columns);
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }

@@ -111,8 +111,7 @@ column_shift::column_shift(Comm comm, sample_rows& rows) {
   const double n = sum_over_workers(comm, static_cast<double>(rows.rows()));
   std::vector<double> spread(p);
   for (std::size_t j = 0; j < p; ++j) {
-    const double off = deviations[j] / n;
-    spread[j] = std::sqrt(std::max(0.0, deviations[p + j] / n - off * off));
+    spread[j] = spread_of(deviations[p + j] / n, deviations[j] / n);
   }
   warn_of_rounding(comm, rows.names, amount_, spread);
 }
@@ -129,6 +128,28 @@ std::vector<double> column_shift::intercept() const {
   a.push_back(1);
   for (const double m : amount_) a.push_back(-m);
   return a;
+}
+
+void check_squares(Comm comm, const sample_rows& rows, const std::string& file) {
+  std::vector<double> most(rows.columns);
+  visit_values(rows, [&](std::size_t j, std::size_t k) { most[j] = std::max(most[j], std::abs(rows.value[k])); });
+  const double too_large = std::sqrt(std::numeric_limits<double>::max() / static_cast<double>(rows.rows_total));
+  const double too_small = std::sqrt(std::numeric_limits<double>::min() / std::numeric_limits<double>::epsilon());
+  const bool found = std::ranges::any_of(most, [&](double m) { return m > too_large || (m > 0 && m < too_small); });
+  if (sum_over_workers(comm, found ? 1.0 : 0.0) == 0) return;
+  comm.allreduce(most, reduce_op::max);
+  for (std::size_t j = 0; j < most.size(); ++j) {
+    if (most[j] > too_large)
+      throw data_error(file + ": column " + column_name(rows.names, j) + ": found numbers up to " + rounded(most[j]) +
+                       ", whose squares overflow; want at most " + rounded(too_large));
+  }
+  for (std::size_t j = 0; j < most.size(); ++j) {
+    if (!(most[j] > 0 && most[j] < too_small)) continue;
+    warn(comm, "column " + column_name(rows.names, j) + ": its numbers are at most " + rounded(most[j]) +
+                   ", so that their squares underflow, and it counts as constant: want a factor of at least " +
+                   rounded(too_small / most[j]));
+    return;
+  }
 }
 
 void require_finite(const std::vector<std::string>& names, std::span<const double> spread) {

@@ -49,6 +49,18 @@ class column_shift {
 /// A column for messages: its name in quotes or, without names, its number from 1.
 [[nodiscard]] std::string column_name(const std::vector<std::string>& names, std::size_t j);
 
+/// Standard deviation, from the mean square of the differences from a number that is `off` from the mean. Not finite if
+/// the squares overflow.
+[[nodiscard]] inline double spread_of(double mean_square, double off) noexcept {
+  const double variance = mean_square - off * off;
+  return variance < 0 ? 0 : std::sqrt(variance);
+}
+
+/// For methods that add up squares of the columns' values. Throws: data_error that names a column whose sum of squares
+/// overflows. Rank 0 warns of the first column whose squares underflow: it counts as constant. A collective. Cost: a
+/// pass, a sum of one number, and only if a worker has such a column a maximum of p numbers.
+void check_squares(Comm comm, const sample_rows& rows, const std::string& file);
+
 /// Throws: error that names a column whose spread is not finite, because its squares overflow.
 void require_finite(const std::vector<std::string>& names, std::span<const double> spread);
 

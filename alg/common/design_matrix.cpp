@@ -215,20 +215,19 @@ centred_samples::centred_samples(Comm comm, sample_rows rows, bool standardize)
   for (std::size_t j = 0; j < p; ++j) {
     const double shift = off[j] * share;
     mean_[j] += shift;
-    const double variance = std::max(0.0, squares[j] * share - shift * shift);
-    feature_sd_[j] = std::sqrt(variance);
+    feature_sd_[j] = spread_of(squares[j] * share, shift);
     // The variance of a constant feature is not exactly 0: its mean is accurate to a few parts in 2^52.
     const double away = mean_[j] + (shift_.amount().empty() ? 0 : shift_.amount()[j]);
     const bool constant = is_constant(away, feature_sd_[j]);
     if (constant) scale_[j] = 0;
-    else if (standardize) scale_[j] = 1 / std::sqrt(variance);
+    else if (standardize) scale_[j] = 1 / feature_sd_[j];
   }
   require_finite(rows_.names, feature_sd_);
   if (rows_.dense) warn_of_rounding(comm_, rows_.names, mean_, feature_sd_);
   for (std::size_t j = 0; j < p; ++j) feature_sd_[j] *= scale_[j];
   const double shift = deviations[3 * p] * share;
   target_mean_ += shift;
-  target_sd_ = std::sqrt(std::max(0.0, deviations[3 * p + 1] * share - shift * shift));
+  target_sd_ = spread_of(deviations[3 * p + 1] * share, shift);
   for (auto& y : rows_.label) y -= target_mean_;
   if (!rows_.dense) return;
   for (std::size_t i = 0; i < n; ++i) {

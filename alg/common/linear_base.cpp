@@ -5,6 +5,8 @@
 
 #include <paracel/text_output.hpp>
 
+#include "column_shift.hpp"
+
 namespace paracel::alg {
 
 void add_linear_keys(config_schema& s, const table_parts& parts) {
@@ -75,8 +77,10 @@ linear_base::linear_base(Comm comm, const std::string& server_info, const linear
                          const consistency& reads)
     : paralg(server_info, std::move(comm), settings.output, rounds, reads), linear_(settings) {}
 
-sample_rows linear_base::load_training() {
-  return load_training_table(get_comm(), linear_.training_input, linear_.table);
+sample_rows linear_base::load_training(bool squares) {
+  auto rows = load_training_table(get_comm(), linear_.training_input, linear_.table);
+  if (squares) check_squares(get_comm(), rows, linear_.training_input.front());
+  return rows;
 }
 
 void linear_base::load_for_model(const model_reader& model, std::uint32_t columns) {

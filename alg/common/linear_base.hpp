@@ -49,8 +49,9 @@ class linear_base : public paralg {
               const consistency& reads = consistency::bsp());
 
  protected:
-  /// The training samples. Throws: data_error when they have no features.
-  [[nodiscard]] sample_rows load_training();
+  /// The training samples. `squares`: whether the method adds up squares of columns (check_squares).
+  /// Throws: data_error when they have no features.
+  [[nodiscard]] sample_rows load_training(bool squares = true);
   /// Reads what a model of so many features keeps of its training samples, and loads test_input and predict_input.
   void load_for_model(const model_reader& model, std::uint32_t columns);
   /// Loads test_input and predict_input, whose fields are those of the training samples; call it before training, so

@@ -89,7 +89,7 @@ void tree_base::set_loss(boosting_loss loss) {
 }
 
 void tree_base::load_rows(std::size_t most, const std::string& with) {
-  training_ = load_training();
+  training_ = load_training(false);
   set_offsets();
   classes_ = training_.classes;
   words_ = training_.words;
@@ -114,7 +114,7 @@ void tree_base::set_offsets() {
                                 "little: subtract an offset, or read it from a file instead of standard input");
   }
   load_exactly();
-  auto exact = load_training();
+  auto exact = load_training(false);
   offsets_.choose(get_comm(), exact, columns);
   if (offsets_.empty()) return load_exactly(false);  // constant columns
   offsets_.apply(exact);

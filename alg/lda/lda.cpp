@@ -19,6 +19,9 @@ namespace {
 // Most fixed-point steps at a time, and the relative change at which they stop.
 constexpr int most_prior_steps = 50;
 constexpr double prior_tolerance = 1e-4;
+// Topics are uniform long before; the log-likelihood is a sum of differences of log-gammas of priors and counts, which
+// lose all digits at 1e15.
+constexpr double greatest_prior = 1e6;
 // It has no step that could be too long, but priors of extreme size may overflow.
 const divergence_rule watched{"the objective", "want alpha and beta nearer to 1"};
 
@@ -43,8 +46,14 @@ config_schema lda_schema() {
   s.key("input_format", key_type::string, "text, libsvm, or auto: detected from the first line")
       .fallback("auto")
       .one_of({"auto", "text", "libsvm"});
-  s.key("alpha", key_type::number, "prior of a topic in a document").fallback(0.1).above(0);
-  s.key("beta", key_type::number, "prior of a word in a topic").fallback(0.1).above(0);
+  s.key("alpha", key_type::number, "prior of a topic in a document")
+      .fallback(0.1)
+      .at_least(least_prior)
+      .at_most(greatest_prior);
+  s.key("beta", key_type::number, "prior of a word in a topic")
+      .fallback(0.1)
+      .at_least(least_prior)
+      .at_most(greatest_prior);
   s.key("k_topics", key_type::integer, "number of topics").fallback(10).at_least(1).at_most(1000000);
   s.key("iters", key_type::integer, "sweeps over the documents").fallback(100).at_least(0).at_most(1000000000);
   s.key("top_words", key_type::integer, "number of words to write for each topic").fallback(50).at_least(0);

@@ -201,6 +201,7 @@ void logistic_regression::solve() {
 
 void logistic_regression::load() {
   auto training = load_training_table(get_comm(), settings_.training_input, settings_.table);
+  check_squares(get_comm(), training, settings_.training_input.front());
   columns_ = training.columns;
   total_rows_ = training.rows_total;
   weigh_signs(get_comm(), settings_.table, training);

@@ -103,7 +103,7 @@ void naive_bayes::read_model() {
 }
 
 void naive_bayes::train() {
-  const auto rows = load_training_classes(1);
+  const auto rows = load_training_classes(1, settings_.distribution == "gaussian");
   columns_ = rows.columns;
   const std::size_t k = classes().size();
   run_log log(*this, 1, "objective", linear_.debug);
