@@ -27,7 +27,7 @@ from launcher.plan import Child  # noqa: E402
 from launcher.printable import in_a_line, printable  # noqa: E402
 from launcher.program import marks_in  # noqa: E402
 from launcher.run_directory import read_note, status_text  # noqa: E402
-from launcher.run_folder import remove_kept, take_folder  # noqa: E402
+from launcher.run_folder import release_folder, remove_kept, take_folder  # noqa: E402
 from launcher.runs import sweep  # noqa: E402
 from launcher.terminal import Terminal  # noqa: E402
 
@@ -275,6 +275,18 @@ class Folders(unittest.TestCase):
         self.write(OF_RUN, "pid 1 on somewhere\n")  # a launcher was killed before it could write its note
         self.take()[1].release()
         self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_run_that_could_not_write_its_note_leaves_evidence(self):
+        folder, lock = self.take()
+        self.write("worker_0.log", "of this run")
+        release_folder(folder, lock)
+        self.assertEqual(sorted(os.listdir(self.folder)), [OF_RUN, "worker_0.log"])
+        folder, lock = self.take()
+        self.assertEqual(os.listdir(self.folder), [OF_RUN])
+        self.write("worker_0.log", "of the next")
+        self.write("run.json", json.dumps({"job": "1"}))
+        release_folder(folder, lock)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["run.json", "worker_0.log"])
 
     def test_a_file_that_is_not_a_lock_stays(self):
         self.write(OF_RUN, "milk, bread\n")

@@ -53,11 +53,13 @@ class FolderLock:
         except OSError:
             return False
 
-    def release(self):
+    def release(self, keeps_file=False):
+        """`keeps_file`: as evidence that a job has used the folder."""
         if self.fd < 0:
             return
         try:
-            self.folder.remove(self.name)  # while the lock is still held
+            if not keeps_file:
+                self.folder.remove(self.name)  # while the lock is still held
         except OSError:
             pass
         os.close(self.fd)

@@ -11,7 +11,7 @@ from .output import write_out
 from .own_folder import APPEND
 from .program import dies_with_us
 from .run_directory import KEY, SEND_REQUEST
-from .run_folder import remove_kept, take_folder
+from .run_folder import release_folder, remove_kept, take_folder
 from .socket_folder import MEMORY, SocketFolder, remove_folder
 from .exit_status import FAILURE, USAGE, Failure
 from .terminal import number_of
@@ -311,7 +311,6 @@ class Plan:
         self.locks += self.checkpoints.lock()
         self.run_folder, self.run_lock = take_folder(self.run_dir, bool(o.run_dir),
                                                      "--run-dir" if o.run_dir else "--output-dir")
-        self.locks.append(self.run_lock)
         if not self.on_one_host():
             self.key = os.urandom(8).hex()
             try:
@@ -362,7 +361,6 @@ class Plan:
                 pass
         for lock in self.locks:
             lock.release()
-        if self.run_folder is not None:
-            self.run_folder.close()
+        release_folder(self.run_folder, self.run_lock)
         if self.run_lock is not None and not self.options.run_dir:
             runs.sweep(os.path.dirname(self.run_dir), self.options.keep)

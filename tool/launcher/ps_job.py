@@ -15,7 +15,7 @@ from .plan import Child
 from .program import DEFAULT_SIGNALS, dies_with_us
 from .printable import printable
 from .run_directory import NOTE, PS_JOB
-from .run_folder import take_folder
+from .run_folder import release_folder, take_folder
 from .socket_folder import SocketFolder
 from .exit_status import OK, TIMEOUT, USAGE, Failure
 
@@ -84,8 +84,7 @@ class PsJob:
             self.kill()
             status = self.cause[0] if self.cause else OK
             self.note(status=status, cause=self.cause[1] if self.cause else "")
-            self.lock.release()
-            self.folder.close()
+            release_folder(self.folder, self.lock)
             if not self.options.run_dir:
                 runs.sweep(os.path.dirname(self.run_dir), self.options.keep)
         if self.cause and not self.stopped_by:

@@ -50,17 +50,32 @@ def take_folder(path, named, and_name):
         raise Failure(USAGE, f"the run folder {path} cannot be created: {error.strerror}") from None
 
 
+def release_folder(folder, lock):
+    """The opposite of take_folder. A run that could not write its note leaves the lock file, so that a later run may remove
+    what it has left."""
+    keeps_lock = False
+    if lock is not None and folder is not None:
+        try:
+            keeps_lock = not has_note(folder) and any(WRITTEN_BY_RUNS.fullmatch(name) for name in folder.names())
+        except OSError:  # the folder has been removed
+            pass
+        lock.release(keeps_lock)
+    if folder is not None:
+        folder.close()
+
+
 def is_of_run(folder):
-    """Whether a launcher has used the folder: it leaves its note, and until the note is written its lock."""
-    names = folder.names()
-    if NOTE not in names:
-        return OF_RUN in names
+    """Whether a launcher has used the folder: it leaves its note, and where that is not written its lock."""
+    return has_note(folder) or OF_RUN in folder.names()
+
+
+def has_note(folder):
     try:
         with os.fdopen(folder.open(NOTE, os.O_RDONLY), "rb") as file:
             note = json.loads(file.read(MOST_NOTE_BYTES))
         return isinstance(note, dict) and isinstance(note.get("job"), str)
-    except (NotOwn, ValueError, RecursionError):  # a link, or something else of that name
-        return OF_RUN in names
+    except (FileNotFoundError, NotOwn, ValueError, RecursionError):  # a link, or something else of that name
+        return False
 
 
 def remove_earlier(folder, had_run):
