@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <link.h>
 #include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <ucontext.h>
@@ -14,6 +16,7 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -25,7 +28,9 @@ namespace paracel::srv::last_words {
 namespace {
 
 constexpr int question = SIGUSR2;
-constexpr std::array deadly{SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS};
+// Raised by what a thread does itself: a fault, a trapped call, a write to a pipe that nobody reads or beyond the limit
+// of a file's size.
+constexpr std::array deadly{SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS, SIGPIPE, SIGXFSZ};
 constexpr std::size_t longest_key = 128;
 constexpr int patience_ms = 1500;
 
@@ -40,6 +45,11 @@ class line {
   void add(std::uint64_t number) noexcept {
     char digits[20];
     add({digits, static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, number).ptr - digits)});
+  }
+  void add_signal(int number) noexcept {
+    const char* name = sigabbrev_np(number);
+    add(name != nullptr ? "SIG" : "a signal");
+    if (name != nullptr) add(std::string_view(name));
   }
   /// In quotes; unprintable characters become dots, long text is truncated.
   void add_quoted(std::string_view text) noexcept {
@@ -75,29 +85,15 @@ pthread_t listener;
 int listener_signal = 0;
 std::uint32_t own_slot = 0;
 bool restricts_threads = false;
+std::atomic<bool> is_unrestricted_said{false};
+// exit() is reported before its handlers run, and what it ends with is trapped.
+[[gnu::tls_model("initial-exec")]] constinit thread_local bool has_waited = false;
 // A descriptor that nothing uses: when it is closed, so are those of the connections.
 int canary = -1;
 // The framework's own functions start no threads and close nothing.
 constexpr std::string_view own_functions = "libparacel_default.so:";
 // More than a server has shard threads (membership::most_threads).
 std::array<std::atomic<const published_call*>, 1088> calls_of_threads{};
-
-std::string_view signal_name(int signal) noexcept {
-  struct named {
-    int signal;
-    std::string_view name;
-  };
-  constexpr std::array names{
-      named{SIGSEGV, "SIGSEGV"}, named{SIGBUS, "SIGBUS"},   named{SIGILL, "SIGILL"},   named{SIGFPE, "SIGFPE"},
-      named{SIGABRT, "SIGABRT"}, named{SIGTRAP, "SIGTRAP"}, named{SIGSYS, "SIGSYS"},   named{SIGKILL, "SIGKILL"},
-      named{SIGSTOP, "SIGSTOP"}, named{SIGTERM, "SIGTERM"}, named{SIGINT, "SIGINT"},   named{SIGHUP, "SIGHUP"},
-      named{SIGQUIT, "SIGQUIT"}, named{SIGALRM, "SIGALRM"}, named{SIGTSTP, "SIGTSTP"},
-  };
-  for (const auto& n : names) {
-    if (n.signal == signal) return n.name;
-  }
-  return "a signal";
-}
 
 /// Copies from memory that may not exist. Returns: how much.
 std::size_t copy_if_there(const void* from, std::span<std::byte> to) noexcept {
@@ -191,8 +187,11 @@ published_call::seen starter_of_thread(const void* context) noexcept {
   return {};
 }
 
-/// The call to blame for what is happening to this thread, which may not be in one.
-published_call::seen culprit(line& how, const void* context, bool cut_off) noexcept {
+using key_copy = std::array<char, longest_key + 1>;
+
+/// The call to blame for what is happening to this thread, which may not be in one. The key of another thread's call is
+/// copied to `key`.
+published_call::seen culprit(line& how, const void* context, bool cut_off, key_copy& key) noexcept {
   const auto own = current_call.read();
   if (own.is_running) return own;
   // A thread of ours between two calls: the fault is ours, whatever remains of the last call on its stack.
@@ -207,7 +206,6 @@ published_call::seen culprit(line& how, const void* context, bool cut_off) noexc
   }
   if (found.call.name == nullptr) return {};
   // The key may be gone.
-  static std::array<char, longest_key + 1> key;
   const auto wanted = found.is_running ? std::min(found.call.key.size(), key.size()) : 0;
   const auto bytes = copy_if_there(found.call.key.data(), std::as_writable_bytes(std::span(key).first(wanted)));
   found.call.key = {key.data(), bytes};
@@ -217,8 +215,10 @@ published_call::seen culprit(line& how, const void* context, bool cut_off) noexc
 
 /// Returns at once if no user function is to blame and none has reported.
 void say_and_wait(line how, const void* context = nullptr) noexcept {
+  if (has_waited) return;
   const bool cut_off = is_cut_off();
-  const auto blamed = culprit(how, context, cut_off);
+  key_copy key;
+  const auto blamed = culprit(how, context, cut_off, key);
   if (blamed.call.name != nullptr && speak(how, blamed.call, cut_off)) {
     line all;
     all.add("start_server: error: s");
@@ -232,6 +232,7 @@ void say_and_wait(line how, const void* context = nullptr) noexcept {
   } else if (!taken) {
     return;
   }
+  has_waited = true;
   for (int i = 0; i < patience_ms && !reported.load(std::memory_order_acquire); ++i) {
     const timespec moment{0, 1'000'000};
     nanosleep(&moment, nullptr);
@@ -243,16 +244,18 @@ void on_deadly(int signal, siginfo_t* info, void* context) {
   line how;
   const auto call = system_call_filter::trapped(*info, context);
   if (call.name.empty()) {
-    how.add(signal_name(signal));
+    how.add_signal(signal);
   } else {
     const bool exits = call.name == "_exit";
     how.add(call.name);
     how.add("(");
     if (exits) how.add(static_cast<std::uint64_t>(call.argument & 0xff));
-    else how.add(signal_name(call.argument));
+    else how.add_signal(call.argument);
     how.add(")");
   }
   say_and_wait(how, context);
+  // The program is not at fault where the filter has trapped a call, and there is nothing to be found in a core dump.
+  if (!call.name.empty()) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   errno = before;
   // It is raised again, with its default action.
   ::signal(signal, SIG_DFL);
@@ -335,7 +338,11 @@ void install(std::uint32_t slot, pthread_t main, int wake, bool restricts) {
   act.sa_flags = SA_ONSTACK | SA_SIGINFO;
   act.sa_sigaction = &on_deadly;
   sigemptyset(&act.sa_mask);
-  for (const int s : deadly) sigaction(s, &act, nullptr);
+  for (const int s : deadly) {
+    struct sigaction earlier {};
+    sigaction(s, nullptr, &earlier);
+    if (earlier.sa_handler != SIG_IGN) sigaction(s, &act, nullptr);
+  }
   act.sa_flags = SA_ONSTACK | SA_RESTART;
   act.sa_handler = &on_question;
   sigaction(question, &act, nullptr);
@@ -344,11 +351,26 @@ void install(std::uint32_t slot, pthread_t main, int wake, bool restricts) {
   installed.store(true, std::memory_order_release);
 }
 
-bool prepare_thread() {
-  if (!installed.load(std::memory_order_acquire)) return true;
+void prepare_thread() {
+  if (!installed.load(std::memory_order_acquire)) return;
   thread_local const signal_stack of_this_thread;
   thread_local const listed_thread listed;
-  return !restricts_threads || system_call_filter::forbid_processes(system_call_filter::endings::trapped);
+}
+
+void admit_user_code() noexcept {
+  if (!installed.load(std::memory_order_acquire) || !restricts_threads) return;
+  has_user_code.store(true, std::memory_order_relaxed);
+  if (!is_thread_restricted) restrict_thread();
+}
+
+void restrict_thread() noexcept {
+  is_thread_restricted = true;
+  if (system_call_filter::forbid_processes(system_call_filter::endings::trapped)) return;
+  if (is_unrestricted_said.exchange(true)) return;
+  std::fprintf(stderr,
+               "start_server: s%u: cannot keep user functions from starting processes, which may outlive the job: "
+               "no seccomp filters here\n",
+               own_slot);
 }
 
 std::optional<words> heard() {
@@ -361,7 +383,8 @@ bool notice_closed_descriptors() noexcept {
   if (!is_cut_off()) return false;
   line how;
   how.add("it failed");
-  const auto blamed = culprit(how, nullptr, true);
+  key_copy key;
+  const auto blamed = culprit(how, nullptr, true, key);
   return blamed.call.name != nullptr && speak(how, blamed.call, true);
 }
 

@@ -87,15 +87,6 @@ class published_call {
 /// Of the calling thread. Cost: a store per member.
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local published_call current_call{};
 
-/// While it exists the calling thread is in this call.
-class in_user_call {
- public:
-  explicit in_user_call(const user_call& c) noexcept { current_call.begin(c); }
-  ~in_user_call() { current_call.end(); }
-  in_user_call(const in_user_call&) = delete;
-  in_user_call& operator=(const in_user_call&) = delete;
-};
-
 namespace last_words {
 
 struct words {
@@ -108,13 +99,21 @@ struct words {
 /// From now on what ends the process is reported, on stderr and to `main`, which is sent the signal `wake`, if a user
 /// function is to blame: a fatal signal, exit or quick_exit in the function, or in a thread that a plug-in has started,
 /// and what follows when a function has closed the descriptors of the process. The thread that ends the process waits
-/// until `passed_on`, at most 1.5 s. `restricts`: threads that call `prepare_thread` also report _exit, and signals
-/// that the function sends to its process, and can start no processes (system_call_filter.hpp). Not covered: signals
-/// from other processes.
+/// until `passed_on`, once and at most 1.5 s. `restricts`: threads that run code of a user's library also report _exit,
+/// and the signals of system_call_filter.hpp that it sends to its process, and can start no processes. Not covered:
+/// signals from other processes, and from timers that a function has set.
 void install(std::uint32_t slot, pthread_t main, int wake, bool restricts);
-/// For a thread that calls user functions: gives it a signal stack, so that its own stack overflow can be reported, and
-/// restricts it. No-op before `install`. Returns: false if it was to be restricted and this system cannot.
-bool prepare_thread();
+/// For a thread that calls user functions: gives it a signal stack, so that its own stack overflow can be reported.
+/// No-op before `install`.
+void prepare_thread();
+/// Before a user's library is loaded, by the thread that loads it: if `install` has asked for it, restricts this thread
+/// now, and others before their next user call. A server that runs only the framework's own functions does not pay for
+/// the filter. Where the system has none, says so on stderr, once.
+void admit_user_code() noexcept;
+/// For in_user_call: restricts the calling thread.
+void restrict_thread() noexcept;
+inline constinit std::atomic<bool> has_user_code{false};
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local bool is_thread_restricted = false;
 /// The report, once. Thread-safety: any thread.
 [[nodiscard]] std::optional<words> heard();
 /// If the descriptors of the process are closed, which a thread may have noticed as an error: reports the function to
@@ -127,4 +126,19 @@ void passed_on() noexcept;
 void ask(pthread_t thread) noexcept;
 
 }  // namespace last_words
+
+/// While it exists the calling thread is in this call.
+class in_user_call {
+ public:
+  explicit in_user_call(const user_call& c) noexcept {
+    // A thread that has got a user's function sees that its library was admitted.
+    if (last_words::has_user_code.load(std::memory_order_relaxed) && !last_words::is_thread_restricted)
+      last_words::restrict_thread();
+    current_call.begin(c);
+  }
+  ~in_user_call() { current_call.end(); }
+  in_user_call(const in_user_call&) = delete;
+  in_user_call& operator=(const in_user_call&) = delete;
+};
+
 }  // namespace paracel::srv

@@ -19,6 +19,7 @@
 
 #include "core/hash.hpp"
 #include "core/number_parsing.hpp"
+#include "server/plugin/last_words.hpp"
 #include "server/plugin/plugin_files.hpp"
 
 namespace paracel::srv {
@@ -239,7 +240,10 @@ void plugin_registry::allow_folder(std::string folder) {
 std::unique_ptr<plugin_library> plugin_registry::open(const plugin_file& file, std::string& why) {
   std::error_code none;
   const auto own = std::filesystem::path(framework_folder()) / default_plugin;
-  if (sandbox_ != nullptr && !std::filesystem::equivalent(file.path, own, none)) return sandbox_->open(file, why);
+  if (!std::filesystem::equivalent(file.path, own, none)) {
+    if (sandbox_ != nullptr) return sandbox_->open(file, why);
+    last_words::admit_user_code();
+  }
   auto mapped = std::make_unique<mapped_library>();
   if (!mapped->open(file.path, why)) return nullptr;
   return mapped;

@@ -41,8 +41,10 @@ constexpr bool is_wanted = false;
 constexpr bool is_wanted = own_architecture != 0;
 #endif
 
-constexpr std::array fatal_signals{SIGHUP,  SIGINT,  SIGQUIT, SIGKILL, SIGALRM,
-                                   SIGTERM, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU};
+// The runtimes of other languages use SIGUSR1, SIGUSR2, SIGVTALRM, SIGPROF, SIGXCPU, SIGPWR and real-time signals
+// between their threads. The signals of faults reach a handler (last_words.cpp).
+constexpr std::array trapped_signals{SIGHUP,  SIGINT,  SIGQUIT, SIGKILL, SIGPIPE,   SIGALRM, SIGTERM,
+                                     SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGSTKFLT, SIGXFSZ, SIGIO};
 
 // Arguments have 64 bits, of which the lower half comes first; those of these calls are shorter.
 constexpr std::uint32_t argument_at(std::size_t i) noexcept {
@@ -58,22 +60,22 @@ class filter_program {
   /// The same if it has any of these bits, or is at least this.
   void only_if_any(std::uint32_t bits, std::uint8_t n) noexcept { add(BPF_JMP | BPF_JSET | BPF_K, bits, 0, n); }
   void only_from(std::uint32_t number, std::uint8_t n) noexcept { add(BPF_JMP | BPF_JGE | BPF_K, number, 0, n); }
-  void trap_fatal_signal(std::size_t argument) noexcept {
+  void trap_signals(std::size_t argument) noexcept {
     load(argument_at(argument));
-    for (const int s : fatal_signals) {
+    for (const int s : trapped_signals) {
       only_if(static_cast<std::uint32_t>(s), 1);
       result(SECCOMP_RET_TRAP);
     }
     result(SECCOMP_RET_ALLOW);
   }
-  static constexpr std::uint8_t trap_length = 2 + 2 * fatal_signals.size();
+  static constexpr std::uint8_t trap_length = 2 + 2 * trapped_signals.size();
   [[nodiscard]] std::span<sock_filter> instructions() noexcept { return std::span(code_).first(size_); }
 
  private:
   void add(int code, std::uint32_t k, std::uint8_t when_true, std::uint8_t otherwise) noexcept {
     code_[size_++] = {static_cast<std::uint16_t>(code), when_true, otherwise, k};
   }
-  std::array<sock_filter, 160> code_{};
+  std::array<sock_filter, 256> code_{};
   std::size_t size_ = 0;
 };
 
@@ -82,8 +84,12 @@ struct sender {
   long number;
   std::size_t signal_at;
 };
-constexpr std::array senders{sender{SYS_kill, 1}, sender{SYS_tkill, 1}, sender{SYS_tgkill, 2},
-                             sender{SYS_rt_sigqueueinfo, 1}, sender{SYS_rt_tgsigqueueinfo, 2}};
+constexpr std::array senders{sender{SYS_kill, 1},
+                             sender{SYS_tkill, 1},
+                             sender{SYS_tgkill, 2},
+                             sender{SYS_rt_sigqueueinfo, 1},
+                             sender{SYS_rt_tgsigqueueinfo, 2},
+                             sender{SYS_pidfd_send_signal, 1}};
 
 constexpr std::uint32_t error_of(int number) noexcept {
   return SECCOMP_RET_ERRNO | (static_cast<std::uint32_t>(number) & SECCOMP_RET_DATA);
@@ -114,7 +120,7 @@ void write(filter_program& p, endings e) noexcept {
     p.result(SECCOMP_RET_TRAP);
     for (const auto& s : senders) {
       p.only_if(static_cast<std::uint32_t>(s.number), filter_program::trap_length);
-      p.trap_fatal_signal(s.signal_at);
+      p.trap_signals(s.signal_at);
     }
   }
   p.result(SECCOMP_RET_ALLOW);

@@ -13,7 +13,11 @@ namespace paracel::srv::system_call_filter {
 
 enum class endings : std::uint8_t {
   allowed,
-  trapped,  ///< _exit, and sending a signal that ends or stops a process, raise SIGSYS instead
+  /// _exit raises SIGSYS instead, and so does sending one of these signals, to whichever process or thread: SIGHUP,
+  /// SIGINT, SIGQUIT, SIGKILL, SIGPIPE, SIGALRM, SIGTERM, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGSTKFLT, SIGXFSZ,
+  /// SIGIO. Not the others that end a process without a handler: those of faults and aborts, which have one here, and
+  /// those with which the threads of a language's runtime stop each other.
+  trapped,
 };
 
 /// From now on the calling thread, and every thread and program that it starts, can create threads but no processes:

@@ -2,10 +2,22 @@
 #include "server/plugin/last_words.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <string>
 #include <thread>
+
+#include "server/plugin/plugin_registry.hpp"
+#include "server/plugin/system_call_filter.hpp"
+#include "test/support/paths.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace paracel::srv {
 namespace {
@@ -50,6 +62,86 @@ TEST(PublishedCall, WhatHasEndedIsStillKnown) {
   call.end();
   EXPECT_FALSE(call.read().is_running);
   EXPECT_EQ(call.read().call.name, &name);
+}
+
+/// Whether the calling thread has a filter.
+bool is_filtered() { return prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == 2; }
+
+bool has_filters() {
+  bool has = false;
+  std::thread([&] { has = system_call_filter::forbid_processes(system_call_filter::endings::allowed); }).join();
+  return has;
+}
+
+/// In a process of its own. Exit status: 0 if each step finds what it should.
+void restrict_step_by_step() {
+  last_words::install(0, pthread_self(), SIGUSR1, true);
+  static const std::string name = "libx.so:f";
+  std::atomic<int> step{0};
+  bool other_is_free = false, other_is_restricted = false;
+  std::thread other([&] {
+    last_words::prepare_thread();
+    while (step != 1) std::this_thread::yield();
+    { const in_user_call call({&name, 1, "k"}); }
+    other_is_free = !is_filtered();
+    step = 2;
+    while (step != 3) std::this_thread::yield();
+    const bool not_yet = !is_filtered();
+    const in_user_call call({&name, 1, "k"});
+    other_is_restricted = not_yet && is_filtered();
+  });
+  bool own_is_free = false, own_is_restricted = false;
+  std::thread([&] {
+    last_words::prepare_thread();
+    plugin_registry registry({test::plugin_folder()});
+    (void)registry.load_update({}, {});
+    own_is_free = !is_filtered();
+    step = 1;
+    while (step != 2) std::this_thread::yield();
+    (void)registry.load_update("good_updates", "add_lists");
+    own_is_restricted = is_filtered();
+    step = 3;
+    other.join();
+  }).join();
+  std::_Exit(own_is_free && other_is_free && own_is_restricted && other_is_restricted && !is_filtered() ? 0 : 1);
+}
+
+TEST(LastWords, ThreadsAreRestrictedFromTheFirstLibraryOfAUserOn) {
+  if (!has_filters()) GTEST_SKIP() << "no seccomp filters here";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(restrict_step_by_step(), testing::ExitedWithCode(0), "");
+}
+
+/// A function that calls exit(3), in a process that is told nothing, and waits.
+void exit_in_a_function() {
+  rlimit core{};
+  getrlimit(RLIMIT_CORE, &core);
+  core.rlim_cur = core.rlim_max;
+  setrlimit(RLIMIT_CORE, &core);
+  const test::temporary_folder folder;
+  if (chdir(folder.path().c_str()) != 0) _exit(9);
+  last_words::install(0, pthread_self(), SIGUSR1, true);
+  signal(SIGUSR1, [](int) {});
+  std::thread([] {
+    static const std::string name = "libx.so:f";
+    last_words::prepare_thread();
+    last_words::admit_user_code();
+    const in_user_call call({&name, 1, "k"});
+    std::exit(3);
+  }).join();
+}
+
+TEST(LastWords, AnExitIsReportedOnceWaitsOnceAndDumpsNoCore) {
+  if (!has_filters()) GTEST_SKIP() << "no seccomp filters here";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto begin = std::chrono::steady_clock::now();
+  const auto without_core = [](int status) {
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS && !WCOREDUMP(status);
+  };
+  EXPECT_EXIT(exit_in_a_function(), without_core,
+              "^start_server: error: s0 ends: exit\\(3\\) in libx.so:f at \"k\"\n$");
+  RecordProperty("took_ms",
+                 static_cast<int>((std::chrono::steady_clock::now() - begin) / std::chrono::milliseconds(1)));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <functional>
+#include <set>
 #include <thread>
 
 namespace paracel::srv::system_call_filter {
@@ -72,10 +73,33 @@ TEST(SystemCallFilter, EndingsAreTrappedIfAsked) {
   EXPECT_EXIT(in_thread(endings::trapped, [] { _exit(3); }), trap, "");
   EXPECT_EXIT(in_thread(endings::trapped, [] { raise(SIGSTOP); }), trap, "");
   EXPECT_EXIT(in_thread(endings::trapped, [] { kill(getpid(), SIGKILL); }), trap, "");
+  EXPECT_EXIT(in_thread(endings::trapped,
+                        [] {
+                          const auto self = syscall(SYS_pidfd_open, getpid(), 0);
+                          syscall(SYS_pidfd_send_signal, self, SIGKILL, nullptr, 0);
+                        }),
+              trap, "");
   EXPECT_EXIT(in_thread(endings::trapped, [] { std::thread([] { _exit(3); }).join(); }), trap, "");
   EXPECT_EXIT(in_thread(endings::trapped, [] { std::abort(); }), testing::KilledBySignal(SIGABRT), "");
   EXPECT_EXIT(in_thread(endings::allowed, [] { _exit(3); }), testing::ExitedWithCode(3), "");
   EXPECT_TRUE(restricted(endings::trapped, [] { pthread_kill(pthread_self(), 0); })) << "other signals are allowed";
+}
+
+TEST(SystemCallFilter, TheTrappedSignalsAreThoseThatItsHeaderNames) {
+  if (!restricted(endings::allowed, [] {})) GTEST_SKIP() << "no seccomp filters here";
+  const std::set<int> trapped{SIGHUP,  SIGINT,  SIGQUIT, SIGKILL, SIGPIPE,   SIGALRM, SIGTERM,
+                              SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGSTKFLT, SIGXFSZ, SIGIO};
+  static int received = 0;
+  for (int number = 1; number < NSIG; ++number) {
+    if (trapped.contains(number)) {
+      EXPECT_EXIT(restricted(endings::trapped, [&] { raise(number); }), testing::KilledBySignal(SIGSYS), "") << number;
+    } else if (number != 32 && number != 33) {  // of the C library
+      const auto before = signal(number, [](int n) { received = n; });
+      EXPECT_TRUE(restricted(endings::trapped, [&] { raise(number); }));
+      signal(number, before);
+      EXPECT_EQ(received, number);
+    }
+  }
 }
 
 TEST(SystemCallFilter, ATrappedCallIsNamed) {
