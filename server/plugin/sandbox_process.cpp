@@ -156,15 +156,19 @@ sandbox_process::result sandbox_process::run(std::size_t count, std::uint64_t ro
       until = now + limit;
     }
     if (has_ended(r.how)) {
+      // Its last reply may have come since; what it says has been done.
+      if (c.reply.load(std::memory_order_acquire) == number_) break;
       r.begun = std::max(r.begun, std::min<std::size_t>(c.begun.load(std::memory_order_acquire), count));
       return r;
     }
     if (now < until) continue;
     finish();
+    if (c.reply.load(std::memory_order_acquire) == number_) break;
     r.late = true;
     return r;
   }
   r.done = true;
+  r.how.clear();
   r.begun = std::clamp<std::size_t>(c.begun.load(std::memory_order_acquire), 1, count);
   return r;
 }

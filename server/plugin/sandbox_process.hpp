@@ -37,7 +37,9 @@ class sandbox_process {
     std::string how;  ///< "SIGSEGV", "exit(3)"; empty: done or late
   };
   /// Hands over the `count` calls that were written to the memory. Blocks: until they are done or the process has
-  /// ended, each call at most `limit`. After anything but `done` the process is dead; the memory remains.
+  /// ended, each call at most `limit`. After anything but `done` the process is dead; the memory remains. A reply that
+  /// was written counts, however the process has ended since. A caller applies the results of calls that have ended,
+  /// and no others: what is reported as failed has changed nothing, and what is reported as done is applied.
   [[nodiscard]] result run(std::size_t count, std::uint64_t room_at, std::chrono::milliseconds limit);
   /// Returns memory beyond `at` to the system.
   void release(std::uint64_t at) noexcept;

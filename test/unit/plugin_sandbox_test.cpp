@@ -6,10 +6,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <span>
+#include <string>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -286,6 +291,31 @@ TEST(PluginSandbox, AProcessThatEndsBetweenTwoCallsIsReplacedUnnoticed) {
   waitid(P_PID, static_cast<id_t>(all.front()), &about, WEXITED | WNOWAIT);
   EXPECT_EQ(added(u, 2, 1), 3);
   EXPECT_EQ(of.sandboxed.sandbox()->started(), 2U);
+}
+
+TEST(PluginSandbox, OneThatIsKilledAtAnyMomentHasChangedTheValueExactlyIfItsCallSucceeded) {
+  both of;
+  const auto& u = of.sandboxed.load_update("deadly_updates", "deadly_in_place");
+  const encoded<double> one(1.0);
+  std::array<double, 1> value{};
+  double succeeded = 0;
+  std::atomic<bool> over{false};
+  std::thread killer([&] {
+    for (unsigned i = 0; !over; ++i) {
+      std::this_thread::sleep_for(std::chrono::microseconds(i * 7919 % 3000));
+      for (const auto p : children()) kill(p, SIGKILL);
+    }
+  });
+  const auto end = std::chrono::steady_clock::now() + 2s;
+  while (std::chrono::steady_clock::now() < end || of.sandboxed.sandbox()->lost() < 20) {
+    std::string error;
+    const bool done = apply_in_place(u, value_tag::f64, std::as_writable_bytes(std::span(value)), one.view(), error);
+    if (done) ++succeeded;
+    EXPECT_EQ(value[0], succeeded) << error;
+    if (value[0] != succeeded) break;
+  }
+  over = true;
+  killer.join();
 }
 
 TEST(PluginSandbox, EveryThreadHasAProcessWhichEndsWithTheSandbox) {
