@@ -2,7 +2,9 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -14,7 +16,8 @@
 namespace paracel::srv {
 
 /// Chunks of 16 KiB for arenas, cut from regions of 2 MiB in small pages. Unlike the memory of malloc, that of free
-/// chunks can be returned to the system wherever they lie, and a little at a time.
+/// chunks can be returned to the system wherever they lie, and a little at a time. A page of the system that is larger
+/// than a chunk is returned once all of its chunks are free.
 ///
 ///     region   | front | chunk | chunk | free | chunk | ...        2 MiB, aligned; the front is in the place of a
 ///     chunk
@@ -24,7 +27,9 @@ class chunk_pool {
  public:
   static constexpr std::size_t chunk_bytes = std::size_t{16} << 10;
 
-  chunk_pool() = default;
+  /// `page_bytes`: a power of two, of the system's pages.
+  explicit chunk_pool(std::size_t page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))) noexcept
+      : page_chunks_(std::clamp<std::size_t>(page_bytes / chunk_bytes, 1, chunks_of_region + 1)) {}
   chunk_pool(const chunk_pool&) = delete;
   chunk_pool& operator=(const chunk_pool&) = delete;
   /// All chunks have been freed.
@@ -74,13 +79,13 @@ class chunk_pool {
         ::munmap(r, large_page_bytes);
         break;
       }
-      if (some != 0) r->release_free();
+      if (some != 0) r->release_free(page_chunks_);
       link_last(r);
       if (some != 0) break;
     }
     return free_touched_ != 0;
   }
-  /// Bytes of free chunks that have not been returned to the system.
+  /// Bytes of free chunks that `release_some` has not visited yet.
   [[nodiscard]] std::size_t idle_bytes() const noexcept { return free_touched_ * chunk_bytes; }
 
   /// A mark of an arena, on a chunk until it is freed: its blocks are being moved away.
@@ -104,23 +109,29 @@ class chunk_pool {
     std::size_t used = 0;
     // A bit a chunk; the first one is the front's.
     std::array<std::uint64_t, 2> free{~std::uint64_t{1}, ~std::uint64_t{0}};
-    std::array<std::uint64_t, 2> touched{};  // it has memory
+    std::array<std::uint64_t, 2> touched{};  // it has memory, unless that only shares a page with one in use
     std::array<std::uint64_t, 2> moving{};
 
     [[nodiscard]] std::size_t free_touched() const noexcept {
       return static_cast<std::size_t>(std::popcount(free[0] & touched[0]) + std::popcount(free[1] & touched[1]));
     }
-    void release_free() noexcept {
-      const auto idle = [&](std::size_t i) { return (free[i / 64] & touched[i / 64] & bit_of(i)) != 0; };
-      for (std::size_t i = 1; i <= chunks_of_region; ++i) {
-        if (!idle(i)) continue;
-        const auto begin = i;
-        while (i <= chunks_of_region && idle(i)) {
-          touched[i / 64] &= ~bit_of(i);
-          ++i;
+    /// Whole pages only, of as many chunks each.
+    void release_free(std::size_t page) noexcept {
+      const auto is_idle = [&](std::size_t first) {
+        bool is_free = true, has_memory = false;
+        for (auto i = first; i < first + page; ++i) {
+          is_free = is_free && (free[i / 64] & bit_of(i)) != 0;
+          has_memory = has_memory || (touched[i / 64] & bit_of(i)) != 0;
         }
-        ::madvise(reinterpret_cast<std::byte*>(this) + begin * chunk_bytes, (i - begin) * chunk_bytes, MADV_DONTNEED);
+        return is_free && has_memory;
+      };
+      for (std::size_t i = 0; i <= chunks_of_region; i += page) {
+        const auto begin = i;
+        while (i <= chunks_of_region && is_idle(i)) i += page;
+        if (i != begin)
+          ::madvise(reinterpret_cast<std::byte*>(this) + begin * chunk_bytes, (i - begin) * chunk_bytes, MADV_DONTNEED);
       }
+      for (const std::size_t word : {0U, 1U}) touched[word] &= ~free[word];
     }
   };
   struct place {
@@ -159,6 +170,7 @@ class chunk_pool {
     (r->next != nullptr ? r->next->previous : last_) = r->previous;
   }
 
+  std::size_t page_chunks_;
   region* first_ = nullptr;
   region* last_ = nullptr;
   std::size_t free_touched_ = 0;  // number of free chunks that have memory
