@@ -88,7 +88,7 @@ std::uint64_t row_service::rows() const noexcept {
 void row_service::clear() noexcept {
   for (auto& [id, t] : tables_) {
     t->by_id.clear();
-    t->by_name.reset();
+    if (t->by_name != nullptr) t->by_name->clear();
     t->staged.clear();
     t->broken.clear();
   }

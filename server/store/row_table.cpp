@@ -90,6 +90,11 @@ void row_table::unlink(std::uint32_t slab) noexcept {
 
 /// All but a table's first slab request huge pages.
 void row_table::add_slab() {
+  // So a table that is filled again right after `clear` does not take twice the memory.
+  if (!cleared_.empty()) {
+    unmap(cleared_.back());
+    cleared_.pop_back();
+  }
   auto slab = released_;
   if (slab != none) {
     slabs_[slab] = map_zeros(slab_bytes_, slab != 0);
@@ -108,7 +113,7 @@ void row_table::add_slab() {
 /// Of a slab without rows.
 void row_table::release_slab(std::uint32_t slab) noexcept {
   unlink(slab);
-  ::munmap(slabs_[slab], slab_bytes_);
+  unmap(slabs_[slab]);
   slabs_[slab] = nullptr;
   auto& s = uses_[slab];
   begun_ -= s.begun;
@@ -248,64 +253,76 @@ const std::byte* row_table::next(std::uint64_t& position) const noexcept {
   return nullptr;
 }
 
-void row_table::release_slabs() noexcept {
-  if (named_) {
-    for (std::uint64_t position = 0; const auto* row = next(position);) {
-      const auto name = name_of(row);
-      memory_.free(const_cast<char*>(name.data()) - sizeof(std::uint32_t), name_block_bytes(name.size()));
-    }
-  }
+row_table::~row_table() {
+  clear();
+  for (auto* slab : cleared_) unmap(slab);
+}
+
+void row_table::unmap(std::byte* slab) const noexcept { ::munmap(slab, slab_bytes_); }
+
+void row_table::clear() noexcept {
+  // Short indexes and names are in the arena, and freed together.
   for (auto& p : partitions_) {
-    free_slots(p);
+    const auto bytes = p.slots == nullptr ? 0 : (p.mask + std::size_t{1}) * sizeof(slot);
+    if (slot_pool::serves(bytes)) pool_.free(p.slots, bytes);
     p = {};
   }
-  for (auto* slab : slabs_) {
-    if (slab != nullptr) ::munmap(slab, slab_bytes_);
+  memory_.clear();
+  std::erase(slabs_, nullptr);
+  try {
+    if (cleared_.empty()) cleared_.swap(slabs_);
+    else cleared_.insert(cleared_.end(), slabs_.begin(), slabs_.end());
+  } catch (const std::bad_alloc&) {
+    for (auto* slab : slabs_) unmap(slab);
   }
   slabs_.clear();
   uses_.clear();
   open_ = none;
   released_ = none;
   begun_ = 0;
-}
-
-void row_table::clear() noexcept {
-  release_slabs();
   alive_.clear();
   size_ = 0;
   ++erasures_;
 }
 
+void row_table::fit(index& p) {
+  if (p.slots == nullptr) return;
+  if (p.size == 0) {
+    free_slots(p);
+    p = {};
+    return;
+  }
+  auto slots = p.mask + std::size_t{1};
+  // Afterwards full to less than 3/8, so that it does not soon grow again.
+  while (slots > first_slots && std::size_t{p.size} * 16 < slots * 3) slots /= 2;
+  if (slots != p.mask + std::size_t{1}) rehash(p, slots);
+}
+
 bool row_table::tidy(const std::function<bool()>& over) noexcept {
   if (tidied_ == 0) tidied_erasures_ = erasures_;
   try {
-    for (; tidied_ < partitions_.size(); ++tidied_) {
-      if (tidied_ % 16 == 15 && over()) {
-        ++tidied_;
-        return true;
-      }
-      auto& p = partitions_[tidied_];
-      if (p.slots == nullptr) continue;
-      if (p.size == 0) {
-        free_slots(p);
-        p = {};
-        continue;
-      }
-      auto slots = p.mask + std::size_t{1};
-      // Afterwards full to less than 3/8, so that it does not soon grow again.
-      while (slots > first_slots && std::size_t{p.size} * 16 < slots * 3) slots /= 2;
-      if (slots != p.mask + std::size_t{1}) rehash(p, slots);
+    while (tidied_ < partitions_.size()) {
+      fit(partitions_[tidied_]);
+      if (++tidied_ % 16 == 0 && over()) return true;
     }
   } catch (const std::bad_alloc&) {  // the index stays as it is
   }
-  tidied_ = 0;
-  for (auto slab = open_; slab != none;) {
-    const auto next = uses_[slab].next;
-    if (uses_[slab].used == 0) release_slab(slab);
-    slab = next;
+  tidied_ = static_cast<std::uint32_t>(partitions_.size());
+  while (!cleared_.empty()) {
+    unmap(cleared_.back());
+    cleared_.pop_back();
+    if (over()) return true;
+  }
+  // `free_number` keeps at most one slab without rows.
+  for (auto slab = open_; slab != none; slab = uses_[slab].next) {
+    if (uses_[slab].used != 0) continue;
+    release_slab(slab);
+    break;
   }
   while (chunks_.release_some()) {
+    if (over()) return true;
   }
+  tidied_ = 0;
   return false;
 }
 

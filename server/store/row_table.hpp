@@ -59,7 +59,7 @@ class row_table {
   row_table(const row_layout& layout, std::uint32_t partitions, bool named);
   row_table(const row_table&) = delete;
   row_table& operator=(const row_table&) = delete;
-  ~row_table() { release_slabs(); }
+  ~row_table();
 
   [[nodiscard]] const row_layout& layout() const noexcept { return layout_; }
   [[nodiscard]] bool named() const noexcept { return named_; }
@@ -88,13 +88,18 @@ class row_table {
   /// True if it existed.
   bool erase(std::uint32_t partition, std::uint64_t hash, std::uint64_t id) noexcept;
   bool erase(std::uint32_t partition, std::uint64_t hash, std::string_view name) noexcept;
+  /// Erases all rows. Cost: O(partitions + slabs + bytes of names / 16 KiB); `tidy`, and new rows, release their
+  /// memory.
   void clear() noexcept;
   /// Erases the rows of one partition. Cost: O(its slots).
   void clear(std::uint32_t partition) noexcept;
-  /// Whether `tidy` is not done, or rows have been erased since it last began.
-  [[nodiscard]] bool wants_tidying() const noexcept { return tidied_ != 0 || tidied_erasures_ != erasures_; }
-  /// Gives back memory that erased rows have left, partition by partition until `over()`: indexes are shrunk, and slabs
-  /// without rows released. Rows are not moved. Returns: whether there is more to be done.
+  /// Whether `tidy` is not done, or enough rows have been erased since it last began.
+  [[nodiscard]] bool wants_tidying() const noexcept {
+    constexpr std::uint64_t few = 64;
+    return tidied_ != 0 || !cleared_.empty() || erasures_ - tidied_erasures_ > few + size_ / 16;
+  }
+  /// Gives back memory that erased rows have left, step by step until `over()`: indexes are shrunk, and slabs without
+  /// rows released. Rows are not moved. Returns: whether there is more to be done.
   bool tidy(const std::function<bool()>& over) noexcept;
   [[nodiscard]] std::uint32_t size(std::uint32_t partition) const noexcept { return partitions_[partition].size; }
   /// Calls f(row) for each row of the partition, in no particular order.
@@ -169,6 +174,7 @@ class row_table {
   std::byte* make_row(index& p, std::uint64_t hash, std::uint64_t front);
   void grow(index& p);
   void rehash(index& p, std::size_t slots);
+  void fit(index& p);
   slot* take_slots(std::size_t count);
   void free_slots(index& p) noexcept;
   std::uint32_t take_number();
@@ -177,7 +183,7 @@ class row_table {
   void link(std::uint32_t slab) noexcept;
   void unlink(std::uint32_t slab) noexcept;
   void release_slab(std::uint32_t slab) noexcept;
-  void release_slabs() noexcept;
+  void unmap(std::byte* slab) const noexcept;
   static std::size_t name_block_bytes(std::size_t text) noexcept {
     return std::max(arena::smallest, arena::rounded(sizeof(std::uint32_t) + text));
   }
@@ -193,6 +199,7 @@ class row_table {
   slot_pool pool_;         // other indexes
   std::vector<index> partitions_;
   std::vector<std::byte*> slabs_;     // null: released; its numbers are used again when there is a new one
+  std::vector<std::byte*> cleared_;   // slabs of rows that `clear` has erased, to be released
   std::vector<slab_use> uses_;        // of each slab; apart, since looking up a row reads only the addresses
   std::uint32_t open_ = none;         // slabs with room: a list, linked through them
   std::uint32_t released_ = none;     // likewise

@@ -224,6 +224,62 @@ TEST(RowTable, WhatErasedRowsLeaveBehindIsGivenBack) {
   EXPECT_LE(rows.memory_bytes(), empty + count / 4) << "all but a bit a row";
 }
 
+TEST(RowTable, ClearingIsOneShortStepAndTidyReleasesTheMemoryInSlices) {
+  for (const bool named : {false, true}) {
+    row_table rows({value_tag::f32, 16, 0, false}, partitions, named);
+    const auto empty = rows.memory_bytes();
+    constexpr std::uint64_t count = 400'000;  // four slabs
+    const auto fill = [&] {
+      for (std::uint64_t id = 0; id < count; ++id) {
+        const auto name = "the name of row " + std::to_string(id);
+        const auto hash = named ? net::hash_row(id + count) : net::hash_row(id);
+        auto* row = named ? rows.make(place_of(hash), hash, name) : rows.make(place_of(hash), hash, id);
+        ASSERT_EQ(first_of(row), 0) << "a new row is zeros, whatever its memory held";
+        set_first(row, 1);
+      }
+    };
+    fill();
+    rows.clear();
+    EXPECT_EQ(rows.size(), 0U);
+    EXPECT_LE(rows.memory_bytes(), empty);
+    EXPECT_TRUE(rows.wants_tidying());
+    fill();  // over what has not been released yet
+    EXPECT_EQ(rows.size(), count);
+    rows.clear();
+    int slices = 1;
+    while (rows.tidy([] { return true; })) ++slices;
+    EXPECT_GE(slices, static_cast<int>(partitions / 16) + 4) << "one for each slab";
+    EXPECT_FALSE(rows.wants_tidying());
+    fill();
+  }
+}
+
+TEST(RowTable, AFewErasedRowsAreNoReasonToTidy) {
+  row_table rows({value_tag::f32, 4, 0, false}, partitions, false);
+  constexpr std::uint64_t count = 16'000;
+  for (std::uint64_t id = 0; id < count; ++id) rows.make(place_of(net::hash_row(id)), net::hash_row(id), id);
+  const auto erase = [&](std::uint64_t id) { rows.erase(place_of(net::hash_row(id)), net::hash_row(id), id); };
+  for (std::uint64_t id = 0; id < 800; ++id) erase(id);
+  EXPECT_FALSE(rows.wants_tidying());
+  for (std::uint64_t id = 800; id < 1100; ++id) erase(id);
+  EXPECT_TRUE(rows.wants_tidying());
+  while (rows.tidy([] { return false; })) {
+  }
+  EXPECT_FALSE(rows.wants_tidying());
+}
+
+TEST(RowTable, TidyingInSlicesShrinksEveryPartition) {
+  const auto left = [](bool is_over) {
+    row_table rows({value_tag::f32, 4, 0, false}, partitions, false);
+    for (std::uint64_t id = 0; id < 200'000; ++id) rows.make(place_of(net::hash_row(id)), net::hash_row(id), id);
+    for (std::uint64_t id = 100; id < 200'000; ++id) rows.erase(place_of(net::hash_row(id)), net::hash_row(id), id);
+    while (rows.tidy([&] { return is_over; })) {
+    }
+    return rows.memory_bytes();
+  };
+  EXPECT_EQ(left(true), left(false));
+}
+
 // ---- initialisers ---------------------------------------------------------------------------------------------------
 
 template <class T>
