@@ -258,21 +258,23 @@ connection_guard::address::~address() {
   if (!text_.empty()) guarded_connections::all().forget(text_, guard_);
 }
 
-connection_guard::address connection_guard::open(const void* member, const std::function<std::string()>& bind) {
+void connection_guard::install(const void* member) {
   // Which of these two a build of libzmq calls depends on how it was configured.
   const std::array accepts{redirected_call{"accept", reinterpret_cast<void*>(&guarded_accept)},
                            redirected_call{"accept4", reinterpret_cast<void*>(&guarded_accept4)}};
   const std::array others{redirected_call{"recv", reinterpret_cast<void*>(&guarded_recv)},
                           redirected_call{"close", reinterpret_cast<void*>(&guarded_close)}};
   static std::mutex one_at_a_time;
-  {
-    const std::lock_guard lock(one_at_a_time);
-    (void)real();
-    bool accepts_guarded = false;
-    for (const auto& one : accepts) accepts_guarded |= redirect_calls(member, std::span(&one, 1));
-    if (!accepts_guarded || !redirect_calls(member, others))
-      throw network_error("cannot accept connections: this build of libzmq cannot be guarded", false);
-  }
+  const std::lock_guard lock(one_at_a_time);
+  (void)real();
+  bool accepts_guarded = false;
+  for (const auto& one : accepts) accepts_guarded |= redirect_calls(member, std::span(&one, 1));
+  if (!accepts_guarded || !redirect_calls(member, others))
+    throw network_error("cannot accept connections: this build of libzmq cannot be guarded", false);
+}
+
+connection_guard::address connection_guard::open(const void* member, const std::function<std::string()>& bind) {
+  install(member);
   return address(guarded_connections::all().bind(shared_from_this(), bind), this);
 }
 

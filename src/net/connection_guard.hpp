@@ -32,12 +32,17 @@ class connection_guard : public std::enable_shared_from_this<connection_guard> {
  public:
   struct limits {
     inbound_limits message;
-    std::size_t most_without_message = 1024;
-    std::size_t most_connections = 65'536;
+    std::size_t most_without_message = 1024;  ///< of all guards of the process, when one of this guard is accepted
+    std::size_t most_connections = 65'536;    ///< of this guard
   };
   /// `dropped` is called for each connection that is dropped, with the reason, on ZeroMQ's thread.
   explicit connection_guard(const limits& l, std::function<void(std::string_view why)> dropped = {})
       : limits_(l), dropped_(std::move(dropped)) {}
+
+  /// Redirects the calls of libzmq, of which `member` is any function. Before its first socket exists: the dynamic
+  /// linker resolves each call when it is first made, on any thread, and would put the original address back.
+  /// Throws: network_error if this build of libzmq cannot be redirected. Cost: about 100 us, once a process.
+  static void install(const void* member);
 
   /// An address at which connections are guarded, until it is destroyed.
   class address {
@@ -58,8 +63,9 @@ class connection_guard : public std::enable_shared_from_this<connection_guard> {
   };
 
   /// `bind` binds a ZeroMQ socket and returns the address, as ZeroMQ names it. Connections are guarded from the first
-  /// one on. `member`: any function of libzmq. Blocks: connections that arrive meanwhile are accepted afterwards.
-  /// Throws: what `bind` throws; network_error if libzmq's calls cannot be redirected.
+  /// one on, after `install`. Blocks: connections that arrive meanwhile are accepted afterwards. Throws: what `bind`
+  /// throws; network_error if another user of libzmq in this process, whose sockets are older than ours, has undone the
+  /// redirection, and it cannot be repeated.
   address open(const void* member, const std::function<std::string()>& bind);
 
  private:

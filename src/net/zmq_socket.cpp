@@ -63,6 +63,7 @@ void set(zmq::socket_t& socket, Option option, T value) try {
 
 zmq::context_t start() try {
   require_descriptors();
+  connection_guard::install(reinterpret_cast<const void*>(&zmq_ctx_new));  // this context has no threads yet
   return zmq::context_t(ZMQ_IO_THREADS_DFLT, max_sockets);
 } catch (const zmq::error_t& error) {
   fail_by_zmq("cannot start ZeroMQ", error);
