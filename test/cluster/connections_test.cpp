@@ -164,7 +164,7 @@ TEST_P(Connections, ThatSwallowEverythingFromNowOnAreRenewedAndCountsAreExact) {
     const std::vector<std::int64_t> ones(shared.size(), 1);
     const std::vector<double> row_ones(ids.size() * 2, 1);
     const auto own = "own" + std::to_string(a.get_worker_id());
-    std::chrono::duration<double> longest{};
+    std::vector<std::chrono::duration<double>> rounds_took;
     for (std::int64_t round = 1; round <= rounds; ++round) {
       const auto begin = std::chrono::steady_clock::now();
       // All connections of the job: those for heartbeats, replication, and notices of the clock, too.
@@ -173,7 +173,7 @@ TEST_P(Connections, ThatSwallowEverythingFromNowOnAreRenewedAndCountsAreExact) {
       a.paracel_bupdate_multi(shared, ones);
       rows.update(ids, row_ones);
       a.iter_commit();
-      longest = std::max<std::chrono::duration<double>>(longest, std::chrono::steady_clock::now() - begin);
+      rounds_took.emplace_back(std::chrono::steady_clock::now() - begin);
     }
     a.paracel_sync();
     const auto all = rounds * static_cast<std::int64_t>(a.get_worker_size());
@@ -181,8 +181,12 @@ TEST_P(Connections, ThatSwallowEverythingFromNowOnAreRenewedAndCountsAreExact) {
     std::vector<double> numbers(ids.size() * 2);
     rows.pull(ids, numbers);
     EXPECT_EQ(numbers, std::vector<double>(ids.size() * 2, static_cast<double>(all)));
+    std::ranges::sort(rounds_took);
+    const auto longest = rounds_took.back();
     RecordProperty("longest_ms", static_cast<int>(longest.count() * 1000));
-    EXPECT_LT(longest, 8s) << "three links in a row, each of which takes less than a second";
+    // Three links in a row, each of which takes less than a second; an ordinary round, some milliseconds, tells how
+    // busy the machine is.
+    EXPECT_LT(longest, 8s + 100 * rounds_took[rounds_took.size() / 2]);
     a.paracel_sync();
   });
 }

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <paracel/error.hpp>
+
 #include "net/inproc_transport.hpp"
 #include "net/protocol.hpp"
 
@@ -41,6 +43,8 @@ class flaky_transport final : public net::transport {
   void swallow_all() { ++state_->generation; }
   /// The next request with this verb arrives, and the reply is lost with the connection.
   void lose_answer_to(net::verb what) { state_->unanswered = what; }
+  /// From now on no connection can be opened, as if no descriptor were left.
+  void set_connects(bool connects) { state_->connects = connects; }
   [[nodiscard]] std::size_t broken() const { return state_->broken; }
 
  private:
@@ -49,6 +53,7 @@ class flaky_transport final : public net::transport {
     bool hits_all = false;
     std::atomic<bool> breaks{false};
     std::atomic<bool> swallows{false};
+    std::atomic<bool> connects{true};
     std::atomic<std::uint64_t> generation{0};
     std::atomic<net::verb> unanswered{net::verb::none};
     std::atomic<std::size_t> broken{0};
@@ -62,6 +67,7 @@ class flaky_transport final : public net::transport {
 
     std::string bind(const std::string& address) override { return inner_->bind(address); }
     int connect(const std::string& address) override {
+      if (!state_->connects) throw network_error("cannot open a socket: Too many open files", false);
       channels_.push_back({address, open(address, static_cast<int>(channels_.size())), state_->generation, false});
       return static_cast<int>(channels_.size()) - 1;
     }

@@ -7,12 +7,16 @@
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -21,6 +25,7 @@
 
 #include "net/fd_limit.hpp"
 #include "net/zmq_transport.hpp"
+#include "test/support/temporary_folder.hpp"
 #include "test/support/transports.hpp"
 
 namespace paracel::net {
@@ -36,13 +41,9 @@ using test::saying;
 /// A connection that implements ZMTP without libzmq.
 class stranger {
  public:
-  explicit stranger(const std::string& address) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
-  }
+  explicit stranger(const std::string& address) : stranger(is_local(address)) { connect(address); }
+  /// Takes a descriptor, and connects later.
+  explicit stranger(bool is_local) : fd_(socket(is_local ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
   stranger(stranger&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   stranger(const stranger&) = delete;
   stranger& operator=(const stranger&) = delete;
@@ -51,6 +52,21 @@ class stranger {
     if (fd_ >= 0) close(fd_);
   }
 
+  static bool is_local(const std::string& address) { return address.starts_with("ipc://"); }
+  void connect(const std::string& address) const {
+    if (is_local(address)) {
+      sockaddr_un to{};
+      to.sun_family = AF_UNIX;
+      address.copy(to.sun_path, sizeof to.sun_path - 1, 6);
+      EXPECT_EQ(::connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+      return;
+    }
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+  }
   void greet() const {
     std::string greeting(64, '\0');
     greeting[0] = '\xff';
@@ -64,9 +80,14 @@ class stranger {
   bool send(const std::string& bytes) const {
     return ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
   }
+  /// ZeroMQ greets each connection that it keeps.
+  [[nodiscard]] bool is_greeted() const {
+    wait_at_most(20s);
+    char first = 0;
+    return recv(fd_, &first, 1, 0) == 1;
+  }
   [[nodiscard]] bool is_dropped(std::chrono::seconds within) const {
-    const timeval limit{.tv_sec = within.count(), .tv_usec = 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    wait_at_most(within);
     char bytes[4096];
     ssize_t n = 0;
     while ((n = recv(fd_, bytes, sizeof bytes, 0)) > 0) {
@@ -75,6 +96,11 @@ class stranger {
   }
 
  private:
+  void wait_at_most(std::chrono::seconds time) const {
+    const timeval limit{.tv_sec = time.count(), .tv_usec = 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  }
+
   int fd_;
 };
 
@@ -119,14 +145,110 @@ TEST(ConnectionGuard, ConnectionsThatSendNothingGiveWayToNewOnes) {
   const answering server(std::move(bound), echo);
   std::vector<stranger> idle;
   idle.emplace_back(address);
+  idle.front().greet();  // a whole handshake: its time limit does not apply
   EXPECT_EQ(asked(net, address), "still there");
   for (int i = 0; i < 1100; ++i) {
     idle.emplace_back(address);
     if (i % 2 == 0) idle.back().greet();                // a whole handshake, and no message
     if (i % 20 == 0) std::this_thread::sleep_for(5ms);  // for the backlog
   }
-  EXPECT_TRUE(idle.front().is_dropped(3s)) << "before the time limit of a handshake";
+  EXPECT_TRUE(idle.front().is_dropped(60s));
   EXPECT_EQ(asked(net, address), "still there");
+}
+
+/// A bound socket of ZeroMQ behind a guard with these limits.
+class guarded_socket {
+ public:
+  guarded_socket(const connection_guard::limits& limits, const std::string& address) {
+    guard_ = std::make_shared<connection_guard>(limits, [this](std::string_view why) {
+      ++dropped;
+      if (why.find(reason) == std::string_view::npos) ++dropped_otherwise;
+    });
+    connection_guard::install(reinterpret_cast<const void*>(&zmq_ctx_new));
+    socket_.emplace(context_, zmq::socket_type::router);
+    bound_ = guard_->open(reinterpret_cast<const void*>(&zmq_ctx_new), [&] {
+      socket_->bind(address);
+      return at = socket_->get(zmq::sockopt::last_endpoint);
+    });
+  }
+
+  std::string at;
+  std::string_view reason;
+  std::atomic<int> dropped{0};
+  std::atomic<int> dropped_otherwise{0};
+
+ private:
+  zmq::context_t context_;
+  std::shared_ptr<connection_guard> guard_;
+  connection_guard::address bound_;
+  std::optional<zmq::socket_t> socket_;
+};
+
+/// Waits until it holds. Returns: whether it does.
+template <class Condition>
+bool comes_true(const Condition& condition) {
+  for (const auto end = std::chrono::steady_clock::now() + 60s; !condition(); std::this_thread::sleep_for(5ms))
+    if (std::chrono::steady_clock::now() > end) return false;
+  return true;
+}
+
+TEST(ConnectionGuard, WhenThereAreTooManyNewOnesAreTurnedAway) {
+  guarded_socket bound({.most_connections = 2}, "tcp://127.0.0.1:*");
+  bound.reason = "too many connections are open";
+  std::optional<stranger> first(bound.at);
+  EXPECT_TRUE(first->is_greeted());
+  const stranger second(bound.at);
+  EXPECT_TRUE(second.is_greeted());
+  EXPECT_EQ(bound.dropped, 0);
+  const stranger third(bound.at);
+  EXPECT_TRUE(third.is_dropped(60s));
+  EXPECT_EQ(bound.dropped, 1);
+  first.reset();
+  EXPECT_TRUE(comes_true([&] { return stranger(bound.at).is_greeted(); })) << "there is room again";
+  EXPECT_EQ(bound.dropped_otherwise, 0);
+}
+
+class WithoutDescriptors : public testing::TestWithParam<const char*> {};
+
+TEST_P(WithoutDescriptors, ANewConnectionIsTurnedAwayAndTheNextOnesAreAcceptedOnceThereAreSome) {
+  const test::temporary_folder folder;
+  const std::string local = "ipc://" + folder.path() + "/socket";
+  guarded_socket bound({}, GetParam() == std::string_view("ipc") ? local : "tcp://127.0.0.1:*");
+  bound.reason = "no file descriptor is left";
+  const stranger before(bound.at);
+  ASSERT_TRUE(before.is_greeted());
+  const stranger turned_away(stranger::is_local(bound.at));
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const int next = dup(STDERR_FILENO);
+  close(next);
+  auto none_left = limit;
+  none_left.rlim_cur = static_cast<rlim_t>(next);
+  setrlimit(RLIMIT_NOFILE, &none_left);
+  turned_away.connect(bound.at);
+  const bool is_dropped = turned_away.is_dropped(60s);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  EXPECT_TRUE(is_dropped);
+  EXPECT_TRUE(comes_true([&] { return bound.dropped == 1; }));
+  EXPECT_EQ(bound.dropped_otherwise, 0);
+  EXPECT_TRUE(stranger(bound.at).is_greeted());
+}
+INSTANTIATE_TEST_SUITE_P(Kinds, WithoutDescriptors, testing::Values("ipc", "tcp"));
+
+TEST(ConnectionGuard, APathThatIsBoundAgainIsGuardedByTheSecondWhateverBecomesOfTheFirst) {
+  const test::temporary_folder folder;
+  const std::string path = "ipc://" + folder.path() + "/socket";
+  auto first = std::make_unique<guarded_socket>(connection_guard::limits{.most_connections = 1}, path);
+  const stranger of_first(path);
+  ASSERT_TRUE(of_first.is_greeted());
+  guarded_socket second({.most_connections = 1}, path);
+  second.reason = "too many connections are open";
+  const stranger of_second(path);
+  EXPECT_TRUE(of_second.is_greeted()) << "it is not counted with those of the first";
+  first.reset();
+  EXPECT_TRUE(stranger(path).is_dropped(60s));
+  EXPECT_EQ(second.dropped, 1);
+  EXPECT_EQ(second.dropped_otherwise, 0);
 }
 
 TEST(ConnectionGuard, SocketsOfTheProgramItselfHaveNoLimits) {

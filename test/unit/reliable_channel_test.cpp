@@ -338,6 +338,28 @@ TEST_F(ReliableChannel, ALargeMessageMayTakeLongerToArriveAndTwiceThatAfterEachR
   EXPECT_EQ(time_until_broken(c), 3'750ms);
 }
 
+TEST_F(ReliableChannel, ARenewalThatCannotConnectIsMadeUpForByTheNextMessage) {
+  auto c = channel(on_loss::resend);
+  send_kept(c, 1);
+  EXPECT_EQ(take_replies(c), 1);
+  losing([&] { send_kept(c, 2); });
+  send_kept(c, 3);  // which is refused
+  take_replies(c);
+  ASSERT_TRUE(c.is_broken());
+  over_.set_connects(false);
+  EXPECT_THROW(c.renew(), network_error);
+  EXPECT_LT(c.connection(), 0);
+  EXPECT_THROW(send_kept(c, 4), network_error);
+  EXPECT_EQ(c.oldest_kept(), 2U) << "nothing is forgotten";
+  over_.set_connects(true);
+  send_kept(c, 5);
+  take_replies(c);
+  ASSERT_TRUE(c.is_broken()) << "what was not sent comes first";
+  c.renew();
+  EXPECT_EQ(take_replies(c), 4);
+  EXPECT_EQ(other_.accepted, (std::vector<std::string>{"1", "2", "3", "4", "5"}));
+}
+
 TEST_F(ReliableChannel, WithNotifyTheOwnerSendsAgain) {
   auto c = channel(on_loss::notify);
   send(c, 1);
