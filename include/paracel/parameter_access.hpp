@@ -73,12 +73,12 @@ class parameter_access {
         return std::span<const element>(reinterpret_cast<const element*>(v.bytes.data()),
                                         v.bytes.size() / sizeof(element));
       }
-      return std::span<const element>(kept.template as<std::vector<element>>());
+      return std::span<const element>(named(key, kept_as<std::vector<element>>(kept)));
     } else if constexpr (raw_number<V>) {
       if (v.tag == tag_of<V>()) return *reinterpret_cast<const V*>(v.bytes.data());
-      return kept.template as<V>();
+      return named(key, kept_as<V>(kept));
     } else {
-      return kept.template as<V>();
+      return named(key, kept_as<V>(kept));
     }
   }
   /// Whether the key is in this worker's cache, fresh or not.
@@ -86,7 +86,7 @@ class parameter_access {
   /// The cached value, fresh or not; asks no server. Throws: key_error when it is not cached.
   template <class V>
   [[nodiscard]] V get_cache(const str_type& key) const {
-    return decode<V>(find_cached(key));
+    return named(key, [&] { return decode<V>(find_cached(key)); });
   }
   /// A copy of the whole cache, fresh or not. Cost: O(its bytes).
   [[nodiscard]] dict_type<str_type, cached_value> get_cache() const;
@@ -498,6 +498,20 @@ class parameter_access {
     }
   };
   kept_value read_kept(const str_type& key);
+  template <class V>
+  static auto kept_as(const kept_value& kept) {
+    return [&kept]() -> const V& { return kept.template as<V>(); };
+  }
+  /// The result of `f`, which decodes the value of this key; a type_error then begins with the key.
+  template <class F>
+  static decltype(auto) named(const str_type& key, F&& f) {
+    try {
+      return std::forward<F>(f)();
+    } catch (const type_error& e) {
+      rethrow_named(key, e);
+    }
+  }
+  [[noreturn]] static void rethrow_named(const str_type& key, const type_error& e);
   [[nodiscard]] value_view find_cached(const str_type& key) const;
   bool cas(const str_type& key, std::uint64_t& version, const value_view& value);
   std::uint64_t read_version(const str_type& key, value_sink to);

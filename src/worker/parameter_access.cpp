@@ -11,6 +11,8 @@ parameter_access::~parameter_access() = default;
 
 void parameter_access::missing(const str_type& key) { throw key_error("key \"" + key + "\" does not exist"); }
 
+void parameter_access::rethrow_named(const str_type& key, const type_error& e) { rethrow_naming(key, e); }
+
 bool parameter_access::read(const str_type& key, value_sink to) {
   return servers_->read(key, [&](const value_view& v) { naming_key(key, [&] { to.put(to.target, v); }); });
 }

@@ -130,7 +130,7 @@ kvclt::sequence parasrv::start_read(const std::string& key, value_sink to, std::
   const bool is_clocked = worker_clock::is_clocked(c);
   if (!is_clocked && !then) {
     return client_->request(clock_.read_call(c, net::verb::pull), key, {},
-                            [this, to](const kv_result& r) { receive_read(r, to, nullptr, true); });
+                            [this, to, key](const kv_result& r) { receive_read(r, to, &key, true); });
   }
   if (is_clocked) {
     if (clock_.may_cache(c)) {

@@ -7,9 +7,12 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <paracel/paralg.hpp>
@@ -85,6 +88,48 @@ TEST(Kvclt, AnAnswerOutlivesTheRequestsThatItsHandlerMakes) {
 }
 
 // ---- futures and errors of updates -------------------------------------------------------------------------------
+
+TEST(Paralg, EachKindOfReadNamesTheKeyWhoseValueHasAnotherType) {
+  using read = std::function<void(paralg&)>;
+  const std::vector<std::pair<std::string, read>> reads{
+      {"read", [](paralg& a) { (void)a.paracel_read<double>("word"); }},
+      {"read_ref of a number", [](paralg& a) { (void)a.paracel_read_ref<double>("word"); }},
+      {"read_ref of a list", [](paralg& a) { (void)a.paracel_read_ref<std::vector<double>>("word"); }},
+      {"read_ref of a map", [](paralg& a) { (void)a.paracel_read_ref<std::map<std::string, int>>("word"); }},
+      {"get_cache",
+       [](paralg& a) {
+         (void)a.paracel_read<std::string>("word");
+         (void)a.get_cache<double>("word");
+       }},
+      {"read_async",
+       [](paralg& a) {
+         double v = 0;
+         a.paracel_read_async("word", v).get();
+       }},
+      {"read_async with a callback",
+       [](paralg& a) {
+         a.paracel_read_async<double>("word", [](const double&) {});
+         a.paracel_wait();
+       }},
+  };
+  for (const auto model : {"ssp", "asp"}) {
+    cluster c({.workers = 1});
+    c.run([&](const Comm& comm) {
+      paralg a("", comm, "", 1, 0, model == std::string("ssp"));
+      a.paracel_write("word", std::string("letters"));
+      for (const auto& [name, f] : reads) {
+        if (name == "get_cache" && model == std::string("asp")) continue;
+        try {
+          f(a);
+          ADD_FAILURE() << name << " returned";
+        } catch (const type_error& e) {
+          EXPECT_TRUE(std::string_view(e.what()).starts_with("key \"word\": "))
+              << name << ", " << model << ": " << e.what();
+        }
+      }
+    });
+  }
+}
 
 TEST(Paralg, TheErrorOfAnUnaskedUpdateIsToldAtTheBarrierAndNamesTheKey) {
   cluster c({.workers = 1, .servers = 1});
