@@ -94,22 +94,20 @@ std::string json_of(const config_value& v) {
   return "null";
 }
 
-/// The name of one existing file, folder or pattern; a text for the error otherwise.
-std::string why_not_input(const std::string& name) {
-  if (!file_exists(name)) return "no such file or folder: " + name;
+/// The name of one existing file, folder or pattern.
+/// Throws: config_error; data_error when there is nothing in the folder, as for a file with nothing in it.
+void require_input(const std::string& name, const std::string& place) {
+  const auto wrong = [&](const std::string& what) { throw config_error(place + ": " + what); };
+  if (!file_exists(name)) wrong("no such file or folder: " + name);
   const auto files = expand_files(name);
-  if (files.empty()) return "no file in folder: " + name;
+  if (files.empty()) throw data_error(place + ": no file in folder: " + name);
   for (const auto& f : files) {
     struct stat about {};
-    if (::stat(f.c_str(), &about) != 0 || !S_ISREG(about.st_mode)) return "not a regular file: " + f;
+    if (::stat(f.c_str(), &about) != 0 || !S_ISREG(about.st_mode)) wrong("not a regular file: " + f);
     // Opened rather than checked: access(2) ignores capabilities on network file systems.
-    if (std::FILE* in = std::fopen(f.c_str(), "rbe")) {
-      std::fclose(in);
-    } else {
-      return "cannot be read: " + f;
-    }
+    if (std::FILE* in = std::fopen(f.c_str(), "rbe")) std::fclose(in);
+    else wrong("cannot be read: " + f);
   }
-  return {};
 }
 
 }  // namespace
@@ -357,7 +355,7 @@ config_value config_schema::checked(const key_spec& spec, const config_node& nod
       if (names.empty()) wrong("at least one file");
       for (const auto& name : names) {
         if (name == "-" || !check_files) continue;  // standard input
-        if (const auto why = why_not_input(name); !why.empty()) throw config_error(place + ": " + why);
+        require_input(name, place);
       }
       return names;
     }
@@ -380,7 +378,7 @@ config_value config_schema::checked(const key_spec& spec, const config_node& nod
   if (text.empty() || !check_files) return text;
   std::error_code problem;
   if (spec.type_ == key_type::file) {
-    if (const auto why = why_not_input(text); !why.empty()) throw config_error(place + ": " + why);
+    require_input(text, place);
     if (std::filesystem::is_directory(text, problem)) throw config_error(place + ": is a folder, want a file: " + text);
   }
   if (spec.type_ == key_type::plugin && text.find('/') != std::string::npos && !file_exists(text)) {
