@@ -41,7 +41,7 @@ sample_rows class_base::load_training_classes(std::size_t least, bool squares) {
 void class_base::weigh(sample_rows& rows) {
   weights_ = std::move(rows.weight);
   rows.weight.clear();
-  weigh_classes(rows.label, linear_.table.of_classes.of(classes_, class_rows_), weights_);
+  weigh_classes(get_comm(), linear_.table.of_classes, classes_, class_rows_, rows.label, weights_);
 }
 
 void class_base::read_classes(const model_reader& model, std::uint32_t columns) {

@@ -53,10 +53,19 @@ std::vector<double> class_weights::of(const std::vector<std::string>& classes, s
   return found;
 }
 
-void weigh_classes(std::span<const double> label, std::span<const double> of_class, std::vector<double>& weight) {
+void weigh_classes(Comm comm, const class_weights& weights, const std::vector<std::string>& classes,
+                   std::span<const double> rows, std::span<const double> label, std::vector<double>& weight) {
+  const auto of_class = weights.of(classes, rows);
   if (std::ranges::all_of(of_class, [](double w) { return w == 1; })) return;
   if (weight.empty()) weight.assign(label.size(), 1);
-  for (std::size_t i = 0; i < label.size(); ++i) weight[i] *= of_class[static_cast<std::size_t>(label[i])];
+  double heaviest = 0;
+  for (std::size_t i = 0; i < label.size(); ++i) {
+    weight[i] *= of_class[static_cast<std::size_t>(label[i])];
+    heaviest = std::max(heaviest, weight[i]);
+  }
+  comm.allreduce(heaviest, reduce_op::max);
+  if (heaviest == 0)
+    throw config_error(weights.place() + ": leaves no row of the training data a weight above 0, want at least one");
 }
 
 }  // namespace paracel::alg

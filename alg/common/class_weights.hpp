@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <paracel/comm.hpp>
 #include <paracel/schema.hpp>
 
 namespace paracel::alg {
@@ -35,7 +36,9 @@ class class_weights {
   std::string place_;
 };
 
-/// Multiplies the rows' weights (empty: ones) by those of their classes. `label`: the class of each row, as an index.
-void weigh_classes(std::span<const double> label, std::span<const double> of_class, std::vector<double>& weight);
+/// Multiplies the rows' weights (empty: ones) by those of their classes. `label`: the class of each row, as an index;
+/// `rows`: as for class_weights::of. A collective. Throws: config_error for an unknown class, or if all become 0.
+void weigh_classes(Comm comm, const class_weights& weights, const std::vector<std::string>& classes,
+                   std::span<const double> rows, std::span<const double> label, std::vector<double>& weight);
 
 }  // namespace paracel::alg

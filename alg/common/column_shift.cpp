@@ -59,7 +59,7 @@ std::vector<std::uint32_t> stored_by_all(const sample_rows& rows) {
 }  // namespace
 
 std::string column_name(const std::vector<std::string>& names, std::size_t j) {
-  return j < names.size() ? "\"" + names[j] + "\"" : std::to_string(j + 1);
+  return j < names.size() ? "\"" + names[j] + "\"" : std::to_string(j);
 }
 
 column_shift::column_shift(Comm comm, sample_rows& rows) {

@@ -46,7 +46,7 @@ class column_shift {
   std::vector<double> amount_;
 };
 
-/// A column for messages: its name in quotes or, without names, its number from 1.
+/// A column of features for messages: its name in quotes or, without names, its number from 0, as in configs.
 [[nodiscard]] std::string column_name(const std::vector<std::string>& names, std::size_t j);
 
 /// Standard deviation, from the mean square of the differences from a number that is `off` from the mean. Not finite if

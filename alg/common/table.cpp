@@ -66,10 +66,6 @@ sample_rows load_training_table(Comm comm, const std::vector<std::string>& names
   how.fields = rows.fields;
   how.classes = rows.classes;
   how.columns = rows.columns;
-  // Where fields have names, numbers are meant for the training rows alone: others may have them in another order.
-  if (!rows.fields.target.empty()) how.target.clear();
-  if (!rows.fields.weight.empty()) how.weight = rows.fields.weight;
-  if (!rows.fields.group.empty()) how.group = rows.fields.group;
   return rows;
 }
 
@@ -82,7 +78,7 @@ void weigh_signs(Comm comm, const table_settings& table, sample_rows& rows) {
     ++count[rows.label[i] > 0 ? 1 : 0];
   }
   comm.allreduce(count);
-  weigh_classes(class_of, table.of_classes.of(rows.classes, count), rows.weight);
+  weigh_classes(comm, table.of_classes, rows.classes, count, class_of, rows.weight);
 }
 
 void add_classes(model_writer& model, const std::vector<std::string>& classes) {
@@ -97,8 +93,16 @@ void add_fields(model_writer& model, const sample_options& trained) {
   for (const auto& n : trained.names) names.append(names.empty() ? "" : ",").append(json_quoted(n));
   json_object where;
   if (!fields.target.empty()) where.add("target", fields.target);
-  if (fields.label != sample_fields::none) where.add("label", std::uint64_t{fields.label});
+  if (!fields.weight.empty()) where.add("weight", fields.weight);
+  if (!fields.group.empty()) where.add("group", fields.group);
+  const auto add_place = [&](const char* key, std::uint32_t at) {
+    if (at != sample_fields::none) where.add(key, std::uint64_t{at});
+  };
+  add_place("label", fields.label);
+  add_place("weight_at", fields.weight_at);
+  add_place("group_at", fields.group_at);
   where.add("count", std::uint64_t{fields.count});
+  if (fields.separator != 0) where.add("separator", std::string(1, fields.separator));
   // The list is left out where it only counts.
   bool counts = true;
   std::string list;
@@ -116,8 +120,14 @@ void read_fields(const model_reader& model, std::uint32_t columns, table_setting
   to.columns = columns;
   if (model.has_field("names")) to.names = model.list<std::string>("names");
   fields.target = model.field<std::string>("fields.target", "");
+  fields.weight = model.field<std::string>("fields.weight", "");
+  fields.group = model.field<std::string>("fields.group", "");
   fields.label = model.field<std::uint32_t>("fields.label", sample_fields::none);
+  fields.weight_at = model.field<std::uint32_t>("fields.weight_at", sample_fields::none);
+  fields.group_at = model.field<std::uint32_t>("fields.group_at", sample_fields::none);
   fields.count = model.field<std::uint32_t>("fields.count", 0);
+  const auto separator = model.field<std::string>("fields.separator", "");
+  if (separator.size() == 1) fields.separator = separator[0];
   if (model.has_field("fields.features")) {
     fields.features = model.list<std::uint32_t>("fields.features");
   } else if (fields.count != 0) {
@@ -131,6 +141,9 @@ void read_fields(const model_reader& model, std::uint32_t columns, table_setting
     wrong();
   for (const auto f : fields.features) {
     if (f >= fields.count) wrong();
+  }
+  for (const auto f : {fields.weight_at, fields.group_at}) {
+    if (f != sample_fields::none && f >= fields.count) wrong();
   }
   if (to.names.empty() || to.features.empty()) return;
   bool same = to.features.size() == columns;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "alg/common/column_shift.hpp"
 #include "alg/common/warning.hpp"
 
 namespace paracel::alg {
@@ -48,7 +49,7 @@ std::vector<std::uint32_t> column_offsets::candidates(const Comm& comm, const sa
   for (std::uint32_t j = 0; j < rows.columns; ++j) {
     if (std::ranges::binary_search(rows.categorical, j) || !(ranges.least[j] <= ranges.greatest[j])) continue;
     if (ranges.most(j) >= greatest_float)
-      warn(comm, "column " + (j < rows.names.size() ? rows.names[j] : std::to_string(j)) +
+      warn(comm, "column " + column_name(rows.names, j) +
                      " has numbers beyond 1.7e38, which are taken for 1.7e38: trees keep single-precision numbers");
     else if (ranges.most(j) > far * ranges.spread(j)) found.push_back(j);
   }

@@ -11,6 +11,7 @@
 #include <paracel/text_output.hpp>
 
 #include "alg/common/classification.hpp"
+#include "alg/common/column_shift.hpp"
 #include "alg/common/sum_over_workers.hpp"
 #include "alg/common/warning.hpp"
 #include "ranking.hpp"
@@ -109,16 +110,16 @@ void tree_base::set_offsets() {
   const auto columns = column_offsets::candidates(get_comm(), training_);
   if (columns.empty()) return;
   if (std::ranges::find(linear_.training_input, "-") != linear_.training_input.end()) {
-    return warn(get_comm(), "column " + std::to_string(columns.front()) +
+    return warn(get_comm(), "column " + column_name(training_.names, columns.front()) +
                                 " is constant, or far from 0 for its spread, of which single-precision numbers show " +
                                 "little: subtract an offset, or read it from a file instead of standard input");
   }
   load_exactly();
-  auto exact = load_training(false);
-  offsets_.choose(get_comm(), exact, columns);
-  if (offsets_.empty()) return load_exactly(false);  // constant columns
-  offsets_.apply(exact);
-  training_ = std::move(exact);
+  training_ = {};  // not both at a time
+  training_ = load_training(false);
+  offsets_.choose(get_comm(), training_, columns);
+  offsets_.apply(training_);
+  if (offsets_.empty()) load_exactly(false);  // constant columns
 }
 
 void tree_base::load_exactly(bool exactly) { samples().floats = !exactly; }
@@ -136,7 +137,7 @@ void tree_base::weigh() {
   std::vector<double> rows(classes_.size());
   for (const double l : training_.label) ++rows[static_cast<std::size_t>(l)];
   sum_over_workers(get_comm(), rows);
-  weigh_classes(training_.label, of_classes.of(classes_, rows), training_.weight);
+  weigh_classes(get_comm(), of_classes, classes_, rows, training_.label, training_.weight);
 }
 
 void tree_base::read_classes(const model_reader& from) {

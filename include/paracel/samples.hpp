@@ -69,8 +69,11 @@ struct sample_fields {
   std::string weight;                   ///< that of the weight,
   std::string group;                    ///< and of the group
   std::vector<std::uint32_t> features;  ///< CSV, .npy: the features' fields, from 0, by column
-  std::uint32_t label = none;           ///< CSV, .npy: the label's field
+  std::uint32_t label = none;           ///< CSV, .npy: the label's field,
+  std::uint32_t weight_at = none;       ///< that of the weight,
+  std::uint32_t group_at = none;        ///< and of the group
   std::uint32_t count = 0;              ///< CSV, .npy: fields of a line; 0: unknown
+  char separator = 0;                   ///< CSV: between the fields; 0: unknown, or one field in a line
 };
 
 /// Samples with labels: compressed sparse rows, or a dense row-major matrix.

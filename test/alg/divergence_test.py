@@ -126,10 +126,10 @@ class DivergenceTest(AlgorithmCase):
                 status, said = self.check(program, training_input=self.table("sizes.csv", size, 1, classes), **keys)
                 if size > 1:
                     self.assertEqual(status, 4, said)
-                    self.assertRegex(said, r"sizes\.csv: column 1: found numbers up to [\d.]+e\+200, whose squares overflow")
+                    self.assertRegex(said, r"sizes\.csv: column 0: found numbers up to [\d.]+e\+200, whose squares overflow")
                     continue
                 self.assertEqual(status, 0, said)
-                self.assertRegex(self.warned, r"warning: column 1: its numbers are at most [\d.]+e-200, so that their squares "
+                self.assertRegex(self.warned, r"warning: column 0: its numbers are at most [\d.]+e-200, so that their squares "
                                               r"underflow, and it counts as constant: want a factor of at least [\d.]+e\+5\d")
 
     def test_priors_are_bounded_and_right_up_to_the_bound(self):

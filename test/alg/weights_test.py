@@ -86,6 +86,37 @@ class WeightsTest(AlgorithmCase):
                     found = self.margins(workers, program, keys, classes, path, **more)
                     numpy.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-5)
 
+    def test_classes_whose_weights_leave_nothing_are_refused(self):
+        rows = self.path("nothing.csv", "a,w,y\n" + "".join(f"{i},{i % 2},{i % 2}\n" for i in range(8)))
+        for program, keys, classes in EXACT + OTHERS:
+            if not classes:
+                continue
+            with self.subTest(program=program, keys=keys):
+                for workers, more in ((1, {"class_weight": ["0=0", "1=0"]}), (2, {"class_weight": ["1=0"], "weight": "w"})):
+                    said = self.job(workers, mode="local" if workers > 1 else "embedded", program=program, status=3,
+                                    training_input=rows, **keys, **more)
+                    self.assertIn('"class_weight": leaves no row of the training data a weight above 0', said)
+
+    def test_a_weight_by_number_is_that_of_the_training_rows(self):
+        for program, keys, classes in EXACT:
+            with self.subTest(program=program, keys=keys):
+                train = self.csv(classes, weighted=True)
+                with open(train, encoding="utf-8") as file:
+                    header, *rows = file.read().splitlines()
+                bare = self.path("bare.csv", "\n".join(rows) + "\n")
+                order = self.path("order.csv", "\n".join(",".join(line.split(",")[::-1]) for line in [header, *rows]) + "\n")
+                found = [self.results(self.job(mode="embedded", program=program, training_input=train, test_input=test,
+                                               weight=weight, **keys))
+                         for test, weight in ((train, "w"), (train, 2), (bare, "w"), (bare, 2), (order, 2))]
+                model = self.output
+                for result in found:
+                    for figure in set(result) & {"accuracy", "auc", "log_loss", "rmse", "test_rmse"}:
+                        self.assertEqual(result[figure], found[0][figure], figure)
+                for test in (bare, order):
+                    result = self.results(self.job(mode="embedded", program=program, model=model, test_input=test, weight="w"))
+                    for figure in set(result) & {"accuracy", "auc", "log_loss", "rmse", "test_rmse"}:
+                        self.assertEqual(result[figure], found[0][figure], figure)
+
     def test_sparse_rows_have_weights_too(self):
         for program, keys, classes in EXACT:
             if program != "naive_bayes":

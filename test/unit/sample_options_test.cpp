@@ -316,6 +316,112 @@ TEST(SampleOptions, NamesThatAreNumbersNeedTheKeyHeader) {
   EXPECT_EQ(parse_samples("f", "1,0,2\n5,4,6\n", o).rows(), 2U);
 }
 
+TEST(SampleOptions, NamesOfAModelThatAreNumbersAreNoPositions) {
+  auto o = real_labels();
+  o.header = sample_options::header_rule::yes;
+  o = model_of("0,1,2\n4,5,6\n", o);
+  EXPECT_EQ(refusal_of("1,7,2\n5,4,6\n", o), "f:1:1: found no field \"0\" in the header, which has 1, 7, 2");
+  EXPECT_EQ(refusal_of("1,0,7\n5,4,6\n", o), "f:1:1: found no field \"2\" in the header, which has 1, 0, 7");
+  o.without_label = true;
+  EXPECT_EQ(parse_samples("f", "7,1,0\nx,5,4\n", o).value, (numbers{4, 5}));
+
+  o = real_labels();
+  o.header = sample_options::header_rule::yes;
+  o.weight = "3";
+  o = model_of("0,3,2,y\n4,5,6,7\n", o);
+  EXPECT_EQ(refusal_of("0,2,y,9\n4,6,7,8\n", o), "f:1:1: found no field \"3\" in the header, which has 0, 2, y, 9");
+}
+
+TEST(SampleOptions, TheTargetWeightAndGroupOfAModelTellAHeader) {
+  auto o = real_labels();
+  o.target = "y";
+  o = model_of("0,1,y\n4,5,6\n", o);
+  o.target.clear();
+  EXPECT_EQ(parse_samples("f", "1,0,y\n5,4,6\n", o).value, (numbers{4, 5}));
+  o = real_labels();
+  o.weight = "w";
+  o = model_of("0,1,w,2\n4,5,6,7\n", o);
+  o.weight.clear();
+  o.header = sample_options::header_rule::automatic;
+  EXPECT_EQ(parse_samples("f", "w,1,0,2\n6,5,4,7\n", o).value, (numbers{4, 5}));
+}
+
+TEST(SampleOptions, AWeightByNumberIsThatOfTheTrainingRows) {
+  for (const auto* asked : {"2", "w"}) {
+    auto o = real_labels();
+    o.weight = asked;
+    o.features = {"a", "b"};
+    o = model_of("a,junk,w,b,y\n1,x,2,3,4\n", o);
+    EXPECT_EQ(o.fields.weight, "w");
+    EXPECT_EQ(o.fields.weight_at, 2U);
+    for (const auto* text : {"1,x,2,3,4\n", "w,y,b,a\n2,4,3,1\n"}) {
+      const auto rows = parse_samples("f", text, o);
+      EXPECT_EQ(rows.value, (numbers{1, 3})) << asked << text;
+      EXPECT_EQ(rows.weight, numbers{2}) << asked << text;
+      EXPECT_EQ(rows.label, numbers{4}) << asked << text;
+    }
+    // Not field 2 of a shorter line.
+    EXPECT_EQ(refusal_of("1,3,2,4\n", o),
+              "f:1:1: found 4 fields in the first line, want 5: the weight of the training rows was field 2");
+    EXPECT_EQ(refusal_of("a,b,y,v\n1,2,3,4\n", o), "f:1:1: found no field \"w\" in the header, which has a, b, y, v");
+    o.without_label = true;
+    for (const auto* text : {"1,x,2,3,4\n", "1,3\n", "1,3,4\n", "y,b,a\n9,3,1\n"})
+      EXPECT_EQ(parse_samples("f", text, o).value, (numbers{1, 3})) << asked << text;
+  }
+  // Without names: a line of features and a label is not read from the weight's place.
+  auto o = real_labels();
+  o.weight = "0";
+  o = model_of("9,1,2,3\n", o);
+  EXPECT_EQ(parse_samples("f", "8,1,2,3\n", o).weight, numbers{8});
+  o.without_label = true;
+  EXPECT_EQ(parse_samples("f", "1,2,3\n", o).value, (numbers{1, 2}));
+}
+
+TEST(SampleOptions, AGroupByNumberIsThatOfTheTrainingRows) {
+  auto o = real_labels();
+  o.group = "1";
+  o = model_of("a,q,b,y\n1,7,2,3\n", o);
+  const auto seven = parse_samples("f", "1,7,2,3\n", o).group;
+  EXPECT_EQ(parse_samples("f", "q,a,b,y\n7,1,2,3\n", o).group, seven);
+  EXPECT_EQ(refusal_of("1,7,2,3,4\n", o),
+            "f:1:1: found 5 fields in the first line, want 4: the group of the training rows was field 1");
+}
+
+TEST(SampleOptions, ATargetByNumberIsThatOfTheTrainingRows) {
+  auto o = real_labels();
+  o.target = "0";
+  o = model_of("y,a,b\n1,2,3\n", o);
+  EXPECT_EQ(parse_samples("f", "a,b,y\n2,3,1\n", o).label, numbers{1});
+  o.without_label = true;
+  EXPECT_EQ(parse_samples("f", "a,b\n2,3\n", o).value, (numbers{2, 3}));
+}
+
+TEST(SampleOptions, LinesLikeTheTrainingRowsAreNotTakenForLibsvm) {
+  auto o = real_labels();
+  o.features = {"2"};
+  o.target = "3";
+  // Blanks and colons in fields that are not read.
+  for (const auto* text : {"a 5:25 b,x,7,8\n", "a 5:25 6:30;x;7;8\n", "x\t3:4\t7\t8\n", "1\t1:2\t7\t8\n"}) {
+    auto model = model_of(text, o);
+    model.target.clear();
+    EXPECT_EQ(parse_samples("f", text, model).value, numbers{7}) << text;
+    EXPECT_EQ(parse_samples("f", text, model).label, numbers{8}) << text;
+    EXPECT_EQ(parse_samples("f", "8 1:7\n", model).value, numbers{7}) << text;
+    EXPECT_EQ(parse_samples("f", "8 1:7 # a,b;c\td\n", model).value, numbers{7}) << text;
+  }
+  auto named = real_labels();
+  named.target = "y";
+  named = model_of("5:25 6:30,y\n7,8\n", named);
+  named.target.clear();
+  EXPECT_EQ(parse_samples("f", "y,5:25 6:30\n8,7\n", named).value, numbers{7});
+  // The separator, too.
+  o.separator = ';';
+  auto semicolons = model_of("1,5;x;7;8\n", o);
+  semicolons.target.clear();
+  semicolons.separator = 0;
+  EXPECT_EQ(parse_samples("f", "1,5;x;7;8\n", semicolons).value, numbers{7});
+}
+
 TEST(SampleOptions, EqualNamesOfAModelAreMatchedInTheirOrder) {
   const auto o = model_of("a,a,y\n1,2,3\n", real_labels());
   EXPECT_EQ(parse_samples("f", "y,a,a\n3,1,2\n", o).value, (numbers{1, 2}));

@@ -60,8 +60,10 @@ bool is_header(const std::vector<std::string>& fields, const sample_options& opt
   const auto named = [&](const std::string& name) {
     return !name.empty() && !field_number(name, 0) && has.contains(name);
   };
-  return named(options.target) || named(options.fields.target) || named(options.weight) || named(options.group) ||
-         std::ranges::any_of(options.features, named) || std::ranges::any_of(options.categorical, named);
+  const auto& trained = options.fields;
+  return named(options.target) || named(options.weight) || named(options.group) || named(trained.target) ||
+         named(trained.weight) || named(trained.group) || std::ranges::any_of(options.features, named) ||
+         std::ranges::any_of(options.categorical, named);
 }
 
 /// The separator of a line that is not libsvm; 0: none, it is one field.
@@ -105,8 +107,8 @@ class field_planner {
         !options_.names.empty() && only_numbers(options_.names))
       refuse("cannot tell a header from a row, because the names of the model are numbers; want the key header");
     plan_.role.assign(layout_.fields, not_read);
-    make(is_weight, options_.weight);
-    make(is_group, options_.group);
+    make(is_weight, options_.weight, options_.fields.weight, options_.fields.weight_at);
+    make(is_group, options_.group, options_.fields.group, options_.fields.group_at);
     if (layout_.header && !options_.names.empty()) {
       plan_as_named();
     } else if (has_model() && !(layout_.header && options_.names.empty() && asks_for_fields())) {
@@ -159,14 +161,31 @@ class field_planner {
     return at->second.front();
   }
 
-  /// The field of weights or groups. Rows to predict may lack it where fields have names, and if they are only
-  /// features; where names are matched it is not looked for.
-  void make(sample_role role, const std::string& name) {
-    const bool only_features = !layout_.header && layout_.fields == options_.columns;
-    const bool lacks = layout_.header ? !has(name) || !options_.names.empty() : only_features;
-    if (name.empty() || (options_.without_label && lacks)) return;
-    auto& to = plan_.role[field_of(name)];
-    if (to == is_weight) refuse("field " + quote_for_error(name) + " is the weight and the group");
+  /// Whether the options ask for the field that had a role in training: by its name, or by its number there, which is
+  /// another one where fields have another order.
+  static bool is_trained(const std::string& asked, const std::string& name, std::uint32_t at) {
+    return at != sample_fields::none &&
+           (name.empty() ? asked == std::to_string(at) : asked == name || field_number(asked, 0) == std::uint64_t{at});
+  }
+
+  /// The field of weights or groups; `name` and `at`: what it was in training. Rows to predict may lack it where fields
+  /// have names, and if they are only features; where names are matched it is not looked for.
+  void make(sample_role role, const std::string& asked, const std::string& name, std::uint32_t at) {
+    if (asked.empty()) return;
+    const bool trained = is_trained(asked, name, at);
+    const bool by_place = trained && !layout_.header;
+    const bool as_long = layout_.fields == options_.fields.count;
+    const bool lacks = layout_.header ? !has(asked) || !options_.names.empty()
+                       : by_place     ? !as_long
+                                      : layout_.fields == options_.columns;
+    if (options_.without_label && lacks) return;
+    if (by_place && !as_long)
+      refuse(found_fields() + std::to_string(options_.fields.count) + ": the " +
+             (role == is_weight ? "weight" : "group") + " of the training rows was field " + std::to_string(at));
+    auto& to = plan_.role[by_place                                     ? at
+                          : trained && layout_.header && !name.empty() ? named_field(name)
+                                                                       : field_of(asked)];
+    if (to == is_weight) refuse("field " + quote_for_error(asked) + " is the weight and the group");
     to = role;
   }
 
@@ -196,8 +215,9 @@ class field_planner {
   }
   /// Names of a model.
   void plan_as_named() {
-    const bool is_asked = !options_.target.empty();
-    const auto& target = is_asked ? options_.target : options_.fields.target;
+    const auto& trained = options_.fields;
+    const bool is_asked = !options_.target.empty() && !is_trained(options_.target, trained.target, trained.label);
+    const auto& target = is_asked ? options_.target : trained.target;
     const auto field = [&] { return is_asked ? field_of(target) : named_field(target); };
     if (reads_labels(options_)) make_label(target.empty() ? layout_.fields - 1 : field());
     else if (!target.empty() && (is_asked ? has(target) : fields_of_.contains(target))) make_label(field());
@@ -300,11 +320,14 @@ class field_planner {
     auto& fields = plan_.fields;
     for (const auto r : plan_.role) plan_.columns += is_feature(r) ? 1 : 0;
     fields.count = static_cast<std::uint32_t>(layout_.fields);
+    if (!npy_ && layout_.fields > 1) fields.separator = layout_.separator;
     fields.features.resize(plan_.columns);
     if (layout_.header) plan_.names.resize(plan_.columns);
     for (std::uint32_t f = 0; f < layout_.fields; ++f) {
       const auto role = plan_.role[f];
       if (role == is_label) fields.label = f;
+      if (role == is_weight) fields.weight_at = f;
+      if (role == is_group) fields.group_at = f;
       if (layout_.header) {
         if (role == is_label) fields.target = layout_.names[f];
         if (role == is_weight) fields.weight = layout_.names[f];
@@ -364,6 +387,25 @@ bool is_csv_with_colons(std::string_view line, char separator) {
   return separator == '\t' ? others > 1 : pairs == 0;
 }
 
+/// Whether a line, unless it can only be libsvm, has the fields of the training rows between their separators.
+bool is_as_trained(std::string_view line, const sample_options& options) {
+  const auto separator = options.fields.separator;
+  std::vector<std::string> fields;
+  const char* problem = nullptr;
+  line = line.substr(0, line.find(" #"));  // a comment of libsvm
+  if (separator == 0 || !all_fields(line, separator, fields, problem) || fields.size() < 2) return false;
+  const std::unordered_set<std::string_view> has(fields.begin(), fields.end());
+  if (!options.names.empty() && std::ranges::all_of(options.names, [&](const auto& n) { return has.contains(n); }))
+    return true;
+  const auto& count = options.fields.count;
+  const auto features = options.fields.features.size();
+  if (fields.size() != count && fields.size() != features && fields.size() != features + 1) return false;
+  const bool blank = separator == ' ' || separator == '\t';
+  const bool words = std::ranges::any_of(options.words, [](const auto& w) { return !w.second.empty(); });
+  return !blank || words || is_pair(fields[0]) ||
+         !std::all_of(fields.begin() + 1, fields.end(), [](const auto& f) { return is_pair(f); });
+}
+
 }  // namespace
 
 std::string unquoted(std::string_view field) {
@@ -414,6 +456,12 @@ bool find_layout(const std::string& file, std::string_view text, const sample_op
   out.place = piece.place(first.data());
   bool csv = said;
   out.separator = options.separator;
+  // What the training rows were tells more than a guess.
+  const auto is_known = [&](std::string_view line) { return is_as_trained(line, options); };
+  if (out.separator == 0 && is_known(first) && (uncommented.empty() || is_known(uncommented))) {
+    out.separator = options.fields.separator;
+    csv = true;
+  }
   if (out.separator == 0) {
     const auto looks_like_libsvm = [&](std::string_view line) {
       return !said && line.find(':') != std::string_view::npos && !is_csv_with_colons(line, separator_of(line, false));
