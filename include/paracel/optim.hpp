@@ -69,6 +69,9 @@ class objective {
   /// depend on is not a small one. Called once, after the first value_and_gradient; by default the diagonal of the
   /// Hessian there. Returns: whether it is known; otherwise all coordinates count alike.
   virtual bool curvature_scale(std::span<double> sums, std::span<double> weights);
+  /// The same from a sample of the rows of all workers, where that is cheaper. Used unless a coordinate then has weight
+  /// 0 on all workers together. Returns: whether there is one, by default not; the same on every worker.
+  virtual bool sampled_curvature_scale(std::span<double> sums, std::span<double> weights);
 
   // ---- for newton
 

@@ -117,6 +117,7 @@ class linear_objective final : public objective {
   [[nodiscard]] double weight() const override;
   double value_and_gradient(std::span<const double> w, std::span<double> gradient) override;
   bool curvature_scale(std::span<double> sums, std::span<double> weights) override;
+  bool sampled_curvature_scale(std::span<double> sums, std::span<double> weights) override;
   [[nodiscard]] bool has_hessian() const override { return loss_->has_curvature(); }
   void hessian_vector(std::span<const double> v, std::span<double> out) override;
   bool hessian_diagonal(std::span<double> out) override;
@@ -173,6 +174,7 @@ class softmax_objective final : public objective {
   [[nodiscard]] double weight() const override;
   double value_and_gradient(std::span<const double> w, std::span<double> gradient) override;
   bool curvature_scale(std::span<double> sums, std::span<double> weights) override;
+  bool sampled_curvature_scale(std::span<double> sums, std::span<double> weights) override;
   [[nodiscard]] bool has_hessian() const override { return true; }
   void hessian_vector(std::span<const double> v, std::span<double> out) override;
   bool hessian_diagonal(std::span<double> out) override;

@@ -312,8 +312,19 @@ bool linear_objective::curvature_scale(std::span<double> sums, std::span<double>
   return true;
 }
 
+bool linear_objective::sampled_curvature_scale(std::span<double> sums, std::span<double> weights) {
+  const auto stride = sample_stride(rows_);
+  if (stride > 1) add_squares(rows_, options_, loss_->greatest_curvature(), 1, sums, weights, stride);
+  return stride > 1;
+}
+
+std::uint64_t sample_stride(const sample_rows& rows) noexcept {
+  // Sizes need not be exact: of many dense rows some will do.
+  return rows.dense && rows.rows_total >= most_measured_rows ? row_stride : 1;
+}
+
 void add_squares(const sample_rows& rows, const linear_options& options, double curvature, std::size_t width,
-                 std::span<double> sums, std::span<double> weights) {
+                 std::span<double> sums, std::span<double> weights, std::uint64_t stride) {
   const auto& inverse = options.standardize.inverse();
   const auto& shift = options.standardize.shift();
   const std::size_t first = options.intercept ? 1 : 0;
@@ -321,27 +332,16 @@ void add_squares(const sample_rows& rows, const linear_options& options, double 
   std::vector<double> square(columns);
   std::vector<double> weight(columns);
   double total = 0;
-  // Sizes need not be exact: of many dense rows some will do, unless they have nothing but zeros in a column. Which
-  // ones does not depend on the number of workers.
-  const auto add_every = [&](std::uint64_t stride) {
-    for (std::size_t i = (stride - rows.first_row % stride) % stride; i < rows.rows(); i += stride) {
-      const double w = options.row_weights.empty() ? 1 : options.row_weights[i];
-      total += w;
-      visit_row(rows, i, [&](std::size_t j, double x) {
-        if (x == 0) return;
-        const double standard = inverse.empty() ? x : x * inverse[j] - (shift.empty() ? 0 : shift[j]);
-        square[j] += w * standard * standard;
-        weight[j] += w;
-      });
-    }
-  };
-  const bool sampled = rows.dense && rows.rows_total >= most_measured_rows;
-  if (sampled) add_every(row_stride);
-  if (!sampled || std::ranges::any_of(weight, [](double w) { return w == 0; })) {
-    total = 0;
-    square.assign(columns, 0);
-    weight.assign(columns, 0);
-    add_every(1);
+  // Which rows does not depend on the number of workers.
+  for (std::size_t i = (stride - rows.first_row % stride) % stride; i < rows.rows(); i += stride) {
+    const double w = options.row_weights.empty() ? 1 : options.row_weights[i];
+    total += w;
+    visit_row(rows, i, [&](std::size_t j, double x) {
+      if (x == 0) return;
+      const double standard = inverse.empty() ? x : x * inverse[j] - (shift.empty() ? 0 : shift[j]);
+      square[j] += w * standard * standard;
+      weight[j] += w;
+    });
   }
   for (std::size_t c = 0; c < width; ++c) {
     if (first > 0) {

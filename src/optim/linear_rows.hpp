@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include <paracel/optim_losses.hpp>
@@ -16,9 +17,11 @@ namespace paracel::optim {
 /// Throws: error when rows and options do not fit.
 void check_rows(const sample_rows& rows, std::size_t columns, const linear_options& options);
 
-/// objective::curvature_scale of a loss of `width` margins a row, of this greatest curvature.
+/// objective::curvature_scale of a loss of `width` margins a row, of this greatest curvature; of every `stride`-th row.
 void add_squares(const sample_rows& rows, const linear_options& options, double curvature, std::size_t width,
-                 std::span<double> sums, std::span<double> weights);
+                 std::span<double> sums, std::span<double> weights, std::uint64_t stride = 1);
+/// The stride of objective::sampled_curvature_scale; 1: no sample.
+std::uint64_t sample_stride(const sample_rows& rows) noexcept;
 
 /// `visit(column, value)` for each entry of a row; a dense row has all.
 template <class F>

@@ -29,6 +29,7 @@ void objective::hessian_vector(std::span<const double>, std::span<double>) {
   throw config_error("the objective has no Hessian-vector products");
 }
 bool objective::hessian_diagonal(std::span<double>) { return false; }
+bool objective::sampled_curvature_scale(std::span<double>, std::span<double>) { return false; }
 bool objective::curvature_scale(std::span<double> sums, std::span<double> weights) {
   for (auto& w : weights) w += weight();
   return hessian_diagonal(sums);
@@ -200,8 +201,17 @@ std::vector<double> problem::inverse_curvatures(std::span<const double> w) {
   if (settings_.chunks > 0) revisit(w);
   std::vector<double> sums(2 * size_);
   const auto weights = std::span(sums).subspan(size_);
-  if (!f_.curvature_scale(std::span(sums).first(size_), weights)) return {};
-  team_.sum(sums);
+  const auto own = std::span(sums).first(size_);
+  bool known = f_.sampled_curvature_scale(own, weights);
+  if (known) {
+    team_.sum(sums);
+    known = std::ranges::none_of(weights, [](double weight) { return weight == 0; });
+    if (!known) std::ranges::fill(sums, 0.0);
+  }
+  if (!known) {
+    if (!f_.curvature_scale(own, weights)) return {};
+    team_.sum(sums);
+  }
   // As large as if all rows depended on it.
   for (std::size_t j = 0; j < size_; ++j) sums[j] = weights[j] > 0 ? scale_ * sums[j] / weights[j] * total_weight_ : 0;
   sums.resize(size_);

@@ -134,6 +134,13 @@ bool softmax_objective::curvature_scale(std::span<double> sums, std::span<double
   return true;
 }
 
+bool softmax_objective::sampled_curvature_scale(std::span<double> sums, std::span<double> weights) {
+  const auto stride = sample_stride(rows_);
+  const double share = 1 / static_cast<double>(classes_);
+  if (stride > 1) add_squares(rows_, options_, share * (1 - share), classes_, sums, weights, stride);
+  return stride > 1;
+}
+
 bool softmax_objective::hessian_diagonal(std::span<double> out) {
   if (!options_.standardize.shift().empty()) return false;  // standardised features need none
   const auto& inverse = options_.standardize.inverse();

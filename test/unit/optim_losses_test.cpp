@@ -244,6 +244,69 @@ TEST(OptimLosses, GroupingEqualRowsOnlyMovesThem) {
   EXPECT_EQ(seen, std::vector<int>(5000, 1));
 }
 
+TEST(OptimScales, ASampleOfTheRowsIsTheSameForAnyNumberOfWorkers) {
+  // A column of zeros on the second half of the rows must not make their worker leave the sample.
+  constexpr std::size_t n = 20000;
+  auto rows = random_rows(true, n, 3, [](double x) { return x > 0 ? 1.0 : 0.0; });
+  rows.rows_total = n;
+  for (std::size_t i = n / 2; i < n; ++i) rows.value[i * 3 + 2] = 0;
+  const auto part = [&](std::size_t begin, std::size_t end) {
+    sample_rows some;
+    some.dense = true;
+    some.columns = 3;
+    some.first_row = begin;
+    some.rows_total = n;
+    some.row_count = end - begin;
+    some.value.assign(rows.value.begin() + static_cast<std::ptrdiff_t>(begin * 3),
+                      rows.value.begin() + static_cast<std::ptrdiff_t>(end * 3));
+    some.label.assign(rows.label.begin() + static_cast<std::ptrdiff_t>(begin),
+                      rows.label.begin() + static_cast<std::ptrdiff_t>(end));
+    return some;
+  };
+  const auto check = [&](auto&& make) {
+    const auto scale_of = [&](std::initializer_list<std::pair<std::size_t, std::size_t>> workers) {
+      numbers both;
+      for (const auto& [begin, end] : workers) {
+        const auto own = part(begin, end);
+        auto f = make(own);
+        both.resize(2 * f.dimension());
+        EXPECT_TRUE(
+            f.sampled_curvature_scale(std::span(both).first(f.dimension()), std::span(both).subspan(f.dimension())));
+      }
+      return both;
+    };
+    const auto alone = scale_of({{0, n}});
+    EXPECT_EQ(alone[alone.size() / 2], n / 16);
+    const auto three = scale_of({{0, n / 2}, {n / 2, n - 5000}, {n - 5000, n}});
+    ASSERT_EQ(three.size(), alone.size());
+    for (std::size_t j = 0; j < alone.size(); ++j) EXPECT_NEAR(three[j], alone[j], 1e-9 * alone[j]) << j;
+  };
+  check([](const sample_rows& own) { return linear_objective(own, log_loss(), {.intercept = true}); });
+  check([](const sample_rows& own) { return softmax_objective(own, 2, {.intercept = true}); });
+  rows.rows_total = 100;
+  linear_objective few(rows, log_loss(), {});
+  numbers unused(2 * few.dimension());
+  EXPECT_FALSE(few.sampled_curvature_scale(unused, unused));
+}
+
+TEST(OptimScales, AColumnThatTheSampleHasOnlyAsZerosIsMeasuredByAllRows) {
+  auto rows = random_rows(true, 20000, 3, [](double x) { return x > 0.2 ? 1.0 : -1.0; });
+  rows.rows_total = rows.rows();
+  for (std::size_t i = 0; i < rows.rows(); ++i) rows.value[i * 3 + 2] *= i % 16 == 1 ? 1 : 0;
+  auto scaled = rows;
+  for (std::size_t i = 0; i < rows.rows(); ++i) scaled.value[i * 3 + 2] *= 0x1p30;
+  settings s;
+  s.how = method::lbfgs;
+  s.max_steps = 4;
+  linear_objective f(rows, log_loss(), {});
+  linear_objective g(scaled, log_loss(), {});
+  const auto wanted = minimize(f, s);
+  const auto found = minimize(g, s);
+  EXPECT_NEAR(found.value, wanted.value, 1e-9 * wanted.value);
+  for (std::size_t j = 0; j < 3; ++j)
+    EXPECT_NEAR(found.w[j] * (j == 2 ? 0x1p30 : 1), wanted.w[j], 1e-6 * (1 + std::abs(wanted.w[j])));
+}
+
 // ---- invariance
 
 TEST(OptimScales, EveryMethodTakesTheSameStepsWhateverTheScalesOfTheColumns) {
