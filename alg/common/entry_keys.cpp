@@ -15,7 +15,8 @@ void add_entry_keys(config_schema& s, const std::string& fields) {
       .one_of({"automatic", "yes", "no"});
   s.key("comment", key_type::boolean, "skip lines that begin with #, % or //").fallback(true);
   s.key("columns", key_type::strings,
-        "the fields of " + fields + ": names of the header, or numbers from 0; default: the first three");
+        "the fields of " + fields + ": names of the header, or numbers from 0; default: the first three")
+      .or_numbers();
 }
 
 entry_keys::entry_keys(const config& from, bool value_needed)

@@ -74,7 +74,7 @@ class EdgeFiles(AlgorithmCase):
 
     def test_columns_are_chosen_by_name_or_number(self):
         text = "when,to,cost,from\n2001,b,2,a\n2002,c,3,b\n"
-        for columns in (["from", "to", "cost"], ["3", "1", "2"]):
+        for columns in (["from", "to", "cost"], ["3", "1", "2"], [3, 1, 2], ["from", 1, 2]):
             self.graph(text, 2, "sssp", source="a", columns=columns)
             self.assertEqual(self.values("distance", 2), {"a": "0", "b": "2", "c": "5"})
         said = self.job(2, status=4, input=self.path("edges", text), columns=["from", "till"])
@@ -184,6 +184,8 @@ class Ratings(AlgorithmCase):
             path = self.path("order", order)
             keys = {name: path, **more, **({"test_input": path, "predict_input": path} if program in tests else {})}
             found["order"] = self.results(self.job(program=program, workers=2, columns=columns, **keys))
+            numbers = [order.splitlines()[0].split(",").index(name) for name in columns]
+            found["numbers"] = self.results(self.job(program=program, workers=2, columns=numbers, **keys, header="yes"))
             for form, result in found.items():
                 with self.subTest(program, form=form):
                     self.assertEqual(*({k: v for k, v in r.items() if k != "output" and "second" not in k}

@@ -110,6 +110,23 @@ TEST(EntryLayout, EachFileHasItsOwnHeaderAndColumns) {
   EXPECT_EQ(header_of("x y z\n1 2 3\n", entry_role::edges, options), "x y z");
 }
 
+TEST(EntryLayout, ColumnsAreDifferentFields) {
+  entry_options options;
+  options.columns = {"user", "1", "0"};
+  EXPECT_EQ(header_of("user,item,rating\n1,2,3\n", entry_role::entries, options),
+            "f:1:1: the columns \"user\" and \"0\" are both field 0, want different fields");
+  options.columns = {"user", "item", "1"};
+  EXPECT_EQ(header_of("user,item,rating\n1,2,3\n", entry_role::entries, options),
+            "f:1:1: the columns \"item\" and \"1\" are both field 1, want different fields");
+  options.columns = {"1", "1"};
+  EXPECT_EQ(header_of("1,2\n", entry_role::edges, options),
+            "f:1:1: the columns \"1\" and \"1\" are both field 1, want different fields");
+  options.columns = {"user", "item"};
+  EXPECT_EQ(header_of("user,item,user\n1,2,3\n", entry_role::edges, options),
+            "f:1:1: found two fields \"user\" in the header, want one");
+  EXPECT_EQ(header_of("user,item,x,x\n1,2,3,4\n", entry_role::edges, options), "user,item,x,x");
+}
+
 TEST(EntryLayout, CommentsAreEntriesIfTheyAreNotWanted) {
   EXPECT_TRUE(without_entry(" #x"));
   EXPECT_TRUE(without_entry("%"));

@@ -139,7 +139,11 @@ class file_examiner {
       if (canonical_number(wanted, out.column[i])) continue;
       const auto at = std::ranges::find(header, wanted);
       out.column[i] = static_cast<std::uint64_t>(at - header.begin());
-      if (at != header.end()) continue;
+      if (at != header.end()) {
+        if (std::find(at + 1, header.end(), wanted) != header.end())
+          head_.fail(line.data(), "found two fields " + quote_for_error(wanted) + " in the header, want one");
+        continue;
+      }
       if (i == 2 && options_.values == entry_options::value_rule::ignore) {
         out.column[i] = entry_layout::fields_file::no_field;
         continue;
@@ -147,6 +151,15 @@ class file_examiner {
       std::string all;
       for (const auto& name : header) all += (all.empty() ? "" : ", ") + name;
       head_.fail(line.data(), "found no field " + quote_for_error(wanted) + " in the header, which has " + all);
+    }
+    for (std::size_t i = 1; i < options_.columns.size(); ++i) {
+      const auto same = std::find(out.column.begin(), out.column.begin() + i, out.column[i]);
+      if (same != out.column.begin() + i)
+        head_.fail(line.data(),
+                   "the columns " +
+                       quote_for_error(options_.columns[static_cast<std::size_t>(same - out.column.begin())]) +
+                       " and " + quote_for_error(options_.columns[i]) + " are both field " +
+                       std::to_string(out.column[i]) + ", want different fields");
     }
   }
 
