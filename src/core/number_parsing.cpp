@@ -1,15 +1,38 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/number_parsing.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
+#include <cstdint>
+#include <limits>
 
 namespace paracel {
 
 namespace {
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+
+/// Whether a number that from_chars found out of range is too large, rather than too small: whether its first digit
+/// that is not 0 stands for 1 or more.
+bool is_large(std::string_view number) noexcept {
+  if (number.starts_with('-')) number.remove_prefix(1);
+  const auto mark = number.find_first_of("eE");
+  const auto digits = number.substr(0, mark);
+  const auto point = std::min(digits.find('.'), digits.size());
+  const auto first = digits.find_first_of("123456789");
+  // first is not npos: 0 is in range.
+  const auto place = first < point ? static_cast<std::int64_t>(point - first) - 1
+                                   : static_cast<std::int64_t>(point) - static_cast<std::int64_t>(first);
+  if (mark == std::string_view::npos) return place >= 0;
+  auto exponent = number.substr(mark + 1);
+  const bool negative = exponent.starts_with('-');
+  if (negative || exponent.starts_with('+')) exponent.remove_prefix(1);
+  std::int64_t power = 0;
+  const auto [end, problem] = std::from_chars(exponent.data(), exponent.data() + exponent.size(), power);
+  if (problem == std::errc::result_out_of_range) return !negative;
+  return place + (negative ? -power : power) >= 0;
+}
 
 }  // namespace
 
@@ -36,8 +59,9 @@ number_reading read_number(const char* first, const char* last) noexcept {
   const auto [end, problem] = std::from_chars(start, last, value);
   if (problem == std::errc::invalid_argument) return {number_outcome::not_a_number, 0, start};
   if (problem == std::errc::result_out_of_range) {
-    // from_chars does not distinguish overflow from underflow; strtod does.
-    value = std::strtod(std::string(start, end).c_str(), nullptr);
+    // from_chars does not distinguish overflow from underflow; strtod does, but by the locale's decimal sign.
+    const bool large = is_large({start, static_cast<std::size_t>(end - start)});
+    value = std::copysign(large ? std::numeric_limits<double>::infinity() : 0.0, *start == '-' ? -1.0 : 1.0);
   }
   if (!std::isfinite(value)) return {number_outcome::not_finite, value, end};
   return {number_outcome::ok, value, end};

@@ -3,7 +3,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 
 #include "core/number_parsing.hpp"
 
@@ -19,8 +18,12 @@ bool parse_number(std::string_view text, float& to) noexcept {
   float value = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (problem == std::errc::invalid_argument || end != text.data() + text.size()) return false;
-  // from_chars does not distinguish overflow from underflow.
-  if (problem == std::errc::result_out_of_range) value = std::strtof(std::string(text).c_str(), nullptr);
+  if (problem == std::errc::result_out_of_range) {
+    // from_chars does not distinguish overflow from underflow.
+    double wide = 0;
+    if (!read_whole_number(text, wide) || std::abs(wide) > 1) return false;
+    value = static_cast<float>(wide);
+  }
   if (!std::isfinite(value)) return false;
   to = value;
   return true;

@@ -5,6 +5,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <paracel/text_input.hpp>
 
@@ -38,6 +41,27 @@ TEST(ByteCount, RefusesWhatIsNoneOrDoesNotFit) {
   }
 }
 
+TEST(ReadNumber, TellsNumbersThatAreTooLargeFromThoseThatAreTooSmall) {
+  const std::string zeros(400, '0');
+  for (const std::string& text :
+       std::vector<std::string>{"1e-400", "-1.5e-400", "0.5E-330", "0." + zeros + "1", "0." + zeros + "1e10",
+                                "1" + zeros + "e-800", "1e-99999999999999999999", "1e-340"}) {
+    double v = 7;
+    EXPECT_TRUE(read_whole_number(text, v)) << text;
+    EXPECT_EQ(v, 0) << text;
+  }
+  double least = 0;
+  EXPECT_TRUE(read_whole_number("5e-324", least));
+  EXPECT_EQ(least, std::numeric_limits<double>::denorm_min());
+  for (const std::string& text :
+       std::vector<std::string>{"1e400", "-1.5e400", "0.5E+400", "1" + zeros, "1" + zeros + ".5", "1" + zeros + "e-10",
+                                "0." + zeros + "1e800", "1e99999999999999999999", "1e309"}) {
+    const auto reading = read_number(text.data(), text.data() + text.size());
+    EXPECT_EQ(reading.outcome, number_outcome::not_finite) << text;
+    EXPECT_EQ(reading.end, text.data() + text.size()) << text;
+  }
+}
+
 TEST(ParseNumber, IsTheSameForAllTextFormats) {
   double v = 7;
   for (const auto& [text, want] : {std::pair("1", 1.0), {"+1", 1.0}, {"-.5", -0.5}, {"1e-400", 0.0}, {"2e3", 2000.0}}) {
@@ -54,9 +78,16 @@ TEST(ParseNumber, IsTheSameForAllTextFormats) {
     EXPECT_EQ(v + f, 14) << text;
   }
   float f = 7;
-  EXPECT_TRUE(parse_number("1e-60", f));
-  EXPECT_EQ(f, 0);
-  EXPECT_FALSE(parse_number("1e39", f));
+  for (const auto& [text, want] : {std::pair("1e-60", 0.0F),
+                                   {"-1e-46", -0.0F},
+                                   {"1.4e-45", 0x1p-149F},
+                                   {"+1.1e-38", 1.1e-38F},
+                                   {"3.4028235e38", 0x1.fffffep127F}}) {
+    f = 7;
+    EXPECT_TRUE(parse_number(text, f)) << text;
+    EXPECT_EQ(f, want) << text;
+  }
+  for (const char* text : {"1e39", "-1e39", "3.4028236e38", "1e400"}) EXPECT_FALSE(parse_number(text, f)) << text;
 }
 
 TEST(ParseId, TakesDigitsAlone) {
