@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "load/input/foreign_format.hpp"
 #include "paracel/error.hpp"
 #include "paracel/samples.hpp"
 
@@ -285,6 +286,23 @@ TEST_F(Input, LinesAndTextComeThroughTheSameDoor) {
   std::string text;
   paracel::visit_text({gz, txt}, 0, 1, [&](std::string_view t) { text += t; });
   EXPECT_EQ(text, "one\r\ntwo\n\nthree");
+}
+
+TEST(ForeignFormat, WordsAtTheBeginningOfATextAreNone) {
+  using paracel::refuse_foreign_format;
+  const std::string zeros(64, '\0');
+  for (const auto& text :
+       {std::string("ORC"), std::string("ORC,b\n1,2\n"),
+        std::string("ORC\xc3\xa9"
+                    "e,b\n"),
+        std::string("PAR1\xe2\x82\xac,b\n"), std::string("ORC\xf0\x9f\x98\x80\n"), std::string("BZh9,2\n"),
+        "MATLAB 5.0 MAT-file,x\n" + std::string(200, '1'), std::string(257, '1') + "ustar,2\n"})
+    EXPECT_NO_THROW(refuse_foreign_format("f", text)) << text;
+  for (const auto& data :
+       {"ORC\x08" + zeros, "ORC\xc3(" + zeros, "ORC\xff" + zeros, "ORC\n\x03" + zeros, "PAR1\x15\x04" + zeros,
+        "MATLAB 5.0 MAT-file" + std::string(105, ' ') + std::string("\0\1IM", 4) + zeros,
+        std::string(257, '1') + std::string("ustar\0", 6), std::string(257, '1') + std::string("ustar  \0", 8)})
+    EXPECT_THROW(refuse_foreign_format("f", data), paracel::data_error) << data;
 }
 
 }  // namespace
