@@ -102,8 +102,10 @@ void sample_parser::label(const input_piece& from, std::string_view token, bool 
       if (binary) note_sign(rows_, text);
       const double index = classes_.index(text, !quoted);
       rows_.label.push_back(index);
-      if (binary && (text == "0" || text == "1" || text == "-1"))
-        quick_class_[text == "0" ? 0 : text == "1" ? 1 : 2] = index;
+      if (binary && !quoted) {
+        for (const auto& [spelled, at] : {std::pair("0", 0), {"1", 1}, {"+1", 1}, {"-1", 2}})
+          if (text == spelled) quick_class_[at] = index;
+      }
     } catch (const class_labels::refused& e) {
       from.fail(token.data(), e.what);
     }
