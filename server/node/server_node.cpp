@@ -129,7 +129,7 @@ class server_node::control {
       return done.fail(status::bad_request, std::string("in the proxied request: ") + reason);
     }
     auto h = inner.header;
-    if (h.what < verb::pull || h.what > verb::update_at) {
+    if (net::kind_of(h.what) != net::verb_kind::key) {
       return done.fail(status::bad_request, std::string(net::name_of(h.what)) + " cannot be proxied: one key only");
     }
     // Requests forwarded to a slow receiver queue up in this process.

@@ -26,22 +26,7 @@ bool is_of_any_epoch(place at, verb v) noexcept {
 }
 
 /// Requests on all partitions, which wait until the replicas of these are complete.
-bool looks_everywhere(verb v) noexcept {
-  switch (v) {
-    case verb::scan:
-    case verb::top_k:
-    case verb::reduce:
-    case verb::remove_if:
-    case verb::rows_scan:
-    case verb::subscribe:
-    case verb::clock_moved:
-    case verb::clear:
-    case verb::fold:
-      return true;
-    default:
-      return false;
-  }
-}
+bool looks_everywhere(verb v) noexcept { return net::traits_of(v).scope != net::verb_scope::named; }
 
 }  // namespace
 

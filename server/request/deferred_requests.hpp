@@ -73,7 +73,7 @@ class deferred_requests {
       c.next_passes = c.next_passes || same_set;
       return verdict::proceed;
     }
-    const bool brings_its_list = same_set && is_rows(request.header.what);
+    const bool brings_its_list = same_set && is_row_list(request.header.what);
     if ((c.next_passes && same_set) || brings_its_list || request.header.what == net::verb::ping) {
       c.next_passes = false;
       c.refused_again = false;
@@ -137,11 +137,11 @@ class deferred_requests {
       h.done.fail(why, text);
     }
   }
-  static bool is_rows(net::verb v) noexcept { return v >= net::verb::rows_pull && v <= net::verb::rows_remove; }
+  static bool is_row_list(net::verb v) noexcept { return net::kind_of(v) == net::verb_kind::rows && net::has_items(v); }
   static bool names(const net::request_view& request, const digest128& set) noexcept {
     const auto& h = request.header;
-    const bool may = is_rows(h.what) ? (h.flags & net::flag_listed) == 0
-                                     : h.what >= net::verb::set_prepare && h.what <= net::verb::set_bupdate;
+    const bool may =
+        net::kind_of(h.what) == net::verb_kind::key_set || (is_row_list(h.what) && (h.flags & net::flag_listed) == 0);
     return may && request.key().size() == sizeof set && std::memcmp(request.key().data(), &set, sizeof set) == 0;
   }
 

@@ -10,7 +10,7 @@ using net::status;
 namespace {
 
 constexpr auto by_place = [] {
-  std::array<std::array<std::uint8_t, net::shard_verbs>, places> all{};  // number of the rule + 1
+  std::array<std::array<std::uint8_t, net::verb_count>, places> all{};  // number of the rule + 1
   static_assert(verb_rules.size() < 255);
   for (std::size_t i = 0; i < verb_rules.size(); ++i) {
     const auto& r = verb_rules[i];
@@ -42,7 +42,7 @@ const char* name_of(place p) noexcept {
 const verb_rule* rule_of(place at, net::verb what) noexcept {
   PARACEL_ASSERT(static_cast<std::size_t>(at) < places);
   const auto v = static_cast<std::size_t>(what);
-  const auto number = v < net::shard_verbs ? by_place[static_cast<std::size_t>(at)][v] : std::uint8_t{0};
+  const auto number = v < net::verb_count ? by_place[static_cast<std::size_t>(at)][v] : std::uint8_t{0};
   return number == 0 ? nullptr : &verb_rules[number - 1U];
 }
 

@@ -21,9 +21,6 @@ using net::verb;
 
 namespace {
 
-constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
-constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::update_at; }
-constexpr bool is_rows(verb v) noexcept { return v >= verb::table_open && v <= verb::rows_scan; }
 /// Whether a request depends on the current value, which under BSP must be that of its clock: all but `push`.
 constexpr bool reads_current_value(verb v) noexcept { return v != verb::push; }
 
@@ -93,7 +90,7 @@ void shard::expect(std::span<const net::request_view> requests) noexcept {
   expected_.next = 0;
   if (requests.size() < 2) return;  // nothing to overlap
   for (const auto& r : requests) {
-    if (!is_single(r.header.what) || expected_.count == expected_keys::most) continue;
+    if (net::kind_of(r.header.what) != net::verb_kind::key || expected_.count == expected_keys::most) continue;
     expected_.key[expected_.count] = r.key();
     expected_.hash[expected_.count++] = hash_key(r.key());
   }
@@ -185,18 +182,16 @@ void shard::dispatch(const net::request_view& request, shared_buffer tail, compl
       return refuse(done, status::bad_request, "worker " + std::to_string(h.rank) + " has left the job");
     }
   }
-  if (is_rows(h.what)) return handle_rows(request, std::move(tail), done);
+  const auto kind = net::kind_of(h.what);
+  if (kind == net::verb_kind::rows) return handle_rows(request, std::move(tail), done);
   if (h.table != 0) return refuse(done, status::bad_request, "there is only table 0");
-  if (is_single(h.what)) return handle_single(request, std::move(tail), done);
+  if (kind == net::verb_kind::key) return handle_single(request, std::move(tail), done);
   if (tail) return refuse(done, status::bad_request, "a second frame belongs to a request of one key only");
-  if (is_multi(h.what)) return handle_multi(request, done);
+  if (kind == net::verb_kind::keys) return handle_multi(request, done);
+  if (kind == net::verb_kind::key_set) return handle_set(request, done);
+  if (kind == net::verb_kind::function) return handle_register(request, done);
+  if (kind == net::verb_kind::all_keys && h.what != verb::clear) return handle_scan(request, done);
   switch (h.what) {
-    case verb::set_prepare:
-    case verb::set_pull:
-    case verb::set_push:
-    case verb::set_update:
-    case verb::set_bupdate:
-      return handle_set(request, done);
     case verb::subscribe:
       return subscriptions_.subscribe(request, std::move(done));
     case verb::clock_moved:
@@ -209,15 +204,6 @@ void shard::dispatch(const net::request_view& request, shared_buffer tail, compl
       return fence(request, done);
     case verb::fold:
       return handle_fold(request, done);
-    case verb::register_update:
-    case verb::register_bupdate:
-    case verb::register_filter:
-      return handle_register(request, done);
-    case verb::scan:
-    case verb::top_k:
-    case verb::reduce:
-    case verb::remove_if:
-      return handle_scan(request, done);
     case verb::ping:
       shard_counters::add(counters_.bytes_out, net::reply_header_bytes);
       return done.ok();

@@ -35,7 +35,7 @@ namespace paracel::srv {
 /// Statistics of a shard. Thread-safety: written by the shard thread, read by any.
 struct alignas(64) shard_counters {
   using counter = std::atomic<std::uint64_t>;
-  static constexpr std::size_t verbs = net::shard_verbs;
+  static constexpr std::size_t verbs = net::verb_count;
 
   std::array<counter, verbs> requests{};  ///< by verb; [0]: unknown verbs
   counter bytes_in{0};

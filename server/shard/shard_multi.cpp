@@ -22,21 +22,11 @@ namespace {
 // core keeps in flight (10 to 16), and their items fit in the first-level cache.
 constexpr std::size_t items_at_once = 32;
 
-constexpr verb single_of(verb v) noexcept {
-  return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::pull_multi) +
-                           static_cast<unsigned>(verb::pull));
-}
-static_assert(single_of(verb::pull_multi) == verb::pull && single_of(verb::update_at_multi) == verb::update_at);
-constexpr verb single_of_set(verb v) noexcept {
-  return static_cast<verb>(static_cast<unsigned>(v) - static_cast<unsigned>(verb::set_prepare));
-}
-static_assert(single_of_set(verb::set_pull) == verb::pull && single_of_set(verb::set_bupdate) == verb::bupdate);
-
 }  // namespace
 
 void shard::handle_multi(const net::request_view& request, completion& done) {
   const auto& h = request.header;
-  key_operation c{&h, single_of(h.what)};
+  key_operation c{&h, net::traits_of(h.what).each};
   if ((h.flags & net::flag_uniform_reply) != 0 && c.what <= verb::bupdate) {
     key_outcome unknown;
     if (c.takes_function()) c.function = function_of(h, unknown);
@@ -182,7 +172,7 @@ void shard::handle_set(const net::request_view& request, completion& done) {
     return refuse(done, status::bad_request,
                   "the key set has " + std::to_string(set->size()) + " keys, the request " + std::to_string(h.count));
   }
-  key_operation c{&h, single_of_set(h.what)};
+  key_operation c{&h, net::traits_of(h.what).each};
   set_values values;
   if (c.what == verb::pull) {
     if (!request.payload().empty()) return refuse(done, status::bad_request, "a pull carries no values");

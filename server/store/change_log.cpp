@@ -42,34 +42,6 @@ void empty_again(std::vector<T>& v) noexcept {
 
 }  // namespace
 
-bool changes_state(verb v) noexcept {
-  switch (v) {
-    case verb::push:
-    case verb::update:
-    case verb::bupdate:
-    case verb::remove:
-    case verb::update_default:
-    case verb::cas:
-    case verb::update_at:
-    case verb::push_multi:
-    case verb::update_multi:
-    case verb::bupdate_multi:
-    case verb::remove_multi:
-    case verb::update_default_multi:
-    case verb::update_at_multi:
-    case verb::set_push:
-    case verb::set_update:
-    case verb::set_bupdate:
-    case verb::rows_push:
-    case verb::rows_update:
-    case verb::rows_remove:
-    case verb::clear:
-      return true;
-    default:
-      return false;
-  }
-}
-
 void change_log::begin_request(const net::request_header& h) noexcept {
   request_ = {h.client, h.low_watermark, h.sequence};
   whole_ = false;

@@ -16,10 +16,6 @@
 
 namespace paracel::srv {
 
-/// Whether a request of this verb is remembered, so that it is not applied twice. remove_if is not: a
-/// retry finds what it removed already gone.
-[[nodiscard]] bool changes_state(net::verb v) noexcept;
-
 /// What the requests of a batch have changed in a shard whose partitions have replicas: names only, since each is
 /// written once with its final value; and how they were answered, by partition.
 ///

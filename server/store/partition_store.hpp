@@ -66,10 +66,7 @@ struct key_operation {
   const loaded_update* function = nullptr;
   std::uint64_t expected = 0;  ///< of cas: the version, or 0
 
-  [[nodiscard]] bool takes_function() const noexcept {
-    using enum net::verb;
-    return what == update || what == bupdate || what == update_default || what == update_at;
-  }
+  [[nodiscard]] bool takes_function() const noexcept { return net::takes_function(what); }
   /// Only a read may be cut short by the credit: an update has happened, and its result must be returned.
   [[nodiscard]] bool is_cut_by_credit() const noexcept { return what == net::verb::pull || what == net::verb::pull_at; }
 };

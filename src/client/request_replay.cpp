@@ -15,11 +15,6 @@ namespace {
 
 using net::verb;
 
-constexpr bool is_single(verb v) noexcept { return v >= verb::pull && v <= verb::update_at; }
-constexpr bool is_registration(verb v) noexcept {
-  return v == verb::register_update || v == verb::register_bupdate || v == verb::register_filter ||
-         v == verb::table_open;
-}
 /// Whether each item of the request is in exactly one part.
 [[maybe_unused]] bool are_whole(const retained_request& r) {
   std::set<std::uint32_t> items;
@@ -30,15 +25,12 @@ constexpr bool is_registration(verb v) noexcept {
   }
   return n == r.items && items.size() == n;
 }
-constexpr bool is_scan(verb v) noexcept {
-  return v == verb::scan || v == verb::top_k || v == verb::reduce || v == verb::remove_if || v == verb::rows_scan;
-}
 
 }  // namespace
 
 void request_replay::record_registration(const kvclt::call& c, std::string_view key,
                                          std::span<const std::byte> payload) {
-  if (!is_registration(c.what)) return;
+  if (!net::defines(c.what)) return;
   const auto same = [&](const registration& r) {
     return r.what.what == c.what && r.key == key && std::ranges::equal(r.payload, payload);
   };
@@ -71,7 +63,7 @@ void request_replay::resend() {
     if (e.retained == nullptr) return;
     const auto& r = *e.retained;
     if (r.header.epoch == shared_.epoch && (!r.parts.empty() || routes_.at(r.channel).client->serves())) return;
-    due.emplace_back(!is_registration(r.header.what), r.place, s);
+    due.emplace_back(!net::defines(r.header.what), r.place, s);
   });
   std::ranges::sort(due);
   for (const auto& [rest, place, s] : due)
@@ -85,17 +77,17 @@ void request_replay::resend(request_window::sequence s) {
   PARACEL_CHECK(shared_.window.is_open(s) && e.retained != nullptr && e.retained->header.sequence == s);
   auto& r = *e.retained;
   const auto what = r.header.what;
-  if (is_single(what)) return resend_whole(e, routes_.channel_of(r.header.partition));
-  if (request_items_view::accepts(what)) return resend_split(e);
+  if (net::kind_of(what) == net::verb_kind::key) return resend_whole(e, routes_.channel_of(r.header.partition));
+  if (net::has_items(what)) return resend_split(e);
   if (what == verb::clear) return send_everywhere(e);
   if (what == verb::clock_tick || what == verb::clock_wait) return resend_whole(e, routes_.clock_channel());
   // A scan of servers that may change is restarted by its caller; a set is prepared again by the first request on it.
-  if (is_scan(what) && shared_.may_change)
+  if (net::traits_of(what).scope == net::verb_scope::slices && shared_.may_change)
     return shared_.complete_locally(s, net::status::stale_epoch, "the servers have changed");
   if (what == verb::set_prepare) return shared_.complete_locally(s, net::status::ok, {});
   if (const auto same = routes_.find(r.slot, r.incarnation, r.thread)) return resend_whole(e, *same);
   // All servers give the same reply about a function or a table.
-  if (is_registration(what)) return resend_whole(e, routes_.channel_of(clock_partition));
+  if (net::defines(what)) return resend_whole(e, routes_.channel_of(clock_partition));
   shared_.complete_locally(s, what == verb::ping ? net::status::ok : net::status::internal,
                            "s" + std::to_string(r.slot) + " is lost");
 }

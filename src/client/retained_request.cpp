@@ -17,28 +17,12 @@ namespace {
 
 using net::verb;
 
-constexpr bool is_set(verb v) noexcept { return v >= verb::set_pull && v <= verb::set_bupdate; }
-constexpr bool is_rows(verb v) noexcept { return v >= verb::rows_pull && v <= verb::rows_remove; }
-constexpr bool is_items(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
-
-constexpr verb multi_of(verb set) noexcept {
-  switch (set) {
-    case verb::set_pull:
-      return verb::pull_multi;
-    case verb::set_push:
-      return verb::push_multi;
-    case verb::set_update:
-      return verb::update_multi;
-    default:
-      return verb::bupdate_multi;
-  }
-}
+constexpr bool is_set(verb v) noexcept { return net::kind_of(v) == net::verb_kind::key_set; }
+constexpr bool is_rows(verb v) noexcept { return net::kind_of(v) == net::verb_kind::rows; }
 
 [[noreturn]] void malformed_request() { throw protocol_error("a request that is to be sent again is malformed"); }
 
 }  // namespace
-
-bool request_items_view::accepts(verb v) noexcept { return is_items(v) || is_set(v) || is_rows(v); }
 
 request_items_view::request_items_view(const retained_request& r) : request_(r), what_(r.header.what) {
   const auto key_bytes = r.header.key_bytes;
@@ -65,7 +49,7 @@ void request_items_view::read_set(std::span<const std::byte> payload) {
   const auto& part = set.parts.at(request_.set_part);
   const std::size_t count = part.end - part.begin;
   const auto tag = request_.header.tag;
-  what_ = multi_of(request_.header.what);
+  what_ = net::multi_of(net::traits_of(what_).each);
   net::request_items values(payload, request_.header.count);
   const bool as_items = tag == value_tag::none && !payload.empty();
   if (!as_items && count != 0 && payload.size() % count != 0) malformed_request();

@@ -52,8 +52,6 @@ struct retained_request {
 /// Lifetime: the request must outlive it.
 class request_items_view {
  public:
-  /// Whether requests of this verb concern many keys or rows, and can be split.
-  [[nodiscard]] static bool accepts(net::verb v) noexcept;
   /// Throws: protocol_error when the request is malformed.
   explicit request_items_view(const retained_request& r);
 

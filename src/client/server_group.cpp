@@ -15,28 +15,6 @@ namespace {
 // How often a blocked call checks whether the job has ended.
 constexpr std::chrono::milliseconds look_up_interval{100};
 
-/// The subject of a request.
-enum class subject { key, keys, other };
-constexpr subject subject_of(net::verb v) noexcept {
-  using net::verb;
-  if (v >= verb::pull && v <= verb::update_at) return subject::key;
-  if (v >= verb::pull_multi && v <= verb::update_at_multi) return subject::keys;
-  switch (v) {
-    case verb::clear:
-    case verb::scan:
-    case verb::top_k:
-    case verb::reduce:
-    case verb::remove_if:
-    case verb::set_pull:
-    case verb::set_push:
-    case verb::set_update:
-    case verb::set_bupdate:
-      return subject::keys;
-    default:
-      return subject::other;
-  }
-}
-
 std::uint64_t new_incarnation() {
   std::random_device source;
   return (static_cast<std::uint64_t>(source()) << 32U) | source();
@@ -84,8 +62,11 @@ server_group::sequence server_group::send(std::uint32_t channel, net::request_he
                         false);
   wait_for_window(total);
   if (shared_.before) {
-    const auto about = subject_of(h.what);
-    if (about != subject::other) shared_.before(h.what, about == subject::key ? &key : nullptr);
+    const auto kind = net::kind_of(h.what);
+    const bool lists = kind == net::verb_kind::keys || kind == net::verb_kind::all_keys ||
+                       (kind == net::verb_kind::key_set && net::has_items(h.what));
+    if (kind == net::verb_kind::key) shared_.before(h.what, &key);
+    else if (lists) shared_.before(h.what, nullptr);
     shared_.window.reserve();  // the hook may have used up the room
   }
   const auto& to = routes_.at(channel);

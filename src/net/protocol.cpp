@@ -23,11 +23,6 @@ constexpr std::uint32_t reply_magic = 0x52435250;    // "PRCR"
 constexpr std::uint16_t known_flags = flag_staged | flag_bsp_read | flag_range | flag_keys_only | flag_named |
                                       flag_stream | flag_first | flag_listed | flag_uniform_reply | flag_gaps;
 constexpr std::uint16_t known_reply_flags = reply_uniform | reply_more;
-constexpr const char* unknown = "unknown";
-
-bool is_known_verb(verb v) noexcept { return v != verb::none && name_of(v) != unknown; }
-
-constexpr bool is_multi(verb v) noexcept { return v >= verb::pull_multi && v <= verb::update_at_multi; }
 
 std::uint32_t item_value_bytes(const value_view& value) {
   if (value.bytes.size() > std::numeric_limits<std::uint32_t>::max()) {
@@ -37,142 +32,6 @@ std::uint32_t item_value_bytes(const value_view& value) {
 }
 
 }  // namespace
-
-const char* name_of(verb v) noexcept {
-  switch (v) {
-    case verb::none:
-      return "none";
-    case verb::pull:
-      return "pull";
-    case verb::push:
-      return "push";
-    case verb::update:
-      return "update";
-    case verb::bupdate:
-      return "bupdate";
-    case verb::contains:
-      return "contains";
-    case verb::remove:
-      return "remove";
-    case verb::pull_multi:
-      return "pull_multi";
-    case verb::push_multi:
-      return "push_multi";
-    case verb::update_multi:
-      return "update_multi";
-    case verb::bupdate_multi:
-      return "bupdate_multi";
-    case verb::contains_multi:
-      return "contains_multi";
-    case verb::remove_multi:
-      return "remove_multi";
-    case verb::clear:
-      return "clear";
-    case verb::register_update:
-      return "register_update";
-    case verb::register_bupdate:
-      return "register_bupdate";
-    case verb::clock_tick:
-      return "clock_tick";
-    case verb::clock_wait:
-      return "clock_wait";
-    case verb::proxy:
-      return "proxy";
-    case verb::ping:
-      return "ping";
-    case verb::stats:
-      return "stats";
-    case verb::stop:
-      return "stop";
-    case verb::join:
-      return "join";
-    case verb::heartbeat:
-      return "heartbeat";
-    case verb::progress:
-      return "progress";
-    case verb::leave:
-      return "leave";
-    case verb::abort:
-      return "abort";
-    case verb::update_default:
-      return "update_default";
-    case verb::cas:
-      return "cas";
-    case verb::pull_at:
-      return "pull_at";
-    case verb::update_at:
-      return "update_at";
-    case verb::update_default_multi:
-      return "update_default_multi";
-    case verb::pull_at_multi:
-      return "pull_at_multi";
-    case verb::update_at_multi:
-      return "update_at_multi";
-    case verb::register_filter:
-      return "register_filter";
-    case verb::scan:
-      return "scan";
-    case verb::top_k:
-      return "top_k";
-    case verb::reduce:
-      return "reduce";
-    case verb::remove_if:
-      return "remove_if";
-    case verb::set_prepare:
-      return "set_prepare";
-    case verb::set_pull:
-      return "set_pull";
-    case verb::set_push:
-      return "set_push";
-    case verb::set_update:
-      return "set_update";
-    case verb::set_bupdate:
-      return "set_bupdate";
-    case verb::table_open:
-      return "table_open";
-    case verb::rows_pull:
-      return "rows_pull";
-    case verb::rows_push:
-      return "rows_push";
-    case verb::rows_update:
-      return "rows_update";
-    case verb::rows_remove:
-      return "rows_remove";
-    case verb::rows_scan:
-      return "rows_scan";
-    case verb::subscribe:
-      return "subscribe";
-    case verb::clock_moved:
-      return "clock_moved";
-    case verb::collective:
-      return "collective";
-    case verb::watch:
-      return "watch";
-    case verb::report_death:
-      return "report_death";
-    case verb::resize:
-      return "resize";
-    case verb::find_worker:
-      return "find_worker";
-    case verb::tell:
-      return "tell";
-    case verb::take_commands:
-      return "take_commands";
-    case verb::message:
-      return "message";
-    case verb::replicate:
-      return "replicate";
-    case verb::handover:
-      return "handover";
-    case verb::fence:
-      return "fence";
-    case verb::fold:
-      return "fold";
-    case verb::checkpoint:
-      return "checkpoint";
-  }
-  return unknown;
-}
 
 const char* name_of(status s) noexcept {
   switch (s) {
@@ -213,7 +72,7 @@ const char* name_of(status s) noexcept {
     case status::connection_reset:
       return "connection_reset";
   }
-  return unknown;
+  return "unknown";
 }
 
 // Fields in the order of the drawing in README.md: their offsets follow from their types. Golden frames pin them.
@@ -246,7 +105,7 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, req
   const auto body = frame.subspan(request_header_bytes);
   if (magic != request_magic) return "not a request: wrong magic";
   if (version != protocol_version) return "request of another protocol version";
-  if (!is_known_verb(h.what)) return "unknown verb";
+  if (!is_known(h.what)) return "unknown verb";
   if ((h.flags & ~known_flags) != 0) return "unknown request flag";
   if (!paracel::is_known(h.tag)) return "unknown type tag in the request";
   if (zero != 0) return "reserved byte of the request is not zero";
@@ -255,7 +114,7 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, req
   if (h.tail_bytes != tail_bytes) return "tail length of the request differs from its frame";
   if (h.key_bytes > max_key_bytes) return "key longer than 65535 bytes";
   if (h.key_bytes > body.size()) return "key longer than the body";
-  if (is_multi(h.what) && h.count > (body.size() - h.key_bytes) / request_item_bytes) {
+  if (kind_of(h.what) == verb_kind::keys && h.count > (body.size() - h.key_bytes) / request_item_bytes) {
     return "more items announced than the body can hold";
   }
   out.body = body;
@@ -274,14 +133,15 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, rep
   if (magic != reply_magic) return "not a reply: wrong magic";
   if (version != protocol_version) return "reply of another protocol version";
   // verb none: the reply to a request whose verb could not be read
-  if (h.what != verb::none && !is_known_verb(h.what)) return "unknown verb";
+  if (h.what != verb::none && !is_known(h.what)) return "unknown verb";
   if (h.result > status::connection_reset) return "unknown status";
   if (!paracel::is_known(h.tag)) return "unknown type tag in the reply";
   if (h.order > instruction::checkpoint) return "unknown instruction";
   if ((h.flags & ~known_reply_flags) != 0) return "unknown reply flag";
   if (h.body_bytes != body.size()) return "body length of the reply differs from its frame";
   if (h.tail_bytes != tail_bytes) return "tail length of the reply differs from its frame";
-  if (is_multi(h.what) && (h.flags & reply_uniform) == 0 && h.count > body.size() / reply_item_bytes) {
+  if (kind_of(h.what) == verb_kind::keys && (h.flags & reply_uniform) == 0 &&
+      h.count > body.size() / reply_item_bytes) {
     return "more items announced than the body can hold";
   }
   out.body = body;

@@ -18,6 +18,8 @@
 #include <paracel/bytes.hpp>
 #include <paracel/value.hpp>
 
+#include "net/verbs.hpp"
+
 namespace paracel::net {
 
 inline constexpr std::uint8_t protocol_version = 1;
@@ -29,113 +31,6 @@ inline constexpr std::uint32_t no_clock = 0xffffffffU;
 /// Larger values are sent in a frame of their own (measured: below it one copy is cheaper than a second frame).
 inline constexpr std::size_t tail_threshold_bytes = 64 * 1024;
 inline constexpr std::size_t max_key_bytes = 65535;
-
-/// The verb of a request. The numbers are part of the wire format. Client methods, handlers and log lines use the same
-/// names.
-enum class verb : std::uint8_t {
-  none = 0,
-  // single key, to the shard that owns it
-  pull = 1,
-  push = 2,
-  update = 3,
-  bupdate = 4,
-  contains = 5,
-  remove = 6,
-  update_default = 7,
-  cas = 8,
-  pull_at = 9,
-  update_at = 10,
-  // many keys of one shard: the number of the single form + 15
-  pull_multi = 16,
-  push_multi = 17,
-  update_multi = 18,
-  bupdate_multi = 19,
-  contains_multi = 20,
-  remove_multi = 21,
-  update_default_multi = 22,
-  pull_at_multi = 24,
-  update_at_multi = 25,
-  // whole shard
-  clear = 32,
-  register_update = 33,
-  register_bupdate = 34,
-  register_filter = 35,
-  scan = 36,
-  top_k = 37,
-  reduce = 38,
-  remove_if = 39,
-  // prepared key sets
-  set_prepare = 40,
-  set_pull = 41,
-  set_push = 42,
-  set_update = 43,
-  set_bupdate = 44,
-  // clock thread
-  clock_tick = 48,
-  clock_wait = 49,
-  // control thread
-  proxy = 64,
-  ping = 65,
-  stats = 66,
-  stop = 67,
-  // scheduler
-  join = 80,
-  heartbeat = 81,
-  progress = 82,
-  leave = 83,
-  abort = 84,
-  collective = 85,
-  watch = 86,
-  report_death = 87,
-  resize = 88,
-  find_worker = 89,
-  // from worker to worker
-  message = 90,
-  // scheduler: commands to workers and servers
-  tell = 91,
-  take_commands = 92,
-  // rows of a typed table, of one shard
-  table_open = 96,
-  rows_pull = 97,
-  rows_push = 98,
-  rows_update = 99,
-  rows_remove = 100,
-  rows_scan = 101,
-  // changed keys, pushed when the clock ticks
-  subscribe = 104,
-  clock_moved = 105,
-  // replicas of partitions, between servers and their shard threads
-  replicate = 106,
-  handover = 107,
-  checkpoint = 108,
-  // another process has replaced the worker of this rank
-  fence = 109,
-  // fold what BSP has staged
-  fold = 110,
-};
-/// One more than the greatest verb of a shard.
-inline constexpr std::size_t shard_verbs = 111;
-const char* name_of(verb v) noexcept;
-/// Whether a request of this verb changes no value.
-constexpr bool only_looks(verb v) noexcept {
-  switch (v) {
-    case verb::pull:
-    case verb::contains:
-    case verb::pull_at:
-    case verb::pull_multi:
-    case verb::contains_multi:
-    case verb::pull_at_multi:
-    case verb::scan:
-    case verb::top_k:
-    case verb::reduce:
-    case verb::set_pull:
-    case verb::rows_pull:
-    case verb::rows_scan:
-      return true;
-    default:
-      return false;
-  }
-}
 
 enum class status : std::uint16_t {
   ok = 0,
