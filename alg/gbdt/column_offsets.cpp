@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include <paracel/free_memory.hpp>
 #include "alg/common/column_shift.hpp"
 #include "alg/common/warning.hpp"
 
@@ -99,9 +100,9 @@ void column_offsets::apply(sample_rows& rows) const {
   }
   rows.floats = std::move(floats);
   rows.dense = true;
-  rows.value = {};
-  rows.column = {};
-  rows.row_begin = {0};
+  free_memory(rows.value);
+  free_memory(rows.column);
+  rows.row_begin = std::vector<std::size_t>{0};
 }
 
 void column_offsets::write(model_writer& to) const {

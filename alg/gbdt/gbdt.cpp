@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <paracel/classification_metrics.hpp>
+#include <paracel/free_memory.hpp>
 #include <paracel/random.hpp>
 
 #include "alg/common/divergence.hpp"
@@ -183,7 +184,7 @@ boosted_trees gbdt::boost(run_log& log) {
   }();
   const auto& bins = first.first;
   const auto rows = to_bins(training_, bins);
-  training_.floats = {};  // from here on only the bins are used
+  free_memory(training_.floats);  // from here on only the bins are used
   tree_grower grower(rows, bins, training_.rows_total, settings_.grower);
   std::vector<double> first_derivative(rows.rows);
   std::vector<double> second_derivative(rows.rows);

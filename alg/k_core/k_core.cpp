@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <paracel/exchange.hpp>
+#include <paracel/free_memory.hpp>
 
 #include "alg/common/run_log.hpp"
 
@@ -185,7 +186,7 @@ class neighbour_lists {
   /// Call it after the last `add`.
   void finish() {
     for (std::size_t b = 0; b < filled_.size(); ++b) empty(b);
-    waiting_ = {};
+    free_memory(waiting_);
   }
   [[nodiscard]] std::span<const std::uint64_t> begin() const { return std::span(begin_).first(begin_.size() - 1); }
   [[nodiscard]] std::span<const std::uint32_t> target() const { return target_; }
@@ -250,7 +251,7 @@ std::vector<std::uint32_t> cores_by_first(Comm& comm, const distributed_graph& g
     }
   }
   neighbour_lists lists(degrees);
-  degrees = {};
+  free_memory(degrees);
   for (std::size_t v = 0; peels && v < graph.own(); ++v) {
     for (const auto t : graph.out.of(v))
       lists.add(static_cast<std::uint32_t>(v), static_cast<std::uint32_t>(graph.number(t)));

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 
+#include <paracel/free_memory.hpp>
 #include <paracel/text_input.hpp>
 
 #include "alg/common/run_log.hpp"
@@ -45,7 +46,7 @@ pagerank_result page_ranks(Comm comm, const distributed_graph& incoming, const p
                        [](double& into, double more) { into += more; });
   std::vector<double> share(own);
   for (std::size_t v = 0; v < own; ++v) share[v] = leaves[v] > 0 ? 1 / leaves[v] : 0;
-  leaves = {};
+  free_memory(leaves);
 
   pagerank_result result;
   auto& x = result.scores;

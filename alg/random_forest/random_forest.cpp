@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include <paracel/free_memory.hpp>
 #include <paracel/random.hpp>
 
 namespace paracel::alg {
@@ -136,7 +137,7 @@ bagged_trees random_forest::bag(run_log& log) {
   const auto k = outputs();
   const auto bins = make_bins(outside, training_, settings_.tree.max_bins);
   const auto rows = to_bins(training_, bins);
-  training_.floats = {};  // from here on only the bins are used
+  free_memory(training_.floats);  // from here on only the bins are used
   auto how = settings_.bagging;
   how.classes = classifies() ? k : 0;
   if (how.features == 0) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <paracel/exchange.hpp>
+#include <paracel/free_memory.hpp>
 #include <paracel/pregel.hpp>
 
 #include "alg/common/contracted_graph.hpp"
@@ -435,7 +436,7 @@ scc_result strong_components(Comm comm, const distributed_graph& graph, std::uin
       result.gathered = links_total <= gather_limit;
       const auto core =
           contracted_graph(comm, first, links, result.gathered ? edge_rule::out_only : edge_rule::both_ways);
-      links = {};
+      free_memory(links);
       result.core_edges = core.edges_total;
       if (result.gathered) {
         solve_on_first(comm, core, core_least);

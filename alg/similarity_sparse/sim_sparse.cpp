@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include <paracel/free_memory.hpp>
 #include "alg/common/load_cache_keys.hpp"
 #include "alg/common/npy.hpp"
 #include "alg/common/run_log.hpp"
@@ -147,8 +148,8 @@ void sim_sparse::load() {
     prepare_row(s.limits.method, std::span(own_.value).subspan(begin));
     own_.begin.push_back(own_.column.size());
   }
-  input_.column = {};
-  input_.value = {};
+  free_memory(input_.column);
+  free_memory(input_.value);
 }
 
 /// For this worker's columns, the number of their entries in the rows of all workers.

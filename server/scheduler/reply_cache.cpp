@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <paracel/free_memory.hpp>
 #include <span>
 #include <utility>
 
@@ -74,7 +75,7 @@ bool reply_cache::accepts(const net::request_header& h, const net::peer& from) t
     last.number = h.sequence;
     last.answered = false;
     bytes_ -= last.answer.size();
-    last.answer = {};
+    free_memory(last.answer);
     release_tail(last);
     last.tail = {};
     last.tail_number = 0;

@@ -8,6 +8,7 @@
 
 #include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
+#include <paracel/free_memory.hpp>
 
 #include "core/reduction.hpp"
 #include "worker/memory_collectives.hpp"
@@ -363,7 +364,7 @@ void peer_collectives::scatter_folded(const peer_call& c, const fold_rule& how, 
         if (me == 0) continue;
         apply(how, payload_of(lower), own);
         copy_to(own, payload_of(lower));
-        lower = {};
+        free_memory(lower);
         continue;
       }
       auto m = take_piece(c, r, k);

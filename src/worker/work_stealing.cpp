@@ -7,6 +7,7 @@
 
 #include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
+#include <paracel/free_memory.hpp>
 
 #include "core/hash.hpp"
 #include "core/reduction.hpp"
@@ -194,7 +195,7 @@ class work_stealing::computation {
       } else {
         fold(work_.how.element, into_, c.partial, work_.how.op);
       }
-      c.partial = {};
+      free_memory(c.partial);
       c.is = state::folded;
     }
   }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <paracel/free_memory.hpp>
 #include <paracel/samples.hpp>
 
 #include "load/collective_errors.hpp"
@@ -108,8 +109,8 @@ void make_dense(sample_rows& rows) {
       dense[i * rows.columns + rows.column[k]] = rows.floats[k];
   }
   rows.floats = std::move(dense);
-  rows.row_begin = {0};
-  rows.column = {};
+  rows.row_begin = std::vector<std::size_t>{0};
+  free_memory(rows.column);
   rows.dense = true;
 }
 

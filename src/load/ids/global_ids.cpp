@@ -13,6 +13,7 @@
 #include "load/chunked_alltoall.hpp"
 #include "paracel/error.hpp"
 #include "paracel/exchange.hpp"
+#include "paracel/free_memory.hpp"
 
 namespace paracel {
 
@@ -238,7 +239,7 @@ global_ids number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight)
   out.own = id_list::empty(ids.numeric());
   const auto brought = ids.size();
   const auto cuts = splitters(comm, ids, weight);
-  weight = {};
+  free_memory(weight);
   out.cut.assign(size + 1, brought);
   out.cut[0] = 0;
   for (std::size_t w = 1; w < size && w <= cuts.size(); ++w) {

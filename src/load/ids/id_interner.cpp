@@ -8,6 +8,7 @@
 
 #include "load/ids/string_sort.hpp"
 #include "paracel/error.hpp"
+#include "paracel/free_memory.hpp"
 #include "paracel/random.hpp"
 
 namespace paracel {
@@ -79,9 +80,9 @@ void id_interner::leave_dense() {
   if (kind_ != kind::dense) return;
   kind_ = kind::numbers;
   for (const auto i : mentioned_) index(std::uint64_t{i});
-  mentioned_ = {};
+  free_memory(mentioned_);
   for (const auto& [begin, end] : ranges_) mention(begin, end);
-  ranges_ = {};
+  free_memory(ranges_);
 }
 
 void id_interner::make_names() {
@@ -90,7 +91,7 @@ void id_interner::make_names() {
   for (const auto& s : slots_) {
     if (s.index_and_one != 0) numbers[s.index_and_one - 1] = s.key;
   }
-  slots_ = {};
+  free_memory(slots_);
   count_ = 0;
   kind_ = kind::names;
   for (const auto n : numbers) index(std::string_view(std::to_string(n)));
@@ -109,8 +110,8 @@ id_interner::sorted_ids id_interner::take_sorted_dense(const std::vector<bool>& 
     for (std::size_t p = 0; p < n; ++p) out.place[ids[p]] = static_cast<std::uint32_t>(p);
   }
   out.ids = id_list(std::move(ids));
-  mentioned_ = {};
-  ranges_ = {};
+  free_memory(mentioned_);
+  free_memory(ranges_);
   return out;
 }
 
@@ -125,7 +126,7 @@ id_interner::sorted_ids id_interner::take_sorted_numbers() {
     out.place[slots_[p].index_and_one - 1] = static_cast<std::uint32_t>(p);
   std::vector<std::uint64_t> ids(count_);
   for (std::size_t p = 0; p < slots_.size(); ++p) ids[p] = slots_[p].key;
-  slots_ = {};
+  free_memory(slots_);
   out.ids = id_list(std::move(ids));
   return out;
 }

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "paracel/free_memory.hpp"
 #include "paracel/id_list.hpp"
 
 namespace paracel {
@@ -36,7 +37,7 @@ class string_interner {
   }
   /// Keeps only the names, to be sorted: no lookups afterwards.
   id_list take() {
-    slots_ = {};
+    free_memory(slots_);
     return std::move(names_);
   }
 
