@@ -34,6 +34,10 @@ void add_table_keys(config_schema& s, const table_parts& parts) {
     s.key("categorical", key_type::strings,
           "categorical features (integers from 0, or words), by name or by number from 0")
         .or_numbers();
+  if (parts.missing)
+    s.key("missing", key_type::strings,
+          "what stands for a missing feature besides an empty field, NA, nan, NaN, null and ?: words and numbers")
+        .or_numbers();
 }
 
 table_settings::table_settings(const config& from) {
@@ -55,6 +59,10 @@ table_settings::table_settings(const config& from) {
   if (from.in_schema("class_weight")) of_classes = class_weights(from);
   samples.group = text("group");
   if (from.in_schema("categorical")) samples.categorical = from.get<std::vector<std::string>>("categorical");
+  if (from.in_schema("missing")) {
+    samples.missing = true;
+    samples.missing_as = from.get<std::vector<std::string>>("missing");
+  }
 }
 
 sample_rows load_training_table(Comm comm, const std::vector<std::string>& names, table_settings& table) {
@@ -110,6 +118,9 @@ void add_fields(model_writer& model, const sample_options& trained) {
     counts = counts && fields.features[c] == c;
     list.append(list.empty() ? "" : ",").append(std::to_string(fields.features[c]));
   }
+  std::string missing;
+  for (const auto& m : trained.missing_as) missing.append(missing.empty() ? "" : ",").append(json_quoted(m));
+  if (!missing.empty()) where.raw("missing", "[" + missing + "]");
   if (!counts) where.raw("features", "[" + list + "]");
   model.fields().raw("names", "[" + names + "]").raw("fields", where.text());
 }
@@ -119,6 +130,8 @@ void read_fields(const model_reader& model, std::uint32_t columns, table_setting
   auto& fields = to.fields;
   to.columns = columns;
   if (model.has_field("names")) to.names = model.list<std::string>("names");
+  if (to.missing_as.empty() && model.has_field("fields.missing"))
+    to.missing_as = model.list<std::string>("fields.missing");
   fields.target = model.field<std::string>("fields.target", "");
   fields.weight = model.field<std::string>("fields.weight", "");
   fields.group = model.field<std::string>("fields.group", "");

@@ -26,6 +26,7 @@ struct table_parts {
   bool classes = false;     ///< class_weight
   bool groups = false;      ///< group
   bool categories = false;  ///< categorical
+  bool missing = false;     ///< missing
 };
 /// Adds header, features, separator, and the keys of `parts`.
 void add_table_keys(config_schema& schema, const table_parts& parts);

@@ -55,7 +55,7 @@ std::vector<std::string> leaf_lines(const forest& trees, const sample_rows& rows
 }  // namespace
 
 void add_tree_keys(config_schema& s, bool groups) {
-  add_linear_keys(s, {.classes = true, .groups = groups, .categories = true});
+  add_linear_keys(s, {.classes = true, .groups = groups, .categories = true, .missing = true});
   s.key("max_bins", key_type::integer, "maximum number of bins of a feature").fallback(255).at_least(2).at_most(255);
   s.key("leaves", key_type::boolean, "write the leaf of each row of predict_input in each tree").fallback(false);
   s.key("seed", key_type::integer, "seed of the random numbers").fallback(0).at_least(0);
@@ -67,7 +67,6 @@ tree_settings::tree_settings(const config& from)
       leaves(from.get<bool>("leaves")),
       seed(from.get<std::uint64_t>("seed")) {
   auto& how = inputs.table.samples;
-  how.missing = true;
   how.floats = true;
   how.index_limit = most_columns;
 }

@@ -153,6 +153,9 @@ struct sample_options {
   sample_fields fields{};
   /// Features may be missing, and are then NaN: in CSV a field that is empty, NA, nan, NaN, null or ?; in .npy a NaN.
   bool missing = false;
+  /// With `missing`: other spellings of a missing feature. Numbers are compared by value, in all formats; words are for
+  /// CSV.
+  std::vector<std::string> missing_as{};
   /// The field of the rows' weights, which is not a feature: its name or its number from 0 (.npy: the column; libsvm:
   /// the index - 1). Weights must be 0 or more, and not all 0. With `without_label` a header may lack it.
   std::string weight{};

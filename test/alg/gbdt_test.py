@@ -138,6 +138,25 @@ class GbdtTest(XgboostModel, TreeCase):
             self.fit(1, training_input=whole, predict_input=other)
             self.assertEqual(self.predictions(1), lines)
 
+    def test_other_spellings_of_missing_values_are_kept_by_the_model(self):
+        rows = [[None] if i % 2 else [float(i % 10)] for i in range(200)]
+        labels = [int(i % 2 == 1 or i % 10 >= 8) for i in range(200)]
+        spelled = "".join(f"{'-999.0' if i % 4 == 1 else 'unknown' if i % 4 == 3 else i % 10},{label}\n"
+                          for i, label in enumerate(labels))
+        plain, other = self.table("empty.csv", labels, rows), self.path("spelled.csv", spelled)
+        self.fit(2, training_input=plain, predict_input=plain, rounds=20)
+        right, trees = self.predictions(2), self.arrays()
+        self.fit(2, training_input=other, predict_input=other, rounds=20, missing=["unknown", -999])
+        self.assertEqual((self.predictions(2), self.arrays()), (right, trees))
+        model = self.output
+        self.job(2, model=model, predict_input=other)
+        self.assertEqual(self.predictions(2), right)
+        self.job(2, model=model, predict_input=self.path("others.csv", spelled.replace("-999.0", "none")),
+                 missing=["none", "unknown"])
+        self.assertEqual(self.predictions(2), right)
+        self.assertIn('spelled.csv:2:1: found "unknown", want a number',
+                      self.job(1, status=4, training_input=self.path("spelled.csv", "1,0\nunknown,1\n" * 3), loss="log"))
+
     def test_categories(self):
         dice = random.Random(4)
         kind = [dice.randrange(30) for _ in range(3000)]

@@ -123,6 +123,11 @@ TEST_F(NpyReader, AColumnIsTheWeightAndValuesMayBeMissingCategoriesAndFloats) {
   EXPECT_EQ(rows.floats[0], 1);
   EXPECT_TRUE(std::isnan(rows.floats[1]) && std::isnan(rows.floats[3]));
   EXPECT_EQ(rows.floats[4], std::numeric_limits<float>::max() / 2);
+  options_.missing_as = {"-999", "7"};
+  const auto numbers = paracel::read_samples({write(npy<double>("<f8", "(1, 5)", {1, 7, -999, 7, 7}))}, 0, 1, options_);
+  EXPECT_TRUE(std::isnan(numbers.floats[1]) && std::isnan(numbers.floats[2]));
+  EXPECT_EQ(numbers.floats[0] + numbers.weight[0] + numbers.label[0], 15);
+  options_.missing_as.clear();
   EXPECT_EQ(error_of(npy<double>("<f8", "(1, 5)", {1, 0.5, 0, 7.5, 0})),
             ":1:4: found category 7.5, want an integer from 0 to 16777215");
   EXPECT_EQ(error_of(npy<double>("<f8", "(1, 5)", {1, -1, 0, 7, 0})), ":1:2: found -1, want a weight of 0 or more");

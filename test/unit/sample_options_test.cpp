@@ -79,6 +79,36 @@ TEST(SampleOptions, MissingFieldsAreNan) {
   EXPECT_EQ(refusal_of("NA,b,c\n1,2,3\n", with_missing()), "f:1:4: found \"b\", want a number");
 }
 
+TEST(SampleOptions, OtherSpellingsMayBeMissingValues) {
+  auto o = with_missing();
+  o.missing_as = {"-999", "unknown", "n/a", "1e3"};
+  for (const auto* field : {"-999", "-999.0", "-9.99e2", "-999.00000000000000000", "unknown", "n/a", "1000", "NA", "",
+                            "\"-999\"", " unknown "}) {
+    const auto text = "1,2,3\n" + std::string(field) + ",5,6\n7," + field + ",8\n";
+    EXPECT_EQ(values_of(parse_samples("f", text, o)), (numbers{1, 2, missing_value, 5, 7, missing_value})) << field;
+  }
+  EXPECT_EQ(values_of(parse_samples("f", "999,-998,3\n", o)), (numbers{999, -998}));
+  // Not where a label is.
+  EXPECT_EQ(parse_samples("f", "1,2,-999\n", o).label, numbers{-999});
+  EXPECT_EQ(refusal_of("1,2,3\n1,unknown thing,3\n", o), "f:2:3: found \"unknown\", want a number");
+  // A first line of them is no header.
+  EXPECT_EQ(refusal_of("unknown,n/a,x\n1,2,3\n", o), "f:1:13: found label \"x\", want a number");
+  EXPECT_EQ(values_of(parse_samples("f", "1 1:-999 2:5\n2 1:3 2:-999.0 \n", o)),
+            (numbers{missing_value, 5, 3, missing_value}));
+  o.categorical = {"0", "1"};
+  EXPECT_EQ(values_of(parse_samples("f", "3,-999,1\n-999,7,1\nunknown,7,1\n1000,n/a,1\n", o)),
+            (numbers{3, missing_value, missing_value, 7, missing_value, 7, missing_value, missing_value}));
+  EXPECT_EQ(values_of(parse_samples("f", "1 1:-999 2:5\n", o)), (numbers{missing_value, 5}));
+  o.categorical = {"0"};
+  const auto words = parse_samples("f", "red,1,0\nunknown,1,0\nred,1,0\n-999,1,0\nblue,-999,0\n", o);
+  EXPECT_EQ(values_of(words), (numbers{1, 1, missing_value, 1, 1, 1, missing_value, 1, 0, missing_value}));
+  EXPECT_EQ(words.words.at(0), (std::vector<std::string>{"blue", "red"}));
+  // Only where values may be missing.
+  o = real_labels();
+  o.missing_as = {"-999"};
+  EXPECT_EQ(parse_samples("f", "-999,2,3\n", o).value, (numbers{-999, 2}));
+}
+
 TEST(SampleOptions, LongNumbersAreReadExactly) {
   const auto rows = parse_samples("f", "0.1234567890123456789,1e-3,1\n-12345678901234567890,+2,0\n", real_labels());
   EXPECT_EQ(rows.value, (numbers{0.1234567890123456789, 1e-3, -12345678901234567890.0, 2}));

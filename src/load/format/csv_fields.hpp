@@ -81,7 +81,5 @@ std::string unquoted(std::string_view field);
 /// All fields of a line; false for unterminated quotes, with their position.
 bool all_fields(std::string_view line, char separator, std::vector<std::string>& names, const char*& problem);
 std::string fields_text(std::size_t n);
-/// Whether a field stands for a missing value: empty, NA, nan, NaN, null or ?.
-bool is_missing(std::string_view field) noexcept;
 
 }  // namespace paracel

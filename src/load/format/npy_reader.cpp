@@ -10,6 +10,7 @@
 
 #include "core/number_parsing.hpp"
 #include "load/format/class_labels.hpp"
+#include "load/format/missing_values.hpp"
 #include "load/format/sample_layout.hpp"
 #include "paracel/bytes.hpp"
 #include "paracel/error.hpp"
@@ -47,7 +48,7 @@ class npy_rows {
  public:
   npy_rows(const std::string& file, const npy_matrix& header, const sample_options& options, sample_rows& to,
            class_labels& classes)
-      : file_(file), header_(header), options_(options), to_(to), classes_(classes) {
+      : file_(file), header_(header), options_(options), missing_(options), to_(to), classes_(classes) {
     const auto refuse = [&](const std::string& what) { throw data_error(file + ": " + what); };
     if (header.columns >= sample_role::is_group)
       refuse("found " + std::to_string(header.columns) + " columns, want at most " +
@@ -77,7 +78,7 @@ class npy_rows {
       const auto role = role_[c];
       if (role == not_read) continue;
       const double v = number(row_bytes + c * header_.width, row, c, is_feature(role) && options_.missing);
-      if (is_feature(role)) row_[role] = v;
+      if (is_feature(role)) row_[role] = missing_.read(v);
       else if (role == is_weight) weight(v, row, c);
       else if (role == is_group) to_.group.push_back(group_of(number_text(v)));
       else label(v, row, c);
@@ -129,6 +130,7 @@ class npy_rows {
   const std::string& file_;
   npy_matrix header_;
   const sample_options& options_;
+  const missing_values missing_;
   sample_rows& to_;
   class_labels& classes_;
   std::vector<std::uint32_t> role_;  // by column

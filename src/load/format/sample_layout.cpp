@@ -11,6 +11,7 @@
 #include "core/hash.hpp"
 #include "core/number_parsing.hpp"
 #include "load/format/csv_fields.hpp"
+#include "load/format/missing_values.hpp"
 #include "load/input/input.hpp"
 #include "paracel/error.hpp"
 
@@ -31,11 +32,11 @@ std::optional<std::uint64_t> field_number(const std::string& text, std::uint64_t
 
 /// Whether no field is a number, and none is missing: a line of data with an invalid field is not taken for a header.
 /// The first one may be empty: it heads row numbers.
-bool names_only(const std::vector<std::string>& fields, bool missing) {
+bool names_only(const std::vector<std::string>& fields, const missing_values& missing) {
   for (std::size_t f = 0; f < fields.size(); ++f) {
     const auto& text = fields[f];
     if (f == 0 && fields.size() > 1 && text.empty()) continue;
-    if (text.empty() || (missing && is_missing(text)) ||
+    if (text.empty() || missing.is_missing(text) ||
         read_number(text.data(), text.data() + text.size()).outcome != number_outcome::not_a_number)
       return false;
   }
@@ -50,7 +51,7 @@ bool only_numbers(const std::vector<std::string>& names) {
 bool is_header(const std::vector<std::string>& fields, const sample_options& options) {
   using header = sample_options::header_rule;
   if (options.header != header::automatic) return options.header == header::yes;
-  if (names_only(fields, options.missing)) return true;
+  if (names_only(fields, missing_values(options))) return true;
   std::unordered_set<std::string_view> has(fields.begin(), fields.end());
   const auto has_all = [&](const std::vector<std::string>& names) {
     return std::ranges::all_of(names, [&](const auto& n) { return has.contains(n); });
@@ -432,10 +433,6 @@ bool all_fields(std::string_view line, char separator, std::vector<std::string>&
 }
 
 std::string fields_text(std::size_t n) { return std::to_string(n) + (n == 1 ? " field" : " fields"); }
-
-bool is_missing(std::string_view field) noexcept {
-  return field.empty() || field == "NA" || field == "nan" || field == "NaN" || field == "null" || field == "?";
-}
 
 bool find_layout(const std::string& file, std::string_view text, const sample_options& options, sample_layout& out) {
   const input_piece piece(file, text);

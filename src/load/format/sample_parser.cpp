@@ -41,7 +41,7 @@ std::size_t count_fields(std::string_view line, char separator) {
 }  // namespace
 
 sample_parser::sample_parser(sample_layout layout, const sample_options& options)
-    : layout_(std::move(layout)), options_(options), classes_(labels_of(options)) {
+    : layout_(std::move(layout)), options_(options), missing_(options_), classes_(labels_of(options)) {
   rows_.dense = layout_.format == sample_format::csv;
   rows_.columns = options.columns;
   if (rows_.dense) {
@@ -139,7 +139,7 @@ double sample_parser::category(const input_piece& from, std::uint32_t column, st
     const auto integer = category_words::integer(text);
     if (!words.has_words()) {
       if (integer) return *integer;
-      if (words.known()) return missing_value;
+      if (words.known()) return missing_values::value;
       integers_to_words(rows_, column);
       for (const auto& word : rows_.words[column]) words.index(word, false);
       words.begin_words();
@@ -178,8 +178,8 @@ void sample_parser::csv_line(const input_piece& from, std::string_view line) {
     while (!field.empty() && is_blank(field.front())) field.remove_prefix(1);
     while (!field.empty() && is_blank(field.back())) field.remove_suffix(1);
     const auto role = role_[f];
-    if (is_feature(role) && options_.missing && is_missing(field)) {
-      new_value_[role] = missing_value;
+    if (is_feature(role) && missing_.is_missing(field)) {
+      new_value_[role] = missing_values::value;
     } else if (is_feature(role) && words_of_[role] != nullptr) {
       new_value_[role] = category(from, role, field, quoted);
     } else if (role == is_group) {
@@ -289,7 +289,7 @@ void sample_parser::libsvm_line(const input_piece& from, std::string_view line) 
     if (index == weight_index_ || (options_.columns != 0 && column >= options_.columns)) continue;
     if (new_entries_ == new_value_.size()) flush();
     new_column_[new_entries_] = column;
-    new_value_[new_entries_++] = feature(from, column, field, v);
+    new_value_[new_entries_++] = feature(from, column, field, missing_.read(v));
   }
   flush();
   rows_.row_begin.push_back(entries());

@@ -6,13 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "load/format/category_words.hpp"
 #include "load/format/class_labels.hpp"
+#include "load/format/missing_values.hpp"
 #include "load/format/sample_layout.hpp"
 #include "load/input/input.hpp"
 #include "paracel/samples.hpp"
@@ -37,8 +37,6 @@ class sample_parser {
   sample_rows take();
 
  private:
-  static constexpr double missing_value = std::numeric_limits<double>::quiet_NaN();
-
   void line(const input_piece& from, std::string_view text);
   void quick_lines(const input_piece& from, std::string_view lines);
   const char* quick_csv_line(const char* at, const char* last);
@@ -71,6 +69,7 @@ class sample_parser {
 
   sample_layout layout_;
   sample_options options_;
+  missing_values missing_;
   std::vector<std::uint32_t> role_;        // csv, by field: the feature's column, or a sample_role
   std::vector<category_words> words_;      // csv: of the categorical columns
   std::vector<category_words*> words_of_;  // csv, by column; null: a number

@@ -84,8 +84,8 @@ bool sample_parser::other_number(const char*& at, const char* last, double& out)
   if (!options_.missing || *at == ' ' || (layout_.separator == ' ' && ends(at))) return false;
   const char* end = at;
   while (!ends(end)) ++end;
-  if (!is_missing({at, static_cast<std::size_t>(end - at)})) return false;
-  out = missing_value;
+  if (!missing_.is_missing({at, static_cast<std::size_t>(end - at)})) return false;
+  out = missing_values::value;
   at = end;
   return true;
 }
@@ -96,7 +96,7 @@ bool sample_parser::quick_category(const category_words& words, const char*& at,
   while (*end != layout_.separator && *end != '\n' && *end != '\r') ++end;
   const std::string_view text(at, static_cast<std::size_t>(end - at));
   if (const auto known = words.find(text)) out = *known;
-  else if (options_.missing && layout_.separator != ' ' && is_missing(text)) out = missing_value;
+  else if (layout_.separator != ' ' && missing_.is_missing(text)) out = missing_values::value;
   else return false;
   at = end;
   return true;
@@ -209,7 +209,7 @@ const char* sample_parser::quick_libsvm_line(const char* at, const char* last) {
     if (columns != 0 && column >= columns) continue;
     if (new_entries_ == entries_at_once) flush();
     new_column_[new_entries_] = column;
-    new_value_[new_entries_++] = v;
+    new_value_[new_entries_++] = missing_.read(v);
   }
   rows_.row_begin.push_back(entries() + new_entries_);
   if (columns == 0) rows_.columns = std::max(rows_.columns, width_of(previous));
@@ -225,6 +225,7 @@ const char* sample_parser::quick_csv_line(const char* at, const char* last) {
   double* const row = new_value_.data() + new_entries_;
   const char separator = layout_.separator;
   const auto fields = role_.size();
+  const bool has_numbers = missing_.has_numbers();
   const char* label_field = nullptr;
   double weight = 0;
   std::uint64_t group_number = 0;
@@ -234,8 +235,11 @@ const char* sample_parser::quick_csv_line(const char* at, const char* last) {
       const auto* const words = some_words_ ? words_of_[role_[f]] : nullptr;
       if (words != nullptr && words->has_words()) {
         if (!quick_category(*words, at, to)) return nullptr;
-      } else if (!read_short_number(at, static_cast<std::size_t>(last - at), to) && !other_number(at, last, to))
+      } else if (!read_short_number(at, static_cast<std::size_t>(last - at), to) && !other_number(at, last, to)) {
         return nullptr;
+      } else if (has_numbers) {
+        to = missing_.read(to);
+      }
     } else if (role_[f] == is_weight) {
       if (!read_short_number(at, static_cast<std::size_t>(last - at), weight) || weight < 0) return nullptr;
     } else {
