@@ -6,6 +6,7 @@
 
 #include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
+#include <paracel/free_memory.hpp>
 
 #include "core/check.hpp"
 #include "server/replication/replication_entries.hpp"
@@ -385,7 +386,7 @@ void replication_chain::install(std::uint16_t partition, bundles& into, std::uin
     b.makes_whole = true;
     if (b.entries.size() > options_.message_bytes) dispatch(route_of_[place], b, parent, sweep);
   }
-  if (state_.capacity() > most_kept_state_bytes) state_ = {};
+  free_if_larger(state_, most_kept_state_bytes);
 }
 
 /// Sends whole partitions to replicas that lack them, only so many at once that other requests are not delayed.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <paracel/bytes.hpp>
+#include <paracel/free_memory.hpp>
 
 #include "core/check.hpp"
 #include "core/short_bytes.hpp"
@@ -129,7 +130,7 @@ void shard::answer_items(const key_operation& c, Next&& next, completion& done) 
   net::reply_header reply;
   reply.count = count;
   done.answer(reply, items_);
-  if (items_.capacity() > kept_buffer_bytes) items_ = {};
+  free_if_larger(items_, kept_buffer_bytes);
 }
 
 /// Has the sandbox process these items together, as far as their values are known.
@@ -268,7 +269,7 @@ bool shard::run_multi(const key_operation& c, const net::request_view& request, 
   run(c, resolved_, values_.data());
   if (log().remembers()) log().answered_alike(count, c.what == verb::bupdate ? resolved_.tag() : value_tag::none);
   if (!early) answer_uniform(c, resolved_, done);
-  if (values_.capacity() > kept_buffer_bytes) values_ = {};
+  free_if_larger(values_, kept_buffer_bytes);
   return true;
 }
 
@@ -324,7 +325,7 @@ void shard::answer_uniform(const key_operation& c, const resolved_keys& keys, co
   if (may_answer_first(c)) reply.value_version += keys.size();  // as of the end of the change
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes);
   done.answer(reply, std::span(items_).first(bytes));
-  if (items_.capacity() > kept_buffer_bytes) items_ = {};
+  free_if_larger(items_, kept_buffer_bytes);
 }
 
 }  // namespace paracel::srv

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <paracel/bytes.hpp>
+#include <paracel/free_memory.hpp>
 
 #include "core/check.hpp"
 #include "server/store/partition_records.hpp"
@@ -36,8 +37,8 @@ std::array<std::byte, item_front_bytes> front_of(std::uint64_t version, value_ta
 
 template <class T>
 void empty_again(std::vector<T>& v) noexcept {
-  if (v.capacity() * sizeof(T) > kept_list_bytes) v = {};
-  else v.clear();
+  free_if_larger(v, kept_list_bytes);
+  v.clear();
 }
 
 }  // namespace
@@ -164,8 +165,8 @@ void change_log::keep_answer() noexcept {
     applied_.add(client, low, sequence, net::any_partition, {flags, {}});
   }
   if (!recording_) kept_items_.clear();
-  if (items_.capacity() > kept_list_bytes) items_ = {};
-  if (parts_.capacity() * sizeof(part) > kept_list_bytes) parts_ = {};
+  free_if_larger(items_, kept_list_bytes);
+  free_if_larger(parts_, kept_list_bytes);
 }
 
 void change_log::keep_answers() noexcept {

@@ -5,6 +5,8 @@
 #include <exception>
 #include <new>
 
+#include <paracel/free_memory.hpp>
+
 #include "server/request/request_payloads.hpp"
 #include "server/store/optimizer_state.hpp"
 #include "server/store/scarce_memory.hpp"
@@ -167,7 +169,7 @@ void partition_store::update(const loaded_update& f, std::string_view key, std::
     const bool other_shape = type != e->tag() || computed_.size() != e->value().size();
     e = &t.store(hash, key, {type, computed_});
     if (other_shape) keys_.drop_state(hash, key);
-    if (computed_.capacity() > kept_buffer_bytes) computed_ = {};
+    free_if_larger(computed_, kept_buffer_bytes);
   }
   nans_.saw(f.name, e->tag(), e->value(), [&] { return quoted_key(key); });
   out.value = e;
@@ -181,9 +183,7 @@ void partition_store::remove(std::string_view key, std::uint64_t hash, key_outco
   if (!keys_.erase(hash, key)) out.fail(status::not_found, "the key is not there");
 }
 
-void partition_store::trim() noexcept {
-  if (computed_.capacity() > kept_buffer_bytes) computed_ = {};
-}
+void partition_store::trim() noexcept { free_if_larger(computed_, kept_buffer_bytes); }
 
 void partition_store::update_default(const loaded_update& f, std::string_view key, std::uint64_t hash,
                                      const default_and_delta& both, key_outcome& out) {

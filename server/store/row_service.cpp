@@ -7,6 +7,7 @@
 
 #include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
+#include <paracel/free_memory.hpp>
 
 namespace paracel::srv {
 
@@ -130,7 +131,7 @@ row_service::served row_service::handle(const net::request_view& request, shared
   const auto body = out.body != nullptr ? std::span<const std::byte>(*out.body) : std::span<const std::byte>();
   const auto bytes = net::reply_header_bytes + body.size() + out.tail.size();
   done.answer(out.header, body, std::move(out.tail));
-  if (body_.capacity() > kept_body_bytes) body_ = {};
+  free_if_larger(body_, kept_body_bytes);
   return {bytes, false};
 }
 

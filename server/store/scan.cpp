@@ -9,6 +9,7 @@
 
 #include <paracel/bytes.hpp>
 #include <paracel/codec.hpp>
+#include <paracel/free_memory.hpp>
 
 #include "core/hash.hpp"
 #include "core/number_parsing.hpp"
@@ -534,7 +535,7 @@ scan_answer scan_service::handle(const net::request_view& request) {
     }
   }
 
-  if (body_.capacity() > kept_reply_bytes) body_ = {};
+  free_if_larger(body_, kept_reply_bytes);
   body_.clear();
   net::append(body_, c.at);
   if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <paracel/error.hpp>
+#include <paracel/free_memory.hpp>
 
 #include "client/multi_request.hpp"
 #include "core/check.hpp"
@@ -108,7 +109,7 @@ kvclt::sequence kvclt::send(std::uint32_t thread, std::uint32_t channel, net::re
     if (serves_) [[likely]]
       to.channel.transmit({.head = front_, .body = payload, .tail = std::move(tail)});
     else shared_.left_behind = true;
-    if (front_.capacity() > kept_buffer_bytes) front_ = {};
+    free_if_larger(front_, kept_buffer_bytes);
   }
   if (parks) return window.park({channel, h.clock, std::move(done)});
   return window.open(h.what, channel, net::request_header_bytes + h.body_bytes + h.tail_bytes, std::move(done));

@@ -21,6 +21,14 @@ TEST(FreeMemory, NothingIsKept) {
   EXPECT_EQ(text.capacity(), std::string().capacity());
 }
 
+TEST(FreeMemory, ABufferThatIsUsedAgainKeepsSoMuchAndNoMore) {
+  std::vector<double> numbers(1000);
+  free_if_larger(numbers, 1000 * sizeof(double));
+  EXPECT_EQ(numbers.size(), 1000U);
+  free_if_larger(numbers, 1000 * sizeof(double) - 1);
+  EXPECT_EQ(numbers.capacity(), 0U);
+}
+
 TEST(FreeMemory, RowsThatBecameFloatsAreNoLongerDoubles) {
   for (const bool dense : {false, true}) {
     sample_rows rows;
