@@ -404,8 +404,12 @@ void tell_last_words(srv::server_node& node, const srv::last_words::words& words
       never, milliseconds(1000), answer);
 }
 
-/// SIGALRM is the one that mpirun forwards (tool/launcher/job.py).
-bool asks_to_exit(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGALRM; }
+/// SIGALRM is the one that mpirun forwards (tool/launcher/job.py). One without a sender is from an alarm or a timer
+/// that a user function has set.
+bool asks_to_exit(const siginfo_t& signal) {
+  const bool sent = signal.si_code <= 0 && signal.si_code != SI_TIMER;
+  return signal.si_signo == SIGTERM || signal.si_signo == SIGINT || (signal.si_signo == SIGALRM && sent);
+}
 
 /// Serves until `end` is set. Returns the exit status.
 int serve(srv::server_node& node, net::transport& over, ending& end, const sigset_t& signals) {
@@ -454,10 +458,10 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
       end.come(exit_status::failure, failure_text(e));
     }
   });
-  int signal = 0;
+  siginfo_t signal{};
   while (!end.has_come() && !srv::last_words::heard()) {
-    sigwait(&signals, &signal);
-    if (asks_to_exit(signal)) end.come(exit_status::ok, strsignal(signal));
+    if (sigwaitinfo(&signals, &signal) < 0) continue;  // interrupted by a handler
+    if (asks_to_exit(signal)) end.come(exit_status::ok, strsignal(signal.si_signo));
   }
   // A server told to exit because a function hangs asks which one.
   if (end.status() == exit_status::server_lost && node.ask_longest_run()) {
@@ -506,7 +510,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
 
-  // Blocked before the first thread starts, so that only sigwait below sees them.
+  // Blocked before the first thread starts, so that only sigwaitinfo below sees them.
   sigset_t signals;
   sigemptyset(&signals);
   for (const int s : {SIGTERM, SIGINT, SIGUSR1, SIGALRM}) sigaddset(&signals, s);

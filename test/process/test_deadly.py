@@ -64,6 +64,12 @@ class Deadly(JobTest):
                               r'libdeadly_updates.so:deadly_hang at "deadly 1"; the job continues')
         self.assertRegex(out, r'was told: .*it is no longer called: .*deadly_hang at "deadly 1"\n')
 
+    def test_an_alarm_ends_nothing(self):
+        status, out, err = self.job("key", "alarm")
+        self.assertEqual(status, 0, err + out)
+        self.assertNotIn(" lost: ", err)
+        self.assertIn("counted 200, deadly 1 is 0\n", out)
+
     def test_a_staged_update_ends_the_program_and_one_server(self):
         status, out, err = self.job("staged", "segv")
         self.assertNotEqual(status, 0, out)

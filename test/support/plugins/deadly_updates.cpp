@@ -5,9 +5,11 @@
 
 #include <spawn.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
@@ -64,6 +66,11 @@ void loops() {
 void exits_at_once() { _exit(77); }
 void exits_by_system_call() { syscall(SYS_exit_group, 3); }
 void stops() { raise(SIGSTOP); }
+void sets_an_alarm() {
+  const itimerval soon{{0, 0}, {0, 1000}};
+  setitimer(ITIMER_REAL, &soon, nullptr);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+}
 void crashes_in_a_thread() { std::thread(segv).join(); }
 void exits_in_a_thread() { std::thread(exits_at_once).join(); }
 void closes() {
@@ -147,6 +154,7 @@ DEADLY(exit, exits);
 DEADLY(fpe, divides);
 DEADLY(hang, hangs);
 DEADLY(loop, loops);
+DEADLY(alarm, sets_an_alarm);
 DEADLY(allocation, allocates);
 DEADLY(exit_at_once, exits_at_once);
 DEADLY(exit_by_system_call, exits_by_system_call);
