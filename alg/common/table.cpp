@@ -23,7 +23,7 @@ void add_table_keys(config_schema& s, const table_parts& parts) {
   if (parts.weights) {
     s.key("weight", key_type::string, "the field with the rows' weights: its name, or its number from 0").or_numbers();
     s.key("row_weights", key_type::files,
-          "weights of the rows of training_input, one number per line, instead of weight; default: 1");
+          "weights of the rows of the training input, one number per line, instead of weight; default: 1");
   }
   if (parts.classes) add_class_weight_key(s);
   if (parts.groups)

@@ -11,6 +11,7 @@
 
 #include "alg/common/divergence.hpp"
 #include "alg/common/npy.hpp"
+#include "alg/common/row_weights.hpp"
 #include "alg/common/warning.hpp"
 #include "kmeans_input.hpp"
 
@@ -60,7 +61,7 @@ config_schema kmeans_schema() {
       .fallback("euclidean")
       .one_of({"euclidean", "cosine", "haversine"});
   s.key("model", key_type::files, "folder or manifest of a model: only assign the points to its centres");
-  add_table_keys(s, {.labels = false, .weights = false});
+  add_table_keys(s, {.labels = false});
   s.key("format", key_type::string, "format of the results: Paracel's text, or npy")
       .fallback("text")
       .one_of({"text", "npy"});
@@ -76,6 +77,7 @@ kmeans_settings::kmeans_settings(const config& from)
       format(from.get<std::string>("format")),
       type(from.get<std::string>("type")),
       kclusters_place(from.place_of("kclusters")),
+      weight_place(from.place_of("weight")),
       kclusters(from.get<std::size_t>("kclusters")),
       rounds(from.get<int>("rounds")),
       n_init(from.get<int>("n_init")),
@@ -126,9 +128,10 @@ void kmeans::solve() {
     return;
   }
   load();
-  if (settings_.kclusters > total_) {
+  if (settings_.kclusters > counted_) {
     throw config_error(settings_.kclusters_place + ": found number " + std::to_string(settings_.kclusters) +
-                       ", want at most the number of points, " + std::to_string(total_));
+                       ", want at most the number of points" + (counted_ < total_ ? " with a weight above 0, " : ", ") +
+                       std::to_string(counted_));
   }
   run_log log(*this, settings_.rounds, "inertia", settings_.debug);
   kmeans_solver driver(*this, points_, total_, options(log));
@@ -143,8 +146,10 @@ kmeans_options kmeans::options(run_log& log) {
   o.batch_size = settings_.batch_size;
   o.tolerance = settings_.tolerance;
   o.cosine = settings_.unit_length();
+  o.weighted = settings_.weighted();
   o.seed = settings_.seed;
-  o.progress = [&log](int run, int round, double inertia, std::optional<double> changed) {
+  o.progress = [&log, unit = weight_unit_](int run, int round, double inertia, std::optional<double> changed) {
+    inertia *= unit;
     if (changed) log.round(round, inertia, {{"changed", *changed}, {"run", static_cast<double>(run)}});
     else log.round(round, inertia, {{"run", static_cast<double>(run)}});
   };
@@ -172,11 +177,16 @@ void kmeans::load() {
                      : load_samples(get_comm(), settings_.input, how);
   total_ = rows.rows_total;
   if (rows.columns == 0) throw data_error(settings_.input.front() + ": found points without any feature");
+  if (named_ && !how.weight.empty())
+    throw config_error(settings_.weight_place + ": not with points with names, which have no fields; want row_weights");
+  if (!settings_.table.row_weights.empty())
+    rows.weight = load_row_weights(get_comm(), settings_.table.row_weights, rows);
   // Points to be assigned to a model may lack its last features.
   if (how.columns != 0) rows.columns = how.columns;
   how.names = rows.names;
   how.fields = rows.fields;
   if (settings_.haversine()) to_sphere(rows, settings_.input, how);
+  scale_weights(rows);
   double most = 0;
   for (const double v : rows.value) most = std::max(most, std::abs(v));
   auto comm = get_comm();
@@ -185,6 +195,21 @@ void kmeans::load() {
     throw data_error(settings_.input.front() + ": found only numbers below " + json_number(least_size) +
                      ", whose squares underflow; want larger ones");
   points_ = kmeans_points(std::move(rows), settings_.unit_length());
+}
+
+/// Makes the greatest weight of all workers one in [1, 2), so that no product with a square overflows or underflows.
+void kmeans::scale_weights(sample_rows& rows) {
+  auto comm = get_comm();
+  counted_ = total_;
+  if (!settings_.weighted()) return;
+  double greatest = 0;
+  for (const double w : rows.weight) greatest = std::max(greatest, w);
+  comm.allreduce(greatest, reduce_op::max);
+  const int exponent = std::ilogb(greatest);
+  for (double& w : rows.weight) w = std::scalbn(w, -exponent);
+  weight_unit_ = std::scalbn(1.0, exponent);
+  counted_ = static_cast<std::uint64_t>(std::ranges::count_if(rows.weight, [](double w) { return w > 0; }));
+  comm.allreduce(counted_);
 }
 
 /// Paracel's kmeans_<rank>: one line for each cluster with its points. Each worker writes its own points; with a
@@ -200,7 +225,9 @@ void kmeans::dump_groups(const std::vector<std::uint64_t>& labels) {
   paracel_dump_dict(groups, "kmeans_");
 }
 
-void kmeans::dump(const kmeans_outcome& best, run_log& log) {
+void kmeans::dump(kmeans_outcome best, run_log& log) {
+  best.inertia *= weight_unit_;
+  for (double& count : best.counts) count *= weight_unit_;
   check_divergence({"the inertia", "want smaller numbers in the points: their squares overflow"}, best.rounds,
                    best.inertia, 0);
   const auto centers = settings_.haversine() ? on_globe(best.centres) : best.centres;

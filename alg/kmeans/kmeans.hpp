@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // k-means: k centres c that minimise the inertia, the sum over all points of the squared distance to the nearest
-// centre,
+// centre, times the point's weight (default: 1),
 //
-//     I(c) = sum_i min_c |x_i - c|^2
+//     I(c) = sum_i w_i min_c |x_i - c|^2
 //
 // by Lloyd's algorithm (each centre becomes the mean of its points, until no point changes its centre) or mini-batches,
 // seeded by k-means||. `cosine`: points and centres are normalised to length 1.
@@ -47,6 +47,7 @@ struct kmeans_settings {
   std::string format;
   std::string type;
   std::string kclusters_place;
+  std::string weight_place;
   std::size_t kclusters;
   int rounds;
   int n_init;
@@ -59,6 +60,7 @@ struct kmeans_settings {
   state_plugin update;  // its functions: of the centres, of the groups
 
   [[nodiscard]] bool haversine() const { return metric == "haversine"; }
+  [[nodiscard]] bool weighted() const { return !table.samples.weight.empty() || !table.row_weights.empty(); }
   [[nodiscard]] bool unit_length() const { return metric != "euclidean"; }
 };
 
@@ -71,16 +73,19 @@ class kmeans : public paralg {
 
  private:
   void load();
+  void scale_weights(sample_rows& rows);
   [[nodiscard]] kmeans_options options(run_log& log);
   void dump_groups(const std::vector<std::uint64_t>& labels);
-  void dump(const kmeans_outcome& best, run_log& log);
+  void dump(kmeans_outcome best, run_log& log);
 
   kmeans_settings settings_;
   kmeans_points points_;
   id_list names_;  // of this worker's points, if they have any
   std::optional<server_fold> servers_;
   bool named_ = false;
-  std::uint64_t total_ = 0;
+  std::uint64_t total_ = 0;    // points of all workers,
+  std::uint64_t counted_ = 0;  // and of those the ones with a weight above 0
+  double weight_unit_ = 1;     // a power of two by which the weights of points_ are divided
 };
 
 }  // namespace paracel::alg

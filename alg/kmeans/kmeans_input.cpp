@@ -169,6 +169,7 @@ void to_sphere(sample_rows& rows, const std::vector<std::string>& files, const s
   points.rows_total = rows.rows_total;
   points.first_row = rows.first_row;
   points.label = std::move(rows.label);
+  points.weight = std::move(rows.weight);
   points.value = on_sphere(degrees);
   rows = std::move(points);
 }

@@ -247,7 +247,7 @@ void kmeans_points::assign(const kmeans_centres& centres, std::span<const double
       nearest(centres, which, best, best_distance, second_distance);
       for (std::size_t r = 0; r < which.size(); ++r) {
         const std::size_t i = which[r];
-        if (fresh || assignment_[i] != best[r]) sums.changed() += 1;
+        if ((fresh || assignment_[i] != best[r]) && weight(i) > 0) sums.changed() += 1;
         assignment_[i] = best[r];
         distance_[i] = best_distance[r];
         lower_[i] = std::sqrt(second_distance[r]);
@@ -255,17 +255,19 @@ void kmeans_points::assign(const kmeans_centres& centres, std::span<const double
     }
     double inertia = 0;
     for (std::size_t i = first; i < end; ++i) {
-      add(i, 1, sums.sum(assignment_[i]));
-      sums.count(assignment_[i]) += 1;
-      inertia += distance_[i];
+      const double w = weight(i);
+      add(i, w, sums.sum(assignment_[i]));
+      sums.count(assignment_[i]) += w;
+      inertia += w * distance_[i];
     }
     sums.inertia() += inertia;
   }
 }
 
 std::vector<kmeans_far_point> kmeans_points::farthest(std::size_t count) const {
-  std::vector<std::size_t> order(rows());
-  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < rows(); ++i)
+    if (weight(i) > 0) order.push_back(i);
   count = std::min(count, order.size());
   const auto farther = [this](std::size_t a, std::size_t b) {
     return distance_[a] > distance_[b] || (distance_[a] == distance_[b] && a < b);
@@ -273,7 +275,7 @@ std::vector<kmeans_far_point> kmeans_points::farthest(std::size_t count) const {
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(), farther);
   std::vector<kmeans_far_point> out;
   for (std::size_t r = 0; r < count; ++r) {
-    out.push_back({distance_[order[r]], first_row() + order[r], assignment_[order[r]]});
+    out.push_back({distance_[order[r]], weight(order[r]), first_row() + order[r], assignment_[order[r]]});
   }
   return out;
 }

@@ -61,13 +61,15 @@ struct kmeans_sums {
   [[nodiscard]] double& changed() { return values.back(); }
 
   std::size_t d = 0;
-  /// k * d sums of points, k counts, the inertia, the number of points whose centre has changed.
+  /// k * d weighted sums of points, k sums of their weights, the inertia, the number of points of a weight above 0
+  /// whose centre has changed.
   std::vector<double> values;
 };
 
 /// A point that is far from its centre.
 struct kmeans_far_point {
-  double distance = 0;    ///< squared
+  double distance = 0;  ///< squared
+  double weight = 0;
   std::uint64_t row = 0;  ///< global row
   std::uint32_t centre = 0;
 };
@@ -75,12 +77,13 @@ struct kmeans_far_point {
 class kmeans_points {
  public:
   kmeans_points() = default;
-  /// `cosine`: rows are divided by their length (a zero row is unchanged).
+  /// `cosine`: rows are divided by their length (a zero row is unchanged). Rows may have weights.
   kmeans_points(sample_rows rows, bool cosine);
 
   [[nodiscard]] std::size_t rows() const noexcept { return rows_.rows(); }
   [[nodiscard]] std::size_t dimension() const noexcept { return rows_.columns; }
   [[nodiscard]] std::uint64_t first_row() const noexcept { return rows_.first_row; }
+  [[nodiscard]] double weight(std::size_t i) const noexcept { return rows_.weight.empty() ? 1 : rows_.weight[i]; }
   /// to += times * x_i
   void add(std::size_t i, double times, std::span<double> to) const;
   /// Row i, as a dense vector.
@@ -105,7 +108,7 @@ class kmeans_points {
   [[nodiscard]] const std::vector<std::uint32_t>& assignment() const noexcept { return assignment_; }
   /// Squared distances to the assigned centres, as of the last `assign`.
   [[nodiscard]] const std::vector<double>& distances() const noexcept { return distance_; }
-  /// The `count` rows that are farthest from their centres, farthest first, ties by row.
+  /// The `count` rows of a weight above 0 that are farthest from their centres, farthest first, ties by row.
   [[nodiscard]] std::vector<kmeans_far_point> farthest(std::size_t count) const;
   /// Moves row i to a centre that was empty.
   void reassign(std::size_t i, std::uint32_t centre) {

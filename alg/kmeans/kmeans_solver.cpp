@@ -25,6 +25,8 @@ constexpr std::uint64_t seeding_stream = 16;  // plus the round of k-means||
 // section 5.
 constexpr int seeding_rounds = 5;
 constexpr double oversampling = 2;
+// A centre's weight without one of its points is rounding error if it is below this fraction of the weight.
+constexpr double alone = 1e-12;
 
 /// Scales row c of d numbers to length 1; a zero row is unchanged.
 void normalise(std::vector<double>& rows, std::size_t d, std::size_t c) {
@@ -65,8 +67,23 @@ std::vector<double> kmeans_solver::gather_points(const std::vector<std::size_t>&
   return all;
 }
 
-/// k-means||: a first point, five rounds in which each point is chosen with a probability proportional to its squared
-/// distance, and a reduction of the chosen points to k centres.
+/// The row of a first point, drawn with a probability proportional to its weight: the least of exponential random
+/// numbers, each divided by its row's weight. A function of seed, rows and weights only. A collective.
+std::uint64_t kmeans_solver::first_seed(std::uint64_t seed) {
+  if (!options_.weighted) return counter_random(seed, first_stream).below(total_);
+  std::vector<double> least{std::numeric_limits<double>::infinity(), 0};
+  for (std::size_t i = 0; i < points_.rows(); ++i) {
+    if (points_.weight(i) == 0) continue;
+    counter_random random(seed, first_stream, points_.first_row() + i);
+    const double key = -std::log(random.uniform_above_zero()) / points_.weight(i);
+    if (key < least[0]) least = {key, static_cast<double>(points_.first_row() + i)};
+  }
+  const auto all = comm_.allgather(least);
+  return static_cast<std::uint64_t>((*std::min_element(all.begin(), all.end()))[1]);
+}
+
+/// k-means||: a first point, five rounds in which each point is chosen with a probability proportional to its weight
+/// times its squared distance, and a reduction of the chosen points to k centres.
 std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
   const std::size_t n = points_.rows();
   const std::size_t d = points_.dimension();
@@ -80,7 +97,7 @@ std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
   std::vector<std::uint32_t> new_nearest(n);
 
   std::vector<std::size_t> taken;
-  const std::uint64_t first = counter_random(seed, first_stream).below(total_);
+  const std::uint64_t first = first_seed(seed);
   if (first >= points_.first_row() && first - points_.first_row() < n) taken.push_back(first - points_.first_row());
   std::vector<double> candidates;
   for (int round = 0;; ++round) {
@@ -95,7 +112,7 @@ std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
         nearest[i] = before + new_nearest[i];
       }
     }
-    for (std::size_t i = 0; i < n; ++i) cost += square[i];
+    for (std::size_t i = 0; i < n; ++i) cost += points_.weight(i) * square[i];
     candidates.insert(candidates.end(), fresh.begin(), fresh.end());
     // More rounds, up to twice as many, if the usual five have not found enough.
     const bool enough = candidates.size() / d >= options_.clusters;
@@ -105,7 +122,7 @@ std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
     taken.clear();
     for (std::size_t i = 0; i < n; ++i) {
       counter_random random(seed, seeding_stream + static_cast<std::uint64_t>(round), points_.first_row() + i);
-      if (random.uniform() * cost < wanted * square[i]) taken.push_back(i);
+      if (random.uniform() * cost < wanted * points_.weight(i) * square[i]) taken.push_back(i);
     }
   }
 
@@ -118,7 +135,7 @@ std::vector<double> kmeans_solver::seeds(std::uint64_t seed) {
     return rows;
   }
   std::vector<double> weight(count);
-  for (std::size_t i = 0; i < n; ++i) weight[nearest[i]] += 1;
+  for (std::size_t i = 0; i < n; ++i) weight[nearest[i]] += points_.weight(i);
   sum_over_workers(comm_, weight);
   // On one worker, because results may differ in the last digits between processors.
   std::vector<double> rows;
@@ -171,12 +188,15 @@ void kmeans_solver::fill_empty() {
     auto x = points_.point(f.row - points_.first_row());
     double norm = 0;
     for (const double v : x) norm += v * v;
-    // A distance within the rounding error of the centre, a mean of `count` points, counts as 0.
-    const double rounding = std::numeric_limits<double>::epsilon() * sums_.count(f.centre);
+    // A distance within the rounding error of the centre, a mean of so many points (at most, with weights), counts as
+    // 0.
+    const double points = options_.weighted ? static_cast<double>(total_) : sums_.count(f.centre);
+    const double rounding = std::numeric_limits<double>::epsilon() * points;
     if (f.distance <= rounding * rounding * norm) continue;
     x.push_back(f.distance);
     x.push_back(static_cast<double>(f.row));
     x.push_back(f.centre);
+    x.push_back(f.weight);
     mine.push_back(std::move(x));
   }
   std::vector<std::vector<double>> all;
@@ -190,16 +210,18 @@ void kmeans_solver::fill_empty() {
   for (const auto& x : all) {
     const auto from = static_cast<std::size_t>(x[d + 2]);
     if (at == empty.size()) break;
-    if (sums_.count(from) <= 1) continue;
+    const double w = x[d + 3];
+    // The only point of its centre: what others add is rounding error.
+    if (sums_.count(from) - w <= alone * sums_.count(from)) continue;
     const auto to = empty[at++];
     const auto row = static_cast<std::uint64_t>(x[d + 1]);
     const bool own = row >= points_.first_row() && row - points_.first_row() < points_.rows();
     for (std::size_t j = 0; j < d && (own || !options_.combine); ++j) {
-      sums_.sum(from)[j] -= x[j];
-      sums_.sum(to)[j] += x[j];
+      sums_.sum(from)[j] -= w * x[j];
+      sums_.sum(to)[j] += w * x[j];
     }
-    sums_.count(from) -= 1;
-    sums_.count(to) += 1;
+    sums_.count(from) -= w;
+    sums_.count(to) += w;
     sums_.changed() += 1;
     if (own) points_.reassign(row - points_.first_row(), to);
   }
@@ -243,7 +265,8 @@ kmeans_outcome kmeans_solver::lloyd(std::vector<double> rows, int attempt) {
   return assigned(std::move(rows), static_cast<int>(loop.iteration()), converged);
 }
 
-/// A step moves each centre to the mean of all points assigned to it so far, including this step's.
+/// A step moves each centre to the mean of all points assigned to it so far, including this step's. Points are drawn
+/// uniformly and weighted in the mean.
 kmeans_outcome kmeans_solver::mini_batches(std::vector<double> rows, int attempt) {
   const std::size_t d = points_.dimension();
   const std::size_t k = options_.clusters;
@@ -279,9 +302,10 @@ kmeans_outcome kmeans_solver::mini_batches(std::vector<double> rows, int attempt
       if (!mine.empty()) points_.nearest(centres, mine, best, square, ignored);
       std::fill(sums_.values.begin(), sums_.values.end(), 0.0);
       for (std::size_t i = 0; i < mine.size(); ++i) {
-        points_.add(mine[i], 1, sums_.sum(best[i]));
-        sums_.count(best[i]) += 1;
-        sums_.inertia() += square[i];
+        const double w = points_.weight(mine[i]);
+        points_.add(mine[i], w, sums_.sum(best[i]));
+        sums_.count(best[i]) += w;
+        sums_.inertia() += w * square[i];
       }
       sum_up();
       inertia += sums_.inertia();

@@ -24,6 +24,7 @@ struct kmeans_options {
   std::size_t batch_size = 0;  ///< 0: Lloyd's algorithm
   double tolerance = 0;
   bool cosine = false;
+  bool weighted = false;  ///< some worker's points have weights
   std::uint64_t seed = 0;
   /// Called after each round: run (from 0), round (from 1), inertia, points that changed their centre (not with
   /// mini-batches).
@@ -36,7 +37,7 @@ struct kmeans_options {
 struct kmeans_outcome {
   std::vector<double> centres;            ///< one centre a row
   std::vector<std::uint32_t> assignment;  ///< of this worker's points
-  std::vector<double> counts;             ///< over all workers
+  std::vector<double> counts;             ///< over all workers: points, or the sums of their weights
   double inertia = 0;
   int rounds = 0;
   bool converged = false;
@@ -45,7 +46,8 @@ struct kmeans_outcome {
 /// Lifetime: job and points must outlive it. Thread-safety: none. Every public call is a collective.
 class kmeans_solver {
  public:
-  /// `total`: the number of points of all workers, at least as many as clusters. `job`: can resume the solver's loops.
+  /// `total`: the number of points of all workers; at least as many as clusters have a weight above 0. `job`: can
+  /// resume the solver's loops.
   kmeans_solver(paralg& job, kmeans_points& points, std::uint64_t total, kmeans_options options)
       : job_(job), comm_(job.get_comm()), points_(points), total_(total), options_(std::move(options)) {}
 
@@ -55,6 +57,7 @@ class kmeans_solver {
   [[nodiscard]] kmeans_outcome assigned(std::vector<double> centres, int rounds, bool converged);
 
  private:
+  [[nodiscard]] std::uint64_t first_seed(std::uint64_t seed);
   [[nodiscard]] std::vector<double> seeds(std::uint64_t seed);
   [[nodiscard]] std::vector<double> gather_points(const std::vector<std::size_t>& mine);
   [[nodiscard]] kmeans_outcome lloyd(std::vector<double> centres, int attempt);
