@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The main of a program, in one call:
+// The main of a program, in one call. With settings that are a struct (settings.hpp):
+//
+//   int main(int argc, char** argv) { return paracel::run<my_algorithm>(argc, argv); }
+//
+// With a schema and the config itself:
 //
 //   int main(int argc, char** argv) {
 //     return paracel::run(argc, argv, schema(), [](const paracel::config& config) { my_algorithm(config).solve(); });
@@ -8,9 +12,12 @@
 #pragma once
 
 #include <functional>
+#include <type_traits>
 
+#include <paracel/comm.hpp>
 #include <paracel/main_env.hpp>
 #include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 
 namespace paracel {
 
@@ -34,6 +41,19 @@ template <class Settings, class F>
 int run(int argc, char** argv, config_schema schema, const F& solve) {
   schema.also([](const config& c) { (void)Settings(c); });
   return run(argc, argv, schema, [&](const config& c) { solve(Settings(c)); });
+}
+
+/// The same for a class: `settings_type` is the struct of its settings, its constructor takes them, alone or after a
+/// Comm and the address of the servers ("": those of the job), and `solve()` does the work. What the settings reject,
+/// --check and prun.py reject too.
+template <class Program>
+int run(int argc, char** argv) {
+  using settings = typename Program::settings_type;
+  return run(argc, argv, schema_of<settings>(), [](const config& from) {
+    const auto read = read_settings<settings>(from);
+    if constexpr (std::is_constructible_v<Program, const settings&>) Program(read).solve();
+    else Program(Comm(), "", read).solve();
+  });
 }
 
 /// The same for a program without a config: the command line is its own, after MPI has removed its options.

@@ -51,13 +51,16 @@ class key_spec {
   key_spec(std::string name, key_type type, std::string help)
       : name_(std::move(name)), help_(std::move(help)), type_(type) {}
 
+  /// The config must have it, so there is no default.
   key_spec& required() {
     required_ = true;
+    fallback_ = {};
     return *this;
   }
   /// Required unless one of these keys is given and not empty: training keys are not needed when a model is read.
   key_spec& required_unless(std::vector<std::string> others) {
     required_unless_ = std::move(others);
+    fallback_ = {};
     return *this;
   }
   /// The default value. A key that is neither required nor has a fallback is "", 0 or false.
@@ -140,7 +143,7 @@ class config {
   /// integer does not fit.
   template <class T>
   [[nodiscard]] T get(std::string_view name) const {
-    const auto& v = at(name);
+    const auto& v = at(name).value;
     if constexpr (std::is_same_v<T, double>) {
       if (const auto* d = std::get_if<double>(&v)) return *d;
     } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
@@ -156,6 +159,8 @@ class config {
   [[nodiscard]] bool in_schema(std::string_view name) const { return entries_.find(name) != entries_.end(); }
   /// Whether the file has the key; false where its fallback is in use.
   [[nodiscard]] bool given(std::string_view name) const;
+  /// Whether the file has the key, or the schema a default. Throws: config_error when the schema has no such key.
+  [[nodiscard]] bool has_value(std::string_view name) const;
   /// Whether the results of all workers go to one file: both schema and file have the key of add_output_files.
   [[nodiscard]] bool one_output_file() const { return one_output_file_; }
   /// A key with its value, given or default.
@@ -176,8 +181,9 @@ class config {
     std::size_t line = 0;  // 0: not in the file
     std::size_t column = 0;
     key_type type = key_type::string;
+    bool has_default = false;
   };
-  [[nodiscard]] const config_value& at(std::string_view name) const;
+  [[nodiscard]] const entry& at(std::string_view name) const;
 
   std::string file_;
   std::map<std::string, entry, std::less<>> entries_;

@@ -117,10 +117,15 @@ bool config::given(std::string_view name) const {
   return found != entries_.end() && found->second.line != 0;
 }
 
-const config_value& config::at(std::string_view name) const {
+bool config::has_value(std::string_view name) const {
+  const auto& e = at(name);
+  return e.line != 0 || e.has_default;
+}
+
+const config::entry& config::at(std::string_view name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end()) throw config_error(file_ + ": the schema has no key \"" + std::string(name) + "\"");
-  return found->second.value;
+  return found->second;
 }
 
 std::string config::place_of(std::string_view name) const {
@@ -245,9 +250,10 @@ config config_schema::check_tree(const std::string& file, const config_node& roo
   config result;
   result.file_ = file;
   for (const auto& k : keys_) {
-    auto value = std::holds_alternative<std::monostate>(k.fallback_) ? zero_of(k.type_) : k.fallback_;
-    result.entries_[k.name_].value = std::move(value);
-    result.entries_[k.name_].type = k.type_;
+    auto& entry = result.entries_[k.name_];
+    entry.has_default = !std::holds_alternative<std::monostate>(k.fallback_);
+    entry.value = entry.has_default ? k.fallback_ : zero_of(k.type_);
+    entry.type = k.type_;
   }
   for (const auto& m : root.members) {
     const auto place =
@@ -270,7 +276,7 @@ config config_schema::check_tree(const std::string& file, const config_node& roo
     remark_quotes(m.value, spec->type_, place);
   }
   result.one_output_file_ = output_files_ && result.given(output_files_key);
-  const auto stands = [&](const std::string& name) { return result.given(name) && !is_empty(result.at(name)); };
+  const auto stands = [&](const std::string& name) { return result.given(name) && !is_empty(result.at(name).value); };
   for (const auto& k : keys_) {
     const auto& others = k.required_unless_;
     const bool needed = k.required_ || (!others.empty() && std::ranges::none_of(others, stands));

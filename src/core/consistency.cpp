@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "paracel/consistency.hpp"
 
-#include "paracel/schema.hpp"
+#include "paracel/settings.hpp"
 
 namespace paracel {
 
@@ -39,6 +39,12 @@ void add_consistency_keys(config_schema& schema, const std::string& unit, const 
       .fallback(0)
       .at_least(0)
       .at_most(1000000000);
+}
+
+void consistency_keys(key_list& k, consistency& to, const std::string& unit, const std::string& preferred,
+                      const std::vector<consistency_model>& supported) {
+  if (k.schema() != nullptr) add_consistency_keys(*k.schema(), unit, preferred, supported);
+  else to = read_consistency(*k.from(), to);
 }
 
 consistency read_consistency(const config& from, const consistency& preferred) {
