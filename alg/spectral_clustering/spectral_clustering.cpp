@@ -119,7 +119,8 @@ config_schema spectral_clustering_schema() {
         "largest permitted residual of an eigenvector, relative to 2 - the smallest eigenvalue")
       .fallback(1e-10)
       .above(0);
-  s.key("basis", key_type::integer, "columns kept before a restart; 0: five times kclusters + 2")
+  s.key("basis", key_type::integer,
+        "columns kept before a restart; 0: ten times kclusters + 2, up to 40 times if rounds would not suffice")
       .fallback(0)
       .at_least(0)
       .at_most(100000);

@@ -32,6 +32,11 @@ constexpr double nearly_done = 1e-2;
 constexpr double least_square = 1e-10;
 // Steps after which a small value is one of A rather than of the first random block.
 constexpr int settled_steps = 3;
+// How often it is asked whether the residual falls fast enough for the steps that are left. If not, and without a given
+// size, the basis doubles, up to so many times its first one and so many numbers of a worker (1 GB).
+constexpr int looks = 8;
+constexpr Index growth = 4;
+constexpr double greatest_entries = 0x1p27;
 
 void sum_matrix(product_operator& a, MatrixXd& m) { a.sum(std::span(m.data(), static_cast<std::size_t>(m.size()))); }
 
@@ -211,6 +216,15 @@ struct extent {
   [[nodiscard]] Index basis(const krylov_options& options, Index blocks) const {
     return std::max<Index>(options.basis == 0 ? blocks * block : static_cast<Index>(options.basis), 3 * block);
   }
+  /// The most columns that the basis of right vectors may grow to.
+  [[nodiscard]] Index greatest_basis(product_operator& a, const krylov_options& options, Index blocks) const {
+    const Index least = basis(options, blocks);
+    if (options.basis != 0) return least;
+    auto own = static_cast<double>(a.columns());
+    a.largest(std::span(&own, 1));
+    const auto held = static_cast<Index>(std::min(greatest_entries / std::max(own, 1.0), 1e6));
+    return std::max(least, std::min({growth * least, static_cast<Index>(columns), held}));
+  }
 };
 
 extent extent_of(product_operator& a, const krylov_options& options) {
@@ -276,6 +290,7 @@ class step_loop {
         name, [&s]() -> MatrixXd { return s.columns(); },
         [&s](const MatrixXd& found) {
           s.used = 0;
+          s.basis.conservativeResize(found.rows(), std::max(s.basis.cols(), found.cols()));
           append(s, found);
         });
   }
@@ -315,20 +330,29 @@ class step_loop {
   bool stopped_ = false;
 };
 
+/// Whether a residual that fell from `before` to `now` in some steps will reach `wanted` in those that are left.
+bool falls_in_time(double before, double now, double wanted, int steps, int left) {
+  return now < before && std::log(now / wanted) * steps <= std::log(before / now) * left;
+}
+
 /// An orthonormal basis of the right vectors, by products with A'A. Empty if they have too few digits.
 MatrixXd right_vectors(product_operator& a, const krylov_options& options, const extent& e, int& steps) {
-  const Index most = e.basis(options, 10);
-  side right{MatrixXd(static_cast<Index>(a.columns()), most), 0};
+  const Index greatest = e.greatest_basis(a, options, 10);
+  side right{MatrixXd(static_cast<Index>(a.columns()), e.basis(options, 10)), 0};
   MatrixXd next = first_block(a, options, e.block);
-  MatrixXd t = MatrixXd::Zero(most, most);
+  MatrixXd t = MatrixXd::Zero(right.basis.cols(), right.basis.cols());  // as large as the basis
   MatrixXd q;
+  double before = 0;  // the residual at step `since`
+  int since = 0;
   double scale = 0;
   bool enough_digits = true;
   step_loop loop(options.job);
   loop.keep("right", right).keep("next", next).keep("t", t).keep("q", q).keep("scale", scale).keep("steps", steps);
-  loop.keep("enough_digits", enough_digits);
+  loop.keep("enough_digits", enough_digits).keep("before", before).keep("since", since);
   while (loop.next(options.steps)) {
     ++steps;
+    Index most = t.cols();
+    if (right.basis.cols() < most) right.basis.conservativeResize(Eigen::NoChange, most);
     const Index from = right.used;
     const Index width = next.cols();
     append(right, next);
@@ -369,6 +393,18 @@ MatrixXd right_vectors(product_operator& a, const krylov_options& options, const
       continue;
     }
     if (right.used + next.cols() <= most) continue;
+    const double now = worst / top;
+    if (since == 0 || steps - since > options.steps / looks) {
+      const bool is_slow =
+          since != 0 && !falls_in_time(before, now, options.tolerance / 2, steps - since, options.steps - steps);
+      before = now;
+      since = steps;
+      if (is_slow && most < greatest) {
+        most = std::min(2 * most, greatest);
+        t.conservativeResizeLike(MatrixXd::Zero(most, most));
+        continue;
+      }
+    }
     const Index kept = std::min(right.used, 2 * e.block);
     right.basis.leftCols(kept) = (right.columns() * q.leftCols(kept)).eval();
     right.used = kept;

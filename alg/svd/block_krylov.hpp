@@ -64,8 +64,10 @@ class product_operator {
 
 struct krylov_options {
   std::size_t k = 10;
-  std::size_t basis = 0;  ///< maximum number of columns of a basis; 0: ten blocks of k + 2 (both sides: five)
-  int steps = 300;        ///< maximum number of blocks, two products each
+  /// The maximum number of columns of a basis; 0: ten blocks of k + 2 (both sides: five), and up to 40, within 1 GB a
+  /// worker, while the residual falls too slowly for the steps that are left.
+  std::size_t basis = 0;
+  int steps = 300;  ///< maximum number of blocks, two products each
   /// The job whose checkpoints include the iteration (resumable_loop); null: none. The operator must make no commits.
   paralg* job = nullptr;
   double tolerance = 1e-10;  ///< residual relative to the greatest singular value

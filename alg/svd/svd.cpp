@@ -171,7 +171,10 @@ config_schema svd_schema() {
   s.key("tolerance", key_type::number, "largest permitted residual, relative to the greatest singular value")
       .fallback(1e-10)
       .above(0);
-  s.key("basis", key_type::integer, "columns kept before a restart, at least three times k + 2; 0: ten times k + 2")
+  s.key("basis", key_type::integer,
+        "columns kept before a restart, at least three times k + 2; 0: ten times k + 2, up to 40 times if rounds would "
+        "not "
+        "suffice")
       .fallback(0)
       .at_least(0)
       .at_most(100000);

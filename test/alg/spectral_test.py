@@ -157,6 +157,17 @@ class Spectral(AlgorithmCase):
         self.assertIn("warning: not converged after 20 rounds: the residual of an eigenvector is ", self.stderr)
         self.assertIn("labels may be wrong; raise rounds, basis or tolerance", self.stderr)
 
+    def test_the_basis_grows_if_rounds_would_not_suffice(self):
+        path = self.path("path_601.txt", "".join(f"{i} {i + 1}\n" for i in range(600)))
+        for workers in (1, 2):
+            said, labels = self.found(workers, input=path, kclusters=2, rounds=600)
+            self.assertEqual(said["converged"], "yes")
+            np.testing.assert_allclose(self.values(said), 1 - np.cos(np.pi * np.arange(2) / 600), atol=1e-12)
+            self.assertEqual([labels[str(i)] for i in range(601) if i != 300], [0] * 300 + [1] * 300)
+        said, _ = self.found(mode="embedded", input=path, kclusters=2, rounds=600, basis=40)
+        self.assertEqual(said["converged"], "no")
+        self.assertIn("raise rounds, basis or tolerance", self.stderr)
+
     def test_wrong_input_and_keys_are_refused(self):
         for text, want in (("1 2 3\n4 5 x\n", "bad.txt:2:5"), ("1 2 3\n4\n", "bad.txt:2:"), ("\n", "found no edge"),
                            ("1 1 3\n", "found no edge"), ("1 2 3\n2 3 -1\n", "bad.txt:2:5: found \"-1\""),

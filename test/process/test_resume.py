@@ -69,7 +69,8 @@ class Resume(JobTest):
                             ("kinds.csv", [f"{dice.choice(('red', 'green', 'blue', '?'))},{dice.random()},{i % 7 * i % 5}\n"
                                            for i in range(300)]),
                             ("points.csv", points(dice)),
-                            ("documents.txt", documents(dice)), ("edges.txt", edges(dice))):
+                            ("documents.txt", documents(dice)), ("edges.txt", edges(dice)),
+                            ("path.txt", [f"{i} {i + 1}\n" for i in range(150)])):
             with open(os.path.join(cls.folder, name), "w", encoding="utf-8") as file:
                 file.writelines(lines)
 
@@ -261,6 +262,7 @@ class Resume(JobTest):
 
     def test_spectral_clustering(self):
         self.check("spectral_clustering", input="edges.txt", kclusters=4, n_init=6)
+        self.check("spectral_clustering", input="path.txt", kclusters=2, n_init=1, rounds=60)  # with a basis that grows
 
     def test_lda_under_ssp_has_no_replacements(self):
         nothing = dict.fromkeys(("training_input", "method", "rounds", "alpha", "beta"))
