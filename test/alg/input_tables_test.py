@@ -115,6 +115,22 @@ class InputTablesTest(AlgorithmCase):
                 self.assertEqual(self.quality(program, keys, training_input=train, test_input=self.table(kind, ["a", "b", "y"])),
                                  right)
 
+    def test_a_target_by_number_is_that_field_without_a_header(self):
+        for program, keys, kind, _ in PROGRAMS:
+            with self.subTest(program=program, keys=keys):
+                train = self.table(kind, ["a", "junk", "b", "y"], header=False)
+                right = self.quality(program, {**keys, "features": [0, 2], "target": 3}, training_input=train, test_input=train)
+                again = {"model": self.output, **{k: v for k, v in keys.items() if program == "fm" and k == "loss"}}
+                moved = self.table(kind, ["a", "y", "b", "junk"], header=False)
+                self.assertEqual(self.quality(program, again, test_input=moved, target=1), right)
+                self.assertEqual(self.quality(program, again, test_input=train, target=3), right)
+                for role in ("test_input", "predict_input"):
+                    self.assertIn('field "0" is the label, too', self.run_one(program, again, 4, target=0, **{role: train}))
+                    short = self.table(kind, ["a", "b", "y"], header=False)
+                    self.assertIn('found the label in field "0", want it in the last one',
+                                  self.run_one(program, again, 4, target=0, **{role: short}))
+                    self.run_one(program, again, target=2, **{role: short})
+
     def test_a_header_of_numbers_needs_the_key(self):
         for program, keys, kind, _ in PROGRAMS:
             with self.subTest(program=program, keys=keys):

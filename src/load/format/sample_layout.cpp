@@ -214,10 +214,18 @@ class field_planner {
     if (layout_.header && !fields_of_.contains(name)) not_in_header(name);
     return field_of(name);
   }
+  /// Whether the options ask for another label than that of the training rows.
+  [[nodiscard]] bool asks_for_other_label() const {
+    return !options_.target.empty() && !is_trained(options_.target, options_.fields.target, options_.fields.label);
+  }
+  /// Without a header: whether that one is to be found in this line.
+  [[nodiscard]] bool wants_other_label() const {
+    return asks_for_other_label() && (reads_labels(options_) || has(options_.target));
+  }
   /// Names of a model.
   void plan_as_named() {
     const auto& trained = options_.fields;
-    const bool is_asked = !options_.target.empty() && !is_trained(options_.target, trained.target, trained.label);
+    const bool is_asked = asks_for_other_label();
     const auto& target = is_asked ? options_.target : trained.target;
     const auto field = [&] { return is_asked ? field_of(target) : named_field(target); };
     if (reads_labels(options_)) make_label(target.empty() ? layout_.fields - 1 : field());
@@ -238,7 +246,8 @@ class field_planner {
   /// The fields of the training rows, in lines that are as long.
   void plan_as_trained() {
     const auto& trained = options_.fields;
-    if (reads_labels(options_)) make_label(trained.label < layout_.fields ? trained.label : layout_.fields - 1);
+    if (wants_other_label()) make_label(field_of(options_.target));
+    else if (reads_labels(options_)) make_label(trained.label < layout_.fields ? trained.label : layout_.fields - 1);
     for (std::uint32_t c = 0; c < trained.features.size(); ++c)
       make_feature(trained.features[c], c, std::to_string(trained.features[c]));
     want_columns(trained.features.size());
@@ -289,6 +298,14 @@ class field_planner {
     return "found " + fields_text(layout_.fields) + " in the first line, want ";
   }
 
+  void make_last_label() {
+    const auto last = layout_.fields - 1;
+    if (wants_other_label() && field_of(options_.target) != last)
+      refuse("found the label in field " + quote_for_error(options_.target) +
+             ", want it in the last one, as the line has not all fields of the training rows");
+    make_label(last);
+  }
+
   /// All fields that have no other role are features; the label is the last one.
   void plan_in_order() {
     const auto all = layout_.fields;
@@ -303,14 +320,14 @@ class field_planner {
       --features;
       if (options_.columns != 0 && features != options_.columns)
         refuse(found_fields() + std::to_string(options_.columns + others + 1) + ": " + want + " and a label");
-      if (!last)
+      if (!last && !wants_other_label())
         refuse(found_fields() + std::to_string(trained.count) + ": the label of the training rows was field " +
                std::to_string(trained.label));
-      make_label(all - 1);
+      make_last_label();
     } else if (options_.without_label && options_.label != rule::none) {
       const bool extra = features == options_.columns + std::size_t{1} && last;
       if (features != options_.columns && !extra) refuse(found_fields() + want + ", with or without a label");
-      if (extra) make_label(all - 1);
+      if (extra) make_last_label();
     } else if (options_.columns != 0 && features != options_.columns) {
       refuse(found_fields() + want);
     }
