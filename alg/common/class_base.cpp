@@ -136,8 +136,7 @@ void to_log_probabilities(std::span<double> scores) noexcept {
 std::vector<std::string> feature_names(const sample_rows& rows, bool bias) {
   std::vector<std::string> names;
   if (bias) names.emplace_back("bias");
-  for (std::uint32_t j = 0; j < rows.columns; ++j)
-    names.push_back(rows.names.empty() ? std::to_string(std::uint64_t{j} + 1) : rows.names[j]);
+  for (std::uint32_t j = 0; j < rows.columns; ++j) names.push_back(column_label(rows.names, j));
   return names;
 }
 

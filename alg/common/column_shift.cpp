@@ -26,6 +26,14 @@ constexpr std::uint64_t row_stride = 16;
 // Steps of one size converge about as slowly as the square of the ratio of the scales: 10,000 rounds for this one.
 constexpr double suitable_ratio = 100;
 
+// The square of a smaller number has fewer digits than a double.
+const double least_squared = std::sqrt(std::numeric_limits<double>::min() / std::numeric_limits<double>::epsilon());
+
+/// The squares of so many numbers up to this one can be added up.
+double largest_squared(std::uint64_t count) {
+  return std::sqrt(std::numeric_limits<double>::max() / static_cast<double>(count));
+}
+
 std::string rounded(double v) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2g", v);
@@ -58,8 +66,13 @@ std::vector<std::uint32_t> stored_by_all(const sample_rows& rows) {
 
 }  // namespace
 
+std::string column_label(const std::vector<std::string>& names, std::size_t j) {
+  return j < names.size() ? names[j] : std::to_string(j);
+}
+
 std::string column_name(const std::vector<std::string>& names, std::size_t j) {
-  return j < names.size() ? "\"" + names[j] + "\"" : std::to_string(j);
+  const auto label = column_label(names, j);
+  return j < names.size() ? "\"" + label + "\"" : label;
 }
 
 column_shift::column_shift(Comm comm, sample_rows& rows) {
@@ -133,8 +146,8 @@ std::vector<double> column_shift::intercept() const {
 void check_squares(Comm comm, const sample_rows& rows, const std::string& file) {
   std::vector<double> most(rows.columns);
   visit_values(rows, [&](std::size_t j, std::size_t k) { most[j] = std::max(most[j], std::abs(rows.value[k])); });
-  const double too_large = std::sqrt(std::numeric_limits<double>::max() / static_cast<double>(rows.rows_total));
-  const double too_small = std::sqrt(std::numeric_limits<double>::min() / std::numeric_limits<double>::epsilon());
+  const double too_large = largest_squared(rows.rows_total);
+  const double too_small = least_squared;
   const bool found = std::ranges::any_of(most, [&](double m) { return m > too_large || (m > 0 && m < too_small); });
   if (sum_over_workers(comm, found ? 1.0 : 0.0) == 0) return;
   comm.allreduce(most, reduce_op::max);
@@ -150,6 +163,23 @@ void check_squares(Comm comm, const sample_rows& rows, const std::string& file) 
                    rounded(too_small / most[j]));
     return;
   }
+}
+
+void check_sum_of_squares(double most, std::uint64_t count, const std::string& file, const std::string& what) {
+  const double too_large = largest_squared(count);
+  if (most > too_large)
+    throw data_error(file + ": found " + what + " up to " + rounded(most) + ", whose squares overflow; want at most " +
+                     rounded(too_large));
+  if (most > 0 && most < least_squared)
+    throw data_error(file + ": found only " + what + " below " + rounded(least_squared) +
+                     ", whose squares underflow; want a factor of at least " + rounded(least_squared / most));
+}
+
+void check_target_squares(Comm comm, const sample_rows& rows, const std::string& file) {
+  double most = 0;
+  for (const double y : rows.label) most = std::max(most, std::abs(y));
+  comm.allreduce(most, reduce_op::max);
+  check_sum_of_squares(most, rows.rows_total, file, "targets");
 }
 
 void require_finite(const std::vector<std::string>& names, std::span<const double> spread) {
@@ -176,7 +206,7 @@ void warn_of_rounding(Comm comm, const std::vector<std::string>& names, std::spa
   }
 }
 
-void warn_of_scales(Comm comm, const sample_rows& rows, bool intercept, const std::string& remedy) {
+std::vector<std::string> unsuitable_scales(Comm comm, const sample_rows& rows, bool intercept) {
   const std::size_t p = rows.columns;
   // Of the entries that are not 0: a rare feature is not a small one.
   std::vector<double> sums(2 * p);
@@ -194,7 +224,6 @@ void warn_of_scales(Comm comm, const sample_rows& rows, bool intercept, const st
     squares[p + j] += d * d;
   });
   sum_over_workers(comm, squares);
-  if (comm.get_rank() != 0) return;
   std::size_t largest = p;
   std::size_t least = p;
   std::size_t far = p;
@@ -205,6 +234,7 @@ void warn_of_scales(Comm comm, const sample_rows& rows, bool intercept, const st
     const double n = sums[p + j];
     if (n == 0) continue;
     const double size = std::sqrt(squares[j] / n);
+    if (size == 0) continue;  // its squares underflow, of which check_squares warns
     if (size > most) {
       most = size;
       largest = j;
@@ -221,12 +251,23 @@ void warn_of_scales(Comm comm, const sample_rows& rows, bool intercept, const st
     }
   }
   const auto what = [&](std::size_t j) { return j == p ? "the bias" : "column " + column_name(rows.names, j); };
+  std::vector<std::string> found;
   if (most > suitable_ratio * fewest)
-    warn(comm, what(largest) + " is " + rounded(most / fewest) + " times as large as " + what(least) +
-                   ", so that no step size suits both; " + remedy);
+    found.push_back(what(largest) + " is " + rounded(most / fewest) + " times as large as " + what(least) +
+                    ", so that no step size suits both");
   if (far != p)
-    warn(comm, what(far) + ": its values are " + rounded(farthest) +
-                   " times as large as their spread, so that steps hardly " + "tell it from the bias; " + remedy);
+    found.push_back(what(far) + ": its values are " + rounded(farthest) +
+                    " times as large as their spread, so that steps hardly tell it from the bias");
+  return found;
+}
+
+void warn_of_scales(Comm comm, const sample_rows& rows, bool intercept, const std::string& remedy) {
+  for (const auto& problem : unsuitable_scales(comm, rows, intercept)) warn(comm, problem + "; " + remedy);
+}
+
+std::string remedy_of_rounds(Comm comm, const sample_rows& rows, bool intercept) {
+  const auto problems = unsuitable_scales(std::move(comm), rows, intercept);
+  return (problems.empty() ? "" : problems.front() + ": scale the columns, or ") + "raise rounds or tolerance";
 }
 
 }  // namespace paracel::alg

@@ -46,7 +46,9 @@ class column_shift {
   std::vector<double> amount_;
 };
 
-/// A column of features for messages: its name in quotes or, without names, its number from 0, as in configs.
+/// A column of features: its name or, without names, its number from 0, as in configs.
+[[nodiscard]] std::string column_label(const std::vector<std::string>& names, std::size_t j);
+/// The same for messages: a name in quotes.
 [[nodiscard]] std::string column_name(const std::vector<std::string>& names, std::size_t j);
 
 /// Standard deviation, from the mean square of the differences from a number that is `off` from the mean. Not finite if
@@ -61,6 +63,12 @@ class column_shift {
 /// pass, a sum of one number, and only if a worker has such a column a maximum of p numbers.
 void check_squares(Comm comm, const sample_rows& rows, const std::string& file);
 
+/// For methods that add up squares of `count` numbers whose greatest absolute value is `most`. Throws: data_error when
+/// these squares overflow, or all underflow. `what`: "ratings".
+void check_sum_of_squares(double most, std::uint64_t count, const std::string& file, const std::string& what);
+/// The same for targets. A collective.
+void check_target_squares(Comm comm, const sample_rows& rows, const std::string& file);
+
 /// Throws: error that names a column whose spread is not finite, because its squares overflow.
 void require_finite(const std::vector<std::string>& names, std::span<const double> spread);
 
@@ -69,10 +77,15 @@ void require_finite(const std::vector<std::string>& names, std::span<const doubl
 void warn_of_rounding(Comm comm, const std::vector<std::string>& names, std::span<const double> mean,
                       std::span<const double> spread);
 
-/// For methods whose steps have one size for all columns: rank 0 warns if columns differ in scale so much that no step
-/// suits all, or are far from 0 compared with their spread, and names the worst one. `intercept`: there is one, a
-/// column of ones. `remedy`: what to do instead. A collective. Cost: three passes over the rows, two sums of 2 p
+/// For methods whose steps have one size for all columns: what is wrong, with the worst column's name, if columns
+/// differ in scale so much that no step suits all, or are far from 0 compared with their spread. `intercept`: there is
+/// one, a column of ones. A collective; the same on every worker. Cost: three passes over the rows, two sums of 2 p
 /// numbers.
+[[nodiscard]] std::vector<std::string> unsuitable_scales(Comm comm, const sample_rows& rows, bool intercept);
+/// Rank 0 warns of them. `remedy`: what to do instead.
 void warn_of_scales(Comm comm, const sample_rows& rows, bool intercept, const std::string& remedy);
+/// What to do when `rounds` were not enough: scale the columns, if that is the cause, or raise rounds or tolerance. A
+/// collective.
+[[nodiscard]] std::string remedy_of_rounds(Comm comm, const sample_rows& rows, bool intercept);
 
 }  // namespace paracel::alg

@@ -79,7 +79,9 @@ linear_base::linear_base(Comm comm, const std::string& server_info, const linear
 
 sample_rows linear_base::load_training(bool squares) {
   auto rows = load_training_table(get_comm(), linear_.training_input, linear_.table);
-  if (squares) check_squares(get_comm(), rows, linear_.training_input.front());
+  const auto& file = linear_.training_input.front();
+  if (squares) check_squares(get_comm(), rows, file);
+  if (squares && samples().label == sample_options::label_rule::real) check_target_squares(get_comm(), rows, file);
   return rows;
 }
 

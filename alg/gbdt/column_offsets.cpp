@@ -16,6 +16,8 @@ namespace {
 // Of the distance from 0 to the spread. With 256 a float still tells 65,536 values apart, and bins are at most 255.
 constexpr double far = 256;
 constexpr double greatest_float = static_cast<double>(std::numeric_limits<float>::max()) / 2;
+// Smaller floats have fewer than 24 bits.
+constexpr auto least_float = static_cast<double>(std::numeric_limits<float>::min());
 
 /// The least and the greatest value of each column, over all workers; -inf and inf swapped where there is none.
 struct column_ranges {
@@ -52,6 +54,10 @@ std::vector<std::uint32_t> column_offsets::candidates(const Comm& comm, const sa
     if (ranges.most(j) >= greatest_float)
       warn(comm, "column " + column_name(rows.names, j) +
                      " has numbers beyond 1.7e38, which are taken for 1.7e38: trees keep single-precision numbers");
+    else if (ranges.most(j) > 0 && ranges.most(j) < least_float)
+      warn(comm, "column " + column_name(rows.names, j) +
+                     " has only numbers below 1.2e-38, of which little or nothing is left: trees keep single-precision "
+                     "numbers; want a factor");
     else if (ranges.most(j) > far * ranges.spread(j)) found.push_back(j);
   }
   return found;

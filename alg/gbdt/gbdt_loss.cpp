@@ -18,6 +18,7 @@ namespace {
 constexpr double least_curvature_of_loss = 1e-16;
 constexpr double least_probability = 1e-15;
 constexpr double greatest_size = 1e30;  // of targets and weights: leaves are floats, and squares are summed
+constexpr double least_target = 1e-30;
 
 }  // namespace
 
@@ -31,6 +32,8 @@ boosting_loss boosting_loss_of(const std::string& name) {
 
 void check_sizes(collectives& all, std::span<const double> values, const std::string& what, const std::string& file) {
   const double most = greatest_value(all, values, what.c_str());
+  if (most > 0 && most < least_target && what == "target")
+    throw data_error(file + ": found only targets below 1e-30, want larger ones: leaves are single-precision numbers");
   if (most <= greatest_size) return;
   throw data_error(file + ": found a " + what + " of absolute value " + json_number(most) +
                    ", want at most 1e30: leaves are single-precision numbers");

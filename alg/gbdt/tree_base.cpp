@@ -210,7 +210,7 @@ void tree_base::write_importance() {
   std::ranges::stable_sort(order, [&](auto a, auto b) { return gain[a] > gain[b]; });
   std::string text;
   for (const auto f : order) {
-    text += names().empty() ? std::to_string(f) : names()[f];
+    text += column_label(names(), f);
     text += '\t';
     append_text(text, gain[f]);
     text += '\t';

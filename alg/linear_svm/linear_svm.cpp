@@ -93,7 +93,8 @@ void linear_svm::train() {
       throw error("after " + std::to_string(fit.steps) + " rounds" + (two ? "" : " for class " + classes()[c]) +
                   (settings_.squared ? " the gradient's norm is " + json_number(fit.gradient_norm)
                                      : " the duality gap is " + json_number(fit.gap)) +
-                  " at the objective " + json_number(fit.objective) + "; raise rounds or tolerance");
+                  " at the objective " + json_number(fit.objective) + "; " +
+                  remedy_of_rounds(get_comm(), rows, settings_.margin.bias));
     w_.insert(w_.end(), fit.w.begin(), fit.w.end());
     objective += fit.objective;
     gap += fit.gap;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "alg/common/sum_over_workers.hpp"
+#include "alg/common/warning.hpp"
 
 namespace paracel::alg {
 
@@ -57,6 +58,13 @@ void linear_svr::train() {
   sample_rows held;
   if (!settings_.validation_input.empty()) held = load_validation(settings_.validation_input);
 
+  // The size of the first errors, where the solver starts: at the mean of the targets, or without a bias at 0.
+  double sums[2] = {};
+  for (const double y : rows.label) sums[0] += y;
+  const auto n = static_cast<double>(rows.rows_total);
+  const double start = settings_.margin.bias ? sum_over_workers(get_comm(), sums[0]) / n : 0;
+  for (const double y : rows.label) sums[1] += (y - start) * (y - start);
+  const double deviation = std::sqrt(sum_over_workers(get_comm(), sums[1]) / n);
   margin_loss loss;
   loss.two_sided = true;
   if (settings_.squared) {
@@ -65,14 +73,7 @@ void linear_svr::train() {
     loss.exact = optim::epsilon_insensitive_loss(settings_.epsilon);
     loss.smoothed = [e = settings_.epsilon](double mu) { return smoothed_epsilon_insensitive(e, mu); };
     loss.epsilon = settings_.epsilon;
-    // The size of the first errors, where the solver starts: at the mean of the targets, or without a bias at 0.
-    double sums[2] = {};
-    for (const double y : rows.label) sums[0] += y;
-    const auto n = static_cast<double>(rows.rows_total);
-    const double start = settings_.margin.bias ? sum_over_workers(get_comm(), sums[0]) / n : 0;
-    for (const double y : rows.label) sums[1] += (y - start) * (y - start);
-    const double square = sum_over_workers(get_comm(), sums[1]) / n;
-    loss.first_mu = square > 0 && std::isfinite(square) ? std::sqrt(square) : 1;
+    loss.first_mu = deviation > 0 ? deviation : 1;
   }
   const auto shift = centre_margins(get_comm(), rows, loss, settings_.margin);
   if (weights.empty()) optim::group_equal_rows(rows);
@@ -84,11 +85,17 @@ void linear_svr::train() {
   run_log log(*this, settings_.margin.rounds, metric_of(settings_.margin, loss, rows), linear_.debug);
   const auto fit = fit_margins(*this, rows, shift, weights, loss, settings_.margin, validation,
                                [&](int step, double value, const auto& more) { log.round(step, value, more); });
-  if (!fit.converged && settings_.patience == 0)
+  if (!fit.converged && settings_.patience == 0) {
+    warn_of_spread(get_comm(), "the targets", deviation, "C and epsilon");
     throw error("after " + std::to_string(fit.steps) + " rounds" +
                 (settings_.squared ? " the gradient's norm is " + json_number(fit.gradient_norm)
                                    : " the duality gap is " + json_number(fit.gap)) +
-                " at the objective " + json_number(fit.objective) + "; raise rounds or tolerance");
+                " at the objective " + json_number(fit.objective) + "; " +
+                remedy_of_rounds(get_comm(), rows, settings_.margin.bias));
+  }
+  if (fit.objective == 0 && deviation > 0)
+    warn(get_comm(), "every target is within epsilon of a constant, which is the model; lower epsilon (now " +
+                         json_number(settings_.epsilon) + ")");
   model_writer model(*this, "linear_svr", linear_.format);
   model.add("linear_svr_weight", fit.w);
   describe_fields(model);

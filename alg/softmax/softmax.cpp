@@ -116,8 +116,8 @@ void softmax::train() {
   auto found = optim::minimize(*this, objective, how);
   if (found.why == optim::ending::steps && settings_.patience == 0)
     throw error("after " + std::to_string(found.steps) + " rounds the gradient's norm is " +
-                json_number(found.gradient_norm) + " of " + json_number(found.first_gradient_norm) +
-                " at the start; raise rounds or tolerance");
+                json_number(found.gradient_norm) + " of " + json_number(found.first_gradient_norm) + " at the start; " +
+                remedy_of_rounds(get_comm(), rows, bias_));
   w_ = std::move(found.w);
   if (settings_.patience > 0 && !found.best.w.empty()) {
     w_ = std::move(found.best.w);

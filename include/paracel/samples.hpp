@@ -171,8 +171,8 @@ struct sample_options {
   std::map<std::uint32_t, std::vector<std::string>> words{};
   static constexpr std::uint32_t greatest_category =
       (1U << 24U) - 1;  ///< floats represent all integers up to it exactly
-  /// Stores features as floats, in half the memory: rounded, and at most half the greatest float. load_samples then
-  /// makes libsvm rows dense, too.
+  /// Stores features as floats, in half the memory: rounded, at most half the greatest float, and not to 0.
+  /// load_samples then makes libsvm rows dense, too.
   bool floats = false;
 };
 

@@ -131,6 +131,19 @@ class InputTablesTest(AlgorithmCase):
                                   self.run_one(program, again, 4, target=0, **{role: short}))
                     self.run_one(program, again, target=2, **{role: short})
 
+    def test_features_without_names_are_numbered_as_in_configs(self):
+        bare = self.table(CLASSES, ["a", "b", "y"], header=False)
+        for program, keys, name, wanted in (("softmax", {}, "softmax_weight", ["bias", "0", "1"]),
+                                            ("naive_bayes", {"distribution": "gaussian"}, "naive_bayes_mean", ["0", "1"]),
+                                            ("gbdt", {"loss": "log", "rounds": 3}, "importance", ["0", "1"])):
+            self.run_one(program, keys, training_input=bare)
+            if name == "importance":
+                with open(os.path.join(self.output, name), encoding="utf-8") as file:
+                    lines = file.read().splitlines()
+            else:
+                lines = self.lines(name, 1)
+            self.assertEqual(sorted(line.split("\t")[0] for line in lines), sorted(wanted))
+
     def test_a_header_of_numbers_needs_the_key(self):
         for program, keys, kind, _ in PROGRAMS:
             with self.subTest(program=program, keys=keys):

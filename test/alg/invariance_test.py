@@ -178,6 +178,30 @@ class InvarianceTest(AlgorithmCase):
                 with self.subTest(program=name, target=target):
                     self.check(name, target=target)
 
+    def test_targets_whose_squares_overflow_or_underflow_are_refused(self):
+        for name, of in PROGRAMS.items():
+            if of.labels != "numbers":
+                continue
+            for size, what in ((1e-200, "found only targets below 1e-146, whose squares underflow; want a factor of at least 3"),
+                               (1e160, "whose squares overflow; want at most 8.7e+152")):
+                with self.subTest(program=name, size=size):
+                    said = self.job(mode="embedded", program=of.name, status=4, **of.keys(1, 1),
+                                    training_input=self.table(of.labels, target=(size, 0)))
+                    self.assertIn(what, said)
+
+    def test_rounds_that_do_not_suffice_because_of_scales_name_the_column(self):
+        for name, program, keys, labels in (
+                ("hinge", "linear_svm", {"loss": "hinge", "C": 100, "tolerance": 1e-9, "rounds": 3}, "classes"),
+                ("squared hinge", "linear_svm", {"tolerance": 1e-9, "rounds": 2}, "classes"),
+                ("svr", "linear_svr", {}, "numbers"), ("softmax", "softmax", {"tolerance": 1e-9, "rounds": 2}, "classes")):
+            with self.subTest(program=name):
+                said = self.job(mode="embedded", program=program, status=1, **keys,
+                                training_input=self.table(labels, (numpy.array([1, 1e100, 1, 1]), ZEROS)))
+                self.assertRegex(said, 'column "income" is [0-9.]+e[+][0-9]+ times as large as (column "[a-z]+"|the bias), .*: '
+                                       'scale the columns, or raise rounds or tolerance')
+        said = self.job(mode="embedded", program="softmax", status=1, training_input=self.table("classes"), tolerance=1e-9, rounds=2)
+        self.assertNotIn("scale the columns", said)
+
     def test_a_column_whose_rounding_is_visible_is_named_with_the_factor(self):
         far = numpy.array([0, 0, 1e11, 0])
         for name, of in PROGRAMS.items():

@@ -52,6 +52,25 @@ class TreeInvarianceTest(TreeCase):
                     self.assertAlmostEqual(scaled, rmse, delta=1e-3 * rmse)
                     self.assertAlmostEqual(now, leaves, delta=0.02 * leaves)
 
+    def test_a_column_beyond_single_precision_is_said(self):
+        for program in PROGRAMS:
+            for scale, what in ((1e-200, "has only numbers below 1.2e-38"), (1e-45, "has only numbers below 1.2e-38"),
+                                (1e200, "has numbers beyond 1.7e38")):
+                for workers in (1, 2):
+                    with self.subTest(program=program, scale=scale, workers=workers):
+                        train = self.table("extreme.csv", self.y, [[x[0], x[1] * scale, x[2]] for x in self.x])
+                        self.job(workers, program=program, training_input=train, **PROGRAMS[program])
+                        self.assertEqual(self.stderr.count("warning: column"), 1, self.stderr)
+                        self.assertIn("column 1 " + what, self.stderr)
+
+    def test_targets_beyond_single_precision_are_refused(self):
+        for program in PROGRAMS:
+            for scale, what in ((1e-200, "found only targets below 1e-30, want larger ones"), (1e40, "want at most 1e30")):
+                with self.subTest(program=program, scale=scale):
+                    train = self.table("tiny.csv", [y * scale for y in self.y], self.x)
+                    self.assertIn(what, self.job(mode="embedded", program=program, status=4, training_input=train,
+                                                 **PROGRAMS[program]))
+
     def test_offsets_of_columns(self):
         for program in PROGRAMS:
             rmse, leaves = self.quality("near", self.x, self.y, program)

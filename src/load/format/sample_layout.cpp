@@ -2,6 +2,7 @@
 #include "load/format/sample_layout.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string_view>
 #include <unordered_map>
@@ -558,7 +559,8 @@ std::string no_relevance(const std::string& written) {
 
 float to_float(double v) noexcept {
   constexpr double most = std::numeric_limits<float>::max() / 2;
-  return static_cast<float>(std::clamp(v, -most, most));
+  const auto f = static_cast<float>(std::clamp(v, -most, most));
+  return f == 0 && v != 0 ? std::copysign(std::numeric_limits<float>::denorm_min(), static_cast<float>(v)) : f;
 }
 
 }  // namespace paracel
