@@ -11,6 +11,7 @@
 #include <paracel/samples.hpp>
 #include <paracel/text_input.hpp>
 
+#include "alg/common/column_shift.hpp"
 #include "alg/common/divergence.hpp"
 #include "alg/common/load_cache_keys.hpp"
 #include "alg/common/npy.hpp"
@@ -223,6 +224,8 @@ als_one_step::als_one_step(paralg& job, const entry_keys& entries, const std::ve
   options.values = entry_options::value_rule::need;
   options.transpose = transpose;
   side_.ratings = load_some(comm, rating_input, options, "rating, want user,item,rating");
+  check_sum_of_squares(scale_of(comm, side_.ratings.value).greatest(), side_.ratings.entries_total,
+                       rating_input.front(), "ratings");
   const auto factors = load_factors(comm, factor_input);
   model_.form = als_form::one_step;
   model_.k = factors.k;
@@ -422,6 +425,7 @@ void alternating_least_squares::load() {
   items_.ratings = std::move(ratings.columns);
   require_some(users_.ratings.entries_total, settings_.rating_input, "rating, want user,item,rating");
   scale_ = scale_of(comm, users_.ratings.value);
+  check_sum_of_squares(scale_.greatest(), users_.ratings.entries_total, settings_.rating_input.front(), "ratings");
   if (model_.form == als_form::implicit_ratings) {
     if (scale_.least < 0) {
       throw data_error(settings_.rating_input.front() + ": found the rating " + json_number(scale_.least) +

@@ -15,6 +15,8 @@
 // Source: Jarvelin and Kekalainen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002, with gains 0 and 1.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -41,6 +43,8 @@ struct rating_scale {
   double most = std::numeric_limits<double>::infinity();
 
   [[nodiscard]] double clamp(double v) const noexcept { return v < least ? least : v > most ? most : v; }
+  /// The greatest absolute value. With ratings.
+  [[nodiscard]] double greatest() const noexcept { return std::max(std::abs(least), std::abs(most)); }
 };
 /// A collective. Without ratings: mean 0, no limits.
 rating_scale scale_of(Comm comm, std::span<const double> ratings);

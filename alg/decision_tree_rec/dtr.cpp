@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
 #include <paracel/resumable_loop.hpp>
 #include <paracel/text_output.hpp>
 
+#include "alg/common/column_shift.hpp"
 #include "alg/common/npy.hpp"
 
 namespace paracel::alg {
@@ -310,6 +312,17 @@ void decision_tree_rec::load() {
   comm.allreduce(largest, reduce_op::max);
   if (!std::isfinite(largest[1]))
     throw data_error(settings_.user_fac_input.front() + ": found factors of a user whose sum of squares is not finite");
+  check_sum_of_squares(largest[0], 1, settings_.user_fac_input.front(), "factors");
+  double of_items = 0;
+  for (const double v : items_.value) of_items = std::max(of_items, std::abs(v));
+  constexpr double least_product = std::numeric_limits<double>::min() / std::numeric_limits<double>::epsilon();
+  const double product = largest[0] * of_items;
+  if (!std::isfinite(product * static_cast<double>(items_.columns)))
+    throw data_error(settings_.item_fac_input.front() +
+                     ": found factors whose products with those of users overflow, want smaller ones");
+  if (largest[0] > 0 && of_items > 0 && product < least_product)
+    throw data_error(settings_.item_fac_input.front() +
+                     ": found only factors whose products with those of users underflow, want larger ones");
   unit_ = fixed_point(largest[0], users_total_);
   norm_unit_ = fixed_point(largest[1], users_total_);
   users_ = dtr_users(rows.value, rows.columns, unit_, norm_unit_);

@@ -203,7 +203,8 @@ double factorization_machine::first_bias() {
 }
 
 divergence_rule factorization_machine::rule() const {
-  if (settings_.method == "als") return {"the mean loss", "want smaller numbers in columns and targets", scale_};
+  if (settings_.method == "als")
+    return {"the mean loss", "want numbers of a size near 1 in columns and targets", scale_};
   return {"the mean loss", "lower alpha (now " + json_number(settings_.alpha) + ")", scale_};
 }
 

@@ -10,6 +10,7 @@
 #include <paracel/random.hpp>
 #include <paracel/resumable_loop.hpp>
 
+#include "alg/common/column_shift.hpp"
 #include "alg/common/load_cache_keys.hpp"
 #include "alg/common/sgd_kernel.hpp"
 #include "alg/common/sum_over_workers.hpp"
@@ -183,6 +184,7 @@ void matrix_factorization::load() {
   ratings_ = load_sparse(get_comm(), settings_.input, options);
   require_some(ratings_.entries_total, settings_.input, "rating, want user,item,rating");
   scale_ = scale_of(get_comm(), ratings_.value);
+  check_sum_of_squares(scale_.greatest(), ratings_.entries_total, settings_.input.front(), "ratings");
   watch_loss();
   if (std::isfinite(settings_.limits.least)) scale_.least = settings_.limits.least;
   if (std::isfinite(settings_.limits.most)) scale_.most = settings_.limits.most;
@@ -213,7 +215,8 @@ void matrix_factorization::watch_loss() {
   constexpr double far = 16;
   if (std::abs(scale_.mean) > far * std::max(scale_.most - scale_.mean, scale_.mean - scale_.least))
     offset_ = scale_.mean;
-  if (settings_.by_sgd()) warn_of_spread(get_comm(), "the ratings", std::sqrt(sums[1] / n), "alpha, beta and start");
+  spread_ = std::sqrt(sums[1] / n);
+  if (settings_.by_sgd()) warn_of_spread(get_comm(), "the ratings", spread_, "alpha, beta and start");
   start_loss_ = sums[1] / n + static_cast<double>(settings_.k) * std::pow(settings_.start, 4);
   const auto remedy = settings_.by_sgd() ? "lower alpha (now " + json_number(settings_.alpha) + ")"
                                          : std::string("want smaller numbers in the ratings");

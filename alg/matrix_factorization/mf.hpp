@@ -123,6 +123,7 @@ class matrix_factorization : public paralg {
   run_log log_;
   sparse_rows ratings_;
   rating_scale scale_;
+  double spread_ = 0;                         // the standard deviation of the ratings
   std::vector<double> users_;                 // after training: row_width(k) numbers each
   std::vector<std::uint64_t> item_keys_;      // of the columns
   std::optional<factor_tables> model_;        // items in training with 64 bits; after training, if it is used, both

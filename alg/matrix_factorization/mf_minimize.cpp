@@ -50,8 +50,10 @@ void matrix_factorization::minimize() {
   // Without a step that lowers the objective any more, gradients are small at a minimum.
   constexpr double small = 1e-3;
   if (found.why == optim::ending::steps ||
-      (found.why == optim::ending::line_search && found.gradient_norm > small * found.first_gradient_norm))
+      (found.why == optim::ending::line_search && found.gradient_norm > small * found.first_gradient_norm)) {
     warn(get_comm(), "not converged: " + found.text() + "; raise rounds or tolerance");
+    warn_of_spread(get_comm(), "the ratings", spread_, "start and the penalties");
+  }
 
   users_.resize(ratings_.rows() * width);
   for (std::size_t u = 0; u < ratings_.rows(); ++u)
