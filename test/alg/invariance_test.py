@@ -199,7 +199,8 @@ class InvarianceTest(AlgorithmCase):
                                 training_input=self.table(labels, (numpy.array([1, 1e100, 1, 1]), ZEROS)))
                 self.assertRegex(said, 'column "income" is [0-9.]+e[+][0-9]+ times as large as (column "[a-z]+"|the bias), .*: '
                                        'scale the columns, or raise rounds or tolerance')
-        said = self.job(mode="embedded", program="softmax", status=1, training_input=self.table("classes"), tolerance=1e-9, rounds=2)
+        said = self.job(mode="embedded", program="softmax", status=1, training_input=self.table("classes"), tolerance=1e-9,
+                        rounds=2)
         self.assertNotIn("scale the columns", said)
 
     def test_a_column_whose_rounding_is_visible_is_named_with_the_factor(self):
