@@ -43,7 +43,7 @@ class NaiveBayesTest(AlgorithmCase):
 
     def features(self, name, workers):
         lines = [line.split("\t") for line in self.lines("naive_bayes_" + name, workers)]
-        self.assertEqual([k for k, _ in lines], [str(j + 1) for j in range(len(lines))])
+        self.assertEqual([k for k, _ in lines], [str(j) for j in range(len(lines))])
         return numpy.array([[float(v) for v in row.split("|")] for _, row in lines]).T
 
     def prior(self):

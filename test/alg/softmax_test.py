@@ -60,7 +60,7 @@ class SoftmaxTest(AlgorithmCase):
                 with self.subTest(method=method, place=place):
                     found = self.fit(*place, C=0.7, method=method, tolerance=1e-9)
                     names, w = self.weights(place[0])
-                    self.assertEqual(names, ["bias"] + [str(j + 1) for j in range(9)])
+                    self.assertEqual(names, ["bias"] + [str(j) for j in range(9)])
                     log_p = self.log_probabilities(self.x, w)
                     loss = -log_p[numpy.arange(300), label].sum()
                     self.assertAlmostEqual(found["objective"] / ((w[1:] ** 2).sum() / 2 + 0.7 * loss), 1, delta=1e-12)
