@@ -77,7 +77,8 @@ class ScalesTest(AlgorithmCase):
                                                  for (a, b), v in zip(self.x.tolist(), self.y.tolist())))
         for keys in ({}, {"loss": "squared_epsilon_insensitive"}):
             self.job(program="linear_svr", training_input=table(1e-9), **keys)
-            self.assertIn("every target is within epsilon of a constant, which is the model; lower epsilon (now 0.1)", self.stderr)
+            self.assertIn("every target is within epsilon of a constant, which is the model; lower epsilon (now 0.1)",
+                          self.stderr)
         said = self.job(program="linear_svr", status=1, training_input=table(1e-60), epsilon=1e-61)
         self.assertIn("the targets have a standard deviation of ", said)
         self.assertIn("and C and epsilon are meant for about 1", said)
