@@ -55,6 +55,8 @@ void scheduler::leave(const net::request_view& in, completion done, time_point n
     abort(status, name(who.what, who.index) + " ended with status " + std::to_string(status), now);
     return;
   }
+  if (n.watching)
+    n.watching.fail(net::status::conflict, "it has left");  // its thread need not look for a reply any more
   // Ranks of communicator 0 are the workers' own; a collective that waits for one that has left would wait forever.
   hub_.depart(0, who.index, "worker " + std::to_string(who.index) + " has left the job");
   if (n.awaited) caught_up(who.index);

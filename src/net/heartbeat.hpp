@@ -108,7 +108,7 @@ class heartbeat {
   heartbeat& operator=(const heartbeat&) = delete;
 
   /// From now on a request for a membership of any other epoch is parked at the scheduler, so that this process is
-  /// notified of a change at once. Thread-safety: any thread.
+  /// notified of a change, or of the end of the job, at once. 0: no longer. Thread-safety: any thread.
   void follow(std::uint32_t epoch);
 
  private:

@@ -294,6 +294,14 @@ TEST_F(SchedulerWithReplicas, TheEndOfTheJobAnswersWhoWatches) {
   expect_ended(w, 9, "no luck");
 }
 
+TEST_F(SchedulerWithReplicas, ThatOfAWorkerIsAnsweredWhenItLeaves) {
+  const int w = watch(worker(1), 1);
+  const int other = watch(worker(0), 1);
+  ask(verb::leave, leaving(worker(1)));
+  EXPECT_EQ(to(w).result, status::conflict);
+  EXPECT_FALSE(answers.contains(other));
+}
+
 TEST_F(SchedulerWithReplicas, ASecondWatchOfOneNodeReplacesTheFirst) {
   const int first = watch(server(0), 1);
   const int second = watch(server(0), 1);
