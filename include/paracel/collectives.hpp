@@ -3,7 +3,7 @@
 // Peer-to-peer collective operations among the tasks of a communicator: vectors go directly from worker to worker, and
 // the scheduler only introduces them. A typed skin over src/worker/peer_collectives.hpp, which folds in the same way in
 // shared memory and over messages of local processes, MPI, and groups made by Comm::split, so that results are
-// bit-identical on all of them.
+// bit-identical on all of them. Comm's own collectives are the same operations without names, deadlines and failures.
 //
 //   collectives all(comm);
 //   all.all_reduce(std::span(gradient));                                  // sum, in rank order
@@ -16,7 +16,7 @@
 //   reduce_scatter   1 step, (p-1)/p n out and in
 //   reduce           short: 1 step                                           long: 2 steps, the root gets 2 (p-1)/p n
 //   all_gather       short: ceil(log2 p) steps                               long: 1 more; own bytes p-1 times out
-//   broadcast        short: 1 step, (p-1) n out of the root                  long: 2 more steps, each task forwards n/p
+//   broadcast        short: ceil(log2 p) steps                               long: 2 more steps, each task forwards n/p
 //   all_to_all       1 step if all blocks are short, else 2
 //   barrier          ceil(log2 p) steps
 //

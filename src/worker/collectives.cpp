@@ -12,7 +12,7 @@ namespace {
 /// With the communicator that it uses.
 struct owning_collectives {
   owning_collectives(std::shared_ptr<comm_backend> b, comm_backend::patience limit)
-      : over(std::move(b)), all(*over, limit, over->survives_deaths()) {}
+      : over(std::move(b)), all(*over, limit, over->log()) {}
   std::shared_ptr<comm_backend> over;
   peer_collectives all;
 };

@@ -10,6 +10,7 @@
 #include <paracel/bytes.hpp>
 
 #include "core/hash.hpp"
+#include "worker/comm_operations.hpp"
 
 namespace paracel {
 
@@ -17,7 +18,7 @@ std::shared_ptr<comm_backend> comm_group::of_color(const std::shared_ptr<comm_ba
                                                    std::uint64_t id, std::uint64_t splits, int color,
                                                    const std::vector<std::size_t>& members) {
   const std::array mine{color};
-  const auto colors = from.allgather(std::as_bytes(std::span(mine)));
+  const auto colors = comm_operations::allgather(from, std::as_bytes(std::span(mine)));
   std::vector<std::size_t> same;
   std::size_t own = 0;
   for (std::size_t r = 0; r < colors.size(); ++r) {
@@ -43,42 +44,6 @@ shared_memory* comm_group::memory() {
   if (of_all == nullptr) return nullptr;
   memory_.allowed = of_all->allowed;
   return &memory_;
-}
-
-void comm_group::barrier() { operations_.barrier(""); }
-
-void comm_group::bcast(byte_vector& data, std::size_t root) {
-  operations_.broadcast(value_tag::packed, data, root, "", [&](std::size_t bytes) {
-    data.resize(bytes);
-    return std::span(data);
-  });
-}
-
-void comm_group::allreduce(value_tag element, std::span<std::byte> data, reduce_op op) {
-  operations_.all_reduce({element, op, {}}, data, "");
-}
-
-std::vector<byte_vector> comm_group::allgather(std::span<const std::byte> mine) {
-  std::vector<byte_vector> parts(size());
-  operations_.all_gather(value_tag::packed, mine, "", [&](const std::vector<std::size_t>& bytes) {
-    peer_collectives::places to;
-    for (std::size_t r = 0; r < parts.size(); ++r) {
-      parts[r].resize(bytes[r]);
-      to.emplace_back(parts[r]);
-    }
-    return to;
-  });
-  return parts;
-}
-
-std::vector<byte_vector> comm_group::alltoall(const std::vector<byte_vector>& blocks) {
-  std::vector<byte_vector> got(size());
-  const std::vector<std::span<const std::byte>> out(blocks.begin(), blocks.end());
-  operations_.all_to_all(value_tag::packed, out, "", [&](std::size_t r, std::size_t bytes) {
-    got[r].resize(bytes);
-    return std::span(got[r]);
-  });
-  return got;
 }
 
 void comm_group::send(const message_address& to, byte_vector bytes, bool waits, patience limit) {

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include <paracel/comm.hpp>
-
-#include "worker/peer_collectives.hpp"
+#include "worker/comm_backend.hpp"
 #include "worker/rank_memory.hpp"
 
 namespace paracel {
 
-/// Some of the ranks of another communicator, renumbered: what `split` creates without MPI. Its collectives are
-/// peer_collectives among its members.
+/// Some of the ranks of another communicator, renumbered: what `split` creates without MPI.
 class comm_group final : public comm_backend {
  public:
   /// `members`: ranks of `all`; `own`: the index of this process among them. `id`: the same at all members, and of no
@@ -28,18 +26,15 @@ class comm_group final : public comm_backend {
 
   [[nodiscard]] std::size_t rank() const override { return own_; }
   [[nodiscard]] std::size_t size() const override { return members_.size(); }
-  void barrier() override;
-  void bcast(byte_vector& data, std::size_t root) override;
-  void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override;
-  std::vector<byte_vector> allgather(std::span<const std::byte> mine) override;
-  std::vector<byte_vector> alltoall(const std::vector<byte_vector>& blocks) override;
   void send(const message_address& to, byte_vector bytes, bool waits, patience limit) override;
   ticket post(const message_address& from) override;
   void give_up(ticket t) noexcept override { all_->give_up(t); }
   std::optional<received_message> take(ticket t, patience limit) override;
   std::shared_ptr<comm_backend> split(int color) override;
   [[nodiscard]] shared_memory* memory() override;
+  [[nodiscard]] std::chrono::microseconds attends_every() const override { return all_->attends_every(); }
   void attend(std::size_t rank, bool doubts) override { all_->attend(members_[rank], doubts); }
+  void in_barrier(bool begins) override { all_->in_barrier(begins); }
   [[nodiscard]] ompi_communicator_t* communicator() const override {
     throw error("get_comm: without mpirun a group of workers has no MPI communicator");
   }
@@ -51,7 +46,6 @@ class comm_group final : public comm_backend {
   std::uint64_t id_;
   std::uint64_t splits_ = 0;
   shared_memory memory_;
-  peer_collectives operations_{*this, {}, false, peer_collectives::own_tag};
 };
 
 }  // namespace paracel

@@ -112,7 +112,7 @@ void comm_scheduler::send_kept(std::size_t to, std::span<const std::byte> bytes)
   exchange_message(net::collective_kind::send, to, bytes);
 }
 
-comm_backend::kept_message comm_scheduler::receive_kept(std::size_t from) {
+logged_collectives::kept_message comm_scheduler::receive_kept(std::size_t from) {
   const auto got = exchange_message(net::collective_kind::receive, from, {});
   return {byte_vector(got.begin(), got.end()), job_->answer().header.count != 0};
 }
@@ -133,20 +133,30 @@ void comm_scheduler::give_up(ticket t) noexcept {
 }
 
 std::optional<received_message> comm_scheduler::take(ticket t, patience limit) {
-  return job().channels().take(t, limit);
+  if (!runs_commands()) return job().channels().take(t, limit);
+  const peer_channels::side_work commands{session::command_interval, [this] { job_->take_commands_in_barrier(); }};
+  return job_->channels().take(t, limit, commands);
 }
 
 bool comm_scheduler::is_gone(std::size_t rank) { return job().channels().is_gone(static_cast<std::uint32_t>(rank)); }
 
 /// Data in shared memory is lost with a worker: a replacement could not repeat it.
 shared_memory* comm_scheduler::memory() {
-  if (survives_deaths()) return nullptr;
+  job().refuse_collective_of_command();
+  if (job_->survives_deaths()) return nullptr;
   memory_.allowed = job_->shares_memory();
   return &memory_;
 }
 
+bool comm_scheduler::runs_commands() const { return barriers_ > 0 && job_ && job_->accepts_commands(); }
+
+std::chrono::microseconds comm_scheduler::attends_every() const {
+  return runs_commands() ? session::command_interval : comm_backend::attends_every();
+}
+
 void comm_scheduler::attend(std::size_t rank, bool doubts) {
   job().channels().attend(static_cast<std::uint32_t>(rank), doubts);
+  if (runs_commands()) job_->take_commands_in_barrier();
 }
 
 /// The group's messages go through another communicator of all ranks, like this one.

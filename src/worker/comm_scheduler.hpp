@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 
-#include <paracel/comm.hpp>
-
 #include "net/collective_codec.hpp"
+#include "worker/comm_backend.hpp"
 #include "worker/rank_memory.hpp"
 #include "worker/session.hpp"
 
 namespace paracel {
 
-/// The communicator of local processes. Messages go from worker to worker (peer_channels). Collectives: every rank
-/// sends its part to the scheduler, which folds in rank order and replies to all. Cost: one round trip per operation;
-/// the scheduler handles size * bytes.
-class comm_scheduler final : public comm_backend {
+/// The communicator of local processes. Messages go from worker to worker (peer_channels). Its log: every rank sends
+/// its part of a collective to the scheduler, which folds in rank order and replies to all. Cost: one round trip per
+/// operation; the scheduler handles size * bytes.
+class comm_scheduler final : public comm_backend, public logged_collectives {
  public:
   /// `job` is called at the first operation, so that a communicator can exist before the job is joined.
   comm_scheduler(std::size_t rank, std::size_t size, std::function<std::shared_ptr<session>()> job)
@@ -34,17 +34,20 @@ class comm_scheduler final : public comm_backend {
   void give_up(ticket t) noexcept override;
   std::optional<received_message> take(ticket t, patience limit) override;
   std::shared_ptr<comm_backend> split(int color) override;
-  [[nodiscard]] bool survives_deaths() override { return job().survives_deaths(); }
+  [[nodiscard]] logged_collectives* log() override { return job().survives_deaths() ? this : nullptr; }
   [[nodiscard]] bool keeps_messages() override { return job().keeps(); }
   void send_kept(std::size_t to, std::span<const std::byte> bytes) override;
   [[nodiscard]] kept_message receive_kept(std::size_t from) override;
   [[nodiscard]] bool takes_over() override { return job().takes_over(); }
   [[nodiscard]] bool is_gone(std::size_t rank) override;
   [[nodiscard]] shared_memory* memory() override;
+  [[nodiscard]] std::chrono::microseconds attends_every() const override;
   void attend(std::size_t rank, bool doubts) override;
+  void in_barrier(bool begins) override { barriers_ += begins ? 1 : -1; }
 
  private:
   session& job();
+  [[nodiscard]] bool runs_commands() const;
   peer_channels& channels_for(const message_address& a);
   /// Sends one contribution and returns the result; valid until the next operation.
   std::span<const std::byte> exchange(net::collective_request& r, std::span<const std::byte> mine);
@@ -64,6 +67,7 @@ class comm_scheduler final : public comm_backend {
   byte_vector message_;
   std::uint64_t splits_ = 0;
   shared_memory memory_;
+  int barriers_ = 0;  // that this worker waits in; a command may try to call another one
 };
 
 }  // namespace paracel

@@ -8,6 +8,7 @@
 #include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 
+#include "core/growing_timer.hpp"
 #include "net/reliable_channel.hpp"
 #include "worker/peer_collectives.hpp"
 
@@ -20,6 +21,8 @@ using std::chrono::steady_clock;
 
 // After a failure, how long the other ranks have to publish theirs.
 constexpr milliseconds after_failure{2000};
+// After waiting this long, a rank first checks whether the one that it waits for is alive.
+constexpr milliseconds first_doubt{100};
 constexpr std::size_t cache_line = 64;
 // How much is folded at a time, so that the partial sum stays in the L1 cache.
 constexpr std::size_t cached_bytes = std::size_t{8} << 10U;
@@ -56,7 +59,7 @@ void memory_collectives::await(const peer_call& c, bool or_failed) {
   if (missing(step) == m_.ranks()) return;
   const auto begin = steady_clock::now();
   auto attended = begin;
-  auto doubted = begin;
+  growing_timer doubt(first_doubt, net::late, begin);
   std::optional<steady_clock::time_point> end;
   for (;;) {
     const auto round = m_.round();
@@ -75,10 +78,8 @@ void memory_collectives::await(const peer_call& c, bool or_failed) {
            r);
     if (now - attended < every) continue;
     attended = now;
-    const bool doubts = now - doubted > net::late;
-    if (doubts) doubted = now;
     try {
-      over_.attend(r, doubts);
+      over_.attend(r, doubt.has_passed(now));
     } catch (const network_error& e) {
       fail({static_cast<std::uint32_t>(m_.rank()), e.status(), c.text() + ": " + e.what()}, r);
     }

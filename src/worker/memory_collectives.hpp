@@ -19,8 +19,8 @@
 #include <vector>
 
 #include <paracel/collectives.hpp>
-#include <paracel/comm.hpp>
 
+#include "worker/comm_backend.hpp"
 #include "worker/peer_call.hpp"
 #include "worker/rank_memory.hpp"
 

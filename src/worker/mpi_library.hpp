@@ -3,7 +3,7 @@
 // What libparacel_mpi.so exports. It is loaded only under mpirun, so that other programs do not pay for MPI's start-up.
 #pragma once
 
-#include <paracel/comm.hpp>
+#include "worker/comm_backend.hpp"
 
 extern "C" {
 /// Initialises MPI unless the program has done so. Returns 1 if this call did, so that it also finalises.

@@ -17,22 +17,6 @@ constexpr int late_checks = 4;
 
 std::string worker_named(std::uint32_t rank) { return "worker " + std::to_string(rank); }
 
-/// True once per interval.
-class repeated_timer {
- public:
-  explicit repeated_timer(std::chrono::milliseconds length) : length_(length) {}
-  [[nodiscard]] bool has_passed() {
-    const auto now = std::chrono::steady_clock::now();
-    if (now < end_) return false;
-    end_ = now + length_;
-    return true;
-  }
-
- private:
-  std::chrono::milliseconds length_;
-  std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::now() + length_;
-};
-
 }  // namespace
 
 peer_channels::peer_channels(options o, std::unique_ptr<net::port> bound)
@@ -98,7 +82,7 @@ void peer_channels::send(const message_address& to, shared_buffer bytes, bool wa
   }
   if (!waits) return;
   const auto begin = steady_clock::now();
-  repeated_timer doubt(options_.doubt);
+  growing_timer doubt(options_.patience, options_.doubt);
   while (p.channel.kept_bytes() > options_.window_bytes) {
     if (progress(options_.patience) && p.channel.kept_bytes() <= options_.window_bytes) return;
     check_links();
@@ -110,20 +94,21 @@ void peer_channels::send(const message_address& to, shared_buffer bytes, bool wa
   }
 }
 
-std::optional<received_message> peer_channels::take(message_matcher::ticket t, std::optional<milliseconds> limit) {
+std::optional<received_message> peer_channels::take(message_matcher::ticket t, std::optional<milliseconds> limit,
+                                                    const side_work& meanwhile) {
   const auto begin = steady_clock::now();
-  repeated_timer doubt(options_.doubt);
+  growing_timer doubt(options_.patience, options_.doubt);
   for (;;) {
     while (progress(milliseconds{0})) {
     }
     if (auto message = arrived_.take(t)) return message;
-    auto wait = options_.patience;
+    auto wait = std::min(options_.patience, meanwhile.interval);
     if (limit) {
       const auto left = std::chrono::ceil<milliseconds>(begin + *limit - steady_clock::now());
       if (left.count() <= 0) return std::nullopt;
       wait = std::min(wait, left);
     }
-    (void)progress(wait);
+    if (!progress(wait) && meanwhile.run) meanwhile.run();
     check_links();
     // What has arrived is received even from a peer that is gone.
     if (auto message = arrived_.take(t)) return message;

@@ -25,6 +25,7 @@
 #include <optional>
 #include <string>
 
+#include "core/growing_timer.hpp"
 #include "core/message_matcher.hpp"
 #include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
@@ -55,7 +56,8 @@ class peer_channels {
     /// Throws when the job has ended; called at least every `patience`.
     std::function<void()> check;
     milliseconds patience{100};
-    /// After waiting this long for a peer, the scheduler is asked whether it is up, and pending messages are checked.
+    /// While waiting for a peer, the scheduler is asked whether it is up, and pending messages are checked: first after
+    /// `patience`, at last every time that this has passed.
     milliseconds doubt = net::late;
     /// `send` waits while more bytes than this to one peer are unacknowledged.
     std::size_t window_bytes = std::size_t{256} << 20U;
@@ -73,10 +75,19 @@ class peer_channels {
   void send(const message_address& to, shared_buffer bytes, bool waits, std::optional<milliseconds> limit = {});
   [[nodiscard]] message_matcher::ticket post(const message_address& from) { return arrived_.post(from); }
   void give_up(message_matcher::ticket t) { arrived_.give_up(t); }
+  /// What else to do while nothing arrives.
+  struct side_work {
+    milliseconds interval{100};
+    std::function<void()> run{};
+  };
   /// The message of a ticket. Blocks: until it has arrived, at most `limit`.
   /// Returns: nothing when it has not. Throws: network_error when the peer that must send it is gone; what `check`
   /// throws.
-  [[nodiscard]] std::optional<received_message> take(message_matcher::ticket t, std::optional<milliseconds> limit);
+  [[nodiscard]] std::optional<received_message> take(message_matcher::ticket t, std::optional<milliseconds> limit,
+                                                     const side_work& meanwhile);
+  [[nodiscard]] std::optional<received_message> take(message_matcher::ticket t, std::optional<milliseconds> limit) {
+    return take(t, limit, {});
+  }
   /// For a caller that waits for a worker by other means: handles what has arrived; `doubts`: asks the scheduler
   /// whether the worker is up. Throws: as take.
   void attend(std::uint32_t rank, bool doubts);

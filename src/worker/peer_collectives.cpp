@@ -31,13 +31,13 @@ constexpr std::chrono::milliseconds farewell_of_failure{2000};
 /// The exchanges of an operation. After a failure midway some are still open, and their memory is about to be freed.
 class open_exchanges {
  public:
-  explicit open_exchanges(comm_backend& over) : over_(over) {}
+  explicit open_exchanges(comm_exchanges& over) : over_(over) {}
   open_exchanges(const open_exchanges&) = delete;
   open_exchanges& operator=(const open_exchanges&) = delete;
   ~open_exchanges() { over_.give_up_exchanges(); }
 
  private:
-  comm_backend& over_;
+  comm_exchanges& over_;
 };
 
 }  // namespace
@@ -167,9 +167,7 @@ void peer_collectives::agree(failure mine, std::optional<std::size_t> heard) {
   f.length = static_cast<std::uint64_t>(mine.status);
   f.root = mine.origin;
   const auto m = f.message({}, std::as_bytes(std::span(mine.text)));
-  if (logged_) {
-    (void)gather_logged(m);
-  }
+  if (log_ != nullptr) (void)gather_logged(m);
   for (std::size_t r = 0; r < size(); ++r) {
     if (r == me) continue;
     try {
@@ -207,7 +205,7 @@ void peer_collectives::fail(const std::string& what, int status) {
 // ---- short vectors: every rank gets every call
 
 std::vector<byte_vector> peer_collectives::gather_calls(const peer_call& c, std::span<const std::byte> payload) {
-  if (logged_) return gather_logged(c.message(payload));
+  if (log_ != nullptr) return gather_logged(c.message(payload));
   const auto p = size();
   if (p <= most_direct) return gather_directly(c, payload);
   const auto me = rank();
@@ -258,7 +256,7 @@ std::vector<byte_vector> peer_collectives::gather_directly(const peer_call& c, s
 /// `mine`: a call, or a failure.
 std::vector<byte_vector> peer_collectives::gather_logged(std::span<const std::byte> mine) {
   const auto begin = std::chrono::steady_clock::now();
-  auto all = over_.allgather(mine);
+  auto all = log_->allgather(mine);
   waited_ += std::chrono::steady_clock::now() - begin;
   for (auto& m : all) {
     if (m.empty()) continue;  // of a worker that was ejected
@@ -377,8 +375,12 @@ void peer_collectives::scatter_folded(const peer_call& c, const fold_rule& how, 
 
 // ---- long vectors, by exchanges. All ranks have called the same, so each knows what the others send.
 
-void peer_collectives::finish_exchange(const peer_call& c) {
-  const auto missing = over_.finish_exchange(limit_);
+comm_exchanges* peer_collectives::exchanges(const fold_rule& how) const {
+  return log_ != nullptr || how.fold ? nullptr : over_.exchanges();
+}
+
+void peer_collectives::finish_exchange(comm_exchanges& over, const peer_call& c) {
+  const auto missing = over.finish_exchange(limit_);
   if (!missing) return;
   const auto whom =
       *missing == rank() ? "another task has not received" : "no data from task " + std::to_string(*missing);
@@ -388,8 +390,8 @@ void peer_collectives::finish_exchange(const peer_call& c) {
 }
 
 /// The first phase, as scatter_folded.
-void peer_collectives::exchange_folded(const peer_call& c, const fold_rule& how, std::span<std::byte> values,
-                                       std::size_t steps) {
+void peer_collectives::exchange_folded(comm_exchanges& over, const peer_call& c, const fold_rule& how,
+                                       std::span<std::byte> values, std::size_t steps) {
   const auto width = element_bytes(how.element);
   const auto me = rank();
   const auto longest = piece_of(values, width, me, steps, 0).size();
@@ -398,7 +400,7 @@ void peer_collectives::exchange_folded(const peer_call& c, const fold_rule& how,
   const auto received = [&](std::size_t k, std::size_t r) {
     return std::span(memory.get() + (k % window * size() + r) * longest, piece_of(values, width, me, steps, k).size());
   };
-  const open_exchanges guard(over_);
+  const open_exchanges guard(over);
   const auto begin = [&](std::size_t k) {
     std::vector<std::span<const std::byte>> out(size());
     std::vector<std::span<std::byte>> in(size());
@@ -406,11 +408,11 @@ void peer_collectives::exchange_folded(const peer_call& c, const fold_rule& how,
       in[r] = received(k, r);
       out[r] = piece_of(values, width, r, steps, k);
     }
-    over_.begin_exchange(out, in);
+    over.begin_exchange(out, in);
   };
   for (std::size_t k = 0; k < std::min(window, steps); ++k) begin(k);
   for (std::size_t k = 0; k < steps; ++k) {
-    finish_exchange(c);
+    finish_exchange(over, c);
     const auto own = piece_of(values, width, me, steps, k);
     if (me > 0) {
       const auto lower = received(k, 0);
@@ -426,16 +428,18 @@ void peer_collectives::exchange_folded(const peer_call& c, const fold_rule& how,
 /// The first phase, by exchanges if they are supported and the vector is long enough.
 void peer_collectives::reduce_ranges(const peer_call& c, const fold_rule& how, std::span<std::byte> values,
                                      std::size_t steps) {
-  if (!exchanges(how) || values.size() < long_bytes(size())) return scatter_folded(c, how, values, steps);
+  auto* const over = exchanges(how);
+  if (over == nullptr || values.size() < long_bytes(size())) return scatter_folded(c, how, values, steps);
   (void)gather_calls(c, {});
-  exchange_folded(c, how, values, steps);
+  exchange_folded(*over, c, how, values, steps);
 }
 
 /// The second phase, as gather_ranges.
-void peer_collectives::exchange_ranges(const peer_call& c, std::span<std::byte> values, std::size_t width) {
+void peer_collectives::exchange_ranges(comm_exchanges& over, const peer_call& c, std::span<std::byte> values,
+                                       std::size_t width) {
   const auto longest = owned_range_of(values.size() / width, size(), 0).size() * width;
   const auto steps = longest / largest_exchange + 1;
-  const open_exchanges guard(over_);
+  const open_exchanges guard(over);
   for (std::size_t k = 0; k < steps; ++k) {
     std::vector<std::span<const std::byte>> out(size());
     std::vector<std::span<std::byte>> in(size());
@@ -443,8 +447,8 @@ void peer_collectives::exchange_ranges(const peer_call& c, std::span<std::byte> 
       out[r] = piece_of(values, width, rank(), steps, k);
       in[r] = piece_of(values, width, r, steps, k);
     }
-    over_.begin_exchange(out, in);
-    finish_exchange(c);
+    over.begin_exchange(out, in);
+    finish_exchange(over, c);
   }
 }
 

@@ -14,8 +14,7 @@
 //                   in which all ranks have compared their calls. Not with a program's fold: it may fail midway
 //
 // A job that survives worker deaths (session::survives_deaths) does not keep workers' messages: there the operations
-// use the scheduler's collectives, which are logged for a replacement and leave out an ejected worker. Where workers
-// are replaced, messages of a queue's steps go through the scheduler's log, too.
+// use logged_collectives. Where workers are replaced, messages of a queue's steps go through that log, too.
 //
 // Where all ranks run on one host, the operations use shared memory instead (memory_collectives); the first one detects
 // this.
@@ -37,8 +36,8 @@
 #include <vector>
 
 #include <paracel/collectives.hpp>
-#include <paracel/comm.hpp>
 
+#include "worker/comm_backend.hpp"
 #include "worker/peer_call.hpp"
 #include "worker/rank_memory.hpp"
 
@@ -54,13 +53,17 @@ class peer_collectives {
   /// has sent and the receivers have not taken yet.
   static constexpr std::size_t chunk_bytes = std::size_t{4} << 20U;
 
-  /// Of a communicator's own operations, so that they never match messages of `collectives` (0) or of work stealing
+  /// Vectors go through the log in blocks of at most this size.
+  static constexpr std::size_t logged_block_bytes = std::size_t{8} << 20U;
+
+  /// The tag of Comm's operations, so that they never match messages of `collectives` (0) or of work stealing
   /// (stealing_messages.hpp).
   static constexpr int own_tag = 2;
 
-  /// `logged`: use the backend's own collectives. `tag`: of the messages; those with another tag are not received.
-  peer_collectives(comm_backend& over, patience limit, bool logged, int tag = 0)
-      : over_(over), limit_(limit), logged_(logged), tag_(tag) {}
+  /// `log`: what carries the operations out; null: they use messages and shared memory. `tag`: of the messages; those
+  /// with another tag are not received.
+  peer_collectives(comm_backend& over, patience limit, logged_collectives* log, int tag = 0)
+      : over_(over), limit_(limit), log_(log), tag_(tag) {}
 
   [[nodiscard]] std::size_t rank() const { return over_.rank(); }
   [[nodiscard]] std::size_t size() const { return over_.size(); }
@@ -78,7 +81,7 @@ class peer_collectives {
                   const std::function<std::span<std::byte>(std::size_t, std::size_t)>& place);
   void barrier(std::string_view name);
 
-  void keep_messages() { keeps_ = logged_ && over_.keeps_messages(); }
+  void keep_messages() { keeps_ = log_ != nullptr && log_->keeps_messages(); }
   void send_value(std::size_t to, const value_view& v);
   [[nodiscard]] byte_vector receive_value(std::size_t from);
 
@@ -129,11 +132,12 @@ class peer_collectives {
   void in_steps(const peer_call& c, std::size_t first_step, const peer_list& peers, const next_piece& piece,
                 const std::function<void(std::size_t)>& take_all);
   void scatter_folded(const peer_call& c, const fold_rule& how, std::span<std::byte> values, std::size_t steps);
-  [[nodiscard]] bool exchanges(const fold_rule& how) const { return !logged_ && !how.fold && over_.has_exchanges(); }
+  [[nodiscard]] comm_exchanges* exchanges(const fold_rule& how) const;
   void reduce_ranges(const peer_call& c, const fold_rule& how, std::span<std::byte> values, std::size_t steps);
-  void finish_exchange(const peer_call& c);
-  void exchange_folded(const peer_call& c, const fold_rule& how, std::span<std::byte> values, std::size_t steps);
-  void exchange_ranges(const peer_call& c, std::span<std::byte> values, std::size_t width);
+  void finish_exchange(comm_exchanges& over, const peer_call& c);
+  void exchange_folded(comm_exchanges& over, const peer_call& c, const fold_rule& how, std::span<std::byte> values,
+                       std::size_t steps);
+  void exchange_ranges(comm_exchanges& over, const peer_call& c, std::span<std::byte> values, std::size_t width);
   void gather_ranges(const peer_call& c, std::span<std::byte> values, std::size_t width, std::size_t steps,
                      std::size_t first_step, std::optional<std::size_t> has_all = {});
   void gather_at_root(const peer_call& c, std::span<std::byte> values, std::size_t width, std::size_t steps,
@@ -144,7 +148,7 @@ class peer_collectives {
 
   comm_backend& over_;
   patience limit_;
-  bool logged_;
+  logged_collectives* log_;
   int tag_;
   bool keeps_ = false;  // messages of the program
   bool failed_ = false;

@@ -8,6 +8,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/growing_timer.hpp"
 #include "net/reliable_channel.hpp"
 #include "worker/memory_collectives.hpp"
 #include "worker/peer_collectives.hpp"
@@ -18,8 +19,6 @@ namespace {
 
 // Up to this size, data travels with the call in operations whose lengths may differ.
 constexpr std::size_t inline_bytes = std::size_t{16} << 10U;
-// Vectors go through the scheduler's collectives in blocks of this size.
-constexpr std::size_t logged_block_bytes = std::size_t{8} << 20U;
 
 /// The payload of a message, which must have this length.
 const std::byte* peer_payload(const byte_vector& message, std::size_t bytes) {
@@ -36,7 +35,7 @@ std::uint8_t code_of(const collectives::fold_rule& how) {
 
 // ---- in memory
 
-shared_memory* peer_collectives::shared_state() { return logged_ ? nullptr : over_.memory(); }
+shared_memory* peer_collectives::shared_state() { return log_ != nullptr ? nullptr : over_.memory(); }
 
 rank_memory* peer_collectives::memory() {
   const auto* const state = shared_state();
@@ -95,13 +94,13 @@ void peer_collectives::all_reduce(const fold_rule& how, std::span<std::byte> val
     auto calls = gather_calls(c, values);
     return fold_calls(how, calls, values);
   }
-  if (logged_) {
+  if (log_ != nullptr) {
     (void)gather_calls(c, {});
     return reduce_logged(how, values);
   }
   const auto steps = steps_of_ranges(c.length, width);
   reduce_ranges(c, how, values, steps);
-  if (exchanges(how)) exchange_ranges(c, values, width);
+  if (auto* const over = exchanges(how)) exchange_ranges(*over, c, values, width);
   else gather_ranges(c, values, width, steps, steps);
 }
 
@@ -116,7 +115,7 @@ void peer_collectives::reduce(const fold_rule& how, std::span<std::byte> values,
                     .name = name};
   if (size() == 1) return;
   if (in_memory(c, [&](auto m) { m.reduce(c, how, values); })) return;
-  if (logged_) {
+  if (log_ != nullptr) {
     (void)gather_calls(c, {});
     return reduce_logged(how, values);
   }
@@ -140,7 +139,7 @@ void peer_collectives::reduce_scatter(const fold_rule& how, std::span<std::byte>
                     .name = name};
   if (size() == 1) return;
   if (in_memory(c, [&](auto m) { m.reduce_scatter(c, how, values); })) return;
-  if (logged_) {
+  if (log_ != nullptr) {
     (void)gather_calls(c, {});
     return reduce_logged(how, values);
   }
@@ -154,7 +153,7 @@ void peer_collectives::all_gather(value_tag element, std::span<const std::byte> 
   const peer_call c{
       .what = peer_operation::all_gather, .element = element, .length = mine.size() / width, .name = name};
   if (size() > 1 && in_memory(c, [&](auto m) { m.all_gather(c, mine, place); })) return;
-  const auto is_inline = [&](std::size_t bytes) { return logged_ || size() == 1 || bytes <= inline_bytes; };
+  const auto is_inline = [&](std::size_t bytes) { return log_ != nullptr || size() == 1 || bytes <= inline_bytes; };
   auto calls = size() == 1 ? std::vector<byte_vector>(1)
                            : gather_calls(c, is_inline(mine.size()) ? mine : std::span<const std::byte>());
   std::vector<std::size_t> bytes(size(), mine.size());
@@ -197,25 +196,17 @@ void peer_collectives::broadcast(value_tag element, std::span<const std::byte> m
               .name = name};
   if (size() == 1) return;
   if (in_memory(c, [&](auto m) { m.broadcast(c, mine, place); })) return;
-  if (logged_) {
-    auto calls = gather_calls(c, me == root ? mine : std::span<const std::byte>());
-    if (me != root) copy_to(place(payload_of(calls[root]).size()), payload_of(calls[root]));
-    return;
-  }
-  const auto is_short = [&](std::size_t bytes) { return bytes < long_bytes(size()); };
+  const auto is_short = [&](std::size_t bytes) { return log_ != nullptr || bytes < long_bytes(size()); };
+  auto calls = gather_calls(c, me == root && is_short(mine.size()) ? mine : std::span<const std::byte>());
   std::span<std::byte> values;
   if (me == root) {
-    const auto payload = is_short(mine.size()) ? mine : std::span<const std::byte>();
-    const auto m = c.message(payload);
-    for (const auto& [r, n] : others(1)) give(r, m);
-    if (is_short(mine.size())) return;
     values = {const_cast<std::byte*>(mine.data()), mine.size()};  // only read: the root has all
   } else {
-    auto m = take_call(c, root);
-    c.length = peer_call::in(m).length;
+    c.length = peer_call::in(calls[root]).length;
     values = place(c.length * width);
-    if (is_short(values.size())) return copy_to(values, payload_of(m));
+    if (is_short(values.size())) copy_to(values, payload_of(calls[root]));
   }
+  if (is_short(values.size())) return;
   const auto steps = steps_of_ranges(c.length, width);
   in_steps(
       c, 1, around(root, steps),
@@ -243,12 +234,12 @@ void peer_collectives::all_to_all(value_tag element, const std::vector<std::span
   if (size() == 1) return;
   peer_call c{.what = peer_operation::all_to_all, .element = element, .name = name};
   if (in_memory(c, [&](auto m) { m.all_to_all(c, blocks, place); })) return;
-  if (logged_) {
+  if (log_ != nullptr) {
     (void)gather_calls(c, {});
     std::vector<byte_vector> out(size());
     for (std::size_t r = 0; r < size(); ++r)
       if (r != me) out[r].assign(blocks[r].begin(), blocks[r].end());
-    const auto in = over_.alltoall(out);
+    const auto in = log_->alltoall(out);
     for (std::size_t r = 0; r < size(); ++r)
       if (r != me) copy_to(place(r, in[r].size()), in[r]);
     return;
@@ -293,17 +284,17 @@ void peer_collectives::barrier(std::string_view name) {
   (void)gather_calls(c, {});
 }
 
-/// With the backend's own collectives; all ranks get the result.
+/// All ranks get the result.
 void peer_collectives::reduce_logged(const fold_rule& how, std::span<std::byte> values) {
   const auto width = element_bytes(how.element);
   const auto block = logged_block_bytes / (how.fold ? size() : 1) / width * width;
   for (std::size_t at = 0; at < values.size(); at += block) {
     const auto part = values.subspan(at, std::min(block, values.size() - at));
     if (!how.fold) {
-      over_.allreduce(how.element, part, how.op);
+      log_->allreduce(how.element, part, how.op);
       continue;
     }
-    auto all = over_.allgather(part);
+    auto all = log_->allgather(part);
     for (std::size_t r = 1; r < all.size(); ++r)
       if (!all[r].empty()) apply(how, all.front(), all[r]);
     copy_to(part, all.front());
@@ -326,7 +317,7 @@ void peer_collectives::send_value(std::size_t to, const value_view& v) {
   f.kind = peer_message::value;
   f.element = static_cast<std::uint8_t>(v.tag);
   f.length = v.bytes.size();
-  if (keeps_) return over_.send_kept(to, f.message({}, v.bytes));
+  if (keeps_) return log_->send_kept(to, f.message({}, v.bytes));
   if (auto* const counts = shared_state()) counts->count_sent(to);
   give(to, f.message({}, v.bytes));
 }
@@ -349,7 +340,7 @@ byte_vector peer_collectives::receive_value(std::size_t from) {
 
 byte_vector peer_collectives::receive_kept(std::size_t from) {
   const auto begin = std::chrono::steady_clock::now();
-  auto m = over_.receive_kept(from);
+  auto m = log_->receive_kept(from);
   waited_ += std::chrono::steady_clock::now() - begin;
   if (!m.calls) return std::move(m.bytes);
   std::string called = "a collective of Comm";
@@ -370,8 +361,9 @@ byte_vector peer_collectives::receive_kept(std::size_t from) {
 byte_vector peer_collectives::receive_beside(rank_memory& m, std::size_t from) {
   using std::chrono::steady_clock;
   constexpr std::chrono::milliseconds moment{20};
+  constexpr std::chrono::milliseconds first_doubt{100};
   const auto begin = steady_clock::now();
-  auto doubted = begin;
+  growing_timer doubt(first_doubt, net::late, begin);
   const auto mine = [&](int status, std::string text) {
     return failure{static_cast<std::uint32_t>(rank()), status, std::move(text)};
   };
@@ -381,8 +373,7 @@ byte_vector peer_collectives::receive_beside(rank_memory& m, std::size_t from) {
     std::optional<byte_vector> message;
     try {
       message = take_within(from, moment);
-      const auto now = steady_clock::now();
-      if (!message && now - doubted > net::late) over_.attend(from, true), doubted = now;
+      if (!message && doubt.has_passed()) over_.attend(from, true);
     } catch (const network_error& e) {
       agree(mine(e.status(), e.what()), from);
     }

@@ -30,8 +30,6 @@ namespace {
 constexpr std::chrono::milliseconds signal_interval{100};
 // When a worker leaves, its messages reach the other processes long before this, unless those are stopped.
 constexpr std::chrono::milliseconds farewell{2000};
-// In a barrier, how often a worker that accepts commands polls for them.
-constexpr std::chrono::milliseconds command_interval{10};
 
 // Of a control message; the scheduler refuses longer ones (server/scheduler/control_body.cpp).
 constexpr std::size_t most_control_bytes = std::size_t{1} << 20;
@@ -104,7 +102,10 @@ std::shared_ptr<session> session::join(session_options options) {
   const auto passed = answer.header.value_version;
   s->members_ = membership::from_json(net::text_of(answer.body));
   s->board_->put(s->members_);
-  if (s->members_.may_change()) s->heartbeat_->follow(s->members_.epoch);
+  // The scheduler answers this request at once when the job ends: a worker that waits for another one's messages, or in
+  // shared memory, must not learn of that one's death only from its next heartbeat.
+  const bool awaits_peers = s->peers_ != nullptr && !s->survives_deaths();
+  if (s->members_.may_change() || awaits_peers) s->heartbeat_->follow(s->members_.epoch);
   if (const auto& plan = s->members_.checkpoints; !plan.resume.empty()) {
     s->set_finished(plan.clock);
     if (!last) s->parts_.read(net::posix_file_system(), plan, s->rank(), s->size());
@@ -232,24 +233,37 @@ net::request_header session::marked(net::request_header h) const noexcept {
   return h;
 }
 
+class session::asking {
+ public:
+  explicit asking(bool& now) : now_(now), before_(std::exchange(now, true)) {}
+  asking(const asking&) = delete;
+  asking& operator=(const asking&) = delete;
+  ~asking() { now_ = before_; }
+
+ private:
+  bool& now_;
+  const bool before_;
+};
+
 /// A command's function may run inside the wait for a barrier.
-void session::refuse_if_asking(net::verb what) const {
+void session::refuse_in_barrier(const std::string& what) const {
   if (asks_)
-    throw error(std::string("a command's function asks the scheduler (") + net::name_of(what) +
-                ") while its worker waits in a barrier: want it at a commit or in paracel_take_commands");
+    throw error("a command's function " + what +
+                " while its worker waits in a barrier: want it at a commit or in paracel_take_commands");
+}
+
+void session::refuse_collective_of_command() const { refuse_in_barrier("calls a collective"); }
+
+void session::take_commands_in_barrier() {
+  const asking now(asks_);
+  take_commands();
 }
 
 const net::reply_view& session::ask(net::request_header& h, std::span<const std::byte> body, shared_buffer tail) {
   ended_->check();
   if (!has_scheduler()) throw error("this job has no scheduler");
-  refuse_if_asking(h.what);
-  struct asking {
-    explicit asking(bool& flag) : flag_(flag) { flag_ = true; }
-    asking(const asking&) = delete;
-    asking& operator=(const asking&) = delete;
-    ~asking() { flag_ = false; }
-    bool& flag_;
-  } const now(asks_);
+  refuse_in_barrier(std::string("asks the scheduler (") + net::name_of(h.what) + ")");
+  const asking now(asks_);
   const bool in_barrier = commands_ != nullptr && h.what == net::verb::collective &&
                           h.count == static_cast<std::uint32_t>(net::collective_kind::barrier);
   to_scheduler_->ask(marked(h), body, std::move(tail));
@@ -348,7 +362,7 @@ void session::check_caught_up() {
 }
 
 std::uint64_t session::next_operation() {
-  refuse_if_asking(net::verb::collective);  // before a number is used up
+  refuse_collective_of_command();  // before a number is used up
   const auto number = numbers_.next();
   if (keeps_ != nullptr) check_caught_up();
   return number;
@@ -455,6 +469,7 @@ void session::leave() {
   }
   if (!has_scheduler()) return;
   if (talks_) (void)peers_->flush(farewell);
+  heartbeat_->follow(0);  // the scheduler answers the parked request now
   if (commands_) commands_->close(farewell);
   auto body = identity_of(options_);
   body["status"] = 0;

@@ -108,10 +108,17 @@ class session {
   [[nodiscard]] peer_channels& channels();
   [[nodiscard]] bool shares_memory() const noexcept { return options_.shares_memory; }
 
-  /// Commands to this worker and from it. Those that have arrived run while `ask` waits in a barrier.
+  /// Commands to this worker and from it.
   [[nodiscard]] command_channel& commands();
   /// Runs what has arrived, if this worker accepts commands. Returns: how many.
   std::size_t take_commands();
+  /// While this worker waits in a barrier, how often it does so.
+  static constexpr std::chrono::milliseconds command_interval{10};
+  [[nodiscard]] bool accepts_commands() const noexcept { return commands_ != nullptr; }
+  /// The functions can neither ask the scheduler nor call collectives.
+  void take_commands_in_barrier();
+  /// Throws: error in a function that runs inside take_commands_in_barrier.
+  void refuse_collective_of_command() const;
   void forget_commands(const void* owner);
 
   /// Iterations that this worker has committed, of all its algorithms: a worker has one clock in a job.
@@ -171,8 +178,9 @@ class session {
   }
 
  private:
+  class asking;
   explicit session(session_options options);
-  void refuse_if_asking(net::verb what) const;
+  void refuse_in_barrier(const std::string& what) const;
   [[nodiscard]] net::request_header marked(net::request_header h) const noexcept;
   void open_peers(std::unique_ptr<net::port> bound);
   void take_over();
@@ -196,7 +204,7 @@ class session {
   std::unique_ptr<peer_channels> peers_;
   bool talks_ = false;                         // it has used them
   std::unique_ptr<command_channel> commands_;  // null: not used yet
-  bool asks_ = false;                          // it waits for the scheduler
+  bool asks_ = false;                          // it waits for the scheduler, or runs commands in a barrier
   std::atomic<std::uint32_t> finished_{0};     // the heartbeat reports it to the scheduler
   worker_checkpoint parts_;
   output_folders outputs_;

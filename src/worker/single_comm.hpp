@@ -4,24 +4,16 @@
 #include <memory>
 #include <utility>
 
-#include <paracel/comm.hpp>
-
 #include "core/message_matcher.hpp"
+#include "worker/comm_backend.hpp"
 
 namespace paracel {
 
-/// One worker alone: every collective is the identity, and messages return to the sender.
+/// One worker alone: messages return to the sender.
 class single_comm final : public comm_backend {
  public:
   [[nodiscard]] std::size_t rank() const override { return 0; }
   [[nodiscard]] std::size_t size() const override { return 1; }
-  void barrier() override {}
-  void bcast(byte_vector&, std::size_t) override {}
-  void allreduce(value_tag, std::span<std::byte>, reduce_op) override {}
-  std::vector<byte_vector> allgather(std::span<const std::byte> mine) override {
-    return {byte_vector(mine.begin(), mine.end())};
-  }
-  std::vector<byte_vector> alltoall(const std::vector<byte_vector>& blocks) override { return blocks; }
   void send(const message_address& to, byte_vector bytes, bool, patience) override {
     arrived_.arrive({to, std::move(bytes)});
   }

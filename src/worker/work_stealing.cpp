@@ -335,7 +335,7 @@ class work_stealing::computation {
   void forget_gone() {
     for (std::size_t r = 0; r < tasks_.size(); ++r) {
       const bool waits_for = r != of_.all_.rank() && !(tasks_[r].finished && tasks_[r].busy == 0);
-      if (!waits_for || !of_.over_->is_gone(r)) continue;
+      if (!waits_for || !of_.log_->is_gone(r)) continue;
       of_.left_[r] = true;
       forget(r);
     }
@@ -356,10 +356,10 @@ class work_stealing::computation {
   }
   void wait() {
     const auto begin = chunk_clock::now();
-    auto m = of_.take(of_.survives_ ? comm_backend::patience(until_doubt) : of_.limit_);
+    auto m = of_.take(of_.log_ != nullptr ? comm_backend::patience(until_doubt) : of_.limit_);
     of_.waited_ += chunk_clock::now() - begin;
     if (m) on_message(std::move(*m));
-    else if (of_.survives_) forget_gone();
+    else if (of_.log_ != nullptr) forget_gone();
     else if (of_.limit_) refuse_silence();
   }
   [[noreturn]] void refuse_silence() const {
@@ -377,7 +377,7 @@ class work_stealing::computation {
     const auto from = static_cast<std::size_t>(m.from.rank);
     const auto what = static_cast<steal_message>(f.what);
     // Also at the first message in this run: what has been sent may have gone to the process before.
-    if (std::exchange(of_.processes_[from], f.process) != f.process && of_.survives_) begin_again(from);
+    if (std::exchange(of_.processes_[from], f.process) != f.process && of_.log_ != nullptr) begin_again(from);
     if (what == steal_message::left) {
       of_.left_[from] = true;
       return forget(from);
@@ -482,7 +482,7 @@ work_stealing::work_stealing(const Comm& comm, collectives& all, bool on)
       limit_(comm.deadline()),
       all_(all),
       on_(on && all.size() > 1),
-      survives_(on_ && over_->survives_deaths()),
+      log_(on_ ? over_->log() : nullptr),
       process_(random_number()),
       left_(all.size()),
       processes_(all.size()) {}
@@ -506,7 +506,7 @@ void work_stealing::begin_step(int step) noexcept {
 
 void work_stealing::run(const chunk_work& work, std::span<std::byte> result) {
   ++number_;
-  computation(*this, work, result, on_, on_ && over_->takes_over()).run();
+  computation(*this, work, result, on_, log_ != nullptr && log_->takes_over()).run();
 }
 
 void work_stealing::leave() noexcept {
@@ -528,7 +528,7 @@ void work_stealing::send(std::size_t to, byte_vector message) {
   try {
     over_->send({static_cast<int>(to), stealing_tag, stealing_communicator}, std::move(message), false, limit_);
   } catch (const network_error&) {
-    if (!survives_) throw;
+    if (log_ == nullptr) throw;
   }
 }
 
@@ -552,7 +552,7 @@ std::optional<received_message> work_stealing::take(comm_backend::patience limit
     m = over_->take(ticket, limit);
   } catch (const network_error&) {
     over_->give_up(ticket);
-    if (!survives_) throw;
+    if (log_ == nullptr) throw;
     return std::nullopt;
   } catch (...) {
     over_->give_up(ticket);

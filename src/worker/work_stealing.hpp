@@ -49,6 +49,7 @@
 #include <paracel/comm.hpp>
 #include <paracel/over_rows.hpp>
 
+#include "worker/comm_backend.hpp"
 #include "worker/stealing_messages.hpp"
 
 namespace paracel {
@@ -74,7 +75,7 @@ class work_stealing {
   /// compute_chunks.
   void run(const chunk_work& work, std::span<std::byte> result);
   /// Whether the superstep must end with a collective.
-  [[nodiscard]] bool needs_collective() const noexcept { return on_ && survives_ && number_ > 0; }
+  [[nodiscard]] bool needs_collective() const noexcept { return log_ != nullptr && number_ > 0; }
   /// This task fails.
   void leave() noexcept;
 
@@ -102,7 +103,7 @@ class work_stealing {
   comm_backend::patience limit_;
   collectives& all_;
   bool on_;
-  bool survives_;  // worker deaths
+  logged_collectives* log_;  // null: the job does not survive a worker's death
   std::uint64_t run_ = 0;
   std::uint64_t process_;  // this one
   std::uint32_t step_ = 0;

@@ -112,6 +112,47 @@ TEST(Commands, TheyRunAtCommitsAndInBarriersAndMayUseTheParametersThere) {
   });
 }
 
+/// Of all workers or of a group, in shared memory and over messages.
+TEST(Commands, TheyRunWhileAWorkerWaitsInTheBarrierOfAnyCommunicator) {
+  for (const bool shares : {true, false}) {
+    for (const bool of_group : {true, false}) {
+      cluster c({.workers = 3, .servers = 1, .shares_memory = shares});
+      c.run([&](Comm comm) {
+        obedient job(comm);
+        const auto me = comm.get_rank();
+        Comm group = comm.split(0);
+        auto& where = of_group ? group : comm;
+        job.paracel_on_command("collective", [&](const str_type&) {
+          double x = 1;
+          where.allreduce(x);
+          return str_type("done");
+        });
+        job.paracel_on_command("add", [&](const str_type& body) {
+          job.paracel_bupdate("sum", std::stod(body));
+          int got = 0;  // a message between two workers is no collective
+          if (me == 2) comm.send(7, 1, 0);
+          else if (me == 1) comm.recv(got, 2, 0);
+          return std::to_string(got);
+        });
+        if (me == 0) job.paracel_write("sum", 0.0);
+        where.synchronize();
+        if (me == 0) {
+          std::this_thread::sleep_for(30ms);  // the others wait
+          const auto begin = std::chrono::steady_clock::now();
+          const auto answers = texts_of(job.paracel_tell(workers, "add", "2.5"));
+          EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+          EXPECT_THAT(answers, ElementsAre("0", "7", "0"));
+          EXPECT_EQ(job.paracel_read<double>("sum"), 7.5);
+          const auto refused = job.paracel_tell(command_target::worker(1), "collective").at(0);
+          EXPECT_FALSE(refused.ok);
+          EXPECT_THAT(refused.text, HasSubstr("calls a collective while its worker waits in a barrier"));
+        }
+        where.synchronize();
+      });
+    }
+  }
+}
+
 TEST(Commands, WorkersThatTellEachOtherAtTheSameTimeDoNotWaitForever) {
   cluster c({.workers = 4});
   c.run([](Comm comm) {
@@ -158,8 +199,7 @@ TEST(Commands, WhatGoesWrongInOneIsItsAnswerAndTheProgramContinues) {
       EXPECT_EQ(other("throw"), "x.csv:7: no number");
       EXPECT_EQ(other("long"), "its answer has 65537 bytes, want at most 65536");
       EXPECT_THAT(other("nested"), HasSubstr("paracel_tell in a function of paracel_on_command"));
-      EXPECT_THAT(other("collective"),
-                  HasSubstr("asks the scheduler (collective) while its worker waits in a barrier"));
+      EXPECT_THAT(other("collective"), HasSubstr("calls a collective while its worker waits in a barrier"));
       EXPECT_EQ(other("sing"), "no command \"sing\": this program has stop, throw, long, nested, collective");
       EXPECT_THROW(job.paracel_tell(command_target::worker(2), "stop"), error);
       EXPECT_THROW(job.paracel_tell(workers, "stop", str_type(65537, 'x')), config_error);

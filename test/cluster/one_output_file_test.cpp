@@ -194,12 +194,13 @@ TEST_F(OneOutputFile, AWorkerThatDumpsAloneAllTheSameIsToldWhenTheOthersHaveLeft
 }
 
 /// Records the bytes of an all-to-all.
-class measured_comm final : public comm_backend {
+class measured_comm final : public comm_backend, public logged_collectives {
  public:
   measured_comm(Comm& of, std::atomic<std::uint64_t>& most, std::atomic<std::uint64_t>& rounds)
       : of_(of), most_(most), rounds_(rounds) {}
   [[nodiscard]] std::size_t rank() const override { return of_.get_rank(); }
   [[nodiscard]] std::size_t size() const override { return of_.get_size(); }
+  [[nodiscard]] logged_collectives* log() override { return this; }
   void barrier() override { of_.synchronize(); }
   void bcast(byte_vector&, std::size_t) override { FAIL(); }
   void allreduce(value_tag, std::span<std::byte>, reduce_op) override { FAIL(); }

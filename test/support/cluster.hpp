@@ -167,6 +167,11 @@ class cluster {
     if (answer.find("\"continues\":true") == std::string::npos || at == std::string::npos) return 0;
     return static_cast<std::uint32_t>(std::stoul(answer.substr(at + 8)));
   }
+  /// The death of a worker's first process is reported to the scheduler.
+  void lose_worker(std::size_t rank) {
+    send_request(net::verb::report_death, R"({"role":"worker","rank":)" + std::to_string(rank) + R"(,"pid":)" +
+                                              std::to_string(pid_of(rank, 0)) + R"(,"why":"killed"})");
+  }
   /// The scheduler receives nothing more from this server, which otherwise continues.
   void silence_server(std::size_t i) { announcers_[i].reset(); }
   /// The scheduler stops, and answers nothing more.

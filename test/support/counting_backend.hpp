@@ -57,11 +57,12 @@ inline void PrintTo(const collective& c, std::ostream* to) {
   *to << names[static_cast<std::size_t>(c.kind)] << ' ' << c.sent;
 }
 
-class counting_backend final : public comm_backend {
+class counting_backend final : public comm_backend, public logged_collectives {
  public:
-  counting_backend(std::unique_ptr<comm_backend> of, collective_log& to) : of_(std::move(of)), to_(to) {}
+  counting_backend(std::unique_ptr<comm_scheduler> of, collective_log& to) : of_(std::move(of)), to_(to) {}
   [[nodiscard]] std::size_t rank() const override { return of_->rank(); }
   [[nodiscard]] std::size_t size() const override { return of_->size(); }
+  [[nodiscard]] logged_collectives* log() override { return this; }
   void barrier() override { of_->barrier(); }
   void bcast(byte_vector& data, std::size_t root) override {
     to_.push_back({collective_kind::bcast, rank() == root ? data.size() : 0});
@@ -86,11 +87,11 @@ class counting_backend final : public comm_backend {
   }
 
  private:
-  std::unique_ptr<comm_backend> of_;
+  std::unique_ptr<comm_scheduler> of_;
   collective_log& to_;
 };
 
-/// A worker's communicator of a test::cluster that records everything in `to`.
+/// A worker's communicator of a test::cluster that records everything in `to`; its collectives are the scheduler's.
 /// Lifetime: `to` must outlive it.
 inline Comm counted(const Comm& comm, collective_log& to) {
   auto plain = std::make_unique<comm_scheduler>(comm.get_rank(), comm.get_size(), [s = comm.job()] { return s; });

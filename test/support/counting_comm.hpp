@@ -16,6 +16,8 @@
 
 #include <paracel/comm.hpp>
 
+#include "worker/comm_backend.hpp"
+
 namespace paracel::test {
 
 /// Of one worker.
@@ -52,11 +54,12 @@ class counting_workers {
   }
 
  private:
-  class backend final : public comm_backend {
+  class backend final : public comm_backend, public logged_collectives {
    public:
     backend(counting_workers& of, std::size_t rank) : of_(of), rank_(rank) {}
     [[nodiscard]] std::size_t rank() const override { return rank_; }
     [[nodiscard]] std::size_t size() const override { return of_.said_.size(); }
+    [[nodiscard]] logged_collectives* log() override { return this; }
     void barrier() override { of_.barrier_.arrive_and_wait(); }
     void bcast(byte_vector& data, std::size_t root) override { data = gather(data)[root]; }
     void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override {

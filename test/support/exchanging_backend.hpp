@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/comm.hpp>
+#include "worker/comm_backend.hpp"
 
 namespace paracel::test {
 
 /// A communicator with exchanges, like MPI's, implemented with another communicator's messages.
-class exchanging_backend final : public comm_backend {
+class exchanging_backend final : public comm_backend, public comm_exchanges {
  public:
   /// `before`: called before each exchange.
   explicit exchanging_backend(std::shared_ptr<comm_backend> inner, std::function<void()> before = nullptr)
@@ -24,15 +24,6 @@ class exchanging_backend final : public comm_backend {
 
   [[nodiscard]] std::size_t rank() const override { return inner_->rank(); }
   [[nodiscard]] std::size_t size() const override { return inner_->size(); }
-  void barrier() override { inner_->barrier(); }
-  void bcast(byte_vector& data, std::size_t root) override { inner_->bcast(data, root); }
-  void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override {
-    inner_->allreduce(element, data, op);
-  }
-  std::vector<byte_vector> allgather(std::span<const std::byte> mine) override { return inner_->allgather(mine); }
-  std::vector<byte_vector> alltoall(const std::vector<byte_vector>& blocks) override {
-    return inner_->alltoall(blocks);
-  }
   void send(const message_address& to, byte_vector bytes, bool waits, patience limit) override {
     inner_->send(to, std::move(bytes), waits, limit);
   }
@@ -43,7 +34,7 @@ class exchanging_backend final : public comm_backend {
     return std::make_shared<exchanging_backend>(inner_->split(color));
   }
 
-  [[nodiscard]] bool has_exchanges() const override { return true; }
+  [[nodiscard]] comm_exchanges* exchanges() override { return this; }
   void begin_exchange(std::span<const std::span<const std::byte>> out,
                       std::span<const std::span<std::byte>> in) override {
     if (before_) before_();

@@ -17,6 +17,7 @@
 #include "alg/common/orthant_newton.hpp"
 #include "alg/lr_l1/lr_l1.hpp"
 #include "alg/ridge_regression/ridge.hpp"
+#include "worker/comm_backend.hpp"
 
 namespace paracel::alg {
 namespace {
@@ -26,11 +27,6 @@ class alone final : public comm_backend {
  public:
   [[nodiscard]] std::size_t rank() const override { return 0; }
   [[nodiscard]] std::size_t size() const override { return 1; }
-  void barrier() override {}
-  void bcast(byte_vector&, std::size_t) override {}
-  void allreduce(value_tag, std::span<std::byte>, reduce_op) override {}
-  std::vector<byte_vector> allgather(std::span<const std::byte> mine) override { return {{mine.begin(), mine.end()}}; }
-  std::vector<byte_vector> alltoall(const std::vector<byte_vector>& blocks) override { return blocks; }
 };
 Comm one_worker() { return Comm(std::make_shared<alone>()); }
 

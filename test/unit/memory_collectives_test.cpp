@@ -61,11 +61,6 @@ class one_rank final : public comm_backend {
   }
   [[nodiscard]] std::size_t rank() const override { return memory_.rank(); }
   [[nodiscard]] std::size_t size() const override { return memory_.ranks(); }
-  void barrier() override {}
-  void bcast(byte_vector&, std::size_t) override {}
-  void allreduce(value_tag, std::span<std::byte>, reduce_op) override {}
-  std::vector<byte_vector> allgather(std::span<const std::byte>) override { return {}; }
-  std::vector<byte_vector> alltoall(const std::vector<byte_vector>&) override { return {}; }
 
   [[nodiscard]] std::size_t me() const { return memory_.rank(); }
   [[nodiscard]] std::size_t count() const { return memory_.ranks(); }

@@ -27,9 +27,11 @@
 DEFINE_uint64(bytes, 1 << 20, "length of the vector");
 DEFINE_int32(tasks, 2, "worker processes");
 DEFINE_int32(repeat, 0, "measured operations; 0: as many as fit about 64 MB to 1 GB of vectors");
-DEFINE_string(way, "peers",
-              "peers: as a job's collectives; channels: by messages, without the memory that workers share; scheduler: "
-              "Comm::allreduce through it; memory: only the traffic in memory");
+DEFINE_string(
+    way, "peers",
+    "peers: as a job's collectives; comm: Comm::allreduce, which is the same; channels: by messages, without the "
+    "memory that workers share; scheduler: Comm::allreduce as in jobs that survive workers' deaths; memory: only "
+    "the traffic in memory");
 DEFINE_bool(superstep, false, "supersteps of com_queue with two all-reduces and an update instead");
 DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
@@ -87,13 +89,13 @@ report measure() {
   const Comm comm;
   (void)main_env::job();
   collectives all(comm);
-  Comm scheduler = comm;
+  Comm own = comm;
   std::vector<double> v(FLAGS_bytes / sizeof(double), 1);
   report r;
   all.barrier();
   const auto repeat = repetitions();
   r.microseconds = median_microseconds(repeat, [&] {
-    if (FLAGS_way == "scheduler") scheduler.allreduce(v);
+    if (FLAGS_way == "scheduler" || FLAGS_way == "comm") own.allreduce(v);
     else all.all_reduce(std::span(v));
   });
   std::fill(v.begin(), v.end(), 1.0);
@@ -146,6 +148,7 @@ void run() {
     r = run_clients<report>(FLAGS_tasks, [&j](int rank) {
       j.set_environment(rank);
       ::setenv("PARACEL_SHARED_MEMORY", FLAGS_way == "channels" ? "0" : "1", 1);
+      if (FLAGS_way == "scheduler") ::setenv("PARACEL_EJECT", "1", 1);
       static int argc = 1;
       static char name[] = "bench_allreduce";
       static char* words[] = {name, nullptr};
@@ -171,8 +174,9 @@ int main(int argc, char** argv) {
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
     if (FLAGS_tasks < 1) throw std::runtime_error("tasks must be at least 1");
-    if (FLAGS_way != "peers" && FLAGS_way != "channels" && FLAGS_way != "scheduler" && FLAGS_way != "memory")
-      throw std::runtime_error("--way must be peers, channels, scheduler or memory");
+    const auto ways = {"peers", "comm", "channels", "scheduler", "memory"};
+    if (std::ranges::find(ways, FLAGS_way) == ways.end())
+      throw std::runtime_error("--way must be peers, comm, channels, scheduler or memory");
     keep_large_blocks();
     run();
     return 0;

@@ -97,6 +97,8 @@ class job {
     o.rank = static_cast<std::uint32_t>(rank);
     o.size = static_cast<std::uint32_t>(options_.workers);
     o.resends = options_.resends;
+    const bool tcp = options_.transport == "tcp";
+    o.peer_address = tcp ? "tcp://127.0.0.1:*" : "ipc://" + folder_ + "/w" + std::to_string(rank);
     return session::join(std::move(o));
   }
   /// Sets the environment variables that main_env reads, as prun.py does.

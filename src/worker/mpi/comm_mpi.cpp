@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Collectives and messages over MPI: the only file of the framework that uses mpi.h (apart from the compat header).
+// Messages over MPI: the only file of the framework that uses mpi.h (apart from the compat header).
 #define OMPI_SKIP_MPICXX 1  // mpi.h would include the C++ bindings, whose library we do not link
 #include <mpi.h>
 
@@ -21,9 +21,10 @@
 #include <vector>
 
 #include "core/message_matcher.hpp"
+#include "worker/comm_backend.hpp"
 #include "worker/mpi/polling.hpp"
 #include "worker/mpi_library.hpp"
-#include "worker/peer_collectives.hpp"
+#include "worker/rank_memory.hpp"
 
 namespace paracel {
 namespace {
@@ -98,7 +99,7 @@ void check_usable() {
 class comm_mpi;
 std::vector<comm_mpi*> live;
 
-class comm_mpi final : public comm_backend {
+class comm_mpi final : public comm_backend, public comm_exchanges {
  public:
   explicit comm_mpi(MPI_Comm of) {
     check(MPI_Comm_dup(of, &comm_), "MPI_Comm_dup");
@@ -124,67 +125,6 @@ class comm_mpi final : public comm_backend {
 
   [[nodiscard]] std::size_t rank() const override { return static_cast<std::size_t>(rank_); }
   [[nodiscard]] std::size_t size() const override { return static_cast<std::size_t>(size_); }
-
-  void barrier() override { operations_.barrier(""); }
-
-  void bcast(byte_vector& data, std::size_t root) override {
-    std::uint64_t n = data.size();
-    check(MPI_Bcast(&n, 1, MPI_UINT64_T, static_cast<int>(root), comm_), "MPI_Bcast");
-    data.resize(n);
-    const counted_bytes all(n);
-    check(MPI_Bcast(data.data(), all.count(), all.type(), static_cast<int>(root), comm_), "MPI_Bcast");
-  }
-
-  // MPI may reduce in any order; rank order makes runs bit-identical. Its min and max also lose a NaN in some orders.
-  void allreduce(value_tag element, std::span<std::byte> data, reduce_op op) override {
-    operations_.all_reduce({element, op, {}}, data, "");
-  }
-
-  std::vector<byte_vector> allgather(std::span<const std::byte> mine) override {
-    const std::uint64_t length = mine.size();
-    std::vector<std::uint64_t> lengths(size());
-    check(MPI_Allgather(&length, 1, MPI_UINT64_T, lengths.data(), 1, MPI_UINT64_T, comm_), "MPI_Allgather");
-    std::vector<byte_vector> all(size());
-    in_rounds(*std::ranges::max_element(lengths), [&](std::uint64_t begin, std::uint64_t most) {
-      const layout in(lengths, begin, most);
-      byte_vector received(in.total());
-      check(MPI_Allgatherv(mine.data() + in.begins[rank()], in.counts[rank()], MPI_BYTE, received.data(),
-                           in.counts.data(), in.places.data(), MPI_BYTE, comm_),
-            "MPI_Allgatherv");
-      in.append(received, all);
-    });
-    return all;
-  }
-
-  std::vector<byte_vector> alltoall(const std::vector<byte_vector>& blocks) override {
-    // To each rank: the length of its block, and that of the longest, so that all make the same number of calls.
-    std::vector<std::uint64_t> out(size()), in(size()), sent(2 * size()), received(2 * size());
-    for (std::size_t r = 0; r < size(); ++r) out[r] = blocks[r].size();
-    const auto longest = *std::ranges::max_element(out);
-    for (std::size_t r = 0; r < size(); ++r) {
-      sent[2 * r] = out[r];
-      sent[2 * r + 1] = longest;
-    }
-    check(MPI_Alltoall(sent.data(), 2, MPI_UINT64_T, received.data(), 2, MPI_UINT64_T, comm_), "MPI_Alltoall");
-    std::uint64_t most_of_all = 0;
-    for (std::size_t r = 0; r < size(); ++r) {
-      in[r] = received[2 * r];
-      most_of_all = std::max(most_of_all, received[2 * r + 1]);
-    }
-    std::vector<byte_vector> all(size());
-    in_rounds(most_of_all, [&](std::uint64_t begin, std::uint64_t most) {
-      const layout to(out, begin, most);
-      const layout from(in, begin, most);
-      byte_vector sending(to.total()), receiving(from.total());
-      for (std::size_t r = 0; r < size(); ++r)
-        std::copy_n(blocks[r].data() + to.begins[r], to.counts[r], sending.data() + to.places[r]);
-      check(MPI_Alltoallv(sending.data(), to.counts.data(), to.places.data(), MPI_BYTE, receiving.data(),
-                          from.counts.data(), from.places.data(), MPI_BYTE, comm_),
-            "MPI_Alltoallv");
-      from.append(receiving, all);
-    });
-    return all;
-  }
 
   void send(const message_address& to, byte_vector bytes, bool waits, patience limit) override {
     check_usable();
@@ -224,7 +164,7 @@ class comm_mpi final : public comm_backend {
     });
     return message;
   }
-  [[nodiscard]] bool has_exchanges() const override { return true; }
+  [[nodiscard]] comm_exchanges* exchanges() override { return this; }
   void begin_exchange(std::span<const std::span<const std::byte>> out,
                       std::span<const std::span<std::byte>> in) override {
     check_usable();
@@ -362,36 +302,6 @@ class comm_mpi final : public comm_backend {
     new std::list<pending_send>(std::move(sends_));  // not freed: MPI may read it until the process ends
   }
 
-  /// Which bytes of the ranks' blocks a call exchanges, those from `begin` on, and where they are in its buffer.
-  struct layout {
-    layout(const std::vector<std::uint64_t>& all, std::uint64_t begin, std::uint64_t most) : lengths(all) {
-      int place = 0;
-      for (const auto n : all) {
-        begins.push_back(std::min(n, begin));
-        counts.push_back(static_cast<int>(std::min(n - begins.back(), most)));
-        places.push_back(place);
-        place += counts.back();
-      }
-    }
-    [[nodiscard]] std::size_t total() const { return static_cast<std::size_t>(places.back() + counts.back()); }
-    void append(const byte_vector& received, std::vector<byte_vector>& to) const {
-      for (std::size_t r = 0; r < to.size(); ++r) {
-        to[r].reserve(lengths[r]);
-        to[r].insert(to[r].end(), received.begin() + places[r], received.begin() + places[r] + counts[r]);
-      }
-    }
-    const std::vector<std::uint64_t>& lengths;
-    std::vector<std::uint64_t> begins;
-    std::vector<int> counts, places;
-  };
-  /// Calls `round(begin, most)` until all bytes of a block of the length `longest` have been in a round. The blocks of
-  /// all ranks together fit into a count.
-  template <class Round>
-  void in_rounds(std::uint64_t longest, const Round& round) const {
-    const std::uint64_t most = std::max<std::uint64_t>(1, largest_count() / size());
-    for (std::uint64_t begin = 0; begin < longest; begin += most) round(begin, most);
-  }
-
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Comm collectives_ = MPI_COMM_NULL;
   MPI_Comm exchanges_ = MPI_COMM_NULL;
@@ -402,7 +312,6 @@ class comm_mpi final : public comm_backend {
   std::size_t open_bytes_ = 0;
   std::deque<open_exchange> open_;
   shared_memory memory_;
-  peer_collectives operations_{*this, {}, false, peer_collectives::own_tag};
 };
 
 }  // namespace
