@@ -49,30 +49,16 @@ void append_text(std::string& out, const ktop_line& line) {
 
 }  // namespace
 
-config_schema adjust_ktop_schema() {
-  config_schema s("adjust_ktop_sparse", "the number of neighbours that best predicts each user's ratings");
-  s.key("rating_input", key_type::files, "ratings: user,item,rating").required();
-  add_entry_keys(s, "user, item and rating (smap, sfv: item, user and rating)");
-  s.key("sim_input", key_type::files, "lists of similar users, the most similar first: what sim_sparse writes")
-      .required();
-  s.key("output", key_type::output_folder, "folder of the results").required();
-  s.add_output_files();
-  s.key("fmt", key_type::string, "fmap, fsmap, fsv: user,item,rating; smap, sfv: item,user,rating")
-      .fallback("fmap")
-      .one_of({"fmap", "fsmap", "fsv", "smap", "sfv"});
-  s.key("lower bound", key_type::integer, "minimum number of neighbours").fallback(1).at_least(1);
-  s.key("format", key_type::string, "format of the results: text, or npy").fallback("text").one_of({"text", "npy"});
-  return s;
+void adjust_ktop_settings::keys(key_list& k) {
+  k.files("rating_input", rating_input, "ratings: user,item,rating").required();
+  entries.keys(k, "user, item and rating (smap, sfv: item, user and rating)");
+  k.files("sim_input", sim_input, "lists of similar users, the most similar first: what sim_sparse writes").required();
+  output_keys(k, output);
+  k("fmt", transpose, "fmap, fsmap, fsv: user,item,rating; smap, sfv: item,user,rating",
+    {{"fmap", false}, {"fsmap", false}, {"fsv", false}, {"smap", true}, {"sfv", true}});
+  k("lower bound", lower_bound, "minimum number of neighbours").at_least(1);
+  format_key(k, format, "format of the results: text, or npy");
 }
-
-adjust_ktop_settings::adjust_ktop_settings(const config& from)
-    : rating_input(from.get<std::vector<std::string>>("rating_input")),
-      sim_input(from.get<std::vector<std::string>>("sim_input")),
-      output(from.get<std::string>("output")),
-      format(from.get<std::string>("format")),
-      transpose(from.get<std::string>("fmt")[0] == 's'),
-      lower_bound(from.get<std::size_t>("lower bound")),
-      entries(from) {}
 
 bool parse_similarities(std::string_view line, similarity_list& out, const text_failure& fail) {
   if (line.find_first_not_of(" \t") == std::string_view::npos) return false;
@@ -238,7 +224,7 @@ void adjust_ktop::choose() {
 void adjust_ktop::dump_result() {
   run_log log(*this, 1, "rmse");
   const auto rmse = [&](double squares) { return sums_[0] > 0 ? std::sqrt(squares / sums_[0]) : 0; };
-  if (settings_.format == "text") {
+  if (settings_.format == result_format::text) {
     std::vector<ktop_line> lines;
     for (std::size_t l = 0; l < lists_.size(); ++l) lines.push_back({lists_[l].id, choices_[l].k});
     paracel_dump_vector(lines, "ktop_result_", "\n");

@@ -16,27 +16,26 @@
 #include <paracel/id_list.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/samples.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 #include <paracel/sparse.hpp>
 
 #include "alg/common/entry_keys.hpp"
+#include "alg/common/result_keys.hpp"
 #include "ktop_search.hpp"
 
 namespace paracel::alg {
 
-/// The keys of adjust_ktop_sparse's config; README.md explains them.
-config_schema adjust_ktop_schema();
-
-/// The config as a struct.
 struct adjust_ktop_settings {
-  explicit adjust_ktop_settings(const config& from);
+  static constexpr auto program = "adjust_ktop_sparse";
+  static constexpr auto summary = "the number of neighbours that best predicts each user's ratings";
+  void keys(key_list& k);
 
   std::vector<std::string> rating_input;
   std::vector<std::string> sim_input;
   std::string output;
-  std::string format;
-  bool transpose;
-  std::size_t lower_bound;
+  result_format format = result_format::text;
+  bool transpose = false;
+  std::size_t lower_bound = 1;
   entry_keys entries;
 };
 
@@ -51,6 +50,8 @@ bool parse_similarities(std::string_view line, similarity_list& out, const text_
 
 class adjust_ktop : public paralg {
  public:
+  using settings_type = adjust_ktop_settings;
+
   adjust_ktop(Comm comm, const std::string& server_info, const adjust_ktop_settings& settings);
 
   /// Loads, chooses and writes. Throws: data_error.

@@ -278,83 +278,48 @@ als_one_step::errors als_one_step::solve(double lambda, const sparse_rows* valid
 
 // ---- config
 
-config_schema als_schema() {
-  config_schema s("als", "factors of users and items by alternating least squares");
-  s.key("rating_input", key_type::files, "ratings: user,item,rating; further fields are ignored")
+void als_settings::keys(key_list& k) {
+  k.files("rating_input", rating_input, "ratings: user,item,rating; further fields are ignored")
       .required_unless({"model_input"});
-  add_cache_keys(s);
-  s.key("factor_input", key_type::files, "given factors id<tab>f|f|...: one half step against them, as in Paracel 0.3");
-  s.key("validate_input", key_type::files, "held-out ratings; another name for test_input");
-  s.key("output", key_type::output_folder, "folder of the results").required();
-  s.add_output_files();
-  s.key("format", key_type::string, "format of the model").fallback("text").one_of({"text", "npy"});
-  s.key("pattern", key_type::string, "with factor_input: fmap solves users, smap items")
-      .fallback("fmap")
-      .one_of({"fmap", "smap"});
-  s.key("k", key_type::integer, "factors of a user and of an item").fallback(32).at_least(0).at_most(4096);
-  s.key("rounds", key_type::integer, "alternations, each two half steps").fallback(10).at_least(1).at_most(1000000);
-  s.key("lambda", key_type::number, "weight of the penalty of the factors").fallback(0.1).at_least(0);
-  s.key("lambda_bias", key_type::number, "weight of the penalty of the biases").fallback(0.05).at_least(0);
-  s.key("weighted", key_type::boolean, "each row's penalty is multiplied by its number of ratings").fallback(true);
-  s.key("implicit", key_type::boolean, "ratings are implicit, such as counts: fit their presence over all cells")
-      .fallback(false);
-  s.key("confidence", key_type::number, "implicit: weight of a cell is 1 + confidence * rating")
-      .fallback(40.0)
-      .at_least(0);
-  s.key("cg_steps", key_type::integer,
-        "implicit: improve each row by this many conjugate gradient steps from its previous value; 0: solve it exactly")
-      .fallback(0)
+  cache_keys(k, cache);
+  k.files("factor_input", factor_input, "given factors id<tab>f|f|...: one half step against them, as in Paracel 0.3");
+  std::vector<std::string> held_out;
+  k.files("validate_input", held_out, "held-out ratings; another name for test_input");
+  output_keys(k, output);
+  format_key(k, format, "format of the model");
+  k("pattern", transpose, "with factor_input: fmap solves users, smap items", {{"fmap", false}, {"smap", true}});
+  k("k", model.k, "factors of a user and of an item").at_least(0).at_most(4096);
+  k("rounds", rounds, "alternations, each two half steps").at_least(1).at_most(1000000);
+  k("lambda", model.lambda, "weight of the penalty of the factors").at_least(0);
+  k("lambda_bias", model.lambda_bias, "weight of the penalty of the biases").at_least(0);
+  k("weighted", model.weighted, "each row's penalty is multiplied by its number of ratings");
+  k("implicit", implicit, "ratings are implicit, such as counts: fit their presence over all cells");
+  k("confidence", model.alpha, "implicit: weight of a cell is 1 + confidence * rating").at_least(0);
+  k("cg_steps", model.cg_steps,
+    "implicit: improve each row by this many conjugate gradient steps from its previous value; 0: solve it exactly")
       .at_least(0)
       .at_most(1000);
-  s.key("start", key_type::number, "standard deviation of the items' factors before the first step")
-      .fallback(0.1)
-      .above(0);
-  s.key("tolerance", key_type::number, "stop when a round changes the objective by less than this fraction; 0: never")
-      .fallback(0.0)
-      .at_least(0);
-  s.key("seed", key_type::integer, "seed of the initial factors").fallback(0).at_least(0);
-  s.key("min_rating", key_type::number, "lower limit of predictions; default: the least rating of the input");
-  s.key("max_rating", key_type::number, "upper limit of predictions; default: the greatest rating of the input");
-  s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
-  recommend_settings::add_keys(s);
-  return s;
+  k("start", start, "standard deviation of the items' factors before the first step").above(0);
+  k("tolerance", tolerance, "stop when a round changes the objective by less than this fraction; 0: never").at_least(0);
+  k("seed", seed, "seed of the initial factors").at_least(0);
+  limits.keys(k);
+  k("debug", debug, "print the objective of each round");
+  use.keys(k);
+  if (held_out.empty()) return;
+  if (!use.test_input.empty())
+    throw config_error(k.from()->place_of("validate_input") + ": another name for test_input; want only one of them");
+  use.test_input = std::move(held_out);
 }
 
-als_settings::als_settings(const config& from)
-    : rating_input(from.get<std::vector<std::string>>("rating_input")),
-      factor_input(from.get<std::vector<std::string>>("factor_input")),
-      output(from.get<std::string>("output")),
-      format(from.get<std::string>("format")),
-      cache(cache_options(from)),
-      transpose(from.get<std::string>("pattern") == "smap"),
-      rounds(from.get<int>("rounds")),
-      start(from.get<double>("start")),
-      tolerance(from.get<double>("tolerance")),
-      seed(from.get<std::uint64_t>("seed")),
-      debug(from.get<bool>("debug")),
-      use(from) {
-  const bool implicit = from.get<bool>("implicit");
-  model.form = implicit ? als_form::implicit_ratings : als_form::explicit_ratings;
-  model.k = from.get<std::size_t>("k");
-  model.lambda = from.get<double>("lambda");
-  model.lambda_bias = implicit ? 0 : from.get<double>("lambda_bias");
-  model.alpha = from.get<double>("confidence");
-  model.weighted = from.get<bool>("weighted");
-  model.cg_steps = from.get<std::size_t>("cg_steps");
-  if (model.cg_steps != 0 && !implicit)
+void als_settings::check(const config& from) {
+  if (implicit) {
+    model.form = als_form::implicit_ratings;
+    model.lambda_bias = 0;
+    if (model.k == 0) throw config_error(from.place_of("k") + ": found 0, want at least 1 with implicit ratings");
+  } else if (model.cg_steps != 0) {
     throw config_error(from.place_of("cg_steps") + ": found " + std::to_string(model.cg_steps) +
                        R"(, want 0 without "implicit": true)");
-  if (implicit && model.k == 0)
-    throw config_error(from.place_of("k") + ": found 0, want at least 1 with implicit ratings");
-  if (from.given("min_rating")) limits.least = from.get<double>("min_rating");
-  if (from.given("max_rating")) limits.most = from.get<double>("max_rating");
-  if (limits.least > limits.most)
-    throw config_error(from.place_of("min_rating") +
-                       ": found a number above max_rating, want min_rating <= max_rating");
-  const auto held_out = from.get<std::vector<std::string>>("validate_input");
-  if (!held_out.empty() && !use.test_input.empty())
-    throw config_error(from.place_of("validate_input") + ": another name for test_input; want only one of them");
-  if (!held_out.empty()) use.test_input = held_out;
+  }
 }
 
 // ---- the job
@@ -433,8 +398,7 @@ void alternating_least_squares::load() {
     }
     scale_ = {};
   }
-  if (std::isfinite(settings_.limits.least)) scale_.least = settings_.limits.least;
-  if (std::isfinite(settings_.limits.most)) scale_.most = settings_.limits.most;
+  settings_.limits.apply(scale_);
   model_.mean = scale_.mean;
   users_.prepare(model_.k);
   items_.prepare(model_.k);

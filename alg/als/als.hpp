@@ -26,10 +26,11 @@
 #include <vector>
 
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 #include <paracel/sparse.hpp>
 
 #include "alg/common/recommend.hpp"
+#include "alg/common/result_keys.hpp"
 #include "alg/common/run_log.hpp"
 
 namespace paracel::alg {
@@ -63,24 +64,26 @@ double als_penalty(const als_model& model, const sparse_rows& ratings, std::span
 /// sum of w w' over rows: k * k numbers.
 std::vector<double> factor_gram(std::size_t k, std::span<const double> rows);
 
-config_schema als_schema();
-
 struct als_settings {
-  explicit als_settings(const config& from);
+  static constexpr auto program = "als";
+  static constexpr auto summary = "factors of users and items by alternating least squares";
+  void keys(key_list& k);
+  void check(const config& from);
 
   std::vector<std::string> rating_input;
   std::vector<std::string> factor_input;
   std::string output;
-  std::string format;
+  result_format format = result_format::text;
   load_cache_options cache;
-  als_model model;
-  bool transpose;  ///< pattern smap: rows are items
-  int rounds;
-  double start;
-  double tolerance;
-  std::uint64_t seed;
-  bool debug;
-  rating_scale limits;
+  als_model model{.k = 32, .lambda = 0.1, .lambda_bias = 0.05, .alpha = 40};
+  bool implicit = false;
+  bool transpose = false;  ///< pattern smap: rows are items
+  int rounds = 10;
+  double start = 0.1;
+  double tolerance = 0;
+  std::uint64_t seed = 0;
+  bool debug = false;
+  rating_limits limits;
   recommend_settings use;
 };
 
@@ -130,6 +133,8 @@ class als_one_step {
 
 class alternating_least_squares : public paralg {
  public:
+  using settings_type = als_settings;
+
   alternating_least_squares(Comm comm, const std::string& server_info, const als_settings& settings);
 
   /// Loads, alternates, writes the model and applies it. Throws: data_error.

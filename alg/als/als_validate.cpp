@@ -11,26 +11,15 @@
 
 namespace paracel::alg {
 
-config_schema als_validate_schema() {
-  config_schema s("als_validate", "chooses lambda for a half step of als");
-  s.key("rating_input", key_type::files, "ratings: user,item,rating; further fields are ignored").required();
-  s.key("factor_input", key_type::files, "given factors id<tab>f|f|...").required();
-  s.key("validate_input", key_type::files, "held-out ratings").required();
-  add_entry_keys(s, "user, item and rating");
-  s.key("output", key_type::output_folder, "folder of the results").required();
-  s.key("pattern", key_type::string, "fmap solves users, smap items").fallback("fmap").one_of({"fmap", "smap"});
-  s.key("lambdas", key_type::numbers, "weights of the penalty to try").required().at_least(0);
-  return s;
+void als_validate_settings::keys(key_list& k) {
+  k.files("rating_input", rating_input, "ratings: user,item,rating; further fields are ignored").required();
+  k.files("factor_input", factor_input, "given factors id<tab>f|f|...").required();
+  k.files("validate_input", validate_input, "held-out ratings").required();
+  entries.keys(k, "user, item and rating", true);
+  k.output_folder("output", output, "folder of the results").required();
+  k("pattern", transpose, "fmap solves users, smap items", {{"fmap", false}, {"smap", true}});
+  k("lambdas", lambdas, "weights of the penalty to try").required().at_least(0);
 }
-
-als_validate_settings::als_validate_settings(const config& from)
-    : rating_input(from.get<std::vector<std::string>>("rating_input")),
-      factor_input(from.get<std::vector<std::string>>("factor_input")),
-      validate_input(from.get<std::vector<std::string>>("validate_input")),
-      output(from.get<std::string>("output")),
-      entries(from, true),
-      lambdas(from.get<std::vector<double>>("lambdas")),
-      transpose(from.get<std::string>("pattern") == "smap") {}
 
 als_validate::als_validate(Comm comm, const std::string& server_info, const als_validate_settings& settings)
     : paralg(server_info, std::move(comm), settings.output, static_cast<int>(settings.lambdas.size())),

@@ -11,29 +11,31 @@
 #include <vector>
 
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 
 #include "alg/common/entry_keys.hpp"
 #include "alg/common/run_log.hpp"
 
 namespace paracel::alg {
 
-config_schema als_validate_schema();
-
 struct als_validate_settings {
-  explicit als_validate_settings(const config& from);
+  static constexpr auto program = "als_validate";
+  static constexpr auto summary = "chooses lambda for a half step of als";
+  void keys(key_list& k);
 
   std::vector<std::string> rating_input;
   std::vector<std::string> factor_input;
   std::vector<std::string> validate_input;
-  std::string output;
   entry_keys entries;
+  std::string output;
+  bool transpose = false;
   std::vector<double> lambdas;
-  bool transpose;
 };
 
 class als_validate : public paralg {
  public:
+  using settings_type = als_validate_settings;
+
   als_validate(Comm comm, const std::string& server_info, const als_validate_settings& settings);
 
   /// Throws: data_error.

@@ -3,9 +3,4 @@
 
 #include "als_validate.hpp"
 
-int main(int argc, char** argv) {
-  using namespace paracel::alg;
-  return paracel::run<als_validate_settings>(argc, argv, als_validate_schema(), [](const auto& settings) {
-    als_validate(paracel::Comm(), "", settings).solve();
-  });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::als_validate>(argc, argv); }

@@ -8,13 +8,11 @@
 
 namespace paracel::alg {
 
-config_schema bfs_schema() {
-  config_schema s("bfs", "levels of a breadth-first search from one vertex");
-  add_graph_keys(s);
-  s.key("source", key_type::string, "id of the source vertex").required();
-  s.key("directed", key_type::boolean, "follow edges in their direction only").fallback(true);
-  add_checkpoint_keys(s);
-  return s;
+void bfs_settings::keys(key_list& k) {
+  graph_settings::keys(k);
+  k("source", source, "id of the source vertex").required();
+  k("directed", directed, "follow edges in their direction only");
+  checkpoint_keys(k);
 }
 
 bfs_result breadth_first_levels(Comm comm, const distributed_graph& graph, std::uint64_t source,

@@ -28,23 +28,21 @@ bfs_result breadth_first_levels(Comm comm, const distributed_graph& graph, std::
                                 const search_options& options = {});
 
 struct bfs_settings : graph_settings {
-  explicit bfs_settings(const config& from)
-      : graph_settings(from),
-        source(from.get<std::string>("source")),
-        source_place(from.place_of("source")),
-        directed(from.get<bool>("directed")) {
-    read_checkpoint_keys(from, *this);
-  }
+  static constexpr auto program = "bfs";
+  static constexpr auto summary = "levels of a breadth-first search from one vertex";
+  void keys(key_list& k);
+  void check(const config& from) { source_place = from.place_of("source"); }
+
   std::string source;
   std::string source_place;
-  bool directed;
+  bool directed = true;
 };
-
-config_schema bfs_schema();
 
 /// Reads the graph, searches, writes level_<rank>.
 class breadth_first_search : public paralg {
  public:
+  using settings_type = bfs_settings;
+
   breadth_first_search(Comm comm, const std::string& server_info, const bfs_settings& settings)
       : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
   void solve() override;

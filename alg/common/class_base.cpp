@@ -12,17 +12,14 @@
 
 namespace paracel::alg {
 
-void add_class_keys(config_schema& s) {
-  add_linear_keys(s, {.classes = true});
-  s.key("scores", key_type::boolean, "also write the score of each class").fallback(false);
+void class_settings::keys(key_list& k) {
+  linear_settings::keys(k, sample_options::label_rule::classes, {.classes = true});
+  k("scores", scores, "also write the score of each class");
 }
-
-class_settings::class_settings(const config& from)
-    : linear(from, sample_options::label_rule::classes), scores(from.get<bool>("scores")) {}
 
 class_base::class_base(Comm comm, const std::string& server_info, const class_settings& settings, int rounds,
                        const consistency& reads)
-    : linear_base(std::move(comm), server_info, settings.linear, rounds, reads), class_settings_(settings) {}
+    : linear_base(std::move(comm), server_info, settings, rounds, reads), scores_(settings.scores) {}
 
 sample_rows class_base::load_training_classes(std::size_t least, bool squares) {
   auto rows = load_training(squares);
@@ -86,11 +83,11 @@ void class_base::use(const scorer& score, bool probabilities, bool margin_of_two
   }
   if (!linear_.predict_input.empty()) {
     std::vector<std::string> lines(predict_.rows());
-    std::vector<std::string> numbers(class_settings_.scores ? predict_.rows() : 0);
+    std::vector<std::string> numbers(scores_ ? predict_.rows() : 0);
     for (std::size_t i = 0; i < lines.size(); ++i) {
       score(predict_, i, scores);
       lines[i] = prediction_line(predict_, i, classes_[greatest_score(scores)]);
-      if (!class_settings_.scores) continue;
+      if (!scores_) continue;
       if (k == 2 && margin_of_two) {
         append_text(numbers[i], (scores[1] - scores[0]) / 2);
         continue;
@@ -101,7 +98,7 @@ void class_base::use(const scorer& score, bool probabilities, bool margin_of_two
       }
     }
     paracel_dump_vector(lines, "pred_v_", "\n");
-    if (class_settings_.scores) paracel_dump_vector(numbers, "score_v_", "\n");
+    if (scores_) paracel_dump_vector(numbers, "score_v_", "\n");
   }
   if (has_test()) {
     log.result("accuracy", sums[1] / sums[0]);

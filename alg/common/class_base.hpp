@@ -12,23 +12,17 @@
 #include <vector>
 
 #include <paracel/samples.hpp>
-#include <paracel/schema.hpp>
 
-#include "class_weights.hpp"
 #include "linear_base.hpp"
 #include "run_log.hpp"
 
 namespace paracel::alg {
 
-/// Adds the keys of add_linear_keys, class_weight included, and scores.
-void add_class_keys(config_schema& schema);
-
-struct class_settings {
+struct class_settings : linear_settings {
   /// Throws: config_error.
-  explicit class_settings(const config& from);
+  void keys(key_list& k);
 
-  linear_settings linear;
-  bool scores;
+  bool scores = false;
 };
 
 /// A classifier of classes 0, 1, ..., classes().size() - 1.
@@ -62,7 +56,7 @@ class class_base : public linear_base {
  private:
   void weigh(sample_rows& rows);
 
-  class_settings class_settings_;
+  bool scores_;
   std::vector<std::string> classes_;
   std::vector<double> class_rows_;
   std::vector<double> weights_;

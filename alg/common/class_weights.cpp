@@ -11,13 +11,11 @@
 
 namespace paracel::alg {
 
-void add_class_weight_key(config_schema& s) {
-  s.key("class_weight", key_type::strings,
-        "balanced, or weights of classes, such as [\"yes=3\", \"no=0.5\"]; other classes have weight 1");
-}
-
-class_weights::class_weights(const config& from) : place_(from.place_of("class_weight")) {
-  const auto given = from.get<std::vector<std::string>>("class_weight");
+void class_weights::keys(key_list& k) {
+  std::vector<std::string> given;
+  k("class_weight", given,
+    "balanced, or weights of classes, such as [\"yes=3\", \"no=0.5\"]; other classes have weight 1");
+  if (k.from() != nullptr) place_ = k.from()->place_of("class_weight");
   if (given.size() == 1 && given[0] == "balanced") {
     balanced_ = true;
     return;

@@ -9,19 +9,15 @@
 #include <vector>
 
 #include <paracel/comm.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 
 namespace paracel::alg {
 
-/// Adds the key class_weight.
-void add_class_weight_key(config_schema& schema);
-
-/// "balanced" is rows / (classes * rows of the class). Thread-safety: const-concurrent
+/// The key class_weight. "balanced" is rows / (classes * rows of the class). Thread-safety: const-concurrent
 class class_weights {
  public:
-  class_weights() = default;
   /// Throws: config_error.
-  explicit class_weights(const config& from);
+  void keys(key_list& k);
 
   /// The weights of classes; `rows`: row counts of the classes, over all workers. Throws: config_error for an unknown
   /// class.

@@ -8,24 +8,16 @@
 
 namespace paracel::alg {
 
-void add_entry_keys(config_schema& s, const std::string& fields) {
-  s.key("header", key_type::string,
-        "whether the first line of each file names the fields; automatic: if it alone has no numbers")
-      .fallback("automatic")
-      .one_of({"automatic", "yes", "no"});
-  s.key("comment", key_type::boolean, "skip lines that begin with #, % or //").fallback(true);
-  s.key("columns", key_type::strings,
-        "the fields of " + fields + ": names of the header, or numbers from 0; default: the first three")
-      .or_numbers();
-}
-
-entry_keys::entry_keys(const config& from, bool value_needed)
-    : comments(from.get<bool>("comment")), columns(from.get<std::vector<std::string>>("columns")) {
+void entry_keys::keys(key_list& k, const std::string& fields, bool value_needed) {
   using rule = entry_options::header_rule;
-  const auto said = from.get<std::string>("header");
-  header = said == "yes" ? rule::yes : said == "no" ? rule::no : rule::automatic;
+  k("header", header, "whether the first line of each file names the fields; automatic: if it alone has no numbers",
+    {{"automatic", rule::automatic}, {"yes", rule::yes}, {"no", rule::no}});
+  k("comment", comments, "skip lines that begin with #, % or //");
+  k("columns", columns,
+    "the fields of " + fields + ": names of the header, or numbers from 0; default: the first three")
+      .or_numbers();
   if (columns.empty()) return;
-  const auto refuse = [&](const std::string& what) { throw config_error(from.place_of("columns") + ": " + what); };
+  const auto refuse = [&](const std::string& what) { throw config_error(k.from()->place_of("columns") + ": " + what); };
   const std::size_t least = value_needed ? 3 : 2;
   if (columns.size() < least || columns.size() > 3)
     refuse("found " + std::to_string(columns.size()) + (value_needed ? ", want 3" : ", want 2 or 3"));
@@ -56,19 +48,10 @@ sparse_rows load_some(Comm comm, const std::vector<std::string>& files, const en
   return rows;
 }
 
-void add_duplicates_key(config_schema& s, const char* fallback) {
-  s.key("duplicates", key_type::string,
-        "value of entries of the same pair: their sum, the least, the greatest, or an error")
-      .fallback(fallback)
-      .one_of({"sum", "min", "max", "error"});
-}
-
-duplicate_rule duplicates_of(const config& from) {
-  const auto said = from.get<std::string>("duplicates");
-  return said == "sum"   ? duplicate_rule::sum
-         : said == "min" ? duplicate_rule::min
-         : said == "max" ? duplicate_rule::max
-                         : duplicate_rule::refuse;
+void duplicates_key(key_list& k, duplicate_rule& duplicates) {
+  using rule = duplicate_rule;
+  k("duplicates", duplicates, "value of entries of the same pair: their sum, the least, the greatest, or an error",
+    {{"sum", rule::sum}, {"min", rule::min}, {"max", rule::max}, {"error", rule::refuse}});
 }
 
 }  // namespace paracel::alg

@@ -7,18 +7,15 @@
 #include <string>
 #include <vector>
 
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 #include <paracel/sparse.hpp>
 
 namespace paracel::alg {
 
-/// `header`, `comment` and `columns`. `fields`: what the columns are, for the help.
-void add_entry_keys(config_schema& s, const std::string& fields);
-
+/// `header`, `comment` and `columns`.
 struct entry_keys {
-  entry_keys() = default;
-  /// `value_needed`: two columns are not enough. Throws: config_error.
-  explicit entry_keys(const config& from, bool value_needed = false);
+  /// `fields`: what the columns are, for the help. `value_needed`: two columns are not enough. Throws: config_error.
+  void keys(key_list& k, const std::string& fields, bool value_needed = false);
 
   void apply(entry_options& to) const;
 
@@ -33,7 +30,6 @@ sparse_rows load_some(Comm comm, const std::vector<std::string>& files, const en
 void require_some(std::uint64_t entries, const std::vector<std::string>& files, const char* what);
 
 /// `duplicates`: what entries of the same row and column mean.
-void add_duplicates_key(config_schema& s, const char* fallback);
-duplicate_rule duplicates_of(const config& from);
+void duplicates_key(key_list& k, duplicate_rule& duplicates);
 
 }  // namespace paracel::alg

@@ -11,52 +11,33 @@
 
 namespace paracel::alg {
 
-void add_graph_keys(config_schema& s) {
-  s.key("input", key_type::files, "edges, one per line: source, target and optionally a weight").required();
-  s.key("output", key_type::output_folder, "folder of the results").required();
-  s.key("vertices", key_type::files, "files whose first field names the vertices; default: the vertices of the edges");
-  s.key("ids", key_type::string, "type of the vertex ids; automatic: numbers if all of them are")
-      .fallback("automatic")
-      .one_of({"automatic", "number", "name"});
-  add_entry_keys(s, "source, target and weight");
-  s.key("dump", key_type::boolean, "write the value of each vertex; false: only the summary").fallback(true);
-  s.key("format", key_type::string, "format of the values: text, or npy with a manifest")
-      .fallback("text")
-      .one_of({"text", "npy"});
-  add_cache_keys(s);
-  s.add_output_files();
+void graph_settings::keys(key_list& k) {
+  using kind = entry_options::id_kind;
+  k.files("input", input, "edges, one per line: source, target and optionally a weight").required();
+  k.output_folder("output", output, "folder of the results").required();
+  k.files("vertices", vertices, "files whose first field names the vertices; default: the vertices of the edges");
+  k("ids", ids, "type of the vertex ids; automatic: numbers if all of them are",
+    {{"automatic", kind::automatic}, {"number", kind::number}, {"name", kind::name}});
+  entries.keys(k, "source, target and weight");
+  k("dump", dump, "write the value of each vertex; false: only the summary");
+  format_key(k, format, "format of the values: text, or npy with a manifest");
+  cache_keys(k, cache);
+  k.output_files();
 }
 
-void add_checkpoint_keys(config_schema& s) {
-  s.key("checkpoint_every", key_type::integer, "supersteps between two checkpoints in <output>/checkpoint; 0: none")
-      .fallback(0)
+void graph_settings::checkpoint_keys(key_list& k) {
+  k("checkpoint_every", checkpoint_every, "supersteps between two checkpoints in <output>/checkpoint; 0: none")
       .at_least(0);
-  s.key("resume", key_type::boolean, "resume from the newest checkpoint, if there is one").fallback(false);
+  k("resume", resume, "resume from the newest checkpoint, if there is one");
 }
-
-graph_settings::graph_settings(const config& from)
-    : input(from.get<std::vector<std::string>>("input")),
-      output(from.get<std::string>("output")),
-      vertices(from.get<std::vector<std::string>>("vertices")),
-      ids(from.get<std::string>("ids")),
-      entries(from),
-      dump(from.get<bool>("dump")),
-      format(from.get<std::string>("format")),
-      cache(cache_options(from)) {}
 
 graph_options graph_settings::load_options() const {
   graph_options o;
   entries.apply(o.entries);
   o.entries.rows_also = vertices;
   o.entries.cache = cache;
-  using kind = entry_options::id_kind;
-  o.entries.ids = ids == "number" ? kind::number : ids == "name" ? kind::name : kind::automatic;
+  o.entries.ids = ids;
   return o;
-}
-
-void read_checkpoint_keys(const config& from, graph_settings& settings) {
-  settings.checkpoint_every = from.get<std::uint64_t>("checkpoint_every");
-  settings.resume = from.get<bool>("resume");
 }
 
 std::vector<std::uint64_t> label_totals(Comm comm, const distributed_graph& graph,
@@ -203,10 +184,10 @@ void write_vertex_labels(paralg& job, const graph_settings& settings, const dist
                          const std::string& algorithm, const std::string& what,
                          std::span<const std::uint64_t> numbers) {
   if (!settings.dump) return;
-  if (settings.format == "npy" && !graph.ids.numeric())
+  if (settings.format == result_format::npy && !graph.ids.numeric())
     return write_vertex_values<std::uint64_t>(job, settings, graph, algorithm, what, numbers);
   const auto ids = ids_of_numbers(job.get_comm(), graph, numbers);
-  if (settings.format == "npy")
+  if (settings.format == result_format::npy)
     return write_vertex_values<std::uint64_t>(job, settings, graph, algorithm, what, ids.numbers());
   job.paracel_dump_pieces(what + "_", [&, v = std::size_t{0}](std::string& text) mutable {
     if (v == graph.own()) return false;

@@ -11,31 +11,28 @@
 
 #include <paracel/distributed_graph.hpp>
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 #include <paracel/text_output.hpp>
 
 #include "entry_keys.hpp"
 #include "graph_search.hpp"
 #include "npy.hpp"
+#include "result_keys.hpp"
 
 namespace paracel::alg {
 
-/// `input`, `output`, `vertices`, `ids`, `header`, `comment`, `columns`, `dump`, `format`, `cache`, `cache_folder`.
-void add_graph_keys(config_schema& s);
-/// `checkpoint_every` and `resume`, for vertex programs.
-void add_checkpoint_keys(config_schema& s);
-
 struct graph_settings {
-  graph_settings() = default;
-  explicit graph_settings(const config& from);
+  void keys(key_list& k);
+  /// `checkpoint_every` and `resume`, for vertex programs.
+  void checkpoint_keys(key_list& k);
 
   std::vector<std::string> input;
   std::string output;
   std::vector<std::string> vertices;  ///< files that name all vertices; empty: the vertices of the edges
-  std::string ids = "automatic";
+  entry_options::id_kind ids = entry_options::id_kind::automatic;
   entry_keys entries;
   bool dump = true;  ///< write result files, not only the summary
-  std::string format = "text";
+  result_format format = result_format::text;
   load_cache_options cache;
   std::uint64_t checkpoint_every = 0;
   bool resume = false;
@@ -50,9 +47,6 @@ struct graph_settings {
             .watch = std::move(watch)};
   }
 };
-
-/// Reads `checkpoint_every` and `resume` into `settings`.
-void read_checkpoint_keys(const config& from, graph_settings& settings);
 
 /// totals[v] of own vertex v: the sum of amounts[u] over all vertices u of all workers with labels[u] == number of v.
 /// Exact. A collective. Cost: 16 bytes for each distinct label owned by another worker.
@@ -96,7 +90,7 @@ template <npy_number T>
 void write_vertex_values(paralg& job, const graph_settings& settings, const id_list& ids, const std::string& algorithm,
                          const std::string& what, std::span<const T> values) {
   if (!settings.dump) return;
-  if (settings.format == "npy") {
+  if (settings.format == result_format::npy) {
     model_writer model(job, algorithm, settings.format);
     model.allow_infinity();
     model.add_rows<T>(what, values, {}, &ids);

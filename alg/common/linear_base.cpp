@@ -9,39 +9,27 @@
 
 namespace paracel::alg {
 
-void add_linear_keys(config_schema& s, const table_parts& parts) {
-  s.key("training_input", key_type::files, "samples to train on, CSV, libsvm or npy; not with model")
+void linear_settings::keys(key_list& k, sample_options::label_rule label, const table_parts& parts) {
+  k.files("training_input", training_input, "samples to train on, CSV, libsvm or npy; not with model")
       .required_unless({"input", "model"});
-  s.key("input", key_type::files, "Paracel's name for training_input");
-  s.key("test_input", key_type::files, "labelled samples to evaluate the model on");
-  s.key("predict_input", key_type::files, "samples to predict, with or without a label");
-  s.key("output", key_type::output_folder, "folder of the results").required();
-  s.add_output_files();
-  s.key("model", key_type::files, "folder or manifest of a model: only test and predict with it");
-  s.key("format", key_type::string, "format of the results: Paracel's text, or npy")
-      .fallback("text")
-      .one_of({"text", "npy"});
-  s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
-  add_table_keys(s, parts);
-}
-
-linear_settings::linear_settings(const config& from, sample_options::label_rule label)
-    : training_input(from.get<std::vector<std::string>>("training_input")),
-      test_input(from.get<std::vector<std::string>>("test_input")),
-      predict_input(from.get<std::vector<std::string>>("predict_input")),
-      output(from.get<std::string>("output")),
-      model(model_of(from)),
-      format(from.get<std::string>("format")),
-      table(from),
-      debug(from.get<bool>("debug")) {
+  std::vector<std::string> input;
+  k.files("input", input, "Paracel's name for training_input");
+  k.files("test_input", test_input, "labelled samples to evaluate the model on");
+  k.files("predict_input", predict_input, "samples to predict, with or without a label");
+  output_keys(k, output);
+  model_key(k, model, "folder or manifest of a model: only test and predict with it");
+  format_key(k, format, "format of the results: Paracel's text, or npy");
+  k("debug", debug, "print the objective of each round");
   table.samples.label = label;
-  if (from.given("input")) {
-    if (from.given("training_input"))
-      throw config_error(from.place_of("input") + ": not together with training_input, which means the same");
-    training_input = from.get<std::vector<std::string>>("input");
+  table.keys(k, parts);
+  if (k.from() == nullptr) return;
+  if (k.from()->given("input")) {
+    if (k.from()->given("training_input"))
+      throw config_error(k.from()->place_of("input") + ": not together with training_input, which means the same");
+    training_input = std::move(input);
   }
   if (!training_input.empty() && !model.empty())
-    throw config_error(from.place_of("model") + ": not with training_input, which trains a model of its own");
+    throw config_error(k.from()->place_of("model") + ": not with training_input, which trains a model of its own");
 }
 
 std::string prediction_line(const sample_rows& rows, std::size_t i, double prediction) {

@@ -11,7 +11,7 @@
 #include <paracel/consistency.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/samples.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 
 #include "design_matrix.hpp"
 #include "npy.hpp"
@@ -20,21 +20,19 @@
 
 namespace paracel::alg {
 
-/// Adds training_input, test_input, predict_input, output, model, format, debug, and the keys of add_table_keys.
-void add_linear_keys(config_schema& schema, const table_parts& parts = {});
-
 struct linear_settings {
   /// Throws: config_error when there is neither training_input nor a model, or both.
-  explicit linear_settings(const config& from, sample_options::label_rule label = sample_options::label_rule::real);
+  void keys(key_list& k, sample_options::label_rule label = sample_options::label_rule::real,
+            const table_parts& parts = {});
 
   std::vector<std::string> training_input;
   std::vector<std::string> test_input;
   std::vector<std::string> predict_input;
   std::string output;
   std::string model;
-  std::string format;
+  result_format format = result_format::text;
   table_settings table;
-  bool debug;
+  bool debug = false;
 };
 
 /// A line of predict_input with its prediction: CSV `feature,...,feature:prediction`, libsvm

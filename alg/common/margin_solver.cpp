@@ -205,45 +205,35 @@ optim::loss_ptr smoothed_epsilon_insensitive(double epsilon, double mu) {
   return std::make_shared<smoothed_loss>(true, epsilon, mu);
 }
 
-void add_margin_keys(config_schema& s) {
-  s.key("C", key_type::number, "weight of the losses").fallback(1.0).above(0);
-  s.key("bias", key_type::boolean, "add a bias: a feature that is always 1").fallback(true);
-  s.key("penalize_bias", key_type::boolean, "include the bias in the penalty").fallback(true);
-  s.key("method", key_type::string,
-        "dual: coordinate ascent on the dual, only for a loss with a kink; newton; lbfgs, only for a squared loss; "
-        "auto: dual for a loss with a kink, at least 1,000 features and no unpenalised bias, otherwise newton")
-      .fallback("auto")
-      .one_of({"auto", "dual", "newton", "lbfgs"});
-  s.key("rounds", key_type::integer, "maximum number of steps").fallback(1000).at_least(1).at_most(1000000000);
-  s.key("tolerance", key_type::number,
-        "loss with a kink: stop when the duality gap is at most this fraction of the objective; squared loss: when the "
-        "gradient's norm is at most this fraction of the first one")
-      .fallback(1e-4)
+void margin_settings::keys(key_list& k) {
+  using how = margin_method;
+  k("C", c, "weight of the losses").above(0);
+  k("bias", bias, "add a bias: a feature that is always 1");
+  k("penalize_bias", penalize_bias, "include the bias in the penalty");
+  k("method", method,
+    "dual: coordinate ascent on the dual, only for a loss with a kink; newton; lbfgs, only for a squared loss; "
+    "auto: dual for a loss with a kink, at least 1,000 features and no unpenalised bias, otherwise newton",
+    {{"auto", how::automatic}, {"dual", how::dual}, {"newton", how::newton}, {"lbfgs", how::lbfgs}});
+  k("rounds", rounds, "maximum number of steps").at_least(1).at_most(1000000000);
+  k("tolerance", tolerance,
+    "loss with a kink: stop when the duality gap is at most this fraction of the objective; squared loss: when the "
+    "gradient's norm is at most this fraction of the first one")
       .at_least(0)
       .at_most(1);
 }
 
-margin_settings::margin_settings(const config& from)
-    : c(from.get<double>("C")),
-      bias(from.get<bool>("bias")),
-      penalize_bias(from.get<bool>("penalize_bias")),
-      method(from.get<std::string>("method")),
-      method_place(from.place_of("method")),
-      rounds(from.get<int>("rounds")),
-      tolerance(from.get<double>("tolerance")) {
-  how = method == "lbfgs" ? optim::method::lbfgs : optim::method::newton;
-}
-
-void margin_settings::check(bool kink, const std::string& kinked_name, const std::string& squared_name) const {
-  if (kink && method == "lbfgs")
-    throw config_error(method_place + ": lbfgs is only for " + squared_name + ": " + kinked_name + " has a kink");
-  if (!kink && method == "dual") throw config_error(method_place + ": dual is only for " + kinked_name);
-  if (bias && !penalize_bias && method == "dual")
-    throw config_error(method_place + ": dual cannot fit a bias that is not penalised; want newton");
+void margin_settings::check(const config& from, bool kink, const std::string& kinked_name,
+                            const std::string& squared_name) const {
+  const auto refuse = [&](const std::string& why) { throw config_error(from.place_of("method") + ": " + why); };
+  if (kink && method == margin_method::lbfgs)
+    refuse("lbfgs is only for " + squared_name + ": " + kinked_name + " has a kink");
+  if (method != margin_method::dual) return;
+  if (!kink) refuse("dual is only for " + kinked_name);
+  if (bias && !penalize_bias) refuse("dual cannot fit a bias that is not penalised; want newton");
 }
 
 bool is_dual(const margin_settings& settings, const margin_loss& loss, const sample_rows& rows) {
-  if (settings.method != "auto") return settings.method == "dual";
+  if (settings.method != margin_method::automatic) return settings.method == margin_method::dual;
   return loss.smoothed && rows.columns >= optim::settings().dense_below && !(settings.bias && !settings.penalize_bias);
 }
 
@@ -279,7 +269,7 @@ margin_fit fit_margins(paralg& job, const sample_rows& rows, const column_shift&
     options.row_weights = weights;
     optim::linear_objective objective(rows, now, std::move(options));
     optim::settings how;
-    how.how = settings.how;
+    how.how = settings.method == margin_method::lbfgs ? optim::method::lbfgs : optim::method::newton;
     how.scale = settings.c;
     how.penalty.l2 = 0.5;
     if (settings.bias && settings.penalize_bias) how.penalty.combination = shift.intercept();

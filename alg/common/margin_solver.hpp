@@ -29,7 +29,7 @@
 #include <paracel/optim_losses.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/samples.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 
 #include "column_shift.hpp"
 #include "run_log.hpp"
@@ -44,26 +44,23 @@ struct margin_loss {
   bool two_sided = false;  ///< epsilon-insensitive, not hinge
 };
 
-/// The keys C, bias, penalize_bias, method, rounds and tolerance.
-void add_margin_keys(config_schema& schema);
-
 /// max(0, 1 - y m), and max(0, |m - y| - epsilon) as a sum of both sides, smoothed. `mu`: above 0.
 optim::loss_ptr smoothed_hinge(double mu);
 optim::loss_ptr smoothed_epsilon_insensitive(double epsilon, double mu);
 
-struct margin_settings {
-  explicit margin_settings(const config& from);
-  /// Throws: config_error if the method cannot minimise the loss, which has a kink or is squared.
-  void check(bool kink, const std::string& kinked_name, const std::string& squared_name) const;
+enum class margin_method { automatic, dual, newton, lbfgs };
 
-  double c;
-  bool bias;
-  bool penalize_bias;
-  optim::method how;  ///< unless `method` is dual, or auto that resolves to dual
-  std::string method;
-  std::string method_place;
-  int rounds;
-  double tolerance;
+struct margin_settings {
+  void keys(key_list& k);
+  /// Throws: config_error if the method cannot minimise the loss, which has a kink or is squared.
+  void check(const config& from, bool kink, const std::string& kinked_name, const std::string& squared_name) const;
+
+  double c = 1;
+  bool bias = true;
+  bool penalize_bias = true;
+  margin_method method = margin_method::automatic;
+  int rounds = 1000;
+  double tolerance = 1e-4;
 };
 
 struct margin_fit {

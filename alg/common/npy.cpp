@@ -236,10 +236,11 @@ std::string json_of(const config_value& value) {
 
 }  // namespace
 
-model_writer::model_writer(paralg& job, std::string algorithm, const std::string& format)
-    : job_(job), algorithm_(std::move(algorithm)), text_(format == "text"), first_(job.get_worker_id() == 0) {
-  if (format != "npy" && format != "text") throw error("a model has the format npy or text, not " + format);
-}
+model_writer::model_writer(paralg& job, std::string algorithm, result_format format)
+    : job_(job),
+      algorithm_(std::move(algorithm)),
+      text_(format == result_format::text),
+      first_(job.get_worker_id() == 0) {}
 
 namespace {
 
@@ -436,11 +437,15 @@ json_parser manifest_of(const std::string& path) {
 
 }  // namespace
 
-std::string model_of(const config& from) {
-  const auto names = from.get<std::vector<std::string>>("model");
-  if (names.size() > 1)
-    throw config_error(from.place_of("model") + ": found " + std::to_string(names.size()) + " names, want one model");
-  return names.empty() ? std::string() : names.front();
+key_spec& model_key(key_list& k, std::string& model, const char* help) {
+  std::vector<std::string> names;
+  auto& key = k.files("model", names, help);
+  if (names.size() > 1) {
+    throw config_error(k.from()->place_of("model") + ": found " + std::to_string(names.size()) +
+                       " names, want one model");
+  }
+  if (!names.empty()) model = names.front();
+  return key;
 }
 
 model_reader::model_reader(const std::string& path, const std::string& algorithm)

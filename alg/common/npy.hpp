@@ -33,8 +33,9 @@
 #include <paracel/id_list.hpp>
 #include <paracel/json_parser.hpp>
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 
+#include "result_keys.hpp"
 #include "run_log.hpp"
 
 namespace paracel::alg {
@@ -94,8 +95,7 @@ npy_array read_npy(const std::string& path);
 /// Thread-safety: none
 class model_writer {
  public:
-  /// `format`: "npy" or "text".
-  model_writer(paralg& job, std::string algorithm, const std::string& format);
+  model_writer(paralg& job, std::string algorithm, result_format format);
 
   /// Adds an array that rank 0 has, in <name>_0.npy, or <name>.npy with one file for all workers. In text form, one
   /// dimension: numbers separated by |; two: one row a line.
@@ -140,8 +140,8 @@ class model_writer {
   json_object arrays_;
 };
 
-/// The key "model" of a config: one file or folder, or empty. Throws: config_error when it is a list.
-std::string model_of(const config& from);
+/// `model`: one file or folder, or empty. Throws: config_error when it is a list.
+key_spec& model_key(key_list& k, std::string& model, const char* help);
 
 /// A model that model_writer wrote: every worker can read all of it.
 /// Throws (every call): data_error that names the file and the field.
@@ -173,6 +173,15 @@ class model_reader {
     } catch (const config_error& e) {
       throw data_error(e.what());
     }
+  }
+  /// A field that is one of these words.
+  template <class T>
+  [[nodiscard]] T field(const std::string& name, choices<T> among) const {
+    const auto word = field<std::string>(name);
+    if (const auto value = value_of(among, word)) return *value;
+    std::string words;
+    for (const auto& c : among) words.append(words.empty() ? "" : ", ").append(c.word);
+    throw data_error(path_ + ": key \"" + name + "\": found \"" + word + "\", want one of " + words);
   }
   /// The elements of a field that is a list.
   template <class T>

@@ -314,37 +314,31 @@ ranking_quality rank_quality(Comm comm, const recommendation& lists, const held_
 
 // ---- keys
 
-void recommend_settings::add_keys(config_schema& s) {
-  add_entry_keys(s, "user, item and rating");
-  s.key("test_input", key_type::files, "held-out ratings to measure the model on");
-  s.key("predict_input", key_type::files, "pairs user,item to predict; further fields are ignored");
-  s.key("model_input", key_type::string, "folder of an existing model, which is used instead of training");
-  s.key("recommend", key_type::integer, "items to recommend to each user; 0: none")
-      .fallback(0)
-      .at_least(0)
-      .at_most(1e6);
-  s.key("ranking", key_type::boolean, "print NDCG and recall of the recommended lists on test_input").fallback(false);
-  s.key("ranking_at", key_type::integer, "length of the lists for NDCG and recall")
-      .fallback(10)
-      .at_least(1)
-      .at_most(1e6);
-  s.key("relevant", key_type::number, "the least held-out rating that counts as relevant; default: all count");
+void rating_limits::keys(key_list& k) {
+  k("min_rating", least, "lower limit of predictions; default: the least rating of the input");
+  k("max_rating", most, "upper limit of predictions; default: the greatest rating of the input");
+  if (least && most && *least > *most)
+    throw config_error(k.from()->place_of("min_rating") +
+                       ": found a number above max_rating, want min_rating <= max_rating");
 }
 
-recommend_settings::recommend_settings(const config& from)
-    : entries(from, true),
-      test_input(from.get<std::vector<std::string>>("test_input")),
-      predict_input(from.get<std::vector<std::string>>("predict_input")),
-      model_input(from.get<std::string>("model_input")),
-      recommend(from.get<std::size_t>("recommend")),
-      ranking_at(from.get<std::size_t>("ranking_at")),
-      ranking(from.get<bool>("ranking")) {
-  if (from.given("relevant")) relevant = from.get<double>("relevant");
+void recommend_settings::keys(key_list& k) {
+  entries.keys(k, "user, item and rating", true);
+  k.files("test_input", test_input, "held-out ratings to measure the model on");
+  k.files("predict_input", predict_input, "pairs user,item to predict; further fields are ignored");
+  k("model_input", model_input, "folder of an existing model, which is used instead of training");
+  k("recommend", recommend, "items to recommend to each user; 0: none").at_least(0).at_most(1e6);
+  k("ranking", ranking, "print NDCG and recall of the recommended lists on test_input");
+  k("ranking_at", ranking_at, "length of the lists for NDCG and recall").at_least(1).at_most(1e6);
+  std::optional<double> least_relevant;
+  k("relevant", least_relevant, "the least held-out rating that counts as relevant; default: all count");
+  relevant = least_relevant.value_or(relevant);
   if (ranking && test_input.empty())
-    throw config_error(from.place_of("ranking") + ": found true without test_input, want held-out ratings to rank");
+    throw config_error(k.from()->place_of("ranking") +
+                       ": found true without test_input, want held-out ratings to rank");
   if (!model_input.empty() && (recommend > 0 || ranking))
     throw config_error(
-        from.place_of(recommend > 0 ? "recommend" : "ranking") +
+        k.from()->place_of(recommend > 0 ? "recommend" : "ranking") +
         ": not with model_input: lists exclude what a user rated in training, which a saved model does not record");
 }
 
@@ -420,7 +414,7 @@ void use_model(paralg& job, run_log& log, factor_tables& model, const recommend_
 
 // ---- files
 
-void write_model(paralg& job, const std::string& algorithm, const std::string& format, std::size_t k,
+void write_model(paralg& job, const std::string& algorithm, result_format format, std::size_t k,
                  const rating_scale& scale, std::uint64_t ratings, const model_parts& parts) {
   const std::size_t width = row_width(k);
   model_writer out(job, algorithm, format);

@@ -27,12 +27,13 @@
 #include <vector>
 
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 #include <paracel/sparse.hpp>
 #include <paracel/table.hpp>
 
 #include "entry_keys.hpp"
 #include "factor_kernels.hpp"
+#include "result_keys.hpp"
 
 namespace paracel::alg {
 
@@ -129,11 +130,23 @@ void push_rows(table<double>& to, std::span<const std::uint64_t> keys, std::span
 /// id_list::key of each id.
 std::vector<std::uint64_t> keys_of(const id_list& ids);
 
+/// The keys min_rating and max_rating.
+struct rating_limits {
+  /// Throws: config_error when they leave no rating.
+  void keys(key_list& k);
+  void apply(rating_scale& to) const {
+    to.least = least.value_or(to.least);
+    to.most = most.value_or(to.most);
+  }
+
+  std::optional<double> least;
+  std::optional<double> most;
+};
+
 /// The keys that mf and als share for predictions and recommendations.
 struct recommend_settings {
-  static void add_keys(config_schema& schema);
-  recommend_settings() = default;
-  explicit recommend_settings(const config& from);
+  /// Throws: config_error.
+  void keys(key_list& k);
 
   entry_keys entries;
   std::vector<std::string> test_input;
@@ -190,7 +203,7 @@ struct model_parts {
 };
 /// Writes the model: arrays W and ubias of the own users, H and ibias of the own items, miu_0, model.json. A
 /// collective.
-void write_model(paralg& job, const std::string& algorithm, const std::string& format, std::size_t k,
+void write_model(paralg& job, const std::string& algorithm, result_format format, std::size_t k,
                  const rating_scale& scale, std::uint64_t ratings, const model_parts& parts);
 
 /// What write_model stored: k and the scale, on every worker.

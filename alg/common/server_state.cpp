@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "server_state.hpp"
 
+#include <algorithm>
+
 #include <paracel/consistency.hpp>
 #include <paracel/error.hpp>
 
 namespace paracel::alg {
 
-state_plugin read_state_plugin(const config& from, const char* file_key, const char* functions_key,
-                               std::vector<std::string> defaults) {
-  state_plugin plugin{from.get<std::string>(file_key), std::move(defaults)};
-  const auto named = from.get<std::vector<std::string>>(functions_key);
-  if (!plugin.given() && !named.empty())
-    throw config_error(from.place_of(functions_key) + ": given without " + file_key +
-                       ", the plug-in that contains them");
-  if (named.size() > plugin.functions.size()) {
-    throw config_error(from.place_of(functions_key) + ": found " + std::to_string(named.size()) +
-                       " functions, want at most " + std::to_string(plugin.functions.size()));
+void state_plugin::functions_key(key_list& k, const char* file_key, const char* functions_key, const char* help,
+                                 std::vector<std::string> defaults) {
+  std::vector<std::string> named;
+  k(functions_key, named, help);
+  const auto refuse = [&](const std::string& why) { throw config_error(k.from()->place_of(functions_key) + why); };
+  if (!given() && !named.empty())
+    refuse(std::string(": given without ") + file_key + ", the plug-in that contains them");
+  if (named.size() > defaults.size()) {
+    refuse(": found " + std::to_string(named.size()) + " functions, want at most " + std::to_string(defaults.size()));
   }
-  for (std::size_t i = 0; i < named.size(); ++i) plugin.functions[i] = named[i];
-  return plugin;
+  functions = std::move(defaults);
+  std::ranges::move(named, functions.begin());
 }
 
-state_plugin read_state_plugin(const config& from, const char* file_key,
-                               std::initializer_list<std::pair<const char*, const char*>> keys_and_defaults) {
-  state_plugin plugin{from.get<std::string>(file_key), {}};
-  for (const auto& [key, fallback] : keys_and_defaults) {
-    auto name = from.get<std::string>(key);
-    if (!plugin.given() && !name.empty())
-      throw config_error(from.place_of(key) + ": given without " + file_key + ", the plug-in that contains it");
-    plugin.functions.push_back(name.empty() ? fallback : std::move(name));
+void state_plugin::function_keys(key_list& k, const char* file_key, std::initializer_list<function_key> keys) {
+  functions.clear();
+  for (const auto& f : keys) {
+    std::string name;
+    k(f.key, name, f.help);
+    if (!given() && !name.empty())
+      throw config_error(k.from()->place_of(f.key) + ": given without " + file_key + ", the plug-in that contains it");
+    functions.push_back(name.empty() ? f.fallback : std::move(name));
   }
-  return plugin;
 }
 
 void refuse_keys(const config& from, std::initializer_list<const char*> keys, const std::string& why) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 
 namespace paracel::alg {
 
@@ -22,16 +22,20 @@ struct state_plugin {
   std::vector<std::string> functions{};
 
   [[nodiscard]] bool given() const noexcept { return !file.empty(); }
-};
 
-/// Reads the keys of a plug-in. `defaults`: the names of the functions where the config has none; `functions_key`, of
-/// type strings, may name the first few. Throws: config_error for functions without a plug-in, which would have no
-/// effect, and for more names than `defaults` has.
-state_plugin read_state_plugin(const config& from, const char* file_key, const char* functions_key,
-                               std::vector<std::string> defaults);
-/// The same with a key of type string for each function.
-state_plugin read_state_plugin(const config& from, const char* file_key,
-                               std::initializer_list<std::pair<const char*, const char*>> keys_and_defaults);
+  /// The key `functions_key`, a list of strings: names of the first few functions; `defaults`: those that the config
+  /// does not name. Call it after k.plugin(file_key, file, ...). Throws: config_error for functions without a plug-in,
+  /// which would have no effect, and for more names than `defaults` has.
+  void functions_key(key_list& k, const char* file_key, const char* functions_key, const char* help,
+                     std::vector<std::string> defaults);
+  /// The same with a key of type string for each function.
+  struct function_key {
+    const char* key;
+    const char* fallback;
+    const char* help;
+  };
+  void function_keys(key_list& k, const char* file_key, std::initializer_list<function_key> keys);
+};
 
 /// Throws: config_error when one of `keys` is given, because it would have no effect: `key "x": <why>`.
 void refuse_keys(const config& from, std::initializer_list<const char*> keys, const std::string& why);

@@ -9,59 +9,44 @@
 
 namespace paracel::alg {
 
-void add_table_keys(config_schema& s, const table_parts& parts) {
-  s.key("header", key_type::string,
-        "CSV: whether the first line names the fields; automatic: yes if none of them is a number")
-      .fallback("automatic")
-      .one_of({"automatic", "yes", "no"});
+void table_settings::keys(key_list& k, const table_parts& parts) {
+  using rule = sample_options::header_rule;
+  const auto refuse = [&](const char* key, const std::string& why) {
+    throw config_error(k.from()->place_of(key) + ": " + why);
+  };
+  k("header", samples.header,
+    "CSV: whether the first line names the fields; automatic: yes if none of them is a number",
+    {{"automatic", rule::automatic}, {"yes", rule::yes}, {"no", rule::no}});
   if (parts.labels)
-    s.key("target", key_type::string, "the field with the labels: its name, or its number from 0; default: the last")
+    k("target", samples.target, "the field with the labels: its name, or its number from 0; default: the last")
         .or_numbers();
-  s.key("features", key_type::strings, "the fields with the features, by name or by number from 0; default: all others")
+  k("features", samples.features, "the fields with the features, by name or by number from 0; default: all others")
       .or_numbers();
-  s.key("separator", key_type::string, "CSV: field separator; default: comma, semicolon or tab, as in the file");
+  if (k.from() != nullptr) features_place = k.from()->place_of("features");
+  std::string separator;
+  k("separator", separator, "CSV: field separator; default: comma, semicolon or tab, as in the file");
+  if (separator.size() > 1) refuse("separator", "found \"" + separator + "\", want one character");
+  if (!separator.empty()) samples.separator = separator[0];
   if (parts.weights) {
-    s.key("weight", key_type::string, "the field with the rows' weights: its name, or its number from 0").or_numbers();
-    s.key("row_weights", key_type::files,
-          "weights of the rows of the training input, one number per line, instead of weight; default: 1");
+    k("weight", samples.weight, "the field with the rows' weights: its name, or its number from 0").or_numbers();
+    k.files("row_weights", row_weights,
+            "weights of the rows of the training input, one number per line, instead of weight; default: 1");
+    if (!row_weights.empty() && !samples.weight.empty())
+      refuse("row_weights", "not together with weight, a field of the samples");
   }
-  if (parts.classes) add_class_weight_key(s);
+  if (parts.classes) of_classes.keys(k);
   if (parts.groups)
-    s.key("group", key_type::string,
-          "the field with the rows' groups: its name, or its number from 0; for libsvm, \"qid\"")
+    k("group", samples.group, "the field with the rows' groups: its name, or its number from 0; for libsvm, \"qid\"")
         .or_numbers();
   if (parts.categories)
-    s.key("categorical", key_type::strings,
-          "categorical features (integers from 0, or words), by name or by number from 0")
+    k("categorical", samples.categorical,
+      "categorical features (integers from 0, or words), by name or by number from 0")
         .or_numbers();
-  if (parts.missing)
-    s.key("missing", key_type::strings,
-          "what stands for a missing feature besides an empty field, NA, nan, NaN, null and ?: words and numbers")
-        .or_numbers();
-}
-
-table_settings::table_settings(const config& from) {
-  const auto text = [&](const char* key) { return from.in_schema(key) ? from.get<std::string>(key) : std::string(); };
-  using rule = sample_options::header_rule;
-  const auto header = text("header");
-  samples.header = header == "yes" ? rule::yes : header == "no" ? rule::no : rule::automatic;
-  samples.target = text("target");
-  samples.features = from.get<std::vector<std::string>>("features");
-  features_place = from.place_of("features");
-  const auto separator = text("separator");
-  if (separator.size() > 1)
-    throw config_error(from.place_of("separator") + ": found \"" + separator + "\", want one character");
-  if (!separator.empty()) samples.separator = separator[0];
-  samples.weight = text("weight");
-  if (from.in_schema("row_weights")) row_weights = from.get<std::vector<std::string>>("row_weights");
-  if (!row_weights.empty() && !samples.weight.empty())
-    throw config_error(from.place_of("row_weights") + ": not together with weight, a field of the samples");
-  if (from.in_schema("class_weight")) of_classes = class_weights(from);
-  samples.group = text("group");
-  if (from.in_schema("categorical")) samples.categorical = from.get<std::vector<std::string>>("categorical");
-  if (from.in_schema("missing")) {
+  if (parts.missing) {
     samples.missing = true;
-    samples.missing_as = from.get<std::vector<std::string>>("missing");
+    k("missing", samples.missing_as,
+      "what stands for a missing feature besides an empty field, NA, nan, NaN, null and ?: words and numbers")
+        .or_numbers();
   }
 }
 

@@ -11,7 +11,7 @@
 
 #include <paracel/comm.hpp>
 #include <paracel/samples.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 
 #include "class_weights.hpp"
 #include "design_matrix.hpp"
@@ -28,14 +28,10 @@ struct table_parts {
   bool categories = false;  ///< categorical
   bool missing = false;     ///< missing
 };
-/// Adds header, features, separator, and the keys of `parts`.
-void add_table_keys(config_schema& schema, const table_parts& parts);
-
-/// The values of those keys.
+/// The keys header, features, separator, and those of the table's parts.
 struct table_settings {
-  table_settings() = default;
   /// Throws: config_error.
-  explicit table_settings(const config& from);
+  void keys(key_list& k, const table_parts& parts);
 
   sample_options samples;
   std::vector<std::string> row_weights;

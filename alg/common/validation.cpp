@@ -5,18 +5,14 @@
 
 namespace paracel::alg {
 
-void add_validation_keys(config_schema& s) {
-  s.key("validation_input", key_type::files, "labelled held-out samples, whose loss is computed after each step");
-  s.key("patience", key_type::integer,
-        "stop after this many steps without a lower validation loss, and keep the best model; 0: never")
-      .fallback(0)
+void validation_settings::keys(key_list& k, const std::string& step) {
+  k.files("validation_input", validation_input, "labelled held-out samples, whose loss is computed after each " + step);
+  k("patience", patience,
+    "stop after this many " + step + "s without a lower validation loss, and keep the best model; 0: never")
       .at_least(0)
       .at_most(1000000000);
-}
-
-void check_validation_keys(const config& from) {
-  if (from.get<int>("patience") > 0 && from.get<std::vector<std::string>>("validation_input").empty())
-    throw config_error(from.place_of("patience") + ": only with validation_input");
+  if (patience > 0 && validation_input.empty())
+    throw config_error(k.from()->place_of("patience") + ": only with validation_input");
 }
 
 run_log::figures figures_of(const optim::progress& now, bool accuracy) {

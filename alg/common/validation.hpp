@@ -3,18 +3,24 @@
 // Keys and metrics of programs that use paracel/optim.hpp and can evaluate each step on held-out rows.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include <paracel/optim.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 
 #include "run_log.hpp"
 
 namespace paracel::alg {
 
-/// Adds validation_input and patience.
-void add_validation_keys(config_schema& schema);
+struct validation_settings {
+  /// `step`: after which the loss is computed, for the help. Throws: config_error for patience without
+  /// validation_input.
+  void keys(key_list& k, const std::string& step = "step");
 
-/// Throws: config_error for patience without validation_input.
-void check_validation_keys(const config& from);
+  std::vector<std::string> validation_input;
+  int patience = 0;  ///< 0: no end
+};
 
 /// The figures of a step for run_log. `accuracy`: labels are classes.
 run_log::figures figures_of(const optim::progress& now, bool accuracy);

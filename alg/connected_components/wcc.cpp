@@ -11,13 +11,6 @@
 
 namespace paracel::alg {
 
-config_schema wcc_schema() {
-  config_schema s("wcc", "weakly connected components");
-  add_graph_keys(s);
-  add_checkpoint_keys(s);
-  return s;
-}
-
 namespace {
 
 /// Sets the labels of groups to the least of their component; computed by rank 0, which gathers all edges.

@@ -58,14 +58,19 @@ inline constexpr std::uint64_t most_supersteps = 100;
 wcc_result weak_components(Comm comm, const distributed_graph& graph, pregel_options options = {}, bool resume = false);
 
 struct wcc_settings : graph_settings {
-  explicit wcc_settings(const config& from) : graph_settings(from) { read_checkpoint_keys(from, *this); }
+  static constexpr auto program = "wcc";
+  static constexpr auto summary = "weakly connected components";
+  void keys(key_list& k) {
+    graph_settings::keys(k);
+    checkpoint_keys(k);
+  }
 };
-
-config_schema wcc_schema();
 
 /// Reads the graph, finds the components, writes component_<rank>.
 class connected_components : public paralg {
  public:
+  using settings_type = wcc_settings;
+
   connected_components(Comm comm, const std::string& server_info, const wcc_settings& settings)
       : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
   void solve() override;

@@ -3,8 +3,4 @@
 
 #include "wcc.hpp"
 
-int main(int argc, char** argv) {
-  return paracel::run<paracel::alg::wcc_settings>(argc, argv, paracel::alg::wcc_schema(), [](const auto& settings) {
-    paracel::alg::connected_components(paracel::Comm(), "", settings).solve();
-  });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::connected_components>(argc, argv); }

@@ -145,60 +145,35 @@ std::size_t dtr_choice(std::span<const double> gains, const std::vector<bool>& u
 
 // ---- config
 
-config_schema dtr_schema() {
-  config_schema s("dtr", "decision trees that ask new users about items");
-  s.key("user_fac_input", key_type::files, "factors of the users: id<tab>v|v|..., or .npy with one row per user")
+void dtr_settings::keys(key_list& k) {
+  k.files("user_fac_input", user_fac_input, "factors of the users: id<tab>v|v|..., or .npy with one row per user")
       .required_unless({"model"});
-  s.key("item_fac_input", key_type::files,
-        "factors of the items, in the same form; with model: of the items to recommend")
+  k.files("item_fac_input", item_fac_input,
+          "factors of the items, in the same form; with model: of the items to recommend")
       .required_unless({"model"});
-  s.key("model", key_type::files, "folder of existing trees: interview users with tree tree_start_index");
-  s.key("predict_input", key_type::files,
-        "with model: user,item,answer; a number of at least 0 means that the user likes the item");
-  add_entry_keys(s, "user, item and answer of predict_input");
-  s.key("recommend", key_type::integer, "with model: items to recommend to each user; 0: none")
-      .fallback(0)
-      .at_least(0)
-      .at_most(1e6);
-  s.key("output", key_type::output_folder, "folder of the results").required();
-  s.add_output_files();
-  s.key("level", key_type::integer, "levels of a tree").required_unless({"model"}).at_least(1).at_most(20);
-  s.key("tree_start_index", key_type::integer,
-        "first tree to build; tree n asks about the n-th best item at its root, counted from 0")
-      .fallback(0)
+  model_key(k, model, "folder of existing trees: interview users with tree tree_start_index");
+  k.files("predict_input", predict_input,
+          "with model: user,item,answer; a number of at least 0 means that the user likes the item");
+  entries.keys(k, "user, item and answer of predict_input", true);
+  k("recommend", recommend, "with model: items to recommend to each user; 0: none").at_least(0).at_most(1e6);
+  output_keys(k, output);
+  k("level", level, "levels of a tree").required_unless({"model"}).at_least(1).at_most(20);
+  k("tree_start_index", tree_start_index,
+    "first tree to build; tree n asks about the n-th best item at its root, counted from 0")
       .at_least(0)
       .at_most(1000000);
-  s.key("tree_end_index", key_type::integer, "last tree to build").fallback(0).at_least(0).at_most(1000000);
-  s.key("handle_file", key_type::plugin,
-        "plug-in that chooses items in the servers, by smallest_error_updater and small_errors_filter")
+  k("tree_end_index", tree_end_index, "last tree to build").at_least(0).at_most(1000000);
+  k.plugin("handle_file", handle_file,
+           "plug-in that chooses items in the servers, by smallest_error_updater and small_errors_filter")
       .not_resumable();
-  s.key("cache_bytes", key_type::integer,
-        "a worker's memory for likes, one bit for each user and item; 0: recompute them")
-      .fallback(std::int64_t{1} << 30)
+  k("cache_bytes", cache_bytes, "a worker's memory for likes, one bit for each user and item; 0: recompute them")
       .at_least(0)
       .at_most(1e15);
-  s.key("format", key_type::string, "format of the results: text; npy: text and npy")
-      .fallback("text")
-      .one_of({"text", "npy"});
-  s.key("debug", key_type::boolean, "print each level").fallback(false);
-  return s;
+  format_key(k, format, "format of the results: text; npy: text and npy");
+  k("debug", debug, "print each level");
 }
 
-dtr_settings::dtr_settings(const config& from)
-    : user_fac_input(from.get<std::vector<std::string>>("user_fac_input")),
-      item_fac_input(from.get<std::vector<std::string>>("item_fac_input")),
-      predict_input(from.get<std::vector<std::string>>("predict_input")),
-      model(model_of(from)),
-      handle_file(from.get<std::string>("handle_file")),
-      output(from.get<std::string>("output")),
-      format(from.get<std::string>("format")),
-      level(from.get<int>("level")),
-      tree_start_index(from.get<std::uint64_t>("tree_start_index")),
-      tree_end_index(from.get<std::uint64_t>("tree_end_index")),
-      cache_bytes(from.get<std::uint64_t>("cache_bytes")),
-      recommend(from.get<std::size_t>("recommend")),
-      debug(from.get<bool>("debug")),
-      entries(from, true) {
+void dtr_settings::check(const config& from) const {
   if (model.empty() != predict_input.empty())
     throw config_error(from.place_of(model.empty() ? "predict_input" : "model") +
                        ": want model and predict_input together");
@@ -501,7 +476,7 @@ void decision_tree_rec::dump() {
       write_text_file(paracel_result("average_user_factor_" + std::to_string(t.number)), text);
     }
   }
-  if (settings_.format != "npy") return;
+  if (settings_.format != result_format::npy) return;
   const std::uint64_t nodes = (std::uint64_t{1} << static_cast<unsigned>(settings_.level)) - 1;
   std::vector<std::uint64_t> items;
   std::vector<double> means;
@@ -509,11 +484,7 @@ void decision_tree_rec::dump() {
     for (const auto i : t.item) items.push_back(i == dtr_tree::no_item ? ~std::uint64_t{0} : items_.ids.key(i));
     means.insert(means.end(), t.mean.begin(), t.mean.end());
   }
-  model_writer model(*this, "dtr", "npy");
-  model.settings()
-      .add("level", settings_.level)
-      .add("tree_start_index", settings_.tree_start_index)
-      .add("tree_end_index", settings_.tree_end_index);
+  model_writer model(*this, "dtr", result_format::npy);
   model.add("trees", std::span<const std::uint64_t>(items), {trees_.size(), nodes});
   model.add("average_user_factors", std::span<const double>(means), {trees_.size(), nodes, users_.k()});
   model.finish();

@@ -30,9 +30,10 @@
 #include <paracel/dense_rows.hpp>
 #include <paracel/id_list.hpp>
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 
 #include "alg/common/entry_keys.hpp"
+#include "alg/common/result_keys.hpp"
 #include "alg/common/run_log.hpp"
 #include "alg/common/server_state.hpp"
 
@@ -106,12 +107,11 @@ std::vector<dtr_candidate> dtr_ranking(std::span<const double> gains, const std:
 /// The item to ask about: the `nth` of that ranking, from 0. Returns gains.size() if there is none.
 std::size_t dtr_choice(std::span<const double> gains, const std::vector<bool>& used, double slack, std::size_t nth = 0);
 
-/// The keys of dtr's config; README.md explains them.
-config_schema dtr_schema();
-
-/// The config as a struct.
 struct dtr_settings {
-  explicit dtr_settings(const config& from);
+  static constexpr auto program = "dtr";
+  static constexpr auto summary = "decision trees that ask new users about items";
+  void keys(key_list& k);
+  void check(const config& from) const;
 
   std::vector<std::string> user_fac_input;
   std::vector<std::string> item_fac_input;
@@ -119,13 +119,13 @@ struct dtr_settings {
   std::string model;
   std::string handle_file;
   std::string output;
-  std::string format;
-  int level;
-  std::uint64_t tree_start_index;
-  std::uint64_t tree_end_index;
-  std::uint64_t cache_bytes;
-  std::size_t recommend;
-  bool debug;
+  result_format format = result_format::text;
+  int level = 0;
+  std::uint64_t tree_start_index = 0;
+  std::uint64_t tree_end_index = 0;
+  std::uint64_t cache_bytes = std::uint64_t{1} << 30U;
+  std::size_t recommend = 0;
+  bool debug = false;
   entry_keys entries;  ///< of predict_input
 };
 
@@ -144,6 +144,8 @@ struct dtr_tree {
 
 class decision_tree_rec : public paralg {
  public:
+  using settings_type = dtr_settings;
+
   decision_tree_rec(Comm comm, const std::string& server_info, const dtr_settings& settings);
 
   /// Loads, builds every tree and writes them; or, with a model, interviews with one of its trees.

@@ -3,8 +3,4 @@
 
 #include "dtr.hpp"
 
-int main(int argc, char** argv) {
-  return paracel::run<paracel::alg::dtr_settings>(argc, argv, paracel::alg::dtr_schema(), [](const auto& settings) {
-    paracel::alg::decision_tree_rec(paracel::Comm(), "", settings).solve();
-  });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::decision_tree_rec>(argc, argv); }

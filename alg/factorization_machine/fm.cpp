@@ -14,8 +14,8 @@
 
 #include "alg/common/column_shift.hpp"
 #include "alg/common/row_weights.hpp"
+#include "alg/common/server_state.hpp"
 #include "alg/common/sum_over_workers.hpp"
-#include "alg/common/validation.hpp"
 #include "alg/common/warning.hpp"
 #include "fm_als.hpp"
 
@@ -38,96 +38,55 @@ struct fm_trained {
 constexpr const char* default_plugin = "libparacel_default.so";
 
 row_optimizer optimizer_of(const fm_settings& s) {
-  return {default_plugin, s.method == "adagrad" ? "paracel_adagrad" : "paracel_sgd", {{"lr", s.alpha}}};
+  return {default_plugin, s.method == fm_method::adagrad ? "paracel_adagrad" : "paracel_sgd", {{"lr", s.alpha}}};
 }
+
+constexpr choices<fm_loss> losses = {{"squared", fm_loss::squared}, {"log", fm_loss::log}};
 
 }  // namespace
 
 // ---- config
 
-config_schema fm_schema() {
-  config_schema s("fm",
-                  "factorization machine of degree 2, by stochastic gradient descent or alternating least squares");
-  add_class_keys(s);
-  s.key("loss", key_type::string, "squared: for numbers; log: for two classes")
-      .fallback("squared")
-      .one_of({"squared", "log"});
-  s.key("method", key_type::string, "adagrad, sgd: gradient steps in the servers; als: alternating least squares")
-      .fallback("adagrad")
-      .one_of({"adagrad", "sgd", "als"});
-  s.key("k", key_type::integer, "number of factors of a feature; 0: a linear model")
-      .fallback(8)
-      .at_least(0)
-      .at_most(4096);
-  s.key("rounds", key_type::integer, "passes over the samples").fallback(20).at_least(1).at_most(1000000);
-  s.key("batch_size", key_type::integer, "samples of all workers between two exchanges of rows")
-      .fallback(1000)
-      .at_least(1)
-      .at_most(1000000000);
-  s.key("alpha", key_type::number, "step size").fallback(0.05).above(0);
-  s.key("beta_w", key_type::number, "weight of the regulariser of w").fallback(0.0).at_least(0);
-  s.key("beta_v", key_type::number, "weight of the regulariser of the factors").fallback(0.0).at_least(0);
-  s.key("start", key_type::number, "standard deviation of the factors before the first step")
-      .fallback(0.01)
-      .at_least(0);
-  s.key("seed", key_type::integer, "seed of the initial factors and of the order of the samples")
-      .fallback(0)
-      .at_least(0);
-  s.key("bias", key_type::boolean, "add a bias, which is not penalised, to every prediction").fallback(true);
-  s.key("clamp", key_type::boolean, "loss squared: limit predictions to the range of the training targets")
-      .fallback(false);
-  add_consistency_keys(s, "batches", "bsp", {consistency_model::bsp, consistency_model::ssp});
-  s.key("validation_input", key_type::files, "labelled held-out samples, whose loss is computed after each round");
-  s.key("patience", key_type::integer,
-        "stop after this many rounds without a lower validation loss, and keep the best model; 0: never")
-      .fallback(0)
-      .at_least(0)
-      .at_most(1000000000);
-  return s;
+void fm_settings::keys(key_list& to) {
+  class_settings::keys(to);
+  to("loss", loss, "squared: for numbers; log: for two classes", losses);
+  to("method", method, "adagrad, sgd: gradient steps in the servers; als: alternating least squares",
+     {{"adagrad", fm_method::adagrad}, {"sgd", fm_method::sgd}, {"als", fm_method::als}});
+  to("k", k, "number of factors of a feature; 0: a linear model").at_least(0).at_most(4096);
+  to("rounds", rounds, "passes over the samples").at_least(1).at_most(1000000);
+  to("batch_size", batch_size, "samples of all workers between two exchanges of rows").at_least(1).at_most(1000000000);
+  to("alpha", alpha, "step size").above(0);
+  to("beta_w", penalty.w, "weight of the regulariser of w").at_least(0);
+  to("beta_v", penalty.v, "weight of the regulariser of the factors").at_least(0);
+  to("start", start, "standard deviation of the factors before the first step").at_least(0);
+  to("seed", seed, "seed of the initial factors and of the order of the samples").at_least(0);
+  to("bias", bias, "add a bias, which is not penalised, to every prediction");
+  to("clamp", clamp, "loss squared: limit predictions to the range of the training targets");
+  consistency_keys(to, consistency, "batches", "bsp", {consistency_model::bsp, consistency_model::ssp});
+  validation_settings::keys(to, "round");
 }
 
-fm_settings::fm_settings(const config& from)
-    : classes(from),
-      loss(from.get<std::string>("loss") == "log" ? fm_loss::log : fm_loss::squared),
-      method(from.get<std::string>("method")),
-      k(from.get<std::size_t>("k")),
-      rounds(from.get<int>("rounds")),
-      batch_size(from.get<std::uint64_t>("batch_size")),
-      alpha(from.get<double>("alpha")),
-      penalty{from.get<double>("beta_w"), from.get<double>("beta_v")},
-      start(from.get<double>("start")),
-      seed(from.get<std::uint64_t>("seed")),
-      bias(from.get<bool>("bias")),
-      clamp(from.get<bool>("clamp")),
-      consistency(read_consistency(from, consistency::bsp())),
-      validation_input(from.get<std::vector<std::string>>("validation_input")),
-      patience(from.get<int>("patience")) {
-  check_validation_keys(from);
-  if (method == "als") {
-    for (const char* name : {"batch_size", "alpha"}) {
-      if (from.given(name)) throw config_error(from.place_of(name) + ": only with method adagrad or sgd");
-    }
+void fm_settings::check(const config& from) {
+  if (method == fm_method::als) {
+    refuse_keys(from, {"batch_size", "alpha"}, "only with method adagrad or sgd");
     if (consistency.model != consistency_model::bsp)
       throw config_error(from.place_of("method") + ": als has no updates that could be delayed; want consistency bsp");
   }
-  if (!classes.linear.model.empty()) return;  // the model has a loss of its own
+  if (!model.empty()) return;  // the model has a loss of its own
   if (loss == fm_loss::squared) {
-    classes.linear.table.samples.label = sample_options::label_rule::real;
-    for (const char* name : {"class_weight", "scores"}) {
-      if (from.given(name)) throw config_error(from.place_of(name) + ": only with loss log, which has classes");
-    }
-  } else if (from.given("clamp")) {
-    throw config_error(from.place_of("clamp") + ": only with loss squared");
+    table.samples.label = sample_options::label_rule::real;
+    refuse_keys(from, {"class_weight", "scores"}, "only with loss log, which has classes");
+  } else {
+    refuse_keys(from, {"clamp"}, "only with loss squared");
   }
 }
 
 // ---- the job
 
 factorization_machine::factorization_machine(Comm comm, const std::string& server_info, const fm_settings& settings)
-    : class_base(std::move(comm), server_info, settings.classes, settings.rounds, settings.consistency),
+    : class_base(std::move(comm), server_info, settings, settings.rounds, settings.consistency),
       settings_(settings),
-      log_(*this, settings.rounds, settings.loss == fm_loss::log ? "running_loss" : "running_rmse",
-           settings.classes.linear.debug),
+      log_(*this, settings.rounds, settings.loss == fm_loss::log ? "running_loss" : "running_rmse", settings.debug),
       kernel_(settings.loss, settings.k, settings.penalty) {}
 
 void factorization_machine::solve() {
@@ -138,7 +97,7 @@ void factorization_machine::solve() {
   }
   load();
   const double bias = first_bias();
-  if (settings_.method == "als") {
+  if (settings_.method == fm_method::als) {
     alternate(bias);
   } else {
     warn_of_scales(get_comm(), rows_, settings_.bias, "scale the columns, or use method als");
@@ -194,7 +153,7 @@ double factorization_machine::first_bias() {
     for (std::size_t i = 0; i < rows_.rows(); ++i)
       squares += (weights().empty() ? 1 : weights()[i]) * (rows_.label[i] - mean) * (rows_.label[i] - mean);
     squares = sum_over_workers(get_comm(), squares);
-    if (settings_.method != "als")
+    if (settings_.method != fm_method::als)
       warn_of_spread(get_comm(), "the targets", std::sqrt(squares / weight_total_), "alpha and start");
     return mean;
   }
@@ -203,7 +162,7 @@ double factorization_machine::first_bias() {
 }
 
 divergence_rule factorization_machine::rule() const {
-  if (settings_.method == "als")
+  if (settings_.method == fm_method::als)
     return {"the mean loss", "want numbers of a size near 1 in columns and targets", scale_};
   return {"the mean loss", "lower alpha (now " + json_number(settings_.alpha) + ")", scale_};
 }
@@ -268,7 +227,7 @@ void factorization_machine::train() {
       batcher.cut(std::span(order).subspan(first, last - first), batch_);
       pull_batch();
       gradient.resize(model_.size());
-      if (settings_.method == "sgd") curvature.resize(batch_.ids.size());
+      if (settings_.method == fm_method::sgd) curvature.resize(batch_.ids.size());
       loss += kernel_.gradient(batch_, model_, gradient, curvature);
       if (loop.iteration() == 0) start = {loss, std::accumulate(batch_.weight.begin(), batch_.weight.end(), 0.0)};
       for (std::size_t s = 0; s < curvature.size(); ++s) {
@@ -481,7 +440,7 @@ void factorization_machine::read_model() {
   if (shape.size() != 2 || shape[0] < 2 || shape[0] > UINT32_MAX || shape[1] < 1)
     throw data_error(linear_.model + ": found no rows of features");
   settings_.k = shape[1] - 1;
-  settings_.loss = from.field<std::string>("settings.loss") == "log" ? fm_loss::log : fm_loss::squared;
+  settings_.loss = from.field("settings.loss", losses);
   settings_.bias = from.field<bool>("settings.bias");
   settings_.clamp = from.field<bool>("settings.clamp");
   kernel_ = fm_kernel(settings_.loss, settings_.k, settings_.penalty);

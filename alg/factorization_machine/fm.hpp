@@ -23,35 +23,38 @@
 
 #include "alg/common/class_base.hpp"
 #include "alg/common/divergence.hpp"
+#include "alg/common/validation.hpp"
 #include "fm_kernel.hpp"
 
 namespace paracel::alg {
 
-/// The keys of fm's config; README.md explains them.
-config_schema fm_schema();
+enum class fm_method { adagrad, sgd, als };
 
-struct fm_settings {
-  explicit fm_settings(const config& from);
+struct fm_settings : class_settings, validation_settings {
+  static constexpr auto program = "fm";
+  static constexpr auto summary =
+      "factorization machine of degree 2, by stochastic gradient descent or alternating least squares";
+  void keys(key_list& k);
+  void check(const config& from);
 
-  class_settings classes;
-  fm_loss loss;
-  std::string method;
-  std::size_t k;
-  int rounds;
-  std::uint64_t batch_size;
-  double alpha;
+  fm_loss loss = fm_loss::squared;
+  fm_method method = fm_method::adagrad;
+  std::size_t k = 8;
+  int rounds = 20;
+  std::uint64_t batch_size = 1000;
+  double alpha = 0.05;
   fm_penalty penalty;
-  double start;
-  std::uint64_t seed;
-  bool bias;
-  bool clamp;
-  paracel::consistency consistency;
-  std::vector<std::string> validation_input;
-  int patience;
+  double start = 0.01;
+  std::uint64_t seed = 0;
+  bool bias = true;
+  bool clamp = false;
+  paracel::consistency consistency = paracel::consistency::bsp();
 };
 
 class factorization_machine : public class_base {
  public:
+  using settings_type = fm_settings;
+
   factorization_machine(Comm comm, const std::string& server_info, const fm_settings& settings);
 
   /// Loads, trains (or reads a model), tests, predicts and writes the results.

@@ -47,102 +47,63 @@ std::vector<std::uint32_t> sampled_rows(std::uint64_t seed, std::uint64_t tree, 
 
 }  // namespace
 
-config_schema gbdt_schema() {
-  config_schema s("gbdt", "gradient-boosted decision trees");
-  add_tree_keys(s, true);
-  s.key("validation_input", key_type::files, "labelled rows whose loss is computed each round, for early_stopping");
-  s.key("loss", key_type::string,
-        "squared: for numbers; log: for two classes; softmax: for more; lambdamart: for rankings")
-      .one_of({"squared", "log", "softmax", "lambdamart"})
+void gbdt_settings::keys(key_list& k) {
+  tree_settings::keys(k, true);
+  k.files("validation_input", validation_input, "labelled rows whose loss is computed each round, for early_stopping");
+  k("loss", loss, "squared: for numbers; log: for two classes; softmax: for more; lambdamart: for rankings",
+    boosting_losses)
       .required_unless({"model"});
-  s.key("truncation", key_type::integer,
-        "lambdamart: at least one row of each pair is among this many top-ranked rows of its group")
-      .fallback(30)
+  k("truncation", truncation,
+    "lambdamart: at least one row of each pair is among this many top-ranked rows of its group")
       .at_least(1)
       .at_most(2147483647);
-  s.key("ndcg_at", key_type::integer, "lambdamart: positions of a group that NDCG counts; 0: all")
-      .fallback(10)
-      .at_least(0)
-      .at_most(2147483647);
-  s.key("rounds", key_type::integer, "maximum number of rounds").fallback(100).at_least(1).at_most(1000000);
-  s.key("rate", key_type::number, "learning rate: factor of each tree").fallback(0.1).above(0).at_most(1);
-  s.key("growth", key_type::string, "leaf: the leaf that gains most is split next; depth: level by level")
-      .fallback("leaf")
-      .one_of({"leaf", "depth"});
-  s.key("max_leaves", key_type::integer,
-        "maximum number of leaves of a tree; 0: no limit; default with growth depth: 0")
-      .fallback(31)
+  k("ndcg_at", ndcg_at, "lambdamart: positions of a group that NDCG counts; 0: all").at_least(0).at_most(2147483647);
+  k("rounds", rounds, "maximum number of rounds").at_least(1).at_most(1000000);
+  k("rate", rate, "learning rate: factor of each tree").above(0).at_most(1);
+  k("growth", grower.leaf_wise, "leaf: the leaf that gains most is split next; depth: level by level",
+    {{"leaf", true}, {"depth", false}});
+  k("max_leaves", grower.max_leaves, "maximum number of leaves of a tree; 0: no limit; default with growth depth: 0")
       .at_least(0)
       .at_most(1 << 20);
-  s.key("max_depth", key_type::integer,
-        "maximum number of splits between root and leaf; 0: no limit; default with growth depth: 6")
-      .fallback(0)
+  k("max_depth", grower.max_depth,
+    "maximum number of splits between root and leaf; 0: no limit; default with growth depth: 6")
       .at_least(0)
       .at_most(1000);
-  s.key("lambda", key_type::number, "L2 penalty of the leaves").fallback(1.0).at_least(0);
-  s.key("gamma", key_type::number, "a split must gain more than this").fallback(0.0).at_least(0);
-  s.key("min_child_weight", key_type::number, "minimum sum of second derivatives in a child")
-      .fallback(1e-3)
-      .at_least(0);
-  s.key("min_child_rows", key_type::integer, "minimum number of rows in a child")
-      .fallback(20)
-      .at_least(1)
-      .at_most(2147483647);
-  s.key("subsample", key_type::number, "share of the rows that a round uses").fallback(1.0).above(0).at_most(1);
-  s.key("colsample", key_type::number, "share of the features that a tree uses").fallback(1.0).above(0).at_most(1);
-  s.key("one_hot_at_most", key_type::integer,
-        "with up to this many categories in a node, a split is one against all others")
-      .fallback(4)
+  k("lambda", grower.lambda, "L2 penalty of the leaves").at_least(0);
+  k("gamma", grower.gamma, "a split must gain more than this").at_least(0);
+  k("min_child_weight", grower.min_child_weight, "minimum sum of second derivatives in a child").at_least(0);
+  k("min_child_rows", grower.min_child_rows, "minimum number of rows in a child").at_least(1).at_most(2147483647);
+  k("subsample", subsample, "share of the rows that a round uses").above(0).at_most(1);
+  k("colsample", colsample, "share of the features that a tree uses").above(0).at_most(1);
+  k("one_hot_at_most", grower.one_hot_at_most,
+    "with up to this many categories in a node, a split is one against all others")
       .at_least(0)
       .at_most(255);
-  s.key("early_stopping", key_type::integer,
-        "stop when this many rounds have not improved the validation loss; 0: never")
-      .fallback(0)
+  k("early_stopping", early_stopping, "stop when this many rounds have not improved the validation loss; 0: never")
       .at_least(0)
       .at_most(1000000);
-  s.key("training_curve", key_type::boolean, "also write the training loss of each round").fallback(false);
-  s.key("xgboost", key_type::boolean, "also write the model in XGBoost's JSON format").fallback(true);
-  return s;
+  k("training_curve", training_curve, "also write the training loss of each round");
+  k("xgboost", xgboost, "also write the model in XGBoost's JSON format");
 }
 
-gbdt_settings::gbdt_settings(const config& from)
-    : tree(from),
-      validation_input(from.get<std::vector<std::string>>("validation_input")),
-      loss(from.get<std::string>("loss")),
-      rounds(from.get<int>("rounds")),
-      rate(from.get<double>("rate")),
-      subsample(from.get<double>("subsample")),
-      colsample(from.get<double>("colsample")),
-      truncation(from.get<std::size_t>("truncation")),
-      ndcg_at(from.get<std::size_t>("ndcg_at")),
-      group_place(from.place_of("group")),
-      early_stopping(from.get<int>("early_stopping")),
-      training_curve(from.get<bool>("training_curve")),
-      xgboost(from.get<bool>("xgboost")) {
-  grower.leaf_wise = from.get<std::string>("growth") == "leaf";
-  grower.max_leaves = from.get<std::size_t>("max_leaves");
-  grower.max_depth = from.get<std::size_t>("max_depth");
+void gbdt_settings::check(const config& from) {
+  group_place = from.place_of("group");
   if (!grower.leaf_wise && !from.given("max_leaves")) grower.max_leaves = 0;
   if (!grower.leaf_wise && !from.given("max_depth")) grower.max_depth = 6;
   if (grower.max_leaves == 0 && grower.max_depth == 0)
     throw config_error(from.place_of("max_leaves") +
                        ": found 0, and no max_depth either, want a limit for at least one of them");
   if (grower.max_leaves == 1) throw config_error(from.place_of("max_leaves") + ": found 1, want 0, or 2 or more");
-  grower.lambda = from.get<double>("lambda");
-  grower.gamma = from.get<double>("gamma");
-  grower.min_child_weight = from.get<double>("min_child_weight");
-  grower.min_child_rows = from.get<std::int64_t>("min_child_rows");
-  grower.one_hot_at_most = from.get<std::size_t>("one_hot_at_most");
-  if (loss == "lambdamart" && tree.inputs.table.samples.group.empty())
+  if (loss == boosting_loss::lambdamart && table.samples.group.empty())
     throw config_error(group_place + ": loss lambdamart needs the field with the rows' groups");
   if (early_stopping > 0 && validation_input.empty())
     throw config_error(from.place_of("early_stopping") + ": needs validation_input, whose loss it monitors");
-  if (!tree.inputs.model.empty() && !validation_input.empty())
+  if (!model.empty() && !validation_input.empty())
     throw config_error(from.place_of("validation_input") + ": not with a model; want test_input to evaluate it");
 }
 
 gbdt::gbdt(Comm comm, const std::string& server_info, const gbdt_settings& settings)
-    : tree_base(std::move(comm), server_info, settings.tree, settings.rounds), settings_(settings) {
+    : tree_base(std::move(comm), server_info, settings, settings.rounds), settings_(settings) {
   ndcg_at_ = settings.ndcg_at;
 }
 
@@ -179,8 +140,7 @@ boosted_trees gbdt::boost(run_log& log) {
     if (loss() == boosting_loss::squared) check_sizes(all, training_.label, "target", file);
     if (ranks()) groups.emplace(all, labels_of(training_), training_.group);
     if (ranks() && validates) validation_groups.emplace(all, labels_of(validation_), validation_.group);
-    return std::pair(make_bins(all, training_, settings_.tree.max_bins),
-                     first_margin(all, loss(), labels_of(training_)));
+    return std::pair(make_bins(all, training_, settings_.max_bins), first_margin(all, loss(), labels_of(training_)));
   }();
   const auto& bins = first.first;
   const auto rows = to_bins(training_, bins);
@@ -209,14 +169,14 @@ boosted_trees gbdt::boost(run_log& log) {
     alg::to_predictions(loss(), predictions, k);
     const auto round = static_cast<std::uint64_t>(c.step_no()) - 1;
     std::vector<std::uint32_t> sample;
-    if (settings_.subsample < 1) sample = sampled_rows(settings_.tree.seed, round, training_, settings_.subsample);
+    if (settings_.subsample < 1) sample = sampled_rows(settings_.seed, round, training_, settings_.subsample);
     for (std::size_t output = 0; output < k; ++output) {
       if (groups) groups->derivatives(all, margins, settings_.truncation, first_derivative, second_derivative);
       else derivatives(loss(), labels_of(training_), predictions, k, output, first_derivative, second_derivative);
       grower.set_gradients(all, first_derivative, second_derivative);
       const auto tree = model.trees.trees();
       grower.grow(all, model.trees, sample, settings_.subsample >= 1,
-                  sampled_features(settings_.tree.seed, tree, training_.columns, settings_.colsample), settings_.rate);
+                  sampled_features(settings_.seed, tree, training_.columns, settings_.colsample), settings_.rate);
       grower.add_values(model.trees, std::span(margins).subspan(output), k);
     }
     model.rounds = c.step_no();
@@ -272,7 +232,7 @@ boosted_trees gbdt::boost(run_log& log) {
 }
 
 void gbdt::train() {
-  set_loss(boosting_loss_of(settings_.loss));
+  set_loss(settings_.loss);
   if (loss() == boosting_loss::log) load_rows(2, "loss log; softmax is for more");
   else load_rows(most_classes, "loss softmax");
   if (!settings_.validation_input.empty()) validation_ = with_offsets(load_validation(settings_.validation_input));
@@ -291,7 +251,7 @@ void gbdt::train() {
 
 void gbdt::read_model() {
   const model_reader from(linear_.model, "gbdt");
-  set_loss(boosting_loss_of(from.field<std::string>("settings.loss")));
+  set_loss(from.field("settings.loss", boosting_losses));
   model_.trees = forest::read(from, linear_.model);
   model_.first_margin = from.field<double>("first_margin");
   if (ranks() && has_test() && samples().group.empty())

@@ -25,7 +25,6 @@
 
 #include <paracel/codec_packed.hpp>
 #include <paracel/com_queue.hpp>
-#include <paracel/schema.hpp>
 
 #include "forest.hpp"
 #include "ranking.hpp"
@@ -34,26 +33,25 @@
 
 namespace paracel::alg {
 
-/// The keys of gbdt's config; README.md explains them.
-config_schema gbdt_schema();
+struct gbdt_settings : tree_settings {
+  static constexpr auto program = "gbdt";
+  static constexpr auto summary = "gradient-boosted decision trees";
+  void keys(key_list& k);
+  void check(const config& from);
 
-struct gbdt_settings {
-  explicit gbdt_settings(const config& from);
-
-  tree_settings tree;
   std::vector<std::string> validation_input;
-  std::string loss;
-  int rounds;
-  double rate;
+  boosting_loss loss = boosting_loss::squared;
+  std::size_t truncation = 30;
+  std::size_t ndcg_at = 10;
+  int rounds = 100;
+  double rate = 0.1;
   grower_settings grower;
-  double subsample;
-  double colsample;
-  std::size_t truncation;
-  std::size_t ndcg_at;
+  double subsample = 1;
+  double colsample = 1;
+  int early_stopping = 0;
+  bool training_curve = false;
+  bool xgboost = true;
   std::string group_place;  ///< of the key group, for errors
-  int early_stopping;
-  bool training_curve;
-  bool xgboost;
 };
 
 /// The result of training.
@@ -69,6 +67,8 @@ struct boosted_trees {
 
 class gbdt : public tree_base {
  public:
+  using settings_type = gbdt_settings;
+
   gbdt(Comm comm, const std::string& server_info, const gbdt_settings& settings);
 
  private:

@@ -22,14 +22,6 @@ constexpr double least_target = 1e-30;
 
 }  // namespace
 
-boosting_loss boosting_loss_of(const std::string& name) {
-  if (name == "squared") return boosting_loss::squared;
-  if (name == "log") return boosting_loss::log;
-  if (name == "softmax") return boosting_loss::softmax;
-  if (name == "lambdamart") return boosting_loss::lambdamart;
-  throw config_error("found loss \"" + name + "\", want squared, log, softmax or lambdamart");
-}
-
 void check_sizes(collectives& all, std::span<const double> values, const std::string& what, const std::string& file) {
   const double most = greatest_value(all, values, what.c_str());
   if (most > 0 && most < least_target && what == "target")

@@ -18,13 +18,16 @@
 #include <vector>
 
 #include <paracel/collectives.hpp>
+#include <paracel/settings.hpp>
 
 namespace paracel::alg {
 
 enum class boosting_loss { squared, log, softmax, lambdamart };
 
-/// "squared", "log", "softmax", "lambdamart". Throws: config_error.
-boosting_loss boosting_loss_of(const std::string& name);
+inline constexpr choices<boosting_loss> boosting_losses = {{"squared", boosting_loss::squared},
+                                                           {"log", boosting_loss::log},
+                                                           {"softmax", boosting_loss::softmax},
+                                                           {"lambdamart", boosting_loss::lambdamart}};
 
 /// Labels and weights of rows; without weights each is 1. Margins of rows: `outputs` numbers each.
 struct labelled_rows {

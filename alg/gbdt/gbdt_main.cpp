@@ -3,8 +3,4 @@
 
 #include "gbdt.hpp"
 
-int main(int argc, char** argv) {
-  using namespace paracel::alg;
-  return paracel::run<gbdt_settings>(argc, argv, gbdt_schema(),
-                                     [](const auto& settings) { gbdt(paracel::Comm(), "", settings).solve(); });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::gbdt>(argc, argv); }

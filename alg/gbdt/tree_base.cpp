@@ -54,25 +54,18 @@ std::vector<std::string> leaf_lines(const forest& trees, const sample_rows& rows
 
 }  // namespace
 
-void add_tree_keys(config_schema& s, bool groups) {
-  add_linear_keys(s, {.classes = true, .groups = groups, .categories = true, .missing = true});
-  s.key("max_bins", key_type::integer, "maximum number of bins of a feature").fallback(255).at_least(2).at_most(255);
-  s.key("leaves", key_type::boolean, "write the leaf of each row of predict_input in each tree").fallback(false);
-  s.key("seed", key_type::integer, "seed of the random numbers").fallback(0).at_least(0);
-}
-
-tree_settings::tree_settings(const config& from)
-    : inputs(from),
-      max_bins(from.get<std::size_t>("max_bins")),
-      leaves(from.get<bool>("leaves")),
-      seed(from.get<std::uint64_t>("seed")) {
-  auto& how = inputs.table.samples;
-  how.floats = true;
-  how.index_limit = most_columns;
+void tree_settings::keys(key_list& k, bool groups) {
+  linear_settings::keys(k, sample_options::label_rule::real,
+                        {.classes = true, .groups = groups, .categories = true, .missing = true});
+  k("max_bins", max_bins, "maximum number of bins of a feature").at_least(2).at_most(255);
+  k("leaves", leaves, "write the leaf of each row of predict_input in each tree");
+  k("seed", seed, "seed of the random numbers").at_least(0);
+  table.samples.floats = true;
+  table.samples.index_limit = most_columns;
 }
 
 tree_base::tree_base(Comm comm, const std::string& server_info, const tree_settings& settings, int rounds)
-    : linear_base(std::move(comm), server_info, settings.inputs, rounds), leaves_(settings.leaves) {}
+    : linear_base(std::move(comm), server_info, settings, rounds), leaves_(settings.leaves) {}
 
 void tree_base::solve() {
   if (linear_.model.empty()) return train();

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <paracel/samples.hpp>
-#include <paracel/schema.hpp>
 
 #include "alg/common/linear_base.hpp"
 #include "column_offsets.hpp"
@@ -22,17 +21,13 @@ namespace paracel::alg {
 
 inline constexpr std::size_t most_classes = 1000;
 
-/// Adds the keys of add_linear_keys, and max_bins, leaves, seed. `groups`: also group.
-void add_tree_keys(config_schema& schema, bool groups);
+struct tree_settings : linear_settings {
+  /// `groups`: also the key group. Throws: config_error.
+  void keys(key_list& k, bool groups);
 
-struct tree_settings {
-  /// Throws: config_error.
-  explicit tree_settings(const config& from);
-
-  linear_settings inputs;
-  std::size_t max_bins;
-  bool leaves;
-  std::uint64_t seed;
+  std::size_t max_bins = 255;
+  bool leaves = false;
+  std::uint64_t seed = 0;
 };
 
 /// Labels and weights of samples, for losses.

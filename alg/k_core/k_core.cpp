@@ -329,16 +329,6 @@ k_core_result core_numbers(Comm comm, const distributed_graph& graph) {
   return result;
 }
 
-config_schema k_core_schema() {
-  config_schema s("k_core", "core number of every vertex");
-  add_graph_keys(s);
-  s.key("gather_limit", key_type::integer, "entries of the largest graph that rank 0 peels alone")
-      .fallback(static_cast<int>(default_gather_limit))
-      .at_least(0)
-      .at_most(4e9);
-  return s;
-}
-
 void k_core_numbers::solve() {
   auto load = settings_.load_options();
   load.entries.values = entry_options::value_rule::ignore;

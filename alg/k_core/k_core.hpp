@@ -80,15 +80,21 @@ struct k_core_result {
 k_core_result core_numbers(Comm comm, const distributed_graph& graph);
 
 struct k_core_settings : graph_settings {
-  explicit k_core_settings(const config& from)
-      : graph_settings(from), gather_limit(from.get<std::uint64_t>("gather_limit")) {}
-  std::uint64_t gather_limit;
+  static constexpr auto program = "k_core";
+  static constexpr auto summary = "core number of every vertex";
+  void keys(key_list& k) {
+    graph_settings::keys(k);
+    k("gather_limit", gather_limit, "entries of the largest graph that rank 0 peels alone").at_least(0).at_most(4e9);
+  }
+
+  std::uint64_t gather_limit = default_gather_limit;
 };
-config_schema k_core_schema();
 
 /// Reads the graph, computes the core numbers, writes core_<rank>.
 class k_core_numbers : public paralg {
  public:
+  using settings_type = k_core_settings;
+
   k_core_numbers(Comm comm, const std::string& server_info, const k_core_settings& settings)
       : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
   void solve() override;

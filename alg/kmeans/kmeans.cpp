@@ -22,85 +22,54 @@ namespace {
 // The square of a number 1e-16 times as large is still above 0, with all its digits.
 constexpr double least_size = 1e-130;
 
+constexpr choices<point_metric> metrics = {
+    {"euclidean", point_metric::euclidean}, {"cosine", point_metric::cosine}, {"haversine", point_metric::haversine}};
+
 }  // namespace
 
-config_schema kmeans_schema() {
-  config_schema s("kmeans", "k-means clustering");
-  s.key("input", key_type::files, "points, CSV or libsvm").required();
-  s.key("output", key_type::output_folder, "folder of the results").required();
-  s.add_output_files();
-  s.key("type", key_type::string,
-        "fvec: name<tab>x,x,...; rows: CSV, libsvm or npy; auto: detected from the first line")
-      .fallback("auto")
-      .one_of({"auto", "fvec", "rows"});
-  s.key("kclusters", key_type::integer, "number of centres; not with model")
+void kmeans_settings::keys(key_list& k) {
+  k.files("input", input, "points, CSV or libsvm").required();
+  output_keys(k, output);
+  k("type", type, "fvec: name<tab>x,x,...; rows: CSV, libsvm or npy; auto: detected from the first line",
+    {{"auto", point_format::automatic}, {"fvec", point_format::fvec}, {"rows", point_format::rows}});
+  k("kclusters", kclusters, "number of centres; not with model")
       .at_least(1)
       .at_most(1000000)
       .required_unless({"model"});
-  s.key("update_file", key_type::plugin, "plug-in that combines the workers' parts of the centres in the servers")
+  k.plugin("update_file", update.file, "plug-in that combines the workers' parts of the centres in the servers")
       .not_resumable();
-  s.key("update_functions", key_type::strings,
-        "functions of update_file: for the centres, and for the names of each cluster's points");
-  s.key("rounds", key_type::integer, "maximum number of rounds; a round is a pass over the points")
-      .fallback(300)
-      .at_least(1)
-      .at_most(1000000000);
-  s.key("n_init", key_type::integer, "runs from different seeds; the best is kept")
-      .fallback(1)
-      .at_least(1)
-      .at_most(10000);
-  s.key("batch_size", key_type::integer, "points in a step of mini-batch k-means; 0: Lloyd's algorithm")
-      .fallback(0)
+  update.functions_key(k, "update_file", "update_functions",
+                       "functions of update_file: for the centres, and for the names of each cluster's points",
+                       {"local_update_kmeans_clusters", "local_update_kmeans_groups"});
+  k("rounds", rounds, "maximum number of rounds; a round is a pass over the points").at_least(1).at_most(1000000000);
+  k("n_init", n_init, "runs from different seeds; the best is kept").at_least(1).at_most(10000);
+  k("batch_size", batch_size, "points in a step of mini-batch k-means; 0: Lloyd's algorithm").at_least(0);
+  k("tolerance", tolerance, "stop when a round lowers the inertia by less than this fraction; 0: when nothing changes")
       .at_least(0);
-  s.key("tolerance", key_type::number,
-        "stop when a round lowers the inertia by less than this fraction; 0: when nothing changes")
-      .fallback(0.0)
-      .at_least(0);
-  s.key("metric", key_type::string,
-        "cosine: points and centres are scaled to length 1; haversine: points are latitude,longitude in degrees")
-      .fallback("euclidean")
-      .one_of({"euclidean", "cosine", "haversine"});
-  s.key("model", key_type::files, "folder or manifest of a model: only assign the points to its centres");
-  add_table_keys(s, {.labels = false});
-  s.key("format", key_type::string, "format of the results: Paracel's text, or npy")
-      .fallback("text")
-      .one_of({"text", "npy"});
-  s.key("seed", key_type::integer, "seed of the initial centres and of the batches").fallback(0).at_least(0);
-  s.key("debug", key_type::boolean, "print the inertia of each round").fallback(false);
-  return s;
+  k("metric", metric,
+    "cosine: points and centres are scaled to length 1; haversine: points are latitude,longitude in degrees", metrics);
+  model_key(k, model, "folder or manifest of a model: only assign the points to its centres");
+  table.samples.label = sample_options::label_rule::none;
+  table.keys(k, {.labels = false});
+  format_key(k, format, "format of the results: Paracel's text, or npy");
+  k("seed", seed, "seed of the initial centres and of the batches").at_least(0);
+  k("debug", debug, "print the inertia of each round");
 }
 
-kmeans_settings::kmeans_settings(const config& from)
-    : input(from.get<std::vector<std::string>>("input")),
-      output(from.get<std::string>("output")),
-      model(model_of(from)),
-      format(from.get<std::string>("format")),
-      type(from.get<std::string>("type")),
-      kclusters_place(from.place_of("kclusters")),
-      weight_place(from.place_of("weight")),
-      kclusters(from.get<std::size_t>("kclusters")),
-      rounds(from.get<int>("rounds")),
-      n_init(from.get<int>("n_init")),
-      batch_size(from.get<std::size_t>("batch_size")),
-      tolerance(from.get<double>("tolerance")),
-      metric(from.get<std::string>("metric")),
-      debug(from.get<bool>("debug")),
-      seed(from.get<std::uint64_t>("seed")),
-      table(from),
-      update(read_state_plugin(from, "update_file", "update_functions",
-                               {"local_update_kmeans_clusters", "local_update_kmeans_groups"})) {
+void kmeans_settings::check(const config& from) {
+  kclusters_place = from.place_of("kclusters");
+  weight_place = from.place_of("weight");
   if (!model.empty()) refuse_keys(from, {"update_file"}, "not with a model, which has its own centres");
-  if (format == "npy" && from.get<std::vector<std::string>>("update_functions").size() > 1)
+  if (format == result_format::npy && from.get<std::vector<std::string>>("update_functions").size() > 1)
     throw config_error(from.place_of("update_functions") + ": found two, want one with npy, which has no groups");
   if (rounds > std::numeric_limits<int>::max() / n_init) {
     throw config_error(from.place_of("rounds") + ": found " + std::to_string(rounds) + " for each of " +
                        std::to_string(n_init) + " runs, want at most 2^31 - 1 in all");
   }
-  if (type != "rows" && std::find(input.begin(), input.end(), "-") != input.end()) {
-    throw config_error(from.place_of("type") + ": found " + type +
+  if (type != point_format::rows && std::find(input.begin(), input.end(), "-") != input.end()) {
+    throw config_error(from.place_of("type") + ": found " + from.get<std::string>("type") +
                        ", want rows with standard input, which is read once");
   }
-  table.samples.label = sample_options::label_rule::none;
   if (!model.empty() && from.given("kclusters"))
     throw config_error(kclusters_place + ": not with a model, which has its own centres");
 }
@@ -117,7 +86,7 @@ void kmeans::solve() {
     if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0 || shape[1] > ~std::uint32_t{0})
       throw data_error(settings_.model + ": found centers of the wrong shape, want one row of features per cluster");
     settings_.kclusters = shape[0];
-    settings_.metric = model.field<std::string>("settings.metric");
+    settings_.metric = model.field("settings.metric", metrics);
     read_fields(model, static_cast<std::uint32_t>(shape[1]), settings_.table);
     load();
     run_log log(*this, 1, "inertia", settings_.debug);
@@ -171,7 +140,8 @@ kmeans_options kmeans::options(run_log& log) {
 }
 
 void kmeans::load() {
-  named_ = settings_.type == "fvec" || (settings_.type == "auto" && is_fvec(get_comm(), settings_.input));
+  named_ = settings_.type == point_format::fvec ||
+           (settings_.type == point_format::automatic && is_fvec(get_comm(), settings_.input));
   auto& how = settings_.table.samples;
   auto rows = named_ ? load_fvec(get_comm(), settings_.input, how.columns, names_)
                      : load_samples(get_comm(), settings_.input, how);
@@ -233,7 +203,7 @@ void kmeans::dump(kmeans_outcome best, run_log& log) {
   const auto centers = settings_.haversine() ? on_globe(best.centres) : best.centres;
   const std::size_t d = settings_.haversine() ? 2 : points_.dimension();
   std::vector<std::uint64_t> labels(best.assignment.begin(), best.assignment.end());
-  if (settings_.format == "text") dump_groups(labels);
+  if (settings_.format == result_format::text) dump_groups(labels);
   model_writer model(*this, "kmeans", settings_.format);
   model.add("centers", std::span<const double>(centers), {settings_.kclusters, d});
   model.add("counts", best.counts);
@@ -246,11 +216,7 @@ void kmeans::dump(kmeans_outcome best, run_log& log) {
   add_fields(model, settings_.table.samples);
   model.settings()
       .add("kclusters", std::uint64_t{settings_.kclusters})
-      .add("metric", settings_.metric)
-      .add("seed", settings_.seed)
-      .add("n_init", settings_.n_init)
-      .add("batch_size", std::uint64_t{settings_.batch_size})
-      .add("tolerance", settings_.tolerance);
+      .add("metric", word_of(metrics, settings_.metric));
   model.finish();
   log.result("inertia", best.inertia);
   log.result("rounds", static_cast<std::uint64_t>(best.rounds));

@@ -25,8 +25,9 @@
 
 #include <paracel/id_list.hpp>
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 
+#include "alg/common/result_keys.hpp"
 #include "alg/common/run_log.hpp"
 #include "alg/common/server_state.hpp"
 #include "alg/common/table.hpp"
@@ -35,37 +36,42 @@
 
 namespace paracel::alg {
 
-/// The keys of kmeans' config; README.md explains them.
-config_schema kmeans_schema();
+enum class point_format { automatic, fvec, rows };
+enum class point_metric { euclidean, cosine, haversine };
 
 struct kmeans_settings {
-  explicit kmeans_settings(const config& from);
+  static constexpr auto program = "kmeans";
+  static constexpr auto summary = "k-means clustering";
+  void keys(key_list& k);
+  void check(const config& from);
 
   std::vector<std::string> input;
   std::string output;
   std::string model;
-  std::string format;
-  std::string type;
+  result_format format = result_format::text;
+  point_format type = point_format::automatic;
   std::string kclusters_place;
   std::string weight_place;
-  std::size_t kclusters;
-  int rounds;
-  int n_init;
-  std::size_t batch_size;
-  double tolerance;
-  std::string metric;
-  bool debug;
-  std::uint64_t seed;
+  std::size_t kclusters = 0;
+  int rounds = 300;
+  int n_init = 1;
+  std::size_t batch_size = 0;
+  double tolerance = 0;
+  point_metric metric = point_metric::euclidean;
+  bool debug = false;
+  std::uint64_t seed = 0;
   table_settings table;
   state_plugin update;  // its functions: of the centres, of the groups
 
-  [[nodiscard]] bool haversine() const { return metric == "haversine"; }
+  [[nodiscard]] bool haversine() const { return metric == point_metric::haversine; }
   [[nodiscard]] bool weighted() const { return !table.samples.weight.empty() || !table.row_weights.empty(); }
-  [[nodiscard]] bool unit_length() const { return metric != "euclidean"; }
+  [[nodiscard]] bool unit_length() const { return metric != point_metric::euclidean; }
 };
 
 class kmeans : public paralg {
  public:
+  using settings_type = kmeans_settings;
+
   kmeans(Comm comm, const std::string& server_info, const kmeans_settings& settings);
 
   /// Loads, clusters (or, with a model, only assigns) and writes the results. Throws: data_error; config_error.

@@ -3,8 +3,4 @@
 
 #include "kmeans.hpp"
 
-int main(int argc, char** argv) {
-  using namespace paracel::alg;
-  return paracel::run<kmeans_settings>(argc, argv, kmeans_schema(),
-                                       [](const auto& settings) { kmeans(paracel::Comm(), "", settings).solve(); });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::kmeans>(argc, argv); }

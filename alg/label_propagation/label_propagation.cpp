@@ -91,13 +91,6 @@ label_propagation_result propagate_labels(Comm comm, const distributed_graph& gr
   return result;
 }
 
-config_schema label_propagation_schema() {
-  config_schema s("label_propagation", "communities by label propagation");
-  add_graph_keys(s);
-  s.key("rounds", key_type::integer, "maximum number of rounds").fallback(100).at_least(0).at_most(1000000000);
-  return s;
-}
-
 void label_propagation::solve() {
   auto load = settings_.load_options();
   load.entries.values = entry_options::value_rule::ignore;

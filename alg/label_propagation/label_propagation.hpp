@@ -44,14 +44,21 @@ double modularity_of(Comm comm, const distributed_graph& graph, std::span<const 
                      std::span<const std::uint64_t> ghost_labels);
 
 struct label_propagation_settings : graph_settings {
-  explicit label_propagation_settings(const config& from) : graph_settings(from), rounds(from.get<int>("rounds")) {}
-  int rounds;
+  static constexpr auto program = "label_propagation";
+  static constexpr auto summary = "communities by label propagation";
+  void keys(key_list& k) {
+    graph_settings::keys(k);
+    k("rounds", rounds, "maximum number of rounds").at_least(0).at_most(1000000000);
+  }
+
+  int rounds = 100;
 };
-config_schema label_propagation_schema();
 
 /// Reads the graph, finds the labels, writes label_<rank>.
 class label_propagation : public paralg {
  public:
+  using settings_type = label_propagation_settings;
+
   label_propagation(Comm comm, const std::string& server_info, const label_propagation_settings& settings)
       : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
   void solve() override;

@@ -3,9 +3,4 @@
 
 #include "label_propagation.hpp"
 
-int main(int argc, char** argv) {
-  const auto schema = paracel::alg::label_propagation_schema();
-  return paracel::run<paracel::alg::label_propagation_settings>(argc, argv, schema, [](const auto& settings) {
-    paracel::alg::label_propagation(paracel::Comm(), "", settings).solve();
-  });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::label_propagation>(argc, argv); }

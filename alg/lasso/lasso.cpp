@@ -26,50 +26,28 @@ constexpr double rounding = 32 * std::numeric_limits<double>::epsilon();
 
 }  // namespace
 
-config_schema lasso_schema() {
-  config_schema s("lasso", "least squares with an L1 penalty, or an elastic net");
-  add_linear_keys(s);
-  s.key("lambda", key_type::numbers, "Paracel's penalty n*a; each one of a list, from the greatest down")
+void lasso_settings::keys(key_list& k) {
+  linear_settings::keys(k);
+  k("lambda", lambdas, "Paracel's penalty n*a; each one of a list, from the greatest down")
       .above(0)
       .required_unless({"penalty", "path", "model"});
-  s.key("penalty", key_type::numbers, "the penalty a itself, instead of lambda").above(0);
-  s.key("path", key_type::integer,
-        "instead of both: number of penalties, descending from the least one that makes all weights 0")
-      .fallback(0)
+  k("penalty", penalties, "the penalty a itself, instead of lambda").above(0);
+  k("path", path, "instead of both: number of penalties, descending from the least one that makes all weights 0")
       .at_least(0)
       .at_most(100000);
-  s.key("path_ratio", key_type::number, "path: the last penalty as a fraction of the first")
-      .fallback(0.001)
+  k("path_ratio", path_ratio, "path: the last penalty as a fraction of the first").above(0).at_most(1);
+  k("l1_ratio", l1_ratio, "1: lasso; below: elastic net, with this fraction of the penalty on |w|_1")
       .above(0)
       .at_most(1);
-  s.key("l1_ratio", key_type::number, "1: lasso; below: elastic net, with this fraction of the penalty on |w|_1")
-      .fallback(1.0)
-      .above(0)
-      .at_most(1);
-  s.key("standardize", key_type::boolean, "divide each feature by its standard deviation in the training samples")
-      .fallback(false);
-  s.key("rounds", key_type::integer, "maximum number of passes over the data for each penalty")
-      .fallback(1000)
-      .at_least(1)
-      .at_most(1000000000);
-  s.key("tolerance", key_type::number, "greatest permitted violation of the optimality conditions, as a fraction of a")
-      .fallback(1e-7)
+  k("standardize", standardize, "divide each feature by its standard deviation in the training samples");
+  k("rounds", rounds, "maximum number of passes over the data for each penalty").at_least(1).at_most(1000000000);
+  k("tolerance", tolerance, "greatest permitted violation of the optimality conditions, as a fraction of a")
       .at_least(1e-12)
       .at_most(0.1);
-  return s;
 }
 
-lasso_settings::lasso_settings(const config& from)
-    : linear(from),
-      lambdas(from.get<std::vector<double>>("lambda")),
-      penalties(from.get<std::vector<double>>("penalty")),
-      path(from.get<int>("path")),
-      path_ratio(from.get<double>("path_ratio")),
-      l1_ratio(from.get<double>("l1_ratio")),
-      standardize(from.get<bool>("standardize")),
-      rounds(from.get<int>("rounds")),
-      tolerance(from.get<double>("tolerance")) {
-  if (!linear.model.empty()) return;
+void lasso_settings::check(const config& from) const {
+  if (!model.empty()) return;
   const int given = (lambdas.empty() ? 0 : 1) + (penalties.empty() ? 0 : 1) + (path > 0 ? 1 : 0);
   if (given == 0) throw config_error(from.place_of("lambda") + ": want one of lambda, penalty, path");
   if (given > 1) {
@@ -78,7 +56,7 @@ lasso_settings::lasso_settings(const config& from)
 }
 
 lasso::lasso(Comm comm, const std::string& server_info, const lasso_settings& settings)
-    : linear_base(std::move(comm), server_info, settings.linear, settings.rounds), settings_(settings) {}
+    : linear_base(std::move(comm), server_info, settings, settings.rounds), settings_(settings) {}
 
 void lasso::solve() {
   if (linear_.model.empty()) {
@@ -168,12 +146,7 @@ void lasso::train() {
       .add("violation", chosen->violation);
   if (has_test()) model.fields().add("test_rmse", chosen->test_error);
   describe_fields(model);
-  model.settings()
-      .add("penalty", chosen->a)
-      .add("lambda", chosen->a * n)
-      .add("l1_ratio", settings_.l1_ratio)
-      .add("standardize", settings_.standardize)
-      .add("tolerance", settings_.tolerance);
+  model.settings().add("penalty", chosen->a).add("lambda", chosen->a * n);
   model.finish();
   if (path.size() > 1) {
     for (const auto& x : path) {

@@ -23,25 +23,26 @@
 
 namespace paracel::alg {
 
-/// The keys of lasso's config; README.md explains them.
-config_schema lasso_schema();
+struct lasso_settings : linear_settings {
+  static constexpr auto program = "lasso";
+  static constexpr auto summary = "least squares with an L1 penalty, or an elastic net";
+  void keys(key_list& k);
+  void check(const config& from) const;
 
-struct lasso_settings {
-  explicit lasso_settings(const config& from);
-
-  linear_settings linear;
   std::vector<double> lambdas;    // n a, one or more
   std::vector<double> penalties;  // a, instead
-  int path;                       // number of penalties, descending from the least one for which all weights are 0
-  double path_ratio;
-  double l1_ratio;
-  bool standardize;
-  int rounds;
-  double tolerance;
+  int path = 0;                   // number of penalties, descending from the least one for which all weights are 0
+  double path_ratio = 0.001;
+  double l1_ratio = 1;
+  bool standardize = false;
+  int rounds = 1000;
+  double tolerance = 1e-7;
 };
 
 class lasso : public linear_base {
  public:
+  using settings_type = lasso_settings;
+
   lasso(Comm comm, const std::string& server_info, const lasso_settings& settings);
 
   /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; error when it does

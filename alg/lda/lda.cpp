@@ -27,132 +27,73 @@ const divergence_rule watched{"the objective", "want alpha and beta nearer to 1"
 
 }  // namespace
 
-config_schema lda_schema() {
-  config_schema s("gLDA", "latent Dirichlet allocation by Gibbs sampling or variational inference");
-  // Counts that arrive twice, from a worker and from its replacement, would stay wrong.
-  s.not_resumable_with([](const config& c) -> std::string {
-    if (read_consistency(c, consistency::bsp()).model == consistency_model::bsp) return "";
-    return c.place_of(c.given("consistency") ? "consistency" : "ssp_switch");
-  });
-  s.key("input", key_type::files, "documents, one per line: words, or libsvm index:count")
-      .required_unless({"model_input"});
-  s.key("test_input", key_type::files, "documents to evaluate the model on");
-  s.key("predict_input", key_type::files, "documents whose topics are inferred");
-  s.key("model_input", key_type::string, "folder or manifest of an existing model: nothing is trained").fallback("");
-  s.key("vocabulary", key_type::files, "names of libsvm's indices 1, 2, ..., one per line");
-  s.key("output", key_type::output_folder, "folder of the results").required();
-  s.add_output_files();
-  s.key("format", key_type::string, "format of the results: text, or npy").fallback("text").one_of({"text", "npy"});
-  s.key("input_format", key_type::string, "text, libsvm, or auto: detected from the first line")
-      .fallback("auto")
-      .one_of({"auto", "text", "libsvm"});
-  s.key("alpha", key_type::number, "prior of a topic in a document")
-      .fallback(0.1)
-      .at_least(least_prior)
-      .at_most(greatest_prior);
-  s.key("beta", key_type::number, "prior of a word in a topic")
-      .fallback(0.1)
-      .at_least(least_prior)
-      .at_most(greatest_prior);
-  s.key("k_topics", key_type::integer, "number of topics").fallback(10).at_least(1).at_most(1000000);
-  s.key("iters", key_type::integer, "sweeps over the documents").fallback(100).at_least(0).at_most(1000000000);
-  s.key("top_words", key_type::integer, "number of words to write for each topic").fallback(50).at_least(0);
-  s.key("seed", key_type::integer, "seed of all draws").fallback(0).at_least(0);
-  s.key("method", key_type::string, "gibbs, or online: variational inference of a batch of documents at a time")
-      .fallback("gibbs")
-      .one_of({"gibbs", "online"});
-  s.key("batch_size", key_type::integer, "online: documents of all workers between two updates of the topics")
-      .fallback(128)
-      .at_least(1);
-  s.key("learning_offset", key_type::number, "online: offset o of the weight (o + t)^-d of batch t = 1, 2, ...")
-      .fallback(10.0)
-      .at_least(0);
-  s.key("learning_decay", key_type::number, "online: exponent d of that weight; above 0.5 the topics converge")
-      .fallback(0.7)
+void lda_settings::keys(key_list& k) {
+  if (k.schema() != nullptr) {
+    // Counts that arrive twice, from a worker and from its replacement, would stay wrong.
+    k.schema()->not_resumable_with([](const config& c) -> std::string {
+      if (read_consistency(c, consistency::bsp()).model == consistency_model::bsp) return "";
+      return c.place_of(c.given("consistency") ? "consistency" : "ssp_switch");
+    });
+  }
+  k.files("input", input, "documents, one per line: words, or libsvm index:count").required_unless({"model_input"});
+  k.files("test_input", test_input, "documents to evaluate the model on");
+  k.files("predict_input", predict_input, "documents whose topics are inferred");
+  k("model_input", model_input, "folder or manifest of an existing model: nothing is trained");
+  k.files("vocabulary", vocabulary, "names of libsvm's indices 1, 2, ..., one per line");
+  output_keys(k, output);
+  format_key(k, format, "format of the results: text, or npy");
+  k("input_format", input_format, "text, libsvm, or auto: detected from the first line",
+    {{"auto", document_format::automatic}, {"text", document_format::text}, {"libsvm", document_format::libsvm}});
+  k("alpha", alpha, "prior of a topic in a document").at_least(least_prior).at_most(greatest_prior);
+  k("beta", beta, "prior of a word in a topic").at_least(least_prior).at_most(greatest_prior);
+  k("k_topics", topics, "number of topics").at_least(1).at_most(1000000);
+  k("iters", sweeps, "sweeps over the documents").at_least(0).at_most(1000000000);
+  k("top_words", top_words, "number of words to write for each topic").at_least(0);
+  k("seed", seed, "seed of all draws").at_least(0);
+  k("method", is_online, "gibbs, or online: variational inference of a batch of documents at a time",
+    {{"gibbs", false}, {"online", true}});
+  k("batch_size", online.batch_size, "online: documents of all workers between two updates of the topics").at_least(1);
+  k("learning_offset", online.offset, "online: offset o of the weight (o + t)^-d of batch t = 1, 2, ...").at_least(0);
+  k("learning_decay", online.decay, "online: exponent d of that weight; above 0.5 the topics converge")
       .at_least(0)
       .at_most(1);
-  s.key("document_steps", key_type::integer, "online: maximum number of steps to infer a training document's topics")
-      .fallback(100)
+  k("document_steps", online.document_steps, "online: maximum number of steps to infer a training document's topics")
       .at_least(1)
       .at_most(1000000);
-  s.key("document_tolerance", key_type::number,
-        "online: mean change of a document's expected counts below which the inference ends")
-      .fallback(1e-3)
+  k("document_tolerance", online.document_tolerance,
+    "online: mean change of a document's expected counts below which the inference ends")
       .at_least(0);
-  s.key("sampler", key_type::string, "sparse: exact; mh: Metropolis-Hastings (LightLDA)")
-      .fallback("sparse")
-      .one_of({"sparse", "mh"});
-  s.key("clocks_per_round", key_type::integer, "exchanges of counts between workers per sweep")
-      .fallback(1)
-      .at_least(1)
-      .at_most(1000000);
-  add_consistency_keys(s, "clocks", "bsp", {consistency_model::bsp, consistency_model::ssp});
-  s.key("report_every", key_type::integer, "sweeps between two computations of the log likelihood; 0: only at the end")
-      .fallback(10)
+  k("sampler", sampler, "sparse: exact; mh: Metropolis-Hastings (LightLDA)",
+    {{"sparse", lda_sampler::method::sparse}, {"mh", lda_sampler::method::mh}});
+  k("clocks_per_round", clocks_per_round, "exchanges of counts between workers per sweep").at_least(1).at_most(1000000);
+  consistency_keys(k, consistency, "clocks", "bsp", {consistency_model::bsp, consistency_model::ssp});
+  k("report_every", report_every, "sweeps between two computations of the log likelihood; 0: only at the end")
       .at_least(0);
-  s.key("tolerance", key_type::number,
-        "stop when a report changes the log likelihood by less than this fraction; 0: never")
-      .fallback(0.0)
+  k("tolerance", tolerance, "stop when a report changes the log likelihood by less than this fraction; 0: never")
       .at_least(0);
-  s.key("optimize_every", key_type::integer, "sweeps between two fits of alpha and beta; 0: never")
-      .fallback(0)
+  k("optimize_every", optimize_every, "sweeps between two fits of alpha and beta; 0: never").at_least(0);
+  k("test_stride", test_stride,
+    "hold out every n-th document of the input, those with i % n = n - 1, for testing; 0: none")
       .at_least(0);
-  s.key("test_stride", key_type::integer,
-        "hold out every n-th document of the input, those with i % n = n - 1, for testing; 0: none")
-      .fallback(0)
-      .at_least(0);
-  s.key("fold_in_steps", key_type::integer, "number of steps to infer a new document's topics")
-      .fallback(100)
-      .at_least(1);
-  s.key("dump_documents", key_type::boolean, "write the topics of the training documents").fallback(false);
-  s.key("check_counts", key_type::boolean, "check at every clock that the counts are consistent; needs bsp")
-      .fallback(false);
-  s.key("debug", key_type::boolean, "print each report").fallback(false);
-  s.key("handle_file", key_type::plugin,
-        "plug-in that adds counts in the servers: gLDA_word_update, gLDA_sum_topic_update, gLDA_dump_filter");
-  s.key("handle_fn", key_type::plugin, "another name for handle_file");
-  s.key("update_lib", key_type::plugin, "another name for handle_file");
-  return s;
-}
-
-lda_settings::lda_settings(const config& from)
-    : input(from.get<std::vector<std::string>>("input")),
-      test_input(from.get<std::vector<std::string>>("test_input")),
-      predict_input(from.get<std::vector<std::string>>("predict_input")),
-      vocabulary(from.get<std::vector<std::string>>("vocabulary")),
-      model_input(from.get<std::string>("model_input")),
-      output(from.get<std::string>("output")),
-      format(from.get<std::string>("format")),
-      input_format(from.get<std::string>("input_format")),
-      alpha(from.get<double>("alpha")),
-      beta(from.get<double>("beta")),
-      topics(from.get<std::size_t>("k_topics")),
-      sweeps(from.get<int>("iters")),
-      top_words(from.get<std::size_t>("top_words")),
-      seed(from.get<std::uint64_t>("seed")),
-      is_online(from.get<std::string>("method") == "online"),
-      online{from.get<std::uint64_t>("batch_size"), from.get<double>("learning_offset"),
-             from.get<double>("learning_decay"), from.get<int>("document_steps"),
-             from.get<double>("document_tolerance")},
-      sampler(from.get<std::string>("sampler") == "mh" ? lda_sampler::method::mh : lda_sampler::method::sparse),
-      clocks_per_round(from.get<int>("clocks_per_round")),
-      consistency(read_consistency(from, consistency::bsp())),
-      report_every(from.get<int>("report_every")),
-      tolerance(from.get<double>("tolerance")),
-      optimize_every(from.get<int>("optimize_every")),
-      test_stride(from.get<std::uint64_t>("test_stride")),
-      fold_in_steps(from.get<int>("fold_in_steps")),
-      dump_documents(from.get<bool>("dump_documents")),
-      check_counts(from.get<bool>("check_counts")),
-      debug(from.get<bool>("debug")) {
-  for (const char* name : {"handle_file", "handle_fn", "update_lib"}) {
-    const auto file = from.get<std::string>(name);
+  k("fold_in_steps", fold_in_steps, "number of steps to infer a new document's topics").at_least(1);
+  k("dump_documents", dump_documents, "write the topics of the training documents");
+  k("check_counts", check_counts, "check at every clock that the counts are consistent; needs bsp");
+  k("debug", debug, "print each report");
+  k.plugin("handle_file", handle_file,
+           "plug-in that adds counts in the servers: gLDA_word_update, gLDA_sum_topic_update, gLDA_dump_filter");
+  for (const char* name : {"handle_fn", "update_lib"}) {
+    std::string file;
+    k.plugin(name, file, "another name for handle_file");
     if (file.empty() || file == handle_file) continue;
     if (!handle_file.empty())
-      throw config_error(from.place_of(name) + ": found another plug-in than under its other names, want one");
-    if (!model_input.empty()) refuse_keys(from, {name}, "not with model_input: nothing is trained");
+      throw config_error(k.from()->place_of(name) + ": found another plug-in than under its other names, want one");
     handle_file = file;
   }
+}
+
+void lda_settings::check(const config& from) const {
+  if (!model_input.empty() && !handle_file.empty())
+    refuse_keys(from, {"handle_file", "handle_fn", "update_lib"}, "not with model_input: nothing is trained");
   if (!input.empty() && !model_input.empty()) {
     throw config_error(from.place_of("model_input") + ": found a model and an input, want one of them");
   }
@@ -161,7 +102,7 @@ lda_settings::lda_settings(const config& from)
   if (!model_input.empty() && test_stride > 0) {
     throw config_error(from.place_of("test_stride") + ": not with model_input, which trains nothing; want test_input");
   }
-  if (input_format == "auto") {
+  if (input_format == document_format::automatic) {
     for (const auto* files : {&input, &test_input, &predict_input}) {
       if (std::find(files->begin(), files->end(), "-") == files->end()) continue;
       throw config_error(from.place_of("input_format") +

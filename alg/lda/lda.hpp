@@ -26,9 +26,10 @@
 #include <paracel/id_list.hpp>
 #include <paracel/interner.hpp>
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 
 #include "alg/common/npy.hpp"
+#include "alg/common/result_keys.hpp"
 #include "alg/common/run_log.hpp"
 #include "lda_counts.hpp"
 #include "lda_model.hpp"
@@ -37,12 +38,13 @@
 
 namespace paracel::alg {
 
-/// The keys of gLDA's config; README.md explains them.
-config_schema lda_schema();
+enum class document_format { automatic, text, libsvm };
 
-/// The config as a struct.
 struct lda_settings {
-  explicit lda_settings(const config& from);
+  static constexpr auto program = "gLDA";
+  static constexpr auto summary = "latent Dirichlet allocation by Gibbs sampling or variational inference";
+  void keys(key_list& k);
+  void check(const config& from) const;
 
   std::vector<std::string> input;
   std::vector<std::string> test_input;
@@ -50,32 +52,34 @@ struct lda_settings {
   std::vector<std::string> vocabulary;
   std::string model_input;
   std::string output;
-  std::string format;
-  std::string input_format;
-  double alpha;
-  double beta;
-  std::size_t topics;
-  int sweeps;
-  std::size_t top_words;
-  std::uint64_t seed;
-  bool is_online;
+  result_format format = result_format::text;
+  document_format input_format = document_format::automatic;
+  double alpha = 0.1;
+  double beta = 0.1;
+  std::size_t topics = 10;
+  int sweeps = 100;
+  std::size_t top_words = 50;
+  std::uint64_t seed = 0;
+  bool is_online = false;
   lda_online_settings online;
-  lda_sampler::method sampler;
-  int clocks_per_round;
-  paracel::consistency consistency;
-  int report_every;
-  double tolerance;
-  int optimize_every;
-  std::uint64_t test_stride;
-  int fold_in_steps;
-  bool dump_documents;
-  bool check_counts;
-  bool debug;
+  lda_sampler::method sampler = lda_sampler::method::sparse;
+  int clocks_per_round = 1;
+  paracel::consistency consistency = paracel::consistency::bsp();
+  int report_every = 10;
+  double tolerance = 0;
+  int optimize_every = 0;
+  std::uint64_t test_stride = 0;
+  int fold_in_steps = 100;
+  bool dump_documents = false;
+  bool check_counts = false;
+  bool debug = false;
   std::string handle_file;
 };
 
 class lda : public paralg {
  public:
+  using settings_type = lda_settings;
+
   lda(Comm comm, const std::string& server_info, const lda_settings& settings);
 
   /// Loads, trains (or reads a model), tests, predicts and writes.

@@ -24,7 +24,7 @@ struct found_format {
 /// The format is text or index:count, as the first line looks on the first worker that has one.
 void lda::agree_on_format(const std::vector<std::string>& files) {
   std::int64_t mine = -1;
-  if (settings_.input_format == "auto") {
+  if (settings_.input_format == document_format::automatic) {
     try {
       visit_text(files, get_worker_id(), get_worker_size(), [](std::string_view text) {
         for_each_document(text, [](std::string_view line) { throw found_format{!looks_like_libsvm(line)}; });
@@ -33,7 +33,7 @@ void lda::agree_on_format(const std::vector<std::string>& files) {
       mine = found.text ? 1 : 0;
     }
   } else {
-    mine = settings_.input_format == "text" ? 1 : 0;
+    mine = settings_.input_format == document_format::text ? 1 : 0;
   }
   for (const auto other : get_comm().allgather(mine)) {
     if (other < 0) continue;

@@ -34,11 +34,11 @@ namespace paracel::alg {
 
 /// Config of lda_online.
 struct lda_online_settings {
-  std::uint64_t batch_size;  ///< documents of all workers
-  double offset;
-  double decay;
-  int document_steps;
-  double document_tolerance;
+  std::uint64_t batch_size = 128;  ///< documents of all workers
+  double offset = 10;
+  double decay = 0.7;
+  int document_steps = 100;
+  double document_tolerance = 1e-3;
 };
 
 /// The scales of the current generation of rows, to which steps add, and of the previous one.

@@ -131,10 +131,6 @@ void lda::dump_result() {
   const bool trained = settings_.model_input.empty();
   auto& log = *log_;
   model_writer writer(*this, trained ? "lda" : "lda_predictions", settings_.format);
-  writer.settings().add("alpha", settings_.alpha).add("beta", settings_.beta);
-  writer.settings().add("iters", settings_.sweeps).add("seed", settings_.seed);
-  if (!settings_.is_online)
-    writer.settings().add("sampler", settings_.sampler == lda_sampler::method::mh ? "mh" : "sparse");
   if (trained) {
     const double value = online_ ? bound_ : log_likelihood(*sampler_);
     const char* const metric = online_ ? "bound" : "log_likelihood";

@@ -7,27 +7,15 @@
 
 namespace paracel::alg {
 
-config_schema linear_svm_schema() {
-  config_schema s("linear_svm", "linear support vector machine, for two or more classes");
-  add_class_keys(s);
-  s.key("loss", key_type::string, "hinge, or its square").fallback("squared_hinge").one_of({"hinge", "squared_hinge"});
-  add_margin_keys(s);
-  add_validation_keys(s);
-  return s;
-}
-
-linear_svm_settings::linear_svm_settings(const config& from)
-    : classes(from),
-      margin(from),
-      squared(from.get<std::string>("loss") == "squared_hinge"),
-      validation_input(from.get<std::vector<std::string>>("validation_input")),
-      patience(from.get<int>("patience")) {
-  margin.check(!squared, "hinge", "squared_hinge");
-  check_validation_keys(from);
+void linear_svm_settings::keys(key_list& k) {
+  class_settings::keys(k);
+  k("loss", squared, "hinge, or its square", {{"hinge", false}, {"squared_hinge", true}});
+  margin.keys(k);
+  validation_settings::keys(k);
 }
 
 linear_svm::linear_svm(Comm comm, const std::string& server_info, const linear_svm_settings& settings)
-    : class_base(std::move(comm), server_info, settings.classes, settings.margin.rounds),
+    : class_base(std::move(comm), server_info, settings, settings.margin.rounds),
       settings_(settings),
       bias_(settings.margin.bias) {}
 

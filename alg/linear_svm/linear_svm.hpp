@@ -18,21 +18,20 @@
 
 namespace paracel::alg {
 
-/// The keys of linear_svm's config; README.md explains them.
-config_schema linear_svm_schema();
+struct linear_svm_settings : class_settings, validation_settings {
+  static constexpr auto program = "linear_svm";
+  static constexpr auto summary = "linear support vector machine, for two or more classes";
+  void keys(key_list& k);
+  void check(const config& from) const { margin.check(from, !squared, "hinge", "squared_hinge"); }
 
-struct linear_svm_settings {
-  explicit linear_svm_settings(const config& from);
-
-  class_settings classes;
   margin_settings margin;
-  bool squared;
-  std::vector<std::string> validation_input;
-  int patience;
+  bool squared = true;
 };
 
 class linear_svm : public class_base {
  public:
+  using settings_type = linear_svm_settings;
+
   linear_svm(Comm comm, const std::string& server_info, const linear_svm_settings& settings);
 
   /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; error when it does

@@ -9,31 +9,17 @@
 
 namespace paracel::alg {
 
-config_schema linear_svr_schema() {
-  config_schema s("linear_svr", "linear support vector regression");
-  add_linear_keys(s);
-  s.key("loss", key_type::string, "epsilon_insensitive, or its square")
-      .fallback("epsilon_insensitive")
-      .one_of({"epsilon_insensitive", "squared_epsilon_insensitive"});
-  s.key("epsilon", key_type::number, "errors up to this size cost nothing").fallback(0.1).at_least(0);
-  add_margin_keys(s);
-  add_validation_keys(s);
-  return s;
-}
-
-linear_svr_settings::linear_svr_settings(const config& from)
-    : linear(from),
-      margin(from),
-      squared(from.get<std::string>("loss") == "squared_epsilon_insensitive"),
-      epsilon(from.get<double>("epsilon")),
-      validation_input(from.get<std::vector<std::string>>("validation_input")),
-      patience(from.get<int>("patience")) {
-  margin.check(!squared, "epsilon_insensitive", "squared_epsilon_insensitive");
-  check_validation_keys(from);
+void linear_svr_settings::keys(key_list& k) {
+  linear_settings::keys(k);
+  k("loss", squared, "epsilon_insensitive, or its square",
+    {{"epsilon_insensitive", false}, {"squared_epsilon_insensitive", true}});
+  k("epsilon", epsilon, "errors up to this size cost nothing").at_least(0);
+  margin.keys(k);
+  validation_settings::keys(k);
 }
 
 linear_svr::linear_svr(Comm comm, const std::string& server_info, const linear_svr_settings& settings)
-    : linear_base(std::move(comm), server_info, settings.linear, settings.margin.rounds), settings_(settings) {}
+    : linear_base(std::move(comm), server_info, settings, settings.margin.rounds), settings_(settings) {}
 
 void linear_svr::solve() {
   if (linear_.model.empty()) {

@@ -17,22 +17,23 @@
 
 namespace paracel::alg {
 
-/// The keys of linear_svr's config; README.md explains them.
-config_schema linear_svr_schema();
+struct linear_svr_settings : linear_settings, validation_settings {
+  static constexpr auto program = "linear_svr";
+  static constexpr auto summary = "linear support vector regression";
+  void keys(key_list& k);
+  void check(const config& from) const {
+    margin.check(from, !squared, "epsilon_insensitive", "squared_epsilon_insensitive");
+  }
 
-struct linear_svr_settings {
-  explicit linear_svr_settings(const config& from);
-
-  linear_settings linear;
   margin_settings margin;
-  bool squared;
-  double epsilon;
-  std::vector<std::string> validation_input;
-  int patience;
+  bool squared = false;
+  double epsilon = 0.1;
 };
 
 class linear_svr : public linear_base {
  public:
+  using settings_type = linear_svr_settings;
+
   linear_svr(Comm comm, const std::string& server_info, const linear_svr_settings& settings);
 
   /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; error when it does

@@ -3,8 +3,4 @@
 
 #include "linear_svr.hpp"
 
-int main(int argc, char** argv) {
-  return paracel::run<paracel::alg::linear_svr_settings>(
-      argc, argv, paracel::alg::linear_svr_schema(),
-      [](const auto& settings) { paracel::alg::linear_svr(paracel::Comm(), "", settings).solve(); });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::linear_svr>(argc, argv); }

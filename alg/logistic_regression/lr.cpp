@@ -36,128 +36,72 @@ std::string text_of(double v) {
 
 }  // namespace
 
-config_schema lr_schema() {
-  config_schema s("lr", "logistic regression with an L2 penalty");
-  s.key("training_input", key_type::files, "samples to train on, CSV, libsvm or npy; not with model")
+namespace {
+
+constexpr choices<lr_method> lr_methods = {{"dgd", lr_method::dgd},           {"ipm", lr_method::ipm},
+                                           {"downpour", lr_method::downpour}, {"agd", lr_method::agd},
+                                           {"lbfgs", lr_method::lbfgs},       {"newton", lr_method::newton},
+                                           {"owlqn", lr_method::owlqn}};
+
+}  // namespace
+
+const char* lr_settings::method_name() const { return word_of(lr_methods, method); }
+
+void lr_settings::keys(key_list& k) {
+  k.files("training_input", training_input, "samples to train on, CSV, libsvm or npy; not with model")
       .required_unless({"model"});
-  s.key("test_input", key_type::files, "labelled samples to evaluate the model on");
-  s.key("predict_input", key_type::files, "samples to predict, with or without a label");
-  s.key("output", key_type::output_folder, "folder of the results").required();
-  s.add_output_files();
-  s.key("model", key_type::files, "folder or manifest of a model: only test and predict with it");
-  s.key("format", key_type::string, "format of the results: Paracel's text, or npy")
-      .fallback("text")
-      .one_of({"text", "npy"});
-  s.key("update_file", key_type::plugin, "plug-in that applies a delta to theta; default: the framework's");
-  s.key("update_func", key_type::string,
-        "function of update_file; default lr_theta_update, without update_file paracel_add");
-  s.key("method", key_type::string, "training method")
-      .one_of({"dgd", "ipm", "downpour", "agd", "lbfgs", "newton", "owlqn"})
-      .required_unless({"model"});
-  s.key("gradient", key_type::string,
-        "dgd: alpha multiplies the mean of the samples' gradients, or, as in 0.3, the sum")
-      .fallback("mean")
-      .one_of({"mean", "sum"});
-  s.key("rounds", key_type::integer, "passes over the data; lbfgs, newton, owlqn: maximum number of steps")
+  k.files("test_input", test_input, "labelled samples to evaluate the model on");
+  k.files("predict_input", predict_input, "samples to predict, with or without a label");
+  output_keys(k, output);
+  model_key(k, model, "folder or manifest of a model: only test and predict with it");
+  format_key(k, format, "format of the results: Paracel's text, or npy");
+  k.plugin("update_file", update_file, "plug-in that applies a delta to theta; default: the framework's");
+  k("update_func", update_func, "function of update_file; default lr_theta_update, without update_file paracel_add");
+  k("method", method, "training method", lr_methods).required_unless({"model"});
+  k("gradient", sums_gradients, "dgd: alpha multiplies the mean of the samples' gradients, or, as in 0.3, the sum",
+    {{"mean", false}, {"sum", true}});
+  k("rounds", rounds, "passes over the data; lbfgs, newton, owlqn: maximum number of steps")
       .at_least(1)
       .at_most(1000000000)
       .required_unless({"model"});
-  s.key("alpha", key_type::number, "step size; not for lbfgs, newton, owlqn").above(0);
-  s.key("decay", key_type::number, "the step size of round k = 0, 1, ... is alpha/(1 + decay*k)")
-      .fallback(0.0)
+  k("alpha", alpha, "step size; not for lbfgs, newton, owlqn").above(0);
+  k("decay", decay, "the step size of round k = 0, 1, ... is alpha/(1 + decay*k)").at_least(0);
+  k("beta", beta, "weight of the penalty beta*|theta|^2").at_least(0).required_unless({"model"});
+  k("l1", l1, "owlqn: weight of a further penalty l1*|theta|_1").at_least(0);
+  k("gradient_tolerance", gradient_tolerance,
+    "lbfgs, newton, owlqn: stop when the gradient's norm is at most this fraction of the first one")
       .at_least(0);
-  s.key("beta", key_type::number, "weight of the penalty beta*|theta|^2").at_least(0).required_unless({"model"});
-  s.key("l1", key_type::number, "owlqn: weight of a further penalty l1*|theta|_1").fallback(0.0).at_least(0);
-  s.key("gradient_tolerance", key_type::number,
-        "lbfgs, newton, owlqn: stop when the gradient's norm is at most this fraction of the first one")
-      .fallback(1e-6)
+  k("work_stealing", work_stealing,
+    "lbfgs, owlqn: workers that have finished their samples take over chunks of slower workers");
+  k("debug", debug, "print the objective of each round");
+  k("seed", seed, "seed of the order of the samples").at_least(0);
+  k("batch_size", batch_size, "downpour: samples per message; 0: a thousandth of a worker's samples, at least 10")
       .at_least(0);
-  s.key("work_stealing", key_type::boolean,
-        "lbfgs, owlqn: workers that have finished their samples take over chunks of slower workers")
-      .fallback(false);
-  s.key("debug", key_type::boolean, "print the objective of each round").fallback(false);
-  s.key("seed", key_type::integer, "seed of the order of the samples").fallback(0).at_least(0);
-  s.key("batch_size", key_type::integer,
-        "downpour: samples per message; 0: a thousandth of a worker's samples, at least 10")
-      .fallback(0)
-      .at_least(0);
-  s.key("tolerance", key_type::number, "stop when the objective changes by less than this fraction; 0: never")
-      .fallback(0.0)
-      .at_least(0);
-  s.key("bias", key_type::boolean, "add a bias: a feature that is always 1").fallback(true);
-  s.key("penalize_bias", key_type::boolean, "include the bias in the penalty").fallback(true);
-  add_table_keys(s, {.classes = true});
-  add_consistency_keys(s, "rounds", "bsp for dgd and ipm, ssp with limit_s 0 for the others",
-                       {consistency_model::bsp, consistency_model::ssp, consistency_model::asp});
-  return s;
+  k("tolerance", tolerance, "stop when the objective changes by less than this fraction; 0: never").at_least(0);
+  k("bias", bias, "add a bias: a feature that is always 1");
+  k("penalize_bias", penalize_bias, "include the bias in the penalty");
+  table.keys(k, {.classes = true});
+  consistency = default_consistency();
+  consistency_keys(k, consistency, "rounds", "bsp for dgd and ipm, ssp with limit_s 0 for the others",
+                   {consistency_model::bsp, consistency_model::ssp, consistency_model::asp});
 }
 
-lr_settings::lr_settings(const config& from)
-    : training_input(from.get<std::vector<std::string>>("training_input")),
-      test_input(from.get<std::vector<std::string>>("test_input")),
-      predict_input(from.get<std::vector<std::string>>("predict_input")),
-      output(from.get<std::string>("output")),
-      model(model_of(from)),
-      format(from.get<std::string>("format")),
-      update_file(from.get<std::string>("update_file")),
-      update_func(from.get<std::string>("update_func")),
-      method(from.get<std::string>("method")),
-      gradient(from.get<std::string>("gradient")),
-      rounds(from.get<int>("rounds")),
-      alpha(from.get<double>("alpha")),
-      decay(from.get<double>("decay")),
-      beta(from.get<double>("beta")),
-      l1(from.get<double>("l1")),
-      gradient_tolerance(from.get<double>("gradient_tolerance")),
-      work_stealing(from.get<bool>("work_stealing")),
-      debug(from.get<bool>("debug")),
-      seed(from.get<std::uint64_t>("seed")),
-      batch_size(from.get<std::size_t>("batch_size")),
-      tolerance(from.get<double>("tolerance")),
-      bias(from.get<bool>("bias")),
-      penalize_bias(from.get<bool>("penalize_bias")),
-      table(from),
-      // Not asp: a worker on a busy processor would run its last rounds alone, and theta would end at the optimum of
-      // its rows instead of all rows.
-      consistency(read_consistency(from, uses_queue()  ? consistency::asp()
-                                         : immediate() ? consistency::ssp(0)
-                                                       : consistency::bsp())) {
-  if (model.empty() && !uses_queue() && !from.given("alpha"))
-    throw config_error(from.place_of("alpha") + " is missing (number > 0): step size of " + method);
-  if (l1 > 0 && method != "owlqn")
-    throw config_error(from.place_of("l1") + ": only with \"method\": \"owlqn\", not with " + method);
-  if (work_stealing && method != "lbfgs" && method != "owlqn")
-    throw config_error(from.place_of("work_stealing") + ": only with \"method\": \"lbfgs\" or \"owlqn\", not with " +
-                       method);
+void lr_settings::check(const config& from) {
+  const auto refuse = [&](const char* key, const std::string& why) { throw config_error(from.place_of(key) + why); };
+  const auto name = from.get<std::string>("method");
+  if (model.empty() && !uses_queue() && !alpha) refuse("alpha", " is missing (number > 0): step size of " + name);
+  if (l1 > 0 && method != lr_method::owlqn) refuse("l1", ": only with \"method\": \"owlqn\", not with " + name);
+  if (work_stealing && method != lr_method::lbfgs && method != lr_method::owlqn)
+    refuse("work_stealing", ": only with \"method\": \"lbfgs\" or \"owlqn\", not with " + name);
   if (!model.empty() && !training_input.empty())
-    throw config_error(from.place_of("model") + ": not with training_input, which trains a model of its own");
+    refuse("model", ": not with training_input, which trains a model of its own");
   if (!model.empty()) refuse_keys(from, {"update_file", "update_func"}, "not with a model: nothing is trained");
   if (model.empty() && uses_queue())
     refuse_keys(from, {"update_file", "update_func"},
-                "not with method " + method + ", which updates nothing in the servers");
-  if (consistency.model == consistency_model::bsp && immediate()) {
-    throw config_error(from.place_of("consistency") + ": found \"bsp\", want ssp or asp: the updates of " + method +
-                       " are immediate");
-  }
+                "not with method " + name + ", which updates nothing in the servers");
+  if (consistency.model == consistency_model::bsp && immediate())
+    refuse("consistency", ": found \"bsp\", want ssp or asp: the updates of " + name + " are immediate");
   if (update_func.empty()) update_func = update_file.empty() ? default_add : "lr_theta_update";
-}
-
-lr_settings::lr_settings(const std::string& in, const std::string& out, const std::string& file,
-                         const std::string& function, const std::string& how, int passes, double step, double weight,
-                         bool say)
-    : training_input{in},
-      output(out),
-      update_file(file),
-      update_func(function),
-      method(how),
-      gradient("sum"),
-      rounds(passes),
-      alpha(step),
-      beta(weight),
-      debug(say),
-      consistency(immediate() ? consistency::ssp(0) : consistency::bsp()) {
-  if (method != "dgd" && method != "ipm" && !immediate())
-    throw usage_error("method \"" + method + "\": want dgd, ipm, downpour or agd");
 }
 
 logistic_regression::logistic_regression(Comm comm, const std::string& server_info, const lr_settings& settings)
@@ -168,12 +112,38 @@ logistic_regression::logistic_regression(Comm comm, const std::string& server_in
   paracel_register_bupdate(plugin, settings_.update_func);
 }
 
+namespace {
+
+/// Paracel 0.3's arguments, with its meaning of alpha in dgd.
+lr_settings settings_of_arguments(const std::string& input, const std::string& output, const std::string& update_file,
+                                  const std::string& update_func, const std::string& method, int rounds, double alpha,
+                                  double beta, bool debug) {
+  lr_settings s;
+  s.training_input = {input};
+  s.output = output;
+  s.update_file = update_file;
+  s.update_func = update_func;
+  const auto known = value_of(lr_methods, method);
+  s.method = known.value_or(lr_method::lbfgs);
+  if (s.uses_queue()) throw usage_error("method \"" + method + "\": want dgd, ipm, downpour or agd");
+  s.sums_gradients = true;
+  s.rounds = rounds;
+  s.alpha = alpha;
+  s.beta = beta;
+  s.debug = debug;
+  s.consistency = s.default_consistency();
+  return s;
+}
+
+}  // namespace
+
 logistic_regression::logistic_regression(Comm comm, const std::string& server_info, const std::string& input,
                                          const std::string& output, const std::string& update_file,
                                          const std::string& update_func, const std::string& method, int rounds,
                                          double alpha, double beta, bool debug)
-    : logistic_regression(std::move(comm), server_info,
-                          lr_settings(input, output, update_file, update_func, method, rounds, alpha, beta, debug)) {
+    : logistic_regression(
+          std::move(comm), server_info,
+          settings_of_arguments(input, output, update_file, update_func, method, rounds, alpha, beta, debug)) {
   by_driver_ = true;
 }
 
@@ -273,14 +243,14 @@ void logistic_regression::train() {
     loss_ = problem_.add_gradient(theta_, gradient_) + problem_.weight() * problem_.penalty(theta_);
     problem_.add_penalty_gradient(theta_, problem_.weight(), gradient_);
     publish(round);
-    step_ = settings_.alpha / (1 + settings_.decay * round);
-    if (settings_.method == "dgd") {
+    step_ = settings_.alpha.value() / (1 + settings_.decay * round);
+    if (settings_.method == lr_method::dgd) {
       dgd_round();
     } else {
       shuffle(round);
-      if (settings_.method == "ipm") ipm_round();
-      if (settings_.method == "downpour") downpour_round();
-      if (settings_.method == "agd") agd_round();
+      if (settings_.method == lr_method::ipm) ipm_round();
+      if (settings_.method == lr_method::downpour) downpour_round();
+      if (settings_.method == lr_method::agd) agd_round();
     }
     iter_commit();
     if (get_worker_id() == 0) collect(round, round + 1 - settled_after());
@@ -328,7 +298,7 @@ void logistic_regression::restore_state(const saved_states& from) {
   collected_ = removed_ = -1;
   if (!from.same_workers()) return;
   std::vector<std::size_t> order;
-  if (own.get("order", order) && settings_.method != "dgd" && !settings_.uses_queue()) {
+  if (own.get("order", order) && settings_.method != lr_method::dgd && !settings_.uses_queue()) {
     if (order.size() != order_.size() || std::ranges::any_of(order, [&](auto i) { return i >= order_.size(); })) {
       throw data_error(settings_.training_input.front() + ": the checkpoint has an order of " +
                        std::to_string(order.size()) + " samples of worker " + std::to_string(get_worker_id()) +
@@ -343,7 +313,7 @@ void logistic_regression::restore_state(const saved_states& from) {
 /// One step along the gradient over all rows. The updates of a round take effect together, so all workers start the
 /// next one with the same theta, whatever the number of workers or servers.
 void logistic_regression::dgd_round() {
-  const double step = settings_.gradient == "sum" ? -step_ : -step_ / total_weight_;
+  const double step = settings_.sums_gradients ? -step_ : -step_ / total_weight_;
   for (std::size_t j = 0; j < delta_.size(); ++j) delta_[j] = step * gradient_[j];
   paracel_update(theta_key, delta_);
 }
@@ -427,7 +397,7 @@ void logistic_regression::collect(int newest, int settled) {
 }
 
 divergence_rule logistic_regression::divergence() const {
-  return {"the objective", "lower alpha (now " + text_of(settings_.alpha) + ")", std::numbers::ln2};
+  return {"the objective", "lower alpha (now " + text_of(settings_.alpha.value_or(0)) + ")", std::numbers::ln2};
 }
 
 /// `round`: the number of rounds before this objective.
@@ -486,7 +456,7 @@ void logistic_regression::evaluate_result() {
     if (objective_ > first_objective_)
       warn(get_comm(), "after " + std::to_string(rounds_done_) + " rounds the objective is " + text_of(objective_) +
                            " and began at " + text_of(first_objective_) + "; want a lower alpha (now " +
-                           text_of(settings_.alpha) + ") or decay");
+                           text_of(settings_.alpha.value_or(0)) + ") or decay");
   }
   // No worker may write results or exit before rank 0 has checked for errors.
   paracel_sync();
@@ -547,9 +517,9 @@ void logistic_regression::dump_model() {
   model_writer model(*this, "lr", settings_.format);
   model.add("lr_theta", theta_);
   model.settings()
-      .add("method", settings_.method)
-      .add("gradient", settings_.gradient)
-      .add("alpha", settings_.alpha)
+      .add("method", settings_.method_name())
+      .add("gradient", settings_.sums_gradients ? "sum" : "mean")
+      .add("alpha", settings_.alpha.value_or(0))
       .add("decay", settings_.decay)
       .add("beta", settings_.beta)
       .add("l1", settings_.l1)
@@ -563,7 +533,7 @@ void logistic_regression::dump_model() {
       .add("objective", objective_);
   add_classes(model, settings_.table.samples.classes);
   add_fields(model, settings_.table.samples);
-  if (settings_.format == "text") {
+  if (settings_.format == result_format::text) {
     std::string theta;
     for (const double t : theta_) theta += (theta.empty() ? "" : ", ") + json_number(t);
     model.fields().raw("theta", "[" + theta + "]");

@@ -26,11 +26,12 @@
 #include <paracel/classification_metrics.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/samples.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 
 #include "alg/common/classification.hpp"
 #include "alg/common/column_shift.hpp"
 #include "alg/common/divergence.hpp"
+#include "alg/common/result_keys.hpp"
 #include "alg/common/run_log.hpp"
 #include "alg/common/table.hpp"
 
@@ -167,38 +168,34 @@ class lr_problem {
   bool penalize_bias_ = true;
 };
 
-/// The keys of lr's config; README.md explains them.
-config_schema lr_schema();
+enum class lr_method { dgd, ipm, downpour, agd, lbfgs, newton, owlqn };
 
-/// The config as a struct.
 struct lr_settings {
+  static constexpr auto program = "lr";
+  static constexpr auto summary = "logistic regression with an L2 penalty";
+  void keys(key_list& k);
   /// Throws: config_error if there is neither a model nor everything that training needs, or both a model and
   /// training_input.
-  explicit lr_settings(const config& from);
-
-  /// Paracel 0.3's arguments, with its meaning of alpha in dgd.
-  lr_settings(const std::string& training_input, const std::string& output, const std::string& update_file,
-              const std::string& update_func, const std::string& method, int rounds, double alpha, double beta,
-              bool debug);
+  void check(const config& from);
 
   std::vector<std::string> training_input;
   std::vector<std::string> test_input;
   std::vector<std::string> predict_input;
   std::string output;
   std::string model;
-  std::string format = "text";
+  result_format format = result_format::text;
   std::string update_file;
   std::string update_func;
-  std::string method;
-  std::string gradient = "mean";
-  int rounds;
-  double alpha;
+  lr_method method = lr_method::dgd;
+  bool sums_gradients = false;  ///< dgd: alpha multiplies their sum, not their mean
+  int rounds = 0;
+  std::optional<double> alpha;
   double decay = 0;
-  double beta;
+  double beta = 0;
   double l1 = 0;
   double gradient_tolerance = 1e-6;
   bool work_stealing = false;
-  bool debug;
+  bool debug = false;
   std::uint64_t seed = 0;
   std::size_t batch_size = 0;
   double tolerance = 0;
@@ -207,14 +204,24 @@ struct lr_settings {
   table_settings table;
   paracel::consistency consistency;
 
+  [[nodiscard]] const char* method_name() const;
   /// Whether the method's updates take effect immediately, which excludes bsp.
-  [[nodiscard]] bool immediate() const { return method == "downpour" || method == "agd"; }
+  [[nodiscard]] bool immediate() const { return method == lr_method::downpour || method == lr_method::agd; }
   /// Whether the method is one of paracel/optim.hpp: supersteps of workers, without the servers.
-  [[nodiscard]] bool uses_queue() const { return method == "lbfgs" || method == "newton" || method == "owlqn"; }
+  [[nodiscard]] bool uses_queue() const { return method >= lr_method::lbfgs; }
+  /// Not asp: a worker on a busy processor would run its last rounds alone, and theta would end at the optimum of its
+  /// rows instead of all rows.
+  [[nodiscard]] paracel::consistency default_consistency() const {
+    return uses_queue()  ? paracel::consistency::asp()
+           : immediate() ? paracel::consistency::ssp(0)
+                         : paracel::consistency::bsp();
+  }
 };
 
 class logistic_regression : public paralg {
  public:
+  using settings_type = lr_settings;
+
   logistic_regression(Comm comm, const std::string& server_info, const lr_settings& settings);
   /// As in Paracel 0.3: `solve` only loads and trains; the driver then calls the functions below as needed.
   logistic_regression(Comm comm, const std::string& server_info, const std::string& input, const std::string& output,

@@ -3,8 +3,4 @@
 
 #include "lr.hpp"
 
-int main(int argc, char** argv) {
-  return paracel::run<paracel::alg::lr_settings>(argc, argv, paracel::alg::lr_schema(), [](const auto& settings) {
-    paracel::alg::logistic_regression(paracel::Comm(), "", settings).solve();
-  });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::logistic_regression>(argc, argv); }

@@ -16,7 +16,7 @@ void logistic_regression::minimize() {
   options.row_weights = problem_.samples().weight;
   optim::linear_objective objective(problem_.samples(), optim::log_loss(), options);
   optim::settings how;
-  how.how = optim::method_of(settings_.method);
+  how.how = optim::method_of(settings_.method_name());
   how.penalty.l1 = settings_.l1;
   how.penalty.l2 = settings_.beta;
   if (settings_.bias && settings_.penalize_bias) how.penalty.combination = shift_.intercept();

@@ -90,47 +90,32 @@ double lr_l1_loss(std::span<const double> margin, std::span<const double> label,
   return sum;
 }
 
-config_schema lr_l1_schema() {
-  config_schema s("lr_l1", "logistic regression with an L1 penalty");
-  add_linear_keys(s, {.classes = true});
-  s.key("lambda", key_type::number, "weight of Paracel's penalty lambda*|w|_1: 1/C")
-      .above(0)
-      .required_unless({"C", "model"});
-  s.key("C", key_type::number, "weight of the loss, instead of lambda").above(0);
-  s.key("bias", key_type::boolean, "add a bias: a feature that is always 1 and not penalised").fallback(false);
-  s.key("rounds", key_type::integer, "maximum number of steps").fallback(1000).at_least(1).at_most(1000000000);
-  s.key("tolerance", key_type::number, "greatest permitted violation of the optimality conditions")
-      .fallback(1e-4)
-      .at_least(1e-10)
-      .at_most(1000);
-  s.key("method", key_type::string, "newton, or owlqn: orthant-wise L-BFGS, which sums only gradients over the workers")
-      .fallback("newton")
-      .one_of({"newton", "owlqn"});
-  s.key("block_size", key_type::integer,
-        "newton: maximum number of features in a step, whose Gram matrix is summed over the workers")
-      .fallback(1024)
+void lr_l1_settings::keys(key_list& k) {
+  linear_settings::keys(k, sample_options::label_rule::binary, {.classes = true});
+  std::optional<double> lambda;
+  std::optional<double> given_c;
+  k("lambda", lambda, "weight of Paracel's penalty lambda*|w|_1: 1/C").above(0).required_unless({"C", "model"});
+  k("C", given_c, "weight of the loss, instead of lambda").above(0);
+  c = given_c.value_or(1 / lambda.value_or(0));
+  k("bias", bias, "add a bias: a feature that is always 1 and not penalised");
+  k("rounds", rounds, "maximum number of steps").at_least(1).at_most(1000000000);
+  k("tolerance", tolerance, "greatest permitted violation of the optimality conditions").at_least(1e-10).at_most(1000);
+  k("method", by_owlqn, "newton, or owlqn: orthant-wise L-BFGS, which sums only gradients over the workers",
+    {{"newton", false}, {"owlqn", true}});
+  k("block_size", block, "newton: maximum number of features in a step, whose Gram matrix is summed over the workers")
       .at_least(1)
       .at_most(16384);
-  return s;
 }
 
-lr_l1_settings::lr_l1_settings(const config& from)
-    : linear(from, sample_options::label_rule::binary),
-      c(from.given("C") ? from.get<double>("C") : 1 / from.get<double>("lambda")),
-      bias(from.get<bool>("bias")),
-      rounds(from.get<int>("rounds")),
-      tolerance(from.get<double>("tolerance")),
-      block(from.get<std::size_t>("block_size")),
-      by_owlqn(from.get<std::string>("method") == "owlqn") {
+void lr_l1_settings::check(const config& from) const {
   if (by_owlqn && from.given("block_size"))
     throw config_error(from.place_of("block_size") + ": not with owlqn, which has no blocks");
-  if (!linear.model.empty()) return;
-  if (from.given("C") && from.given("lambda"))
+  if (model.empty() && from.given("C") && from.given("lambda"))
     throw config_error(from.place_of("C") + ": not together with lambda, which is 1/C");
 }
 
 lr_l1::lr_l1(Comm comm, const std::string& server_info, const lr_l1_settings& settings)
-    : linear_base(std::move(comm), server_info, settings.linear, settings.rounds), settings_(settings) {}
+    : linear_base(std::move(comm), server_info, settings, settings.rounds), settings_(settings) {}
 
 void lr_l1::solve() {
   if (linear_.model.empty()) {
@@ -422,11 +407,7 @@ void lr_l1::train() {
       .add("rounds", round);
   add_classes(model, samples().classes);
   describe_fields(model);
-  model.settings()
-      .add("C", settings_.c)
-      .add("lambda", 1 / settings_.c)
-      .add("bias", settings_.bias)
-      .add("tolerance", settings_.tolerance);
+  model.settings().add("C", settings_.c).add("lambda", 1 / settings_.c);
   log.result("objective", value_);
   log.result("nonzeros", nonzeros);
   log.result("violation", worst);

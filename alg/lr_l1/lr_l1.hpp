@@ -33,23 +33,24 @@ void append_ones(sample_rows& rows);
 double lr_l1_loss(std::span<const double> margin, std::span<const double> label, std::span<const double> weight,
                   double c, std::span<double> slope, std::span<double> curvature);
 
-/// The keys of lr_l1's config; README.md explains them.
-config_schema lr_l1_schema();
+struct lr_l1_settings : linear_settings {
+  static constexpr auto program = "lr_l1";
+  static constexpr auto summary = "logistic regression with an L1 penalty";
+  void keys(key_list& k);
+  void check(const config& from) const;
 
-struct lr_l1_settings {
-  explicit lr_l1_settings(const config& from);
-
-  linear_settings linear;
-  double c;
-  bool bias;
-  int rounds;
-  double tolerance;
-  std::size_t block;
-  bool by_owlqn;
+  double c = 0;
+  bool bias = false;
+  int rounds = 1000;
+  double tolerance = 1e-4;
+  std::size_t block = 1024;
+  bool by_owlqn = false;
 };
 
 class lr_l1 : public linear_base {
  public:
+  using settings_type = lr_l1_settings;
+
   lr_l1(Comm comm, const std::string& server_info, const lr_l1_settings& settings);
 
   /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; error when it does

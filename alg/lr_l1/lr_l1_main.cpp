@@ -3,8 +3,4 @@
 
 #include "lr_l1.hpp"
 
-int main(int argc, char** argv) {
-  return paracel::run<paracel::alg::lr_l1_settings>(argc, argv, paracel::alg::lr_l1_schema(), [](const auto& settings) {
-    paracel::alg::lr_l1(paracel::Comm(), "", settings).solve();
-  });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::lr_l1>(argc, argv); }

@@ -45,107 +45,73 @@ double item_share(double alpha, std::uint32_t steps, std::size_t workers) {
 
 // ---- config
 
-config_schema mf_schema() {
-  config_schema s("mf", "matrix factorization with biases");
-  s.key("input", key_type::files, "ratings: user,item,rating; further fields are ignored")
-      .required_unless({"model_input"});
-  add_cache_keys(s);
-  s.key("output", key_type::output_folder, "folder of the results").required();
-  s.add_output_files();
-  s.key("format", key_type::string, "format of the model").fallback("text").one_of({"text", "npy"});
-  s.key("k", key_type::integer, "number of factors of a user and of an item; 0: biases alone")
-      .fallback(80)
-      .at_least(0)
-      .at_most(4096);
-  s.key("method", key_type::string,
-        "sgd: stochastic gradient descent; cg, bfgs: non-linear conjugate gradients or limited-memory BFGS on the "
-        "objective of als")
-      .fallback("sgd")
-      .one_of({"sgd", "cg", "bfgs"});
-  s.key("rounds", key_type::integer, "sgd: passes over the ratings; cg, bfgs: maximum number of steps, default 1000")
-      .fallback(1)
+void mf_settings::keys(key_list& to) {
+  to.files("input", input, "ratings: user,item,rating; further fields are ignored").required_unless({"model_input"});
+  cache_keys(to, cache);
+  output_keys(to, output);
+  format_key(to, format, "format of the model");
+  to("k", k, "number of factors of a user and of an item; 0: biases alone").at_least(0).at_most(4096);
+  to("method", method,
+     "sgd: stochastic gradient descent; cg, bfgs: non-linear conjugate gradients or limited-memory BFGS on the "
+     "objective of als",
+     {{"sgd", mf_method::sgd}, {"cg", mf_method::cg}, {"bfgs", mf_method::bfgs}});
+  to("rounds", rounds, "sgd: passes over the ratings; cg, bfgs: maximum number of steps, default 1000")
       .at_least(1)
       .at_most(1000000);
-  s.key("alpha", key_type::number, "sgd: step size").fallback(0.005).above(0);
-  s.key("beta", key_type::number, "sgd: weight of the regulariser").fallback(0.01).at_least(0);
-  s.key("lambda", key_type::number, "cg, bfgs: penalty of the factors").fallback(0.1).at_least(0);
-  s.key("lambda_bias", key_type::number, "cg, bfgs: penalty of the biases").fallback(0.05).at_least(0);
-  s.key("weighted", key_type::boolean, "cg, bfgs: multiply the penalties of a row by its number of ratings")
-      .fallback(true);
-  s.key("factors", key_type::string,
-        "sgd: type of the factors and biases in training; always float64 with update_file, cg or bfgs")
-      .fallback("float32")
-      .one_of({"float32", "float64"});
-  s.key("start", key_type::number, "standard deviation of the factors before the first step").fallback(0.1).at_least(0);
-  s.key("clocks_per_round", key_type::integer, "sgd: pieces of a pass; items are exchanged once per piece")
-      .fallback(10)
+  to("alpha", alpha, "sgd: step size").above(0);
+  to("beta", beta, "sgd: weight of the regulariser").at_least(0);
+  to("lambda", penalties.lambda, "cg, bfgs: penalty of the factors").at_least(0);
+  to("lambda_bias", penalties.lambda_bias, "cg, bfgs: penalty of the biases").at_least(0);
+  to("weighted", penalties.weighted, "cg, bfgs: multiply the penalties of a row by its number of ratings");
+  to("factors", single, "sgd: type of the factors and biases in training; always float64 with update_file, cg or bfgs",
+     {{"float32", true}, {"float64", false}});
+  to("start", start, "standard deviation of the factors before the first step").at_least(0);
+  to("clocks_per_round", clocks_per_round, "sgd: pieces of a pass; items are exchanged once per piece")
       .at_least(1)
       .at_most(1000000);
-  s.key("tolerance", key_type::number,
-        "stop when a round changes the loss by less than this fraction; cg, bfgs: when three rounds change the "
-        "objective by less, default 1e-5; 0: never")
-      .fallback(0.0)
+  to("tolerance", tolerance,
+     "stop when a round changes the loss by less than this fraction; cg, bfgs: when three rounds change the "
+     "objective by less, default 1e-5; 0: never")
       .at_least(0);
-  s.key("seed", key_type::integer, "seed of the initial factors and of the order of the ratings")
-      .fallback(0)
-      .at_least(0);
-  add_consistency_keys(s, "clocks", "bsp", {consistency_model::bsp, consistency_model::ssp});
-  s.key("min_rating", key_type::number, "lower limit of predictions; default: the least rating of the input");
-  s.key("max_rating", key_type::number, "upper limit of predictions; default: the greatest rating of the input");
-  s.key("debug", key_type::boolean, "print the loss of each round").fallback(false);
-  s.key("update_file", key_type::plugin, "plug-in that applies deltas to items in the servers; default: they are added")
+  to("seed", seed, "seed of the initial factors and of the order of the ratings").at_least(0);
+  consistency = by_sgd() ? consistency::bsp() : consistency::asp();
+  consistency_keys(to, consistency, "clocks", "bsp", {consistency_model::bsp, consistency_model::ssp});
+  limits.keys(to);
+  to("debug", debug, "print the loss of each round");
+  to.plugin("update_file", update.file, "plug-in that applies deltas to items in the servers; default: they are added")
       .not_resumable();
-  s.key("update_functions", key_type::strings, "functions of update_file: for counts, factors and biases");
-  s.key("filter_file", key_type::plugin, "with update_file: plug-in that selects the part of the model to be written");
-  s.key("filter_functions", key_type::strings,
-        "functions of filter_file: for users' biases, items' biases, users' factors and items' factors; if given, also "
-        "for the numbers of workers that have each user and each item, which are then written");
-  recommend_settings::add_keys(s);
-  return s;
+  update.functions_key(to, "update_file", "update_functions",
+                       "functions of update_file: for counts, factors and biases",
+                       {"cnt_updater", "mf_fac_updater", "mf_bias_updater"});
+  to.plugin("filter_file", filter.file, "with update_file: plug-in that selects the part of the model to be written");
+  filter.functions_key(
+      to, "filter_file", "filter_functions",
+      "functions of filter_file: for users' biases, items' biases, users' factors and items' factors; if given, also "
+      "for the numbers of workers that have each user and each item, which are then written",
+      {"mf_ubias_filter", "mf_ibias_filter", "mf_W_filter", "mf_H_filter", "", ""});
+  use.keys(to);
 }
 
-mf_settings::mf_settings(const config& from)
-    : input(from.get<std::vector<std::string>>("input")),
-      output(from.get<std::string>("output")),
-      format(from.get<std::string>("format")),
-      method(from.get<std::string>("method")),
-      cache(cache_options(from)),
-      k(from.get<std::size_t>("k")),
-      rounds(by_sgd() || from.given("rounds") ? from.get<int>("rounds") : 1000),
-      clocks_per_round(by_sgd() ? from.get<int>("clocks_per_round") : 1),
-      alpha(from.get<double>("alpha")),
-      beta(from.get<double>("beta")),
-      penalties{from.get<double>("lambda"), from.get<double>("lambda_bias"), from.get<bool>("weighted")},
-      start(from.get<double>("start")),
-      tolerance(by_sgd() || from.given("tolerance") ? from.get<double>("tolerance") : 1e-5),
-      seed(from.get<std::uint64_t>("seed")),
-      consistency(read_consistency(from, by_sgd() ? consistency::bsp() : consistency::asp())),
-      debug(from.get<bool>("debug")),
-      single(by_sgd() && from.get<std::string>("factors") == "float32" && !from.given("update_file")),
-      use(from),
-      update(read_state_plugin(from, "update_file", "update_functions",
-                               {"cnt_updater", "mf_fac_updater", "mf_bias_updater"})),
-      filter(read_state_plugin(from, "filter_file", "filter_functions",
-                               {"mf_ubias_filter", "mf_ibias_filter", "mf_W_filter", "mf_H_filter", "", ""})) {
+void mf_settings::check(const config& from) {
   if (by_sgd()) {
     refuse_keys(from, {"lambda", "lambda_bias", "weighted"}, "not with method sgd, whose penalty is beta");
   } else {
+    const auto name = from.get<std::string>("method");
     refuse_keys(from, {"alpha", "beta", "clocks_per_round", "factors", "consistency", "ssp_switch", "limit_s"},
-                "not with method " + method + "; only with sgd");
+                "not with method " + name + "; only with sgd");
     refuse_keys(from, {"update_file", "filter_file"},
-                "not with method " + method + ", which updates nothing in the servers");
+                "not with method " + name + ", which updates nothing in the servers");
+    if (!from.given("rounds")) rounds = 1000;
+    if (!from.given("tolerance")) tolerance = 1e-5;
+    clocks_per_round = 1;
   }
   if (!use.model_input.empty())
     refuse_keys(from, {"update_file", "filter_file"}, "not with model_input: nothing is trained");
-  if (update.given() && from.given("factors") && from.get<std::string>("factors") == "float32")
+  if (update.given() && from.given("factors") && single)
     throw config_error(from.place_of("factors") + ": found float32 with update_file, whose values are float64");
+  single = single && by_sgd() && !from.given("update_file");
   if (filter.given() && !update.given())
     throw config_error(from.place_of("filter_file") + ": given without update_file, which stores the model under keys");
-  if (from.given("min_rating")) limits.least = from.get<double>("min_rating");
-  if (from.given("max_rating")) limits.most = from.get<double>("max_rating");
-  if (limits.least > limits.most)
-    throw config_error(from.place_of("min_rating") +
-                       ": found a number above max_rating, want min_rating <= max_rating");
   if (rounds > std::numeric_limits<int>::max() / clocks_per_round) {
     throw config_error(from.place_of("rounds") + ": found " + std::to_string(rounds) +
                        ", want at most 2^31 - 1 clocks in " + "all; a round has " + std::to_string(clocks_per_round));
@@ -186,8 +152,7 @@ void matrix_factorization::load() {
   scale_ = scale_of(get_comm(), ratings_.value);
   check_sum_of_squares(scale_.greatest(), ratings_.entries_total, settings_.input.front(), "ratings");
   watch_loss();
-  if (std::isfinite(settings_.limits.least)) scale_.least = settings_.limits.least;
-  if (std::isfinite(settings_.limits.most)) scale_.most = settings_.limits.most;
+  settings_.limits.apply(scale_);
 
   ratings_total_ = ratings_.entries_total;
   item_keys_ = keys_of(ratings_.column_ids);

@@ -25,11 +25,12 @@
 #include <vector>
 
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 #include <paracel/sparse.hpp>
 
 #include "alg/common/divergence.hpp"
 #include "alg/common/recommend.hpp"
+#include "alg/common/result_keys.hpp"
 #include "alg/common/run_log.hpp"
 #include "alg/common/server_state.hpp"
 #include "mf_in_servers.hpp"
@@ -50,34 +51,37 @@ inline constexpr std::uint64_t item_stream = 2;
 /// few steps, at least 1/W; 1 for one worker.
 double item_share(double alpha, std::uint32_t steps, std::size_t workers);
 
-config_schema mf_schema();
+enum class mf_method { sgd, cg, bfgs };
 
 struct mf_settings {
-  explicit mf_settings(const config& from);
+  static constexpr auto program = "mf";
+  static constexpr auto summary = "matrix factorization with biases";
+  void keys(key_list& k);
+  void check(const config& from);
 
   std::vector<std::string> input;
   std::string output;
-  std::string format;
-  std::string method;  // sgd; cg or bfgs
+  result_format format = result_format::text;
+  mf_method method = mf_method::sgd;
   load_cache_options cache;
-  std::size_t k;
-  int rounds;
-  int clocks_per_round;
-  double alpha;
-  double beta;
-  mf_penalties penalties;  // of cg and bfgs
-  double start;
-  double tolerance;
-  std::uint64_t seed;
+  std::size_t k = 80;
+  int rounds = 1;
+  int clocks_per_round = 10;
+  double alpha = 0.005;
+  double beta = 0.01;
+  mf_penalties penalties{0.1, 0.05};  // of cg and bfgs
+  double start = 0.1;
+  double tolerance = 0;
+  std::uint64_t seed = 0;
   paracel::consistency consistency;
-  bool debug;
-  bool single;  // factors are 32-bit numbers in training
-  rating_scale limits;
+  bool debug = false;
+  bool single = true;  // factors are 32-bit numbers in training
+  rating_limits limits;
   recommend_settings use;
   state_plugin update;  // its functions: for counts, for factors, for biases
   state_plugin filter;  // for the biases of users, of items; the factors of users, of items; the two counts or ""
 
-  [[nodiscard]] bool by_sgd() const { return method == "sgd"; }
+  [[nodiscard]] bool by_sgd() const { return method == mf_method::sgd; }
   [[nodiscard]] bool counts_workers() const {
     return filter.given() && !(filter.functions[4].empty() && filter.functions[5].empty());
   }
@@ -85,6 +89,8 @@ struct mf_settings {
 
 class matrix_factorization : public paralg {
  public:
+  using settings_type = mf_settings;
+
   matrix_factorization(Comm comm, const std::string& server_info, const mf_settings& settings);
 
   /// Loads, trains, writes the model and applies it.

@@ -35,7 +35,7 @@ void matrix_factorization::minimize() {
     start_row(row, settings_.seed, user_stream, ratings_.row_ids.key(u), settings_.start);
     objective.put_user(u, row, how.start);
   }
-  how.how = settings_.method == "cg" ? optim::method::cg : optim::method::lbfgs;
+  how.how = settings_.method == mf_method::cg ? optim::method::cg : optim::method::lbfgs;
   how.scale = 1;
   how.max_steps = settings_.rounds;
   how.objective_tolerance = settings_.tolerance;

@@ -21,37 +21,26 @@ constexpr const char* values_key = "mvv_values";
 constexpr const char* default_plugin = "libparacel_default.so";
 constexpr const char* default_maximum = "paracel_max";
 
-config_schema schema_of(const char* name, const char* what) {
-  config_schema s(name, what);
-  add_graph_keys(s);
-  s.key("update_file", key_type::plugin, "mvv only: plug-in that contains update_func; default: the framework's")
-      .not_resumable();
-  s.key("update_func", key_type::string,
-        "mvv only: function that combines a value on the servers with a new one; default paracel_max")
-      .not_resumable();
-  add_checkpoint_keys(s);
-  return s;
-}
-
 }  // namespace
 
-config_schema mvv_schema() {
-  return schema_of("mvv", "the greatest id that reaches each vertex, by values on the servers");
-}
-config_schema mvv_pregel_schema() {
-  return schema_of("mvv_pregel", "the greatest id that reaches each vertex, as a vertex program");
+void mvv_settings::keys(key_list& k) {
+  graph_settings::keys(k);
+  k.plugin("update_file", update_file, "mvv only: plug-in that contains update_func; default: the framework's")
+      .not_resumable();
+  k("update_func", update_func,
+    "mvv only: function that combines a value on the servers with a new one; default paracel_max")
+      .not_resumable();
+  checkpoint_keys(k);
 }
 
-mvv_settings::mvv_settings(const config& from, bool pregel)
-    : graph_settings(from),
-      update_file(from.get<std::string>("update_file")),
-      update_func(from.get<std::string>("update_func")) {
-  if (pregel)
-    refuse_keys(from, {"update_file", "update_func"}, "not with mvv_pregel, which keeps nothing in the servers");
-  else refuse_keys(from, {"checkpoint_every", "resume"}, "not with mvv, which has no supersteps; want mvv_pregel");
-  read_checkpoint_keys(from, *this);
+void mvv_settings::check(const config& from) {
+  refuse_keys(from, {"checkpoint_every", "resume"}, "not with mvv, which has no supersteps; want mvv_pregel");
   if (update_file.empty()) update_file = default_plugin;
   if (update_func.empty()) update_func = default_maximum;
+}
+
+void mvv_pregel_settings::check(const config& from) const {
+  refuse_keys(from, {"update_file", "update_func"}, "not with mvv_pregel, which keeps nothing in the servers");
 }
 
 namespace {

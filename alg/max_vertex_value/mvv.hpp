@@ -44,19 +44,23 @@ struct mvv_program {
   }
 };
 
-/// Throws: config_error for keys of the other implementation.
 struct mvv_settings : graph_settings {
-  explicit mvv_settings(const config& from, bool pregel = false);
+  static constexpr auto program = "mvv";
+  static constexpr auto summary = "the greatest id that reaches each vertex, by values on the servers";
+  void keys(key_list& k);
+  /// Throws: config_error for keys of the other implementation.
+  void check(const config& from);
+
   std::string update_file;
   std::string update_func;
 };
 
 struct mvv_pregel_settings : mvv_settings {
-  explicit mvv_pregel_settings(const config& from) : mvv_settings(from, true) {}
+  static constexpr auto program = "mvv_pregel";
+  static constexpr auto summary = "the greatest id that reaches each vertex, as a vertex program";
+  /// As that of mvv_settings.
+  void check(const config& from) const;
 };
-
-config_schema mvv_schema();
-config_schema mvv_pregel_schema();
 
 /// The ids of the own vertices as numbers. A collective. Throws: data_error that begins with `file` and names an id
 /// that is not a number, or an integer that a double rounds, on every worker.
@@ -79,6 +83,8 @@ class max_vertex_value_base : public paralg {
 
 class max_vertex_value final : public max_vertex_value_base {
  public:
+  using settings_type = mvv_settings;
+
   using max_vertex_value_base::max_vertex_value_base;
 
  private:
@@ -88,6 +94,8 @@ class max_vertex_value final : public max_vertex_value_base {
 
 class max_vertex_value_pregel final : public max_vertex_value_base {
  public:
+  using settings_type = mvv_pregel_settings;
+
   using max_vertex_value_base::max_vertex_value_base;
 
  private:

@@ -3,8 +3,4 @@
 
 #include "mvv.hpp"
 
-int main(int argc, char** argv) {
-  return paracel::run<paracel::alg::mvv_settings>(argc, argv, paracel::alg::mvv_schema(), [](const auto& settings) {
-    paracel::alg::max_vertex_value(paracel::Comm(), "", settings).solve();
-  });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::max_vertex_value>(argc, argv); }

@@ -24,39 +24,28 @@ constexpr double own_smoothing = 1e-9;
 // A smoothing above this fraction of a feature's variance changes what the feature says.
 constexpr double visible_smoothing = 0.01;
 
+using distribution = feature_distribution;
+constexpr choices<distribution> distributions = {{"multinomial", distribution::multinomial},
+                                                 {"bernoulli", distribution::bernoulli},
+                                                 {"gaussian", distribution::gaussian}};
+
 }  // namespace
 
-config_schema naive_bayes_schema() {
-  config_schema s("naive_bayes", "naive Bayes classifier");
-  add_class_keys(s);
-  s.key("distribution", key_type::string, "distribution of a feature in a class")
-      .one_of({"multinomial", "bernoulli", "gaussian"})
-      .required_unless({"model"});
-  s.key("alpha", key_type::number, "multinomial, bernoulli: added to each count").fallback(1.0).at_least(1e-10);
-  s.key("binarize", key_type::number, "bernoulli: a feature is present if its value is greater than this")
-      .fallback(0.0);
-  s.key(
-       "var_smoothing", key_type::number,
-       "gaussian: this fraction of the greatest variance of a feature is added to all variances; default: to each 1e-9 "
-       "of its own feature's variance in all rows")
+void naive_bayes_settings::keys(key_list& k) {
+  class_settings::keys(k);
+  k("distribution", distribution, "distribution of a feature in a class", distributions).required_unless({"model"});
+  k("alpha", alpha, "multinomial, bernoulli: added to each count").at_least(1e-10);
+  k("binarize", binarize, "bernoulli: a feature is present if its value is greater than this");
+  k("var_smoothing", var_smoothing,
+    "gaussian: this fraction of the greatest variance of a feature is added to all variances; default: to each 1e-9 "
+    "of its own feature's variance in all rows")
       .at_least(0);
-  s.key("fit_prior", key_type::boolean, "estimate the probabilities of classes from the rows; false: all equal")
-      .fallback(true);
-  s.key("class_prior", key_type::numbers, "probabilities of the classes, in the order of the classes")
-      .at_least(0)
-      .at_most(1);
-  return s;
+  k("fit_prior", fit_prior, "estimate the probabilities of classes from the rows; false: all equal");
+  k("class_prior", class_prior, "probabilities of the classes, in the order of the classes").at_least(0).at_most(1);
 }
 
-naive_bayes_settings::naive_bayes_settings(const config& from)
-    : classes(from),
-      distribution(from.get<std::string>("distribution")),
-      alpha(from.get<double>("alpha")),
-      binarize(from.get<double>("binarize")),
-      var_smoothing(from.given("var_smoothing") ? from.get<double>("var_smoothing") : -1),
-      fit_prior(from.get<bool>("fit_prior")),
-      class_prior(from.get<std::vector<double>>("class_prior")),
-      prior_place(from.place_of("class_prior")) {
+void naive_bayes_settings::check(const config& from) {
+  prior_place = from.place_of("class_prior");
   if (binarize < 0)
     throw config_error(from.place_of("binarize") +
                        ": found a number below 0, want at least 0: features that a row "
@@ -67,7 +56,7 @@ naive_bayes_settings::naive_bayes_settings(const config& from)
 }
 
 naive_bayes::naive_bayes(Comm comm, const std::string& server_info, const naive_bayes_settings& settings)
-    : class_base(std::move(comm), server_info, settings.classes, 1), settings_(settings) {}
+    : class_base(std::move(comm), server_info, settings, 1), settings_(settings) {}
 
 void naive_bayes::solve() {
   (void)first_iteration();  // there are no iterations: a replacement worker starts from scratch
@@ -83,13 +72,13 @@ void naive_bayes::solve() {
 
 void naive_bayes::read_model() {
   const model_reader model(linear_.model, "naive_bayes");
-  settings_.distribution = model.field<std::string>("settings.distribution");
+  settings_.distribution = model.field("settings.distribution", distributions);
   settings_.binarize = model.field<double>("settings.binarize");
-  const bool gaussian = settings_.distribution == "gaussian";
+  const bool gaussian = settings_.distribution == distribution::gaussian;
   const std::string first = gaussian ? "naive_bayes_mean" : "naive_bayes_log_probability";
   prior_ = model.read<double>("naive_bayes_log_prior");
   first_ = model.read<double>(first);
-  if (settings_.distribution != "multinomial")
+  if (settings_.distribution != distribution::multinomial)
     second_ = model.read<double>(gaussian ? "naive_bayes_variance" : "naive_bayes_log_complement");
   const auto shape = model.shape(first);
   if (shape.size() != 2 || shape[0] == 0 || shape[0] > UINT32_MAX)
@@ -103,11 +92,11 @@ void naive_bayes::read_model() {
 }
 
 void naive_bayes::train() {
-  const auto rows = load_training_classes(1, settings_.distribution == "gaussian");
+  const auto rows = load_training_classes(1, settings_.distribution == distribution::gaussian);
   columns_ = rows.columns;
   const std::size_t k = classes().size();
   run_log log(*this, 1, "objective", linear_.debug);
-  const bool gaussian = settings_.distribution == "gaussian";
+  const bool gaussian = settings_.distribution == distribution::gaussian;
   if (gaussian) measure_moments(rows);
   else count(rows);
   set_priors();
@@ -129,7 +118,7 @@ void naive_bayes::train() {
 /// Counts, then the logarithms of the probabilities. A collective.
 void naive_bayes::count(const sample_rows& rows) {
   const std::size_t k = classes().size();
-  const bool multinomial = settings_.distribution == "multinomial";
+  const bool multinomial = settings_.distribution == distribution::multinomial;
   // A class's weight, then a number a class for each feature.
   std::vector<double> sums(k + columns_ * k);
   std::int64_t negative = std::numeric_limits<std::int64_t>::max();
@@ -227,13 +216,13 @@ void naive_bayes::measure_moments(const sample_rows& rows) {
   if (!informative)
     throw data_error(linear_.training_input.front() + ": found only features without variance, want one that varies");
   warn_of_rounding(get_comm(), rows.names, middle, spread);
-  const bool given = settings_.var_smoothing >= 0;
-  if (given) warn_of_smoothing(rows.names, middle, spread, settings_.var_smoothing * greatest);
+  const auto& given = settings_.var_smoothing;
+  if (given) warn_of_smoothing(rows.names, middle, spread, *given * greatest);
   first_.resize(columns_ * k);
   second_.resize(columns_ * k);
   for (std::size_t j = 0; j < columns_; ++j) {
     const double variance = spread[j] * spread[j];
-    const double smoothing = given ? settings_.var_smoothing * greatest : own_smoothing * variance;
+    const double smoothing = given ? *given * greatest : own_smoothing * variance;
     for (std::size_t c = 0; c < k; ++c) {
       const std::size_t at = j * k + c;
       first_[at] = sums[groups + j * groups + c];
@@ -288,15 +277,15 @@ void naive_bayes::prepare() {
   const std::size_t k = classes().size();
   of_all_ = prior_;
   steep_.clear();
-  if (settings_.distribution == "bernoulli") {
+  if (settings_.distribution == distribution::bernoulli) {
     for (std::size_t at = 0; at < second_.size(); ++at) of_all_[at % k] += second_[at];
   }
-  if (settings_.distribution == "gaussian") {
+  if (settings_.distribution == distribution::gaussian) {
     for (std::size_t at = 0; at < second_.size(); ++at)
       of_all_[at % k] -= 0.5 * std::log(2 * std::numbers::pi * second_[at]);
   }
   of_zeros_ = of_all_;
-  if (settings_.distribution != "gaussian") return;
+  if (settings_.distribution != distribution::gaussian) return;
   is_steep_.assign(columns_, 0);
   for (std::size_t j = 0; j < columns_; ++j) {
     double most = 0;
@@ -319,8 +308,8 @@ void naive_bayes::log_probabilities(const sample_rows& rows, std::size_t i, std:
       to[c] -= 0.5 * away * away / second_[j * k + c];
     }
   };
-  const char kind = settings_.distribution[0];
-  if (kind == 'g' && rows.dense) {
+  const auto kind = settings_.distribution;
+  if (kind == distribution::gaussian && rows.dense) {
     std::copy(of_all_.begin(), of_all_.end(), to.begin());
     const auto x = rows.dense_row(i);
     for (std::size_t j = 0; j < x.size(); ++j) add_normal(j, x[j]);
@@ -331,7 +320,7 @@ void naive_bayes::log_probabilities(const sample_rows& rows, std::size_t i, std:
   std::vector<double> steep_values(steep_.size());
   std::size_t next = 0;
   visit_entries(rows, i, [&](std::size_t j, double x) {
-    if (kind == 'g' && is_steep_[j] != 0) {
+    if (kind == distribution::gaussian && is_steep_[j] != 0) {
       while (steep_[next] < j) ++next;
       steep_values[next] = x;
       return;
@@ -339,8 +328,8 @@ void naive_bayes::log_probabilities(const sample_rows& rows, std::size_t i, std:
     const double* first = first_.data() + j * k;
     const double* second = second_.data() + j * k;
     for (std::size_t c = 0; c < k; ++c) {
-      if (kind == 'm') to[c] += x * first[c];
-      else if (kind == 'g') to[c] -= 0.5 * x * (x - 2 * first[c]) / second[c];
+      if (kind == distribution::multinomial) to[c] += x * first[c];
+      else if (kind == distribution::gaussian) to[c] -= 0.5 * x * (x - 2 * first[c]) / second[c];
       else if (x > settings_.binarize) to[c] += first[c] - second[c];
     }
   });

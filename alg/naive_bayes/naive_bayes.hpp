@@ -13,6 +13,7 @@
 // T. Chan, G. Golub, R. LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,24 +22,27 @@
 
 namespace paracel::alg {
 
-/// The keys of naive_bayes's config; README.md explains them.
-config_schema naive_bayes_schema();
+enum class feature_distribution { multinomial, bernoulli, gaussian };
 
-struct naive_bayes_settings {
-  explicit naive_bayes_settings(const config& from);
+struct naive_bayes_settings : class_settings {
+  static constexpr auto program = "naive_bayes";
+  static constexpr auto summary = "naive Bayes classifier";
+  void keys(key_list& k);
+  void check(const config& from);
 
-  class_settings classes;
-  std::string distribution;
-  double alpha;
-  double binarize;
-  double var_smoothing;
-  bool fit_prior;
+  feature_distribution distribution = feature_distribution::multinomial;
+  double alpha = 1;
+  double binarize = 0;
+  std::optional<double> var_smoothing;
+  bool fit_prior = true;
   std::vector<double> class_prior;
   std::string prior_place;
 };
 
 class naive_bayes : public class_base {
  public:
+  using settings_type = naive_bayes_settings;
+
   naive_bayes(Comm comm, const std::string& server_info, const naive_bayes_settings& settings);
 
   /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error.

@@ -3,8 +3,4 @@
 
 #include "naive_bayes.hpp"
 
-int main(int argc, char** argv) {
-  return paracel::run<paracel::alg::naive_bayes_settings>(
-      argc, argv, paracel::alg::naive_bayes_schema(),
-      [](const auto& settings) { paracel::alg::naive_bayes(paracel::Comm(), "", settings).solve(); });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::naive_bayes>(argc, argv); }

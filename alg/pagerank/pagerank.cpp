@@ -87,44 +87,29 @@ pagerank_result page_ranks(Comm comm, const distributed_graph& incoming, const p
   return result;
 }
 
-config_schema pagerank_schema() {
-  config_schema s("pagerank", "importance of vertices by the edges that lead to them");
-  add_graph_keys(s);
-  s.key("rounds", key_type::integer, "maximum number of rounds").fallback(200).at_least(0).at_most(1000000000);
-  s.key("damping_factor", key_type::number, "d of the formula: the fraction of a score that is passed along the edges")
-      .fallback(0.85)
+void pagerank_settings::keys(key_list& k) {
+  graph_settings::keys(k);
+  k("rounds", options.rounds, "maximum number of rounds").at_least(0).at_most(1000000000);
+  k("damping_factor", options.damping, "d of the formula: the fraction of a score that is passed along the edges")
       .at_least(0)
       .at_most(1);
-  s.key("tolerance", key_type::number, "stop when the L1 norm of a step is at most this; 0: never")
-      .fallback(1e-10)
-      .at_least(0);
-  s.key("weights", key_type::string, "whether edges have weights; automatic: yes if the first line has a third field")
-      .fallback("automatic")
-      .one_of({"automatic", "yes", "no"});
-  add_duplicates_key(s, "sum");
-  s.key("personalization", key_type::files,
-        "lines `id weight`: where random jumps lead; default: to all vertices alike");
-  s.key("paracel", key_type::boolean, "Paracel 0.3's formula: not normalised, the score of dead ends is lost")
-      .fallback(false);
-  s.key("handle_file", key_type::plugin, "plug-in for links and scores in the servers; default: the workers keep them")
+  k("tolerance", options.tolerance, "stop when the L1 norm of a step is at most this; 0: never").at_least(0);
+  k("weights", weights, "whether edges have weights; automatic: yes if the first line has a third field",
+    {{"automatic", std::nullopt}, {"yes", true}, {"no", false}});
+  duplicates_key(k, duplicates);
+  k.files("personalization", personalization,
+          "lines `id weight`: where random jumps lead; default: to all vertices alike");
+  k("paracel", options.paracel, "Paracel 0.3's formula: not normalised, the score of dead ends is lost");
+  k.plugin("handle_file", handle.file, "plug-in for links and scores in the servers; default: the workers keep them")
       .not_resumable();
-  s.key("update_function", key_type::string, "function of handle_file that joins lists of links; default init_updater");
-  s.key("filter_function", key_type::string,
-        "function of handle_file that selects scores to be written; default pr_filter");
-  return s;
+  handle.function_keys(
+      k, "handle_file",
+      {{"update_function", "init_updater", "function of handle_file that joins lists of links; default init_updater"},
+       {"filter_function", "pr_filter",
+        "function of handle_file that selects scores to be written; default pr_filter"}});
 }
 
-pagerank_settings::pagerank_settings(const config& from)
-    : graph_settings(from),
-      weights(from.get<std::string>("weights")),
-      personalization(from.get<std::vector<std::string>>("personalization")),
-      duplicates(duplicates_of(from)),
-      handle(read_state_plugin(from, "handle_file",
-                               {{"update_function", "init_updater"}, {"filter_function", "pr_filter"}})) {
-  options.damping = from.get<double>("damping_factor");
-  options.rounds = from.get<std::uint64_t>("rounds");
-  options.tolerance = from.get<double>("tolerance");
-  options.paracel = from.get<bool>("paracel");
+void pagerank_settings::check(const config& from) const {
   if (options.paracel && !personalization.empty())
     throw config_error(from.place_of("personalization") + ": not with Paracel's formula (\"paracel\": true)");
 }
@@ -191,8 +176,8 @@ std::vector<double> read_personalization(Comm comm, const distributed_graph& gra
 void pagerank::solve() {
   auto load = settings_.load_options();
   load.entries.transpose = !settings_.handle.given();
-  load.weighted = settings_.weights == "yes" ||
-                  (settings_.weights == "automatic" && entries_have_values(get_comm(), settings_.input, load.entries));
+  load.weighted =
+      settings_.weights ? *settings_.weights : entries_have_values(get_comm(), settings_.input, load.entries);
   load.entries.non_negative = true;
   load.entries.duplicates = settings_.duplicates;
   if (!load.weighted) {

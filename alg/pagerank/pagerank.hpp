@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -35,9 +36,9 @@ struct pagerank_options {
   double tolerance = 0;  ///< 0: run all rounds
   bool paracel = false;
   /// t of the own vertices, summing to 1 over all workers; empty: 1/N.
-  std::vector<double> personalization;
+  std::vector<double> personalization{};
   /// Called on every worker after each round with the L1 norm of its step.
-  std::function<void(std::uint64_t round, double step)> watch;
+  std::function<void(std::uint64_t round, double step)> watch{};
   paralg* job = nullptr;  ///< rounds are iterations of it (resumable_loop.hpp)
 };
 
@@ -63,18 +64,23 @@ pagerank_result page_ranks_in_servers(paralg& job, const distributed_graph& outg
                                       const state_plugin& handle);
 
 struct pagerank_settings : graph_settings {
-  explicit pagerank_settings(const config& from);
-  pagerank_options options;
-  std::string weights;
+  static constexpr auto program = "pagerank";
+  static constexpr auto summary = "importance of vertices by the edges that lead to them";
+  void keys(key_list& k);
+  void check(const config& from) const;
+
+  pagerank_options options{.rounds = 200, .tolerance = 1e-10};
+  std::optional<bool> weights;  ///< absent: if the first line has a third field
   std::vector<std::string> personalization;
-  duplicate_rule duplicates;
-  state_plugin handle;  // its functions: the update, the filter
+  duplicate_rule duplicates = duplicate_rule::sum;
+  state_plugin handle;  ///< its functions: the update, the filter
 };
-config_schema pagerank_schema();
 
 /// Reads the graph, computes, writes pagerank_<rank>.
 class pagerank : public paralg {
  public:
+  using settings_type = pagerank_settings;
+
   pagerank(Comm comm, const std::string& server_info, const pagerank_settings& settings)
       : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
   void solve() override;

@@ -3,8 +3,4 @@
 
 #include "pagerank.hpp"
 
-int main(int argc, char** argv) {
-  const auto schema = paracel::alg::pagerank_schema();
-  return paracel::run<paracel::alg::pagerank_settings>(
-      argc, argv, schema, [](const auto& settings) { paracel::alg::pagerank(paracel::Comm(), "", settings).solve(); });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::pagerank>(argc, argv); }

@@ -21,45 +21,31 @@ constexpr double certain_draws = 700;  // if so many are expected, e^-700 is the
 
 }  // namespace
 
-config_schema random_forest_schema() {
-  config_schema s("random_forest", "random forests of classification and regression trees");
-  add_tree_keys(s, false);
-  s.key("type", key_type::string, "classification: labels are classes; regression: labels are numbers")
-      .one_of({"classification", "regression"})
+namespace {
+
+constexpr choices<boosting_loss> types = {{"classification", boosting_loss::softmax},
+                                          {"regression", boosting_loss::squared}};
+
+}  // namespace
+
+void random_forest_settings::keys(key_list& k) {
+  tree_settings::keys(k, false);
+  k("type", loss, "classification: labels are classes; regression: labels are numbers", types)
       .required_unless({"model"});
-  s.key("trees", key_type::integer, "number of trees").fallback(100).at_least(1).at_most(100000);
-  s.key("features_per_split", key_type::integer, "features tested in a node; 0: sqrt(d), for regression d / 3")
-      .fallback(0)
-      .at_least(0);
-  s.key("max_depth", key_type::integer, "maximum number of splits between root and leaf; 0: no limit")
-      .fallback(0)
+  k("trees", trees, "number of trees").at_least(1).at_most(100000);
+  k("features_per_split", bagging.features, "features tested in a node; 0: sqrt(d), for regression d / 3").at_least(0);
+  k("max_depth", bagging.max_depth, "maximum number of splits between root and leaf; 0: no limit")
       .at_least(0)
       .at_most(1000);
-  s.key("min_split", key_type::integer, "minimum number of sampled rows in a node that is split")
-      .fallback(2)
+  k("min_split", bagging.min_split, "minimum number of sampled rows in a node that is split")
       .at_least(2)
       .at_most(2147483647);
-  s.key("min_leaf", key_type::integer, "minimum number of sampled rows in a leaf")
-      .fallback(1)
-      .at_least(1)
-      .at_most(2147483647);
-  s.key("bootstrap", key_type::boolean,
-        "sample the rows of each tree with replacement; false: every tree uses every row once")
-      .fallback(true);
-  return s;
+  k("min_leaf", bagging.min_leaf, "minimum number of sampled rows in a leaf").at_least(1).at_most(2147483647);
+  k("bootstrap", bootstrap, "sample the rows of each tree with replacement; false: every tree uses every row once");
 }
 
-random_forest_settings::random_forest_settings(const config& from)
-    : tree(from),
-      type(from.get<std::string>("type")),
-      trees(from.get<int>("trees")),
-      bootstrap(from.get<bool>("bootstrap")) {
-  bagging.features = from.get<std::size_t>("features_per_split");
-  bagging.max_depth = from.get<std::size_t>("max_depth");
-  bagging.min_split = from.get<std::int64_t>("min_split");
-  bagging.min_leaf = from.get<std::int64_t>("min_leaf");
-  bagging.seed = tree.seed;
-  const auto& table = tree.inputs.table;
+void random_forest_settings::check(const config& from) {
+  bagging.seed = seed;
   if (!bootstrap && (!table.samples.weight.empty() || !table.row_weights.empty() || table.of_classes.given()))
     throw config_error(from.place_of("bootstrap") +
                        ": found false, want true with weights, which are how often a row is drawn");
@@ -81,11 +67,7 @@ std::uint16_t times_drawn(std::uint64_t seed, std::uint64_t tree, std::uint64_t 
 }
 
 random_forest::random_forest(Comm comm, const std::string& server_info, const random_forest_settings& settings)
-    : tree_base(std::move(comm), server_info, settings.tree, settings.trees), settings_(settings) {}
-
-void random_forest::set_type(const std::string& type) {
-  set_loss(type == "classification" ? boosting_loss::softmax : boosting_loss::squared);
-}
+    : tree_base(std::move(comm), server_info, settings, settings.trees), settings_(settings) {}
 
 void random_forest::measure_out_of_bag(collectives& all, const std::vector<double>& votes,
                                        const std::vector<double>& voters, bagged_trees& to) const {
@@ -135,7 +117,7 @@ std::vector<std::uint16_t> random_forest::draws(collectives& all, std::uint64_t 
 bagged_trees random_forest::bag(run_log& log) {
   collectives outside(get_comm());
   const auto k = outputs();
-  const auto bins = make_bins(outside, training_, settings_.tree.max_bins);
+  const auto bins = make_bins(outside, training_, settings_.max_bins);
   const auto rows = to_bins(training_, bins);
   free_memory(training_.floats);  // from here on only the bins are used
   auto how = settings_.bagging;
@@ -203,7 +185,7 @@ std::vector<double> random_forest::scores(const sample_rows& rows) const {
 }
 
 void random_forest::train() {
-  set_type(settings_.type);
+  set_loss(settings_.loss);
   load_rows(most_classes, "classification");
   collectives all(get_comm());
   if (greatest_value(all, training_.weight, "weights") > greatest_weight)
@@ -221,7 +203,7 @@ void random_forest::train() {
 
 void random_forest::read_model() {
   const model_reader from(linear_.model, "random_forest");
-  set_type(from.field<std::string>("settings.type"));
+  set_loss(from.field("settings.type", types));
   model_.trees = forest::read(from, linear_.model);
   model_.centre = from.field<double>("centre", 0);  // models of earlier versions have none
   read_classes(from);

@@ -24,7 +24,6 @@
 
 #include <paracel/codec_packed.hpp>
 #include <paracel/com_queue.hpp>
-#include <paracel/schema.hpp>
 
 #include "alg/gbdt/forest.hpp"
 #include "alg/gbdt/gbdt_loss.hpp"
@@ -33,17 +32,16 @@
 
 namespace paracel::alg {
 
-/// The keys of random_forest's config; README.md explains them.
-config_schema random_forest_schema();
+struct random_forest_settings : tree_settings {
+  static constexpr auto program = "random_forest";
+  static constexpr auto summary = "random forests of classification and regression trees";
+  void keys(key_list& k);
+  void check(const config& from);
 
-struct random_forest_settings {
-  explicit random_forest_settings(const config& from);
-
-  tree_settings tree;
-  std::string type;
-  int trees;
-  bagging_settings bagging;  // features: 0 for the default
-  bool bootstrap;
+  boosting_loss loss = boosting_loss::softmax;  ///< for classes; squared: for numbers
+  int trees = 100;
+  bagging_settings bagging{.features = 0};  ///< features: 0 for the default
+  bool bootstrap = true;
 };
 
 /// The result of training: the trees, and the error of rows by the trees that have not drawn them.
@@ -61,12 +59,13 @@ std::uint16_t times_drawn(std::uint64_t seed, std::uint64_t tree, std::uint64_t 
 
 class random_forest : public tree_base {
  public:
+  using settings_type = random_forest_settings;
+
   random_forest(Comm comm, const std::string& server_info, const random_forest_settings& settings);
 
  private:
   void train() override;
   void read_model() override;
-  void set_type(const std::string& type);
   [[nodiscard]] const forest& trees() const override { return model_.trees; }
   /// The mean of the trees.
   [[nodiscard]] std::vector<double> scores(const sample_rows& rows) const override;

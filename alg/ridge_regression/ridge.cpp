@@ -149,55 +149,35 @@ void ridge_steps(const sample_rows& rows, std::span<const double> scale, std::sp
 
 // ---- the job
 
-config_schema ridge_schema() {
-  config_schema s("ridge", "least squares with an L2 penalty");
-  add_linear_keys(s);
-  s.key("method", key_type::string, "exact: the minimum; sgd: Paracel's stochastic steps")
-      .fallback("exact")
-      .one_of({"exact", "sgd"});
-  s.key("beta", key_type::number, "weight of the penalty: J/(2n) has beta*|w|^2, so a = 2*n*beta")
+void ridge_settings::keys(key_list& k) {
+  linear_settings::keys(k);
+  k("method", exact, "exact: the minimum; sgd: Paracel's stochastic steps", {{"exact", true}, {"sgd", false}});
+  k("beta", beta, "weight of the penalty: J/(2n) has beta*|w|^2, so a = 2*n*beta")
       .at_least(0)
       .required_unless({"penalty", "model"});
-  s.key("penalty", key_type::number, "the penalty a itself, instead of beta").at_least(0);
-  s.key("standardize", key_type::boolean, "divide each feature by its standard deviation in the training samples")
-      .fallback(false);
-  s.key("rounds", key_type::integer, "sgd: passes over the data; exact: maximum number of conjugate gradient steps")
-      .fallback(1000)
+  k("penalty", penalty, "the penalty a itself, instead of beta").at_least(0);
+  k("standardize", standardize, "divide each feature by its standard deviation in the training samples");
+  k("rounds", rounds, "sgd: passes over the data; exact: maximum number of conjugate gradient steps")
       .at_least(1)
       .at_most(1000000000);
-  s.key("alpha", key_type::number, "sgd: step size").fallback(0.001).above(0);
-  s.key("decay", key_type::number, "sgd: the step size of round k = 0, 1, ... is alpha/(1 + decay*k)")
-      .fallback(0.0)
+  k("alpha", alpha, "sgd: step size").above(0);
+  k("decay", decay, "sgd: the step size of round k = 0, 1, ... is alpha/(1 + decay*k)").at_least(0);
+  k("tolerance", tolerance,
+    "sgd: stop when the objective changes by less than this fraction (0: never); conjugate gradients: relative "
+    "residual to reach, default 1e-10")
       .at_least(0);
-  s.key("tolerance", key_type::number,
-        "sgd: stop when the objective changes by less than this fraction (0: never); conjugate gradients: relative "
-        "residual to reach, default 1e-10")
-      .at_least(0);
-  s.key("seed", key_type::integer, "sgd: seed of the order of the samples").fallback(0).at_least(0);
-  s.key("update_file", key_type::plugin, "sgd: plug-in that applies a delta to theta; default: the framework's");
-  s.key("update_func", key_type::string, "sgd: function of update_file; default paracel_add");
-  return s;
+  k("seed", seed, "sgd: seed of the order of the samples").at_least(0);
+  k.plugin("update_file", update_file, "sgd: plug-in that applies a delta to theta; default: the framework's");
+  k("update_func", update_func, "sgd: function of update_file; default paracel_add");
 }
 
-ridge_settings::ridge_settings(const config& from)
-    : linear(from),
-      update_file(from.get<std::string>("update_file")),
-      update_func(from.get<std::string>("update_func")),
-      exact(from.get<std::string>("method") == "exact"),
-      standardize(from.get<bool>("standardize")),
-      rounds(from.get<int>("rounds")),
-      alpha(from.get<double>("alpha")),
-      decay(from.get<double>("decay")),
-      beta(from.get<double>("beta")),
-      penalty(from.given("penalty") ? from.get<double>("penalty") : -1),
-      tolerance(from.get<double>("tolerance")),
-      seed(from.get<std::uint64_t>("seed")) {
-  if (!linear.model.empty()) refuse_keys(from, {"update_file", "update_func"}, "not with a model: nothing is trained");
+void ridge_settings::check(const config& from) const {
+  if (!model.empty()) refuse_keys(from, {"update_file", "update_func"}, "not with a model: nothing is trained");
   if (exact)
     refuse_keys(from, {"update_file", "update_func"},
                 "not with method exact, which keeps nothing in the servers; want sgd");
-  if (!linear.model.empty()) return;
-  if (from.given("penalty") && from.given("beta"))
+  if (!model.empty()) return;
+  if (penalty && from.given("beta"))
     throw config_error(from.place_of("penalty") + ": not together with beta, which is penalty/(2n)");
   if (update_file.empty() != update_func.empty())
     throw config_error(from.place_of(update_file.empty() ? "update_func" : "update_file") +
@@ -205,7 +185,7 @@ ridge_settings::ridge_settings(const config& from)
 }
 
 ridge_regression::ridge_regression(Comm comm, const std::string& server_info, const ridge_settings& settings)
-    : linear_base(std::move(comm), server_info, settings.linear, settings.rounds), settings_(settings) {
+    : linear_base(std::move(comm), server_info, settings, settings.rounds), settings_(settings) {
   if (settings_.update_file.empty()) return;
   paracel_register_update(settings_.update_file, settings_.update_func);
 }
@@ -228,7 +208,7 @@ void ridge_regression::train() {
   const std::uint64_t count = rows.rows_total;
   load_others();
   centred_samples samples(get_comm(), std::move(rows), settings_.standardize);
-  penalty_ = settings_.penalty >= 0 ? settings_.penalty : 2 * samples.total() * settings_.beta;
+  penalty_ = settings_.penalty.value_or(2 * samples.total() * settings_.beta);
   run_log log(*this, settings_.rounds, settings_.exact ? "residual" : "objective", linear_.debug);
   const auto w = settings_.exact ? solve_exactly(samples, log) : descend(samples, log);
 
@@ -247,10 +227,7 @@ void ridge_regression::train() {
       .add("rounds", rounds_done_);
   if (has_test()) model.fields().add("test_rmse", test_error);
   describe_fields(model);
-  model.settings()
-      .add("method", settings_.exact ? "exact" : "sgd")
-      .add("penalty", penalty_)
-      .add("standardize", settings_.standardize);
+  model.settings().add("penalty", penalty_);
   model.finish();
   log.result("objective", value);
   log.result("train_rmse", std::sqrt(squares / samples.total()));
@@ -275,7 +252,8 @@ std::vector<double> ridge_regression::solve_exactly(const centred_samples& sampl
   auto right = samples.correlate(r);
   right.pop_back();
   if (p > normal_equations_limit) {
-    const double tolerance = settings_.tolerance > 0 ? settings_.tolerance : 1e-10;
+    const double given = settings_.tolerance.value_or(0);
+    const double tolerance = given > 0 ? given : 1e-10;
     double residual = 0;
     w = ridge_conjugate_gradients([&](std::span<const double> v) { return samples.normal_product(v); },
                                   samples.squared_lengths(), right, penalty_, tolerance, settings_.rounds,
@@ -341,6 +319,7 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
   paracel_sync();
   rounds_done_ = first_iteration();
   const divergence_rule rule{"the objective", "lower alpha (now " + json_number(settings_.alpha) + ")"};
+  const double tolerance = settings_.tolerance.value_or(0);
   std::vector<std::size_t> order(rows.rows());
   for (int round = rounds_done_; round < settings_.rounds; ++round) {
     read_theta();
@@ -348,7 +327,7 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
     if (round == 0) first_ = value;
     else log.round(round, value);
     check_divergence(rule, round, value, first_);
-    if (round > 0 && settings_.tolerance > 0 && std::abs(last_ - value) <= settings_.tolerance * value) break;
+    if (round > 0 && tolerance > 0 && std::abs(last_ - value) <= tolerance * value) break;
     last_ = value;
     std::iota(order.begin(), order.end(), std::size_t{0});
     counter_random(settings_.seed, static_cast<std::uint64_t>(round), rows.first_row).shuffle(order);

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,28 +53,29 @@ std::vector<double> ridge_conjugate_gradients(
 void ridge_steps(const sample_rows& rows, std::span<const double> scale, std::span<const std::size_t> order,
                  double of_mean_weight, double mean_weight, double beta, std::span<double> w, double& b);
 
-/// The keys of ridge's config; README.md explains them.
-config_schema ridge_schema();
+struct ridge_settings : linear_settings {
+  static constexpr auto program = "ridge";
+  static constexpr auto summary = "least squares with an L2 penalty";
+  void keys(key_list& k);
+  void check(const config& from) const;
 
-struct ridge_settings {
-  explicit ridge_settings(const config& from);
-
-  linear_settings linear;
+  bool exact = true;
+  double beta = 0;                // a / (2n)
+  std::optional<double> penalty;  // a; absent: computed from beta
+  bool standardize = false;
+  int rounds = 1000;
+  double alpha = 0.001;
+  double decay = 0;
+  std::optional<double> tolerance;
+  std::uint64_t seed = 0;
   std::string update_file;
   std::string update_func;
-  bool exact;
-  bool standardize;
-  int rounds;
-  double alpha;
-  double decay;
-  double beta;     // a / (2n), if given
-  double penalty;  // a; below 0: computed from beta
-  double tolerance;
-  std::uint64_t seed;
 };
 
 class ridge_regression : public linear_base {
  public:
+  using settings_type = ridge_settings;
+
   ridge_regression(Comm comm, const std::string& server_info, const ridge_settings& settings);
 
   /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error.

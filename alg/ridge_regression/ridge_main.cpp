@@ -3,8 +3,4 @@
 
 #include "ridge.hpp"
 
-int main(int argc, char** argv) {
-  return paracel::run<paracel::alg::ridge_settings>(argc, argv, paracel::alg::ridge_schema(), [](const auto& settings) {
-    paracel::alg::ridge_regression(paracel::Comm(), "", settings).solve();
-  });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::ridge_regression>(argc, argv); }

@@ -452,17 +452,6 @@ scc_result strong_components(Comm comm, const distributed_graph& graph, std::uin
   return result;
 }
 
-config_schema scc_schema() {
-  config_schema s("scc", "strongly connected components");
-  add_graph_keys(s);
-  // 2^24 edges are 64 MB in a message and take less than a second on rank 0.
-  s.key("gather_limit", key_type::integer, "largest core, in edges, that rank 0 solves alone")
-      .fallback(1 << 24)
-      .at_least(0)
-      .at_most(4e9);
-  return s;
-}
-
 void strongly_connected_components::solve() {
   auto load = settings_.load_options();
   load.entries.values = entry_options::value_rule::ignore;

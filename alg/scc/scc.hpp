@@ -46,16 +46,22 @@ scc_result strong_components(Comm comm, const distributed_graph& graph, std::uin
                              paralg* job = nullptr);
 
 struct scc_settings : graph_settings {
-  explicit scc_settings(const config& from)
-      : graph_settings(from), gather_limit(from.get<std::uint64_t>("gather_limit")) {}
-  std::uint64_t gather_limit;
-};
+  static constexpr auto program = "scc";
+  static constexpr auto summary = "strongly connected components";
+  void keys(key_list& k) {
+    graph_settings::keys(k);
+    k("gather_limit", gather_limit, "largest core, in edges, that rank 0 solves alone").at_least(0).at_most(4e9);
+  }
 
-config_schema scc_schema();
+  // 2^24 edges are 64 MB in a message and take less than a second on rank 0.
+  std::uint64_t gather_limit = 1U << 24U;
+};
 
 /// Reads the graph, finds the components, writes component_<rank>.
 class strongly_connected_components : public paralg {
  public:
+  using settings_type = scc_settings;
+
   strongly_connected_components(Comm comm, const std::string& server_info, const scc_settings& settings)
       : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
   void solve() override;

@@ -3,8 +3,4 @@
 
 #include "scc.hpp"
 
-int main(int argc, char** argv) {
-  return paracel::run<paracel::alg::scc_settings>(argc, argv, paracel::alg::scc_schema(), [](const auto& settings) {
-    paracel::alg::strongly_connected_components(paracel::Comm(), "", settings).solve();
-  });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::strongly_connected_components>(argc, argv); }

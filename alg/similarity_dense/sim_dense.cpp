@@ -31,52 +31,30 @@ void take(const std::byte*& at, T* values, std::size_t n) {
   at += n * sizeof(T);
 }
 
-void common_keys(config_schema& s) {
-  s.key("output", key_type::output_folder, "folder of the results").required();
-  s.add_output_files();
-  s.key("simbar", key_type::number, "minimum similarity").fallback(0.0).at_least(-1).at_most(1);
-  s.key("topk", key_type::integer, "maximum number of neighbours of a row").fallback(20).at_least(1);
-  s.key("ids", key_type::string,
-        "first: the first field is the id of the row; row: the number of the row, from 0, is its id")
-      .fallback("first")
-      .one_of({"first", "row"});
-  s.key("header", key_type::string,
-        "whether the first line of each file names the fields; automatic: if none of them is a number")
-      .fallback("automatic")
-      .one_of({"automatic", "yes", "no"});
-  s.key("label", key_type::boolean, "the last field is a label, which is ignored").fallback(false);
-  s.key("format", key_type::string, "format of the results: text, or npy").fallback("text").one_of({"text", "npy"});
-}
-
 }  // namespace
 
-config_schema sim_dense_schema() {
-  config_schema s("sim_dense", "the most similar rows for each row of a dense matrix");
-  s.key("input", key_type::files, "rows: id,feature,feature,...").required();
-  common_keys(s);
-  return s;
-}
-
-config_schema ab_sim_dense_schema() {
-  config_schema s("ab_sim_dense", "the most similar rows of a dense matrix b for each row of a dense matrix a");
-  s.key("input_a", key_type::files, "rows of a: id,feature,feature,...").required();
-  s.key("input_b", key_type::files, "rows of b").required();
-  common_keys(s);
-  return s;
-}
-
-sim_dense_settings::sim_dense_settings(const config& from, bool ab)
-    : input_a(from.get<std::vector<std::string>>(ab ? "input_a" : "input")),
-      output(from.get<std::string>("output")),
-      output_format(from.get<std::string>("format")),
-      number_rows(from.get<std::string>("ids") == "row"),
-      label(from.get<bool>("label")),
-      simbar(from.get<double>("simbar")),
-      topk(from.get<std::size_t>("topk")) {
-  const auto said = from.get<std::string>("header");
+void sim_dense_settings::common_keys(key_list& k) {
   using rule = entry_options::header_rule;
-  header = said == "yes" ? rule::yes : said == "no" ? rule::no : rule::automatic;
-  if (ab) input_b = from.get<std::vector<std::string>>("input_b");
+  output_keys(k, output);
+  k("simbar", simbar, "minimum similarity").at_least(-1).at_most(1);
+  k("topk", topk, "maximum number of neighbours of a row").at_least(1);
+  k("ids", number_rows, "first: the first field is the id of the row; row: the number of the row, from 0, is its id",
+    {{"first", false}, {"row", true}});
+  k("header", header, "whether the first line of each file names the fields; automatic: if none of them is a number",
+    {{"automatic", rule::automatic}, {"yes", rule::yes}, {"no", rule::no}});
+  k("label", label, "the last field is a label, which is ignored");
+  format_key(k, output_format, "format of the results: text, or npy");
+}
+
+void sim_dense_settings::keys(key_list& k) {
+  k.files("input", input_a, "rows: id,feature,feature,...").required();
+  common_keys(k);
+}
+
+void ab_sim_dense_settings::keys(key_list& k) {
+  k.files("input_a", input_a, "rows of a: id,feature,feature,...").required();
+  k.files("input_b", input_b, "rows of b").required();
+  common_keys(k);
 }
 
 sim_dense::sim_dense(Comm comm, const std::string& server_info, const sim_dense_settings& settings)
@@ -293,7 +271,7 @@ void sim_dense::dump_result() {
   for (const auto& other : comm.allgather(best)) {
     if (other[0] > best[0] || (other[0] == best[0] && other[1] < best[1])) best = other;
   }
-  if (settings_.output_format == "text") {
+  if (settings_.output_format == result_format::text) {
     paracel_dump_vector(lines, "result_", "\n");
   } else {
     dump_arrays();
@@ -331,7 +309,6 @@ void sim_dense::dump_arrays() {
     }
   }
   model_writer writer(*this, settings_.input_b.empty() ? "sim_dense" : "ab_sim_dense", settings_.output_format);
-  writer.settings().add("topk", static_cast<std::uint64_t>(settings_.topk)).add("simbar", settings_.simbar);
   writer.add_rows("counts", std::span<const std::uint64_t>(counts), {}, &rows);
   writer.add_rows("neighbours", std::span<const double>(similarities), {}, &found);
   writer.finish();

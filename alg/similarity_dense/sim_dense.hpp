@@ -15,37 +15,45 @@
 
 #include <paracel/id_list.hpp>
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 #include <paracel/sparse.hpp>
 
+#include "alg/common/result_keys.hpp"
 #include "alg/common/run_log.hpp"
 #include "alg/common/top_k_neighbours.hpp"
 #include "dense_kernel.hpp"
 
 namespace paracel::alg {
 
-/// The keys of sim_dense's and ab_sim_dense's configs; README.md explains them.
-config_schema sim_dense_schema();
-config_schema ab_sim_dense_schema();
-
-/// The config as a struct.
 struct sim_dense_settings {
-  /// `ab`: for ab_sim_dense.
-  sim_dense_settings(const config& from, bool ab);
+  static constexpr auto program = "sim_dense";
+  static constexpr auto summary = "the most similar rows for each row of a dense matrix";
+  void keys(key_list& k);
 
   std::vector<std::string> input_a;
   std::vector<std::string> input_b;  ///< empty: one matrix
   std::string output;
-  std::string output_format;
-  bool number_rows;  ///< rows are identified by their number instead of their first field
-  bool label;
-  double simbar;
-  std::size_t topk;
-  entry_options::header_rule header;
+  result_format output_format = result_format::text;
+  bool number_rows = false;  ///< rows are identified by their number instead of their first field
+  bool label = false;
+  double simbar = 0;
+  std::size_t topk = 20;
+  entry_options::header_rule header = entry_options::header_rule::automatic;
+
+ protected:
+  void common_keys(key_list& k);
+};
+
+struct ab_sim_dense_settings : sim_dense_settings {
+  static constexpr auto program = "ab_sim_dense";
+  static constexpr auto summary = "the most similar rows of a dense matrix b for each row of a dense matrix a";
+  void keys(key_list& k);
 };
 
 class sim_dense : public paralg {
  public:
+  using settings_type = sim_dense_settings;
+
   sim_dense(Comm comm, const std::string& server_info, const sim_dense_settings& settings);
 
   /// Loads, compares and writes. Throws: data_error.
@@ -77,6 +85,13 @@ class sim_dense : public paralg {
   matrix a_;
   matrix b_;
   top_k_neighbours lists_;
+};
+
+/// Two matrices.
+class ab_sim_dense : public sim_dense {
+ public:
+  using settings_type = ab_sim_dense_settings;
+  using sim_dense::sim_dense;
 };
 
 }  // namespace paracel::alg

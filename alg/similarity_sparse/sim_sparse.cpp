@@ -39,67 +39,31 @@ bool within(double n, double least, double most) { return (least <= 0 || n >= le
 
 }  // namespace
 
-config_schema sim_sparse_schema() {
-  config_schema s("sim_sparse", "the most similar rows for each row of a sparse matrix");
-  s.key("input", key_type::files, "entries: row,column,value").required();
-  add_entry_keys(s, "row, column and value");
-  add_duplicates_key(s, "sum");
-  add_cache_keys(s);
-  s.key("output", key_type::output_folder, "folder of the results").required();
-  s.add_output_files();
-  s.key("format", key_type::string, "fsv: row,column,value; sfv: column,row,value")
-      .fallback("fsv")
-      .one_of({"fsv", "sfv"});
-  s.key("topk", key_type::integer, "maximum number of neighbours of a row").fallback(10).at_least(1);
-  s.key("rbar", key_type::number, "minimum number of entries of a row; 0 or -1: no limit").fallback(0.0).at_least(-1);
-  s.key("rubar", key_type::number, "maximum number of entries of a row; 0 or -1: no limit").fallback(0.0).at_least(-1);
-  s.key("cbar", key_type::number, "minimum number of entries of a column; 0 or -1: no limit")
-      .fallback(0.0)
-      .at_least(-1);
-  s.key("cubar", key_type::number, "maximum number of entries of a column; 0 or -1: no limit")
-      .fallback(0.0)
-      .at_least(-1);
-  s.key("sim_bar", key_type::number, "minimum similarity; 0 or -1: no limit").fallback(0.0).at_least(-1).at_most(1);
-  s.key("sim_ubar", key_type::number, "maximum similarity; 0 or -1: no limit").fallback(0.0).at_least(-1);
-  s.key("weight_bar", key_type::number, "entries with a smaller |value| are ignored; 0 or -1: none")
-      .fallback(0.0)
-      .at_least(-1);
-  s.key("intersect_bar", key_type::number, "minimum number of columns that two rows share; 0 or -1: one")
-      .fallback(0.0)
-      .at_least(-1);
-  s.key("output_format", key_type::string, "format of the results: text, or npy")
-      .fallback("text")
-      .one_of({"text", "npy"});
-  s.key("sim_method", key_type::string, "cosine, jaccard or pearson")
-      .fallback("cosine")
-      .one_of({"cosine", "jaccard", "pearson"});
-  return s;
-}
-
-sim_sparse_settings::sim_sparse_settings(const config& from)
-    : input(from.get<std::vector<std::string>>("input")),
-      output(from.get<std::string>("output")),
-      output_format(from.get<std::string>("output_format")),
-      transpose(from.get<std::string>("format") == "sfv"),
-      cache(cache_options(from)),
-      entries(from),
-      duplicates(duplicates_of(from)),
-      topk(from.get<std::size_t>("topk")),
-      rbar(from.get<double>("rbar")),
-      rubar(from.get<double>("rubar")),
-      cbar(from.get<double>("cbar")),
-      cubar(from.get<double>("cubar")),
-      weight_bar(from.get<double>("weight_bar")) {
-  const auto method = from.get<std::string>("sim_method");
-  limits.method = method == "cosine"    ? similarity_method::cosine
-                  : method == "jaccard" ? similarity_method::jaccard
-                                        : similarity_method::pearson;
-  const auto off = [](double v) { return v == 0 || v == -1; };
-  if (const auto v = from.get<double>("sim_bar"); !off(v)) limits.least = v;
-  if (const auto v = from.get<double>("sim_ubar"); !off(v)) limits.most = v;
-  if (const auto v = from.get<double>("intersect_bar"); v > 0) {
-    limits.common = static_cast<std::uint32_t>(std::min(std::ceil(v), 4e9));
-  }
+void sim_sparse_settings::keys(key_list& k) {
+  using by = similarity_method;
+  k.files("input", input, "entries: row,column,value").required();
+  entries.keys(k, "row, column and value");
+  duplicates_key(k, duplicates);
+  cache_keys(k, cache);
+  output_keys(k, output);
+  k("format", transpose, "fsv: row,column,value; sfv: column,row,value", {{"fsv", false}, {"sfv", true}});
+  k("topk", topk, "maximum number of neighbours of a row").at_least(1);
+  k("rbar", rbar, "minimum number of entries of a row; 0 or -1: no limit").at_least(-1);
+  k("rubar", rubar, "maximum number of entries of a row; 0 or -1: no limit").at_least(-1);
+  k("cbar", cbar, "minimum number of entries of a column; 0 or -1: no limit").at_least(-1);
+  k("cubar", cubar, "maximum number of entries of a column; 0 or -1: no limit").at_least(-1);
+  double least = 0, most = 0, common = 0;
+  k("sim_bar", least, "minimum similarity; 0 or -1: no limit").at_least(-1).at_most(1);
+  k("sim_ubar", most, "maximum similarity; 0 or -1: no limit").at_least(-1);
+  k("weight_bar", weight_bar, "entries with a smaller |value| are ignored; 0 or -1: none").at_least(-1);
+  k("intersect_bar", common, "minimum number of columns that two rows share; 0 or -1: one").at_least(-1);
+  format_key(k, output_format, "format of the results: text, or npy", "output_format");
+  k("sim_method", limits.method, "cosine, jaccard or pearson",
+    {{"cosine", by::cosine}, {"jaccard", by::jaccard}, {"pearson", by::pearson}});
+  const auto is_limit = [](double v) { return v != 0 && v != -1; };
+  if (is_limit(least)) limits.least = least;
+  if (is_limit(most)) limits.most = most;
+  if (common > 0) limits.common = static_cast<std::uint32_t>(std::min(std::ceil(common), 4e9));
 }
 
 sim_sparse::sim_sparse(Comm comm, const std::string& server_info, const sim_sparse_settings& settings)
@@ -317,7 +281,7 @@ void sim_sparse::dump_result() {
   for (const auto& other : comm.allgather(best)) {
     if (other[0] > best[0] || (other[0] == best[0] && other[1] < best[1])) best = other;
   }
-  if (settings_.output_format == "text") {
+  if (settings_.output_format == result_format::text) {
     paracel_dump_vector(lines, "similarities_", "\n");
   } else {
     dump_arrays(ids);
@@ -352,7 +316,6 @@ void sim_sparse::dump_arrays(const id_list& ids) {
     }
   }
   model_writer writer(*this, "sim_sparse", settings_.output_format);
-  writer.settings().add("topk", static_cast<std::uint64_t>(settings_.topk));
   writer.add_rows("counts", std::span<const std::uint64_t>(counts), {}, &input_.row_ids);
   writer.add_rows("neighbours", std::span<const double>(similarities), {}, &others);
   writer.finish();

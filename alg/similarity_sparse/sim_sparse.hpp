@@ -16,37 +16,38 @@
 #include <vector>
 
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 #include <paracel/sparse.hpp>
 
 #include "alg/common/entry_keys.hpp"
+#include "alg/common/result_keys.hpp"
 #include "alg/common/top_k_neighbours.hpp"
 #include "sparse_kernel.hpp"
 
 namespace paracel::alg {
 
-/// The keys of sim_sparse's config; README.md explains them.
-config_schema sim_sparse_schema();
-
-/// The config as a struct.
 struct sim_sparse_settings {
-  explicit sim_sparse_settings(const config& from);
+  static constexpr auto program = "sim_sparse";
+  static constexpr auto summary = "the most similar rows for each row of a sparse matrix";
+  void keys(key_list& k);
 
   std::vector<std::string> input;
   std::string output;
-  std::string output_format;
-  bool transpose;
+  result_format output_format = result_format::text;
+  bool transpose = false;
   load_cache_options cache;
   entry_keys entries;
-  duplicate_rule duplicates;
-  std::size_t topk;
-  double rbar, rubar, cbar, cubar;
-  double weight_bar;
+  duplicate_rule duplicates = duplicate_rule::sum;
+  std::size_t topk = 10;
+  double rbar = 0, rubar = 0, cbar = 0, cubar = 0;
+  double weight_bar = 0;
   similarity_limits limits;
 };
 
 class sim_sparse : public paralg {
  public:
+  using settings_type = sim_sparse_settings;
+
   sim_sparse(Comm comm, const std::string& server_info, const sim_sparse_settings& settings);
 
   /// Loads, filters, compares and writes. Throws: data_error.

@@ -3,8 +3,4 @@
 
 #include "sim_sparse.hpp"
 
-int main(int argc, char** argv) {
-  using namespace paracel::alg;
-  return paracel::run<sim_sparse_settings>(
-      argc, argv, sim_sparse_schema(), [](const auto& settings) { sim_sparse(paracel::Comm(), "", settings).solve(); });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::sim_sparse>(argc, argv); }

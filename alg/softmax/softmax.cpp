@@ -11,37 +11,20 @@
 
 namespace paracel::alg {
 
-config_schema softmax_schema() {
-  config_schema s("softmax", "softmax (multinomial logistic) regression");
-  add_class_keys(s);
-  s.key("C", key_type::number, "weight of the losses").fallback(1.0).above(0);
-  s.key("bias", key_type::boolean, "add a bias, which is not penalised, for each class").fallback(true);
-  s.key("method", key_type::string, "newton or lbfgs").fallback("newton").one_of({"newton", "lbfgs"});
-  s.key("rounds", key_type::integer, "maximum number of steps").fallback(1000).at_least(1).at_most(1000000000);
-  s.key("tolerance", key_type::number, "stop when the gradient's norm is at most this fraction of the first one")
-      .fallback(1e-5)
+void softmax_settings::keys(key_list& k) {
+  class_settings::keys(k);
+  k("C", c, "weight of the losses").above(0);
+  k("bias", bias, "add a bias, which is not penalised, for each class");
+  k("method", how, "newton or lbfgs", {{"newton", optim::method::newton}, {"lbfgs", optim::method::lbfgs}});
+  k("rounds", rounds, "maximum number of steps").at_least(1).at_most(1000000000);
+  k("tolerance", tolerance, "stop when the gradient's norm is at most this fraction of the first one")
       .at_least(0)
       .at_most(1);
-  add_validation_keys(s);
-  return s;
-}
-
-softmax_settings::softmax_settings(const config& from)
-    : classes(from),
-      c(from.get<double>("C")),
-      bias(from.get<bool>("bias")),
-      how(optim::method_of(from.get<std::string>("method"))),
-      rounds(from.get<int>("rounds")),
-      tolerance(from.get<double>("tolerance")),
-      validation_input(from.get<std::vector<std::string>>("validation_input")),
-      patience(from.get<int>("patience")) {
-  check_validation_keys(from);
+  validation_settings::keys(k);
 }
 
 softmax::softmax(Comm comm, const std::string& server_info, const softmax_settings& settings)
-    : class_base(std::move(comm), server_info, settings.classes, settings.rounds),
-      settings_(settings),
-      bias_(settings.bias) {}
+    : class_base(std::move(comm), server_info, settings, settings.rounds), settings_(settings), bias_(settings.bias) {}
 
 void softmax::solve() {
   if (linear_.model.empty()) {

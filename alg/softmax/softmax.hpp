@@ -20,24 +20,22 @@
 
 namespace paracel::alg {
 
-/// The keys of softmax's config; README.md explains them.
-config_schema softmax_schema();
+struct softmax_settings : class_settings, validation_settings {
+  static constexpr auto program = "softmax";
+  static constexpr auto summary = "softmax (multinomial logistic) regression";
+  void keys(key_list& k);
 
-struct softmax_settings {
-  explicit softmax_settings(const config& from);
-
-  class_settings classes;
-  double c;
-  bool bias;
-  optim::method how;
-  int rounds;
-  double tolerance;
-  std::vector<std::string> validation_input;
-  int patience;
+  double c = 1;
+  bool bias = true;
+  optim::method how = optim::method::newton;
+  int rounds = 1000;
+  double tolerance = 1e-5;
 };
 
 class softmax : public class_base {
  public:
+  using settings_type = softmax_settings;
+
   softmax(Comm comm, const std::string& server_info, const softmax_settings& settings);
 
   /// Loads, trains (or reads a model), tests, predicts and writes the results. Throws: data_error; error when it does

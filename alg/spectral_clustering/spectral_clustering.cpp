@@ -105,47 +105,31 @@ void laplacian_operator::largest(std::span<double> values) {
   std::copy(all.begin(), all.end(), values.begin());
 }
 
-config_schema spectral_clustering_schema() {
-  config_schema s("spectral_clustering", "clusters of an undirected graph by eigenvectors of its normalised Laplacian");
-  add_graph_keys(s);
-  s.key("kclusters", key_type::integer, "number of clusters, and of eigenvectors").required().at_least(1).at_most(4096);
-  add_duplicates_key(s, "sum");
-  s.key("rounds", key_type::integer,
-        "maximum number of steps for the eigenvectors, each two products with kclusters + 2 columns")
-      .fallback(10000)
+void spectral_clustering_settings::keys(key_list& k) {
+  graph_settings::keys(k);
+  k("kclusters", kmeans.clusters, "number of clusters, and of eigenvectors").required().at_least(1).at_most(4096);
+  duplicates_key(k, duplicates);
+  k("rounds", krylov.steps,
+    "maximum number of steps for the eigenvectors, each two products with kclusters + 2 columns")
       .at_least(1)
       .at_most(1000000);
-  s.key("tolerance", key_type::number,
-        "largest permitted residual of an eigenvector, relative to 2 - the smallest eigenvalue")
-      .fallback(1e-10)
+  k("tolerance", krylov.tolerance,
+    "largest permitted residual of an eigenvector, relative to 2 - the smallest eigenvalue")
       .above(0);
-  s.key("basis", key_type::integer,
-        "columns kept before a restart; 0: ten times kclusters + 2, up to 40 times if rounds would not suffice")
-      .fallback(0)
+  k("basis", krylov.basis,
+    "columns kept before a restart; 0: ten times kclusters + 2, up to 40 times if rounds would not suffice")
       .at_least(0)
       .at_most(100000);
-  s.key("kmeans_rounds", key_type::integer, "maximum number of rounds of a run of k-means")
-      .fallback(300)
-      .at_least(1)
-      .at_most(100000);
-  s.key("n_init", key_type::integer, "runs of k-means; the best is kept").fallback(10).at_least(1).at_most(10000);
-  s.key("seed", key_type::integer, "seed of the initial vectors and of k-means").fallback(0).at_least(0);
-  s.key("debug", key_type::boolean, "print each round").fallback(false);
-  return s;
+  k("kmeans_rounds", kmeans.rounds, "maximum number of rounds of a run of k-means").at_least(1).at_most(100000);
+  k("n_init", kmeans.n_init, "runs of k-means; the best is kept").at_least(1).at_most(10000);
+  k("seed", krylov.seed, "seed of the initial vectors and of k-means").at_least(0);
+  k("debug", debug, "print each round");
 }
 
-spectral_clustering_settings::spectral_clustering_settings(const config& from)
-    : graph_settings(from),
-      kclusters_place(from.place_of("kclusters")),
-      duplicates(duplicates_of(from)),
-      debug(from.get<bool>("debug")) {
-  krylov.k = kmeans.clusters = from.get<std::size_t>("kclusters");
-  krylov.steps = from.get<int>("rounds");
-  krylov.tolerance = from.get<double>("tolerance");
-  krylov.basis = from.get<std::size_t>("basis");
-  krylov.seed = kmeans.seed = from.get<std::uint64_t>("seed");
-  kmeans.rounds = from.get<int>("kmeans_rounds");
-  kmeans.n_init = from.get<int>("n_init");
+void spectral_clustering_settings::check(const config& from) {
+  kclusters_place = from.place_of("kclusters");
+  krylov.k = kmeans.clusters;
+  kmeans.seed = krylov.seed;
 }
 
 void spectral_clustering::solve() {
@@ -225,11 +209,6 @@ void spectral_clustering::solve() {
       .add("clusters", clusters)
       .add("inertia", best.inertia)
       .add("converged", found.converged);
-  out.settings()
-      .add("kclusters", std::uint64_t{settings_.kmeans.clusters})
-      .add("n_init", settings_.kmeans.n_init)
-      .add("tolerance", settings_.krylov.tolerance)
-      .add("seed", settings_.kmeans.seed);
   out.add("eigenvalues", eigenvalues);
   if (settings_.dump) out.add_rows<std::int64_t>("label", labels, {}, &graph.ids);
   out.finish();

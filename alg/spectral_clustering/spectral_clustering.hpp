@@ -19,7 +19,7 @@
 
 #include <paracel/distributed_graph.hpp>
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 
 #include "alg/common/graph_base.hpp"
 #include "alg/kmeans/kmeans_solver.hpp"
@@ -74,21 +74,24 @@ class laplacian_operator : public product_operator {
   tall_block local_;
 };
 
-config_schema spectral_clustering_schema();
-
 struct spectral_clustering_settings : graph_settings {
-  explicit spectral_clustering_settings(const config& from);
+  static constexpr auto program = "spectral_clustering";
+  static constexpr auto summary = "clusters of an undirected graph by eigenvectors of its normalised Laplacian";
+  void keys(key_list& k);
+  void check(const config& from);
 
-  krylov_options krylov;
-  kmeans_options kmeans;
+  krylov_options krylov{.steps = 10000};
+  kmeans_options kmeans{.n_init = 10};
   std::string kclusters_place;
-  duplicate_rule duplicates;
-  bool debug;
+  duplicate_rule duplicates = duplicate_rule::sum;
+  bool debug = false;
 };
 
 /// Reads the graph, computes the clusters, writes label_<rank> and eigenvalues_0.
 class spectral_clustering : public paralg {
  public:
+  using settings_type = spectral_clustering_settings;
+
   spectral_clustering(Comm comm, const std::string& server_info, const spectral_clustering_settings& settings)
       : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
   /// Throws: data_error; config_error when there are fewer vertices with a positive degree than clusters.

@@ -3,9 +3,4 @@
 
 #include "spectral_clustering.hpp"
 
-int main(int argc, char** argv) {
-  const auto schema = paracel::alg::spectral_clustering_schema();
-  return paracel::run<paracel::alg::spectral_clustering_settings>(argc, argv, schema, [](const auto& settings) {
-    paracel::alg::spectral_clustering(paracel::Comm(), "", settings).solve();
-  });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::spectral_clustering>(argc, argv); }

@@ -11,17 +11,13 @@
 
 namespace paracel::alg {
 
-config_schema sssp_schema() {
-  config_schema s("sssp", "shortest paths from one vertex to all others");
-  add_graph_keys(s);
-  s.key("source", key_type::string, "id of the source vertex").required();
-  s.key("directed", key_type::boolean, "follow edges in their direction only").fallback(true);
-  s.key("delta", key_type::number, "width of a bucket of distances; 0: derived from the weights")
-      .fallback(0.0)
-      .at_least(0);
-  add_duplicates_key(s, "min");
-  add_checkpoint_keys(s);
-  return s;
+void sssp_settings::keys(key_list& k) {
+  graph_settings::keys(k);
+  k("source", source, "id of the source vertex").required();
+  k("directed", directed, "follow edges in their direction only");
+  k("delta", delta, "width of a bucket of distances; 0: derived from the weights").at_least(0);
+  duplicates_key(k, duplicates);
+  checkpoint_keys(k);
 }
 
 sssp_result shortest_paths(Comm comm, const distributed_graph& graph, std::uint64_t source,

@@ -28,27 +28,23 @@ sssp_result shortest_paths(Comm comm, const distributed_graph& graph, std::uint6
                            const search_options& options = {}, double delta = 0);
 
 struct sssp_settings : graph_settings {
-  explicit sssp_settings(const config& from)
-      : graph_settings(from),
-        source(from.get<std::string>("source")),
-        source_place(from.place_of("source")),
-        directed(from.get<bool>("directed")),
-        delta(from.get<double>("delta")),
-        duplicates(duplicates_of(from)) {
-    read_checkpoint_keys(from, *this);
-  }
+  static constexpr auto program = "sssp";
+  static constexpr auto summary = "shortest paths from one vertex to all others";
+  void keys(key_list& k);
+  void check(const config& from) { source_place = from.place_of("source"); }
+
   std::string source;
   std::string source_place;
-  bool directed;
-  double delta;
-  duplicate_rule duplicates;
+  bool directed = true;
+  double delta = 0;
+  duplicate_rule duplicates = duplicate_rule::min;
 };
-
-config_schema sssp_schema();
 
 /// Reads the graph, computes the distances, writes distance_<rank>.
 class single_source_shortest_paths : public paralg {
  public:
+  using settings_type = sssp_settings;
+
   single_source_shortest_paths(Comm comm, const std::string& server_info, const sssp_settings& settings)
       : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
   void solve() override;

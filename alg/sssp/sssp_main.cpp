@@ -3,8 +3,4 @@
 
 #include "sssp.hpp"
 
-int main(int argc, char** argv) {
-  return paracel::run<paracel::alg::sssp_settings>(argc, argv, paracel::alg::sssp_schema(), [](const auto& settings) {
-    paracel::alg::single_source_shortest_paths(paracel::Comm(), "", settings).solve();
-  });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::single_source_shortest_paths>(argc, argv); }

@@ -84,46 +84,24 @@ double steady_root(std::span<const steady_edge> edges, double target, double fro
 
 // ---- config
 
-config_schema steady_schema() {
-  config_schema s("steady_state_inversion", "scores that explain where the visitors of a graph are");
-  s.key("bigraph_input", key_type::files, "edges: left,right,weight; left ids end in L, right ones in R").required();
-  add_entry_keys(s, "left, right and weight of bigraph_input");
-  add_duplicates_key(s, "sum");
-  s.key("distribution_input", key_type::files, "shares: id,p for the vertices of both sides").required();
-  s.key("output", key_type::output_folder, "folder of the results").required();
-  s.add_output_files();
-  s.key("epsilon", key_type::number, "a right vertex is short if it receives less than p*(1 - epsilon)")
-      .fallback(1e-4)
-      .above(0)
-      .at_most(0.5);
-  s.key("rounds", key_type::integer, "maximum number of rounds").fallback(1000).at_least(0).at_most(1000000000);
-  s.key("ktop", key_type::integer, "number of transitions to write for each left vertex, the most probable first")
-      .fallback(100)
+void steady_settings::keys(key_list& k) {
+  using when = feasibility_check;
+  k.files("bigraph_input", bigraph_input, "edges: left,right,weight; left ids end in L, right ones in R").required();
+  entries.keys(k, "left, right and weight of bigraph_input");
+  duplicates_key(k, duplicates);
+  k.files("distribution_input", distribution_input, "shares: id,p for the vertices of both sides").required();
+  output_keys(k, output);
+  k("epsilon", epsilon, "a right vertex is short if it receives less than p*(1 - epsilon)").above(0).at_most(0.5);
+  k("rounds", rounds, "maximum number of rounds").at_least(0).at_most(1000000000);
+  k("ktop", ktop, "number of transitions to write for each left vertex, the most probable first")
       .at_least(0)
       .at_most(1000000000);
-  s.key("feasibility", key_type::string,
-        "when to search for a proof that no scores exist: after all rounds, before them, or never")
-      .fallback("after")
-      .one_of({"after", "before", "never"});
-  s.key("format", key_type::string, "format of the results: text; npy: text and npy")
-      .fallback("text")
-      .one_of({"text", "npy"});
-  s.key("debug", key_type::boolean, "print each round").fallback(false);
-  return s;
+  k("feasibility", feasibility,
+    "when to search for a proof that no scores exist: after all rounds, before them, or never",
+    {{"after", when::after}, {"before", when::before}, {"never", when::never}});
+  format_key(k, format, "format of the results: text; npy: text and npy");
+  k("debug", debug, "print each round");
 }
-
-steady_settings::steady_settings(const config& from)
-    : bigraph_input(from.get<std::vector<std::string>>("bigraph_input")),
-      distribution_input(from.get<std::vector<std::string>>("distribution_input")),
-      output(from.get<std::string>("output")),
-      format(from.get<std::string>("format")),
-      feasibility(from.get<std::string>("feasibility")),
-      epsilon(from.get<double>("epsilon")),
-      rounds(from.get<int>("rounds")),
-      ktop(from.get<std::uint64_t>("ktop")),
-      debug(from.get<bool>("debug")),
-      entries(from),
-      duplicates(duplicates_of(from)) {}
 
 steady_state_inversion::steady_state_inversion(Comm comm, const std::string& server_info,
                                                const steady_settings& settings)
@@ -231,7 +209,7 @@ void steady_state_inversion::find_lonely(const std::unordered_map<std::string, d
 
 void steady_state_inversion::solve() {
   load();
-  if (settings_.feasibility == "before") check_feasibility();
+  if (settings_.feasibility == feasibility_check::before) check_feasibility();
   iterate();
   dump();
 }
@@ -303,7 +281,7 @@ void steady_state_inversion::iterate() {
     else score_ = better_;
   }
   const auto round = static_cast<int>(loop.iteration()) - 1;  // the last iteration only measured
-  if (now.vertices > 0 && settings_.feasibility == "after") check_feasibility();
+  if (now.vertices > 0 && settings_.feasibility == feasibility_check::after) check_feasibility();
   log_.result("rounds", static_cast<std::uint64_t>(round));
   log_.result("short", now.vertices);
   log_.result("l1", now.distance);
@@ -418,7 +396,7 @@ void steady_state_inversion::dump() {
   }
   paracel_dump_vector(lines, "transfer_prob_matrix_", "\n");
   log_.result("output", get_output());
-  if (settings_.format != "npy") return;
+  if (settings_.format != result_format::npy) return;
   id_list ids = id_list::empty(false);
   std::vector<double> scores;
   std::vector<double> received;
@@ -428,8 +406,7 @@ void steady_state_inversion::dump() {
     scores.push_back(score_[j]);
     received.push_back(received_[j]);
   }
-  model_writer model(*this, "steady_state_inversion", "npy");
-  model.settings().add("epsilon", settings_.epsilon).add("rounds", settings_.rounds);
+  model_writer model(*this, "steady_state_inversion", result_format::npy);
   model.fields().add("converged", converged_);
   model.add_rows("score", std::span<const double>(scores), {}, &ids);
   model.add_rows("received", std::span<const double>(received), {}, &ids);

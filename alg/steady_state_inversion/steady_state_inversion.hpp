@@ -26,10 +26,11 @@
 
 #include <paracel/id_list.hpp>
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 #include <paracel/sparse.hpp>
 
 #include "alg/common/entry_keys.hpp"
+#include "alg/common/result_keys.hpp"
 #include "alg/common/run_log.hpp"
 #include "max_flow.hpp"
 
@@ -48,28 +49,31 @@ struct steady_edge {
 /// single edge.
 double steady_root(std::span<const steady_edge> edges, double target, double from);
 
-/// The keys of steady_state_inversion's config; README.md explains them.
-config_schema steady_schema();
+/// When to search for a proof that no scores exist.
+enum class feasibility_check { after, before, never };
 
-/// The config as a struct.
 struct steady_settings {
-  explicit steady_settings(const config& from);
+  static constexpr auto program = "steady_state_inversion";
+  static constexpr auto summary = "scores that explain where the visitors of a graph are";
+  void keys(key_list& k);
 
   std::vector<std::string> bigraph_input;
   std::vector<std::string> distribution_input;
   std::string output;
-  std::string format;
-  std::string feasibility;
-  double epsilon;
-  int rounds;
-  std::uint64_t ktop;
-  bool debug;
+  result_format format = result_format::text;
+  feasibility_check feasibility = feasibility_check::after;
+  double epsilon = 1e-4;
+  int rounds = 1000;
+  std::uint64_t ktop = 100;
+  bool debug = false;
   entry_keys entries;
-  duplicate_rule duplicates;
+  duplicate_rule duplicates = duplicate_rule::sum;
 };
 
 class steady_state_inversion : public paralg {
  public:
+  using settings_type = steady_settings;
+
   steady_state_inversion(Comm comm, const std::string& server_info, const steady_settings& settings);
 
   /// Loads, inverts and writes scores and transfer probabilities.

@@ -3,9 +3,4 @@
 
 #include "steady_state_inversion.hpp"
 
-int main(int argc, char** argv) {
-  using namespace paracel::alg;
-  return paracel::run<steady_settings>(argc, argv, steady_schema(), [](const auto& settings) {
-    steady_state_inversion(paracel::Comm(), "", settings).solve();
-  });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::steady_state_inversion>(argc, argv); }

@@ -154,52 +154,29 @@ void sparse_operator::largest(std::span<double> values) {
   std::copy(all.begin(), all.end(), values.begin());
 }
 
-config_schema svd_schema() {
-  config_schema s("svd", "the greatest singular values of a sparse matrix, with their vectors");
-  s.key("input", key_type::files, "entries: row,column,value, or MatrixMarket").required();
-  add_entry_keys(s, "row, column and value");
-  add_duplicates_key(s, "sum");
-  add_cache_keys(s);
-  s.key("output", key_type::output_folder, "folder of the results").required();
-  s.add_output_files();
-  s.key("format", key_type::string, "format of the vectors").fallback("text").one_of({"text", "npy"});
-  s.key("k", key_type::integer, "number of singular triplets").fallback(10).at_least(1).at_most(4096);
-  s.key("rounds", key_type::integer, "maximum number of steps, each a product of A'A with k + 2 columns")
-      .fallback(300)
+void svd_settings::keys(key_list& k) {
+  k.files("input", input, "entries: row,column,value, or MatrixMarket").required();
+  entries.keys(k, "row, column and value");
+  duplicates_key(k, duplicates);
+  cache_keys(k, cache);
+  output_keys(k, output);
+  format_key(k, format, "format of the vectors");
+  k("k", krylov.k, "number of singular triplets").at_least(1).at_most(4096);
+  k("rounds", krylov.steps, "maximum number of steps, each a product of A'A with k + 2 columns")
       .at_least(1)
       .at_most(1000000);
-  s.key("tolerance", key_type::number, "largest permitted residual, relative to the greatest singular value")
-      .fallback(1e-10)
-      .above(0);
-  s.key("basis", key_type::integer,
-        "columns kept before a restart, at least three times k + 2; 0: ten times k + 2, up to 40 times if rounds would "
-        "not "
-        "suffice")
-      .fallback(0)
+  k("tolerance", krylov.tolerance, "largest permitted residual, relative to the greatest singular value").above(0);
+  k("basis", krylov.basis,
+    "columns kept before a restart, at least three times k + 2; 0: ten times k + 2, up to 40 times if rounds would "
+    "not suffice")
       .at_least(0)
       .at_most(100000);
-  s.key("seed", key_type::integer, "seed of the initial vectors").fallback(0).at_least(0);
-  s.key("debug", key_type::boolean, "print the residual of each step").fallback(false);
-  s.key("update_file", key_type::plugin, "plug-in that adds the workers' sums in the servers; default: a collective")
+  k("seed", krylov.seed, "seed of the initial vectors").at_least(0);
+  k("debug", debug, "print the residual of each step");
+  k.plugin("update_file", update.file, "plug-in that adds the workers' sums in the servers; default: a collective")
       .not_resumable();
-  s.key("update_function", key_type::string, "function of update_file; default svd_updater");
-  return s;
-}
-
-svd_settings::svd_settings(const config& from)
-    : input(from.get<std::vector<std::string>>("input")),
-      output(from.get<std::string>("output")),
-      format(from.get<std::string>("format")),
-      cache(cache_options(from)),
-      entries(from),
-      duplicates(duplicates_of(from)),
-      debug(from.get<bool>("debug")),
-      update(read_state_plugin(from, "update_file", {{"update_function", "svd_updater"}})) {
-  krylov.k = from.get<std::size_t>("k");
-  krylov.steps = from.get<int>("rounds");
-  krylov.tolerance = from.get<double>("tolerance");
-  krylov.basis = from.get<std::size_t>("basis");
-  krylov.seed = from.get<std::uint64_t>("seed");
+  update.function_keys(k, "update_file",
+                       {{"update_function", "svd_updater", "function of update_file; default svd_updater"}});
 }
 
 svd::svd(Comm comm, const std::string& server_info, const svd_settings& settings)

@@ -14,10 +14,11 @@
 #include <vector>
 
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 #include <paracel/sparse.hpp>
 
 #include "alg/common/entry_keys.hpp"
+#include "alg/common/result_keys.hpp"
 #include "alg/common/run_log.hpp"
 #include "alg/common/server_state.hpp"
 #include "block_krylov.hpp"
@@ -65,24 +66,26 @@ class sparse_operator : public product_operator {
   std::string function_;
 };
 
-config_schema svd_schema();
-
 struct svd_settings {
-  explicit svd_settings(const config& from);
+  static constexpr auto program = "svd";
+  static constexpr auto summary = "the greatest singular values of a sparse matrix, with their vectors";
+  void keys(key_list& k);
 
   std::vector<std::string> input;
   std::string output;
-  std::string format;
+  result_format format = result_format::text;
   load_cache_options cache;
   entry_keys entries;
-  duplicate_rule duplicates;
+  duplicate_rule duplicates = duplicate_rule::sum;
   krylov_options krylov;
-  bool debug;
+  bool debug = false;
   state_plugin update;
 };
 
 class svd : public paralg {
  public:
+  using settings_type = svd_settings;
+
   svd(Comm comm, const std::string& server_info, const svd_settings& settings);
 
   /// Throws: data_error.

@@ -309,13 +309,6 @@ triangle_result count_triangles(Comm comm, distributed_graph& graph, bool per_ve
                     : count_all<false>(std::move(comm), graph, round_bytes);
 }
 
-config_schema triangle_count_schema() {
-  config_schema s("triangle_count", "triangles of a graph");
-  add_graph_keys(s);
-  s.key("per_vertex", key_type::boolean, "also count the triangles of each vertex").fallback(false);
-  return s;
-}
-
 void triangle_counter::solve() {
   auto load = settings_.load_options();
   load.entries.values = entry_options::value_rule::ignore;

@@ -36,14 +36,21 @@ triangle_result count_triangles(Comm comm, distributed_graph& graph, bool per_ve
                                 std::size_t round_bytes = std::size_t{1} << 20U);
 
 struct triangle_settings : graph_settings {
-  explicit triangle_settings(const config& from) : graph_settings(from), per_vertex(from.get<bool>("per_vertex")) {}
-  bool per_vertex;
+  static constexpr auto program = "triangle_count";
+  static constexpr auto summary = "triangles of a graph";
+  void keys(key_list& k) {
+    graph_settings::keys(k);
+    k("per_vertex", per_vertex, "also count the triangles of each vertex");
+  }
+
+  bool per_vertex = false;
 };
-config_schema triangle_count_schema();
 
 /// Reads the graph, counts, writes triangles_<rank> if `per_vertex`.
 class triangle_counter : public paralg {
  public:
+  using settings_type = triangle_settings;
+
   triangle_counter(Comm comm, const std::string& server_info, const triangle_settings& settings)
       : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
   void solve() override;

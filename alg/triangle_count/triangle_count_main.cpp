@@ -3,9 +3,4 @@
 
 #include "triangle_count.hpp"
 
-int main(int argc, char** argv) {
-  const auto schema = paracel::alg::triangle_count_schema();
-  return paracel::run<paracel::alg::triangle_settings>(argc, argv, schema, [](const auto& settings) {
-    paracel::alg::triangle_counter(paracel::Comm(), "", settings).solve();
-  });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::triangle_counter>(argc, argv); }

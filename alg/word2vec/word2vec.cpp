@@ -82,81 +82,46 @@ struct batch_side {
 
 // ---- config
 
-config_schema word2vec_schema() {
-  config_schema s("word2vec", "vectors of words: skip-gram or CBOW, negative sampling or hierarchical softmax");
-  s.key("input", key_type::files, "text, one sentence per line").required_unless({"model"});
-  s.key("output", key_type::output_folder, "folder of the results").fallback("./word2vec_result/");
-  s.add_output_files();
-  s.key("format", key_type::string, "format of the vectors: text or binary, as word2vec.c writes them, or npy")
-      .fallback("text")
-      .one_of({"text", "binary", "npy"});
-  s.key("tokens", key_type::string, "space: runs of bytes that are not white space; paracel: runs of [-A-Za-z0-9_]")
-      .fallback("space")
-      .one_of({"space", "paracel"});
-  s.key("min_count", key_type::integer, "words that occur less often are left out").fallback(5).at_least(1);
-  s.key("method", key_type::string, "skip_gram: predict a word from each word around it; cbow: from their mean")
-      .fallback("skip_gram")
-      .one_of({"skip_gram", "cbow"});
-  s.key("loss", key_type::string, "negative_sampling or hierarchical_softmax")
-      .fallback("negative_sampling")
-      .one_of({"negative_sampling", "hierarchical_softmax"});
-  s.key("k", key_type::integer, "length of a vector").fallback(100).at_least(1).at_most(65536);
-  s.key("window", key_type::integer, "maximum number of words on either side; the actual number is drawn for each word")
-      .fallback(5)
+void word2vec_settings::keys(key_list& k) {
+  k.files("input", input, "text, one sentence per line").required_unless({"model"});
+  output_keys(k, output);
+  k("format", format, "format of the vectors: text or binary, as word2vec.c writes them, or npy",
+    {{"text", vector_format::text}, {"binary", vector_format::binary}, {"npy", vector_format::npy}});
+  k("tokens", by_space, "space: runs of bytes that are not white space; paracel: runs of [-A-Za-z0-9_]",
+    {{"space", true}, {"paracel", false}});
+  k("min_count", min_count, "words that occur less often are left out").at_least(1);
+  k("method", model.cbow, "skip_gram: predict a word from each word around it; cbow: from their mean",
+    {{"skip_gram", false}, {"cbow", true}});
+  k("loss", model.hierarchical, "negative_sampling or hierarchical_softmax",
+    {{"negative_sampling", false}, {"hierarchical_softmax", true}});
+  k("k", model.k, "length of a vector").at_least(1).at_most(65536);
+  k("window", model.window, "maximum number of words on either side; the actual number is drawn for each word")
       .at_least(1)
       .at_most(1000);
-  s.key("negatives", key_type::integer, "negative_sampling: words drawn for each word")
-      .fallback(5)
-      .at_least(1)
-      .at_most(1000);
-  s.key("noise_words", key_type::integer,
-        "negative_sampling: draws from which a worker takes the negatives of a batch; 0: as many as it has words")
-      .fallback(0)
+  k("negatives", model.negatives, "negative_sampling: words drawn for each word").at_least(1).at_most(1000);
+  k("noise_words", model.noise_words,
+    "negative_sampling: draws from which a worker takes the negatives of a batch; 0: as many as it has words")
       .at_least(0)
       .at_most(1000000000);
-  s.key("sample", key_type::number, "thin out the occurrences of words more frequent than this fraction; 0: keep all")
-      .fallback(1e-3)
+  k("sample", model.sample, "thin out the occurrences of words more frequent than this fraction; 0: keep all")
       .at_least(0);
-  s.key("rounds", key_type::integer, "passes over the text").fallback(5).at_least(1).at_most(1000000);
-  s.key("batch_size", key_type::integer,
-        "words of all workers between two exchanges of rows; 0: 10000, fewer for short texts")
-      .fallback(0)
+  k("rounds", rounds, "passes over the text").at_least(1).at_most(1000000);
+  k("batch_size", batch_size, "words of all workers between two exchanges of rows; 0: 10000, fewer for short texts")
       .at_least(0)
       .at_most(1000000000);
-  s.key("alpha", key_type::number, "initial step size, which falls linearly; default 0.025, cbow 0.05").above(0);
-  s.key("seed", key_type::integer, "seed of the initial vectors and of all draws").fallback(0).at_least(0);
-  add_consistency_keys(s, "batches", "bsp", {consistency_model::bsp, consistency_model::ssp});
-  s.key("test_input", key_type::files, "lines of two words and a number: its rank correlation with their cosine");
-  s.key("predict_input", key_type::files, "lines of one word: its nearest words; of three, a b c: of b - a + c");
-  s.key("topk", key_type::integer, "number of words of a prediction").fallback(10).at_least(1).at_most(1000000);
-  s.key("model", key_type::files, "vectors as text, binary or npy: no training, only test_input and predict_input");
-  s.key("debug", key_type::boolean, "print the loss of each round").fallback(false);
-  return s;
+  std::optional<double> alpha;
+  k("alpha", alpha, "initial step size, which falls linearly; default 0.025, cbow 0.05").above(0);
+  model.alpha = alpha.value_or(model.cbow ? 0.05 : 0.025);
+  k("seed", model.seed, "seed of the initial vectors and of all draws").at_least(0);
+  consistency_keys(k, consistency, "batches", "bsp", {consistency_model::bsp, consistency_model::ssp});
+  k.files("test_input", test_input, "lines of two words and a number: its rank correlation with their cosine");
+  k.files("predict_input", predict_input, "lines of one word: its nearest words; of three, a b c: of b - a + c");
+  k("topk", topk, "number of words of a prediction").at_least(1).at_most(1000000);
+  model_key(k, model_input, "vectors as text, binary or npy: no training, only test_input and predict_input");
+  k("debug", debug, "print the loss of each round");
 }
 
-word2vec_settings::word2vec_settings(const config& from)
-    : input(from.get<std::vector<std::string>>("input")),
-      output(from.get<std::string>("output")),
-      format(from.get<std::string>("format")),
-      tokens(from.get<std::string>("tokens")),
-      min_count(from.get<std::uint64_t>("min_count")),
-      rounds(from.get<int>("rounds")),
-      batch_size(from.get<std::uint64_t>("batch_size")),
-      consistency(read_consistency(from, consistency::bsp())),
-      model_input(model_of(from)),
-      test_input(from.get<std::vector<std::string>>("test_input")),
-      predict_input(from.get<std::vector<std::string>>("predict_input")),
-      topk(from.get<std::size_t>("topk")),
-      debug(from.get<bool>("debug")) {
-  model.cbow = from.get<std::string>("method") == "cbow";
-  model.hierarchical = from.get<std::string>("loss") == "hierarchical_softmax";
-  model.k = from.get<std::size_t>("k");
-  model.window = from.get<std::size_t>("window");
-  model.negatives = from.get<std::size_t>("negatives");
-  model.noise_words = from.get<std::size_t>("noise_words");
-  model.sample = from.get<double>("sample");
-  model.alpha = from.given("alpha") ? from.get<double>("alpha") : model.cbow ? 0.05 : 0.025;
-  model.seed = from.get<std::uint64_t>("seed");
+void word2vec_settings::check(const config& from) const {
   if (model.hierarchical)
     refuse_keys(from, {"negatives", "noise_words"}, "not with hierarchical_softmax, which draws no negatives");
   if (!model_input.empty() && test_input.empty() && predict_input.empty())
@@ -181,7 +146,7 @@ void word2vec::solve() {
 }
 
 void word2vec::load() {
-  const auto bytes = settings_.tokens == "space" ? word_bytes::space() : word_bytes::paracel();
+  const auto bytes = settings_.by_space ? word_bytes::space() : word_bytes::paracel();
   text_ = load_tokens(get_comm(), settings_.input, bytes, settings_.min_count, words_);
   const auto some = (words_.total + least_batches - 1) / least_batches;
   const auto batch = settings_.batch_size > 0 ? settings_.batch_size : std::clamp<std::uint64_t>(some, 1, usual_batch);

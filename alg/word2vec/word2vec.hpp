@@ -15,7 +15,7 @@
 
 #include <paracel/consistency.hpp>
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 #include <paracel/table.hpp>
 
 #include "alg/common/run_log.hpp"
@@ -24,30 +24,34 @@
 
 namespace paracel::alg {
 
-/// The keys of word2vec's config; README.md explains them.
-config_schema word2vec_schema();
+enum class vector_format { text, binary, npy };
 
 struct word2vec_settings {
-  explicit word2vec_settings(const config& from);
+  static constexpr auto program = "word2vec";
+  static constexpr auto summary = "vectors of words: skip-gram or CBOW, negative sampling or hierarchical softmax";
+  void keys(key_list& k);
+  void check(const config& from) const;
 
   std::vector<std::string> input;
-  std::string output;
-  std::string format;
-  std::string tokens;
+  std::string output = "./word2vec_result/";
+  vector_format format = vector_format::text;
+  bool by_space = true;  ///< words are runs of bytes that are not white space; false: of [-A-Za-z0-9_]
   word2vec_model model;
-  std::uint64_t min_count;
-  int rounds;
-  std::uint64_t batch_size;
-  paracel::consistency consistency;
+  std::uint64_t min_count = 5;
+  int rounds = 5;
+  std::uint64_t batch_size = 0;
+  paracel::consistency consistency = paracel::consistency::bsp();
   std::string model_input;
   std::vector<std::string> test_input;
   std::vector<std::string> predict_input;
-  std::size_t topk;
-  bool debug;
+  std::size_t topk = 10;
+  bool debug = false;
 };
 
 class word2vec : public paralg {
  public:
+  using settings_type = word2vec_settings;
+
   word2vec(Comm comm, const std::string& server_info, const word2vec_settings& settings);
 
   /// Loads, trains (or reads vectors), writes the vectors, tests and predicts. Throws: data_error; error when the loss

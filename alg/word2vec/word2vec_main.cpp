@@ -3,8 +3,4 @@
 
 #include "word2vec.hpp"
 
-int main(int argc, char** argv) {
-  return paracel::run<paracel::alg::word2vec_settings>(
-      argc, argv, paracel::alg::word2vec_schema(),
-      [](const auto& settings) { paracel::alg::word2vec(paracel::Comm(), "", settings).solve(); });
-}
+int main(int argc, char** argv) { return paracel::run<paracel::alg::word2vec>(argc, argv); }

@@ -66,7 +66,7 @@ void word2vec::write(table<float>& vectors) {
   log_.result("rounds", static_cast<std::uint64_t>(settings_.rounds));
   log_.result("words", static_cast<std::uint64_t>(words_.size()));
   log_.result("tokens", words_.total);
-  if (settings_.format == "npy") write_npy(vectors);
+  if (settings_.format == vector_format::npy) write_npy(vectors);
   else write_file(vectors);
   if (settings_.test_input.empty() && settings_.predict_input.empty()) log_.result("output", get_output());
   else use(all_vectors(vectors));
@@ -74,7 +74,7 @@ void word2vec::write(table<float>& vectors) {
 
 /// One file for all workers, whatever output_files says: its header counts the words of all.
 void word2vec::write_file(table<float>& vectors) {
-  const bool binary = settings_.format == "binary";
+  const bool binary = settings_.format == vector_format::binary;
   const auto own = owned_range_of(words_.size(), get_worker_size(), get_worker_id());
   rows_in_order rows(vectors, own.begin, own.end);
   bool header = get_worker_id() == 0;
@@ -104,7 +104,7 @@ void word2vec::write_npy(table<float>& vectors) {
     values.insert(values.end(), rows.values.begin(), rows.values.end());
     for (const auto id : ids) names.push_back(words_.word[id]);
   }
-  model_writer model(*this, "word2vec", "npy");
+  model_writer model(*this, "word2vec", result_format::npy);
   model.add_rows("vectors", std::span<const float>(values), {vectors.width()}, &names);
   model.finish();
 }

@@ -41,34 +41,22 @@ std::vector<word_line> lines_of(const std::vector<counted_word>& words) {
 
 }  // namespace
 
-config_schema wc_schema() {
-  config_schema s("wc", "how often each word occurs, and the words that occur most");
-  s.key("input", key_type::files, "text").required();
-  s.key("output", key_type::output_folder, "folder of the results").fallback("./wc_result/");
-  s.add_output_files();
-  s.key("topk", key_type::integer, "number of words to print").fallback(10).at_least(0);
-  s.key("tokens", key_type::string, "paracel: runs of [-A-Za-z0-9_]; space: runs of bytes that are not white space")
-      .fallback("paracel")
-      .one_of({"paracel", "space"});
-  s.key("dump", key_type::boolean, "write every word and its count").fallback(false);
-  s.key("format", key_type::string, "format of the dump: text, or npy").fallback("text").one_of({"text", "npy"});
-  s.key("handle_file", key_type::plugin, "plug-in that adds the counts in the servers; default: workers add them")
+void wc_settings::keys(key_list& k) {
+  k.files("input", input, "text").required();
+  output_keys(k, output);
+  k("topk", topk, "number of words to print").at_least(0);
+  k("tokens", by_space, "paracel: runs of [-A-Za-z0-9_]; space: runs of bytes that are not white space",
+    {{"paracel", false}, {"space", true}});
+  k("dump", dump, "write every word and its count");
+  format_key(k, format, "format of the dump: text, or npy");
+  k.plugin("handle_file", handle.file, "plug-in that adds the counts in the servers; default: workers add them")
       .not_resumable();
-  s.key("update_function", key_type::string, "function of handle_file that adds counts; default wc_updater");
-  s.key("filter_function", key_type::string,
-        "function of handle_file that selects dictionaries of counts; default wc_filter");
-  return s;
+  handle.function_keys(
+      k, "handle_file",
+      {{"update_function", "wc_updater", "function of handle_file that adds counts; default wc_updater"},
+       {"filter_function", "wc_filter",
+        "function of handle_file that selects dictionaries of counts; default wc_filter"}});
 }
-
-wc_settings::wc_settings(const config& from)
-    : input(from.get<std::vector<std::string>>("input")),
-      output(from.get<std::string>("output")),
-      topk(from.get<std::size_t>("topk")),
-      tokens(from.get<std::string>("tokens")),
-      format(from.get<std::string>("format")),
-      dump(from.get<bool>("dump")),
-      handle(read_state_plugin(from, "handle_file",
-                               {{"update_function", "wc_updater"}, {"filter_function", "wc_filter"}})) {}
 
 word_count::word_count(Comm comm, const std::string& server_info, const wc_settings& settings)
     : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
@@ -83,7 +71,7 @@ void word_count::solve() {
 }
 
 void word_count::count() {
-  const auto bytes = settings_.tokens == "space" ? word_bytes::space() : word_bytes::paracel();
+  const auto bytes = settings_.by_space ? word_bytes::space() : word_bytes::paracel();
   visit_text(get_comm(), settings_.input, [&](std::string_view text, const text_failure&) {
     const char* const end = text.data() + text.size();
     bytes.for_each(text, [&](std::string_view word) { words_.add(word, end); });
@@ -161,7 +149,7 @@ void word_count::dump_result() {
 
 void word_count::dump_words() {
   const auto words = words_.sorted();
-  if (settings_.format == "text") {
+  if (settings_.format == result_format::text) {
     paracel_dump_vector(lines_of(words), "wc_", "\n");
     return;
   }
@@ -172,7 +160,6 @@ void word_count::dump_words() {
     ids.push_back(w.word);
   }
   model_writer writer(*this, "wc", settings_.format);
-  writer.settings().add("tokens", settings_.tokens);
   writer.add_rows("counts", std::span<const std::uint64_t>(counts), {}, &ids);
   writer.finish();
 }

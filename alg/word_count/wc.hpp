@@ -13,31 +13,32 @@
 #include <vector>
 
 #include <paracel/paralg.hpp>
-#include <paracel/schema.hpp>
+#include <paracel/settings.hpp>
 
+#include "alg/common/result_keys.hpp"
 #include "alg/common/server_state.hpp"
 #include "word_table.hpp"
 
 namespace paracel::alg {
 
-/// The keys of wc's config; README.md explains them.
-config_schema wc_schema();
-
-/// The config as a struct.
 struct wc_settings {
-  explicit wc_settings(const config& from);
+  static constexpr auto program = "wc";
+  static constexpr auto summary = "how often each word occurs, and the words that occur most";
+  void keys(key_list& k);
 
   std::vector<std::string> input;
-  std::string output;
-  std::size_t topk;
-  std::string tokens;
-  std::string format;
-  bool dump;
+  std::string output = "./wc_result/";
+  std::size_t topk = 10;
+  bool by_space = false;  ///< words are runs of bytes that are not white space; false: of [-A-Za-z0-9_]
+  bool dump = false;
+  result_format format = result_format::text;
   state_plugin handle;  // its functions: the update, the filter
 };
 
 class word_count : public paralg {
  public:
+  using settings_type = wc_settings;
+
   word_count(Comm comm, const std::string& server_info, const wc_settings& settings);
 
   /// Reads, counts, prints the top words and writes the results. Throws: data_error.

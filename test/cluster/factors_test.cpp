@@ -52,14 +52,13 @@ class FactorTraffic : public testing::Test {
     std::int64_t bytes_out = 0;
   };
   /// The shards' counters for a job with these keys, summed over all servers.
-  template <class Algorithm, class Settings>
-  traffic of(const config_schema& schema, const std::string& input_key, const std::string& rest, std::size_t workers,
-             std::size_t servers) {
+  template <class Algorithm>
+  traffic of(const std::string& input_key, const std::string& rest, std::size_t workers, std::size_t servers) {
     test::cluster c(
         {.workers = workers, .servers = servers, .threads = 1, .plugin_folders = {test::default_plugin_folder()}});
     const auto text = "{\"" + input_key + "\": \"" + (folder_ / "ratings.csv").string() + "\", \"output\": \"" +
                       (folder_ / "out").string() + "\", " + rest + "}";
-    const Settings settings(schema.check_text("cfg.json", text));
+    const auto settings = parse_settings<typename Algorithm::settings_type>("cfg.json", text);
     c.run([&](Comm comm) { Algorithm(comm, "", settings).solve(); });
     traffic t;
     for (std::size_t s = 0; s < servers; ++s) {
@@ -88,11 +87,11 @@ TEST_F(FactorTraffic, AClockOfMfIsAPullAndAnUpdateAShardAndTheRowsOfItsItemsTwic
     for (const std::size_t servers : {1UL, 3UL}) {
       const std::int64_t bytes = servers == 1 ? 4 : 8;  // of a factor
       const auto run = [&](int rounds) {
-        return of<matrix_factorization, mf_settings>(mf_schema(), "input",
-                                                     R"("clocks_per_round": 1, "k": )" + std::to_string(k) +
-                                                         R"(, "rounds": )" + std::to_string(rounds) +
-                                                         R"(, "factors": "float)" + std::to_string(8 * bytes) + "\"",
-                                                     workers, servers);
+        return of<matrix_factorization>("input",
+                                        R"("clocks_per_round": 1, "k": )" + std::to_string(k) + R"(, "rounds": )" +
+                                            std::to_string(rounds) + R"(, "factors": "float)" +
+                                            std::to_string(8 * bytes) + "\"",
+                                        workers, servers);
       };
       auto few = run(2);
       auto many = run(7);
@@ -131,11 +130,10 @@ TEST_F(FactorTraffic, ABatchOfFmIsAPullAndAnUpdateAShardAndTheRowsOfItsFeaturesT
     for (const std::size_t workers : {1UL, 2UL}) {
       for (const std::size_t servers : {1UL, 3UL}) {
         const auto run = [&](int rounds) {
-          return of<factorization_machine, fm_settings>(fm_schema(), "training_input",
-                                                        R"("batch_size": 65, "method": ")" + method + R"(", "k": )" +
-                                                            std::to_string(k) + R"(, "rounds": )" +
-                                                            std::to_string(rounds),
-                                                        workers, servers);
+          return of<factorization_machine>("training_input",
+                                           R"("batch_size": 65, "method": ")" + method + R"(", "k": )" +
+                                               std::to_string(k) + R"(, "rounds": )" + std::to_string(rounds),
+                                           workers, servers);
         };
         auto few = run(2);
         auto many = run(7);
@@ -158,9 +156,8 @@ TEST_F(FactorTraffic, ABatchOfFmIsAPullAndAnUpdateAShardAndTheRowsOfItsFeaturesT
 
 TEST_F(FactorTraffic, RoundsOfFmByAlsDoNotUseTheServers) {
   const auto run = [&](int rounds) {
-    return of<factorization_machine, fm_settings>(
-        fm_schema(), "training_input", R"("method": "als", "k": 3, "beta_v": 1, "rounds": )" + std::to_string(rounds),
-        2, 2);
+    return of<factorization_machine>(
+        "training_input", R"("method": "als", "k": 3, "beta_v": 1, "rounds": )" + std::to_string(rounds), 2, 2);
   };
   auto few = run(2);
   auto many = run(7);
@@ -236,9 +233,9 @@ TEST_F(FactorTraffic, ARoundOfAlsIsTwoPullsAndTwoPushesAShard) {
   for (const std::size_t workers : {1UL, 2UL}) {
     for (const std::size_t servers : {1UL, 3UL}) {
       const auto run = [&](int rounds) {
-        return of<alternating_least_squares, als_settings>(
-            als_schema(), "rating_input", R"("k": )" + std::to_string(k) + R"(, "rounds": )" + std::to_string(rounds),
-            workers, servers);
+        return of<alternating_least_squares>(
+            "rating_input", R"("k": )" + std::to_string(k) + R"(, "rounds": )" + std::to_string(rounds), workers,
+            servers);
       };
       auto few = run(2);
       auto many = run(7);

@@ -269,11 +269,11 @@ TEST(GraphTraffic, ARoundOfMvvIsAnUpdateAndAReadAShard) {
   for (int k = 0; k < 40; ++k) edges << 100 - k << ' ' << 99 - k << '\n';  // 41 vertices in a row, 41 rounds
   edges.close();
   const auto path = folder.string();
-  const auto config = alg::mvv_schema().check_text(
+  const auto settings = parse_settings<alg::mvv_settings>(
       "test", R"({"input": ")" + path + R"(/edges", "output": ")" + path + R"(/out", "dump": false})");
   constexpr std::size_t servers = 2;
   test::cluster c({.workers = workers, .servers = servers});
-  c.run([&](Comm comm) { alg::max_vertex_value(comm, "", alg::mvv_settings(config)).solve(); });
+  c.run([&](Comm comm) { alg::max_vertex_value(comm, "", settings).solve(); });
   // An update and a read by each worker for each server that has pieces, and the requests of the barriers.
   EXPECT_LE(c.requests_served(), (41 + 3) * workers * servers * 4);
   std::filesystem::remove_all(folder);

@@ -102,10 +102,11 @@ class LinearTraffic : public testing::TestWithParam<std::size_t> {
     }
   }
 
-  template <class Algorithm, class Settings>
-  spoken of(const config_schema& schema, const std::string& keys) const {
+  template <class Algorithm>
+  spoken of(const std::string& keys) const {
     test::cluster c({.workers = workers(), .plugin_folders = {test::default_plugin_folder()}});
-    const Settings settings(schema.check_text("cfg.json", R"({"output": ")" + path("out") + "\", " + keys + "}"));
+    const auto settings = parse_settings<typename Algorithm::settings_type>(
+        "cfg.json", R"({"output": ")" + path("out") + "\", " + keys + "}");
     spoken s;
     s.by.resize(workers());
     c.run([&](Comm comm) { Algorithm(test::counted(comm, s.by[comm.get_rank()]), "", settings).solve(); });
@@ -119,13 +120,13 @@ class LinearTraffic : public testing::TestWithParam<std::size_t> {
     return s;
   }
   spoken kmeans_of(const std::string& input, const std::string& keys) const {
-    return of<kmeans, kmeans_settings>(kmeans_schema(), R"("input": ")" + path(input) + "\", " + keys);
+    return of<kmeans>(R"("input": ")" + path(input) + "\", " + keys);
   }
   spoken ridge_of(const std::string& input, const std::string& keys) const {
-    return of<ridge_regression, ridge_settings>(ridge_schema(), R"("training_input": ")" + path(input) + "\", " + keys);
+    return of<ridge_regression>(R"("training_input": ")" + path(input) + "\", " + keys);
   }
   spoken lasso_of(const std::string& input, const std::string& keys) const {
-    return of<lasso, lasso_settings>(lasso_schema(), R"("training_input": ")" + path(input) + "\", " + keys);
+    return of<lasso>(R"("training_input": ")" + path(input) + "\", " + keys);
   }
   /// The lines of the last job's metrics.jsonl.
   std::vector<nlohmann::json> metrics() const {
@@ -351,9 +352,8 @@ TEST_P(LinearTraffic, AStepOfLrL1IsAGramMatrixASolutionAndAGradientForEachLength
   const std::size_t p = 100;
   write_sparse("rows", 300, p, 20, true);
   for (const std::size_t block : {1024UL, 10UL}) {
-    const auto found = of<lr_l1, lr_l1_settings>(
-        lr_l1_schema(), R"("training_input": ")" + path("rows") + R"(", "C": 0.5, "tolerance": 1e-3, "block_size": )" +
-                            std::to_string(block));
+    const auto found = of<lr_l1>(R"("training_input": ")" + path("rows") +
+                                 R"(", "C": 0.5, "tolerance": 1e-3, "block_size": )" + std::to_string(block));
     const auto steps = metrics().size();
     EXPECT_GE(steps, 3U);
     for (std::size_t w = 0; w < workers(); ++w) {
@@ -402,8 +402,7 @@ class SpectralTraffic : public LinearTraffic {
     for (int e = 0; e < 2500; ++e) file << random.below(300) << ' ' << random.below(300) << '\n';
   }
   spoken clusters(const std::string& keys) const {
-    return of<spectral_clustering, spectral_clustering_settings>(
-        spectral_clustering_schema(), R"("input": ")" + path("edges") + R"(", "kclusters": 6, )" + keys);
+    return of<spectral_clustering>(R"("input": ")" + path("edges") + R"(", "kclusters": 6, )" + keys);
   }
   [[nodiscard]] distributed_graph load(const Comm& comm) const {
     graph_options o;

@@ -35,7 +35,7 @@ class ModelFiles : public testing::Test {
   ~ModelFiles() override { std::filesystem::remove_all(folder_); }
 
   /// Three workers with two rows, none and one; ids are numbers or names.
-  void write(const std::string& format, bool names, bool one = false) const {
+  void write(result_format format, bool names, bool one = false) const {
     cluster c({.workers = 3, .servers = 1});
     c.run([&](Comm comm) {
       paralg job("", comm, folder_);
@@ -117,7 +117,7 @@ class ModelFiles : public testing::Test {
 
 TEST_F(ModelFiles, AModelOfArraysIsReadBack) {
   for (const bool names : {false, true}) {
-    write("npy", names);
+    write(result_format::npy, names);
     check(names);
     EXPECT_THAT(read_npy(folder_ + "/users_0.npy").shape, ElementsAre(2, 2));
     EXPECT_THAT(read_npy(folder_ + "/users_1.npy").shape, ElementsAre(0, 2));
@@ -128,7 +128,7 @@ TEST_F(ModelFiles, AModelOfArraysIsReadBack) {
 
 TEST_F(ModelFiles, AModelInTextIsReadBack) {
   for (const bool names : {false, true}) {
-    write("text", names);
+    write(result_format::text, names);
     check(names);
   }
   EXPECT_EQ(text("weights_0"), "0.1|0|-2\n");
@@ -139,7 +139,7 @@ TEST_F(ModelFiles, AModelInTextIsReadBack) {
 
 TEST_F(ModelFiles, AModelOfOneFileAnArrayIsReadBack) {
   for (const bool names : {false, true}) {
-    write("npy", names, true);
+    write(result_format::npy, names, true);
     check(names);
     EXPECT_THAT(read_npy(folder_ + "/users.npy").shape, ElementsAre(3, 2)) << "one header, with all rows";
     EXPECT_THAT(read_npy(folder_ + "/users.npy").as<double>(), ElementsAre(1, 2, 3, 4, 0.1, -1e300));
@@ -153,7 +153,7 @@ TEST_F(ModelFiles, AModelOfOneFileAnArrayIsReadBack) {
     EXPECT_THAT(files(), Not(Contains(HasSubstr(".tmp"))));
   }
   EXPECT_EQ(text("users_id.txt"), "user 18446744073709551614\nuser 7\nuser 9\n");
-  write("text", true, true);
+  write(result_format::text, true, true);
   check(true);
   EXPECT_EQ(text("weights.txt"), "0.1|0|-2\n");
   EXPECT_EQ(text("users.txt"), "user 18446744073709551614\t1|2\nuser 7\t3|4\nuser 9\t0.1|-1e+300\n");
@@ -164,7 +164,7 @@ TEST_F(ModelFiles, WhatIsNoModelIsSaid) {
   EXPECT_THROW(model_reader(folder_, "toy"), data_error);
   put("model.json", "{\"format\": \"npy\"}");
   EXPECT_THROW(model_reader(folder_, "toy"), data_error);
-  write("npy", false);
+  write(result_format::npy, false);
   try {
     model_reader(folder_ + "/model.json", "other");
     ADD_FAILURE() << "a model of another algorithm was taken";
@@ -179,7 +179,7 @@ TEST_F(ModelFiles, WhatIsNoModelIsSaid) {
   EXPECT_THAT(refusal("weights"), HasSubstr("found elements of type <f4, want <f8"));
   std::filesystem::remove(folder_ + "/weights_0.npy");
   EXPECT_THAT(refusal("weights"), HasSubstr("cannot be read"));
-  write("text", false);
+  write(result_format::text, false);
   put("weights_0", "0.1|x|2\n");
   EXPECT_THAT(refusal("weights"), HasSubstr("weights_0:1: found \"x|2\", want numbers"));
 }

@@ -51,15 +51,14 @@ class TextTraffic : public testing::Test {
     std::int64_t bytes_out = 0;
   };
   /// The shards' counters for a job with this config, summed over all servers.
-  template <class Solve>
-  traffic of(const config_schema& schema, const char* input, const std::string& rest, std::size_t workers,
-             std::size_t servers, Solve&& solve) {
+  template <class Algorithm>
+  traffic of(const char* input, const std::string& rest, std::size_t workers, std::size_t servers) {
     test::cluster c(
         {.workers = workers, .servers = servers, .threads = 1, .plugin_folders = {test::default_plugin_folder()}});
-    const auto settings =
-        schema.check_text("cfg.json", "{\"input\": \"" + (folder_ / input).string() + "\", \"output\": \"" +
-                                          (folder_ / "out").string() + "\"" + rest + "}");
-    c.run([&](Comm comm) { solve(comm, settings); });
+    const auto settings = parse_settings<typename Algorithm::settings_type>(
+        "cfg.json", "{\"input\": \"" + (folder_ / input).string() + "\", \"output\": \"" + (folder_ / "out").string() +
+                        "\"" + rest + "}");
+    c.run([&](Comm comm) { Algorithm(comm, "", settings).solve(); });
     traffic t;
     for (std::size_t s = 0; s < servers; ++s) {
       const auto stats = nlohmann::json::parse(c.node(s).object().stats_json());
@@ -81,8 +80,8 @@ TEST_F(TextTraffic, AClockOfLdaIsAPullAndAnUpdateAShardAndOneEachForTheTotals) {
   for (const std::size_t workers : {1UL, 2UL}) {
     for (const std::size_t servers : {1UL, 3UL}) {
       const auto run = [&](int sweeps) {
-        return of(lda_schema(), "text", R"(, "k_topics": 12, "report_every": 0, "iters": )" + std::to_string(sweeps),
-                  workers, servers, [](const Comm& comm, const config& c) { lda(comm, "", lda_settings(c)).solve(); });
+        return of<lda>("text", R"(, "k_topics": 12, "report_every": 0, "iters": )" + std::to_string(sweeps), workers,
+                       servers);
       };
       auto few = run(2);
       auto many = run(2 + static_cast<int>(clocks));
@@ -108,12 +107,9 @@ TEST_F(TextTraffic, WordCountsAndSimilaritiesAskNothingOfTheServers) {
       EXPECT_EQ(t.requests[verb], 0) << verb;
     }
   };
-  none(of(wc_schema(), "text", "", 2, 2,
-          [](const Comm& comm, const config& c) { word_count(comm, "", wc_settings(c)).solve(); }));
-  none(of(sim_sparse_schema(), "rows", "", 2, 2,
-          [](const Comm& comm, const config& c) { sim_sparse(comm, "", sim_sparse_settings(c)).solve(); }));
-  none(of(sim_dense_schema(), "rows", "", 2, 2,
-          [](const Comm& comm, const config& c) { sim_dense(comm, "", sim_dense_settings(c, false)).solve(); }));
+  none(of<word_count>("text", "", 2, 2));
+  none(of<sim_sparse>("rows", "", 2, 2));
+  none(of<sim_dense>("rows", "", 2, 2));
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ alg::dtr_settings tree_settings(const std::string& users, const std::string& ite
                                 int level) {
   const auto text = R"({"user_fac_input": ")" + users + R"(", "item_fac_input": ")" + items + R"(", "output": ")" +
                     output + R"(", "level": )" + std::to_string(level) + "}";
-  return alg::dtr_settings(alg::dtr_schema().check_text("config", text));
+  return parse_settings<alg::dtr_settings>("config", text);
 }
 
 TEST_F(ReductionCost, ALevelOfATreeIsTwoReductionsOfTheSizeThatTheReadmeSays) {
@@ -121,8 +121,7 @@ TEST_F(ReductionCost, ARoundOfAnInversionIsThreeReductions) {
                       R"(", "output": ")" + path("out") + R"(", "feasibility": "never", "epsilon": 1e-9, "rounds": )" +
                       std::to_string(rounds) + "}";
     at.push_back(measured([&](Comm comm) {
-      alg::steady_state_inversion(comm, "", alg::steady_settings(alg::steady_schema().check_text("config", text)))
-          .solve();
+      alg::steady_state_inversion(comm, "", parse_settings<alg::steady_settings>("config", text)).solve();
     }));
   }
   EXPECT_EQ(at[1].size() - at[0].size(), 3U * 3U);

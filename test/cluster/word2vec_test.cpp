@@ -62,14 +62,14 @@ TEST_F(Word2vecTraffic, ABatchIsTwoPullsAndTwoUpdatesAShardAndItsRowsTwice) {
                  loss + R"(", "min_count": 1, "batch_size": 1100, "k": )" + std::to_string(k) + R"(, "rounds": )" +
                  std::to_string(rounds) + (loss == "negative_sampling" ? R"(, "noise_words": 20})" : "}");
         };
-        const word2vec_settings settings(word2vec_schema().check_text("cfg.json", keys(7)));
+        const auto settings = parse_settings<word2vec_settings>("cfg.json", keys(7));
         std::map<std::string, std::int64_t> more;
         std::atomic<std::int64_t> words = 0;
         std::atomic<std::int64_t> rows = 0;  // of the five rounds
         std::atomic<std::int64_t> most = 0;  // rows of a batch
         for (const int rounds : {2, 7}) {
           auto c = started(workers, servers);
-          const word2vec_settings these(word2vec_schema().check_text("cfg.json", keys(rounds)));
+          const auto these = parse_settings<word2vec_settings>("cfg.json", keys(rounds));
           c.run([&](Comm comm) { word2vec(comm, "", these).solve(); });
           for (std::size_t s = 0; s < servers; ++s) {
             const auto stats = nlohmann::json::parse(c.node(s).object().stats_json());

@@ -36,28 +36,26 @@ struct keyed_program {
 };
 
 template <class Settings>
-std::function<consistency(const std::string&)> settings_reader(const paracel::config_schema& schema,
-                                                               const std::string& required) {
+std::function<consistency(const std::string&)> settings_reader(const std::string& required) {
   return [=](const std::string& keys) {
-    return Settings(schema.check_text("cfg.json", "{" + required + (keys.empty() ? "" : ",\n" + keys) + "}"))
+    return paracel::parse_settings<Settings>("cfg.json", "{" + required + (keys.empty() ? "" : ",\n" + keys) + "}")
         .consistency;
   };
 }
 
 std::vector<keyed_program> keyed_programs() {
   const auto lr = [](const char* method) {
-    return settings_reader<paracel::alg::lr_settings>(
-        paracel::alg::lr_schema(), R"("training_input": ")" + existing_file + R"(", "output": "/tmp", "rounds": 1, )" +
-                                       R"("alpha": 1, "beta": 0, "method": ")" + method + '"');
+    return settings_reader<paracel::alg::lr_settings>(R"("training_input": ")" + existing_file +
+                                                      R"(", "output": "/tmp", "rounds": 1, )" +
+                                                      R"("alpha": 1, "beta": 0, "method": ")" + method + '"');
   };
   const std::string files = R"("input": ")" + existing_file + R"(", "output": "/tmp")";
   return {{"lr dgd", consistency::bsp(), lr("dgd")},
           {"lr agd", consistency::ssp(0), lr("agd")},
-          {"lda", consistency::bsp(), settings_reader<paracel::alg::lda_settings>(paracel::alg::lda_schema(), files)},
-          {"mf", consistency::bsp(), settings_reader<paracel::alg::mf_settings>(paracel::alg::mf_schema(), files)},
-          {"fm", consistency::bsp(), settings_reader<paracel::alg::fm_settings>(paracel::alg::fm_schema(), files)},
-          {"word2vec", consistency::bsp(),
-           settings_reader<paracel::alg::word2vec_settings>(paracel::alg::word2vec_schema(), files)}};
+          {"lda", consistency::bsp(), settings_reader<paracel::alg::lda_settings>(files)},
+          {"mf", consistency::bsp(), settings_reader<paracel::alg::mf_settings>(files)},
+          {"fm", consistency::bsp(), settings_reader<paracel::alg::fm_settings>(files)},
+          {"word2vec", consistency::bsp(), settings_reader<paracel::alg::word2vec_settings>(files)}};
 }
 
 std::string error_of(const keyed_program& p, const std::string& keys) {
