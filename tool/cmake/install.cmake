@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The installed tree has bin/ lib/ include/ like the build tree, so that prun.py and the programs find each other in the same way
+# in both. Algorithms and tools are installed if they have been built; the framework must be.
+include(CMakePackageConfigHelpers)
+install(TARGETS paracel paracel_update paracel_compat EXPORT paracelTargets
+  LIBRARY DESTINATION lib)
+install(TARGETS paracel_ps EXPORT paracelPsTargets LIBRARY DESTINATION lib OPTIONAL)
+install(TARGETS paracel_mpi paracel_default LIBRARY DESTINATION lib)
+install(TARGETS start_server start_sandbox start_scheduler send_request RUNTIME DESTINATION bin)
+install(PROGRAMS prun.py DESTINATION bin)
+install(DIRECTORY tool/launcher DESTINATION lib/paracel FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
+install(DIRECTORY include/paracel DESTINATION include)
+install(FILES LICENSE DESTINATION share/doc/paracel)
+# Documents and example configs keep their relative places, so that links between them work.
+file(GLOB documents RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
+  *.md doc/*.md default/*.md server/*.md alg/*.md src/*/*.md tool/*.md tool/*/*.md test/*/*.md alg/*/*.md alg/*/*.json)
+foreach(document ${documents})
+  get_filename_component(folder ${document} DIRECTORY)
+  install(FILES ${document} DESTINATION share/doc/paracel/${folder})
+endforeach()
+install(EXPORT paracelTargets NAMESPACE paracel:: DESTINATION lib/cmake/paracel)
+install(EXPORT paracelPsTargets NAMESPACE paracel:: DESTINATION lib/cmake/paracel)
+configure_package_config_file(tool/cmake/paracelConfig.cmake.in ${PROJECT_BINARY_DIR}/paracelConfig.cmake
+  INSTALL_DESTINATION lib/cmake/paracel NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/paracelConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/paracelConfig.cmake ${PROJECT_BINARY_DIR}/paracelConfigVersion.cmake
+  DESTINATION lib/cmake/paracel)
