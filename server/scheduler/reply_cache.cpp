@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "server/scheduler/reply_cache.hpp"
 
-#include <algorithm>
 #include <exception>
 #include <paracel/free_memory.hpp>
 #include <span>
@@ -13,7 +12,7 @@ namespace paracel::srv {
 void reply_cache::make_room() {
   while ((channels_.size() > most_channels || bytes_ > most_bytes) && channels_.size() > 1) {
     channels_.drop_oldest([this](const auto& oldest) {
-      for (const auto& p : oldest.state.peers) sender_at_.erase(p);
+      sender_at_.erase(oldest.state.over);
       bytes_ -= oldest.state.answer.size();
       release_tail(oldest.state);
     });
@@ -59,19 +58,13 @@ bool reply_cache::accepts(const net::request_header& h, const net::peer& from) t
   const auto sender = stream_sender::of(h);
   channels_.mark_recent(sender, *known);
   auto& last = known->state;
-  if ((h.flags & net::flag_first) != 0) {
-    if (std::ranges::find(last.peers, from) == last.peers.end()) {
-      if (last.peers.size() == most_peers) {
-        sender_at_.erase(last.peers.front());
-        last.peers.erase(last.peers.begin());
-      }
-      last.peers.push_back(from);
-    }
-    sender_at_[from] = sender;
-    make_room();
-  }
+  if ((h.flags & net::flag_first) != 0) make_room();
   if (h.sequence == 0) return true;  // pings, and one-way messages
   if (h.sequence > last.number) {
+    if (last.over != from) {
+      sender_at_.insert_or_assign(from, sender);
+      sender_at_.erase(std::exchange(last.over, from));
+    }
     last.number = h.sequence;
     last.answered = false;
     bytes_ -= last.answer.size();
@@ -80,8 +73,6 @@ bool reply_cache::accepts(const net::request_header& h, const net::peer& from) t
     last.tail = {};
     last.tail_number = 0;
     last.lacks_tail = false;
-    for (const auto& p : std::exchange(last.peers, {from}))
-      if (p != from) sender_at_.erase(p);
     return true;
   }
   if (h.sequence == last.number && last.answered && last.lacks_tail)

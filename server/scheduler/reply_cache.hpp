@@ -42,10 +42,8 @@ class reply_cache final : public reply_sink {
   [[nodiscard]] std::size_t tail_bytes() const noexcept { return tail_bytes_; }
 
  private:
-  static constexpr std::size_t most_peers = 64;  // of a channel whose request is not answered
-
   struct last_request {
-    std::vector<net::peer> peers;  // over which it may have come
+    net::peer over;  // the connection on which it came first, which its completion knows
     std::uint64_t number = 0;
     bool answered = false;
     std::vector<std::byte> answer;

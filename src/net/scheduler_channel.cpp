@@ -19,6 +19,7 @@ void scheduler_channel::ask(request_header h, std::span<const std::byte> body, s
   h.client = identity_.client;
   h.sequence = ++sequence_;
   identity_.job = h.job;
+  identity_.rank = h.rank;
   (void)channel_.acknowledge(sequence_ - 1);  // the caller may have given up waiting for it
   channel_.send_kept(h, shared_buffer::copy_of(body), std::move(tail));
 }

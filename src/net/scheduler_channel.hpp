@@ -44,7 +44,7 @@ class scheduler_channel {
 
   const std::unique_ptr<port> port_;
   reliable_channel channel_;
-  request_header identity_;  // of pings
+  request_header identity_;  // of pings: the fields of the last request by which the scheduler knows its sender
   std::uint64_t sequence_ = 0;
   silence_timer silence_;
   incoming in_;

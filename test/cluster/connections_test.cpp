@@ -275,6 +275,18 @@ TEST(ConnectionsToTheScheduler, AWorkerWhoseLeavingIsNotAnsweredHasLeftWhenTheSc
   EXPECT_EQ(flaky->broken(), 1U);
 }
 
+TEST(ConnectionsToTheScheduler, AreKeptByWorkersThatWaitLongAndEachIsAnswered) {
+  std::atomic<int> sums{0};
+  cluster c({.workers = 3, .servers = 1, .resend_after = 10ms});
+  c.run([&](Comm comm) {
+    if (comm.get_rank() == 0) std::this_thread::sleep_for(3s);
+    int one = 1;
+    comm.allreduce(one);
+    sums += one;
+  });
+  EXPECT_EQ(sums, 9);
+}
+
 TEST_P(Connections, ClientsSeeOneOrderOfEachKeyWhenTheyBreak) {
   run(1, 200, [](cluster& c, const Comm&) {
     constexpr std::size_t clients = 3, operations = 400;
