@@ -7,7 +7,6 @@
 #include <chrono>
 #include <limits>
 #include <map>
-#include <random>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -16,6 +15,7 @@
 
 #include "core/check.hpp"
 #include "core/hex.hpp"
+#include "core/identity.hpp"
 #include "server/node/resident_memory.hpp"
 
 namespace paracel::srv {
@@ -39,12 +39,7 @@ server_options checked(server_options o) {
   o.max_message_bytes = std::min<std::size_t>(o.max_message_bytes, std::numeric_limits<std::uint32_t>::max());
   o.max_value_bytes = std::min(o.max_value_bytes, o.max_message_bytes - beside_a_value);
   o.sandbox.max_value_bytes = o.max_value_bytes;
-  if (o.incarnation == 0) {
-    std::random_device random;
-    const auto now = static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
-    o.incarnation = now ^ (std::uint64_t{random()} << 32) ^ static_cast<std::uint64_t>(getpid());
-    if (o.incarnation == 0) o.incarnation = 1;
-  }
+  if (o.incarnation == 0) o.incarnation = random_id();
   return o;
 }
 

@@ -21,6 +21,7 @@
 #include <paracel/error.hpp>
 
 #include "core/failure_text.hpp"
+#include "core/identity.hpp"
 #include "net/attention.hpp"
 #include "server/node/resident_memory.hpp"
 #include "server/plugin/last_words.hpp"
@@ -46,12 +47,6 @@ constexpr std::size_t worth_trimming = std::size_t{64} << 20;
 constexpr std::chrono::seconds trim_interval{5};
 // The control thread sleeps for less than half of it; if a turn takes longer, the process was suspended.
 constexpr milliseconds long_control_turn{250};
-
-std::string host_name() {
-  char name[256] = {};
-  if (gethostname(name, sizeof name - 1) != 0) return "?";
-  return name;
-}
 
 std::string seconds_text(milliseconds t) {
   return std::to_string(t.count() / 1000) + "." + std::to_string(t.count() % 1000 / 100) + " s";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/server_group.hpp"
+#include "core/identity.hpp"
 
 #include <algorithm>
-#include <random>
 #include <string>
 #include <utility>
 
@@ -15,18 +15,13 @@ namespace {
 // How often a blocked call checks whether the job has ended.
 constexpr std::chrono::milliseconds look_up_interval{100};
 
-std::uint64_t new_incarnation() {
-  std::random_device source;
-  return (static_cast<std::uint64_t>(source()) << 32U) | source();
-}
-
 client_context context_for(net::transport& transport, const membership& servers, std::uint32_t rank,
                            const kvclt_options& options) {
   client_context c;
   c.options = options;
   c.port = transport.open();
   c.job = servers.job;
-  c.incarnation = options.incarnation != 0 ? options.incarnation : new_incarnation();
+  c.incarnation = options.incarnation != 0 ? options.incarnation : random_id();
   c.rank = rank;
   c.epoch = servers.epoch;
   c.may_change = servers.may_change();
@@ -179,14 +174,6 @@ server_group::sequence server_group::clock_request(net::verb what, std::uint32_t
   h.clock = clock;
   subscribes_ = subscribes_ || what == net::verb::subscribe;
   return send(routes_.clock_channel(), h, {}, {}, {}, {}, std::move(done));
-}
-
-server_group::sequence server_group::control_request(net::verb what, std::uint32_t server, handler done) {
-  refresh_membership();
-  const pin_routing here(*this);
-  net::request_header h;
-  h.what = what;
-  return send(routes_.channel_of(server, routes_.client(server).control_thread()), h, {}, {}, {}, {}, std::move(done));
 }
 
 // ---- replies ------------------------------------------------------------------------------------------------------

@@ -84,8 +84,6 @@ class server_group {
   void broadcast(const call& c, std::string_view key, std::span<const std::byte> payload, const handler& each);
   /// To the clock thread of the server that owns the clock. `clock`: finished iterations (tick), needed minimum (wait).
   sequence clock_request(net::verb what, std::uint32_t clock, handler done, std::uint16_t flags = 0);
-  /// To the control thread of one server (stats, ping).
-  sequence control_request(net::verb what, std::uint32_t server, handler done);
   /// Asks a shard to answer when the clock is beyond `clock` (items: key and known version). It is completed only by a
   /// poll or a call that drives the client for another reason.
   sequence subscribe(std::uint32_t server, std::uint32_t shard, std::uint32_t clock, std::span<const std::byte> items,

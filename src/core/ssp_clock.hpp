@@ -28,11 +28,6 @@ constexpr std::uint32_t needed_minimum(std::uint32_t finished, std::uint32_t sta
   return finished > staleness ? finished - staleness : 0;
 }
 
-/// The condition of the rule.
-constexpr bool may_read(std::uint32_t finished, std::uint32_t slowest, std::uint32_t staleness) noexcept {
-  return slowest >= needed_minimum(finished, staleness);
-}
-
 /// How many iterations each worker has finished, and the minimum of them.
 ///
 /// A worker that has left or died no longer holds back the others. `slowest` never decreases.

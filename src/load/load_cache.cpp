@@ -5,12 +5,12 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <random>
 #include <string_view>
 
 #include <paracel/error.hpp>
 
 #include "core/hex.hpp"
+#include "core/identity.hpp"
 #include "load/collective_errors.hpp"
 #include "load/input/input.hpp"
 
@@ -136,8 +136,7 @@ std::uint64_t load_cache::new_generation() {
     const auto old_enough = std::chrono::system_clock::now() - settled;
     if (now.text != files_found_ || now.newest_ns > std::chrono::nanoseconds(old_enough.time_since_epoch()).count())
       return;
-    std::random_device seed;
-    generation = static_cast<std::int64_t>((std::uint64_t{seed()} << 31U | seed()) | 1U);
+    generation = static_cast<std::int64_t>(random_id() >> 1U | 1U);
   });
   comm_.allreduce(generation, reduce_op::max);  // a replaced rank 0 gets its predecessor's, too
   return static_cast<std::uint64_t>(generation);

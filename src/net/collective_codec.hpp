@@ -161,13 +161,6 @@ inline std::byte* write_block(std::byte* to, std::span<const std::byte> bytes) n
   return to + bytes.size();
 }
 
-/// Appends one length-prefixed block.
-inline void append_block(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
-  const auto at = to.size();
-  to.resize(at + 8 + bytes.size());
-  write_block(to.data() + at, bytes);
-}
-
 /// Takes the first block off `rest`. False when the rest is not a whole block; `rest` is then unchanged.
 [[nodiscard]] inline bool take_block(std::span<const std::byte>& rest, std::span<const std::byte>& block) noexcept {
   auto after = rest;

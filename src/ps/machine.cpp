@@ -62,11 +62,6 @@ const std::string& machine_name() {
   return name;
 }
 
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
-}
-
 std::int64_t own_pid() { return ::getpid(); }
 
 std::uint64_t start_of_process(std::int64_t pid) {

@@ -10,7 +10,6 @@ namespace paracel::ps_compat {
 
 /// The same for processes that reach each other by abstract local sockets and see each other's process ids.
 [[nodiscard]] const std::string& machine_name();
-[[nodiscard]] std::string host_name();
 [[nodiscard]] std::int64_t own_pid();
 /// When a process of this machine was started, in clock ticks since boot, which tells it from a later one with its pid.
 /// 0: there is no such process.

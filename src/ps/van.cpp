@@ -5,12 +5,12 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
-#include <random>
 #include <string_view>
 #include <utility>
 
 #include <paracel/error.hpp>
 
+#include "core/identity.hpp"
 #include "net/zmq_transport.hpp"
 #include "ps/base.h"
 #include "ps/van_network.hpp"
@@ -40,15 +40,10 @@ std::uint64_t job_number(const Postoffice::Settings& s, std::uint64_t starts) {
   return h;
 }
 
-std::uint64_t random_number() {
-  std::random_device seed;
-  return (std::uint64_t{seed()} << 32U | seed()) | 1U;
-}
-
 }  // namespace
 
 Van::network::network(Postoffice& office, paracel::net::transport* over, std::uint64_t starts, Node me)
-    : office_(office), over_(over), starts_(starts), client_(random_number()), me_(std::move(me)) {}
+    : office_(office), over_(over), starts_(starts), client_(paracel::random_id()), me_(std::move(me)) {}
 
 // ---- joining and leaving
 
@@ -73,7 +68,7 @@ void Van::network::open() {
     if (!is_loopback(root)) addresses.push_back("tcp://" + own_address_towards(s.root_uri, s.root_port) + ":*");
   }
   me_.role = s.role;
-  me_.hostname = host_name();
+  me_.hostname = paracel::host_name();
   me_.port = is_scheduler() ? s.root_port : 0;
   channels_ = std::make_shared<node_channels>(*transport,
                                               node_channels::options{.job = job_number(s, starts_),

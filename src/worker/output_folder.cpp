@@ -23,6 +23,7 @@
 #include <paracel/error.hpp>
 
 #include "core/hex.hpp"
+#include "core/identity.hpp"
 
 namespace paracel {
 
@@ -97,11 +98,7 @@ bool append(const std::string& path, const std::string& text) {
   return false;
 }
 
-std::string here() {
-  char host[256] = {};
-  ::gethostname(host, sizeof host - 1);
-  return "process " + std::to_string(::getpid()) + " on " + host;
-}
+std::string here() { return "process " + std::to_string(::getpid()) + " on " + host_name(); }
 
 /// Whether a file with this path is really below `folder`.
 bool lies_below(const fs::path& path, const fs::path& folder) {

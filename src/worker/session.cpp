@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
-#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +16,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/identity.hpp"
 #include "core/json_io.hpp"
 #include "net/collective_codec.hpp"
 #include "worker/command_channel.hpp"
@@ -42,16 +42,6 @@ std::string short_text(std::string_view text) {
 }
 
 const std::string cannot_be_replaced = "a dead worker cannot be replaced (--on-worker-death): ";
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
-
-std::uint64_t random_id() {
-  std::random_device seed;
-  return (std::uint64_t{seed()} << 32U | seed()) | 1U;
-}
 
 nlohmann::json identity_of(const session_options& o) {
   const auto pid = o.pid != 0 ? o.pid : std::int64_t{getpid()};

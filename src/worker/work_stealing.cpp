@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <deque>
-#include <random>
 
 #include <paracel/bytes.hpp>
 #include <paracel/error.hpp>
 #include <paracel/free_memory.hpp>
 
 #include "core/hash.hpp"
+#include "core/identity.hpp"
 #include "core/reduction.hpp"
 #include "worker/chunk_shares.hpp"
 
@@ -28,11 +28,6 @@ constexpr std::size_t most_ahead = 2;
 constexpr std::chrono::milliseconds until_doubt{1000};
 constexpr std::uint8_t with_rows = 1;
 constexpr std::uint8_t keep_rows = 2;
-
-std::uint64_t random_number() {
-  std::random_device seed;
-  return std::uint64_t{seed()} << 32U | seed();
-}
 
 std::string text_of_tasks(std::size_t a, std::size_t b) {
   return "task " + std::to_string(std::min(a, b)) + " and task " + std::to_string(std::max(a, b));
@@ -483,7 +478,7 @@ work_stealing::work_stealing(const Comm& comm, collectives& all, bool on)
       all_(all),
       on_(on && all.size() > 1),
       log_(on_ ? over_->log() : nullptr),
-      process_(random_number()),
+      process_(random_id()),
       left_(all.size()),
       processes_(all.size()) {}
 
@@ -492,7 +487,7 @@ work_stealing::~work_stealing() = default;
 void work_stealing::begin_run() {
   if (!on_) return;
   // Not a broadcast: a replacement of its root would have another number.
-  auto run = static_cast<std::int64_t>(random_number() >> 1U);
+  auto run = static_cast<std::int64_t>(random_id() >> 1U);
   all_.all_reduce(std::span(&run, 1), reduce_op::max, "work stealing");
   run_ = static_cast<std::uint64_t>(run);
 }
