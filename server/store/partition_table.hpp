@@ -10,8 +10,8 @@
 // then ends with the pointer to it. Replies share the shared_buffer, and a change in place copies it first while it is
 // still shared.
 //
-// Measured, 1 M keys of 20 characters with one double in 16,384 partitions: see test/unit/partition_table_test.cpp,
-// which keeps the bytes a key below 80.
+// Measured, 1 M keys of 20 characters with one double in 16,384 partitions: see
+// test/unit/server/partition_table_test.cpp, which keeps the bytes a key below 80.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The one hash of the framework: XXH3-64 of the key's bytes. The top 14 bits name the partition, the low bits index the
-// partition's table. Every process of a job and every snapshot must agree on it: test/unit/hash_test.cpp pins its
+// partition's table. Every process of a job and every snapshot must agree on it: test/unit/core/hash_test.cpp pins its
 // values.
 #pragma once
 

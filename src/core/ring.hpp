@@ -11,10 +11,10 @@
 // assigned in ascending order, so the table depends on the set of members alone: not on the order in which they joined,
 // nor on the previous table.
 //
-// Benefit and cost of the bound, weight 1 each (test/unit/ring_test.cpp): without it the largest of 10, 20, 40 servers
-// would have 1.079, 1.082, 1.133 of its fair share. Because of it some partitions move that neither come from nor go to
-// the server that is added or removed: at most 0.3 % when one is added to 1..40, 0.8 % when one of them is removed. The
-// fifth server receives 19.4 % of the partitions.
+// Benefit and cost of the bound, weight 1 each (test/unit/core/ring_test.cpp): without it the largest of 10, 20, 40
+// servers would have 1.079, 1.082, 1.133 of its fair share. Because of it some partitions move that neither come from
+// nor go to the server that is added or removed: at most 0.3 % when one is added to 1..40, 0.8 % when one of them is
+// removed. The fifth server receives 19.4 % of the partitions.
 //
 // Source: Karger et al., "Consistent hashing and random trees", STOC 1997; Mirrokni, Thorup, Zadimoghaddam, "Consistent
 // hashing with bounded loads", SODA 2018. There the items arrive in any order and only the insertion of an item is

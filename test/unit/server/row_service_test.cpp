@@ -29,7 +29,7 @@ using floats = std::vector<float>;
 
 using answer = test::row_reply;
 
-void append(bytes& to, std::span<const std::byte> what) { to.insert(to.end(), what.begin(), what.end()); }
+void add_bytes(bytes& to, std::span<const std::byte> what) { to.insert(to.end(), what.begin(), what.end()); }
 
 class RowsService : public testing::Test {
  protected:
@@ -46,7 +46,7 @@ class RowsService : public testing::Test {
     h.tail_bytes = tail.size();
     bytes frame(net::request_header_bytes);
     net::encode(h, std::span<std::byte, net::request_header_bytes>(frame));
-    append(frame, body);
+    add_bytes(frame, body);
     net::request_view request;
     EXPECT_EQ(net::decode(frame, tail.size(), request), nullptr);
     net::peer from;
@@ -60,7 +60,7 @@ class RowsService : public testing::Test {
     h.what = verb::table_open;
     h.key_bytes = static_cast<std::uint32_t>(name.size());
     bytes body(net::bytes_of(name).begin(), net::bytes_of(name).end());
-    append(body, net::encode(d));
+    add_bytes(body, net::encode(d));
     return send(h, body, {}, shard);
   }
   void open_floats(std::uint32_t width, const row_init& init = {}) {
@@ -89,8 +89,8 @@ class RowsService : public testing::Test {
     h.rank = w.rank;
     h.credit = w.credit;
     bytes body;
-    append(body, std::as_bytes(std::span(names)));
-    append(body, std::as_bytes(std::span(values)));
+    add_bytes(body, std::as_bytes(std::span(names)));
+    add_bytes(body, std::as_bytes(std::span(values)));
     return send(h, body, {}, w.shard);
   }
   answer rows(verb what, const ids& names, const floats& values = {}) { return rows(what, names, values, {}); }
@@ -153,7 +153,7 @@ TEST_F(RowsService, IdsAsGapsAreTheSameIds) {
     h.clock = clock;
     bytes body(net::gaps_bytes(5, 4));
     net::write_gaps(body.data(), 5, 4, [&](std::size_t k) { return names[k]; });
-    append(body, std::as_bytes(std::span(values)));
+    add_bytes(body, std::as_bytes(std::span(values)));
     return send(h, body);
   };
   ASSERT_EQ(as_gaps(verb::rows_push, {1, 2, 3, 4, 5}).header.result, status::ok);
@@ -205,7 +205,7 @@ TEST_F(RowsService, ARetriedStagedBatchOfWhichAPartWasAppliedKeepsTheValuesOfThe
     net::write_gaps(payload.data(), names.size(), sizeof(std::uint32_t), [&](std::size_t k) { return names[k]; });
     floats values;
     for (const auto id : names) values.push_back(static_cast<float>(id + 1));
-    append(payload, std::as_bytes(std::span(values)));
+    add_bytes(payload, std::as_bytes(std::span(values)));
     return send(h, {}, shared_buffer::copy_of(payload)).header.result;
   };
   ASSERT_EQ(stage(applied), status::ok);

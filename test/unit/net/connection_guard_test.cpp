@@ -104,6 +104,14 @@ class stranger {
   int fd_;
 };
 
+/// Waits until it holds. Returns: whether it does.
+template <class Condition>
+bool comes_true(const Condition& condition) {
+  for (const auto end = std::chrono::steady_clock::now() + 60s; !condition(); std::this_thread::sleep_for(5ms))
+    if (std::chrono::steady_clock::now() > end) return false;
+  return true;
+}
+
 std::string asked(zmq_transport& net, const std::string& address) {
   const auto client = net.open();
   client->send(client->connect(address), saying("still there"));
@@ -111,9 +119,9 @@ std::string asked(zmq_transport& net, const std::string& address) {
   return client->receive(in, at_most) ? frame_text(in) : std::string();
 }
 
-class ConnectionGuard : public testing::TestWithParam<std::size_t> {};
+class ZmqConnectionGuard : public testing::TestWithParam<std::size_t> {};
 
-TEST_P(ConnectionGuard, AnEndlessMessageEndsItsConnectionWhereverItIsBound) {
+TEST_P(ZmqConnectionGuard, AnEndlessMessageEndsItsConnectionWhereverItIsBound) {
   std::atomic<int> dropped{0};
   zmq_transport net({}, [&](std::string_view why) {
     EXPECT_NE(why.find("too many parts"), std::string_view::npos) << why;
@@ -129,12 +137,12 @@ TEST_P(ConnectionGuard, AnEndlessMessageEndsItsConnectionWhereverItIsBound) {
   for (int i = 0; i < 1000 && attacker.send(parts); ++i) {
   }
   EXPECT_TRUE(attacker.is_dropped(20s));
-  EXPECT_EQ(dropped, 1);
+  EXPECT_TRUE(comes_true([&] { return dropped == 1; }));
   EXPECT_EQ(asked(net, group.addresses.front()), "still there");
 }
-INSTANTIATE_TEST_SUITE_P(Ports, ConnectionGuard, testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(Ports, ZmqConnectionGuard, testing::Values(1, 2));
 
-TEST(ConnectionGuard, ConnectionsThatSendNothingGiveWayToNewOnes) {
+TEST(ZmqConnectionGuard, ConnectionsThatSendNothingGiveWayToNewOnes) {
   raise_descriptor_limit();
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -184,15 +192,7 @@ class guarded_socket {
   std::optional<zmq::socket_t> socket_;
 };
 
-/// Waits until it holds. Returns: whether it does.
-template <class Condition>
-bool comes_true(const Condition& condition) {
-  for (const auto end = std::chrono::steady_clock::now() + 60s; !condition(); std::this_thread::sleep_for(5ms))
-    if (std::chrono::steady_clock::now() > end) return false;
-  return true;
-}
-
-TEST(ConnectionGuard, WhenThereAreTooManyNewOnesAreTurnedAway) {
+TEST(ZmqConnectionGuard, WhenThereAreTooManyNewOnesAreTurnedAway) {
   guarded_socket bound({.most_connections = 2}, "tcp://127.0.0.1:*");
   bound.reason = "too many connections are open";
   std::optional<stranger> first(bound.at);
@@ -202,15 +202,15 @@ TEST(ConnectionGuard, WhenThereAreTooManyNewOnesAreTurnedAway) {
   EXPECT_EQ(bound.dropped, 0);
   const stranger third(bound.at);
   EXPECT_TRUE(third.is_dropped(60s));
-  EXPECT_EQ(bound.dropped, 1);
+  EXPECT_TRUE(comes_true([&] { return bound.dropped == 1; }));
   first.reset();
   EXPECT_TRUE(comes_true([&] { return stranger(bound.at).is_greeted(); })) << "there is room again";
   EXPECT_EQ(bound.dropped_otherwise, 0);
 }
 
-class WithoutDescriptors : public testing::TestWithParam<const char*> {};
+class ZmqWithoutDescriptors : public testing::TestWithParam<const char*> {};
 
-TEST_P(WithoutDescriptors, ANewConnectionIsTurnedAwayAndTheNextOnesAreAcceptedOnceThereAreSome) {
+TEST_P(ZmqWithoutDescriptors, ANewConnectionIsTurnedAwayAndTheNextOnesAreAcceptedOnceThereAreSome) {
   const test::temporary_folder folder;
   const std::string local = "ipc://" + folder.path() + "/socket";
   guarded_socket bound({}, GetParam() == std::string_view("ipc") ? local : "tcp://127.0.0.1:*");
@@ -233,9 +233,9 @@ TEST_P(WithoutDescriptors, ANewConnectionIsTurnedAwayAndTheNextOnesAreAcceptedOn
   EXPECT_EQ(bound.dropped_otherwise, 0);
   EXPECT_TRUE(stranger(bound.at).is_greeted());
 }
-INSTANTIATE_TEST_SUITE_P(Kinds, WithoutDescriptors, testing::Values("ipc", "tcp"));
+INSTANTIATE_TEST_SUITE_P(Kinds, ZmqWithoutDescriptors, testing::Values("ipc", "tcp"));
 
-TEST(ConnectionGuard, APathThatIsBoundAgainIsGuardedByTheSecondWhateverBecomesOfTheFirst) {
+TEST(ZmqConnectionGuard, APathThatIsBoundAgainIsGuardedByTheSecondWhateverBecomesOfTheFirst) {
   const test::temporary_folder folder;
   const std::string path = "ipc://" + folder.path() + "/socket";
   auto first = std::make_unique<guarded_socket>(connection_guard::limits{.most_connections = 1}, path);
@@ -247,11 +247,11 @@ TEST(ConnectionGuard, APathThatIsBoundAgainIsGuardedByTheSecondWhateverBecomesOf
   EXPECT_TRUE(of_second.is_greeted()) << "it is not counted with those of the first";
   first.reset();
   EXPECT_TRUE(stranger(path).is_dropped(60s));
-  EXPECT_EQ(second.dropped, 1);
+  EXPECT_TRUE(comes_true([&] { return second.dropped == 1; }));
   EXPECT_EQ(second.dropped_otherwise, 0);
 }
 
-TEST(ConnectionGuard, SocketsOfTheProgramItselfHaveNoLimits) {
+TEST(ZmqConnectionGuard, SocketsOfTheProgramItselfHaveNoLimits) {
   zmq_transport net;
   const auto ours = net.open();
   ours->bind("tcp://127.0.0.1:*");

@@ -23,6 +23,13 @@ using net::collective_kind;
 using net::status;
 using bytes = std::vector<std::byte>;
 
+/// Appends one length-prefixed block.
+void append_block(bytes& to, const bytes& block) {
+  const auto at = to.size();
+  to.resize(at + 8 + block.size());
+  net::write_block(to.data() + at, block);
+}
+
 /// The replies by receiver; the peer's first byte is the number of the request.
 class collective_hub_notebook final : public srv::reply_sink {
  public:
@@ -225,7 +232,7 @@ TEST_F(CollectiveHub, AllToAllTransposesTheBlocks) {
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
     bytes row;
     for (std::uint32_t column = 0; column < 3; ++column)
-      net::append_block(row, of(std::string(rank, 'x') + std::to_string(10 * rank + column)));
+      append_block(row, of(std::string(rank, 'x') + std::to_string(10 * rank + column)));
     send(static_cast<int>(rank), part(collective_kind::alltoall, rank, 3), row);
   }
   EXPECT_EQ(blocks(to(0).data), (std::vector<bytes>{of("0"), of("x10"), of("xx20")}));
@@ -315,7 +322,7 @@ TEST_F(CollectiveHub, AContributionThatCannotBeFoldedFailsTheOperationForAll) {
   EXPECT_EQ(to(1).text(), to(0).text());
   auto r = part(collective_kind::alltoall, 0, 2, 1);
   bytes one;
-  net::append_block(one, of("only one block"));
+  append_block(one, of("only one block"));
   send(2, r, one);
   EXPECT_EQ(to(2).result, status::bad_request);
   send(3, reduction(0, 2, value_tag::packed), of("x"));

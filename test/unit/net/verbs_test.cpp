@@ -21,7 +21,9 @@ TEST(Verbs, AListOrASetOfKeysIsNamedAfterWhatItDoesToEachAndHasItsEffect) {
     EXPECT_EQ(takes_function(what), takes_function(t.each)) << t.name;
     const std::string name = each.name;
     EXPECT_EQ(t.name, t.kind == verb_kind::keys ? name + "_multi" : "set_" + name);
-    if (t.kind == verb_kind::keys) EXPECT_EQ(multi_of(t.each), what) << t.name;
+    if (t.kind == verb_kind::keys) {
+      EXPECT_EQ(multi_of(t.each), what) << t.name;
+    }
   }
   EXPECT_EQ(lists, 13U);
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,15 +26,19 @@ class echo {
   explicit echo(net::transport& over) : port_(over.open()), sink_(*port_), address_(port_->bind("inproc://*")) {}
   [[nodiscard]] const std::string& address() const { return address_; }
   [[nodiscard]] const std::map<std::string, int>& handled() const { return handled_; }
+  [[nodiscard]] std::size_t connections() const { return connections_.size(); }
+  [[nodiscard]] int pings() const { return pings_; }
 
   void work() {
     net::incoming in;
     while (port_->receive(in, 0ms)) {
       net::request_view r;
       ASSERT_EQ(net::decode(in.frame, in.tail.size(), r), nullptr);
+      connections_.insert(in.from);
       if (!sink_.accepts(r.header, in.from)) continue;
       srv::completion done(sink_, in.from, r.header.what, r.header.sequence, 1, 0);
       if (r.header.what == verb::ping) {
+        ++pings_;
         done.ok();
         continue;
       }
@@ -57,6 +62,8 @@ class echo {
   srv::reply_cache sink_;
   std::string address_;
   std::map<std::string, int> handled_;
+  std::set<net::peer> connections_;
+  int pings_ = 0;
   std::optional<std::pair<srv::completion, std::string>> waiting_;
 };
 
@@ -114,6 +121,54 @@ TEST(QuestionLine, WhatIsOnlyToldIsNotWaitedFor) {
   EXPECT_EQ(net::text_of(answer.body), "5 asked");
   EXPECT_EQ(others, 1);
   EXPECT_FALSE(line.receive(0ms, answer));
+}
+
+TEST(QuestionLine, WhoeverWaitsLongKeepsItsConnectionWhateverItsRank) {
+  net::inproc_transport over;
+  echo scheduler(over);
+  net::scheduler_channel line(over, scheduler.address(), 5);
+  net::request_header h;
+  h.what = verb::join;
+  h.rank = 3;
+  for (int i = 0; i < 3; ++i) line.ask(h, net::bytes_of("question " + std::to_string(i)));  // the third waits
+  scheduler.work();
+  net::reply_view answer;
+  for (int turn = 0; turn < 1000; ++turn) {
+    ASSERT_FALSE(line.receive(0ms, answer));
+    line.record_silence(100ms);
+    scheduler.work();
+  }
+  EXPECT_EQ(scheduler.connections(), 1U);
+  EXPECT_GT(scheduler.pings(), 10);
+  scheduler.answer_waiting();
+  while (!line.receive(0ms, answer)) {
+  }
+  EXPECT_EQ(net::text_of(line.tail().bytes()), "5 question 2");
+}
+
+TEST(QuestionLine, IsAnsweredOverItsNewestConnectionHoweverOftenItWasRenewed) {
+  net::inproc_transport over;
+  echo scheduler(over);
+  const auto port = over.open();
+  net::reliable_channel line(*port, scheduler.address(), {.policy = net::on_loss::resend});
+  net::request_header h;
+  h.what = verb::join;
+  h.client = 5;
+  for (h.sequence = 1; h.sequence <= 3; ++h.sequence) line.send_kept(h, shared_buffer::copy_of(net::bytes_of("x")), {});
+  for (int i = 0; i < 1000; ++i) {
+    scheduler.work();
+    line.acknowledge_before(3);
+    line.renew();
+  }
+  scheduler.work();
+  scheduler.answer_waiting();
+  net::incoming in;
+  net::reply_view answer;
+  do {
+    ASSERT_TRUE(port->receive(in, 0ms)) << "the reply went elsewhere";
+    ASSERT_EQ(net::decode(in.frame, in.tail.size(), answer), nullptr);
+  } while (answer.header.sequence != 3 || answer.header.result != net::status::ok);
+  EXPECT_EQ(in.channel, line.connection());
 }
 
 }  // namespace

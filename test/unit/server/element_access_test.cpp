@@ -28,19 +28,19 @@ using testing::IsEmpty;
 using bytes = std::vector<std::byte>;
 
 template <class T>
-void append(bytes& to, const std::vector<T>& numbers) {
+void add_numbers(bytes& to, const std::vector<T>& numbers) {
   const auto b = std::as_bytes(std::span(numbers));
   to.insert(to.end(), b.begin(), b.end());
 }
 bytes pull_list(const std::vector<std::uint32_t>& offsets) {
   bytes b;
-  append(b, offsets);
+  add_numbers(b, offsets);
   return b;
 }
 template <class T>
 bytes update_list(const std::vector<std::uint32_t>& offsets, const std::vector<T>& numbers) {
   auto b = pull_list(offsets);
-  append(b, numbers);
+  add_numbers(b, numbers);
   return b;
 }
 template <class T>
@@ -102,7 +102,7 @@ TEST(ElementPayload, ARangeToUpdateIsFirstAndNumbers) {
 
 // ---- verbs ------------------------------------------------------------------------------------------------------
 
-struct answer {
+struct element_reply {
   net::reply_header header;
   bytes body;
   shared_buffer tail;
@@ -118,7 +118,7 @@ class last_answer final : public reply_sink {
     last = {view.header, {view.body.begin(), view.body.end()}, message.tail};
     ++count;
   }
-  answer last;
+  element_reply last;
   int count = 0;
 };
 
@@ -134,7 +134,7 @@ class Elements : public testing::Test {
  protected:
   Elements() : server_({.incarnation = 1, .plugin_folders = {test::plugin_folder()}}) {}
 
-  answer send(net::request_header h, const bytes& body, shared_buffer tail, const how& w) {
+  element_reply send(net::request_header h, const bytes& body, shared_buffer tail, const how& w) {
     h.function = w.function;
     h.flags = w.flags;
     h.clock = w.clock;
@@ -152,7 +152,8 @@ class Elements : public testing::Test {
     EXPECT_EQ(sink_.count, static_cast<int>(sequence_)) << "exactly one answer";
     return std::move(sink_.last);
   }
-  answer call(verb what, std::string_view key, value_tag tag, std::span<const std::byte> payload, const how& w = {}) {
+  element_reply call(verb what, std::string_view key, value_tag tag, std::span<const std::byte> payload,
+                     const how& w = {}) {
     net::request_header h;
     h.what = what;
     h.tag = tag;
@@ -176,10 +177,11 @@ class Elements : public testing::Test {
     EXPECT_EQ(a.header.result, status::ok) << a.text();
     return numbers_of<T>(a.value());
   }
-  answer update(std::string_view key, const std::vector<std::uint32_t>& at, const std::vector<double>& by, how w = {}) {
+  element_reply update(std::string_view key, const std::vector<std::uint32_t>& at, const std::vector<double>& by,
+                       how w = {}) {
     return call(verb::update_at, key, value_tag::f64_array, update_list(at, by), w);
   }
-  answer update_from(std::string_view key, std::uint32_t first, const std::vector<double>& by, how w = {}) {
+  element_reply update_from(std::string_view key, std::uint32_t first, const std::vector<double>& by, how w = {}) {
     w.flags |= net::flag_range;
     return call(verb::update_at, key, value_tag::f64_array, update_range(first, by), w);
   }

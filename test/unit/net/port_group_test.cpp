@@ -390,9 +390,9 @@ TYPED_TEST(PortGroup, ClientsThatDieAreForgotten) {
 // ---- ZeroMQ ---------------------------------------------------------------------------------------------------------
 
 /// A plain ZeroMQ socket, as in a foreign program.
-class stranger {
+class raw_dealer {
  public:
-  stranger(zmq::socket_type type, const std::string& lane) : socket_(context_, type) {
+  raw_dealer(zmq::socket_type type, const std::string& lane) : socket_(context_, type) {
     socket_.set(zmq::sockopt::linger, 1000);
     socket_.set(zmq::sockopt::rcvtimeo, 10000);
     socket_.set(zmq::sockopt::sndhwm, 0);
@@ -425,7 +425,7 @@ class stranger {
 TEST(ZmqPortGroup, APlainReqSocketReachesTheFirstPort) {
   test::ipc_setting s;
   const answering_group group(s.net, s.wildcard(), 3, reply_with_number);
-  stranger req(zmq::socket_type::req, group.address(0));
+  raw_dealer req(zmq::socket_type::req, group.address(0));
   req.connect();
   for (const std::string word : {"one", "two"}) {
     req.send({word});
@@ -436,7 +436,7 @@ TEST(ZmqPortGroup, APlainReqSocketReachesTheFirstPort) {
 TEST(ZmqPortGroup, TheLaneIsEchoed) {
   test::ipc_setting s;
   const answering_group group(s.net, s.wildcard(), 3, reply_with_number);
-  stranger dealer(zmq::socket_type::dealer, group.address(0));
+  raw_dealer dealer(zmq::socket_type::dealer, group.address(0));
   dealer.connect();
   const std::string second("\2\0", 2);
   dealer.send({second, "x"});
@@ -446,7 +446,7 @@ TEST(ZmqPortGroup, TheLaneIsEchoed) {
 TEST(ZmqPortGroup, MalformedAndUnknownLanesAreDropped) {
   test::ipc_setting s;
   const answering_group group(s.net, s.wildcard(), 3, reply_with_number);
-  stranger dealer(zmq::socket_type::dealer, group.address(0));
+  raw_dealer dealer(zmq::socket_type::dealer, group.address(0));
   dealer.connect();
   for (const std::string& lane : {std::string("\3\0", 2), std::string("\0\0", 2), std::string("\377\377", 2),
                                   std::string("\1"), std::string("\1\0\0", 3), std::string(100, 'x')}) {
@@ -464,7 +464,7 @@ TEST(ZmqPortGroup, APortWithoutLanesDropsRequestsToOne) {
   auto p = s.net.open();
   const auto address = p->bind(s.wildcard());
   const answering server(std::move(p), echo);
-  stranger dealer(zmq::socket_type::dealer, address);
+  raw_dealer dealer(zmq::socket_type::dealer, address);
   dealer.connect();
   dealer.send({std::string("\1\0", 2), "dropped"});
   dealer.send({"", "answered"});
@@ -477,7 +477,7 @@ TEST(ZmqPortGroup, PeersAreToldApartWhateverTheyCallThemselves) {
   const answering_group group(s.net, s.wildcard(), 2, reply_with_peer);
   std::set<std::string> peers;
   for (const std::string& name : {std::string("a"), std::string("a\1\0", 3), std::string(29, 'n')}) {
-    stranger dealer(zmq::socket_type::dealer, group.address(0));
+    raw_dealer dealer(zmq::socket_type::dealer, group.address(0));
     dealer.socket().set(zmq::sockopt::routing_id, name);
     dealer.connect();
     for (const std::string& lane : {std::string(), std::string("\1\0", 2)}) {
@@ -487,7 +487,7 @@ TEST(ZmqPortGroup, PeersAreToldApartWhateverTheyCallThemselves) {
       EXPECT_TRUE(peers.insert(reply[1]).second);
     }
   }
-  stranger dealer(zmq::socket_type::dealer, group.address(0));
+  raw_dealer dealer(zmq::socket_type::dealer, group.address(0));
   dealer.socket().set(zmq::sockopt::routing_id, std::string(30, 'n'));  // no room for the lane
   dealer.socket().set(zmq::sockopt::rcvtimeo, 200);
   dealer.connect();

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "config/json_document.hpp"
 #include "paracel/error.hpp"
 
@@ -150,6 +152,14 @@ TEST_F(JsonParser, KnowsTheLineAndColumnOfEachKey) {
   EXPECT_EQ(inner.column, 8U);
   EXPECT_EQ(root.members[2].line, 4U);
   EXPECT_EQ(root.members[2].column, 1U);
+}
+
+TEST(JsonText, AQuotedTextReadsBackWhateverIsInIt) {
+  std::string all;
+  for (int c = 0; c < 128; ++c) all += static_cast<char>(c);
+  EXPECT_EQ(nlohmann::json::parse(paracel::json_quoted(all)).get<std::string>(), all);
+  EXPECT_EQ(paracel::json_quoted("a\"b\\\n\x01\xc3\xa4"), "\"a\\\"b\\\\\\n\\u0001\xc3\xa4\"");
+  EXPECT_EQ(paracel::json_quoted("\xff"), "\"\xef\xbf\xbd\"");
 }
 
 }  // namespace
