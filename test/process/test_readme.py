@@ -27,6 +27,7 @@ BLOCK = re.compile(r"(?:<!-- (?P<mark>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<te
 PAGES = ("README.md", "doc/operations.md", "doc/writing_algorithms.md", "doc/coming_from_paracel.md",
          "doc/coming_from_ps_lite.md", "doc/driver.md")
 LONGEST_README = 200  # lines
+QUICK = os.environ.get("PARACEL_QUICK") == "1"  # the first job only
 
 
 def text_of(page):
@@ -83,6 +84,19 @@ class Readme(unittest.TestCase):
         with open(os.path.join(self.folder, name), encoding="utf-8") as file:
             return file.read()
 
+    def test_the_first_job_runs_as_it_stands_there(self):
+        section = text_of("README.md").split("\n## A first job\n")[1].split("\n## ")[0]
+        for block in BLOCK.finditer(section):
+            if (block["mark"] or "").startswith("file: "):
+                with open(os.path.join(self.folder, block["mark"][len("file: "):]), "w", encoding="utf-8") as file:
+                    file.write(block["text"])
+            else:
+                for line in block["text"].splitlines():
+                    if line != DONE:
+                        self.run_line(line)
+        self.assertLess(json.loads(self.read("result/model.json"))["objective"], 0.4)
+
+    @unittest.skipIf(QUICK, "the first job only")
     def test_commands_run_as_they_stand_there(self):
         ran = together = 0
         thetas = []
