@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "core/growing_timer.hpp"
+
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <vector>
-
-#include "core/growing_timer.hpp"
 
 namespace paracel {
 namespace {
