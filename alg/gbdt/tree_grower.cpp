@@ -45,8 +45,8 @@ void tree_split::pack(std::int64_t* to) const noexcept {
   to[0] = std::bit_cast<std::int64_t>(gain);
   to[1] = static_cast<std::int64_t>(feature) * 1024 + last_left * 2 + (missing_left ? 1 : 0);
   for (std::size_t i = 0; i < left.size(); ++i) to[2 + i] = std::bit_cast<std::int64_t>(left[i]);
-  to[6] = left_first;
-  to[7] = left_second;
+  to[6] = left_grad;
+  to[7] = left_hess;
 }
 
 void tree_split::unpack(const std::int64_t* from) noexcept {
@@ -55,8 +55,8 @@ void tree_split::unpack(const std::int64_t* from) noexcept {
   last_left = static_cast<std::int32_t>(from[1] < 0 ? 0 : from[1] % 1024 / 2);
   missing_left = from[1] % 2 != 0;
   for (std::size_t i = 0; i < left.size(); ++i) left[i] = std::bit_cast<std::uint64_t>(from[2 + i]);
-  left_first = from[6];
-  left_second = from[7];
+  left_grad = from[6];
+  left_hess = from[7];
 }
 
 histogram_layout::histogram_layout(std::vector<std::uint32_t> features, const std::vector<feature_bins>& bins,
@@ -143,39 +143,39 @@ tree_grower::tree_grower(const binned_rows& rows, const std::vector<feature_bins
   count_shift_ = 63 - bits_of(rows_total);
 }
 
-void tree_grower::set_gradients(collectives& all, std::span<const double> first, std::span<const double> second) {
+void tree_grower::set_gradients(collectives& all, std::span<const double> grad, std::span<const double> hess) {
   std::array<double, 2> most{};
-  for (const double v : first) most[0] = std::max(most[0], std::abs(v));
-  for (const double v : second) most[1] = std::max(most[1], v);
+  for (const double v : grad) most[0] = std::max(most[0], std::abs(v));
+  for (const double v : hess) most[1] = std::max(most[1], v);
   all.all_reduce(std::span<double>(most), reduce_op::max, "gradients");
   const int room = std::min(gradient_bits, static_cast<int>(count_shift_ - bits_of(rows_total_)));
-  const int up_first = most[0] > 0 ? gradient_bits - 1 - std::ilogb(most[0]) : 0;
-  const int up_second = most[1] > 0 ? room - 1 - std::ilogb(most[1]) : 0;
-  first_unit_ = std::scalbn(1.0, -up_first);
-  second_unit_ = std::scalbn(1.0, -up_second);
+  const int up_grad = most[0] > 0 ? gradient_bits - 1 - std::ilogb(most[0]) : 0;
+  const int up_hess = most[1] > 0 ? room - 1 - std::ilogb(most[1]) : 0;
+  grad_unit_ = std::scalbn(1.0, -up_grad);
+  hess_unit_ = std::scalbn(1.0, -up_hess);
   // Powers of two: multiplying by them is exact.
-  const double first_scale = std::scalbn(1.0, up_first);
-  const double second_scale = std::scalbn(1.0, up_second);
+  const double grad_scale = std::scalbn(1.0, up_grad);
+  const double hess_scale = std::scalbn(1.0, up_hess);
   for (std::size_t i = 0; i < gradient_.size(); ++i) {
-    gradient_[i].first = static_cast<std::int32_t>(std::lrint(first[i] * first_scale));
-    gradient_[i].second = static_cast<std::int32_t>(std::lrint(second[i] * second_scale));
+    gradient_[i].grad = static_cast<std::int32_t>(std::lrint(grad[i] * grad_scale));
+    gradient_[i].hess = static_cast<std::int32_t>(std::lrint(hess[i] * hess_scale));
   }
 }
 
-double tree_grower::score(std::int64_t first, std::int64_t second) const noexcept {
-  const double h = second_of(second) + settings_.lambda;
-  const double g = first_of(first);
+double tree_grower::score(std::int64_t grad, std::int64_t hess) const noexcept {
+  const double h = hess_of(hess) + settings_.lambda;
+  const double g = grad_of(grad);
   return h > 0 ? g * g / h : 0;
 }
 
 bool tree_grower::may_split(const open_node& n) const noexcept {
   return (settings_.max_depth == 0 || n.depth < settings_.max_depth) &&
-         count_of(n.second) >= 2 * settings_.min_child_rows;
+         count_of(n.hess) >= 2 * settings_.min_child_rows;
 }
 
 /// sums[offset of the feature + bin] += the row's gradient, for these rows.
-void tree_grower::add_up(std::span<const std::uint32_t> rows, const std::vector<std::uint32_t>& offset,
-                         std::int64_t* sums) const {
+void tree_grower::build_histogram(std::span<const std::uint32_t> rows, const std::vector<std::uint32_t>& offset,
+                                  std::int64_t* sums) const {
   auto* const pair = reinterpret_cast<sum_pair*>(sums);
   const auto* const feature = layout_.feature.data();
   const auto* const at = offset.data();
@@ -193,7 +193,7 @@ void tree_grower::add_up(std::span<const std::uint32_t> rows, const std::vector<
     }
     const auto r = std::size_t{rows[i]};
     const std::uint8_t* const b = bin + r * columns;
-    const sum_pair v{gradient_[r].first, gradient_[r].second + one};
+    const sum_pair v{gradient_[r].grad, gradient_[r].hess + one};
     if (every) {
       for (std::size_t j = 0; j < count; ++j) pair[at[j] + b[j]] += v;
     } else {
@@ -215,7 +215,7 @@ void tree_grower::build(collectives& all, const std::vector<open_node*>& nodes) 
       const auto& n = *nodes[begin + k];
       for (std::size_t j = 0; j < offset.size(); ++j)
         offset[j] = static_cast<std::uint32_t>((layout_.worker[j] * count + k) * part + layout_.place[j]);
-      add_up(std::span(order_).subspan(n.begin, n.end - n.begin), offset, buffer_.data());
+      build_histogram(std::span(order_).subspan(n.begin, n.end - n.begin), offset, buffer_.data());
     }
     const auto own = all.reduce_scatter(std::span(buffer_), reduce_op::sum, "histograms");
     for (std::size_t k = 0; k < count; ++k) {
@@ -225,46 +225,45 @@ void tree_grower::build(collectives& all, const std::vector<open_node*>& nodes) 
   }
 }
 
-tree_grower::attempts tree_grower::begin_attempts(const open_node& n, std::size_t feature,
-                                                  const std::int64_t* sums) const {
+tree_grower::candidates tree_grower::begin_candidates(const open_node& n, std::size_t feature,
+                                                      const std::int64_t* sums) const {
   const auto& bins = bins_[feature];
-  attempts a;
+  candidates a;
   a.values = bins.values();
   a.sums = sums;
   if (bins.missing && count_of(sums[2 * a.values + 1]) > 0) a.missing = sums + 2 * a.values;
-  a.parent = score(n.first, n.second);
+  a.parent = score(n.grad, n.hess);
   a.best = std::max(settings_.gamma, n.best.feature < 0 ? 0 : n.best.gain);
   return a;
 }
 
 /// Whether a split with these sums on the left is better than the best one, which it then becomes.
-bool tree_grower::consider(const open_node& n, std::int64_t first, std::int64_t second, bool missing_left,
-                           attempts& a) const {
-  const auto right_second = n.second - second;
-  if (count_of(second) < settings_.min_child_rows || count_of(right_second) < settings_.min_child_rows) return false;
-  if (second_of(second) < settings_.min_child_weight || second_of(right_second) < settings_.min_child_weight)
-    return false;
-  const double gain = score(first, second) + score(n.first - first, right_second) - a.parent;
+bool tree_grower::update_best(const open_node& n, std::int64_t grad, std::int64_t hess, bool missing_left,
+                              candidates& a) const {
+  const auto right_hess = n.hess - hess;
+  if (count_of(hess) < settings_.min_child_rows || count_of(right_hess) < settings_.min_child_rows) return false;
+  if (hess_of(hess) < settings_.min_child_weight || hess_of(right_hess) < settings_.min_child_weight) return false;
+  const double gain = score(grad, hess) + score(n.grad - grad, right_hess) - a.parent;
   if (!(gain > a.best)) return false;
   a.best = gain;
   a.missing_left = missing_left;
-  a.left_first = first;
-  a.left_second = second;
+  a.left_grad = grad;
+  a.left_hess = hess;
   return true;
 }
 
-bool tree_grower::look_at_number(const open_node& n, attempts& a, tree_split& found) const {
+bool tree_grower::enumerate_numeric_splits(const open_node& n, candidates& a, tree_split& found) const {
   std::int32_t at = -1;
   for (const bool to_left : {true, false}) {
     if (!to_left && a.missing == nullptr) break;
-    std::int64_t first = to_left && a.missing != nullptr ? a.missing[0] : 0;
-    std::int64_t second = to_left && a.missing != nullptr ? a.missing[1] : 0;
+    std::int64_t grad = to_left && a.missing != nullptr ? a.missing[0] : 0;
+    std::int64_t hess = to_left && a.missing != nullptr ? a.missing[1] : 0;
     for (std::size_t b = 0; b + (to_left ? 1 : 0) < a.values; ++b) {
       if (a.sums[2 * b + 1] == 0) continue;
-      first += a.sums[2 * b];
-      second += a.sums[2 * b + 1];
-      if (count_of(n.second - second) < settings_.min_child_rows) break;
-      if (consider(n, first, second, to_left, a)) at = static_cast<std::int32_t>(b);
+      grad += a.sums[2 * b];
+      hess += a.sums[2 * b + 1];
+      if (count_of(n.hess - hess) < settings_.min_child_rows) break;
+      if (update_best(n, grad, hess, to_left, a)) at = static_cast<std::int32_t>(b);
     }
   }
   found.last_left = at;
@@ -275,15 +274,16 @@ bool tree_grower::look_at_number(const open_node& n, attempts& a, tree_split& fo
 /// The categories on the right: one, or the first or last few by the ratio of their sums, among which is the best of
 /// all sets. Categories without a bin of their own stay on the left.
 /// Source: W. Fisher, "On grouping for maximum homogeneity", JASA 53, 1958.
-bool tree_grower::look_at_categories(const open_node& n, std::size_t feature, attempts& a, tree_split& found) const {
+bool tree_grower::enumerate_categorical_splits(const open_node& n, std::size_t feature, candidates& a,
+                                               tree_split& found) const {
   const auto* const sums = a.sums;
   std::vector<std::size_t> order;
   std::vector<double> ratio(bins_[feature].category.size());
   for (std::size_t c = 0; c < ratio.size(); ++c) {
     if (sums[2 * c + 1] == 0) continue;
     order.push_back(c);
-    const double h = second_of(sums[2 * c + 1]) + settings_.lambda;
-    ratio[c] = h > 0 ? first_of(sums[2 * c]) / h : 0;
+    const double h = hess_of(sums[2 * c + 1]) + settings_.lambda;
+    ratio[c] = h > 0 ? grad_of(sums[2 * c]) / h : 0;
   }
   const bool single = order.size() <= settings_.one_hot_at_most;
   if (!single)
@@ -291,26 +291,26 @@ bool tree_grower::look_at_categories(const open_node& n, std::size_t feature, at
   std::size_t from = 0;
   std::size_t count = 0;
   // A set on the right: order[begin, begin + length).
-  const auto attempt = [&](std::size_t begin, std::size_t length, std::int64_t first, std::int64_t second) {
+  const auto try_split = [&](std::size_t begin, std::size_t length, std::int64_t grad, std::int64_t hess) {
     for (const bool to_left : {true, false}) {
       if (!to_left && a.missing == nullptr) break;
-      const auto left_1 = n.first - first - (to_left ? 0 : a.missing[0]);
-      const auto left_2 = n.second - second - (to_left ? 0 : a.missing[1]);
-      if (!consider(n, left_1, left_2, to_left, a)) continue;
+      const auto left_grad = n.grad - grad - (to_left ? 0 : a.missing[0]);
+      const auto left_hess = n.hess - hess - (to_left ? 0 : a.missing[1]);
+      if (!update_best(n, left_grad, left_hess, to_left, a)) continue;
       from = begin;
       count = length;
     }
   };
   for (const bool forward : {true, false}) {
-    std::int64_t first = 0;
-    std::int64_t second = 0;
+    std::int64_t grad = 0;
+    std::int64_t hess = 0;
     for (std::size_t k = 0; k < order.size(); ++k) {
       const auto c = order[forward ? k : order.size() - 1 - k];
-      if (single) first = second = 0;
-      first += sums[2 * c];
-      second += sums[2 * c + 1];
-      if (single) attempt(k, 1, first, second);
-      else attempt(forward ? 0 : order.size() - 1 - k, k + 1, first, second);
+      if (single) grad = hess = 0;
+      grad += sums[2 * c];
+      hess += sums[2 * c + 1];
+      if (single) try_split(k, 1, grad, hess);
+      else try_split(forward ? 0 : order.size() - 1 - k, k + 1, grad, hess);
     }
     if (single) break;
   }
@@ -323,16 +323,17 @@ bool tree_grower::look_at_categories(const open_node& n, std::size_t feature, at
   return count > 0;
 }
 
-void tree_grower::look_at(open_node& n, std::size_t feature, const std::int64_t* sums) const {
+void tree_grower::evaluate_splits(open_node& n, std::size_t feature, const std::int64_t* sums) const {
   const auto& bins = bins_[feature];
-  auto a = begin_attempts(n, feature, sums);
+  auto a = begin_candidates(n, feature, sums);
   tree_split found;
-  if (!(bins.categorical ? look_at_categories(n, feature, a, found) : look_at_number(n, a, found))) return;
+  if (!(bins.categorical ? enumerate_categorical_splits(n, feature, a, found) : enumerate_numeric_splits(n, a, found)))
+    return;
   found.gain = a.best;
   found.feature = static_cast<std::int32_t>(feature);
   found.missing_left = a.missing_left;
-  found.left_first = a.left_first;
-  found.left_second = a.left_second;
+  found.left_grad = a.left_grad;
+  found.left_hess = a.left_hess;
   if (bins.missing && a.missing_left) found.go_left(a.values);
   n.best = found;
 }
@@ -346,7 +347,7 @@ void tree_grower::find_splits(collectives& all, const std::vector<open_node*>& n
     n.best = {};
     for (std::size_t j = 0; j < layout_.feature.size(); ++j) {
       if (layout_.worker[j] == all.rank())
-        look_at(n, layout_.feature[j], n.sums.data() + 2 * std::size_t{layout_.place[j]});
+        evaluate_splits(n, layout_.feature[j], n.sums.data() + 2 * std::size_t{layout_.place[j]});
     }
     n.best.pack(&mine[k * tree_split::words]);
   }
@@ -370,13 +371,13 @@ std::vector<tree_grower::open_node> tree_grower::split(collectives& all, forest&
     const auto rows = std::span(order_).subspan(n.begin, n.end - n.begin);
     const auto middle = n.begin + partition_rows(rows, rows_, n.best, room_);
     const auto left = set_split(to, tree_, n.node, n.best, bins_, split_of_);
-    children.push_back({left, n.begin, middle, n.depth + 1, n.best.left_first, n.best.left_second, {}, {}});
+    children.push_back({left, n.begin, middle, n.depth + 1, n.best.left_grad, n.best.left_hess, {}, {}});
     children.push_back(
-        {left + 1, middle, n.end, n.depth + 1, n.first - n.best.left_first, n.second - n.best.left_second, {}, {}});
+        {left + 1, middle, n.end, n.depth + 1, n.grad - n.best.left_grad, n.hess - n.best.left_hess, {}, {}});
     for (std::size_t k = children.size() - 2; k < children.size(); ++k) {
       auto& made = to.node[tree_ + children[k].node];
-      made.cover = second_of(children[k].second);
-      made.rows = static_cast<double>(count_of(children[k].second));
+      made.cover = hess_of(children[k].hess);
+      made.rows = static_cast<double>(count_of(children[k].hess));
     }
   }
   if (!last) {
@@ -385,14 +386,14 @@ std::vector<tree_grower::open_node> tree_grower::split(collectives& all, forest&
       auto& a = children[2 * k];
       auto& b = children[2 * k + 1];
       if (!may_split(a) && !may_split(b)) continue;
-      build_these.push_back(count_of(a.second) <= count_of(b.second) ? &a : &b);
+      build_these.push_back(count_of(a.hess) <= count_of(b.hess) ? &a : &b);
     }
     build(all, build_these);
     for (std::size_t k = 0; k < nodes.size(); ++k) {
       auto& a = children[2 * k];
       auto& b = children[2 * k + 1];
       if (!may_split(a) && !may_split(b)) continue;
-      auto& small = count_of(a.second) <= count_of(b.second) ? a : b;
+      auto& small = count_of(a.hess) <= count_of(b.hess) ? a : b;
       auto& large = &small == &a ? b : a;
       large.sums = std::move(nodes[k].sums);
       for (std::size_t i = 0; i < large.sums.size(); ++i) large.sums[i] -= small.sums[i];
@@ -408,8 +409,8 @@ std::vector<tree_grower::open_node> tree_grower::split(collectives& all, forest&
 void tree_grower::finish_leaf(forest& to, const open_node& n, double rate) const {
   auto& leaf = to.node[tree_ + n.node];
   leaf.leaf = static_cast<std::uint32_t>(to.value.size());
-  const double h = second_of(n.second) + settings_.lambda;
-  to.value.push_back(static_cast<float>(h > 0 ? -first_of(n.first) / h * rate : 0));
+  const double h = hess_of(n.hess) + settings_.lambda;
+  to.value.push_back(static_cast<float>(h > 0 ? -grad_of(n.grad) / h * rate : 0));
 }
 
 void tree_grower::grow(collectives& all, forest& to, std::span<const std::uint32_t> sample, bool all_rows,
@@ -431,14 +432,14 @@ void tree_grower::grow(collectives& all, forest& to, std::span<const std::uint32
   root.end = order_.size();
   std::array<std::int64_t, 2> sums{};
   for (const auto r : order_) {
-    sums[0] += gradient_[r].first;
-    sums[1] += gradient_[r].second + (std::int64_t{1} << count_shift_);
+    sums[0] += gradient_[r].grad;
+    sums[1] += gradient_[r].hess + (std::int64_t{1} << count_shift_);
   }
   all.all_reduce(std::span<std::int64_t>(sums), reduce_op::sum, "root");
-  root.first = sums[0];
-  root.second = sums[1];
-  to.node[tree_].cover = second_of(root.second);
-  to.node[tree_].rows = static_cast<double>(count_of(root.second));
+  root.grad = sums[0];
+  root.hess = sums[1];
+  to.node[tree_].cover = hess_of(root.hess);
+  to.node[tree_].rows = static_cast<double>(count_of(root.hess));
   if (may_split(root)) {
     build(all, {&root});
     find_splits(all, {&root});

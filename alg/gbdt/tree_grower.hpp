@@ -49,8 +49,8 @@ struct tree_split {
   std::int32_t last_left = 0;  ///< of a number: the last bin on the left
   bool missing_left = true;
   std::array<std::uint64_t, 4> left{};  ///< bins on the left
-  std::int64_t left_first = 0;          ///< sums on the left
-  std::int64_t left_second = 0;
+  std::int64_t left_grad = 0;           ///< sums on the left
+  std::int64_t left_hess = 0;
 
   static constexpr std::size_t words = 8;
   void pack(std::int64_t* to) const noexcept;
@@ -106,8 +106,8 @@ std::size_t leaf_of_bins(const forest& of, std::size_t tree, const std::vector<t
 
 /// A row's derivatives, in the units of the grower.
 struct row_gradient {
-  std::int32_t first = 0;
-  std::int32_t second = 0;
+  std::int32_t grad = 0;
+  std::int32_t hess = 0;
 };
 
 /// Thread-safety: none. Lifetime: rows and bins must outlive it.
@@ -117,7 +117,7 @@ class tree_grower {
               grower_settings settings);
 
   /// Sets the units from the derivatives of all workers' rows, and the rows' integers. A collective.
-  void set_gradients(collectives& all, std::span<const double> first, std::span<const double> second);
+  void set_gradients(collectives& all, std::span<const double> grad, std::span<const double> hess);
   /// Adds a tree to the forest. `sample`: rows to grow it from, ascending (empty with `all_rows`); `features`: those
   /// that may be tested, ascending. Leaf values are -G / (H + lambda) times `rate`. A collective.
   /// Cost: per split, (p - 1) / p of 16 bytes for each bin of the features, out and in, and 64 bytes for each of the p
@@ -133,40 +133,42 @@ class tree_grower {
     std::size_t begin = 0;  // its rows: order_[begin, end)
     std::size_t end = 0;
     std::size_t depth = 0;
-    std::int64_t first = 0;  // sums over all workers
-    std::int64_t second = 0;
+    std::int64_t grad = 0;  // sums over all workers
+    std::int64_t hess = 0;
     std::vector<std::int64_t> sums;  // of the features that this worker owns
     tree_split best;
   };
 
-  [[nodiscard]] double first_of(std::int64_t v) const noexcept { return static_cast<double>(v) * first_unit_; }
-  [[nodiscard]] double second_of(std::int64_t v) const noexcept {
-    return static_cast<double>(v & ((std::int64_t{1} << count_shift_) - 1)) * second_unit_;
+  [[nodiscard]] double grad_of(std::int64_t v) const noexcept { return static_cast<double>(v) * grad_unit_; }
+  [[nodiscard]] double hess_of(std::int64_t v) const noexcept {
+    return static_cast<double>(v & ((std::int64_t{1} << count_shift_) - 1)) * hess_unit_;
   }
   [[nodiscard]] std::int64_t count_of(std::int64_t v) const noexcept { return v >> count_shift_; }
-  [[nodiscard]] double score(std::int64_t first, std::int64_t second) const noexcept;
+  [[nodiscard]] double score(std::int64_t grad, std::int64_t hess) const noexcept;
   [[nodiscard]] bool may_split(const open_node& n) const noexcept;
-  void add_up(std::span<const std::uint32_t> rows, const std::vector<std::uint32_t>& offset, std::int64_t* sums) const;
+  void build_histogram(std::span<const std::uint32_t> rows, const std::vector<std::uint32_t>& offset,
+                       std::int64_t* sums) const;
   void build(collectives& all, const std::vector<open_node*>& nodes);
   void find_splits(collectives& all, const std::vector<open_node*>& nodes);
   // The splits of a node by one feature: what they have in common, and the best one so far.
-  struct attempts {
+  struct candidates {
     std::size_t values = 0;  // bins of values
     const std::int64_t* sums = nullptr;
     const std::int64_t* missing = nullptr;  // null: no row lacks a value
     double parent = 0;                      // the node's score
     double best = 0;                        // its gain
     bool missing_left = true;
-    std::int64_t left_first = 0;
-    std::int64_t left_second = 0;
+    std::int64_t left_grad = 0;
+    std::int64_t left_hess = 0;
   };
-  [[nodiscard]] attempts begin_attempts(const open_node& n, std::size_t feature, const std::int64_t* sums) const;
-  [[nodiscard]] bool consider(const open_node& n, std::int64_t first, std::int64_t second, bool missing_left,
-                              attempts& a) const;
-  void look_at(open_node& n, std::size_t feature, const std::int64_t* sums) const;
+  [[nodiscard]] candidates begin_candidates(const open_node& n, std::size_t feature, const std::int64_t* sums) const;
+  [[nodiscard]] bool update_best(const open_node& n, std::int64_t grad, std::int64_t hess, bool missing_left,
+                                 candidates& a) const;
+  void evaluate_splits(open_node& n, std::size_t feature, const std::int64_t* sums) const;
   /// Sets the bins on the left and last_left of `found`. Returns: whether there is a better split.
-  [[nodiscard]] bool look_at_number(const open_node& n, attempts& a, tree_split& found) const;
-  [[nodiscard]] bool look_at_categories(const open_node& n, std::size_t feature, attempts& a, tree_split& found) const;
+  [[nodiscard]] bool enumerate_numeric_splits(const open_node& n, candidates& a, tree_split& found) const;
+  [[nodiscard]] bool enumerate_categorical_splits(const open_node& n, std::size_t feature, candidates& a,
+                                                  tree_split& found) const;
   /// Splits these nodes. Returns: their children; unless `last`, those that may be split have their best splits.
   std::vector<open_node> split(collectives& all, forest& to, std::vector<open_node> nodes, bool last);
   void finish_leaf(forest& to, const open_node& n, double rate) const;
@@ -175,8 +177,8 @@ class tree_grower {
   const std::vector<feature_bins>& bins_;
   std::uint64_t rows_total_;
   grower_settings settings_;
-  double first_unit_ = 1;
-  double second_unit_ = 1;
+  double grad_unit_ = 1;
+  double hess_unit_ = 1;
   unsigned count_shift_ = 32;
   std::vector<row_gradient> gradient_;
   std::vector<std::uint32_t> order_;

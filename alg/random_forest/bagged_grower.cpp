@@ -104,7 +104,7 @@ void bagged_grower::look_at_own(open_node& n, std::size_t rank, const std::int64
     for (std::size_t b = 0; b < bins_[f].bins(); ++b) {
       if (search_->count_of(sums + b * lanes_) > 0) present_.push_back(static_cast<std::uint8_t>(b));
     }
-    if (present_.size() > 1) search_->look_at(f, sums, present_);
+    if (present_.size() > 1) search_->evaluate_splits(f, sums, present_);
   }
   n.best = search_->best();
   n.left_sums = search_->left_sums();

@@ -76,7 +76,7 @@ void split_search::begin(std::span<const std::int64_t> sums) {
   best_ = {};
 }
 
-void split_search::look_at(std::size_t feature, const std::int64_t* sums, std::vector<std::uint8_t>& present) {
+void split_search::evaluate_splits(std::size_t feature, const std::int64_t* sums, std::vector<std::uint8_t>& present) {
   const auto& bins = bins_[feature];
   const auto values = bins.values();
   // Always on the left: categories without a bin of their own.

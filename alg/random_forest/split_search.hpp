@@ -49,12 +49,12 @@ class split_search {
     return mix64(2 * key + (right ? 1 : 0));
   }
 
-  /// Begins a node. Lifetime: `sums` until the last look_at.
+  /// Begins a node. Lifetime: `sums` until the last evaluate_splits.
   void begin(std::span<const std::int64_t> sums);
   /// Tries the splits of the node by a feature: numbers in the order of bins, categories in that of their mean, or of
   /// their share of the node's most frequent class. `sums`: by bin; `present`: the bins with rows, ascending
   /// (modified).
-  void look_at(std::size_t feature, const std::int64_t* sums, std::vector<std::uint8_t>& present);
+  void evaluate_splits(std::size_t feature, const std::int64_t* sums, std::vector<std::uint8_t>& present);
   /// The best split by all features tried; `feature` is -1 if none gains anything.
   [[nodiscard]] const tree_split& best() const noexcept { return best_; }
   [[nodiscard]] const std::vector<std::int64_t>& left_sums() const noexcept { return left_sums_; }

@@ -64,7 +64,7 @@ void subtree_grower::look_at_all(const part& n, const node_rows& rows, std::uint
   search_.sample_features(tree, n.key, features_);
   search_.begin(sums_);
   for (const auto f : features_) {
-    add_up(n, rows.by_column.data() + std::size_t{f} * rows.rows, rows.value);
+    build_histogram(n, rows.by_column.data() + std::size_t{f} * rows.rows, rows.value);
     std::array<std::uint64_t, most_bins / 64> marks{};
     for (std::size_t i = 0; i < touched_count_; ++i) marks[touched_[i] / 64] |= std::uint64_t{1} << touched_[i] % 64;
     present_.clear();
@@ -72,7 +72,7 @@ void subtree_grower::look_at_all(const part& n, const node_rows& rows, std::uint
       for (auto m = marks[i]; m != 0; m &= m - 1)
         present_.push_back(static_cast<std::uint8_t>(i * 64 + static_cast<std::size_t>(std::countr_zero(m))));
     }
-    if (present_.size() > 1) search_.look_at(f, histogram_.data(), present_);
+    if (present_.size() > 1) search_.evaluate_splits(f, histogram_.data(), present_);
     for (std::size_t i = 0; i < touched_count_; ++i) {
       drawn_[touched_[i]] = 0;
       std::fill_n(histogram_.begin() + static_cast<std::ptrdiff_t>(touched_[i] * lanes_), lanes_, 0);
@@ -80,7 +80,7 @@ void subtree_grower::look_at_all(const part& n, const node_rows& rows, std::uint
   }
 }
 
-void subtree_grower::add_up(const part& n, const std::uint8_t* bin, const std::vector<std::int64_t>& value) {
+void subtree_grower::build_histogram(const part& n, const std::uint8_t* bin, const std::vector<std::int64_t>& value) {
   touched_count_ = 0;
   for (std::size_t i = n.begin; i < n.end; ++i) {
     const auto r = std::size_t{order_[i]};

@@ -51,7 +51,7 @@ class subtree_grower {
 
   /// The best split of the rows order_[begin, end), whose sums are in sums_.
   void look_at_all(const part& n, const node_rows& rows, std::uint64_t tree);
-  void add_up(const part& n, const std::uint8_t* bin, const std::vector<std::int64_t>& value);
+  void build_histogram(const part& n, const std::uint8_t* bin, const std::vector<std::int64_t>& value);
 
   const std::vector<feature_bins>& bins_;
   split_search& search_;

@@ -344,9 +344,9 @@ class clock_loop::clock_notifier {
 clock_loop::clock_loop(const loop_context& s, const server_entry& self,
                        std::function<std::shared_ptr<const membership>()> newest)
     : server_loop(s, place::clock, s.of.threads()),
-      crier_(std::make_unique<clock_notifier>(s, self, std::move(newest))) {}
+      notifier_(std::make_unique<clock_notifier>(s, self, std::move(newest))) {}
 
-bool clock_loop::take_reply(const net::incoming& in) { return crier_->take_reply(in); }
+bool clock_loop::take_reply(const net::incoming& in) { return notifier_->take_reply(in); }
 
 void clock_loop::serve(const net::request_view& request, shared_buffer, completion done) {
   in_.of.handle_clock(request, std::move(done), now(), chain_.heads(clock_partition));
@@ -363,9 +363,9 @@ clock_loop::~clock_loop() {
 milliseconds clock_loop::step(milliseconds sleep) {
   take(sleep);
   const auto longest = in_.of.tend_clock(now());
-  crier_->fence_leavers(in_.of.clock(), now());
+  notifier_->fence_leavers(in_.of.clock(), now());
   const auto until = end_batch();
-  crier_->tell_shards(in_.of.clock(), chain_);
+  notifier_->tell_shards(in_.of.clock(), chain_);
   return std::min(longest, until);
 }
 

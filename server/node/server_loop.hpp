@@ -122,7 +122,7 @@ class clock_loop final : public server_loop {
   class clock_notifier;
   [[nodiscard]] net::clock_source::time_point now() const { return in_.time.now(); }
 
-  std::unique_ptr<clock_notifier> crier_;
+  std::unique_ptr<clock_notifier> notifier_;
 };
 
 }  // namespace paracel::srv

@@ -86,7 +86,7 @@ void replication_chain::follow(std::shared_ptr<const replica_view> view) {
   questions_.clear();
   pieces_.clear();
   asked_ = 0;
-  give_up_lines();
+  give_up_links();
   store_.keep_replicas();
   store_.begin_epoch(epoch_);
   begin_epoch();
@@ -202,14 +202,14 @@ void replication_chain::refuse_stale(completion& done) { refuse(done, status::st
 void replication_chain::park(const net::request_view& request, shared_buffer&& tail, completion&& done) {
   held_bytes held;
   if (!held.take(budgets_.parked, request.body.size() + tail.size() + sizeof(parked))) {
-    return find_no_room(request.header, done, "too much waits here for a membership");
+    return refuse_for_lack_of_room(request.header, done, "too much waits here for a membership");
   }
   parked_.push_back(
       {request.header, {request.body.begin(), request.body.end()}, std::move(tail), std::move(done), std::move(held)});
 }
 
 /// Refuses a request for which there is no room. One of a stream will be resent, with all that follow, in order.
-void replication_chain::find_no_room(const net::request_header& h, completion& done, std::string_view why) {
+void replication_chain::refuse_for_lack_of_room(const net::request_header& h, completion& done, std::string_view why) {
   const bool comes_again = (h.flags & net::flag_stream) != 0;
   if (comes_again) streams_.end(h);
   refuse(done, comes_again ? status::connection_reset : status::internal, comes_again ? std::string_view() : why);
@@ -246,7 +246,7 @@ void replication_chain::handle(const net::request_view& request, shared_buffer t
   const bool from_server = of_chains || is_of_any_epoch(options_.at, h.what);
   if (!from_server && budgets_.replies.is_over()) {
     budgets_.replies.refuse();
-    return find_no_room(h, done, "too many replies wait here for the replicas");
+    return refuse_for_lack_of_room(h, done, "too many replies wait here for the replicas");
   }
   admit(request, std::move(tail), std::move(done));
 }
@@ -485,8 +485,8 @@ void replication_chain::take_reply(const net::incoming& in) {
   net::reply_view reply;
   if (net::decode(in.frame, in.tail.size(), reply) != nullptr) return;
   const auto number = reply.header.sequence;
-  const auto from = std::ranges::find_if(lines_, [&](const auto& l) { return l.second.channel.owns(in.channel); });
-  if (from == lines_.end()) return;  // over a connection that was given up: asked again since
+  const auto from = std::ranges::find_if(links_, [&](const auto& l) { return l.second.channel.owns(in.channel); });
+  if (from == links_.end()) return;  // over a connection that was given up: asked again since
   // Another process has its address. Of the server itself we only know that it is silent.
   if (reply.header.server != from->second.incarnation) return;
   if (take_refusal(from->first, from->second, reply.header, in.channel)) return;

@@ -196,7 +196,7 @@ class replication_chain final : public reply_sink {
     std::uint32_t left = 0;  ///< outstanding pieces
     held_bytes held;
   };
-  struct line {
+  struct replica_link {
     net::reliable_channel channel;
     std::uint64_t incarnation;             ///< of the server
     replicated_store::definitions told{};  ///< already known to the other side
@@ -235,21 +235,21 @@ class replication_chain final : public reply_sink {
   std::uint64_t dispatch(std::uint32_t route_number, bundle& b, std::uint64_t parent, std::size_t sweep);
   void answered(std::uint64_t number, const std::vector<std::uint16_t>& lacking);
   void close_one(std::uint64_t number);
-  line& line_to(const hop& to);
-  void give_up_lines();
-  void replay_registrations(line& to);
+  replica_link& link_to(const hop& to);
+  void give_up_links();
+  void replay_registrations(replica_link& to);
   void check_links();
   void renew(hop to);
   void ask_after(std::uint64_t number);
   void ask_again(std::uint32_t route_number);
-  bool take_refusal(const hop& from, line& over, const net::reply_header& reply, int connection);
+  bool take_refusal(const hop& from, replica_link& over, const net::reply_header& reply, int connection);
   void forget_waiting(const net::request_header& first);
   enum class piece : std::uint8_t { last, more, unexpected };
   piece join_pieces(const net::request_view& request, std::vector<std::byte>& whole);
-  void find_no_room(const net::request_header& h, completion& done, std::string_view why);
+  void refuse_for_lack_of_room(const net::request_header& h, completion& done, std::string_view why);
   void admit(const net::request_view& request, shared_buffer tail, completion done);
   std::uint64_t transmit(const hop& to, net::verb what, std::span<const std::byte> body);
-  std::uint64_t send_on(line& to, net::verb what, std::string_view key, std::span<const std::byte> payload,
+  std::uint64_t send_on(replica_link& to, net::verb what, std::string_view key, std::span<const std::byte> payload,
                         std::size_t pieces_after = 0);
   [[nodiscard]] std::uint64_t next_open() const noexcept {
     return pending_.empty() ? next_ + 1 : pending_.begin()->first;
@@ -283,7 +283,7 @@ class replication_chain final : public reply_sink {
   std::map<std::uint64_t, sent> pending_;
   std::map<std::uint64_t, forwarded> forwarded_;
   std::map<std::uint64_t, asked> questions_;  // of request_handover
-  std::map<hop, line> lines_;
+  std::map<hop, replica_link> links_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, joined> pieces_;  // pieces received, by client and rank
   /// A whole state that has not arrived completely. If the replica is at an index the parts are kept aside: it may be
   /// the only one if the sender dies. Otherwise, or when there is no room aside, they replace the replica, which is

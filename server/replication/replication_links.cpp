@@ -21,42 +21,43 @@ constexpr std::chrono::milliseconds longest_look_interval{250};
 
 }  // namespace
 
-replication_chain::line& replication_chain::line_to(const hop& to) {
+replication_chain::replica_link& replication_chain::link_to(const hop& to) {
   const auto& servers = view_->members.servers;
   const auto s = std::find_if(servers.begin(), servers.end(), [&](const auto& e) { return e.slot == to.slot; });
   const bool is_there = s != servers.end() && (to.thread == clock_thread || to.thread < s->shards.size());
   if (!is_there) throw error("no server for a replica");
-  const auto known = lines_.find(to);
-  if (known != lines_.end() && known->second.incarnation == s->incarnation) return known->second;
-  if (known != lines_.end()) {
+  const auto known = links_.find(to);
+  if (known != links_.end() && known->second.incarnation == s->incarnation) return known->second;
+  if (known != links_.end()) {
     known->second.channel.disconnect();
-    lines_.erase(known);
+    links_.erase(known);
   }
   const auto& address = to.thread == clock_thread ? s->clock : s->shards[to.thread];
-  return lines_
-      .emplace(to, line{net::reliable_channel(port_, address,
-                                              {.policy = net::on_loss::notify, .silent = options_.resend_after / 4}),
-                        s->incarnation,
-                        {},
-                        now_})
+  return links_
+      .emplace(
+          to, replica_link{net::reliable_channel(port_, address,
+                                                 {.policy = net::on_loss::notify, .silent = options_.resend_after / 4}),
+                           s->incarnation,
+                           {},
+                           now_})
       .first->second;
 }
 
 /// Drops connections to processes that no longer exist.
-void replication_chain::give_up_lines() {
-  for (auto at = lines_.begin(); at != lines_.end();) {
+void replication_chain::give_up_links() {
+  for (auto at = links_.begin(); at != links_.end();) {
     auto& [to, l] = *at;
     if (view_->owned.knows({to.slot, l.incarnation})) {
       ++at;
       continue;
     }
     l.channel.disconnect();
-    at = lines_.erase(at);
+    at = links_.erase(at);
   }
 }
 
 /// Functions and tables that the other side may not know: records refer to them.
-void replication_chain::replay_registrations(line& to) {
+void replication_chain::replay_registrations(replica_link& to) {
   const auto known = std::exchange(to.told, store_.defined());
   if (known == to.told) return;
   store_.each_definition(known, [&](verb what, std::string_view key, std::span<const std::byte> payload) {
@@ -65,7 +66,7 @@ void replication_chain::replay_registrations(line& to) {
 }
 
 std::uint64_t replication_chain::transmit(const hop& to, verb what, std::span<const std::byte> body) {
-  auto& l = line_to(to);
+  auto& l = link_to(to);
   replay_registrations(l);
   const auto most = options_.most_body_bytes;
   while (body.size() > most) {
@@ -77,8 +78,8 @@ std::uint64_t replication_chain::transmit(const hop& to, verb what, std::span<co
 }
 
 /// Returns: the number of the request.
-std::uint64_t replication_chain::send_on(line& to, verb what, std::string_view key, std::span<const std::byte> payload,
-                                         std::size_t pieces_after) {
+std::uint64_t replication_chain::send_on(replica_link& to, verb what, std::string_view key,
+                                         std::span<const std::byte> payload, std::size_t pieces_after) {
   std::vector<std::byte> both;
   if (!key.empty()) {
     both.assign(net::bytes_of(key).begin(), net::bytes_of(key).end());
@@ -116,9 +117,9 @@ void replication_chain::check_links() {
   for (const auto& [number, s] : pending_) waits_for(routes_[s.route].front(), s.at);
   for (const auto& [number, f] : forwarded_) waits_for(f.to, f.at);
   for (const auto& [number, q] : questions_) waits_for(q.to, q.at);
-  for (const auto& [to, since] : oldest) (void)line_to(to);
+  for (const auto& [to, since] : oldest) (void)link_to(to);
   std::vector<hop> silent;
-  for (auto& [to, l] : lines_) {
+  for (auto& [to, l] : links_) {
     const auto at = oldest.find(to);
     if (now_ - (at != oldest.end() ? at->second : l.heard) < options_.resend_after) continue;
     net::request_header identity;
@@ -133,7 +134,8 @@ void replication_chain::check_links() {
 }
 
 /// The reply to a ping, or the rejection of what came over a new connection. Returns: whether it was one of these.
-bool replication_chain::take_refusal(const hop& from, line& over, const net::reply_header& reply, int connection) {
+bool replication_chain::take_refusal(const hop& from, replica_link& over, const net::reply_header& reply,
+                                     int connection) {
   if (reply.result != status::connection_reset && reply.what != verb::ping) return false;
   if (!over.channel.is_probe(connection)) over.heard = now_;
   over.channel.take(reply, connection);
@@ -143,7 +145,7 @@ bool replication_chain::take_refusal(const hop& from, line& over, const net::rep
 
 /// A new connection replaces one that may have lost messages. Asks about everything that is unanswered there.
 void replication_chain::renew(const hop to) {
-  auto& l = lines_.at(to);
+  auto& l = links_.at(to);
   l.channel.renew();
   l.told = {};
   std::vector<std::uint64_t> asked_there;

@@ -50,13 +50,13 @@ scheduler::scheduler(scheduler_options options, event_sink events, time_point no
       servers_in_job_(options_.job, options_.workers, options_.servers, options_.replicas, options_.elastic),
       servers_(options_.servers),
       workers_(options_.workers),
-      hub_({.max_ranks = options_.workers}),
+      collectives_({.max_ranks = options_.workers}),
       checkpoints_(options_.checkpoints, options_.job, options_.workers, events_, send),
       removals_(send),
       commands_(options_.workers, std::move(send)) {
   servers_in_job_.plan_checkpoints(checkpoints_.plan());
   if (options_.worker_wait.count() != 0)
-    hub_.keep_answers({.ranks = options_.workers, .folder = options_.answers_folder});
+    collectives_.keep_answers({.ranks = options_.workers, .folder = options_.answers_folder});
 }
 
 std::string scheduler::name(role r, std::uint32_t index) const {

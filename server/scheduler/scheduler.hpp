@@ -262,7 +262,7 @@ class scheduler {
   std::uint32_t workers_left_ = 0;  // including those that were ejected
   std::optional<std::pair<std::uint32_t, time_point>>
       entering_;  // the slot whose server has not joined yet, since when
-  collective_service hub_;
+  collective_service collectives_;
   checkpoint_coordinator checkpoints_;
   clock_removals removals_;
   command_board commands_;

@@ -58,9 +58,9 @@ void scheduler::leave(const net::request_view& in, completion done, time_point n
   if (n.watching)
     n.watching.fail(net::status::conflict, "it has left");  // its thread need not look for a reply any more
   // Ranks of communicator 0 are the workers' own; a collective that waits for one that has left would wait forever.
-  hub_.depart(0, who.index, "worker " + std::to_string(who.index) + " has left the job");
+  collectives_.depart(0, who.index, "worker " + std::to_string(who.index) + " has left the job");
   if (n.awaited) caught_up(who.index);
-  if (auto* kept = hub_.kept()) kept->needs_nothing(who.index);
+  if (auto* kept = collectives_.kept()) kept->needs_nothing(who.index);
   checkpoints_.worker_left(who.index, servers_in_job_.members());
   commands_.worker_gone(who.index, "it has left the job");
   ++workers_left_;
@@ -121,7 +121,7 @@ void scheduler::abort(int status, const std::string& cause, time_point now) {
     for (auto& n : *nodes)
       for (auto* parked : {&n.joining, &n.watching})
         if (*parked) parked->fail(net::status::job_ended, why);
-  hub_.fail_all(net::status::job_ended, why);
+  collectives_.fail_all(net::status::job_ended, why);
   checkpoints_.fail_all(net::status::job_ended, why);
   commands_.fail_all(net::status::job_ended, why);
 }

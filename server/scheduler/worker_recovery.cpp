@@ -102,7 +102,7 @@ void scheduler::eject(std::uint32_t rank, const std::string& cause, bool reaped,
                      {"clock", n.clock},
                      {"reaped", reaped}}),
           false);
-  hub_.eject(0, rank, "worker " + std::to_string(rank) + " was ejected: " + cause);
+  collectives_.eject(0, rank, "worker " + std::to_string(rank) + " was ejected: " + cause);
   checkpoints_.worker_left(rank, members);
   commands_.worker_gone(rank, cause);
   note_change(role::worker, rank);
@@ -151,18 +151,18 @@ void scheduler::take_place(std::uint32_t rank, const json& body, completion done
     n.clock = static_cast<std::uint32_t>(std::min<std::uint64_t>(clock->get<std::uint64_t>(), net::no_clock));
     checkpoints_.worker_passed(rank, n.clock);
   }
-  hub_.replace(rank);
+  collectives_.replace(rank);
   note_change(role::worker, rank);
   commands_.worker_joins(rank);
   net::reply_header fields;
   fields.count = n.turn;
-  fields.value_version = hub_.called(rank);
+  fields.value_version = collectives_.called(rank);
   const auto members = servers_in_job_.members().to_json();
   done.answer(fields, net::bytes_of(members));
 }
 
 void scheduler::on_worker_heartbeat(std::uint32_t rank, const json& body) {
-  auto* kept = hub_.kept();
+  auto* kept = collectives_.kept();
   if (kept == nullptr) return;
   if (workers_[rank].awaited && body.value("caught_up", json()) == true) caught_up(rank);
   const auto of = body.find("collectives");
@@ -200,7 +200,7 @@ void scheduler::collective(const net::request_view& in, shared_buffer tail, comp
   const auto rank = in.header.rank;
   if (in.header.table == 0 && rank < workers_.size() && workers_[rank].client != in.header.client)
     return done.fail(net::status::bad_request, "another process is worker " + std::to_string(rank) + " now");
-  hub_.handle(in, std::move(tail), std::move(done));
+  collectives_.handle(in, std::move(tail), std::move(done));
 }
 
 }  // namespace paracel::srv

@@ -58,15 +58,15 @@ void kvclt::check_key(std::string_view key) {
 
 kvclt::kvclt(client_context& shared, const server_entry& server)
     : shared_(shared), slot_(server.slot), incarnation_(server.incarnation), serves_(takes_part(server.state)) {
-  for (const auto& address : server.shards) add_line(address);
-  add_line(server.clock);
-  add_line(server.control);
+  for (const auto& address : server.shards) add_link(address);
+  add_link(server.clock);
+  add_link(server.control);
 }
 
-void kvclt::add_line(const std::string& address) {
+void kvclt::add_link(const std::string& address) {
   const auto policy = shared_.retains ? net::on_loss::notify : net::on_loss::fail;
   const auto silent = shared_.options.resend_after / 4;
-  lines_.push_back({net::reliable_channel(*shared_.port, address, {.policy = policy, .silent = silent})});
+  links_.push_back({net::reliable_channel(*shared_.port, address, {.policy = policy, .silent = silent})});
 }
 
 kvclt::~kvclt() {
@@ -79,7 +79,7 @@ kvclt::sequence kvclt::send(std::uint32_t thread, std::uint32_t channel, net::re
   auto& window = shared_.window;
   PARACEL_ASSERT(thread < threads());
   PARACEL_ASSERT(!window.at(window.next()).open);  // room was reserved
-  auto& to = lines_[thread];
+  auto& to = links_[thread];
   h.job = shared_.job;
   h.client = shared_.incarnation;
   h.sequence = window.next();
@@ -142,7 +142,7 @@ void kvclt::resend(std::uint32_t thread, net::request_header& h, std::span<const
   PARACEL_ASSERT(shared_.window.is_open(h.sequence));
   h.epoch = shared_.epoch;
   h.low_watermark = shared_.window.low();
-  if (serves_) lines_[thread].channel.send(h, body, tail);
+  if (serves_) links_[thread].channel.send(h, body, tail);
   else shared_.left_behind = true;
 }
 
@@ -154,20 +154,20 @@ void kvclt::check_health(std::uint32_t thread, std::chrono::nanoseconds now,
   h.rank = shared_.rank;
   h.epoch = shared_.epoch;
   h.low_watermark = shared_.window.low();
-  lines_[thread].channel.check_health(now, h, so_far);
+  links_[thread].channel.check_health(now, h, so_far);
 }
 
 void kvclt::renew(std::uint32_t thread) {
-  lines_[thread].channel.renew();
+  links_[thread].channel.renew();
   forget_sets(thread);
 }
 
 void kvclt::disconnect() {
-  for (auto& l : lines_) l.channel.disconnect();
+  for (auto& l : links_) l.channel.disconnect();
 }
 
 void kvclt::record_set(std::uint32_t thread, const digest128& digest) {
-  auto& sets = lines_[thread].sets;
+  auto& sets = links_[thread].sets;
   if (shared_.prepared_sets >= most_prepared && !sets.empty()) {  // the next request on that set prepares it again
     sets.erase(sets.begin());
     --shared_.prepared_sets;
@@ -176,7 +176,7 @@ void kvclt::record_set(std::uint32_t thread, const digest128& digest) {
 }
 
 void kvclt::forget_sets(std::uint32_t thread) noexcept {
-  auto& sets = lines_[thread].sets;
+  auto& sets = links_[thread].sets;
   PARACEL_CHECK(shared_.prepared_sets >= sets.size());
   shared_.prepared_sets -= sets.size();
   sets.clear();

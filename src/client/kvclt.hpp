@@ -124,12 +124,12 @@ class kvclt {
   /// Requests to a server that does not serve are retained, to be sent to others.
   [[nodiscard]] bool serves() const noexcept { return serves_; }
   void set_serves(bool serves) noexcept { serves_ = serves; }
-  [[nodiscard]] std::uint32_t threads() const noexcept { return static_cast<std::uint32_t>(lines_.size()); }
+  [[nodiscard]] std::uint32_t threads() const noexcept { return static_cast<std::uint32_t>(links_.size()); }
   [[nodiscard]] std::uint32_t shards() const noexcept { return threads() - 2; }
   [[nodiscard]] std::uint32_t clock_thread() const noexcept { return threads() - 2; }
   [[nodiscard]] std::uint32_t control_thread() const noexcept { return threads() - 1; }
   [[nodiscard]] const std::string& address(std::uint32_t thread) const noexcept {
-    return lines_[thread].channel.address();
+    return links_[thread].channel.address();
   }
 
   /// Sends a new request and opens it in the window as one to `channel`; a subscription is parked instead. The window
@@ -144,19 +144,19 @@ class kvclt {
   // ---- connections
 
   /// The port's number of the connection to a thread; -1 before anything was sent to it.
-  [[nodiscard]] int connection(std::uint32_t thread) const noexcept { return lines_[thread].channel.connection(); }
+  [[nodiscard]] int connection(std::uint32_t thread) const noexcept { return links_[thread].channel.connection(); }
   /// Whether the connection is one to this thread: see net::reliable_channel.
   [[nodiscard]] bool owns(std::uint32_t thread, int connection) const noexcept {
-    return lines_[thread].channel.owns(connection);
+    return links_[thread].channel.owns(connection);
   }
   /// A reply that shows whether the connection to this thread has broken.
   void take(std::uint32_t thread, const net::reply_header& h, int connection) noexcept {
-    lines_[thread].channel.take(h, connection);
+    links_[thread].channel.take(h, connection);
   }
   /// A reply is late: pings the thread, or finds that the connection is broken. `now`: by any monotonic clock. Nothing
   /// waits for the reply to a ping: it is not a request of the window.
   void check_health(std::uint32_t thread, std::chrono::nanoseconds now, const net::reliable_channel::silence& so_far);
-  [[nodiscard]] bool is_broken(std::uint32_t thread) const noexcept { return lines_[thread].channel.is_broken(); }
+  [[nodiscard]] bool is_broken(std::uint32_t thread) const noexcept { return links_[thread].channel.is_broken(); }
   /// The next request uses a new connection. The thread then has no key set of this client.
   void renew(std::uint32_t thread);
   /// The server is gone.
@@ -165,19 +165,19 @@ class kvclt {
   // ---- prepared key sets, where the shards are known to have them
 
   [[nodiscard]] bool has_set(std::uint32_t thread, const digest128& digest) const {
-    return lines_[thread].sets.contains({digest.low, digest.high});
+    return links_[thread].sets.contains({digest.low, digest.high});
   }
-  [[nodiscard]] bool has_sets(std::uint32_t thread) const noexcept { return !lines_[thread].sets.empty(); }
+  [[nodiscard]] bool has_sets(std::uint32_t thread) const noexcept { return !links_[thread].sets.empty(); }
   void record_set(std::uint32_t thread, const digest128& digest);
   void forget_sets(std::uint32_t thread) noexcept;
 
  private:
-  struct line {
+  struct link {
     net::reliable_channel channel;
     std::set<std::pair<std::uint64_t, std::uint64_t>> sets{};
   };
 
-  void add_line(const std::string& address);
+  void add_link(const std::string& address);
   retained_request& retain(std::uint32_t thread, std::uint32_t channel, const net::request_header& h,
                            std::string_view key, std::span<const std::byte> prefix, std::span<const std::byte> payload,
                            const shared_buffer& tail);
@@ -186,7 +186,7 @@ class kvclt {
   std::uint32_t slot_;
   std::uint64_t incarnation_;  // of the server
   bool serves_;
-  std::vector<line> lines_;       // shards, then clock, then control
+  std::vector<link> links_;       // shards, then clock, then control
   std::vector<std::byte> front_;  // header, key and prefix of a request that is not retained
 };
 

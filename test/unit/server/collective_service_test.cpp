@@ -31,7 +31,7 @@ void append_block(bytes& to, const bytes& block) {
 }
 
 /// The replies by receiver; the peer's first byte is the number of the request.
-class collective_hub_notebook final : public srv::reply_sink {
+class recorded_replies final : public srv::reply_sink {
  public:
   struct answer {
     status result;
@@ -52,7 +52,7 @@ class collective_hub_notebook final : public srv::reply_sink {
   std::map<int, answer> answers;
 };
 
-class CollectiveHub : public testing::Test {
+class CollectiveService : public testing::Test {
  protected:
   /// Sends one contribution; the reply will be `to(number)`.
   void send(int number, const net::collective_request& r, const bytes& contribution = {}) {
@@ -74,10 +74,10 @@ class CollectiveHub : public testing::Test {
     net::peer who;
     who.size = 1;
     who.id[0] = static_cast<std::byte>(number);
-    hub.handle(view, std::move(tail), srv::completion(book, who, h.what, h.sequence, 1, 1));
+    service.handle(view, std::move(tail), srv::completion(book, who, h.what, h.sequence, 1, 1));
   }
-  const collective_hub_notebook::answer& to(int number) {
-    static const collective_hub_notebook::answer none{status::internal, value_tag::none, {}, false};
+  const recorded_replies::answer& to(int number) {
+    static const recorded_replies::answer none{status::internal, value_tag::none, {}, false};
     const auto it = book.answers.find(number);
     EXPECT_NE(it, book.answers.end()) << number << " is unanswered";
     return it == book.answers.end() ? none : it->second;
@@ -123,33 +123,33 @@ class CollectiveHub : public testing::Test {
     return r;
   }
 
-  collective_hub_notebook book;
-  srv::collective_service hub{
+  recorded_replies book;
+  srv::collective_service service{
       {.max_ranks = 64, .max_operations = 4, .max_parked_bytes = 1 << 20, .max_answer_bytes = 1 << 19}};
 };
 
-TEST_F(CollectiveHub, ABarrierHoldsEverybodyUntilTheLastComes) {
+TEST_F(CollectiveService, ABarrierHoldsEverybodyUntilTheLastComes) {
   send(0, part(collective_kind::barrier, 2, 3));
   send(1, part(collective_kind::barrier, 0, 3));
   EXPECT_TRUE(book.answers.empty());
-  EXPECT_EQ(hub.waiting(), 2U);
+  EXPECT_EQ(service.waiting(), 2U);
   send(2, part(collective_kind::barrier, 1, 3));
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(to(i).result, status::ok);
     EXPECT_TRUE(to(i).data.empty());
   }
-  EXPECT_EQ(hub.waiting(), 0U);
+  EXPECT_EQ(service.waiting(), 0U);
 }
 
-TEST_F(CollectiveHub, AllGatherGivesEveryContributionInRankOrder) {
+TEST_F(CollectiveService, AllGatherGivesEveryContributionInRankOrder) {
   send(2, part(collective_kind::allgather, 2, 3), of("two"));
   send(0, part(collective_kind::allgather, 0, 3), of("zero"));
   send(1, part(collective_kind::allgather, 1, 3), {});
   for (int i = 0; i < 3; ++i) EXPECT_EQ(blocks(to(i).data), (std::vector<bytes>{of("zero"), {}, of("two")}));
-  EXPECT_EQ(hub.parked_bytes(), 0U);
+  EXPECT_EQ(service.parked_bytes(), 0U);
 }
 
-TEST_F(CollectiveHub, BroadcastGivesTheRootsBytesAndType) {
+TEST_F(CollectiveService, BroadcastGivesTheRootsBytesAndType) {
   auto r = part(collective_kind::bcast, 0, 2);
   r.root = 1;
   send(0, r);
@@ -162,7 +162,7 @@ TEST_F(CollectiveHub, BroadcastGivesTheRootsBytesAndType) {
   }
 }
 
-TEST_F(CollectiveHub, ReduceFoldsSumMaxAndMinOfEveryType) {
+TEST_F(CollectiveService, ReduceFoldsSumMaxAndMinOfEveryType) {
   const auto check = [&]<class T>(T, value_tag tag) {
     const std::vector<std::vector<T>> in{{1, -5, 7}, {4, 2, 7}, {-9, 3, 8}};
     const std::map<reduce_op, std::vector<T>> want{
@@ -182,7 +182,7 @@ TEST_F(CollectiveHub, ReduceFoldsSumMaxAndMinOfEveryType) {
   check(double{}, value_tag::f64_array);
 }
 
-TEST_F(CollectiveHub, ReductionsAreBitIdenticalWhateverTheOrderOfArrival) {
+TEST_F(CollectiveService, ReductionsAreBitIdenticalWhateverTheOrderOfArrival) {
   constexpr std::uint32_t size = 5;
   std::mt19937_64 random(7);
   std::uniform_real_distribution<double> exponent(-200, 200);
@@ -202,7 +202,7 @@ TEST_F(CollectiveHub, ReductionsAreBitIdenticalWhateverTheOrderOfArrival) {
   } while (std::ranges::next_permutation(order).found);
 }
 
-TEST_F(CollectiveHub, ANanAnywhereIsTheMaximumAndTheMinimum) {
+TEST_F(CollectiveService, ANanAnywhereIsTheMaximumAndTheMinimum) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const auto op : {reduce_op::max, reduce_op::min}) {
     for (std::uint32_t where = 0; where < 3; ++where) {
@@ -215,20 +215,20 @@ TEST_F(CollectiveHub, ANanAnywhereIsTheMaximumAndTheMinimum) {
   }
 }
 
-TEST_F(CollectiveHub, IntegerSumsWrapAround) {
+TEST_F(CollectiveService, IntegerSumsWrapAround) {
   const auto most = std::numeric_limits<std::int32_t>::max();
   for (std::uint32_t rank = 0; rank < 2; ++rank)
     send(static_cast<int>(rank), reduction(rank, 2, value_tag::i32_array), raw<std::int32_t>({rank == 0 ? most : 1}));
   EXPECT_EQ(numbers<std::int32_t>(to(1).data)[0], std::numeric_limits<std::int32_t>::min());
 }
 
-TEST_F(CollectiveHub, ReducingNothingGivesNothing) {
+TEST_F(CollectiveService, ReducingNothingGivesNothing) {
   for (std::uint32_t rank = 0; rank < 2; ++rank) send(static_cast<int>(rank), reduction(rank, 2, value_tag::f64_array));
   EXPECT_EQ(to(0).result, status::ok);
   EXPECT_TRUE(to(0).data.empty());
 }
 
-TEST_F(CollectiveHub, AllToAllTransposesTheBlocks) {
+TEST_F(CollectiveService, AllToAllTransposesTheBlocks) {
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
     bytes row;
     for (std::uint32_t column = 0; column < 3; ++column)
@@ -239,7 +239,7 @@ TEST_F(CollectiveHub, AllToAllTransposesTheBlocks) {
   EXPECT_EQ(blocks(to(2).data), (std::vector<bytes>{of("2"), of("x12"), of("xx22")}));
 }
 
-TEST_F(CollectiveHub, LongContributionsAndAnswersTravelAsTails) {
+TEST_F(CollectiveService, LongContributionsAndAnswersTravelAsTails) {
   const std::vector<double> big(20'000, 1.5);  // 160 kB
   for (std::uint32_t rank = 0; rank < 2; ++rank)
     send(static_cast<int>(rank), reduction(rank, 2, value_tag::f64_array), raw(big));
@@ -256,7 +256,7 @@ TEST_F(CollectiveHub, LongContributionsAndAnswersTravelAsTails) {
   EXPECT_EQ(to(1).data, raw(big));
 }
 
-TEST_F(CollectiveHub, OperationsAndCommunicatorsAreKeptApart) {
+TEST_F(CollectiveService, OperationsAndCommunicatorsAreKeptApart) {
   auto other = part(collective_kind::allgather, 0, 2, 0);
   other.comm = 9;
   send(0, part(collective_kind::allgather, 0, 2, 0), of("a"));
@@ -268,10 +268,10 @@ TEST_F(CollectiveHub, OperationsAndCommunicatorsAreKeptApart) {
   EXPECT_EQ(blocks(to(2).data), (std::vector<bytes>{of("c"), of("d")}));
   send(4, part(collective_kind::allgather, 1, 2, 1), of("e"));
   EXPECT_EQ(blocks(to(1).data), (std::vector<bytes>{of("b"), of("e")}));
-  EXPECT_EQ(hub.waiting(), 1U);
+  EXPECT_EQ(service.waiting(), 1U);
 }
 
-TEST_F(CollectiveHub, RanksThatDisagreeAreAllToldWhoWantsWhat) {
+TEST_F(CollectiveService, RanksThatDisagreeAreAllToldWhoWantsWhat) {
   send(0, part(collective_kind::barrier, 0, 3));
   send(1, reduction(1, 3, value_tag::f64_array), raw<double>({1, 2}));
   const std::string want =
@@ -283,13 +283,13 @@ TEST_F(CollectiveHub, RanksThatDisagreeAreAllToldWhoWantsWhat) {
   EXPECT_EQ(to(1).text(), want);
   send(2, part(collective_kind::barrier, 2, 3));  // it is late, and must not wait forever
   EXPECT_EQ(to(2).text(), want);
-  EXPECT_EQ(hub.waiting(), 0U);
+  EXPECT_EQ(service.waiting(), 0U);
   // the number can be reused
   for (int i = 3; i < 6; ++i) send(i, part(collective_kind::barrier, static_cast<std::uint32_t>(i - 3), 3));
   EXPECT_EQ(to(5).result, status::ok);
 }
 
-TEST_F(CollectiveHub, AnyDifferenceIsADisagreement) {
+TEST_F(CollectiveService, AnyDifferenceIsADisagreement) {
   const auto f64 = value_tag::f64_array;
   auto other_root = part(collective_kind::bcast, 1, 2);
   other_root.root = 1;
@@ -302,20 +302,20 @@ TEST_F(CollectiveHub, AnyDifferenceIsADisagreement) {
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     SCOPED_TRACE(i);
     book.answers.clear();
-    hub.fail_all(status::job_ended, "");
+    service.fail_all(status::job_ended, "");
     send(0, pairs[i].first, raw<double>({1}));
     send(1, pairs[i].second, raw<double>({1}));
     EXPECT_EQ(to(0).result, status::bad_request);
     EXPECT_EQ(to(1).result, status::bad_request);
   }
   book.answers.clear();
-  hub.fail_all(status::job_ended, "");
+  service.fail_all(status::job_ended, "");
   send(0, reduction(0, 2, f64), raw<double>({1}));
   send(1, reduction(1, 2, f64), raw<double>({1, 2}));
   EXPECT_NE(to(0).text().find("sum of 2 f64"), std::string::npos);
 }
 
-TEST_F(CollectiveHub, AContributionThatCannotBeFoldedFailsTheOperationForAll) {
+TEST_F(CollectiveService, AContributionThatCannotBeFoldedFailsTheOperationForAll) {
   send(0, reduction(0, 2, value_tag::f64_array), raw<double>({1}));
   send(1, reduction(1, 2, value_tag::f64_array), of("seven b"));
   EXPECT_EQ(to(0).text(), "rank 1 in collective 0 of communicator 0: the length is not a multiple of the element size");
@@ -329,7 +329,7 @@ TEST_F(CollectiveHub, AContributionThatCannotBeFoldedFailsTheOperationForAll) {
   EXPECT_EQ(to(3).text(), "rank 0 in collective 0 of communicator 0: only arrays of numbers can be reduced");
 }
 
-TEST_F(CollectiveHub, ARankThatComesTwiceIsRefusedAndTheOthersGoOn) {
+TEST_F(CollectiveService, ARankThatComesTwiceIsRefusedAndTheOthersGoOn) {
   send(0, part(collective_kind::allgather, 0, 2), of("first"));
   send(1, part(collective_kind::allgather, 0, 2), of("again"));
   EXPECT_EQ(to(1).text(), "rank 0 took part in collective 0 of communicator 0 twice");
@@ -337,7 +337,7 @@ TEST_F(CollectiveHub, ARankThatComesTwiceIsRefusedAndTheOthersGoOn) {
   EXPECT_EQ(blocks(to(0).data), (std::vector<bytes>{of("first"), of("b")}));
 }
 
-TEST_F(CollectiveHub, ImpossibleRanksSizesAndRootsAreRefused) {
+TEST_F(CollectiveService, ImpossibleRanksSizesAndRootsAreRefused) {
   send(0, part(collective_kind::barrier, 2, 2));
   send(1, part(collective_kind::barrier, 0, 0));
   send(2, part(collective_kind::barrier, 0, 65));
@@ -347,22 +347,22 @@ TEST_F(CollectiveHub, ImpossibleRanksSizesAndRootsAreRefused) {
   r = part(static_cast<collective_kind>(5), 0, 2);
   send(4, r);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(to(i).result, status::bad_request) << i;
-  EXPECT_EQ(hub.waiting(), 0U);
+  EXPECT_EQ(service.waiting(), 0U);
 }
 
-TEST_F(CollectiveHub, FailAllAnswersEverybodyWhoWaits) {
+TEST_F(CollectiveService, FailAllAnswersEverybodyWhoWaits) {
   send(0, part(collective_kind::barrier, 0, 3));
   send(1, part(collective_kind::allgather, 1, 3, 1), of("x"));
-  hub.fail_all(status::job_ended, "why");
+  service.fail_all(status::job_ended, "why");
   EXPECT_EQ(to(0).result, status::job_ended);
   EXPECT_EQ(to(1).text(), "why");
-  EXPECT_EQ(hub.waiting(), 0U);
-  EXPECT_EQ(hub.parked_bytes(), 0U);
+  EXPECT_EQ(service.waiting(), 0U);
+  EXPECT_EQ(service.parked_bytes(), 0U);
 }
 
-TEST_F(CollectiveHub, ARankThatLeftFailsWhoWaitsForItNowAndLater) {
+TEST_F(CollectiveService, ARankThatLeftFailsWhoWaitsForItNowAndLater) {
   send(0, part(collective_kind::barrier, 0, 3));
-  hub.depart(0, 2, "worker 2 has left the job");
+  service.depart(0, 2, "worker 2 has left the job");
   EXPECT_EQ(to(0).text(), "collective 0 of communicator 0 waits for rank 2, but worker 2 has left the job");
   send(1, part(collective_kind::barrier, 1, 3));
   EXPECT_EQ(to(1).result, status::bad_request);
@@ -373,16 +373,16 @@ TEST_F(CollectiveHub, ARankThatLeftFailsWhoWaitsForItNowAndLater) {
   EXPECT_EQ(to(4).result, status::ok);
 }
 
-TEST_F(CollectiveHub, TheOthersGoOnWithoutARankThatWasEjected) {
+TEST_F(CollectiveService, TheOthersGoOnWithoutARankThatWasEjected) {
   // It had not arrived: the waiting workers are answered immediately.
   send(0, reduction(1, 3, value_tag::f64_array), raw(std::vector<double>{1, 2}));
   send(1, reduction(2, 3, value_tag::f64_array), raw(std::vector<double>{10, 20}));
   EXPECT_FALSE(book.answers.contains(0));
-  hub.eject(0, 0, "worker 0 was ejected");
+  service.eject(0, 0, "worker 0 was ejected");
   EXPECT_EQ(numbers<double>(to(0).data), (std::vector<double>{11, 22}));
   EXPECT_EQ(numbers<double>(to(1).data), (std::vector<double>{11, 22}));
-  EXPECT_EQ(hub.waiting(), 0U);
-  EXPECT_EQ(hub.parked_bytes(), 0U);
+  EXPECT_EQ(service.waiting(), 0U);
+  EXPECT_EQ(service.parked_bytes(), 0U);
   // Later collectives do not wait for it, and its own contribution is rejected.
   send(2, part(collective_kind::allgather, 1, 3, 1), of("b"));
   send(3, part(collective_kind::allgather, 0, 3, 1), of("a"));
@@ -411,23 +411,23 @@ TEST_F(CollectiveHub, TheOthersGoOnWithoutARankThatWasEjected) {
   send(9, part(collective_kind::bcast, 1, 3, 4));
   send(10, part(collective_kind::bcast, 2, 3, 4));
   EXPECT_EQ(to(9).text(), "collective 4 of communicator 0 is a bcast from rank 0, but worker 0 was ejected");
-  EXPECT_EQ(hub.waiting(), 0U);
+  EXPECT_EQ(service.waiting(), 0U);
 }
 
-TEST_F(CollectiveHub, WhatARankContributedBeforeItWasEjectedCounts) {
+TEST_F(CollectiveService, WhatARankContributedBeforeItWasEjectedCounts) {
   send(0, reduction(2, 3, value_tag::i64_array), raw(std::vector<std::int64_t>{100}));
   send(1, reduction(0, 3, value_tag::i64_array), raw(std::vector<std::int64_t>{1}));
-  hub.eject(0, 2, "worker 2 was ejected");
+  service.eject(0, 2, "worker 2 was ejected");
   EXPECT_FALSE(book.answers.contains(1));
   send(3, reduction(1, 3, value_tag::i64_array), raw(std::vector<std::int64_t>{10}));
   EXPECT_EQ(numbers<std::int64_t>(to(1).data), std::vector<std::int64_t>{111});
-  hub.eject(0, 1, "worker 1 was ejected");  // one is left
+  service.eject(0, 1, "worker 1 was ejected");  // one is left
   send(4, part(collective_kind::barrier, 0, 3, 1));
   EXPECT_EQ(to(4).result, status::ok);
 }
 
-TEST_F(CollectiveHub, AProcessInThePlaceOfARankIsAnsweredAgainAndThenTakesPart) {
-  hub.keep_answers({.ranks = 2, .folder = testing::TempDir()});
+TEST_F(CollectiveService, AProcessInThePlaceOfARankIsAnsweredAgainAndThenTakesPart) {
+  service.keep_answers({.ranks = 2, .folder = testing::TempDir()});
   send(0, part(collective_kind::allgather, 0, 2, 0), of("a"));
   send(1, part(collective_kind::allgather, 1, 2, 0), of("b"));
   send(2, part(collective_kind::barrier, 0, 2, 1));
@@ -436,9 +436,9 @@ TEST_F(CollectiveHub, AProcessInThePlaceOfARankIsAnsweredAgainAndThenTakesPart) 
   send(4, part(collective_kind::bcast, 1, 2, 2));
   send(5, part(collective_kind::bcast, 0, 2, 2), large);
   send(6, part(collective_kind::barrier, 1, 2, 3));  // rank 1 waits, and dies
-  EXPECT_EQ(hub.called(1), 4U);
-  hub.replace(1);
-  EXPECT_EQ(hub.waiting(), 0U);
+  EXPECT_EQ(service.called(1), 4U);
+  service.replace(1);
+  EXPECT_EQ(service.waiting(), 0U);
   send(7, part(collective_kind::allgather, 1, 2, 0), of("b"));
   EXPECT_EQ(blocks(to(7).data), (std::vector<bytes>{of("a"), of("b")}));
   send(8, part(collective_kind::barrier, 1, 2, 1));
@@ -455,17 +455,17 @@ TEST_F(CollectiveHub, AProcessInThePlaceOfARankIsAnsweredAgainAndThenTakesPart) 
   EXPECT_EQ(to(12).text(),
             "collective 0 of communicator 0: rank 1 calls barrier among 2 ranks, but the process that it "
             "replaces called allgather among 2 ranks");
-  hub.kept()->needs(0, {}, 4);
-  hub.kept()->needs(1, {}, 4);
-  EXPECT_EQ(hub.kept()->size(), 0U);
+  service.kept()->needs(0, {}, 4);
+  service.kept()->needs(1, {}, 4);
+  EXPECT_EQ(service.kept()->size(), 0U);
 }
 
-TEST_F(CollectiveHub, WhatARankThatDiedHadContributedCountsUntilAnotherProcessIsThere) {
-  hub.keep_answers({.ranks = 2, .folder = testing::TempDir()});
+TEST_F(CollectiveService, WhatARankThatDiedHadContributedCountsUntilAnotherProcessIsThere) {
+  service.keep_answers({.ranks = 2, .folder = testing::TempDir()});
   send(0, reduction(1, 2, value_tag::i64_array), raw(std::vector<std::int64_t>{10}));
   send(1, reduction(0, 2, value_tag::i64_array), raw(std::vector<std::int64_t>{1}));
   EXPECT_EQ(numbers<std::int64_t>(to(1).data), std::vector<std::int64_t>{11});
-  hub.replace(1);
+  service.replace(1);
   send(2, reduction(1, 2, value_tag::i64_array), raw(std::vector<std::int64_t>{10}));
   EXPECT_EQ(numbers<std::int64_t>(to(2).data), std::vector<std::int64_t>{11});
   const std::vector<std::int64_t> longer{1, 2};
@@ -473,7 +473,7 @@ TEST_F(CollectiveHub, WhatARankThatDiedHadContributedCountsUntilAnotherProcessIs
   EXPECT_EQ(to(3).result, status::bad_request);
 }
 
-TEST_F(CollectiveHub, MessagesAreKeptUntilTheReceiverHasCommittedWhatItTook) {
+TEST_F(CollectiveService, MessagesAreKeptUntilTheReceiverHasCommittedWhatItTook) {
   const auto message = [](collective_kind kind, std::uint32_t rank, std::uint32_t other, std::uint32_t clock,
                           std::uint64_t count) {
     auto r = part(kind, rank, 3, count);
@@ -489,7 +489,7 @@ TEST_F(CollectiveHub, MessagesAreKeptUntilTheReceiverHasCommittedWhatItTook) {
   };
   send(1, sends(0, 0), of("a"));
   EXPECT_EQ(to(1).result, status::bad_request) << "where nobody is replaced";
-  hub.keep_answers({.ranks = 3, .folder = {}});
+  service.keep_answers({.ranks = 3, .folder = {}});
 
   send(2, receives(4, 0));
   EXPECT_FALSE(book.answers.contains(2)) << "it waits";
@@ -501,19 +501,19 @@ TEST_F(CollectiveHub, MessagesAreKeptUntilTheReceiverHasCommittedWhatItTook) {
   send(5, sends(7, 1), large);  // of its replacement
   send(6, sends(7, 0), of("a"));
   send(7, sends(8, 0), of("b"));
-  EXPECT_EQ(hub.message_bytes(), 100'002U);
+  EXPECT_EQ(service.message_bytes(), 100'002U);
 
   send(8, receives(4, 1));
   EXPECT_EQ(to(8).data, large);
   EXPECT_TRUE(to(8).in_tail);
-  hub.replace(1);
+  service.replace(1);
   send(9, receives(4, 0));
   EXPECT_EQ(to(9).text(), "a") << "again";
   send(10, receives(4, 1));
   EXPECT_EQ(to(10).data, large);
   send(11, receives(5, 0));
   EXPECT_EQ(to(11).text(), "b");
-  EXPECT_EQ(hub.message_bytes(), 1U) << "of the iteration that is not committed";
+  EXPECT_EQ(service.message_bytes(), 1U) << "of the iteration that is not committed";
 
   // A rank that waits in a collective sends nothing more.
   send(12, receives(5, 1));
@@ -524,23 +524,23 @@ TEST_F(CollectiveHub, MessagesAreKeptUntilTheReceiverHasCommittedWhatItTook) {
   EXPECT_EQ(to(12).text(), "call");
   send(15, receives(5, 1));
   EXPECT_EQ(to(15).text(), "call");
-  hub.depart(0, 2, "rank 2 has left");
+  service.depart(0, 2, "rank 2 has left");
   send(16, message(collective_kind::receive, 1, 2, 5, 0));
   EXPECT_EQ(to(16).text(), "rank 1 waits for a message, but rank 2 has left");
 }
 
-TEST_F(CollectiveHub, AWrongProgramCannotFillTheMemory) {
+TEST_F(CollectiveService, AWrongProgramCannotFillTheMemory) {
   const bytes half(std::size_t{600} << 10);
   send(0, part(collective_kind::allgather, 0, 3), half);
   send(1, part(collective_kind::allgather, 1, 3), half);
   EXPECT_EQ(to(0).result, status::bad_request);
-  EXPECT_EQ(hub.parked_bytes(), 0U);
+  EXPECT_EQ(service.parked_bytes(), 0U);
   const bytes third(std::size_t{300} << 10);
   send(2, part(collective_kind::allgather, 0, 2, 1), third);
   send(3, part(collective_kind::allgather, 1, 2, 1), third);
   EXPECT_NE(to(2).text().find("the result is larger than 524288 bytes"), std::string::npos);
   for (int i = 4; i < 12; ++i) send(i, part(collective_kind::barrier, 0, 2, static_cast<std::uint64_t>(i)));
-  EXPECT_EQ(hub.waiting(), 4U) << "more operations than allowed wait";
+  EXPECT_EQ(service.waiting(), 4U) << "more operations than allowed wait";
   EXPECT_EQ(to(11).result, status::too_large);
 }
 

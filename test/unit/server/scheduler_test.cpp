@@ -301,7 +301,7 @@ TEST_F(Scheduler, ACollectiveThatWaitsForALeftWorkerFails) {
   expect_refused(waits, "collective 0 of communicator 0 waits for rank 1, but worker 1 has left the job");
 }
 
-TEST_F(Scheduler, CollectivesRunThroughTheHub) {
+TEST_F(Scheduler, CollectivesRunThroughTheService) {
   start();
   const std::vector<int> parts{barrier(0, 3), barrier(1, 3), barrier(2, 3)};
   for (const int n : parts) EXPECT_EQ(to(n).result, status::ok);
