@@ -59,6 +59,11 @@ class message_matcher {
     const auto later = std::ranges::find_if(waiting_, [&](const numbered& w) { return w.number > number; });
     waiting_.splice(later, matched);
   }
+  /// Whether `take` would return it.
+  [[nodiscard]] bool has(ticket t) const {
+    const auto r = posted_.find(t);
+    return r != posted_.end() && !r->second.matched.empty();
+  }
   [[nodiscard]] message_address asked(ticket t) const { return posted_.at(t).from; }
   /// Messages that match no receive yet.
   [[nodiscard]] std::size_t waiting() const noexcept { return waiting_.size(); }

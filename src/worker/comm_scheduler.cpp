@@ -134,7 +134,8 @@ void comm_scheduler::give_up(ticket t) noexcept {
 
 std::optional<received_message> comm_scheduler::take(ticket t, patience limit) {
   if (!runs_commands()) return job().channels().take(t, limit);
-  const peer_channels::side_work commands{session::command_interval, [this] { job_->take_commands_in_barrier(); }};
+  const peer_channels::side_work commands{
+      session::command_interval, [this](const std::function<bool()>& waits) { job_->take_commands_in_barrier(waits); }};
   return job_->channels().take(t, limit, commands);
 }
 
@@ -154,9 +155,14 @@ std::chrono::microseconds comm_scheduler::attends_every() const {
   return runs_commands() ? session::command_interval : comm_backend::attends_every();
 }
 
+/// A rank that has passed a barrier may send a command that relies on it. A group's memory is not known here.
 void comm_scheduler::attend(std::size_t rank, bool doubts) {
+  if (runs_commands())
+    job_->take_commands_in_barrier([this, rank] {
+      const auto* const all = memory_.all.get();
+      return all == nullptr || !all->has_published(rank, all->step());
+    });
   job().channels().attend(static_cast<std::uint32_t>(rank), doubts);
-  if (runs_commands()) job_->take_commands_in_barrier();
 }
 
 /// The group's messages go through another communicator of all ranks, like this one.

@@ -225,17 +225,18 @@ command_answer command_channel::run(const std::string& name, const std::string& 
 }
 
 /// Then parks a request. If a function throws, the rest is run the next time.
-std::size_t command_channel::run_arrived() {
+std::size_t command_channel::run_arrived(const condition& runs) {
   std::size_t n = 0;
   bool answered = false;
-  for (; !changed_.empty(); ++n) {
+  const auto may_run = [&] { return !runs || runs(); };
+  for (; !changed_.empty() && may_run(); ++n) {
     const auto node = std::move(changed_.front());
     changed_.pop_front();
     const auto functions = changes_;
     const raised_flag now(runs_);
     for (const auto& [owner, f] : functions) f(node);
   }
-  for (; !arrived_.empty(); ++n) {
+  for (; !arrived_.empty() && may_run(); ++n) {
     const auto c = std::move(arrived_.front());
     arrived_.pop_front();
     auto a = run(c.name, c.body);
@@ -248,12 +249,12 @@ std::size_t command_channel::run_arrived() {
   return n;
 }
 
-std::size_t command_channel::take(std::chrono::nanoseconds limit) {
+std::size_t command_channel::take(std::chrono::nanoseconds limit, const condition& runs) {
   if (runs_ || !scheduler_ || !refused_.empty()) return 0;
   const auto end = steady_clock::now() + limit;
   std::size_t n = 0;
   for (;;) {
-    n += run_arrived();
+    n += run_arrived(runs);
     if (!refused_.empty()) return n;
     milliseconds patience{0};
     if (n == 0 && limit.count() > 0)

@@ -35,6 +35,7 @@ class command_channel {
  public:
   using command_function = std::function<std::string(const std::string&)>;
   using change_function = std::function<void(const job_node&)>;
+  using condition = std::function<bool()>;
   static constexpr std::size_t most_text_bytes = std::size_t{64} << 10;
 
   struct options {
@@ -54,8 +55,8 @@ class command_channel {
   void forget(const void* owner);
 
   /// Runs what has arrived; waits for the first at most `limit`. Returns: the number of commands and changes. Inside
-  /// one of these functions: 0, at once.
-  std::size_t take(std::chrono::nanoseconds limit);
+  /// one of these functions: 0, at once. `runs`: asked before each; once it is false, the rest waits for the next time.
+  std::size_t take(std::chrono::nanoseconds limit, const condition& runs = {});
   /// Throws: config_error when the name or the body cannot be sent; error when the command was refused.
   std::vector<command_answer> tell(const command_target& to, const std::string& name, const std::string& body,
                                    double seconds);
@@ -90,7 +91,7 @@ class command_channel {
   void on_refusal(const std::string& why);
   void await_reply();
   void read(const net::reply_view& reply);
-  std::size_t run_arrived();
+  std::size_t run_arrived(const condition& runs = {});
   [[nodiscard]] command_answer run(const std::string& name, const std::string& body);
 
   options options_;

@@ -108,7 +108,13 @@ std::optional<received_message> peer_channels::take(message_matcher::ticket t, s
       if (left.count() <= 0) return std::nullopt;
       wait = std::min(wait, left);
     }
-    if (!progress(wait) && meanwhile.run) meanwhile.run();
+    if (!progress(wait) && meanwhile.run) {
+      meanwhile.run([&] {
+        while (progress(milliseconds{0})) {
+        }
+        return !arrived_.has(t);
+      });
+    }
     check_links();
     // What has arrived is received even from a peer that is gone.
     if (auto message = arrived_.take(t)) return message;

@@ -75,10 +75,10 @@ class peer_channels {
   void send(const message_address& to, shared_buffer bytes, bool waits, std::optional<milliseconds> limit = {});
   [[nodiscard]] message_matcher::ticket post(const message_address& from) { return arrived_.post(from); }
   void give_up(message_matcher::ticket t) { arrived_.give_up(t); }
-  /// What else to do while nothing arrives.
+  /// What else to do while nothing arrives. `waits` says whether that is still so.
   struct side_work {
     milliseconds interval{100};
-    std::function<void()> run{};
+    std::function<void(const std::function<bool()>& waits)> run{};
   };
   /// The message of a ticket. Blocks: until it has arrived, at most `limit`.
   /// Returns: nothing when it has not. Throws: network_error when the peer that must send it is gone; what `check`

@@ -244,9 +244,9 @@ void session::refuse_in_barrier(const std::string& what) const {
 
 void session::refuse_collective_of_command() const { refuse_in_barrier("calls a collective"); }
 
-void session::take_commands_in_barrier() {
+void session::take_commands_in_barrier(const std::function<bool()>& waits) {
   const asking now(asks_);
-  take_commands();
+  if (commands_ != nullptr) commands_->take(std::chrono::nanoseconds{0}, waits);
 }
 
 const net::reply_view& session::ask(net::request_header& h, std::span<const std::byte> body, shared_buffer tail) {

@@ -115,8 +115,9 @@ class session {
   /// While this worker waits in a barrier, how often it does so.
   static constexpr std::chrono::milliseconds command_interval{10};
   [[nodiscard]] bool accepts_commands() const noexcept { return commands_ != nullptr; }
-  /// The functions can neither ask the scheduler nor call collectives.
-  void take_commands_in_barrier();
+  /// The functions can neither ask the scheduler nor call collectives. `waits`: false once the barrier is complete;
+  /// what arrives then may rely on that, and runs later.
+  void take_commands_in_barrier(const std::function<bool()>& waits);
   /// Throws: error in a function that runs inside take_commands_in_barrier.
   void refuse_collective_of_command() const;
   void forget_commands(const void* owner);

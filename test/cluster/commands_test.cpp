@@ -153,6 +153,39 @@ TEST(Commands, TheyRunWhileAWorkerWaitsInTheBarrierOfAnyCommunicator) {
   }
 }
 
+/// Worker 1 runs a command while it waits for the others; they pass the barrier meanwhile, and then send another one.
+TEST(Commands, ThatOfAWorkerThatHasPassedABarrierRunsAfterIt) {
+  for (const bool shares : {true, false}) {
+    cluster c({.workers = 3, .servers = 1, .shares_memory = shares});
+    c.run([&](Comm comm) {
+      obedient job(comm);
+      job.paracel_on_command("slow", [](const str_type&) {
+        std::this_thread::sleep_for(500ms);
+        return str_type("slept");
+      });
+      job.paracel_on_command("collective", [&](const str_type&) {
+        double x = 1;
+        comm.allreduce(x);
+        return std::to_string(static_cast<int>(x));
+      });
+      comm.synchronize();
+      const auto me = comm.get_rank();
+      if (me == 2) {
+        std::this_thread::sleep_for(50ms);  // worker 1 waits
+        EXPECT_FALSE(job.paracel_tell(command_target::worker(1), "slow", "", 0.1).at(0).ok) << "it is late";
+      }
+      if (me == 0) std::this_thread::sleep_for(200ms);
+      job.paracel_sync();
+      if (me == 0) {
+        EXPECT_THAT(texts_of(job.paracel_tell(workers, "collective", "", 10)), ElementsAre("3", "3", "3"));
+        job.stop_all();
+      } else {
+        job.serve();
+      }
+    });
+  }
+}
+
 TEST(Commands, WorkersThatTellEachOtherAtTheSameTimeDoNotWaitForever) {
   cluster c({.workers = 4});
   c.run([](Comm comm) {
