@@ -244,7 +244,9 @@ TEST(Table, IsTheSameAfterItsEntriesWereMovedTogetherAndItsSlotsShrunk) {
   for (int i = 0; i < 50'000; ++i) {
     const auto* e = t.find(hash_key(key_of(i)), key_of(i));
     ASSERT_EQ(e != nullptr, i % 16 == 0) << i;
-    if (e != nullptr) ASSERT_TRUE(std::ranges::equal(e->value(), value_of(i)));
+    if (e != nullptr) {
+      ASSERT_TRUE(std::ranges::equal(e->value(), value_of(i)));
+    }
   }
   EXPECT_EQ(t.find(hash_key(key_of(16)), key_of(16))->version(), version) << "it has not changed";
   EXPECT_EQ(t.find(hash_key("large"), "large")->value().size(), 2000U);
