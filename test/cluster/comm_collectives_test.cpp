@@ -37,24 +37,24 @@ using testing::AllOf;
 using testing::HasSubstr;
 using numbers = std::vector<double>;
 
-enum class way { memory, messages, log };  // log: dead workers are replaced
+enum class road { memory, messages, log };  // log: dead workers are replaced
 
-std::string name_of(way w) { return w == way::memory ? "Memory" : w == way::messages ? "Messages" : "Log"; }
+std::string name_of(road w) { return w == road::memory ? "Memory" : w == road::messages ? "Messages" : "Log"; }
 
-test::cluster_options job_of(way w, std::size_t workers) {
+test::cluster_options job_of(road w, std::size_t workers) {
   static std::deque<test::temporary_folder> folders;  // one for each job
-  test::cluster_options o{.workers = workers, .servers = 1, .shares_memory = w == way::memory};
-  if (w == way::log) o.state_folder = folders.emplace_back().path();
+  test::cluster_options o{.workers = workers, .servers = 1, .shares_memory = w == road::memory};
+  if (w == road::log) o.state_folder = folders.emplace_back().path();
   return o;
 }
 
-class CommCollectives : public testing::TestWithParam<way> {
+class CommCollectives : public testing::TestWithParam<road> {
  protected:
   static auto texts_of(std::size_t workers, const std::function<void(Comm)>& work) {
     return test::texts_of(workers, work, job_of(GetParam(), workers));
   }
 };
-INSTANTIATE_TEST_SUITE_P(By, CommCollectives, testing::Values(way::memory, way::messages, way::log),
+INSTANTIATE_TEST_SUITE_P(By, CommCollectives, testing::Values(road::memory, road::messages, road::log),
                          [](const auto& p) { return name_of(p.param); });
 
 /// Sums of these are inexact, so the order of a fold matters.
@@ -64,7 +64,7 @@ numbers vector_of(std::uint64_t turn, std::size_t rank, std::size_t length) {
   return v;
 }
 
-numbers serial_fold(std::uint64_t turn, std::size_t ranks, std::size_t length, reduce_op op) {
+numbers fold_in_rank_order(std::uint64_t turn, std::size_t ranks, std::size_t length, reduce_op op) {
   auto all = vector_of(turn, 0, length);
   for (std::size_t r = 1; r < ranks; ++r) {
     const auto v = vector_of(turn, r, length);
@@ -76,7 +76,7 @@ numbers serial_fold(std::uint64_t turn, std::size_t ranks, std::size_t length, r
   return all;
 }
 
-void all_operations(Comm comm, std::uint64_t turn, std::size_t length) {
+void operations(Comm comm, std::uint64_t turn, std::size_t length) {
   const auto me = comm.get_rank();
   const auto p = comm.get_size();
   const auto where = [&] {
@@ -85,11 +85,11 @@ void all_operations(Comm comm, std::uint64_t turn, std::size_t length) {
   for (const auto op : {reduce_op::sum, reduce_op::max, reduce_op::min}) {
     auto v = vector_of(turn, me, length);
     comm.allreduce(v, op);
-    ASSERT_EQ(v, serial_fold(turn, p, length, op)) << "allreduce, " << where();
+    ASSERT_EQ(v, fold_in_rank_order(turn, p, length, op)) << "allreduce, " << where();
   }
   auto x = vector_of(turn, me, 1)[0];
   comm.allreduce(x);
-  ASSERT_EQ(x, serial_fold(turn, p, 1, reduce_op::sum)[0]) << where();
+  ASSERT_EQ(x, fold_in_rank_order(turn, p, 1, reduce_op::sum)[0]) << where();
   std::vector<std::uint8_t> small(length, static_cast<std::uint8_t>(me + 1));
   comm.allreduce(small);
   ASSERT_EQ(small, std::vector<std::uint8_t>(length, static_cast<std::uint8_t>(p * (p + 1) / 2))) << where();
@@ -122,11 +122,11 @@ TEST_P(CommCollectives, EqualASerialFoldInRankOrder) {
     cluster c(job_of(GetParam(), p));
     c.run([&](Comm comm) {
       std::uint64_t turn = p;
-      for (const std::size_t length : {0U, 1U, 7U, 3000U, 50'000U}) all_operations(comm, ++turn, length);
+      for (const std::size_t length : {0U, 1U, 7U, 3000U, 50'000U}) operations(comm, ++turn, length);
       std::mt19937 own(static_cast<unsigned>(comm.get_rank()));
       for (int i = 0; i < 5; ++i) {  // some are late
         std::this_thread::sleep_for(milliseconds{own() % 5});
-        all_operations(comm, ++turn, 40);
+        operations(comm, ++turn, 40);
       }
     });
   }
@@ -141,7 +141,7 @@ TEST_P(CommCollectives, OfVectorsLongerThanABlockOfTheLogEqualASerialFold) {
   c.run([](Comm comm) {
     auto v = vector_of(3, comm.get_rank(), length);
     comm.allreduce(v);
-    EXPECT_EQ(v, serial_fold(3, 2, length, reduce_op::sum));
+    EXPECT_EQ(v, fold_in_rank_order(3, 2, length, reduce_op::sum));
     v.resize(length + comm.get_rank());
     EXPECT_THROW(comm.allreduce(v), error) << "a length that differs in its last block only";
   });
@@ -154,9 +154,9 @@ TEST_P(CommCollectives, TakeTurnsWithOtherOperationsAndMessagesOnTheSameCommunic
     const auto me = static_cast<int>(comm.get_rank());
     for (int turn = 0; turn < 20; ++turn) {
       all.send((all.rank() + 1) % 3, turn);
-      all_operations(comm, static_cast<std::uint64_t>(turn), 10);
+      operations(comm, static_cast<std::uint64_t>(turn), 10);
       EXPECT_EQ(all.receive<int>((all.rank() + 2) % 3), turn);
-      if (GetParam() != way::log) {  // where workers are replaced they exchange no messages of their own
+      if (GetParam() != road::log) {  // where workers are replaced they exchange no messages of their own
         comm.send(turn, (me + 1) % 3, 0);
         numbers one{1};
         all.all_reduce(std::span(one));
@@ -214,7 +214,7 @@ TEST_P(CommCollectives, CallsThatDifferAreTheSameErrorAtEveryRank) {
           if (!is_first) comm.synchronize();
           (comm.get_rank() == odd ? g.of_one : g.of_most)(comm);
         });
-        if (GetParam() == way::log) expect_one_text(texts, HasSubstr("the ranks disagree"));
+        if (GetParam() == road::log) expect_one_text(texts, HasSubstr("the ranks disagree"));
         else expect_one_text(texts, AllOf(HasSubstr("the tasks differ"), HasSubstr(g.most), HasSubstr(g.one)));
       }
     }
@@ -227,7 +227,7 @@ TEST_P(CommCollectives, AfterAnErrorTheyCanBeUsedAgain) {
     for (std::size_t i = 0; i < 5; ++i) {
       numbers v(comm.get_rank() == i % 3 ? 30'000 : 20, 1);
       EXPECT_THROW(comm.allreduce(v), error);
-      all_operations(comm, i, 30'000);
+      operations(comm, i, 30'000);
     }
   });
 }
@@ -252,7 +252,7 @@ TEST_P(CommCollectives, AWorkerThatHasLeftIsNamed) {
 
 /// A worker that waits in a collective does not learn of a death from its heartbeat, which may be a long time away.
 TEST_P(CommCollectives, ADeathThatEndsTheJobEndsTheWaitOfTheOthersAtOnce) {
-  if (GetParam() == way::log) GTEST_SKIP() << "the others wait for a replacement";
+  if (GetParam() == road::log) GTEST_SKIP() << "the others wait for a replacement";
   for (const bool is_first : {true, false}) {
     auto o = job_of(GetParam(), 3);
     o.heartbeat_limit = std::chrono::seconds(200);  // a heartbeat every 20 s

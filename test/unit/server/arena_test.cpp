@@ -151,7 +151,9 @@ TEST(ChunkPool, FreeChunksGiveTheirMemoryBackWhereverTheyLie) {
   EXPECT_EQ(pool.idle_bytes(), 0U);
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     EXPECT_EQ(resident(chunks[i], chunk_pool::chunk_bytes), i % 2 == 0 ? 0 : chunk_pool::chunk_bytes) << i;
-    if (i % 2 == 1) EXPECT_EQ(chunks[i][chunk_pool::chunk_bytes - 1], static_cast<std::byte>(i));
+    if (i % 2 == 1) {
+      EXPECT_EQ(chunks[i][chunk_pool::chunk_bytes - 1], static_cast<std::byte>(i));
+    }
   }
   // They are used again.
   for (std::size_t i = 0; i < chunks.size(); i += 2) {
