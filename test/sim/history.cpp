@@ -85,7 +85,7 @@ void history::answered_read(const sum& s, double found, std::uint32_t clock) {
 void history::asks(std::uint32_t rank) const {
   const auto mine = finished_[rank];
   const auto least = *std::ranges::min_element(finished_);
-  if (mine != gone && !may_read(mine, least, staleness_)) {
+  if (mine != gone && least < needed_minimum(mine, staleness_)) {
     wrong("worker " + std::to_string(rank) + " continues after " + std::to_string(mine) +
           " iterations, the slowest has " + "finished " + std::to_string(least) + ", the staleness is " +
           std::to_string(staleness_));
