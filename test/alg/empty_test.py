@@ -72,7 +72,7 @@ PROGRAMS = {
     "fm": [samples(TABLE, "validation_input", k=2, rounds=2)],
     "gbdt": [samples(TABLE, "validation_input", loss="log", rounds=2, min_child_rows=1)],
     "k_core": graph(),
-    "kmeans": [{"input": role(TABLE, SAMPLES), "kclusters": 2, "rounds": 3}],
+    "kmeans": [{"input": role(TABLE, SAMPLES), "row_weights": role("1\n" * 24, LINES), "kclusters": 2, "rounds": 3}],
     "label_propagation": graph(),
     "lasso": [samples(REAL, penalty=0.1)],
     "gLDA": [{"input": role(SENTENCES, LINES), "test_input": role(SENTENCES, LINES), "predict_input": role(SENTENCES, LINES),
