@@ -61,20 +61,6 @@ struct distance {
   }
 };
 
-std::vector<double> distances_of(const test_graph& g) {
-  std::vector<double> d(g.vertices, std::numeric_limits<double>::infinity());
-  if (!d.empty()) d[0] = 0;
-  for (bool change = true; change;) {
-    change = false;
-    for (const auto& e : g.edges)
-      if (d[e.from] + e.weight < d[e.to]) {
-        d[e.to] = d[e.from] + e.weight;
-        change = true;
-      }
-  }
-  return d;
-}
-
 TEST(Pregel, ShortestPathsAreThoseOfBellmanAndFordForAnyNumberOfWorkers) {
   for (const unsigned seed : {1U, 2U, 3U}) {
     const auto g = random_graph(seed, 300, 1500, seed == 3 ? 3 : 1);

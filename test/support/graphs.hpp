@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <set>
 #include <string>
@@ -48,6 +49,21 @@ inline test_graph random_graph(unsigned seed, std::uint64_t vertices, std::size_
     g.edges.push_back({a, b, std::floor(uniform(random) * 1000) / 8});
   }
   return g;
+}
+
+/// Shortest distances from vertex 0, by relaxing edges until nothing changes; infinity for what it does not reach.
+inline std::vector<double> distances_of(const test_graph& g) {
+  std::vector<double> d(g.vertices, std::numeric_limits<double>::infinity());
+  if (!d.empty()) d[0] = 0;
+  for (bool change = true; change;) {
+    change = false;
+    for (const auto& e : g.edges)
+      if (d[e.from] + e.weight < d[e.to]) {
+        d[e.to] = d[e.from] + e.weight;
+        change = true;
+      }
+  }
+  return d;
 }
 
 struct part_options {

@@ -8,12 +8,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include <paracel/random.hpp>
 
@@ -23,6 +20,7 @@
 #include "alg/matrix_factorization/mf.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/paths.hpp"
+#include "test/support/traffic.hpp"
 
 namespace paracel::alg {
 namespace {
@@ -46,11 +44,7 @@ class FactorTraffic : public testing::Test {
   }
   ~FactorTraffic() override { fs::remove_all(folder_); }
 
-  struct traffic {
-    std::map<std::string, std::int64_t> requests;
-    std::int64_t bytes_in = 0;
-    std::int64_t bytes_out = 0;
-  };
+  using traffic = test::traffic;
   /// The shards' counters for a job with these keys, summed over all servers.
   template <class Algorithm>
   traffic of(const std::string& input_key, const std::string& rest, std::size_t workers, std::size_t servers) {
@@ -60,16 +54,7 @@ class FactorTraffic : public testing::Test {
                       (folder_ / "out").string() + "\", " + rest + "}";
     const auto settings = parse_settings<typename Algorithm::settings_type>("cfg.json", text);
     c.run([&](Comm comm) { Algorithm(comm, "", settings).solve(); });
-    traffic t;
-    for (std::size_t s = 0; s < servers; ++s) {
-      const auto stats = nlohmann::json::parse(c.node(s).object().stats_json());
-      for (const auto& shard : stats["shards"]) {
-        for (const auto& [verb, n] : shard["requests"].items()) t.requests[verb] += n.template get<std::int64_t>();
-        t.bytes_in += shard["bytes_in"].template get<std::int64_t>();
-        t.bytes_out += shard["bytes_out"].template get<std::int64_t>();
-      }
-    }
-    return t;
+    return test::traffic_of(c, servers);
   }
   static std::string shown(const traffic& t) {
     std::string s = "in " + std::to_string(t.bytes_in) + " out " + std::to_string(t.bytes_out);

@@ -216,20 +216,6 @@ std::vector<double> levels_of(const test_graph& g) {
   return d;
 }
 
-std::vector<double> distances_of(const test_graph& g) {
-  std::vector<double> d(g.vertices, std::numeric_limits<double>::infinity());
-  if (!d.empty()) d[0] = 0;
-  for (bool change = true; change;) {
-    change = false;
-    for (const auto& e : g.edges)
-      if (d[e.from] + e.weight < d[e.to]) {
-        d[e.to] = d[e.from] + e.weight;
-        change = true;
-      }
-  }
-  return d;
-}
-
 void put_levels(const distributed_graph& part, const std::vector<std::uint32_t>& levels, const put& to) {
   for (std::size_t v = 0; v < part.own(); ++v) {
     const bool reached = levels[v] != alg::level_search::unreached;
@@ -286,7 +272,7 @@ TEST(GraphAlgorithms, SearchesResumeAfterAnySuperstep) {
         resume_everywhere(comm, part, search);
         put_levels(part, search.values(), to);
       });
-  check({.weighted = true}, false, distances_of, [](Comm comm, const distributed_graph& part, const put& to) {
+  check({.weighted = true}, false, test::distances_of, [](Comm comm, const distributed_graph& part, const put& to) {
     alg::delta_stepping search(comm, part, 0, 40);
     resume_everywhere(comm, part, search, 40.0);
     put_all(part, search.values(), to);
@@ -295,9 +281,10 @@ TEST(GraphAlgorithms, SearchesResumeAfterAnySuperstep) {
 
 TEST(GraphAlgorithms, ShortestPathsAreTheLeastSumsOfWeightsForAnyWidthOfTheBuckets) {
   for (const double delta : {0.0, 0.01, 9.0, 1e9}) {  // 0.01: there are more buckets than in the window
-    check({.weighted = true}, false, distances_of, [delta](Comm comm, const distributed_graph& part, const put& to) {
-      put_all(part, alg::shortest_paths(comm, part, 0, {}, delta).distances, to);
-    });
+    check({.weighted = true}, false, test::distances_of,
+          [delta](Comm comm, const distributed_graph& part, const put& to) {
+            put_all(part, alg::shortest_paths(comm, part, 0, {}, delta).distances, to);
+          });
   }
 }
 

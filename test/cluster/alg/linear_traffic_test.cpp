@@ -27,6 +27,7 @@
 #include "test/support/cluster.hpp"
 #include "test/support/counting_backend.hpp"
 #include "test/support/paths.hpp"
+#include "test/support/traffic.hpp"
 
 namespace paracel::alg {
 namespace {
@@ -38,11 +39,8 @@ using enum test::collective_kind;
 
 constexpr std::size_t tag = 1;  // the byte before the data of a bcast or a gather
 
-struct spoken {
+struct spoken : test::traffic {
   std::vector<collective_log> by;  // rank
-  std::map<std::string, std::int64_t> requests;
-  std::int64_t bytes_in = 0;  // of the shards
-  std::int64_t bytes_out = 0;
   std::uint64_t served = 0;
 };
 
@@ -110,12 +108,7 @@ class LinearTraffic : public testing::TestWithParam<std::size_t> {
     spoken s;
     s.by.resize(workers());
     c.run([&](Comm comm) { Algorithm(test::counted(comm, s.by[comm.get_rank()]), "", settings).solve(); });
-    const auto stats = nlohmann::json::parse(c.node(0).object().stats_json());
-    for (const auto& shard : stats["shards"]) {
-      for (const auto& [verb, n] : shard["requests"].items()) s.requests[verb] += n.template get<std::int64_t>();
-      s.bytes_in += shard["bytes_in"].template get<std::int64_t>();
-      s.bytes_out += shard["bytes_out"].template get<std::int64_t>();
-    }
+    static_cast<test::traffic&>(s) = test::traffic_of(c, 1);
     s.served = c.requests_served();
     return s;
   }

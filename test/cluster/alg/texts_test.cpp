@@ -8,10 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
-
-#include <nlohmann/json.hpp>
 
 #include <paracel/random.hpp>
 
@@ -21,6 +18,7 @@
 #include "alg/word_count/wc.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/paths.hpp"
+#include "test/support/traffic.hpp"
 
 namespace paracel::alg {
 namespace {
@@ -45,11 +43,7 @@ class TextTraffic : public testing::Test {
   }
   ~TextTraffic() override { fs::remove_all(folder_); }
 
-  struct traffic {
-    std::map<std::string, std::int64_t> requests;
-    std::int64_t bytes_in = 0;
-    std::int64_t bytes_out = 0;
-  };
+  using traffic = test::traffic;
   /// The shards' counters for a job with this config, summed over all servers.
   template <class Algorithm>
   traffic of(const char* input, const std::string& rest, std::size_t workers, std::size_t servers) {
@@ -59,16 +53,7 @@ class TextTraffic : public testing::Test {
         "cfg.json", "{\"input\": \"" + (folder_ / input).string() + "\", \"output\": \"" + (folder_ / "out").string() +
                         "\"" + rest + "}");
     c.run([&](Comm comm) { Algorithm(comm, "", settings).solve(); });
-    traffic t;
-    for (std::size_t s = 0; s < servers; ++s) {
-      const auto stats = nlohmann::json::parse(c.node(s).object().stats_json());
-      for (const auto& shard : stats["shards"]) {
-        for (const auto& [verb, n] : shard["requests"].items()) t.requests[verb] += n.template get<std::int64_t>();
-        t.bytes_in += shard["bytes_in"].template get<std::int64_t>();
-        t.bytes_out += shard["bytes_out"].template get<std::int64_t>();
-      }
-    }
-    return t;
+    return test::traffic_of(c, servers);
   }
 
   fs::path folder_;

@@ -14,13 +14,12 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include <paracel/random.hpp>
 
 #include "alg/word2vec/word2vec.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/paths.hpp"
+#include "test/support/traffic.hpp"
 
 namespace paracel::alg {
 namespace {
@@ -71,14 +70,11 @@ TEST_F(Word2vecTraffic, ABatchIsTwoPullsAndTwoUpdatesAShardAndItsRowsTwice) {
           auto c = started(workers, servers);
           const auto these = parse_settings<word2vec_settings>("cfg.json", keys(rounds));
           c.run([&](Comm comm) { word2vec(comm, "", these).solve(); });
-          for (std::size_t s = 0; s < servers; ++s) {
-            const auto stats = nlohmann::json::parse(c.node(s).object().stats_json());
-            for (const auto& shard : stats["shards"]) {
-              const int sign = rounds == 7 ? 1 : -1;
-              for (const auto& [verb, n] : shard["requests"].items()) more[verb] += sign * n.get<std::int64_t>();
-              for (const auto* name : {"bytes_in", "bytes_out"}) more[name] += sign * shard[name].get<std::int64_t>();
-            }
-          }
+          const auto t = test::traffic_of(c, servers);
+          const int sign = rounds == 7 ? 1 : -1;
+          for (const auto& [verb, n] : t.requests) more[verb] += sign * n;
+          more["bytes_in"] += sign * t.bytes_in;
+          more["bytes_out"] += sign * t.bytes_out;
         }
         auto c = started(workers, 1);
         c.run([&](Comm comm) {

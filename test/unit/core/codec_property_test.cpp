@@ -399,6 +399,11 @@ TEST_P(CodecProperty, ArraysAndNumbersComeBack) {
   round_trips<std::vector<bool>>(50);
   round_trips<std::vector<std::string>>(50);
   round_trips<std::unordered_map<std::string, std::vector<std::pair<std::uint64_t, float>>>>(50);
+  round_trips<std::vector<short>>(50);
+  round_trips<std::vector<std::map<int, std::vector<std::string>>>>(50);
+  round_trips<std::tuple<int, std::string, std::vector<std::vector<float>>, bool, char>>(50);
+  round_trips<std::optional<std::vector<std::optional<std::string>>>>(50);
+  round_trips<std::pair<std::int64_t, std::map<std::pair<int, int>, unsigned>>>(50);
 }
 
 TEST_P(CodecProperty, NoBeginningOfAValueIsAValue) {
