@@ -34,10 +34,6 @@ std::string text_of(double v) {
   return s;
 }
 
-}  // namespace
-
-namespace {
-
 constexpr choices<lr_method> lr_methods = {{"dgd", lr_method::dgd},           {"ipm", lr_method::ipm},
                                            {"downpour", lr_method::downpour}, {"agd", lr_method::agd},
                                            {"lbfgs", lr_method::lbfgs},       {"newton", lr_method::newton},
