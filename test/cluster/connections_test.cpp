@@ -23,6 +23,7 @@
 #include "test/support/cluster.hpp"
 #include "test/support/flaky_transport.hpp"
 #include "test/support/number_history.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace paracel {
 namespace {
@@ -277,7 +278,9 @@ TEST(ConnectionsToTheScheduler, AWorkerWhoseLeavingIsNotAnsweredHasLeftWhenTheSc
 
 TEST(ConnectionsToTheScheduler, AreKeptByWorkersThatWaitLongAndEachIsAnswered) {
   std::atomic<int> sums{0};
-  cluster c({.workers = 3, .servers = 1, .resend_after = 10ms});
+  const test::temporary_folder folder;
+  // Where dead workers are replaced the scheduler carries out the collectives.
+  cluster c({.workers = 3, .servers = 1, .state_folder = folder.path(), .resend_after = 10ms});
   c.run([&](Comm comm) {
     if (comm.get_rank() == 0) std::this_thread::sleep_for(3s);
     int one = 1;
