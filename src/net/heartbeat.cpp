@@ -194,7 +194,7 @@ void heartbeat_driver::beat_if_due() {
   if (scheduler_->answered()) last_answer_ = std::max(last_answer_, now - options_.interval);
   next_beat_ = now + options_.interval;
   scheduler_->beat(describe_(), now);
-  const auto followed = followed_.load(std::memory_order_relaxed);
+  const auto followed = told_ = followed_.load(std::memory_order_relaxed);
   if (followed != 0 && scheduler_->has_to_watch()) scheduler_->watch(describe_(), followed);
 }
 
@@ -214,6 +214,7 @@ heartbeat_driver::outcome heartbeat_driver::listen(std::chrono::milliseconds tim
       if (reply.header.result != status::ok || !options_.on_membership) return outcome::heard;
       const auto epoch = options_.on_membership(text_of(reply.body));
       followed_.store(epoch, std::memory_order_relaxed);
+      told_ = epoch;
       scheduler_->watch(describe_(), epoch);
       return outcome::heard;
     }
@@ -239,11 +240,9 @@ void heartbeat::run(port& to_scheduler) {
     b.beat_if_due();
     if (b.is_idle()) {
       mutex_lock lock(mutex_);
-      const auto before = epoch_.load(std::memory_order_relaxed);
-      const auto has_changed = [&] { return epoch_.load(std::memory_order_relaxed) != before; };
       wake_.wait_for(lock.native(), b.next_beat() - time.now(),
-                     [&] { return stop_.load(std::memory_order_relaxed) || has_changed(); });
-      if (has_changed()) b.beat_now();
+                     [&] { return stop_.load(std::memory_order_relaxed) || b.follows_another(); });
+      if (b.follows_another()) b.beat_now();
       continue;
     }
     const auto until_beat = std::chrono::ceil<std::chrono::milliseconds>(b.next_beat() - time.now());

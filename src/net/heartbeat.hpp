@@ -74,6 +74,8 @@ class heartbeat_driver {
   /// Nothing is due before the next beat.
   [[nodiscard]] bool is_idle() const noexcept;
   [[nodiscard]] time_point next_beat() const noexcept { return next_beat_; }
+  /// Since the last beat another epoch is to be followed.
+  [[nodiscard]] bool follows_another() const noexcept { return followed_.load(std::memory_order_relaxed) != told_; }
   void beat_now() { next_beat_ = std::min(next_beat_, time_.now()); }
   /// Handles one reply of the scheduler; if none arrives, checks whether it has been silent for too long. Blocks: at
   /// most `timeout`.
@@ -88,6 +90,7 @@ class heartbeat_driver {
   std::function<std::string()> describe_;
   std::function<void(const directive&)> obey_;
   std::atomic<std::uint32_t>& followed_;
+  std::uint32_t told_ = 0;  // the followed epoch at the last beat
   const clock_source& time_;
   std::unique_ptr<line> scheduler_;
   time_point last_answer_;

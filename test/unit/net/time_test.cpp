@@ -183,5 +183,33 @@ TEST_F(BeatingTo, ASlowSchedulerIsNotGivenUp) {
   EXPECT_LT(longest, 6s);
 }
 
+TEST(Heartbeat, AnEpochThatIsFollowedWhileABeatIsUnansweredIsWatchedOnceItIs) {
+  net::inproc_transport over;
+  const auto scheduler = over.open();
+  net::heartbeat_options options;
+  options.scheduler = scheduler->bind("inproc://*");
+  options.interval = 100s;
+  options.limit = 1000s;
+  net::heartbeat beating(
+      over, options, [] { return std::string("{}"); }, [](const net::directive&) {});
+  net::incoming in;
+  net::request_view r;
+  ASSERT_TRUE(scheduler->receive(in, 10s));
+  ASSERT_EQ(net::decode(in.frame, in.tail.size(), r), nullptr);
+  ASSERT_EQ(r.header.what, net::verb::heartbeat);
+  beating.follow(7);
+  net::reply_header answer;
+  answer.what = r.header.what;
+  answer.sequence = r.header.sequence;
+  net::reply_bytes head;
+  net::encode(answer, head);
+  scheduler->reply(in.from, {.head = head});
+  do {
+    ASSERT_TRUE(scheduler->receive(in, 10s)) << "it waits for its next beat";
+    ASSERT_EQ(net::decode(in.frame, in.tail.size(), r), nullptr);
+  } while (r.header.what != net::verb::watch);
+  EXPECT_EQ(r.header.epoch, 7U);
+}
+
 }  // namespace
 }  // namespace paracel
