@@ -128,7 +128,7 @@ inline constexpr auto verb_rules = [] {
       r{ping, scheduler, anybody, any},
       r{stats, scheduler, anybody, any},
 
-      r{message, worker, anybody, any},  // src/worker/peer_channels.cpp
+      r{message, worker, anybody, any},  // src/worker/job/peer_channels.cpp
   });
 }();
 

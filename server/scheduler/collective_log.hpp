@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The results of collectives, kept for the replacement of a dead worker, which repeats what that worker had called
-// (src/worker/collective_sequence.hpp). Large ones are in an unlinked file, so that it vanishes with the scheduler,
+// (src/worker/job/collective_sequence.hpp). Large ones are in an unlinked file, so that it vanishes with the scheduler,
 // however that ends.
 #pragma once
 

@@ -13,7 +13,7 @@
 #include "server/node/server_node.hpp"
 #include "server/plugin/plugin_registry.hpp"
 #include "worker/embedded.hpp"
-#include "worker/session.hpp"
+#include "worker/job/session.hpp"
 
 namespace paracel {
 

@@ -16,7 +16,7 @@
 // work. The probe tells that from a slow thread: it is a second connection, on which only pings are sent. Two of them
 // must be answered, one after the other, while nothing arrives on the first connection. Then the probe replaces it.
 //
-// Used by workers towards servers (src/client/kvclt.hpp) and each other (src/worker/peer_channels.hpp), by every
+// Used by workers towards servers (src/client/kvclt.hpp) and each other (src/worker/job/peer_channels.hpp), by every
 // process that talks to the scheduler (scheduler_channel.hpp) and by the heads of replication chains
 // (server/replication/replication_links.cpp). Numbers are assigned by the owner: a request may be sent over several
 // channels and keep its number.

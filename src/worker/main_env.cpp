@@ -31,14 +31,14 @@
 #include "net/lossy_transport.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
-#include "worker/comm_scheduler.hpp"
+#include "worker/comm/comm_scheduler.hpp"
 #include "worker/embedded.hpp"
-#include "worker/failure_line.hpp"
+#include "worker/job/failure_line.hpp"
 #include "worker/live_algorithms.hpp"
-#include "worker/mpi_library.hpp"
-#include "worker/output_folder.hpp"
-#include "worker/session.hpp"
-#include "worker/single_comm.hpp"
+#include "worker/comm/mpi_library.hpp"
+#include "worker/results/output_folder.hpp"
+#include "worker/job/session.hpp"
+#include "worker/comm/single_comm.hpp"
 
 namespace paracel {
 

@@ -19,11 +19,11 @@
 #include "load/input/load_progress.hpp"
 #include "storage/file_glob.hpp"
 #include "storage/file_system.hpp"
-#include "worker/command_channel.hpp"
+#include "worker/job/command_channel.hpp"
 #include "worker/live_algorithms.hpp"
-#include "worker/parasrv.hpp"
-#include "worker/result_files.hpp"
-#include "worker/session.hpp"
+#include "worker/parameters/parasrv.hpp"
+#include "worker/results/result_files.hpp"
+#include "worker/job/session.hpp"
 
 namespace paracel {
 

@@ -18,8 +18,8 @@
 #include "config/json_document.hpp"
 #include "config/launch_facts.hpp"
 #include "storage/file_glob.hpp"
-#include "worker/failure_line.hpp"
-#include "worker/output_folder.hpp"
+#include "worker/job/failure_line.hpp"
+#include "worker/results/output_folder.hpp"
 
 namespace paracel {
 

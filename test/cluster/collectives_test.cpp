@@ -28,8 +28,8 @@
 #include "test/support/same_texts.hpp"
 #include "test/support/sanitized.hpp"
 #include "test/support/temporary_folder.hpp"
-#include "worker/peer_collectives.hpp"
-#include "worker/rank_memory.hpp"
+#include "worker/comm/peer_collectives.hpp"
+#include "worker/comm/rank_memory.hpp"
 
 namespace paracel {
 namespace {

@@ -30,7 +30,7 @@
 #include "test/support/document_samples.hpp"
 #include "test/support/same_texts.hpp"
 #include "test/support/temporary_folder.hpp"
-#include "worker/single_comm.hpp"
+#include "worker/comm/single_comm.hpp"
 
 namespace paracel {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // A worker's channel for commands at a scheduler that refuses its requests, and at one that follows a script.
-#include "worker/command_channel.hpp"
+#include "worker/job/command_channel.hpp"
 
 #include <gtest/gtest.h>
 

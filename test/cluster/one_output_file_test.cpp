@@ -23,7 +23,7 @@
 
 #include "test/support/cluster.hpp"
 #include "test/support/file_size_limit.hpp"
-#include "worker/result_files.hpp"
+#include "worker/results/result_files.hpp"
 
 namespace paracel {
 namespace {

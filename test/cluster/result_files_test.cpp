@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/result_files.hpp"
+#include "worker/results/result_files.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

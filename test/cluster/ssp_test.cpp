@@ -20,7 +20,7 @@
 #include "test/support/cluster.hpp"
 #include "test/support/paths.hpp"
 #include "test/support/sanitized.hpp"
-#include "worker/parasrv.hpp"
+#include "worker/parameters/parasrv.hpp"
 
 namespace paracel {
 namespace {

@@ -23,7 +23,7 @@
 
 #include "test/support/cluster.hpp"
 #include "test/support/paths.hpp"
-#include "worker/parasrv.hpp"
+#include "worker/parameters/parasrv.hpp"
 
 namespace paracel {
 namespace {

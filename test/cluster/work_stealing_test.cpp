@@ -25,7 +25,7 @@
 #include "test/support/document_samples.hpp"
 #include "test/support/same_texts.hpp"
 #include "test/support/temporary_folder.hpp"
-#include "worker/chunk_shares.hpp"
+#include "worker/queue/chunk_shares.hpp"
 
 namespace paracel {
 

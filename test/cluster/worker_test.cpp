@@ -22,7 +22,7 @@
 #include "net/inproc_transport.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/paths.hpp"
-#include "worker/single_comm.hpp"
+#include "worker/comm/single_comm.hpp"
 
 namespace paracel {
 namespace {

@@ -136,7 +136,7 @@ class ResumeGraphs(JobTest):
         self.assertTrue(wait_until(lambda: "prun: logs in " in run.err(), 20), run.err())
         folder = os.path.join(self.folder, run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0])
         clock = random.randrange(2, 30)
-        # src/worker/recovery_file.hpp: the two newest commits; three numbers of 8 bytes, then the clock.
+        # src/worker/job/recovery_file.hpp: the two newest commits; three numbers of 8 bytes, then the clock.
         def committed():
             kept = (read_bytes(os.path.join(folder, f"worker-{rank}.kept{i}"))[24:28] for i in (0, 1))
             return max(int.from_bytes(number, "little") for number in kept) >= clock

@@ -14,7 +14,7 @@
 #include "test/sim/history.hpp"
 #include "test/sim/scheduler_line.hpp"
 #include "test/sim/simulation.hpp"
-#include "worker/worker_checkpoint.hpp"
+#include "worker/job/worker_checkpoint.hpp"
 
 namespace paracel::sim {
 

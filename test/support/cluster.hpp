@@ -27,8 +27,8 @@
 #include "server/node/server_node.hpp"
 #include "server/scheduler/scheduler_node.hpp"
 #include "test/support/mortal_transport.hpp"
-#include "worker/comm_scheduler.hpp"
-#include "worker/session.hpp"
+#include "worker/comm/comm_scheduler.hpp"
+#include "worker/job/session.hpp"
 
 namespace paracel::test {
 

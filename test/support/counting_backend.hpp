@@ -13,8 +13,8 @@
 
 #include <paracel/comm.hpp>
 
-#include "worker/comm_scheduler.hpp"
-#include "worker/session.hpp"
+#include "worker/comm/comm_scheduler.hpp"
+#include "worker/job/session.hpp"
 
 namespace paracel::test {
 

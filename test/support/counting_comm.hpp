@@ -16,7 +16,7 @@
 
 #include <paracel/comm.hpp>
 
-#include "worker/comm_backend.hpp"
+#include "worker/comm/comm_backend.hpp"
 
 namespace paracel::test {
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/comm_backend.hpp"
+#include "worker/comm/comm_backend.hpp"
 
 namespace paracel::test {
 

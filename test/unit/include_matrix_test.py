@@ -10,8 +10,9 @@ import unittest
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 SERVER = {"request", "plugin", "store", "shard", "replication", "node", "scheduler"}
-ALL = {"compat", "public", "ps-public", "ps", "core", "storage", "config", "net", "load", "client", "worker", "optim", "embed",
-       "alg"} | SERVER
+WORKER = {"worker-results", "worker-job", "worker-comm", "worker-queue", "worker-parameters", "worker"}
+ALL = {"compat", "public", "ps-public", "ps", "core", "storage", "config", "net", "load", "client", "optim", "embed",
+       "alg"} | WORKER | SERVER
 
 # layer: (files that belong to it, layers it may include). The first pattern that matches a file determines its layer.
 LAYERS = [
@@ -26,13 +27,20 @@ LAYERS = [
     # Input: files, formats, and distribution of rows. Knows workers only as a Comm.
     ("load", r"src/load/", {"public", "core", "storage", "load"}),
     ("client", r"src/client/", {"public", "core", "net", "client"}),
-    ("worker", r"src/worker/", {"public", "core", "storage", "config", "net", "load", "client", "worker"}),
+    # The worker, bottom-up: what it writes, its place in the job, how workers talk to each other, and on that com_queue; the
+    # parameters, which do without both; on all of them the program.
+    ("worker-results", r"src/worker/results/", {"public", "core", "storage", "net", "load", "worker-results"}),
+    ("worker-job", r"src/worker/job/", {"public", "core", "storage", "net", "client", "worker-results", "worker-job"}),
+    ("worker-comm", r"src/worker/comm/", {"public", "core", "net", "worker-job", "worker-comm"}),
+    ("worker-queue", r"src/worker/queue/", {"public", "core", "storage", "net", "worker-comm", "worker-queue"}),
+    ("worker-parameters", r"src/worker/parameters/", {"public", "core", "net", "client", "worker-job", "worker-parameters"}),
+    ("worker", r"src/worker/", {"public", "core", "storage", "config", "net", "load", "client"} | WORKER),
     # The programming model of ps-lite: on the transport, independent of everything else.
     ("ps", r"src/ps/", {"public", "core", "net", "ps-public", "ps"}),
     # Minimisers: on the public headers, like an algorithm.
     ("optim", r"src/optim/", {"public", "optim"}),
     # The only place where both sides meet: a server inside a worker's process.
-    ("embed", r"src/embed/", {"public", "core", "config", "net", "client", "worker", "embed"} | SERVER),
+    ("embed", r"src/embed/", {"public", "core", "config", "net", "client", "embed"} | WORKER | SERVER),
     # The layers of the server, bottom-up.
     ("request", r"server/request/", {"public", "core", "net", "request"}),
     ("plugin", r"server/plugin/", {"public", "core", "net", "plugin"}),
@@ -62,7 +70,7 @@ UPDATE = {"include/paracel/" + name for name in
 # header of an external library: the files that may include it
 LIBRARIES = [
     (r"zmq\.h(pp)?$", r"src/net/zmq_(transport\.cpp|(socket|shared_router)\.(c|h)pp)$|tool/bench/|test/"),
-    (r"mpi\.h$", r"src/worker/mpi/comm_mpi\.cpp$|include/paracel/compat/|test/compat/|tool/bench/bench_allreduce_mpi\.cpp$"),
+    (r"mpi\.h$", r"src/worker/comm/mpi/comm_mpi\.cpp$|include/paracel/compat/|test/compat/|tool/bench/bench_allreduce_mpi\.cpp$"),
     (r"msgpack", r"include/paracel/codec_packed\.hpp$|test/"),
     (r"xxhash\.h$", r"src/core/hash\.hpp$|tool/bench/|test/"),
     (r"(zlib|zstd)\.h$", r"src/load/|test/"),
@@ -76,8 +84,8 @@ LIBRARIES = [
 
 # Forbidden includes within a layer.
 NEVER = [
-    (r"src/client/", r"(src/worker/parasrv|include/paracel/(paralg|parameter_access|bulk_access))\."),
-    (r"src/worker/parasrv\.", r"include/paracel/(paralg|parameter_access|bulk_access)\."),
+    (r"src/client/", r"(src/worker/parameters/parasrv|include/paracel/(paralg|parameter_access|bulk_access))\."),
+    (r"src/worker/parameters/parasrv\.", r"include/paracel/(paralg|parameter_access|bulk_access)\."),
     (r"src/net/(protocol|transport|disk|clock_source)\.", r"src/net/zmq_transport\."),
     (r"server/(request|store|plugin|shard|replication)/", r"src/net/(\w+_transport|zmq_\w+)\."),
     (r"(?!src/net/(zmq_|connection_guard|library_calls)|test/)",
@@ -162,17 +170,18 @@ class IncludeMatrix(unittest.TestCase):
 
     def test_breaking_a_rule_is_noticed(self):
         files = {"include/paracel/paralg.hpp", "src/core/ring.hpp", "src/net/zmq_transport.hpp", "src/client/kvclt.hpp",
-                 "src/worker/session.hpp", "server/shard/shard.hpp", "test/support/cluster.hpp",
+                 "src/worker/job/session.hpp", "server/shard/shard.hpp", "test/support/cluster.hpp",
                  "tool/bench/floor.hpp", "alg/lr/lr.hpp"}
         for path, include in [
             ("server/node/server.cpp", '"client/kvclt.hpp"'),
-            ("src/client/kvclt.cpp", '"worker/session.hpp"'),
+            ("src/client/kvclt.cpp", '"worker/job/session.hpp"'),
             ("src/client/kvclt.cpp", '"server/shard/shard.hpp"'),
             ("src/core/ring.cpp", '"net/zmq_transport.hpp"'),
             ("src/core/ring.cpp", "<thread>"),
             ("src/net/zmq_transport.hpp", "<zmq.h>"),
-            ("src/worker/session.cpp", "<mpi.h>"),
-            ("src/worker/session.cpp", '"test/support/cluster.hpp"'),
+            ("src/worker/job/session.cpp", "<mpi.h>"),
+            ("src/worker/job/session.cpp", '"test/support/cluster.hpp"'),
+            ("src/worker/results/output_folder.cpp", '"worker/job/session.hpp"'),
             ("server/shard/shard.cpp", '"tool/bench/floor.hpp"'),
             ("server/shard/shard.cpp", '"net/zmq_transport.hpp"'),
             ("src/client/kvclt.cpp", "<paracel/paralg.hpp>"),

@@ -25,7 +25,7 @@
 #include <paracel/comm.hpp>
 
 #include "tool/bench/bench_support.hpp"
-#include "worker/mpi_library.hpp"
+#include "worker/comm/mpi_library.hpp"
 
 namespace {
 

@@ -26,8 +26,8 @@
 #include <paracel/sparse.hpp>
 
 #include "bench_job.hpp"
-#include "worker/comm_scheduler.hpp"
-#include "worker/single_comm.hpp"
+#include "worker/comm/comm_scheduler.hpp"
+#include "worker/comm/single_comm.hpp"
 
 DEFINE_string(file, "", "edges or entries");
 DEFINE_int32(workers, 1, "workers");

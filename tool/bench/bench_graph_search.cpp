@@ -28,8 +28,8 @@
 #include "baselines/graph_reference.hpp"
 #include "bench_job.hpp"
 #include "bench_support.hpp"
-#include "worker/comm_scheduler.hpp"
-#include "worker/single_comm.hpp"
+#include "worker/comm/comm_scheduler.hpp"
+#include "worker/comm/single_comm.hpp"
 
 DEFINE_string(file, "", "edges");
 DEFINE_string(what, "bfs", "bfs, sssp, k_core or triangles");

@@ -33,7 +33,7 @@
 #include <paracel/samples.hpp>
 #include <paracel/sparse.hpp>
 
-#include "worker/single_comm.hpp"
+#include "worker/comm/single_comm.hpp"
 
 DEFINE_uint64(megabytes, 128, "text of each file");
 DEFINE_uint64(pairs, 5, "alternating measurements of both");

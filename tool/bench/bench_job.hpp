@@ -27,7 +27,7 @@
 #include "core/hex.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
-#include "worker/session.hpp"
+#include "worker/job/session.hpp"
 
 namespace paracel::bench {
 

@@ -21,7 +21,7 @@
 #include "bench_job.hpp"
 #include "bench_support.hpp"
 #include "core/gather.hpp"
-#include "worker/comm_scheduler.hpp"
+#include "worker/comm/comm_scheduler.hpp"
 
 DEFINE_string(verb, "pull",
               "pull, push, update, bupdate, contains, their multi forms: pull_multi, ..., or on a prepared "

@@ -18,7 +18,7 @@ GONE_OPTIONS = {
 }
 MOST_REPLICAS = 8  # as membership::most_replicas
 MOST_THREADS = 1024  # as membership::most_threads
-HEARTBEAT_INTERVAL, RESEND_AFTER = 0.5, 1.0  # seconds, as in start_server and src/worker/session.hpp
+HEARTBEAT_INTERVAL, RESEND_AFTER = 0.5, 1.0  # seconds, as in start_server and src/worker/job/session.hpp
 LEAST_RESEND_AFTER = 0.01  # seconds; a reply takes up to a few milliseconds
 MOST_DROPPED = 50  # percent, as in net/lossy_transport.cpp
 LEASE = 2.0  # seconds, of a server whose partitions have replicas or may move: server/start_server.cpp

@@ -12,7 +12,7 @@ from .run_directory import KEY, NOTE
 
 MOST_NOTE_BYTES = 1 << 20
 LOGS = r"(scheduler|server_\d+|worker_\d+|mpirun_(workers|servers|server_\d+))\.log"
-KEPT = r"worker-\d+\.(kept[01]|clients)"  # as in src/worker/recovery_file.hpp
+KEPT = r"worker-\d+\.(kept[01]|clients)"  # as in src/worker/job/recovery_file.hpp
 NOTES = rf"({re.escape(NOTE)}|{re.escape(KEY)})(\.tmp)?"
 WRITTEN_BY_RUNS = re.compile(f"{LOGS}|{KEPT}|{NOTES}", re.ASCII)
 KEPT_FILE = re.compile(KEPT, re.ASCII)

@@ -17,7 +17,7 @@
 #include "alg/common/orthant_newton.hpp"
 #include "alg/lr_l1/lr_l1.hpp"
 #include "alg/ridge_regression/ridge.hpp"
-#include "worker/comm_backend.hpp"
+#include "worker/comm/comm_backend.hpp"
 
 namespace paracel::alg {
 namespace {

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "test/support/file_size_limit.hpp"
-#include "worker/collective_sequence.hpp"
+#include "worker/job/collective_sequence.hpp"
 
 namespace paracel {
 namespace {

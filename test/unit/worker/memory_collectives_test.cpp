@@ -27,8 +27,8 @@
 
 #include "core/reduction.hpp"
 #include "test/support/file_size_limit.hpp"
-#include "worker/memory_collectives.hpp"
-#include "worker/rank_memory.hpp"
+#include "worker/comm/memory_collectives.hpp"
+#include "worker/comm/rank_memory.hpp"
 
 namespace paracel {
 namespace {

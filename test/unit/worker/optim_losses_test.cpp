@@ -16,7 +16,7 @@
 #include <paracel/optim_losses.hpp>
 #include <paracel/random.hpp>
 
-#include "worker/single_comm.hpp"
+#include "worker/comm/single_comm.hpp"
 
 namespace paracel::optim {
 namespace {

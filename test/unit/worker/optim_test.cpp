@@ -20,7 +20,7 @@
 
 #include "test/support/paths.hpp"
 #include "test/support/sanitized.hpp"
-#include "worker/single_comm.hpp"
+#include "worker/comm/single_comm.hpp"
 
 namespace paracel::optim {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/output_folder.hpp"
+#include "worker/results/output_folder.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // What arrives in the last moment of a wait.
-#include "worker/peer_channels.hpp"
+#include "worker/job/peer_channels.hpp"
 
 #include <gtest/gtest.h>
 

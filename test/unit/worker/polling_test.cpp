@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/mpi/polling.hpp"
+#include "worker/comm/mpi/polling.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/update_combiner.hpp"
+#include "worker/parameters/update_combiner.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

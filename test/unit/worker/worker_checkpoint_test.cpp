@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/worker_checkpoint.hpp"
+#include "worker/job/worker_checkpoint.hpp"
 
 #include <cstdint>
 #include <string>

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/comm/comm_operations.hpp"
+
+#include "worker/comm/peer_collectives.hpp"
+
+namespace paracel::comm_operations {
+
+namespace {
+
+peer_collectives among_peers(comm_backend& over, logged_collectives* log = nullptr) {
+  return {over, {}, log, peer_collectives::own_tag};
+}
+
+class wait_in_barrier {
+ public:
+  explicit wait_in_barrier(comm_backend& over) : over_(over) { over_.in_barrier(true); }
+  wait_in_barrier(const wait_in_barrier&) = delete;
+  wait_in_barrier& operator=(const wait_in_barrier&) = delete;
+  ~wait_in_barrier() { over_.in_barrier(false); }
+
+ private:
+  comm_backend& over_;
+};
+
+}  // namespace
+
+void barrier(comm_backend& over) {
+  if (over.size() == 1) return;
+  if (auto* const log = over.log()) return log->barrier();
+  const wait_in_barrier now(over);
+  among_peers(over).barrier("");
+}
+
+void bcast(comm_backend& over, byte_vector& data, std::size_t root) {
+  if (over.size() == 1) return;
+  if (auto* const log = over.log()) return log->bcast(data, root);
+  among_peers(over).broadcast(value_tag::packed, data, root, "", [&](std::size_t bytes) {
+    data.resize(bytes);
+    return std::span(data);
+  });
+}
+
+/// A long vector goes through the log in blocks, after a step in which all ranks have compared its length.
+void allreduce(comm_backend& over, value_tag element, std::span<std::byte> data, reduce_op op) {
+  if (over.size() == 1) return;
+  auto* const log = over.log();
+  if (log != nullptr && data.size() <= peer_collectives::logged_block_bytes) return log->allreduce(element, data, op);
+  among_peers(over, log).all_reduce({element, op, {}}, data, "");
+}
+
+std::vector<byte_vector> allgather(comm_backend& over, std::span<const std::byte> mine) {
+  if (over.size() == 1) return {byte_vector(mine.begin(), mine.end())};
+  if (auto* const log = over.log()) return log->allgather(mine);
+  std::vector<byte_vector> parts(over.size());
+  among_peers(over).all_gather(value_tag::packed, mine, "", [&](const std::vector<std::size_t>& bytes) {
+    peer_collectives::places to;
+    for (std::size_t r = 0; r < parts.size(); ++r) {
+      parts[r].resize(bytes[r]);
+      to.emplace_back(parts[r]);
+    }
+    return to;
+  });
+  return parts;
+}
+
+std::vector<byte_vector> alltoall(comm_backend& over, const std::vector<byte_vector>& blocks) {
+  if (over.size() == 1) return blocks;
+  if (auto* const log = over.log()) return log->alltoall(blocks);
+  std::vector<byte_vector> got(over.size());
+  const std::vector<std::span<const std::byte>> out(blocks.begin(), blocks.end());
+  among_peers(over).all_to_all(value_tag::packed, out, "", [&](std::size_t r, std::size_t bytes) {
+    got[r].resize(bytes);
+    return std::span(got[r]);
+  });
+  return got;
+}
+
+}  // namespace paracel::comm_operations

@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/job/session.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include <paracel/error.hpp>
+
+#include "core/identity.hpp"
+#include "core/json_io.hpp"
+#include "net/collective_codec.hpp"
+#include "worker/job/command_channel.hpp"
+#include "worker/job/folds.hpp"
+#include "worker/job/peer_channels.hpp"
+
+namespace paracel {
+
+namespace {
+
+constexpr std::chrono::milliseconds signal_interval{100};
+// When a worker leaves, its messages reach the other processes long before this, unless those are stopped.
+constexpr std::chrono::milliseconds farewell{2000};
+
+// Of a control message; the scheduler refuses longer ones (server/scheduler/control_body.cpp).
+constexpr std::size_t most_control_bytes = std::size_t{1} << 20;
+constexpr std::size_t most_reported_ranges = 1024;  // in a heartbeat: 40 kB of the longest numbers
+
+/// The text of an exception of the program, for a control message: its length is the program's.
+std::string short_text(std::string_view text) {
+  constexpr std::size_t most = 1024;
+  return std::string(text.substr(0, most)) + (text.size() > most ? " ..." : "");
+}
+
+const std::string cannot_be_replaced = "a dead worker cannot be replaced (--on-worker-death): ";
+
+nlohmann::json identity_of(const session_options& o) {
+  const auto pid = o.pid != 0 ? o.pid : std::int64_t{getpid()};
+  return {{"role", "worker"}, {"rank", o.rank}, {"size", o.size}, {"host", host_name()}, {"pid", pid}};
+}
+
+}  // namespace
+
+session::session(session_options options) : options_(std::move(options)) {}
+
+std::shared_ptr<session> session::join(session_options options) {
+  std::shared_ptr<session> s(new session(std::move(options)));
+  const auto& o = s->options_;
+  auto mine = identity_of(o);
+  std::optional<recovery_file::commit> last;
+  if (!o.state_folder.empty()) {
+    s->keeps_ = std::make_unique<recovery_file>(o.state_folder, o.job, o.rank);
+    last = s->keeps_->last();
+    if (last) mine["clock"] = last->clock;
+    if (last && !last->cannot.empty()) mine["cannot"] = last->cannot;
+  }
+  s->to_scheduler_ = std::make_unique<net::scheduler_channel>(*o.over, o.scheduler, random_id(), o.resend_after);
+  s->heartbeat_ = std::make_unique<net::heartbeat>(
+      *o.over,
+      net::heartbeat_options{.scheduler = o.scheduler,
+                             .job = o.job,
+                             .interval = o.heartbeat_interval,
+                             .limit = o.heartbeat_limit * net::patience_with_scheduler,
+                             .on_membership =
+                                 [board = s->board_](std::string_view json) {
+                                   auto m = membership::from_json(json);
+                                   const auto epoch = m.epoch;
+                                   board->put(std::move(m));
+                                   return epoch;
+                                 }},
+      [body = identity_of(o), raw = s.get()] { return raw->beat(body); },
+      [raw = s.get()](const net::directive& order) { raw->obey(order); });
+  if (!o.peer_address.empty()) {
+    auto bound = o.over->open();
+    mine["address"] = bound->bind(o.peer_address);
+    s->open_peers(std::move(bound));
+  }
+  net::request_header h;
+  h.what = net::verb::join;
+  const auto& answer = s->ask(h, net::bytes_of(json_text(mine)));
+  const auto turn = answer.header.count;
+  if (s->peers_) s->peers_->set_turn(turn);
+  const auto passed = answer.header.value_version;
+  s->members_ = membership::from_json(net::text_of(answer.body));
+  s->board_->put(s->members_);
+  // The scheduler answers this request at once when the job ends: a worker that waits for another one's messages, or in
+  // shared memory, must not learn of that one's death only from its next heartbeat.
+  const bool awaits_peers = s->peers_ != nullptr && !s->survives_deaths();
+  if (s->members_.may_change() || awaits_peers) s->heartbeat_->follow(s->members_.epoch);
+  if (const auto& plan = s->members_.checkpoints; !plan.resume.empty()) {
+    s->set_finished(plan.clock);
+    if (!last) s->parts_.read(net::posix_file_system(), plan, s->rank(), s->size());
+  }
+  if (turn == 0) return s;
+  s->replaces_ = true;
+  if (!s->keeps()) throw error("the replacement of a dead worker needs the folder with its saved state");
+  if (last) {
+    s->set_finished(last->clock);
+    s->parts_.from_bytes(last->parts);
+    {
+      const mutex_lock lock(s->mutex_);
+      s->kept_collectives_ = last->collectives;
+    }
+    s->numbers_.begin_again(std::move(last->collectives), passed);
+  } else {
+    s->numbers_.begin_again({}, passed);
+  }
+  s->take_over();
+  return s;
+}
+
+std::shared_ptr<session> session::alone(std::shared_ptr<net::transport> over, membership servers,
+                                        std::shared_ptr<void> keep,
+                                        std::function<void(const std::string&)> allow_plugin_folder) {
+  session_options o;
+  o.over = std::move(over);
+  o.job = servers.job;
+  o.resends = false;  // within a process no connection breaks
+  std::shared_ptr<session> s(new session(std::move(o)));
+  s->members_ = std::move(servers);
+  s->keep_ = std::move(keep);
+  s->allow_plugin_folder_ = std::move(allow_plugin_folder);
+  return s;
+}
+
+void session::open_peers(std::unique_ptr<net::port> bound) {
+  peer_channels::options o;
+  o.job = options_.job;
+  o.rank = rank();
+  o.size = size();
+  o.client = random_id();
+  o.patience = std::min(signal_interval, options_.resend_after);
+  o.doubt = options_.resend_after;
+  o.check = [this] { ended_->check(); };
+  o.find = [this](std::uint32_t of) {
+    net::request_header h;
+    h.what = net::verb::find_worker;
+    const auto body = json_text(nlohmann::json::object({{"rank", of}}));
+    const auto j = json_from(net::text_of(ask(h, net::bytes_of(body)).body));
+    return worker_place{.address = j.value("address", ""),
+                        .turn = j.value("turn", std::uint32_t{0}),
+                        .gone = j.value("gone", ""),
+                        .awaited = j.value("awaited", false)};
+  };
+  peers_ = std::make_unique<peer_channels>(std::move(o), std::move(bound));
+}
+
+peer_channels& session::channels() {
+  if (!peers_) throw error("the workers of this job cannot exchange messages");
+  return *peers_;
+}
+
+peer_channels& session::peers() {
+  auto& all = channels();
+  if (!std::exchange(talks_, true) && cannot_.empty()) {
+    cannot_ = "it has exchanged messages with other workers, which are not saved";
+    if (keeps_ != nullptr) warn_of_cannot();
+  }
+  return all;
+}
+
+output_folder& session::output(const std::string& folder) {
+  // An embedded job has no id: its process is its only one.
+  static const auto alone = random_id();
+  return outputs_.at(folder, options_.job != 0 ? options_.job : alone, options_.rank);
+}
+
+command_channel& session::commands() {
+  if (commands_) return *commands_;
+  command_channel::options o;
+  if (has_scheduler())
+    o.open = [this] {
+      return std::make_unique<net::scheduler_channel>(*options_.over, options_.scheduler, random_id());
+    };
+  o.identity = identity_of(options_);
+  o.marked = [this](net::request_header h) { return marked(h); };
+  o.check = [this] { ended_->check(); };
+  o.on_ended = [this](const net::reply_view& reply) { end(net::directive_of(reply)); };
+  o.warn = [this](const std::string& text) { warn(text); };
+  commands_ = std::make_unique<command_channel>(std::move(o));
+  return *commands_;
+}
+
+std::size_t session::take_commands() { return commands_ == nullptr ? 0 : commands_->take(std::chrono::nanoseconds{0}); }
+
+void session::forget_commands(const void* owner) {
+  if (commands_ != nullptr) commands_->forget(owner);
+}
+
+session::~session() {
+  closing_.store(true, std::memory_order_relaxed);
+  heartbeat_.reset();
+}
+
+std::unique_ptr<server_group> session::open_client() {
+  kvclt_options o;
+  // The scheduler monitors the servers, and an embedded one lives as long as this process: a slow update function
+  // is no reason to give up.
+  o.timeout = std::chrono::milliseconds{0};
+  o.max_message_bytes = options_.max_message_bytes;
+  o.resends = options_.resends;
+  o.resend_after = options_.resend_after;
+  const auto newest = board_->newest();
+  auto client = std::make_unique<server_group>(*options_.over, newest != nullptr ? *newest : members_, rank(), o,
+                                               has_scheduler() ? ended_ : nullptr, board_);
+  if (keeps_ != nullptr) keep_client(client->incarnation());
+  if (peers_ && std::this_thread::get_id() == owner_) client->set_waiting_hook([this] { peers_->check_links(); });
+  return client;
+}
+
+net::request_header session::marked(net::request_header h) const noexcept {
+  h.job = options_.job;
+  h.rank = options_.rank;
+  return h;
+}
+
+class session::asking {
+ public:
+  explicit asking(bool& now) : now_(now), before_(std::exchange(now, true)) {}
+  asking(const asking&) = delete;
+  asking& operator=(const asking&) = delete;
+  ~asking() { now_ = before_; }
+
+ private:
+  bool& now_;
+  const bool before_;
+};
+
+/// A command's function may run inside the wait for a barrier.
+void session::refuse_in_barrier(const std::string& what) const {
+  if (asks_)
+    throw error("a command's function " + what +
+                " while its worker waits in a barrier: want it at a commit or in paracel_take_commands");
+}
+
+void session::refuse_collective_of_command() const { refuse_in_barrier("calls a collective"); }
+
+void session::take_commands_in_barrier(const std::function<bool()>& waits) {
+  const asking now(asks_);
+  if (commands_ != nullptr) commands_->take(std::chrono::nanoseconds{0}, waits);
+}
+
+const net::reply_view& session::ask(net::request_header& h, std::span<const std::byte> body, shared_buffer tail) {
+  ended_->check();
+  if (!has_scheduler()) throw error("this job has no scheduler");
+  refuse_in_barrier(std::string("asks the scheduler (") + net::name_of(h.what) + ")");
+  const asking now(asks_);
+  const bool in_barrier = commands_ != nullptr && h.what == net::verb::collective &&
+                          h.count == static_cast<std::uint32_t>(net::collective_kind::barrier);
+  to_scheduler_->ask(marked(h), body, std::move(tail));
+  for (;;) {
+    if (!to_scheduler_->receive(std::min(in_barrier ? command_interval : signal_interval, options_.resend_after),
+                                answer_)) {
+      ended_->check();
+      if (peers_) peers_->check_links();
+      if (in_barrier) take_commands();
+      if (h.what == net::verb::leave && done_.load(std::memory_order_relaxed)) return answer_;
+      continue;
+    }
+    if (answer_.header.result == net::status::ok) return answer_;
+    if (answer_.header.result == net::status::job_ended) {  // the heartbeat reports the same a little later
+      end(net::directive_of(answer_));
+      ended_->check();
+    }
+    throw error("the scheduler refused " + std::string(net::name_of(h.what)) + ": " +
+                std::string(net::text_of(answer_.body)));
+  }
+}
+
+/// Under a launcher stderr is a log, so the scheduler forwards it as well.
+void session::warn(const std::string& text) {
+  const auto line = "worker " + std::to_string(rank()) + ": warning: " + text;
+  std::fprintf(stderr, "%s\n", line.c_str());
+  auto body = nlohmann::json::object();
+  body["warning"] = line;
+  tell(net::verb::progress, json_text(body));
+}
+
+void session::warn_of_cannot() { warn(cannot_be_replaced + cannot_); }
+
+void session::tell(net::verb what, const std::string& json) {
+  if (!has_scheduler() || ended_->raised()) return;
+  if (json.size() > most_control_bytes) return;  // it would be refused
+  net::request_header h;
+  h.what = what;
+  to_scheduler_->tell(marked(h), net::bytes_of(json));
+}
+
+void session::checkpoint() {
+  const auto clock = finished();
+  const auto folder = members_.checkpoints.folder + "/" + net::checkpoint_folder_name(clock);
+  net::posix_file_system disk;
+  auto body = identity_of(options_);
+  body["clock"] = clock;
+  std::string path;
+  try {
+    const auto file = parts_.write(
+        disk, folder,
+        {.kind = net::checkpoint_kind::worker, .clock = clock, .index = rank(), .job = options_.job, .count = size()});
+    path = folder + "/" + file.name;
+    body["file"] = nlohmann::json::parse(net::to_json(file));
+  } catch (const std::exception& e) {  // of the disk, or what the algorithm could not save
+    body["error"] = short_text(e.what());
+  }
+  net::request_header h;
+  h.what = net::verb::checkpoint;
+  const auto text = json_text(body);
+  const auto answer = json_from(net::text_of(ask(h, net::bytes_of(text)).body));
+  if (path.empty() || (answer.is_object() && answer.value("ok", false))) return;
+  try {
+    disk.remove(path);
+  } catch (const error&) {  // without a manifest it is not used
+  }
+}
+
+// ---- replacing another process -------------------------------------------------------------------------------------
+
+/// The servers drop what the previous process had sent for the iteration that it did not commit, and reject its later
+/// messages; the clock is told of its last commit, if it has not been.
+void session::take_over() {
+  const auto before = keeps_->clients();
+  const auto client = open_client();
+  const kvclt::call fence{.what = net::verb::fence, .clock = finished()};
+  for (;;) {
+    client->refresh_membership();
+    const auto epoch = client->servers().epoch;
+    std::string failure;
+    client->broadcast(fence, {}, std::as_bytes(std::span(before)), [&](const kv_result& r) {
+      if (!r.ok()) failure = r.text();
+    });
+    client->refresh_membership();
+    if (client->servers().epoch != epoch) continue;  // the head of a partition may have been its replica until now
+    if (!failure.empty())
+      throw error("a server did not accept the new worker of rank " + std::to_string(rank()) + ": " + failure);
+    break;
+  }
+  if (finished() != 0) client->wait(client->clock_request(net::verb::clock_tick, finished(), nullptr));
+  check_caught_up();
+}
+
+void session::check_caught_up() {
+  if (numbers_.caught_up()) caught_up_.store(true, std::memory_order_relaxed);
+}
+
+std::uint64_t session::next_operation() {
+  refuse_collective_of_command();  // before a number is used up
+  const auto number = numbers_.next();
+  if (keeps_ != nullptr) check_caught_up();
+  return number;
+}
+
+std::uint64_t session::next_message(std::uint32_t rank, bool is_sent) {
+  if (std::exchange(counted_at_, finished()) != finished()) messages_.clear();
+  return messages_[{rank, is_sent}]++;
+}
+
+void session::loop_begins(std::size_t part) {
+  if (!parts_.at(part).asked) loop_begins_of(part);
+}
+
+std::size_t session::loop_begins_of(std::size_t part) {
+  (void)parts_.asks(part);
+  if (keeps_ == nullptr) return 0;
+  const auto loops = numbers_.loop_begins();
+  check_caught_up();
+  return loops;
+}
+
+void session::loop_ends(std::size_t part) {
+  if (keeps_ != nullptr && cannot_.empty() && !parts_.at(part).asked)
+    cannot_ = "its program uses neither first_iteration nor resumable_loop";
+}
+
+/// Ends the job, because work of the previous process is counted twice, or may be.
+void session::refuse_to_repeat() {
+  const auto cause = "worker " + std::to_string(rank()) + " is the replacement of a dead process, and " + cannot_ +
+                     ": what that process had done may count twice";
+  const nlohmann::json body{{"status", exit_status::worker_lost}, {"cause", cause}};
+  net::request_header h;
+  h.what = net::verb::abort;
+  ask(h, net::bytes_of(json_text(body)));
+  throw job_error(cause, exit_status::worker_lost);
+}
+
+void session::keep(std::size_t part, std::size_t loops) {
+  const bool could_be_replaced = cannot_.empty();
+  loop_ends(part);
+  if (could_be_replaced && !cannot_.empty() && rank() == 0) warn_of_cannot();
+  if (replaces_ && !parts_.at(part).asked) refuse_to_repeat();
+  recovery_file::commit c{
+      .clock = finished() + 1, .collectives = numbers_.commit(loops), .cannot = cannot_, .parts = {}};
+  if (c.cannot.empty()) c.cannot = unrecorded_;
+  std::string unsaved;
+  try {
+    if (c.cannot.empty()) c.parts = parts_.to_bytes(part);
+  } catch (const std::exception& e) {  // the algorithm's
+    unsaved = short_text(e.what());
+    c.cannot = "its state cannot be saved: " + unsaved;
+  }
+  if (auto why = keeps_->write(c); !why.empty()) unsaved = std::move(why);
+  if (std::exchange(unsaved_, unsaved) != unsaved)
+    warn(unsaved.empty() ? "its state is saved again: it can be replaced when it dies"
+                         : cannot_be_replaced + "its state cannot be saved: " + unsaved);
+  const mutex_lock lock(mutex_);
+  kept_collectives_ = std::move(c.collectives);
+}
+
+/// The servers drop what the clients of a dead process send; a replacement that does not know all of them could not say
+/// which.
+void session::keep_client(std::uint64_t id) {
+  try {
+    return keeps_->add_client(id);
+  } catch (const error& e) {
+    unrecorded_ = e.what();
+  }
+  keeps_->mark(finished(), unrecorded_);
+  warn(cannot_be_replaced + unrecorded_);
+}
+
+/// The body of a heartbeat.
+std::string session::beat(nlohmann::json body) {
+  body["clock"] = finished();
+  if (keeps_ != nullptr) {
+    body["caught_up"] = caught_up_.load(std::memory_order_relaxed);
+    const mutex_lock lock(mutex_);
+    body["collectives"] = {{"again", enclosing_ranges(kept_collectives_.ranges, most_reported_ranges)},
+                           {"from", kept_collectives_.from}};
+  }
+  return json_text(body);
+}
+
+void session::leave() {
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  if (has_scheduler() && replaces_ && !cannot_.empty()) refuse_to_repeat();
+  if (stages_ || (has_scheduler() && size() > 1)) {
+    const auto client = open_client();
+    auto slowest = finished();
+    client->wait(client->clock_request(
+        net::verb::clock_tick, net::no_clock,
+        [&](const kv_result& r) {
+          if (!r.ok()) return;
+          slowest = r.header.clock;
+          if (r.header.count != 0)
+            warn("updates since the last iter_commit are lost (" + std::to_string(r.header.count) +
+                 "; one of them of " + std::string(r.text()) +
+                 "): under bsp they would have taken effect at the next one");
+        },
+        stages_ ? net::flag_staged : std::uint16_t{0}));
+    if (stages_) fold_everywhere(*client, slowest);
+  }
+  if (!has_scheduler()) return;
+  if (talks_) (void)peers_->flush(farewell);
+  heartbeat_->follow(0);  // the scheduler answers the parked request now
+  if (commands_) commands_->close(farewell);
+  auto body = identity_of(options_);
+  body["status"] = 0;
+  net::request_header h;
+  h.what = net::verb::leave;
+  try {
+    ask(h, net::bytes_of(json_text(body)));
+  } catch (const job_error& e) {
+    // The scheduler exits when the last worker has left, and its reply may be lost with a connection. Whether it has
+    // crashed instead is for its parent to report.
+    if (e.status() != exit_status::scheduler_lost) throw;
+  }
+}
+
+void session::end(const net::directive& o) { ended_->raise(o.status, "the job has ended: " + o.cause); }
+
+void session::obey(const net::directive& o) {
+  if (o.what == net::instruction::shutdown) done_.store(true, std::memory_order_relaxed);
+  if (o.what != net::instruction::abort) return;
+  end(o);
+  if (options_.grace.count() == 0) return;
+  // The algorithm may be deep in a computation, or in an MPI call that will never return.
+  const auto end = std::chrono::steady_clock::now() + options_.grace;
+  while (!closing_.load(std::memory_order_relaxed)) {
+    if (std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds{20});
+      continue;
+    }
+    std::fprintf(stderr, "worker %u: %s\n", options_.rank, ended_->cause().c_str());
+    std::fflush(nullptr);
+    std::_Exit(o.status);
+  }
+}
+
+}  // namespace paracel
