@@ -9,8 +9,8 @@
 
 #include <paracel/text_input.hpp>
 
-#include "alg/common/npy.hpp"
-#include "alg/common/run_log.hpp"
+#include "alg/common/output/npy.hpp"
+#include "alg/common/output/run_log.hpp"
 
 namespace paracel::alg {
 

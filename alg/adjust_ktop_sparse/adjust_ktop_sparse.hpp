@@ -19,8 +19,8 @@
 #include <paracel/settings.hpp>
 #include <paracel/sparse.hpp>
 
-#include "alg/common/entry_keys.hpp"
-#include "alg/common/result_keys.hpp"
+#include "alg/common/output/entry_keys.hpp"
+#include "alg/common/output/result_keys.hpp"
 #include "ktop_search.hpp"
 
 namespace paracel::alg {

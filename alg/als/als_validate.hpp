@@ -13,8 +13,8 @@
 #include <paracel/paralg.hpp>
 #include <paracel/settings.hpp>
 
-#include "alg/common/entry_keys.hpp"
-#include "alg/common/run_log.hpp"
+#include "alg/common/output/entry_keys.hpp"
+#include "alg/common/output/run_log.hpp"
 
 namespace paracel::alg {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "alg/common/run_log.hpp"
+#include "alg/common/output/run_log.hpp"
 
 namespace paracel::alg {
 

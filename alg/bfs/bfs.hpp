@@ -10,7 +10,7 @@
 
 #include <paracel/distributed_graph.hpp>
 
-#include "alg/common/graph_base.hpp"
+#include "alg/common/graph/graph_base.hpp"
 #include "level_search.hpp"
 
 namespace paracel::alg {

@@ -5,9 +5,9 @@
 
 #include <paracel/exchange.hpp>
 
-#include "alg/common/contracted_graph.hpp"
-#include "alg/common/run_log.hpp"
-#include "alg/common/union_find.hpp"
+#include "alg/common/graph/contracted_graph.hpp"
+#include "alg/common/output/run_log.hpp"
+#include "alg/common/graph/union_find.hpp"
 
 namespace paracel::alg {
 

@@ -32,10 +32,10 @@
 #include <paracel/paralg.hpp>
 #include <paracel/settings.hpp>
 
-#include "alg/common/entry_keys.hpp"
-#include "alg/common/result_keys.hpp"
-#include "alg/common/run_log.hpp"
-#include "alg/common/server_state.hpp"
+#include "alg/common/output/entry_keys.hpp"
+#include "alg/common/output/result_keys.hpp"
+#include "alg/common/output/run_log.hpp"
+#include "alg/common/output/server_state.hpp"
 
 namespace paracel::alg {
 

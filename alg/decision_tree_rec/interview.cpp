@@ -14,8 +14,8 @@
 #include <paracel/sparse.hpp>
 #include <paracel/text_input.hpp>
 
-#include "alg/common/npy.hpp"
-#include "alg/common/recommend.hpp"
+#include "alg/common/output/npy.hpp"
+#include "alg/common/solvers/recommend.hpp"
 #include "dtr.hpp"
 
 namespace paracel::alg {

@@ -7,7 +7,7 @@
 
 #include <paracel/random.hpp>
 
-#include "alg/common/class_base.hpp"
+#include "alg/common/solvers/class_base.hpp"
 
 namespace paracel::alg {
 

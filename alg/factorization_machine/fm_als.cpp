@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "alg/common/class_base.hpp"
-#include "alg/common/factor_kernels.hpp"
+#include "alg/common/solvers/class_base.hpp"
+#include "alg/common/solvers/factor_kernels.hpp"
 #include "feature_colours.hpp"
 
 namespace paracel::alg {

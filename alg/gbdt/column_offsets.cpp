@@ -6,8 +6,8 @@
 #include <limits>
 
 #include <paracel/free_memory.hpp>
-#include "alg/common/column_shift.hpp"
-#include "alg/common/warning.hpp"
+#include "alg/common/solvers/column_shift.hpp"
+#include "alg/common/output/warning.hpp"
 
 namespace paracel::alg {
 

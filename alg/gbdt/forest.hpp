@@ -15,7 +15,7 @@
 
 #include <paracel/codec_packed.hpp>
 
-#include "alg/common/npy.hpp"
+#include "alg/common/output/npy.hpp"
 
 namespace paracel::alg {
 

@@ -12,7 +12,7 @@
 #include <paracel/free_memory.hpp>
 #include <paracel/random.hpp>
 
-#include "alg/common/divergence.hpp"
+#include "alg/common/output/divergence.hpp"
 
 namespace paracel::alg {
 

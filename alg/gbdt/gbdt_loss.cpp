@@ -7,7 +7,7 @@
 #include <paracel/classification_metrics.hpp>
 #include <paracel/error.hpp>
 
-#include "alg/common/run_log.hpp"
+#include "alg/common/output/run_log.hpp"
 #include "tree_grower.hpp"
 
 namespace paracel::alg {

@@ -12,7 +12,7 @@
 
 #include <paracel/samples.hpp>
 
-#include "alg/common/linear_base.hpp"
+#include "alg/common/solvers/linear_base.hpp"
 #include "column_offsets.hpp"
 #include "forest.hpp"
 #include "gbdt_loss.hpp"

@@ -9,7 +9,7 @@
 #include <paracel/exchange.hpp>
 #include <paracel/free_memory.hpp>
 
-#include "alg/common/run_log.hpp"
+#include "alg/common/output/run_log.hpp"
 
 namespace paracel::alg {
 

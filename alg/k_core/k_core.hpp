@@ -25,7 +25,7 @@
 
 #include <paracel/distributed_graph.hpp>
 
-#include "alg/common/graph_base.hpp"
+#include "alg/common/graph/graph_base.hpp"
 
 namespace paracel::alg {
 

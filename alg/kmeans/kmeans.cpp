@@ -9,10 +9,10 @@
 
 #include <paracel/json_parser.hpp>
 
-#include "alg/common/divergence.hpp"
-#include "alg/common/npy.hpp"
-#include "alg/common/row_weights.hpp"
-#include "alg/common/warning.hpp"
+#include "alg/common/output/divergence.hpp"
+#include "alg/common/output/npy.hpp"
+#include "alg/common/solvers/row_weights.hpp"
+#include "alg/common/output/warning.hpp"
 #include "kmeans_input.hpp"
 
 namespace paracel::alg {

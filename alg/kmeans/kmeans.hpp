@@ -27,10 +27,10 @@
 #include <paracel/paralg.hpp>
 #include <paracel/settings.hpp>
 
-#include "alg/common/result_keys.hpp"
-#include "alg/common/run_log.hpp"
-#include "alg/common/server_state.hpp"
-#include "alg/common/table.hpp"
+#include "alg/common/output/result_keys.hpp"
+#include "alg/common/output/run_log.hpp"
+#include "alg/common/output/server_state.hpp"
+#include "alg/common/solvers/table.hpp"
 #include "kmeans_points.hpp"
 #include "kmeans_solver.hpp"
 

@@ -9,8 +9,8 @@
 
 #include <paracel/random.hpp>
 
-#include "alg/common/dense_product.hpp"
-#include "alg/common/power_scale.hpp"
+#include "alg/common/solvers/dense_product.hpp"
+#include "alg/common/solvers/power_scale.hpp"
 
 namespace paracel::alg {
 

@@ -10,7 +10,7 @@
 
 #include <paracel/random.hpp>
 
-#include "alg/common/sum_over_workers.hpp"
+#include "alg/common/solvers/sum_over_workers.hpp"
 
 namespace paracel::alg {
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "alg/common/run_log.hpp"
-#include "alg/common/warning.hpp"
+#include "alg/common/output/run_log.hpp"
+#include "alg/common/output/warning.hpp"
 
 namespace paracel::alg {
 

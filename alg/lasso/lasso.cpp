@@ -10,7 +10,7 @@
 
 #include <paracel/resumable_loop.hpp>
 
-#include "alg/common/coordinate_descent.hpp"
+#include "alg/common/solvers/coordinate_descent.hpp"
 
 namespace paracel::alg {
 

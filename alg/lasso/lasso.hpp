@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "alg/common/linear_base.hpp"
+#include "alg/common/solvers/linear_base.hpp"
 
 namespace paracel::alg {
 

@@ -8,9 +8,9 @@
 
 #include <paracel/resumable_loop.hpp>
 
-#include "alg/common/divergence.hpp"
-#include "alg/common/server_state.hpp"
-#include "alg/common/warning.hpp"
+#include "alg/common/output/divergence.hpp"
+#include "alg/common/output/server_state.hpp"
+#include "alg/common/output/warning.hpp"
 
 namespace paracel::alg {
 

@@ -28,9 +28,9 @@
 #include <paracel/paralg.hpp>
 #include <paracel/settings.hpp>
 
-#include "alg/common/npy.hpp"
-#include "alg/common/result_keys.hpp"
-#include "alg/common/run_log.hpp"
+#include "alg/common/output/npy.hpp"
+#include "alg/common/output/result_keys.hpp"
+#include "alg/common/output/run_log.hpp"
 #include "lda_counts.hpp"
 #include "lda_model.hpp"
 #include "lda_online.hpp"

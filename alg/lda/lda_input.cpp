@@ -6,7 +6,7 @@
 
 #include <paracel/samples.hpp>
 
-#include "alg/common/entry_keys.hpp"
+#include "alg/common/output/entry_keys.hpp"
 #include "lda.hpp"
 #include "lda_text.hpp"
 

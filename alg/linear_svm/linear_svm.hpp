@@ -4,7 +4,7 @@
 //
 //     F(w) = |w|^2/2 + C sum_i weight_i loss(y_i w.x_i)          loss(z) = max(0, 1 - z) or its square, y_i = -1 or +1
 //
-// Source: alg/common/margin_solver.hpp (hinge); S. Keerthi, D. DeCoste, "A modified finite Newton method for fast
+// Source: alg/common/solvers/margin_solver.hpp (hinge); S. Keerthi, D. DeCoste, "A modified finite Newton method for fast
 // solution of large scale linear SVMs", JMLR 6, 2005, and paracel/optim.hpp (squared hinge).
 #pragma once
 
@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "alg/common/class_base.hpp"
-#include "alg/common/margin_solver.hpp"
-#include "alg/common/validation.hpp"
+#include "alg/common/solvers/class_base.hpp"
+#include "alg/common/solvers/margin_solver.hpp"
+#include "alg/common/output/validation.hpp"
 
 namespace paracel::alg {
 

@@ -5,15 +5,15 @@
 //     F(w) = |w|^2/2 + C sum_i weight_i loss(x_i.w - y_i)          loss(r) = max(0, |r| - epsilon) or its square
 //
 // Source: C.-H. Ho, C.-J. Lin, "Large-scale linear support vector regression", JMLR 13, 2012 (the problem);
-// alg/common/margin_solver.hpp (the solution).
+// alg/common/solvers/margin_solver.hpp (the solution).
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "alg/common/linear_base.hpp"
-#include "alg/common/margin_solver.hpp"
-#include "alg/common/validation.hpp"
+#include "alg/common/solvers/linear_base.hpp"
+#include "alg/common/solvers/margin_solver.hpp"
+#include "alg/common/output/validation.hpp"
 
 namespace paracel::alg {
 

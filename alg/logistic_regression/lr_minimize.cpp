@@ -2,7 +2,7 @@
 #include <paracel/optim.hpp>
 #include <paracel/optim_losses.hpp>
 
-#include "alg/common/warning.hpp"
+#include "alg/common/output/warning.hpp"
 #include "lr.hpp"
 
 namespace paracel::alg {

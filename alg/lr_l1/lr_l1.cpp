@@ -10,10 +10,10 @@
 #include <paracel/optim_losses.hpp>
 #include <paracel/resumable_loop.hpp>
 
-#include "alg/common/column_shift.hpp"
-#include "alg/common/coordinate_descent.hpp"
-#include "alg/common/orthant_newton.hpp"
-#include "alg/common/sum_over_workers.hpp"
+#include "alg/common/solvers/column_shift.hpp"
+#include "alg/common/solvers/coordinate_descent.hpp"
+#include "alg/common/solvers/orthant_newton.hpp"
+#include "alg/common/solvers/sum_over_workers.hpp"
 
 namespace paracel::alg {
 

@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
-#include "alg/common/classification.hpp"
-#include "alg/common/linear_base.hpp"
+#include "alg/common/solvers/classification.hpp"
+#include "alg/common/solvers/linear_base.hpp"
 
 namespace paracel::alg {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "alg/common/factor_kernels.hpp"
+#include "alg/common/solvers/factor_kernels.hpp"
 
 namespace paracel::alg {
 

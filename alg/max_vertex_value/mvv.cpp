@@ -10,8 +10,8 @@
 #include <paracel/array.hpp>
 #include <paracel/text_input.hpp>
 
-#include "alg/common/run_log.hpp"
-#include "alg/common/server_state.hpp"
+#include "alg/common/output/run_log.hpp"
+#include "alg/common/output/server_state.hpp"
 
 namespace paracel::alg {
 

@@ -21,7 +21,7 @@
 #include <paracel/distributed_graph.hpp>
 #include <paracel/pregel.hpp>
 
-#include "alg/common/graph_base.hpp"
+#include "alg/common/graph/graph_base.hpp"
 
 namespace paracel::alg {
 

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "alg/common/class_base.hpp"
+#include "alg/common/solvers/class_base.hpp"
 
 namespace paracel::alg {
 

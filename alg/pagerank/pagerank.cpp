@@ -9,8 +9,8 @@
 #include <paracel/free_memory.hpp>
 #include <paracel/text_input.hpp>
 
-#include "alg/common/run_log.hpp"
-#include "alg/common/warning.hpp"
+#include "alg/common/output/run_log.hpp"
+#include "alg/common/output/warning.hpp"
 
 namespace paracel::alg {
 

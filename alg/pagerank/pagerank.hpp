@@ -25,8 +25,8 @@
 
 #include <paracel/distributed_graph.hpp>
 
-#include "alg/common/graph_base.hpp"
-#include "alg/common/server_state.hpp"
+#include "alg/common/graph/graph_base.hpp"
+#include "alg/common/output/server_state.hpp"
 
 namespace paracel::alg {
 

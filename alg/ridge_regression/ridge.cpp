@@ -11,9 +11,9 @@
 
 #include <paracel/random.hpp>
 
-#include "alg/common/divergence.hpp"
-#include "alg/common/server_state.hpp"
-#include "alg/common/sum_over_workers.hpp"
+#include "alg/common/output/divergence.hpp"
+#include "alg/common/output/server_state.hpp"
+#include "alg/common/solvers/sum_over_workers.hpp"
 
 namespace paracel::alg {
 

@@ -7,8 +7,8 @@
 #include <paracel/free_memory.hpp>
 #include <paracel/pregel.hpp>
 
-#include "alg/common/contracted_graph.hpp"
-#include "alg/common/run_log.hpp"
+#include "alg/common/graph/contracted_graph.hpp"
+#include "alg/common/output/run_log.hpp"
 
 namespace paracel::alg {
 

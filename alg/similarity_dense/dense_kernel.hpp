@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "alg/common/power_scale.hpp"
+#include "alg/common/solvers/power_scale.hpp"
 
 // The widest vectors that the processor supports, selected when the program starts.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \

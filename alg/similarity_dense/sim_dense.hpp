@@ -18,9 +18,9 @@
 #include <paracel/settings.hpp>
 #include <paracel/sparse.hpp>
 
-#include "alg/common/result_keys.hpp"
-#include "alg/common/run_log.hpp"
-#include "alg/common/top_k_neighbours.hpp"
+#include "alg/common/output/result_keys.hpp"
+#include "alg/common/output/run_log.hpp"
+#include "alg/common/solvers/top_k_neighbours.hpp"
 #include "dense_kernel.hpp"
 
 namespace paracel::alg {

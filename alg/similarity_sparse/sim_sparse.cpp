@@ -8,9 +8,9 @@
 #include <utility>
 
 #include <paracel/free_memory.hpp>
-#include "alg/common/load_cache_keys.hpp"
-#include "alg/common/npy.hpp"
-#include "alg/common/run_log.hpp"
+#include "alg/common/output/load_cache_keys.hpp"
+#include "alg/common/output/npy.hpp"
+#include "alg/common/output/run_log.hpp"
 
 namespace paracel::alg {
 

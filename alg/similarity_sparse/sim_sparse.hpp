@@ -19,9 +19,9 @@
 #include <paracel/settings.hpp>
 #include <paracel/sparse.hpp>
 
-#include "alg/common/entry_keys.hpp"
-#include "alg/common/result_keys.hpp"
-#include "alg/common/top_k_neighbours.hpp"
+#include "alg/common/output/entry_keys.hpp"
+#include "alg/common/output/result_keys.hpp"
+#include "alg/common/solvers/top_k_neighbours.hpp"
 #include "sparse_kernel.hpp"
 
 namespace paracel::alg {

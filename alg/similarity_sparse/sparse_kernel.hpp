@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "alg/common/power_scale.hpp"
-#include "alg/common/top_k_neighbours.hpp"
+#include "alg/common/solvers/power_scale.hpp"
+#include "alg/common/solvers/top_k_neighbours.hpp"
 
 namespace paracel::alg {
 

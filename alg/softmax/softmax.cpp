@@ -6,8 +6,8 @@
 #include <numeric>
 #include <utility>
 
-#include "alg/common/column_shift.hpp"
-#include "alg/common/sum_over_workers.hpp"
+#include "alg/common/solvers/column_shift.hpp"
+#include "alg/common/solvers/sum_over_workers.hpp"
 
 namespace paracel::alg {
 

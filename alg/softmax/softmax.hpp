@@ -15,8 +15,8 @@
 #include <paracel/optim.hpp>
 #include <paracel/optim_losses.hpp>
 
-#include "alg/common/class_base.hpp"
-#include "alg/common/validation.hpp"
+#include "alg/common/solvers/class_base.hpp"
+#include "alg/common/output/validation.hpp"
 
 namespace paracel::alg {
 

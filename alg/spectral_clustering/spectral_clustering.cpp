@@ -8,10 +8,10 @@
 #include <optional>
 #include <utility>
 
-#include "alg/common/npy.hpp"
-#include "alg/common/run_log.hpp"
-#include "alg/common/sum_over_workers.hpp"
-#include "alg/common/warning.hpp"
+#include "alg/common/output/npy.hpp"
+#include "alg/common/output/run_log.hpp"
+#include "alg/common/solvers/sum_over_workers.hpp"
+#include "alg/common/output/warning.hpp"
 
 namespace paracel::alg {
 

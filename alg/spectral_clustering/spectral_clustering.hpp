@@ -21,7 +21,7 @@
 #include <paracel/paralg.hpp>
 #include <paracel/settings.hpp>
 
-#include "alg/common/graph_base.hpp"
+#include "alg/common/graph/graph_base.hpp"
 #include "alg/kmeans/kmeans_solver.hpp"
 #include "alg/svd/block_krylov.hpp"
 

@@ -23,7 +23,7 @@
 
 #include <paracel/distributed_graph.hpp>
 
-#include "alg/common/ghost_sender.hpp"
+#include "alg/common/graph/ghost_sender.hpp"
 
 namespace paracel::alg {
 

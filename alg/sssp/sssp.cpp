@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "alg/common/run_log.hpp"
+#include "alg/common/output/run_log.hpp"
 #include "delta_stepping.hpp"
 
 namespace paracel::alg {

@@ -11,8 +11,8 @@
 #include <paracel/resumable_loop.hpp>
 #include <paracel/text_output.hpp>
 
-#include "alg/common/npy.hpp"
-#include "alg/common/warning.hpp"
+#include "alg/common/output/npy.hpp"
+#include "alg/common/output/warning.hpp"
 
 namespace paracel::alg {
 

@@ -6,11 +6,11 @@
 #include <cstring>
 #include <optional>
 
-#include "alg/common/divergence.hpp"
-#include "alg/common/load_cache_keys.hpp"
-#include "alg/common/npy.hpp"
-#include "alg/common/sum_over_workers.hpp"
-#include "alg/common/warning.hpp"
+#include "alg/common/output/divergence.hpp"
+#include "alg/common/output/load_cache_keys.hpp"
+#include "alg/common/output/npy.hpp"
+#include "alg/common/solvers/sum_over_workers.hpp"
+#include "alg/common/output/warning.hpp"
 #include "gram_kernel.hpp"
 
 namespace paracel::alg {

@@ -17,10 +17,10 @@
 #include <paracel/settings.hpp>
 #include <paracel/sparse.hpp>
 
-#include "alg/common/entry_keys.hpp"
-#include "alg/common/result_keys.hpp"
-#include "alg/common/run_log.hpp"
-#include "alg/common/server_state.hpp"
+#include "alg/common/output/entry_keys.hpp"
+#include "alg/common/output/result_keys.hpp"
+#include "alg/common/output/run_log.hpp"
+#include "alg/common/output/server_state.hpp"
 #include "block_krylov.hpp"
 
 namespace paracel::alg {

@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-#include "alg/common/move_edges.hpp"
+#include "alg/common/graph/move_edges.hpp"
 
 namespace paracel::alg {
 

@@ -6,7 +6,7 @@
 
 #include <paracel/exchange.hpp>
 
-#include "alg/common/run_log.hpp"
+#include "alg/common/output/run_log.hpp"
 #include "kept_edges.hpp"
 
 namespace paracel::alg {

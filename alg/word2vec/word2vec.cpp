@@ -10,11 +10,11 @@
 #include <paracel/resumable_loop.hpp>
 #include <paracel/table.hpp>
 
-#include "alg/common/divergence.hpp"
-#include "alg/common/npy.hpp"
-#include "alg/common/run_log.hpp"
-#include "alg/common/server_state.hpp"
-#include "alg/common/sum_over_workers.hpp"
+#include "alg/common/output/divergence.hpp"
+#include "alg/common/output/npy.hpp"
+#include "alg/common/output/run_log.hpp"
+#include "alg/common/output/server_state.hpp"
+#include "alg/common/solvers/sum_over_workers.hpp"
 
 namespace paracel::alg {
 

@@ -18,7 +18,7 @@
 #include <paracel/settings.hpp>
 #include <paracel/table.hpp>
 
-#include "alg/common/run_log.hpp"
+#include "alg/common/output/run_log.hpp"
 #include "word2vec_batch.hpp"
 #include "word_vectors.hpp"
 

@@ -11,8 +11,8 @@
 #include <paracel/samples.hpp>
 #include <paracel/text_input.hpp>
 
-#include "alg/common/entry_keys.hpp"
-#include "alg/common/npy.hpp"
+#include "alg/common/output/entry_keys.hpp"
+#include "alg/common/output/npy.hpp"
 #include "word2vec.hpp"
 
 namespace paracel::alg {

@@ -15,7 +15,7 @@
 #include <paracel/text_input.hpp>
 #include <paracel/text_output.hpp>
 
-#include "alg/common/npy.hpp"
+#include "alg/common/output/npy.hpp"
 
 namespace paracel::alg {
 

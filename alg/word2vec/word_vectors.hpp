@@ -19,7 +19,7 @@
 
 #include <paracel/interner.hpp>
 
-#include "alg/common/top_k_neighbours.hpp"
+#include "alg/common/solvers/top_k_neighbours.hpp"
 
 namespace paracel::alg {
 

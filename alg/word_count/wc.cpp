@@ -7,9 +7,9 @@
 
 #include <paracel/samples.hpp>
 
-#include "alg/common/entry_keys.hpp"
-#include "alg/common/npy.hpp"
-#include "alg/common/run_log.hpp"
+#include "alg/common/output/entry_keys.hpp"
+#include "alg/common/output/npy.hpp"
+#include "alg/common/output/run_log.hpp"
 #include "exchange_words.hpp"
 
 namespace paracel::alg {

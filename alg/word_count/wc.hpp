@@ -15,8 +15,8 @@
 #include <paracel/paralg.hpp>
 #include <paracel/settings.hpp>
 
-#include "alg/common/result_keys.hpp"
-#include "alg/common/server_state.hpp"
+#include "alg/common/output/result_keys.hpp"
+#include "alg/common/output/server_state.hpp"
 #include "word_table.hpp"
 
 namespace paracel::alg {

@@ -10,9 +10,9 @@ import unittest
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 SERVER = {"request", "plugin", "store", "shard", "replication", "node", "scheduler"}
+ALG = {"alg-output", "alg-graph", "alg-solvers", "alg"}
 WORKER = {"worker-results", "worker-job", "worker-comm", "worker-queue", "worker-parameters", "worker"}
-ALL = {"compat", "public", "ps-public", "ps", "core", "storage", "config", "net", "load", "client", "optim", "embed",
-       "alg"} | WORKER | SERVER
+ALL = {"compat", "public", "ps-public", "ps", "core", "storage", "config", "net", "load", "client", "optim", "embed"} | ALG | WORKER | SERVER
 
 # layer: (files that belong to it, layers it may include). The first pattern that matches a file determines its layer.
 LAYERS = [
@@ -53,7 +53,11 @@ LAYERS = [
     ("scheduler", r"server/scheduler/", {"public", "core", "net", "storage", "request", "scheduler"}),
     ("server", r"server/\w+\.cpp", {"public", "core", "net", "storage", "config", "server"} | SERVER),
     ("plug-in", r"(default/|alg/.*_update\.cpp$|test/support/plugins/)", {"update"}),
-    ("alg", r"alg/", {"public", "alg"}),
+    # What the algorithms share: results, keys, checkpoints; on that graphs, and solvers with their kernels.
+    ("alg-output", r"alg/common/output/", {"public", "alg-output"}),
+    ("alg-graph", r"alg/common/graph/", {"public", "alg-output", "alg-graph"}),
+    ("alg-solvers", r"alg/common/solvers/", {"public", "alg-output", "alg-solvers"}),
+    ("alg", r"alg/", {"public"} | ALG),
     ("serial", r"tool/serial/", {"serial"}),
     ("balltree", r"tool/balltree/", {"balltree"}),
     ("datagen", r"tool/datagen/", {"public", "datagen"}),
@@ -76,7 +80,7 @@ LIBRARIES = [
     (r"(zlib|zstd)\.h$", r"src/load/|test/"),
     (r"dlfcn\.h$", r"server/plugin/plugin_library\.cpp$|src/(worker/main_env|net/connection_guard)\.cpp$|"
                   r"include/paracel/compat/standard_headers\.hpp$|test/"),
-    (r"gflags/", r"server/\w+\.cpp$|alg/common/program\.cpp$|include/paracel/compat/google/|tool/bench/|test/compat/"),
+    (r"gflags/", r"server/\w+\.cpp$|include/paracel/compat/google/|tool/bench/|test/compat/"),
     # core is pure: no thread, no socket.
     (r"(thread|mutex|shared_mutex|condition_variable|sys/socket\.h|poll\.h)$",
      r"(?!src/core/|include/)|include/paracel/(ps/|compat/standard_headers\.hpp$)"),

@@ -12,7 +12,7 @@
 #include <set>
 
 #include "alg/bfs/bfs.hpp"
-#include "alg/common/contracted_graph.hpp"
+#include "alg/common/graph/contracted_graph.hpp"
 #include "alg/connected_components/wcc.hpp"
 #include "alg/k_core/k_core.hpp"
 #include "alg/label_propagation/label_propagation.hpp"

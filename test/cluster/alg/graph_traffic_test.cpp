@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "alg/bfs/bfs.hpp"
-#include "alg/common/move_edges.hpp"
+#include "alg/common/graph/move_edges.hpp"
 #include "alg/k_core/k_core.hpp"
 #include "alg/label_propagation/label_propagation.hpp"
 #include "alg/max_vertex_value/mvv.hpp"

@@ -13,7 +13,7 @@
 
 #include <paracel/paralg.hpp>
 
-#include "alg/common/npy.hpp"
+#include "alg/common/output/npy.hpp"
 #include "test/support/cluster.hpp"
 
 namespace paracel::alg {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "alg/common/dense_product.hpp"
+#include "alg/common/solvers/dense_product.hpp"
 
 #include <gtest/gtest.h>
 

@@ -13,9 +13,9 @@
 #include <paracel/random.hpp>
 
 #include "alg/als/als.hpp"
-#include "alg/common/factor_kernels.hpp"
-#include "alg/common/recommend.hpp"
-#include "alg/common/sgd_kernel.hpp"
+#include "alg/common/solvers/factor_kernels.hpp"
+#include "alg/common/solvers/recommend.hpp"
+#include "alg/common/solvers/sgd_kernel.hpp"
 #include "alg/factorization_machine/fm_kernel.hpp"
 #include "alg/matrix_factorization/mf.hpp"
 

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "alg/common/union_find.hpp"
+#include "alg/common/graph/union_find.hpp"
 #include "alg/k_core/k_core.hpp"
 #include "alg/label_propagation/label_propagation.hpp"
 #include "alg/pagerank/pagerank.hpp"

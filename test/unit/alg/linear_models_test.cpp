@@ -12,9 +12,9 @@
 #include <paracel/comm.hpp>
 #include <paracel/random.hpp>
 
-#include "alg/common/coordinate_descent.hpp"
-#include "alg/common/design_matrix.hpp"
-#include "alg/common/orthant_newton.hpp"
+#include "alg/common/solvers/coordinate_descent.hpp"
+#include "alg/common/solvers/design_matrix.hpp"
+#include "alg/common/solvers/orthant_newton.hpp"
 #include "alg/lr_l1/lr_l1.hpp"
 #include "alg/ridge_regression/ridge.hpp"
 #include "worker/comm/comm_backend.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "alg/common/npy.hpp"
+#include "alg/common/output/npy.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "alg/common/margin_solver.hpp"
+#include "alg/common/solvers/margin_solver.hpp"
 #include "paracel/optim.hpp"
 #include "paracel/optim_losses.hpp"
 #include "paracel/samples.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Least squares of few columns (alg/common/factor_kernels.hpp) against dense solves.
+// Least squares of few columns (alg/common/solvers/factor_kernels.hpp) against dense solves.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 #include <paracel/random.hpp>
 
-#include "alg/common/factor_kernels.hpp"
+#include "alg/common/solvers/factor_kernels.hpp"
 
 namespace paracel::alg {
 namespace {

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 #include <paracel/random.hpp>
 
-#include "alg/common/top_k_neighbours.hpp"
+#include "alg/common/solvers/top_k_neighbours.hpp"
 
 namespace paracel::alg {
 namespace {

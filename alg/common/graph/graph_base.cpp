@@ -7,7 +7,7 @@
 #include <paracel/exchange.hpp>
 #include <paracel/text_input.hpp>
 
-#include "load_cache_keys.hpp"
+#include "alg/common/output/load_cache_keys.hpp"
 
 namespace paracel::alg {
 

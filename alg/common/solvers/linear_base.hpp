@@ -14,8 +14,8 @@
 #include <paracel/settings.hpp>
 
 #include "design_matrix.hpp"
-#include "npy.hpp"
-#include "run_log.hpp"
+#include "alg/common/output/npy.hpp"
+#include "alg/common/output/run_log.hpp"
 #include "table.hpp"
 
 namespace paracel::alg {

@@ -32,7 +32,7 @@
 #include <paracel/settings.hpp>
 
 #include "column_shift.hpp"
-#include "run_log.hpp"
+#include "alg/common/output/run_log.hpp"
 
 namespace paracel::alg {
 

@@ -11,8 +11,8 @@
 #include <paracel/text_input.hpp>
 #include <paracel/text_output.hpp>
 
-#include "npy.hpp"
-#include "run_log.hpp"
+#include "alg/common/output/npy.hpp"
+#include "alg/common/output/run_log.hpp"
 
 namespace paracel::alg {
 

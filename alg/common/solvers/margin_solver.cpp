@@ -10,7 +10,7 @@
 #include "design_matrix.hpp"
 #include "dual_solver.hpp"
 #include "sum_over_workers.hpp"
-#include "validation.hpp"
+#include "alg/common/output/validation.hpp"
 
 namespace paracel::alg {
 

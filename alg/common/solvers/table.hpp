@@ -15,7 +15,7 @@
 
 #include "class_weights.hpp"
 #include "design_matrix.hpp"
-#include "npy.hpp"
+#include "alg/common/output/npy.hpp"
 
 namespace paracel::alg {
 

@@ -31,9 +31,9 @@
 #include <paracel/sparse.hpp>
 #include <paracel/table.hpp>
 
-#include "entry_keys.hpp"
+#include "alg/common/output/entry_keys.hpp"
 #include "factor_kernels.hpp"
-#include "result_keys.hpp"
+#include "alg/common/output/result_keys.hpp"
 
 namespace paracel::alg {
 

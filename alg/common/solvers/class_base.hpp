@@ -14,7 +14,7 @@
 #include <paracel/samples.hpp>
 
 #include "linear_base.hpp"
-#include "run_log.hpp"
+#include "alg/common/output/run_log.hpp"
 
 namespace paracel::alg {
 

@@ -12,7 +12,7 @@
 #include <paracel/error.hpp>
 
 #include "sum_over_workers.hpp"
-#include "warning.hpp"
+#include "alg/common/output/warning.hpp"
 
 namespace paracel::alg {
 

@@ -14,10 +14,10 @@
 #include <paracel/settings.hpp>
 #include <paracel/text_output.hpp>
 
-#include "entry_keys.hpp"
+#include "alg/common/output/entry_keys.hpp"
 #include "graph_search.hpp"
-#include "npy.hpp"
-#include "result_keys.hpp"
+#include "alg/common/output/npy.hpp"
+#include "alg/common/output/result_keys.hpp"
 
 namespace paracel::alg {
 
