@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Leases on chunks, and sums to which each chunk contributes once (paracel/chunk_leases.hpp).
-#include <paracel/lease_table.hpp>
+#include <paracel/detail/lease_table.hpp>
 #include <paracel/update.hpp>
 
 #include <algorithm>

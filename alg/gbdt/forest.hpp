@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include <paracel/codec_packed.hpp>
+#include <paracel/codec.hpp>
 
 #include "alg/common/output/npy.hpp"
 

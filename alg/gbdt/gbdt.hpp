@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include <paracel/codec_packed.hpp>
+#include <paracel/codec.hpp>
 #include <paracel/com_queue.hpp>
 
 #include "forest.hpp"

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include <paracel/codec_packed.hpp>
+#include <paracel/codec.hpp>
 #include <paracel/com_queue.hpp>
 
 #include "alg/gbdt/forest.hpp"

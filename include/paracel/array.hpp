@@ -24,9 +24,9 @@
 #include <type_traits>
 #include <vector>
 
+#include <paracel/detail/value.hpp>
 #include <paracel/error.hpp>
 #include <paracel/types.hpp>
-#include <paracel/value.hpp>
 
 namespace paracel {
 

@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/adjacency.hpp>
-#include <paracel/bag.hpp>
-#include <paracel/codec_packed.hpp>
+#include <paracel/detail/adjacency.hpp>
+#include <paracel/detail/bag.hpp>
+#include <paracel/detail/codec_packed.hpp>
+#include <paracel/detail/graph_rows.hpp>
 #include <paracel/error.hpp>
-#include <paracel/graph_rows.hpp>
 #include <paracel/interner.hpp>
 #include <paracel/types.hpp>
 

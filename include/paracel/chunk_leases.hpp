@@ -25,7 +25,7 @@
 #include <string>
 #include <vector>
 
-#include <paracel/lease_table.hpp>
+#include <paracel/detail/lease_table.hpp>
 #include <paracel/paralg.hpp>
 
 namespace paracel {

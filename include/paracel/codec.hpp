@@ -31,9 +31,9 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/codec_packed.hpp>
+#include <paracel/detail/codec_packed.hpp>
+#include <paracel/detail/value.hpp>
 #include <paracel/error.hpp>
-#include <paracel/value.hpp>
 
 namespace paracel {
 

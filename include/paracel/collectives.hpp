@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Peer-to-peer collective operations among the tasks of a communicator: vectors go directly from worker to worker, and
-// the scheduler only introduces them. A typed skin over src/worker/comm/peer_collectives.hpp, which folds in the same way in
-// shared memory and over messages of local processes, MPI, and groups made by Comm::split, so that results are
+// the scheduler only introduces them. A typed skin over src/worker/comm/peer_collectives.hpp, which folds in the same
+// way in shared memory and over messages of local processes, MPI, and groups made by Comm::split, so that results are
 // bit-identical on all of them. Comm's own collectives are the same operations without names, deadlines and failures.
 //
 //   collectives all(comm);
@@ -43,8 +43,8 @@
 
 #include <paracel/codec.hpp>
 #include <paracel/comm.hpp>
+#include <paracel/detail/value.hpp>
 #include <paracel/types.hpp>
-#include <paracel/value.hpp>
 
 namespace paracel {
 

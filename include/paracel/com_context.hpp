@@ -18,11 +18,11 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/bytes.hpp>
 #include <paracel/codec.hpp>
+#include <paracel/detail/bytes.hpp>
+#include <paracel/detail/saved_state.hpp>
+#include <paracel/detail/value.hpp>
 #include <paracel/error.hpp>
-#include <paracel/saved_state.hpp>
-#include <paracel/value.hpp>
 
 namespace paracel {
 

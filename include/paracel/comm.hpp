@@ -20,12 +20,12 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/bytes.hpp>
 #include <paracel/codec.hpp>
+#include <paracel/detail/bytes.hpp>
+#include <paracel/detail/messages.hpp>
+#include <paracel/detail/value.hpp>
 #include <paracel/error.hpp>
-#include <paracel/messages.hpp>
 #include <paracel/types.hpp>
-#include <paracel/value.hpp>
 
 /// Open MPI's communicator, declared here so that this header does not need mpi.h.
 struct ompi_communicator_t;

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include <paracel/adjacency.hpp>
 #include <paracel/comm.hpp>
+#include <paracel/detail/adjacency.hpp>
 #include <paracel/id_list.hpp>
 #include <paracel/sparse.hpp>
 

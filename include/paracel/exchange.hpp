@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/bytes.hpp>
 #include <paracel/comm.hpp>
+#include <paracel/detail/bytes.hpp>
 
 namespace paracel {
 

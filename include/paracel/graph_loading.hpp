@@ -35,8 +35,8 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/adjacency.hpp>
 #include <paracel/comm.hpp>
+#include <paracel/detail/adjacency.hpp>
 #include <paracel/interner.hpp>
 #include <paracel/types.hpp>
 

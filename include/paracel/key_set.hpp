@@ -23,9 +23,9 @@
 #include <vector>
 
 #include <paracel/codec.hpp>
+#include <paracel/detail/value.hpp>
 #include <paracel/error.hpp>
 #include <paracel/types.hpp>
-#include <paracel/value.hpp>
 
 namespace paracel {
 

@@ -23,12 +23,12 @@
 #include <paracel/bulk_access.hpp>
 #include <paracel/comm.hpp>
 #include <paracel/consistency.hpp>
+#include <paracel/detail/saved_state.hpp>
 #include <paracel/error.hpp>
 #include <paracel/graph_loading.hpp>
 #include <paracel/job_control.hpp>
 #include <paracel/main_env.hpp>
 #include <paracel/samples.hpp>
-#include <paracel/saved_state.hpp>
 #include <paracel/text_output.hpp>
 #include <paracel/types.hpp>
 

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include <paracel/codec.hpp>
+#include <paracel/detail/value.hpp>
 #include <paracel/error.hpp>
 #include <paracel/key_set.hpp>
 #include <paracel/types.hpp>
-#include <paracel/value.hpp>
 
 namespace paracel {
 

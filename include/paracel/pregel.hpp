@@ -38,12 +38,12 @@
 #include <vector>
 
 #include <paracel/comm.hpp>
+#include <paracel/detail/pregel_mailbox.hpp>
+#include <paracel/detail/saved_state.hpp>
 #include <paracel/distributed_graph.hpp>
 #include <paracel/error.hpp>
 #include <paracel/pregel_checkpoint.hpp>
-#include <paracel/pregel_mailbox.hpp>
 #include <paracel/resumable_loop.hpp>
-#include <paracel/saved_state.hpp>
 
 namespace paracel {
 

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include <paracel/comm.hpp>
+#include <paracel/detail/saved_state.hpp>
 #include <paracel/distributed_graph.hpp>
 #include <paracel/error.hpp>
 #include <paracel/resumable_loop.hpp>
-#include <paracel/saved_state.hpp>
 
 namespace paracel {
 

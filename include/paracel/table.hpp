@@ -19,10 +19,10 @@
 #include <string>
 #include <string_view>
 
+#include <paracel/detail/row_init.hpp>
+#include <paracel/detail/value.hpp>
 #include <paracel/error.hpp>
-#include <paracel/row_init.hpp>
 #include <paracel/types.hpp>
-#include <paracel/value.hpp>
 
 namespace paracel {
 

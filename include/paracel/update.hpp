@@ -46,8 +46,8 @@
 #include <utility>
 
 #include <paracel/codec.hpp>
+#include <paracel/detail/value.hpp>
 #include <paracel/error.hpp>
-#include <paracel/value.hpp>
 
 namespace paracel {
 

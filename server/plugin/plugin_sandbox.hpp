@@ -28,8 +28,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include <paracel/detail/value.hpp>
 #include <paracel/update.hpp>
-#include <paracel/value.hpp>
 
 #include "server/plugin/plugin_files.hpp"
 #include "server/plugin/plugin_library.hpp"

@@ -21,9 +21,9 @@
 #include <string>
 #include <type_traits>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
+#include <paracel/detail/value.hpp>
 #include <paracel/update.hpp>
-#include <paracel/value.hpp>
 
 namespace paracel::srv {
 

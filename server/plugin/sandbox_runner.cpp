@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 
 namespace paracel::srv {

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include <paracel/detail/value.hpp>
 #include <paracel/update.hpp>
-#include <paracel/value.hpp>
 
 #include "server/plugin/sandbox_runner.hpp"
 

@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <span>
 
-#include <paracel/bytes.hpp>
-#include <paracel/value.hpp>
+#include <paracel/detail/bytes.hpp>
+#include <paracel/detail/value.hpp>
 
 #include "net/protocol.hpp"
 

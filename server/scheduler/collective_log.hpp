@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/value.hpp>
+#include <paracel/detail/value.hpp>
 
 #include "core/shared_buffer.hpp"
 

@@ -18,7 +18,7 @@
 #include <string_view>
 #include <utility>
 
-#include <paracel/value.hpp>
+#include <paracel/detail/value.hpp>
 
 #include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"

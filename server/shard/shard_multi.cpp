@@ -5,7 +5,7 @@
 #include <array>
 #include <string>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/free_memory.hpp>
 
 #include "core/check.hpp"

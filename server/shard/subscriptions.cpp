@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 
 #include "core/check.hpp"
 

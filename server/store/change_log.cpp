@@ -7,7 +7,7 @@
 #include <new>
 #include <utility>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/free_memory.hpp>
 
 #include "core/check.hpp"

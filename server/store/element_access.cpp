@@ -5,8 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include <paracel/bytes.hpp>
 #include <paracel/codec.hpp>
+#include <paracel/detail/bytes.hpp>
 
 namespace paracel::srv {
 

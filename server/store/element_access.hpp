@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include <paracel/value.hpp>
+#include <paracel/detail/value.hpp>
 
 #include "net/protocol.hpp"
 #include "server/plugin/user_functions.hpp"

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 
 #include "server/plugin/last_words.hpp"
 

@@ -15,7 +15,7 @@
 
 #include <tsl/robin_map.h>
 
-#include <paracel/value.hpp>
+#include <paracel/detail/value.hpp>
 
 #include "core/hash.hpp"
 #include "net/protocol.hpp"

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/value.hpp>
+#include <paracel/detail/value.hpp>
 
 #include "core/hash.hpp"
 #include "core/shared_buffer.hpp"

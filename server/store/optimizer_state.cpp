@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 
 namespace paracel::srv {
 namespace {

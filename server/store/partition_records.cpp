@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 
 namespace paracel::srv {

@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 
 #include "core/check.hpp"
 #include "core/hash.hpp"

@@ -19,8 +19,8 @@
 #include <span>
 #include <string_view>
 
-#include <paracel/bytes.hpp>
-#include <paracel/value.hpp>
+#include <paracel/detail/bytes.hpp>
+#include <paracel/detail/value.hpp>
 
 #include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"

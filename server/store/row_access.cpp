@@ -7,7 +7,7 @@
 #include <string>
 #include <type_traits>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "core/check.hpp"

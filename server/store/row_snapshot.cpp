@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 
 #include "core/check.hpp"
 #include "server/store/row_service.hpp"

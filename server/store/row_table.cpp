@@ -7,7 +7,7 @@
 #include <bit>
 #include <new>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 
 #include "server/store/large_pages.hpp"
 

@@ -20,8 +20,8 @@
 #include <string_view>
 #include <vector>
 
-#include <paracel/bytes.hpp>
-#include <paracel/value.hpp>
+#include <paracel/detail/bytes.hpp>
+#include <paracel/detail/value.hpp>
 
 #include "server/store/arena.hpp"
 #include "server/store/slot_pool.hpp"

@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include <paracel/bytes.hpp>
 #include <paracel/codec.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/free_memory.hpp>
 
 #include "core/hash.hpp"

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 
 #include "server/store/large_pages.hpp"
 

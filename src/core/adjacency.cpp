@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "paracel/adjacency.hpp"
+#include "paracel/detail/adjacency.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -13,7 +13,7 @@
 #include <optional>
 #include <utility>
 
-#include <paracel/messages.hpp>
+#include <paracel/detail/messages.hpp>
 
 namespace paracel {
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <span>
 
+#include <paracel/detail/value.hpp>
 #include <paracel/types.hpp>
-#include <paracel/value.hpp>
 
 namespace paracel {
 

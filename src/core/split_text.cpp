@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <paracel/split_text.hpp>
+#include <paracel/detail/split_text.hpp>
 
 #include <regex>
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "core/check.hpp"

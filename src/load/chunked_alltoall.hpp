@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "paracel/bytes.hpp"
 #include "paracel/comm.hpp"
+#include "paracel/detail/bytes.hpp"
 #include "paracel/error.hpp"
 
 namespace paracel {

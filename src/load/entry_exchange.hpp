@@ -15,9 +15,9 @@
 
 #include "load/chunked_alltoall.hpp"
 #include "load/process_grid.hpp"
-#include "paracel/adjacency.hpp"
-#include "paracel/bytes.hpp"
 #include "paracel/comm.hpp"
+#include "paracel/detail/adjacency.hpp"
+#include "paracel/detail/bytes.hpp"
 #include "paracel/interner.hpp"
 
 namespace paracel {

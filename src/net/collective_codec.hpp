@@ -38,9 +38,9 @@
 #include <span>
 #include <vector>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
+#include <paracel/detail/value.hpp>
 #include <paracel/types.hpp>
-#include <paracel/value.hpp>
 
 #include "net/protocol.hpp"
 

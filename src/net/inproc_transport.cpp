@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "core/check.hpp"

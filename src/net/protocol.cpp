@@ -4,7 +4,7 @@
 #include <bit>
 #include <limits>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "core/check.hpp"

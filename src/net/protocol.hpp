@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include <paracel/bytes.hpp>
-#include <paracel/value.hpp>
+#include <paracel/detail/bytes.hpp>
+#include <paracel/detail/value.hpp>
 
 #include "net/verbs.hpp"
 

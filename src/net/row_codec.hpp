@@ -40,9 +40,9 @@
 #include <string_view>
 #include <vector>
 
-#include <paracel/bytes.hpp>
-#include <paracel/row_init.hpp>
-#include <paracel/value.hpp>
+#include <paracel/detail/bytes.hpp>
+#include <paracel/detail/row_init.hpp>
+#include <paracel/detail/value.hpp>
 
 #include "core/hash.hpp"
 #include "net/protocol.hpp"

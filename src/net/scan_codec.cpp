@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "core/hash.hpp"

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "core/check.hpp"

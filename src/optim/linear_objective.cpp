@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 #include <paracel/optim_losses.hpp>
 

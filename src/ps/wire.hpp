@@ -18,7 +18,7 @@
 #include <cstddef>
 #include <span>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 
 #include "core/shared_buffer.hpp"
 #include "ps/internal/message.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "paracel/free_tcp_ports.hpp"
+#include "paracel/detail/free_tcp_ports.hpp"
 
 #include <netinet/in.h>
 #include <sys/socket.h>

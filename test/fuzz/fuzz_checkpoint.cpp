@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <paracel/detail/saved_state.hpp>
 #include <paracel/error.hpp>
-#include <paracel/saved_state.hpp>
 
 #include "core/hash.hpp"
 #include "core/hex.hpp"

@@ -12,46 +12,49 @@ SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.
 SERVER = {"request", "plugin", "store", "shard", "replication", "node", "scheduler"}
 ALG = {"alg-output", "alg-graph", "alg-solvers", "alg"}
 WORKER = {"worker-results", "worker-job", "worker-comm", "worker-queue", "worker-parameters", "worker"}
-ALL = {"compat", "public", "ps-public", "ps", "core", "storage", "config", "net", "load", "client", "optim", "embed"} | ALG | WORKER | SERVER
+BASE = {"public", "detail", "core"}
+ALL = BASE | {"compat", "ps-public", "ps", "storage", "config", "net", "load", "client", "optim", "embed"} | ALG | WORKER | SERVER
 
 # layer: (files that belong to it, layers it may include). The first pattern that matches a file determines its layer.
 LAYERS = [
-    ("compat", r"include/paracel/compat/", {"compat", "public"}),
+    ("compat", r"include/paracel/compat/", {"compat", "public", "detail"}),
     ("ps-public", r"include/paracel/ps/", {"ps-public"}),
-    ("public", r"include/paracel/", {"public"}),
-    ("core", r"src/core/", {"public", "core"}),
+    # What users include, and the parts of it, which they do not.
+    ("detail", r"include/paracel/detail/", {"public", "detail"}),
+    ("public", r"include/paracel/", {"public", "detail"}),
+    ("core", r"src/core/", BASE),
     # Files: the file system behind an interface, checkpoints.
-    ("storage", r"src/storage/", {"public", "core", "storage"}),
-    ("config", r"src/config/", {"public", "core", "storage", "config"}),
-    ("net", r"src/net/", {"public", "core", "net"}),
+    ("storage", r"src/storage/", BASE | {"storage"}),
+    ("config", r"src/config/", BASE | {"storage", "config"}),
+    ("net", r"src/net/", BASE | {"net"}),
     # Input: files, formats, and distribution of rows. Knows workers only as a Comm.
-    ("load", r"src/load/", {"public", "core", "storage", "load"}),
-    ("client", r"src/client/", {"public", "core", "net", "client"}),
+    ("load", r"src/load/", BASE | {"storage", "load"}),
+    ("client", r"src/client/", BASE | {"net", "client"}),
     # The worker, bottom-up: what it writes, its place in the job, how workers talk to each other, and on that com_queue; the
     # parameters, which do without both; on all of them the program.
-    ("worker-results", r"src/worker/results/", {"public", "core", "storage", "net", "load", "worker-results"}),
-    ("worker-job", r"src/worker/job/", {"public", "core", "storage", "net", "client", "worker-results", "worker-job"}),
-    ("worker-comm", r"src/worker/comm/", {"public", "core", "net", "worker-job", "worker-comm"}),
-    ("worker-queue", r"src/worker/queue/", {"public", "core", "storage", "net", "worker-comm", "worker-queue"}),
-    ("worker-parameters", r"src/worker/parameters/", {"public", "core", "net", "client", "worker-job", "worker-parameters"}),
-    ("worker", r"src/worker/", {"public", "core", "storage", "config", "net", "load", "client"} | WORKER),
+    ("worker-results", r"src/worker/results/", BASE | {"storage", "net", "load", "worker-results"}),
+    ("worker-job", r"src/worker/job/", BASE | {"storage", "net", "client", "worker-results", "worker-job"}),
+    ("worker-comm", r"src/worker/comm/", BASE | {"net", "worker-job", "worker-comm"}),
+    ("worker-queue", r"src/worker/queue/", BASE | {"storage", "net", "worker-comm", "worker-queue"}),
+    ("worker-parameters", r"src/worker/parameters/", BASE | {"net", "client", "worker-job", "worker-parameters"}),
+    ("worker", r"src/worker/", BASE | {"storage", "config", "net", "load", "client"} | WORKER),
     # The programming model of ps-lite: on the transport, independent of everything else.
-    ("ps", r"src/ps/", {"public", "core", "net", "ps-public", "ps"}),
+    ("ps", r"src/ps/", BASE | {"net", "ps-public", "ps"}),
     # Minimisers: on the public headers, like an algorithm.
-    ("optim", r"src/optim/", {"public", "optim"}),
+    ("optim", r"src/optim/", {"public", "detail", "optim"}),
     # The only place where both sides meet: a server inside a worker's process.
-    ("embed", r"src/embed/", {"public", "core", "config", "net", "client", "embed"} | WORKER | SERVER),
+    ("embed", r"src/embed/", BASE | {"config", "net", "client", "embed"} | WORKER | SERVER),
     # The layers of the server, bottom-up.
-    ("request", r"server/request/", {"public", "core", "net", "request"}),
-    ("plugin", r"server/plugin/", {"public", "core", "net", "plugin"}),
-    ("store", r"server/store/", {"public", "core", "net", "request", "plugin", "store"}),
-    ("shard", r"server/shard/", {"public", "core", "net", "request", "plugin", "store", "shard"}),
+    ("request", r"server/request/", BASE | {"net", "request"}),
+    ("plugin", r"server/plugin/", BASE | {"net", "plugin"}),
+    ("store", r"server/store/", BASE | {"net", "request", "plugin", "store"}),
+    ("shard", r"server/shard/", BASE | {"net", "request", "plugin", "store", "shard"}),
     ("replication", r"server/replication/",
-     {"public", "core", "net", "request", "plugin", "store", "shard", "replication"}),
+     BASE | {"net", "request", "plugin", "store", "shard", "replication"}),
     ("node", r"server/node/",
-     {"public", "core", "net", "storage", "request", "plugin", "store", "shard", "replication", "node"}),
-    ("scheduler", r"server/scheduler/", {"public", "core", "net", "storage", "request", "scheduler"}),
-    ("server", r"server/\w+\.cpp", {"public", "core", "net", "storage", "config", "server"} | SERVER),
+     BASE | {"net", "storage", "request", "plugin", "store", "shard", "replication", "node"}),
+    ("scheduler", r"server/scheduler/", BASE | {"net", "storage", "request", "scheduler"}),
+    ("server", r"server/\w+\.cpp", BASE | {"net", "storage", "config", "server"} | SERVER),
     ("plug-in", r"(default/|alg/.*_update\.cpp$|test/support/plugins/)", {"update"}),
     # What the algorithms share: results, keys, checkpoints; on that graphs, and solvers with their kernels.
     ("alg-output", r"alg/common/output/", {"public", "alg-output"}),
@@ -61,7 +64,7 @@ LAYERS = [
     ("serial", r"tool/serial/", {"serial"}),
     ("balltree", r"tool/balltree/", {"balltree"}),
     ("datagen", r"tool/datagen/", {"public", "datagen"}),
-    ("checkpoints", r"tool/checkpoint/", {"public", "core", "storage"}),
+    ("checkpoints", r"tool/checkpoint/", BASE | {"storage"}),
     ("bench", r"tool/bench/", ALL - {"compat"} | {"bench"}),
     ("outside", r"test/compat/", {"compat", "public"}),
     ("test", r"test/", ALL | {"test", "balltree"}),
@@ -69,13 +72,14 @@ LAYERS = [
 
 # The headers for plug-ins; they do not need the framework's library.
 UPDATE = {"include/paracel/" + name for name in
-          ("update.hpp", "add.hpp", "codec.hpp", "codec_packed.hpp", "value.hpp", "error.hpp", "types.hpp", "lease_table.hpp")}
+          ("update.hpp", "add.hpp", "codec.hpp", "error.hpp", "types.hpp", "detail/codec_packed.hpp", "detail/value.hpp",
+           "detail/lease_table.hpp")}
 
 # header of an external library: the files that may include it
 LIBRARIES = [
     (r"zmq\.h(pp)?$", r"src/net/zmq_(transport\.cpp|(socket|shared_router)\.(c|h)pp)$|tool/bench/|test/"),
     (r"mpi\.h$", r"src/worker/comm/mpi/comm_mpi\.cpp$|include/paracel/compat/|test/compat/|tool/bench/bench_allreduce_mpi\.cpp$"),
-    (r"msgpack", r"include/paracel/codec_packed\.hpp$|test/"),
+    (r"msgpack", r"include/paracel/detail/codec_packed\.hpp$|test/"),
     (r"xxhash\.h$", r"src/core/hash\.hpp$|tool/bench/|test/"),
     (r"(zlib|zstd)\.h$", r"src/load/|test/"),
     (r"dlfcn\.h$", r"server/plugin/plugin_library\.cpp$|src/(worker/main_env|net/connection_guard)\.cpp$|"
@@ -173,7 +177,8 @@ class IncludeMatrix(unittest.TestCase):
                         self.assertIn(target, UPDATE, path)
 
     def test_breaking_a_rule_is_noticed(self):
-        files = {"include/paracel/paralg.hpp", "src/core/ring.hpp", "src/net/zmq_transport.hpp", "src/client/kvclt.hpp",
+        files = {"include/paracel/paralg.hpp", "include/paracel/detail/bytes.hpp", "src/core/ring.hpp",
+                 "src/net/zmq_transport.hpp", "src/client/kvclt.hpp",
                  "src/worker/job/session.hpp", "server/shard/shard.hpp", "test/support/cluster.hpp",
                  "tool/bench/floor.hpp", "alg/lr/lr.hpp"}
         for path, include in [
@@ -190,6 +195,7 @@ class IncludeMatrix(unittest.TestCase):
             ("server/shard/shard.cpp", '"net/zmq_transport.hpp"'),
             ("src/client/kvclt.cpp", "<paracel/paralg.hpp>"),
             ("alg/lr/lr.cpp", '"core/ring.hpp"'),
+            ("alg/lr/lr.cpp", "<paracel/detail/bytes.hpp>"),
             ("alg/lr/lr_update.cpp", "<paracel/paralg.hpp>"),
             ("tool/serial/lr_serial.cpp", "<paracel/paralg.hpp>"),
             ("include/paracel/paralg.hpp", '"core/ring.hpp"'),

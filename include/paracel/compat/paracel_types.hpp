@@ -3,8 +3,8 @@
 // Paracel 0.3's names of types. Needs neither MPI nor the framework's library, so that plug-ins may include it.
 #pragma once
 
-#include <paracel/bag.hpp>
-#include <paracel/messages.hpp>
+#include <paracel/detail/bag.hpp>
+#include <paracel/detail/messages.hpp>
 #include <paracel/types.hpp>
 #include <paracel/update.hpp>
 

@@ -24,12 +24,12 @@
 #include <vector>
 
 #include <paracel/comm.hpp>
+#include <paracel/detail/free_tcp_ports.hpp>
+#include <paracel/detail/split_text.hpp>
 #include <paracel/error.hpp>
-#include <paracel/free_tcp_ports.hpp>
 #include <paracel/json_parser.hpp>
 #include <paracel/main_env.hpp>
 #include <paracel/samples.hpp>
-#include <paracel/split_text.hpp>
 
 #include "matrix_utils.hpp"
 #include "packer.hpp"

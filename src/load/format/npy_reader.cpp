@@ -12,7 +12,7 @@
 #include "load/format/class_labels.hpp"
 #include "load/format/missing_values.hpp"
 #include "load/format/sample_layout.hpp"
-#include "paracel/bytes.hpp"
+#include "paracel/detail/bytes.hpp"
 #include "paracel/error.hpp"
 #include "paracel/npy_header.hpp"
 

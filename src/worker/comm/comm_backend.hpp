@@ -12,10 +12,10 @@
 #include <span>
 #include <vector>
 
+#include <paracel/detail/messages.hpp>
+#include <paracel/detail/value.hpp>
 #include <paracel/error.hpp>
-#include <paracel/messages.hpp>
 #include <paracel/types.hpp>
-#include <paracel/value.hpp>
 
 /// Open MPI's communicator, declared here so that this header does not need mpi.h.
 struct ompi_communicator_t;

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 
 #include "core/hash.hpp"
 #include "worker/comm/comm_operations.hpp"

@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
+#include <paracel/detail/value.hpp>
 #include <paracel/types.hpp>
-#include <paracel/value.hpp>
 
 #include "worker/comm/comm_backend.hpp"
 

@@ -22,8 +22,8 @@
 #include <string>
 #include <string_view>
 
-#include <paracel/bytes.hpp>
-#include <paracel/value.hpp>
+#include <paracel/detail/bytes.hpp>
+#include <paracel/detail/value.hpp>
 
 namespace paracel {
 

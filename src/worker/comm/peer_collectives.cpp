@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 #include <paracel/free_memory.hpp>
 

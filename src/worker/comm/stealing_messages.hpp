@@ -18,7 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <paracel/messages.hpp>
+#include <paracel/detail/messages.hpp>
 
 namespace paracel {
 

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "core/hash.hpp"

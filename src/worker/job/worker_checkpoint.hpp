@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/saved_state.hpp>
+#include <paracel/detail/saved_state.hpp>
 
 #include "core/membership.hpp"
 #include "storage/checkpoint_store.hpp"

@@ -23,14 +23,14 @@
 #include <vector>
 
 #include <paracel/consistency.hpp>
+#include <paracel/detail/value.hpp>
 #include <paracel/types.hpp>
-#include <paracel/value.hpp>
 
 #include "client/server_group.hpp"
-#include "worker/parameters/parasrv_multi.hpp"
 #include "worker/job/request_failures.hpp"
-#include "worker/parameters/server_functions.hpp"
 #include "worker/job/session.hpp"
+#include "worker/parameters/parasrv_multi.hpp"
+#include "worker/parameters/server_functions.hpp"
 #include "worker/parameters/update_combiner.hpp"
 #include "worker/parameters/worker_cache.hpp"
 #include "worker/parameters/worker_clock.hpp"

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include <paracel/detail/value.hpp>
 #include <paracel/key_set.hpp>
 #include <paracel/types.hpp>
-#include <paracel/value.hpp>
 
 #include "client/kvclt.hpp"
 #include "client/repeated_lists.hpp"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <tsl/robin_map.h>
-#include <paracel/value.hpp>
+#include <paracel/detail/value.hpp>
 
 #include "client/server_group.hpp"
 #include "core/read_cache.hpp"

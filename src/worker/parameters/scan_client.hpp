@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/value.hpp>
+#include <paracel/detail/value.hpp>
 
 #include "net/protocol.hpp"
 #include "net/scan_codec.hpp"

@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 
 #include "core/gather.hpp"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <tsl/robin_map.h>
-#include <paracel/value.hpp>
+#include <paracel/detail/value.hpp>
 
 #include "core/hash.hpp"
 #include "core/reduction.hpp"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <tsl/robin_map.h>
-#include <paracel/value.hpp>
+#include <paracel/detail/value.hpp>
 
 #include "client/server_group.hpp"
 #include "client/sharded_keys.hpp"

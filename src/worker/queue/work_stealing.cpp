@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <deque>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 #include <paracel/free_memory.hpp>
 

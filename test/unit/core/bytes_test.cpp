@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "paracel/bytes.hpp"
+#include "paracel/detail/bytes.hpp"
 
 #include <gtest/gtest.h>
 

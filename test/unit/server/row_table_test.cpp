@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <paracel/row_init.hpp>
+#include <paracel/detail/row_init.hpp>
 
 #include "net/row_codec.hpp"
 

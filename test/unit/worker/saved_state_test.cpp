@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <paracel/detail/saved_state.hpp>
 #include <paracel/error.hpp>
-#include <paracel/saved_state.hpp>
 
 namespace paracel {
 namespace {

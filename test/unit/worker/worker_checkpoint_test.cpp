@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <paracel/saved_state.hpp>
+#include <paracel/detail/saved_state.hpp>
 
 #include "storage/checkpoint_store.hpp"
 #include "test/support/crash_disk.hpp"

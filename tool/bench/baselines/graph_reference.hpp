@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/adjacency.hpp>
+#include <paracel/detail/adjacency.hpp>
 
 namespace paracel::bench {
 

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include <paracel/codec.hpp>
+#include <paracel/detail/value.hpp>
 #include <paracel/error.hpp>
-#include <paracel/value.hpp>
 
 namespace paracel {
 

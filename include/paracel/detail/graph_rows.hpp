@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <paracel/adjacency.hpp>
+#include <paracel/detail/adjacency.hpp>
 #include <paracel/error.hpp>
 #include <paracel/interner.hpp>
 #include <paracel/types.hpp>

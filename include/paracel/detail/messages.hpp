@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/bytes.hpp>
+#include <paracel/detail/bytes.hpp>
 
 namespace paracel {
 

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/bytes.hpp>
 #include <paracel/comm.hpp>
+#include <paracel/detail/bytes.hpp>
 #include <paracel/distributed_graph.hpp>
 #include <paracel/error.hpp>
 #include <paracel/exchange.hpp>
