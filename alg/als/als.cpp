@@ -11,11 +11,11 @@
 #include <paracel/samples.hpp>
 #include <paracel/text_input.hpp>
 
-#include "alg/common/solvers/column_shift.hpp"
 #include "alg/common/output/divergence.hpp"
 #include "alg/common/output/load_cache_keys.hpp"
 #include "alg/common/output/npy.hpp"
 #include "alg/common/output/warning.hpp"
+#include "alg/common/solvers/column_shift.hpp"
 
 namespace paracel::alg {
 

@@ -29,9 +29,9 @@
 #include <paracel/settings.hpp>
 #include <paracel/sparse.hpp>
 
-#include "alg/common/solvers/recommend.hpp"
 #include "alg/common/output/result_keys.hpp"
 #include "alg/common/output/run_log.hpp"
+#include "alg/common/solvers/recommend.hpp"
 
 namespace paracel::alg {
 

@@ -6,8 +6,8 @@
 #include <paracel/exchange.hpp>
 
 #include "alg/common/graph/contracted_graph.hpp"
-#include "alg/common/output/run_log.hpp"
 #include "alg/common/graph/union_find.hpp"
+#include "alg/common/output/run_log.hpp"
 
 namespace paracel::alg {
 

@@ -11,8 +11,8 @@
 #include <paracel/resumable_loop.hpp>
 #include <paracel/text_output.hpp>
 
-#include "alg/common/solvers/column_shift.hpp"
 #include "alg/common/output/npy.hpp"
+#include "alg/common/solvers/column_shift.hpp"
 
 namespace paracel::alg {
 

@@ -12,11 +12,11 @@
 #include <paracel/random.hpp>
 #include <paracel/resumable_loop.hpp>
 
+#include "alg/common/output/server_state.hpp"
+#include "alg/common/output/warning.hpp"
 #include "alg/common/solvers/column_shift.hpp"
 #include "alg/common/solvers/row_weights.hpp"
-#include "alg/common/output/server_state.hpp"
 #include "alg/common/solvers/sum_over_workers.hpp"
-#include "alg/common/output/warning.hpp"
 #include "fm_als.hpp"
 
 namespace paracel::alg {

@@ -21,9 +21,9 @@
 #include <paracel/consistency.hpp>
 #include <paracel/table.hpp>
 
-#include "alg/common/solvers/class_base.hpp"
 #include "alg/common/output/divergence.hpp"
 #include "alg/common/output/validation.hpp"
+#include "alg/common/solvers/class_base.hpp"
 #include "fm_kernel.hpp"
 
 namespace paracel::alg {

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include <paracel/free_memory.hpp>
-#include "alg/common/solvers/column_shift.hpp"
 #include "alg/common/output/warning.hpp"
+#include "alg/common/solvers/column_shift.hpp"
 
 namespace paracel::alg {
 

@@ -10,10 +10,10 @@
 #include <paracel/collectives.hpp>
 #include <paracel/text_output.hpp>
 
+#include "alg/common/output/warning.hpp"
 #include "alg/common/solvers/classification.hpp"
 #include "alg/common/solvers/column_shift.hpp"
 #include "alg/common/solvers/sum_over_workers.hpp"
-#include "alg/common/output/warning.hpp"
 #include "ranking.hpp"
 
 namespace paracel::alg {

@@ -11,8 +11,8 @@
 
 #include "alg/common/output/divergence.hpp"
 #include "alg/common/output/npy.hpp"
-#include "alg/common/solvers/row_weights.hpp"
 #include "alg/common/output/warning.hpp"
+#include "alg/common/solvers/row_weights.hpp"
 #include "kmeans_input.hpp"
 
 namespace paracel::alg {

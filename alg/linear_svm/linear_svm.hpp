@@ -4,17 +4,17 @@
 //
 //     F(w) = |w|^2/2 + C sum_i weight_i loss(y_i w.x_i)          loss(z) = max(0, 1 - z) or its square, y_i = -1 or +1
 //
-// Source: alg/common/solvers/margin_solver.hpp (hinge); S. Keerthi, D. DeCoste, "A modified finite Newton method for fast
-// solution of large scale linear SVMs", JMLR 6, 2005, and paracel/optim.hpp (squared hinge).
+// Source: alg/common/solvers/margin_solver.hpp (hinge); S. Keerthi, D. DeCoste, "A modified finite Newton method for
+// fast solution of large scale linear SVMs", JMLR 6, 2005, and paracel/optim.hpp (squared hinge).
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <vector>
 
+#include "alg/common/output/validation.hpp"
 #include "alg/common/solvers/class_base.hpp"
 #include "alg/common/solvers/margin_solver.hpp"
-#include "alg/common/output/validation.hpp"
 
 namespace paracel::alg {
 

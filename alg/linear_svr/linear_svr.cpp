@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "alg/common/solvers/sum_over_workers.hpp"
 #include "alg/common/output/warning.hpp"
+#include "alg/common/solvers/sum_over_workers.hpp"
 
 namespace paracel::alg {
 

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "alg/common/output/validation.hpp"
 #include "alg/common/solvers/linear_base.hpp"
 #include "alg/common/solvers/margin_solver.hpp"
-#include "alg/common/output/validation.hpp"
 
 namespace paracel::alg {
 

@@ -10,10 +10,10 @@
 #include <paracel/random.hpp>
 #include <paracel/text_output.hpp>
 
-#include "alg/common/solvers/linear_base.hpp"
 #include "alg/common/output/server_state.hpp"
-#include "alg/common/solvers/sum_over_workers.hpp"
 #include "alg/common/output/warning.hpp"
+#include "alg/common/solvers/linear_base.hpp"
+#include "alg/common/solvers/sum_over_workers.hpp"
 
 namespace paracel::alg {
 

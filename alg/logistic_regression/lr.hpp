@@ -28,11 +28,11 @@
 #include <paracel/samples.hpp>
 #include <paracel/settings.hpp>
 
-#include "alg/common/solvers/classification.hpp"
-#include "alg/common/solvers/column_shift.hpp"
 #include "alg/common/output/divergence.hpp"
 #include "alg/common/output/result_keys.hpp"
 #include "alg/common/output/run_log.hpp"
+#include "alg/common/solvers/classification.hpp"
+#include "alg/common/solvers/column_shift.hpp"
 #include "alg/common/solvers/table.hpp"
 
 namespace paracel::alg {

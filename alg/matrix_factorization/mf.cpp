@@ -10,11 +10,11 @@
 #include <paracel/random.hpp>
 #include <paracel/resumable_loop.hpp>
 
-#include "alg/common/solvers/column_shift.hpp"
 #include "alg/common/output/load_cache_keys.hpp"
+#include "alg/common/output/warning.hpp"
+#include "alg/common/solvers/column_shift.hpp"
 #include "alg/common/solvers/sgd_kernel.hpp"
 #include "alg/common/solvers/sum_over_workers.hpp"
-#include "alg/common/output/warning.hpp"
 
 namespace paracel::alg {
 

@@ -29,10 +29,10 @@
 #include <paracel/sparse.hpp>
 
 #include "alg/common/output/divergence.hpp"
-#include "alg/common/solvers/recommend.hpp"
 #include "alg/common/output/result_keys.hpp"
 #include "alg/common/output/run_log.hpp"
 #include "alg/common/output/server_state.hpp"
+#include "alg/common/solvers/recommend.hpp"
 #include "mf_in_servers.hpp"
 #include "mf_objective.hpp"
 #include "mf_order.hpp"

@@ -17,8 +17,8 @@
 
 #include <paracel/paralg.hpp>
 
-#include "alg/common/solvers/recommend.hpp"
 #include "alg/common/output/server_state.hpp"
+#include "alg/common/solvers/recommend.hpp"
 
 namespace paracel::alg {
 

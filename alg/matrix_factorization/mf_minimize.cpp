@@ -3,8 +3,8 @@
 
 #include <paracel/optim.hpp>
 
-#include "alg/common/solvers/sum_over_workers.hpp"
 #include "alg/common/output/warning.hpp"
+#include "alg/common/solvers/sum_over_workers.hpp"
 #include "mf.hpp"
 #include "mf_objective.hpp"
 

@@ -8,9 +8,9 @@
 #include <numeric>
 #include <utility>
 
+#include "alg/common/output/warning.hpp"
 #include "alg/common/solvers/column_shift.hpp"
 #include "alg/common/solvers/sum_over_workers.hpp"
-#include "alg/common/output/warning.hpp"
 
 namespace paracel::alg {
 

@@ -15,8 +15,8 @@
 #include <paracel/optim.hpp>
 #include <paracel/optim_losses.hpp>
 
-#include "alg/common/solvers/class_base.hpp"
 #include "alg/common/output/validation.hpp"
+#include "alg/common/solvers/class_base.hpp"
 
 namespace paracel::alg {
 

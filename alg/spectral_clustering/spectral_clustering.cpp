@@ -10,8 +10,8 @@
 
 #include "alg/common/output/npy.hpp"
 #include "alg/common/output/run_log.hpp"
-#include "alg/common/solvers/sum_over_workers.hpp"
 #include "alg/common/output/warning.hpp"
+#include "alg/common/solvers/sum_over_workers.hpp"
 
 namespace paracel::alg {
 

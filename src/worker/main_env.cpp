@@ -32,13 +32,13 @@
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
 #include "worker/comm/comm_scheduler.hpp"
+#include "worker/comm/mpi_library.hpp"
+#include "worker/comm/single_comm.hpp"
 #include "worker/embedded.hpp"
 #include "worker/job/failure_line.hpp"
-#include "worker/live_algorithms.hpp"
-#include "worker/comm/mpi_library.hpp"
-#include "worker/results/output_folder.hpp"
 #include "worker/job/session.hpp"
-#include "worker/comm/single_comm.hpp"
+#include "worker/live_algorithms.hpp"
+#include "worker/results/output_folder.hpp"
 
 namespace paracel {
 

@@ -20,10 +20,10 @@
 #include "storage/file_glob.hpp"
 #include "storage/file_system.hpp"
 #include "worker/job/command_channel.hpp"
+#include "worker/job/session.hpp"
 #include "worker/live_algorithms.hpp"
 #include "worker/parameters/parasrv.hpp"
 #include "worker/results/result_files.hpp"
-#include "worker/job/session.hpp"
 
 namespace paracel {
 

@@ -19,8 +19,8 @@
 
 #include "test/support/cluster.hpp"
 #include "test/support/flaky_transport.hpp"
-#include "worker/job/peer_channels.hpp"
 #include "worker/comm/single_comm.hpp"
+#include "worker/job/peer_channels.hpp"
 
 namespace paracel {
 namespace {

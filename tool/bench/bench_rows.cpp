@@ -25,8 +25,8 @@
 #include "net/zmq_transport.hpp"
 #include "server/node/server.hpp"
 #include "server/node/server_node.hpp"
-#include "worker/job/session.hpp"
 #include "worker/comm/single_comm.hpp"
+#include "worker/job/session.hpp"
 
 DEFINE_string(op, "all", "pull, add or adagrad; all: each in turn, in the server object");
 DEFINE_string(where, "server", "server: the object alone; ipc: a worker and a server process");

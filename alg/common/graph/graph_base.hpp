@@ -15,9 +15,9 @@
 #include <paracel/text_output.hpp>
 
 #include "alg/common/output/entry_keys.hpp"
-#include "graph_search.hpp"
 #include "alg/common/output/npy.hpp"
 #include "alg/common/output/result_keys.hpp"
+#include "graph_search.hpp"
 
 namespace paracel::alg {
 

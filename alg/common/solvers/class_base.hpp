@@ -13,8 +13,8 @@
 
 #include <paracel/samples.hpp>
 
-#include "linear_base.hpp"
 #include "alg/common/output/run_log.hpp"
+#include "linear_base.hpp"
 
 namespace paracel::alg {
 

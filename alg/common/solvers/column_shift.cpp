@@ -11,8 +11,8 @@
 
 #include <paracel/error.hpp>
 
-#include "sum_over_workers.hpp"
 #include "alg/common/output/warning.hpp"
+#include "sum_over_workers.hpp"
 
 namespace paracel::alg {
 

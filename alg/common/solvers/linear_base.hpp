@@ -13,9 +13,9 @@
 #include <paracel/samples.hpp>
 #include <paracel/settings.hpp>
 
-#include "design_matrix.hpp"
 #include "alg/common/output/npy.hpp"
 #include "alg/common/output/run_log.hpp"
+#include "design_matrix.hpp"
 #include "table.hpp"
 
 namespace paracel::alg {

@@ -7,10 +7,10 @@
 #include <numbers>
 #include <utility>
 
+#include "alg/common/output/validation.hpp"
 #include "design_matrix.hpp"
 #include "dual_solver.hpp"
 #include "sum_over_workers.hpp"
-#include "alg/common/output/validation.hpp"
 
 namespace paracel::alg {
 

@@ -31,8 +31,8 @@
 #include <paracel/samples.hpp>
 #include <paracel/settings.hpp>
 
-#include "column_shift.hpp"
 #include "alg/common/output/run_log.hpp"
+#include "column_shift.hpp"
 
 namespace paracel::alg {
 

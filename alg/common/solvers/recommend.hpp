@@ -32,8 +32,8 @@
 #include <paracel/table.hpp>
 
 #include "alg/common/output/entry_keys.hpp"
-#include "factor_kernels.hpp"
 #include "alg/common/output/result_keys.hpp"
+#include "factor_kernels.hpp"
 
 namespace paracel::alg {
 

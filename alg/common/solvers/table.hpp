@@ -13,9 +13,9 @@
 #include <paracel/samples.hpp>
 #include <paracel/settings.hpp>
 
+#include "alg/common/output/npy.hpp"
 #include "class_weights.hpp"
 #include "design_matrix.hpp"
-#include "alg/common/output/npy.hpp"
 
 namespace paracel::alg {
 

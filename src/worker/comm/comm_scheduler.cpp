@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "worker/comm/comm_group.hpp"
-#include "worker/job/peer_channels.hpp"
 #include "worker/comm/stealing_messages.hpp"
+#include "worker/job/peer_channels.hpp"
 
 namespace paracel {
 

@@ -26,9 +26,9 @@
 #include "net/scheduler_channel.hpp"
 #include "net/transport.hpp"
 #include "worker/job/collective_sequence.hpp"
-#include "worker/results/output_folder.hpp"
 #include "worker/job/recovery_file.hpp"
 #include "worker/job/worker_checkpoint.hpp"
+#include "worker/results/output_folder.hpp"
 
 namespace paracel {
 
