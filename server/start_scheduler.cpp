@@ -170,7 +170,7 @@ std::chrono::milliseconds time_of(const char* flag, double seconds) {
 
 paracel::srv::checkpoint_options checkpoints_from_flags() {
   paracel::srv::checkpoint_options o;
-  paracel::net::posix_file_system disk;
+  paracel::storage::posix_file_system disk;
   o.plan.folder = FLAGS_checkpoint_dir;
   o.plan.every = FLAGS_checkpoint_every == 0 ? 0 : count_of("checkpoint_every", FLAGS_checkpoint_every, 1 << 30);
   o.keep = count_of("checkpoint_keep", FLAGS_checkpoint_keep, 1 << 20);
@@ -183,13 +183,13 @@ paracel::srv::checkpoint_options checkpoints_from_flags() {
   if (!FLAGS_checkpoint_dir.empty()) disk.require_own(FLAGS_checkpoint_dir);
   if (!FLAGS_resume.empty()) {
     disk.require_own(FLAGS_resume);
-    const auto from = paracel::net::read_manifest(disk, FLAGS_resume);
+    const auto from = paracel::storage::read_manifest(disk, FLAGS_resume);
     o.plan.resume = FLAGS_resume;
     o.plan.clock = from.clock;
     o.plan.workers = from.workers;
     // Later checkpoints in that folder failed verification, or were not wanted: they would be confused with those of
     // this run.
-    if (!o.plan.folder.empty()) paracel::net::set_aside_after(disk, o.plan.folder, from.clock);
+    if (!o.plan.folder.empty()) paracel::storage::set_aside_after(disk, o.plan.folder, from.clock);
   }
   return o;
 }

@@ -29,7 +29,7 @@ std::uint64_t id_of(plugin_registry& plugins, bool is_filter, const std::string&
 
 /// Loads the functions that were registered at the servers. Returns: what is missing or has changed, for error
 /// messages.
-std::string load_again(plugin_registry& plugins, const std::vector<net::checkpoint_function>& functions) {
+std::string load_again(plugin_registry& plugins, const std::vector<storage::checkpoint_function>& functions) {
   std::string missing;
   for (const auto& f : functions) {
     std::string why;
@@ -91,16 +91,16 @@ void checkpoint_service::give_answer(completion& done) const {
 
 std::string checkpoint_service::save(shard& of, unsigned index, const ownership& owned, const std::string& folder,
                                      std::uint32_t clock, std::uint64_t job) const {
-  net::checkpoint_entry e;
-  e.header = {.kind = net::checkpoint_kind::server,
+  storage::checkpoint_entry e;
+  e.header = {.kind = storage::checkpoint_kind::server,
               .clock = clock,
               .index = options_.slot,
               .job = job,
               .thread = index,
               .count = options_.threads};
-  e.name = net::checkpoint_file_name(e.header);
+  e.name = storage::checkpoint_file_name(e.header);
   disk_->make_folder(folder);
-  net::checkpoint_writer file(*disk_, folder + "/" + e.name, e.header);
+  storage::checkpoint_writer file(*disk_, folder + "/" + e.name, e.header);
   std::vector<std::byte> records;
   for (std::uint32_t p = 0; p < partition_count; ++p) {
     if (!owned.mine[p] || shard_of(static_cast<std::uint16_t>(p), options_.threads) != index) continue;
@@ -116,12 +116,12 @@ std::string checkpoint_service::save(shard& of, unsigned index, const ownership&
                          {"symbol", f.symbol},
                          {"filter", f.is_filter}});
   }
-  return json_text({{"file", json::parse(net::to_json(e))}, {"functions", std::move(functions)}});
+  return json_text({{"file", json::parse(storage::to_json(e))}, {"functions", std::move(functions)}});
 }
 
 std::string checkpoint_service::restore(shard& of, unsigned index, const ownership& owned,
                                         const std::string& folder) const {
-  const auto manifest = net::read_manifest(*disk_, folder);
+  const auto manifest = storage::read_manifest(*disk_, folder);
   const auto missing = load_again(plugins_, manifest.functions);
   const auto wanted = [&](std::uint32_t p) {
     return p < partition_count && owned.replicas[p] &&
@@ -135,9 +135,9 @@ std::string checkpoint_service::restore(shard& of, unsigned index, const ownersh
   std::uint32_t partition = 0;
   std::vector<std::byte> records;
   for (const auto& f : manifest.files) {
-    if (f.header.kind != net::checkpoint_kind::server) continue;
+    if (f.header.kind != storage::checkpoint_kind::server) continue;
     const auto path = folder + "/" + f.name;
-    net::checkpoint_reader file(*disk_, path);
+    storage::checkpoint_reader file(*disk_, path);
     if (file.header() != f.header) throw data_error(path + ": byte 0: belongs to another job, clock or server");
     while (file.next(partition, records, wanted)) {
       std::string why;

@@ -31,10 +31,10 @@ struct server_options;
 /// One per shard, owned by its thread.
 class checkpoint_service {
  public:
-  checkpoint_service(const server_options& options, net::file_system& disk, plugin_registry& plugins) noexcept
+  checkpoint_service(const server_options& options, storage::file_system& disk, plugin_registry& plugins) noexcept
       : options_(options), disk_(&disk), plugins_(plugins) {}
 
-  void use_disk(net::file_system& disk) noexcept { disk_ = &disk; }
+  void use_disk(storage::file_system& disk) noexcept { disk_ = &disk; }
 
   /// `owned`: null when it is not known yet.
   /// Blocks: until the disk I/O is complete.
@@ -47,7 +47,7 @@ class checkpoint_service {
   void give_answer(completion& done) const;
 
   const server_options& options_;
-  net::file_system* disk_;
+  storage::file_system* disk_;
   plugin_registry& plugins_;
   // The last completed request, and its reply; empty: none.
   std::string request_;

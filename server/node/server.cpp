@@ -108,7 +108,7 @@ void server::handle(unsigned shard, const net::request_view& request, shared_buf
   shards_[shard]->handle(request, std::move(tail), std::move(done));
 }
 
-void server::use_disk(net::file_system& instead) noexcept {
+void server::use_disk(storage::file_system& instead) noexcept {
   for (auto& c : checkpoints_) c.use_disk(instead);
 }
 

@@ -83,7 +83,7 @@ class server final : public request_handler {
   /// Answers what is parked in a shard with `job_ended`.
   void closing(unsigned shard) override;
   /// Where checkpoints are written and read instead of the file system. Call it before the first request.
-  void use_disk(net::file_system& instead) noexcept;
+  void use_disk(storage::file_system& instead) noexcept;
   /// Ticks and waits; requests of another job, or for a clock that is another server's, are rejected.
   /// `keeps`: whether the clock is ours, if the caller knows; otherwise the newest membership decides.
   void handle_clock(const net::request_view& request, completion done, clock_service::time_point now,
@@ -180,7 +180,7 @@ class server final : public request_handler {
   std::atomic<bool> has_replicas_{false};
   std::atomic<std::uint64_t> connections_dropped_{0};
   slow_consumer_guard unread_;
-  net::posix_file_system file_system_;
+  storage::posix_file_system file_system_;
   std::vector<checkpoint_service> checkpoints_;  // of each shard
 };
 

@@ -51,7 +51,7 @@ checkpoint_coordinator::checkpoint_coordinator(checkpoint_options options, std::
 }
 
 std::string checkpoint_coordinator::folder_of(std::uint32_t clock) const {
-  return options_.plan.folder + "/" + net::checkpoint_folder_name(clock);
+  return options_.plan.folder + "/" + storage::checkpoint_folder_name(clock);
 }
 
 void checkpoint_coordinator::say(const std::string& kind, std::uint32_t clock, const std::string& why,
@@ -86,7 +86,7 @@ void checkpoint_coordinator::handle(const net::request_view& in, completion done
   stopped_worker worker;
   try {
     const auto file = body.find("file");
-    if (file != body.end()) worker.file = net::entry_from_json(json_text(*file), clock, job_);
+    if (file != body.end()) worker.file = storage::entry_from_json(json_text(*file), clock, job_);
     else worker.error = body.value("error", "it has written no file");
   } catch (const std::exception& e) {
     worker.error = e.what();
@@ -211,7 +211,7 @@ void checkpoint_coordinator::on_saved(const net::reply_view& reply) {
   } else {
     try {
       const auto body = json_from(net::text_of(reply.body), most_saved_bytes);
-      manifest_.files.push_back(net::entry_from_json(json_text(body.at("file")), clock_, job_));
+      manifest_.files.push_back(storage::entry_from_json(json_text(body.at("file")), clock_, job_));
       for (const auto& f : body.at("functions")) {
         functions_.insert({from_hex(f.at("id").get<std::string>()).value_or(0), f.at("plugin").get<std::string>(),
                            f.at("symbol").get<std::string>(), f.at("filter").get<bool>()});
@@ -232,7 +232,7 @@ void checkpoint_coordinator::finish() {
             [](const auto& a, const auto& b) { return a.name < b.name; });
   later([this, m = manifest_, folder = folder_of(clock_)] {
     const auto text = m.to_text();
-    disk_->write(folder + "/" + net::manifest_name, net::bytes_of(text));
+    disk_->write(folder + "/" + storage::manifest_name, net::bytes_of(text));
     outcome o;
     for (const auto& f : m.files) o.bytes += f.digest.bytes;
     return o;
@@ -251,14 +251,14 @@ void checkpoint_coordinator::close(const std::string& why, std::uint64_t bytes) 
   if (!why.empty()) {
     later([this, folder] {
       // A manifest of another run, at the same clock, would name files that no longer exist.
-      disk_->remove(folder + "/" + net::manifest_name);
+      disk_->remove(folder + "/" + storage::manifest_name);
       if (!net::has_foreign_files(*disk_, folder)) disk_->remove_folder(folder);
       return outcome{};
     });
   } else {
     later([this, known = known_, clock = clock_] {
       (*known)[clock] = true;
-      net::prune_checkpoints(*disk_, options_.plan.folder, options_.keep, *known);
+      storage::prune_checkpoints(*disk_, options_.plan.folder, options_.keep, *known);
       return outcome{};
     });
   }

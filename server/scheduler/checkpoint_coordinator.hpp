@@ -43,8 +43,8 @@ struct checkpoint_options {
   /// How long after the first worker the last one may reach the clock of a checkpoint; then it is abandoned, and those
   /// that have arrived continue.
   std::chrono::milliseconds gather_limit{300'000};
-  net::file_system* disk = nullptr;  ///< null: the file system
-  bool own_thread = true;            ///< false: disk access runs on the caller's thread, for a simulation
+  storage::file_system* disk = nullptr;  ///< null: the file system
+  bool own_thread = true;                ///< false: disk access runs on the caller's thread, for a simulation
 };
 
 /// Thread-safety: owned by the thread of its completions.
@@ -101,7 +101,7 @@ class checkpoint_coordinator {
   enum class phase : std::uint8_t { idle, gathering, saving, finishing };
   struct stopped_worker {
     completion done;
-    std::optional<net::checkpoint_entry> file;
+    std::optional<storage::checkpoint_entry> file;
     std::string error;
   };
   enum class purpose : std::uint8_t { save, restore, clock };
@@ -144,8 +144,8 @@ class checkpoint_coordinator {
   std::uint32_t workers_;
   event_sink events_;
   send_request send_;
-  net::posix_file_system file_system_;
-  net::file_system* disk_;
+  storage::posix_file_system file_system_;
+  storage::file_system* disk_;
 
   phase phase_ = phase::idle;
   std::uint32_t clock_ = 0;            // of the checkpoint in progress
@@ -156,8 +156,8 @@ class checkpoint_coordinator {
   std::set<std::uint32_t> in_;                       // ranks that have not left
   std::map<std::uint32_t, std::uint32_t> passed_;    // rank that was replaced -> clock at which it resumed
   std::string failure_;                              // of the one in progress
-  net::checkpoint_manifest manifest_;
-  std::set<net::checkpoint_function> functions_;
+  storage::checkpoint_manifest manifest_;
+  std::set<storage::checkpoint_function> functions_;
 
   std::uint64_t last_number_ = 0;
   std::map<std::uint64_t, question> asked_;  // by number: unanswered requests

@@ -77,7 +77,7 @@ void json_parser::wrong(const std::string& key, const config_node& found, const 
 }
 
 void json_parser::check_exists(const std::string& key, const std::string& name) const {
-  if (file_exists(name)) return;
+  if (storage::file_exists(name)) return;
   throw argument_error(file_ + ": key \"" + key + "\": no such file or folder: " + name, exit_status::config);
 }
 

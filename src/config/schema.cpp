@@ -98,8 +98,8 @@ std::string json_of(const config_value& v) {
 /// Throws: config_error; data_error when there is nothing in the folder, as for a file with nothing in it.
 void require_input(const std::string& name, const std::string& place) {
   const auto wrong = [&](const std::string& what) { throw config_error(place + ": " + what); };
-  if (!file_exists(name)) wrong("no such file or folder: " + name);
-  const auto files = expand_files(name);
+  if (!storage::file_exists(name)) wrong("no such file or folder: " + name);
+  const auto files = storage::expand_files(name);
   if (files.empty()) throw data_error(place + ": no file in folder: " + name);
   for (const auto& f : files) {
     struct stat about {};
@@ -387,11 +387,11 @@ config_value config_schema::checked(const key_spec& spec, const config_node& nod
     require_input(text, place);
     if (std::filesystem::is_directory(text, problem)) throw config_error(place + ": is a folder, want a file: " + text);
   }
-  if (spec.type_ == key_type::plugin && text.find('/') != std::string::npos && !file_exists(text)) {
+  if (spec.type_ == key_type::plugin && text.find('/') != std::string::npos && !storage::file_exists(text)) {
     throw config_error(place + ": no such file: " + text);
   }
   if (spec.type_ == key_type::output_folder) {
-    if (const auto why = why_not_writable(text); !why.empty()) {
+    if (const auto why = storage::why_not_writable(text); !why.empty()) {
       throw config_error(place + ": cannot write to " + text + ": " + why);
     }
   }

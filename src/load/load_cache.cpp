@@ -61,7 +61,7 @@ load_cache::load_cache(Comm comm, const load_cache_options& where, const std::st
     files_found_ = inputs.text;
     const auto folder = where.folder.empty() ? inputs.folder + "/.paracel_cache" : where.folder;
     try {
-      net::posix_file_system().make_folder(folder);
+      storage::posix_file_system().make_folder(folder);
     } catch (const error& e) {
       throw config_error(std::string("cache: ") + e.what() + "; the key cache_folder can name another folder");
     }

@@ -32,7 +32,7 @@ namespace paracel {
 /// Writes parts one after the other.
 class cache_writer {
  public:
-  explicit cache_writer(net::file_writer& to) : to_(to) {}
+  explicit cache_writer(storage::file_writer& to) : to_(to) {}
   template <class T>
   void operator()(const std::vector<T>& v) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -58,14 +58,14 @@ class cache_writer {
   }
 
  private:
-  net::file_writer& to_;
+  storage::file_writer& to_;
   running_hash hash_;
 };
 
 /// Reads them back. Throws: error when the file is shorter than it says.
 class cache_reader {
  public:
-  explicit cache_reader(const net::file_reader& from) : from_(from) {}
+  explicit cache_reader(const storage::file_reader& from) : from_(from) {}
   template <class T>
   void operator()(std::vector<T>& v) {
     v.resize(count(sizeof(T)));
@@ -92,7 +92,7 @@ class cache_reader {
   /// Reads the number of elements of `width` bytes; the file has them.
   std::size_t count(std::size_t width);
 
-  const net::file_reader& from_;
+  const storage::file_reader& from_;
   std::uint64_t at_ = 0;
   running_hash hash_;
 };
@@ -117,7 +117,7 @@ class load_cache {
     std::uint64_t generation = 0;
     std::string why;
     try {
-      const auto file = net::posix_file_system().open(path_);
+      const auto file = storage::posix_file_system().open(path_);
       cache_reader r(*file);
       generation = begin(r);
       if (generation != 0) parts(r);
@@ -137,7 +137,7 @@ class load_cache {
     const auto generation = new_generation();
     if (generation == 0) return;
     try {
-      const auto file = net::posix_file_system().create(path_);
+      const auto file = storage::posix_file_system().create(path_);
       cache_writer w(*file);
       begin(w, generation);
       parts(w);

@@ -12,7 +12,7 @@
 #include "core/check.hpp"
 #include "core/hex.hpp"
 
-namespace paracel::net {
+namespace paracel::storage {
 namespace {
 
 constexpr std::array<char, 8> front_mark{'P', 'R', 'C', 'L', 'C', 'K', 'P', 'T'};
@@ -221,4 +221,4 @@ checkpoint_digest verify_checkpoint_file(const file_system& on, const std::strin
   return file.digest();
 }
 
-}  // namespace paracel::net
+}  // namespace paracel::storage

@@ -22,7 +22,7 @@
 #include "core/hash.hpp"
 #include "storage/file_system.hpp"
 
-namespace paracel::net {
+namespace paracel::storage {
 
 inline constexpr std::uint32_t checkpoint_version = 1;
 inline constexpr std::size_t checkpoint_header_bytes = 64;
@@ -124,4 +124,4 @@ class checkpoint_reader {
 checkpoint_digest verify_checkpoint_file(const file_system& on, const std::string& path,
                                          checkpoint_header* header = nullptr);
 
-}  // namespace paracel::net
+}  // namespace paracel::storage

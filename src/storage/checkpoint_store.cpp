@@ -13,7 +13,7 @@
 #include "core/hex.hpp"
 #include "core/json_io.hpp"
 
-namespace paracel::net {
+namespace paracel::storage {
 namespace {
 
 using nlohmann::json;
@@ -344,4 +344,4 @@ std::vector<std::string> set_aside_after(file_system& on, const std::string& fol
   return fresh;
 }
 
-}  // namespace paracel::net
+}  // namespace paracel::storage

@@ -20,7 +20,7 @@
 #include "storage/checkpoint_file.hpp"
 #include "storage/file_system.hpp"
 
-namespace paracel::net {
+namespace paracel::storage {
 
 inline constexpr const char* manifest_name = "manifest.json";
 
@@ -104,4 +104,4 @@ std::vector<std::uint32_t> prune_checkpoints(file_system& on, const std::string&
 /// confused with those of a run that resumes from it. Returns: the new names.
 std::vector<std::string> set_aside_after(file_system& on, const std::string& folder, std::uint32_t clock);
 
-}  // namespace paracel::net
+}  // namespace paracel::storage

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
-namespace paracel {
+namespace paracel::storage {
 
 namespace fs = std::filesystem;
 
@@ -86,4 +86,4 @@ std::string why_not_writable(const std::string& folder) {
   return {};
 }
 
-}  // namespace paracel
+}  // namespace paracel::storage

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace paracel {
+namespace paracel::storage {
 
 /// The files that a name refers to: a file is itself, a folder is every file below it that is not hidden, anything
 /// else is a glob pattern (with `~`). Sorted by name within each; empty if nothing matches.
@@ -17,4 +17,4 @@ bool file_exists(const std::string& name);
 /// Creates nothing.
 std::string why_not_writable(const std::string& folder);
 
-}  // namespace paracel
+}  // namespace paracel::storage

@@ -17,7 +17,7 @@
 
 #include <paracel/error.hpp>
 
-namespace paracel::net {
+namespace paracel::storage {
 namespace {
 
 constexpr const char* temporary_front = ".paracel.";
@@ -280,4 +280,4 @@ bool posix_file_system::remove(const std::string& path) {
   refuse(path, "cannot be removed", errno);
 }
 
-}  // namespace paracel::net
+}  // namespace paracel::storage

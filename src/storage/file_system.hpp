@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace paracel::net {
+namespace paracel::storage {
 
 /// A file being written. It gets its name only by `commit`; without it the file is discarded.
 ///
@@ -96,4 +96,4 @@ class posix_file_system final : public file_system {
   void remove_unfinished(const std::string& folder);
 };
 
-}  // namespace paracel::net
+}  // namespace paracel::storage

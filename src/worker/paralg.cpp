@@ -59,7 +59,7 @@ paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, i
     std::error_code failure;
     std::filesystem::create_directories(output_, failure);
     if (failure) throw config_error("output folder " + output_ + " cannot be created: " + failure.message());
-    if (const auto why = why_not_writable(output_); !why.empty())
+    if (const auto why = storage::why_not_writable(output_); !why.empty())
       throw config_error("output folder " + output_ + " cannot be written: " + why);
     session_->output(output_);
   }
@@ -314,12 +314,12 @@ str_type paralg::write_object(const str_type& prefix, const value_view& value) {
   auto path = result_path(output_, prefix + std::to_string(get_worker_id()) + ".pkl");
   std::vector<std::byte> bytes{static_cast<std::byte>(value.tag)};
   bytes.insert(bytes.end(), value.bytes.begin(), value.bytes.end());
-  net::posix_file_system().write(path, bytes);
+  storage::posix_file_system().write(path, bytes);
   return path;
 }
 
 void paralg::read_object(const str_type& path, value_sink to) {
-  const auto bytes = net::posix_file_system().read(path, SIZE_MAX);
+  const auto bytes = storage::posix_file_system().read(path, SIZE_MAX);
   if (bytes.empty()) throw protocol_error(path + ": is empty, want an object of pkl_dat");
   to.put(to.target, {static_cast<value_tag>(bytes.front()), std::span(bytes).subspan(1)});
 }

@@ -69,7 +69,8 @@ std::vector<std::string> inputs_of(const config& settings) {
     if (s.type != key_type::file && s.type != key_type::files) continue;
     const auto* some = std::get_if<std::vector<std::string>>(&s.value);
     for (const auto& name : some != nullptr ? *some : std::vector<std::string>{std::get<std::string>(s.value)}) {
-      const auto files = file_exists(name + "/model.json") ? std::vector<std::string>{name} : expand_files(name);
+      const auto files =
+          storage::file_exists(name + "/model.json") ? std::vector<std::string>{name} : storage::expand_files(name);
       paths.insert(paths.end(), files.begin(), files.end());
     }
   }

@@ -78,13 +78,13 @@ class Checkpoint : public testing::Test {
     return o;
   }
   void resume(cluster_options& o, std::uint32_t clock) const {
-    o.checkpoints.plan.resume = folder_ + "/" + net::checkpoint_folder_name(clock);
-    const auto m = net::verify_checkpoint(net::posix_file_system(), o.checkpoints.plan.resume);
+    o.checkpoints.plan.resume = folder_ + "/" + storage::checkpoint_folder_name(clock);
+    const auto m = storage::verify_checkpoint(storage::posix_file_system(), o.checkpoints.plan.resume);
     o.checkpoints.plan.clock = m.clock;
     o.checkpoints.plan.workers = m.workers;
   }
   [[nodiscard]] std::vector<std::uint32_t> clocks() const {
-    return net::checkpoint_clocks(net::posix_file_system(), folder_);
+    return storage::checkpoint_clocks(storage::posix_file_system(), folder_);
   }
 
   std::string folder_;
@@ -254,7 +254,8 @@ TEST_F(Checkpoint, WhoeverAsksGetsOneAtTheFirstClockThatNobodyHasPassed) {
   const auto clock = made["clock"].get<std::uint32_t>();
   EXPECT_EQ(events_.first("checkpoint_asked")["clock"], clock);
   EXPECT_GT(clock, 20U);
-  const auto m = net::verify_checkpoint(net::posix_file_system(), folder_ + "/" + net::checkpoint_folder_name(clock));
+  const auto m =
+      storage::verify_checkpoint(storage::posix_file_system(), folder_ + "/" + storage::checkpoint_folder_name(clock));
   EXPECT_EQ(m.files.size(), 3U + 2U);
   auto o = options(3, 1, 1, 0);
   resume(o, clock);
@@ -285,7 +286,7 @@ TEST_F(Checkpoint, AFullDiskOfAServerIsReportedAndTheRunGoesOn) {
   });
   EXPECT_THAT(events_.first("checkpoint_failed")["why"].get<std::string>(), HasSubstr("No space left on device"));
   EXPECT_EQ(events_.of("checkpoint_failed").size(), 2U);
-  EXPECT_EQ(net::choose_checkpoint(net::posix_file_system(), folder_).manifest.clock, 2U);
+  EXPECT_EQ(storage::choose_checkpoint(storage::posix_file_system(), folder_).manifest.clock, 2U);
   for (int i = 0; i < 1000 && clocks().size() > 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds{2});
   EXPECT_THAT(clocks(), ElementsAre(2)) << "partial files are removed";
 }
@@ -327,7 +328,7 @@ TEST_F(Checkpoint, AWorkerThatHasLeftIsNotWaitedFor) {
     for (int i = 0; i < (a.get_worker_id() == 2 ? 3 : 5); ++i) a.iter_commit();
   });
   EXPECT_EQ(events_.first("checkpoint")["clock"], 4);
-  EXPECT_EQ(net::verify_checkpoint(net::posix_file_system(), folder_ + "/0000000004").files.size(), 2U + 1U);
+  EXPECT_EQ(storage::verify_checkpoint(storage::posix_file_system(), folder_ + "/0000000004").files.size(), 2U + 1U);
 }
 
 TEST_F(Checkpoint, OneThatIsDamagedBetweenChoosingAndReadingEndsTheJobWithFileAndOffset) {
@@ -335,7 +336,7 @@ TEST_F(Checkpoint, OneThatIsDamagedBetweenChoosingAndReadingEndsTheJobWithFileAn
   auto o = options(2, 1, 1, 0);
   resume(o, 4);
   const auto path = o.checkpoints.plan.resume + "/server-0-0.ckpt";
-  net::posix_file_system disk;
+  storage::posix_file_system disk;
   auto bytes = disk.read(path, 1 << 24);
   bytes[100] ^= std::byte{1};
   disk.write(path, bytes);

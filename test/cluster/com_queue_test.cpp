@@ -543,11 +543,11 @@ TEST(ComQueue, AResumedRunEndsWithTheBitsOfOneThatWasNeverStopped) {
           c.silence(comm);
         });
       }
-      const auto clocks = net::checkpoint_clocks(net::posix_file_system(), folder.path());
+      const auto clocks = storage::checkpoint_clocks(storage::posix_file_system(), folder.path());
       ASSERT_FALSE(clocks.empty()) << "stopped in superstep " << stop;
       const auto clock = *std::ranges::max_element(clocks);
       ASSERT_EQ(clock, static_cast<std::uint32_t>((stop - 1) / 2 * 2));
-      o.checkpoints.plan.resume = folder.path() + "/" + net::checkpoint_folder_name(clock);
+      o.checkpoints.plan.resume = folder.path() + "/" + storage::checkpoint_folder_name(clock);
       o.checkpoints.plan.clock = clock;
       o.checkpoints.plan.workers = static_cast<std::uint32_t>(p);
       cluster c(o);
@@ -575,7 +575,7 @@ TEST(ComQueue, ACheckpointOfAnotherNumberOfTasksIsRefused) {
   };
   cluster(o).run(run);
   o.workers = 3;
-  o.checkpoints.plan.resume = folder.path() + "/" + net::checkpoint_folder_name(2);
+  o.checkpoints.plan.resume = folder.path() + "/" + storage::checkpoint_folder_name(2);
   o.checkpoints.plan.clock = 2;
   o.checkpoints.plan.workers = 2;
   cluster c(o);

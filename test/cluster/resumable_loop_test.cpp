@@ -90,12 +90,12 @@ class ResumableLoop : public testing::Test {
     return o;
   }
   void resume(cluster_options& o, std::uint32_t clock) const {
-    o.checkpoints.plan.resume = folder_.path() + "/" + net::checkpoint_folder_name(clock);
+    o.checkpoints.plan.resume = folder_.path() + "/" + storage::checkpoint_folder_name(clock);
     o.checkpoints.plan.clock = clock;
     o.checkpoints.plan.workers = static_cast<std::uint32_t>(o.workers);
   }
   [[nodiscard]] std::vector<std::uint32_t> clocks() const {
-    return net::checkpoint_clocks(net::posix_file_system(), folder_.path());
+    return storage::checkpoint_clocks(storage::posix_file_system(), folder_.path());
   }
   test::temporary_folder folder_;
 };
@@ -133,7 +133,7 @@ TEST_F(ResumableLoop, EndsFromEveryCheckpointWithTheBitsOfAnUndisturbedRun) {
       });
     }
     for (const auto clock : made)
-      std::filesystem::remove_all(folder_.path() + "/" + net::checkpoint_folder_name(clock));
+      std::filesystem::remove_all(folder_.path() + "/" + storage::checkpoint_folder_name(clock));
   }
 }
 

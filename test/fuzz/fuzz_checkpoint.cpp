@@ -43,14 +43,14 @@ void store(bytes& b, std::size_t at, T v) {
 }
 
 void repair(bytes& b) {
-  if (b.size() < net::checkpoint_header_bytes + net::checkpoint_footer_bytes) return;
+  if (b.size() < storage::checkpoint_header_bytes + storage::checkpoint_footer_bytes) return;
   std::memcpy(b.data(), "PRCLCKPT", 8);
-  store(b, 8, net::checkpoint_version);
+  store(b, 8, storage::checkpoint_version);
   std::vector<std::uint64_t> sums{hash_block(std::span(b).first(56), 0)};
   store(b, 56, sums[0]);
-  const auto end = b.size() - net::checkpoint_footer_bytes;
-  std::size_t at = net::checkpoint_header_bytes;
-  while (end - at >= net::checkpoint_block_front_bytes) {
+  const auto end = b.size() - storage::checkpoint_footer_bytes;
+  std::size_t at = storage::checkpoint_header_bytes;
+  while (end - at >= storage::checkpoint_block_front_bytes) {
     const auto n = load<std::uint32_t>(b, at);
     if (n > end - at - 16) break;
     sums.push_back(hash_block(std::span(b).subspan(at + 16, n), load<std::uint64_t>(b, at)));
@@ -72,13 +72,14 @@ void try_file(const bytes& content) {
   file->append(content);
   file->commit();
   try {
-    net::checkpoint_reader r(disk, "in");
+    storage::checkpoint_reader r(disk, "in");
     std::vector<std::pair<std::uint32_t, bytes>> all;
     std::uint32_t section = 0;
     bytes payload;
     while (r.next(section, payload)) all.emplace_back(section, payload);
-    require(r.digest() == net::checkpoint_digest{content.size(), hash_block(content, 0)}, "the digest is the file's");
-    net::checkpoint_writer w(disk, "out", r.header());
+    require(r.digest() == storage::checkpoint_digest{content.size(), hash_block(content, 0)},
+            "the digest is the file's");
+    storage::checkpoint_writer w(disk, "out", r.header());
     for (const auto& [s, p] : all) w.add(s, p);
     w.finish();
     require(disk.bytes_of("out").size() <= content.size(), "sections are written in as few blocks as possible");
@@ -93,7 +94,7 @@ void try_manifest(const bytes& content) {
     auto t = text;
     if (framed) t = R"({"checkpoint":)" + text + R"(,"xxh3":")" + to_hex(hash_block(content, 0)) + "\"}\n";
     try {
-      require(net::checkpoint_manifest::from_text(t, "m").to_text() == t, "what is accepted is what is written");
+      require(storage::checkpoint_manifest::from_text(t, "m").to_text() == t, "what is accepted is what is written");
     } catch (const data_error&) {
     }
   }

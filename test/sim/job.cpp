@@ -543,9 +543,9 @@ class job {
   unsigned losses_ = 0;
 };
 
-std::optional<net::chosen_checkpoint> newest_on(const test::crash_disk& disk) {
+std::optional<storage::chosen_checkpoint> newest_on(const test::crash_disk& disk) {
   try {
-    return net::choose_checkpoint(disk, checkpoint_folder);
+    return storage::choose_checkpoint(disk, checkpoint_folder);
   } catch (const error&) {  // there is no valid one
     return std::nullopt;
   }
@@ -574,7 +574,7 @@ job_result run_job(const job_options& options) {
   if (clock < told) wrong(at_clock(told) + " is gone; what is left is of clock " + std::to_string(clock));
   if (!from) return before;
   if (!snapshots.contains(clock)) wrong(at_clock(clock) + " is there, where not all had stopped");
-  net::set_aside_after(disk, checkpoint_folder, clock);
+  storage::set_aside_after(disk, checkpoint_folder, clock);
   auto again = options;
   again.seed = ~options.seed;
   job second(again, disk, {from->folder, clock, from->manifest.workers, std::move(snapshots[clock])});

@@ -53,7 +53,7 @@ server_entry entry_of(std::uint32_t slot, std::uint64_t incarnation, std::uint32
   return e;
 }
 
-server_process::server_process(simulation& in, process& p, net::file_system& disk, const server_entry& self,
+server_process::server_process(simulation& in, process& p, storage::file_system& disk, const server_entry& self,
                                server_mutations broken, std::function<void()> ended)
     : in_(in),
       self_(self),

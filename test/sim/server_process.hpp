@@ -47,8 +47,8 @@ server_entry entry_of(std::uint32_t slot, std::uint64_t incarnation, std::uint32
 class server_process {
  public:
   /// `ended`: called when it is told to exit, or that it counts as dead; possibly in a step of one of its actors.
-  server_process(simulation& in, process& p, net::file_system& disk, const server_entry& self, server_mutations broken,
-                 std::function<void()> ended);
+  server_process(simulation& in, process& p, storage::file_system& disk, const server_entry& self,
+                 server_mutations broken, std::function<void()> ended);
 
   [[nodiscard]] const server_entry& self() const { return self_; }
   [[nodiscard]] process& place() { return process_; }

@@ -32,8 +32,8 @@ std::string text_of(const kv_result& r) { return std::string(r.text()); }
 
 }  // namespace
 
-worker_process::worker_process(simulation& in, process& p, net::file_system& disk, history& known, std::uint32_t rank,
-                               std::uint32_t size)
+worker_process::worker_process(simulation& in, process& p, storage::file_system& disk, history& known,
+                               std::uint32_t rank, std::uint32_t size)
     : in_(in),
       process_(p),
       disk_(disk),
@@ -162,15 +162,18 @@ void worker_process::wait_for_clock(std::uint32_t known) {
 /// Like session.
 void worker_process::stop() {
   known_.stops(rank_, iterations_);
-  const auto folder = plan_.folder + "/" + net::checkpoint_folder_name(iterations_);
+  const auto folder = plan_.folder + "/" + storage::checkpoint_folder_name(iterations_);
   json body = {{"role", "worker"}, {"rank", rank_}, {"clock", iterations_}};
   file_.clear();
   try {
-    const auto e = parts_.write(
-        disk_, folder,
-        {.kind = net::checkpoint_kind::worker, .clock = iterations_, .index = rank_, .job = job_id, .count = size_});
+    const auto e = parts_.write(disk_, folder,
+                                {.kind = storage::checkpoint_kind::worker,
+                                 .clock = iterations_,
+                                 .index = rank_,
+                                 .job = job_id,
+                                 .count = size_});
     file_ = folder + "/" + e.name;
-    body["file"] = json::parse(net::to_json(e));
+    body["file"] = json::parse(storage::to_json(e));
   } catch (const std::exception& e) {
     body["error"] = e.what();
   }

@@ -23,7 +23,7 @@ namespace paracel::sim {
 /// the clock requests it, the worker stops for a checkpoint.
 class worker_process {
  public:
-  worker_process(simulation& in, process& p, net::file_system& disk, history& known, std::uint32_t rank,
+  worker_process(simulation& in, process& p, storage::file_system& disk, history& known, std::uint32_t rank,
                  std::uint32_t size);
 
   [[nodiscard]] std::uint32_t iterations() const { return iterations_; }
@@ -63,7 +63,7 @@ class worker_process {
 
   simulation& in_;
   process& process_;
-  net::file_system& disk_;
+  storage::file_system& disk_;
   history& known_;
   const std::uint32_t rank_;
   const std::uint32_t size_;

@@ -23,7 +23,7 @@ namespace paracel::test {
 /// Unsynchronised data may survive completely, partly, or not at all: a file keeps a prefix of what was written since
 /// its last fsync (followed by zeros, as file systems leave them), a name in an unsynchronised folder refers to the old
 /// or the new file. `seed` determines the choices.
-class crash_disk final : public net::file_system {
+class crash_disk final : public storage::file_system {
  public:
   struct power_loss {};
 
@@ -64,7 +64,7 @@ class crash_disk final : public net::file_system {
     power_.reset();
   }
 
-  std::unique_ptr<net::file_writer> create(const std::string& path) override {
+  std::unique_ptr<storage::file_writer> create(const std::string& path) override {
     step(path, true);
     if (!folders_.contains(folder_of(path))) throw error(path + ": cannot be written: No such file or directory");
     auto temporary = folder_of(path) + "/.paracel." + std::to_string(steps_) + ".tmp";
@@ -72,7 +72,7 @@ class crash_disk final : public net::file_system {
     now_[temporary] = f;
     return std::make_unique<writer>(*this, path, std::move(temporary), std::move(f));
   }
-  [[nodiscard]] std::unique_ptr<net::file_reader> open(const std::string& path) const override {
+  [[nodiscard]] std::unique_ptr<storage::file_reader> open(const std::string& path) const override {
     const auto f = now_.find(path);
     if (f == now_.end()) throw error(path + ": cannot be opened: No such file or directory");
     return std::make_unique<reader>(f->second);
@@ -136,7 +136,7 @@ class crash_disk final : public net::file_system {
     std::size_t synced = 0;
   };
 
-  class writer final : public net::file_writer {
+  class writer final : public storage::file_writer {
    public:
     writer(crash_disk& on, std::string path, std::string temporary, std::shared_ptr<file> f)
         : on_(on), path_(std::move(path)), temporary_(std::move(temporary)), file_(std::move(f)) {}
@@ -168,7 +168,7 @@ class crash_disk final : public net::file_system {
     std::shared_ptr<file> file_;
   };
 
-  class reader final : public net::file_reader {
+  class reader final : public storage::file_reader {
    public:
     explicit reader(std::shared_ptr<file> f) : file_(std::move(f)) {}
     [[nodiscard]] std::uint64_t size() const override { return file_->bytes.size(); }

@@ -163,22 +163,22 @@ int main(int argc, char** argv) {
   std::string folder = FLAGS_folder.empty() ? std::filesystem::temp_directory_path().string() : FLAGS_folder;
   folder += "/bench_checkpoint_XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) give_up("cannot create " + folder);
-  const auto one = folder + "/" + net::checkpoint_folder_name(1);
+  const auto one = folder + "/" + storage::checkpoint_folder_name(1);
   const auto s = make_server();
   const auto keys = fill(*s);
 
-  net::posix_file_system disk;
+  storage::posix_file_system disk;
   std::vector<double> saved;
   std::vector<double> bare;
   std::vector<double> ratios;
   std::uint64_t bytes = 0;
   for (unsigned i = 0; i < FLAGS_repeat; ++i) {
-    net::checkpoint_manifest m{.job = job, .clock = 1, .workers = 1, .servers = 1};
+    storage::checkpoint_manifest m{.job = job, .clock = 1, .workers = 1, .servers = 1};
     const auto begun = clock_type::now();
     for (const auto& a : on_all(*s, json{{"do", "save"}, {"folder", one}, {"clock", 1}}.dump()))
-      m.files.push_back(net::entry_from_json(json::parse(a).at("file").dump(), 1, job));
+      m.files.push_back(storage::entry_from_json(json::parse(a).at("file").dump(), 1, job));
     const auto text = m.to_text();
-    disk.write(one + "/" + net::manifest_name, net::bytes_of(text));
+    disk.write(one + "/" + storage::manifest_name, net::bytes_of(text));
     saved.push_back(seconds_since(begun));
     bytes = 0;
     for (const auto& f : m.files) bytes += f.digest.bytes;
@@ -187,7 +187,7 @@ int main(int argc, char** argv) {
   }
 
   auto begun = clock_type::now();
-  net::verify_checkpoint(disk, one);
+  storage::verify_checkpoint(disk, one);
   const double verified = seconds_since(begun);
   const auto again = make_server();
   begun = clock_type::now();

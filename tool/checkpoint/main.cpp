@@ -27,7 +27,7 @@ using nlohmann::json;
 
 constexpr std::size_t most_config_bytes = std::size_t{1} << 30;
 
-std::string summary(const net::checkpoint_manifest& m) {
+std::string summary(const storage::checkpoint_manifest& m) {
   std::uint64_t bytes = 0;
   for (const auto& f : m.files) bytes += f.digest.bytes;
   return "clock " + std::to_string(m.clock) + "   " + std::to_string(m.workers) + " workers   " +
@@ -35,20 +35,20 @@ std::string summary(const net::checkpoint_manifest& m) {
          std::to_string(bytes) + " bytes   " + m.program + "   job " + to_hex(m.job);
 }
 
-std::vector<std::string> folders_in(const net::file_system& disk, const std::string& folder) {
+std::vector<std::string> folders_in(const storage::file_system& disk, const std::string& folder) {
   std::vector<std::string> all;
-  for (const auto clock : net::checkpoint_clocks(disk, folder)) {
-    all.push_back(folder + "/" + net::checkpoint_folder_name(clock));
+  for (const auto clock : storage::checkpoint_clocks(disk, folder)) {
+    all.push_back(folder + "/" + storage::checkpoint_folder_name(clock));
   }
   if (all.empty()) all.push_back(folder);
   return all;
 }
 
-int look(const net::file_system& disk, const std::string& folder, bool whole) {
+int look(const storage::file_system& disk, const std::string& folder, bool whole) {
   int status = exit_status::ok;
   for (const auto& one : folders_in(disk, folder)) {
     try {
-      const auto m = whole ? net::verify_checkpoint(disk, one) : net::read_manifest(disk, one);
+      const auto m = whole ? storage::verify_checkpoint(disk, one) : storage::read_manifest(disk, one);
       std::printf("%s   %s%s\n", one.c_str(), whole ? "valid   " : "", summary(m).c_str());
     } catch (const error& e) {
       std::printf("%s   broken   %s\n", one.c_str(), e.what());
@@ -59,8 +59,8 @@ int look(const net::file_system& disk, const std::string& folder, bool whole) {
 }
 
 /// `config`: a config file to be compared with the checkpoint's; empty: none.
-int choose(const net::file_system& disk, const std::string& folder, const std::string& config) {
-  const auto c = net::choose_checkpoint(disk, folder);
+int choose(const storage::file_system& disk, const std::string& folder, const std::string& config) {
+  const auto c = storage::choose_checkpoint(disk, folder);
   json passed = json::array();
   for (const auto& b : c.passed_over) passed.push_back({{"folder", b.folder}, {"why", b.why}});
   std::uint64_t hash = 0;
@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
   try {
     std::string folder = what.empty() ? "" : argv[2];
     while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
-    const net::posix_file_system disk;
+    const storage::posix_file_system disk;
     if (argc == 3 && (what == "list" || what == "verify")) return look(disk, folder, what == "verify");
     if (what == "choose") return choose(disk, folder, argc == 4 ? argv[3] : "");
     std::fprintf(stderr, "usage: paracel_checkpoint list|verify DIR, or choose DIR [CONFIG]\n");

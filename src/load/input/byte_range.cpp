@@ -46,9 +46,10 @@ std::string_view whole_lines(std::string_view text, std::size_t begin, std::size
 
 std::vector<std::string> expand(const std::string& name) {
   if (name == "-") return {name};
-  auto files = expand_files(name);
+  auto files = storage::expand_files(name);
   if (files.empty()) {
-    throw data_error(file_exists(name) ? name + ": no file in this folder" : name + ": no such file or folder");
+    throw data_error(storage::file_exists(name) ? name + ": no file in this folder"
+                                                : name + ": no such file or folder");
   }
   return files;
 }

@@ -98,7 +98,7 @@ std::shared_ptr<session> session::join(session_options options) {
   if (s->members_.may_change() || awaits_peers) s->heartbeat_->follow(s->members_.epoch);
   if (const auto& plan = s->members_.checkpoints; !plan.resume.empty()) {
     s->set_finished(plan.clock);
-    if (!last) s->parts_.read(net::posix_file_system(), plan, s->rank(), s->size());
+    if (!last) s->parts_.read(storage::posix_file_system(), plan, s->rank(), s->size());
   }
   if (turn == 0) return s;
   s->replaces_ = true;
@@ -297,17 +297,20 @@ void session::tell(net::verb what, const std::string& json) {
 
 void session::checkpoint() {
   const auto clock = finished();
-  const auto folder = members_.checkpoints.folder + "/" + net::checkpoint_folder_name(clock);
-  net::posix_file_system disk;
+  const auto folder = members_.checkpoints.folder + "/" + storage::checkpoint_folder_name(clock);
+  storage::posix_file_system disk;
   auto body = identity_of(options_);
   body["clock"] = clock;
   std::string path;
   try {
-    const auto file = parts_.write(
-        disk, folder,
-        {.kind = net::checkpoint_kind::worker, .clock = clock, .index = rank(), .job = options_.job, .count = size()});
+    const auto file = parts_.write(disk, folder,
+                                   {.kind = storage::checkpoint_kind::worker,
+                                    .clock = clock,
+                                    .index = rank(),
+                                    .job = options_.job,
+                                    .count = size()});
     path = folder + "/" + file.name;
-    body["file"] = nlohmann::json::parse(net::to_json(file));
+    body["file"] = nlohmann::json::parse(storage::to_json(file));
   } catch (const std::exception& e) {  // of the disk, or what the algorithm could not save
     body["error"] = short_text(e.what());
   }

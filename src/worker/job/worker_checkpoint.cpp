@@ -59,12 +59,12 @@ saved_state saved_state::from_bytes(std::span<const std::byte> bytes) {
   return s;
 }
 
-void worker_checkpoint::read(const net::file_system& disk, const checkpoint_plan& plan, std::uint32_t rank,
+void worker_checkpoint::read(const storage::file_system& disk, const checkpoint_plan& plan, std::uint32_t rank,
                              std::uint32_t workers) {
-  const auto manifest = net::read_manifest(disk, plan.resume);
+  const auto manifest = storage::read_manifest(disk, plan.resume);
   std::set<std::uint32_t> ranks;
   for (const auto& f : manifest.files) {
-    if (f.header.kind == net::checkpoint_kind::worker) ranks.insert(f.header.index);
+    if (f.header.kind == storage::checkpoint_kind::worker) ranks.insert(f.header.index);
   }
   // A worker that had left (ejected, or done) has no file. Its replacement must not start at another iteration
   // than the others, so then no worker restores its own state.
@@ -72,7 +72,7 @@ void worker_checkpoint::read(const net::file_system& disk, const checkpoint_plan
   kept_.clear();
   kept_.resize(same_workers_ ? 1 : std::max<std::size_t>(manifest.workers, 1));
   for (const auto& f : manifest.files) {
-    if (f.header.kind != net::checkpoint_kind::worker) continue;
+    if (f.header.kind != storage::checkpoint_kind::worker) continue;
     const auto path = plan.resume + "/" + f.name;
     if (!same_workers_ && f.header.index < kept_.size()) kept_[f.header.index] = read_file(disk, path, f.header);
     if (same_workers_ && f.header.index == rank) kept_.front() = read_file(disk, path, f.header);
@@ -82,9 +82,10 @@ void worker_checkpoint::read(const net::file_system& disk, const checkpoint_plan
     kept_.front().swap(kept_[*ranks.begin()]);
 }
 
-std::vector<worker_checkpoint::kept> worker_checkpoint::read_file(const net::file_system& disk, const std::string& path,
-                                                                  const net::checkpoint_header& expected) {
-  net::checkpoint_reader file(disk, path);
+std::vector<worker_checkpoint::kept> worker_checkpoint::read_file(const storage::file_system& disk,
+                                                                  const std::string& path,
+                                                                  const storage::checkpoint_header& expected) {
+  storage::checkpoint_reader file(disk, path);
   if (file.header() != expected) throw data_error(path + ": byte 0: is of another job, clock or worker");
   std::vector<kept> all;
   std::uint32_t section = 0;
@@ -163,13 +164,13 @@ saved_states worker_checkpoint::states(std::size_t number) const {
   return {std::move(all), same_workers_};
 }
 
-net::checkpoint_entry worker_checkpoint::write(net::file_system& disk, const std::string& folder,
-                                               const net::checkpoint_header& h) const {
-  net::checkpoint_entry e;
+storage::checkpoint_entry worker_checkpoint::write(storage::file_system& disk, const std::string& folder,
+                                                   const storage::checkpoint_header& h) const {
+  storage::checkpoint_entry e;
   e.header = h;
-  e.name = net::checkpoint_file_name(h);
+  e.name = storage::checkpoint_file_name(h);
   disk.make_folder(folder);
-  net::checkpoint_writer file(disk, folder + "/" + e.name, h);
+  storage::checkpoint_writer file(disk, folder + "/" + e.name, h);
   std::uint32_t number = 0;
   for (const auto& p : parts_) {
     file.add(++number, section(p, p.commits));

@@ -35,7 +35,7 @@ class worker_checkpoint {
   /// Reads the checkpoint that the job resumes from: this worker's file, or those of all when the number of workers
   /// differs or one had left (was ejected) and wrote none.
   /// Throws: data_error with file and offset.
-  void read(const net::file_system& disk, const checkpoint_plan& plan, std::uint32_t rank, std::uint32_t workers);
+  void read(const storage::file_system& disk, const checkpoint_plan& plan, std::uint32_t rank, std::uint32_t workers);
 
   /// `begin` of the next paralg.
   [[nodiscard]] std::uint32_t begin_of_next(std::uint32_t finished) const;
@@ -56,8 +56,8 @@ class worker_checkpoint {
   void from_bytes(std::span<const std::byte> bytes);
 
   /// Throws: error of the disk, and what a `save` throws.
-  [[nodiscard]] net::checkpoint_entry write(net::file_system& disk, const std::string& folder,
-                                            const net::checkpoint_header& h) const;
+  [[nodiscard]] storage::checkpoint_entry write(storage::file_system& disk, const std::string& folder,
+                                                const storage::checkpoint_header& h) const;
 
  private:
   struct kept {
@@ -67,8 +67,8 @@ class worker_checkpoint {
   };
   [[nodiscard]] static std::vector<std::byte> section(const part& p, std::uint32_t commits);
   [[nodiscard]] static kept take_section(std::span<const std::byte> bytes);
-  static std::vector<kept> read_file(const net::file_system& disk, const std::string& path,
-                                     const net::checkpoint_header& expected);
+  static std::vector<kept> read_file(const storage::file_system& disk, const std::string& path,
+                                     const storage::checkpoint_header& expected);
 
   std::vector<part> parts_;
   // Only this worker's, or by rank, empty for one that had left; the first that had not left stands in for a

@@ -65,7 +65,7 @@ std::string path_of(const std::string& folder, std::uint64_t superstep, std::uin
 
 /// The whole file, or nothing if it cannot be read or is corrupt.
 byte_vector read_whole(const std::string& path) try {
-  const auto in = net::posix_file_system().open(path);
+  const auto in = storage::posix_file_system().open(path);
   if (in->size() < checkpoint_head_bytes + sizeof(std::uint64_t)) return {};
   byte_vector all(in->size());
   if (in->read_at(0, all) != all.size() || std::memcmp(all.data(), magic, magic_bytes) != 0) return {};
@@ -85,7 +85,7 @@ template <class F>
 void each_file(const std::string& folder, std::uint64_t rank, F&& f) {
   std::vector<std::string> names;
   try {
-    names = net::posix_file_system().list(folder);
+    names = storage::posix_file_system().list(folder);
   } catch (const error&) {  // none yet
   }
   for (const auto& name : names) {
@@ -117,7 +117,7 @@ byte_vector get_kept(const saved_state& from, const std::string& name) {
 
 void write_checkpoint(const std::string& folder, std::uint64_t superstep, const checkpoint_shape& shape,
                       std::span<const std::byte> state) {
-  net::posix_file_system disk;
+  storage::posix_file_system disk;
   disk.make_folder(folder);
   byte_vector head;
   put_bytes(head, magic, magic_bytes);
@@ -158,7 +158,7 @@ byte_vector read_checkpoint(const std::string& folder, std::uint64_t superstep, 
 }
 
 void remove_checkpoints(const std::string& folder, std::uint64_t rank, std::optional<std::uint64_t> but) {
-  net::posix_file_system disk;
+  storage::posix_file_system disk;
   each_file(folder, rank, [&](std::uint64_t superstep, const std::string& path) {
     if (superstep != but) disk.remove(path);
   });

@@ -13,7 +13,7 @@
 #include "storage/checkpoint_store.hpp"
 #include "test/support/crash_disk.hpp"
 
-namespace paracel::net {
+namespace paracel::storage {
 namespace {
 
 using bytes = std::vector<std::byte>;
@@ -347,4 +347,4 @@ TEST(CheckpointStore, WhenThePowerFailsAtAnyStepThePreviousOneOrTheWholeNewOneIs
 }
 
 }  // namespace
-}  // namespace paracel::net
+}  // namespace paracel::storage

@@ -16,7 +16,7 @@
 #include <gtest/gtest.h>
 #include <paracel/error.hpp>
 
-namespace paracel::net {
+namespace paracel::storage {
 namespace {
 
 std::span<const std::byte> bytes_of(const std::string& s) { return std::as_bytes(std::span(s)); }
@@ -211,4 +211,4 @@ TEST_F(Disk, APathWithoutAFolderIsInTheWorkingFolder) {
 }
 
 }  // namespace
-}  // namespace paracel::net
+}  // namespace paracel::storage

@@ -68,19 +68,19 @@ class Coordinator : public testing::Test {
           ++sends_;
         });
   }
-  static net::checkpoint_entry file_of(net::file_system& disk, const std::string& folder,
-                                       const net::checkpoint_header& h) {
+  static storage::checkpoint_entry file_of(storage::file_system& disk, const std::string& folder,
+                                           const storage::checkpoint_header& h) {
     disk.make_folder(folder);
-    const auto name = net::checkpoint_file_name(h);
-    net::checkpoint_writer w(disk, folder + "/" + name, h);
+    const auto name = storage::checkpoint_file_name(h);
+    storage::checkpoint_writer w(disk, folder + "/" + name, h);
     return {name, h, w.finish()};
   }
   /// Worker `rank` stops at `clock`; returns the number of its request.
   std::uint64_t stop(std::uint32_t rank, std::uint32_t clock, const std::string& error = "") {
     json body{{"role", "worker"}, {"rank", rank}, {"clock", clock}};
     if (error.empty()) {
-      const net::checkpoint_header h{net::checkpoint_kind::worker, clock, rank, 7, 0, 2};
-      body["file"] = json::parse(net::to_json(file_of(disk_, "d/" + net::checkpoint_folder_name(clock), h)));
+      const storage::checkpoint_header h{storage::checkpoint_kind::worker, clock, rank, 7, 0, 2};
+      body["file"] = json::parse(storage::to_json(file_of(disk_, "d/" + storage::checkpoint_folder_name(clock), h)));
     } else {
       body["error"] = error;
     }
@@ -102,8 +102,9 @@ class Coordinator : public testing::Test {
         body = "{}";
         if (r.body.is_object() && r.body["do"] == "save") {
           const auto clock = r.body["clock"].get<std::uint32_t>();
-          const net::checkpoint_header h{net::checkpoint_kind::server, clock, r.to == "shard0" ? 0U : 1U, 7, 0, 1};
-          body = json{{"file", json::parse(net::to_json(file_of(disk_, r.body["folder"], h)))},
+          const storage::checkpoint_header h{
+              storage::checkpoint_kind::server, clock, r.to == "shard0" ? 0U : 1U, 7, 0, 1};
+          body = json{{"file", json::parse(storage::to_json(file_of(disk_, r.body["folder"], h)))},
                       {"functions", json::array()}}
                      .dump();
         }
@@ -144,7 +145,7 @@ TEST_F(Coordinator, TheManifestComesWhenAllHaveWrittenAndThenTheWorkersGoOn) {
   serve();
   EXPECT_EQ(answer_to(first), (json{{"ok", true}}));
   EXPECT_EQ(answer_to(second), (json{{"ok", true}}));
-  const auto m = net::verify_checkpoint(disk_, "d/0000000010");
+  const auto m = storage::verify_checkpoint(disk_, "d/0000000010");
   EXPECT_EQ(m.files.size(), 4U);
   EXPECT_EQ(m.workers, 2U);
   EXPECT_EQ(events_.back()["event"], "checkpoint");
@@ -157,7 +158,7 @@ TEST_F(Coordinator, TheOldOnesGo) {
     stop(1, clock);
     serve();
   }
-  EXPECT_THAT(net::checkpoint_clocks(disk_, "d"), ElementsAre(20, 30));
+  EXPECT_THAT(storage::checkpoint_clocks(disk_, "d"), ElementsAre(20, 30));
 }
 
 TEST_F(Coordinator, AServerThatCannotWriteMakesItFailAndTheFilesGo) {
@@ -167,7 +168,7 @@ TEST_F(Coordinator, AServerThatCannotWriteMakesItFailAndTheFilesGo) {
   serve(status::internal);
   EXPECT_EQ(answer_to(first), (json{{"ok", false}, {"why", "the checkpoint failed: the disk is full"}}));
   EXPECT_EQ(events_.back()["event"], "checkpoint_failed");
-  EXPECT_TRUE(net::checkpoint_clocks(disk_, "d").empty());
+  EXPECT_TRUE(storage::checkpoint_clocks(disk_, "d").empty());
 }
 
 TEST_F(Coordinator, AManifestThatCannotBeWrittenMakesItFail) {
@@ -231,7 +232,7 @@ TEST_F(Coordinator, AWorkerThatStoppedAndIsEjectedDoesNotCountForOneThatRuns) {
   ASSERT_EQ(sent_.size(), 2U);
   serve();
   EXPECT_EQ(answer_to(last), (json{{"ok", true}}));
-  EXPECT_EQ(net::verify_checkpoint(disk_, "d/0000000010").files.size(), 5U) << "three workers and two servers";
+  EXPECT_EQ(storage::verify_checkpoint(disk_, "d/0000000010").files.size(), 5U) << "three workers and two servers";
 }
 
 TEST_F(Coordinator, AnotherProcessInThePlaceOfOneThatHadStoppedRuns) {
@@ -259,7 +260,7 @@ TEST_F(Coordinator, WithoutAnyWorkerThereIsNone) {
   it_->worker_left(1, members_);
   ASSERT_EQ(sent_.size(), 2U);
   serve();
-  EXPECT_EQ(net::verify_checkpoint(disk_, "d/0000000010").files.size(), 3U);
+  EXPECT_EQ(storage::verify_checkpoint(disk_, "d/0000000010").files.size(), 3U);
   make();
   stop(0, 20);
   it_->worker_left(0, members_);
@@ -309,7 +310,7 @@ TEST_F(Coordinator, WhatAConnectionLosesGoesAgainAndIsTakenOnce) {
   sent_ = {{number, first}};
   serve();
   EXPECT_EQ(answer_to(n), (json{{"ok", true}}));
-  EXPECT_EQ(net::verify_checkpoint(disk_, "d/0000000010").files.size(), 4U);
+  EXPECT_EQ(storage::verify_checkpoint(disk_, "d/0000000010").files.size(), 4U);
   EXPECT_FALSE(it_->on_reply(number, {}, now_)) << "the second answer";
   now_ += seconds{100};
   it_->tick(members_, now_);

@@ -70,7 +70,7 @@ TEST(CheckpointOfServers, EveryCopyOfAPartitionIsReadBack) {
   constexpr std::size_t keys = 500;
   const auto key = [](std::size_t i) { return "key" + std::to_string(i); };
   for (std::size_t i = 0; i < keys; ++i) push(*all[router.locate(key(i)).server], key(i), static_cast<char>(i));
-  net::checkpoint_manifest m{.job = 7, .clock = 10};
+  storage::checkpoint_manifest m{.job = 7, .clock = 10};
   net::request_header h;
   h.what = verb::checkpoint;
   const auto save = json{{"do", "save"}, {"folder", "d/0000000010"}, {"clock", 10}}.dump();
@@ -80,14 +80,14 @@ TEST(CheckpointOfServers, EveryCopyOfAPartitionIsReadBack) {
     const auto a = ask(*s, h, save);
     ASSERT_EQ(a.header.result, status::ok) << a.body;
     saved.push_back(a.body);
-    m.files.push_back(net::entry_from_json(json::parse(a.body)["file"].dump(), 10, 7));
+    m.files.push_back(storage::entry_from_json(json::parse(a.body)["file"].dump(), 10, 7));
   }
   const auto text = m.to_text();
   disk.write("d/0000000010/manifest.json", net::bytes_of(text));
   // The request is repeated after the job has continued: the file stays as the manifest describes it.
   for (std::size_t i = 0; i < keys; ++i) push(*all[router.locate(key(i)).server], key(i), 'x');
   for (std::size_t slot = 0; slot < all.size(); ++slot) EXPECT_EQ(ask(*all[slot], h, save).body, saved[slot]);
-  EXPECT_NO_THROW((void)net::verify_checkpoint(disk, "d/0000000010"));
+  EXPECT_NO_THROW((void)storage::verify_checkpoint(disk, "d/0000000010"));
   std::size_t copies = 0;
   for (std::uint32_t slot = 0; slot < 3; ++slot) {
     const auto fresh = make(slot);

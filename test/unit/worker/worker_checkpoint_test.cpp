@@ -21,13 +21,13 @@ class CheckpointParts : public testing::Test {
   static constexpr const char* folder = "ckpt/0000000007";
 
   void save(std::uint32_t workers, const std::vector<std::uint32_t>& ranks) {
-    net::checkpoint_manifest m{.job = 3, .clock = clock, .workers = workers, .servers = 1};
+    storage::checkpoint_manifest m{.job = 3, .clock = clock, .workers = workers, .servers = 1};
     for (const auto rank : ranks) {
       worker_checkpoint parts;
       parts.enter(0, [rank](saved_state& to) { to.put("rank", static_cast<int>(rank)); });
       for (std::uint32_t i = 0; i < clock; ++i) parts.committed(0);
       m.files.push_back(parts.write(disk_, folder,
-                                    {.kind = net::checkpoint_kind::worker,
+                                    {.kind = storage::checkpoint_kind::worker,
                                      .clock = clock,
                                      .index = rank,
                                      .job = 3,
@@ -35,7 +35,7 @@ class CheckpointParts : public testing::Test {
                                      .count = workers}));
     }
     const auto text = m.to_text();
-    auto file = disk_.create(std::string(folder) + "/" + net::manifest_name);
+    auto file = disk_.create(std::string(folder) + "/" + storage::manifest_name);
     file->append(std::as_bytes(std::span(text)));
     file->commit();
   }
