@@ -53,7 +53,7 @@ void lda_counts::update(std::span<const std::uint64_t> words, std::span<const st
     const auto row = deltas.subspan(i * topics_, topics_);
     rows.emplace_back(row.begin(), row.end());
   }
-  job_.paracel_update_multi(keys_of(words), rows, plugin_, "gLDA_word_update");
+  job_.paracel_update_multi(keys_of(words), rows, {plugin_, "gLDA_word_update"});
 }
 
 void lda_counts::pull_totals(std::span<std::int64_t> totals) {
@@ -69,7 +69,7 @@ void lda_counts::update_totals(std::span<const std::int64_t> deltas) {
       throw type_error("gLDA_sum_topic_update takes int, " + std::to_string(d) + " does not fit");
     numbers.push_back(static_cast<int>(d));
   }
-  job_.paracel_update_multi(total_keys_, numbers, plugin_, "gLDA_sum_topic_update");
+  job_.paracel_update_multi(total_keys_, numbers, {plugin_, "gLDA_sum_topic_update"});
 }
 
 }  // namespace paracel::alg

@@ -365,7 +365,7 @@ void logistic_regression::publish(int round) {
   if (problem_.rows() == 0) return;
   std::vector<double> part{static_cast<double>(problem_.rows()), problem_.weight(), loss_};
   part.insert(part.end(), gradient_.begin(), gradient_.end());
-  paracel_update(round_key(round), part, default_plugin, default_add);
+  paracel_update(round_key(round), part, {default_plugin, default_add});
 }
 
 /// After c commits, a read sees all remaining workers' parts of the first c rounds, except those of the last

@@ -290,7 +290,7 @@ void matrix_factorization::train() {
     if (clock + 1 < clocks) continue;
     if (!ratings_.value.empty()) {  // rank 0 does not wait for an empty part, and the key would be left behind
       const std::vector<double> sum{static_cast<double>(ratings_.value.size()), loss};
-      paracel_update(round_key(static_cast<int>(round)), sum, default_plugin, default_add);
+      paracel_update(round_key(static_cast<int>(round)), sum, {default_plugin, default_add});
     }
     if (settings_.tolerance == 0) continue;
     auto total = loss;

@@ -64,7 +64,7 @@ std::vector<std::uint8_t> accepted(paralg& job, const std::string& file, const s
 std::uint64_t mf_in_servers::count_ratings(std::uint64_t own) {
   if (!std::in_range<int>(own))
     throw data_error("found " + std::to_string(own) + " ratings of a worker, want at most 2^31 - 1");
-  if (!job_.resumed()) job_.paracel_bupdate("rating_cnt", static_cast<int>(own), update_.file, update_.functions[0]);
+  if (!job_.resumed()) job_.paracel_bupdate("rating_cnt", static_cast<int>(own), {update_.file, update_.functions[0]});
   job_.paracel_sync();
   return static_cast<std::uint64_t>(job_.paracel_read<int>("rating_cnt"));
 }
@@ -72,7 +72,7 @@ std::uint64_t mf_in_servers::count_ratings(std::uint64_t own) {
 void mf_in_servers::count_worker(const id_list& users, const id_list& items) {
   const auto count = [&](const char* suffix, const id_list& ids) {
     const std::vector<int> one(ids.size(), 1);
-    job_.paracel_bupdate_multi(keys_of("", texts_of(ids), suffix), one, update_.file, update_.functions[0]);
+    job_.paracel_bupdate_multi(keys_of("", texts_of(ids), suffix), one, {update_.file, update_.functions[0]});
   };
   count(user_count, users);
   count(item_count, items);
@@ -95,8 +95,8 @@ void mf_in_servers::pull(const std::vector<std::string>& ids, std::span<double> 
 
 void mf_in_servers::update(const std::vector<std::string>& ids, std::span<const double> deltas) {
   const split_rows parts(deltas, k_);
-  if (k_ > 0) job_.paracel_update_multi(keys_of("H_", ids), parts.factors, update_.file, update_.functions[1]);
-  job_.paracel_update_multi(keys_of("item_bias_", ids), parts.bias, update_.file, update_.functions[2]);
+  if (k_ > 0) job_.paracel_update_multi(keys_of("H_", ids), parts.factors, {update_.file, update_.functions[1]});
+  job_.paracel_update_multi(keys_of("item_bias_", ids), parts.bias, {update_.file, update_.functions[2]});
 }
 
 void mf_in_servers::write(const char* factors, const char* bias, const std::vector<std::string>& ids,

@@ -162,7 +162,7 @@ std::uint64_t max_vertex_value::spread(const distributed_graph& graph, std::vect
       }
       best[t] = none;
     }
-    if (!indices.empty()) all.update_at(indices, deltas, settings_.update_file, settings_.update_func);
+    if (!indices.empty()) all.update_at(indices, deltas, {settings_.update_file, settings_.update_func});
     touched.clear();
     indices.clear();
     deltas.clear();

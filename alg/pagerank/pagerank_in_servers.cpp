@@ -56,7 +56,7 @@ void push_links(paralg& job, const distributed_graph& graph, const state_plugin&
     const auto id = t < own ? graph.ids.text(t) : ghosts.text(t - own);
     if (!into[t].empty()) lists.emplace(id + "_links", std::move(into[t]));
   }
-  job.paracel_update_multi(lists, handle.file, handle.functions[0]);
+  job.paracel_update_multi(lists, {handle.file, handle.functions[0]});
   job.iter_commit();
   job.paracel_sync();
 }

@@ -97,7 +97,7 @@ void word_count::add_in_servers() {
   words_ = word_table();
   const auto& [file, functions] = settings_.handle;
   set_consistency(consistency_model::bsp);  // combined in rank order
-  paracel_update_multi(deltas, file, functions[0]);
+  paracel_update_multi(deltas, {file, functions[0]});
   iter_commit();
   paracel_sync();
   deltas.clear();

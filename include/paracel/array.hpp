@@ -56,10 +56,6 @@ class array_base {
   void remove();
 
  protected:
-  struct function {
-    const str_type* file = nullptr;  // null: the registered one
-    const str_type* symbol = nullptr;
-  };
   array_base(paralg& owner, const str_type& name, std::size_t n, value_tag element, std::uint64_t first_bits,
              const array_options& options);
   ~array_base();
@@ -68,9 +64,9 @@ class array_base {
   void read_at(std::span<const std::uint64_t> indices, std::byte* out) const;
   void write(std::size_t first, std::span<const std::byte> values);
   void fill(std::uint64_t bits);
-  async_functor_type update(std::size_t first, std::span<const std::byte> deltas, const function& f, bool waits);
+  async_functor_type update(std::size_t first, std::span<const std::byte> deltas, const plugin_function& f, bool waits);
   async_functor_type update_at(std::span<const std::uint64_t> indices, std::span<const std::byte> deltas,
-                               const function& f, bool waits);
+                               const plugin_function& f, bool waits);
   /// Throws: error when an argument has `given` elements instead of `wanted`.
   void same_size(std::size_t given, std::size_t wanted) const;
 
@@ -132,51 +128,33 @@ class array : public array_base {
 
   // ---- updates: as paracel_update; a failure is thrown by the future, or by the commit ---------------------------
 
-  async_functor_type update(std::span<const T> deltas) {
+  async_functor_type update(std::span<const T> deltas, const plugin_function& f = registered_function) {
     same_size(deltas.size(), size());
-    return update(0, deltas);
+    return update(0, deltas, f);
   }
-  async_functor_type update(std::span<const T> deltas, const str_type& file_name, const str_type& func_name) {
-    same_size(deltas.size(), size());
-    return update(0, deltas, file_name, func_name);
-  }
-  async_functor_type update(std::size_t first, std::span<const T> deltas) {
-    return array_base::update(first, std::as_bytes(deltas), {}, false);
-  }
-  async_functor_type update(std::size_t first, std::span<const T> deltas, const str_type& file_name,
-                            const str_type& func_name) {
-    return array_base::update(first, std::as_bytes(deltas), {&file_name, &func_name}, false);
-  }
-  async_functor_type update_at(std::span<const std::uint64_t> indices, std::span<const T> deltas) {
-    same_size(deltas.size(), indices.size());
-    return array_base::update_at(indices, std::as_bytes(deltas), {}, false);
+  async_functor_type update(std::size_t first, std::span<const T> deltas,
+                            const plugin_function& f = registered_function) {
+    return array_base::update(first, std::as_bytes(deltas), f, false);
   }
   async_functor_type update_at(std::span<const std::uint64_t> indices, std::span<const T> deltas,
-                               const str_type& file_name, const str_type& func_name) {
+                               const plugin_function& f = registered_function) {
     same_size(deltas.size(), indices.size());
-    return array_base::update_at(indices, std::as_bytes(deltas), {&file_name, &func_name}, false);
+    return array_base::update_at(indices, std::as_bytes(deltas), f, false);
   }
 
   // ---- the same, blocking, and immediate under BSP too, with the function of paracel_bupdate ---------------------
 
-  void bupdate(std::span<const T> deltas) {
+  void bupdate(std::span<const T> deltas, const plugin_function& f = registered_function) {
     same_size(deltas.size(), size());
-    bupdate(0, deltas);
+    bupdate(0, deltas, f);
   }
-  void bupdate(std::size_t first, std::span<const T> deltas) {
-    array_base::update(first, std::as_bytes(deltas), {}, true).get();
+  void bupdate(std::size_t first, std::span<const T> deltas, const plugin_function& f = registered_function) {
+    array_base::update(first, std::as_bytes(deltas), f, true).get();
   }
-  void bupdate(std::size_t first, std::span<const T> deltas, const str_type& file_name, const str_type& func_name) {
-    array_base::update(first, std::as_bytes(deltas), {&file_name, &func_name}, true).get();
-  }
-  void bupdate_at(std::span<const std::uint64_t> indices, std::span<const T> deltas) {
+  void bupdate_at(std::span<const std::uint64_t> indices, std::span<const T> deltas,
+                  const plugin_function& f = registered_function) {
     same_size(deltas.size(), indices.size());
-    array_base::update_at(indices, std::as_bytes(deltas), {}, true).get();
-  }
-  void bupdate_at(std::span<const std::uint64_t> indices, std::span<const T> deltas, const str_type& file_name,
-                  const str_type& func_name) {
-    same_size(deltas.size(), indices.size());
-    array_base::update_at(indices, std::as_bytes(deltas), {&file_name, &func_name}, true).get();
+    array_base::update_at(indices, std::as_bytes(deltas), f, true).get();
   }
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Bulk access to parameters: by a list of keys, or by filter, prefix and rank. A base of `paralg`.
+// Bulk access to parameters: by a list of keys, or by filter, prefix and rank. A base of `paralg`, under
+// compat/old_calls.hpp.
 #pragma once
 
 #include <cstddef>
@@ -57,81 +58,39 @@ class bulk_access : public parameter_access {
     return true;
   }
   template <class V>
-  bool paracel_update_multi(const list_type<str_type>& keys, const list_type<V>& deltas) {
-    const batch<V> b(keys, deltas);
-    update_multi(b.keys, b.views, update_function(), true, nullptr);
-    return true;
+  bool paracel_update_multi(const list_type<str_type>& keys, const list_type<V>& deltas,
+                            const plugin_function& f = registered_function) {
+    return update_all(batch<V>(keys, deltas), update_function(f), true);
   }
   template <class V>
-  bool paracel_update_multi(const dict_type<str_type, V>& deltas) {
-    const batch<V> b(deltas);
-    update_multi(b.keys, b.views, update_function(), true, nullptr);
-    return true;
-  }
-  template <class V>
-  bool paracel_update_multi(const list_type<str_type>& keys, const list_type<V>& deltas, const str_type& file_name,
-                            const str_type& func_name) {
-    const batch<V> b(keys, deltas);
-    update_multi(b.keys, b.views, find_function(file_name, func_name), true, nullptr);
-    return true;
-  }
-  template <class V>
-  bool paracel_update_multi(const dict_type<str_type, V>& deltas, const str_type& file_name,
-                            const str_type& func_name) {
-    const batch<V> b(deltas);
-    update_multi(b.keys, b.views, find_function(file_name, func_name), true, nullptr);
-    return true;
+  bool paracel_update_multi(const dict_type<str_type, V>& deltas, const plugin_function& f = registered_function) {
+    return update_all(batch<V>(deltas), update_function(f), true);
   }
   /// As paracel_update_default for each key; blocks until the servers have it.
   template <class V, class D>
   bool paracel_update_default_multi(const list_type<str_type>& keys, const list_type<V>& initials,
-                                    const list_type<D>& deltas) {
-    update_default_multi(batch<V>(keys, initials), batch<D>(keys, deltas), update_function());
-    return true;
-  }
-  template <class V, class D>
-  bool paracel_update_default_multi(const list_type<str_type>& keys, const list_type<V>& initials,
-                                    const list_type<D>& deltas, const str_type& file_name, const str_type& func_name) {
-    update_default_multi(batch<V>(keys, initials), batch<D>(keys, deltas), find_function(file_name, func_name));
+                                    const list_type<D>& deltas, const plugin_function& f = registered_function) {
+    const batch<D> d(keys, deltas);
+    update_default_multi(d.keys, batch<V>(keys, initials).views, d.views, update_function(f));
     return true;
   }
   /// With one initial value for all missing keys.
   template <class V, class D>
-  bool paracel_update_default_multi(const V& initial, const dict_type<str_type, D>& deltas) {
-    update_default_multi(initial, batch<D>(deltas), update_function());
-    return true;
-  }
-  template <class V, class D>
-  bool paracel_update_default_multi(const V& initial, const dict_type<str_type, D>& deltas, const str_type& file_name,
-                                    const str_type& func_name) {
-    update_default_multi(initial, batch<D>(deltas), find_function(file_name, func_name));
+  bool paracel_update_default_multi(const V& initial, const dict_type<str_type, D>& deltas,
+                                    const plugin_function& f = registered_function) {
+    const batch<D> d(deltas);
+    const encoded<V> e(initial);
+    update_default_multi(d.keys, std::vector<value_view>(d.keys.size(), e.view()), d.views, update_function(f));
     return true;
   }
   template <class V>
-  bool paracel_bupdate_multi(const list_type<str_type>& keys, const list_type<V>& deltas) {
-    const batch<V> b(keys, deltas);
-    update_multi(b.keys, b.views, bupdate_function(), false, nullptr);
-    return true;
+  bool paracel_bupdate_multi(const list_type<str_type>& keys, const list_type<V>& deltas,
+                             const plugin_function& f = registered_function) {
+    return update_all(batch<V>(keys, deltas), bupdate_function(f), false);
   }
   template <class V>
-  bool paracel_bupdate_multi(const dict_type<str_type, V>& deltas) {
-    const batch<V> b(deltas);
-    update_multi(b.keys, b.views, bupdate_function(), false, nullptr);
-    return true;
-  }
-  template <class V>
-  bool paracel_bupdate_multi(const list_type<str_type>& keys, const list_type<V>& deltas, const str_type& file_name,
-                             const str_type& func_name) {
-    const batch<V> b(keys, deltas);
-    update_multi(b.keys, b.views, find_function(file_name, func_name), false, nullptr);
-    return true;
-  }
-  template <class V>
-  bool paracel_bupdate_multi(const dict_type<str_type, V>& deltas, const str_type& file_name,
-                             const str_type& func_name) {
-    const batch<V> b(deltas);
-    update_multi(b.keys, b.views, find_function(file_name, func_name), false, nullptr);
-    return true;
+  bool paracel_bupdate_multi(const dict_type<str_type, V>& deltas, const plugin_function& f = registered_function) {
+    return update_all(batch<V>(deltas), bupdate_function(f), false);
   }
   /// Updates all and returns the new values, in the order of `keys`.
   template <class V>
@@ -237,14 +196,10 @@ class bulk_access : public parameter_access {
   void write_multi(const list_type<str_type>& keys, const std::vector<value_view>& values);
   void update_multi(const list_type<str_type>& keys, const std::vector<value_view>& deltas, std::uint64_t function,
                     bool clocked, set_target* to);
-  template <class V, class D>
-  void update_default_multi(const batch<V>& initials, const batch<D>& deltas, std::uint64_t function) {
-    update_default_multi(deltas.keys, initials.views, deltas.views, function);
-  }
-  template <class V, class D>
-  void update_default_multi(const V& initial, const batch<D>& deltas, std::uint64_t function) {
-    const encoded<V> e(initial);
-    update_default_multi(deltas.keys, std::vector<value_view>(deltas.keys.size(), e.view()), deltas.views, function);
+  template <class V>
+  bool update_all(const batch<V>& b, std::uint64_t function, bool clocked) {
+    update_multi(b.keys, b.views, function, clocked, nullptr);
+    return true;
   }
   void update_default_multi(const list_type<str_type>& keys, const std::vector<value_view>& initials,
                             const std::vector<value_view>& deltas, std::uint64_t function);

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/bulk_access.hpp>
 #include <paracel/comm.hpp>
+#include <paracel/compat/old_calls.hpp>
 #include <paracel/consistency.hpp>
 #include <paracel/detail/saved_state.hpp>
 #include <paracel/error.hpp>
@@ -52,7 +52,7 @@ struct progress_report {
 /// Throws: every call that talks to a server may throw job_error (the job ended: the first cause), network_error (says
 /// whether the request may have been applied), plugin_error (an update function failed; the value is unchanged) and
 /// type_error.
-class paralg : public graph_loading, public bulk_access {
+class paralg : public graph_loading, public old_calls {
  public:
   /// Joins the job. `server_info` is what prun.py passes as --server_info; empty: what main_env found.
   /// `output`: folder of results, created if missing. This job owns it until the process ends: another job that would

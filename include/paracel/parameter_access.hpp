@@ -45,12 +45,12 @@ class parameter_access {
   /// False when the key does not exist; `value` is then unchanged. Cost: none when cached, otherwise one round trip,
   /// and one more when the clock must be waited for. Blocks: until the rule of paralg.hpp allows the read.
   template <class V>
-  bool paracel_read(const str_type& key, V& value, int /*replica_id*/ = -1) {
+  bool paracel_read(const str_type& key, V& value) {
     return read(key, sink(value));
   }
   /// Throws: key_error when the key does not exist.
   template <class V>
-  V paracel_read(const str_type& key, int /*replica_id*/ = -1) {
+  V paracel_read(const str_type& key) {
     V value{};
     if (!read(key, sink(value))) missing(key);
     return value;
@@ -94,121 +94,55 @@ class parameter_access {
   /// Sets the value unconditionally. Cost: one round trip. Under BSP it waits for the clock as a read does,
   /// replaces the value as of the last completed iteration, and is immediate. Blocks: until the server has it.
   template <class V>
-  bool paracel_write(const str_type& key, const V& value, bool /*replica_flag*/ = false) {
-    const encoded<V> e(value);
+  bool paracel_write(const str_type& key, const V& value) {
+    const encoded_value<V> e(value);
     write(key, e.view());
     return true;
   }
-  bool paracel_write(const str_type& key, const char* value, bool replica_flag = false) {
-    return paracel_write(key, str_type(value), replica_flag);
-  }
 
-  /// Applies the registered update function (the default adds) in the server. A missing key takes the delta as its
-  /// value. Returns at once; the future's get() is true when the server has acknowledged, and throws on failure.
-  /// If that get() is not called, the next iter_commit or paracel_sync throws the error (the first of several).
+  /// Applies the update function (the servers' default adds) in the server. A missing key takes the delta as its value.
+  /// Returns at once; the future's get() is true when the server has acknowledged, and throws on failure. If that get()
+  /// is not called, the next iter_commit or paracel_sync throws the error (the first of several).
   template <class V>
-  async_functor_type paracel_update(const str_type& key, const V& delta) {
-    const encoded<V> e(delta);
-    return update(key, e.view(), update_function());
+  async_functor_type paracel_update(const str_type& key, const V& delta,
+                                    const plugin_function& f = registered_function) {
+    const encoded_value<V> e(delta);
+    return update(key, e.view(), update_function(f));
   }
-  async_functor_type paracel_update(const str_type& key, const char* delta) {
-    return paracel_update(key, str_type(delta));
-  }
-  template <class V>
-  void paracel_update(const str_type& key, const V& delta, async_functor_type& future, bool /*replica_flag*/ = false) {
-    future = paracel_update(key, delta);
-  }
-  void paracel_update(const str_type& key, const char* delta, async_functor_type& future,
-                      bool /*replica_flag*/ = false) {
-    future = paracel_update(key, str_type(delta));
-  }
-  /// With a given function: plug-in file (only its base name matters) and symbol.
-  template <class V>
-  async_functor_type paracel_update(const str_type& key, const V& delta, const str_type& file_name,
-                                    const str_type& func_name) {
-    const encoded<V> e(delta);
-    return update(key, e.view(), find_function(file_name, func_name));
-  }
-  template <class V>
-  void paracel_update(const str_type& key, const V& delta, const str_type& file_name, const str_type& func_name,
-                      async_functor_type& future) {
-    future = paracel_update(key, delta, file_name, func_name);
-  }
-  async_functor_type paracel_update(const str_type& key, const char* delta, const str_type& file_name,
-                                    const str_type& func_name) {
-    return paracel_update(key, str_type(delta), file_name, func_name);
-  }
-  void paracel_update(const str_type& key, const char* delta, const str_type& file_name, const str_type& func_name,
-                      async_functor_type& future) {
-    future = paracel_update(key, str_type(delta), file_name, func_name);
-  }
-
   /// The same, sent once the requests of `others` are answered (types.hpp); until then it has no place in its key's
   /// order. If one of them fails, it is not sent and fails too. Waiting points wait for it as well. Cost: a round trip
   /// of delay; a copy of the delta, and a comparison per reply while it waits.
   template <class V>
   async_functor_type paracel_update(const str_type& key, const V& delta, const after& others) {
-    const encoded<V> e(delta);
+    const encoded_value<V> e(delta);
     return update(key, e.view(), update_function(), others);
   }
 
   /// Writes `initial` unmodified if the key does not exist; otherwise updates the value by `delta`. Uses the function
-  /// of `paracel_update`, or a given one, and returns a future like it. Under BSP the servers check whether the key
-  /// exists when the update is folded: of several in one iteration the first in rank order writes, the others update.
-  template <class V, class D>
-  async_functor_type paracel_update_default(const str_type& key, const V& initial, const D& delta) {
-    const encoded<V> i(initial);
-    const encoded<D> d(delta);
-    return update_default(key, i.view(), d.view(), update_function());
-  }
+  /// of `paracel_update` and returns a future like it. Under BSP the servers check whether the key exists when the
+  /// update is folded: of several in one iteration the first in rank order writes, the others update.
   template <class V, class D>
   async_functor_type paracel_update_default(const str_type& key, const V& initial, const D& delta,
-                                            const str_type& file_name, const str_type& func_name) {
-    const encoded<V> i(initial);
-    const encoded<D> d(delta);
-    return update_default(key, i.view(), d.view(), find_function(file_name, func_name));
+                                            const plugin_function& f = registered_function) {
+    const encoded_value<V> i(initial);
+    const encoded_value<D> d(delta);
+    return update_default(key, i.view(), d.view(), update_function(f));
   }
 
-  /// With an optimizer (its state is stored next to the value in the server) and its hyper-parameters.
+  /// paracel_update that blocks until the server has it. Immediate under BSP too, where it waits for the clock as a
+  /// read does.
   template <class V>
-  async_functor_type paracel_update(const str_type& key, const V& gradient, const str_type& file_name,
-                                    const str_type& func_name, const hyper_parameters& hyper) {
-    const encoded<V> e(gradient);
-    return update(key, e.view(), find_function(file_name, func_name, hyper));
-  }
-
-  /// The same, blocking until the server has it. Immediate under BSP too, where it waits for the clock as a read does.
-  template <class V>
-  bool paracel_bupdate(const str_type& key, const V& delta, bool /*replica_flag*/ = false) {
-    const encoded<V> e(delta);
-    bupdate(key, e.view(), bupdate_function(), {});
+  bool paracel_bupdate(const str_type& key, const V& delta, const plugin_function& f = registered_function) {
+    const encoded_value<V> e(delta);
+    bupdate(key, e.view(), bupdate_function(f), {});
     return true;
-  }
-  bool paracel_bupdate(const str_type& key, const char* delta, bool replica_flag = false) {
-    return paracel_bupdate(key, str_type(delta), replica_flag);
-  }
-  template <class V>
-  bool paracel_bupdate(const str_type& key, const V& delta, const str_type& file_name, const str_type& func_name,
-                       bool /*replica_flag*/ = false) {
-    const encoded<V> e(delta);
-    bupdate(key, e.view(), find_function(file_name, func_name), {});
-    return true;
-  }
-  bool paracel_bupdate(const str_type& key, const char* delta, const str_type& file_name, const str_type& func_name,
-                       bool replica_flag = false) {
-    return paracel_bupdate(key, str_type(delta), file_name, func_name, replica_flag);
   }
   /// Updates and returns the new value in the same round trip.
   template <class V, class W>
-  void paracel_bupdate_get(const str_type& key, const V& delta, W& new_value) {
-    const encoded<V> e(delta);
-    bupdate(key, e.view(), bupdate_function(), sink(new_value));
-  }
-  template <class V, class W>
-  void paracel_bupdate_get(const str_type& key, const V& delta, W& new_value, const str_type& file_name,
-                           const str_type& func_name) {
-    const encoded<V> e(delta);
-    bupdate(key, e.view(), find_function(file_name, func_name), sink(new_value));
+  void paracel_bupdate_get(const str_type& key, const V& delta, W& new_value,
+                           const plugin_function& f = registered_function) {
+    const encoded_value<V> e(delta);
+    bupdate(key, e.view(), bupdate_function(f), sink(new_value));
   }
 
   /// Adds `delta` and returns the new value, which must be of the delta's type. A missing key becomes `delta`.
@@ -236,11 +170,8 @@ class parameter_access {
   ///       v = paracel_read_version("best", best);
   template <class V>
   bool paracel_cas(const str_type& key, std::uint64_t& version, const V& value) {
-    const encoded<V> e(value);
+    const encoded_value<V> e(value);
     return cas(key, version, e.view());
-  }
-  bool paracel_cas(const str_type& key, std::uint64_t& version, const char* value) {
-    return paracel_cas(key, version, str_type(value));
   }
 
   // ---- asynchronous -------------------------------------------------------------------------------------------------
@@ -277,17 +208,14 @@ class parameter_access {
   }
   template <class V>
   async_functor_type paracel_write_async(const str_type& key, const V& value) {
-    const encoded<V> e(value);
+    const encoded_value<V> e(value);
     return write_async(key, e.view());
   }
   /// The same after others, as paracel_update.
   template <class V>
   async_functor_type paracel_write_async(const str_type& key, const V& value, const after& others) {
-    const encoded<V> e(value);
+    const encoded_value<V> e(value);
     return write_async(key, e.view(), others);
-  }
-  async_functor_type paracel_write_async(const str_type& key, const char* value) {
-    return paracel_write_async(key, str_type(value));
   }
   /// `values` is resized to the number of keys immediately, and must live until the future is ready. A missing key is a
   /// key_error.
@@ -347,32 +275,23 @@ class parameter_access {
   }
   /// `deltas`: a list or a span, as above; it is copied. Returns at once, as paracel_update of a key.
   template <class V>
-  async_functor_type paracel_update(const key_set& keys, const V& deltas) {
-    return with_source(keys, deltas,
-                       [&](const set_source& s) { return update_set(keys, s, update_function(), true, {}); });
+  async_functor_type paracel_update(const key_set& keys, const V& deltas,
+                                    const plugin_function& f = registered_function) {
+    const auto id = update_function(f);
+    return with_source(keys, deltas, [&](const set_source& s) { return update_set(keys, s, id, true, {}); });
   }
   template <class V>
-  async_functor_type paracel_update(const key_set& keys, const V& deltas, const str_type& file_name,
-                                    const str_type& func_name) {
-    const auto f = find_function(file_name, func_name);
-    return with_source(keys, deltas, [&](const set_source& s) { return update_set(keys, s, f, true, {}); });
-  }
-  template <class V>
-  bool paracel_bupdate(const key_set& keys, const V& deltas) {
-    return with_source(keys, deltas,
-                       [&](const set_source& s) { return update_set(keys, s, bupdate_function(), false, {}); })
-        .get();
-  }
-  template <class V>
-  bool paracel_bupdate(const key_set& keys, const V& deltas, const str_type& file_name, const str_type& func_name) {
-    const auto f = find_function(file_name, func_name);
-    return with_source(keys, deltas, [&](const set_source& s) { return update_set(keys, s, f, false, {}); }).get();
+  bool paracel_bupdate(const key_set& keys, const V& deltas, const plugin_function& f = registered_function) {
+    const auto id = bupdate_function(f);
+    return with_source(keys, deltas, [&](const set_source& s) { return update_set(keys, s, id, false, {}); }).get();
   }
   /// Updates and returns the new values in the same round trip.
   template <class V, class W>
-  void paracel_bupdate_get(const key_set& keys, const V& deltas, list_type<W>& new_values) {
+  void paracel_bupdate_get(const key_set& keys, const V& deltas, list_type<W>& new_values,
+                           const plugin_function& f = registered_function) {
+    const auto id = bupdate_function(f);
     (void)with_source(keys, deltas, [&](const set_source& s) {
-      return update_set(keys, s, bupdate_function(), false, set_detail::target(keys.size(), new_values));
+      return update_set(keys, s, id, false, set_detail::target(keys.size(), new_values));
     }).get();
   }
 
@@ -384,18 +303,18 @@ class parameter_access {
 
   /// Sets the function of `paracel_update`. Its plug-in must be in a folder the servers were started with;
   /// prun.py allows the folder of the config's update_file. Throws: plugin_error.
-  bool paracel_register_update(const str_type& file_name, const str_type& func_name);
-  /// Sets the function of `paracel_bupdate`.
-  bool paracel_register_bupdate(const str_type& file_name, const str_type& func_name);
-  /// The filter of `paracel_read_special` and `paracel_remove_special` when they name none.
-  bool paracel_register_read_special(const str_type& file_name, const str_type& func_name);
-  bool paracel_register_remove_special(const str_type& file_name, const str_type& func_name);
-  /// An optimizer with its hyper-parameters: `paracel_register_update("libparacel_default.so", "paracel_adagrad",
+  /// With hyper-parameters for an optimizer: `paracel_register_update("libparacel_default.so", "paracel_adagrad",
   /// {{"lr", 0.1}})`; default/README.md lists those that come with the framework. Omitted ones have their defaults.
   /// Registering it again with others keeps the state, so a learning rate may decay from iteration to iteration.
   /// Throws: plugin_error that lists the known hyper-parameters, for one that is unknown or not finite.
-  bool paracel_register_update(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper);
-  bool paracel_register_bupdate(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper);
+  bool paracel_register_update(const str_type& file_name, const str_type& func_name,
+                               const hyper_parameters& hyper = {});
+  /// Sets the function of `paracel_bupdate`.
+  bool paracel_register_bupdate(const str_type& file_name, const str_type& func_name,
+                                const hyper_parameters& hyper = {});
+  /// The filter of `paracel_read_special` and `paracel_remove_special` when they name none.
+  bool paracel_register_read_special(const str_type& file_name, const str_type& func_name);
+  bool paracel_register_remove_special(const str_type& file_name, const str_type& func_name);
 
   parameter_access(const parameter_access&) = delete;
   parameter_access& operator=(const parameter_access&) = delete;
@@ -403,6 +322,10 @@ class parameter_access {
  protected:
   parameter_access();
   ~parameter_access();
+
+  /// Text literals are values, too.
+  template <class V>
+  using encoded_value = encoded<std::conditional_t<std::is_convertible_v<const V&, const char*>, std::string_view, V>>;
 
   template <class V>
   static value_sink sink(V& target) {
@@ -453,9 +376,8 @@ class parameter_access {
   void bupdate(const str_type& key, const value_view& delta, std::uint64_t function, value_sink to);
   async_functor_type update_default(const str_type& key, const value_view& initial, const value_view& delta,
                                     std::uint64_t function);
-  std::uint64_t find_function(const str_type& file_name, const str_type& func_name, const hyper_parameters& hyper = {});
-  [[nodiscard]] std::uint64_t update_function() const;
-  [[nodiscard]] std::uint64_t bupdate_function() const;
+  [[nodiscard]] std::uint64_t update_function(const plugin_function& f = registered_function);
+  [[nodiscard]] std::uint64_t bupdate_function(const plugin_function& f = registered_function);
   std::uint64_t find_filter(const str_type& file_name, const str_type& func_name);
 
   std::unique_ptr<parasrv> servers_;

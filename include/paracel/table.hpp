@@ -32,11 +32,7 @@ class table_client;
 /// The function that `table::update` runs in the servers: none (deltas are added), an optimizer with its
 /// hyper-parameters, or an update function that works in place. The plug-in's folder must be allowed, as for
 /// paracel_register_update.
-struct row_optimizer {
-  str_type file_name{};
-  str_type func_name{};
-  hyper_parameters hyper{};
-};
+using row_optimizer = plugin_function;
 
 namespace table_detail {
 

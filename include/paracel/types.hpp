@@ -37,6 +37,15 @@ enum class consistency_model {
 /// Hyper-parameters of an optimizer by name: {{"lr", 0.1}, {"eps", 1e-8}}. Omitted ones have their defaults.
 using hyper_parameters = std::map<std::string, double>;
 
+/// A function in a plug-in of the servers: an update function, or an optimizer with its hyper-parameters (its state is
+/// stored beside the value). Calls that take one mean the registered one when it is omitted.
+struct plugin_function {
+  str_type file_name{};  ///< only its base name matters; its folder must be allowed, as for paracel_register_update
+  str_type func_name{};
+  hyper_parameters hyper{};
+};
+inline const plugin_function registered_function{};
+
 class parasrv;
 
 /// The future of an asynchronous call of a paralg. `wait` and `get` drive its client, so call them on the thread that

@@ -113,7 +113,7 @@ class wanderer : public paralg {
       for (auto& x : w) x = x * 0.1 + some(random_) / 3;
       seen_ += w[0];
       paracel_update("w", w);
-      paracel_update("opt", w, "libparacel_default.so", "paracel_adagrad", {{"lr", 0.05}});
+      paracel_update("opt", w, {"libparacel_default.so", "paracel_adagrad", {{"lr", 0.05}}});
       paracel_update_default("first_" + std::to_string(i % 3), 0.5, w[1]);
       paracel_bupdate("commits", std::int64_t{1});
       const std::vector<std::uint64_t> ids{static_cast<std::uint64_t>(i % 4), 77};

@@ -476,10 +476,11 @@ TEST(Keys, OptimizersStepKeysInEveryForm) {
     EXPECT_EQ(a.paracel_read<list>("a"), (list{-1.8}));
     EXPECT_EQ(a.paracel_read<list>("b"), (list{-1}));
     EXPECT_EQ(a.paracel_bupdate_multi_get(std::vector<std::string>{"a"}, std::vector<list>{{0.4}})[0][0], -2.0);
-    a.paracel_update("one", 2.0, "libparacel_default.so", "paracel_sgd", hyper_parameters{{"lr", 0.25}}).get();
+    a.paracel_update("one", 2.0, {"libparacel_default.so", "paracel_sgd", {{"lr", 0.25}}}).get();
     EXPECT_EQ(a.paracel_read<double>("one"), -0.5);
     const std::vector<float> ones(40'000, 1.0F);  // in a separate frame
-    for (int i = 0; i < 2; ++i) a.paracel_update("large", ones, "libparacel_default.so", "paracel_sgd", {{"lr", 0.25}});
+    for (int i = 0; i < 2; ++i)
+      a.paracel_update("large", ones, {"libparacel_default.so", "paracel_sgd", {{"lr", 0.25}}});
     EXPECT_EQ(a.paracel_read<std::vector<float>>("large"), std::vector<float>(40'000, -0.5F));
     a.paracel_write("a", list{0});
     a.paracel_update("a", list{4});

@@ -17,11 +17,12 @@ ALL = BASE | {"compat", "ps-public", "ps", "storage", "config", "net", "load", "
 
 # layer: (files that belong to it, layers it may include). The first pattern that matches a file determines its layer.
 LAYERS = [
+    ("old-calls", r"include/paracel/compat/old_calls\.hpp$", {"public"}),  # a base of paralg
     ("compat", r"include/paracel/compat/", {"compat", "public", "detail"}),
     ("ps-public", r"include/paracel/ps/", {"ps-public"}),
     # What users include, and the parts of it, which they do not.
     ("detail", r"include/paracel/detail/", {"public", "detail"}),
-    ("public", r"include/paracel/", {"public", "detail"}),
+    ("public", r"include/paracel/", {"public", "detail", "old-calls"}),
     ("core", r"src/core/", BASE),
     # Files: the file system behind an interface, checkpoints.
     ("storage", r"src/storage/", BASE | {"storage"}),

@@ -56,7 +56,7 @@ class server_fold {
   template <class V>
   [[nodiscard]] V combine(const std::string& name, const V& mine, const std::string& function) {
     const auto key = name + std::to_string(round_++);
-    job_.paracel_update(key, mine, file_, function);
+    job_.paracel_update(key, mine, {file_, function});
     job_.iter_commit();
     auto all = job_.template paracel_read<V>(key);
     forget(key);
@@ -68,7 +68,7 @@ class server_fold {
   [[nodiscard]] V combine_own(const std::string& name, const std::vector<V>& mine, const std::string& function) {
     const auto round = '_' + std::to_string(round_++);
     for (std::size_t w = 0; w < mine.size(); ++w)
-      job_.paracel_update(name + std::to_string(w) + round, mine[w], file_, function);
+      job_.paracel_update(name + std::to_string(w) + round, mine[w], {file_, function});
     job_.iter_commit();
     const auto key = name + std::to_string(job_.get_worker_id()) + round;
     auto all = job_.template paracel_read<V>(key);

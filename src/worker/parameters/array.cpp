@@ -125,9 +125,8 @@ struct array_base::layout {
     }
   }
 
-  [[nodiscard]] std::uint64_t find(const function& f, bool waits) const {
-    if (f.file != nullptr) return servers.functions().find_function(*f.file, *f.symbol);
-    return waits ? servers.functions().bupdate_function : servers.functions().update_function;
+  [[nodiscard]] std::uint64_t find(const plugin_function& f, bool waits) const {
+    return waits ? servers.functions().bupdate_function_of(f) : servers.functions().update_function_of(f);
   }
 };
 
@@ -195,7 +194,7 @@ array_base::array_base(paralg& owner, const str_type& name, std::size_t n, value
   bool is_definition = false;
   {
     const encoded<definition> e(mine);
-    const auto keep = servers.functions().find_function(default_plugin, "paracel_keep");
+    const auto keep = servers.functions().find_function({default_plugin, "paracel_keep"});
     servers.bupdate(name, e.view(), keep, [&](const value_view& v) {
       if (v.tag != value_tag::packed) return;
       try {
@@ -221,7 +220,7 @@ array_base::array_base(paralg& owner, const str_type& name, std::size_t n, value
     beginnings.emplace_back(std::tuple(layout_->elements_of(i), tag, bits));
   }
   for (const auto& b : beginnings) views.push_back(b.view());
-  const auto begin = servers.functions().find_function(default_plugin, "paracel_begin_array");
+  const auto begin = servers.functions().find_function({default_plugin, "paracel_begin_array"});
   servers.many().update_multi(layout_->keys, views, begin, false, nullptr);
 }
 
@@ -322,7 +321,7 @@ void array_base::write(std::size_t first, std::span<const std::byte> values) {
         }
         parts.push_back(std::move(p));
       });
-  const auto assign = some_in_part ? l.servers.functions().find_function(default_plugin, "paracel_assign") : 0;
+  const auto assign = some_in_part ? l.servers.functions().find_function({default_plugin, "paracel_assign"}) : 0;
   l.servers.many().write_parts(l.name, parts, assign);
 }
 
@@ -331,10 +330,10 @@ void array_base::fill(std::uint64_t bits) {
   const value_view number{l.element, std::as_bytes(std::span(&bits, 1)).first(l.width)};
   std::vector<parasrv_multi::part> parts;
   for (const auto& key : l.keys) parts.push_back({.key = key, .what = net::verb::update, .value = number, .large = {}});
-  l.servers.many().write_parts(l.name, parts, l.servers.functions().find_function(default_plugin, "paracel_fill"));
+  l.servers.many().write_parts(l.name, parts, l.servers.functions().find_function({default_plugin, "paracel_fill"}));
 }
 
-async_functor_type array_base::update(std::size_t first, std::span<const std::byte> deltas, const function& f,
+async_functor_type array_base::update(std::size_t first, std::span<const std::byte> deltas, const plugin_function& f,
                                       bool waits) {
   const auto& l = *layout_;
   l.check(first, deltas.size() / l.width);
@@ -362,7 +361,7 @@ async_functor_type array_base::update(std::size_t first, std::span<const std::by
 }
 
 async_functor_type array_base::update_at(std::span<const std::uint64_t> indices, std::span<const std::byte> deltas,
-                                         const function& f, bool waits) {
+                                         const plugin_function& f, bool waits) {
   const auto& l = *layout_;
   if (!indices.empty()) l.check(*std::ranges::max_element(indices), 1);
   const auto id = l.find(f, waits);

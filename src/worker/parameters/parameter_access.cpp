@@ -99,26 +99,20 @@ async_functor_type parameter_access::update_set(const key_set& keys, const set_s
   return servers_->result_of(servers_->many().start_set_update(keys.parts_, deltas, function, clocked, std::move(to)));
 }
 
-std::uint64_t parameter_access::find_function(const str_type& file_name, const str_type& func_name,
-                                              const hyper_parameters& hyper) {
-  return servers_->functions().find_function(file_name, func_name, hyper);
+std::uint64_t parameter_access::update_function(const plugin_function& f) {
+  return servers_->functions().update_function_of(f);
 }
-std::uint64_t parameter_access::update_function() const { return servers_->functions().update_function; }
-std::uint64_t parameter_access::bupdate_function() const { return servers_->functions().bupdate_function; }
-bool parameter_access::paracel_register_update(const str_type& file_name, const str_type& func_name) {
-  return paracel_register_update(file_name, func_name, {});
-}
-bool parameter_access::paracel_register_bupdate(const str_type& file_name, const str_type& func_name) {
-  return paracel_register_bupdate(file_name, func_name, {});
+std::uint64_t parameter_access::bupdate_function(const plugin_function& f) {
+  return servers_->functions().bupdate_function_of(f);
 }
 bool parameter_access::paracel_register_update(const str_type& file_name, const str_type& func_name,
                                                const hyper_parameters& hyper) {
-  servers_->functions().update_function = find_function(file_name, func_name, hyper);
+  servers_->functions().update_function = servers_->functions().find_function({file_name, func_name, hyper});
   return true;
 }
 bool parameter_access::paracel_register_bupdate(const str_type& file_name, const str_type& func_name,
                                                 const hyper_parameters& hyper) {
-  servers_->functions().bupdate_function = find_function(file_name, func_name, hyper);
+  servers_->functions().bupdate_function = servers_->functions().find_function({file_name, func_name, hyper});
   return true;
 }
 std::uint64_t parameter_access::find_filter(const str_type& file_name, const str_type& func_name) {

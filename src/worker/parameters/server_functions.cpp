@@ -35,9 +35,8 @@ std::string server_functions::symbol_with(const std::string& symbol, const hyper
   return text;
 }
 
-std::uint64_t server_functions::find_function(const std::string& file, const std::string& function,
-                                              const hyper_parameters& hyper) {
-  return find(file, symbol_with(function, hyper), net::verb::register_update);
+std::uint64_t server_functions::find_function(const plugin_function& f) {
+  return find(f.file_name, symbol_with(f.func_name, f.hyper), net::verb::register_update);
 }
 
 std::uint64_t server_functions::find_filter(const std::string& file, const std::string& symbol) {

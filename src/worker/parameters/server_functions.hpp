@@ -22,9 +22,16 @@ class server_functions {
   server_functions(session& job, server_group& client) noexcept : job_(job), client_(client) {}
 
   /// Finds (on first use registers) a function at every shard. Throws: plugin_error with the first server's reason.
-  std::uint64_t find_function(const std::string& file, const std::string& function, const hyper_parameters& hyper = {});
+  std::uint64_t find_function(const plugin_function& f);
   /// The same for a filter.
   std::uint64_t find_filter(const std::string& file, const std::string& symbol);
+  /// `f`, or the function of `paracel_update` or of `paracel_bupdate` if it names none.
+  std::uint64_t update_function_of(const plugin_function& f) {
+    return f.func_name.empty() ? update_function : find_function(f);
+  }
+  std::uint64_t bupdate_function_of(const plugin_function& f) {
+    return f.func_name.empty() ? bupdate_function : find_function(f);
+  }
   /// Whether it is element-wise addition, so that it can be applied to a cached copy as well. 0: the servers' default,
   /// which is.
   [[nodiscard]] bool is_additive(std::uint64_t function) const;

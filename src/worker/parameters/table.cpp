@@ -25,7 +25,7 @@ handle::handle(paralg& job, const str_type& name, value_tag element, std::size_t
   std::string symbol;
   if (!optimizer.file_name.empty() || !optimizer.func_name.empty()) {
     // Allows its folder.
-    (void)job.servers().functions().find_function(optimizer.file_name, optimizer.func_name, optimizer.hyper);
+    (void)job.servers().functions().find_function(optimizer);
     plugin = std::filesystem::path(optimizer.file_name).filename().string();
     symbol = server_functions::symbol_with(optimizer.func_name, optimizer.hyper);
   } else if (!optimizer.hyper.empty()) {

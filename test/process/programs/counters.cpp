@@ -144,7 +144,7 @@ class counters : public paracel::paralg {
   /// value.
   void step_momentum() {
     const auto key = "momentum" + std::to_string(get_worker_id());
-    paracel_update(key, 1.0, plugin, "paracel_momentum", {{"lr", rate}, {"momentum", friction}});
+    paracel_update(key, 1.0, {plugin, "paracel_momentum", {{"lr", rate}, {"momentum", friction}}});
     speed_ = friction * speed_ + 1.0;
     place_ -= rate * speed_;
     const auto got = paracel_read<double>(key);

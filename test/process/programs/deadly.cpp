@@ -61,7 +61,7 @@ class deadly : public paracel::paralg {
       paracel_bupdate(keys[1], -1.0, plugin, function_);
     } else if (what_ == "set") {
       const auto set = paracel_prepare({keys[1]});
-      (void)paracel_update(set, std::vector<double>{-1}, plugin, function_).get();
+      (void)paracel_update(set, std::vector<double>{-1}, {plugin, function_}).get();
       paracel_bupdate(keys[1], -1.0, plugin, function_);
     } else if (what_ == "rows") {
       const std::vector<std::uint64_t> ids{7};

@@ -72,7 +72,7 @@ class sandboxed : public paracel::paralg {
     const auto set = paracel_prepare(keys_);
     tell(way + " set", [&] {
       try {
-        (void)paracel_update(set, std::vector<double>{1, -1, 1}, plugin, function).get();
+        (void)paracel_update(set, std::vector<double>{1, -1, 1}, {plugin, function}).get();
       } catch (const paracel::plugin_error&) {
         for (const auto i : {0, 2}) paracel_bupdate(keys_[static_cast<std::size_t>(i)], -1.0);
         throw;
