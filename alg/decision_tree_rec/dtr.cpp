@@ -11,6 +11,7 @@
 #include <paracel/resumable_loop.hpp>
 #include <paracel/text_output.hpp>
 
+#include "alg/common/output/model_file.hpp"
 #include "alg/common/output/npy.hpp"
 #include "alg/common/solvers/column_shift.hpp"
 

@@ -14,7 +14,7 @@
 #include <paracel/sparse.hpp>
 #include <paracel/text_input.hpp>
 
-#include "alg/common/output/npy.hpp"
+#include "alg/common/output/model_file.hpp"
 #include "alg/common/solvers/recommend.hpp"
 #include "dtr.hpp"
 

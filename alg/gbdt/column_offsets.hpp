@@ -13,7 +13,7 @@
 #include <paracel/comm.hpp>
 #include <paracel/samples.hpp>
 
-#include "alg/common/output/npy.hpp"
+#include "alg/common/output/model_file.hpp"
 
 namespace paracel::alg {
 

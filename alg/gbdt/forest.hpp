@@ -15,7 +15,7 @@
 
 #include <paracel/codec.hpp>
 
-#include "alg/common/output/npy.hpp"
+#include "alg/common/output/model_file.hpp"
 
 namespace paracel::alg {
 

@@ -133,7 +133,7 @@ void tree_base::weigh() {
 }
 
 void tree_base::read_classes(const model_reader& from) {
-  classes_ = from.list<std::string>("classes");
+  classes_ = from.fields<std::string>("classes");
   const auto& f = trees();
   const bool classes_fit = !classifies()                 ? classes_.empty()
                            : loss_ == boosting_loss::log ? classes_.size() == 2
@@ -150,11 +150,11 @@ void tree_base::read_classes(const model_reader& from) {
 }
 
 void tree_base::read_categories(const model_reader& from) {
-  for (const auto c : from.list<std::int64_t>("categorical")) {
+  for (const auto c : from.fields<std::int64_t>("categorical")) {
     if (c < 0 || static_cast<std::size_t>(c) >= trees().features)
       throw data_error(linear_.model + ": found categorical feature " + std::to_string(c) + ", want one of " +
                        std::to_string(trees().features));
-    words_[static_cast<std::uint32_t>(c)] = from.list<std::string>("words." + std::to_string(c));
+    words_[static_cast<std::uint32_t>(c)] = from.fields<std::string>("words." + std::to_string(c));
   }
 }
 

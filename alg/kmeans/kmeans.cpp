@@ -10,7 +10,7 @@
 #include <paracel/json_parser.hpp>
 
 #include "alg/common/output/divergence.hpp"
-#include "alg/common/output/npy.hpp"
+#include "alg/common/output/model_file.hpp"
 #include "alg/common/output/warning.hpp"
 #include "alg/common/solvers/row_weights.hpp"
 #include "kmeans_input.hpp"

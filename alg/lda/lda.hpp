@@ -28,7 +28,7 @@
 #include <paracel/paralg.hpp>
 #include <paracel/settings.hpp>
 
-#include "alg/common/output/npy.hpp"
+#include "alg/common/output/model_file.hpp"
 #include "alg/common/output/result_keys.hpp"
 #include "alg/common/output/run_log.hpp"
 #include "lda_counts.hpp"

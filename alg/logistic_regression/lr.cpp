@@ -198,7 +198,7 @@ void logistic_regression::read_model() {
   if (columns_ > settings_.table.samples.index_limit)
     throw data_error(settings_.model + ": found " + std::to_string(theta_.size()) + " weights, want at most " +
                      std::to_string(settings_.table.samples.index_limit + first));
-  if (model.has_field("classes")) settings_.table.samples.classes = model.list<std::string>("classes");
+  if (model.has_field("classes")) settings_.table.samples.classes = model.fields<std::string>("classes");
   read_fields(model, static_cast<std::uint32_t>(columns_), settings_.table);
   load_others();
 }

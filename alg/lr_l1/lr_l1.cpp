@@ -126,7 +126,7 @@ void lr_l1::solve() {
   auto weights = model.read<double>("lr_l1_weight");
   const bool bias = model.field<bool>("settings.bias");
   if (weights.size() < (bias ? 2U : 1U)) throw data_error(linear_.model + ": found no weights");
-  if (model.has_field("classes")) samples().classes = model.list<std::string>("classes");
+  if (model.has_field("classes")) samples().classes = model.fields<std::string>("classes");
   load_for_model(model, static_cast<std::uint32_t>(weights.size() - (bias ? 1 : 0)));
   run_log log(*this, 1);
   use(weights, bias, log, nullptr);

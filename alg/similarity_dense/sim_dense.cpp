@@ -10,7 +10,7 @@
 #include <paracel/dense_rows.hpp>
 #include <paracel/text_input.hpp>
 
-#include "alg/common/output/npy.hpp"
+#include "alg/common/output/model_file.hpp"
 
 namespace paracel::alg {
 

@@ -9,7 +9,7 @@
 
 #include <paracel/free_memory.hpp>
 #include "alg/common/output/load_cache_keys.hpp"
-#include "alg/common/output/npy.hpp"
+#include "alg/common/output/model_file.hpp"
 #include "alg/common/output/run_log.hpp"
 
 namespace paracel::alg {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "alg/common/output/npy.hpp"
+#include "alg/common/output/model_file.hpp"
 #include "alg/common/output/run_log.hpp"
 #include "alg/common/output/warning.hpp"
 #include "alg/common/solvers/sum_over_workers.hpp"

@@ -8,7 +8,7 @@
 
 #include "alg/common/output/divergence.hpp"
 #include "alg/common/output/load_cache_keys.hpp"
-#include "alg/common/output/npy.hpp"
+#include "alg/common/output/model_file.hpp"
 #include "alg/common/output/warning.hpp"
 #include "alg/common/solvers/sum_over_workers.hpp"
 #include "gram_kernel.hpp"

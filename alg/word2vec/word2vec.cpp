@@ -11,7 +11,7 @@
 #include <paracel/table.hpp>
 
 #include "alg/common/output/divergence.hpp"
-#include "alg/common/output/npy.hpp"
+#include "alg/common/output/model_file.hpp"
 #include "alg/common/output/run_log.hpp"
 #include "alg/common/output/server_state.hpp"
 #include "alg/common/solvers/sum_over_workers.hpp"

@@ -12,6 +12,7 @@
 #include <paracel/text_input.hpp>
 
 #include "alg/common/output/entry_keys.hpp"
+#include "alg/common/output/model_file.hpp"
 #include "alg/common/output/npy.hpp"
 #include "word2vec.hpp"
 

@@ -15,7 +15,7 @@
 #include <paracel/text_input.hpp>
 #include <paracel/text_output.hpp>
 
-#include "alg/common/output/npy.hpp"
+#include "alg/common/output/model_file.hpp"
 
 namespace paracel::alg {
 

@@ -8,7 +8,7 @@
 #include <paracel/samples.hpp>
 
 #include "alg/common/output/entry_keys.hpp"
-#include "alg/common/output/npy.hpp"
+#include "alg/common/output/model_file.hpp"
 #include "alg/common/output/run_log.hpp"
 #include "exchange_words.hpp"
 

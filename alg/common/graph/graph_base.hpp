@@ -15,6 +15,7 @@
 #include <paracel/text_output.hpp>
 
 #include "alg/common/output/entry_keys.hpp"
+#include "alg/common/output/model_file.hpp"
 #include "alg/common/output/npy.hpp"
 #include "alg/common/output/result_keys.hpp"
 #include "graph_search.hpp"

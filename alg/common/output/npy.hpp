@@ -1,20 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Results for other programs: arrays as .npy files, and a model's manifest that names them.
-//
-//     model.json    {"format": "npy", "algorithm": "kmeans", "objective": 9682.6, ...,
-//                    "settings": {"kclusters": 10, ...},
-//                    "arrays": {"centers": {"dtype": "<f8", "shape": [10, 64], "files": ["centers_0.npy"]},
-//                               "users": {..., "files": ["users_0.npy", "users_1.npy"], "rows": [40, 38],
-//                                         "ids": ["users_id_0.npy", "users_id_1.npy"]}}}
-//
-// With one file for all workers (paralg::set_one_output_file) names have no rank: "centers.npy", "users.npy",
-// "users_id.txt". An array in several files is the concatenation of their rows. Ids of rows are numbers in .npy files
-// of uint64, or names in .txt files, one a line. File names are relative to the manifest. With "format": "text" the
-// files have Paracel's text form: numbers separated by |; "keyed": one row a line, preceded by its number or id and a
-// tab.
-//
-// In Python:  m = json.load(open("model.json")); np.concatenate([np.load(f) for f in m["arrays"]["users"]["files"]])
+// Arrays as .npy files.
 //
 // Source: NumPy Enhancement Proposal 1, versions 1.0 to 3.0 of the format. Written: 1.0, little-endian, C order.
 #pragma once
@@ -22,21 +8,10 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
-#include <utility>
 #include <vector>
-
-#include <paracel/error.hpp>
-#include <paracel/id_list.hpp>
-#include <paracel/json_parser.hpp>
-#include <paracel/paralg.hpp>
-#include <paracel/settings.hpp>
-
-#include "result_keys.hpp"
-#include "run_log.hpp"
 
 namespace paracel::alg {
 
@@ -90,129 +65,32 @@ void write_npy(const std::string& path, const std::vector<T>& values, std::vecto
 /// Throws: data_error `file: found ..., want ...`.
 npy_array read_npy(const std::string& path);
 
-/// Writes a model: arrays, and finally the manifest <output>/model.json. Every worker must make the same calls.
-/// Throws (add, add_rows): error when a number is not finite; then there is no manifest.
-/// Thread-safety: none
-class model_writer {
- public:
-  model_writer(paralg& job, std::string algorithm, result_format format);
+// ---- parts, for other files that contain such arrays
 
-  /// Adds an array that rank 0 has, in <name>_0.npy, or <name>.npy with one file for all workers. In text form, one
-  /// dimension: numbers separated by |; two: one row a line.
-  template <npy_number T>
-  void add(const std::string& name, std::span<const T> values, std::vector<std::uint64_t> shape) {
-    if (first_) add_whole(name, npy_type_of<T>(), std::as_bytes(values), std::move(shape));
+inline constexpr npy_type npy_types[] = {npy_type::float64, npy_type::float32, npy_type::int64, npy_type::uint64};
+constexpr std::size_t bytes_of(npy_type type) noexcept { return type == npy_type::float32 ? 4 : 8; }
+/// Calls f(T{}) for the type's T.
+template <class F>
+decltype(auto) with_type(npy_type type, F&& f) {
+  switch (type) {
+    case npy_type::float64:
+      return f(double{});
+    case npy_type::float32:
+      return f(float{});
+    case npy_type::int64:
+      return f(std::int64_t{});
+    case npy_type::uint64:
+      break;
   }
-  template <npy_number T>
-  void add(const std::string& name, const std::vector<T>& values) {
-    add(name, std::span<const T>(values), {values.size()});
-  }
-  /// Adds an array whose rows are distributed over the workers (concatenated in rank order), each row of shape
-  /// `row_shape` (empty: one number), in <name>_<rank>.npy or <name>.npy; `ids`: ids of this worker's rows, on every
-  /// worker or on none. A collective. In text form one row a line: its global number or its id, a tab, and the numbers.
-  template <npy_number T>
-  void add_rows(const std::string& name, std::span<const T> values, std::vector<std::uint64_t> row_shape = {},
-                const id_list* ids = nullptr) {
-    add_part(name, npy_type_of<T>(), std::as_bytes(values), std::move(row_shape), ids);
-  }
-  /// Numbers of any kind may follow: the distance of a vertex that is not reached is infinite.
-  void allow_infinity() noexcept { infinity_ = true; }
-  /// Additional fields of the manifest itself (objective, rows, ...), and of "settings", where they precede the keys of
-  /// the config; keys that name files are left out.
-  [[nodiscard]] json_object& fields() noexcept { return fields_; }
-  [[nodiscard]] json_object& settings() noexcept { return settings_; }
-  /// Writes the manifest once the files of all workers exist. A collective.
-  void finish();
-
- private:
-  void add_whole(const std::string& name, npy_type type, std::span<const std::byte> bytes,
-                 std::vector<std::uint64_t> shape);
-  void add_part(const std::string& name, npy_type type, std::span<const std::byte> bytes,
-                std::vector<std::uint64_t> row_shape, const id_list* ids);
-
-  paralg& job_;
-  std::string algorithm_;
-  bool infinity_ = false;
-  bool text_;
-  bool first_;
-  json_object fields_;
-  json_object settings_;
-  json_object arrays_;
-};
-
-/// `model`: one file or folder, or empty. Throws: config_error when it is a list.
-key_spec& model_key(key_list& k, std::string& model, const char* help);
-
-/// A model that model_writer wrote: every worker can read all of it.
-/// Throws (every call): data_error that names the file and the field.
-/// Thread-safety: const-concurrent
-class model_reader {
- public:
-  /// `path`: the manifest, or the folder that contains model.json.
-  /// Throws: data_error when it is not a manifest, or one of another algorithm.
-  model_reader(const std::string& path, const std::string& algorithm);
-
-  [[nodiscard]] bool has(const std::string& array) const;
-  /// The manifest.
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  [[nodiscard]] bool has_field(const std::string& name) const { return manifest_.has(name); }
-  /// The shape of the whole array.
-  [[nodiscard]] std::vector<std::uint64_t> shape(const std::string& array) const;
-  /// All elements, file by file, in C order.
-  template <npy_number T>
-  [[nodiscard]] std::vector<T> read(const std::string& array) const {
-    return read_array(array).as<T>();
-  }
-  /// The ids of the array's rows, in order. Throws: data_error when it has none.
-  [[nodiscard]] id_list ids(const std::string& array) const;
-  /// A field of the manifest ("objective", "settings.kclusters").
-  template <class T>
-  [[nodiscard]] T field(const std::string& name) const {
-    try {
-      return manifest_.parse<T>(name);
-    } catch (const config_error& e) {
-      throw data_error(e.what());
-    }
-  }
-  /// A field that is one of these words.
-  template <class T>
-  [[nodiscard]] T field(const std::string& name, choices<T> among) const {
-    const auto word = field<std::string>(name);
-    if (const auto value = value_of(among, word)) return *value;
-    std::string words;
-    for (const auto& c : among) words.append(words.empty() ? "" : ", ").append(c.word);
-    throw data_error(path_ + ": key \"" + name + "\": found \"" + word + "\", want one of " + words);
-  }
-  /// The elements of a field that is a list.
-  template <class T>
-  [[nodiscard]] std::vector<T> fields(const std::string& name) const {
-    try {
-      return manifest_.parse_v<T>(name);
-    } catch (const config_error& e) {
-      throw data_error(e.what());
-    }
-  }
-  template <class T>
-  [[nodiscard]] T field(const std::string& name, const T& fallback) const {
-    return manifest_.has(name) ? field<T>(name) : fallback;
-  }
-  /// A field that is a list.
-  template <class T>
-  [[nodiscard]] std::vector<T> list(const std::string& name) const {
-    try {
-      return manifest_.parse_v<T>(name);
-    } catch (const config_error& e) {
-      throw data_error(e.what());
-    }
-  }
-
- private:
-  [[nodiscard]] std::vector<std::string> files(const std::string& array, const char* which) const;
-  [[nodiscard]] npy_array read_array(const std::string& array) const;
-
-  std::string path_;
-  std::string folder_;
-  json_parser manifest_;
-};
+  return f(std::uint64_t{});
+}
+/// What precedes the elements in the file.
+std::string npy_header_of(npy_type type, std::span<const std::uint64_t> shape);
+/// As Python writes it: "(3, 2)".
+std::string shape_text(std::span<const std::uint64_t> shape);
+/// The number of elements, if the size of elements of that many bytes does not overflow.
+std::optional<std::uint64_t> elements_of(std::span<const std::uint64_t> shape, std::size_t element);
+/// Throws: data_error that names the file.
+std::string read_whole(const std::string& path);
 
 }  // namespace paracel::alg

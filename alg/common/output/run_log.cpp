@@ -5,29 +5,11 @@
 
 #include <array>
 #include <cerrno>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-#include <paracel/json_parser.hpp>
-#include <paracel/text_output.hpp>
-
 namespace paracel::alg {
-
-std::string json_number(double v) {
-  if (!std::isfinite(v)) return "null";
-  std::string s;
-  append_text(s, v);
-  return s;
-}
-
-json_object& json_object::raw(const std::string& name, const std::string& json) {
-  if (!fields_.empty()) fields_ += ", ";
-  fields_ += json_quoted(name) + ": " + json;
-  names_.push_back(name);
-  return *this;
-}
 
 namespace {
 

@@ -4,40 +4,17 @@
 // end. Names follow doc/metrics.md: `objective` is only what the program minimises or maximises.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <paracel/json_parser.hpp>
 #include <paracel/paralg.hpp>
 
+#include "json_object.hpp"
+
 namespace paracel::alg {
-
-/// A finite number as JSON with all its digits; anything else is null.
-std::string json_number(double v);
-
-/// A JSON object under construction: fields in the order they are added.
-class json_object {
- public:
-  json_object& add(const std::string& name, double v) { return raw(name, json_number(v)); }
-  json_object& add(const std::string& name, int v) { return raw(name, std::to_string(v)); }
-  json_object& add(const std::string& name, std::int64_t v) { return raw(name, std::to_string(v)); }
-  json_object& add(const std::string& name, std::uint64_t v) { return raw(name, std::to_string(v)); }
-  json_object& add(const std::string& name, bool v) { return raw(name, v ? "true" : "false"); }
-  json_object& add(const std::string& name, const std::string& v) { return raw(name, json_quoted(v)); }
-  json_object& add(const std::string& name, const char* v) { return raw(name, json_quoted(v)); }
-  /// Writes `json` unchanged.
-  json_object& raw(const std::string& name, const std::string& json);
-  [[nodiscard]] bool has(const std::string& name) const { return std::ranges::find(names_, name) != names_.end(); }
-  [[nodiscard]] std::string text() const { return "{" + fields_ + "}"; }
-
- private:
-  std::string fields_;
-  std::vector<std::string> names_;
-};
 
 /// Metrics and progress of a run. On ranks other than 0 every call does nothing.
 /// Thread-safety: none

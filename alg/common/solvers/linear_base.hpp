@@ -13,7 +13,7 @@
 #include <paracel/samples.hpp>
 #include <paracel/settings.hpp>
 
-#include "alg/common/output/npy.hpp"
+#include "alg/common/output/model_file.hpp"
 #include "alg/common/output/run_log.hpp"
 #include "design_matrix.hpp"
 #include "table.hpp"

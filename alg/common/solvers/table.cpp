@@ -114,9 +114,9 @@ void read_fields(const model_reader& model, std::uint32_t columns, table_setting
   auto& to = table.samples;
   auto& fields = to.fields;
   to.columns = columns;
-  if (model.has_field("names")) to.names = model.list<std::string>("names");
+  if (model.has_field("names")) to.names = model.fields<std::string>("names");
   if (to.missing_as.empty() && model.has_field("fields.missing"))
-    to.missing_as = model.list<std::string>("fields.missing");
+    to.missing_as = model.fields<std::string>("fields.missing");
   fields.target = model.field<std::string>("fields.target", "");
   fields.weight = model.field<std::string>("fields.weight", "");
   fields.group = model.field<std::string>("fields.group", "");
@@ -127,7 +127,7 @@ void read_fields(const model_reader& model, std::uint32_t columns, table_setting
   const auto separator = model.field<std::string>("fields.separator", "");
   if (separator.size() == 1) fields.separator = separator[0];
   if (model.has_field("fields.features")) {
-    fields.features = model.list<std::uint32_t>("fields.features");
+    fields.features = model.fields<std::uint32_t>("fields.features");
   } else if (fields.count != 0) {
     fields.features.resize(columns);
     std::iota(fields.features.begin(), fields.features.end(), 0U);

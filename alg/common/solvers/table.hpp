@@ -13,7 +13,7 @@
 #include <paracel/samples.hpp>
 #include <paracel/settings.hpp>
 
-#include "alg/common/output/npy.hpp"
+#include "alg/common/output/model_file.hpp"
 #include "class_weights.hpp"
 #include "design_matrix.hpp"
 

@@ -13,6 +13,7 @@
 
 #include <paracel/paralg.hpp>
 
+#include "alg/common/output/model_file.hpp"
 #include "alg/common/output/npy.hpp"
 #include "test/support/cluster.hpp"
 
