@@ -181,27 +181,11 @@ const char* key_sets::prepare(const digest128& digest, std::span<const std::byte
   });
   if (reason != nullptr) return reason;
   fresh.ends_.push_back(static_cast<std::uint32_t>(fresh.texts_.size()));
-  fresh.digest_ = digest;
   fresh.texts_.shrink_to_fit();
   fresh.ends_.shrink_to_fit();
   fresh.hashes_.shrink_to_fit();
-  budget_.add(fresh.memory_bytes());
-  sets_.push_front(std::move(fresh));
-  by_digest_[digest] = sets_.begin();
-  while (budget_.is_over() && sets_.size() > 1) {
-    budget_.give_back(sets_.back().memory_bytes());
-    by_digest_.erase(sets_.back().digest_);
-    sets_.pop_back();
-  }
+  add({digest}, std::move(fresh));
   return nullptr;
-}
-
-prepared_set* key_sets::find(const digest128& digest) {
-  if (!sets_.empty() && sets_.front().digest_ == digest) return &sets_.front();
-  const auto at = by_digest_.find(digest);
-  if (at == by_digest_.end()) return nullptr;
-  sets_.splice(sets_.begin(), sets_, at->second);
-  return &sets_.front();
 }
 
 }  // namespace paracel::srv

@@ -1,27 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Prepared key sets: lists of keys that clients use repeatedly. A list is sent once and named by its digest from
-// then on; later requests carry only values, and the shard iterates over a list of addresses.
+// Prepared key sets: lists of keys that clients use repeatedly. Later requests carry only values, and the shard
+// iterates over a list of addresses.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <tsl/robin_map.h>
 
 #include <paracel/detail/value.hpp>
 
 #include "core/hash.hpp"
 #include "net/protocol.hpp"
 #include "server/plugin/user_functions.hpp"
-#include "server/request/byte_budget.hpp"
 #include "server/store/key_store.hpp"
+#include "server/store/prepared_lists.hpp"
 
 namespace paracel::srv {
 
@@ -134,7 +131,6 @@ class prepared_set {
   };
   [[nodiscard]] state look_up(key_store& keys);
 
-  digest128 digest_{};
   std::vector<char> texts_;          // the keys, contiguous
   std::vector<std::uint32_t> ends_;  // where key i begins, and the end of the last
   std::vector<std::uint64_t> hashes_;
@@ -145,37 +141,20 @@ class prepared_set {
   const ownership* owner_ = nullptr;
 };
 
-/// The key sets of one shard, in LRU order.
-///
-/// Thread-safety: owned by the shard thread.
-/// Cost: about 40 bytes a key in addition to its text; the least recently used sets are evicted when `most_bytes` is
-/// exceeded, the newest never. A set of more than `most_keys` is refused.
-class key_sets {
+/// The key sets of one shard. Cost: as prepared_lists; about 40 bytes a key in addition to its text. A set of more than
+/// `most_keys` is refused.
+class key_sets : public prepared_lists<prepared_set> {
  public:
   static constexpr std::size_t default_bytes = std::size_t{256} << 20;
   static constexpr std::uint32_t most_keys = 1U << 25;
 
-  explicit key_sets(std::size_t most_bytes = default_bytes) : budget_(most_bytes) {}
+  explicit key_sets(std::size_t most_bytes = default_bytes) : prepared_lists(most_bytes) {}
 
   /// Keeps the keys of `payload` under their digest, which is recomputed here and not trusted.
   /// Returns: null, or why the request is refused.
   const char* prepare(const digest128& digest, std::span<const std::byte> payload, std::uint32_t count);
   /// Null: unknown, or evicted. Valid until the next `prepare`.
-  [[nodiscard]] prepared_set* find(const digest128& digest);
-
-  [[nodiscard]] std::size_t size() const noexcept { return sets_.size(); }
-  [[nodiscard]] std::size_t memory_bytes() const noexcept { return budget_.held(); }
-  /// Of all sets. Thread-safety: any thread.
-  [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
-
- private:
-  struct digest_hash {
-    std::size_t operator()(const digest128& d) const noexcept { return d.low; }
-  };
-
-  byte_budget budget_;
-  std::list<prepared_set> sets_;
-  tsl::robin_map<digest128, std::list<prepared_set>::iterator, digest_hash> by_digest_;
+  [[nodiscard]] prepared_set* find(const digest128& digest) { return prepared_lists::find({digest}); }
 };
 
 }  // namespace paracel::srv

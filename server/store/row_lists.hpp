@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Lists of row ids that clients reuse: the ids are sent once, with their digest, and later requests name the list by
-// it.
+// Lists of row ids that clients use repeatedly.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <span>
 #include <vector>
 
-#include <tsl/robin_map.h>
-
-#include "core/hash.hpp"
-#include "server/request/byte_budget.hpp"
 #include "server/store/key_store.hpp"
+#include "server/store/prepared_lists.hpp"
 #include "server/store/row_table.hpp"
 
 namespace paracel::srv {
 
-/// The ids of one list, and the addresses of their rows while none has been erased.
+/// The ids of one list, and the addresses of their rows while none has been erased. Cost: 24 bytes an id.
 class row_list {
  public:
+  /// `hashes`: those of the ids.
+  row_list(std::span<const std::uint64_t> ids, std::span<const std::uint64_t> hashes)
+      : ids_(ids.begin(), ids.end()), hashes_(hashes.begin(), hashes.end()), rows_(ids.size()) {}
+
   [[nodiscard]] std::size_t size() const noexcept { return ids_.size(); }
   [[nodiscard]] std::span<const std::uint64_t> ids() const noexcept { return ids_; }
   [[nodiscard]] std::span<const std::uint64_t> hashes() const noexcept { return hashes_; }
@@ -44,9 +43,6 @@ class row_list {
   }
 
  private:
-  friend class row_lists;
-  digest128 digest_{};
-  std::uint32_t table_ = 0;
   std::vector<std::uint64_t> ids_;
   std::vector<std::uint64_t> hashes_;
   std::vector<std::byte*> rows_;
@@ -55,39 +51,6 @@ class row_list {
   const ownership* owner_ = nullptr;
 };
 
-/// The lists of one shard, in LRU order.
-///
-/// Thread-safety: owned by the shard thread.
-/// Cost: 24 bytes an id; the least recently used lists are evicted when `most_bytes` is exceeded, the newest never.
-class row_lists {
- public:
-  explicit row_lists(std::size_t most_bytes) : budget_(most_bytes) {}
-
-  /// Adds a list; `digest` and `hashes` are those of the ids. Valid until the next `add`.
-  /// Throws: std::bad_alloc; nothing has changed.
-  row_list& add(std::uint32_t table, const digest128& digest, std::span<const std::uint64_t> ids,
-                std::span<const std::uint64_t> hashes);
-  /// Null: unknown, or evicted. Valid until the next `add`.
-  [[nodiscard]] row_list* find(std::uint32_t table, const digest128& digest);
-
-  [[nodiscard]] std::size_t size() const noexcept { return lists_.size(); }
-  /// Thread-safety: any thread.
-  [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
-
- private:
-  /// A list belongs to one table: in another the ids have other rows.
-  struct name {
-    digest128 digest;
-    std::uint32_t table = 0;
-    friend bool operator==(const name&, const name&) = default;
-  };
-  struct name_hash {
-    std::size_t operator()(const name& n) const noexcept { return n.digest.low ^ n.table; }
-  };
-
-  byte_budget budget_;
-  std::list<row_list> lists_;
-  tsl::robin_map<name, std::list<row_list>::iterator, name_hash> by_name_;
-};
+using row_lists = prepared_lists<row_list>;
 
 }  // namespace paracel::srv

@@ -241,7 +241,7 @@ std::optional<digest128> row_service::missing_list(const net::request_view& requ
   const auto& h = request.header;
   digest128 digest;
   if ((h.flags & net::flag_listed) == 0 || h.what == verb::table_open || h.what == verb::rows_scan) return {};
-  if (!digest_in(request, digest) || lists_.find(h.table, digest) != nullptr) return {};
+  if (!digest_in(request, digest) || lists_.find({digest, h.table}) != nullptr) return {};
   return digest;
 }
 
@@ -266,7 +266,7 @@ row_service::problem row_service::read_request(typed_table& t, const net::reques
   if (gaps && h.count > keys_.settings().max_message_bytes / sizeof(std::uint64_t))
     return refused("these are more rows than a frame has room for ids");
   if (listed) {
-    auto* list = lists_.find(h.table, digest);
+    auto* list = lists_.find({digest, h.table});
     if (list == nullptr) return refusal{status::unknown_set, "no such list of rows is here"};
     if (h.count != list->size()) return refused("the list has another number of rows than the request");
     if (const auto* wrong = net::decode_values(payload, h.count, row_bytes, r)) return refused(wrong);
@@ -280,7 +280,8 @@ row_service::problem row_service::read_request(typed_table& t, const net::reques
   if (!has_digest) return {};
   if (digest_of({r.ids, h.count * sizeof(std::uint64_t)}) != digest)
     return refused("the ids of the list are not those of its digest");
-  list_ = &lists_.add(h.table, digest, ids_, hashes_);
+  list_ = lists_.find({digest, h.table});
+  if (list_ == nullptr) list_ = &lists_.add({digest, h.table}, row_list(ids_, hashes_));
   return {};
 }
 

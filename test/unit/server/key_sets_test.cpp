@@ -99,7 +99,7 @@ TEST(KeySets, TheLeastRecentlyUsedGoesFirstAndTheNewestNever) {
     ASSERT_EQ(sets.prepare(digest_of(l), l, 100), nullptr);
     ASSERT_NE(sets.find(digest_of(lists[0])), nullptr) << "it was used all the time";
   }
-  EXPECT_LE(sets.memory_bytes(), 50'000U);
+  EXPECT_LE(sets.budget().held(), 50'000U);
   EXPECT_GT(sets.size(), 3U);
   EXPECT_LT(sets.size(), 20U);
   EXPECT_EQ(sets.find(digest_of(lists[1])), nullptr);
