@@ -7,35 +7,19 @@
 
 #include <paracel/random.hpp>
 
+#include "alg/common/solvers/cpu_dispatch.hpp"
 #include "lda_model.hpp"
-
-// As in factor_kernels.cpp: loops in functions that are always inlined, compiled for two instruction sets.
-#define PARACEL_LDA_INLINE [[gnu::always_inline]] inline
-#if defined(__x86_64__)
-#define PARACEL_LDA_AVX2 [[gnu::target("avx2,fma")]]
-#define PARACEL_LDA_CHOOSE(wide, plain) (lda_has_avx2() ? (wide) : (plain))
-#else
-#define PARACEL_LDA_AVX2
-#define PARACEL_LDA_CHOOSE(wide, plain) (plain)
-#endif
 
 namespace paracel::alg {
 
 namespace {
-
-#if defined(__x86_64__)
-bool lda_has_avx2() {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-}
-#endif
 
 constexpr std::size_t lanes = 8;
 // Added to sums that may underflow to 0.
 constexpr double least_norm = 1e-290;
 
 /// exp(x) for x <= 0, at least exp(-708), to 2e-16 relative; unlike std::exp the compiler can vectorise it.
-PARACEL_LDA_INLINE double exp_below_one(double x) {
+PARACEL_INLINE double exp_below_one(double x) {
   constexpr double rounder = 0x1.8p52;  // adding it leaves the rounded number in the lowest bits
   const double y = x > -708.0 ? x : -708.0;
   const double power = y * 1.4426950408889634 + rounder;
@@ -72,7 +56,7 @@ struct document_view {
   double* shift;
 };
 
-PARACEL_LDA_INLINE void set_theta(const document_view& v) {
+PARACEL_INLINE void set_theta(const document_view& v) {
   const double* __restrict gamma = v.gamma;
   double* __restrict growth = v.growth;
   double* __restrict shift = v.shift;
@@ -88,7 +72,7 @@ PARACEL_LDA_INLINE void set_theta(const document_view& v) {
 }
 
 /// norm = theta . own, of each word.
-PARACEL_LDA_INLINE void set_norm(const document_view& v) {
+PARACEL_INLINE void set_norm(const document_view& v) {
   double* __restrict norm = v.norm;
   std::fill_n(norm, v.padded, least_norm);
   std::size_t k = 0;
@@ -107,7 +91,7 @@ PARACEL_LDA_INLINE void set_norm(const document_view& v) {
   }
 }
 
-PARACEL_LDA_INLINE double lane_dot(const double* __restrict a, const double* __restrict b, std::size_t n) {
+PARACEL_INLINE double lane_dot(const double* __restrict a, const double* __restrict b, std::size_t n) {
   double lane[lanes] = {};
   for (std::size_t i = 0; i < n; i += lanes) {
     for (std::size_t l = 0; l < lanes; ++l) lane[l] += a[i + l] * b[i + l];
@@ -115,7 +99,7 @@ PARACEL_LDA_INLINE double lane_dot(const double* __restrict a, const double* __r
   return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-PARACEL_LDA_INLINE void infer_body(const document_view& v, double alpha, int steps, double tolerance) {
+PARACEL_INLINE void infer_body(const document_view& v, double alpha, int steps, double tolerance) {
   std::fill_n(v.gamma, v.topics, 1.0);
   set_theta(v);
   set_norm(v);
@@ -132,17 +116,12 @@ PARACEL_LDA_INLINE void infer_body(const document_view& v, double alpha, int ste
     if (change < tolerance * static_cast<double>(v.topics)) break;
   }
 }
-PARACEL_LDA_AVX2 void infer_avx2(const document_view& v, double alpha, int steps, double tolerance) {
-  infer_body(v, alpha, steps, tolerance);
-}
-void infer_plain(const document_view& v, double alpha, int steps, double tolerance) {
-  infer_body(v, alpha, steps, tolerance);
-}
+auto* const infer_here = compiled_for<infer_body>::this_cpu();
 
 /// weight = growth / growth of the topic * exp(shift of the topic - shift - offset) for a row.
-PARACEL_LDA_INLINE double weigh_body(const double* __restrict lambda, const double* __restrict total_growth,
-                                     const double* __restrict total_shift, double* __restrict shift,
-                                     double* __restrict weight, std::size_t topics) {
+PARACEL_INLINE double weigh_body(const double* __restrict lambda, const double* __restrict total_growth,
+                                 const double* __restrict total_shift, double* __restrict shift,
+                                 double* __restrict weight, std::size_t topics) {
   for (std::size_t k = 0; k < topics; ++k) {
     const auto p = digamma_parts_of(lambda[k]);
     shift[k] = total_shift[k] - p.shift;
@@ -153,14 +132,7 @@ PARACEL_LDA_INLINE double weigh_body(const double* __restrict lambda, const doub
   for (std::size_t k = 0; k < topics; ++k) weight[k] *= exp_below_one(shift[k] - most);
   return most;
 }
-PARACEL_LDA_AVX2 double weigh_avx2(const double* lambda, const double* growth, const double* total_shift, double* shift,
-                                   double* weight, std::size_t topics) {
-  return weigh_body(lambda, growth, total_shift, shift, weight, topics);
-}
-double weigh_plain(const double* lambda, const double* growth, const double* total_shift, double* shift, double* weight,
-                   std::size_t topics) {
-  return weigh_body(lambda, growth, total_shift, shift, weight, topics);
-}
+auto* const weigh_here = compiled_for<weigh_body>::this_cpu();
 
 }  // namespace
 
@@ -185,10 +157,9 @@ void topic_inference::set_topics(std::span<const double> lambda, std::span<const
     growth[k] = 1 / p.growth;
     shift[k] = p.shift;
   }
-  const auto weigh = PARACEL_LDA_CHOOSE(weigh_avx2, weigh_plain);
   for (std::size_t w = 0; w < words; ++w) {
-    offset_[w] = weigh(lambda.data() + w * topics_, growth.data(), shift.data(), shift_.data(),
-                       weight_.data() + w * topics_, topics_);
+    offset_[w] = weigh_here(lambda.data() + w * topics_, growth.data(), shift.data(), shift_.data(),
+                            weight_.data() + w * topics_, topics_);
   }
 }
 
@@ -205,10 +176,9 @@ void topic_inference::infer(const lda_bags& documents, std::size_t d) {
     const double* row = weight_.data() + word_[i] * topics_;
     for (std::size_t k = 0; k < topics_; ++k) own_[k * padded_ + i] = row[k];
   }
-  PARACEL_LDA_CHOOSE(infer_avx2, infer_plain)
-  ({topics_, padded_, own_.data(), count_.data(), norm_.data(), share_.data(), gamma_.data(), theta_.data(),
-    growth_.data(), shift_.data()},
-   alpha_, steps_, tolerance_);
+  infer_here({topics_, padded_, own_.data(), count_.data(), norm_.data(), share_.data(), gamma_.data(), theta_.data(),
+              growth_.data(), shift_.data()},
+             alpha_, steps_, tolerance_);
 }
 
 double topic_inference::bound() const {
@@ -256,6 +226,3 @@ void start_row(std::uint64_t seed, std::uint64_t word, std::span<double> row) {
 
 }  // namespace paracel::alg
 
-#undef PARACEL_LDA_INLINE
-#undef PARACEL_LDA_AVX2
-#undef PARACEL_LDA_CHOOSE

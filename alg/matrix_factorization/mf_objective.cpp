@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "alg/common/solvers/cpu_dispatch.hpp"
 #include "alg/common/solvers/factor_kernels.hpp"
 
 namespace paracel::alg {
@@ -17,9 +18,9 @@ struct user_ratings {
 };
 
 // Rows of | bias | factors |. Adds to the slopes -2 e times the other side's row; returns the sum of e^2.
-[[gnu::always_inline]] inline double user_pass_body(std::size_t k, double mean, const user_ratings& ratings,
-                                                    const double* __restrict user, double* __restrict user_slope,
-                                                    const double* __restrict rows, double* __restrict slopes) {
+PARACEL_INLINE double user_pass(std::size_t k, double mean, const user_ratings& ratings, const double* __restrict user,
+                                double* __restrict user_slope, const double* __restrict rows,
+                                double* __restrict slopes) {
   double sum = 0;
   for (std::size_t t = 0; t < ratings.column.size(); ++t) {
     const std::size_t at = ratings.column[t] * (k + 1);
@@ -44,29 +45,6 @@ struct user_ratings {
     }
   }
   return sum;
-}
-
-using user_pass = double (*)(std::size_t, double, const user_ratings&, const double*, double*, const double*, double*);
-
-double user_pass_plain(std::size_t k, double mean, const user_ratings& ratings, const double* user, double* user_slope,
-                       const double* rows, double* slopes) {
-  return user_pass_body(k, mean, ratings, user, user_slope, rows, slopes);
-}
-
-#if defined(__x86_64__)
-[[gnu::target("avx2,fma")]] double user_pass_wide(std::size_t k, double mean, const user_ratings& ratings,
-                                                  const double* user, double* user_slope, const double* rows,
-                                                  double* slopes) {
-  return user_pass_body(k, mean, ratings, user, user_slope, rows, slopes);
-}
-#endif
-
-user_pass user_pass_here() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0) return user_pass_wide;
-#endif
-  return user_pass_plain;
 }
 
 }  // namespace
@@ -110,7 +88,7 @@ double mf_objective::add_gradient(const row_scale& by, double weight, const doub
 }
 
 double mf_objective::value_and_gradient(std::span<const double> w, std::span<double> gradient) {
-  static const user_pass pass = user_pass_here();
+  static auto* const pass = compiled_for<user_pass>::this_cpu();
   const std::size_t width = k_ + 1;
   for (std::size_t c = 0; c < column_weight_.size(); ++c) {
     const auto item = ratings_.column_number[c];

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "alg/common/solvers/cpu_dispatch.hpp"
+
 namespace paracel::alg {
 
 namespace {
@@ -21,7 +23,7 @@ struct gram_operands {
 
 /// For 4 Fours columns: their sums stay in registers.
 template <int Fours>
-[[gnu::always_inline]] inline void add_columns(const gram_operands& o) {
+PARACEL_INLINE void add_columns(const gram_operands& o) {
   for (std::size_t i = 0; i + 1 < o.begin.size(); ++i) {
     four sum[Fours] = {};
     for (std::uint64_t e = o.begin[i]; e < o.begin[i + 1]; ++e) {
@@ -40,7 +42,7 @@ template <int Fours>
 }
 
 /// Processes the columns strip by strip; six sums leave registers for the rest.
-[[gnu::always_inline]] inline void add_strips(gram_operands o) {
+PARACEL_INLINE void add_strips(gram_operands o) {
   for (std::size_t left = o.stride; left > 0;) {
     const std::size_t strip = std::min<std::size_t>(left, 24);
     switch (strip / 4) {
@@ -68,21 +70,14 @@ template <int Fours>
   }
 }
 
-void add_gram_plain(const gram_operands& o) { add_strips(o); }
-#if defined(__x86_64__)
-[[gnu::target("avx2,fma")]] void add_gram_avx2(const gram_operands& o) { add_strips(o); }
-#endif
+auto* const add_gram_here = compiled_for<add_strips>::this_cpu();
 
 }  // namespace
 
 void add_gram_product(std::span<const std::uint64_t> begin, std::span<const std::uint32_t> column,
                       std::span<const double> value, double* both, std::size_t stride) {
   const gram_operands o{begin, column.data(), value.data(), both, both + stride, stride};
-#if defined(__x86_64__)
-  static const bool wide = (__builtin_cpu_init(), __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
-  if (wide) return add_gram_avx2(o);
-#endif
-  add_gram_plain(o);
+  add_gram_here(o);
 }
 
 }  // namespace paracel::alg

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "alg/common/solvers/cpu_dispatch.hpp"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -76,10 +78,7 @@ void update_plain(const small_step& s) {
 }
 
 #if defined(__x86_64__)
-#define PARACEL_W2V_WIDE [[gnu::target("avx2,fma")]]
-#define PARACEL_W2V_INLINE [[gnu::target("avx2,fma"), gnu::always_inline]] inline
-
-PARACEL_W2V_INLINE float sum_of_lanes(__m256 v) {
+PARACEL_AVX2_INLINE float sum_of_lanes(__m256 v) {
   const auto four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
   const auto two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
@@ -87,8 +86,8 @@ PARACEL_W2V_INLINE float sum_of_lanes(__m256 v) {
 
 /// Rows x Columns products at once: each number is loaded once, and the sums stay in registers.
 template <int Rows, int Columns>
-PARACEL_W2V_INLINE void products_tile(float* const* x, float* const* y, std::size_t stride, float* to,
-                                      std::size_t outputs) {
+PARACEL_AVX2_INLINE void products_tile(float* const* x, float* const* y, std::size_t stride, float* to,
+                                       std::size_t outputs) {
   __m256 sum[Rows][Columns];
 #pragma GCC unroll 8
   for (int m = 0; m < Rows; ++m) {
@@ -115,7 +114,7 @@ PARACEL_W2V_INLINE void products_tile(float* const* x, float* const* y, std::siz
 }
 
 template <int Columns>
-PARACEL_W2V_WIDE void products_of(const small_step& s, std::size_t first) {
+PARACEL_AVX2 void products_of(const small_step& s, std::size_t first) {
   std::size_t m = 0;
   for (; m + 2 <= s.inputs; m += 2)
     products_tile<2, Columns>(s.x + m, s.y + first, s.stride, s.products + m * s.outputs + first, s.outputs);
@@ -123,7 +122,7 @@ PARACEL_W2V_WIDE void products_of(const small_step& s, std::size_t first) {
     products_tile<1, Columns>(s.x + m, s.y + first, s.stride, s.products + m * s.outputs + first, s.outputs);
 }
 
-PARACEL_W2V_WIDE void products_wide(const small_step& s) {
+PARACEL_AVX2 void products_wide(const small_step& s) {
   std::size_t k = 0;
   for (; k + 6 <= s.outputs; k += 6) products_of<6>(s, k);
   switch (s.outputs - k) {
@@ -143,7 +142,7 @@ PARACEL_W2V_WIDE void products_wide(const small_step& s) {
 }
 
 /// exp(x) for x in [-87, 87], to 2e-7 relative. Source: a polynomial on [-log(2)/2, log(2)/2], Cephes' expf.
-PARACEL_W2V_INLINE __m256 exp_wide(__m256 x) {
+PARACEL_AVX2_INLINE __m256 exp_wide(__m256 x) {
   const auto n =
       _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504F)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   auto r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375F), x);
@@ -156,7 +155,7 @@ PARACEL_W2V_INLINE __m256 exp_wide(__m256 x) {
   return _mm256_mul_ps(p, _mm256_castsi256_ps(power));
 }
 
-PARACEL_W2V_WIDE void slopes_wide(const small_step& s, float alpha) {
+PARACEL_AVX2 void slopes_wide(const small_step& s, float alpha) {
   const auto one = _mm256_set1_ps(1);
   for (std::size_t i = 0; i < s.inputs * s.outputs; i += block) {
     auto x = _mm256_loadu_ps(s.products + i);
@@ -168,7 +167,7 @@ PARACEL_W2V_WIDE void slopes_wide(const small_step& s, float alpha) {
 
 /// Eight numbers of all rows, for the outputs from `first` on.
 template <int Columns>
-PARACEL_W2V_WIDE void update_of(const small_step& s, std::size_t first, std::size_t j) {
+PARACEL_AVX2 void update_of(const small_step& s, std::size_t first, std::size_t j) {
   __m256 y[Columns];
   __m256 move[Columns];
 #pragma GCC unroll 8
@@ -193,7 +192,7 @@ PARACEL_W2V_WIDE void update_of(const small_step& s, std::size_t first, std::siz
     _mm256_storeu_ps(s.moves + (s.inputs + first + static_cast<std::size_t>(k)) * block, move[k]);
 }
 
-PARACEL_W2V_WIDE void update_wide(const small_step& s) {
+PARACEL_AVX2 void update_wide(const small_step& s) {
   for (std::size_t j = 0; j < s.stride; j += block) {
     std::size_t k = 0;
     for (; k + 6 <= s.outputs; k += 6) update_of<6>(s, k, j);
@@ -233,9 +232,7 @@ struct step_functions {
 
 step_functions functions_here() {
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0)
-    return {products_wide, slopes_wide, update_wide};
+  if (has_avx2()) return {products_wide, slopes_wide, update_wide};
 #endif
   return {};
 }

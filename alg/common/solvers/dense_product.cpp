@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "dense_product.hpp"
 
+#include "cpu_dispatch.hpp"
+
 namespace paracel::alg {
 
 namespace {
@@ -23,7 +25,7 @@ struct operands {
 };
 
 template <int Rows>
-[[gnu::always_inline]] inline void add_tile(const operands& o, std::size_t i, std::size_t j) {
+PARACEL_INLINE void add_tile(const operands& o, std::size_t i, std::size_t j) {
   lanes sum[Rows] = {};
   const double* a = o.a + i * o.a_row;
   const double* b = o.b + j;
@@ -39,7 +41,7 @@ template <int Rows>
 }
 
 template <int Rows>
-[[gnu::always_inline]] inline void add_tiles(const operands& o) {
+PARACEL_INLINE void add_tiles(const operands& o) {
   for (std::size_t j = 0; j < o.columns; j += product_width) {
     const std::size_t end = o.upper && j + product_width < o.rows ? j + product_width : o.rows;
     std::size_t i = 0;
@@ -52,7 +54,7 @@ template <int Rows>
 // Rows of a tile: as many as leave room for a row of B in 16 registers of 2 or 4 numbers, or 32 of 8.
 void add_plain(const operands& o) { add_tiles<2>(o); }
 #if defined(__x86_64__)
-[[gnu::target("avx2,fma")]] void add_avx2(const operands& o) { add_tiles<6>(o); }
+PARACEL_AVX2 void add_avx2(const operands& o) { add_tiles<6>(o); }
 [[gnu::target("avx512f,avx512dq,avx512vl,avx2,fma")]] void add_avx512(const operands& o) { add_tiles<12>(o); }
 #endif
 
@@ -63,7 +65,7 @@ product_function widest() {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     return add_avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return add_avx2;
+  if (has_avx2()) return add_avx2;
 #endif
   return add_plain;
 }

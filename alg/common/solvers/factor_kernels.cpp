@@ -6,27 +6,11 @@
 
 #include <Eigen/Dense>
 
-// The loops are written once, in functions that are always inlined, and compiled for two instruction sets: the compiler
-// vectorises them for the target of the function that inlines them.
-#define PARACEL_INLINE [[gnu::always_inline]] inline
-#if defined(__x86_64__)
-#define PARACEL_AVX2 [[gnu::target("avx2,fma")]]
-#define PARACEL_CHOOSE(wide, plain) (has_avx2() ? (wide) : (plain))
-#else
-#define PARACEL_AVX2
-#define PARACEL_CHOOSE(wide, plain) (plain)
-#endif
+#include "cpu_dispatch.hpp"
 
 namespace paracel::alg {
 
 namespace {
-
-#if defined(__x86_64__)
-bool has_avx2() {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-}
-#endif
 
 // Eight partial sums, so that the compiler can vectorise without reordering additions.
 PARACEL_INLINE double dot_body(const double* __restrict a, const double* __restrict b, std::size_t n) {
@@ -131,39 +115,11 @@ PARACEL_INLINE void implicit_body(std::size_t rows, std::size_t d, std::size_t s
   }
 }
 
-double dot_plain(const double* a, const double* b, std::size_t n) { return dot_body(a, b, n); }
-double distance_plain(const double* a, const double* b, std::size_t n) { return distance_body(a, b, n); }
-void gram_plain(std::size_t rows, std::size_t d, std::size_t stride, const double* x, const double* y, double* lower) {
-  gram_body(rows, d, stride, x, y, lower);
-}
-void implicit_plain(std::size_t rows, std::size_t d, std::size_t stride, const double* x, const double* extra,
-                    const double* gram, const double* penalty, const double* z, double* out) {
-  implicit_body(rows, d, stride, x, extra, gram, penalty, z, out);
-}
-bool cholesky_plain(std::size_t d, std::size_t stride, double* a, double* z) { return cholesky_body(d, stride, a, z); }
-
-#if defined(__x86_64__)
-PARACEL_AVX2 double dot_wide(const double* a, const double* b, std::size_t n) { return dot_body(a, b, n); }
-PARACEL_AVX2 double distance_wide(const double* a, const double* b, std::size_t n) { return distance_body(a, b, n); }
-PARACEL_AVX2 void gram_wide(std::size_t rows, std::size_t d, std::size_t stride, const double* x, const double* y,
-                            double* lower) {
-  gram_body(rows, d, stride, x, y, lower);
-}
-PARACEL_AVX2 void implicit_wide(std::size_t rows, std::size_t d, std::size_t stride, const double* x,
-                                const double* extra, const double* gram, const double* penalty, const double* z,
-                                double* out) {
-  implicit_body(rows, d, stride, x, extra, gram, penalty, z, out);
-}
-PARACEL_AVX2 bool cholesky_wide(std::size_t d, std::size_t stride, double* a, double* z) {
-  return cholesky_body(d, stride, a, z);
-}
-#endif
-
-auto* const dot_here = PARACEL_CHOOSE(dot_wide, dot_plain);
-auto* const distance_here = PARACEL_CHOOSE(distance_wide, distance_plain);
-auto* const gram_here = PARACEL_CHOOSE(gram_wide, gram_plain);
-auto* const implicit_here = PARACEL_CHOOSE(implicit_wide, implicit_plain);
-auto* const cholesky_here = PARACEL_CHOOSE(cholesky_wide, cholesky_plain);
+auto* const dot_here = compiled_for<dot_body>::this_cpu();
+auto* const distance_here = compiled_for<distance_body>::this_cpu();
+auto* const gram_here = compiled_for<gram_body>::this_cpu();
+auto* const implicit_here = compiled_for<implicit_body>::this_cpu();
+auto* const cholesky_here = compiled_for<cholesky_body>::this_cpu();
 
 }  // namespace
 

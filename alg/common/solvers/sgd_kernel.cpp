@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cpu_dispatch.hpp"
 #include "factor_kernels.hpp"
 
 #if defined(__x86_64__)
@@ -87,35 +88,32 @@ double pass_plain(const sgd_step& step, Real* users, Real* items, const sgd_runs
 #if defined(__x86_64__)
 // 32-byte registers of either type. From plain loops the compiler adds the lanes of a dot product through memory, on
 // the critical path from one step to the next: with k 32 a step of floats took 27 ns that way, 20 ns like this.
-#define PARACEL_SGD_WIDE [[gnu::target("avx2,fma")]]
-#define PARACEL_SGD_INLINE [[gnu::target("avx2,fma"), gnu::always_inline]] inline
-
-PARACEL_SGD_INLINE __m256 wide_load(const float* p) { return _mm256_loadu_ps(p); }
-PARACEL_SGD_INLINE __m256d wide_load(const double* p) { return _mm256_loadu_pd(p); }
-PARACEL_SGD_INLINE void wide_store(float* p, __m256 v) { _mm256_storeu_ps(p, v); }
-PARACEL_SGD_INLINE void wide_store(double* p, __m256d v) { _mm256_storeu_pd(p, v); }
-PARACEL_SGD_INLINE __m256 wide_all(float v) { return _mm256_set1_ps(v); }
-PARACEL_SGD_INLINE __m256d wide_all(double v) { return _mm256_set1_pd(v); }
-PARACEL_SGD_INLINE __m256 wide_add(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
-PARACEL_SGD_INLINE __m256d wide_add(__m256d a, __m256d b) { return _mm256_add_pd(a, b); }
+PARACEL_AVX2_INLINE __m256 wide_load(const float* p) { return _mm256_loadu_ps(p); }
+PARACEL_AVX2_INLINE __m256d wide_load(const double* p) { return _mm256_loadu_pd(p); }
+PARACEL_AVX2_INLINE void wide_store(float* p, __m256 v) { _mm256_storeu_ps(p, v); }
+PARACEL_AVX2_INLINE void wide_store(double* p, __m256d v) { _mm256_storeu_pd(p, v); }
+PARACEL_AVX2_INLINE __m256 wide_all(float v) { return _mm256_set1_ps(v); }
+PARACEL_AVX2_INLINE __m256d wide_all(double v) { return _mm256_set1_pd(v); }
+PARACEL_AVX2_INLINE __m256 wide_add(__m256 a, __m256 b) { return _mm256_add_ps(a, b); }
+PARACEL_AVX2_INLINE __m256d wide_add(__m256d a, __m256d b) { return _mm256_add_pd(a, b); }
 /// a b + c
-PARACEL_SGD_INLINE __m256 wide_fma(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
-PARACEL_SGD_INLINE __m256d wide_fma(__m256d a, __m256d b, __m256d c) { return _mm256_fmadd_pd(a, b, c); }
+PARACEL_AVX2_INLINE __m256 wide_fma(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
+PARACEL_AVX2_INLINE __m256d wide_fma(__m256d a, __m256d b, __m256d c) { return _mm256_fmadd_pd(a, b, c); }
 /// c - a b
-PARACEL_SGD_INLINE __m256 wide_less(__m256 a, __m256 b, __m256 c) { return _mm256_fnmadd_ps(a, b, c); }
-PARACEL_SGD_INLINE __m256d wide_less(__m256d a, __m256d b, __m256d c) { return _mm256_fnmadd_pd(a, b, c); }
-PARACEL_SGD_INLINE float wide_sum(__m256 v) {
+PARACEL_AVX2_INLINE __m256 wide_less(__m256 a, __m256 b, __m256 c) { return _mm256_fnmadd_ps(a, b, c); }
+PARACEL_AVX2_INLINE __m256d wide_less(__m256d a, __m256d b, __m256d c) { return _mm256_fnmadd_pd(a, b, c); }
+PARACEL_AVX2_INLINE float wide_sum(__m256 v) {
   const auto four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
   const auto two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
-PARACEL_SGD_INLINE double wide_sum(__m256d v) {
+PARACEL_AVX2_INLINE double wide_sum(__m256d v) {
   const auto two = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
   return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
 }
 
 template <class Real>
-PARACEL_SGD_WIDE inline Real step_wide(const sgd_numbers<Real>& s, Real* user, Real* row, Real value) {
+PARACEL_AVX2 inline Real step_wide(const sgd_numbers<Real>& s, Real* user, Real* row, Real value) {
   constexpr std::size_t lanes = 32 / sizeof(Real);
   Real* const w = user + factors_at;
   Real* const h = row + factors_at;
@@ -154,20 +152,16 @@ PARACEL_SGD_WIDE inline Real step_wide(const sgd_numbers<Real>& s, Real* user, R
 }
 
 template <class Real>
-PARACEL_SGD_WIDE double pass_wide(const sgd_step& step, Real* users, Real* items, const sgd_runs<Real>& runs) {
+PARACEL_AVX2 double pass_wide(const sgd_step& step, Real* users, Real* items, const sgd_runs<Real>& runs) {
   return each_rating(step, users, items, runs, step_wide<Real>);
 }
 
-bool sgd_is_wide() {
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-}
 #endif
 
 template <class Real>
 double (*pass_here())(const sgd_step&, Real*, Real*, const sgd_runs<Real>&) {
 #if defined(__x86_64__)
-  if (sgd_is_wide()) return pass_wide<Real>;
+  if (has_avx2()) return pass_wide<Real>;
 #endif
   return pass_plain<Real>;
 }
