@@ -53,7 +53,7 @@ class level_search {
   void restore(byte_reader& in);
 
  private:
-  /// Of all workers.
+  /// Sums over all workers.
   struct totals {
     std::uint64_t vertices = 0, edges = 0;
   };

@@ -13,7 +13,8 @@ namespace paracel::alg {
 
 namespace {
 
-// Of the distance from 0 to the spread. With 256 a float still tells 65,536 values apart, and bins are at most 255.
+// Ratio of the distance from 0 to the spread. With 256 a float still tells 65,536 values apart, and bins are at most
+// 255.
 constexpr double far = 256;
 constexpr double greatest_float = static_cast<double>(std::numeric_limits<float>::max()) / 2;
 // Smaller floats have fewer than 24 bits.

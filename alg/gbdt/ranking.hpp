@@ -69,7 +69,7 @@ class ranking_groups {
   std::vector<std::vector<std::size_t>> place_;   // by rank: where the rows received from it are
   std::vector<group_rows> groups_;
   double weights_ = 0;  // of all workers' groups
-  // Of the rows that this worker computes for.
+  // The rows that this worker computes for.
   std::vector<double> label_;
   std::vector<double> margin_;
   std::vector<double> first_;

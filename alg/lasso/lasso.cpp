@@ -21,7 +21,7 @@ constexpr std::size_t first_working_set = 256;
 // Inside the working set the solution is more accurate than required by this factor, so that it remains accurate enough
 // when the correlations are recomputed from the samples.
 constexpr double inner_accuracy = 1e-2;
-// Of a correlation, relative to the product of both standard deviations.
+// The rounding of a correlation, relative to the product of both standard deviations.
 constexpr double rounding = 32 * std::numeric_limits<double>::epsilon();
 
 }  // namespace

@@ -107,7 +107,7 @@ class lda : public paralg {
   void start();
   void train();
   void train_online();
-  /// Of rounds that ended before the tolerance was reached.
+  /// Warns if the rounds ended before the tolerance was reached.
   void warn_of_end();
   void pull(lda_sampler& sampler);
   void push(lda_sampler& sampler);

@@ -78,7 +78,7 @@ class topic_inference {
   /// Finds gamma of document d, whose words are indices into the rows of set_topics, starting from gamma = 1.
   /// Cost: O(steps K (distinct words + 1))
   void infer(const lda_bags& documents, std::size_t d);
-  /// Of the last document.
+  /// The gamma of the last document.
   [[nodiscard]] std::span<const double> gamma() const { return gamma_; }
   /// Its part of the bound: E[log p(words, topics, theta)] - E[log q(topics, theta)].
   [[nodiscard]] double bound() const;

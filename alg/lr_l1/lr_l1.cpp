@@ -143,7 +143,7 @@ double lr_l1::violation(std::size_t j) const {
   return l1_of(j) > 0 ? found : found / bias_unit_;
 }
 
-/// Of each feature, what depends on its scale.
+/// What depends on each feature's scale.
 void lr_l1::measure_scales() {
   least_curvature_.assign(w_.size(), 0.0);
   std::vector<double> weight(rows_.weight);

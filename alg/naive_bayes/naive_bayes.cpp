@@ -19,7 +19,7 @@ namespace {
 // Limit of mean^2 / variance: features above it would make the score of a row of zeros so small that precision is lost.
 // They are in nearly all rows of a class, so visiting them in each row costs little.
 constexpr double steep = 1e3;
-// Of a feature's variance, added to its variance in each class.
+// The fraction of a feature's variance that is added to its variance in each class.
 constexpr double own_smoothing = 1e-9;
 // A smoothing above this fraction of a feature's variance changes what the feature says.
 constexpr double visible_smoothing = 0.01;

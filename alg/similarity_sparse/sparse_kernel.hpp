@@ -127,8 +127,8 @@ class sparse_kernel {
   }
 
  private:
-  // Of the differences from the values in the first common column. Its square distance from the mean is at most n - 1
-  // variances, so sums over n columns lose at most a factor of n to cancellation, wherever the values are.
+  // Moments of the differences from the values in the first common column. Its square distance from the mean is at most
+  // n - 1 variances, so sums over n columns lose at most a factor of n to cancellation, wherever the values are.
   struct moments {
     double first_x = 0;
     double first_y = 0;

@@ -62,7 +62,7 @@ class laplacian_operator : public product_operator {
   void sum(std::span<double> values) override;
   void largest(std::span<double> values) override;
 
-  /// Of the own vertices.
+  /// The degrees of the own vertices.
   [[nodiscard]] std::span<const double> degrees() const { return std::span(degrees_).first(graph_.own()); }
 
  private:

@@ -57,7 +57,7 @@ struct batch_plan {
   [[nodiscard]] std::uint64_t of_round(std::uint64_t round) const noexcept {
     return round == 0 ? first * batches : batches;
   }
-  /// Of all rounds before this one.
+  /// The batches of all rounds before this one.
   [[nodiscard]] std::uint64_t before(std::uint64_t round) const noexcept {
     return round == 0 ? 0 : (first + round - 1) * batches;
   }

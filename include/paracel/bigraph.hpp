@@ -105,7 +105,7 @@ class bigraph : public graph_detail::edge_input<bigraph<T>, T> {
     const auto i = left_.find(v);
     return i == left_.none ? 0 : out_.degree(i);
   }
-  /// Of a right vertex. Cost: O(1); the first after a change O(all edges).
+  /// The number of edges into a right vertex. Cost: O(1); the first after a change O(all edges).
   [[nodiscard]] std::size_t indegree(const T& w) const {
     build_if_changed();
     if (indegree_.empty()) {

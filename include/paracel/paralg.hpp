@@ -162,7 +162,7 @@ class paralg : public graph_loading, public old_calls {
   /// prepared. Cost: a comparison per prefix in each call. Throws: config_error for an empty prefix, or when it is
   /// called too late.
   void set_consistency(const str_type& prefix, const consistency& c);
-  /// Of a key, or of the table with this name.
+  /// The consistency of a key, or of the table with this name.
   [[nodiscard]] consistency get_consistency(const str_type& key) const;
   /// Iterations that this worker was ahead of the slowest known worker at its last read.
   [[nodiscard]] std::uint32_t last_staleness() const;

@@ -146,7 +146,7 @@ class server final : public request_handler {
   void allow_plugin_folder(const std::string& folder) { plugins_.allow_folder(folder); }
   /// Requests handled by the shards, except watchdog pings.
   [[nodiscard]] std::uint64_t requests_served() const noexcept;
-  /// Of the functions that have stored NaN: how many of the updates that were checked, and one key. Thread-safety: any
+  /// For each function that has stored NaN: how many of the updates that were checked, and one key. Thread-safety: any
   /// thread.
   [[nodiscard]] std::map<std::string, nan_watch::found> stored_nans() const;
   /// Bytes of keys, rows and staged updates. Thread-safety: any thread.

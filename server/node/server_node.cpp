@@ -37,7 +37,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr milliseconds idle_sleep = server_loop::idle;
-// Of a proxied request without its own deadline: long enough for a slow user function, short enough that its caller is
+// For a proxied request without its own deadline: long enough for a slow user function, short enough that its caller is
 // still there.
 constexpr milliseconds proxy_deadline{30'000};
 constexpr std::size_t most_proxied = 4096;

@@ -24,7 +24,7 @@ unsigned cores_of_mask() {
   return static_cast<unsigned>(CPU_COUNT_S(sizeof cpus, cpus.data()));
 }
 
-/// Of this process, as a path below the root.
+/// The control group of this process, as a path below the root.
 fs::path own_group() {
   std::ifstream in("/proc/self/cgroup");
   for (std::string line; std::getline(in, line);) {

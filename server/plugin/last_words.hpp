@@ -45,7 +45,7 @@ class published_call {
     serial_.store(serial + 2, std::memory_order_release);
   }
   void end() noexcept { is_running_.store(false, std::memory_order_release); }
-  /// Of the call that has begun.
+  /// The key, or the row, of the call that has begun.
   void set_key(std::string_view key) noexcept { key_.store(packed(key), std::memory_order_relaxed); }
   void set_row(std::uint64_t id) noexcept { row_.store(id, std::memory_order_relaxed); }
 
@@ -84,7 +84,7 @@ class published_call {
   std::atomic<std::uint64_t> row_{user_call::no_row};
 };
 
-/// Of the calling thread. Cost: a store per member.
+/// The call of this thread. Cost: a store per member.
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local published_call current_call{};
 
 namespace last_words {

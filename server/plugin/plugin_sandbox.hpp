@@ -9,7 +9,7 @@
 //       copies them to shared memory, increments ── futex ──►  calls the plug-in's function
 //       checks and copies the result             ◄── futex ──
 //
-// Of a plug-in the server keeps only stand-ins: copies of its objects whose pointers lead to functions that do this.
+// The server keeps only stand-ins for a plug-in: copies of its objects whose pointers lead to functions that do this.
 #pragma once
 
 #include <atomic>

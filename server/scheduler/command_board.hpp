@@ -40,7 +40,7 @@ class command_board {
  public:
   using time_point = net::clock_source::time_point;
   static constexpr std::size_t most_text_bytes = std::size_t{64} << 10;  ///< of a command, or of an answer
-  /// Of all answers to a command, so that they fit into a message; those that come later are left out.
+  /// Limit of all answers to a command, so that they fit into a message; those that come later are left out.
   static constexpr std::size_t most_answer_bytes = std::size_t{64} << 20;
   static constexpr std::size_t most_open = 1024;  ///< commands without all of their answers
 

@@ -29,7 +29,7 @@ class reply_cache final : public reply_sink {
   static constexpr std::size_t most_channels = std::size_t{1} << 14;
   static constexpr std::size_t most_bytes = std::size_t{256}
                                             << 20;  ///< of answers, except those in frames of their own
-  /// Of these frames; memory that several replies share counts once. The newest is kept whatever its size.
+  /// Limit of these frames; memory that several replies share counts once. The newest is kept whatever its size.
   static constexpr std::size_t most_tail_bytes = std::size_t{1} << 30;
 
   explicit reply_cache(net::port& p, std::size_t tail_bytes = most_tail_bytes) noexcept

@@ -32,7 +32,7 @@ class server_membership {
 
   [[nodiscard]] const membership& members() const noexcept { return members_; }
   [[nodiscard]] const server_entry& at(std::uint32_t slot) const { return members_.servers.at(slot); }
-  /// Of an unused slot: gone.
+  /// An unused slot is gone.
   [[nodiscard]] server_state state(std::uint32_t slot) const noexcept {
     return slot < members_.servers.size() ? members_.servers[slot].state : server_state::gone;
   }

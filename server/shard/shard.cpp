@@ -136,7 +136,7 @@ bool shard::fold_due(const std::function<bool()>& over) {
 }
 
 bool shard::wants_tidying() const noexcept {
-  // Of a server with several threads each may leave its share.
+  // Each thread of a server may leave its share.
   constexpr std::size_t allowed = std::size_t{16} << 20;
   constexpr std::size_t least = std::size_t{1} << 20;
   const auto& keys = store_.keys();

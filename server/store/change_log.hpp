@@ -74,7 +74,7 @@ class change_log {
     net::reply_item item;
     bool values_left_out = false;
   };
-  /// Of a retried request: the answer to the next item of this partition. Views are valid until the request ends.
+  /// For a retried request: the answer to the next item of this partition. Views are valid until the request ends.
   dedup_window::verdict next_answer(std::uint16_t partition, earlier& out);
   /// Records the answer to an item. Needs no memory if it was expected.
   void answered(std::uint16_t partition, net::status result, std::uint64_t version, const value_view& value);
@@ -226,7 +226,7 @@ class change_log {
 
   bool recording_ = false;
 
-  // Of the current request.
+  // The current request.
   struct identity {
     std::uint64_t client = 0;
     std::uint64_t low = 0;  // the client's watermark

@@ -57,7 +57,7 @@ class nan_watch {
     std::uint64_t updates = 0;  ///< of those checked
     std::string first;          ///< the first key
   };
-  /// Of each function that has stored NaN.
+  /// What was found for each function that has stored NaN.
   [[nodiscard]] std::map<std::string, found> all() const {
     const std::lock_guard lock(mutex_);
     return found_;

@@ -49,7 +49,7 @@ enum class record_kind : std::uint8_t {
 inline constexpr std::uint16_t record_named = 1;            ///< rows: by name and not by id
 inline constexpr std::uint16_t record_of_table = 2;         ///< broken: of a table and not of a key
 inline constexpr std::uint16_t record_values_left_out = 4;  ///< applied: the values were too large to be kept
-/// Of an answer that is remembered in this server alone: its one item stands for as many as its version says.
+/// An answer that is remembered in this server alone: its one item stands for as many as its version says.
 inline constexpr std::uint16_t record_alike = 8;
 
 inline constexpr std::size_t record_front_bytes = 24;

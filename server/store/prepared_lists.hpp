@@ -57,7 +57,7 @@ class prepared_lists {
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return lists_.size(); }
-  /// Of all lists. Thread-safety: any thread.
+  /// The memory of all lists. Thread-safety: any thread.
   [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
 
  private:

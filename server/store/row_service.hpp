@@ -83,7 +83,7 @@ class row_service {
   bool tidy(const std::function<bool()>& over) noexcept;
   [[nodiscard]] std::size_t tables() const noexcept { return tables_.size(); }
 
-  /// Of tables, rows and staged batches.
+  /// Memory of tables, rows and staged batches.
   [[nodiscard]] std::size_t memory_bytes() const noexcept;
   /// Batches that wait for the clock.
   [[nodiscard]] std::uint64_t staged() const noexcept { return staged_count_; }
@@ -208,7 +208,7 @@ class row_service {
 
   row_lists lists_{keys_.settings().max_set_bytes};
 
-  // Of the current request; capacities are reused.
+  // The current request; capacities are reused.
   std::span<const std::uint64_t> hashes_;  // of a list, or in the memory below
   std::span<const std::uint64_t> ids_;
   row_list* list_ = nullptr;  // that it names or contains

@@ -110,7 +110,7 @@ void row_table::add_slab() {
   link(slab);
 }
 
-/// Of a slab without rows.
+/// Frees a slab without rows.
 void row_table::release_slab(std::uint32_t slab) noexcept {
   unlink(slab);
   unmap(slabs_[slab]);

@@ -158,7 +158,7 @@ class row_table {
 
   static std::uint64_t print_of(std::uint64_t hash) noexcept { return hash & 0xffffffffU; }
   static std::uint32_t number_of(slot s) noexcept { return static_cast<std::uint32_t>(s) - 1; }
-  /// Of a slab, which is memory for `slab_mask_ + 1` rows with consecutive numbers.
+  /// The use of a slab, which is memory for `slab_mask_ + 1` rows with consecutive numbers.
   struct slab_use {
     std::uint32_t used = 0;
     std::uint32_t begun = 0;    // rows that have ever been used

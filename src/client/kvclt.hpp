@@ -104,7 +104,7 @@ class kvclt {
     std::uint16_t flags = 0;
     std::uint32_t table = 0;
     std::uint32_t credit = 0;  ///< limit on the bytes of the reply; 0: none
-    /// Of a single-key request: what precedes the value in its payload. Read before `request` returns.
+    /// In a single-key request: what precedes the value in its payload. Read before `request` returns.
     std::span<const std::byte> prefix{};
   };
   [[nodiscard]] static net::request_header header_of(const call& c) noexcept;

@@ -23,7 +23,7 @@ class latest_membership {
     newest_ = std::make_shared<const membership>(std::move(m));
     epoch_.store(epoch, std::memory_order_release);
   }
-  /// Of the newest; 0 before the first.
+  /// The newest epoch; 0 before the first.
   [[nodiscard]] std::uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
   /// Null before the first.
   [[nodiscard]] std::shared_ptr<const membership> newest() const {

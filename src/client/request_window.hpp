@@ -81,7 +81,7 @@ class request_window {
   /// Every number below it is answered.
   [[nodiscard]] sequence low() const noexcept { return low_; }
   [[nodiscard]] std::size_t in_flight() const noexcept { return in_flight_; }
-  /// Of the requests in flight.
+  /// Bytes of the requests in flight.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// Whether as many requests are in flight as a shard remembers.
   [[nodiscard]] bool is_full() const noexcept { return next_ - low_ >= most_unanswered; }

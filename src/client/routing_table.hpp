@@ -42,7 +42,7 @@ class routing_table {
     if (servers() != 1 || clients_[0]->shards() != 1) return std::nullopt;
     return channel_of(0, 0);
   }
-  /// Of the thread that keeps the clock.
+  /// The channel to the thread that keeps the clock.
   [[nodiscard]] std::uint32_t clock_channel() const noexcept {
     const auto server = router_.clock_server();
     return channel_of(server, clients_[server]->clock_thread());

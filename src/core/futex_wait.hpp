@@ -22,7 +22,7 @@ namespace paracel::futex {
 /// tried again.
 class glance {
  public:
-  /// Of the next spin.
+  /// How long the next spin may take.
   std::chrono::nanoseconds next() noexcept {
     constexpr unsigned looks_a_trial = 64;
     if (++looks_ % looks_a_trial == 0) limit_ = longest_;

@@ -20,9 +20,9 @@
 #define PARACEL_THREAD_ANNOTATION(...)
 #endif
 
-/// Of a member: accessed only with the mutex held.
+/// On a member: it is accessed only with the mutex held.
 #define PARACEL_GUARDED_BY(mutex) PARACEL_THREAD_ANNOTATION(guarded_by(mutex))
-/// Of a function: its caller holds the mutex.
+/// On a function: its caller holds the mutex.
 #define PARACEL_REQUIRES(mutex) PARACEL_THREAD_ANNOTATION(requires_capability(mutex))
 
 namespace paracel {

@@ -118,7 +118,7 @@ class reliable_channel {
   [[nodiscard]] bool keeps() const noexcept { return !kept_.empty(); }
   /// The number of the oldest kept message; there must be one.
   [[nodiscard]] std::uint64_t oldest_kept() const noexcept { return kept_.front().header.sequence; }
-  /// Of bodies and tails.
+  /// Bytes of the bodies and tails.
   [[nodiscard]] std::size_t kept_bytes() const noexcept { return kept_bytes_; }
 
   // For owners that encode headers themselves:

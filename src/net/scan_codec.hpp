@@ -89,7 +89,7 @@ void append(std::vector<std::byte>& body, const summary& s);
 
 [[nodiscard]] const char* decode(std::span<const std::byte> body, scan_reply& out) noexcept;
 [[nodiscard]] const char* decode(std::span<const std::byte> body, top_k_reply& out) noexcept;
-/// Of a reduce reply's body after the cursor. Throws: std::bad_alloc.
+/// Decodes what follows the cursor in a reduce reply's body. Throws: std::bad_alloc.
 [[nodiscard]] const char* decode(std::span<const std::byte> rest, summary& out);
 
 }  // namespace paracel::net

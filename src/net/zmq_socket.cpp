@@ -143,7 +143,7 @@ void zmq_end::set_heartbeat(const std::string& address) {
 }
 
 namespace {
-/// Of a socket, not of its descriptor, which may be used again; 0: unknown.
+/// The number of a socket, not of its descriptor, which may be used again; 0: unknown.
 std::uint64_t cookie_of(int fd) noexcept {
   std::uint64_t cookie = 0;
   socklen_t size = sizeof cookie;

@@ -113,7 +113,7 @@ class zmq_end {
   void connect(const std::string& address);
   void close() { socket_.close(); }
   [[nodiscard]] bool is_open() const noexcept { return static_cast<bool>(socket_); }
-  /// Of a DEALER: see port::traffic.
+  /// The traffic of a DEALER: see port::traffic.
   [[nodiscard]] std::uint64_t traffic() const noexcept;
   /// Signals new input, once: see ZMQ_FD.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }

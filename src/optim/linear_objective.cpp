@@ -194,7 +194,7 @@ double linear_objective::range_value_and_gradient(std::size_t begin, std::size_t
   return add_range(rows_, options_.row_weights, begin, end, w, gradient);
 }
 
-/// Of own rows, or of rows of another worker, whose curvatures are not needed.
+/// The part of own rows, or of rows of another worker, whose curvatures are not needed.
 double linear_objective::add_range(const sample_rows& rows, std::span<const double> weights, std::size_t first_row,
                                    std::size_t end, std::span<const double> w, std::span<double> gradient) {
   const auto raw = raw_of(w);
@@ -357,7 +357,7 @@ void add_squares(const sample_rows& rows, const linear_options& options, double 
 
 bool linear_objective::hessian_diagonal(std::span<double> out) {
   if (!has_hessian()) return false;
-  // Of the raw weights: sums of c x^2, of c x, and of c.
+  // Over the raw weights: sums of c x^2, of c x, and of c.
   double total = 0;
   const bool centered = !options_.standardize.shift().empty();
   std::vector<double> square(columns_);

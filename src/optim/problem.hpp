@@ -46,7 +46,7 @@ class problem {
   [[nodiscard]] team& workers() noexcept { return team_; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] double scale() const noexcept { return scale_; }
-  /// Of the rows of all workers.
+  /// The sum of the weights of all workers' rows.
   [[nodiscard]] double total_weight() const noexcept { return total_weight_; }
   /// Rows of all workers, if the objective reports them.
   [[nodiscard]] double all_rows() const noexcept { return all_rows_; }

@@ -91,7 +91,7 @@ class checkpoint_reader {
   bool next(std::uint32_t& section, std::vector<std::byte>& payload, const std::function<bool(std::uint32_t)>& wanted);
   /// Offset in the file of the section last returned by `next`.
   [[nodiscard]] std::uint64_t offset() const noexcept { return section_at_; }
-  /// Of all that was read; of the whole file once `next` has returned false.
+  /// The digest of all that was read; of the whole file once `next` has returned false.
   [[nodiscard]] checkpoint_digest digest() const { return {size_, whole_.value()}; }
 
  private:

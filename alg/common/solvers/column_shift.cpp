@@ -18,7 +18,7 @@ namespace paracel::alg {
 
 namespace {
 
-// Of the spread: what a column may lose by the rounding of its own values.
+// The fraction of its spread that a column may lose by the rounding of its own values.
 constexpr double visible_rounding = 1e-6;
 // Dense rows of all workers from which every row_stride-th one is looked at to find out which columns are far from 0.
 constexpr std::uint64_t most_measured_rows = 16384;
@@ -208,7 +208,7 @@ void warn_of_rounding(Comm comm, const std::vector<std::string>& names, std::spa
 
 std::vector<std::string> unsuitable_scales(Comm comm, const sample_rows& rows, bool intercept) {
   const std::size_t p = rows.columns;
-  // Of the entries that are not 0: a rare feature is not a small one.
+  // Over the entries that are not 0: a rare feature is not a small one.
   std::vector<double> sums(2 * p);
   visit_values(rows, [&](std::size_t j, std::size_t k) {
     sums[j] += rows.value[k];

@@ -39,7 +39,7 @@ struct entry_layout {
     bool pattern = false;
   };
   std::vector<matrix> matrices;  ///< MatrixMarket: by file
-  /// Of a file in another format.
+  /// Places of the fields in a file of another format.
   struct fields_file {
     static constexpr std::uint64_t no_header = ~std::uint64_t{0};
     static constexpr std::uint64_t no_field = ~std::uint64_t{0};

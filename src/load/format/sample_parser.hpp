@@ -46,13 +46,13 @@ class sample_parser {
   void flush();
   static double not_negative(const input_piece& from, std::string_view field, double v);
   [[nodiscard]] double feature(const input_piece& from, std::uint32_t column, std::string_view field, double v) const;
-  /// Of a categorical column of CSV.
+  /// The number of a word in a categorical column of CSV.
   double category(const input_piece& from, std::uint32_t column, std::string_view field, bool quoted);
   bool quick_category(const category_words& words, const char*& at, double& out) const;
   std::uint64_t group(const input_piece& from, std::string_view field, bool quoted = false);
   /// The same for a field that is not empty and has no quotes.
   std::uint64_t quick_group(std::string_view field);
-  /// Of a libsvm index.
+  /// The column of a libsvm index.
   [[nodiscard]] std::uint32_t column_of(std::uint64_t index) const noexcept {
     return static_cast<std::uint32_t>(index - (index > weight_index_ ? 2 : 1));
   }

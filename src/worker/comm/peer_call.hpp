@@ -61,7 +61,7 @@ struct peer_call {
   [[nodiscard]] peer_front front() const;
   [[nodiscard]] static peer_call of(const peer_front& f, std::string_view name);
   [[nodiscard]] byte_vector message(std::span<const std::byte> payload) const;
-  /// Of a message of kind call or calls. Lifetime of the name: that of the bytes. Throws: protocol_error.
+  /// The call in a message of kind call or calls. Lifetime of the name: that of the bytes. Throws: protocol_error.
   [[nodiscard]] static peer_call in(std::span<const std::byte> message);
 };
 

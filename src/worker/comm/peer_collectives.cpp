@@ -343,7 +343,7 @@ std::span<std::byte> peer_collectives::piece_of(std::span<std::byte> values, std
   return values.subspan((range.begin + part.begin) * width, part.size() * width);
 }
 
-/// Of the longest range.
+/// Steps of the longest range.
 std::size_t peer_collectives::steps_of_ranges(std::size_t length, std::size_t width) const {
   return steps_of(owned_range_of(length, size(), 0).size() * width);
 }

@@ -36,7 +36,7 @@ namespace paracel {
 /// What each rank tells the others before they share memory.
 struct memory_offer {
   std::uint64_t host = 0;  ///< differs between hosts, users and namespaces; 0: this rank shares no memory
-  // Of rank 0's file:
+  // Where rank 0's file is:
   std::int64_t process = 0;
   std::int64_t descriptor = -1;
   std::uint64_t device = 0;
@@ -78,9 +78,9 @@ class rank_memory {
   // ---- of a rank that has published the step
   [[nodiscard]] bool has_published(std::size_t rank, std::uint64_t step) const;
   [[nodiscard]] bool has_failed(std::size_t rank, std::uint64_t step) const;
-  /// Of one that has failed.
+  /// The failure of a rank that has failed.
   [[nodiscard]] peer_failure failure_of(std::size_t rank, std::uint64_t step) const;
-  /// Of one that has not.
+  /// The header of a rank that has not.
   [[nodiscard]] const peer_front& front_of(std::size_t rank, std::uint64_t step) const;
   [[nodiscard]] peer_call call_of(std::size_t rank, std::uint64_t step) const;
   /// Whether all values that it had sent to this rank before have been received.

@@ -21,9 +21,9 @@ constexpr milliseconds check_interval{100};
 // Between two non-blocking calls the process may have been computing: at most this much of the time counts as silence.
 constexpr milliseconds most_silence{200};
 constexpr std::size_t most_name_bytes = 256;
-// Of the answers in a request, as JSON. A control message has at most 1 MiB (server/scheduler/control_body.cpp), and a
-// request may carry a command as well. JSON writes a byte as up to six, so one answer always fits: 384 KiB and its
-// front.
+// Bytes of the answers in a request, as JSON. A control message has at most 1 MiB (server/scheduler/control_body.cpp),
+// and a request may carry a command as well. JSON writes a byte as up to six, so one answer always fits: 384 KiB and
+// its front.
 constexpr std::size_t most_answer_bytes = std::size_t{512} << 10;
 constexpr std::size_t answer_front_bytes = 64;  // {"number":18446744073709551615,"ok":false,"text":},
 

@@ -17,7 +17,7 @@ namespace paracel {
 namespace {
 
 constexpr std::size_t state_front_bytes = 16;
-// Of each file, so that a full disk has space for why a commit could not be written, and for 511 clients.
+// Kept free in each file, so that a full disk has space for why a commit could not be written, and for 511 clients.
 constexpr off_t reserved_bytes = 4096;
 
 std::uint64_t checksum(std::span<const std::byte> bytes) {

@@ -63,7 +63,7 @@ class request_failures {
   void record_missing(sequence number) { missing_.insert(number); }
   [[nodiscard]] std::size_t size() const noexcept { return failed_.size(); }
 
-  /// Of an answered request. False: a key that was read does not exist. Throws: the error of the request.
+  /// The outcome of an answered request. False: a key that was read does not exist. Throws: the error of the request.
   bool take(sequence number);
   void take(const std::shared_ptr<shared_update>& u) { std::erase(joint_, u); }
   /// Throws the first unreported failure; the others are cleared, except for their futures.

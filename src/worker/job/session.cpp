@@ -31,7 +31,7 @@ constexpr std::chrono::milliseconds signal_interval{100};
 // When a worker leaves, its messages reach the other processes long before this, unless those are stopped.
 constexpr std::chrono::milliseconds farewell{2000};
 
-// Of a control message; the scheduler refuses longer ones (server/scheduler/control_body.cpp).
+// Length of a control message; the scheduler refuses longer ones (server/scheduler/control_body.cpp).
 constexpr std::size_t most_control_bytes = std::size_t{1} << 20;
 constexpr std::size_t most_reported_ranges = 1024;  // in a heartbeat: 40 kB of the longest numbers
 

@@ -98,12 +98,12 @@ class parasrv {
   async_functor_type write_after(const after& others, const std::string& key, const value_view& value);
   async_functor_type read_after(const after& others, const std::string& key, value_sink to);
   [[nodiscard]] async_result result_of(kvclt::sequence number) const { return {self_, number}; }
-  /// Of several requests: `other` waits for them and says how they ended.
+  /// The result of several requests: `other` waits for them and says how they ended.
   [[nodiscard]] async_result result_of(std::future<bool> other,
                                        std::shared_ptr<const std::vector<kvclt::sequence>> requests) const {
     return {self_, std::move(other), std::move(requests)};
   }
-  /// Of requests that make up one update.
+  /// The result of the requests that make up one update.
   [[nodiscard]] async_result result_of(std::shared_ptr<shared_update> u) { return future_of(std::move(u), nullptr); }
   /// Empty once this parasrv is destroyed.
   [[nodiscard]] std::weak_ptr<parasrv*> self() const noexcept { return self_; }

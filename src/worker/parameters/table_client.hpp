@@ -103,7 +103,7 @@ class table_client {
   std::vector<std::uint32_t> channels_;    // all, of shards
   std::uint32_t most_channels_ = 0;
 
-  // Of the current call. A row that is sent is one of the caller's, or several that are merged.
+  // The current call. A row that is sent is one of the caller's, or several that are merged.
   bool in_order_ = false;  // one shard, no duplicates: the caller's rows as they are
   bool merged_ = false;    // there may be duplicates: row_of_ and next_of_ are valid
   distinct_ids distinct_;

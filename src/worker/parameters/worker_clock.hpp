@@ -33,13 +33,14 @@ class worker_clock {
 
   [[nodiscard]] const consistency& usual() const noexcept { return usual_; }
   void set_model(consistency_model model) noexcept { usual_.model = model; }
-  /// Of names that begin with `prefix`, and with no longer one that has a consistency too.
+  /// For names that begin with `prefix`, and with no longer one that has a consistency too.
   void set_consistency(std::string prefix, const consistency& c);
-  /// Of a key, or of the table with this name. Cost: O(prefixes), none usually.
+  /// The consistency of a key, or of the table with this name. Cost: O(prefixes), none usually.
   [[nodiscard]] const consistency& of(std::string_view name) const noexcept {
     return others_.empty() ? usual_ : find(name);
   }
-  /// Of all of them. Throws: config_error when they differ. Cost: O(names * prefixes), O(1) without prefixes.
+  /// The consistency of all of them. Throws: config_error when they differ. Cost: O(names * prefixes), O(1) without
+  /// prefixes.
   [[nodiscard]] const consistency& of(std::span<const std::string> names) const;
   /// The strictest of all names that begin with `prefix`.
   [[nodiscard]] const consistency& of_range(std::string_view prefix) const noexcept;
