@@ -54,36 +54,37 @@ pagerank_result page_ranks(Comm comm, const distributed_graph& incoming, const p
   if (x.empty()) x.assign(own, 1 / total);
   if (options.paracel) x.assign(own, 1 / total);
   std::vector<double> sent(own + incoming.ghosts.size()), sum(own);
-  // The lost mass, the L1 norm of the step and the sum of the scores: one reduction a round.
-  std::vector<double> lost{0, 0, 0};
+  // One reduction a round: the mass of vertices without edges, the L1 norm of the step, the sum of the scores.
+  enum { dangling, step, total_score };
+  std::vector<double> sums{0, 0, 0};
   for (std::size_t v = 0; v < own; ++v) {
-    if (share[v] == 0) lost[0] += x[v];
-    lost[2] += x[v];
+    if (share[v] == 0) sums[dangling] += x[v];
+    sums[total_score] += x[v];
   }
-  comm.allreduce(lost);
+  comm.allreduce(sums);
   resumable_loop loop(options.job);
-  keep_size(loop, incoming).keep("scores", x).keep("lost", lost);
+  keep_size(loop, incoming).keep("scores", x).keep("lost", sums);
   while (loop.next(total > 0 ? static_cast<std::int64_t>(options.rounds) : 0)) {
     for (std::size_t v = 0; v < own; ++v) sent[v] = x[v] * share[v];
     borders.pull<double>(std::span<const double>(sent).first(own), std::span(sent).subspan(own));
     sum_along_edges(edges, sent, sum);
-    const auto again = d * lost[0] + (1 - d);  // factor of t
-    lost = {0, 0, 0};
+    const auto again = d * sums[dangling] + (1 - d);  // factor of t
+    sums = {0, 0, 0};
     for (std::size_t v = 0; v < own; ++v) {
       const double t = options.personalization.empty() ? 1 / total : options.personalization[v];
       const double next = options.paracel ? (1 - d) + d * sum[v] : d * sum[v] + again * t;
-      lost[1] += std::abs(next - x[v]);
-      lost[2] += next;
-      if (share[v] == 0) lost[0] += next;
+      sums[step] += std::abs(next - x[v]);
+      sums[total_score] += next;
+      if (share[v] == 0) sums[dangling] += next;
       x[v] = next;
     }
-    comm.allreduce(lost);
-    if (options.watch) options.watch(static_cast<std::uint64_t>(loop.iteration()) + 1, lost[1]);
-    if (lost[1] <= options.tolerance && options.tolerance > 0) loop.stop();
+    comm.allreduce(sums);
+    if (options.watch) options.watch(static_cast<std::uint64_t>(loop.iteration()) + 1, sums[step]);
+    if (sums[step] <= options.tolerance && options.tolerance > 0) loop.stop();
   }
   result.rounds = static_cast<std::uint64_t>(loop.iteration());
-  result.step = lost[1];
-  result.sum = lost[2];
+  result.step = sums[step];
+  result.sum = sums[total_score];
   return result;
 }
 

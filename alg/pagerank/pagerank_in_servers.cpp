@@ -121,32 +121,34 @@ pagerank_result page_ranks_in_servers(paralg& job, const distributed_graph& outg
   x = options.personalization;
   if (x.empty() || options.paracel) x.assign(own, 1 / total);
   std::vector<double> of_sources(in.sources.size());
-  std::vector<double> lost{0, 0, 0};  // the lost mass, the L1 norm of the step, the sum of the scores
+  // As in pagerank.cpp.
+  enum { dangling, step, total_score };
+  std::vector<double> sums{0, 0, 0};
   for (std::size_t v = 0; v < own; ++v) {
-    if (leaves[v] == 0) lost[0] += x[v];
-    lost[2] += x[v];
+    if (leaves[v] == 0) sums[dangling] += x[v];
+    sums[total_score] += x[v];
   }
-  comm.allreduce(lost);
-  result.sum = lost[2];
+  comm.allreduce(sums);
+  result.sum = sums[total_score];
   publish(x);
   while (result.rounds < options.rounds && total > 0) {
     if (!of_sources.empty()) job.paracel_read(source_keys, std::span<double>(of_sources));
-    const auto again = d * lost[0] + (1 - d);  // factor of t
-    lost = {0, 0, 0};
+    const auto again = d * sums[dangling] + (1 - d);  // factor of t
+    sums = {0, 0, 0};
     for (std::size_t v = 0; v < own; ++v) {
       double sum = 0;
       for (auto e = in.begin[v]; e < in.begin[v + 1]; ++e) sum += of_sources[in.source[e]] / in.divisor[e];
       const double t = options.personalization.empty() ? 1 / total : options.personalization[v];
       const double next = options.paracel ? (1 - d) + d * sum : d * sum + again * t;
-      lost[1] += std::abs(next - x[v]);
-      lost[2] += next;
-      if (leaves[v] == 0) lost[0] += next;
+      sums[step] += std::abs(next - x[v]);
+      sums[total_score] += next;
+      if (leaves[v] == 0) sums[dangling] += next;
       x[v] = next;
     }
-    comm.allreduce(lost);  // so all have read before the next scores are written
+    comm.allreduce(sums);  // so all have read before the next scores are written
     publish(x);
-    result.step = lost[1];
-    result.sum = lost[2];
+    result.step = sums[step];
+    result.sum = sums[total_score];
     ++result.rounds;
     if (options.watch) options.watch(result.rounds, result.step);
     if (result.step <= options.tolerance && options.tolerance > 0) break;

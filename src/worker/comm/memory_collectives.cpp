@@ -111,7 +111,7 @@ std::span<std::byte> memory_collectives::begin(const peer_call& c) {
 /// Publishes the step that carries piece `number` of the operation; this rank's block has been written. Afterwards the
 /// others' blocks can be read until the next `begin`.
 void memory_collectives::meet(const peer_call& c, std::size_t number) {
-  auto f = c.front();
+  auto f = c.header();
   f.number = static_cast<std::uint32_t>(number);
   m_.publish(f, c.name);
   if (number != 0) {
@@ -135,10 +135,10 @@ void memory_collectives::compare(const peer_call& c) {
   if (lowest) throw peer_failure(*lowest);
   // Every rank compares with rank 0, so all find the same difference.
   const auto first = m_.call_of(0, step);
-  const auto number = m_.front_of(0, step).number;
+  const auto number = m_.header_of(0, step).number;
   for (std::size_t r = 1; r < m_.ranks(); ++r) {
     const auto other = m_.call_of(r, step);
-    const auto its_number = m_.front_of(r, step).number;
+    const auto its_number = m_.header_of(r, step).number;
     if (first.fits(other) && number == its_number) continue;
     const auto piece = [](std::uint32_t n) { return n == 0 ? std::string() : ", piece " + std::to_string(n); };
     throw peer_failure{0, exit_status::failure,
@@ -263,7 +263,7 @@ void memory_collectives::all_gather(
     meet(c, k);
     if (k == 0) {
       std::vector<std::size_t> bytes(m_.ranks());
-      for (std::size_t r = 0; r < bytes.size(); ++r) bytes[r] = m_.front_of(r, m_.step()).length * width;
+      for (std::size_t r = 0; r < bytes.size(); ++r) bytes[r] = m_.header_of(r, m_.step()).length * width;
       steps = std::max<std::size_t>(1, parts_of(*std::ranges::max_element(bytes), rank_memory::block_bytes));
       to = place(bytes);
       peer_collectives::copy_to(to[m_.rank()], mine);
@@ -289,7 +289,7 @@ void memory_collectives::broadcast(const peer_call& c, std::span<const std::byte
     }
     meet(c, k);
     if (k == 0) {
-      const auto bytes = m_.front_of(c.root, m_.step()).length * element_bytes(c.element);
+      const auto bytes = m_.header_of(c.root, m_.step()).length * element_bytes(c.element);
       steps = std::max<std::size_t>(1, parts_of(bytes, rank_memory::block_bytes));
       if (!gives) to = place(bytes);
     }

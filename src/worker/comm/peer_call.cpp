@@ -47,19 +47,19 @@ std::size_t filled_up(std::size_t name_bytes) { return (name_bytes + 15) / 16 * 
 
 }  // namespace
 
-peer_front peer_front::in(std::span<const std::byte> message) {
-  static_assert(sizeof(peer_front) == peer_front::bytes);
-  peer_front f;
+peer_header peer_header::in(std::span<const std::byte> message) {
+  static_assert(sizeof(peer_header) == peer_header::bytes);
+  peer_header f;
   if (!take_fields(message, f) || f.name_bytes > peer_call::longest_name || filled_up(f.name_bytes) > message.size())
     throw protocol_error("a message of a collective is cut off");
   return f;
 }
 
-std::size_t peer_front::payload_at(std::span<const std::byte> message) {
+std::size_t peer_header::payload_at(std::span<const std::byte> message) {
   return bytes + filled_up(in(message).name_bytes);
 }
 
-byte_vector peer_front::message(std::string_view name, std::span<const std::byte> payload) const {
+byte_vector peer_header::message(std::string_view name, std::span<const std::byte> payload) const {
   byte_vector m;
   m.reserve(bytes + filled_up(name.size()) + payload.size());
   put_fields(m, *this);
@@ -69,8 +69,8 @@ byte_vector peer_front::message(std::string_view name, std::span<const std::byte
   return m;
 }
 
-peer_front peer_call::front() const {
-  peer_front f;
+peer_header peer_call::header() const {
+  peer_header f;
   f.kind = peer_message::call;
   f.operation = static_cast<std::uint8_t>(what);
   f.element = static_cast<std::uint8_t>(element);
@@ -81,7 +81,7 @@ peer_front peer_call::front() const {
   return f;
 }
 
-peer_call peer_call::of(const peer_front& f, std::string_view name) {
+peer_call peer_call::of(const peer_header& f, std::string_view name) {
   return {.what = static_cast<peer_operation>(f.operation),
           .element = static_cast<value_tag>(f.element),
           .op = f.op,
@@ -91,17 +91,17 @@ peer_call peer_call::of(const peer_front& f, std::string_view name) {
 }
 
 byte_vector peer_call::message(std::span<const std::byte> payload) const {
-  return front().message(name.substr(0, longest_name), payload);
+  return header().message(name.substr(0, longest_name), payload);
 }
 
 peer_call peer_call::in(std::span<const std::byte> message) {
-  auto f = peer_front::in(message);
+  auto f = peer_header::in(message);
   if (f.kind == peer_message::calls) {
-    if (message.size() < peer_front::bytes + sizeof(std::uint64_t)) throw protocol_error("there are no calls");
-    message = message.subspan(peer_front::bytes + sizeof(std::uint64_t));
-    f = peer_front::in(message);
+    if (message.size() < peer_header::bytes + sizeof(std::uint64_t)) throw protocol_error("there are no calls");
+    message = message.subspan(peer_header::bytes + sizeof(std::uint64_t));
+    f = peer_header::in(message);
   }
-  return of(f, {reinterpret_cast<const char*>(message.data()) + peer_front::bytes, f.name_bytes});
+  return of(f, {reinterpret_cast<const char*>(message.data()) + peer_header::bytes, f.name_bytes});
 }
 
 std::string peer_call::text() const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The messages of collectives between ranks. Every one begins with a front of 32 bytes:
+// The messages of collectives between ranks. Every one begins with a header of 32 bytes:
 //
 //     0   u8   what: 1 call, 2 piece, 3 value (a message of the program), 4 failure, 5 several calls
 //     1   u8   operation (peer_operation)
@@ -39,7 +39,7 @@ enum class peer_operation : std::uint8_t {
 
 enum class peer_message : std::uint8_t { call = 1, piece, value, failure, calls };
 
-struct peer_front;
+struct peer_header;
 
 /// What a rank calls; all ranks must make the same call.
 struct peer_call {
@@ -58,8 +58,8 @@ struct peer_call {
   /// Some operations allow lengths to differ.
   [[nodiscard]] bool fits(const peer_call& other) const;
   /// Without the name.
-  [[nodiscard]] peer_front front() const;
-  [[nodiscard]] static peer_call of(const peer_front& f, std::string_view name);
+  [[nodiscard]] peer_header header() const;
+  [[nodiscard]] static peer_call of(const peer_header& f, std::string_view name);
   [[nodiscard]] byte_vector message(std::span<const std::byte> payload) const;
   /// The call in a message of kind call or calls. Lifetime of the name: that of the bytes. Throws: protocol_error.
   [[nodiscard]] static peer_call in(std::span<const std::byte> message);
@@ -72,7 +72,7 @@ struct peer_failure {
   std::string text;
 };
 
-struct peer_front {
+struct peer_header {
   peer_message kind{};
   std::uint8_t operation = 0;
   std::uint8_t element = 0;
@@ -85,14 +85,14 @@ struct peer_front {
 
   static constexpr std::size_t bytes = 32;
   /// Throws: protocol_error when the message is cut off.
-  [[nodiscard]] static peer_front in(std::span<const std::byte> message);
+  [[nodiscard]] static peer_header in(std::span<const std::byte> message);
   /// Where the payload of a message begins.
   [[nodiscard]] static std::size_t payload_at(std::span<const std::byte> message);
   [[nodiscard]] byte_vector message(std::string_view name, std::span<const std::byte> payload) const;
 };
 
 inline std::span<std::byte> payload_of(byte_vector& message) {
-  return std::span(message).subspan(peer_front::payload_at(message));
+  return std::span(message).subspan(peer_header::payload_at(message));
 }
 
 }  // namespace paracel

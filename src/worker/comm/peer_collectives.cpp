@@ -56,15 +56,15 @@ void peer_collectives::copy_to(std::span<std::byte> to, std::span<const std::byt
   if (!to.empty() && to.data() != from.data()) std::memcpy(to.data(), from.data(), to.size());
 }
 
-void peer_collectives::give(std::size_t to, byte_vector bytes) {
+void peer_collectives::send(std::size_t to, byte_vector bytes) {
   try {
     over_.send({static_cast<int>(to), tag_, collective_communicator}, std::move(bytes), false, limit_);
   } catch (const network_error& e) {
-    agree({static_cast<std::uint32_t>(rank()), e.status(), e.what()});
+    fail_together({static_cast<std::uint32_t>(rank()), e.status(), e.what()});
   }
 }
 
-std::optional<byte_vector> peer_collectives::take_within(std::size_t from, patience limit) {
+std::optional<byte_vector> peer_collectives::receive_within(std::size_t from, patience limit) {
   const auto ticket = over_.post({static_cast<int>(from), tag_, collective_communicator});
   try {
     if (auto m = over_.take(ticket, limit)) return std::move(m->bytes);
@@ -77,39 +77,39 @@ std::optional<byte_vector> peer_collectives::take_within(std::size_t from, patie
 }
 
 /// The next message of a rank. `first`: the rank may not have begun the operation yet.
-byte_vector peer_collectives::take(const peer_call& c, std::size_t from, bool first) {
+byte_vector peer_collectives::receive(const peer_call& c, std::size_t from, bool first) {
   const auto begin = std::chrono::steady_clock::now();
   std::optional<byte_vector> m;
   try {
-    m = take_within(from, limit_);
+    m = receive_within(from, limit_);
   } catch (const network_error& e) {
-    agree({static_cast<std::uint32_t>(rank()), e.status(), c.text() + ": " + e.what()}, from);
+    fail_together({static_cast<std::uint32_t>(rank()), e.status(), c.text() + ": " + e.what()}, from);
   }
   if (first) waited_ += std::chrono::steady_clock::now() - begin;
   if (!m)
-    agree({static_cast<std::uint32_t>(rank()), exit_status::failure,
-           c.text() + ": no message from task " + std::to_string(from) + " for " + std::to_string(limit_->count()) +
-               " ms"},
-          from);
-  const auto f = peer_front::in(*m);
+    fail_together({static_cast<std::uint32_t>(rank()), exit_status::failure,
+                   c.text() + ": no message from task " + std::to_string(from) + " for " +
+                       std::to_string(limit_->count()) + " ms"},
+                  from);
+  const auto f = peer_header::in(*m);
   if (f.kind == peer_message::failure)
-    agree({f.root, static_cast<int>(f.length),
-           std::string(reinterpret_cast<const char*>(payload_of(*m).data()), payload_of(*m).size())},
-          from);
+    fail_together({f.root, static_cast<int>(f.length),
+                   std::string(reinterpret_cast<const char*>(payload_of(*m).data()), payload_of(*m).size())},
+                  from);
   return std::move(*m);
 }
 
-byte_vector peer_collectives::take_call(const peer_call& c, std::size_t from) {
-  auto m = take(c, from, true);
+byte_vector peer_collectives::receive_call(const peer_call& c, std::size_t from) {
+  auto m = receive(c, from, true);
   compare(c, from, m);
-  if (peer_front::in(m).kind != peer_message::call) throw protocol_error("a call was to come from another task");
+  if (peer_header::in(m).kind != peer_message::call) throw protocol_error("a call was to come from another task");
   return m;
 }
 
-byte_vector peer_collectives::take_piece(const peer_call& c, std::size_t from, std::size_t number) {
-  if (number == 0) return take_call(c, from);
-  auto m = take(c, from, false);
-  const auto f = peer_front::in(m);
+byte_vector peer_collectives::receive_piece(const peer_call& c, std::size_t from, std::size_t number) {
+  if (number == 0) return receive_call(c, from);
+  auto m = receive(c, from, false);
+  const auto f = peer_header::in(m);
   if (f.kind != peer_message::piece) compare(c, from, m);
   if (f.kind != peer_message::piece || f.number != number)
     throw protocol_error(c.text() + ": task " + std::to_string(from) + " sent piece " + std::to_string(f.number) +
@@ -119,7 +119,7 @@ byte_vector peer_collectives::take_piece(const peer_call& c, std::size_t from, s
 
 /// Makes all ranks fail if the call in another rank's message differs from this one.
 void peer_collectives::compare(const peer_call& mine, std::size_t from, std::span<const std::byte> theirs) {
-  const auto kind = peer_front::in(theirs).kind;
+  const auto kind = peer_header::in(theirs).kind;
   if (kind == peer_message::piece) return;
   std::string other = "sends a message";
   if (kind != peer_message::value) {
@@ -131,7 +131,7 @@ void peer_collectives::compare(const peer_call& mine, std::size_t from, std::spa
   const auto one = "task " + std::to_string(me) + " calls " + mine.text();
   const auto two = "task " + std::to_string(from) + " " + other;
   const auto text = "the tasks differ: " + (me < from ? one + ", " + two : two + ", " + one);
-  agree({static_cast<std::uint32_t>(me), exit_status::failure, text});
+  fail_together({static_cast<std::uint32_t>(me), exit_status::failure, text});
 }
 
 // ---- failures
@@ -152,7 +152,7 @@ void peer_collectives::raise(const failure& f) {
   }
 }
 
-void peer_collectives::agree(failure mine, std::optional<std::size_t> heard) {
+void peer_collectives::fail_together(failure mine, std::optional<std::size_t> heard) {
   const auto me = rank();
   if (size() == 1) raise(mine);
   if (auto* const m = memory()) {
@@ -162,7 +162,7 @@ void peer_collectives::agree(failure mine, std::optional<std::size_t> heard) {
       raise(all);
     }
   }
-  peer_front f;
+  peer_header f;
   f.kind = peer_message::failure;
   f.length = static_cast<std::uint64_t>(mine.status);
   f.root = mine.origin;
@@ -182,11 +182,11 @@ void peer_collectives::agree(failure mine, std::optional<std::size_t> heard) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
       std::optional<byte_vector> theirs;
       try {
-        theirs = take_within(r, std::max(left, std::chrono::milliseconds{0}));
+        theirs = receive_within(r, std::max(left, std::chrono::milliseconds{0}));
       } catch (const network_error&) {
       }
       if (!theirs) break;
-      const auto g = peer_front::in(*theirs);
+      const auto g = peer_header::in(*theirs);
       if (g.kind != peer_message::failure) continue;
       if (g.root < mine.origin) {
         const auto text = payload_of(*theirs);
@@ -199,7 +199,7 @@ void peer_collectives::agree(failure mine, std::optional<std::size_t> heard) {
 }
 
 void peer_collectives::fail(const std::string& what, int status) {
-  agree({static_cast<std::uint32_t>(rank()), status, what});
+  fail_together({static_cast<std::uint32_t>(rank()), status, what});
 }
 
 // ---- short vectors: every rank gets every call
@@ -213,10 +213,10 @@ std::vector<byte_vector> peer_collectives::gather_calls(const peer_call& c, std:
   calls[me] = c.message(payload);
   for (std::size_t distance = 1; distance < p; distance *= 2) {
     const auto count = std::min(distance, p - distance);
-    peer_front f;
+    peer_header f;
     f.kind = peer_message::calls;
     byte_vector m;
-    std::size_t bytes = peer_front::bytes;
+    std::size_t bytes = peer_header::bytes;
     for (std::size_t i = 0; i < count; ++i) bytes += sizeof(std::uint64_t) + calls[(me + i) % p].size();
     m.reserve(bytes);
     put_fields(m, f);
@@ -225,12 +225,12 @@ std::vector<byte_vector> peer_collectives::gather_calls(const peer_call& c, std:
       put_fields(m, std::uint64_t{one.size()});
       m.insert(m.end(), one.begin(), one.end());
     }
-    give((me + p - distance) % p, std::move(m));
+    send((me + p - distance) % p, std::move(m));
     const auto from = (me + distance) % p;
-    const auto got = take(c, from, true);
+    const auto got = receive(c, from, true);
     compare(c, from, got);
-    if (peer_front::in(got).kind != peer_message::calls) throw protocol_error("calls were to come from another task");
-    byte_reader rest(got, peer_front::bytes);
+    if (peer_header::in(got).kind != peer_message::calls) throw protocol_error("calls were to come from another task");
+    byte_reader rest(got, peer_header::bytes);
     for (std::size_t i = 0; i < count; ++i) {
       const auto r = (from + i) % p;
       const auto n = rest.get<std::uint64_t>();
@@ -247,9 +247,9 @@ std::vector<byte_vector> peer_collectives::gather_directly(const peer_call& c, s
   const auto me = rank();
   std::vector<byte_vector> calls(p);
   calls[me] = c.message(payload);
-  for (std::size_t i = 1; i < p; ++i) give((me + i) % p, calls[me]);
+  for (std::size_t i = 1; i < p; ++i) send((me + i) % p, calls[me]);
   for (std::size_t r = 0; r < p; ++r)
-    if (r != me) calls[r] = take_call(c, r);
+    if (r != me) calls[r] = receive_call(c, r);
   return calls;
 }
 
@@ -260,7 +260,7 @@ std::vector<byte_vector> peer_collectives::gather_logged(std::span<const std::by
   waited_ += std::chrono::steady_clock::now() - begin;
   for (auto& m : all) {
     if (m.empty()) continue;  // of a worker that was ejected
-    const auto f = peer_front::in(m);
+    const auto f = peer_header::in(m);
     if (f.kind != peer_message::failure) continue;
     const auto text = payload_of(m);
     raise({f.root, static_cast<int>(f.length), {reinterpret_cast<const char*>(text.data()), text.size()}});
@@ -310,13 +310,13 @@ void peer_collectives::in_steps(const peer_call& c, std::size_t first_step, cons
       for (const auto& [r, n] : peers) {
         if (sent >= n) continue;
         if (first_step + sent == 0) {
-          give(r, c.message(piece(sent, r)));
+          send(r, c.message(piece(sent, r)));
           continue;
         }
-        peer_front f;
+        peer_header f;
         f.kind = peer_message::piece;
         f.number = static_cast<std::uint32_t>(first_step + sent);
-        give(r, f.message({}, piece(sent, r)));
+        send(r, f.message({}, piece(sent, r)));
       }
     }
     take_all(k);
@@ -365,7 +365,7 @@ void peer_collectives::scatter_folded(const peer_call& c, const fold_rule& how, 
         free_memory(lower);
         continue;
       }
-      auto m = take_piece(c, r, k);
+      auto m = receive_piece(c, r, k);
       if (r > me) apply(how, own, payload_of(m));
       else if (r == 0) lower = std::move(m);
       else apply(how, payload_of(lower), payload_of(m));
@@ -384,9 +384,9 @@ void peer_collectives::finish_exchange(comm_exchanges& over, const peer_call& c)
   if (!missing) return;
   const auto whom =
       *missing == rank() ? "another task has not received" : "no data from task " + std::to_string(*missing);
-  agree({static_cast<std::uint32_t>(rank()), exit_status::failure,
-         c.text() + ": " + whom + " for " + std::to_string(limit_->count()) + " ms"},
-        missing);
+  fail_together({static_cast<std::uint32_t>(rank()), exit_status::failure,
+                 c.text() + ": " + whom + " for " + std::to_string(limit_->count()) + " ms"},
+                missing);
 }
 
 /// The first phase, as scatter_folded.
@@ -464,7 +464,7 @@ void peer_collectives::gather_ranges(const peer_call& c, std::span<std::byte> va
       [&](std::size_t k) {
         for (std::size_t r = 0; r < size(); ++r) {
           if (r == me) continue;
-          auto m = take_piece(c, r, first_step + k);
+          auto m = receive_piece(c, r, first_step + k);
           if (me != has_all) copy_to(piece_of(values, width, r, steps, k), payload_of(m));
         }
       });
@@ -480,10 +480,10 @@ void peer_collectives::gather_at_root(const peer_call& c, std::span<std::byte> v
         return me == c.root ? std::span<std::byte>() : piece_of(values, width, me, steps, k);
       },
       [&](std::size_t k) {
-        if (me != c.root) return (void)take_piece(c, c.root, first_step + k);
+        if (me != c.root) return (void)receive_piece(c, c.root, first_step + k);
         for (std::size_t r = 0; r < size(); ++r) {
           if (r == me) continue;
-          auto m = take_piece(c, r, first_step + k);
+          auto m = receive_piece(c, r, first_step + k);
           copy_to(piece_of(values, width, r, steps, k), payload_of(m));
         }
       });

@@ -110,11 +110,11 @@ class peer_collectives {
   [[nodiscard]] rank_memory* memory();
   [[nodiscard]] byte_vector receive_kept(std::size_t from);
   [[nodiscard]] byte_vector receive_beside(rank_memory& m, std::size_t from);
-  void give(std::size_t to, byte_vector bytes);
-  [[nodiscard]] std::optional<byte_vector> take_within(std::size_t from, patience limit);
-  [[nodiscard]] byte_vector take(const peer_call& c, std::size_t from, bool first);
-  [[nodiscard]] byte_vector take_call(const peer_call& c, std::size_t from);
-  [[nodiscard]] byte_vector take_piece(const peer_call& c, std::size_t from, std::size_t number);
+  void send(std::size_t to, byte_vector bytes);
+  [[nodiscard]] std::optional<byte_vector> receive_within(std::size_t from, patience limit);
+  [[nodiscard]] byte_vector receive(const peer_call& c, std::size_t from, bool first);
+  [[nodiscard]] byte_vector receive_call(const peer_call& c, std::size_t from);
+  [[nodiscard]] byte_vector receive_piece(const peer_call& c, std::size_t from, std::size_t number);
   void compare(const peer_call& mine, std::size_t from, std::span<const std::byte> theirs);
   [[nodiscard]] std::vector<byte_vector> gather_calls(const peer_call& c, std::span<const std::byte> payload);
   [[nodiscard]] std::vector<byte_vector> gather_directly(const peer_call& c, std::span<const std::byte> payload);
@@ -143,7 +143,7 @@ class peer_collectives {
   void gather_at_root(const peer_call& c, std::span<std::byte> values, std::size_t width, std::size_t steps,
                       std::size_t first_step);
 
-  [[noreturn]] void agree(failure mine, std::optional<std::size_t> heard = {});
+  [[noreturn]] void fail_together(failure mine, std::optional<std::size_t> heard = {});
   [[noreturn]] void raise(const failure& f);
 
   comm_backend& over_;

@@ -22,7 +22,7 @@ constexpr std::size_t inline_bytes = std::size_t{16} << 10U;
 
 /// The payload of a message, which must have this length.
 const std::byte* peer_payload(const byte_vector& message, std::size_t bytes) {
-  const auto at = peer_front::payload_at(message);
+  const auto at = peer_header::payload_at(message);
   if (message.size() != at + bytes) throw protocol_error("a call of another task has another length");
   return message.data() + at;
 }
@@ -124,9 +124,9 @@ void peer_collectives::reduce(const fold_rule& how, std::span<std::byte> values,
     reduce_ranges(c, how, values, steps);
     return gather_at_root(c, values, width, steps, steps);
   }
-  if (rank() != root) return give(root, c.message(values));
+  if (rank() != root) return send(root, c.message(values));
   std::vector<byte_vector> calls(size());
-  for (std::size_t r = 0; r < size(); ++r) calls[r] = r == root ? c.message(values) : take_call(c, r);
+  for (std::size_t r = 0; r < size(); ++r) calls[r] = r == root ? c.message(values) : receive_call(c, r);
   fold_calls(how, calls, values);
 }
 
@@ -179,7 +179,7 @@ void peer_collectives::all_gather(value_tag element, std::span<const std::byte> 
       [&](std::size_t k) {
         for (std::size_t r = 0; r < size(); ++r) {
           if (r == me) continue;
-          auto m = take_piece(c, r, 1 + k);
+          auto m = receive_piece(c, r, 1 + k);
           copy_to(part(to[r], k), payload_of(m));
         }
       });
@@ -215,7 +215,7 @@ void peer_collectives::broadcast(value_tag element, std::span<const std::byte> m
       },
       [&](std::size_t k) {
         for (const auto& [r, n] : around(root, steps)) {
-          auto m = take_piece(c, r, 1 + k);
+          auto m = receive_piece(c, r, 1 + k);
           if (me != root) copy_to(piece_of(values, width, me, steps, k), payload_of(m));
         }
       });
@@ -247,12 +247,12 @@ void peer_collectives::all_to_all(value_tag element, const std::vector<std::span
   const auto is_inline = [](std::size_t bytes) { return bytes <= inline_bytes; };
   for (const auto& [r, n] : others(1)) {
     c.length = blocks[r].size() / width;
-    give(r, c.message(is_inline(blocks[r].size()) ? blocks[r] : std::span<const std::byte>()));
+    send(r, c.message(is_inline(blocks[r].size()) ? blocks[r] : std::span<const std::byte>()));
   }
   std::vector<std::span<std::byte>> in(size());
   peer_list peers;
   for (const auto& [r, n] : others(1)) {
-    auto m = take_call(c, r);
+    auto m = receive_call(c, r);
     in[r] = place(r, peer_call::in(m).length * width);
     if (is_inline(in[r].size())) copy_to(in[r], payload_of(m));
     const auto out_bytes = is_inline(blocks[r].size()) ? 0 : blocks[r].size();
@@ -272,7 +272,7 @@ void peer_collectives::all_to_all(value_tag element, const std::vector<std::span
       [&](std::size_t k) {
         for (const auto& [r, n] : peers) {
           if (k >= n) continue;
-          auto m = take_piece(c, r, 1 + k);
+          auto m = receive_piece(c, r, 1 + k);
           copy_to(part(in[r], r, k), payload_of(m));
         }
       });
@@ -313,13 +313,13 @@ std::uint32_t peer_collectives::checked_root(std::size_t root) const {
 void peer_collectives::send_value(std::size_t to, const value_view& v) {
   if (to >= size())
     throw error("a message to task " + std::to_string(to) + ": want one from 0 to " + std::to_string(size() - 1));
-  peer_front f;
+  peer_header f;
   f.kind = peer_message::value;
   f.element = static_cast<std::uint8_t>(v.tag);
   f.length = v.bytes.size();
   if (keeps_) return log_->send_kept(to, f.message({}, v.bytes));
   if (auto* const counts = shared_state()) counts->count_sent(to);
-  give(to, f.message({}, v.bytes));
+  send(to, f.message({}, v.bytes));
 }
 
 byte_vector peer_collectives::receive_value(std::size_t from) {
@@ -327,12 +327,12 @@ byte_vector peer_collectives::receive_value(std::size_t from) {
     throw error("a message from task " + std::to_string(from) + ": want one from 0 to " + std::to_string(size() - 1));
   const peer_call none{.what = {}, .name = {}};
   auto* const shared = memory();
-  auto m = keeps_ ? receive_kept(from) : shared != nullptr ? receive_beside(*shared, from) : take(none, from, true);
-  const auto f = peer_front::in(m);
+  auto m = keeps_ ? receive_kept(from) : shared != nullptr ? receive_beside(*shared, from) : receive(none, from, true);
+  const auto f = peer_header::in(m);
   if (f.kind != peer_message::value)
-    agree({static_cast<std::uint32_t>(rank()), exit_status::failure,
-           "the tasks differ: task " + std::to_string(rank()) + " receives from task " + std::to_string(from) +
-               ", which calls " + peer_call::in(m).text()});
+    fail_together({static_cast<std::uint32_t>(rank()), exit_status::failure,
+                   "the tasks differ: task " + std::to_string(rank()) + " receives from task " + std::to_string(from) +
+                       ", which calls " + peer_call::in(m).text()});
   if (auto* const counts = shared_state()) counts->count_received(from);
   const auto payload = payload_of(m);
   return collectives::value_bytes({static_cast<value_tag>(f.element), payload});
@@ -345,16 +345,16 @@ byte_vector peer_collectives::receive_kept(std::size_t from) {
   if (!m.calls) return std::move(m.bytes);
   std::string called = "a collective of Comm";
   try {
-    const auto f = peer_front::in(m.bytes);
+    const auto f = peer_header::in(m.bytes);
     const auto text = payload_of(m.bytes);
     if (f.kind == peer_message::failure)
-      agree({f.root, static_cast<int>(f.length), {reinterpret_cast<const char*>(text.data()), text.size()}});
+      fail_together({f.root, static_cast<int>(f.length), {reinterpret_cast<const char*>(text.data()), text.size()}});
     if (f.kind == peer_message::call) called = peer_call::in(m.bytes).text();
   } catch (const protocol_error&) {  // it is none of these
   }
-  agree({static_cast<std::uint32_t>(rank()), exit_status::failure,
-         "the tasks differ: task " + std::to_string(rank()) + " receives from task " + std::to_string(from) +
-             ", which calls " + called});
+  fail_together({static_cast<std::uint32_t>(rank()), exit_status::failure,
+                 "the tasks differ: task " + std::to_string(rank()) + " receives from task " + std::to_string(from) +
+                     ", which calls " + called});
 }
 
 /// Values are messages even where operations are not: so the sender may call an operation without sending, or fail.
@@ -372,23 +372,24 @@ byte_vector peer_collectives::receive_beside(rank_memory& m, std::size_t from) {
     const bool calls = from != rank() && m.has_published(from, next);
     std::optional<byte_vector> message;
     try {
-      message = take_within(from, moment);
+      message = receive_within(from, moment);
       if (!message && doubt.has_passed()) over_.attend(from, true);
     } catch (const network_error& e) {
-      agree(mine(e.status(), e.what()), from);
+      fail_together(mine(e.status(), e.what()), from);
     }
     if (message) {
       waited_ += steady_clock::now() - begin;
       return std::move(*message);
     }
-    if (calls && m.has_failed(from, next)) agree(m.failure_of(from, next));
+    if (calls && m.has_failed(from, next)) fail_together(m.failure_of(from, next));
     if (calls && m.all_received_of(from, next))
-      agree(mine(exit_status::failure, "the tasks differ: task " + std::to_string(rank()) + " receives from task " +
-                                           std::to_string(from) + ", which calls " + m.call_of(from, next).text()));
+      fail_together(mine(exit_status::failure, "the tasks differ: task " + std::to_string(rank()) +
+                                                   " receives from task " + std::to_string(from) + ", which calls " +
+                                                   m.call_of(from, next).text()));
     if (limit_ && steady_clock::now() - begin > *limit_)
-      agree(mine(exit_status::failure,
-                 "no message from task " + std::to_string(from) + " for " + std::to_string(limit_->count()) + " ms"),
-            from);
+      fail_together(mine(exit_status::failure, "no message from task " + std::to_string(from) + " for " +
+                                                   std::to_string(limit_->count()) + " ms"),
+                    from);
   }
 }
 

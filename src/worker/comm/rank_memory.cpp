@@ -30,7 +30,7 @@ struct alignas(64) rank_memory::state {
 };
 
 struct alignas(64) rank_memory::head {
-  peer_front call;
+  peer_header call;
   std::array<char, peer_call::longest_name + 1> name;
   std::array<std::uint32_t, most_ranks> sent;
 };
@@ -124,7 +124,7 @@ std::span<std::byte> rank_memory::block(std::size_t rank, std::uint64_t step) co
   return {blocks_ + (2 * rank + step % 2) * block_bytes, block_bytes};
 }
 
-void rank_memory::publish(const peer_front& f, std::string_view name) {
+void rank_memory::publish(const peer_header& f, std::string_view name) {
   auto& h = heads_[2 * rank_ + (step_ + 1) % 2];
   h.call = f;
   std::ranges::copy(name, h.name.begin());
@@ -168,7 +168,7 @@ peer_failure rank_memory::failure_of(std::size_t rank, std::uint64_t step) const
   return {n.origin, n.status, std::string(n.text.data(), n.text_bytes)};
 }
 
-const peer_front& rank_memory::front_of(std::size_t rank, std::uint64_t step) const {
+const peer_header& rank_memory::header_of(std::size_t rank, std::uint64_t step) const {
   return heads_[2 * rank + step % 2].call;
 }
 

@@ -68,7 +68,7 @@ class rank_memory {
   [[nodiscard]] std::span<std::byte> block(std::size_t rank, std::uint64_t step) const;
 
   // ---- of this rank. All others must have published step() first.
-  void publish(const peer_front& f, std::string_view name);
+  void publish(const peer_header& f, std::string_view name);
   /// Ends the next step in a failure. The others need not have published step(), only the step after `last_note()`.
   void publish(const peer_failure& f);
   [[nodiscard]] std::uint64_t last_note() const;
@@ -81,7 +81,7 @@ class rank_memory {
   /// The failure of a rank that has failed.
   [[nodiscard]] peer_failure failure_of(std::size_t rank, std::uint64_t step) const;
   /// The header of a rank that has not.
-  [[nodiscard]] const peer_front& front_of(std::size_t rank, std::uint64_t step) const;
+  [[nodiscard]] const peer_header& header_of(std::size_t rank, std::uint64_t step) const;
   [[nodiscard]] peer_call call_of(std::size_t rank, std::uint64_t step) const;
   /// Whether all values that it had sent to this rank before have been received.
   [[nodiscard]] bool all_received_of(std::size_t rank, std::uint64_t step) const;

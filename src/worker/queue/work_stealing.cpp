@@ -33,7 +33,7 @@ std::string text_of_tasks(std::size_t a, std::size_t b) {
   return "task " + std::to_string(std::min(a, b)) + " and task " + std::to_string(std::max(a, b));
 }
 
-struct message_front {
+struct message_header {
   std::uint64_t run = 0;
   std::uint64_t process = 0;
   std::uint32_t step = 0;
@@ -41,7 +41,7 @@ struct message_front {
   std::uint32_t what = 0;
   static constexpr std::size_t bytes = 28;
 
-  explicit message_front(std::span<const std::byte> message) {
+  explicit message_header(std::span<const std::byte> message) {
     if (!take_fields(message, run, process, step, number, what))
       throw protocol_error("a message of work stealing is cut off");
   }
@@ -203,7 +203,7 @@ class work_stealing::computation {
     const std::int32_t status = computed(
         partial, seconds, [&](std::span<std::byte> to) { work_.compute_of(g.unpacked.get(), g.owner, g.rows, to); });
     ++of_.taken_;
-    auto m = of_.front(steal_message::result);
+    auto m = of_.header_of(steal_message::result);
     m.reserve(m.size() + 16 + partial.size());
     put_fields(m, g.number, seconds, status);
     m.insert(m.end(), partial.begin(), partial.end());
@@ -234,7 +234,7 @@ class work_stealing::computation {
     of_.send_to_all(idle());
   }
   [[nodiscard]] byte_vector idle() const {
-    auto m = of_.front(steal_message::idle);
+    auto m = of_.header_of(steal_message::idle);
     put_fields(m, own_mean(), static_cast<std::uint32_t>(open_chunks()), std::uint32_t{alone_ ? 0U : 1U}, shape_,
                static_cast<std::uint32_t>(inputs_.size()));
     for (const auto& i : inputs_) put_fields(m, i.digest);
@@ -258,7 +258,7 @@ class work_stealing::computation {
     if (count == 0) return;
     auto& keeps = (*sent_)[to];
     keeps.chunks.resize(chunks_.size());
-    auto m = of_.front(steal_message::grant);
+    auto m = of_.header_of(steal_message::grant);
     put_fields(m, static_cast<std::uint32_t>(count));
     for (; count > 0; --count) {
       const auto c = pick(to);
@@ -342,7 +342,7 @@ class work_stealing::computation {
     std::vector<received_message> early;
     early.swap(of_.early_);
     for (auto& m : early) {
-      const auto process = message_front(m.bytes).process;
+      const auto process = message_header(m.bytes).process;
       if (process == of_.processes_[static_cast<std::size_t>(m.from.rank)]) on_message(std::move(m));
     }
   }
@@ -367,7 +367,7 @@ class work_stealing::computation {
   }
 
   void on_message(received_message m) {
-    const message_front f(m.bytes);
+    const message_header f(m.bytes);
     if (f.run != of_.run_) return;
     const auto from = static_cast<std::size_t>(m.from.rank);
     const auto what = static_cast<steal_message>(f.what);
@@ -385,7 +385,7 @@ class work_stealing::computation {
       return;
     }
     if (tasks_[from].finished && !tasks_[from].helps) return;  // it has left
-    byte_reader rest(m.bytes, message_front::bytes);
+    byte_reader rest(m.bytes, message_header::bytes);
     switch (what) {
       case steal_message::idle:
         return on_idle(from, rest);
@@ -446,7 +446,7 @@ class work_stealing::computation {
     t.seconds = seconds;
     auto& chunk = chunks_[c];
     chunk.status = status;
-    message.erase(message.begin(), message.begin() + message_front::bytes + 16);
+    message.erase(message.begin(), message.begin() + message_header::bytes + 16);
     chunk.partial = std::move(message);
     chunk.is = state::computed;
   }
@@ -507,12 +507,12 @@ void work_stealing::run(const chunk_work& work, std::span<std::byte> result) {
 void work_stealing::leave() noexcept {
   if (!on_ || run_ == 0) return;
   try {
-    send_to_all(front(steal_message::left));
+    send_to_all(header_of(steal_message::left));
   } catch (const std::exception&) {  // of several errors the first one is reported
   }
 }
 
-byte_vector work_stealing::front(steal_message what) const {
+byte_vector work_stealing::header_of(steal_message what) const {
   byte_vector m;
   put_fields(m, run_, process_, step_, number_, static_cast<std::uint32_t>(what));
   return m;

@@ -93,7 +93,7 @@ class work_stealing {
     std::size_t bytes = 0;
   };
 
-  [[nodiscard]] byte_vector front(steal_message what) const;
+  [[nodiscard]] byte_vector header_of(steal_message what) const;
   void send(std::size_t to, byte_vector message);
   void send_to_all(const byte_vector& message);
   [[nodiscard]] std::optional<received_message> take(comm_backend::patience limit);
