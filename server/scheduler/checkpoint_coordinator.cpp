@@ -252,7 +252,7 @@ void checkpoint_coordinator::close(const std::string& why, std::uint64_t bytes) 
     later([this, folder] {
       // A manifest of another run, at the same clock, would name files that no longer exist.
       disk_->remove(folder + "/" + storage::manifest_name);
-      if (!net::has_foreign_files(*disk_, folder)) disk_->remove_folder(folder);
+      if (!storage::has_foreign_files(*disk_, folder)) disk_->remove_folder(folder);
       return outcome{};
     });
   } else {
