@@ -137,22 +137,7 @@ sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const
     npy = is_npy(input.files().front());
     if (!npy && (rank == 0 || !input.standard_input())) layout = sample_layout_of(input, names, options);
   });
-  if (input.standard_input()) {
-    // The others cannot read it.
-    std::vector<std::string> said{layout.format == sample_format::csv ? "csv" : "libsvm",
-                                  {layout.separator},
-                                  std::to_string(layout.fields),
-                                  layout.header ? "header" : "",
-                                  layout.place};
-    said.insert(said.end(), layout.names.begin(), layout.names.end());
-    comm.bcast(said);
-    layout.format = said[0] == "csv" ? sample_format::csv : sample_format::libsvm;
-    layout.separator = said[1][0];
-    layout.fields = std::stoull(said[2]);
-    layout.header = !said[3].empty();
-    layout.place = said[4];
-    layout.names.assign(said.begin() + 5, said.end());
-  }
+  if (input.standard_input()) comm.bcast(layout);  // the others cannot read it
   sample_rows rows;
   all_or_throw(comm, [&] {
     const auto watch = report_load_progress(comm, input);

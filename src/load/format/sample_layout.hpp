@@ -11,11 +11,18 @@
 #include <string_view>
 #include <vector>
 
-#include "paracel/samples.hpp"
+#include <paracel/codec.hpp>
+#include <paracel/samples.hpp>
 
 namespace paracel {
 
 enum class sample_format { csv, libsvm, npy };
+
+}  // namespace paracel
+
+MSGPACK_ADD_ENUM(paracel::sample_format);
+
+namespace paracel {
 
 /// What the beginning of the input tells about all of it.
 struct sample_layout {
@@ -25,6 +32,8 @@ struct sample_layout {
   bool header = false;             ///< csv: the first line names the fields
   std::vector<std::string> names;  ///< csv with a header: of all fields
   std::string place = "?:1:1";     ///< of the first line that is not blank; npy: the file
+
+  MSGPACK_DEFINE(format, separator, fields, header, names, place)
 };
 
 /// Detects the layout from the first non-blank line of `text`; false if there is none. `file` is for messages.
