@@ -47,7 +47,7 @@ build() {
   [[ -f $folder/CMakeCache.txt ]] || set -- -DPARACEL_UNITY=ON -DPARACEL_BENCH=OFF -DPARACEL_ASSERTIONS=ON "$@"
   if ((ci)); then set -- "$@" -DPARACEL_BENCH=ON; fi
   # Re-enables what tool/demo.sh or another mode has disabled in that folder.
-  cmake -S . -B "$folder" -G Ninja -DPARACEL_TESTS=ON -DPARACEL_GTESTS=ON "$@" >"$logs/configure.log" 2>&1 ||
+  cmake -S . -B "$folder" -G Ninja -DPARACEL_TESTS=ON "-DPARACEL_GTESTS=$gtests" "$@" >"$logs/configure.log" 2>&1 ||
     { cat "$logs/configure.log"; exit 1; }
   # shellcheck disable=SC2086  # targets is a list of words
   cmake --build "$folder" --target $targets
@@ -57,7 +57,6 @@ build() {
 # waiting. The long ones are sharded, so that none is left alone at the end; a process that runs many tests is faster than one for
 # each test. Without --all they leave out the suites that take longest.
 slow=NoMemory*:*WorkerDeaths*:*ChunkLeases*:*/Connections.*:*OptimBars*:A9a*:Word2vecKernel*:BlockKrylov*:*LossyMessages*
-shards=$((4 * jobs))
 shard() {
   local log="$logs/$2_$3_$4.log"
   GTEST_TOTAL_SHARDS=$5 GTEST_SHARD_INDEX=$4 "$1/bin/$3" --gtest_brief=1 >"$log" 2>&1 || { cat "$log"; return 1; }
@@ -69,7 +68,7 @@ gtests() {
   local i program parts
   while read -r program; do
     case $program in
-      cluster_tests | server_tests | worker_tests) parts=$shards ;;
+      cluster_*_tests | scheduler_tests | node_tests | worker_tests) parts=$((2 * jobs)) ;;
       *) parts=1 ;;
     esac
     for ((i = 0; i < parts; ++i)); do echo "$program $i $parts"; done
@@ -83,10 +82,10 @@ case $ci$full in
 esac
 
 say "building (Release) in build/: about $((900 / jobs / 60 + 1)) min on this machine, if it was never built before"
-release=(-DCMAKE_BUILD_TYPE=Release)
-# Units and cluster run under the sanitizers then, which saves a quarter of the build.
-if ((ci && !all)); then release+=(-DPARACEL_GTESTS=OFF); fi
-build build all "${release[@]}"
+# Names of tests may be of any program. With --ci units and cluster run under the sanitizers instead.
+gtests=all
+if ((!all && !${#names[@]})); then gtests=$( ((ci)) && echo none || echo quick); fi
+build build all -DCMAKE_BUILD_TYPE=Release
 
 finish() {
   say "all is well"
@@ -134,6 +133,7 @@ run_ctest "${chosen[@]}" 2>&1 | tee "$logs/ctest.log" || alone
 ((ci)) || finish
 
 say "building with AddressSanitizer and UndefinedBehaviorSanitizer in build-asan/"
+((all)) && gtests=all || gtests=framework
 # Clang needs half of GCC's time for it.
 build build-asan gtests -DCMAKE_BUILD_TYPE=Sanitize -DPARACEL_SANITIZE=address,undefined \
   -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++

@@ -11,7 +11,7 @@
 // still shared.
 //
 // Measured, 1 M keys of 20 characters with one double in 16,384 partitions: see
-// test/unit/server/partition_table_test.cpp, which keeps the bytes a key below 80.
+// test/unit/store/partition_table_test.cpp, which keeps the bytes a key below 80.
 #pragma once
 
 #include <cstddef>
