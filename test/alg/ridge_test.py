@@ -1,25 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ridge regression, tested by running jobs: the figures on wine-white and bike-hour, equal to NumPy's solution and the serial
-oracle for any number of workers and servers and in every mode, and errors in the input. Options: names of tests."""
+"""Ridge regression, tested by running jobs: the figures on wine-white and bike-hour, equal to NumPy's
+solution for any number of workers and servers and in every mode, and errors in the input. Options: names of tests."""
 import json
 import os
 import unittest
 
 import numpy
 
+import oracles
 from alg_job import MPI, SOURCE, AlgorithmCase
-from tables import BIKE, WINE, dense_regression, sparse_regression, stride_5
-
-
-def solution(x, y, a, standardize):
-    """(objective, intercept and weights in the units of x)"""
-    mean, sd = x.mean(0), x.std(0) if standardize else numpy.ones(x.shape[1])
-    z = (x - mean) / numpy.where(sd > 0, sd, 1)
-    w = numpy.linalg.solve(z.T @ z + a * numpy.eye(x.shape[1]), z.T @ (y - y.mean()))
-    r = y - y.mean() - z @ w
-    u = w / numpy.where(sd > 0, sd, 1)
-    return float(r @ r + a * (w @ w)), numpy.concatenate([[y.mean() - mean @ u], u])
+from tables import BIKE, WINE, dense_regression, samples_of, sparse_regression, stride_5
 
 
 class RidgeTest(AlgorithmCase):
@@ -46,14 +37,14 @@ class RidgeTest(AlgorithmCase):
                                      **table.keys)
                     self.assertAlmostEqual(found["objective"] / objective, 1, delta=1e-9)
                     self.assertAlmostEqual(found["rmse"], rmse, delta=1e-5)
-            serial = self.serial("ridge_serial", train, "--standardize", "--a", 1, "--test", test, *table.options)
-            self.assertAlmostEqual(found["objective"] / serial["objective"], 1, delta=1e-12)
-            self.assertAlmostEqual(found["rmse"] / serial["rmse"], 1, delta=1e-12)
+            objective, theta = oracles.ridge(*samples_of(table, train), 1, True)
+            self.assertAlmostEqual(found["objective"] / objective, 1, delta=1e-12)
+            self.assertAlmostEqual(found["rmse"] / oracles.rmse(*samples_of(table, test), theta), 1, delta=1e-12)
 
     def test_it_is_the_solution_of_numpy_in_every_mode(self):
         for path, x, y in ((self.dense, self.x, self.y), (self.sparse, self.sx, self.sy)):
             for standardize in (False, True):
-                objective, theta = solution(x, y, 2.5, standardize)
+                objective, theta = oracles.ridge(x, y, 2.5, standardize)
                 places = [(1, 1, "embedded"), (1, 1), (2, 1), (4, 3)] + ([(2, 1, "mpi")] if MPI and standardize else [])
                 for place in places:
                     with self.subTest(path, standardize=standardize, place=place):
@@ -85,7 +76,7 @@ class RidgeTest(AlgorithmCase):
     def test_many_features_are_solved_by_conjugate_gradients(self):
         path, x, y = sparse_regression(os.path.join(self.folder, "wide.svm"), 600, 2400)
         for standardize in (False, True):
-            objective, theta = solution(x, y, 5.0, standardize)
+            objective, theta = oracles.ridge(x, y, 5.0, standardize)
             for workers in (1, 3):
                 found = self.fit(workers, training_input=path, penalty=5.0, standardize=standardize)
                 self.assertAlmostEqual(found["objective"] / objective, 1, delta=1e-10)
@@ -141,7 +132,7 @@ class RidgeTest(AlgorithmCase):
         path = self.path("shifted.csv")
         numpy.savetxt(path, numpy.column_stack([self.x + 1e6, self.y]), fmt="%.17g", delimiter=",")
         x = numpy.loadtxt(path, delimiter=",")[:, :-1]
-        objective, _ = solution(x, self.y, 2.5, True)
+        objective, _ = oracles.ridge(x, self.y, 2.5, True)
         self.assertAlmostEqual(self.fit(2, training_input=path, standardize=True)["objective"] / objective, 1, delta=1e-9)
 
     def test_models_and_predictions(self):

@@ -6,6 +6,9 @@ import os
 import random
 import unittest
 
+import numpy
+
+import oracles
 from alg_job import MPI, AlgorithmCase
 from sim_sparse_test import parse
 
@@ -29,13 +32,6 @@ class SimDenseTest(AlgorithmCase):
         self.said = self.results(self.job(workers, servers, mode, **{"topk": 7, **keys}))
         return parse(self.lines("result", workers))
 
-    def oracle(self, *files, **keys):
-        path = self.path("serial")
-        options = [part for name, value in {"topk": 7, **keys}.items() for part in ("--" + name, value)]
-        self.serial("sim_dense_serial", *files, *options, "--out", path)
-        with open(path, encoding="ascii") as file:
-            return parse(file.read().splitlines())
-
     def compare(self, found, expected):
         self.assertEqual(found.keys(), expected.keys())
         for key, wanted in expected.items():
@@ -50,7 +46,7 @@ class SimDenseTest(AlgorithmCase):
 
     def test_equal_to_brute_force_and_the_same_bits_for_1_2_4_workers(self):
         for keys in ({}, {"simbar": -1, "topk": 200}, {"simbar": 0.5}):
-            expected = self.oracle(self.a, **keys)
+            expected = oracles.sim_dense(self.a, **keys)
             one = self.lists(1, 1, "embedded", input=self.a, **keys)
             self.compare(one, expected)
             self.assertEqual(self.said["neighbours"], sum(map(len, expected.values())))
@@ -68,7 +64,7 @@ class SimDenseTest(AlgorithmCase):
 
     def test_rows_of_one_matrix_among_those_of_another(self):
         for keys in ({}, {"simbar": -1, "topk": 100}):
-            expected = self.oracle(self.a, self.b, **keys)
+            expected = oracles.sim_dense(self.a, self.b, **keys)
             one = None
             for workers, servers in ((1, 1), (2, 1), (4, 3)):
                 with self.subTest(keys=keys, workers=workers):
@@ -91,10 +87,6 @@ class SimDenseTest(AlgorithmCase):
         self.assertEqual({k: [n for n, _ in v] for k, v in found.items()}, {"0": ["1", "2"], "1": ["0", "2"], "2": ["0", "1"]})
 
     def test_npy_has_the_same_lists(self):
-        try:
-            import numpy
-        except ImportError:
-            self.skipTest("no numpy")
         expected = self.lists(1, input=self.a)
         self.job(2, input=self.a, topk=7, format="npy")
         arrays = self.manifest()["arrays"]
@@ -136,10 +128,6 @@ class SimDenseTest(AlgorithmCase):
             self.assertAlmostEqual(self.said["best_similarity"], 0.994886291, delta=5e-10)
             one = one or found
             self.assertEqual(found, one)
-        try:
-            import numpy
-        except ImportError:
-            self.skipTest("no numpy")
         rows = numpy.loadtxt(path, delimiter=",")[:, :64]
         rows /= numpy.linalg.norm(rows, axis=1, keepdims=True)
         product = rows @ rows.T

@@ -1,15 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""svd, tested by running jobs: equal to NumPy and to the serial oracle, for any number of workers and servers. movielens-small is
+"""svd, tested by running jobs: equal to NumPy, for any number of workers and servers. movielens-small is
 looked for in $PARACEL_SHARED_DATA, else in ../shared/data."""
 import json
 import os
-import subprocess
 import unittest
 
 import numpy as np
 
-from factor_support import SHARED, FactorCase, numbers_said, program
+from factor_support import SHARED, FactorCase
 
 MOVIELENS = [517.583139787, 243.769434847, 204.306178321, 162.470287770, 156.309569768, 145.234553008, 136.817518826,
              122.992568850, 118.741523814, 116.328734581]
@@ -33,7 +32,7 @@ class Svd(FactorCase):
             a[row[str(r)], column[str(c)]] += x
         us, vs = np.array([u[r] for r in rows]), np.array([v[c] for c in columns])
         want = np.linalg.svd(a, compute_uv=False)[:k]
-        np.testing.assert_allclose(sigma, want, rtol=1e-8)
+        np.testing.assert_allclose(sigma, want, rtol=5e-10)
         for basis in (us, vs):
             self.assertLessEqual(np.abs(basis.T @ basis - np.eye(k)).max(), 1e-10)
         self.assertLessEqual(np.linalg.norm(a @ vs - us * sigma, axis=0).max(), 1e-9 * sigma[0])
@@ -59,8 +58,8 @@ class Svd(FactorCase):
     def test_the_same_for_any_workers_and_servers_and_in_every_mode(self):
         first = None
         for workers, servers, mode in ((1, 1, "embedded"), (1, 1, "local"), (2, 1, "local"), (4, 3, "local"), (2, 1, "mpi")):
-            found = self.job(workers, servers, mode, input=self.train, k=5)
-            us, sigma, vs = self.check(found, self.ratings[: len(self.ratings) * 4 // 5], 5)
+            found = self.job(workers, servers, mode, input=self.train, k=6)
+            us, sigma, vs = self.check(found, self.ratings[: len(self.ratings) * 4 // 5], 6)
             if first is None:
                 first = (us, sigma, vs)
             np.testing.assert_allclose(sigma, first[1], rtol=1e-9)
@@ -73,14 +72,6 @@ class Svd(FactorCase):
             self.job(3, 2, input=self.train, k=5)
             seen.append(self.bytes_of("U", "V", "sigma"))
         self.assertEqual(seen[0], seen[1])
-
-    def test_equal_to_the_serial_program(self):
-        done = subprocess.run([program("svd_serial"), self.train, "--k", "6"], capture_output=True, text=True, check=True,
-                              timeout=60)
-        serial = numbers_said(done.stdout)
-        found = self.job(2, 1, input=self.train, k=6)
-        for j in range(6):
-            self.assertAlmostEqual(float(found[f"sigma_{j + 1}"]) / float(serial[f"sigma_{j + 1}"]), 1, places=9)
 
     def test_npy_matrix_market_and_duplicates(self):
         entries = self.ratings[:300]

@@ -9,7 +9,6 @@ class Table:
     def __init__(self, name, file, separator, target, features):
         self.name, self.file, self.separator, self.target, self.features = name, file, separator, target, features
         self.keys = {"target": target, "features": features} if features else {}
-        self.options = ["--target", target, "--features", ",".join(features)] if features else []
 
 
 WINE = Table("wine-white", "winequality-white.csv", ";", "quality", [])
@@ -29,12 +28,14 @@ def stride_5(case, table):
     return parts
 
 
-def target_of(table, path):
-    """The target column."""
+def samples_of(table, path):
+    """(features, target) of a file with a header"""
     with open(path, encoding="utf-8") as file:
-        header, *rows = file.read().splitlines()
-    at = [name.strip('"') for name in header.split(table.separator)].index(table.target)
-    return numpy.array([float(row.split(table.separator)[at]) for row in rows])
+        header, *rows = ([field.strip('"') for field in line.rstrip("\n").split(table.separator)] for line in file)
+    names = table.features or [name for name in header if name != table.target]
+    at = [header.index(name) for name in [*names, table.target]]
+    x = numpy.array([[float(row[j]) for j in at] for row in rows])
+    return x[:, :-1], x[:, -1]
 
 
 def dense_regression(path, rows, columns, seed=3):

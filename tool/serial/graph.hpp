@@ -185,19 +185,6 @@ void write(const std::string& file, const edge_list& g, F&& value) {
   std::fclose(out);
 }
 
-/// label[v]: the least vertex of v's component. Prints their number and the size of the largest.
-inline void report(const std::vector<std::uint32_t>& label) {
-  std::vector<std::uint32_t> size(label.size());
-  for (const auto l : label) ++size[l];
-  std::size_t components = 0;
-  std::uint32_t largest = 0;
-  for (const auto s : size) {
-    components += s > 0 ? 1 : 0;
-    largest = std::max(largest, s);
-  }
-  std::printf("components %zu\nlargest %u\n", components, largest);
-}
-
 /// Values of --NAME options by name, and positional arguments.
 struct arguments {
   std::string input;

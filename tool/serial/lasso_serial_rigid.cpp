@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Lasso by stochastic coordinate descent, as Paracel 0.3's tool of this name: w = u - v with u, v >= 0; a step moves
-// one random coordinate of the 2p, each bounded below by 0. `lambda` is n times the a of lasso_serial; a constant
+// one random coordinate of the 2p, each bounded below by 0. `lambda` is n times the penalty of alg/lasso; a constant
 // feature comes first and is penalised like the others.
 //
 //     min  1/2 sum_i (y_i - w.x_i)^2 + lambda |w|_1
@@ -17,7 +17,7 @@
 namespace {
 
 void work(int argc, char** argv) {
-  const serial::arguments o(argc, argv, {});
+  const serial::arguments o(argc, argv);
   const auto s = serial::load(o.file());
   const double lambda = o.number("lambda", 1);
   const auto rounds = static_cast<std::uint64_t>(o.number("rounds", 100000));

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Samples for the serial oracles of regression, classification and clustering: an independent parser, without the
-// framework. CSV (comma, semicolon or tab; a header is skipped, or names the columns to use) or libsvm; the label is
-// the last field or the first.
+// Samples for fm_serial and lasso_serial_rigid: an independent parser, without the framework. CSV (comma, semicolon or
+// tab; a header is skipped), whose last field is the label, or libsvm.
 #pragma once
 
 #include <algorithm>
@@ -32,18 +31,6 @@ struct samples {
   [[nodiscard]] std::size_t rows() const { return begin.size() - 1; }
 };
 
-inline std::vector<std::string> split(std::string_view line, char separator) {
-  std::vector<std::string> fields;
-  while (true) {
-    const auto at = line.find(separator);
-    auto field = line.substr(0, at);
-    if (field.size() > 1 && field.front() == '"') field = field.substr(1, field.size() - 2);
-    fields.emplace_back(field);
-    if (at == std::string_view::npos) return fields;
-    line.remove_prefix(at + 1);
-  }
-}
-
 inline std::string whole(const std::string& file) {
   std::FILE* in = std::fopen(file.c_str(), "rb");
   if (in == nullptr) throw std::runtime_error("cannot read " + file);
@@ -54,16 +41,12 @@ inline std::string whole(const std::string& file) {
   return text;
 }
 
-/// `labelled`: the last field of a CSV line is the label. `names`, `target`: header names, empty for all columns and
-/// the last.
-inline samples load(const std::string& file, bool labelled = true, const std::vector<std::string>& names = {},
-                    const std::string& target = "") {
+inline samples load(const std::string& file) {
   const std::string text = whole(file);
   samples s;
   std::string_view left = text;
   char separator = 0;
   bool first = true;
-  std::vector<int> place;  // CSV: the column of each field; -1 is the label, -2 unused
   while (!left.empty()) {
     const auto end = left.find('\n');
     auto line = left.substr(0, end);
@@ -77,21 +60,10 @@ inline samples load(const std::string& file, bool labelled = true, const std::ve
       }
       s.dense = separator != 0 && line.find(':') == std::string_view::npos;
       if (s.dense) {
-        const auto fields = split(line, separator);
-        char* stop = nullptr;
-        std::strtod(fields[0].c_str(), &stop);
-        const bool header = stop == fields[0].c_str();
-        for (std::size_t f = 0; f < fields.size(); ++f) {
-          int to = static_cast<int>(f);
-          if (header && !names.empty()) {
-            const auto at = std::find(names.begin(), names.end(), fields[f]);
-            to = at == names.end() ? -2 : static_cast<int>(at - names.begin());
-          }
-          if (labelled && (target.empty() ? f + 1 == fields.size() : fields[f] == target)) to = -1;
-          place.push_back(to);
-          if (to >= 0) s.columns = std::max(s.columns, static_cast<std::size_t>(to) + 1);
-        }
-        if (header) continue;
+        s.columns = static_cast<std::size_t>(std::count(line.begin(), line.end(), separator));
+        char* end_of_number = nullptr;
+        std::strtod(line.data(), &end_of_number);
+        if (end_of_number == line.data()) continue;  // a header
       }
     }
     const char* at = line.data();
@@ -105,18 +77,8 @@ inline samples load(const std::string& file, bool labelled = true, const std::ve
       return v;
     };
     if (s.dense) {
-      const std::size_t row = s.value.size();
-      s.value.resize(row + s.columns);
-      for (const int to : place) {
-        if (to == -2) {
-          while (at < stop && *at != separator) ++at;
-        } else {
-          const double v = number();
-          if (to == -1) s.label.push_back(v);
-          else s.value[row + static_cast<std::size_t>(to)] = v;
-        }
-        if (at < stop) ++at;
-      }
+      for (std::size_t j = 0; j < s.columns; ++j, ++at) s.value.push_back(number());
+      s.label.push_back(number());
     } else {
       s.label.push_back(number());
       while (true) {
@@ -135,20 +97,6 @@ inline samples load(const std::string& file, bool labelled = true, const std::ve
   return s;
 }
 
-/// x_i . w; features beyond w are ignored.
-inline double product(const samples& s, std::size_t i, const std::vector<double>& w) {
-  double sum = 0;
-  if (s.dense) {
-    const double* x = s.value.data() + s.begin[i];
-    for (std::size_t j = 0; j < s.columns; ++j) sum += x[j] * w[j];
-  } else {
-    for (std::size_t k = s.begin[i]; k < s.begin[i + 1]; ++k) {
-      if (s.column[k] < w.size()) sum += s.value[k] * w[s.column[k]];
-    }
-  }
-  return sum;
-}
-
 /// All rows as dense vectors.
 inline std::vector<double> dense_rows(const samples& s) {
   if (s.dense) return s.value;
@@ -159,48 +107,18 @@ inline std::vector<double> dense_rows(const samples& s) {
   return x;
 }
 
-/// Subtracts the means from the columns of X (row-major, n rows) and from y; with `standardize` also divides X by their
-/// population sd.
-inline void centre(std::vector<double>& x, std::vector<double>& y, std::size_t columns, bool standardize,
-                   std::vector<double>& mean, std::vector<double>& sd, double& y_mean) {
-  const std::size_t n = y.size();
-  mean.assign(columns, 0.0);
-  sd.assign(columns, 0.0);
-  y_mean = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t j = 0; j < columns; ++j) mean[j] += x[i * columns + j];
-    y_mean += y[i];
-  }
-  for (auto& m : mean) m /= static_cast<double>(n);
-  y_mean /= static_cast<double>(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t j = 0; j < columns; ++j) {
-      double& v = x[i * columns + j];
-      v -= mean[j];
-      sd[j] += v * v;
-    }
-    y[i] -= y_mean;
-  }
-  for (auto& v : sd) v = standardize && v > 0 ? std::sqrt(v / static_cast<double>(n)) : 1.0;
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t j = 0; j < columns; ++j) x[i * columns + j] /= sd[j];
-  }
-}
-
-/// The command line `FILE --name value ... --flag`.
+/// The command line `FILE --name value ...`.
 class arguments {
  public:
-  arguments(int argc, char** argv, const std::vector<std::string>& flags) {
+  arguments(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) {
       std::string word = argv[i];
       if (word.rfind("--", 0) != 0) {
         file_ = word;
         continue;
       }
-      word = word.substr(2);
-      if (std::find(flags.begin(), flags.end(), word) != flags.end()) values_[word] = "1";
-      else if (++i < argc) values_[word] = argv[i];
-      else throw std::runtime_error("no value after --" + word);
+      if (++i == argc) throw std::runtime_error("no value after " + word);
+      values_[word.substr(2)] = argv[i];
     }
     if (file_.empty()) throw std::runtime_error("want a file of samples");
   }
@@ -210,26 +128,11 @@ class arguments {
   [[nodiscard]] double number(const std::string& name, double otherwise) const {
     return has(name) ? std::stod(values_.at(name)) : otherwise;
   }
-  /// --features a,b,c
-  [[nodiscard]] std::vector<std::string> list(const std::string& name) const {
-    return has(name) ? split(values_.at(name), ',') : std::vector<std::string>{};
-  }
 
  private:
   std::string file_;
   std::map<std::string, std::string> values_;
 };
-
-/// theta: the intercept, then the weights. Prints `rmse`.
-inline void print_rmse(const samples& test, const std::vector<double>& theta) {
-  const std::vector<double> w(theta.begin() + 1, theta.end());
-  double sum = 0;
-  for (std::size_t i = 0; i < test.rows(); ++i) {
-    const double e = test.label[i] - theta[0] - product(test, i, w);
-    sum += e * e;
-  }
-  std::printf("rmse %.17g\n", std::sqrt(sum / static_cast<double>(test.rows())));
-}
 
 /// Numbers joined by |, as the programs write them.
 inline void write_vector(const std::string& file, const std::vector<double>& values) {

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Expected results of the algorithms, by definition or by NumPy and SciPy. Ids are texts, as in the files of a job. Oracles that
+tool/bench/cost.py measures too are programs of tool/serial."""
+import collections
+import math
+
+import numpy
+from scipy import optimize, special
+from scipy.sparse import csgraph, csr_matrix, diags, tril
+
+
+# ---- similarities: {id: [(id, similarity), ...]}, the most similar first, ties by the least id
+
+def nearest(scores, k):
+    return sorted(scores, key=lambda entry: (-entry[1], int(entry[0])))[:k]
+
+
+def sim_dense(path, other=None, topk=7, simbar=0):
+    def load(file):
+        with open(file, encoding="ascii") as lines:
+            rows = [line.strip().split(",") for line in lines]
+        x = numpy.array([[float(v) for v in row[1:]] for row in rows])
+        with numpy.errstate(invalid="ignore"):
+            return [row[0] for row in rows], x / numpy.linalg.norm(x, axis=1, keepdims=True)  # a row of zeros becomes NaN
+    (ids, a), (names, b) = load(path), load(other or path)
+    lists = {i: nearest([(name, s) for name, s in zip(names, row) if s >= simbar and (other or name != i)], topk)
+             for i, row in zip(ids, a @ b.T)}
+    return {i: found for i, found in lists.items() if found}
+
+
+def similarity(method, a, b):
+    """Of two rows {column: value}; NaN: undefined."""
+    common = sorted(a.keys() & b.keys())
+    x, y = (numpy.array([row[c] for c in common]) for row in (a, b))
+    if method == "jaccard":
+        return len(common) / len(a.keys() | b.keys())
+    if method == "cosine":
+        return x @ y / (math.hypot(*a.values()) * math.hypot(*b.values()))
+    if len(common) < 2 or (x == x[0]).all() or (y == y[0]).all():
+        return math.nan
+    x, y = x - x.mean(), y - y.mean()
+    return x @ y / math.sqrt((x @ x) * (y @ y))
+
+
+def sim_sparse(path, topk=8, sim_method="cosine", format="fsv", weight_bar=0, sim_bar=0, sim_ubar=0, intersect_bar=0, **bars):
+    """(number of rows that are compared, their lists)"""
+    def within(n, kind):
+        least, most = bars.get(kind + "bar", 0), bars.get(kind + "ubar", 0)
+        return (least <= 0 or n >= least) and (most <= 0 or n <= most)
+    cells = collections.defaultdict(float)
+    with open(path, encoding="ascii") as file:
+        for row, column, value in (line.split(",") for line in file):
+            cells[(row, column) if format == "fsv" else (column, row)] += float(value)
+    cells = {key: v for key, v in cells.items() if v != 0 and abs(v) >= weight_bar}
+    of_column = collections.Counter(column for _, column in cells)
+    rows = collections.defaultdict(dict)
+    for (row, column), v in cells.items():
+        if within(of_column[column], "c"):
+            rows[row][column] = v
+    rows = {name: row for name, row in rows.items() if within(len(row), "r")}
+    least = -math.inf if sim_bar in (0, -1) else sim_bar
+    most = math.inf if sim_ubar in (0, -1) else sim_ubar
+    lists = {}
+    for i, a in rows.items():
+        pairs = [(j, similarity(sim_method, a, b)) for j, b in rows.items()
+                 if i != j and len(a.keys() & b.keys()) >= max(1, intersect_bar)]
+        lists[i] = nearest([(j, s) for j, s in pairs if least <= s <= most], topk)
+    return len(rows), {i: found for i, found in lists.items() if found}
+
+
+# ---- clusters
+
+def kmeans(x, centres, rounds, cosine=False):
+    """(inertia, labels) after `rounds` of Lloyd's algorithm."""
+    def unit(a):
+        return a / numpy.linalg.norm(a, axis=1, keepdims=True) if cosine else a
+    x = unit(x)
+    for left in range(rounds, -1, -1):
+        square = ((x[:, None] - centres) ** 2).sum(axis=2)
+        label = square.argmin(axis=1)
+        if left > 0:
+            centres = unit(numpy.array([x[label == c].mean(axis=0) if (label == c).any() else centre
+                                        for c, centre in enumerate(centres)]))
+    return square.min(axis=1).sum(), label.tolist()
+
+
+# ---- linear models: (objective, the intercept and the weights in the units of x)
+
+def centred(x, y, standardize):
+    sd = x.std(axis=0) if standardize else numpy.ones(x.shape[1])
+    sd = numpy.where(sd > 0, sd, 1)
+    return (x - x.mean(axis=0)) / sd, y - y.mean(), lambda w: numpy.r_[y.mean() - x.mean(axis=0) @ (w / sd), w / sd]
+
+
+def rmse(x, y, theta):
+    return math.sqrt(numpy.mean((y - theta[0] - x @ theta[1:]) ** 2))
+
+
+def ridge(x, y, a, standardize):
+    z, target, in_units = centred(x, y, standardize)
+    w = numpy.linalg.solve(z.T @ z + a * numpy.eye(x.shape[1]), z.T @ target)
+    e = target - z @ w
+    return e @ e + a * (w @ w), in_units(w)
+
+
+def lasso(x, y, a, standardize):
+    """Cyclic coordinate descent, until no optimality condition is violated by more than 1e-10 of a."""
+    z, e, in_units = centred(x, y, standardize)
+    n, w = len(y), numpy.zeros(x.shape[1])
+    square = (z * z).sum(axis=0) / n
+    worst = math.inf
+    while worst > 1e-10 * a:
+        worst = 0
+        for j in numpy.flatnonzero(square > 1e-28):
+            slope = z[:, j] @ e / n
+            worst = max(worst, abs(slope) - a if w[j] == 0 else abs(slope - math.copysign(a, w[j])))
+            pull = slope + square[j] * w[j]
+            change = math.copysign(max(abs(pull) - a, 0), pull) / square[j] - w[j]
+            w[j] += change
+            e = e - change * z[:, j]
+    return e @ e / (2 * n) + a * abs(w).sum(), in_units(w)
+
+
+def lr_l1(x, y, c, bias=False):
+    """(minimum of |w|_1 + c sum_i log(1 + exp(-y_i w.x_i)), weights that are not 0), with w = u - v, u and v >= 0 by L-BFGS-B."""
+    x = numpy.column_stack([x, numpy.ones(len(y))]) if bias else x
+    penalty = numpy.r_[numpy.ones(x.shape[1] - bias), [0] * bias]
+
+    def value_and_slope(uv):
+        u, v = numpy.split(uv, 2)
+        margin = y * (x @ (u - v))
+        slope = -c * x.T @ (y * special.expit(-margin))
+        return penalty @ (u + v) + c * numpy.logaddexp(0, -margin).sum(), numpy.r_[penalty + slope, penalty - slope]
+    found = optimize.minimize(value_and_slope, numpy.zeros(2 * x.shape[1]), jac=True, method="L-BFGS-B",
+                              bounds=[(0, None)] * 2 * x.shape[1],
+                              options={"maxiter": 100000, "maxfun": 100000, "ftol": 0, "gtol": 1e-9, "maxcor": 50})
+    u, v = numpy.split(found.x, 2)
+    return found.fun, numpy.count_nonzero(u - v)
+
+
+# ---- graphs: ({name: figure}, {id: value})
+
+class Graph:
+    """Lines `source target [weight]`, and the vertices of a second file; rows of `matrix` in the order of `ids`."""
+
+    def __init__(self, edges, vertices):
+        def fields(path):
+            with open(path, encoding="utf-8") as file:
+                return [line.split() for line in file]
+        edges = fields(edges)
+        ids = numpy.array([[int(e[0]), int(e[1])] for e in edges])
+        weights = numpy.array([float(e[2]) if len(e) > 2 else 1.0 for e in edges])
+        self.ids, at = numpy.unique(numpy.r_[ids[:, 0], ids[:, 1], [int(v[0]) for v in fields(vertices)]], return_inverse=True)
+        n, m = len(self.ids), len(edges)
+        self.matrix = csr_matrix((weights, (at[:m], at[m:2 * m])), shape=(n, n))
+
+    def of_vertices(self, values):
+        return dict(zip(map(str, self.ids.tolist()), values.tolist()))
+
+
+def components(graph, connection):
+    """The value of a vertex is the least id of its component."""
+    count, label = csgraph.connected_components(graph.matrix, connection=connection)
+    _, first = numpy.unique(label, return_index=True)
+    return {"components": count, "largest": numpy.bincount(label).max()}, graph.of_vertices(graph.ids[first[label]])
+
+
+def wcc(graph):
+    return components(graph, "weak")
+
+
+def scc(graph):
+    return components(graph, "strong")
+
+
+def bfs(graph, source):
+    level = csgraph.dijkstra(graph.matrix, unweighted=True, indices=numpy.searchsorted(graph.ids, int(source)))
+    reached = level[numpy.isfinite(level)]
+    return ({"reached": len(reached), "depth": reached.max(), "sum_of_levels": reached.sum()}, graph.of_vertices(level))
+
+
+def triangle_count(graph):
+    edges = tril(graph.matrix + graph.matrix.T, -1).tocsr()
+    edges.data[:] = 1
+    return {"triangles": (edges @ edges).multiply(edges).sum()}, {}
+
+
+def pagerank(graph, damping=0.85):
+    """x <- (1 - d)/n + d (sum over edges of x_u w / W_u + lost mass / n), until a step is below 1e-13."""
+    n = len(graph.ids)
+    leaves = numpy.asarray(graph.matrix.sum(axis=1)).ravel()
+    lost = leaves == 0
+    into = (diags(1 / numpy.where(lost, 1, leaves)) @ graph.matrix).T.tocsr()
+    x, step = numpy.full(n, 1 / n), 1
+    while step > 1e-13:
+        new = (1 - damping) / n + damping * (into @ x + x[lost].sum() / n)
+        x, step = new, abs(new - x).sum()
+    return {"top": str(graph.ids[x.argmax()]), "top_score": x.max()}, graph.of_vertices(x)
