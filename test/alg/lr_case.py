@@ -11,17 +11,25 @@ import sys
 import tempfile
 import unittest
 
+import numpy
+
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 DATA = os.environ.get("PARACEL_TEST_DATA") or os.path.join(os.path.dirname(SOURCE), "shared", "data")
 LR = os.path.join(BUILD, "bin", "lr")
 PACED = os.path.join(BUILD, "lib", "test_plugins", "libpaced_updates.so")
-SERIAL = os.path.join(BUILD, "bin", "lr_serial")
 PRUN = os.path.join(SOURCE, "prun.py")
+
 
 def data(*name):
     path = os.path.join(DATA, *name)
     return path if os.path.exists(path) else None
+
+
+def samples_of(path):
+    """(features, labels of -1 and +1) of a CSV file"""
+    table = numpy.loadtxt(path, delimiter=",")
+    return table[:, :-1], numpy.where(table[:, -1] > 0, 1.0, -1.0)
 
 
 def run(command, timeout=120, **environment):

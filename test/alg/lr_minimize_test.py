@@ -7,41 +7,16 @@ import sys
 import unittest
 
 import numpy
+import scipy.special
 
-from lr_case import LR, PRUN, LrCase, data, run
-
-try:
-    import scipy.optimize
-    import scipy.special
-except ImportError:
-    scipy = None
+import oracles
+from lr_case import LR, PRUN, LrCase, data, run, samples_of
 
 
-def optimum(x, y, beta, bias, penalize_bias):
-    """The minimum of J and its theta; y is -1 or +1."""
-    if bias:
-        x = numpy.hstack([numpy.ones((len(x), 1)), x])
-    counts = numpy.ones(x.shape[1])
-    if bias and not penalize_bias:
-        counts[0] = 0
-
-    def objective(theta):
-        margin = y * (x @ theta)
-        slope = -y * scipy.special.expit(-margin)
-        return (numpy.mean(numpy.logaddexp(0, -margin)) + beta * numpy.sum(counts * theta ** 2),
-                x.T @ slope / len(y) + 2 * beta * counts * theta)
-
-    found = scipy.optimize.minimize(objective, numpy.zeros(x.shape[1]), jac=True, method="L-BFGS-B",
-                                    options={"maxiter": 10000, "ftol": 1e-15, "gtol": 1e-11})
-    return found.fun, found.x
-
-
-@unittest.skipIf(scipy is None, "scipy is not installed")
 class Minimize(LrCase):
     def setUp(self):
         super().setUp()
-        table = numpy.loadtxt(self.train, delimiter=",")
-        self.x, self.y = table[:, :-1], numpy.where(table[:, -1] == 1, 1.0, -1.0)
+        self.x, self.y = samples_of(self.train)
 
     def lines(self):
         with open(os.path.join(self.output, "metrics.jsonl"), encoding="ascii") as file:
@@ -56,7 +31,7 @@ class Minimize(LrCase):
 
     def test_all_methods_find_the_optimum_of_scipy(self):
         for bias, penalize in ((True, True), (True, False), (False, True)):
-            best, theta = optimum(self.x, self.y, 0.001, bias, penalize)
+            best, theta = oracles.lr(self.x, self.y, 0.001, bias, penalize)
             for method in ("lbfgs", "newton", "owlqn"):
                 for workers, mode in ((1, "embedded"), (2, "local"), (3, "local")):
                     if workers == 3 and not penalize:
@@ -83,7 +58,7 @@ class Minimize(LrCase):
             y = numpy.where(z @ numpy.arange(1.0, 1 + x.shape[1]) / 2 + random.logistic(size=n) > 0, 1.0, -1.0)
             path = os.path.join(self.folder, "everyday.csv")
             numpy.savetxt(path, numpy.column_stack([x, y > 0]), fmt="%.17g", delimiter=",")
-            best, theta = optimum(z, y, 0, True, True)
+            best, theta = oracles.lr(z, y, 0, True, True)
             for method in ("lbfgs", "newton", "owlqn"):
                 with self.subTest(method=method, columns=x.shape[1]):
                     model, said = self.minimize(1, "embedded", training_input=path, method=method, beta=0,

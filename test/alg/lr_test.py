@@ -15,7 +15,10 @@ import sys
 import time
 import unittest
 
-from lr_case import BUILD, DATA, LR, PRUN, SERIAL, SOURCE, LrCase, data, run
+import numpy
+
+import oracles
+from lr_case import BUILD, DATA, LR, PRUN, SOURCE, LrCase, data, run, samples_of
 
 A9A_ROWS = 32561
 A9A_OPTIMUM = 0.32337958
@@ -61,8 +64,7 @@ class Quality(LrCase):
                 self.assertEqual(model["test"]["accuracy"], 1.0)
 
     def test_every_method_reaches_the_optimum_of_dense_data(self):
-        done = run([SERIAL, self.train, "--beta", "0.01"])
-        optimum = float(done.stdout.split()[1])
+        optimum, _ = oracles.lr(*samples_of(self.train), 0.01)
         for method, rounds, alpha in (("dgd", 100, 1), ("ipm", 100, 0.001), ("downpour", 100, 0.001), ("agd", 20, 0.002)):
             with self.subTest(method):
                 model = self.train_model(4, 2, training_input=self.train, method=method, rounds=rounds, alpha=alpha)
@@ -75,12 +77,8 @@ class Sameness(LrCase):
         scale = max(1.0, max(abs(x) for x in a))
         self.assertLessEqual(max(abs(x - y) for x, y in zip(a, b)), tolerance * scale)
 
-    def test_dgd_is_the_serial_program_for_any_workers_and_servers_and_in_every_mode(self):
-        path = os.path.join(self.folder, "serial_theta")
-        run([SERIAL, self.small, "--method", "dgd", "--alpha", "1", "--rounds", "20", "--beta", "0.01", "--theta",
-             path]).check_returncode()
-        with open(path, encoding="ascii") as file:
-            serial = [float(x) for x in file.read().split("|")]
+    def test_dgd_is_that_of_numpy_for_any_workers_and_servers_and_in_every_mode(self):
+        serial = oracles.lr_dgd(*samples_of(self.small), 0.01, 1, 20)
         self.near(serial, self.train_model(1, 1, "embedded")["theta"])
         for workers in (1, 2, 4):
             for servers in (1, 2, 3):
@@ -92,19 +90,15 @@ class Sameness(LrCase):
             with self.subTest("mpi", workers=workers, servers=servers):
                 self.near(serial, self.train_model(workers, servers, "mpi")["theta"])
 
-    def test_dgd_of_sparse_data_is_the_serial_program(self):
+    def test_dgd_of_sparse_data_is_that_of_numpy(self):
         sparse = os.path.join(self.folder, "sparse.svm")
-        with open(self.small, encoding="ascii") as rows, open(sparse, "w", encoding="ascii") as out:
-            for number, row in enumerate(rows):
-                *features, label = row.split(",")
-                kept = [f"{j}:{x}" for j, x in enumerate(features, 1) if (number + j) % 3 == 0]
-                out.write(" ".join([("+1" if label.strip() == "1" else "-1")] + kept) + "\n")
-        for keys, options in (({}, []), ({"bias": False}, ["--no_bias"]), ({"penalize_bias": False}, ["--free_bias"])):
-            path = os.path.join(self.folder, "sparse_theta")
-            run([SERIAL, sparse, "--method", "dgd", "--alpha", "1", "--rounds", "20", "--beta", "0.01", "--theta", path,
-                 *options]).check_returncode()
-            with open(path, encoding="ascii") as file:
-                serial = [float(x) for x in file.read().split("|")]
+        x, y = samples_of(self.small)
+        x *= numpy.add.outer(numpy.arange(len(y)), numpy.arange(x.shape[1])) % 3 == 2
+        with open(sparse, "w", encoding="ascii") as out:
+            for row, label in zip(x, y):
+                out.write(" ".join([f"{label:+.0f}"] + [f"{j + 1}:{row[j]:.17g}" for j in numpy.flatnonzero(row)]) + "\n")
+        for keys in ({}, {"bias": False}, {"penalize_bias": False}):
+            serial = oracles.lr_dgd(x, y, 0.01, 1, 20, **keys)
             self.near(serial, self.train_model(3, 2, training_input=sparse, **keys)["theta"])
 
     def test_bsp_gives_the_same_bits_run_after_run(self):

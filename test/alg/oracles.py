@@ -121,6 +121,36 @@ def lasso(x, y, a, standardize):
     return e @ e / (2 * n) + a * abs(w).sum(), in_units(w)
 
 
+def lr_objective(x, y, beta, bias, penalize_bias):
+    """(J and its gradient as a function of theta, theta = 0); y is -1 or +1."""
+    x = numpy.column_stack([numpy.ones(len(y)), x]) if bias else x
+    penalty = numpy.full(x.shape[1], beta)
+    if bias and not penalize_bias:
+        penalty[0] = 0
+
+    def objective(theta):
+        margin = y * (x @ theta)
+        slope = -y * special.expit(-margin)
+        return (numpy.mean(numpy.logaddexp(0, -margin)) + penalty @ theta ** 2,
+                x.T @ slope / len(y) + 2 * penalty * theta)
+    return objective, numpy.zeros(x.shape[1])
+
+
+def lr(x, y, beta, bias=True, penalize_bias=True):
+    """The minimum of J and its theta."""
+    found = optimize.minimize(*lr_objective(x, y, beta, bias, penalize_bias), jac=True, method="L-BFGS-B",
+                              options={"maxiter": 10000, "ftol": 1e-15, "gtol": 1e-11})
+    return found.fun, found.x
+
+
+def lr_dgd(x, y, beta, alpha, rounds, bias=True, penalize_bias=True):
+    """theta after steps along the exact gradient."""
+    objective, theta = lr_objective(x, y, beta, bias, penalize_bias)
+    for _ in range(rounds):
+        theta = theta - alpha * objective(theta)[1]
+    return theta
+
+
 def lr_l1(x, y, c, bias=False):
     """(minimum of |w|_1 + c sum_i log(1 + exp(-y_i w.x_i)), weights that are not 0), with w = u - v, u and v >= 0 by L-BFGS-B."""
     x = numpy.column_stack([x, numpy.ones(len(y))]) if bias else x

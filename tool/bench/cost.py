@@ -180,7 +180,7 @@ ROWS = [
         python("trees.py", "regression_forest {data}"), {"training_input": "{data}", "type": "regression", "trees": 100},
         at_most("oob_rmse", part=0.01), threads=2),
     Row("lr (dgd)", "lr", "-m classification --seed 1 -k 100", {"-n": 500e3},
-        serial("lr", "{data} --method dgd --alpha 1 --beta 0.001 --rounds 50"),
+        serial("lr", "{data} --alpha 1 --beta 0.001 --rounds 50"),
         {"training_input": "{data}", "method": "dgd", "alpha": 1, "beta": 0.001, "rounds": 50}, same("objective")),
     Row("svd", "svd", "-m svd --seed 1 --items 20000", {"-n": 540e3}, python("svd_scipy.py", "{data} 10"),
         {"input": "{data}", "k": 10, "kdim": 10, "tolerance": 1e-9}, same("sigma_1", part=1e-8)),
