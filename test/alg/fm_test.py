@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Factorization machines, tested by running jobs: quality, the serial oracle, a saved model, weights, early stopping, errors in
+"""Factorization machines, tested by running jobs: quality, an oracle, a saved model, weights, early stopping, errors in
 the input. (Gradients: unit.FmKernel; bytes a batch: cluster.FactorTraffic.) Options: names of tests."""
 import json
 import os
@@ -9,6 +9,7 @@ import unittest
 
 import numpy
 
+import fm_oracle
 from alg_job import LONG, MPI, ONLY_LONG, AlgorithmCase
 from linear_svm_test import write_rows
 
@@ -87,37 +88,36 @@ class FmTest(AlgorithmCase):
                 with self.subTest(workers=workers, seed=seed):
                     self.assertGreaterEqual(found["auc"], 0.902)
 
-    def test_one_worker_is_the_serial_program_and_more_are_as_good(self):
+    def test_one_worker_is_the_oracle_and_more_are_as_good(self):
         for sparse in (False, True):
-            for loss, name in (("squared", "target"), ("log", "label")):
+            for loss, name, y in (("squared", "target", self.y), ("log", "label", self.labels)):
                 path = self.files[name, sparse]
                 for method, alpha in (("adagrad", 0.1), ("sgd", 0.005)):
-                    numbers = {"k": 3, "rounds": 8, "alpha": alpha, "beta_w": 0.01, "beta_v": 0.02, "start": 0.1, "seed": 5}
-                    words = [w for key, value in numbers.items() for w in (f"--{key}", value)]
-                    serial = self.serial("fm_serial", path, "--test", path, "--loss", loss, "--method", method, "--batch", 100,
-                                         "--pairs", 1, *words)
+                    numbers = {"k": 3, "beta_w": 0.01, "beta_v": 0.02, "start": 0.1, "seed": 5}
+                    machine = fm_oracle.Machine(self.x, y, loss, **numbers)
+                    numbers.update(rounds=8, alpha=alpha)
+                    machine.descend(method, 8, alpha, 100)
                     for place in ((1, 1), (1, 1, "embedded"), (2, 1), (4, 3)) + (((2, 1, "mpi"),) if MPI else ()):
                         found = self.fit(*place, training_input=path, test_input=path, loss=loss, method=method, **numbers)
-                        for figure, value in serial.items():
+                        for figure, value in machine.figures().items():
                             with self.subTest(loss=loss, method=method, place=place, figure=figure):
                                 if place[0] == 1:
                                     self.assertAlmostEqual(found[figure] / value, 1, delta=1e-9)
                                 elif figure != "accuracy":  # with adagrad more workers make more steps
                                     self.assertLess(found[figure], 1.1 * value)
 
-    def test_als_is_the_serial_program_for_any_number_of_workers(self):
+    def test_als_is_the_oracle_for_any_number_of_workers(self):
         for sparse in (False, True):
-            for loss, name in (("squared", "target"), ("log", "label")):
+            for loss, name, y in (("squared", "target", self.y), ("log", "label", self.labels)):
                 path = self.files[name, sparse]
                 for k in (0, 3):
-                    numbers = {"k": k, "rounds": 8, "beta_w": 0.01, "beta_v": 0.02, "start": 0.1, "seed": 5}
-                    words = [w for key, value in numbers.items() for w in (f"--{key}", value)]
-                    serial = self.serial("fm_serial", path, "--test", path, "--loss", loss, "--method", "als",
-                                         "--pairs", 1, *words)
-                    self.assertGreater(serial.pop("colours"), 1)
+                    numbers = {"k": k, "beta_w": 0.01, "beta_v": 0.02, "start": 0.1, "seed": 5}
+                    machine = fm_oracle.Machine(self.x, y, loss, **numbers)
+                    numbers["rounds"] = 8
+                    self.assertGreater(machine.alternate(8), 1)
                     for place in ((1, 1), (1, 1, "embedded"), (2, 1), (4, 3)) + (((2, 1, "mpi"),) if MPI else ()):
                         found = self.fit(*place, training_input=path, test_input=path, loss=loss, method="als", **numbers)
-                        for figure, value in serial.items():
+                        for figure, value in machine.figures().items():
                             with self.subTest(loss=loss, k=k, place=place, figure=figure):
                                 self.assertAlmostEqual(found[figure] / value, 1, delta=1e-9)
 

@@ -1,21 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Gradient-boosted trees, tested by running jobs: equal to a serial oracle, the same trees for any number of workers and in every
+"""Gradient-boosted trees, tested by running jobs: equal to exact boosting, the same trees for any number of workers and in every
 mode, missing values, categories, early stopping, the exported model, the figures of three data sets. Options: names of tests."""
 import math
 import os
 import random
 import struct
-import sys
 import unittest
 
-from alg_job import SOURCE
+import gbdt_oracle
+from gbdt_oracle import single
 from tree_case import PLACES, TreeCase
 from xgboost_model import XgboostModel
-
-sys.path.insert(0, os.path.join(SOURCE, "tool", "serial"))
-import gbdt_serial  # noqa: E402
-from gbdt_serial import single  # noqa: E402
 
 
 class GbdtTest(XgboostModel, TreeCase):
@@ -45,11 +41,11 @@ class GbdtTest(XgboostModel, TreeCase):
     # ---- the oracle
 
     def same_as_oracle(self, path, loss, rounds, weight=None, **keys):
-        x, y = gbdt_serial.load(path)
+        x, y = gbdt_oracle.load(path)
         reg = keys.get("lambda", 1.0)
         rest = {k: v for k, v in keys.items() if k in ("growth", "max_leaves", "max_depth", "gamma", "min_child_weight",
                                                        "min_child_rows", "rate")}
-        oracle = gbdt_serial.Boosting(x, y, loss, reg=reg, **rest)
+        oracle = gbdt_oracle.Boosting(x, y, loss, reg=reg, **rest)
         for _ in range(rounds):
             oracle.grow()
         for workers in (1, 3):

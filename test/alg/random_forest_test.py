@@ -1,19 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Random forests, tested by running jobs: a tree equal to a serial oracle, the same forest for any number of workers and in every
+"""Random forests, tested by running jobs: a tree equal to one by definition, the same forest for any number of workers and in every
 mode, out-of-bag error, categories, weights, the figures of three data sets. Options: names of tests."""
 import math
 import os
 import random
-import sys
 import unittest
 
-from alg_job import LONG, ONLY_LONG, SOURCE
+import forest_oracle
+import gbdt_oracle
+from alg_job import LONG, ONLY_LONG
 from tree_case import PLACES, TreeCase
-
-sys.path.insert(0, os.path.join(SOURCE, "tool", "serial"))
-import gbdt_serial  # noqa: E402
-import random_forest_serial  # noqa: E402
 
 
 class RandomForestTest(TreeCase):
@@ -25,7 +22,7 @@ class RandomForestTest(TreeCase):
         dice = random.Random(8)
         cls.x, cls.margin = [], []
         for _ in range(300):
-            row = [gbdt_serial.single(round(dice.gauss(0, 1), 1)) for _ in range(4)]
+            row = [gbdt_oracle.single(round(dice.gauss(0, 1), 1)) for _ in range(4)]
             signal = row[0] * row[1] + (row[2] > 0.3)
             if dice.random() < 0.15:
                 row[2] = None
@@ -41,8 +38,8 @@ class RandomForestTest(TreeCase):
         for path, kind in ((self.labels, "classification"), (self.targets, "regression")):
             for keys in ({}, {"min_leaf": 7}, {"max_depth": 3}):
                 with self.subTest(type=kind, **keys):
-                    x, y = gbdt_serial.load(path)
-                    tree = random_forest_serial.Tree(x, y, sorted(set(y)) if kind == "classification" else (), **keys)
+                    x, y = gbdt_oracle.load(path)
+                    tree = forest_oracle.Tree(x, y, sorted(set(y)) if kind == "classification" else (), **keys)
                     for workers in (1, 3):
                         found = self.fit(workers, training_input=path, type=kind, trees=1, bootstrap=False, features_per_split=4,
                                          predict_input=path, **keys)

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""gbdt with the loss lambdamart, tested by running jobs: equal to a serial oracle, the same trees for any number of workers
+"""gbdt with the loss lambdamart, tested by running jobs: equal to exact boosting, the same trees for any number of workers
 wherever the rows of a group are, NDCG in metrics, validation and early stopping, the exported model. Options: names of tests."""
 import os
 import random
@@ -10,13 +10,11 @@ import unittest
 
 import numpy
 
+import gbdt_oracle
 from alg_job import BIN, SOURCE
+from gbdt_oracle import single
 from tree_case import PLACES, TreeCase
 from xgboost_model import XgboostModel
-
-sys.path.insert(0, os.path.join(SOURCE, "tool", "serial"))
-import gbdt_serial  # noqa: E402
-from gbdt_serial import single  # noqa: E402
 
 
 def numbers(lines):
@@ -66,7 +64,7 @@ class RankingTest(XgboostModel, TreeCase):
         return [[values[i] for i in order] for values in (self.x, self.group, self.y)]
 
     def oracle(self, rounds, x=None, group=None, y=None, **keys):
-        found = gbdt_serial.Boosting(x or self.x, y or self.y, "lambdamart", group or self.group, rate=0.3, max_leaves=8,
+        found = gbdt_oracle.Boosting(x or self.x, y or self.y, "lambdamart", group or self.group, rate=0.3, max_leaves=8,
                                      min_child_rows=5, **keys)
         for _ in range(rounds):
             found.grow()
@@ -79,10 +77,10 @@ class RankingTest(XgboostModel, TreeCase):
         scale."""
         y, group = [3, 0, 1, 2, 0], [[0, 1, 2, 3, 4]]
         margin = [0.1, 0.7, -0.3, 0.2, 0.15]
-        g, h = gbdt_serial.lambdas(group, y, margin, [1.0] * 5)
-        order = gbdt_serial.ranked(group[0], margin)
+        g, h = gbdt_oracle.lambdas(group, y, margin, [1.0] * 5)
+        order = gbdt_oracle.ranked(group[0], margin)
         place = {row: i for i, row in enumerate(order)}
-        best = gbdt_serial.dcg(sorted(y, reverse=True))
+        best = gbdt_oracle.dcg(sorted(y, reverse=True))
 
         def loss(m):
             total = 0.0
@@ -130,7 +128,7 @@ class RankingTest(XgboostModel, TreeCase):
             found = self.fit(2, ndcg_at=positions, predict_input=self.queries, rounds=2)
             margin = numbers(self.lines("pred_v", 2))
             groups = [[i for i, g in enumerate(self.group) if g == q] for q in sorted(set(self.group))]
-            self.assertAlmostEqual(found["train_ndcg"], gbdt_serial.ndcg(groups, self.y, margin, positions or None), delta=1e-12)
+            self.assertAlmostEqual(found["train_ndcg"], gbdt_oracle.ndcg(groups, self.y, margin, positions or None), delta=1e-12)
 
     # ---- the same trees
 
@@ -260,7 +258,7 @@ class RankingTest(XgboostModel, TreeCase):
         found = [line.split(None, 2)[:2] for line in lines[cut:]]
         groups = [[i for i, (_, q) in enumerate(found) if q == f"qid:{g}"] for g in range(501, 701)]
         self.assertGreater(ranks, 0.8)
-        self.assertGreater(ranks, gbdt_serial.ndcg(groups, [int(label) for label, _ in found], margin) - 0.01)
+        self.assertGreater(ranks, gbdt_oracle.ndcg(groups, [int(label) for label, _ in found], margin) - 0.01)
 
     # ---- refusals
 

@@ -10,44 +10,20 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <numeric>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "counter_random.hpp"
+#include "ratings.hpp"
+
 namespace {
 
-struct rating {
-  std::uint64_t user;
-  std::uint64_t item;
-  double value;
-};
-
-std::vector<rating> load(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw std::runtime_error("cannot read " + file);
-  std::ostringstream buffer;
-  buffer << in.rdbuf();
-  const auto text = std::move(buffer).str();
-  std::vector<rating> ratings;
-  const char* at = text.c_str();
-  while (*at != 0) {
-    char* end = nullptr;
-    rating r{};
-    r.user = std::strtoull(at, &end, 10);
-    r.item = std::strtoull(end + 1, &end, 10);
-    r.value = std::strtod(end + 1, &end);
-    ratings.push_back(r);
-    at = std::strchr(end, '\n');
-    if (at == nullptr) break;
-    ++at;
-  }
-  return ratings;
-}
+using serial::counter_random;
+using serial::load;
+using serial::rating;
 
 /// Ratings by user, or by item.
 struct side {
@@ -134,27 +110,6 @@ double half_step(side& a, const side& b, double mean, const settings& s, double&
   }
   return squares;
 }
-
-/// The same numbers as the framework's counter_random: SplitMix64 from a state that hashes seed, stream and row.
-class counter_random {
- public:
-  counter_random(std::uint64_t seed, std::uint64_t stream, std::uint64_t row)
-      : state_(
-            mix(mix(mix(seed + 0x9e3779b97f4a7c15U) ^ (stream + 0xd1b54a32d192ed03U)) ^ (row + 0x8cb92ba72f3d8dd7U))) {}
-  static std::uint64_t mix(std::uint64_t x) {
-    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-    return x ^ (x >> 31U);
-  }
-  std::uint64_t bits() { return mix(state_ += 0x9e3779b97f4a7c15U); }
-  double normal() {
-    const double radius = std::sqrt(-2 * std::log((static_cast<double>(bits() >> 11U) + 1) * 0x1p-53));
-    return radius * std::cos(2 * 3.141592653589793238 * (static_cast<double>(bits() >> 11U) * 0x1p-53));
-  }
-
- private:
-  std::uint64_t state_;
-};
 
 std::uint32_t number_of(std::unordered_map<std::uint64_t, std::uint32_t>& numbers, std::uint64_t id) {
   return numbers.emplace(id, static_cast<std::uint32_t>(numbers.size())).first->second;

@@ -9,79 +9,21 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <numeric>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "counter_random.hpp"
+#include "ratings.hpp"
+
 namespace {
 
-struct rating {
-  std::uint64_t user;
-  std::uint64_t item;
-  double value;
-};
-
-std::string text_of(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw std::runtime_error("cannot read " + file);
-  std::ostringstream out;
-  out << in.rdbuf();
-  return std::move(out).str();
-}
-
-std::vector<rating> load(const std::string& file) {
-  const auto text = text_of(file);
-  std::vector<rating> ratings;
-  const char* at = text.c_str();
-  while (*at != 0) {
-    char* end = nullptr;
-    rating r{};
-    r.user = std::strtoull(at, &end, 10);
-    r.item = std::strtoull(end + 1, &end, 10);
-    r.value = std::strtod(end + 1, &end);
-    ratings.push_back(r);
-    at = std::strchr(end, '\n');
-    if (at == nullptr) break;
-    ++at;
-  }
-  return ratings;
-}
-
-/// The same numbers as the framework's counter_random: SplitMix64 from a state that hashes seed, stream and row.
-class counter_random {
- public:
-  counter_random(std::uint64_t seed, std::uint64_t stream, std::uint64_t row)
-      : state_(
-            mix(mix(mix(seed + 0x9e3779b97f4a7c15U) ^ (stream + 0xd1b54a32d192ed03U)) ^ (row + 0x8cb92ba72f3d8dd7U))) {}
-  static std::uint64_t mix(std::uint64_t x) {
-    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-    return x ^ (x >> 31U);
-  }
-  std::uint64_t bits() { return mix(state_ += 0x9e3779b97f4a7c15U); }
-  double normal() {
-    const double radius = std::sqrt(-2 * std::log((static_cast<double>(bits() >> 11U) + 1) * 0x1p-53));
-    return radius * std::cos(2 * 3.141592653589793238 * (static_cast<double>(bits() >> 11U) * 0x1p-53));
-  }
-
-  std::uint64_t below(std::uint64_t bound) {
-    __extension__ using wide = unsigned __int128;
-    auto product = static_cast<wide>(bits()) * bound;
-    while (static_cast<std::uint64_t>(product) < bound && static_cast<std::uint64_t>(product) < -bound % bound) {
-      product = static_cast<wide>(bits()) * bound;
-    }
-    return static_cast<std::uint64_t>(product >> 64U);
-  }
-
- private:
-  std::uint64_t state_;
-};
+using serial::counter_random;
+using serial::load;
+using serial::rating;
 
 /// Numbers the ids of one field in ascending order.
 std::unordered_map<std::uint64_t, std::uint32_t> numbered(const std::vector<rating>& ratings,

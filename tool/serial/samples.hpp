@@ -29,6 +29,8 @@ struct samples {
   std::vector<double> label;
 
   [[nodiscard]] std::size_t rows() const { return begin.size() - 1; }
+  /// The column of value e, which is in row i.
+  [[nodiscard]] std::size_t column_of(std::size_t i, std::size_t e) const { return dense ? e - begin[i] : column[e]; }
 };
 
 inline std::string whole(const std::string& file) {

@@ -1,17 +1,9 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The serial oracle of gbdt: exact greedy boosting in plain Python, for small tables whose features have few distinct values.
-
-    gbdt_serial.py ROWS.csv --loss squared|log|lambdamart [--group FIELD] [--rounds 1] [--growth leaf|depth] [--max_leaves 31]
-                   [--max_depth 0]
-
-The last field of a line is the label, an empty field is missing. Prints the loss, for lambdamart NDCG@10. Every split of every
-node is evaluated from scratch; only the formulas are shared with the program: gain G_l^2/(H_l+lambda) + G_r^2/(H_r+lambda) -
+"""Exact greedy boosting in plain Python, for small tables whose features have few distinct values. Every split of every node is
+evaluated from scratch; only the formulas are shared with the program: gain G_l^2/(H_l+lambda) + G_r^2/(H_r+lambda) -
 G^2/(H+lambda), leaf -G/(H+lambda). Source: Chen and Guestrin, XGBoost, KDD 2016, section 2.2. LambdaMART is written from the
 definition of |dNDCG|: the two rows of each pair are swapped, and the DCG of the whole group is recomputed (Burges,
-MSR-TR-2010-82).
-"""
-import argparse
+MSR-TR-2010-82)."""
 import math
 import struct
 
@@ -205,28 +197,3 @@ def load(path):
             x.append([single(float(f)) if f else None for f in fields[:-1]])
             y.append(float(fields[-1]))
     return x, y
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("rows")
-    parser.add_argument("--loss", choices=("squared", "log", "lambdamart"), required=True)
-    parser.add_argument("--group", type=int, help="lambdamart: number of the field with the groups, from 0")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--growth", choices=("leaf", "depth"), default="leaf")
-    parser.add_argument("--max_leaves", type=int, default=31)
-    parser.add_argument("--max_depth", type=int, default=0)
-    options = parser.parse_args()
-    x, y = load(options.rows)
-    group = None if options.group is None else [row.pop(options.group) for row in x]
-    if (group is None) == (options.loss == "lambdamart"):
-        parser.error("argument --group: lambdamart needs it, the others do not")
-    boosting = Boosting(x, y, options.loss, group, growth=options.growth, max_leaves=options.max_leaves,
-                        max_depth=options.max_depth)
-    for _ in range(options.rounds):
-        boosting.grow()
-    print("loss", repr(boosting.value()))
-
-
-if __name__ == "__main__":
-    main()

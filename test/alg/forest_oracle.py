@@ -1,19 +1,12 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The serial oracle of one tree of random_forest, on all rows and all features: CART in plain Python, for small tables.
-
-    random_forest_serial.py ROWS.csv --type classification|regression [--min_leaf 1] [--max_depth 0]
-
-The last field of a line is the label, an empty field is missing. Prints the number of nodes and the training error. Source: L.
-Breiman et al., "Classification and Regression Trees", 1984.
-"""
-import argparse
+"""One tree of random_forest, on all rows and all features: CART in plain Python, for small tables. Source: L. Breiman
+et al., "Classification and Regression Trees", 1984."""
 import math
 
-import gbdt_serial
+import gbdt_oracle
 
 
-class Cart(gbdt_serial.Tree):
+class Cart(gbdt_oracle.Tree):
     """A node; its `value` is a list of shares, or the mean."""
 
     def __init__(self, rows, depth, forest):
@@ -35,7 +28,7 @@ class Cart(gbdt_serial.Tree):
             for missing_left in ([True, False] if missing else [True]):
                 for v in sorted({forest.x[i][f] for i in self.rows if forest.x[i][f] is not None}):
                     after = [u for u in values if u > v]
-                    threshold = gbdt_serial.single((v + after[0]) / 2) if after else math.inf
+                    threshold = gbdt_oracle.single((v + after[0]) / 2) if after else math.inf
                     left = [i for i in self.rows
                             if (missing_left if forest.x[i][f] is None else forest.x[i][f] < threshold)]
                     chosen = set(left)
@@ -71,25 +64,3 @@ class Tree:
 
     def nodes(self):
         return 2 * len(self.root.leaves()) - 1
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("rows")
-    parser.add_argument("--type", choices=("classification", "regression"), required=True)
-    parser.add_argument("--min_leaf", type=int, default=1)
-    parser.add_argument("--max_depth", type=int, default=0)
-    options = parser.parse_args()
-    x, y = gbdt_serial.load(options.rows)
-    classes = sorted(set(y)) if options.type == "classification" else ()
-    tree = Tree(x, y, classes, options.min_leaf, options.max_depth)
-    print("nodes", tree.nodes())
-    if classes:
-        wrong = sum(classes[p.index(max(p))] != v for p, v in ((tree.predict(row), v) for row, v in zip(x, y)))
-        print("train_error", wrong / len(y))
-    else:
-        print("train_rmse", math.sqrt(sum((tree.predict(row) - v) ** 2 for row, v in zip(x, y)) / len(y)))
-
-
-if __name__ == "__main__":
-    main()
