@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A factorization machine with the initial values, order, batches and steps of fm with one worker; interactions are summed pair by
-pair. als solves for one feature after the other, in the order of a greedy colouring."""
+"""A factorization machine with the initial values, order, batches and steps of fm with one worker; interactions are summed pair
+by pair. als solves for one feature after the other, in the order of a greedy colouring."""
 import numpy
 from scipy import special
 
