@@ -12,7 +12,7 @@ import unittest
 import numpy
 
 import oracles
-from lr_case import LR, PACED, PRUN, SOURCE, LrCase, data, run, samples_of
+from lr_case import LR, PACED, PRUN, SOURCE, LrCase, run, samples_of
 
 
 class Deaths(LrCase):

@@ -18,7 +18,7 @@ import unittest
 import numpy
 
 import oracles
-from lr_case import BUILD, DATA, LR, PRUN, SOURCE, LrCase, data, run, samples_of
+from lr_case import BUILD, DATA, LR, PRUN, SOURCE, LrCase, data, samples_of
 
 A9A_ROWS = 32561
 A9A_OPTIMUM = 0.32337958
