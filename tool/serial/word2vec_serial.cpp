@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The serial oracle of word2vec, in double and pair by pair: words, draws, batches and steps are those of word2vec with
-// one worker. With --threads it is instead a stand-in for the original program: floats that threads share without
-// locks, a step for each pair, negatives drawn for each pair from all words, a table of sigma.
+// one worker. With --threads it is instead a stand-in for the original program (skip_gram, negative_sampling): floats
+// that threads share without locks, a step for each pair, negatives drawn for each pair from all words, a table of
+// sigma.
 //
 //     word2vec_serial TEXT [--method skip_gram|cbow] [--loss negative_sampling|hierarchical_softmax] [--k 100]
 //                     [--window 5] [--negatives 5] [--noise_words 0] [--sample 1e-3] [--rounds 5] [--min_count 5]
@@ -356,7 +357,7 @@ class hogwild {
   void work(std::size_t thread) {
     std::uint64_t random = thread;
     const auto next = [&random] { return (random = random * 25214903917U + 11) >> 16U; };
-    std::vector<float> hidden(s_.k), change(s_.k);
+    std::vector<float> change(s_.k);
     std::vector<std::uint32_t> kept;
     const double all = c_.total * s_.rounds;
     for (int round = 0; round < s_.rounds; ++round) {
@@ -373,18 +374,9 @@ class hogwild {
           const auto begin = at - std::min(reach, at);
           const auto end = std::min(at + reach + 1, kept.size());
           const auto row = [&](std::size_t j) { return &x_[kept[j] * s_.k]; };
-          if (end - begin < 2) continue;
-          if (s_.cbow) {
-            std::fill(hidden.begin(), hidden.end(), 0.0F);
-            for (auto j = begin; j < end; ++j) {
-              for (std::size_t f = 0; j != at && f < s_.k; ++f) hidden[f] += row(j)[f];
-            }
-            for (auto& h : hidden) h /= static_cast<float>(end - begin - 1);
-            pairs(kept[at], hidden.data(), change, alpha, next);
-          }
           for (auto j = begin; j < end; ++j) {
             if (j == at) continue;
-            if (!s_.cbow) pairs(kept[at], row(j), change, alpha, next);
+            pairs(kept[at], row(j), change, alpha, next);
             for (std::size_t f = 0; f < s_.k; ++f) row(j)[f] += change[f];
           }
         }
@@ -400,10 +392,6 @@ class hogwild {
       const float sigma = f >= 6 ? 1 : f <= -6 ? 0 : sigma_[static_cast<std::size_t>((f + 6) * (1000.0F / 12))];
       move_both(change.data(), y, x, (label - sigma) * alpha, s_.k);
     };
-    if (s_.hierarchical) {
-      for (const auto& [o, label] : c_.path[word]) one(o, static_cast<float>(label));
-      return;
-    }
     one(word, 1);
     for (std::size_t n = 0; n < s_.negatives; ++n) {
       const auto o = noise_[next() % noise_.size()];
