@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Decision trees, tested by running jobs: equal to the serial oracle for any number of workers and servers and in every mode,
+"""Decision trees, tested by running jobs: equal to the definition for any number of workers and servers and in every mode,
 ties, dead nodes, and errors in the input."""
 import json
 import os
@@ -12,10 +12,11 @@ import unittest
 
 import numpy
 
+import oracles
+
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 DTR = os.path.join(BUILD, "bin", "dtr")
-SERIAL = os.path.join(BUILD, "bin", "dtr_serial")
 PRUN = os.path.join(SOURCE, "prun.py")
 NOTHING = str(2**64 - 1)
 
@@ -35,12 +36,14 @@ class DtrCase(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="dtr_test_")
         rng = numpy.random.default_rng(4)
-        cls.users = cls.write("users", rng.normal(size=(331, 6)))
+        cls.u = rng.normal(size=(331, 6))
+        cls.users = cls.write("users", cls.u)
         # Every third item is twice the previous one, with a bit-identical split, or its negation.
         items = rng.normal(size=(60, 6))
         items[2::3] = 2 * items[1::3]
         items[0::6] = -items[1::6]
-        cls.items = cls.write("items", items, [7 * i + 3 for i in range(59, -1, -1)])
+        cls.i, cls.ids = items, [7 * i + 3 for i in range(59, -1, -1)]
+        cls.items = cls.write("items", items, cls.ids)
 
     @classmethod
     def tearDownClass(cls):
@@ -81,15 +84,11 @@ class DtrCase(unittest.TestCase):
         errors = {line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("error_")}
         return trees, means, errors
 
-    def oracle(self, users, items, level, first, last):
-        folder = tempfile.mkdtemp(dir=self.folder)
-        done = run([SERIAL, users, items, str(level), str(first), str(last), folder])
-        self.assertEqual(done.returncode, 0, done.stderr)
-        trees = dict(line.split("\t") for line in read(folder, "tree_0").splitlines())
-        trees = {name: tree.split("|") for name, tree in trees.items()}
-        means = {name: [[float(v) for v in line.split("|")]
-                        for line in read(folder, "average_user_factor_" + name[5:]).splitlines()] for name in trees}
-        errors = {line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines()}
+    def oracle(self, users, items, ids, level, last):
+        trees, means, errors = {}, {}, {}
+        for n in range(last + 1):
+            tree, means[f"tree_{n}"], errors[f"error_{n}"] = oracles.dtr(users, items, ids, level, n)
+            trees[f"tree_{n}"] = [NOTHING if item is None else str(item) for item in tree]
         return trees, means, errors
 
     def assert_equal(self, found, expected):
@@ -103,7 +102,7 @@ class DtrCase(unittest.TestCase):
 
 class Trees(DtrCase):
     def test_they_are_the_oracles_for_any_number_of_workers_and_servers(self):
-        expected = self.oracle(self.users, self.items, 4, 0, 3)
+        expected = self.oracle(self.u, self.i, self.ids, 4, 3)
         first = None
         for where in ((), (1, 1), (2, 3), (4, 1), (2, 1, "mpi")):
             with self.subTest(where=where):
@@ -125,10 +124,10 @@ class Trees(DtrCase):
     def test_every_seed_agrees_with_the_oracle(self):
         for seed in range(4):
             rng = numpy.random.default_rng(seed)
-            users = self.write("seed_users", rng.normal(size=(50 + 37 * seed, 3)) + 0.5)
-            items = self.write("seed_items", rng.normal(size=(20, 3)))
-            self.assert_equal(self.built(2, 1, user_fac_input=users, item_fac_input=items, level=6, tree_end_index=2),
-                              self.oracle(users, items, 6, 0, 2))
+            users, items = rng.normal(size=(50 + 37 * seed, 3)) + 0.5, rng.normal(size=(20, 3))
+            found = self.built(2, 1, user_fac_input=self.write("seed_users", users),
+                               item_fac_input=self.write("seed_items", items), level=6, tree_end_index=2)
+            self.assert_equal(found, self.oracle(users, items, list(range(20)), 6, 2))
 
     def test_a_node_without_an_allowed_item_has_empty_children(self):
         users = self.write("few", [[1.0], [2.0], [-1.0], [-4.0]])

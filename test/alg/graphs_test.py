@@ -16,21 +16,21 @@ import tempfile
 import time
 import unittest
 
-import oracles
+import graph_oracle
 from alg_job import BIN, DATA, LONG, PRUN, SOURCE
 
-# program: prefix of its files, oracle (a function, or a program of tool/serial), config keys
+# program: prefix of its files, oracle, config keys
 PROGRAMS = {
-    "wcc": ("component_", oracles.wcc, {}),
-    "scc": ("component_", oracles.scc, {}),
-    "bfs": ("level_", oracles.bfs, {"source": "7"}),
-    "sssp": ("distance_", "sssp_serial", {"source": "7"}),
-    "mvv": ("vertex_val_", "mvv_serial", {}),
-    "mvv_pregel": ("vertex_val_", "mvv_serial", {}),
-    "k_core": ("core_", "k_core_serial", {}),
-    "label_propagation": ("label_", "label_propagation_serial", {}),
-    "triangle_count": (None, oracles.triangle_count, {}),
-    "pagerank": ("pagerank_", oracles.pagerank, {}),
+    "wcc": ("component_", graph_oracle.wcc, {}),
+    "scc": ("component_", graph_oracle.scc, {}),
+    "bfs": ("level_", graph_oracle.bfs, {"source": "7"}),
+    "sssp": ("distance_", graph_oracle.sssp, {"source": "7"}),
+    "mvv": ("vertex_val_", graph_oracle.mvv, {}),
+    "mvv_pregel": ("vertex_val_", graph_oracle.mvv, {}),
+    "k_core": ("core_", graph_oracle.k_core, {}),
+    "label_propagation": ("label_", graph_oracle.label_propagation, {}),
+    "triangle_count": (None, graph_oracle.triangle_count, {}),
+    "pagerank": ("pagerank_", graph_oracle.pagerank, {}),
 }
 
 
@@ -115,15 +115,7 @@ class GraphCase(unittest.TestCase):
 class Sameness(GraphCase):
     def oracle(self, program):
         prefix, oracle, keys = PROGRAMS[program]
-        if callable(oracle):
-            said, values = oracle(oracles.Graph(self.graph, self.nodes), **keys)
-        else:
-            path = os.path.join(self.folder, program + "_oracle")
-            options = [part for name, value in keys.items() for part in ("--" + name, value)]
-            done = run([os.path.join(BIN, oracle), self.graph, "--vertices", self.nodes, *options, "--out", path])
-            self.assertEqual(done.returncode, 0, done.stderr)
-            with open(path, encoding="ascii") as file:
-                said, values = summary(done.stdout), dict(line.rstrip("\n").split("\t") for line in file)
+        said, values = oracle(graph_oracle.Graph(self.graph, self.nodes), **keys)
         self.assertEqual(len(values), len(self.ids) if prefix else 0)
         return said, values
 
@@ -133,7 +125,7 @@ class Sameness(GraphCase):
             with self.subTest(program, workers=workers, servers=servers, mode=mode):
                 got_said, got = self.result(program, workers, servers, mode, vertices=self.nodes, **PROGRAMS[program][2])
                 self.assert_same(program, got, values)
-                for name in set(said) - {"rounds"}:
+                for name in said:
                     if name == "top":
                         self.assertEqual(got_said[name], said[name])
                     else:
@@ -244,7 +236,7 @@ class Figures(GraphCase):
             edges, nodes = (os.path.join(DATA, data, name) for name in ("edges.txt", "nodes.txt"))
             if not os.path.exists(edges):
                 self.skipTest(f"no {data} in {DATA} (PARACEL_SHARED_DATA)")
-            _, want = oracles.pagerank(oracles.Graph(edges, nodes))
+            _, want = graph_oracle.pagerank(graph_oracle.Graph(edges, nodes))
             _, got = self.result("pagerank", 2, input=edges, vertices=nodes)
             self.assert_same("pagerank", got, want)
 

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Expected results of the algorithms, by definition or by NumPy and SciPy. Ids are texts, as in the files of a job. Oracles that
-tool/bench/cost.py measures too are programs of tool/serial."""
+"""Expected results of the algorithms, by definition or by NumPy and SciPy. Ids are texts, as in the files of a job."""
 import collections
+import itertools
 import math
 
 import numpy
 from scipy import optimize, special
-from scipy.sparse import csgraph, csr_matrix, diags, tril
 
 
 # ---- similarities: {id: [(id, similarity), ...]}, the most similar first, ties by the least id
@@ -168,61 +167,87 @@ def lr_l1(x, y, c, bias=False):
     return found.fun, numpy.count_nonzero(u - v)
 
 
-# ---- graphs: ({name: figure}, {id: value})
+# ---- others
 
-class Graph:
-    """Lines `source target [weight]`, and the vertices of a second file; rows of `matrix` in the order of `ids`."""
-
-    def __init__(self, edges, vertices):
-        def fields(path):
-            with open(path, encoding="utf-8") as file:
-                return [line.split() for line in file]
-        edges = fields(edges)
-        ids = numpy.array([[int(e[0]), int(e[1])] for e in edges])
-        weights = numpy.array([float(e[2]) if len(e) > 2 else 1.0 for e in edges])
-        self.ids, at = numpy.unique(numpy.r_[ids[:, 0], ids[:, 1], [int(v[0]) for v in fields(vertices)]], return_inverse=True)
-        n, m = len(self.ids), len(edges)
-        self.matrix = csr_matrix((weights, (at[:m], at[m:2 * m])), shape=(n, n))
-
-    def of_vertices(self, values):
-        return dict(zip(map(str, self.ids.tolist()), values.tolist()))
-
-
-def components(graph, connection):
-    """The value of a vertex is the least id of its component."""
-    count, label = csgraph.connected_components(graph.matrix, connection=connection)
-    _, first = numpy.unique(label, return_index=True)
-    return {"components": count, "largest": numpy.bincount(label).max()}, graph.of_vertices(graph.ids[first[label]])
-
-
-def wcc(graph):
-    return components(graph, "weak")
-
-
-def scc(graph):
-    return components(graph, "strong")
+def adjust_ktop(ratings, lists, lower):
+    """({figure: value}, lines `user<tab>best number of neighbours`) of two files"""
+    rated = collections.defaultdict(dict)
+    with open(ratings, encoding="ascii") as file:
+        for user, item, value in (line.split(",") for line in file):
+            rated[user][item] = float(value)
+    found, count, base, best = [], 0, 0, 0
+    with open(lists, encoding="ascii") as file:
+        for line in file:
+            user, _, rest = line.rstrip("\n").partition("\t")
+            neighbours = [entry.split(":") for entry in rest.split("|") if entry]
+            mine = rated.get(user, {})
+            value = numpy.array(list(mine.values()))
+            mean = value.mean() if mine else 0
+            above, below, errors = numpy.zeros(len(mine)), numpy.zeros(len(mine)), [((value - mean) ** 2).sum()]
+            for other, s in neighbours:
+                theirs = rated.get(other, {})
+                above += [float(s) * theirs.get(i, 0) for i in mine]
+                below += [float(s) * (i in theirs) for i in mine]
+                guess = numpy.divide(above, below, where=below != 0, out=numpy.full(len(mine), float(mean)))
+                errors.append(((value - guess) ** 2).sum())
+            first = min(lower, len(neighbours))
+            found.append((user, first + int(numpy.argmin(errors[first:]))))
+            count, base, best = count + len(mine), base + errors[-1], best + errors[found[-1][1]]
+    return ({"base_rmse": math.sqrt(base / count), "rmse": math.sqrt(best / count), "sum_k": sum(k for _, k in found)},
+            [f"{user}\t{k}" for user, k in found])
 
 
-def bfs(graph, source):
-    level = csgraph.dijkstra(graph.matrix, unweighted=True, indices=numpy.searchsorted(graph.ids, int(source)))
-    reached = level[numpy.isfinite(level)]
-    return ({"reached": len(reached), "depth": reached.max(), "sum_of_levels": reached.sum()}, graph.of_vertices(level))
+def dtr(users, items, ids, level, number):
+    """(item of each node or None, mean of its users, error) of the tree whose root asks the number-th best item. Errors that
+    differ by less than 1e-10 of the node's sum of |p|^2 are equal; then the smaller id is chosen."""
+    order = numpy.argsort(ids)
+    likes = items[order] @ users.T >= 0
+    nodes, tree, means, error = [numpy.arange(len(users))], [], [], 0
+
+    def spread(rows):
+        return ((users[rows] - users[rows].mean(axis=0)) ** 2).sum() if len(rows) else 0.0
+
+    def choose(node, nth):
+        errors = {}
+        for item in range(len(order)):
+            yes, no = node[likes[item, node]], node[~likes[item, node]]
+            if item not in tree and len(yes) and len(no) and max(len(yes) // len(no), len(no) // len(yes)) < 3:
+                errors[item] = spread(yes) + spread(no)
+        while errors:
+            most = min(errors.values()) + 1e-10 * (users[node] ** 2).sum()
+            for item in [i for i, e in errors.items() if e <= most]:
+                if nth == 0:
+                    return item
+                nth -= 1
+                del errors[item]
+        return None
+    for at in range(2 ** level - 1):
+        node = nodes[at]
+        means.append(users[node].mean(axis=0) if len(node) else numpy.zeros(users.shape[1]))
+        item = choose(node, number if at == 0 else 0)
+        tree.append(item)
+        if item is None or 2 * at >= 2 ** level - 2:
+            error += spread(node)
+        nodes += [node[:0], node[:0]] if item is None else [node[likes[item, node]], node[~likes[item, node]]]
+    return [None if item is None else ids[order[item]] for item in tree], means, error
 
 
-def triangle_count(graph):
-    edges = tril(graph.matrix + graph.matrix.T, -1).tocsr()
-    edges.data[:] = 1
-    return {"triangles": (edges @ edges).multiply(edges).sum()}, {}
-
-
-def pagerank(graph, damping=0.85):
-    """x <- (1 - d)/n + d (sum over edges of x_u w / W_u + lost mass / n), until a step is below 1e-13."""
-    n = len(graph.ids)
-    leaves = numpy.asarray(graph.matrix.sum(axis=1)).ravel()
-    lost = leaves == 0
-    into = (diags(1 / numpy.where(lost, 1, leaves)) @ graph.matrix).T.tocsr()
-    x, step = numpy.full(n, 1 / n), 1
-    while step > 1e-13:
-        new = (1 - damping) / n + damping * (into @ x + x[lost].sum() / n)
-        x, step = new, abs(new - x).sum()
-    return {"top": str(graph.ids[x.argmax()]), "top_score": x.max()}, graph.of_vertices(x)
+def steady_state_inversion(w, p, q, epsilon=1e-4):
+    """(rounds, scores): every right vertex that gets too little takes the root of what it gets, by Newton's method from below."""
+    s = q.copy()
+    for rounds in itertools.count():
+        sums = w @ s
+        target = q * (1 - epsilon / 2)
+        lacking = s * (w.T @ (p / sums)) < q * (1 - epsilon)
+        if not lacking.any():
+            return rounds, s
+        c, x = sums[:, None] - w * s, s
+        while True:
+            d = w * x + c
+            value = p @ (w * x / d) - target
+            to = x - value / (p @ (w * c / d ** 2))
+            rises = lacking & (to > x * (1 + 1e-15))
+            if not rises.any():
+                break
+            x = numpy.where(rises, to, x)
+        s = x

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Random forests, tested by running jobs: a tree equal to one by definition, the same forest for any number of workers and in every
-mode, out-of-bag error, categories, weights, the figures of three data sets. Options: names of tests."""
+"""Random forests, tested by running jobs: a tree equal to one by definition, the same forest for any number of workers and in
+every mode, out-of-bag error, categories, weights, the figures of three data sets. Options: names of tests."""
 import math
 import os
 import random

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The serial oracle of adjust_ktop_sparse: one process, no framework, every prediction from its definition.
+// Serial adjust_ktop_sparse: one process, no framework, every prediction from its definition.
 //
-//     adjust_ktop_serial RATINGS SIMILARITIES [--lower K] [--out FILE]
+//     adjust_ktop_serial RATINGS SIMILARITIES [--lower K]
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -21,17 +21,14 @@ int main(int argc, char** argv) {
   try {
     std::vector<std::string> files;
     std::size_t lower = 1;
-    std::string out_file;
     for (int i = 1; i < argc; ++i) {
       const std::string name = argv[i];
       if (name.rfind("--", 0) != 0) files.push_back(name);
       else if (++i == argc) throw std::runtime_error("no value after " + name);
       else if (name == "--lower") lower = std::strtoul(argv[i], nullptr, 10);
-      else if (name == "--out") out_file = argv[i];
       else throw std::runtime_error("unknown option " + name);
     }
-    if (files.size() != 2)
-      throw std::runtime_error("usage: adjust_ktop_serial RATINGS SIMILARITIES [--lower K] [--out FILE]");
+    if (files.size() != 2) throw std::runtime_error("usage: adjust_ktop_serial RATINGS SIMILARITIES [--lower K]");
     std::ifstream ratings(files[0]);
     std::ifstream lists(files[1]);
     if (!ratings || !lists) throw std::runtime_error("cannot read the input");
@@ -43,8 +40,6 @@ int main(int argc, char** argv) {
       rated[u][i] = std::strtod(at + 1, &at);
     }
 
-    std::ofstream out;
-    if (!out_file.empty()) out.open(out_file);
     double n = 0, squares = 0, base = 0;
     unsigned long long sum_k = 0;
     for (std::string line; std::getline(lists, line);) {
@@ -89,7 +84,6 @@ int main(int argc, char** argv) {
       squares += best;
       base += error;
       sum_k += best_k;
-      out << u << '\t' << best_k << '\n';
     }
     std::printf("ratings %.0f\nbase_rmse %.17g\nrmse %.17g\nsum_k %llu\n", n, std::sqrt(base / n),
                 std::sqrt(squares / n), sum_k);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The serial oracle of als: one process, one thread, its own parser; normal equations and Cholesky for every row.
+// Serial als: one process, one thread, its own parser; normal equations and Cholesky for every row.
 //
-//     als_serial TRAIN [--test FILE] [--k 32] [--rounds 20] [--lambda .1] [--lambda_bias .05] [--weighted 1] [--seed 0]
+//     als_serial TRAIN [--k 32] [--rounds 20] [--lambda .1] [--lambda_bias .05] [--seed 0]
 //
 // The initial values are those of als, so the two agree digit by digit.
 #include <algorithm>
@@ -50,7 +50,6 @@ struct settings {
   std::size_t k = 32;
   double lambda = 0.1;
   double lambda_bias = 0.05;
-  bool weighted = true;
 };
 
 /// Solves the rows of `a` given those of `b`; returns the sum of e^2 and sets the penalty of a's rows.
@@ -79,7 +78,7 @@ double half_step(side& a, const side& b, double mean, const settings& s, double&
         z[i] += v * target;
       }
     }
-    const double n = s.weighted ? static_cast<double>(a.begin[r + 1] - a.begin[r]) : 1;
+    const auto n = static_cast<double>(a.begin[r + 1] - a.begin[r]);
     for (std::size_t i = 0; i < d; ++i) m[i * d + i] += n * (i == 0 ? s.lambda_bias : s.lambda);
     for (std::size_t i = 0; i < d; ++i) {
       double* row = m.data() + i * d;
@@ -120,19 +119,15 @@ std::uint32_t number_of(std::unordered_map<std::uint64_t, std::uint32_t>& number
 int main(int argc, char** argv) {
   try {
     settings s;
-    std::string test;
     int rounds = 20;
     std::uint64_t seed = 0;
-    if (argc < 2)
-      throw std::runtime_error("usage: als_serial TRAIN [--test FILE] [--k N] [--rounds N] [--lambda L] ...");
+    if (argc < 2) throw std::runtime_error("usage: als_serial TRAIN [--k N] [--rounds N] [--lambda L] ...");
     for (int i = 2; i + 1 < argc; i += 2) {
       const std::string name = argv[i];
-      if (name == "--test") test = argv[i + 1];
-      else if (name == "--k") s.k = std::strtoull(argv[i + 1], nullptr, 10);
+      if (name == "--k") s.k = std::strtoull(argv[i + 1], nullptr, 10);
       else if (name == "--rounds") rounds = std::atoi(argv[i + 1]);
       else if (name == "--lambda") s.lambda = std::strtod(argv[i + 1], nullptr);
       else if (name == "--lambda_bias") s.lambda_bias = std::strtod(argv[i + 1], nullptr);
-      else if (name == "--weighted") s.weighted = std::atoi(argv[i + 1]) != 0;
       else if (name == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 10);
       else throw std::runtime_error("unknown option " + name);
     }
@@ -142,14 +137,10 @@ int main(int argc, char** argv) {
     std::vector<std::uint32_t> u;
     std::vector<std::uint32_t> v;
     double mean = 0;
-    double least = input.at(0).value;
-    double most = least;
     for (const auto& r : input) {
       u.push_back(number_of(user_number, r.user));
       v.push_back(number_of(item_number, r.item));
       mean += r.value;
-      least = std::min(least, r.value);
-      most = std::max(most, r.value);
     }
     mean /= static_cast<double>(input.size());
     side users(user_number.size(), u, v, input, s.k);
@@ -167,24 +158,6 @@ int main(int argc, char** argv) {
       objective += of_users + of_items;
     }
     std::printf("objective %.17g\n", objective);
-    if (!test.empty()) {
-      const auto held_out = load(test);
-      double sum = 0;
-      const std::size_t d = s.k + 1;
-      for (const auto& r : held_out) {
-        const auto a = user_number.find(r.user);
-        const auto b = item_number.find(r.item);
-        double p = mean;
-        if (a != user_number.end()) p += users.x[a->second * d];
-        if (b != item_number.end()) p += items.x[b->second * d];
-        if (a != user_number.end() && b != item_number.end()) {
-          for (std::size_t j = 1; j < d; ++j) p += users.x[a->second * d + j] * items.x[b->second * d + j];
-        }
-        const double e = r.value - std::clamp(p, least, most);
-        sum += e * e;
-      }
-      std::printf("test_rmse %.17g\n", std::sqrt(sum / static_cast<double>(held_out.size())));
-    }
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "als_serial: error: %s\n", e.what());

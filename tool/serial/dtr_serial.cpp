@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The serial oracle of decision_tree_rec: one process, no framework. For each node and item it computes both sides'
+// Serial decision_tree_rec: one process, no framework. For each node and item it computes both sides'
 // means and sums the distances, as in the definition.
 //
-//     dtr_serial USERS ITEMS LEVEL [FIRST_TREE LAST_TREE [OUTPUT_FOLDER]]
+//     dtr_serial USERS ITEMS LEVEL
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -76,8 +76,8 @@ class builder {
     }
   }
 
-  /// Computes the items of the tree and the means of its nodes; returns the error.
-  double build(std::uint64_t number, int level, std::vector<std::size_t>& tree, std::vector<double>& means) const {
+  /// The error of the tree whose root asks the best item.
+  [[nodiscard]] double error_of_tree(int level) const {
     std::vector<std::vector<std::uint32_t>> nodes(1);
     for (std::uint32_t u = 0; u < users_.id.size(); ++u) nodes[0].push_back(u);
     std::vector<bool> used(order_.size());
@@ -85,12 +85,8 @@ class builder {
     const std::size_t total = (std::size_t{1} << static_cast<unsigned>(level)) - 1;
     for (std::size_t at = 0; at < total; ++at) {
       const auto node = nodes[at];
-      std::vector<double> mean(k_);
-      const double own = spread(node, mean);
-      means.insert(means.end(), mean.begin(), mean.end());
-      const auto item = node.empty() ? none : choose(node, used, at == 0 ? number : 0);
-      tree.push_back(item == none ? none : order_[item]);
-      if (item == none || at >= total / 2) error += own;
+      const auto item = node.empty() ? none : choose(node, used);
+      if (item == none || at >= total / 2) error += spread(node);
       std::vector<std::uint32_t> like;
       std::vector<std::uint32_t> hate;
       if (item != none) {
@@ -108,7 +104,8 @@ class builder {
 
  private:
   /// sum |p_u - mean|^2
-  double spread(const std::vector<std::uint32_t>& set, std::vector<double>& mean) const {
+  [[nodiscard]] double spread(const std::vector<std::uint32_t>& set) const {
+    std::vector<double> mean(k_);
     for (const auto u : set) {
       for (std::size_t f = 0; f < k_; ++f) mean[f] += users_.value[u * k_ + f];
     }
@@ -125,7 +122,7 @@ class builder {
     return sum;
   }
 
-  std::size_t choose(const std::vector<std::uint32_t>& node, const std::vector<bool>& used, std::uint64_t nth) const {
+  [[nodiscard]] std::size_t choose(const std::vector<std::uint32_t>& node, const std::vector<bool>& used) const {
     const std::size_t n = users_.id.size();
     const double never = std::numeric_limits<double>::infinity();
     std::vector<double> error(order_.size(), never);
@@ -160,16 +157,10 @@ class builder {
       error[i] = sum;
     }
     // Errors that differ by less than 1e-10 of the node's sum of |p|^2 are equal; then the smaller id is chosen.
-    for (;;) {
-      const double least = *std::min_element(error.begin(), error.end());
-      if (least == never) return none;
-      for (std::size_t i = 0; i < error.size(); ++i) {
-        if (error[i] > least + 1e-10 * norm) continue;
-        if (nth == 0) return i;
-        --nth;
-        error[i] = never;
-      }
-    }
+    const double least = *std::min_element(error.begin(), error.end());
+    if (least == never) return none;
+    const auto first = std::find_if(error.begin(), error.end(), [&](double e) { return e <= least + 1e-10 * norm; });
+    return static_cast<std::size_t>(first - error.begin());
   }
 
   factors users_;
@@ -180,32 +171,10 @@ class builder {
 };
 
 void run(int argc, char** argv) {
-  if (argc != 4 && argc != 6 && argc != 7) {
-    throw std::runtime_error("usage: dtr_serial USERS ITEMS LEVEL [FIRST_TREE LAST_TREE [OUTPUT_FOLDER]]");
-  }
-  const int level = std::stoi(argv[3]);
-  const std::uint64_t first = argc > 4 ? std::stoull(argv[4]) : 0;
-  const std::uint64_t last = argc > 4 ? std::stoull(argv[5]) : 0;
+  if (argc != 4) throw std::runtime_error("usage: dtr_serial USERS ITEMS LEVEL");
   const builder b(load(argv[1]), load(argv[2]));
   if (b.items().k != b.k()) throw std::runtime_error("users and items have factors of different widths");
-  std::string trees;
-  for (auto number = first; number <= last; ++number) {
-    std::vector<std::size_t> tree;
-    std::vector<double> means;
-    const double error = b.build(number, level, tree, means);
-    trees += "tree_" + std::to_string(number) + "\t";
-    for (std::size_t j = 0; j < tree.size(); ++j) {
-      trees += (j > 0 ? "|" : "") + std::to_string(tree[j] == none ? ~std::uint64_t{0} : b.items().id[tree[j]]);
-    }
-    trees += "\n";
-    std::printf("error_%llu %.17g\n", static_cast<unsigned long long>(number), error);
-    if (argc == 7) {
-      std::ofstream out(std::string(argv[6]) + "/average_user_factor_" + std::to_string(number));
-      out.precision(17);
-      for (std::size_t at = 0; at < means.size(); ++at) out << means[at] << (at % b.k() + 1 == b.k() ? '\n' : '|');
-    }
-  }
-  if (argc == 7) std::ofstream(std::string(argv[6]) + "/tree_0") << trees;
+  std::printf("error_0 %.17g\n", b.error_of_tree(std::stoi(argv[3])));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Shared by the serial oracles of the graph algorithms: reading edges, compressed adjacency, the result, and their
-// main.
+// Shared by the serial graph algorithms: reading edges, compressed adjacency, and their main.
 #pragma once
 
 #include <algorithm>
@@ -68,10 +67,9 @@ bool take(const char*& at, const char* end, T& value) {
 }
 
 /// Numbers the ids in `raw` 0 ... n - 1 in ascending order: with a table if the ids are dense, otherwise by search.
-inline void number(std::vector<std::uint64_t>& raw, const std::vector<std::uint64_t>& also, edge_list& g) {
+inline void number(std::vector<std::uint64_t>& raw, edge_list& g) {
   std::uint64_t greatest = 0;
   for (const auto id : raw) greatest = std::max(greatest, id);
-  for (const auto id : also) greatest = std::max(greatest, id);
   const auto fill = [&](auto&& number_of) {
     const auto edges = raw.size() / 2;
     g.from.resize(edges);
@@ -81,19 +79,17 @@ inline void number(std::vector<std::uint64_t>& raw, const std::vector<std::uint6
       g.to[e] = number_of(raw[2 * e + 1]);
     }
   };
-  if (greatest < 4 * (raw.size() + also.size()) + 1024) {
+  if (greatest < 4 * raw.size() + 1024) {
     std::vector<std::uint32_t> table(greatest + 1);
     for (const auto id : raw) table[id] = 1;
-    for (const auto id : also) table[id] = 1;
     for (std::uint64_t id = 0; id <= greatest; ++id) {
       if (table[id] == 0) continue;
       table[id] = static_cast<std::uint32_t>(g.ids.size());
       g.ids.push_back(id);
     }
-    if (!raw.empty()) fill([&](std::uint64_t id) { return table[id]; });
+    fill([&](std::uint64_t id) { return table[id]; });
   } else {
     g.ids = raw;
-    g.ids.insert(g.ids.end(), also.begin(), also.end());
     std::sort(g.ids.begin(), g.ids.end());
     g.ids.erase(std::unique(g.ids.begin(), g.ids.end()), g.ids.end());
     fill([&](std::uint64_t id) {
@@ -103,9 +99,9 @@ inline void number(std::vector<std::uint64_t>& raw, const std::vector<std::uint6
 }
 
 /// `weighted`: an edge without a weight gets 1.
-inline edge_list load(const std::string& file, const std::string& vertices, bool weighted = false) {
+inline edge_list load(const std::string& file, bool weighted = false) {
   edge_list g;
-  std::vector<std::uint64_t> raw, also;
+  std::vector<std::uint64_t> raw;
   each_line(file, [&](const char* at, const char* end) {
     while (at < end && between(*at)) ++at;
     if (at == end || *at == '#') return;
@@ -118,13 +114,7 @@ inline edge_list load(const std::string& file, const std::string& vertices, bool
     take(at, end, w);
     g.weight.push_back(w);
   });
-  if (!vertices.empty()) {
-    each_line(vertices, [&](const char* at, const char* end) {
-      std::uint64_t a = 0;
-      if (take(at, end, a)) also.push_back(a);
-    });
-  }
-  number(raw, also, g);
+  number(raw, g);
   return g;
 }
 
@@ -171,20 +161,6 @@ inline csr compress(const edge_list& g, bool both) {
   return a;
 }
 
-/// Writes a line `id value` for each vertex.
-template <class F>
-void write(const std::string& file, const edge_list& g, F&& value) {
-  if (file.empty()) return;
-  std::FILE* out = std::fopen(file.c_str(), "w");
-  if (out == nullptr) throw std::runtime_error("cannot write " + file);
-  for (std::uint32_t v = 0; v < g.ids.size(); ++v) {
-    char text[64];
-    const auto end = std::to_chars(text, text + sizeof text, value(v)).ptr;
-    std::fprintf(out, "%llu\t%.*s\n", static_cast<unsigned long long>(g.ids[v]), static_cast<int>(end - text), text);
-  }
-  std::fclose(out);
-}
-
 /// Values of --NAME options by name, and positional arguments.
 struct arguments {
   std::string input;
@@ -212,7 +188,7 @@ template <class F>
 int run(int argc, char** argv, const char* usage, F&& solve) {
   try {
     arguments from(argc, argv);
-    if (from.input.empty()) throw std::runtime_error(std::string("want EDGES [--vertices FILE] [--out FILE]") + usage);
+    if (from.input.empty()) throw std::runtime_error(std::string("want EDGES") + usage);
     solve(from);
     return 0;
   } catch (const std::exception& e) {

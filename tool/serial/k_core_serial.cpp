@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The serial oracle of core numbers: vertices in the order of their degrees, in one bucket array (Batagelj, Zaversnik).
+// Serial core numbers: vertices in the order of their degrees, in one bucket array (Batagelj, Zaversnik).
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -49,10 +49,9 @@ std::vector<std::uint32_t> cores(const csr& a) {
 
 int main(int argc, char** argv) {
   return run(argc, argv, "", [](arguments& from) {
-    const auto g = load(from.input, from.option["vertices"]);
+    const auto g = load(from.input);
     const auto core = cores(compress(g, true));
     const auto greatest = core.empty() ? 0 : *std::max_element(core.begin(), core.end());
     std::printf("degeneracy %u\nvertices_of_that_core %td\n", greatest, std::count(core.begin(), core.end(), greatest));
-    write(from.option["out"], g, [&](std::uint32_t v) { return core[v]; });
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The serial oracle of label propagation: all vertices simultaneously take the most frequent label of their neighbours,
+// Serial label propagation: all vertices simultaneously take the most frequent label of their neighbours,
 // ties by smallest, until nothing changes or the labels equal those of two rounds ago.
 #include <algorithm>
 #include <cstddef>
@@ -59,7 +59,7 @@ double modularity(const csr& a, const std::vector<std::uint32_t>& label) {
 
 int main(int argc, char** argv) {
   return run(argc, argv, " --rounds N", [](arguments& from) {
-    const auto g = load(from.input, from.option["vertices"]);
+    const auto g = load(from.input);
     const auto a = compress(g, true);
     int rounds = 0;
     const auto label = spread(a, from.option["rounds"].empty() ? 100 : std::stoi(from.option["rounds"]), rounds);
@@ -67,6 +67,5 @@ int main(int argc, char** argv) {
     for (const auto l : label) used[l] = 1;
     std::printf("rounds %d\ncommunities %td\nmodularity %.17g\n", rounds, std::count(used.begin(), used.end(), 1),
                 modularity(a, label));
-    write(from.option["out"], g, [&](std::uint32_t v) { return g.ids[label[v]]; });
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The serial oracle of lda: one process, no framework; computes the conditional distribution over all topics for every
+// Serial lda: one process, no framework; computes the conditional distribution over all topics for every
 // token.
 //
 //     lda_serial FILE [--topics K] [--alpha A] [--beta B] [--sweeps N] [--seed S] [--stride N]

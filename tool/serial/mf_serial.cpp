@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The serial oracle of mf: one process, one thread, its own parser. Initial values, order and steps are those of mf
+// Serial mf: one process, one thread, its own parser. Initial values, order and steps are those of mf
 // with one worker and 64-bit factors.
 //
-//     mf_serial TRAIN [--test FILE] [--k 32] [--rounds 60] [--alpha .005] [--beta .24] [--seed 0]
+//     mf_serial TRAIN [--k 32] [--rounds 60] [--alpha .005] [--beta .24] [--seed 0]
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -42,17 +42,15 @@ std::unordered_map<std::uint64_t, std::uint32_t> numbered(const std::vector<rati
 
 int main(int argc, char** argv) {
   try {
-    std::string test;
     std::size_t k = 32;
     int rounds = 60;
     double alpha = 0.005;
     double beta = 0.24;
     std::uint64_t seed = 0;
-    if (argc < 2) throw std::runtime_error("usage: mf_serial TRAIN [--test FILE] [--k N] [--rounds N] [--alpha A] ...");
+    if (argc < 2) throw std::runtime_error("usage: mf_serial TRAIN [--k N] [--rounds N] [--alpha A] ...");
     for (int i = 2; i + 1 < argc; i += 2) {
       const std::string name = argv[i];
-      if (name == "--test") test = argv[i + 1];
-      else if (name == "--k") k = std::strtoull(argv[i + 1], nullptr, 10);
+      if (name == "--k") k = std::strtoull(argv[i + 1], nullptr, 10);
       else if (name == "--rounds") rounds = std::atoi(argv[i + 1]);
       else if (name == "--alpha") alpha = std::strtod(argv[i + 1], nullptr);
       else if (name == "--beta") beta = std::strtod(argv[i + 1], nullptr);
@@ -131,36 +129,15 @@ int main(int argc, char** argv) {
       }
     }
 
-    const auto predict = [&](const rating& r) {
-      const auto u = users.find(r.user);
-      const auto i = items.find(r.item);
-      double p = mean;
-      if (u != users.end()) p += bu[u->second];
-      if (i != items.end()) p += bi[i->second];
-      if (u != users.end() && i != items.end()) {
-        for (std::size_t j = 0; j < k; ++j) p += w[u->second * k + j] * h[i->second * k + j];
-      }
-      return p;
-    };
-    double loss = 0;
     double squares = 0;
     for (const auto& r : input) {
-      const double p = predict(r);
-      const double e = r.value - p;
-      const double c = r.value - std::clamp(p, least, most);
-      loss += e * e;
-      squares += c * c;
+      const auto u = users.find(r.user)->second;
+      const auto i = items.find(r.item)->second;
+      double p = mean + bu[u] + bi[i];
+      for (std::size_t j = 0; j < k; ++j) p += w[u * k + j] * h[i * k + j];
+      squares += std::pow(r.value - std::clamp(p, least, most), 2);
     }
-    std::printf("loss %.17g\nrmse %.17g\n", loss, std::sqrt(squares / static_cast<double>(input.size())));
-    if (!test.empty()) {
-      const auto held_out = load(test);
-      double sum = 0;
-      for (const auto& r : held_out) {
-        const double e = r.value - std::clamp(predict(r), least, most);
-        sum += e * e;
-      }
-      std::printf("test_rmse %.17g\n", std::sqrt(sum / static_cast<double>(held_out.size())));
-    }
+    std::printf("rmse %.17g\n", std::sqrt(squares / static_cast<double>(input.size())));
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "mf_serial: error: %s\n", e.what());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The serial oracle of the maximum value: in descending order of ids, every vertex that can still be reached gets that
+// Serial the maximum value: in descending order of ids, every vertex that can still be reached gets that
 // id.
 #include <cstdint>
 #include <cstdio>
@@ -12,7 +12,7 @@ using namespace serial;
 
 int main(int argc, char** argv) {
   return run(argc, argv, "", [](arguments& from) {
-    const auto g = load(from.input, from.option["vertices"]);
+    const auto g = load(from.input);
     const auto a = compress(g, false);
     std::vector<double> value(a.size(), -1);
     std::vector<std::uint32_t> stack;
@@ -34,6 +34,5 @@ int main(int argc, char** argv) {
       }
     }
     std::printf("sum_of_values %.17g\n", sum);
-    write(from.option["out"], g, [&](std::uint32_t v) { return value[v]; });
   });
 }

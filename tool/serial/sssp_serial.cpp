@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The serial oracle of shortest paths: Dijkstra's algorithm with a heap. Parallel edges are alternatives.
+// Serial shortest paths: Dijkstra's algorithm with a heap. Parallel edges are alternatives.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -17,7 +17,7 @@ using namespace serial;
 
 int main(int argc, char** argv) {
   return run(argc, argv, " --source ID", [](arguments& from) {
-    const auto g = load(from.input, from.option["vertices"], true);
+    const auto g = load(from.input, true);
     const auto a = compress(g, false);
     for (const auto w : a.weight)
       if (!(w >= 0)) throw std::runtime_error("a weight is below 0");
@@ -44,6 +44,5 @@ int main(int argc, char** argv) {
       }
     }
     std::printf("reached %zu\nfarthest %.17g\nsum_of_distances %.17g\n", reached, farthest, sum);
-    write(from.option["out"], g, [&](std::uint32_t v) { return distance[v]; });
   });
 }

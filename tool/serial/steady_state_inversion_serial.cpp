@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The serial oracle of steady_state_inversion: one process, no framework; Newton's method for the roots, by definition.
+// Serial steady_state_inversion: one process, no framework; Newton's method for the roots, by definition.
 //
-//     steady_state_inversion_serial EDGES DISTRIBUTION [--epsilon E] [--rounds N] [--score FILE]
+//     steady_state_inversion_serial EDGES DISTRIBUTION [--epsilon E] [--rounds N]
 //
 // EDGES: iL,jR,weight; edges from right vertices are skipped. DISTRIBUTION: id,p.
 #include <algorithm>
@@ -110,12 +110,6 @@ class inversion {
     std::printf("rounds %d\nshort %zu\nl1 %.17g\n", round, lacking, distance);
   }
 
-  void write(const std::string& file) const {
-    std::ofstream out(file);
-    out.precision(17);
-    for (std::size_t j = 0; j < s_.size(); ++j) out << right_.name[j] << '\t' << s_[j] << '\n';
-  }
-
  private:
   void row_sums(std::vector<double>& sum) const {
     sum.assign(of_left_.size(), 0);
@@ -164,7 +158,6 @@ int main(int argc, char** argv) {
     std::vector<std::string> files;
     double epsilon = 1e-4;
     int rounds = 100;
-    std::string score;
     for (int i = 1; i < argc; ++i) {
       const std::string word = argv[i];
       if (word.rfind("--", 0) != 0) {
@@ -174,16 +167,13 @@ int main(int argc, char** argv) {
       if (++i == argc) throw std::runtime_error("no value after " + word);
       if (word == "--epsilon") epsilon = number(argv[i]);
       else if (word == "--rounds") rounds = std::stoi(argv[i]);
-      else if (word == "--score") score = argv[i];
       else throw std::runtime_error("unknown option " + word);
     }
     if (files.size() != 2) {
-      throw std::runtime_error(
-          "usage: steady_state_inversion_serial EDGES DISTRIBUTION [--epsilon E] [--rounds N] [--score FILE]");
+      throw std::runtime_error("usage: steady_state_inversion_serial EDGES DISTRIBUTION [--epsilon E] [--rounds N]");
     }
     inversion problem(files[0], files[1]);
     problem.solve(epsilon, rounds);
-    if (!score.empty()) problem.write(score);
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "steady_state_inversion_serial: error: %s\n", e.what());
