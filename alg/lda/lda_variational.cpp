@@ -225,4 +225,3 @@ void start_row(std::uint64_t seed, std::uint64_t word, std::span<double> row) {
 }
 
 }  // namespace paracel::alg
-
