@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // One server of a job: joins at the scheduler, and serves until the scheduler, a signal or a `stop` request ends it.
-#include <arpa/inet.h>
 #include <malloc.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <charconv>
 #include <chrono>
@@ -44,6 +41,7 @@
 #include "net/heartbeat.hpp"
 #include "net/job_key.hpp"
 #include "net/lossy_transport.hpp"
+#include "net/own_address.hpp"
 #include "net/protocol.hpp"
 #include "net/rendezvous.hpp"
 #include "net/scheduler_channel.hpp"
@@ -184,7 +182,7 @@ std::string host_of(std::string_view address) {
   return std::string(host);
 }
 
-/// The address of this host as the scheduler sees it: the one that a socket towards it is bound to. Nothing is sent.
+/// The address of this host as the scheduler sees it.
 std::string address_towards(const std::string& scheduler) {
   if (!scheduler.starts_with("tcp://")) return "127.0.0.1";
   addrinfo hints{};
@@ -194,17 +192,9 @@ std::string address_towards(const std::string& scheduler) {
     throw network_error("the scheduler's host in " + scheduler + " is unknown", false);
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, &freeaddrinfo);
-  const int fd = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_storage own{};
-  socklen_t size = sizeof own;
-  std::array<char, 256> text{};
-  const bool ok =
-      fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
-      getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) == 0;
-  if (fd >= 0) close(fd);
-  if (!ok) throw network_error("no route from this host to the scheduler at " + scheduler, false);
-  return own.ss_family == AF_INET6 ? "[" + std::string(text.data()) + "]" : std::string(text.data());
+  const auto own = net::own_address_towards(found->ai_addr, found->ai_addrlen);
+  if (own.empty()) throw network_error("no route from this host to the scheduler at " + scheduler, false);
+  return own.find(':') != std::string::npos ? "[" + own + "]" : own;
 }
 
 /// `wish` with a wildcard host resolved, since others have to connect to it.

@@ -19,6 +19,7 @@
 
 #include <paracel/error.hpp>
 
+#include "net/own_address.hpp"
 #include "ps/internal/env.h"
 
 namespace paracel::ps_compat {
@@ -91,16 +92,11 @@ std::string own_address_towards(const std::string& host, int port) {
   if (const char* given = ::ps::Environment::Get()->find("DMLC_NODE_HOST"); given != nullptr && *given != '\0')
     return address_text(look_up(given, port)->ai_addr);
   const auto to = look_up(host, port);
-  const int s = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_storage own{};
-  socklen_t size = sizeof own;
-  auto* const address = reinterpret_cast<sockaddr*>(&own);
-  const bool known = s >= 0 && ::connect(s, to->ai_addr, to->ai_addrlen) == 0 && ::getsockname(s, address, &size) == 0;
-  if (s >= 0) ::close(s);
-  if (!known)
+  auto own = net::own_address_towards(to->ai_addr, to->ai_addrlen);
+  if (own.empty())
     throw network_error(
         "this machine has no route to '" + host + "'; set DMLC_NODE_HOST to the address of this machine", false);
-  return address_text(address);
+  return own;
 }
 
 process_watch::process_watch(std::int64_t pid, std::uint64_t started) {
