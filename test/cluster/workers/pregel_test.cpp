@@ -41,7 +41,9 @@ std::vector<T> on_workers(std::size_t workers, std::uint64_t vertices, F&& work)
 
 // ---- a program with a combiner
 
-struct distance {
+/// From vertex 0; `Reversed`: to it.
+template <bool Reversed>
+struct distance_along {
   using value_type = double;
   using message_type = double;
   static void combine(double& into, double more) { into = std::min(into, more); }
@@ -55,11 +57,14 @@ struct distance {
         v.value() = m;
         news = true;
       }
+    const auto next = Reversed ? v.sources() : v.targets();
     if (news)
-      for (std::size_t e = 0; e < v.targets().size(); ++e) v.send(v.targets()[e], v.value() + v.weight(e));
+      for (std::size_t e = 0; e < next.size(); ++e)
+        v.send(next[e], v.value() + (Reversed ? v.source_weight(e) : v.weight(e)));
     v.vote_to_halt();
   }
 };
+using distance = distance_along<false>;
 
 TEST(Pregel, ShortestPathsAreThoseOfBellmanAndFordForAnyNumberOfWorkers) {
   for (const unsigned seed : {1U, 2U, 3U}) {
@@ -74,6 +79,22 @@ TEST(Pregel, ShortestPathsAreThoseOfBellmanAndFordForAnyNumberOfWorkers) {
       });
       EXPECT_EQ(got, want) << seed << " " << workers;
     }
+  }
+}
+
+TEST(Pregel, MessagesAlongIncomingEdgesComputeTheDistancesOfTheReversedGraph) {
+  const auto g = random_graph(4, 300, 1500);
+  auto reversed = g;
+  for (auto& e : reversed.edges) std::swap(e.from, e.to);
+  const auto want = distances_of(reversed);
+  for (const auto workers : pregel_worker_counts) {
+    const auto got = on_workers<double>(workers, g.vertices, [&](Comm comm, auto put) {
+      const auto part = part_of(g, comm.get_rank(), workers, {.incoming = true, .weighted = true});
+      pregel_run<distance_along<true>> p(comm, part);
+      EXPECT_TRUE(p.run().finished);
+      for (std::size_t v = 0; v < part.own(); ++v) put(part.number(v), p.value(v));
+    });
+    EXPECT_EQ(got, want) << workers;
   }
 }
 
