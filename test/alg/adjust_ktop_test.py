@@ -6,6 +6,8 @@ import os
 import random
 import unittest
 
+import numpy
+
 import oracles
 from alg_job import MPI, AlgorithmCase
 
@@ -56,10 +58,6 @@ class AdjustKtopTest(AlgorithmCase):
         self.assertEqual(self.lines("ktop_result", 2), wanted)
 
     def test_npy(self):
-        try:
-            import numpy
-        except ImportError:
-            self.skipTest("no numpy")
         _, wanted = self.results_of(1)
         self.job(2, rating_input=self.ratings, sim_input=self.similar, format="npy")
         array = self.manifest()["arrays"]["ktop"]

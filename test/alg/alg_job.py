@@ -49,14 +49,15 @@ class AlgorithmCase(unittest.TestCase):
 
     def job(self, workers=1, servers=1, mode="local", status=0, program=None, timeout=300, options=(), standard_input=None,
             **keys):
-        """Runs a job with this config, in a new output folder unless the keys contain one. Returns its output: stdout if the
-        status is 0, otherwise stderr and stdout. `options`: of prun.py; `standard_input`: a text."""
+        """Runs a job with this config, in a new output folder unless the keys contain one; without workers in one process.
+        Returns its output: stdout if the status is 0, otherwise stderr and stdout. `options`: of prun.py; `standard_input`: a
+        text."""
         type(self).count += 1
         self.output = keys.setdefault("output", os.path.join(self.folder, f"out{self.count}"))
         config = self.path(f"config{self.count}.json", json.dumps(keys))
         binary = os.path.join(BIN, program or self.program)
         command = [binary, "--cfg_file", config]
-        if mode != "embedded":
+        if workers > 0 and mode != "embedded":
             command = [sys.executable, "-B", PRUN, "-w", str(workers), "-p", str(servers), "-c", config, "-m", mode,
                        "--output-dir", config + ".run", *options, binary]
         stdin = {"stdin": subprocess.DEVNULL} if standard_input is None else {"input": standard_input}
@@ -87,6 +88,22 @@ class AlgorithmCase(unittest.TestCase):
             except ValueError:
                 found[name] = value
         return found
+
+    @classmethod
+    def generate(cls, name, kind, *options):
+        """A file in the test's folder that tool/datagen.py wrote."""
+        path = os.path.join(cls.folder, name)
+        subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "--binary", os.path.join(BIN, "datagen"),
+                        "-m", kind, "-o", path, *map(str, options)], check=True, timeout=120)
+        return path
+
+
+    def assert_known_keys(self, *name):
+        """The config alg/<name> has no keys that the program does not know."""
+        with open(os.path.join(SOURCE, "alg", *name), encoding="utf-8") as file:
+            shipped = json.load(file)
+        schema = subprocess.run([os.path.join(BIN, self.program), "--schema"], capture_output=True, check=True, timeout=60)
+        self.assertLessEqual(set(shipped), {key["name"] for key in json.loads(schema.stdout)["keys"]})
 
     def lines(self, name, workers):
         """The lines of <output>/<name>_<rank> of all ranks, in rank order."""

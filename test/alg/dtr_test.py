@@ -2,28 +2,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Decision trees, tested by running jobs: equal to the definition for any number of workers and servers and in every mode,
 ties, dead nodes, and errors in the input."""
-import json
 import os
-import shutil
-import subprocess
-import sys
 import tempfile
 import unittest
 
 import numpy
 
 import oracles
+from alg_job import MPI, AlgorithmCase
 
-SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
-DTR = os.path.join(BUILD, "bin", "dtr")
-PRUN = os.path.join(SOURCE, "prun.py")
 NOTHING = str(2**64 - 1)
-
-
-def run(command, **environment):
-    return subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=120,
-                          env={**os.environ, **environment}, cwd=SOURCE)
 
 
 def read(*path):
@@ -31,10 +19,12 @@ def read(*path):
         return file.read()
 
 
-class DtrCase(unittest.TestCase):
+class DtrCase(AlgorithmCase):
+    program = "dtr"
+
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp(prefix="dtr_test_")
+        super().setUpClass()
         rng = numpy.random.default_rng(4)
         cls.u = rng.normal(size=(331, 6))
         cls.users = cls.write("users", cls.u)
@@ -46,10 +36,6 @@ class DtrCase(unittest.TestCase):
         cls.items = cls.write("items", items, cls.ids)
 
     @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.folder, ignore_errors=True)
-
-    @classmethod
     def write(cls, name, rows, ids=None):
         path = os.path.join(cls.folder, name)
         with open(path, "w", encoding="ascii") as out:
@@ -57,32 +43,16 @@ class DtrCase(unittest.TestCase):
                 out.write("%s\t%s\n" % (ids[i] if ids else i, "|".join(repr(float(v)) for v in row)))
         return path
 
-    def setUp(self):
-        self.count = 0
-
-    def job(self, workers=0, servers=1, mode="local", **keys):
-        """Without workers: in one process. Returns the finished process; self.output is the folder of its results."""
-        self.count += 1
-        base = os.path.join(self.folder, f"{self.id().split('.')[-1]}_{self.count}")
-        self.output = base + "_out"
-        keys = {"user_fac_input": self.users, "item_fac_input": self.items, "output": self.output, "level": 4, **keys}
-        with open(base + ".json", "w", encoding="utf-8") as file:
-            json.dump(keys, file)
-        if workers == 0:
-            return run([DTR, "--cfg_file", base + ".json"])
-        return run([sys.executable, "-B", PRUN, "-w", str(workers), "-p", str(servers), "-c", base + ".json", "-m", mode,
-                    "--output-dir", base + ".run", DTR],
-                   OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    def job(self, workers=0, *where, **keys):
+        return super().job(workers, *where, **{"user_fac_input": self.users, "item_fac_input": self.items, "level": 4, **keys})
 
     def built(self, *where, **keys):
-        done = self.job(*where, **keys)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        said = self.results(self.job(*where, **keys))
         trees = dict(line.split("\t") for line in read(self.output, "tree_0").splitlines())
         trees = {name: tree.split("|") for name, tree in trees.items()}
         means = {name: [[float(v) for v in line.split("|")]
                         for line in read(self.output, "average_user_factor_" + name[5:]).splitlines()] for name in trees}
-        errors = {line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("error_")}
-        return trees, means, errors
+        return trees, means, {name: value for name, value in said.items() if name.startswith("error_")}
 
     def oracle(self, users, items, ids, level, last):
         trees, means, errors = {}, {}, {}
@@ -106,7 +76,7 @@ class Trees(DtrCase):
         first = None
         for where in ((), (1, 1), (2, 3), (4, 1), (2, 1, "mpi")):
             with self.subTest(where=where):
-                if len(where) == 3 and shutil.which("mpirun") is None:
+                if len(where) == 3 and not MPI:
                     self.skipTest("no mpirun")
                 found = self.built(*where, tree_end_index=3)
                 self.assert_equal(found, expected)
@@ -168,7 +138,7 @@ class Trees(DtrCase):
         found = self.built(2, 1, user_fac_input=os.path.join(self.folder, "users.npy"),
                            item_fac_input=os.path.join(self.folder, "items.npy"), format="npy")
         self.assertEqual(found, text)
-        model = json.loads(read(self.output, "model.json"))
+        model = self.manifest()
         self.assertEqual(model["arrays"]["trees"]["shape"], [1, 15])
         trees = numpy.load(os.path.join(self.output, model["arrays"]["trees"]["files"][0]))
         means = numpy.load(os.path.join(self.output, model["arrays"]["average_user_factors"]["files"][0]))
@@ -185,19 +155,13 @@ class Interviews(DtrCase):
         self.model = self.output
 
     def answers(self, rows):
-        path = os.path.join(self.folder, "answers")
-        with open(path, "w", encoding="ascii") as out:
-            for user, item, value in rows:
-                out.write(f"{user},{item},{value}\n")
-        return path
+        return self.path("answers", "".join(f"{user},{item},{value}\n" for user, item, value in rows))
 
     def asked(self, rows, *where, **keys):
         """Node, next question and estimated factors of each user; recommendations."""
         keys = {"user_fac_input": "", "item_fac_input": "", "level": 4, "model": self.model,
                 "predict_input": self.answers(rows), **keys}
-        done = self.job(*where, **keys)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.said = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+        self.said = self.results(self.job(*where, **keys))
         found, lists = {}, {}
         for rank in range(max(1, *where[:1]) if where else 1):
             for line in read(self.output, f"interview_{rank}").splitlines():
@@ -284,7 +248,7 @@ class Interviews(DtrCase):
         rows = self.some_answers()
         text = self.asked(rows)
         self.job(2, predict_input=self.answers(rows), model=self.model, format="npy", user_fac_input="", item_fac_input="")
-        arrays = json.loads(read(self.output, "model.json"))["arrays"]["predictions"]
+        arrays = self.manifest()["arrays"]["predictions"]
         names = [name for file in arrays["ids"] for name in read(self.output, file).splitlines()]
         found = numpy.concatenate([numpy.load(os.path.join(self.output, file)) for file in arrays["files"]])
         self.assertEqual(dict(zip(names, found.tolist(), strict=True)), {user: p for user, (_, _, p) in text.items()})
@@ -292,14 +256,13 @@ class Interviews(DtrCase):
     def test_what_is_no_model_or_no_answer_is_refused(self):
         def refused(status, said, **keys):
             for workers in (0, 2):
-                done = self.job(workers, **{"user_fac_input": "", "item_fac_input": "", "model": self.model,
-                                            "predict_input": self.answers([(1, 2, 3)]), **keys})
-                self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-                self.assertIn(said, done.stderr)
+                self.job(workers, status=status, **{"user_fac_input": "", "item_fac_input": "", "model": self.model,
+                                                    "predict_input": self.answers([(1, 2, 3)]), **keys})
+                self.assertIn(said, self.stderr)
         refused(3, "want model and predict_input together", predict_input="")
         refused(3, 'key "recommend": only with model and item_fac_input', recommend=3)
         refused(4, "tree_0: found no tree 7, want the one of tree_start_index", tree_start_index=7)
-        refused(4, ":2:4: ", predict_input=self.file_of("1,2,3\n1,2\n"))
+        refused(4, ":2:4: ", predict_input=self.path("few_answers", "1,2,3\n1,2\n"))
         refused(4, "found 6 factors per item, want 1 as the tree has", item_fac_input=self.items, recommend=1,
                 model=self.broken("tree_0\t3", "1\n"))
         refused(4, "found tree 0 with 2 nodes, want 2^levels - 1", model=self.broken("tree_0\t3|4", "1\n2\n"))
@@ -307,12 +270,6 @@ class Interviews(DtrCase):
                 model=self.broken("tree_0\t3|4|5", "1|2\n1|x\n"))
         refused(4, "average_user_factor_0:2:1: found 1 numbers, want 2", model=self.broken("tree_0\t3|4|5", "1|2\n1\n"))
         refused(4, "average_user_factor_0: found 1 lines, want 3", model=self.broken("tree_0\t3|4|5", "1|2\n"))
-
-    def file_of(self, text):
-        path = os.path.join(self.folder, "few_answers")
-        with open(path, "w", encoding="ascii") as out:
-            out.write(text)
-        return path
 
     def broken(self, tree, means):
         folder = tempfile.mkdtemp(dir=self.folder)
@@ -325,23 +282,16 @@ class Interviews(DtrCase):
 class Wrong(DtrCase):
     def refused(self, status, text, **keys):
         for workers in (0, 2):
-            done = self.job(workers, **keys)
-            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-            self.assertIn(text, done.stderr)
-
-    def file(self, text):
-        path = os.path.join(self.folder, "wrong")
-        with open(path, "w", encoding="ascii") as out:
-            out.write(text)
-        return path
+            self.job(workers, status=status, **keys)
+            self.assertIn(text, self.stderr)
 
     def test_input(self):
         for text, said in (("1\t2|x\n", ":1:5: found \"x\", want a finite number"), ("1\t2|nan\n", "want a finite number"),
                            ("1\t2\n2\t3|4\n", ":2:1: found 2 numbers, want 1"), ("", "found no line"), ("1\n", ":1:1:")):
-            self.refused(4, said, user_fac_input=self.file(text))
-        self.refused(4, "found 2 factors per user, want 6", user_fac_input=self.file("1\t2|3\n"))
+            self.refused(4, said, user_fac_input=self.path("wrong", text))
+        self.refused(4, "found 2 factors per user, want 6", user_fac_input=self.path("wrong", "1\t2|3\n"))
         row = "|".join("1" * 6)
-        self.refused(4, "found item 4 twice", item_fac_input=self.file(f"4\t{row}\n5\t{row}\n4\t{row}\n"))
+        self.refused(4, "found item 4 twice", item_fac_input=self.path("wrong", f"4\t{row}\n5\t{row}\n4\t{row}\n"))
 
     def test_config(self):
         self.refused(3, 'key "level"', level=0)
@@ -349,9 +299,7 @@ class Wrong(DtrCase):
                      tree_end_index=1)
 
     def test_the_config_that_is_shipped_has_only_known_keys(self):
-        shipped = json.loads(read(SOURCE, "alg", "decision_tree_rec", "dtr.json"))
-        names = {key["name"] for key in json.loads(run([DTR, "--schema"]).stdout)["keys"]}
-        self.assertLessEqual(set(shipped), names)
+        self.assert_known_keys("decision_tree_rec", "dtr.json")
 
 
 if __name__ == "__main__":

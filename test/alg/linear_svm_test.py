@@ -3,13 +3,11 @@
 """Linear support vector machines, tested by running jobs: the figures on a9a, the optimality conditions and the dual problem,
 scikit-learn's solutions, classes that are words, and any number of workers in every mode. Options: names of tests."""
 import os
-import subprocess
-import sys
 import unittest
 
 import numpy
 
-from alg_job import LONG, MPI, SOURCE, AlgorithmCase
+from alg_job import LONG, MPI, AlgorithmCase
 from tables import thin_matrix, write_rows
 
 
@@ -53,9 +51,7 @@ class LinearSvmTest(AlgorithmCase):
 
     def test_a_squared_hinge_of_more_features_than_rows_ends_after_a_few_steps(self):
         """Most steps move rows to the wrong side of the margin, which the quadratic model does not account for."""
-        path = os.path.join(self.folder, "wide.svm")
-        subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", "sparse_classification",
-                        "-o", path, "-n", "960", "-k", "20000", "--nnz", "40", "--seed", "1"], check=True)
+        path = self.generate("wide.svm", "sparse_classification", "-n", 960, "-k", 20000, "--nnz", 40, "--seed", 1)
         for workers in (1, 2):
             with self.subTest(workers=workers):
                 found = self.fit(workers, training_input=path, bias=False)

@@ -4,14 +4,11 @@
 wherever the rows of a group are, NDCG in metrics, validation and early stopping, the exported model. Options: names of tests."""
 import os
 import random
-import subprocess
-import sys
 import unittest
 
 import numpy
 
 import gbdt_oracle
-from alg_job import BIN, SOURCE
 from gbdt_oracle import single
 from tree_case import PLACES, TreeCase
 from xgboost_model import XgboostModel
@@ -244,10 +241,7 @@ class RankingTest(XgboostModel, TreeCase):
         self.check_xgboost(file, self.x, predicted, "lambdamart")
 
     def test_it_ranks_generated_queries_better_than_a_regression(self):
-        path = os.path.join(self.folder, "planted.svm")
-        subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", "ranking", "-o", path, "-n",
-                        "700", "--binary", os.path.join(BIN, "datagen")], check=True, stdin=subprocess.DEVNULL)
-        with open(path, encoding="ascii") as file:
+        with open(self.generate("planted.svm", "ranking", "-n", 700), encoding="ascii") as file:
             lines = file.readlines()
         cut = next(i for i, line in enumerate(lines) if " qid:501 " in line)
         train, test = self.path("planted.train", "".join(lines[:cut])), self.path("planted.test", "".join(lines[cut:]))

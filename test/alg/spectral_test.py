@@ -5,8 +5,6 @@ any number of workers gives the same labels."""
 import json
 import os
 import random
-import subprocess
-import sys
 import unittest
 
 import numpy as np
@@ -15,7 +13,7 @@ from scipy.sparse import coo_matrix, diags
 from scipy.sparse.linalg import eigsh
 
 import oracles
-from alg_job import BIN, MPI, SOURCE, AlgorithmCase
+from alg_job import MPI, AlgorithmCase
 
 
 def rand_index(a, b):
@@ -51,10 +49,8 @@ class Spectral(AlgorithmCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.planted = os.path.join(cls.folder, "planted.txt")
-        subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "--binary",
-                        os.path.join(BIN, "datagen"), "-m", "partition", "-o", cls.planted, "-n", "2000", "--parts", "4",
-                        "--p_in", "0.05", "--p_out", "0.005", "--seed", "3"], check=True, timeout=60)
+        cls.planted = cls.generate("planted.txt", "partition", "-n", 2000, "--parts", 4, "--p_in", 0.05, "--p_out", 0.005,
+                                   "--seed", 3)
 
     def found(self, workers=1, servers=1, mode="local", **keys):
         """The job's output, and {id: label}."""

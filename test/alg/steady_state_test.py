@@ -2,85 +2,47 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Steady-state inversion, tested by running jobs: planted scores are found, results equal NumPy's for any number of
 workers and servers and in every mode, infeasible inputs are reported with a proof, and errors in the input."""
-import json
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 
 import numpy
 
 import oracles
+from alg_job import MPI, AlgorithmCase
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "process"))
 from document_samples import check_samples  # noqa: E402
-
-SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
-NAME = "steady_state_inversion"
-PROGRAM = os.path.join(BUILD, "bin", NAME)
-PRUN = os.path.join(SOURCE, "prun.py")
-
-
-def run(command, **environment):
-    return subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=120,
-                          env={**os.environ, **environment}, cwd=SOURCE)
-
 
 def table(path, sep="\t"):
     with open(path, encoding="ascii") as file:
         return {line.split(sep)[0]: float(line.split(sep)[1]) for line in file}
 
 
-class SteadyCase(unittest.TestCase):
+class SteadyCase(AlgorithmCase):
+    program = "steady_state_inversion"
+
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp(prefix="steady_test_")
-        cls.graph = os.path.join(cls.folder, "graph")
-        run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", "steady_state", "-o", cls.graph, "-n",
-             "400", "--items", "60", "--seed", "3"], PARACEL_BUILD=BUILD).check_returncode()
+        super().setUpClass()
+        cls.graph = cls.generate("graph", "steady_state", "-n", 400, "--items", 60, "--seed", 3)
 
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.folder, ignore_errors=True)
-
-    def setUp(self):
-        self.count = 0
-
-    def job(self, workers=0, servers=1, mode="local", graph=None, shares=None, **keys):
-        """Without workers: in one process. `graph`, `shares`: lists of lines. self.output is the folder of results."""
-        self.count += 1
-        base = os.path.join(self.folder, f"{self.id().split('.')[-1]}_{self.count}")
-        self.output = base + "_out"
+    def job(self, workers=0, *where, graph=None, shares=None, **keys):
+        """`graph`, `shares`: lists of lines."""
         for name, lines, default in (("bigraph_input", graph, self.graph),
                                      ("distribution_input", shares, self.graph + ".dis")):
-            keys.setdefault(name, default if lines is None else base + name)
-            if lines is not None:
-                with open(base + name, "w", encoding="ascii") as out:
-                    out.write("".join(line + "\n" for line in lines))
-        with open(base + ".json", "w", encoding="utf-8") as file:
-            json.dump({"output": self.output, **keys}, file)
-        if workers == 0:
-            return run([PROGRAM, "--cfg_file", base + ".json"])
-        return run([sys.executable, "-B", PRUN, "-w", str(workers), "-p", str(servers), "-c", base + ".json", "-m", mode,
-                    "--output-dir", base + ".run", PROGRAM],
-                   OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+            keys.setdefault(name, default if lines is None else self.path(name, "".join(line + "\n" for line in lines)))
+        return super().job(workers, *where, **keys)
 
     def inverted(self, *where, **keys):
         """The numbers on stdout, the scores, and the transfer probabilities as {left: {right: p}}."""
-        done = self.job(*where, **keys)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        said = {w[0]: float(w[1]) for w in (line.split() for line in done.stdout.splitlines())
-                if w and w[0] in ("rounds", "short", "l1")}
+        said = self.results(self.job(*where, **keys))
         scores, ways = {}, {}
         for rank in range(max(1, where[0] if where else 1)):
             scores.update(table(os.path.join(self.output, f"score_{rank}")))
-            with open(os.path.join(self.output, f"transfer_prob_matrix_{rank}"), encoding="ascii") as file:
-                for line in file:
-                    left, row = line.split()
-                    ways[left] = {w.split(":")[0]: float(w.split(":")[1]) for w in row.split("|")}
+        for line in self.lines("transfer_prob_matrix", rank + 1):
+            left, row = line.split()
+            ways[left] = {w.split(":")[0]: float(w.split(":")[1]) for w in row.split("|")}
         return said, scores, ways
 
 
@@ -116,7 +78,7 @@ class Scores(SteadyCase):
         first = None
         for where in ((), (1, 1), (2, 3), (4, 1), (2, 1, "mpi")):
             with self.subTest(where=where):
-                if len(where) == 3 and shutil.which("mpirun") is None:
+                if len(where) == 3 and not MPI:
                     self.skipTest("no mpirun")
                 said, scores, ways = self.inverted(*where)
                 self.assertEqual(said["rounds"], rounds)
@@ -154,21 +116,19 @@ class Scores(SteadyCase):
         self.assertEqual(said["rounds"], 2)
         self.assertGreater(said["short"], 0)
         for rounds, converged in ((2, False), (1000, True)):
-            done = self.job(rounds=rounds, format="npy")
-            with open(os.path.join(self.output, "model.json"), encoding="utf-8") as file:
-                self.assertIs(json.load(file)["converged"], converged)
-            self.assertIn("converged " + ("yes" if converged else "no"), done.stdout)
+            said = self.job(rounds=rounds, format="npy")
+            self.assertIs(self.manifest()["converged"], converged)
+            self.assertIn("converged " + ("yes" if converged else "no"), said)
             warning = "warning: not converged after 2 rounds: the number of vertices that receive too little is "
-            self.assertEqual((warning in done.stderr, "want at most 0; raise rounds or epsilon" in done.stderr),
-                             (not converged, not converged), done.stderr)
+            self.assertEqual((warning in self.stderr, "want at most 0; raise rounds or epsilon" in self.stderr),
+                             (not converged, not converged), self.stderr)
         said, scores, _ = self.inverted(rounds=0)
         shares = table(self.graph + ".dis", ",")
         self.assertEqual(scores, {right: shares[right] for right in scores})
 
     def test_npy(self):
         _, scores, _ = self.inverted(2, 1, format="npy")
-        with open(os.path.join(self.output, "model.json"), encoding="utf-8") as file:
-            array = json.load(file)["arrays"]["score"]
+        array = self.manifest()["arrays"]["score"]
         values = numpy.concatenate([numpy.load(os.path.join(self.output, name)) for name in array["files"]])
         names = []
         for name in array["ids"]:
@@ -185,10 +145,8 @@ PARACELS_SHARES = "AL,0.16665 AR,0.16665 BL,0.125 BR,0.125 CL,0.125 CR,0.125 DL,
 class Wrong(SteadyCase):
     def refused(self, status, text, **keys):
         for workers in (0, 2):
-            done = self.job(workers, **keys)
-            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-            self.assertIn(text, done.stderr)
-            self.said = done.stderr
+            self.job(workers, status=status, **keys)
+            self.assertIn(text, self.stderr)
 
     def test_paracels_own_example_is_infeasible_and_why(self):
         for feasibility in ("after", "before"):
@@ -196,12 +154,12 @@ class Wrong(SteadyCase):
                          shares=PARACELS_SHARES, feasibility=feasibility)
             self.refused(4, "have 0.37498; DR must receive all of CL, 0.125, but should have 0.08333", graph=PARACELS_GRAPH,
                          shares=PARACELS_SHARES, feasibility=feasibility)
-            check_samples(self, "alg/steady_state_inversion/README.md", "steady_state_test", self.said)
+            check_samples(self, "alg/steady_state_inversion/README.md", "steady_state_test", self.stderr)
             with open(os.path.join(self.output, "infeasible_0"), encoding="ascii") as file:
                 self.assertEqual(file.read().split(), ["AR", "BR", "CR"])
-        done = self.job(graph=PARACELS_GRAPH, shares=PARACELS_SHARES, feasibility="never", rounds=10**6)
-        self.assertIn("converged no", done.stdout)
-        self.assertIn("no finite scores exist", done.stderr)
+        said = self.job(graph=PARACELS_GRAPH, shares=PARACELS_SHARES, feasibility="never", rounds=10**6)
+        self.assertIn("converged no", said)
+        self.assertIn("no finite scores exist", self.stderr)
         said, _, _ = self.inverted(2, 1, graph=PARACELS_GRAPH, shares=PARACELS_SHARES, feasibility="never", rounds=50)
         self.assertGreater(said["short"], 0)
 
@@ -227,10 +185,7 @@ class Wrong(SteadyCase):
         self.refused(3, 'key "feasibility"', feasibility="perhaps")
 
     def test_the_config_that_is_shipped_has_only_known_keys(self):
-        with open(os.path.join(SOURCE, "alg", NAME, NAME + ".json"), encoding="utf-8") as file:
-            shipped = json.load(file)
-        names = {key["name"] for key in json.loads(run([PROGRAM, "--schema"]).stdout)["keys"]}
-        self.assertLessEqual(set(shipped), names)
+        self.assert_known_keys(self.program, self.program + ".json")
 
 
 if __name__ == "__main__":

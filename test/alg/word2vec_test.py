@@ -3,14 +3,12 @@
 """word2vec, tested by running jobs: planted clusters, the serial oracle, the two forms of files, questions, quality on a real
 text, errors in the input. (Gradients: unit.Word2vecKernel; rows a batch: cluster.Word2vecTraffic.) Options: names of tests."""
 import os
-import subprocess
-import sys
 import unittest
 
 import numpy
 import scipy.stats
 
-from alg_job import LONG, MPI, ONLY_LONG, SOURCE, AlgorithmCase
+from alg_job import LONG, MPI, ONLY_LONG, AlgorithmCase
 
 KINDS = [(method, loss) for method in ("skip_gram", "cbow") for loss in ("negative_sampling", "hierarchical_softmax")]
 
@@ -51,9 +49,7 @@ class Word2vecTest(AlgorithmCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.text = os.path.join(cls.folder, "text.txt")
-        subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", "word2vec", "-o", cls.text,
-                        "-n", "6000", "--parts", "8", "--vocabulary", "400", "--seed", "5"], check=True)
+        cls.text = cls.generate("text.txt", "word2vec", "-n", 6000, "--parts", 8, "--vocabulary", 400, "--seed", 5)
         with open(cls.text + ".truth", encoding="ascii") as file:
             cls.cluster = dict(line.split() for line in file)
         cls.defaults = {"input": cls.text, "k": 32, "rounds": 10, "sample": 0.01, "batch_size": 10000, "noise_words": 500,
@@ -93,9 +89,8 @@ class Word2vecTest(AlgorithmCase):
                         self.assertLess(losses[-1], 0.97 * losses[0])
 
     def test_with_default_keys_vectors_are_as_good_as_those_of_the_original_program(self):
-        text = os.path.join(self.folder, "clusters.txt")
-        subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "-m", "word2vec", "-o", text,
-                        "-n", "3000", "--parts", "60", "--vocabulary", "3000", "--length", "20", "--seed", "1"], check=True)
+        text = self.generate("clusters.txt", "word2vec", "-n", 3000, "--parts", 60, "--vocabulary", 3000, "--length", 20,
+                             "--seed", 1)
         original = self.serial("word2vec_serial", text, "--threads", 2, "--k", 50, "--test", text + ".pairs")
         for workers in (1, 2, 4):
             with self.subTest(workers=workers):
