@@ -118,6 +118,6 @@ class AlgorithmCase(unittest.TestCase):
         with open(os.path.join(self.output, "metrics.jsonl"), encoding="utf-8") as file:
             return [json.loads(line) for line in file]
 
-    def manifest(self):
-        with open(os.path.join(self.output, "model.json"), encoding="utf-8") as file:
+    def manifest(self, folder=None):
+        with open(os.path.join(folder or self.output, "model.json"), encoding="utf-8") as file:
             return json.load(file)

@@ -12,8 +12,8 @@ import unittest
 import numpy as np
 
 import factor_oracle
-from alg_job import LONG
-from factor_support import FactorCase, program
+from alg_job import BIN, LONG
+from factor_support import FactorCase
 
 SMALL = {"k": 4, "lambda": 0.1, "lambda_bias": 0.05, "rounds": 8, "seed": 3}
 
@@ -23,7 +23,7 @@ def near(a, b):
 
 
 class Als(FactorCase):
-    name = "als"
+    program = "als"
 
     def small(self, *args, **keys):
         return self.job(*args, **{"rating_input": self.train, **SMALL, **keys})
@@ -49,7 +49,7 @@ class Quality(Als):
             found = self.job(2, 1, rating_input=train, test_input=test, k=32, rounds=20, seed=seed,
                              **{"lambda": 0.1, "lambda_bias": 0.05})
             rmse.append(float(found["test_rmse"]))
-            steps = [m[name] for m in self.metrics() for name in ("after_users", "objective")]
+            steps = [m[name] for m in self.curve() for name in ("after_users", "objective")]
             self.assertEqual(len(steps), 40)
             for before, after in zip(steps, steps[1:]):
                 self.assertLessEqual(after, before * (1 + 1e-10))
@@ -104,7 +104,7 @@ class DenseSolves(Als):
             np.testing.assert_allclose(h[j], z, rtol=0, atol=1e-8)
         objective = (c * (p - w @ h.T) ** 2).sum() + 0.5 * ((w * w).sum() + (h * h).sum())
         self.assertTrue(near(float(found["objective"]), objective))
-        steps = [s[name] for s in self.metrics() for name in ("after_users", "objective")]
+        steps = [s[name] for s in self.curve() for name in ("after_users", "objective")]
         for before, after in zip(steps, steps[1:]):
             self.assertLessEqual(after, before * (1 + 1e-10))
 
@@ -172,7 +172,7 @@ class Sameness(Als):
         self.output = os.path.join(self.folder, "from_stdin")
         config = self.write("stdin.json", json.dumps({"rating_input": "-", "output": self.output, **SMALL}))
         with open(self.train, "rb") as ratings:
-            subprocess.run([program("als"), "--cfg_file", config], stdin=ratings, capture_output=True, check=True, timeout=60)
+            subprocess.run([os.path.join(BIN, "als"), "--cfg_file", config], stdin=ratings, capture_output=True, check=True, timeout=60)
         self.assertEqual(self.bytes_of("W", "H", "ubias", "ibias"), expected)
 
 
@@ -182,15 +182,15 @@ class Validate(Als):
         h = os.path.join(self.output, "H_0")
         common = {"rating_input": self.train, "factor_input": h, "validate_input": self.test}
         lambdas = [0.01, 1.0, 30.0]
-        self.job(2, 2, program_name="als_validate", lambdas=lambdas, **common)
-        said = self.metrics()
+        self.job(2, 2, program="als_validate", lambdas=lambdas, **common)
+        said = self.curve()
         self.assertEqual([m["lambda"] for m in said], lambdas)
         for m in said:
             one = self.job(1, 1, **common, **{"lambda": m["lambda"]})
             self.assertTrue(near(m["train_rmse"], float(one["rmse"])))
             self.assertTrue(near(m["validate_rmse"], float(one["validate_rmse"])))
         best = min(said, key=lambda m: m["validate_rmse"])["lambda"]
-        found = self.job(1, 1, "embedded", program_name="als_validate", lambdas=lambdas, **common)
+        found = self.job(1, 1, "embedded", program="als_validate", lambdas=lambdas, **common)
         self.assertEqual(float(found["best_lambda"]), best)
         self.assertEqual(int(found["validate_pairs"]) + int(found["validate_skipped"]), len(self.held_out))
 
@@ -205,8 +205,7 @@ class Results(Als):
             self.assertEqual(predictions, self.bytes_of("pred_v"))
             self.assertEqual(found["test_rmse"], again["test_rmse"])
             if layout == "npy":
-                with open(os.path.join(model, "model.json"), encoding="utf-8") as file:
-                    manifest = json.load(file)
+                manifest = self.manifest(model)
                 parts = [np.load(os.path.join(model, f)) for f in manifest["arrays"]["H"]["files"]]
                 self.assertEqual(list(np.concatenate(parts).shape), manifest["arrays"]["H"]["shape"])
 
@@ -244,7 +243,7 @@ class Refusals(Als):
                            ({"implicit": True, "k": 0}, 'key "k"'), ({"pattern": "linesplit"}, 'key "pattern"'),
                            ({"test_input": self.test, "validate_input": self.test}, 'key "validate_input"')):
             self.assertIn(text, self.small(1, 1, status=3, **keys))
-        self.assertIn('key "lambdas"', self.job(1, 1, status=3, program_name="als_validate", rating_input=self.train,
+        self.assertIn('key "lambdas"', self.job(1, 1, status=3, program="als_validate", rating_input=self.train,
                                                 factor_input=self.train, validate_input=self.train, lambdas=[]))
 
 

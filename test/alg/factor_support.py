@@ -1,22 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Shared by the tests of mf, als and svd: generated ratings, running a job, reading its output and files."""
-import json
 import os
 import random
-import shutil
-import subprocess
-import sys
-import tempfile
 import unittest
 
-SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
-SHARED = os.environ.get("PARACEL_SHARED_DATA") or os.path.join(os.path.dirname(SOURCE), "shared", "data")
-PRUN = os.path.join(SOURCE, "prun.py")
-
-
-def program(name):
-    return os.path.join(BUILD, "bin", name)
+from alg_job import DATA, AlgorithmCase
 
 
 def numbers_said(text):
@@ -29,13 +17,10 @@ def numbers_said(text):
     return said
 
 
-class FactorCase(unittest.TestCase):
-    name = ""  # of the program
-
+class FactorCase(AlgorithmCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp(prefix=cls.name + "_test_")
-        cls.count = 0
+        super().setUpClass()
         draw = random.Random(7)
         users, items, k = 60, 45, 4
         w = [[draw.gauss(0, 0.6) for _ in range(k)] for _ in range(users)]
@@ -52,10 +37,6 @@ class FactorCase(unittest.TestCase):
         cls.test = cls.write("test.csv", cls.held_out)
 
     @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.folder, ignore_errors=True)
-
-    @classmethod
     def write(cls, name, rows):
         path = os.path.join(cls.folder, name)
         with open(path, "w", encoding="utf-8") as file:
@@ -65,9 +46,9 @@ class FactorCase(unittest.TestCase):
     @classmethod
     def movielens(cls):
         """The stride-5 split of movielens-small, or a skip."""
-        path = os.path.join(SHARED, "movielens-small", "ratings.csv")
+        path = os.path.join(DATA, "movielens-small", "ratings.csv")
         if not os.path.exists(path):
-            raise unittest.SkipTest(f"no movielens-small in {SHARED} (PARACEL_SHARED_DATA)")
+            raise unittest.SkipTest(f"no movielens-small in {DATA} (PARACEL_SHARED_DATA)")
         train, test = os.path.join(cls.folder, "ml_train.csv"), os.path.join(cls.folder, "ml_test.csv")
         if not os.path.exists(test):
             with open(path, encoding="ascii") as file:
@@ -78,45 +59,22 @@ class FactorCase(unittest.TestCase):
                 file.writelines(line for i, line in enumerate(lines) if i % 5 == 4)
         return train, test
 
-    def job(self, workers=1, servers=1, mode="local", status=0, program_name=None, **keys):
-        """Runs a job; self.output is its folder. Returns its results as a dict, or with a status its complete output."""
-        type(self).count += 1
-        base = os.path.join(self.folder, f"{type(self).__name__}{self.count}")
-        self.output = keys.setdefault("output", base + "_out")
-        config = base + ".json"
-        with open(config, "w", encoding="utf-8") as file:
-            json.dump({name: value for name, value in keys.items() if value is not None}, file, indent=1)
-        command = [program(program_name or self.name)]
-        if mode == "embedded":
-            command += ["--cfg_file", config]
-        else:
-            command = [sys.executable, "-B", PRUN, "-w", str(workers), "-p", str(servers), "-c", config, "-m", mode,
-                       "--output-dir", config + ".run", *command]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=300, cwd=SOURCE,
-                              stdin=subprocess.DEVNULL,
-                              env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-        if status != 0:
-            return done.stdout + done.stderr
-        return numbers_said(done.stdout)
+    def job(self, *where, status=0, **keys):
+        """Runs a job; a key that is None is left out. Returns its results as a dict of texts, or with a status its output."""
+        said = super().job(*where, status=status, **{name: value for name, value in keys.items() if value is not None})
+        return said if status else numbers_said(said)
 
     def rows(self, name, folder=None):
         """A keyed array in text form over all its files: {id: [numbers]}."""
         folder = folder or self.output
         found = {}
-        with open(os.path.join(folder, "model.json"), encoding="utf-8") as file:
-            manifest = json.load(file)
-        for part in manifest["arrays"][name]["files"]:
+        for part in self.manifest(folder)["arrays"][name]["files"]:
             with open(os.path.join(folder, part), encoding="utf-8") as file:
                 for line in file:
                     key, values = line.rstrip("\n").split("\t")
                     self.assertNotIn(key, found)
                     found[key] = [float(v) for v in values.split("|")]
         return found
-
-    def metrics(self):
-        with open(os.path.join(self.output, "metrics.jsonl"), encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
 
     def bytes_of(self, *names):
         """The files of these arrays, in rank order, as bytes."""

@@ -4,33 +4,32 @@
 with PARACEL_LONG=1 on movielens-small ($PARACEL_SHARED_DATA, else ../shared/data), too."""
 import collections
 import glob
-import json
 import os
 import statistics
 import subprocess
 import sys
 import unittest
 
-from alg_job import LONG, ONLY_LONG
-from factor_support import PRUN, SOURCE, FactorCase, numbers_said, program
+from alg_job import BIN, BUILD, LONG, ONLY_LONG, PRUN, SOURCE
+from factor_support import FactorCase, numbers_said
 
 METHODS = ("cg", "bfgs")
 PENALTIES = {"lambda": 0.1, "lambda_bias": 0.05}
 
 
 class Batch(FactorCase):
-    name = "mf"
+    program = "mf"
 
     def batch(self, method, *args, **keys):
         return self.job(*args, **{"input": self.train, "test_input": self.test, "k": 4, "method": method, "seed": 3,
                                   "tolerance": 1e-10, **PENALTIES, **keys})
 
     def als(self, rounds, **keys):
-        return self.job(program_name="als", **{"rating_input": self.train, "k": 4, "rounds": rounds, "seed": 3, **PENALTIES,
+        return self.job(program="als", **{"rating_input": self.train, "k": 4, "rounds": rounds, "seed": 3, **PENALTIES,
                                                **keys})
 
     def assert_never_rises(self, found):
-        lines = self.metrics()
+        lines = self.curve()
         self.assertEqual([line["round"] for line in lines], list(range(1, int(found["rounds"]) + 1)))
         objective = [line["objective"] for line in lines]
         for before, after in zip(objective, objective[1:]):
@@ -117,7 +116,7 @@ class Runs(Batch):
             with self.subTest(method=method):
                 self.batch(method, 2, 1, rounds=25)
                 expected = self.bytes_of("W", "H", "ubias", "ibias")
-                config = os.path.join(self.folder, f"{type(self).__name__}{self.count}.json")
+                config = os.path.join(self.folder, f"config{self.count}.json")
                 folder = config + ".checkpoints"
                 command = [sys.executable, "-B", PRUN, "-w", "2", "-p", "1", "-c", config, "-m", "local", "--output-dir",
                            config + ".run"]
@@ -131,7 +130,7 @@ class Runs(Batch):
                     self.assertEqual(found["rounds"], "25")
 
     def run_again(self, command, expected):
-        done = subprocess.run(command + [program("mf")], capture_output=True, text=True, timeout=300, cwd=SOURCE,
+        done = subprocess.run(command + [os.path.join(BIN, "mf")], capture_output=True, text=True, timeout=300, cwd=SOURCE,
                               stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(self.bytes_of("W", "H", "ubias", "ibias"), expected)
@@ -146,8 +145,7 @@ class Runs(Batch):
                          sorted(b"".join(self.bytes_of("pred_v")).splitlines()))
         self.assertAlmostEqual(float(found["test_rmse"]), float(again["test_rmse"]), places=12)
         self.assertGreater(float(found["recall@10"]), 0)
-        with open(os.path.join(model, "model.json"), encoding="utf-8") as file:
-            self.assertEqual(json.load(file)["settings"]["method"], "bfgs")
+        self.assertEqual(self.manifest(model)["settings"]["method"], "bfgs")
 
     def test_rounds_and_tolerance_end_the_run(self):
         for method in METHODS:
@@ -181,7 +179,7 @@ class Refusals(Batch):
                               self.batch(method, 1, 1, status=3, **{key: value}))
         self.assertIn('key "update_file": not with method cg',
                       self.batch("cg", 1, 1, status=3,
-                                 update_file=os.path.join(os.path.dirname(program("")), "..", "lib", "libmf_update.so")))
+                                 update_file=os.path.join(BUILD, "lib", "libmf_update.so")))
         for key, value in (("lambda", 0.1), ("lambda_bias", 0.1), ("weighted", True)):
             self.assertIn(f'key "{key}": not with method sgd',
                           self.job(1, 1, status=3, input=self.train, k=4, **{key: value}))

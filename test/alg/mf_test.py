@@ -9,15 +9,15 @@ import statistics
 import unittest
 
 import factor_oracle
-from alg_job import LONG, ONLY_LONG
-from factor_support import BUILD, FactorCase
+from alg_job import BUILD, LONG, ONLY_LONG
+from factor_support import FactorCase
 
 BAR = {"k": 32, "alpha": 0.005, "beta": 0.24, "rounds": 60}
 SMALL = {"k": 4, "alpha": 0.02, "beta": 0.05, "rounds": 20, "seed": 3}
 
 
 class Mf(FactorCase):
-    name = "mf"
+    program = "mf"
 
     def small(self, *args, **keys):
         return self.job(*args, **{"input": self.train, "test_input": self.test, **SMALL, **keys})
@@ -195,7 +195,7 @@ class Results(Mf):
 
     def test_a_round_is_a_line_of_metrics_and_the_loss_falls(self):
         found = self.small(2, 1)
-        metrics = self.metrics()
+        metrics = self.curve()
         self.assertEqual([m["round"] for m in metrics], list(range(1, 21)))
         self.assertLess(metrics[-1]["running_rmse"], metrics[0]["running_rmse"])
         self.assertEqual(found["rounds"], "20")
@@ -204,12 +204,12 @@ class Results(Mf):
         self.assertEqual((float(found["loss"]), found["rounds"]), (0, "2"))
         found = self.small(2, 1, tolerance=0.05, rounds=500)
         self.assertLess(int(found["rounds"]), 100)
-        self.assertEqual(len(self.metrics()), int(found["rounds"]))
+        self.assertEqual(len(self.curve()), int(found["rounds"]))
         for limit in (0, 3):
             found = self.small(4, 1, tolerance=0.05, rounds=500, ssp_switch=True, limit_s=limit)
-            self.assertEqual(len(self.metrics()), int(found["rounds"]))
+            self.assertEqual(len(self.curve()), int(found["rounds"]))
             self.assertLess(int(found["rounds"]), 100)
-            self.assertLessEqual(max(m["staleness"] for m in self.metrics()), limit)
+            self.assertLessEqual(max(m["staleness"] for m in self.curve()), limit)
 
     def test_names_are_ids_too(self):
         named = self.write("named.csv", [(f"user {u}", f"i{i}", r) for u, i, r in self.ratings])

@@ -2,20 +2,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """svd, tested by running jobs: equal to NumPy, for any number of workers and servers. movielens-small is
 looked for in $PARACEL_SHARED_DATA, else in ../shared/data."""
-import json
 import os
 import unittest
 
 import numpy as np
 
-from factor_support import SHARED, FactorCase
+from factor_support import FactorCase
 
 MOVIELENS = [517.583139787, 243.769434847, 204.306178321, 162.470287770, 156.309569768, 145.234553008, 136.817518826,
              122.992568850, 118.741523814, 116.328734581]
 
 
 class Svd(FactorCase):
-    name = "svd"
+    program = "svd"
 
     def triplets(self, found):
         u, v = ({key: np.array(row) for key, row in self.rows(name).items()} for name in "UV")
@@ -42,9 +41,7 @@ class Svd(FactorCase):
         return us, sigma, vs
 
     def test_movielens_has_its_ten_values(self):
-        path = os.path.join(SHARED, "movielens-small", "ratings.csv")
-        if not os.path.exists(path):
-            self.skipTest(f"no movielens-small in {SHARED} (PARACEL_SHARED_DATA)")
+        path = self.shared("movielens-small", "ratings.csv")
         for workers, servers in ((1, 1), (2, 1), (4, 3)):
             found = self.job(workers, servers, input=path, k=10)
             np.testing.assert_allclose([float(found[f"sigma_{j + 1}"]) for j in range(10)], MOVIELENS, rtol=1e-8)
@@ -81,8 +78,7 @@ class Svd(FactorCase):
                             f"{len(numbers[0])} {len(numbers[1])} {len(lines)}\n" + "\n".join(lines) + "\n")
         halves = self.write("halves.csv", [(r, c, x / 2) for r, c, x in entries * 2])
         one = self.job(2, 1, input=market, k=4, format="npy")
-        with open(os.path.join(self.output, "model.json"), encoding="utf-8") as file:
-            manifest = json.load(file)
+        manifest = self.manifest()
         for name, shape in (("U", [len(numbers[0]), 4]), ("V", [len(numbers[1]), 4]), ("sigma", [4])):
             array = np.concatenate([np.load(os.path.join(self.output, f)) for f in manifest["arrays"][name]["files"]])
             self.assertEqual(list(array.shape), shape)
@@ -110,7 +106,7 @@ class Svd(FactorCase):
     def test_a_step_is_a_line_of_metrics_and_steps_that_are_used_up_are_said(self):
         found = self.job(2, 1, input=self.train, k=5, rounds=2)
         self.assertEqual((found["rounds"], found["converged"]), ("2", "no"))
-        self.assertEqual([m["round"] for m in self.metrics()], [1, 2])
+        self.assertEqual([m["round"] for m in self.curve()], [1, 2])
 
     def test_wrong_input_and_keys_are_refused(self):
         self.assertIn("bad.csv:2:5", self.job(2, 1, status=4, input=self.write("bad.csv", "1,2,3\n4,5,x\n"), k=2))
