@@ -93,8 +93,8 @@ class AlgorithmCase(unittest.TestCase):
     def generate(cls, name, kind, *options):
         """A file in the test's folder that tool/datagen.py wrote."""
         path = os.path.join(cls.folder, name)
-        subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "--binary", os.path.join(BIN, "datagen"),
-                        "-m", kind, "-o", path, *map(str, options)], check=True, timeout=120)
+        subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "tool", "datagen.py"), "--binary",
+                        os.path.join(BIN, "datagen"), "-m", kind, "-o", path, *map(str, options)], check=True, timeout=120)
         return path
 
 
