@@ -172,7 +172,8 @@ class Sameness(Als):
         self.output = os.path.join(self.folder, "from_stdin")
         config = self.write("stdin.json", json.dumps({"rating_input": "-", "output": self.output, **SMALL}))
         with open(self.train, "rb") as ratings:
-            subprocess.run([os.path.join(BIN, "als"), "--cfg_file", config], stdin=ratings, capture_output=True, check=True, timeout=60)
+            subprocess.run([os.path.join(BIN, "als"), "--cfg_file", config], stdin=ratings, capture_output=True, check=True,
+                           timeout=60)
         self.assertEqual(self.bytes_of("W", "H", "ubias", "ibias"), expected)
 
 
