@@ -105,7 +105,7 @@ class UnityNames(unittest.TestCase):
         library = [path for path in files("src/**/*.cpp", "server/**/*.cpp") if not programs.search(path)]
         self.assertGreater(len(library), 50)
         headers = files("include/**/*.hpp", "src/**/*.hpp", "server/**/*.hpp")
-        groups = [library + headers]
+        groups = [library + headers, files("alg/common/*/*.?pp")]
         for folder in sorted({os.path.dirname(path) for path in files("alg/*/*.cpp")}):
             groups.append([path for path in glob.glob(folder + "/*") if path.endswith((".hpp", ".cpp"))])
         found = set()

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include <paracel/error.hpp>
+
 namespace paracel::alg {
 namespace {
 

@@ -14,7 +14,7 @@
 namespace paracel::srv {
 namespace {
 
-std::vector<std::byte> filled(std::size_t n, int fill) {
+std::vector<std::byte> value_of_bytes(std::size_t n, int fill) {
   return std::vector<std::byte>(n, static_cast<std::byte>(fill));
 }
 
@@ -44,7 +44,7 @@ TEST(Table, AgreesWithAStandardMapOverManyRandomOperations) {
       switch (random() % 4) {
         case 0:
         case 1: {
-          const auto value = filled(1 + random() % 40, static_cast<int>(random() % 256));
+          const auto value = value_of_bytes(1 + random() % 40, static_cast<int>(random() % 256));
           put(t, key, value);
           model[key] = value;
           break;
@@ -79,8 +79,8 @@ TEST(Table, KeysWhoseHashesAgreeInEveryBitThatASlotKeepsStayApart) {
   arena memory{pool};
   table_stats family;
   table t(memory, family);
-  const auto one = filled(8, 1);
-  const auto two = filled(8, 2);
+  const auto one = value_of_bytes(8, 1);
+  const auto two = value_of_bytes(8, 2);
   t.store(0x1234, "a", {value_tag::f64, one});
   t.store(0x1234, "b", {value_tag::f64, two});
   EXPECT_TRUE(std::ranges::equal(t.find(0x1234, "a")->value(), one));
@@ -97,7 +97,7 @@ TEST(Table, GrowsBeyondTheBitsOfTheHashThatASlotKeeps) {
   table_stats family;
   table t(memory, family);
   constexpr int n = 120'000;  // more than 65,536 slots
-  for (int i = 0; i < n; ++i) put(t, std::to_string(i), filled(4, i));
+  for (int i = 0; i < n; ++i) put(t, std::to_string(i), value_of_bytes(4, i));
   for (int i = 0; i < n; i += 3) EXPECT_TRUE(t.erase(hash_key(std::to_string(i)), std::to_string(i)));
   for (int i = 0; i < n; ++i) {
     const auto key = std::to_string(i);
@@ -115,7 +115,7 @@ TEST(Table, ValuesBeginAtAMultipleOfEightForEveryLengthOfKey) {
   table_stats family;
   table t(memory, family);
   for (std::size_t n = 0; n < 40; ++n) {
-    const auto& e = put(t, std::string(n, 'x'), filled(24, 1));
+    const auto& e = put(t, std::string(n, 'x'), value_of_bytes(24, 1));
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(e.value().data()) % 8, 0U) << n;
   }
 }
@@ -125,8 +125,8 @@ TEST(Table, VersionsRiseAndAreNeverGivenTwice) {
   arena memory{pool};
   table_stats family;
   table t(memory, family);
-  const auto first = put(t, "a", filled(8, 1)).version();
-  const auto second = put(t, "a", filled(8, 2)).version();
+  const auto first = put(t, "a", value_of_bytes(8, 1)).version();
+  const auto second = put(t, "a", value_of_bytes(8, 2)).version();
   EXPECT_LT(first, second);
   auto* e = t.find(hash_key("a"), "a");
   t.open(*e);
@@ -134,7 +134,7 @@ TEST(Table, VersionsRiseAndAreNeverGivenTwice) {
   const auto third = e->version();
   EXPECT_LT(second, third);
   t.erase(hash_key("a"), "a");
-  EXPECT_LT(third, put(t, "a", filled(8, 3)).version());
+  EXPECT_LT(third, put(t, "a", value_of_bytes(8, 3)).version());
   EXPECT_EQ(family.last_version, 4U);
 }
 
@@ -193,7 +193,7 @@ TEST(Table, AValueMayChangeItsSizeInBothDirectionsAcrossTheThreshold) {
     table_stats family;
     table t(memory, family);
     for (const std::size_t n : {std::size_t{8}, large, std::size_t{8}, std::size_t{3000}, large * 2, std::size_t{0}}) {
-      const auto& e = put(t, "a", filled(n, 3));
+      const auto& e = put(t, "a", value_of_bytes(n, 3));
       EXPECT_EQ(e.value().size(), n);
       EXPECT_EQ(e.is_large(), n > net::tail_threshold_bytes);
       EXPECT_GE(memory.used(), n);
@@ -214,7 +214,7 @@ TEST(Table, AKeyOf20CharactersWithOneDoubleTakesLessThan80Bytes) {
   char key[32];
   for (int i = 0; i < n; ++i) {
     std::snprintf(key, sizeof key, "feature_%012d", i);
-    put(tables[hash_key(key) % tables.size()], key, filled(8, 1));
+    put(tables[hash_key(key) % tables.size()], key, value_of_bytes(8, 1));
   }
   const auto all = memory.used() + tables.size() * sizeof(table);
   EXPECT_LT(static_cast<double>(all) / n, 80.0);
@@ -227,9 +227,9 @@ TEST(Table, IsTheSameAfterItsEntriesWereMovedTogetherAndItsSlotsShrunk) {
   table_stats family;
   table t(memory, family);
   const auto key_of = [](int i) { return "key " + std::to_string(i); };
-  const auto value_of = [](int i) { return filled(static_cast<std::size_t>(8 + i % 40), i % 200); };
+  const auto value_of = [](int i) { return value_of_bytes(static_cast<std::size_t>(8 + i % 40), i % 200); };
   for (int i = 0; i < 50'000; ++i) put(t, key_of(i), value_of(i));
-  put(t, "large", filled(2000, 7));
+  put(t, "large", value_of_bytes(2000, 7));
   const auto full = memory.extent();
   const auto slots_full = memory.used();
   for (int i = 0; i < 50'000; ++i) {
