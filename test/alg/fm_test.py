@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Factorization machines, tested by running jobs: quality, an oracle, a saved model, weights, early stopping, errors in
 the input. (Gradients: unit.FmKernel; bytes a batch: cluster.FactorTraffic.) Options: names of tests."""
-import json
 import os
 import random
 import unittest
@@ -52,10 +51,6 @@ class FmTest(AlgorithmCase):
         x = self.x if x is None else x
         _, bias, w, v = self.rows(workers)
         return bias + x @ w + ((x @ v) ** 2 - x ** 2 @ v ** 2).sum(1) / 2
-
-    def curve(self):
-        with open(os.path.join(self.output, "metrics.jsonl"), encoding="ascii") as file:
-            return [json.loads(line) for line in file]
 
     @unittest.skipUnless(LONG, ONLY_LONG)
     def test_movielens_reaches_the_bar(self):

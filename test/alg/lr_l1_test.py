@@ -148,8 +148,7 @@ class LrL1Test(AlgorithmCase):
 
     def test_the_objective_never_rises(self):
         self.fit(2, C=5)
-        with open(os.path.join(self.output, "metrics.jsonl"), encoding="ascii") as file:
-            values = [json.loads(line)["objective"] for line in file]
+        values = [line["objective"] for line in self.curve()]
         for before, after in zip(values, values[1:]):
             self.assertLessEqual(after, before * (1 + 1e-12))
 

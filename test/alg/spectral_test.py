@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """spectral_clustering, tested by running jobs: it finds the clusters planted by datagen.py, its eigenvalues equal SciPy's, and
 any number of workers gives the same labels."""
-import json
 import os
 import random
 import unittest
@@ -80,8 +79,7 @@ class Spectral(AlgorithmCase):
             first = first or (said, labels)
             self.assertEqual(labels, first[1])
             self.assertAlmostEqual(said["inertia"] / first[0]["inertia"], 1, places=9)
-        with open(os.path.join(self.output, "metrics.jsonl"), encoding="utf-8") as file:
-            metrics = [json.loads(line) for line in file]
+        metrics = self.curve()
         for part in [[m for m in metrics if m["stage"] == 1]] + [[m for m in metrics if m.get("run") == r] for r in range(10)]:
             self.assertEqual([m["round"] for m in part], list(range(1, len(part) + 1)))
         self.assertEqual({m["run"] for m in metrics if m["stage"] == 2}, set(range(10)))
