@@ -25,6 +25,31 @@ constexpr std::size_t max_busy_items = 64;  // of one heartbeat
 // The same long call is reported again after this time, so that a long log shows that it is still the same.
 constexpr std::chrono::seconds busy_again{30};
 
+/// The server that a join describes.
+server_entry server_in(const json& body, std::uint32_t slot, const process& holder) {
+  server_entry s;
+  s.slot = slot;
+  s.host = holder.host;
+  s.pid = holder.pid;
+  const auto it = body.find("incarnation");
+  if (it != body.end() && it->is_string()) s.incarnation = from_hex(it->get_ref<const std::string&>()).value_or(0);
+  else s.incarnation = whole_number_in(body, "incarnation", ~std::uint64_t{0});
+  if (s.incarnation == 0) throw refusal("\"incarnation\" must be 16 hex digits or a number, and not 0");
+  if (const auto weight = body.find("weight"); weight != body.end()) {
+    if (!weight->is_number() || !(*weight >= ring::least_weight && *weight <= ring::greatest_weight))
+      throw refusal("\"weight\" is " + json_text(*weight) + ", not a number in [1/64, 64]");
+    s.weight = weight->get<double>();
+  }
+  s.threads = static_cast<std::uint32_t>(whole_number_in(body, "threads", membership::most_threads));
+  const auto shards = body.find("shards");
+  if (shards == body.end() || !shards->is_array() || shards->size() != s.threads || s.threads == 0)
+    throw refusal("\"shards\" must have one address for each of the threads");
+  for (const auto& a : *shards) s.shards.push_back(address_in({{"shards", a}}, "shards"));
+  s.clock = address_in(body, "clock");
+  s.control = address_in(body, "control");
+  return s;
+}
+
 }  // namespace
 
 scheduler::sender scheduler::sender::in(const json& j, const scheduler_options& options) {
@@ -60,16 +85,16 @@ scheduler::scheduler(scheduler_options options, event_sink events, time_point no
 }
 
 std::string scheduler::name(role r, std::uint32_t index) const {
-  const auto& n = r == role::server ? servers_[index] : workers_[index];
-  return (r == role::server ? "server s" : "worker ") + std::to_string(index) + " (pid " + std::to_string(n.pid) +
-         " on " + n.host + ")";
+  const auto& holder = at(r, index).holder;
+  return (r == role::server ? "server s" : "worker ") + std::to_string(index) + " (pid " + std::to_string(holder.pid) +
+         " on " + holder.host + ")";
 }
 
 std::string scheduler::ended_json() const { return json_text({{"status", status_}, {"cause", cause_}}); }
 
 void scheduler::refuse_ended(completion& done) const { done.fail(net::status::job_ended, ended_json()); }
 
-void scheduler::handle(const net::request_view& in, shared_buffer tail, completion done, time_point now) {
+void scheduler::handle(const net::request_view& in, shared_buffer tail, completion done, time_point now) try {
   if (in.header.job != options_.job)
     return done.fail(net::status::wrong_job,
                      "this is the scheduler of job " + to_hex(options_.job) + ", the request is of another");
@@ -77,134 +102,93 @@ void scheduler::handle(const net::request_view& in, shared_buffer tail, completi
     return done.fail(no->why, no->text);
   if (in.header.what == net::verb::ping) return done.ok();
   if (in.header.what == net::verb::stats) return done.answer({}, net::bytes_of(report(now)));
-  if (phase_ == phase::aborted && in.header.what != net::verb::heartbeat) {
-    if (in.header.what == net::verb::leave) leave(in, std::move(done), now);
-    else refuse_ended(done);
-    return;
-  }
+  if (phase_ == phase::aborted && in.header.what != net::verb::heartbeat && in.header.what != net::verb::leave)
+    return refuse_ended(done);
   switch (in.header.what) {
     case net::verb::join:
-      return join(in, std::move(done), now);
+      return join(in, done, now);
     case net::verb::heartbeat:
-      return heartbeat(in, std::move(done), now);
+      return heartbeat(in, done, now);
     case net::verb::progress:
-      return progress(in, std::move(done), now);
+      return progress(in, done, now);
     case net::verb::leave:
-      return leave(in, std::move(done), now);
+      return leave(in, done, now);
     case net::verb::abort:
-      return on_abort(in, std::move(done), now);
+      return on_abort(in, done, now);
     case net::verb::watch:
-      return watch(in, std::move(done));
+      return watch(in, done);
     case net::verb::report_death:
-      return on_death_report(in, std::move(done), now);
+      return on_death_report(in, done, now);
     case net::verb::resize:
-      return resize(in, std::move(done), now);
+      return resize(in, done, now);
     case net::verb::find_worker:
-      return find_worker(in, std::move(done));
+      return find_worker(in, done);
     case net::verb::tell:
-      return tell(in, std::move(done), now);
+      return tell(in, done, now);
     case net::verb::take_commands:
-      return take_commands(in, std::move(done), now);
+      return take_commands(in, done, now);
     case net::verb::checkpoint:
       return checkpoints_.handle(in, std::move(done), servers_in_job_.members(), now);
     case net::verb::collective:
-      return collective(in, std::move(tail), std::move(done));
+      return collective(in, std::move(tail), done);
     default:
       return;  // already rejected
   }
+} catch (const refusal& e) {
+  done.fail(net::status::bad_request, e.what());
 }
 
-void scheduler::join(const net::request_view& in, completion done, time_point now) try {
+void scheduler::join(const net::request_view& in, completion& done, time_point now) {
   const auto body = object_in(in);
   const auto who = sender::in(body, options_);
-  const bool enters = who.what == role::server && phase_ == phase::running && awaits(who.index);
-  const bool returns =
-      enters || (phase_ == phase::running &&
-                 (is_awaited(who.what, who.index) ||
-                  (who.what == role::server && servers_in_job_.state(who.index) == server_state::down)));
-  if (at(who.what, who.index).joined && !returns) throw refusal(name(who.what, who.index) + " has joined already");
+  const bool is_server = who.what == role::server;
+  const bool enters = is_server && phase_ == phase::running && is_entering(who.index);
+  const bool replaces = phase_ == phase::running && (is_server ? servers_in_job_.state(who.index) == server_state::down
+                                                               : workers_[who.index].is(seat_state::awaited));
+  const bool returns = enters || replaces;
+  auto& n = at(who.what, who.index);
+  if (n.has_joined() && !returns) throw refusal(name(who.what, who.index) + " has joined already");
   if (phase_ != phase::joining && !returns) throw refusal("the job is complete");
-  const auto host = text_in(body, "host");
-  const auto pid = static_cast<int>(whole_number_in(body, "pid", 0x7fffffff));
-  auto& reaped = at(who.what, who.index).reaped;
+  process holder{.pid = 0, .host = text_in(body, "host")};
+  holder.pid = static_cast<int>(whole_number_in(body, "pid", 0x7fffffff));
   const auto dead = std::ranges::find_if(
-      reaped, [&](const auto& r) { return r.first == pid && (r.second.empty() || r.second == host); });
-  if (dead != reaped.end()) {
-    reaped.erase(dead);  // its number may be used again
+      n.reaped, [&](const auto& r) { return r.first == holder.pid && (r.second.empty() || r.second == holder.host); });
+  if (dead != n.reaped.end()) {
+    n.reaped.erase(dead);  // its number may be used again
     throw refusal("the death of this process has been reported");
   }
-  json joined{{"event", "joined"}, {"host", host}, {"pid", pid}};
-  const auto before = holder(who);
-  if (who.what == role::server) {
-    server_entry s;
-    s.slot = who.index;
-    s.host = host;
-    s.pid = pid;
-    const auto it = body.find("incarnation");
-    if (it != body.end() && it->is_string()) s.incarnation = from_hex(it->get_ref<const std::string&>()).value_or(0);
-    else s.incarnation = whole_number_in(body, "incarnation", ~std::uint64_t{0});
-    if (s.incarnation == 0) throw refusal("\"incarnation\" must be 16 hex digits or a number, and not 0");
-    if (const auto weight = body.find("weight"); weight != body.end()) {
-      if (!weight->is_number() || !(*weight >= ring::least_weight && *weight <= ring::greatest_weight))
-        throw refusal("\"weight\" is " + json_text(*weight) + ", not a number in [1/64, 64]");
-      s.weight = weight->get<double>();
-    }
-    s.threads = static_cast<std::uint32_t>(whole_number_in(body, "threads", membership::most_threads));
-    const auto shards = body.find("shards");
-    if (shards == body.end() || !shards->is_array() || shards->size() != s.threads || s.threads == 0)
-      throw refusal("\"shards\" must have one address for each of the threads");
-    for (const auto& a : *shards) s.shards.push_back(address_in({{"shards", a}}, "shards"));
-    s.clock = address_in(body, "clock");
-    s.control = address_in(body, "control");
-    joined["role"] = "server";
-    joined["index"] = who.index;
+  json joined{{"event", "joined"},
+              {"host", holder.host},
+              {"pid", holder.pid},
+              {"role", is_server ? "server" : "worker"},
+              {"index", who.index}};
+  if (is_server) {
+    auto s = server_in(body, who.index, holder);
+    holder.incarnation = s.incarnation;
     joined["threads"] = s.threads;
-    if (returns) {
-      if (enters) {
-        servers_in_job_.admit(std::move(s));
-        entering_.reset();
-        checkpoints_.servers_changed("server s" + std::to_string(who.index) + " joined meanwhile");
-      } else {
-        const auto& lost = servers_in_job_.members().servers[who.index];
-        if (s.weight != lost.weight || s.threads != lost.threads)  // other partitions would be its own
-          throw refusal("a replacement of s" + std::to_string(who.index) + " must have its weight " +
-                        json_text(lost.weight) + " and its " + std::to_string(lost.threads) + " threads, not " +
-                        json_text(s.weight) + " and " + std::to_string(s.threads));
-        servers_in_job_.rejoin(std::move(s));
-      }
-      joined["epoch"] = servers_in_job_.members().epoch;
-    } else {
-      servers_in_job_.enter(std::move(s));
-      ++servers_joined_;
-    }
+    admit_server(who.index, std::move(s));
+    if (returns) joined["epoch"] = servers_in_job_.members().epoch;
   } else {
     const auto size = whole_number_in(body, "size", 0xffffffffU);
     if (size != options_.workers)
       throw refusal("worker " + std::to_string(who.index) + " was started as one of " + std::to_string(size) +
                     " workers, the job has " + std::to_string(options_.workers));
-    joined["role"] = "worker";
-    joined["index"] = who.index;
+    n.address = body.contains("address") ? address_in(body, "address") : "";
     if (!returns) ++workers_joined_;
   }
-  auto& n = at(who.what, who.index);
-  if (who.what == role::worker) n.address = body.contains("address") ? address_in(body, "address") : "";
-  if (returns && n.joined) n.earlier.push_back(before);
-  if (returns && who.what == role::worker) {
-    n.host = host;
-    n.pid = pid;
-    n.client = in.header.client;
-    events_(json_text(joined), false);
-    return take_place(who.index, body, std::move(done), now);
-  }
-  if (returns) {
+  if (n.has_joined()) n.earlier.push_back(n.holder);
+  if (is_server && returns) {
     auto earlier = std::move(n.earlier);
     n = {};
     n.earlier = std::move(earlier);
   }
-  n.joined = true;
+  n.holder = std::move(holder);
   n.client = in.header.client;
-  n.host = host;
-  n.pid = pid;
+  if (!is_server && returns) {
+    events_(json_text(joined), false);
+    return take_place(who.index, body, done, now);
+  }
+  n.become(seat_state::joined);
   n.joining = std::move(done);
   events_(json_text(joined), false);
   if (!returns) return answer_joins(now);
@@ -212,24 +196,39 @@ void scheduler::join(const net::request_view& in, completion done, time_point no
   n.joining.answer({}, net::bytes_of(servers_in_job_.members().to_json()));
   broadcast_membership();
   note_change(role::server, who.index);
-} catch (const refusal& e) {
-  done.fail(net::status::bad_request, e.what());
 }
 
-void scheduler::find_worker(const net::request_view& in, completion done) const try {
+/// A server that joins takes its slot in the membership.
+void scheduler::admit_server(std::uint32_t slot, server_entry s) {
+  if (phase_ == phase::joining) {
+    servers_in_job_.enter(std::move(s));
+    ++servers_joined_;
+  } else if (is_entering(slot)) {
+    servers_in_job_.admit(std::move(s));
+    entering_.reset();
+    checkpoints_.servers_changed("server s" + std::to_string(slot) + " joined meanwhile");
+  } else {
+    const auto& lost = servers_in_job_.members().servers[slot];
+    if (s.weight != lost.weight || s.threads != lost.threads)  // other partitions would be its own
+      throw refusal("a replacement of s" + std::to_string(slot) + " must have its weight " + json_text(lost.weight) +
+                    " and its " + std::to_string(lost.threads) + " threads, not " + json_text(s.weight) + " and " +
+                    std::to_string(s.threads));
+    servers_in_job_.rejoin(std::move(s));
+  }
+}
+
+void scheduler::find_worker(const net::request_view& in, completion& done) const {
   const auto body = object_in(in);
   const auto rank = static_cast<std::uint32_t>(whole_number_in(body, "rank", options_.workers - 1));
   const auto& n = workers_[rank];
-  const bool awaited = is_awaited(role::worker, rank);
+  const bool awaited = n.is(seat_state::awaited);
   std::string gone;
-  if (n.ejected) gone = "it was ejected";
-  else if (awaited) gone = n.lost_cause;
-  else if (n.gone) gone = "it has left the job";
-  else if (!n.joined || n.address.empty()) gone = "it has no address for messages";
+  if (n.is(seat_state::ejected)) gone = "it was ejected";
+  else if (awaited) gone = n.cause;
+  else if (n.is_gone()) gone = "it has left the job";
+  else if (!n.has_joined() || n.address.empty()) gone = "it has no address for messages";
   const auto answer = json_text(json{{"address", n.address}, {"turn", n.turn}, {"gone", gone}, {"awaited", awaited}});
   done.answer({}, net::bytes_of(answer));
-} catch (const refusal& e) {
-  done.fail(net::status::bad_request, e.what());
 }
 
 /// From this reply on a node must send heartbeats; before it, it may be waiting for the others without sending any.
@@ -237,7 +236,7 @@ void scheduler::answer_joins(time_point now) {
   PARACEL_CHECK(servers_joined_ <= options_.servers && workers_joined_ <= options_.workers);
   if (servers_joined_ < options_.servers) return;
   const auto all = servers_in_job_.members().to_json();
-  const auto answer = [&](node& n) {
+  const auto answer = [&](seat& n) {
     if (!n.joining) return;
     n.last_sign = now;
     n.joining.answer({}, net::bytes_of(all));
@@ -250,48 +249,44 @@ void scheduler::answer_joins(time_point now) {
   events_(json_text({{"event", "started"}, {"workers", options_.workers}, {"servers", options_.servers}}), false);
 }
 
-void scheduler::heartbeat(const net::request_view& in, completion done, time_point now) try {
+void scheduler::heartbeat(const net::request_view& in, completion& done, time_point now) {
   const auto body = object_in(in);
   const auto who = sender::in(body, options_);
+  const bool is_server = who.what == role::server;
   auto& n = at(who.what, who.index);
+  const bool known = n.is_held_by(body);
+  const bool lost = is_server ? servers_in_job_.state(who.index) == server_state::down : n.is(seat_state::awaited);
   // The heartbeats have their own connection and may overtake the join.
-  const bool lost = is_awaited(who.what, who.index) ||
-                    (who.what == role::server && servers_in_job_.state(who.index) == server_state::down);
-  const bool known = n.joined && is_of(body, holder(who));
-  const bool is_awaited = who.what == role::server && awaits(who.index);
-  if (n.joined && !known && !lost && !is_awaited) throw refusal(name(who.what, who.index) + " holds this place");
+  const bool may_join = !n.has_joined() || lost || (is_server && is_entering(who.index));
+  if (!known && !may_join) throw refusal(name(who.what, who.index) + " holds this place");
+  net::reply_header fields;
   if (phase_ == phase::aborted) {
-    if (known) n.gone = true;
-    net::reply_header fields;
+    if (known) n.dismiss();
     fields.order = net::instruction::abort;
     const auto why = ended_json();
     return done.answer(fields, net::bytes_of(why));
   }
-  if (phase_ == phase::done) {
-    if (known) n.gone = true;
-    net::reply_header fields;
+  const bool is_needed =
+      phase_ != phase::done && !(known && is_server && servers_in_job_.state(who.index) == server_state::gone);
+  if (!is_needed) {
+    if (known) n.dismiss();
     fields.order = net::instruction::shutdown;
     return done.answer(fields);
   }
-  if (known && who.what == role::server &&
-      servers_in_job_.state(who.index) == server_state::gone) {  // it is no longer needed
-    n.gone = true;
-    net::reply_header fields;
-    fields.order = net::instruction::shutdown;
-    return done.answer(fields);
-  }
-  const bool is_replaced = !known && std::ranges::any_of(n.earlier, [&](const auto& p) { return is_of(body, p); });
-  if ((lost && known) || is_replaced || n.ejected) {  // it was suspended or cut off: others have replaced it
+  const bool is_replaced = !known && n.was_held_by(body);
+  if ((lost && known) || is_replaced || n.is(seat_state::ejected)) {
+    // it was suspended or cut off: others have replaced it
     return tell_to_end(
-        done, who.what == role::server ? exit_status::server_lost : exit_status::worker_lost,
+        done, is_server ? exit_status::server_lost : exit_status::worker_lost,
         is_replaced ? "another process has replaced it" : name(who.what, who.index) + " was considered lost");
   }
-  if (known && n.hung.empty()) {
+  if (!known) return done.answer(fields);
+  if (!n.is(seat_state::blocked)) {
     n.last_sign = now;
     const auto clock = body.find("clock");
     if (clock != body.end() && clock->is_number_unsigned())
       n.clock = static_cast<std::uint32_t>(std::min<std::uint64_t>(clock->get<std::uint64_t>(), 0xffffffffU));
-    if (who.what == role::worker) on_worker_heartbeat(who.index, body);
+    if (!is_server) on_worker_heartbeat(who.index, body);
     const auto take_bytes = [&](const char* key, std::uint64_t& out) {
       const auto bytes = body.find(key);
       if (bytes != body.end() && bytes->is_number_unsigned()) out = bytes->get<std::uint64_t>();
@@ -299,17 +294,14 @@ void scheduler::heartbeat(const net::request_view& in, completion done, time_poi
     take_bytes("memory_bytes", n.memory_bytes);
     take_bytes("resident_bytes", n.resident_bytes);
     const auto busy = body.find("busy");
-    if (who.what == role::server && busy != body.end()) name_busy(who.index, *busy, now);
+    if (is_server && busy != body.end()) name_busy(who.index, *busy, now);
     const auto synced = body.find("synced");
-    if (who.what == role::server && synced != body.end() && synced->is_number_unsigned())
+    if (is_server && synced != body.end() && synced->is_number_unsigned())
       on_synced(who.index, synced->get<std::uint64_t>());
   }
-  if (known && !n.hung.empty()) return tell_to_end(done, exit_status::server_lost, n.hung);
-  net::reply_header fields;
-  if (known) fields.count = net::known_sender;
+  if (n.is(seat_state::blocked)) return tell_to_end(done, exit_status::server_lost, n.cause);
+  fields.count = net::known_sender;
   done.answer(fields);
-} catch (const refusal& e) {
-  done.fail(net::status::bad_request, e.what());
 }
 
 /// The reply to the heartbeat of a process that the job continues without.
@@ -320,39 +312,19 @@ void scheduler::tell_to_end(completion& done, int with_status, const std::string
   done.answer(fields, net::bytes_of(body));
 }
 
-/// The process that has, or had last, the position that a message names.
-scheduler::process scheduler::holder(const sender& who) const {
-  const bool server = who.what == role::server;
-  const auto& n = server ? servers_[who.index] : workers_[who.index];
-  const bool entered = server && who.index < servers_in_job_.members().servers.size();
-  return {n.pid, n.host, entered ? servers_in_job_.at(who.index).incarnation : 0};
-}
-
-/// Whether a heartbeat or a launcher refers to this process. A launcher knows only the pid.
-bool scheduler::is_of(const nlohmann::json& body, const process& p) {
-  if (const auto pid = body.find("pid"); pid != body.end() && *pid != p.pid) return false;
-  if (const auto host = body.find("host"); host != body.end() && *host != p.host) return false;
-  const auto incarnation = body.find("incarnation");
-  return p.incarnation == 0 || incarnation == body.end() || !incarnation->is_string() ||
-         from_hex(incarnation->get_ref<const std::string&>()) == p.incarnation;
-}
-
-void scheduler::watch(const net::request_view& in, completion done) try {
+void scheduler::watch(const net::request_view& in, completion& done) {
   const auto body = object_in(in);
   const auto who = sender::in(body, options_);
-  // A process that was replaced sees that in the membership; it must not replace its successor's watch.
-  const bool replaced = at(who.what, who.index).joined && !is_of(body, holder(who));
-  if (replaced && (phase_ == phase::joining || in.header.epoch == servers_in_job_.members().epoch))
-    throw refusal(name(who.what, who.index) + " holds this place");
+  auto& n = at(who.what, who.index);
   if (phase_ == phase::joining || in.header.epoch == servers_in_job_.members().epoch) {
-    auto& parked = at(who.what, who.index).watching;
+    // A process that was replaced sees that in the membership; it must not replace its successor's watch.
+    if (n.has_joined() && !n.holder.matches(body)) throw refusal(name(who.what, who.index) + " holds this place");
+    auto& parked = n.watching;
     if (parked) parked.fail(net::status::conflict, "it watches again");
     parked = std::move(done);
     return;
   }
   done.answer({}, net::bytes_of(servers_in_job_.members().to_json()));
-} catch (const refusal& e) {
-  done.fail(net::status::bad_request, e.what());
 }
 
 /// The membership has changed.
@@ -364,7 +336,8 @@ void scheduler::broadcast_membership() {
 }
 
 void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) {
-  if (!list.is_array()) return;
+  const auto& holder = servers_[slot].holder;
+  if (!list.is_array() || !servers_[slot].is(seat_state::joined)) return;
   std::size_t seen = 0;
   for (const auto& item : list) {
     if (++seen > max_busy_items || !item.is_object()) break;
@@ -379,20 +352,19 @@ void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) 
       std::snprintf(time, sizeof time, "%.1f s", lasts->get<double>());
       const auto why = function + " has been running for " + time + " in thread " + json_text(*shard);
       if (!servers_in_job_.has_replicas()) return on_loss(role::server, slot, why, now);
-      // Its other threads serve under a lease, which is no longer renewed; the server is lost when that has expired, or
-      // at its exit.
-      servers_[slot].hung = why;
+      // Its other threads serve under a lease, which is no longer renewed.
+      servers_[slot].become(seat_state::blocked);
+      servers_[slot].cause = why;
       return;
     }
     auto& named = busy_[{slot, shard->get<std::uint32_t>()}];
     if (named.first == function && now - named.second < busy_again) continue;
     named = {function, now};
-    const auto& n = servers_[slot];
     events_(json_text({{"event", "busy"},
                        {"role", "server"},
                        {"index", slot},
-                       {"pid", n.pid},
-                       {"host", n.host},
+                       {"pid", holder.pid},
+                       {"host", holder.host},
                        {"shard", *shard},
                        {"function", function},
                        {"seconds", lasts != item.end() && lasts->is_number() ? *lasts : json(0)}}),
@@ -400,7 +372,7 @@ void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) 
   }
 }
 
-void scheduler::progress(const net::request_view& in, completion done, time_point now) try {
+void scheduler::progress(const net::request_view& in, completion& done, time_point now) {
   auto body = object_in(in);
   if (const auto warning = body.find("warning"); warning != body.end()) {
     events_(json_text({{"event", "warning"}, {"text", *warning}}), false);
@@ -410,8 +382,6 @@ void scheduler::progress(const net::request_view& in, completion done, time_poin
   held_progress_ = json_text(body);
   done.ok();
   if (now - last_progress_ >= progress_interval) emit_progress(now);
-} catch (const refusal& e) {
-  done.fail(net::status::bad_request, e.what());
 }
 
 void scheduler::emit_progress(time_point now) {

@@ -14,7 +14,8 @@
 // launcher end it. With `worker_wait` the others wait at most that long for a replacement process of the same rank to
 // catch up with the previous one:
 //
-//   up --lost--> awaited --a new process joins--> catching up --it says so, or leaves--> up (worker_recovery.cpp)
+//   joined --lost--> awaited --a new process joins--> catching up --it says so--> joined (seat.hpp,
+//   worker_recovery.cpp)
 //
 // Bodies of the control verbs are JSON objects:
 //
@@ -87,6 +88,7 @@
 #include "server/scheduler/clock_removals.hpp"
 #include "server/scheduler/collective_service.hpp"
 #include "server/scheduler/command_board.hpp"
+#include "server/scheduler/seat.hpp"
 #include "server/scheduler/server_membership.hpp"
 
 namespace paracel::srv {
@@ -154,33 +156,6 @@ class scheduler {
 
  private:
   enum class role : std::uint8_t { server, worker };
-  struct process {
-    int pid;
-    std::string host;
-    std::uint64_t incarnation;  ///< of a server
-  };
-  struct node {
-    bool joined = false;
-    bool gone = false;                    ///< left, lost, or told that the job has ended
-    bool ejected = false;                 ///< a worker the others continue without
-    std::optional<time_point> awaited{};  ///< since when the others wait for this worker; empty: it has caught up
-    std::string lost_cause{};             ///< why they wait, or continue without it; of a server: why it was lost
-    std::uint32_t turn = 0;               ///< how many processes were this worker before
-    std::uint64_t client = 0;             ///< id of the client whose collectives are accepted
-    std::string address;                  ///< where other workers reach this one
-    int pid = 0;
-    std::vector<process> earlier;  ///< that were in this position
-    /// Process ids, and hosts if known, of workers reported dead while not in it: their joins may still arrive.
-    std::vector<std::pair<int, std::string>> reaped;
-    std::string host;
-    std::uint32_t clock = 0;              ///< iterations that a worker had finished at its last heartbeat
-    std::uint64_t memory_bytes = 0;       ///< of a server's keys and rows, at its last heartbeat
-    std::uint64_t resident_bytes = 0;     ///< of a server's process; 0: unknown
-    std::optional<time_point> last_sign;  ///< start of the lease; empty until the first heartbeat
-    completion joining;                   ///< its parked join
-    completion watching;                  ///< its parked watch
-    std::string hung;                     ///< the user function that blocks it: it is told to exit
-  };
   /// What a body says about its sender.
   struct sender {
     role what = role::worker;
@@ -189,30 +164,32 @@ class scheduler {
     static sender in(const nlohmann::json& j, const scheduler_options& options);
   };
 
-  void join(const net::request_view& in, completion done, time_point now);
-  void heartbeat(const net::request_view& in, completion done, time_point now);
-  void progress(const net::request_view& in, completion done, time_point now);
-  void leave(const net::request_view& in, completion done, time_point now);
+  // Handlers of verbs. Throw: refusal, which `handle` answers.
+  void join(const net::request_view& in, completion& done, time_point now);
+  void heartbeat(const net::request_view& in, completion& done, time_point now);
+  void progress(const net::request_view& in, completion& done, time_point now);
+  void leave(const net::request_view& in, completion& done, time_point now);
+  void on_abort(const net::request_view& in, completion& done, time_point now);
+  void watch(const net::request_view& in, completion& done);
+  void on_death_report(const net::request_view& in, completion& done, time_point now);
+  void resize(const net::request_view& in, completion& done, time_point now);
+  void find_worker(const net::request_view& in, completion& done) const;
+  void tell(const net::request_view& in, completion& done, time_point now);
+  void take_commands(const net::request_view& in, completion& done, time_point now);
+  void collective(const net::request_view& in, shared_buffer tail, completion& done);
   [[nodiscard]] std::string report(time_point now) const;
-  void on_abort(const net::request_view& in, completion done, time_point now);
+
+  void admit_server(std::uint32_t slot, server_entry s);
   void answer_joins(time_point now);
-  void watch(const net::request_view& in, completion done);
+  void broadcast_membership();
   void on_last_words(std::uint32_t slot, const nlohmann::json& words, time_point now);
-  void on_death_report(const net::request_view& in, completion done, time_point now);
-  [[nodiscard]] process holder(const sender& who) const;
-  [[nodiscard]] static bool is_of(const nlohmann::json& body, const process& p);
   void tell_to_end(completion& done, int with_status, const std::string& why);
   void on_synced(std::uint32_t slot, std::uint64_t epoch);
-  void find_worker(const net::request_view& in, completion done) const;
-  void resize(const net::request_view& in, completion done, time_point now);
-  void tell(const net::request_view& in, completion done, time_point now);
-  void take_commands(const net::request_view& in, completion done, time_point now);
   [[nodiscard]] command_board::recipients recipients() const;
-  [[nodiscard]] std::string state_of(role r, std::uint32_t index) const;
   void note_change(role r, std::uint32_t index);
   void give_up_entering(const std::string& why);
-  [[nodiscard]] bool awaits(std::uint32_t slot) const noexcept { return entering_ && entering_->first == slot; }
-  void broadcast_membership();
+  /// A server is to be started in this slot, and has not joined yet.
+  [[nodiscard]] bool is_entering(std::uint32_t slot) const noexcept { return entering_ && entering_->first == slot; }
   /// How a worker was lost.
   struct worker_end {
     std::string why;
@@ -228,20 +205,19 @@ class scheduler {
   void check_removals(time_point now);
   void eject(std::uint32_t rank, const std::string& cause, bool reaped, time_point now);
   void await(std::uint32_t rank, const std::string& cause, time_point now);
-  /// No replacement of this worker has joined yet.
-  [[nodiscard]] bool is_awaited(role r, std::uint32_t index) const {
-    return r == role::worker && workers_[index].awaited && workers_[index].gone;
-  }
-  void take_place(std::uint32_t rank, const nlohmann::json& body, completion done, time_point now);
+  void take_place(std::uint32_t rank, const nlohmann::json& body, completion& done, time_point now);
   void on_worker_heartbeat(std::uint32_t rank, const nlohmann::json& body);
-  void caught_up(std::uint32_t rank);
+  void note_caught_up(std::uint32_t rank);
   void check_awaited(time_point now);
-  void collective(const net::request_view& in, shared_buffer tail, completion done);
   void end_when_all_left(time_point now);
   void name_busy(std::uint32_t slot, const nlohmann::json& list, time_point now);
   void emit_progress(time_point now);
   void refuse_ended(completion& done) const;
-  [[nodiscard]] node& at(role r, std::uint32_t index) { return r == role::server ? servers_[index] : workers_[index]; }
+  [[nodiscard]] seat& at(role r, std::uint32_t index) { return r == role::server ? servers_[index] : workers_[index]; }
+  [[nodiscard]] const seat& at(role r, std::uint32_t index) const {
+    return r == role::server ? servers_[index] : workers_[index];
+  }
+  [[nodiscard]] std::string state_of(role r, std::uint32_t index) const;
   [[nodiscard]] std::string name(role r, std::uint32_t index) const;
   [[nodiscard]] std::string missing() const;
   [[nodiscard]] std::string ended_json() const;
@@ -255,8 +231,8 @@ class scheduler {
   time_point joining_since_;
   phase phase_ = phase::joining;
   server_membership servers_in_job_;
-  std::vector<node> servers_;  // by slot
-  std::vector<node> workers_;  // by rank
+  std::vector<seat> servers_;  // by slot
+  std::vector<seat> workers_;  // by rank
   std::uint32_t servers_joined_ = 0;
   std::uint32_t workers_joined_ = 0;
   std::uint32_t workers_left_ = 0;  // including those that were ejected

@@ -19,35 +19,34 @@ namespace paracel::srv {
 
 using nlohmann::json;
 
-void scheduler::leave(const net::request_view& in, completion done, time_point now) try {
+void scheduler::leave(const net::request_view& in, completion& done, time_point now) {
   const auto body = object_in(in);
   const auto who = sender::in(body, options_);
   auto& n = at(who.what, who.index);
   if (phase_ == phase::aborted) {
-    n.gone = true;
+    n.dismiss();
     return refuse_ended(done);
   }
-  if (!n.joined) throw refusal("it has not joined");
-  if (!is_of(body, holder(who))) throw refusal(name(who.what, who.index) + " holds this place");
-  if (n.gone) return done.ok();
+  if (!n.has_joined()) throw refusal("it has not joined");
+  if (!n.is_held_by(body)) throw refusal(name(who.what, who.index) + " holds this place");
+  if (n.is_gone()) return done.ok();
   const int status = exit_status_in(body);
   if (const auto words = body.find("last_words"); words != body.end() && who.what == role::server) {
     done.ok();
     return on_last_words(who.index, *words, now);
   }
-  n.gone = true;
   if (who.what == role::server) {
     done.ok();
+    if (phase_ == phase::running && servers_in_job_.may_change())
+      return on_loss(role::server, who.index, "it left with status " + std::to_string(status), now);
+    n.become(seat_state::left);
     if (phase_ == phase::done) return;
-    if (phase_ == phase::running && servers_in_job_.may_change()) {
-      n.gone = false;
-      on_loss(role::server, who.index, "it left with status " + std::to_string(status), now);
-      return;
-    }
     if (!left_early_) left_early_.emplace(who.index, now);
     events_(json_text({{"event", "left"}, {"role", "server"}, {"index", who.index}, {"status", status}}), false);
     return;
   }
+  const bool was_catching_up = n.is(seat_state::catching_up);
+  n.become(seat_state::left);
   // Before the reply, so that an observer of that process's exit can know that it was not premature.
   events_(json_text({{"event", "left"}, {"role", "worker"}, {"index", who.index}, {"status", status}}), false);
   done.ok();
@@ -59,14 +58,12 @@ void scheduler::leave(const net::request_view& in, completion done, time_point n
     n.watching.fail(net::status::conflict, "it has left");  // its thread need not look for a reply any more
   // Ranks of communicator 0 are the workers' own; a collective that waits for one that has left would wait forever.
   collectives_.depart(0, who.index, "worker " + std::to_string(who.index) + " has left the job");
-  if (n.awaited) caught_up(who.index);
+  if (was_catching_up) note_caught_up(who.index);
   if (auto* kept = collectives_.kept()) kept->needs_nothing(who.index);
   checkpoints_.worker_left(who.index, servers_in_job_.members());
   commands_.worker_gone(who.index, "it has left the job");
   ++workers_left_;
   end_when_all_left(now);
-} catch (const refusal& e) {
-  done.fail(net::status::bad_request, e.what());
 }
 
 /// A user function kills a server: it is lost, and the function is blocked.
@@ -75,11 +72,10 @@ void scheduler::on_last_words(std::uint32_t slot, const json& words, time_point 
   auto& n = servers_[slot];
   const auto where = text_or(words, "where", "a user function");
   const auto how = text_or(words, "how", "");
-  // A server that is still running was told to exit because of that.
-  auto why = how.empty() ? n.hung : how + " in " + where;
-  if (how.empty()) why = (why.empty() ? "it does not return" : why) + ": " + where;
+  auto why = n.is(seat_state::blocked) ? n.cause : "it does not return";
+  why = how.empty() ? why + ": " + where : how + " in " + where;
   if (why.size() > max_cause_bytes) why.resize(max_cause_bytes);
-  n.hung.clear();
+  n.cause.clear();
   const auto function = from_hex(text_or(words, "function", ""));
   if (function && *function != 0) {
     servers_in_job_.refuse(
@@ -98,14 +94,12 @@ void scheduler::end_when_all_left(time_point now) {
   commands_.fail_all(net::status::bad_request, "the job is done");
 }
 
-void scheduler::on_abort(const net::request_view& in, completion done, time_point now) try {
+void scheduler::on_abort(const net::request_view& in, completion& done, time_point now) {
   const auto body = object_in(in);
   const int status = exit_status_in(body);
   const auto cause = cause_or(body, "cause", "a node ended the job without saying why");
   done.ok();
   abort(status == 0 ? exit_status::failure : status, cause, now);
-} catch (const refusal& e) {
-  done.fail(net::status::bad_request, e.what());
 }
 
 void scheduler::abort(int status, const std::string& cause, time_point now) {
@@ -127,10 +121,10 @@ void scheduler::abort(int status, const std::string& cause, time_point now) {
 }
 
 json scheduler::lost_event(role r, std::uint32_t index, const std::string& cause, int with_status) const {
-  const auto& n = r == role::server ? servers_[index] : workers_[index];
+  const auto& holder = at(r, index).holder;
   json event{{"event", "lost"},      {"role", r == role::server ? "server" : "worker"},
-             {"index", index},       {"pid", n.pid},
-             {"host", n.host},       {"cause", cause},
+             {"index", index},       {"pid", holder.pid},
+             {"host", holder.host},  {"cause", cause},
              {"status", with_status}};
   if (servers_in_job_.may_change()) event["epoch"] = servers_in_job_.members().epoch;
   return event;
@@ -139,19 +133,20 @@ json scheduler::lost_event(role r, std::uint32_t index, const std::string& cause
 void scheduler::on_loss(role r, std::uint32_t index, const std::string& why, time_point now) {
   if (r == role::worker) return on_worker_loss(index, {.why = why}, now);
   auto& n = servers_[index];
-  n.gone = true;
+  const std::string blocked = n.is(seat_state::blocked) ? n.cause : "";
+  n.become(seat_state::lost);
   if (servers_in_job_.state(index) == server_state::gone) return;
   if (servers_in_job_.state(index) == server_state::left) {  // it had no partitions any more
     servers_in_job_.server_lost(index);
     events_(json_text({{"event", "retired"},
                        {"index", index},
-                       {"pid", n.pid},
-                       {"host", n.host},
+                       {"pid", n.holder.pid},
+                       {"host", n.holder.host},
                        {"epoch", servers_in_job_.members().epoch}}),
             false);
     return broadcast_membership();
   }
-  auto cause = name(r, index) + " lost: " + (n.hung.empty() ? why : n.hung);
+  auto cause = name(r, index) + " lost: " + (blocked.empty() ? why : blocked);
   server_membership::verdict verdict{false};
   if (phase_ == phase::running && servers_in_job_.may_change()) verdict = servers_in_job_.server_lost(index);
   if (!verdict.why_not.empty()) cause += "; " + verdict.why_not;
@@ -161,7 +156,7 @@ void scheduler::on_loss(role r, std::uint32_t index, const std::string& why, tim
   events_(json_text(event), false);
   if (!verdict.continues) return abort(exit_status::server_lost, cause, now);
   losses_.emplace_back(now, cause);
-  n.lost_cause = cause;
+  n.cause = cause;
   commands_.server_gone(index, cause);
   note_change(r, index);
   std::erase_if(busy_, [index](const auto& b) { return b.first.first == index; });
@@ -169,7 +164,7 @@ void scheduler::on_loss(role r, std::uint32_t index, const std::string& why, tim
   broadcast_membership();
 }
 
-void scheduler::on_death_report(const net::request_view& in, completion done, time_point now) try {
+void scheduler::on_death_report(const net::request_view& in, completion& done, time_point now) {
   const auto body = object_in(in);
   const auto who = sender::in(body, options_);
   const auto why = cause_or(body, "why", "its process has ended");
@@ -178,19 +173,17 @@ void scheduler::on_death_report(const net::request_view& in, completion done, ti
     continues = on_worker_reaped(who.index, body, why, now);
   } else {
     const auto& n = servers_[who.index];
-    const bool is_known = n.joined && is_of(body, holder(who));
+    const bool is_known = n.is_held_by(body);
     // A report may arrive when its position already belongs to another process.
     const bool is_late =
         std::ranges::any_of(n.earlier, [&](const auto& p) { return body.value("pid", json()) == p.pid; });
-    if (awaits(who.index) && !is_known && !is_late) give_up_entering(why);
-    else if (phase_ != phase::done && is_known && !n.gone) on_loss(role::server, who.index, why, now);
+    if (is_entering(who.index) && !is_known && !is_late) give_up_entering(why);
+    else if (phase_ != phase::done && is_known && n.is_present()) on_loss(role::server, who.index, why, now);
   }
   const auto answer = json_text({{"continues", continues && phase_ != phase::aborted},
                                  {"epoch", servers_in_job_.members().epoch},
                                  {"cause", cause_}});
   done.answer({}, net::bytes_of(answer));
-} catch (const refusal& e) {
-  done.fail(net::status::bad_request, e.what());
 }
 
 }  // namespace paracel::srv

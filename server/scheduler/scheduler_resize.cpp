@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json_io.hpp"
+#include "server/scheduler/control_body.hpp"
 #include "server/scheduler/scheduler.hpp"
 
 namespace paracel::srv {
@@ -32,8 +33,8 @@ void scheduler::on_synced(std::uint32_t slot, std::uint64_t epoch) {
     const auto& n = servers_[moved];
     events_(json_text({{"event", is == server_state::gone ? "retired" : "entered"},
                        {"index", moved},
-                       {"pid", n.pid},
-                       {"host", n.host},
+                       {"pid", n.holder.pid},
+                       {"host", n.holder.host},
                        {"epoch", servers_in_job_.members().epoch}}),
             false);
   }
@@ -42,16 +43,15 @@ void scheduler::on_synced(std::uint32_t slot, std::uint64_t epoch) {
   broadcast_membership();
 }
 
-void scheduler::resize(const net::request_view& in, completion done, time_point now) {
-  const auto refuse = [&](const std::string& why) { done.fail(net::status::bad_request, why); };
+void scheduler::resize(const net::request_view& in, completion& done, time_point now) {
   const auto body = json_from(net::text_of(in.body));
   const auto wish = body.is_object() ? body.value("servers", json()) : json();
-  if (wish != 1 && wish != -1) return refuse("\"servers\" must be 1 or -1: one server at a time");
+  if (wish != 1 && wish != -1) throw refusal("\"servers\" must be 1 or -1: one server at a time");
   const int by = wish == 1 ? 1 : -1;
   if (phase_ != phase::running)
-    return refuse(phase_ == phase::joining ? "the job has not started yet" : "the job is done");
-  if (entering_) return refuse("one change at a time: s" + std::to_string(entering_->first) + " is being started");
-  if (const auto why = servers_in_job_.why_not_resize(by); !why.empty()) return refuse(why);
+    throw refusal(phase_ == phase::joining ? "the job has not started yet" : "the job is done");
+  if (entering_) throw refusal("one change at a time: s" + std::to_string(entering_->first) + " is being started");
+  if (const auto why = servers_in_job_.why_not_resize(by); !why.empty()) throw refusal(why);
   std::uint32_t slot = 0;
   if (by > 0) {
     slot = servers_in_job_.free_slot();
@@ -64,8 +64,8 @@ void scheduler::resize(const net::request_view& in, completion done, time_point 
     const auto& n = servers_[slot];
     events_(json_text({{"event", "leaving"},
                        {"index", slot},
-                       {"pid", n.pid},
-                       {"host", n.host},
+                       {"pid", n.holder.pid},
+                       {"host", n.holder.host},
                        {"epoch", servers_in_job_.members().epoch}}),
             false);
     checkpoints_.servers_changed("server s" + std::to_string(slot) + " is leaving");

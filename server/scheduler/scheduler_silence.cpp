@@ -28,10 +28,10 @@ std::string seconds(std::chrono::milliseconds t) {
 std::string scheduler::missing() const {
   std::string text;
   std::size_t left_out = 0;
-  const auto list = [&](const std::vector<node>& nodes, const char* prefix) {
+  const auto list = [&](const std::vector<seat>& nodes, const char* prefix) {
     std::size_t named = 0;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-      if (nodes[i].joined) continue;
+      if (nodes[i].has_joined()) continue;
       if (named++ < 8) text += (text.empty() ? "" : ", ") + std::string(prefix) + std::to_string(i);
       else ++left_out;
     }
@@ -47,12 +47,12 @@ void scheduler::tick(time_point now) {
   if (phase_ == phase::done || phase_ == phase::aborted) return;
   checkpoints_.tick(servers_in_job_.members(), now);
   if (now - last_progress_ >= progress_interval) emit_progress(now);
-  const auto look = [&](role r, std::vector<node>& nodes) {
+  const auto look = [&](role r, std::vector<seat>& nodes) {
     const bool has_lease = r == role::server && servers_in_job_.has_replicas();
     const auto limit = has_lease ? std::min(options_.lease_limit, options_.heartbeat_limit) : options_.heartbeat_limit;
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
       const auto& n = nodes[i];
-      if (!n.joined || n.gone || !n.last_sign || now - *n.last_sign <= limit) continue;
+      if (!n.is_present() || !n.last_sign || now - *n.last_sign <= limit) continue;
       const auto silent = std::chrono::duration_cast<std::chrono::milliseconds>(now - *n.last_sign);
       on_loss(r, i, "no heartbeat for " + seconds(silent), now);
     }
@@ -75,7 +75,7 @@ void scheduler::was_away(time_point::duration missed, time_point now) {
   for (auto* nodes : {&servers_, &workers_}) {
     for (auto& n : *nodes) {
       if (n.last_sign) n.last_sign = now;
-      if (n.awaited) *n.awaited += missed;
+      n.lost_at += missed;
     }
   }
   if (entering_) entering_->second += missed;
@@ -90,9 +90,9 @@ void scheduler::was_away(time_point::duration missed, time_point now) {
 bool scheduler::all_notified(time_point now) const noexcept {
   if (phase_ != phase::done && phase_ != phase::aborted) return false;
   if (now - ended_at_ > options_.heartbeat_limit) return true;
-  const auto knows = [](const node& n) { return n.joined && n.gone; };
+  const auto knows = [](const seat& n) { return n.is_gone(); };
   for (std::uint32_t slot = 0; slot < servers_.size(); ++slot)
-    if (!knows(servers_[slot]) && !awaits(slot)) return false;
+    if (!knows(servers_[slot]) && !is_entering(slot)) return false;
   return std::ranges::all_of(workers_, knows);
 }
 

@@ -24,37 +24,49 @@ namespace paracel::srv {
 using nlohmann::json;
 
 std::string scheduler::state_of(role r, std::uint32_t index) const {
-  const auto& n = r == role::server ? servers_[index] : workers_[index];
   if (const auto is = servers_in_job_.state(index); r == role::server && is != server_state::up)
-    return awaits(index) ? "missing" : name_of(is);
-  if (n.ejected) return "ejected";
-  if (n.awaited) return n.gone ? "awaited" : "catching up";
-  if (n.gone) return "gone";
-  return n.joined ? "up" : "missing";
+    return is_entering(index) ? "missing" : name_of(is);
+  switch (at(r, index).state()) {
+    case seat_state::expected:
+      return "missing";
+    case seat_state::joined:
+    case seat_state::blocked:
+      return "up";
+    case seat_state::awaited:
+      return "awaited";
+    case seat_state::catching_up:
+      return "catching up";
+    case seat_state::ejected:
+      return "ejected";
+    case seat_state::lost:
+    case seat_state::left:
+      break;
+  }
+  return "gone";
 }
 
 std::string scheduler::report(time_point now) const {
   const auto seconds_since = [now](time_point then) { return std::chrono::duration<double>(now - then).count(); };
   const auto about = [&](role r, std::uint32_t index) {
-    const auto& n = r == role::server ? servers_[index] : workers_[index];
+    const auto& n = at(r, index);
     json j{{"state", state_of(r, index)}};
-    if (!n.joined) return j;
-    j["pid"] = n.pid;
-    j["host"] = n.host;
-    if (n.last_sign && !n.gone) j["silent"] = seconds_since(*n.last_sign);
-    if (n.gone && !n.lost_cause.empty()) j["cause"] = n.lost_cause;
+    if (!n.has_joined()) return j;
+    j["pid"] = n.holder.pid;
+    j["host"] = n.holder.host;
+    if (n.last_sign && n.is_present()) j["silent"] = seconds_since(*n.last_sign);
+    if (n.is_gone() && !n.cause.empty()) j["cause"] = n.cause;
     return j;
   };
   json servers = json::array();
   for (std::uint32_t slot = 0; slot < servers_.size(); ++slot) {
     auto j = about(role::server, slot);
     j["slot"] = slot;
-    if (servers_[slot].joined) {
+    if (servers_[slot].has_joined()) {
       const auto& entry = servers_in_job_.at(slot);
       j["incarnation"] = to_hex(entry.incarnation);
       j["threads"] = entry.threads;
       const auto& n = servers_[slot];
-      if (n.resident_bytes != 0 && !n.gone) {
+      if (n.resident_bytes != 0 && n.is_present()) {
         j["memory_bytes"] = n.memory_bytes;
         j["resident_bytes"] = n.resident_bytes;
       }

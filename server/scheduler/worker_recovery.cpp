@@ -37,8 +37,7 @@ std::string scheduler::why_needed(std::uint32_t rank, const worker_end& end) con
 /// A worker that fails by itself ends the job: the others would fail in the same way.
 void scheduler::on_worker_loss(std::uint32_t rank, const worker_end& end, time_point now) {
   auto& n = workers_[rank];
-  n.gone = true;
-  auto cause = (n.joined ? name(role::worker, rank) : "worker " + std::to_string(rank)) + " lost: " + end.why;
+  auto cause = (n.has_joined() ? name(role::worker, rank) : "worker " + std::to_string(rank)) + " lost: " + end.why;
   const auto why_not = why_needed(rank, end);
   if (phase_ == phase::running && !end.exited && why_not.empty()) {
     if (options_.worker_wait.count() != 0) {
@@ -51,6 +50,7 @@ void scheduler::on_worker_loss(std::uint32_t rank, const worker_end& end, time_p
       return end_when_all_left(now);
     }
   }
+  n.become(seat_state::lost);
   const int with_status = end.exited.value_or(exit_status::worker_lost);
   if (!why_not.empty()) cause += "; " + why_not;
   auto event = lost_event(role::worker, rank, cause, with_status);
@@ -66,19 +66,19 @@ bool scheduler::on_worker_reaped(std::uint32_t rank, const json& body, std::stri
   if (body.contains("status")) end.exited = exit_status_in(body);
   auto& n = workers_[rank];
   // A report may arrive when its position already belongs to another process.
-  const bool is_known = n.joined ? is_of(body, holder({role::worker, rank})) : phase_ == phase::joining;
+  const bool is_known = n.has_joined() ? n.is_held_by(body) : phase_ == phase::joining;
   if (!is_known) {
     if (body.contains("pid"))
       n.reaped.emplace_back(static_cast<int>(whole_number_in(body, "pid", 0x7fffffff)), cause_or(body, "host", ""));
     if (n.reaped.size() > most_reaped) n.reaped.erase(n.reaped.begin());
     return !end.exited;
   }
-  if (n.ejected) {
+  if (n.is(seat_state::ejected)) {
     removals_.remove(rank, servers_in_job_.members(), now);
     return true;
   }
-  const bool is_awaited = n.awaited && n.gone;
-  if (is_awaited ? end.cannot.empty() : !end.exited && (phase_ == phase::done || n.gone)) return true;
+  const bool is_awaited = n.is(seat_state::awaited);
+  if (is_awaited ? end.cannot.empty() : !end.exited && (phase_ == phase::done || n.is_gone())) return true;
   if (is_awaited) end.exited.reset();  // it was told to exit
   on_worker_loss(rank, end, now);
   return !end.exited && phase_ != phase::aborted;
@@ -88,16 +88,16 @@ bool scheduler::on_worker_reaped(std::uint32_t rank, const json& body, std::stri
 /// reported: until then it may take part.
 void scheduler::eject(std::uint32_t rank, const std::string& cause, bool reaped, time_point now) {
   auto& n = workers_[rank];
-  PARACEL_CHECK(rank != 0 && n.joined && !n.ejected);
-  n.ejected = true;
-  n.lost_cause = cause;
+  PARACEL_CHECK(rank != 0);
+  n.become(seat_state::ejected);
+  n.cause = cause;
   ++workers_left_;
   const auto& members = servers_in_job_.members();
   events_(json_text({{"event", "ejected"},
                      {"role", "worker"},
                      {"index", rank},
-                     {"pid", n.pid},
-                     {"host", n.host},
+                     {"pid", n.holder.pid},
+                     {"host", n.holder.host},
                      {"cause", cause},
                      {"clock", n.clock},
                      {"reaped", reaped}}),
@@ -112,7 +112,7 @@ void scheduler::eject(std::uint32_t rank, const std::string& cause, bool reaped,
 void scheduler::check_removals(time_point now) {
   const auto rank = removals_.tick(servers_in_job_.members(), now);
   if (!rank) return;
-  const auto cause = workers_[*rank].lost_cause + ", and the others could not be told";
+  const auto cause = workers_[*rank].cause + ", and the others could not be told";
   events_(json_text(lost_event(role::worker, *rank, cause, exit_status::worker_lost)), false);
   abort(exit_status::worker_lost, cause, now);
 }
@@ -120,15 +120,15 @@ void scheduler::check_removals(time_point now) {
 /// The clock does not pass what this worker has committed, so the others wait implicitly.
 void scheduler::await(std::uint32_t rank, const std::string& cause, time_point now) {
   auto& n = workers_[rank];
-  PARACEL_CHECK(n.joined && !n.ejected);
-  n.awaited = now;
-  n.lost_cause = cause;
+  n.become(seat_state::awaited);
+  n.lost_at = now;
+  n.cause = cause;
   if (n.watching) n.watching.fail(net::status::conflict, "another process is awaited in its place");
   events_(json_text({{"event", "awaited"},
                      {"role", "worker"},
                      {"index", rank},
-                     {"pid", n.pid},
-                     {"host", n.host},
+                     {"pid", n.holder.pid},
+                     {"host", n.holder.host},
                      {"cause", cause},
                      {"clock", n.clock},
                      {"seconds", std::chrono::duration<double>(options_.worker_wait).count()}}),
@@ -137,14 +137,13 @@ void scheduler::await(std::uint32_t rank, const std::string& cause, time_point n
   note_change(role::worker, rank);
 }
 
-void scheduler::take_place(std::uint32_t rank, const json& body, completion done, time_point now) {
+void scheduler::take_place(std::uint32_t rank, const json& body, completion& done, time_point now) {
   auto& n = workers_[rank];
-  n.gone = false;
+  n.become(seat_state::catching_up);
   n.last_sign = now;
   ++n.turn;
   if (const auto cannot = body.find("cannot"); cannot != body.end() && cannot->is_string()) {
-    abort(exit_status::worker_lost, n.lost_cause + "; no other process can replace it: " + cannot->get<std::string>(),
-          now);
+    abort(exit_status::worker_lost, n.cause + "; no other process can replace it: " + cannot->get<std::string>(), now);
     return refuse_ended(done);
   }
   if (const auto clock = body.find("clock"); clock != body.end() && clock->is_number_unsigned()) {
@@ -164,7 +163,10 @@ void scheduler::take_place(std::uint32_t rank, const json& body, completion done
 void scheduler::on_worker_heartbeat(std::uint32_t rank, const json& body) {
   auto* kept = collectives_.kept();
   if (kept == nullptr) return;
-  if (workers_[rank].awaited && body.value("caught_up", json()) == true) caught_up(rank);
+  if (auto& n = workers_[rank]; n.is(seat_state::catching_up) && body.value("caught_up", json()) == true) {
+    n.become(seat_state::joined);
+    note_caught_up(rank);
+  }
   const auto of = body.find("collectives");
   if (of == body.end() || !of->is_object() || !of->contains("from") || !of->at("from").is_number_unsigned()) return;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> again;
@@ -177,26 +179,28 @@ void scheduler::on_worker_heartbeat(std::uint32_t rank, const json& body) {
   kept->needs(rank, std::move(again), of->at("from").get<std::uint64_t>());
 }
 
-void scheduler::caught_up(std::uint32_t rank) {
-  auto& n = workers_[rank];
-  n.awaited.reset();
-  events_(json_text({{"event", "caught_up"}, {"role", "worker"}, {"index", rank}, {"pid", n.pid}, {"host", n.host}}),
-          false);
+void scheduler::note_caught_up(std::uint32_t rank) {
+  const auto& holder = workers_[rank].holder;
+  events_(
+      json_text(
+          {{"event", "caught_up"}, {"role", "worker"}, {"index", rank}, {"pid", holder.pid}, {"host", holder.host}}),
+      false);
   note_change(role::worker, rank);
 }
 
 void scheduler::check_awaited(time_point now) {
   for (const auto& n : workers_) {
-    if (!n.awaited || now - *n.awaited <= options_.worker_wait) continue;
+    const bool is_waited_for = n.is(seat_state::awaited) || n.is(seat_state::catching_up);
+    if (!is_waited_for || now - n.lost_at <= options_.worker_wait) continue;
     char limit[32];
     std::snprintf(limit, sizeof limit, "%g s", std::chrono::duration<double>(options_.worker_wait).count());
     return abort(exit_status::worker_lost,
-                 n.lost_cause + "; no replacement had caught up within " + limit + " (--on-worker-death)", now);
+                 n.cause + "; no replacement had caught up within " + limit + " (--on-worker-death)", now);
   }
 }
 
 /// Late messages of a replaced process do not count as its successor's.
-void scheduler::collective(const net::request_view& in, shared_buffer tail, completion done) {
+void scheduler::collective(const net::request_view& in, shared_buffer tail, completion& done) {
   const auto rank = in.header.rank;
   if (in.header.table == 0 && rank < workers_.size() && workers_[rank].client != in.header.client)
     return done.fail(net::status::bad_request, "another process is worker " + std::to_string(rank) + " now");
