@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//
-// How a replica handles messages: see the head of replication_chain.hpp. Nothing is changed before the whole message is
-// known to be well-formed and from our predecessor in the chains of its partitions.
+#include "server/replication/replica.hpp"
+
 #include <algorithm>
+#include <bitset>
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,7 +11,6 @@
 #include <paracel/error.hpp>
 
 #include "core/check.hpp"
-#include "server/replication/replication_chain.hpp"
 #include "server/replication/replication_entries.hpp"
 #include "server/request/verb_rules.hpp"
 #include "server/store/partition_records.hpp"
@@ -18,7 +18,6 @@
 namespace paracel::srv {
 
 using net::status;
-using net::verb;
 
 namespace {
 
@@ -26,15 +25,29 @@ constexpr std::chrono::milliseconds log_interval{1000};
 
 }  // namespace
 
-/// Whether the sender is a thread of a server of this epoch, and means us.
-bool replication_chain::is_of_peer(const net::request_header& h) const {
-  const auto between = link::of(h);
-  return between.to == options_.incarnation && view_->owned.knows({between.from_slot, between.from});
+void replica::begin_epoch() {
+  pieces_.clear();
+  std::bitset<partition_count> gone;
+  context_.each_partition([&](std::uint16_t partition) {
+    const auto chain = context_.view->router.chain(partition);
+    const auto begun = partial_.find(partition);
+    if (std::find(chain.begin(), chain.end(), context_.view->self) == chain.end()) {
+      auto& at = context_.index[context_.place_of(partition)];
+      if (at != 0 || begun != partial_.end()) gone.set(partition);
+      at = 0;
+    } else if (begun == partial_.end() || chain.front() != context_.view->self) {
+      return;
+    } else if (!begun->second.is_aside) {
+      throw error("partition " + std::to_string(partition) + " was lost while it was being copied here");
+    }
+    // As its head we have a complete older version, and nothing newer was answered.
+    if (begun != partial_.end()) partial_.erase(begun);
+  });
+  if (gone.any()) context_.store.drop_partitions(gone);
 }
 
 /// Reassembles the message of this piece. After the last one `whole` is its body, if it came in pieces.
-replication_chain::piece replication_chain::join_pieces(const net::request_view& request,
-                                                        std::vector<std::byte>& whole) {
+replica::piece replica::join_pieces(const net::request_view& request, std::vector<std::byte>& whole) {
   const auto& h = request.header;
   const std::pair sender{h.client, h.rank};
   const auto begun = pieces_.find(sender);
@@ -44,8 +57,8 @@ replication_chain::piece replication_chain::join_pieces(const net::request_view&
     return piece::unexpected;
   }
   auto& all = begun != pieces_.end() ? begun->second : pieces_[sender];
-  if (!all.held.take(budgets_.pieces, request.body.size() + sizeof all)) {
-    throw error("what another server sends in pieces is more than " + std::to_string(budgets_.pieces.limit()) +
+  if (!all.held.take(context_.budgets.pieces, request.body.size() + sizeof all)) {
+    throw error("what another server sends in pieces is more than " + std::to_string(context_.budgets.pieces.limit()) +
                 " bytes: a replica of it cannot be kept");
   }
   all.left = h.count;
@@ -57,28 +70,28 @@ replication_chain::piece replication_chain::join_pieces(const net::request_view&
 }
 
 /// Whether this thread has a replica of the partition, and the sender is our predecessor.
-bool replication_chain::follows(std::uint16_t partition, const server_identity& sender) const {
-  if (partition >= partition_count || partition % options_.threads != options_.index) return false;
-  const auto chain = view_->router.chain(partition);
-  const auto us = std::find(chain.begin(), chain.end(), view_->self);
+bool replica::follows(std::uint16_t partition, const server_identity& sender) const {
+  if (!context_.is_own(partition)) return false;
+  const auto chain = context_.view->router.chain(partition);
+  const auto us = std::find(chain.begin(), chain.end(), context_.view->self);
   if (us == chain.end() || us == chain.begin()) return false;
-  const auto& before = view_->members.servers[*(us - 1)];
+  const auto& before = context_.view->members.servers[*(us - 1)];
   return before.slot == sender.slot && before.incarnation == sender.incarnation;
 }
 
-void replication_chain::replicate(const net::request_view& request, completion done) {
+void replica::replicate(const net::request_view& request, completion done) {
   done.leave_through(at_once_);
   std::vector<std::byte> whole;
   const auto is = join_pieces(request, whole);
   if (is == piece::more) return answer(done, {});
   if (is == piece::unexpected) return done.fail(status::bad_request, "a piece that is not the next one");
   const auto all = whole.empty() ? request.body : std::span<const std::byte>(whole);
-  const hop us{options_.slot, options_.at == place::clock ? clock_thread : options_.index};
   auto left = all;
   std::uint32_t hops = 0;
-  hop first{};
-  bool fits = take_fields(left, hops, first) && hops != 0 && first == us && (hops - 1) <= left.size() / sizeof(hop);
-  route rest(fits ? hops - 1 : 0);
+  chain_hop first{};
+  bool fits = take_fields(left, hops, first) && hops != 0 && first == context_.self() &&
+              (hops - 1) <= left.size() / sizeof(chain_hop);
+  chain_route rest(fits ? hops - 1 : 0);
   for (auto& to : rest) fits = take_fields(left, to);
   const auto entries = left;
   const auto between = link::of(request.header);
@@ -86,14 +99,15 @@ void replication_chain::replicate(const net::request_view& request, completion d
   replication_entry e;
   std::string why;
   while (fits && !left.empty())
-    fits = take_entry(left, e) && follows(e.partition, sender) && store_.check_replica(e.partition, e.records, why);
+    fits = take_entry(left, e) && follows(e.partition, sender) &&
+           context_.store.check_replica(e.partition, e.records, why);
   if (!fits) {
     std::string text = "what is to be replicated is malformed, or not a replica of this thread";
     if (!why.empty()) {  // the sender is our predecessor
       text = "a replica of partition " + std::to_string(e.partition) + " is malformed: " + why;
-      if (options_.log && now_ >= next_log_) {
-        options_.log("refuses what s" + std::to_string(sender.slot) + " sends: " + text);
-        next_log_ = now_ + log_interval;
+      if (context_.options.log && context_.now >= next_log_) {
+        context_.options.log("refuses what s" + std::to_string(sender.slot) + " sends: " + text);
+        next_log_ = context_.now + log_interval;
       }
     }
     return done.fail(status::bad_request, text);
@@ -105,27 +119,27 @@ void replication_chain::replicate(const net::request_view& request, completion d
     if (!apply(e)) lacking.push_back(e.partition);
   }
   if (rest.empty()) return answer(done, lacking);
-  const auto number = transmit(rest.front(), verb::replicate, replicate_body(rest, entries));
-  forwarded_.emplace(number, forwarded{std::move(done), std::move(lacking), rest.front(), now_});
+  const auto number = links_.replicate(rest, entries);
+  forwarded_.emplace(number, forwarded{std::move(done), std::move(lacking), rest.front(), context_.now});
 }
 
-void replication_chain::apply_to_replica(std::uint16_t partition, std::span<const std::byte> records) {
+void replica::apply_records(std::uint16_t partition, std::span<const std::byte> records) {
   std::string why;
-  if (store_.apply_replica(partition, records, why) == status::ok) return;
+  if (context_.store.apply_replica(partition, records, why) == status::ok) return;
   // It is then not a replica, and cannot become one: better to lose a server than to keep a broken replica.
   throw error("a copy of partition " + std::to_string(partition) + " cannot be kept: " + why);
 }
 
-void replication_chain::empty_copy(std::uint16_t partition) {
+void replica::drop(std::uint16_t partition) {
   std::bitset<partition_count> one;
   one.set(partition);
-  store_.drop_partitions(one);
+  context_.store.drop_partitions(one);
 }
 
 /// Returns: whether the replica is now at its head's index, or will be after the parts still to come.
-bool replication_chain::apply(const replication_entry& e) {
-  PARACEL_CHECK(e.partition % options_.threads == options_.index);
-  auto& at = index_[e.partition / options_.threads];
+bool replica::apply(const replication_entry& e) {
+  PARACEL_CHECK(context_.is_own(e.partition));
+  auto& at = context_.index[context_.place_of(e.partition)];
   auto begun = partial_.find(e.partition);
   if (e.what == entry_kind::more_state) {
     if (begun == partial_.end() || begun->second.index != e.index || begun->second.after != e.after + 1) {
@@ -139,10 +153,10 @@ bool replication_chain::apply(const replication_entry& e) {
       return false;
     if (begun != partial_.end()) partial_.erase(begun);
     const bool keeps = e.after != 0 && at != 0;
-    if (!keeps && e.what == entry_kind::whole_state && (at != 0 || is_torn)) empty_copy(e.partition);
+    if (!keeps && e.what == entry_kind::whole_state && (at != 0 || is_torn)) drop(e.partition);
     if (!keeps) at = 0;  // until it is complete
     if (e.after == 0) {
-      apply_to_replica(e.partition, e.records);
+      apply_records(e.partition, e.records);
       at = e.index;
       return true;
     }
@@ -152,19 +166,19 @@ bool replication_chain::apply(const replication_entry& e) {
     begun->second.is_aside = keeps;
   }
   auto& p = begun->second;
-  if (p.is_aside && e.after != 0 && p.held.take(budgets_.pieces, e.records.size())) {
+  if (p.is_aside && e.after != 0 && p.held.take(context_.budgets.pieces, e.records.size())) {
     p.aside.insert(p.aside.end(), e.records.begin(), e.records.end());
     return true;
   }
   if (p.is_aside) {
-    empty_copy(e.partition);
+    drop(e.partition);
     at = 0;
-    apply_to_replica(e.partition, p.aside);
+    apply_records(e.partition, p.aside);
     p.is_aside = false;
     p.aside = {};
     p.held = {};
   }
-  apply_to_replica(e.partition, e.records);
+  apply_records(e.partition, e.records);
   if (e.after != 0) return true;
   PARACEL_ASSERT(!p.is_aside);
   partial_.erase(begun);
@@ -172,10 +186,43 @@ bool replication_chain::apply(const replication_entry& e) {
   return true;
 }
 
-void replication_chain::answer(completion& done, const std::vector<std::uint16_t>& lacking) {
+void replica::answer(completion& done, const std::vector<std::uint16_t>& lacking) {
   net::reply_header reply;
   reply.count = static_cast<std::uint32_t>(lacking.size());
   done.answer(reply, std::as_bytes(std::span(lacking)));
+}
+
+void replica::answered(std::uint64_t number, const std::vector<std::uint16_t>& lacking) {
+  const auto f = forwarded_.find(number);
+  auto& all = f->second.lacking;
+  all.insert(all.end(), lacking.begin(), lacking.end());
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  answer(f->second.done, all);
+  forwarded_.erase(f);
+}
+
+void replica::ask_after(std::uint64_t number) {
+  const auto f = forwarded_.find(number);
+  f->second.done.fail(status::expired);
+  forwarded_.erase(f);
+}
+
+/// The heads will ask the whole chain again, over the connections that they have: if they renewed them, messages of
+/// others there would be lost in turn, and in a ring of chains this would never end.
+void replica::renew(const chain_hop& to) {
+  for (auto& [number, f] : forwarded_)
+    if (f.to == to) f.done.fail(status::expired);
+  std::erase_if(forwarded_, [&](const auto& f) { return f.second.to == to; });
+}
+
+void replica::add_waits(replication_links::oldest_waits& out) const {
+  for (const auto& [number, f] : forwarded_) out.add(f.to, f.at);
+}
+
+void replica::refuse_forwarded(status why, std::string_view text) {
+  for (auto& [number, f] : forwarded_) f.done.fail(why, text);
+  forwarded_.clear();
 }
 
 }  // namespace paracel::srv
