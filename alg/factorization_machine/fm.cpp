@@ -8,7 +8,6 @@
 #include <utility>
 
 #include <paracel/collectives.hpp>
-#include <paracel/com_queue.hpp>
 #include <paracel/random.hpp>
 #include <paracel/resumable_loop.hpp>
 
@@ -27,13 +26,6 @@ constexpr std::uint64_t order_stream = 2;
 // Samples whose model rows are pulled at once outside training, and model rows copied at once: a few megabytes.
 constexpr std::size_t block_samples = 8192;
 constexpr std::uint64_t block_ids = 16384;
-
-/// What alternating least squares returns.
-struct fm_trained {
-  std::vector<double> model;
-  int rounds = 0;
-  MSGPACK_DEFINE(model, rounds)
-};
 
 constexpr const char* default_plugin = "libparacel_default.so";
 
@@ -268,59 +260,41 @@ void factorization_machine::train() {
   paracel_sync();
 }
 
-/// Alternating least squares, on the queue: a round is a superstep. Afterwards the model is pushed to the table.
+/// Alternating least squares. Afterwards the model is pushed to the table.
 void factorization_machine::alternate(double bias) {
-  collectives outside(get_comm());
-  fm_als solver(outside, rows_, weights(), settings_.loss, settings_.k, settings_.penalty, settings_.bias);
+  collectives all(get_comm());
+  fm_als solver(all, rows_, weights(), settings_.loss, settings_.k, settings_.penalty, settings_.bias);
   const bool validates = !settings_.validation_input.empty();
   log_.watch("objective", settings_.rounds);
-  com_queue q(*this);
-  q.add([&](com_context& c) {
-    if (c.step_no() > 1) return;
-    c.put_obj("model", solver.start(bias, settings_.seed, settings_.start));
-    c.put_obj("best", fm_trained{});
-    c.put_obj("best loss", std::numeric_limits<double>::infinity());
-  });
-  q.add(communicate([&](com_context& c, collectives& all) {
-    auto& model = c.get_obj<std::vector<double>>("model");
+  auto model = solver.start(bias, settings_.seed, settings_.start);
+  std::vector<double> best;  // with patience: the model with the least validation loss
+  double best_loss = std::numeric_limits<double>::infinity();
+  resumable_loop loop(*this);
+  loop.keep("model", model).keep("best", best).keep("best_loss", best_loss).keep("best_round", rounds_done_);
+  while (loop.next(settings_.rounds)) {
+    const int number = static_cast<int>(loop.iteration()) + 1;
     const double objective = solver.round(all, model);
     // A round does not raise it, but numbers may overflow.
-    check_divergence({"the objective", rule().remedy}, c.step_no(), objective, 0);
-    c.set_metric("objective", objective);
-    auto& best = c.get_obj<fm_trained>("best");
+    check_divergence({"the objective", rule().remedy}, number, objective, 0);
+    run_log::figures figures;
+    bool improves = true;
     if (validates) {
       auto sums = held_out(&model);
       all.all_reduce(std::span(sums), reduce_op::sum, "validation");
       const validation found(sums);
-      for (const auto& [name, value] : validation_figures(found)) c.set_metric(name, value);
-      auto& least = c.get_obj<double>("best loss");
-      if (settings_.patience > 0 && c.step_no() > 1 && !(found.loss < least)) return;
-      least = found.loss;
+      figures = validation_figures(found);
+      improves = settings_.patience == 0 || number == 1 || found.loss < best_loss;
+      if (improves) best_loss = found.loss;
     }
-    best.rounds = c.step_no();
-    if (settings_.patience > 0) best.model = model;
-  }));
-  q.set_watch([&](const superstep_report& r) {
-    run_log::figures figures;
-    for (std::size_t m = 1; m < r.metrics.size(); ++m)
-      figures.emplace_back(r.metrics[m].first.c_str(), r.metrics[m].second);
-    log_.round(r.step, r.metrics[0].second, figures);
-  });
-  if (settings_.patience > 0) {
-    q.set_compare_criterion_of_node0(
-        [&](com_context& c) { return c.step_no() - c.get_obj<fm_trained>("best").rounds >= settings_.patience; });
+    if (improves) rounds_done_ = number;
+    if (improves && settings_.patience > 0) best = model;
+    log_.round(number, objective, figures);
+    if (settings_.patience > 0 && number - rounds_done_ >= settings_.patience) loop.stop();
   }
-  q.set_max_iter(settings_.rounds);
-  q.close_each_with([&](com_context& c) {
-    auto best = c.get_obj<fm_trained>("best");
-    if (settings_.patience == 0) best.model = c.get_obj<std::vector<double>>("model");
-    return best;
-  });
-  const auto best = q.exec<fm_trained>();
-  rounds_done_ = best.rounds;
+  if (settings_.patience > 0) model = std::move(best);
   table_.emplace(*this, "fm", kernel_.width());
   for_own_ids([&](const auto& ids) {
-    table_->push(ids, std::span(best.model).subspan(ids.front() * kernel_.width(), ids.size() * kernel_.width()));
+    table_->push(ids, std::span(model).subspan(ids.front() * kernel_.width(), ids.size() * kernel_.width()));
   });
   paracel_sync();
 }

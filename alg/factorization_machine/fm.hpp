@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Factorization machine of degree 2, on the parameter servers or, by alternating least squares, on the queue:
+// Factorization machine of degree 2, on the parameter servers or, by alternating least squares, without them:
 //
 //     m(x) = w_0 + sum_j w_j x_j + sum_{j<l} (v_j . v_l) x_j x_l
 //     F = sum_i weight_i (loss(m(x_i), y_i) + sum_{j in x_i} (beta_w/2 w_j^2 + beta_v/2 |v_j|^2))

@@ -11,6 +11,7 @@
 #include <paracel/classification_metrics.hpp>
 #include <paracel/free_memory.hpp>
 #include <paracel/random.hpp>
+#include <paracel/resumable_loop.hpp>
 
 #include "alg/common/output/divergence.hpp"
 
@@ -43,6 +44,17 @@ std::vector<std::uint32_t> sampled_rows(std::uint64_t seed, std::uint64_t tree, 
       sample.push_back(static_cast<std::uint32_t>(i));
   }
   return sample;
+}
+
+/// Adds the trees of the last round to the margins of rows.
+void add_last_trees(const forest& trees, const sample_rows& rows, std::span<double> margins) {
+  const auto k = trees.outputs;
+  for (std::size_t t = trees.trees() - k; t < trees.trees(); ++t) {
+    for (std::size_t i = 0; i < rows.rows(); ++i) {
+      const auto& leaf = trees.node[trees.tree_begin[t] + trees.leaf_of(t, rows.float_row(i))];
+      margins[i * k + t % k] += static_cast<double>(trees.value[leaf.leaf]);
+    }
+  }
 }
 
 }  // namespace
@@ -127,22 +139,18 @@ void gbdt::check_margins(int round, std::span<const double> margins, double firs
                    first);
 }
 
-/// The rounds: one superstep each.
 boosted_trees gbdt::boost(run_log& log) {
+  collectives all(get_comm());
   const auto k = outputs();
   const bool validates = !settings_.validation_input.empty();
+  const auto& file = linear_.training_input.front();
+  check_sizes(all, training_.weight, "weight", file);
+  if (loss() == boosting_loss::squared) check_sizes(all, training_.label, "target", file);
   std::optional<ranking_groups> groups;
   std::optional<ranking_groups> validation_groups;
-  const auto first = [&] {
-    collectives all(get_comm());
-    const auto& file = linear_.training_input.front();
-    check_sizes(all, training_.weight, "weight", file);
-    if (loss() == boosting_loss::squared) check_sizes(all, training_.label, "target", file);
-    if (ranks()) groups.emplace(all, labels_of(training_), training_.group);
-    if (ranks() && validates) validation_groups.emplace(all, labels_of(validation_), validation_.group);
-    return std::pair(make_bins(all, training_, settings_.max_bins), first_margin(all, loss(), labels_of(training_)));
-  }();
-  const auto& bins = first.first;
+  if (ranks()) groups.emplace(all, labels_of(training_), training_.group);
+  if (ranks() && validates) validation_groups.emplace(all, labels_of(validation_), validation_.group);
+  const auto bins = make_bins(all, training_, settings_.max_bins);
   const auto rows = to_bins(training_, bins);
   free_memory(training_.floats);  // from here on only the bins are used
   tree_grower grower(rows, bins, training_.rows_total, settings_.grower);
@@ -150,24 +158,21 @@ boosted_trees gbdt::boost(run_log& log) {
   std::vector<double> second_derivative(rows.rows);
   std::vector<double> predictions;
 
-  com_queue q(*this);
-  q.add([&](com_context& c) {
-    if (c.step_no() > 1) return;
-    boosted_trees start;
-    start.first_margin = first.second;
-    start.trees.features = training_.columns;
-    start.trees.outputs = k;
-    start.validation = std::numeric_limits<double>::infinity();
-    c.put_obj("model", std::move(start));
-    c.put_obj("margins", std::vector<double>(rows.rows * k, first.second));
-    c.put_obj("validation margins", std::vector<double>(validation_.rows() * k, first.second));
-  });
-  q.add(communicate([&](com_context& c, collectives& all) {
-    auto& model = c.get_obj<boosted_trees>("model");
-    auto& margins = c.get_obj<std::vector<double>>("margins");
+  boosted_trees model;
+  model.first_margin = first_margin(all, loss(), labels_of(training_));
+  model.trees.features = training_.columns;
+  model.trees.outputs = k;
+  model.validation = std::numeric_limits<double>::infinity();
+  std::vector<double> margins(rows.rows * k, model.first_margin);
+  std::vector<double> validation_margins(validation_.rows() * k, model.first_margin);
+  resumable_loop loop(*this);
+  loop.keep("model", model).keep("margins", margins).keep("validation margins", validation_margins);
+  while (loop.next(settings_.rounds)) {
+    const double begin = log.seconds();
+    const auto round = static_cast<std::uint64_t>(loop.iteration());
+    model.rounds = static_cast<int>(round) + 1;
     predictions = margins;
     alg::to_predictions(loss(), predictions, k);
-    const auto round = static_cast<std::uint64_t>(c.step_no()) - 1;
     std::vector<std::uint32_t> sample;
     if (settings_.subsample < 1) sample = sampled_rows(settings_.seed, round, training_, settings_.subsample);
     for (std::size_t output = 0; output < k; ++output) {
@@ -179,56 +184,34 @@ boosted_trees gbdt::boost(run_log& log) {
                   sampled_features(settings_.seed, tree, training_.columns, settings_.colsample), settings_.rate);
       grower.add_values(model.trees, std::span(margins).subspan(output), k);
     }
-    model.rounds = c.step_no();
     check_margins(model.rounds, margins, model.first_margin);
-  }));
-  if (validates) {
-    q.add(communicate([&](com_context& c, collectives& all) {
-      auto& model = c.get_obj<boosted_trees>("model");
-      auto& margins = c.get_obj<std::vector<double>>("validation margins");
-      for (std::size_t t = model.trees.trees() - k; t < model.trees.trees(); ++t) {
-        for (std::size_t i = 0; i < validation_.rows(); ++i) {
-          const auto leaf = model.trees.leaf_of(t, validation_.float_row(i));
-          margins[i * k + t % k] +=
-              static_cast<double>(model.trees.value[model.trees.node[model.trees.tree_begin[t] + leaf].leaf]);
-        }
-      }
-      const double value = loss_of(all, validation_, validation_groups, margins);
-      c.set_metric(validation_name(), shown(value));
+
+    std::vector<double> losses;  // tracked ones, as shown
+    if (validates) {
+      add_last_trees(model.trees, validation_, validation_margins);
+      const double value = loss_of(all, validation_, validation_groups, validation_margins);
+      losses.push_back(shown(value));
       if (value < model.validation) {
         model.validation = value;
         model.best_round = model.rounds;
       }
-    }));
-  }
-  q.add(communicate([&](com_context& c, collectives& all) {
-    auto& model = c.get_obj<boosted_trees>("model");
+    }
     if (settings_.early_stopping == 0) model.best_round = model.rounds;
     // The loss of the trees that would be kept, if this round may be the best or last one.
     const bool kept =
         model.best_round == model.rounds && (settings_.early_stopping > 0 || model.rounds == settings_.rounds);
-    if (!kept && !settings_.training_curve) return;
-    const double value = loss_of(all, training_, groups, c.get_obj<std::vector<double>>("margins"));
-    if (settings_.training_curve) c.set_metric(training_name(), shown(value));
-    if (kept) model.training = value;
-  }));
-  // A line of metrics has the tracked loss, if there is one.
-  q.set_watch([&](const superstep_report& r) {
-    if (r.metrics.empty()) log.round(r.step, r.seconds);
-    else if (r.metrics.size() == 1) log.round(r.step, r.metrics[0].second);
-    else log.round(r.step, r.metrics[0].second, {{training_name(), r.metrics[1].second}});
-  });
-  q.set_compare_criterion_of_node0([&](com_context& c) {
-    const auto& model = c.get_obj<boosted_trees>("model");
-    return settings_.early_stopping > 0 && model.rounds - model.best_round >= settings_.early_stopping;
-  });
-  q.set_max_iter(settings_.rounds);
-  q.close_with([&](com_context& c) {
-    auto model = c.get_obj<boosted_trees>("model");
-    model.trees.keep_trees(static_cast<std::size_t>(model.best_round) * k);
-    return model;
-  });
-  return q.exec<boosted_trees>();
+    if (kept || settings_.training_curve) {
+      const double value = loss_of(all, training_, groups, margins);
+      if (settings_.training_curve) losses.push_back(shown(value));
+      if (kept) model.training = value;
+    }
+    run_log::figures more;
+    if (losses.size() == 2) more.emplace_back(training_name(), losses[1]);
+    log.round(model.rounds, losses.empty() ? log.seconds() - begin : losses[0], more);
+    if (settings_.early_stopping > 0 && model.rounds - model.best_round >= settings_.early_stopping) loop.stop();
+  }
+  model.trees.keep_trees(static_cast<std::size_t>(model.best_round) * k);
+  return model;
 }
 
 void gbdt::train() {

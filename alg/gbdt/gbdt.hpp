@@ -8,9 +8,9 @@
 // lambda) attain, the decrease of the loss's second-order model, G and H being the sums of the rows' first and second
 // derivatives. With softmax a round has one tree per class.
 //
-// It is a program of the communication queue: a superstep is a round. Workers keep their rows, as one byte a value;
-// what they exchange are sums by feature and bin (tree_grower.hpp). Sums are of integers, quantiles are exact and
-// random numbers are functions of seed, tree and global row, so the trees are the same for any number of workers.
+// Workers keep their rows, as one byte a value; what they exchange are sums by feature and bin (tree_grower.hpp). Sums
+// are of integers, quantiles are exact and random numbers are functions of seed, tree and global row, so the trees are
+// the same for any number of workers.
 //
 // Source: J. Friedman, "Greedy function approximation: a gradient boosting machine", Annals of Statistics 29, 2001;
 // T. Chen, C. Guestrin, "XGBoost: a scalable tree boosting system", KDD 2016 (second order, missing values); G. Ke et
@@ -24,7 +24,7 @@
 #include <vector>
 
 #include <paracel/codec.hpp>
-#include <paracel/com_queue.hpp>
+#include <paracel/collectives.hpp>
 
 #include "forest.hpp"
 #include "ranking.hpp"
@@ -79,6 +79,7 @@ class gbdt : public tree_base {
     return sums(rows, model_.first_margin);
   }
   void to_predictions(std::vector<double>& scores) const override { alg::to_predictions(loss(), scores, outputs()); }
+  /// A collective.
   [[nodiscard]] boosted_trees boost(run_log& log);
   void check_margins(int round, std::span<const double> margins, double first) const;
   /// The loss of rows with these margins; with lambdamart -NDCG. A collective.

@@ -7,6 +7,7 @@
 
 #include <paracel/free_memory.hpp>
 #include <paracel/random.hpp>
+#include <paracel/resumable_loop.hpp>
 
 namespace paracel::alg {
 
@@ -113,11 +114,10 @@ std::vector<std::uint16_t> random_forest::draws(collectives& all, std::uint64_t 
   }
 }
 
-/// Grows the trees, one in a superstep.
 bagged_trees random_forest::bag(run_log& log) {
-  collectives outside(get_comm());
+  collectives all(get_comm());
   const auto k = outputs();
-  const auto bins = make_bins(outside, training_, settings_.max_bins);
+  const auto bins = make_bins(all, training_, settings_.max_bins);
   const auto rows = to_bins(training_, bins);
   free_memory(training_.floats);  // from here on only the bins are used
   auto how = settings_.bagging;
@@ -129,36 +129,32 @@ bagged_trees random_forest::bag(run_log& log) {
   auto expected = static_cast<double>(training_.rows_total);
   double scale = 1;
   if (!training_.weight.empty()) {
-    const double heaviest = greatest_value(outside, training_.weight, "weights");
-    const double sum = exact_sum(outside, training_.weight, training_.rows_total, "weights");
+    const double heaviest = greatest_value(all, training_.weight, "weights");
+    const double sum = exact_sum(all, training_.weight, training_.rows_total, "weights");
     auto some = static_cast<std::int64_t>(std::ranges::count_if(training_.weight, [](double w) { return w > 0; }));
-    outside.all_reduce(std::span<std::int64_t>(&some, 1), reduce_op::sum, "rows with a weight");
+    all.all_reduce(std::span<std::int64_t>(&some, 1), reduce_op::sum, "rows with a weight");
     if (!(sum > 0)) throw data_error(linear_.training_input.front() + ": found no row with a weight above 0");
     scale = std::clamp(static_cast<double>(some) / sum, 1.0, greatest_weight / heaviest);
     expected = scale * sum;
   }
   const bool few = expected < certain_draws;
-  const double centre = centre_of_targets(outside);
+  const double centre = centre_of_targets(all);
   auto label = training_.label;
   for (auto& y : label) y -= centre;
-  bagged_grower grower(outside, rows, bins, label, static_cast<std::uint64_t>(std::ceil(expected)), how);
+  bagged_grower grower(all, rows, bins, label, static_cast<std::uint64_t>(std::ceil(expected)), how);
 
-  com_queue q(*this);
-  q.add([&](com_context& c) {
-    if (c.step_no() > 1) return;
-    bagged_trees start;
-    start.centre = centre;
-    start.trees.features = training_.columns;
-    start.trees.width = k;
-    c.put_obj("model", std::move(start));
-    c.put_obj("votes", std::vector<double>(rows.rows * k));
-    c.put_obj("voters", std::vector<double>(rows.rows));
-  });
-  q.add(communicate([&](com_context& c, collectives& all) {
-    auto& model = c.get_obj<bagged_trees>("model");
-    auto& votes = c.get_obj<std::vector<double>>("votes");
-    auto& voters = c.get_obj<std::vector<double>>("voters");
-    const auto tree = static_cast<std::uint64_t>(c.step_no()) - 1;
+  bagged_trees model;
+  model.centre = centre;
+  model.trees.features = training_.columns;
+  model.trees.width = k;
+  std::vector<double> votes(rows.rows * k);
+  std::vector<double> voters(rows.rows);
+  resumable_loop loop(*this);
+  loop.keep("model", model).keep("votes", votes).keep("voters", voters);
+  while (loop.next(settings_.trees)) {
+    const double begin = log.seconds();
+    const auto tree = static_cast<std::uint64_t>(loop.iteration());
+    const int number = static_cast<int>(tree) + 1;
     const auto times = draws(all, tree, scale, few);
     auto& trees = model.trees;
     grower.grow(all, trees, times, tree);
@@ -168,14 +164,11 @@ bagged_trees random_forest::bag(run_log& log) {
       for (std::size_t v = 0; v < k; ++v) votes[i * k + v] += static_cast<double>(trees.value[leaf.leaf * k + v]);
       voters[i] += 1;
     }
-    if (linear_.debug || c.step_no() == settings_.trees) measure_out_of_bag(all, votes, voters, model);
-    if (linear_.debug && model.out_of_bag_rows > 0) c.set_metric(log_name(), shown(model.out_of_bag));
-  }));
-  q.set_watch(
-      [&](const superstep_report& r) { log.round(r.step, r.metrics.empty() ? r.seconds : r.metrics[0].second); });
-  q.set_max_iter(settings_.trees);
-  q.close_with([](com_context& c) { return c.get_obj<bagged_trees>("model"); });
-  return q.exec<bagged_trees>();
+    if (linear_.debug || number == settings_.trees) measure_out_of_bag(all, votes, voters, model);
+    const bool measured = linear_.debug && model.out_of_bag_rows > 0;
+    log.round(number, measured ? shown(model.out_of_bag) : log.seconds() - begin);
+  }
+  return model;
 }
 
 std::vector<double> random_forest::scores(const sample_rows& rows) const {

@@ -4,11 +4,11 @@
 // is the mean of the trees': shares of the classes, or a number. Rows that a tree has not drawn measure it: the
 // out-of-bag error.
 //
-// It is a program of the communication queue: a superstep is a tree. How often a row is drawn is a function of seed,
-// tree and global row; the features of a node are one of seed, tree and node; sums are of integers. So the forest is
-// the same for any number of workers. The draws of a row are Poisson with mean 1 (or the row's weight): the limit of a
-// bootstrap of as many draws as there are rows, in which workers need not know each other's draws. Weights below 1 on
-// average are shares: they are scaled up to a mean of 1. A tree without any draw is drawn again.
+// How often a row is drawn is a function of seed, tree and global row; the features of a node are one of seed, tree and
+// node; sums are of integers. So the forest is the same for any number of workers. The draws of a row are Poisson with
+// mean 1 (or the row's weight): the limit of a bootstrap of as many draws as there are rows, in which workers need not
+// know each other's draws. Weights below 1 on average are shares: they are scaled up to a mean of 1. A tree without any
+// draw is drawn again.
 //
 // Targets far from 0 are moved there by their mean, which is added to predictions: leaves are floats, whose precision
 // would otherwise be lost to the offset.
@@ -23,7 +23,7 @@
 #include <vector>
 
 #include <paracel/codec.hpp>
-#include <paracel/com_queue.hpp>
+#include <paracel/collectives.hpp>
 
 #include "alg/gbdt/forest.hpp"
 #include "alg/gbdt/gbdt_loss.hpp"
@@ -73,6 +73,7 @@ class random_forest : public tree_base {
   /// The name of the out-of-bag error, and the value shown.
   [[nodiscard]] const char* log_name() const { return classifies() ? "oob_accuracy" : "oob_rmse"; }
   [[nodiscard]] double shown(const boosting_quality& q) const { return classifies() ? q.accuracy : std::sqrt(q.loss); }
+  /// Grows the trees. A collective.
   [[nodiscard]] bagged_trees bag(run_log& log);
   /// The mean of targets that are far from 0 for their spread, otherwise 0. A collective.
   [[nodiscard]] double centre_of_targets(collectives& all) const;

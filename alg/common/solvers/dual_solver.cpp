@@ -9,8 +9,9 @@
 #include <span>
 #include <utility>
 
-#include <paracel/com_queue.hpp>
+#include <paracel/collectives.hpp>
 #include <paracel/random.hpp>
+#include <paracel/resumable_loop.hpp>
 
 #include "design_matrix.hpp"
 
@@ -29,7 +30,7 @@ constexpr std::size_t rows_between_sums = 512;
 constexpr double nearly_whole = 0.7;
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-/// State carried from one superstep to the next, the same in every task.
+/// State carried from one step to the next, the same on every worker.
 struct dual_state {
   std::vector<double> w;
   std::vector<double> best;  // the w with the least objective
@@ -210,31 +211,64 @@ double product(std::span<const double> a, std::span<const double> b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
 
+/// The passes of a step: raises D by changes of w and of `b`, this worker's dual variables. A collective.
+void ascend(collectives& all, const sample_rows& rows, const dual_rows& dual, bool bias, dual_state& s,
+            std::vector<double>& b) {
+  std::vector<std::uint32_t> active(b.size());
+  std::iota(active.begin(), active.end(), 0U);
+  std::vector<std::uint32_t> kept;
+  std::vector<dual_rows::moved_row> moved;
+  auto w = s.w;  // with the changes of own rows
+  workers_change change(all, rows, bias);
+  counter_random random(static_cast<std::uint64_t>(s.steps), all.rank());
+  double limit = infinite;
+  for (int pass = 0; pass < passes; ++pass) {
+    random.shuffle(active);
+    double greatest = 0;
+    bool moves = false;
+    auto most = static_cast<std::int64_t>(active.size());  // on any worker
+    all.all_reduce(std::span(&most, 1), reduce_op::max, "rows");
+    const auto between = std::max<std::size_t>(1, rows_between_sums / all.size());
+    const std::size_t parts = all.size() == 1 ? 1 : (static_cast<std::size_t>(most) + between - 1) / between;
+    for (std::size_t part = 0; part < parts; ++part) {
+      const auto own = owned_range_of(active.size(), parts, part);
+      moved.clear();
+      greatest =
+          std::max(greatest, dual.improve(std::span(active).subspan(own.begin, own.size()), limit, w, b, moved, kept));
+      double linear = 0;
+      for (const auto& m : moved) linear += dual.linear_part(m.row, b[m.row]) - dual.linear_part(m.row, m.before);
+      const double share = change.apply(moved, linear, s.w, w);
+      if (share < 1)
+        for (const auto& m : moved) b[m.row] = m.before + share * (b[m.row] - m.before);
+      moves = moves || !change.columns().empty();
+    }
+    std::swap(active, kept);
+    kept.clear();
+    limit = greatest;
+    s.at_rest = pass == 0 && !moves;
+    if (!moves) break;
+  }
+}
+
 }  // namespace
 
 margin_fit fit_dual(paralg& job, const sample_rows& rows, const std::vector<double>& weights, const margin_loss& loss,
                     const margin_settings& settings, const optim::validation& held_out, const margin_watch& watch) {
   const std::size_t n = rows.rows();
-  const std::size_t width = rows.columns + (settings.bias ? 1 : 0);
   const dual_rows dual(rows, weights, loss, settings);
   std::vector<double> margin(n);
   std::vector<double> slope(n);
   std::vector<double> curvature(n);
-
-  com_queue q(job);
-  q.add([&](com_context& c) {
-    if (c.step_no() > 1) return;
-    dual_state start;
-    start.w.assign(width, 0.0);
-    c.put_obj("state", std::move(start));
-    c.put_obj("b", std::vector<double>(n));
-  });
-  // F and D at the end of the previous step.
-  q.add(communicate([&](com_context& c, collectives& all) {
-    auto& s = c.get_obj<dual_state>("state");
-    const auto& b = c.get_obj<std::vector<double>>("b");
-    s.steps = c.step_no();
-    // Losses, the linear part of D and its magnitude; of held-out rows: weights, losses, hits.
+  collectives all(job.get_comm());
+  dual_state s;
+  s.w.assign(rows.columns + (settings.bias ? 1 : 0), 0.0);
+  std::vector<double> b(n);
+  resumable_loop loop(job);
+  loop.keep("state", s).keep("b", b);
+  while (loop.next()) {
+    s.steps = static_cast<int>(loop.iteration()) + 1;
+    // F and D at the end of the previous step: losses, the linear part of D and its magnitude; of held-out rows:
+    // weights, losses, hits.
     double sums[6] = {};
     for (std::size_t i = 0; i < n; ++i) {
       margin[i] = dual.margin(i, s.w);
@@ -260,83 +294,33 @@ margin_fit fit_dual(paralg& job, const sample_rows& rows, const std::vector<doub
     if (s.objective - s.dual <= enough_gap(settings, s.objective, s.at_zero, s.magnitude)) s.ending = within_tolerance;
     else if (s.at_rest) s.ending = at_rest;
     else if (s.steps >= settings.rounds) s.ending = out_of_steps;
-    if (!held_out.measure || held_out.patience == 0) return;
-    if (s.steps == 1 || s.validation_loss < s.held_loss) {
-      s.held_loss = s.validation_loss;
-      s.held = s.best;
-      s.held_objective = s.objective;
-      s.held_step = s.steps;
-    }
-    if (s.steps - s.held_step >= held_out.patience) s.ending = out_of_patience;
-  }));
-  q.add(communicate([&](com_context& c, collectives& all) {
-    auto& s = c.get_obj<dual_state>("state");
-    if (s.ending != still_running) return;
-    auto& b = c.get_obj<std::vector<double>>("b");
-    std::vector<std::uint32_t> active(n);
-    std::iota(active.begin(), active.end(), 0U);
-    std::vector<std::uint32_t> kept;
-    std::vector<dual_rows::moved_row> moved;
-    auto w = s.w;  // with the changes of own rows
-    workers_change change(all, rows, settings.bias);
-    counter_random random(static_cast<std::uint64_t>(s.steps), c.task_id());
-    double limit = infinite;
-    for (int pass = 0; pass < passes; ++pass) {
-      random.shuffle(active);
-      double greatest = 0;
-      bool moves = false;
-      auto most = static_cast<std::int64_t>(active.size());  // on any worker
-      all.all_reduce(std::span(&most, 1), reduce_op::max, "rows");
-      const auto between = std::max<std::size_t>(1, rows_between_sums / all.size());
-      const std::size_t parts = all.size() == 1 ? 1 : (static_cast<std::size_t>(most) + between - 1) / between;
-      for (std::size_t part = 0; part < parts; ++part) {
-        const auto own = owned_range_of(active.size(), parts, part);
-        moved.clear();
-        greatest = std::max(greatest,
-                            dual.improve(std::span(active).subspan(own.begin, own.size()), limit, w, b, moved, kept));
-        double linear = 0;
-        for (const auto& m : moved) linear += dual.linear_part(m.row, b[m.row]) - dual.linear_part(m.row, m.before);
-        const double share = change.apply(moved, linear, s.w, w);
-        if (share < 1)
-          for (const auto& m : moved) b[m.row] = m.before + share * (b[m.row] - m.before);
-        moves = moves || !change.columns().empty();
+    if (held_out.measure && held_out.patience > 0) {
+      if (s.steps == 1 || s.validation_loss < s.held_loss) {
+        s.held_loss = s.validation_loss;
+        s.held = s.best;
+        s.held_objective = s.objective;
+        s.held_step = s.steps;
       }
-      std::swap(active, kept);
-      kept.clear();
-      limit = greatest;
-      s.at_rest = pass == 0 && !moves;
-      if (!moves) break;
+      if (s.steps - s.held_step >= held_out.patience) s.ending = out_of_patience;
     }
-  }));
-  q.add([&](com_context& c) {
-    const auto& s = c.get_obj<dual_state>("state");
-    c.set_metric("objective", s.objective);
-    c.set_metric("dual_objective", s.dual);
-    c.set_metric("gap", s.objective - s.dual);
-    if (held_out.measure) c.set_metric("validate_loss", s.validation_loss);
-    if (held_out.measure && !loss.two_sided) c.set_metric("validate_accuracy", s.validation_accuracy);
-  });
-  q.set_watch([&](const superstep_report& r) {
-    run_log::figures more;
-    for (std::size_t m = 1; m < r.metrics.size(); ++m)
-      more.emplace_back(r.metrics[m].first.c_str(), r.metrics[m].second);
-    watch(r.step, r.metrics[0].second, more);
-  });
-  q.set_compare_criterion_of_node0(
-      [](com_context& c) { return c.get_obj<dual_state>("state").ending != still_running; });
-  q.close_each_with([](com_context& c) { return c.get_obj<dual_state>("state"); });
-  const auto found = q.exec<dual_state>();
+    if (s.ending == still_running) ascend(all, rows, dual, settings.bias, s, b);
+    else loop.stop();
+    run_log::figures more{{"dual_objective", s.dual}, {"gap", s.objective - s.dual}};
+    if (held_out.measure) more.emplace_back("validate_loss", s.validation_loss);
+    if (held_out.measure && !loss.two_sided) more.emplace_back("validate_accuracy", s.validation_accuracy);
+    if (all.rank() == 0) watch(s.steps, s.objective, more);
+  }
 
   margin_fit fit;
-  const bool early = !found.held.empty();
-  fit.w = early ? found.held : found.best;
-  fit.objective = early ? found.held_objective : found.objective;
-  fit.gap = fit.objective - found.dual;
-  fit.steps = found.steps;
-  fit.magnitude = found.magnitude;
+  const bool early = !s.held.empty();
+  fit.w = early ? s.held : s.best;
+  fit.objective = early ? s.held_objective : s.objective;
+  fit.gap = fit.objective - s.dual;
+  fit.steps = s.steps;
+  fit.magnitude = s.magnitude;
   // At rest only rounding is left, which is amplified where the rows nearly depend on each other.
-  fit.converged = found.ending == within_tolerance || (found.ending == at_rest && fit.gap <= 1e-9 * fit.magnitude);
-  switch (found.ending) {
+  fit.converged = s.ending == within_tolerance || (s.ending == at_rest && fit.gap <= 1e-9 * fit.magnitude);
+  switch (s.ending) {
     case within_tolerance:
       fit.text = "the duality gap is within its tolerance";
       break;
