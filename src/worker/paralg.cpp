@@ -75,7 +75,7 @@ paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, i
 paralg::~paralg() {
   --live_algorithms;
   session_->forget_commands(this);
-  session_->loop_ends(part_);
+  session_->replacement().loop_ends(part_);
   session_->parts().leave(part_);
 }
 
@@ -88,9 +88,9 @@ const std::string paralg::loop_prefix = "loop.";
 void paralg::iter_commit() { commit_loop(~std::size_t{0}); }
 
 void paralg::commit_loop(std::size_t level) {
-  if (session_->keeps()) {
+  if (session_->replacement().is_on()) {
     servers_->flush();
-    session_->keep(part_, level);
+    session_->replacement().save(part_, level);
   }
   const bool stops = servers_->commit();
   session_->parts().committed(part_);
@@ -102,10 +102,10 @@ void paralg::commit_loop(std::size_t level) {
   session_->take_commands();
 }
 
-bool paralg::resumed() const { return session_->parts().is_resumed(part_) || session_->repeats(); }
+bool paralg::resumed() const { return session_->parts().is_resumed(part_) || session_->replacement().repeats(); }
 
 int paralg::first_iteration() {
-  session_->loop_begins(part_);
+  session_->replacement().loop_begins(part_);
   if (!session_->parts().is_resumed(part_)) return 0;
   if (!std::exchange(restored_, true)) {
     first_iteration_ = static_cast<int>(session_->parts().at(part_).commits);
@@ -119,14 +119,14 @@ int paralg::first_iteration() {
 }
 
 std::size_t paralg::begin_loop() {
-  if (session_->parts().at(part_).asked) return session_->loop_begins_of(part_);
-  const auto level = session_->loop_begins_of(part_);
+  if (session_->parts().at(part_).asked) return session_->replacement().loop_begins_of(part_);
+  const auto level = session_->replacement().loop_begins_of(part_);
   (void)first_iteration();
   return level;
 }
 
 bool paralg::commits_matter() const {
-  return session_->keeps() || !session_->servers().checkpoints.folder.empty() ||
+  return session_->replacement().is_on() || !session_->servers().checkpoints.folder.empty() ||
          servers_->clock().uses(consistency_model::ssp) || servers_->clock().uses(consistency_model::bsp);
 }
 void paralg::set_total_iters(int n) {

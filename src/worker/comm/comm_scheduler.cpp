@@ -17,7 +17,8 @@ session& comm_scheduler::job() {
 
 template <class Write>
 std::span<const std::byte> comm_scheduler::exchange(net::collective_request& r, std::size_t bytes, Write&& write) {
-  r.operation = job().next_operation();
+  job().refuse_collective_of_command();  // before a number is used up
+  r.operation = job_->replacement().next_collective();
   return ask(r, bytes, std::forward<Write>(write));
 }
 
@@ -104,7 +105,7 @@ std::span<const std::byte> comm_scheduler::exchange_message(net::collective_kind
   r.kind = kind;
   r.root = static_cast<std::uint32_t>(other);
   r.clock = job().finished();
-  r.operation = job_->next_message(r.root, kind == net::collective_kind::send);
+  r.operation = job_->replacement().next_message(r.root, kind == net::collective_kind::send);
   return ask(r, mine.size(), [&](std::byte* to) { std::ranges::copy(mine, to); });
 }
 

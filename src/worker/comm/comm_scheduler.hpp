@@ -35,10 +35,10 @@ class comm_scheduler final : public comm_backend, public logged_collectives {
   std::optional<received_message> take(ticket t, patience limit) override;
   std::shared_ptr<comm_backend> split(int color) override;
   [[nodiscard]] logged_collectives* log() override { return job().survives_deaths() ? this : nullptr; }
-  [[nodiscard]] bool keeps_messages() override { return job().keeps(); }
+  [[nodiscard]] bool keeps_messages() override { return job().replacement().is_on(); }
   void send_kept(std::size_t to, std::span<const std::byte> bytes) override;
   [[nodiscard]] kept_message receive_kept(std::size_t from) override;
-  [[nodiscard]] bool takes_over() override { return job().takes_over(); }
+  [[nodiscard]] bool takes_over() override { return job().replacement().takes_over(); }
   [[nodiscard]] bool is_gone(std::size_t rank) override;
   [[nodiscard]] shared_memory* memory() override;
   [[nodiscard]] std::chrono::microseconds attends_every() const override;

@@ -33,15 +33,6 @@ constexpr std::chrono::milliseconds farewell{2000};
 
 // Length of a control message; the scheduler refuses longer ones (server/scheduler/control_body.cpp).
 constexpr std::size_t most_control_bytes = std::size_t{1} << 20;
-constexpr std::size_t most_reported_ranges = 1024;  // in a heartbeat: 40 kB of the longest numbers
-
-/// The text of an exception of the program, for a control message: its length is the program's.
-std::string short_text(std::string_view text) {
-  constexpr std::size_t most = 1024;
-  return std::string(text.substr(0, most)) + (text.size() > most ? " ..." : "");
-}
-
-const std::string cannot_be_replaced = "a dead worker cannot be replaced (--on-worker-death): ";
 
 nlohmann::json identity_of(const session_options& o) {
   const auto pid = o.pid != 0 ? o.pid : std::int64_t{getpid()};
@@ -56,13 +47,13 @@ std::shared_ptr<session> session::join(session_options options) {
   std::shared_ptr<session> s(new session(std::move(options)));
   const auto& o = s->options_;
   auto mine = identity_of(o);
-  std::optional<recovery_file::commit> last;
-  if (!o.state_folder.empty()) {
-    s->keeps_ = std::make_unique<recovery_file>(o.state_folder, o.job, o.rank);
-    last = s->keeps_->last();
-    if (last) mine["clock"] = last->clock;
-    if (last && !last->cannot.empty()) mine["cannot"] = last->cannot;
-  }
+  auto last = s->replacement_.open({.folder = o.state_folder,
+                                    .job = o.job,
+                                    .rank = o.rank,
+                                    .warn = [raw = s.get()](const std::string& text) { raw->warn(text); },
+                                    .abort = [raw = s.get()](const std::string& cause) { raw->abort(cause); }});
+  if (last) mine["clock"] = last->clock;
+  if (last && !last->cannot.empty()) mine["cannot"] = last->cannot;
   s->to_scheduler_ = std::make_unique<net::scheduler_channel>(*o.over, o.scheduler, random_id(), o.resend_after);
   s->heartbeat_ = std::make_unique<net::heartbeat>(
       *o.over,
@@ -101,20 +92,9 @@ std::shared_ptr<session> session::join(session_options options) {
     if (!last) s->parts_.read(storage::posix_file_system(), plan, s->rank(), s->size());
   }
   if (turn == 0) return s;
-  s->replaces_ = true;
-  if (!s->keeps()) throw error("the replacement of a dead worker needs the folder with its saved state");
-  if (last) {
-    s->set_finished(last->clock);
-    s->parts_.from_bytes(last->parts);
-    {
-      const mutex_lock lock(s->mutex_);
-      s->kept_collectives_ = last->collectives;
-    }
-    s->numbers_.begin_again(std::move(last->collectives), passed);
-  } else {
-    s->numbers_.begin_again({}, passed);
-  }
-  s->take_over();
+  if (last) s->set_finished(last->clock);
+  s->replacement_.begin_again(std::move(last), passed);
+  s->replacement_.take_over([&] { return s->open_client(); });
   return s;
 }
 
@@ -161,10 +141,8 @@ peer_channels& session::channels() {
 
 peer_channels& session::peers() {
   auto& all = channels();
-  if (!std::exchange(talks_, true) && cannot_.empty()) {
-    cannot_ = "it has exchanged messages with other workers, which are not saved";
-    if (keeps_ != nullptr) warn_of_cannot();
-  }
+  if (!std::exchange(talks_, true))
+    replacement_.forbid("it has exchanged messages with other workers, which are not saved");
   return all;
 }
 
@@ -212,7 +190,7 @@ std::unique_ptr<server_group> session::open_client() {
   const auto newest = board_->newest();
   auto client = std::make_unique<server_group>(*options_.over, newest != nullptr ? *newest : members_, rank(), o,
                                                has_scheduler() ? ended_ : nullptr, board_);
-  if (keeps_ != nullptr) keep_client(client->incarnation());
+  replacement_.add_client(client->incarnation());
   if (peers_ && std::this_thread::get_id() == owner_) client->set_waiting_hook([this] { peers_->check_links(); });
   return client;
 }
@@ -285,7 +263,14 @@ void session::warn(const std::string& text) {
   tell(net::verb::progress, json_text(body));
 }
 
-void session::warn_of_cannot() { warn(cannot_be_replaced + cannot_); }
+/// Ends the job because of this worker.
+void session::abort(const std::string& cause) {
+  const nlohmann::json body{{"status", exit_status::worker_lost}, {"cause", cause}};
+  net::request_header h;
+  h.what = net::verb::abort;
+  ask(h, net::bytes_of(json_text(body)));
+  throw job_error(cause, exit_status::worker_lost);
+}
 
 void session::tell(net::verb what, const std::string& json) {
   if (!has_scheduler() || ended_->raised()) return;
@@ -325,125 +310,16 @@ void session::checkpoint() {
   }
 }
 
-// ---- replacing another process -------------------------------------------------------------------------------------
-
-/// The servers drop what the previous process had sent for the iteration that it did not commit, and reject its later
-/// messages; the clock is told of its last commit, if it has not been.
-void session::take_over() {
-  const auto before = keeps_->clients();
-  const auto client = open_client();
-  const kvclt::call fence{.what = net::verb::fence, .clock = finished()};
-  for (;;) {
-    client->refresh_membership();
-    const auto epoch = client->servers().epoch;
-    std::string failure;
-    client->broadcast(fence, {}, std::as_bytes(std::span(before)), [&](const kv_result& r) {
-      if (!r.ok()) failure = r.text();
-    });
-    client->refresh_membership();
-    if (client->servers().epoch != epoch) continue;  // the head of a partition may have been its replica until now
-    if (!failure.empty())
-      throw error("a server did not accept the new worker of rank " + std::to_string(rank()) + ": " + failure);
-    break;
-  }
-  if (finished() != 0) client->wait(client->clock_request(net::verb::clock_tick, finished(), nullptr));
-  check_caught_up();
-}
-
-void session::check_caught_up() {
-  if (numbers_.caught_up()) caught_up_.store(true, std::memory_order_relaxed);
-}
-
-std::uint64_t session::next_operation() {
-  refuse_collective_of_command();  // before a number is used up
-  const auto number = numbers_.next();
-  if (keeps_ != nullptr) check_caught_up();
-  return number;
-}
-
-std::uint64_t session::next_message(std::uint32_t rank, bool is_sent) {
-  if (std::exchange(counted_at_, finished()) != finished()) messages_.clear();
-  return messages_[{rank, is_sent}]++;
-}
-
-void session::loop_begins(std::size_t part) {
-  if (!parts_.at(part).asked) loop_begins_of(part);
-}
-
-std::size_t session::loop_begins_of(std::size_t part) {
-  (void)parts_.asks(part);
-  if (keeps_ == nullptr) return 0;
-  const auto loops = numbers_.loop_begins();
-  check_caught_up();
-  return loops;
-}
-
-void session::loop_ends(std::size_t part) {
-  if (keeps_ != nullptr && cannot_.empty() && !parts_.at(part).asked)
-    cannot_ = "its program uses neither first_iteration nor resumable_loop";
-}
-
-/// Ends the job, because work of the previous process is counted twice, or may be.
-void session::refuse_to_repeat() {
-  const auto cause = "worker " + std::to_string(rank()) + " is the replacement of a dead process, and " + cannot_ +
-                     ": what that process had done may count twice";
-  const nlohmann::json body{{"status", exit_status::worker_lost}, {"cause", cause}};
-  net::request_header h;
-  h.what = net::verb::abort;
-  ask(h, net::bytes_of(json_text(body)));
-  throw job_error(cause, exit_status::worker_lost);
-}
-
-void session::keep(std::size_t part, std::size_t loops) {
-  const bool could_be_replaced = cannot_.empty();
-  loop_ends(part);
-  if (could_be_replaced && !cannot_.empty() && rank() == 0) warn_of_cannot();
-  if (replaces_ && !parts_.at(part).asked) refuse_to_repeat();
-  recovery_file::commit c{
-      .clock = finished() + 1, .collectives = numbers_.commit(loops), .cannot = cannot_, .parts = {}};
-  if (c.cannot.empty()) c.cannot = unrecorded_;
-  std::string unsaved;
-  try {
-    if (c.cannot.empty()) c.parts = parts_.to_bytes(part);
-  } catch (const std::exception& e) {  // the algorithm's
-    unsaved = short_text(e.what());
-    c.cannot = "its state cannot be saved: " + unsaved;
-  }
-  if (auto why = keeps_->write(c); !why.empty()) unsaved = std::move(why);
-  if (std::exchange(unsaved_, unsaved) != unsaved)
-    warn(unsaved.empty() ? "its state is saved again: it can be replaced when it dies"
-                         : cannot_be_replaced + "its state cannot be saved: " + unsaved);
-  const mutex_lock lock(mutex_);
-  kept_collectives_ = std::move(c.collectives);
-}
-
-/// The servers drop what the clients of a dead process send; a replacement that does not know all of them could not say
-/// which.
-void session::keep_client(std::uint64_t id) {
-  try {
-    return keeps_->add_client(id);
-  } catch (const error& e) {
-    unrecorded_ = e.what();
-  }
-  keeps_->mark(finished(), unrecorded_);
-  warn(cannot_be_replaced + unrecorded_);
-}
-
 /// The body of a heartbeat.
 std::string session::beat(nlohmann::json body) {
   body["clock"] = finished();
-  if (keeps_ != nullptr) {
-    body["caught_up"] = caught_up_.load(std::memory_order_relaxed);
-    const mutex_lock lock(mutex_);
-    body["collectives"] = {{"again", enclosing_ranges(kept_collectives_.ranges, most_reported_ranges)},
-                           {"from", kept_collectives_.from}};
-  }
+  replacement_.report(body);
   return json_text(body);
 }
 
 void session::leave() {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
-  if (has_scheduler() && replaces_ && !cannot_.empty()) refuse_to_repeat();
+  replacement_.check_repeatable();
   if (stages_ || (has_scheduler() && size() > 1)) {
     const auto client = open_client();
     auto slowest = finished();

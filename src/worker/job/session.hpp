@@ -6,13 +6,11 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -21,13 +19,11 @@
 #include "core/membership.hpp"
 #include "core/shared_buffer.hpp"
 #include "net/heartbeat.hpp"
-#include "net/mutex.hpp"
 #include "net/protocol.hpp"
 #include "net/scheduler_channel.hpp"
 #include "net/transport.hpp"
-#include "worker/job/collective_sequence.hpp"
-#include "worker/job/recovery_file.hpp"
 #include "worker/job/worker_checkpoint.hpp"
+#include "worker/job/worker_replacement.hpp"
 #include "worker/results/output_folder.hpp"
 
 namespace paracel {
@@ -137,29 +133,9 @@ class session {
 
   /// Whether a worker's death may leave the others running: then what they share goes through the scheduler, which
   /// repeats it for a replacement, or leaves out the dead worker's part.
-  [[nodiscard]] bool survives_deaths() const noexcept { return keeps() || options_.ejects; }
+  [[nodiscard]] bool survives_deaths() const noexcept { return replacement_.is_on() || options_.ejects; }
 
-  /// Whether each commit is saved first.
-  [[nodiscard]] bool keeps() const noexcept { return keeps_ != nullptr; }
-  /// Part `part` is about to commit an iteration, whose updates are all acknowledged. `loops`: as in
-  /// collective_sequence::commit. If its state cannot be saved, warns that it cannot be replaced. Throws: error of the
-  /// disk when a replacement could not find out either; the job must then not continue.
-  void keep(std::size_t part, std::size_t loops);
-  /// The number of the current collective.
-  std::uint64_t next_operation();
-  /// How many messages have been sent to, or received from, a worker since the last commit.
-  std::uint64_t next_message(std::uint32_t rank, bool is_sent);
-  /// A paralg asks for the first iteration of its loop.
-  void loop_begins(std::size_t part);
-  /// The same for each of its loops, when it has several. Returns: `loops` for `keep`.
-  std::size_t loop_begins_of(std::size_t part);
-  /// A paralg is destroyed. If it never asked, it is unknown whether a replacement would repeat what it has done.
-  void loop_ends(std::size_t part);
-  /// This process replaces another one and repeats what that one has done: at least up to the next collective.
-  [[nodiscard]] bool repeats() const noexcept { return numbers_.repeats(); }
-  /// The same, but until it calls the first collective that the previous process had not called, where others may be
-  /// waiting for it.
-  [[nodiscard]] bool takes_over() const noexcept { return replaces_ && numbers_.may_repeat(); }
+  [[nodiscard]] worker_replacement& replacement() noexcept { return replacement_; }
 
   /// An algorithm of this worker uses BSP: before it leaves, it checks that all its updates could be folded.
   void stages() noexcept { stages_ = true; }
@@ -184,12 +160,8 @@ class session {
   void refuse_in_barrier(const std::string& what) const;
   [[nodiscard]] net::request_header marked(net::request_header h) const noexcept;
   void open_peers(std::unique_ptr<net::port> bound);
-  void take_over();
-  [[noreturn]] void refuse_to_repeat();
-  void check_caught_up();
   void warn(const std::string& text);
-  void keep_client(std::uint64_t id);
-  void warn_of_cannot();
+  [[noreturn]] void abort(const std::string& cause);
   [[nodiscard]] std::string beat(nlohmann::json body);
   void end(const net::directive& o);
   void obey(const net::directive& o);
@@ -209,19 +181,9 @@ class session {
   std::atomic<std::uint32_t> finished_{0};     // the heartbeat reports it to the scheduler
   worker_checkpoint parts_;
   output_folders outputs_;
-  std::unique_ptr<recovery_file> keeps_;
-  collective_sequence numbers_;
-  std::uint32_t counted_at_ = 0;                                      // the clock of these:
-  std::map<std::pair<std::uint32_t, bool>, std::uint64_t> messages_;  // by rank, and whether sent
+  worker_replacement replacement_{parts_, finished_};
   bool stages_ = false;
   std::exception_ptr failure_;
-  std::string cannot_;      // why it cannot be replaced
-  std::string unrecorded_;  // why a client of this process is unknown to a replacement
-  std::string unsaved_;     // why its last state is
-  bool replaces_ = false;   // this process replaces another one
-  std::atomic<bool> caught_up_{false};
-  mutex mutex_;
-  replay_range kept_collectives_ PARACEL_GUARDED_BY(mutex_);  // the heartbeat reports it to the scheduler
   net::reply_view answer_;
   std::atomic<bool> closing_{false};
   std::atomic<bool> done_{false};              // the job has ended, and all have left

@@ -21,6 +21,11 @@ void take_state_fields(std::span<const std::byte>& rest, Fields&... fields) {
 
 }  // namespace
 
+std::string short_text(std::string_view text) {
+  constexpr std::size_t most = 1024;
+  return std::string(text.substr(0, most)) + (text.size() > most ? " ..." : "");
+}
+
 // u32 values, then each: u32 bytes of the name | u32 tag | u64 bytes of the value | name | value
 std::vector<std::byte> saved_state::to_bytes() const {
   std::vector<std::byte> out;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,9 @@
 #include "storage/file_system.hpp"
 
 namespace paracel {
+
+/// The text of an exception that a `save` has thrown, for a control message: its length is the program's.
+[[nodiscard]] std::string short_text(std::string_view text);
 
 /// The paralgs of a worker and their parts of a checkpoint.
 /// Thread-safety: owned by the thread that runs the algorithm.
