@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Style rules that a program can check: a licence line in each source file, no tabs, no long lines or files, C++ formatted
-by clang-format, no unfinished work, file names in snake_case, the fixed top level."""
+by clang-format, no unfinished work, file names in snake_case, the fixed top level; and no class with too many members."""
 import os
 import re
 import shutil
@@ -24,6 +24,26 @@ OLD_WORDS = r"""
     row_client joint_update graph_part id_index repeated_edge face_newton l1_descent group_link top_lists linear_job
     graph_job begins_alone ask_others tell_new_server send_apart answer_here close_front failed_later take_within
     give_up_lines message_front peer_front find_no_room look_whether_\w+ look_after\w* look_at_number"""
+MOST_FUNCTIONS = 40  # members of a class, in whatever files they are defined
+MOST_FIELDS = 32
+# Classes with more functions, and why they are not divided.
+LARGE_CLASSES = {
+    "paralg": "what an algorithm derives from, by the names of Paracel 0.3",
+    "parameter_access": "the calls of an algorithm: each form of read, write and update",
+    "bulk_access": "the same for many keys",
+    "Comm": "a communicator's operations, by the names of Paracel 0.3",
+    "parasrv": "what parameter_access calls, form by form",
+    "session": "a worker's way to the scheduler, which its parts share",
+    "server_group": "kvclt's calls for all servers, and their answers through changes of membership",
+    "peer_collectives": "each collective, by messages and through shared memory",
+    "shard": "a handler for each verb on keys",
+    "row_service": "a handler for each verb on rows",
+    "partition_store": "keys, rows, staged updates and applied requests of a partition change together or not at all",
+    "change_log": "a note for each kind of change",
+    "key_store": "one-line accessors of the tables and of the memory limit",
+    "row_table": "one-line accessors of rows, slots and slabs",
+    "scheduler": "a handler for each control verb, over the same seats",
+}
 LICENCE = "SPDX-License-Identifier: BSD-3-Clause"
 
 
@@ -43,6 +63,44 @@ def files():
 def text_of(name):
     with open(os.path.join(SOURCE, name), encoding="utf-8") as file:
         return file.read()
+
+
+# What has no members: comments, directives, raw strings, strings, characters.
+SILENT = re.compile(r'//[^\n]*|/\*.*?\*/|^[ \t]*#(?:[^\n\\]|\\.|\\\n)*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'
+                    r"'(?:\\.|[^'\\\n])+'", re.S | re.M)
+BLOCK = re.compile(r"(?<![^;{}\x01])([^;{}\x01]*)\{([^{}]*)\}")  # an innermost one, and what stands before it
+CLASS = re.compile(r"\b(?:class|struct) (?:\w+\([^)]*\) )?([\w:]+)(?: final)?(?: :[^:].*)?$")
+NO_MEMBER = re.compile(r"\s*(?:template\s*)?(?:using|friend|static_assert|enum|class|struct|union)\b|.*= delete$", re.S)
+
+
+def without_templates(text):
+    text, found = re.sub(r"operator\s*\W+?(?=\()", "operator_", text.replace("->", "")), 1
+    while found:
+        text, found = re.subn(r"<[^<>]*>", "", text)
+    return re.sub(r"\[\[.*?\]\]", "", text)
+
+
+def class_sizes(text):
+    """[(class, functions, fields)], from the inner classes to the outer ones."""
+    sizes = []
+
+    def close(block):
+        head = " ".join(without_templates(block[1]).split())
+        name = CLASS.search(head)
+        if name and not re.search(r"\benum\b|=", head):
+            # \x01, a closed block, ends a function unless it is an initialiser, a default argument or a class.
+            body = re.sub(r"\x01\s*(?=[,;()\x01])", "", block[2]).replace("\x01", ";")
+            body = re.sub(r"\b(?:public|private|protected):", "", without_templates(body))
+            members = [m for m in body.split(";") if m.strip() and not NO_MEMBER.match(m)]
+            functions = sum("(" in m.split("=")[0] for m in members)
+            sizes.append((name[1], functions, len(members) - functions))
+        return ";" if re.search(r"\bnamespace\b", head) else block[1] + "\x01"
+
+    text = SILENT.sub(lambda found: " " if found[0].lstrip()[0] in "/#" else "0", re.sub(r"(?<=\w)'(?=\w)", "", text))
+    found = 1
+    while found:
+        text, found = BLOCK.subn(close, text)
+    return sizes
 
 
 class Tidy(unittest.TestCase):
@@ -65,6 +123,33 @@ class Tidy(unittest.TestCase):
     def test_no_source_file_is_longer_than_600_lines(self):
         lengths = {name: len(text_of(name).splitlines()) for name in self.sources()}
         self.assertEqual({name: n for name, n in lengths.items() if n > MOST_LINES}, {}, "split by topic")
+
+    def test_members_are_counted(self):
+        self.assertEqual(class_sizes("""
+            // class comment { void f(); };
+            namespace n {
+            template <class T> class outer final : public base<T, 2> {
+             public:
+              outer() : a_{1}, b_{2} {}
+              outer(const outer&) = delete;
+              [[nodiscard]] const T& at(std::size_t i) const { if (i) { return "{"[0]; } return a_; }
+              template <class F> void each(const F& f, options o = {}) const;
+              bool operator<(const outer&) const = default;
+              using type = T;
+             private:
+              struct inner { int x = 0; std::function<void(int)> f{}; };
+              enum class kind { a, b };
+              std::map<int, std::pair<int, T>> map_;
+              T a_ = T(1), b_{};
+            };
+            }"""), [("inner", 0, 2), ("outer", 4, 2)])
+
+    def test_no_class_has_too_many_members(self):
+        found = [(name, *size) for file in self.sources() if file.endswith((".hpp", ".cpp")) and not file.startswith("test/")
+                 for name, *size in class_sizes(text_of(file))]
+        self.assertEqual([c for c in found if c[2] > MOST_FIELDS], [], f"more than {MOST_FIELDS} fields: name the parts")
+        self.assertEqual({name for name, functions, _ in found if functions > MOST_FUNCTIONS}, set(LARGE_CLASSES),
+                         f"more than {MOST_FUNCTIONS} functions: name the parts, or say in LARGE_CLASSES why not")
 
     def test_cpp_is_as_clang_format_writes_it(self):
         """Versions differ in details; the one of Debian 12 is used."""
