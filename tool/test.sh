@@ -6,9 +6,9 @@
 #                           jobs, each algorithm, the README's first job; about ten minutes on two processors from a fresh clone
 #   tool/test.sh NAME ...   the tests whose names match one of these (ctest -R)
 #   tool/test.sh --all      every test of these kinds, in a Release build
-#   tool/test.sh --ci       as without an option, but units and cluster under AddressSanitizer and UndefinedBehaviorSanitizer; a
-#                           build of the benchmarks, the README's first command on a fresh machine (mmdebstrap; needs root
-#                           and a Debian mirror)
+#   tool/test.sh --ci       as without an option, but units and cluster of the framework (not of the algorithms) under
+#                           AddressSanitizer and UndefinedBehaviorSanitizer; a build of the benchmarks, the README's first
+#                           command on a fresh machine (mmdebstrap; needs root and a Debian mirror)
 #   tool/test.sh --full     every test, units and cluster under both sanitizers and ThreadSanitizer, too, the fuzzers, 20 kills
 #                           of each kind of process instead of 3, 200 jobs with faults instead of 10, 10,000 simulated jobs
 #                           instead of 150, clang-tidy on all files, quality on more data and seeds (PARACEL_LONG=1), two
@@ -47,7 +47,7 @@ build() {
   [[ -f $folder/CMakeCache.txt ]] || set -- -DPARACEL_UNITY=ON -DPARACEL_BENCH=OFF -DPARACEL_ASSERTIONS=ON "$@"
   if ((ci)); then set -- "$@" -DPARACEL_BENCH=ON; fi
   # Re-enables what tool/demo.sh or another mode has disabled in that folder.
-  cmake -S . -B "$folder" -G Ninja -DPARACEL_TESTS=ON "-DPARACEL_GTESTS=$gtests" "$@" >"$logs/configure.log" 2>&1 ||
+  cmake -S . -B "$folder" -G Ninja -DPARACEL_TESTS=ON "-DPARACEL_GTESTS=$programs" "$@" >"$logs/configure.log" 2>&1 ||
     { cat "$logs/configure.log"; exit 1; }
   # shellcheck disable=SC2086  # targets is a list of words
   cmake --build "$folder" --target $targets
@@ -83,9 +83,9 @@ esac
 
 say "building (Release) in build/: about $((900 / jobs / 60 + 1)) min on this machine, if it was never built before"
 # Names of tests may be of any program. With --ci units and cluster run under the sanitizers instead.
-gtests=all
-if ((!all && !${#names[@]})); then gtests=$( ((ci)) && echo none || echo quick); fi
-targets=$([[ $gtests == quick ]] && echo quick || echo all)
+programs=all
+if ((!all && !${#names[@]})); then programs=$( ((ci)) && echo none || echo quick); fi
+targets=$([[ $programs == quick ]] && echo quick || echo all)
 build build "$targets" -DCMAKE_BUILD_TYPE=Release
 
 finish() {
@@ -134,7 +134,7 @@ run_ctest "${chosen[@]}" 2>&1 | tee "$logs/ctest.log" || alone
 ((ci)) || finish
 
 say "building with AddressSanitizer and UndefinedBehaviorSanitizer in build-asan/"
-((all)) && gtests=all || gtests=framework
+((all)) && programs=all || programs=framework
 # Clang needs half of GCC's time for it.
 build build-asan gtests -DCMAKE_BUILD_TYPE=Sanitize -DPARACEL_SANITIZE=address,undefined \
   -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++

@@ -173,7 +173,8 @@ void bagged_grower::grow(collectives& all, forest& to, std::span<const std::uint
       const auto child = [&](bool right, std::size_t begin, std::size_t end, std::vector<std::int64_t> sums) {
         open_node c;
         static_cast<small_node&>(c) = {
-            left + (right ? 1 : 0), split_search::key_of_child(n.key, right), begin, end, n.depth + 1, std::move(sums)};
+            left + (right ? 1 : 0), forest_splits::key_of_child(n.key, right), begin, end, n.depth + 1,
+            std::move(sums)};
         level.push_back(std::move(c));
       };
       child(false, n.begin, middle, std::move(n.left_sums));

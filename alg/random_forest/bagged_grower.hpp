@@ -19,7 +19,7 @@
 #include "alg/gbdt/forest.hpp"
 #include "alg/gbdt/tree_bins.hpp"
 #include "alg/gbdt/tree_grower.hpp"
-#include "split_search.hpp"
+#include "forest_splits.hpp"
 #include "subtree_grower.hpp"
 
 namespace paracel::alg {
@@ -78,7 +78,7 @@ class bagged_grower {
   bagging_settings settings_;
   std::vector<std::uint32_t> class_;
   std::vector<std::int64_t> target_;  // multiples of search_->unit()
-  std::optional<split_search> search_;
+  std::optional<forest_splits> search_;
   std::optional<subtree_grower> below_;
   std::size_t lanes_ = 2;
   std::span<const std::uint16_t> draws_;

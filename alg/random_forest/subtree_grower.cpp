@@ -14,7 +14,7 @@ constexpr std::size_t most_bins = 256;
 
 }  // namespace
 
-subtree_grower::subtree_grower(const std::vector<feature_bins>& bins, split_search& search, bool classes)
+subtree_grower::subtree_grower(const std::vector<feature_bins>& bins, forest_splits& search, bool classes)
     : bins_(bins),
       search_(search),
       classes_(classes),
@@ -55,8 +55,8 @@ void subtree_grower::grow(const small_node& from, const node_rows& rows, std::ui
                                                    [&](std::uint32_t r) { return split.goes_left(bin[r]); });
     for (std::size_t k = 0; k < lanes_; ++k) open_sums_.push_back(sums_[k] - left[k]);
     open_sums_.insert(open_sums_.end(), left.begin(), left.end());
-    open_.push_back({split_search::key_of_child(n.key, true), middle, n.end, n.depth + 1});
-    open_.push_back({split_search::key_of_child(n.key, false), n.begin, middle, n.depth + 1});
+    open_.push_back({forest_splits::key_of_child(n.key, true), middle, n.end, n.depth + 1});
+    open_.push_back({forest_splits::key_of_child(n.key, false), n.begin, middle, n.depth + 1});
   }
 }
 

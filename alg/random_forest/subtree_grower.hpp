@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "split_search.hpp"
+#include "forest_splits.hpp"
 
 namespace paracel::alg {
 
@@ -23,7 +23,7 @@ struct node_rows {
 /// A node that one worker splits.
 struct small_node {
   std::size_t node = 0;   ///< within the tree
-  std::uint64_t key = 1;  ///< of split_search
+  std::uint64_t key = 1;  ///< of forest_splits
   std::size_t begin = 0;  ///< its rows of this worker
   std::size_t end = 0;
   std::size_t depth = 0;
@@ -36,7 +36,7 @@ struct small_node {
 /// Thread-safety: none. Lifetime: bins and search must outlive it.
 class subtree_grower {
  public:
-  subtree_grower(const std::vector<feature_bins>& bins, split_search& search, bool classes);
+  subtree_grower(const std::vector<feature_bins>& bins, forest_splits& search, bool classes);
 
   /// Appends the nodes of the subtree at `from`. Cost: O(rows of a node times its features) for each node
   void grow(const small_node& from, const node_rows& rows, std::uint64_t tree, std::vector<std::int64_t>& nodes);
@@ -54,7 +54,7 @@ class subtree_grower {
   void build_histogram(const part& n, const std::uint8_t* bin, const std::vector<std::int64_t>& value);
 
   const std::vector<feature_bins>& bins_;
-  split_search& search_;
+  forest_splits& search_;
   bool classes_;
   std::size_t lanes_;
   std::vector<std::uint32_t> order_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "split_search.hpp"
+#include "forest_splits.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ constexpr double least_visible_gain = 1e-12;  // relative to the node's score: l
 
 }  // namespace
 
-split_search::split_search(const std::vector<feature_bins>& bins, const bagging_settings& settings, double unit)
+forest_splits::forest_splits(const std::vector<feature_bins>& bins, const bagging_settings& settings, double unit)
     : bins_(bins),
       settings_(settings),
       lanes_(settings.classes > 0 ? settings.classes : 2),
@@ -28,11 +28,11 @@ split_search::split_search(const std::vector<feature_bins>& bins, const bagging_
   std::iota(features_.begin(), features_.end(), 0U);
 }
 
-std::int64_t split_search::count_of(const std::int64_t* sums) const noexcept {
+std::int64_t forest_splits::count_of(const std::int64_t* sums) const noexcept {
   return settings_.classes == 0 ? sums[0] : std::accumulate(sums, sums + lanes_, std::int64_t{0});
 }
 
-double split_search::score(const std::int64_t* sums) const noexcept {
+double forest_splits::score(const std::int64_t* sums) const noexcept {
   const auto n = static_cast<double>(count_of(sums));
   if (n == 0) return 0;
   if (settings_.classes == 0) {
@@ -44,7 +44,7 @@ double split_search::score(const std::int64_t* sums) const noexcept {
   return squares / n;
 }
 
-bool split_search::may_split(std::span<const std::int64_t> sums, std::size_t depth) const noexcept {
+bool forest_splits::may_split(std::span<const std::int64_t> sums, std::size_t depth) const noexcept {
   const auto count = count_of(sums.data());
   if (count < settings_.min_split || count < 2 * settings_.min_leaf) return false;
   if (settings_.max_depth != 0 && depth >= settings_.max_depth) return false;
@@ -52,7 +52,7 @@ bool split_search::may_split(std::span<const std::int64_t> sums, std::size_t dep
   return settings_.classes == 0 || std::ranges::find(sums, count) == sums.end();
 }
 
-void split_search::sample_features(std::uint64_t tree, std::uint64_t key, std::vector<std::uint32_t>& chosen) {
+void forest_splits::sample_features(std::uint64_t tree, std::uint64_t key, std::vector<std::uint32_t>& chosen) {
   const auto count = std::min(settings_.features, features_.size());
   counter_random random(settings_.seed, node_stream + tree, key);
   chosen.clear();
@@ -67,7 +67,7 @@ void split_search::sample_features(std::uint64_t tree, std::uint64_t key, std::v
   std::ranges::sort(chosen);
 }
 
-void split_search::begin(std::span<const std::int64_t> sums) {
+void forest_splits::begin(std::span<const std::int64_t> sums) {
   node_ = sums;
   // With the node's mean as the origin, to a unit, a gain is no small difference of large numbers.
   if (settings_.classes == 0) centre_ = sums[0] > 0 ? sums[1] / sums[0] : 0;
@@ -76,7 +76,7 @@ void split_search::begin(std::span<const std::int64_t> sums) {
   best_ = {};
 }
 
-void split_search::evaluate_splits(std::size_t feature, const std::int64_t* sums, std::vector<std::uint8_t>& present) {
+void forest_splits::evaluate_splits(std::size_t feature, const std::int64_t* sums, std::vector<std::uint8_t>& present) {
   const auto& bins = bins_[feature];
   const auto values = bins.values();
   // Always on the left: categories without a bin of their own.
@@ -132,12 +132,12 @@ void split_search::evaluate_splits(std::size_t feature, const std::int64_t* sums
   }
 }
 
-void split_search::try_all(const std::int64_t* sums, std::size_t splits, bool missing_left) {
+void forest_splits::try_all(const std::int64_t* sums, std::size_t splits, bool missing_left) {
   if (settings_.classes == 0) try_numbers(sums, splits, missing_left);
   else try_classes(sums, splits, missing_left);
 }
 
-void split_search::try_numbers(const std::int64_t* sums, std::size_t splits, bool missing_left) {
+void forest_splits::try_numbers(const std::int64_t* sums, std::size_t splits, bool missing_left) {
   auto count = first_[0];
   auto target = first_[1] - first_[0] * centre_;
   const auto all = node_[1] - node_[0] * centre_;
@@ -158,7 +158,7 @@ void split_search::try_numbers(const std::int64_t* sums, std::size_t splits, boo
 }
 
 /// Sums of squares are updated from bin to bin, which is exact as long as they are below 2^53.
-void split_search::try_classes(const std::int64_t* sums, std::size_t splits, bool missing_left) {
+void forest_splits::try_classes(const std::int64_t* sums, std::size_t splits, bool missing_left) {
   std::int64_t count = 0;
   double left = 0;
   double right = 0;

@@ -30,10 +30,10 @@ struct bagging_settings {
 };
 
 /// Thread-safety: none, because of its buffers. Lifetime: bins must outlive it.
-class split_search {
+class forest_splits {
  public:
   /// `unit`: of targets.
-  split_search(const std::vector<feature_bins>& bins, const bagging_settings& settings, double unit);
+  forest_splits(const std::vector<feature_bins>& bins, const bagging_settings& settings, double unit);
 
   /// Number of sums of a bin or node.
   [[nodiscard]] std::size_t lanes() const noexcept { return lanes_; }
