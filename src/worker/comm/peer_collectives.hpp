@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Collectives among the ranks of a communicator, so that local processes, MPI and groups share one implementation: in
-// shared memory if all ranks run on one host, otherwise built on messages. A rank's first message to another in an operation contains its call, alone or with others;
-// the receiver compares it with its own (format: peer_call.hpp).
+// shared memory if all ranks run on one host, otherwise built on messages. A rank's first message to another in an
+// operation contains its call, alone or with others; the receiver compares it with its own (format: peer_call.hpp).
 //
 //   short vectors   every rank gets every call with its payload (dissemination: in step s it sends all calls that it
 //                   has so far to the rank 2^s before it; few ranks send directly), and folds them in rank order
