@@ -31,15 +31,15 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 template <class V, class D>
-struct result {
+struct ran {
   V value{};
   std::string error;
   abi::outcome outcome = abi::ok;
 };
 
 template <class V, class D>
-result<V, D> run(const loaded_update& u, const V& value, const D& delta) {
-  result<V, D> r;
+ran<V, D> run(const loaded_update& u, const V& value, const D& delta) {
+  ran<V, D> r;
   std::vector<std::byte> out;
   const encoded<V> v(value);
   const encoded<D> d(delta);
