@@ -172,7 +172,7 @@ class com_queue {
     return keep_close(std::move(f));
   }
   /// The same for results that differ between tasks: exec returns on each task what its own call returned, which may be
-  /// large, because it is not sent.
+  /// large: it is not sent, and neither copied nor encoded unless a checkpoint or wait:T needs it.
   template <class F>
   com_queue& close_each_with(F f) {
     own_results_ = true;
@@ -190,13 +190,27 @@ class com_queue {
   R exec() {
     if (std::type_index(typeid(R)) != result_type_ && !std::is_void_v<R>)
       throw error("exec: its result type differs from the one that the function of close_with returns");
-    const auto bytes = run();
-    if constexpr (!std::is_void_v<R>) return decode<R>(collectives::view_of(bytes));
+    const auto found = run();
+    if constexpr (!std::is_void_v<R>) {
+      if (found.own != nullptr) return std::move(*static_cast<R*>(found.own.get()));
+      return decode<R>(collectives::view_of(found.bytes));
+    }
   }
   /// Supersteps of the last run, those before a checkpoint included.
   [[nodiscard]] int steps() const noexcept { return steps_; }
 
  private:
+  /// The result of a run: as bytes, or with close_each_with the object itself, which is encoded only where it is saved.
+  struct outcome {
+    byte_vector bytes;
+    std::shared_ptr<void> own;
+    byte_vector (*encode)(const void* own) = nullptr;
+  };
+  template <class T>
+  static byte_vector encode(const void* value) {
+    const encoded<T> e(*static_cast<const T*>(value));
+    return collectives::value_bytes(e.view());
+  }
   template <class T>
   struct without_optional {
     using type = T;
@@ -206,11 +220,11 @@ class com_queue {
     using type = T;
   };
   template <class T>
-  static const T* pointer_to(const T& v) {
+  static T* pointer_to(T& v) {
     return &v;
   }
   template <class T>
-  static const T* pointer_to(const std::optional<T>& v) {
+  static T* pointer_to(std::optional<T>& v) {
     return v ? &*v : nullptr;
   }
   template <class T>
@@ -226,27 +240,28 @@ class com_queue {
     if constexpr (std::is_void_v<returned>) {
       close_ = [f = std::move(f)](com_context& c) {
         f(c);
-        return byte_vector();
+        return outcome();
       };
       result_type_ = typeid(void);
     } else {
       using result = typename without_optional<returned>::type;
       close_ = [f = std::move(f), own = own_results_](com_context& c) {
-        const returned r = f(c);
-        const result* value = pointer_to(r);
+        returned r = f(c);
+        result* value = pointer_to(r);
         const bool needed = own || c.task_id() == 0;
         if (needed && value == nullptr)
           throw error("close_with: task " + std::to_string(c.task_id()) + " returned no result");
-        if (!needed) return byte_vector();
-        const encoded<result> e(*value);
-        return collectives::value_bytes(e.view());
+        outcome found;
+        if (own) found = {{}, std::make_shared<result>(std::move(*value)), &encode<result>};
+        else if (needed) found.bytes = encode<result>(value);
+        return found;
       };
       result_type_ = typeid(result);
     }
     return *this;
   }
   com_queue& add_start(queue_item::step start);
-  byte_vector run();
+  outcome run();
 
   struct execution;
   paralg& job_;
@@ -258,7 +273,7 @@ class com_queue {
   std::function<bool(com_context&)> criterion_;
   int max_iter_ = 0;
   bool work_stealing_ = false;
-  std::function<byte_vector(com_context&)> close_;
+  std::function<outcome(com_context&)> close_;
   bool own_results_ = false;  // each task returns its own result
   std::type_index result_type_ = typeid(void);
   std::function<void(const superstep_report&)> watch_;

@@ -196,7 +196,7 @@ struct com_queue::execution {
     if (last && of.close_) compute("close_with", [&] { result = of.close_(context); });
     if (last) {
       guarded("the end", [&] {
-        if (!of.own_results_) all.broadcast_value(result, 0, "result");
+        if (!of.own_results_) all.broadcast_value(result.bytes, 0, "result");
         all.barrier("the end");  // so that no task continues when another has failed in its last superstep
       });
     }
@@ -254,7 +254,7 @@ struct com_queue::execution {
   steady::time_point begin;
   std::ofstream metrics;
   superstep_report report;
-  byte_vector result;
+  outcome result;
   bool last = false;
 };
 
@@ -302,7 +302,7 @@ com_queue& com_queue::set_watch(std::function<void(const superstep_report&)> wat
   return *this;
 }
 
-byte_vector com_queue::run() {
+com_queue::outcome com_queue::run() {
   if (items_.empty()) throw config_error("com_queue: nothing was added");
   if (!criterion_ && max_iter_ == 0)
     throw config_error("com_queue: without a criterion and without set_max_iter it would never end");
@@ -313,12 +313,13 @@ byte_vector com_queue::run() {
   loop.keep_with(
       [&](saved_state& to, const std::string& prefix) {
         if (!e.last) e.context.save(prefix + "object.", to);
-        if (!e.result.empty()) to.put_value(prefix + "result", collectives::view_of(e.result));
+        if (e.result.own != nullptr) e.result.bytes = e.result.encode(e.result.own.get());
+        if (!e.result.bytes.empty()) to.put_value(prefix + "result", collectives::view_of(e.result.bytes));
       },
       [&](const saved_state& from, const std::string& prefix) {
         e.context.restore(prefix + "object.", from);
         from.visit(prefix + "result",
-                   [&](const std::string&, const value_view& v) { e.result = collectives::value_bytes(v); });
+                   [&](const std::string&, const value_view& v) { e.result.bytes = collectives::value_bytes(v); });
       });
   bool begins = true;
   while (loop.next()) {
@@ -331,7 +332,7 @@ byte_vector com_queue::run() {
     if (e.last) loop.stop();
   }
   steps_ = static_cast<int>(loop.iteration());
-  return e.result;
+  return std::move(e.result);
 }
 
 }  // namespace paracel
