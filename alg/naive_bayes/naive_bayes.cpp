@@ -3,14 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numbers>
 #include <numeric>
 #include <utility>
 
+#include <paracel/com_queue.hpp>
+
 #include "alg/common/output/warning.hpp"
 #include "alg/common/solvers/column_shift.hpp"
-#include "alg/common/solvers/sum_over_workers.hpp"
 
 namespace paracel::alg {
 
@@ -23,7 +25,9 @@ constexpr double steep = 1e3;
 constexpr double own_smoothing = 1e-9;
 // A smoothing above this fraction of a feature's variance changes what the feature says.
 constexpr double visible_smoothing = 0.01;
+constexpr std::int64_t no_row = std::numeric_limits<std::int64_t>::max();
 
+using numbers = std::vector<double>;
 using distribution = feature_distribution;
 constexpr choices<distribution> distributions = {{"multinomial", distribution::multinomial},
                                                  {"bernoulli", distribution::bernoulli},
@@ -56,10 +60,11 @@ void naive_bayes_settings::check(const config& from) {
 }
 
 naive_bayes::naive_bayes(Comm comm, const std::string& server_info, const naive_bayes_settings& settings)
-    : class_base(std::move(comm), server_info, settings, 1), settings_(settings) {}
+    : class_base(std::move(comm), server_info, settings, 1, consistency::asp()),  // no parameters, no commits
+      settings_(settings) {}
 
 void naive_bayes::solve() {
-  (void)first_iteration();  // there are no iterations: a replacement worker starts from scratch
+  (void)first_iteration();  // with a model there is no loop: a replacement worker starts from scratch
   if (linear_.model.empty()) {
     train();
     return;
@@ -119,27 +124,35 @@ void naive_bayes::train() {
 void naive_bayes::count(const sample_rows& rows) {
   const std::size_t k = classes().size();
   const bool multinomial = settings_.distribution == distribution::multinomial;
-  // A class's weight, then a number a class for each feature.
-  std::vector<double> sums(k + columns_ * k);
-  std::int64_t negative = std::numeric_limits<std::int64_t>::max();
-  for (std::size_t i = 0; i < rows.rows(); ++i) {
-    const auto c = static_cast<std::size_t>(rows.label[i]);
-    const double w = weight_of(i);
-    sums[c] += w;
-    visit_entries(rows, i, [&](std::size_t j, double x) {
-      if (multinomial && x < 0) negative = std::min(negative, static_cast<std::int64_t>(rows.first_row + i));
-      if (multinomial) sums[k + j * k + c] += w * x;
-      else if (x > settings_.binarize) sums[k + j * k + c] += w;
-    });
-  }
-  if (multinomial) {
-    auto comm = get_comm();
-    comm.allreduce(negative, reduce_op::min);
-    if (negative != std::numeric_limits<std::int64_t>::max())
-      throw data_error(place_of_row(linear_.training_input, static_cast<std::uint64_t>(negative), samples()) +
-                       ": found a number below 0, want counts of at least 0 for multinomial");
-  }
-  sum_over_workers(get_comm(), sums);
+  com_queue q(*this);
+  q.init_with_partitioned_data("rows", std::cref(rows));
+  q.add([&](com_context& c) {
+    // A class's weight, then a number a class for each feature.
+    auto& sums = c.put_obj("sums", numbers(k + columns_ * k));
+    auto& negative = c.put_obj("negative", no_row);
+    const auto& own = c.get_obj<const sample_rows>("rows");
+    for (std::size_t i = 0; i < own.rows(); ++i) {
+      const auto group = static_cast<std::size_t>(own.label[i]);
+      const double w = weight_of(i);
+      sums[group] += w;
+      visit_entries(own, i, [&](std::size_t j, double x) {
+        if (multinomial && x < 0) negative = std::min(negative, static_cast<std::int64_t>(own.first_row + i));
+        if (multinomial) sums[k + j * k + group] += w * x;
+        else if (x > settings_.binarize) sums[k + j * k + group] += w;
+      });
+    }
+  });
+  if (multinomial) q.add(all_reduce("negative", reduce_op::min));
+  q.add(all_reduce("sums"));
+  q.set_max_iter(1).set_watch([](const superstep_report&) {});
+  using counts = std::pair<std::int64_t, numbers>;
+  q.close_each_with([](com_context& c) {
+    return counts(c.get_obj<std::int64_t>("negative"), std::move(c.get_obj<numbers>("sums")));
+  });
+  const auto [negative, sums] = q.exec<counts>();
+  if (negative != no_row)
+    throw data_error(place_of_row(linear_.training_input, static_cast<std::uint64_t>(negative), samples()) +
+                     ": found a number below 0, want counts of at least 0 for multinomial");
   class_weight_.assign(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(k));
   first_.resize(columns_ * k);
   if (!multinomial) second_.resize(columns_ * k);
@@ -163,43 +176,60 @@ void naive_bayes::measure_moments(const sample_rows& rows) {
   const std::size_t k = classes().size();
   // The group after the classes has every row, with weight 1, for the greatest variance.
   const std::size_t groups = k + 1;
-  std::vector<double> weight(groups);              // of rows
-  std::vector<double> present(columns_ * groups);  // of the entries that are visited
-  std::vector<double> mean(columns_ * groups);     // of these
-  std::vector<double> square(columns_ * groups);   // sums of squares around that mean
-  for (std::size_t i = 0; i < rows.rows(); ++i) {
-    const std::pair<std::size_t, double> of_row[] = {{static_cast<std::size_t>(rows.label[i]), weight_of(i)}, {k, 1}};
-    for (const auto& [g, w] : of_row) {
-      if (w == 0) continue;
-      weight[g] += w;
-      visit_entries(rows, i, [&, g = g, w = w](std::size_t j, double x) {
-        const std::size_t at = j * groups + g;
-        present[at] += w;
-        const double from_mean = x - mean[at];
-        mean[at] += w / present[at] * from_mean;
-        square[at] += w * from_mean * (x - mean[at]);
-      });
+  com_queue q(*this);
+  q.init_with_partitioned_data("rows", std::cref(rows));
+  q.add([&](com_context& c) {
+    auto& weight = c.put_obj("weight", numbers(groups));             // of rows
+    auto& mean = c.put_obj("mean", numbers(columns_ * groups));      // of the entries that are visited
+    auto& square = c.put_obj("square", numbers(columns_ * groups));  // sums of squares around that mean
+    numbers present(columns_ * groups);                              // the weights of these entries
+    const auto& own = c.get_obj<const sample_rows>("rows");
+    for (std::size_t i = 0; i < own.rows(); ++i) {
+      const std::pair<std::size_t, double> of_row[] = {{static_cast<std::size_t>(own.label[i]), weight_of(i)}, {k, 1}};
+      for (const auto& [g, w] : of_row) {
+        if (w == 0) continue;
+        weight[g] += w;
+        visit_entries(own, i, [&, g = g, w = w](std::size_t j, double x) {
+          const std::size_t at = j * groups + g;
+          present[at] += w;
+          const double from_mean = x - mean[at];
+          mean[at] += w / present[at] * from_mean;
+          square[at] += w * from_mean * (x - mean[at]);
+        });
+      }
     }
-  }
-  // Merges in the zeros: groups of values with means m and 0.
-  std::vector<double> sums(weight);
-  sums.resize(groups + columns_ * groups);
-  for (std::size_t at = 0; at < mean.size(); ++at) {
-    const double all = weight[at % groups];
-    if (all == 0) continue;
-    const double part = present[at] / all;
-    square[at] += mean[at] * mean[at] * present[at] * std::max(1 - part, 0.0);
-    mean[at] *= part;
-    sums[groups + at] = mean[at] * all;
-  }
-  sum_over_workers(get_comm(), sums);
-  for (std::size_t at = 0; at < mean.size(); ++at) {
-    double& of_all = sums[groups + at];
-    of_all = sums[at % groups] > 0 ? of_all / sums[at % groups] : 0;
-    const double away = mean[at] - of_all;
-    square[at] += weight[at % groups] * away * away;
-  }
-  sum_over_workers(get_comm(), square);
+    // Merges in the zeros: groups of values with means m and 0.
+    auto& sums = c.put_obj("sums", weight);
+    sums.resize(groups + columns_ * groups);
+    for (std::size_t at = 0; at < mean.size(); ++at) {
+      const double all = weight[at % groups];
+      if (all == 0) continue;
+      const double part = present[at] / all;
+      square[at] += mean[at] * mean[at] * present[at] * std::max(1 - part, 0.0);
+      mean[at] *= part;
+      sums[groups + at] = mean[at] * all;
+    }
+  });
+  q.add(all_reduce("sums"));
+  q.add([&](com_context& c) {
+    const auto& weight = c.get_obj<numbers>("weight");
+    const auto& mean = c.get_obj<numbers>("mean");
+    auto& square = c.get_obj<numbers>("square");
+    auto& sums = c.get_obj<numbers>("sums");
+    for (std::size_t at = 0; at < mean.size(); ++at) {
+      double& of_all = sums[groups + at];
+      of_all = sums[at % groups] > 0 ? of_all / sums[at % groups] : 0;
+      const double away = mean[at] - of_all;
+      square[at] += weight[at % groups] * away * away;
+    }
+  });
+  q.add(all_reduce("square"));
+  q.set_max_iter(1).set_watch([](const superstep_report&) {});
+  using moments = std::pair<numbers, numbers>;
+  q.close_each_with([](com_context& c) {
+    return moments(std::move(c.get_obj<numbers>("sums")), std::move(c.get_obj<numbers>("square")));
+  });
+  const auto [sums, square] = q.exec<moments>();
   class_weight_.assign(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(k));
   std::vector<double> middle(columns_);
   std::vector<double> spread(columns_);

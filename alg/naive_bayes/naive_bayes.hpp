@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Naive Bayes: the class c with the greatest log P(c) + sum_j log P(x_j | c), whose parameters are sums over the rows
-// of each class: one pass, and one or two sums over the workers.
+// of each class: one superstep of a com_queue, with one or two sums over the workers.
 //
 //   multinomial   x_j counts       P(x | c) ~ prod_j p_cj^x_j       p_cj = (N_cj + alpha) / (sum_j N_cj + alpha p)
 //   bernoulli     x_j > binarize   p_cj, or 1 - p_cj                p_cj = (N_cj + alpha) / (N_c + 2 alpha)

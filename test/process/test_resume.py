@@ -251,6 +251,23 @@ class Resume(JobTest):
             with self.subTest(method=method):
                 self.check("softmax", training_input="words.csv", validation_input="words.csv", method=method, C=50.0, rounds=200)
 
+    def test_a_pass_of_naive_bayes(self):
+        for distribution in ("gaussian", "bernoulli"):
+            config = {**dict.fromkeys(("training_input", "method", "rounds", "alpha", "beta")), "distribution": distribution,
+                      "input": "words.csv"}
+            self.write_config("alone.json", output="alone/", **config)
+            folder = self.not_there("checkpoints")
+            program = os.path.join(BIN, "naive_bayes")
+            expected = None
+            for options in ((), ("--checkpoint-dir", folder, "--checkpoint-every", "1"), ("--resume", folder)):
+                with self.subTest(distribution=distribution, options=options):
+                    status, out, err = self.prun("-w", str(WORKERS), "-p", "2", "-c", "alone.json", *options, program)
+                    self.assertEqual(status, 0, err)
+                    found = self.files("alone", out)
+                    self.assertEqual(found, expected or found)
+                    expected = found
+            self.assertIn(f"{1:010d}", os.listdir(folder))
+
     def test_linear_svm(self):
         for loss, method in (("hinge", "dual"), ("hinge", "newton"), ("squared_hinge", "newton")):
             with self.subTest(loss=loss, method=method):
