@@ -97,7 +97,8 @@ class Documents(JobTest):
         for page in PAGES:
             text = text_of(page)
             for name, block in MARK.findall(text):
-                paths = [p for suffix in ("py", "cpp") for p in glob.glob(f"test/**/{name}.{suffix}", root_dir=SOURCE, recursive=True)]
+                paths = [p for suffix in ("py", "cpp")
+                         for p in glob.glob(f"test/**/{name}.{suffix}", root_dir=SOURCE, recursive=True)]
                 self.assertTrue(any("samples(" in text_of(path) for path in paths), f"{page}: {name}")
                 text = text.replace(block, "")
             for line in text.splitlines():
