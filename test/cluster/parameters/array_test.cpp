@@ -169,7 +169,7 @@ TEST(Array, RunsNamedAndRegisteredFunctions) {
   c.run([&](Comm comm) {
     paralg a("", comm);
     array<double> theta(a, "theta", 100, 5.0, {.piece_bytes = 256});
-    theta.update(counting(100), "libparacel_default.so", "paracel_max").get();
+    theta.update(counting(100), {"libparacel_default.so", "paracel_max"}).get();
     auto expected = counting(100);
     for (auto& x : expected) x = std::max(x, 5.0);
     EXPECT_EQ(theta.read(), expected);
@@ -285,7 +285,7 @@ TEST(Array, DoesWhatAVectorDoes) {
             break;
           }
           case 5: {
-            x.bupdate(first, values, "libparacel_default.so", "paracel_max");
+            x.bupdate(first, values, {"libparacel_default.so", "paracel_max"});
             for (std::size_t i = 0; i < count; ++i) model[first + i] = std::max(model[first + i], values[i]);
             break;
           }
@@ -295,7 +295,7 @@ TEST(Array, DoesWhatAVectorDoes) {
             break;
           }
           default: {
-            x.bupdate_at(at, values, "libparacel_default.so", "paracel_assign");
+            x.bupdate_at(at, values, {"libparacel_default.so", "paracel_assign"});
             for (std::size_t i = 0; i < count; ++i) model[at[i]] = values[i];
           }
         }

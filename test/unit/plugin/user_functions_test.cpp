@@ -38,7 +38,7 @@ struct ran {
 };
 
 template <class V, class D>
-ran<V, D> run(const loaded_update& u, const V& value, const D& delta) {
+ran<V, D> run_update(const loaded_update& u, const V& value, const D& delta) {
   ran<V, D> r;
   std::vector<std::byte> out;
   const encoded<V> v(value);
@@ -81,28 +81,28 @@ using list = std::vector<double>;
 using words = std::map<std::string, int>;
 
 TEST_F(UpdateInServer, GeneralFormsGiveTheNewValue) {
-  EXPECT_EQ(run(good("add_lists"), list{1, 2}, list{3, 4}).value, (list{4, 6}));
-  EXPECT_EQ(run(good("append_list"), list{1}, list{2, 3}).value, (list{1, 2, 3}));
-  EXPECT_EQ(run(good("count_words"), words{{"a", 1}}, std::pair<std::string, int>("b", 2)).value,
+  EXPECT_EQ(run_update(good("add_lists"), list{1, 2}, list{3, 4}).value, (list{4, 6}));
+  EXPECT_EQ(run_update(good("append_list"), list{1}, list{2, 3}).value, (list{1, 2, 3}));
+  EXPECT_EQ(run_update(good("count_words"), words{{"a", 1}}, std::pair<std::string, int>("b", 2)).value,
             (words{{"a", 1}, {"b", 2}}));
-  EXPECT_EQ(run(good("multiply"), 3.0, 4.0).value, 12.0);
-  EXPECT_EQ(run(good("add_unsigned"), 3UL, 4UL).value, 7UL);
+  EXPECT_EQ(run_update(good("multiply"), 3.0, 4.0).value, 12.0);
+  EXPECT_EQ(run_update(good("add_unsigned"), 3UL, 4UL).value, 7UL);
 }
 
 TEST_F(UpdateInServer, AFailureNamesTheFunctionItsTypesAndTheReason) {
-  const auto thrown = run(failing("throws_text"), 1.0, 2.0);
+  const auto thrown = run_update(failing("throws_text"), 1.0, 2.0);
   EXPECT_EQ(thrown.error, "libfailing_updates.so:throws_text (f64, f64): cannot go on with this value");
   EXPECT_EQ(thrown.outcome, abi::failed);
-  EXPECT_THAT(run(failing("throws_number"), 1.0, 2.0).error, HasSubstr("not a std::exception"));
-  const auto mismatch = run(good("add_lists"), words{}, list{1});
+  EXPECT_THAT(run_update(failing("throws_number"), 1.0, 2.0).error, HasSubstr("not a std::exception"));
+  const auto mismatch = run_update(good("add_lists"), words{}, list{1});
   EXPECT_EQ(mismatch.error,
             "libgood_updates.so:add_lists (f64 array, f64 array): value is packed map, asked for f64 array");
   EXPECT_EQ(mismatch.outcome, abi::type_mismatch);
 }
 
 TEST_F(UpdateInServer, ANonsenseResultIsAFailureAndNotAValue) {
-  EXPECT_THAT(run(failing("returns_malformed"), 1.0, 2.0).error, HasSubstr("returned no valid value"));
-  EXPECT_THAT(run(failing("returns_nothing"), 1.0, 2.0).error, HasSubstr("returned no valid value"));
+  EXPECT_THAT(run_update(failing("returns_malformed"), 1.0, 2.0).error, HasSubstr("returned no valid value"));
+  EXPECT_THAT(run_update(failing("returns_nothing"), 1.0, 2.0).error, HasSubstr("returned no valid value"));
 }
 
 TEST_F(UpdateInServer, InPlaceWorksOnTheValueItself) {
@@ -116,7 +116,7 @@ TEST_F(UpdateInServer, InPlaceWorksOnTheValueItself) {
                              delta.view(), error));
   EXPECT_EQ(one, 4.0F);
   // And through the form that creates a new value.
-  EXPECT_EQ(run(good("half_step"), std::vector<float>{4}, std::vector<float>{2}).value, std::vector<float>{3});
+  EXPECT_EQ(run_update(good("half_step"), std::vector<float>{4}, std::vector<float>{2}).value, std::vector<float>{3});
 }
 
 TEST_F(UpdateInServer, AFunctionThatThrowsHalfwayLeavesTheValueAsItWas) {
@@ -127,7 +127,7 @@ TEST_F(UpdateInServer, AFunctionThatThrowsHalfwayLeavesTheValueAsItWas) {
             "libfailing_updates.so:throws_halfway (f64, f64): stopped halfway");
   EXPECT_EQ(value, before);
   EXPECT_EQ(outcome, abi::failed);
-  EXPECT_THAT(run(failing("throws_halfway"), value, list{9, 9, 9, 9}).error, HasSubstr("stopped halfway"));
+  EXPECT_THAT(run_update(failing("throws_halfway"), value, list{9, 9, 9, 9}).error, HasSubstr("stopped halfway"));
 }
 
 TEST(PluginRegistry, AForbiddenFunctionFailsWithTheReasonInEveryForm) {
@@ -138,7 +138,7 @@ TEST(PluginRegistry, AForbiddenFunctionFailsWithTheReasonInEveryForm) {
     registry.forbid(id, "it has ended s1");
     registry.forbid(id, "a later reason");
     const auto& add = registry.load_update("", "");
-    const auto ended = run(add, 1.0, 2.0);
+    const auto ended = run_update(add, 1.0, 2.0);
     EXPECT_THAT(ended.error, HasSubstr("it has ended s1"));
     EXPECT_EQ(ended.outcome, abi::failed);
     double value = 1;
@@ -217,8 +217,8 @@ TEST_F(UpdateInServer, ANarrowerDeltaWidensAndAWiderOneIsRefused) {
   std::vector<int> whole{1};
   EXPECT_THAT(run_in_place(add, whole, list{0.5}), HasSubstr("lose precision"));
   EXPECT_EQ(whole, std::vector<int>{1});
-  EXPECT_EQ(run(add, 1.0, 2).value, 3.0);
-  EXPECT_EQ(run(add, std::int64_t{1} << 40, 2).value, (std::int64_t{1} << 40) + 2);
+  EXPECT_EQ(run_update(add, 1.0, 2).value, 3.0);
+  EXPECT_EQ(run_update(add, std::int64_t{1} << 40, 2).value, (std::int64_t{1} << 40) + 2);
 }
 
 TEST_F(UpdateInServer, SizesAndShapesMustAgree) {
@@ -226,19 +226,19 @@ TEST_F(UpdateInServer, SizesAndShapesMustAgree) {
   list value{1, 2, 3};
   EXPECT_THAT(run_in_place(add, value, list{1, 2}),
               HasSubstr("value is f64 array of 3, delta is f64 array of 2: both must have the same size"));
-  EXPECT_THAT(run(add, value, 1.0).error, HasSubstr("one number and an array cannot be combined"));
-  EXPECT_THAT(run(add, 1.0, list{1.0}).error, HasSubstr("one number and an array cannot be combined"));
-  EXPECT_THAT(run(add, std::string("a"), 1.0).error, HasSubstr("value is packed string, delta is f64"));
-  EXPECT_THAT(run(add, 1.0, std::string("a")).error, HasSubstr("value is f64, delta is packed string"));
-  EXPECT_THAT(run(good("half_step"), list{1}, list{1}).error, HasSubstr("the value has a different type"));
+  EXPECT_THAT(run_update(add, value, 1.0).error, HasSubstr("one number and an array cannot be combined"));
+  EXPECT_THAT(run_update(add, 1.0, list{1.0}).error, HasSubstr("one number and an array cannot be combined"));
+  EXPECT_THAT(run_update(add, std::string("a"), 1.0).error, HasSubstr("value is packed string, delta is f64"));
+  EXPECT_THAT(run_update(add, 1.0, std::string("a")).error, HasSubstr("value is f64, delta is packed string"));
+  EXPECT_THAT(run_update(good("half_step"), list{1}, list{1}).error, HasSubstr("the value has a different type"));
   EXPECT_EQ(value, (list{1, 2, 3}));
 }
 
 TEST_F(UpdateInServer, AnEmptyArrayIsAnArray) {
   list value;
   EXPECT_EQ(run_in_place(shipped("paracel_add"), value, list{}), "");
-  EXPECT_EQ(run(good("add_lists"), list{}, list{}).error, "");
-  EXPECT_EQ(run(shipped("paracel_assign"), list{1}, list{}).error, "");
+  EXPECT_EQ(run_update(good("add_lists"), list{}, list{}).error, "");
+  EXPECT_EQ(run_update(shipped("paracel_assign"), list{1}, list{}).error, "");
 }
 
 TEST_F(UpdateInServer, TheBestPathIsTold) {
@@ -294,7 +294,7 @@ TEST_F(UpdateInServer, ADeltaThatCannotBeAValueDoesNotBecomeOne) {
 TEST_F(UpdateInServer, AnInitialiserBeginsAndTheUpdateFollows) {
   std::string error;
   EXPECT_EQ((first_value<list>(good("running_mean"), 3.0, error)), (list{3, 1}));
-  EXPECT_EQ(run(good("running_mean"), list{3, 1}, 5.0).value, (list{8, 2}));
+  EXPECT_EQ(run_update(good("running_mean"), list{3, 1}, 5.0).value, (list{8, 2}));
   EXPECT_EQ(error, "");
 }
 
@@ -314,7 +314,7 @@ TEST_F(UpdateInServer, TheShippedFunctionsWorkOnEveryNumberType) {
     EXPECT_EQ(shipped_on(shipped("paracel_max"), a, b), (v{2, -5, 7, 1, 3}));
     EXPECT_EQ(shipped_on(shipped("paracel_min"), a, b), (v{1, -6, 7, 0, -3}));
     EXPECT_EQ(shipped_on(shipped("paracel_assign"), a, b), b);
-    EXPECT_EQ(run(shipped("paracel_add"), a[0], b[0]).value, T{3});
+    EXPECT_EQ(run_update(shipped("paracel_add"), a[0], b[0]).value, T{3});
     // Long enough for the vectorised part and its rest.
     v many(1003), ones(1003, T{1});
     for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<T>(i);
@@ -325,13 +325,15 @@ TEST_F(UpdateInServer, TheShippedFunctionsWorkOnEveryNumberType) {
 }
 
 TEST_F(UpdateInServer, ParacelsNamesTakeTheTypeTheyName) {
-  EXPECT_EQ(run(shipped("default_incr_i"), 1, 2).value, 3);
-  EXPECT_EQ(run(shipped("default_incr_f"), 1.0F, 2.0F).value, 3.0F);
-  EXPECT_EQ(run(shipped("default_incr_d"), 1.0, 2.0).value, 3.0);
-  EXPECT_EQ(run(shipped("default_incr_li"), std::vector<int>{1}, std::vector<int>{2}).value, std::vector<int>{3});
-  EXPECT_EQ(run(shipped("default_incr_lf"), std::vector<float>{1}, std::vector<float>{2}).value, std::vector<float>{3});
-  EXPECT_EQ(run(shipped("default_incr_ld"), list{1}, list{2}).value, list{3});
-  EXPECT_THAT(run(shipped("default_incr_i"), 1.0, 2.0).error, HasSubstr("the value has a different type"));
+  EXPECT_EQ(run_update(shipped("default_incr_i"), 1, 2).value, 3);
+  EXPECT_EQ(run_update(shipped("default_incr_f"), 1.0F, 2.0F).value, 3.0F);
+  EXPECT_EQ(run_update(shipped("default_incr_d"), 1.0, 2.0).value, 3.0);
+  EXPECT_EQ(run_update(shipped("default_incr_li"), std::vector<int>{1}, std::vector<int>{2}).value,
+            std::vector<int>{3});
+  EXPECT_EQ(run_update(shipped("default_incr_lf"), std::vector<float>{1}, std::vector<float>{2}).value,
+            std::vector<float>{3});
+  EXPECT_EQ(run_update(shipped("default_incr_ld"), list{1}, list{2}).value, list{3});
+  EXPECT_THAT(run_update(shipped("default_incr_i"), 1.0, 2.0).error, HasSubstr("the value has a different type"));
   for (const auto* f : {"paracel_add", "default_incr_i", "default_incr_f", "default_incr_d", "default_incr_li",
                         "default_incr_lf", "default_incr_ld"})
     EXPECT_TRUE(shipped(f).additive) << f;
@@ -340,16 +342,17 @@ TEST_F(UpdateInServer, ParacelsNamesTakeTheTypeTheyName) {
 
 TEST_F(UpdateInServer, IntegersWrapAround) {
   constexpr auto top = std::numeric_limits<std::int32_t>::max();
-  EXPECT_EQ(run(shipped("paracel_add"), top, 1).value, std::numeric_limits<std::int32_t>::min());
+  EXPECT_EQ(run_update(shipped("paracel_add"), top, 1).value, std::numeric_limits<std::int32_t>::min());
   constexpr auto bottom = std::numeric_limits<std::int64_t>::min();
-  EXPECT_EQ(run(shipped("paracel_add"), bottom, std::int64_t{-1}).value, std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(run_update(shipped("paracel_add"), bottom, std::int64_t{-1}).value,
+            std::numeric_limits<std::int64_t>::max());
 }
 
 TEST_F(UpdateInServer, ANotANumberNeverWinsAComparison) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const auto* f : {"paracel_max", "paracel_min"}) {
-    EXPECT_EQ(run(shipped(f), 1.0, nan).value, 1.0);
-    EXPECT_TRUE(std::isnan(run(shipped(f), nan, 1.0).value));
+    EXPECT_EQ(run_update(shipped(f), 1.0, nan).value, 1.0);
+    EXPECT_TRUE(std::isnan(run_update(shipped(f), nan, 1.0).value));
   }
 }
 
@@ -361,7 +364,7 @@ TEST_F(UpdateInServer, AssignReplacesTypeAndSize) {
   const encoded<std::string> word(text);
   EXPECT_EQ(apply(shipped("paracel_assign"), number.view(), word.view(), out, error), value_tag::packed);
   EXPECT_EQ(decode<std::string>({value_tag::packed, out}), "new");
-  EXPECT_EQ(run(shipped("paracel_assign"), list{1}, list{2, 3}).value, (list{2, 3}));
+  EXPECT_EQ(run_update(shipped("paracel_assign"), list{1}, list{2, 3}).value, (list{2, 3}));
 }
 
 }  // namespace
