@@ -325,7 +325,9 @@ class parameter_access {
 
   /// Text literals are values, too.
   template <class V>
-  using encoded_value = encoded<std::conditional_t<std::is_convertible_v<const V&, const char*>, std::string_view, V>>;
+  using encoded_value =
+      encoded<std::conditional_t<std::is_same_v<std::decay_t<V>, char*> || std::is_same_v<std::decay_t<V>, const char*>,
+                                 std::string_view, V>>;
 
   template <class V>
   static value_sink sink(V& target) {

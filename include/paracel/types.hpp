@@ -43,6 +43,8 @@ struct plugin_function {
   str_type file_name{};  ///< only its base name matters; its folder must be allowed, as for paracel_register_update
   str_type func_name{};
   hyper_parameters hyper{};
+
+  [[nodiscard]] bool given() const noexcept { return !file_name.empty() || !func_name.empty() || !hyper.empty(); }
 };
 inline const plugin_function registered_function{};
 

@@ -25,8 +25,8 @@ replication_chain::replication_chain(const replication_chain_options& options, s
       links_(context_, port),
       head_(context_, links_),
       replica_(context_, links_, at_once_),
-      admission_(context_, links_),
       held_(&budgets.replies),
+      admission_(context_, links_),
       streams_(&budgets.streams) {}
 
 // ---- epochs ---------------------------------------------------------------------------------------------------------

@@ -137,9 +137,9 @@ class replication_chain final : public reply_sink {
   replication_links links_;
   replication_head head_;
   replica replica_;
-  epoch_admission admission_;
-  std::uint32_t synced_ = 0;
   commit_queue held_;
+  epoch_admission admission_;  // after held_: what is still parked at the end answers through it
+  std::uint32_t synced_ = 0;
   sender_connections streams_;  // of the senders to this thread
 };
 

@@ -42,8 +42,9 @@ bool process::matches(const nlohmann::json& body) const {
 }
 
 void seat::become(seat_state next) {
-  PARACEL_CHECK(may_become(state_, next));
+  PARACEL_ASSERT(may_become(state_, next));
   state_ = next;
+  was_held_ |= next == seat_state::joined || next == seat_state::catching_up;
 }
 
 bool seat::was_held_by(const nlohmann::json& body) const {

@@ -2,21 +2,20 @@
 //
 // The place of a server (a slot) or of a worker (a rank) in a job, and the process that holds it.
 //
-//   state        what it means                                            ends when
-//   expected     no process has joined yet                                one joins
-//   joined       its process takes part                                   it leaves, or is lost
-//   blocked      a server whose user function does not return: it has     its last words, its death, or the end of its
-//                been told to exit, and gets no further lease              lease: lost
-//   awaited      a worker was lost, the others wait for a replacement     a process joins in its place
-//   catching_up  the replacement repeats what the lost process had done   it reports that it has caught up, leaves, or
-//   is
-//                                                                         lost too
-//   ejected      a worker was lost, the others continue without it        never
-//   lost         its process is dead, or was silent: the job has ended,   of a server: another process joins, in a new
-//   seat
+// clang-format off
+//   state        what it means                                           ends when
+//   expected     no process has joined yet                               one joins
+//   joined       its process takes part                                  it leaves, or is lost
+//   blocked      a server whose user function does not return: it has    its last words, its death, or the end of its
+//                been told to exit, and gets no further lease            lease: it is lost
+//   awaited      a worker was lost, the others wait for a replacement    a process joins in its place
+//   catching_up  the replacement repeats what the lost process had done  it has caught up, leaves, or is lost too
+//   ejected      a worker was lost, the others continue without it       never
+//   lost         its process is dead, or was silent: the job has ended,  a server: another process joins, in a new seat
 //                or the replicas of the server have taken over
-//   left         its process needs nothing more: it has left the job, or  of a server: as lost
-//                has been told that the job, or its part in it, is over
+//   left         its process needs nothing more: it has left the job,    a server: as lost
+//                or was told that the job, or its part in it, is over
+// clang-format on
 //
 // Whether a server serves is another question: server_membership.hpp.
 #pragma once
@@ -56,13 +55,13 @@ class seat {
   [[nodiscard]] seat_state state() const noexcept { return state_; }
   [[nodiscard]] bool is(seat_state s) const noexcept { return state_ == s; }
   /// Some process has joined, whatever became of it.
-  [[nodiscard]] bool has_joined() const noexcept { return state_ != seat_state::expected; }
+  [[nodiscard]] bool has_joined() const noexcept { return was_held_; }
   /// A process takes part.
   [[nodiscard]] bool is_present() const noexcept {
     return is(seat_state::joined) || is(seat_state::blocked) || is(seat_state::catching_up);
   }
   /// No process takes part any more.
-  [[nodiscard]] bool is_gone() const noexcept { return has_joined() && !is_present(); }
+  [[nodiscard]] bool is_gone() const noexcept { return !is(seat_state::expected) && !is_present(); }
   /// Must be a transition of the table.
   void become(seat_state next);
   /// Its process has been told that it is not needed any more.
@@ -94,6 +93,7 @@ class seat {
 
  private:
   seat_state state_ = seat_state::expected;
+  bool was_held_ = false;
 };
 
 }  // namespace paracel::srv

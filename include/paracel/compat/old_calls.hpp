@@ -4,6 +4,8 @@
 // and flags that mean nothing here. A base of `paralg`; new programs need none of them.
 #pragma once
 
+#include <concepts>
+
 #include <paracel/bulk_access.hpp>
 
 namespace paracel {
@@ -53,7 +55,7 @@ class old_calls : public bulk_access {
     return paracel_update_default(key, initial, delta, plugin_function{file_name, func_name});
   }
   template <class V>
-  bool paracel_bupdate(const str_type& key, const V& delta, std::same_as<bool> auto /*replica_flag*/) {
+  bool paracel_bupdate(const str_type& key, const V& delta, std::integral auto /*replica_flag*/) {
     return paracel_bupdate(key, delta);
   }
   template <class V>

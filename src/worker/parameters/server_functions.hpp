@@ -26,11 +26,9 @@ class server_functions {
   /// The same for a filter.
   std::uint64_t find_filter(const std::string& file, const std::string& symbol);
   /// `f`, or the function of `paracel_update` or of `paracel_bupdate` if it names none.
-  std::uint64_t update_function_of(const plugin_function& f) {
-    return f.func_name.empty() ? update_function : find_function(f);
-  }
+  std::uint64_t update_function_of(const plugin_function& f) { return f.given() ? find_function(f) : update_function; }
   std::uint64_t bupdate_function_of(const plugin_function& f) {
-    return f.func_name.empty() ? bupdate_function : find_function(f);
+    return f.given() ? find_function(f) : bupdate_function;
   }
   /// Whether it is element-wise addition, so that it can be applied to a cached copy as well. 0: the servers' default,
   /// which is.

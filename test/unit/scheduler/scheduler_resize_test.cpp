@@ -93,6 +93,16 @@ TEST_F(SchedulerResize, AServerLeavesWhenOthersHaveWhatItHasAndEndsWhenNobodyAsk
   EXPECT_EQ(membership::from_json(to(ask(verb::join, another)).body).servers[2].state, server_state::entering);
 }
 
+TEST_F(SchedulerResize, AServerThatLeavesAnAbortedJobWithoutHavingEnteredIsMissing) {
+  begin(2, 1);
+  EXPECT_EQ(resize(1).parsed()["slot"], 2);
+  ask(verb::abort, json{{"status", 1}, {"cause", "enough"}});
+  ask(verb::leave, server(2));
+  const auto a = to(ask(verb::stats, json::object()));
+  ASSERT_EQ(a.result, status::ok) << a.body;
+  EXPECT_FALSE(a.parsed()["servers"][2].contains("incarnation")) << a.body;
+}
+
 TEST_F(SchedulerResize, WhatCannotBeIsRefusedWithItsReason) {
   begin(2, 1, false);
   EXPECT_EQ(refused(1), "that needs a job that was started with --replicas 2 or more, or with --elastic");

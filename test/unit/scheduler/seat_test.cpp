@@ -64,9 +64,13 @@ TEST(Seat, KnowsItsProcessFromThoseBefore) {
   EXPECT_TRUE(s.was_held_by(body));
 }
 
-TEST(SeatDeathTest, ATransitionThatIsNotInTheTableIsAnInternalError) {
+TEST(Seat, ThatNobodyHasHeldIsGoneButNotJoined) {
   seat s;
-  EXPECT_DEATH(s.become(ejected), "internal error");
+  s.dismiss();
+  s.dismiss();
+  EXPECT_TRUE(s.is(left) && s.is_gone());
+  EXPECT_FALSE(s.has_joined());
+  EXPECT_FALSE(s.is_held_by({{"pid", 0}}));
 }
 
 }  // namespace
