@@ -55,8 +55,10 @@ class Descriptors(JobTest):
         last = self.counts(run)
         stayed = sorted(set(first) & set(last))
         self.assertEqual({role for _, role in stayed}, {"scheduler", "server", "worker"}, (first, last))
+        # Of its role: a server that had just replaced another may not have reached all processes yet.
+        usual = {role: max(n for (_, other), n in first.items() if other == role) for _, role in first}
         for who in stayed:
-            self.assertLessEqual(last[who], first[who] + SLACK, (who, first, last))
+            self.assertLessEqual(last[who], usual[who[1]] + SLACK, (who, first, last))
         self.touch(enough)
         self.assertEqual(run.wait(60), 0, run.err() + run.out())
 
