@@ -3,7 +3,7 @@
 # Installs missing packages, builds, and runs tests. Stops at the first step that fails.
 #
 #   tool/test.sh            some of every kind in a Release build: units, cluster of threads, real processes, kills, simulated
-#                           jobs, each algorithm, the README's first job; about ten minutes on two processors from a fresh clone
+#                           jobs, each algorithm, the README's first job; about 13 minutes on two processors from a fresh clone
 #   tool/test.sh NAME ...   the tests whose names match one of these (ctest -R)
 #   tool/test.sh --all      every test of these kinds, in a Release build
 #   tool/test.sh --ci       as without an option, but units and cluster of the framework (not of the algorithms) under
@@ -81,7 +81,7 @@ case $ci$full in
   11) bash tool/setup.sh --long ;;
 esac
 
-say "building (Release) in build/: about $((900 / jobs / 60 + 1)) min on this machine, if it was never built before"
+say "building (Release) in build/: about $((1150 / jobs / 60 + 1)) min on this machine, if it was never built before"
 # Names of tests may be of any program. With --ci units and cluster run under the sanitizers instead.
 programs=all
 if ((!all && !${#names[@]})); then programs=$( ((ci)) && echo none || echo quick); fi
