@@ -213,6 +213,7 @@ TEST(Paralg, APluginThatFailsBecomesAnErrorAndTheServerLives) {
     paralg a("", comm);
     EXPECT_THROW((void)a.paracel_register_update("no_such_plugin.so", "f"), plugin_error);
     EXPECT_THROW((void)a.paracel_register_update("../../../etc/passwd", "f"), plugin_error);
+    EXPECT_THROW((void)a.paracel_update("k", 1.0, {"libgood_updates.so", ""}), plugin_error);
     EXPECT_THROW((void)a.paracel_bupdate("k", 1.0, {"", "", {{"lr", 1}}}), plugin_error);
     a.paracel_write("v", 1.0);
     EXPECT_EQ(a.paracel_read<double>("v"), 1.0);
