@@ -13,6 +13,13 @@ namespace paracel {
 class comm_backend;
 class session;
 
+/// A process whose main is not ours: an interpreter that has loaded the framework.
+struct host_process {
+  std::string program;                        ///< its name, for messages
+  std::vector<std::string> plugin_folders{};  ///< further ones of a server inside this process
+  void (*while_waiting)() = nullptr;          ///< called at least every 100 ms in a call that waits; may throw
+};
+
 /// The first object of a program's main: finds out how the process was launched and leaves the job at its end.
 ///
 /// * `prun.py -m local`: PARACEL_RENDEZVOUS, PARACEL_RANK and PARACEL_SIZE are in the environment.
@@ -25,9 +32,16 @@ class session;
 class main_env {
  public:
   main_env(int& argc, char**& argv);
+  /// For a process that is not ours to end. It leaves the job in `leave`; neither exit nor an uncaught exception of
+  /// another thread is handled, and malloc keeps its settings unless prun.py has started the process.
+  explicit main_env(const host_process& host);
   ~main_env();
   main_env(const main_env&) = delete;
   main_env& operator=(const main_env&) = delete;
+
+  /// Leaves the job; the destructor then does nothing. `failed`: without deregistering, as when an exception
+  /// destroys this object. Throws: the error of an update that nobody has waited for.
+  void leave(bool failed);
 
   /// The job of this process. `server_info` (from --server_info) may name the rendezvous when the environment does not.
   /// Joins on the first call. Blocks: until every server and worker has joined, at most the scheduler's join timeout.
@@ -43,6 +57,7 @@ class main_env {
 
  private:
   struct impl;
+  void enter(int& argc, char**& argv);
   std::unique_ptr<impl> impl_;
 };
 

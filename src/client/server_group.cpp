@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/server_group.hpp"
-#include "core/identity.hpp"
 
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include <paracel/error.hpp>
+
+#include "core/identity.hpp"
+#include "core/interruption.hpp"
 
 namespace paracel {
 
@@ -191,6 +193,7 @@ void server_group::run_until(const Reached& reached, sequence s) {
       continue;
     }
     if (ended_) ended_->check();
+    check_interruption();
     if (waiting_) waiting_();
     record_silence(interval);
     if (shared_.options.timeout.count() == 0) continue;

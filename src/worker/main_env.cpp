@@ -25,6 +25,7 @@
 #include <paracel/comm.hpp>
 #include <paracel/error.hpp>
 
+#include "core/interruption.hpp"
 #include "core/number_parsing.hpp"
 #include "net/fd_limit.hpp"
 #include "net/job_key.hpp"
@@ -140,7 +141,8 @@ struct main_env::impl {
   std::uint32_t size = 1;
   std::string program;
   std::string rendezvous;
-  std::string given_info;  // --server_info of the command line, for joining without the environment
+  std::string given_info;                     // --server_info of the command line, for joining without the environment
+  std::vector<std::string> plugin_folders{};  // of host_process
   std::thread::id owner = std::this_thread::get_id();
   std::shared_ptr<session> job;
   std::shared_ptr<net::lossy_transport> lossy;  // of the job, with --drop-messages
@@ -153,6 +155,7 @@ struct main_env::impl {
     if (info.empty() || (rendezvous.empty() && !info.starts_with("paracel"))) {
       if (size > 1) throw usage_error("several workers but no servers: start the program with prun.py");
       job = start_embedded_job();
+      for (const auto& folder : plugin_folders) job->allow_plugin_folder(folder);
       return job;
     }
     const auto where = net::rendezvous::parse(info);
@@ -192,15 +195,16 @@ struct main_env::impl {
     return job;
   }
 
-  /// Ends this process's part of the job; a failing one does not deregister.
-  void end(bool failing) {
+  /// Ends this process's part of the job; a failing one does not deregister. Returns: why it has failed now.
+  std::exception_ptr end(bool failing) {
+    std::exception_ptr failure;
     if (!failing && job) {
       try {
         job->leave();
       } catch (const job_error&) {  // the job has already ended; the launcher knows why
         failing = true;
       } catch (...) {
-        end_with(tell_failure(program, std::current_exception()));
+        failure = std::current_exception();
         failing = true;
       }
     }
@@ -210,6 +214,12 @@ struct main_env::impl {
       std::fprintf(stderr, "worker %u: %s\n", rank, disturbed->report().c_str());
     // MPI_Finalize waits for every rank; a failing one exits without it, which is how mpirun detects the failure.
     if (!failing && finalize_mpi) mpi->finalize();
+    return failure;
+  }
+
+  /// The same where throwing is impossible.
+  void tell_end(bool failing) {
+    if (const auto failure = end(failing)) end_with(tell_failure(program, failure));
   }
 
   /// The program has called exit, so the main_env is not destroyed. A failing program reports that by its
@@ -220,7 +230,7 @@ struct main_env::impl {
     current() = nullptr;
     const auto& job = env->job;
     if (!job || !job->has_scheduler() || job->ended()->raised()) return;
-    if (std::this_thread::get_id() == env->owner && live_algorithms == 0) return env->end(false);
+    if (std::this_thread::get_id() == env->owner && live_algorithms == 0) return env->tell_end(false);
     std::fflush(nullptr);
     std::fprintf(stderr, "%s: error: worker %u called exit(0) before its algorithm had ended\n", env->program.c_str(),
                  env->rank);
@@ -234,6 +244,16 @@ struct main_env::impl {
   }
 };
 
+namespace {
+
+/// Large values are allocated and freed every iteration: keep their memory instead of returning it to the kernel.
+void keep_freed_memory() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc accepts
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+}
+
+}  // namespace
+
 main_env::main_env(int& argc, char**& argv) : impl_(std::make_unique<impl>()) {
   if (impl::current() != nullptr) throw error("main_env was created twice, want one per process");
   impl_->program = program_name(argc > 0 ? argv[0] : nullptr);
@@ -241,10 +261,24 @@ main_env::main_env(int& argc, char**& argv) : impl_(std::make_unique<impl>()) {
   end_on_uncaught(impl_->program);
   static const int registered = on_exit(&impl::at_exit, nullptr);
   if (registered != 0) throw error("no memory for an exit handler");
+  keep_freed_memory();
+  enter(argc, argv);
+}
+
+main_env::main_env(const host_process& host) : impl_(std::make_unique<impl>()) {
+  if (impl::current() != nullptr) throw error("main_env was created twice, want one per process");
+  impl_->program = host.program;
+  impl_->plugin_folders = host.plugin_folders;
+  interruption_hook = host.while_waiting;
+  if (variable("PARACEL_RENDEZVOUS") != nullptr) keep_freed_memory();
+  int argc = 0;
+  char* none[] = {nullptr};
+  char** argv = none;
+  enter(argc, argv);
+}
+
+void main_env::enter(int& argc, char**& argv) {
   net::raise_descriptor_limit();
-  // Large values are allocated and freed every iteration: keep their memory instead of returning it to the kernel.
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc accepts
-  mallopt(M_TRIM_THRESHOLD, 256 << 20);
   if (const char* info = variable("PARACEL_RENDEZVOUS")) impl_->rendezvous = info;
   const char* mode = variable("PARACEL_MODE");
   const bool local = mode != nullptr && std::strcmp(mode, "local") == 0;
@@ -272,8 +306,17 @@ main_env::main_env(int& argc, char**& argv) : impl_(std::make_unique<impl>()) {
 }
 
 main_env::~main_env() {
+  if (impl::current() != impl_.get()) return;
   impl::current() = nullptr;
-  impl_->end(std::uncaught_exceptions() > 0);
+  impl_->tell_end(std::uncaught_exceptions() > 0);
+}
+
+void main_env::leave(bool failed) {
+  if (impl::current() != impl_.get()) return;
+  impl::current() = nullptr;
+  const auto failure = impl_->end(failed);
+  interruption_hook = nullptr;
+  if (failure) std::rethrow_exception(failure);
 }
 
 std::shared_ptr<session> main_env::job(const std::string& server_info) {

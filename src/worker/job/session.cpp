@@ -17,6 +17,7 @@
 #include <paracel/error.hpp>
 
 #include "core/identity.hpp"
+#include "core/interruption.hpp"
 #include "core/json_io.hpp"
 #include "net/collective_codec.hpp"
 #include "worker/job/command_channel.hpp"
@@ -112,6 +113,17 @@ std::shared_ptr<session> session::alone(std::shared_ptr<net::transport> over, me
   return s;
 }
 
+/// Throws: what ends a wait. An interrupted conversation cannot be continued: its answers would be taken for others.
+void session::check_waiting() {
+  ended_->check();
+  try {
+    check_interruption();
+  } catch (...) {
+    ended_->raise(exit_status::failure, "a call of this worker was interrupted while it waited");
+    throw;
+  }
+}
+
 void session::open_peers(std::unique_ptr<net::port> bound) {
   peer_channels::options o;
   o.job = options_.job;
@@ -120,7 +132,7 @@ void session::open_peers(std::unique_ptr<net::port> bound) {
   o.client = random_id();
   o.patience = std::min(signal_interval, options_.resend_after);
   o.doubt = options_.resend_after;
-  o.check = [this] { ended_->check(); };
+  o.check = [this] { check_waiting(); };
   o.find = [this](std::uint32_t of) {
     net::request_header h;
     h.what = net::verb::find_worker;
@@ -161,7 +173,7 @@ command_channel& session::commands() {
     };
   o.identity = identity_of(options_);
   o.marked = [this](net::request_header h) { return marked(h); };
-  o.check = [this] { ended_->check(); };
+  o.check = [this] { check_waiting(); };
   o.on_ended = [this](const net::reply_view& reply) { end(net::directive_of(reply)); };
   o.warn = [this](const std::string& text) { warn(text); };
   commands_ = std::make_unique<command_channel>(std::move(o));
@@ -238,7 +250,7 @@ const net::reply_view& session::ask(net::request_header& h, std::span<const std:
   for (;;) {
     if (!to_scheduler_->receive(std::min(in_barrier ? command_interval : signal_interval, options_.resend_after),
                                 answer_)) {
-      ended_->check();
+      check_waiting();
       if (peers_) peers_->check_links();
       if (in_barrier) take_commands();
       if (h.what == net::verb::leave && done_.load(std::memory_order_relaxed)) return answer_;

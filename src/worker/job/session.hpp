@@ -157,6 +157,7 @@ class session {
  private:
   class asking;
   explicit session(session_options options);
+  void check_waiting();
   void refuse_in_barrier(const std::string& what) const;
   [[nodiscard]] net::request_header marked(net::request_header h) const noexcept;
   void open_peers(std::unique_ptr<net::port> bound);

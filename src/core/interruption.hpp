@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+
+namespace paracel {
+
+/// What a host process (main_env.hpp) wants to be called while a call waits; it may throw, to end the wait.
+inline std::atomic<void (*)()> interruption_hook{nullptr};
+
+/// Called by every wait of a worker at least every 100 ms. Throws: what the hook throws.
+inline void check_interruption() {
+  if (auto* hook = interruption_hook.load(std::memory_order_relaxed); hook != nullptr) hook();
+}
+
+}  // namespace paracel
