@@ -28,6 +28,7 @@ std::vector<std::string> plugin_folders() {
   const auto framework = srv::framework_folder();
   folders.push_back(framework);
   folders.push_back(framework + "/paracel");
+  folders.push_back(framework + "/../_plugins");  // of the Python package
   return folders;
 }
 

@@ -9,7 +9,7 @@ from .hosts import Places, own_address, slots_in, usable_cores
 from .options import HEARTBEAT_INTERVAL, MOST_THREADS, RESEND_AFTER, SERVER_LIMITS
 from .output import write_out
 from .own_folder import APPEND
-from .program import dies_with_us
+from .program import command_of, dies_with_us
 from .run_directory import KEY, SEND_REQUEST
 from .run_folder import release_folder, remove_kept, take_folder
 from .socket_folder import MEMORY, SocketFolder, remove_folder
@@ -80,7 +80,8 @@ class Plan:
             raise Failure(USAGE, f"the plug-in folder {bad} has a colon in its name, which separates folders")
         prefix = os.path.dirname(self.framework)
         beside = [os.path.dirname(os.path.abspath(self.options.cfg_file))] if self.options.cfg_file else []
-        beside += [os.path.dirname(self.program), os.path.join(prefix, "lib"), os.path.join(prefix, "lib", "paracel")]
+        beside += [os.path.dirname(self.program), os.path.join(prefix, "lib"), os.path.join(prefix, "lib", "paracel"),
+                   os.path.join(prefix, "_lib"), os.path.join(prefix, "_plugins")]  # the last two: of the Python package
         return list(dict.fromkeys(asked + [f for f in beside if ":" not in f and os.path.isdir(f)]))
 
     def all_local(self):
@@ -217,7 +218,7 @@ class Plan:
     def make_workers(self, address):
         o = self.options
         info = f"paracel1;{self.id};{address}"
-        command = [self.program] + o.arguments + ["--server_info", info]
+        command = command_of(self.program) + o.arguments + ["--server_info", info]
         if o.cfg_file:
             command += ["--cfg_file", o.cfg_file]
         environment = {"PARACEL_RENDEZVOUS": info, "PARACEL_RUN_DIR": self.run_dir, "PARACEL_MODE": o.method,
@@ -293,7 +294,7 @@ class Plan:
 
     def embedded_command(self):
         """The job in one process, for a debugger."""
-        return [self.program, *self.options.arguments] + (["--cfg_file", self.options.cfg_file] if self.options.cfg_file else [])
+        return [*command_of(self.program), *self.options.arguments] + (["--cfg_file", self.options.cfg_file] if self.options.cfg_file else [])
 
     def log_of(self, role, index):
         return os.path.join(self.run_dir, "scheduler.log" if role == "scheduler" else f"{role}_{index}.log")

@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import sys
 import time
 
 from .elf import needed_libraries
@@ -17,27 +18,32 @@ DEFAULT_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM
 
 
 def find_program(name):
-    """The path of the user's program. Raises Failure."""
+    """The path of the user's program: given as one, on the PATH, or one of the framework's. Raises Failure."""
     if os.sep in name or os.path.exists(name):
         path = name
     else:
-        folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        folders = os.environ.get("PATH", os.defpath).split(os.pathsep) + own_folders()
         candidates = (os.path.join(folder, name) for folder in folders)
         path = next((p for p in candidates if os.access(p, os.X_OK) and os.path.isfile(p)), name)
     if not os.path.exists(path):
         raise Failure(USAGE, f"{name}: no such program")
     if os.path.isdir(path):
         raise Failure(USAGE, f"{name} is a folder, want a program")
-    if not os.access(path, os.X_OK):
+    if not os.access(path, os.X_OK) and not path.endswith(".py"):
         raise Failure(USAGE, f"{name} is not executable")
     return os.path.abspath(path)
 
 
+def command_of(program):
+    """How it is started: a Python program that is not executable by itself by the interpreter of this launcher."""
+    return [program] if os.access(program, os.X_OK) else [sys.executable, program]
+
+
 def own_folders():
     """Where the framework's programs are: the folder in PARACEL_FRAMEWORK, the build folder of this source tree, bin/ of the
-    installed one."""
+    installed one, the folder of prun.py in the Python package."""
     named = os.environ.get("PARACEL_FRAMEWORK")
-    return ([named] if named else []) + [os.path.join(TOP, "build", "bin"), os.path.join(TOP, "..", "bin")]
+    return ([named] if named else []) + [os.path.join(TOP, "build", "bin"), os.path.join(TOP, "..", "bin"), TOP]
 
 
 def own_program(name):
