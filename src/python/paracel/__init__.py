@@ -1,5 +1,46 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Paracel: a parameter server for distributed iterative algorithms."""
-from paracel import _core  # noqa: F401
+"""Paracel: a parameter server for distributed iterative algorithms.
+
+A subclass of `Paralg` reads almost like the serial algorithm; `run` is a program's main::
+
+    import numpy as np
+    import paracel
+
+    class Mean(paracel.Paralg):
+        def solve(self):
+            self.update("sum", np.array([1.0, self.worker_id]))
+            self.sync()
+            print(self.read("sum"))
+
+    paracel.run(Mean)
+
+`python mean.py` runs it in one process, `prun -w 4 -p 2 mean.py` with four workers and two servers.
+"""
+import os
+import sys
+
+from paracel import _core
+from paracel._core import Array, Comm, Future, KeySet, Loop, Table, any_source, any_tag
+from paracel.errors import (ConfigError, DataError, Error, JobError, MissingKeyError, NetworkError, PluginError, ProtocolError,
+                            UsageError, ValueTypeError)
+from paracel.paralg import Paralg
+from paracel.running import plugin_folders, run
 
 __version__ = "0.1.0"
+__all__ = ["Array", "Comm", "ConfigError", "DataError", "Error", "Future", "JobError", "KeySet", "Loop", "MissingKeyError",
+           "NetworkError", "Paralg", "PluginError", "ProtocolError", "Table", "UsageError", "ValueTypeError", "any_source",
+           "any_tag", "function", "leave", "run"]
+
+_core._host(os.path.basename(sys.argv[0]) or "python", plugin_folders("", {}))
+
+
+def function(file, name, **hyper_parameters):
+    """A function of a plug-in, for the arguments `function` and `optimizer`: function("libparacel_default.so", "paracel_adagrad",
+    lr=0.1)."""
+    return file, name, hyper_parameters
+
+
+def leave():
+    """Leaves the job: closes every Paralg, and stops the server of a job in this process. The next call joins again. Without it
+    that happens when the process ends. Raises the error of an update that nobody has waited for."""
+    _core._leave()

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// paracel._core: the framework for Python. paracel/__init__.py re-exports what users call.
-#include <nanobind/nanobind.h>
-
-#include <paracel/error.hpp>
-
-namespace nb = nanobind;
+// paracel._core: the framework for Python. The package re-exports what users call.
+#include "core/job.hpp"
 
 NB_MODULE(_core, m) {
-  m.attr("failure_status") = paracel::exit_status::failure;
+  using namespace paracel::py;
+  bind_host(m);
+  nb::class_<paralg_object> algorithm(m, "Paralg", nb::is_weak_referenceable());
+  algorithm.def(nb::init<>());
+  bind_job(algorithm, m);
+  bind_parameters(algorithm, m);
+  bind_key_sets(algorithm, m);
+  bind_comm(algorithm, m);
+  bind_arrays(m);
 }

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The base class of algorithms."""
+from paracel import _core
+from paracel.errors import ConfigError
+
+
+class Paralg(_core.Paralg):
+    """An algorithm: a subclass with `solve`. Each worker of the job runs it on its own part of the data; the parameters that they
+    share are in the servers, under string keys.
+
+    Parameters
+    ----------
+    output : str
+        Folder of results, created if missing; the job owns it until the process ends.
+    rounds : int
+        After so many commits reads go to the servers, not to the cache.
+    consistency : {"asp", "ssp", "bsp"}
+        What reads may miss. With c iterations committed a worker may read while it is at most `staleness` ahead of the slowest
+        one; it then sees all updates of every worker's first c - staleness iterations. "asp": no limit. "bsp": 0, and updates
+        take effect when all have committed, in rank order, so that runs are bit-identical.
+    staleness : int
+        Of "ssp": iterations.
+
+    Omitted arguments are those of the config (keys output, rounds, consistency, ssp_switch, limit_s), or "", 1 and "asp".
+
+    Notes
+    -----
+    Use it on the thread that made it. Calls that wait release the interpreter for other threads; Ctrl-C ends them.
+    """
+
+    config = {}
+    """The config of the program, from `--cfg_file` (see `paracel.run`)."""
+
+    def __init__(self, output=None, rounds=None, consistency=None, staleness=None):
+        super().__init__()
+        if consistency is None:
+            consistency, limit = consistency_of(self.config)
+            staleness = limit if staleness is None else staleness
+        self._open(self.config.get("output", "") if output is None else output,
+                   self.config.get("rounds", 1) if rounds is None else rounds, consistency, staleness or 0)
+
+    def solve(self):
+        """The algorithm."""
+
+    def checkpoint_state(self):
+        """What this worker needs, in addition to the parameters and its data, to resume after the iteration just committed: a
+        dict of values by name (numbers, arrays, str, lists, dicts). Called inside iter_commit. None: nothing."""
+
+    def restore_state(self, state, all_states):
+        """Called inside first_iteration with what checkpoint_state has returned. `all_states`: None, or, if the number of workers
+        has changed, those of all workers by rank; `state` is then that of rank 0."""
+
+    def loop(self, state=None, same_on_every_worker=False):
+        """A loop that can resume from a checkpoint: `while loop.next(rounds): ...`. The variables that carry over from one
+        iteration to the next are the values of the dict `state`. `same_on_every_worker`: it is, so that the loop may resume with
+        another number of workers."""
+        return self._loop({} if state is None else state, same_on_every_worker)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def consistency_of(config):
+    """(model, staleness) of the keys consistency, ssp_switch and limit_s, as for the programs of the toolbox."""
+    named = config.get("consistency", "auto")
+    switch = config.get("ssp_switch")
+    limit = config.get("limit_s", 0)
+    if named == "auto":
+        return ("ssp" if switch else "asp"), limit
+    if named == "ssp":
+        if switch is False:
+            raise ConfigError('"consistency": "ssp" contradicts "ssp_switch": false')
+        return "ssp", limit
+    if switch or limit:
+        raise ConfigError(f'"consistency": "{named}" contradicts ssp_switch and limit_s, which are for ssp')
+    return named, 0

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The main of a program in Python."""
+import atexit
+import json
+import os
+import sys
+import traceback
+
+from paracel import _core
+from paracel.errors import ConfigError, Error, UsageError
+from paracel.paralg import Paralg
+
+INTERRUPTED = 130
+
+
+def run(algorithm, arguments=None):
+    """Runs a program: reads its config, makes `algorithm()`, calls its `solve()`, leaves the job, and exits.
+
+    The command line is `--cfg_file FILE`, a JSON object that becomes `Paralg.config`; prun adds `--server_info`. An exception
+    ends the process with one line on stderr, `program: error: ...`, and its exit status (`errors.Error.status`, otherwise 1);
+    what is not an Error has its traceback above.
+
+    Parameters
+    ----------
+    algorithm : callable
+        A subclass of Paralg, or a function that returns an object with `solve`; or None, after doing all the work.
+    arguments : list of str
+        Instead of sys.argv[1:].
+    """
+    program = os.path.basename(sys.argv[0]) or "python"
+    words, status = "", 0
+    try:
+        config_file = option_in(sys.argv[1:] if arguments is None else arguments)
+        Paralg.config = read_config(config_file) if config_file else {}
+        _core._host(program, plugin_folders(config_file, Paralg.config))
+        made = algorithm()
+        if made is not None:
+            made.solve()
+            if isinstance(made, Paralg):
+                made.close()
+        _core._leave()
+    except KeyboardInterrupt:
+        words, status = "interrupted", INTERRUPTED
+    except SystemExit as request:
+        words, status = "error: exit() before the algorithm had ended", request.code if isinstance(request.code, int) else 1
+        status = status or 1
+    except Error as error:
+        words, status = f"error: {error}", error.status
+    except Exception as error:
+        traceback.print_exc()
+        words, status = f"error: {type(error).__name__}: {error}", 1
+    if words:
+        sys.stdout.flush()
+        print(f"{program}: {words}", file=sys.stderr, flush=True)
+        _core._leave(failed=True)
+    sys.exit(status)
+
+
+def option_in(arguments):
+    """The value of --cfg_file, or "". Raises UsageError for other options."""
+    found = ""
+    at = iter(arguments)
+    for word in at:
+        name, equals, value = word.lstrip("-").partition("=")
+        if not word.startswith("-") or name not in ("cfg_file", "server_info"):
+            raise UsageError(f"found {word}, want --cfg_file FILE")
+        value = value if equals else next(at, None)
+        if value is None:
+            raise UsageError(f"found {word} without its value, want --cfg_file FILE")
+        if name == "cfg_file":
+            found = value
+    return found
+
+
+def read_config(path):
+    """A JSON object. Raises ConfigError."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+    except OSError as error:
+        raise ConfigError(f"config {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"config {path}: {error}") from None
+    if not isinstance(config, dict):
+        raise ConfigError(f"config {path}: found a {type(config).__name__}, want an object")
+    return config
+
+
+def plugin_folders(config_file, config):
+    """Where a server inside this process finds plug-ins, as prun's servers do: the folders of paths in the config, those of the
+    config and of the program."""
+    named = [value for value in config.values() if isinstance(value, str) and value.endswith(".so") and os.sep in value]
+    folders = [os.path.dirname(os.path.abspath(path)) for path in named + [config_file or sys.argv[0], sys.argv[0]]]
+    return list(dict.fromkeys(folder for folder in folders if os.path.isdir(folder)))
+
+
+@atexit.register
+def leave():
+    """For a program without run(): a failure is what the interpreter has printed last."""
+    if not _core._entered():
+        return
+    failed = hasattr(sys, "last_value")
+    try:
+        _core._leave(failed=failed)
+    except Error as error:
+        print(f"{os.path.basename(sys.argv[0]) or 'python'}: error: {error}", file=sys.stderr, flush=True)
+        sys.stdout.flush()
+        os._exit(error.status)
