@@ -20,15 +20,15 @@ import os
 import sys
 
 from paracel import _core
-from paracel._core import Array, Comm, Future, KeySet, Loop, Table, any_source, any_tag
+from paracel._core import Array, Comm, ComQueue, Future, Graph, KeySet, Loop, Table, any_source, any_tag
 from paracel.errors import (ConfigError, DataError, Error, JobError, MissingKeyError, NetworkError, PluginError, ProtocolError,
                             UsageError, ValueTypeError)
 from paracel.paralg import Paralg
 from paracel.running import plugin_folders, run
 
 __version__ = "0.1.0"
-__all__ = ["Array", "Comm", "ConfigError", "DataError", "Error", "Future", "JobError", "KeySet", "Loop", "MissingKeyError",
-           "NetworkError", "Paralg", "PluginError", "ProtocolError", "Table", "UsageError", "ValueTypeError", "any_source",
+__all__ = ["Array", "Comm", "ComQueue", "ConfigError", "DataError", "Error", "Future", "Graph", "JobError", "KeySet", "Loop",
+           "MissingKeyError", "NetworkError", "Paralg", "PluginError", "ProtocolError", "Table", "UsageError", "ValueTypeError", "any_source",
            "any_tag", "function", "leave", "run"]
 
 _core._host(os.path.basename(sys.argv[0]) or "python", plugin_folders("", {}))

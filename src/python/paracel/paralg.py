@@ -2,6 +2,7 @@
 """The base class of algorithms."""
 from paracel import _core
 from paracel.errors import ConfigError
+from paracel.loading import samples_of, sparse_rows_of
 
 
 class Paralg(_core.Paralg):
@@ -55,6 +56,35 @@ class Paralg(_core.Paralg):
         iteration to the next are the values of the dict `state`. `same_on_every_worker`: it is, so that the loop may resume with
         another number of workers."""
         return self._loop({} if state is None else state, same_on_every_worker)
+
+    def load_samples(self, files, **options):
+        """This worker's part of samples in CSV, libsvm or .npy: a `loading.Samples`. A collective; an error is the same on every
+        worker.
+
+        Parameters
+        ----------
+        files : str or list of str
+            Files, folders, glob patterns, or "-".
+        **options
+            label : {"binary", "real", "classes", "relevance", "none"}; classes, target, features, weight, group, categorical:
+            fields, by name or number (as text); header : {"automatic", "yes", "no"}; separator, columns, without_label, missing,
+            missing_as, float32. doc/loading.md explains them.
+        """
+        return samples_of(self._load_samples(files, **options))
+
+    def load_sparse(self, files, **options):
+        """This worker's rows of a sparse matrix, from lines `row,column,value`, MatrixMarket or libsvm: a `loading.SparseRows`.
+        Rows are numbered in ascending order of their ids, over all workers. A collective.
+
+        Parameters
+        ----------
+        files : str or list of str
+        **options
+            format : {"automatic", "fields", "matrix_market", "libsvm"}; ids : {"automatic", "number", "name"};
+            duplicates : {"sum", "keep", "last", "refuse", "min", "max"}; values : {"take", "need", "ignore"};
+            header : {"automatic", "yes", "no"}; transpose, non_negative, comments : bool; columns, rows_also : list of str.
+        """
+        return sparse_rows_of(self._load_sparse(files, **options))
 
     def __enter__(self):
         return self

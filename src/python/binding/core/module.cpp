@@ -13,4 +13,6 @@ NB_MODULE(_core, m) {
   bind_key_sets(algorithm, m);
   bind_comm(algorithm, m);
   bind_arrays(m);
+  bind_loading(algorithm, m);
+  bind_queue(m);
 }

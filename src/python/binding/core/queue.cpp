@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// com_queue with compute functions, criteria and folds in Python.
+#include <paracel/com_queue.hpp>
+
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/job.hpp"
+
+namespace paracel::py {
+
+namespace {
+
+/// An object of a context: an array, whose elements collectives change in place, a number, or anything else.
+class python_object final : public queue_detail::object {
+ public:
+  /// With the GIL.
+  python_object(nb::handle value, bool saved) : saved_(saved) {
+    const bool is_array = nb::ndarray_check(value) && !PyBytes_Check(value.ptr());
+    if (is_array || PyFloat_CheckExact(value.ptr()) || (PyLong_Check(value.ptr()) && !PyBool_Check(value.ptr()))) {
+      const auto given = numbers_of(value, "an object");
+      set(given.element, any_value(value_view{given.element, given.bytes}).bytes, given.shape);
+    } else {
+      other_ = shared_object(nb::borrow(value));
+      if (saved) (void)value_of(value);  // refuses what a checkpoint could not hold
+    }
+  }
+  [[nodiscard]] std::type_index type() const override { return typeid(python_object); }
+  [[nodiscard]] std::string type_text() const override {
+    return bytes_ == nullptr ? "a Python object" : name_of(element_);
+  }
+  [[nodiscard]] void* writable() override { return this; }
+  [[nodiscard]] const void* readable() const override { return this; }
+  [[nodiscard]] std::optional<queue_detail::number_elements> numbers() override {
+    if (bytes_ == nullptr) return std::nullopt;
+    return queue_detail::number_elements{element_, {bytes_.get(), count() * element_bytes(element_)}};
+  }
+  std::span<std::byte> resize(std::size_t elements) override {
+    if (bytes_ == nullptr) return {};
+    if (shape_.empty() && elements != 1)
+      throw error("one number cannot be resized to " + std::to_string(elements) + " elements");
+    if (elements != count()) {
+      const auto width = element_bytes(element_);
+      auto longer = new_bytes(elements * width);
+      std::memcpy(longer.get(), bytes_.get(), std::min(elements, count()) * width);
+      set(element_, std::move(longer), {elements});
+    }
+    return numbers()->bytes;
+  }
+  [[nodiscard]] bool is_saved() const override { return saved_; }
+  void save(const std::string& name, saved_state& to) const override {
+    with_gil([&] { to.put(name, value_of(get())); });
+  }
+  /// With the GIL. An array shares the memory.
+  [[nodiscard]] nb::object get() const {
+    if (bytes_ == nullptr) return other_.get();
+    if (shape_.empty()) return to_python(any_value(value_view{element_, {bytes_.get(), element_bytes(element_)}}));
+    return array_of(element_, bytes_, shape_);
+  }
+
+ private:
+  void set(value_tag element, shared_bytes bytes, std::vector<std::size_t> shape) {
+    element_ = element;
+    bytes_ = std::move(bytes);
+    shape_ = std::move(shape);
+  }
+  [[nodiscard]] std::size_t count() const noexcept {
+    std::size_t n = 1;
+    for (const auto s : shape_) n *= s;
+    return n;
+  }
+
+  bool saved_;
+  value_tag element_ = value_tag::none;
+  shared_bytes bytes_;  // null: other_
+  std::vector<std::size_t> shape_;
+  shared_object other_;
+};
+
+/// What a function sees; usable inside it only.
+struct context_object {
+  com_context* c = nullptr;
+  [[nodiscard]] com_context& get() const {
+    if (c == nullptr) throw error("the context of a queue is used outside of its function");
+    return *c;
+  }
+};
+
+/// Calls a function with a context, with the GIL.
+nb::object call_with(const shared_object& f, com_context& c) {
+  auto made = nb::cast(context_object{&c});
+  struct end {
+    nb::object& of;
+    ~end() { nb::cast<context_object&>(of).c = nullptr; }
+  } const ends{made};
+  return f.get()(made);
+}
+
+nb::object object_in(com_context& c, const std::string& name) {
+  auto& at = c.find(name);
+  if (at->type() == typeid(shared_object)) return static_cast<const shared_object*>(at->readable())->get();
+  if (at->type() == typeid(queue_detail::restored_object)) {
+    const auto& restored = static_cast<const queue_detail::restored_object&>(*at);
+    at = std::make_unique<python_object>(to_python(any_value(value_view{restored.tag, restored.bytes})), true);
+  }
+  return static_cast<const python_object&>(*at).get();
+}
+
+class queue_object : public job::part {
+ public:
+  explicit queue_object(std::shared_ptr<job> of) : of_(std::move(of)) {
+    queue_ = std::make_unique<com_queue>(of_->get());
+    of_->enter(this);
+  }
+  queue_object(const queue_object&) = delete;
+  queue_object& operator=(const queue_object&) = delete;
+  ~queue_object() override {
+    of_->remove(this);
+    drop();
+  }
+  void drop() override { queue_.reset(); }
+  [[nodiscard]] com_queue& get() const {
+    (void)of_->get();
+    return *queue_;
+  }
+  bool returns = false;  // close_with was called
+  bool has_items = false;
+
+ private:
+  std::shared_ptr<job> of_;
+  std::unique_ptr<com_queue> queue_;
+};
+
+reduce_op op_of(const std::string& name) {
+  if (name == "sum") return reduce_op::sum;
+  if (name == "max") return reduce_op::max;
+  if (name == "min") return reduce_op::min;
+  throw nb::value_error(("op is \"" + name + "\", want \"sum\", \"max\", \"min\" or a function").c_str());
+}
+
+/// fold(accumulator, contribution) -> the new accumulator, on arrays of its own.
+collectives::byte_fold fold_of(nb::callable f, value_tag element) {
+  return [call = shared_object(std::move(f)), element](std::span<std::byte> into, std::span<const std::byte> from) {
+    with_gil([&] {
+      const std::size_t count = into.size() / element_bytes(element);
+      const auto array = [&](std::span<const std::byte> bytes) {
+        return array_of(element, any_value(value_view{element, bytes}).bytes, std::span(&count, 1));
+      };
+      const auto result = numbers_of(call.get()(array(into), array(from)), "what a fold returns", element);
+      if (result.bytes.size() != into.size())
+        throw nb::value_error(
+            ("a fold of " + std::to_string(count) + " numbers returned " + std::to_string(result.count())).c_str());
+      std::memcpy(into.data(), result.bytes.data(), into.size());
+    });
+  };
+}
+
+void add_all_reduce(queue_object& q, const std::string& name, nb::handle op, const std::string& length,
+                    nb::handle dtype) {
+  q.has_items = true;
+  if (PyUnicode_Check(op.ptr())) {
+    const auto how = op_of(nb::cast<std::string>(nb::borrow(op)));
+    q.get().add(length.empty() ? all_reduce(name, how) : all_reduce(name, length, how));
+    return;
+  }
+  const auto element = element_named(dtype);
+  q.get().add(all_reduce_with(name, length, {element, reduce_op::sum, fold_of(nb::borrow<nb::callable>(op), element)}));
+}
+
+void add_broadcast_data(queue_object& q, const std::string& name, nb::handle value) {
+  if (q.has_items) throw error("init_with_broadcast_data after add: want it before");
+  q.get().add(queue_item(
+      "init_with_broadcast_data(\"" + name + "\")", [name, first = value_of(value)](com_context& c, collectives& all) {
+        if (c.step_no() != 1) return;
+        auto copy = first;
+        all.broadcast_object(copy, 0, name);
+        with_gil([&] { c.put_object(name, std::make_unique<python_object>(to_python(copy), true)); });
+      }));
+}
+
+nb::object execute(queue_object& q) {
+  auto& queue = q.get();
+  if (!q.returns) {
+    without_gil([&] { queue.exec(); });
+    return nb::none();
+  }
+  return to_python(without_gil([&] { return queue.exec<any_value>(); }));
+}
+
+nb::dict report_of(const superstep_report& r) {
+  nb::dict d;
+  d["step"] = r.step;
+  d["seconds"] = r.seconds;
+  d["computing"] = r.computing;
+  d["waiting"] = r.waiting;
+  d["folding"] = r.folding;
+  nb::dict metrics;
+  for (const auto& [name, value] : r.metrics) metrics[name.c_str()] = value;
+  d["metrics"] = metrics;
+  return d;
+}
+
+void bind_context(nb::module_& m) {
+  nb::class_<context_object>(m, "ComContext", "What a function of a ComQueue sees.")
+      .def_prop_ro("task_id", [](context_object& c) { return c.get().task_id(); })
+      .def_prop_ro("num_task", [](context_object& c) { return c.get().num_task(); })
+      .def_prop_ro(
+          "step_no", [](context_object& c) { return c.get().step_no(); }, "The superstep: 1, 2, ...")
+      .def(
+          "get_obj", [](context_object& c, const std::string& name) { return object_in(c.get(), name); },
+          nb::arg("name"), "The object of that name. An array is the stored one: changes of its elements stay.")
+      .def(
+          "put_obj",
+          [](context_object& c, const std::string& name, nb::handle value) {
+            c.get().put_object(name, std::make_unique<python_object>(value, true));
+          },
+          nb::arg("name"), nb::arg("value").none(), "Stores a copy of an array, a number or another value.")
+      .def(
+          "put_local",
+          [](context_object& c, const std::string& name, nb::handle value) {
+            c.get().put_object(name, std::make_unique<python_object>(value, false));
+          },
+          nb::arg("name"), nb::arg("value").none(), "The same for any object, which checkpoints do not include.")
+      .def(
+          "contains_obj", [](context_object& c, const std::string& name) { return c.get().contains_obj(name); },
+          nb::arg("name"))
+      .def(
+          "remove_obj", [](context_object& c, const std::string& name) { c.get().remove_obj(name); }, nb::arg("name"))
+      .def(
+          "set_metric",
+          [](context_object& c, const std::string& name, double value) { c.get().set_metric(name, value); },
+          nb::arg("name"), nb::arg("value"), "A number shown as progress of this superstep.");
+}
+
+}  // namespace
+
+void bind_queue(nb::module_& m) {
+  using queue = queue_object;
+  bind_context(m);
+  nb::class_<queue>(m, "ComQueue",
+                    "The iterative communication queue (doc/com_queue.md): compute functions and collectives, repeated "
+                    "as supersteps. "
+                    "Every worker builds the same queue and calls exec.")
+      .def(
+          "__init__",
+          [](queue* to, paralg_object& p) {
+            (void)p.get();
+            check_caller();
+            new (to) queue(p.of);
+          },
+          nb::arg("paralg"))
+      .def(
+          "init_with_partitioned_data",
+          [](queue& q, const std::string& name, nb::object rows) {
+            q.get().init_with_partitioned_data(name, shared_object(std::move(rows)));
+          },
+          nb::arg("name"), nb::arg("rows"), "This worker's own data, of any kind, for get_obj.")
+      .def("init_with_broadcast_data", &add_broadcast_data, nb::arg("name"), nb::arg("value").none(),
+           "Worker 0's value, on every worker when a run begins. Before add.")
+      .def(
+          "add",
+          [](queue& q, nb::callable f) {
+            q.has_items = true;
+            q.get().add(
+                [call = shared_object(std::move(f))](com_context& c) { with_gil([&] { (void)call_with(call, c); }); });
+          },
+          nb::arg("f"), "A compute function f(context), called once per superstep on every worker.")
+      .def("all_reduce", &add_all_reduce, nb::arg("name"), nb::arg("op") = "sum", nb::kw_only(), nb::arg("length") = "",
+           nb::arg("dtype") = "float64",
+           "Folds the workers' arrays of this name element by element: \"sum\", \"max\", \"min\", or a function "
+           "fold(accumulator, contribution) -> array, called with pieces of the arrays, whose type `dtype` is. "
+           "`length`: "
+           "the name of an integer; only so many leading elements are folded.")
+      .def(
+          "reduce_scatter",
+          [](queue& q, const std::string& name, const std::string& op) {
+            q.has_items = true;
+            q.get().add(reduce_scatter(name, op_of(op)));
+          },
+          nb::arg("name"), nb::arg("op") = "sum")
+      .def(
+          "all_gather",
+          [](queue& q, const std::string& name) {
+            q.has_items = true;
+            q.get().add(all_gather(name));
+          },
+          nb::arg("name"), "Every worker's array becomes the concatenation of all.")
+      .def(
+          "broadcast",
+          [](queue& q, const std::string& name, std::size_t root) {
+            q.has_items = true;
+            q.get().add(broadcast(name, root));
+          },
+          nb::arg("name"), nb::arg("root") = 0)
+      .def(
+          "set_compare_criterion_of_node0",
+          [](queue& q, nb::callable f) {
+            q.get().set_compare_criterion_of_node0([call = shared_object(std::move(f))](com_context& c) {
+              return with_gil([&] { return PyObject_IsTrue(call_with(call, c).ptr()) == 1; });
+            });
+          },
+          nb::arg("f"), "f(context) -> bool after each superstep, on worker 0; true ends the run everywhere.")
+      .def(
+          "set_max_iter", [](queue& q, int n) { q.get().set_max_iter(n); }, nb::arg("n"))
+      .def(
+          "close_with",
+          [](queue& q, nb::callable f) {
+            q.returns = true;
+            q.get().close_with([call = shared_object(std::move(f))](com_context& c) {
+              return with_gil([&] { return value_of(call_with(call, c)); });
+            });
+          },
+          nb::arg("f"), "f(context) in the last superstep; worker 0's value is the result of exec everywhere.")
+      .def(
+          "close_each_with",
+          [](queue& q, nb::callable f) {
+            q.returns = true;
+            q.get().close_each_with([call = shared_object(std::move(f))](com_context& c) {
+              return with_gil([&] { return value_of(call_with(call, c)); });
+            });
+          },
+          nb::arg("f"), "The same; exec returns on each worker what its own call returned.")
+      .def(
+          "set_watch",
+          [](queue& q, nb::callable f) {
+            q.get().set_watch([call = shared_object(std::move(f))](const superstep_report& r) {
+              with_gil([&] { call.get()(report_of(r)); });
+            });
+          },
+          nb::arg("f"), "f(report: dict) after each superstep, on worker 0.")
+      .def("exec", &execute, "Runs the queue from the beginning; returns the result of close_with.")
+      .def_prop_ro(
+          "steps", [](queue& q) { return q.get().steps(); }, "Supersteps of the last run.");
+}
+
+}  // namespace paracel::py
