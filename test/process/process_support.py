@@ -107,11 +107,11 @@ def role_of(process):
 class Run:
     """A running prun.py, with its output in files."""
 
-    def __init__(self, arguments, folder, prefix=(), environment=None):
+    def __init__(self, arguments, folder, prefix=(), environment=None, launcher=(sys.executable, PRUN)):
         self.folder = folder
         self.out_path, self.err_path = os.path.join(folder, "stdout"), os.path.join(folder, "stderr")
         with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
-            self.process = subprocess.Popen([*prefix, sys.executable, PRUN, *arguments], cwd=folder, stdout=out, stderr=err,
+            self.process = subprocess.Popen([*prefix, *launcher, *arguments], cwd=folder, stdout=out, stderr=err,
                                             stdin=subprocess.DEVNULL, env=environment or clean_environment())
         self.pid = self.process.pid
 

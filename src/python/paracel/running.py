@@ -90,7 +90,7 @@ def plugin_folders(config_file, config):
     """Where a server inside this process finds plug-ins, as prun's servers do: the folders of paths in the config, those of the
     config and of the program."""
     named = [value for value in config.values() if isinstance(value, str) and value.endswith(".so") and os.sep in value]
-    folders = [os.path.dirname(os.path.abspath(path)) for path in named + [config_file or sys.argv[0], sys.argv[0]]]
+    folders = [os.path.dirname(os.path.abspath(path)) for path in named + [config_file, sys.argv[0]] if path]
     return list(dict.fromkeys(folder for folder in folders if os.path.isdir(folder)))
 
 

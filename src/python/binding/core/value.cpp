@@ -261,7 +261,10 @@ number_view numbers_of(nb::handle from, const char* what, value_tag element) {
   }
   if (!right || tag_of_dtype(a.dtype()) == value_tag::none) {
     std::string found = type_of(from);
-    if (nb::hasattr(keeps, "dtype")) found += " of " + nb::cast<std::string>(nb::str(keeps.attr("dtype")));
+    if (nb::hasattr(keeps, "dtype")) {
+      const nb::object dtype = keeps.attr("dtype");
+      found += " of " + nb::cast<std::string>(nb::str(nb::handle(dtype)));
+    }
     refuse(std::string(what) + " is a " + found + ": want numbers of float64, float32, int64 or int32");
   }
   number_view v;
@@ -290,10 +293,10 @@ std::vector<std::uint64_t> indices_of(nb::handle from, const char* what) {
   if (nb::len(array.attr("reshape")(-1)) == 0) return {};
   const auto kind = nb::cast<std::string>(nb::str(array.attr("dtype").attr("kind")));
   if (kind != "i" && kind != "u") refuse(std::string(what) + ": want integers");
-  if (kind == "i" && nb::cast<bool>(array.attr("min")().attr("__lt__")(0)))
+  if (kind == "i" && PyObject_IsTrue(array.attr("min")().attr("__lt__")(0).ptr()) == 1)
     throw nb::value_error((std::string(what) + ": want integers of 0 or more").c_str());
   array = numpy().attr("ascontiguousarray")(array, "uint64").attr("reshape")(-1);
-  const auto a = nb::cast<nb::ndarray<nb::ro, std::uint64_t, nb::ndim<1>, nb::c_contig>>(array);
+  const auto a = nb::cast<nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(array);
   return {a.data(), a.data() + a.size()};
 }
 
