@@ -167,14 +167,16 @@ class Run:
 class JobTest(unittest.TestCase):
     """A test with its own folder that contains training data and configs."""
 
+    # For programs written by a test: prun.py looks for these next to the program.
+    linked = ("start_server", "start_scheduler", "send_request")
+
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="paracel-test-")
         subprocess.run([sys.executable, os.path.join(SOURCE, "tool", "datagen.py"), "-m", "classification", "-o",
                         os.path.join(cls.folder, "training.dat"), "-n", "300", "-k", "10"], check=True,
                        stdout=subprocess.DEVNULL)
-        # For programs written by a test: prun.py looks for these next to the program.
-        for name in ("start_server", "start_scheduler", "send_request"):
+        for name in cls.linked:
             os.symlink(os.path.join(BIN, name), os.path.join(cls.folder, name))
         for name, changes in (("cfg.json", {}), ("long.json", {"rounds": 100000000, "output": "long_out/"})):
             cls.write_config(name, **changes)

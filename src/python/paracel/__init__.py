@@ -28,8 +28,8 @@ from paracel.running import plugin_folders, run
 
 __version__ = "0.1.0"
 __all__ = ["Array", "Comm", "ComQueue", "ConfigError", "DataError", "Error", "Future", "Graph", "JobError", "KeySet", "Loop",
-           "MissingKeyError", "NetworkError", "Paralg", "PluginError", "ProtocolError", "Table", "UsageError", "ValueTypeError", "any_source",
-           "any_tag", "function", "leave", "run"]
+           "MissingKeyError", "NetworkError", "Paralg", "PluginError", "ProtocolError", "Table", "UsageError", "ValueTypeError",
+           "any_source", "any_tag", "function", "leave", "run"]
 
 _core._host(os.path.basename(sys.argv[0]) or "python", plugin_folders("", {}))
 
