@@ -45,6 +45,8 @@ LAYERS = [
     ("optim", r"src/optim/", {"public", "detail", "optim"}),
     # The only place where both sides meet: a server inside a worker's process.
     ("embed", r"src/embed/", BASE | {"config", "net", "client", "embed"} | WORKER | SERVER),
+    # The bindings of the Python package, on whatever they make callable.
+    ("python", r"src/python/binding/", BASE | {"storage", "config", "load", "alg", "python"} | WORKER | ALG),
     # The layers of the server, bottom-up.
     ("request", r"server/request/", BASE | {"net", "request"}),
     ("plugin", r"server/plugin/", BASE | {"net", "plugin"}),

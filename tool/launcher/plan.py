@@ -294,7 +294,8 @@ class Plan:
 
     def embedded_command(self):
         """The job in one process, for a debugger."""
-        return [*command_of(self.program), *self.options.arguments] + (["--cfg_file", self.options.cfg_file] if self.options.cfg_file else [])
+        o = self.options
+        return command_of(self.program) + o.arguments + (["--cfg_file", o.cfg_file] if o.cfg_file else [])
 
     def log_of(self, role, index):
         return os.path.join(self.run_dir, "scheduler.log" if role == "scheduler" else f"{role}_{index}.log")

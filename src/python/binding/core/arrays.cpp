@@ -9,7 +9,7 @@
 
 #include <variant>
 
-#include "core/job.hpp"
+#include "job.hpp"
 
 namespace paracel::py {
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/job.hpp"
+#include "job.hpp"
 
 namespace paracel::py {
 

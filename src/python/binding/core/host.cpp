@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/host.hpp"
+#include "host.hpp"
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -14,7 +14,7 @@
 
 #include <paracel/main_env.hpp>
 
-#include "core/job.hpp"
+#include "job.hpp"
 
 namespace paracel::py {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Paralg: its life, clock, checkpoints, commands and results.
-#include "core/job.hpp"
+#include "job.hpp"
 
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>

@@ -15,8 +15,8 @@
 #include <paracel/paralg.hpp>
 #include <paracel/types.hpp>
 
-#include "core/host.hpp"
-#include "core/value.hpp"
+#include "host.hpp"
+#include "value.hpp"
 
 namespace paracel::py {
 

@@ -15,7 +15,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/job.hpp"
+#include "job.hpp"
 
 namespace paracel::py {
 

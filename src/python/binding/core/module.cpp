@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // paracel._core: the framework for Python. The package re-exports what users call.
-#include "core/job.hpp"
+#include "job.hpp"
 
 NB_MODULE(_core, m) {
   using namespace paracel::py;

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/job.hpp"
+#include "job.hpp"
 #include "worker/parameters/key_errors.hpp"
 #include "worker/parameters/parasrv.hpp"
 

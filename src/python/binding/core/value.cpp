@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/value.hpp"
+#include "value.hpp"
 
 #include <limits>
 #include <utility>

@@ -26,7 +26,7 @@
 #include <paracel/detail/bytes.hpp>
 #include <paracel/detail/value.hpp>
 
-#include "core/host.hpp"
+#include "host.hpp"
 
 namespace paracel::py {
 
