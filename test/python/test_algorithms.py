@@ -47,6 +47,7 @@ class Algorithms(PackageTest):
         for name, text in cls.inputs.items():
             with open(os.path.join(cls.folder, name), "w", encoding="utf-8") as file:
                 file.write(text)
+        cls.configure("output.json", output="calls_out")
         cls.configure("inputs.json", **{name: name for name in cls.inputs})
 
     @classmethod
@@ -88,12 +89,12 @@ class Algorithms(PackageTest):
     # ---- the calls
 
     def test_every_call_in_one_process(self):
-        for name, more in (("calls.py", ()), ("queue_and_input.py", ("--cfg_file", "inputs.json"))):
+        for name, more in (("calls.py", ("--cfg_file", "output.json")), ("queue_and_input.py", ("--cfg_file", "inputs.json"))):
             status, out, err = self.python(os.path.join(PROGRAMS, name), *more)
             self.assertEqual((status, err), (0, ""), out)
 
     def test_every_call_as_a_job(self):
-        for name, more in (("calls.py", ()), ("queue_and_input.py", ("-c", "inputs.json"))):
+        for name, more in (("calls.py", ("-c", "output.json")), ("queue_and_input.py", ("-c", "inputs.json"))):
             status, out, err = self.prun("-w", "3", "-p", "2", *more, os.path.join(PROGRAMS, name))
             self.assertEqual(status, 0, out + err)
 

@@ -10,7 +10,7 @@ class Calls(paracel.Paralg):
     def solve(self):
         self.me, self.all = self.worker_id, self.worker_size
         for check in (self.values, self.updates, self.asynchronous, self.key_sets, self.lists, self.arrays, self.tables,
-                      self.collectives, self.errors):
+                      self.results, self.collectives, self.errors):
             check()
             self.sync()
             if self.me == 0:
@@ -122,6 +122,8 @@ class Calls(paracel.Paralg):
         prefix = f"list_{self.me}_"
         expect(sorted(self.keys(prefix)) == sorted(keys) and self.count(prefix) == 10, "keys")
         expect(self.sum(prefix) == sum(range(2, 12)) and self.summary(prefix)["maximum"] == 11, "sum")
+        counts, below, above = self.histogram(0, 10, 5, prefix)
+        expect((counts.tolist(), below, above) == ([0, 2, 2, 2, 3], 0, 1), (counts, below, above))
         expect(self.remove_multi(keys), "remove_multi")
 
     def arrays(self):
@@ -159,6 +161,16 @@ class Calls(paracel.Paralg):
         expect(table.pull([f"name {self.me}"])[0, 0] == 5, "names")
         self.sync()
         expect(len(table) == 2 + self.all and sorted(table.rows()[0]) == [1, 2**63 + 1], "rows")
+
+    def results(self):
+        if not self.output:
+            return
+        self.dump_vector(np.arange(3.0), "vector_")
+        self.dump_dict({"b": [1.0, 2.0], "a": [3.0]}, "dict_")
+        for name, wanted in ((self.result_name("vector_"), "0,1,2\n"), (self.result_name("dict_"), "a\t3\nb\t1|2\n")):
+            with open(f"{self.output}/{name}", encoding="utf-8") as file:
+                text = file.read()
+                expect(text == wanted, text)
 
     def collectives(self):
         comm, me, n = self.comm, self.me, self.all

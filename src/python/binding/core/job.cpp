@@ -61,6 +61,23 @@ std::string text_of(nb::handle h) {
   return nb::cast<std::string>(nb::str(h));
 }
 
+template <class V>
+void dump_as(algorithm& a, const nb::dict& values, const std::string& name, bool append, bool merge) {
+  dict_type<std::string, V> all;
+  for (const auto item : values) all[text_of(item.first)] = nb::cast<V>(nb::borrow(item.second));
+  without_gil([&] { a.paracel_dump_dict(all, name, append, merge); });
+}
+
+void dump_dict(paralg_object& s, const nb::dict& values, const std::string& name, bool append, bool merge) {
+  auto& a = s.get();
+  const nb::object first =
+      nb::len(values) == 0 ? nb::object(nb::float_(0.0)) : nb::object(nb::list(values.values())[0]);
+  if (PyUnicode_Check(first.ptr())) dump_as<std::string>(a, values, name, append, merge);
+  else if (PyLong_Check(first.ptr())) dump_as<std::int64_t>(a, values, name, append, merge);
+  else if (PyFloat_Check(first.ptr())) dump_as<double>(a, values, name, append, merge);
+  else dump_as<std::vector<double>>(a, values, name, append, merge);
+}
+
 /// A resumable loop; its variables are a dict of Python.
 class loop_object : public job::part {
  public:
@@ -188,7 +205,7 @@ void bind_job(nb::class_<paralg_object>& c, nb::module_& m) {
         auto* to = nb::inst_ptr<paralg_object>(object);
         const auto how = consistency_of(model, staleness);
         auto made = without_gil([&] { return std::make_unique<algorithm>(output, rounds, how); });
-        // Borrowed: the object owns the algorithm. An array may keep the algorithm longer; no checkpoint is made then.
+        // Borrowed: the object owns the algorithm, and says when it is gone.
         const nb::handle owner = object;
         made->on_save = [owner](saved_state& state) {
           with_gil([&] {
@@ -370,6 +387,10 @@ void bind_job(nb::class_<paralg_object>& c, nb::module_& m) {
       },
       nb::arg("values"), nb::arg("name") = "result_", nb::arg("separator") = ",", nb::arg("append") = false,
       nb::arg("merge") = false, "Writes a line to <output>/<name><rank>.");
+  c.def("dump_dict", &dump_dict, nb::arg("values"), nb::arg("name") = "result_", nb::arg("append") = false,
+        nb::arg("merge") = false,
+        "Writes a line for each key, in key order, to <output>/<name><rank>: the key, a tab, and a number, a text, or "
+        "numbers separated by |.");
   c.def(
       "set_one_output_file", [](self s, bool on) { s.get().set_one_output_file(on); }, nb::arg("on"));
 }

@@ -57,6 +57,12 @@ class job {
     return *algorithm_;
   }
   [[nodiscard]] bool closed() const noexcept { return algorithm_ == nullptr; }
+  /// The object of Python is gone: checkpoints have nobody to ask any more.
+  void forget_owner() noexcept {
+    if (algorithm_ == nullptr) return;
+    algorithm_->on_save = nullptr;
+    algorithm_->on_restore = nullptr;
+  }
   /// Waits for updates in flight, unless `failed`. Throws: nothing; leaving the job reports what failed.
   void close(bool failed);
   void enter(part* p) { parts_.insert(p); }
@@ -78,6 +84,12 @@ void close_all_jobs(bool failed);
 struct paralg_object {
   std::shared_ptr<job> of;
 
+  paralg_object() = default;
+  paralg_object(const paralg_object&) = delete;
+  paralg_object& operator=(const paralg_object&) = delete;
+  ~paralg_object() {
+    if (of != nullptr) of->forget_owner();
+  }
   [[nodiscard]] algorithm& get() const {
     if (of == nullptr) throw error("the Paralg is not initialised: call super().__init__() first");
     return of->get();

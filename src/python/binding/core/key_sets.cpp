@@ -309,6 +309,29 @@ void bind_scans(nb::class_<paralg_object>& c) {
       [](self s, int k) { return without_gil([&, &a = s.get()] { return a.paracel_read_topk<double>(k); }); },
       nb::arg("k"), "The k keys with the largest numbers (float64), the largest first: a list of (key, number).");
   c.def(
+      "histogram",
+      [](self s, double low, double high, std::size_t bins, const std::string& prefix) {
+        auto h = without_gil([&, &a = s.get()] { return a.paracel_histogram(low, high, bins, prefix); });
+        return nb::make_tuple(array_of(std::move(h.bins)), h.below, h.above);
+      },
+      nb::arg("low"), nb::arg("high"), nb::arg("bins"), nb::arg("prefix") = "",
+      "Of the numbers under the keys with this prefix: (counts, how many are below, how many above).");
+  c.def(
+      "read_special",
+      [](self s, const std::string& file, const std::string& function) {
+        const auto all = without_gil([&, &a = s.get()] { return a.paracel_read_special<any_value>(file, function); });
+        nb::dict d;
+        for (const auto& [key, value] : all) d[key.c_str()] = to_python(value);
+        return d;
+      },
+      nb::arg("file"), nb::arg("function"), "The keys and values that a filter in a plug-in accepts.");
+  c.def(
+      "remove_special",
+      [](self s, const std::string& file, const std::string& function) {
+        return without_gil([&, &a = s.get()] { return a.paracel_remove_special(file, function); });
+      },
+      nb::arg("file"), nb::arg("function"), "Removes what a filter accepts; returns how many keys.");
+  c.def(
       "clear", [](self s) { without_gil([&a = s.get()] { a.paracel_clear(); }); },
       "Removes every key of every server.");
 }
