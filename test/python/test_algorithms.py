@@ -10,12 +10,13 @@ import signal
 import subprocess
 import sys
 import time
+import unittest
 
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from python_support import PACKAGE, PROGRAMS, SOURCE, PackageTest  # noqa: E402
-from process_support import main, processes_of, role_of, wait_until  # noqa: E402
+from process_support import MPI, main, processes_of, role_of, wait_until  # noqa: E402
 
 # A worker of the README's program that commits slowly until the file of TEST_ENOUGH exists.
 PACED = """
@@ -96,6 +97,12 @@ class Algorithms(PackageTest):
     def test_every_call_as_a_job(self):
         for name, more in (("calls.py", ("-c", "output.json")), ("queue_and_input.py", ("-c", "inputs.json"))):
             status, out, err = self.prun("-w", "3", "-p", "2", *more, os.path.join(PROGRAMS, name))
+            self.assertEqual(status, 0, out + err)
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_every_call_under_mpirun(self):
+        for name, more in (("calls.py", ()), ("queue_and_input.py", ("-c", "inputs.json"))):
+            status, out, err = self.prun("-w", "2", "-p", "1", "-m", "mpi", *more, os.path.join(PROGRAMS, name))
             self.assertEqual(status, 0, out + err)
 
     def test_commands(self):
