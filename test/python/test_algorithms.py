@@ -412,6 +412,24 @@ except Own as error:
 else:
     raise AssertionError
 assert p.read("x") == 1.0
+for end in (p.close, paracel.leave):
+    p.read_then("x", lambda value: end())
+    try:
+        p.wait()
+    except paracel.Error as error:
+        assert "callback" in str(error), error
+    else:
+        raise AssertionError
+try:
+    p.read("none")
+except paracel.MissingKeyError as error:
+    assert error.__cause__ is None
+try:
+    paracel.Array(p, "x", 5)
+except paracel.Error:
+    pass
+else:
+    raise AssertionError
 """)
         self.assertEqual(self.python("callbacks.py"), (0, "", ""))
 

@@ -14,7 +14,7 @@ class Paralg(_core.Paralg):
     output : str
         Folder of results, created if missing; the job owns it until the process ends.
     rounds : int
-        After so many commits reads go to the servers, not to the cache.
+        After so many commits reads go to the servers, not to the cache; 0: never.
     consistency : {"asp", "ssp", "bsp"}
         What reads may miss. With c iterations committed a worker may read while it is at most `staleness` ahead of the slowest
         one; it then sees all updates of every worker's first c - staleness iterations. "asp": no limit. "bsp": 0, and updates
@@ -22,7 +22,7 @@ class Paralg(_core.Paralg):
     staleness : int
         Of "ssp": iterations.
 
-    Omitted arguments are those of the config (keys output, rounds, consistency, ssp_switch, limit_s), or "", 1 and "asp".
+    Omitted arguments are those of the config (keys output, rounds, consistency, ssp_switch, limit_s), or "", 0 and "asp".
 
     Notes
     -----
@@ -38,7 +38,7 @@ class Paralg(_core.Paralg):
             consistency, limit = consistency_of(self.config)
             staleness = limit if staleness is None else staleness
         self._open(self.config.get("output", "") if output is None else output,
-                   self.config.get("rounds", 1) if rounds is None else rounds, consistency, staleness or 0)
+                   self.config.get("rounds", 0) if rounds is None else rounds, consistency, staleness or 0)
 
     def solve(self):
         """The algorithm."""

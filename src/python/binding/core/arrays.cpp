@@ -7,6 +7,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <memory>
+#include <utility>
 #include <variant>
 
 #include "job.hpp"
@@ -22,8 +24,11 @@ class typed_part : public job::part {
   using any = std::variant<std::monostate, Of<double>, Of<float>, Of<std::int64_t>, Of<std::int32_t>>;
 
   typed_part(std::shared_ptr<job> of, value_tag element) : of_(std::move(of)), element_(element) {}
-  typed_part(const typed_part&) = delete;
-  typed_part& operator=(const typed_part&) = delete;
+  typed_part(typed_part&& other) noexcept
+      : of_(other.of_), element_(other.element_), object_(std::exchange(other.object_, std::monostate())) {
+    of_->enter(this);
+  }
+  typed_part& operator=(typed_part&&) = delete;
   ~typed_part() override {
     of_->remove(this);
     drop();
@@ -122,11 +127,11 @@ void bind_array(nb::module_& m) {
           [](array_object* to, paralg_object& p, const std::string& name, std::size_t size, nb::handle dtype,
              double first) {
             (void)p.get();
-            new (to) array_object(p.of, element_named(dtype));
-            auto& owner = p.get();
-            with_type(to->element(), [&](auto zero) {
-              without_gil([&] { to->open(owner, name, size, static_cast<decltype(zero)>(first)); });
+            auto made = std::make_unique<array_object>(p.of, element_named(dtype));
+            with_type(made->element(), [&](auto zero) {
+              without_gil([&] { made->open(p.get(), name, size, static_cast<decltype(zero)>(first)); });
             });
+            new (to) array_object(std::move(*made));
           },
           nb::arg("paralg"), nb::arg("name"), nb::arg("size"), nb::arg("dtype") = "float64", nb::arg("first") = 0.0)
       .def("__len__", [](array_object& a) { return a.use([](auto& x, auto) { return x.size(); }); })
@@ -290,11 +295,12 @@ void bind_table(nb::module_& m) {
           "__init__",
           [](table_object* to, paralg_object& p, const std::string& name, std::size_t width, nb::handle dtype,
              nb::handle init, nb::handle optimizer) {
-            auto& owner = p.get();
             const auto first = init_of(init);
             const auto f = function_of(optimizer);
-            new (to) table_object(p.of, element_named(dtype));
-            without_gil([&] { to->open(owner, name, width, first, f); });
+            (void)p.get();
+            auto made = std::make_unique<table_object>(p.of, element_named(dtype));
+            without_gil([&] { made->open(p.get(), name, width, first, f); });
+            new (to) table_object(std::move(*made));
           },
           nb::arg("paralg"), nb::arg("name"), nb::arg("width"), nb::arg("dtype") = "float32",
           nb::arg("init").none() = none, nb::arg("optimizer").none() = none)

@@ -18,10 +18,12 @@ namespace {
 struct comm_object {
   std::shared_ptr<job> of;  // null: all workers, without a Paralg
   Comm comm;
+  int environment_number = environment::number();
 
   [[nodiscard]] Comm& get() {
     if (of != nullptr) (void)of->get();
-    else if (!environment::entered()) throw error("this process has left the job");
+    else if (!environment::entered() || environment_number != environment::number())
+      throw error("this process has left the job");
     return comm;
   }
 };

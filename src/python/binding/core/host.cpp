@@ -26,10 +26,11 @@ constexpr std::chrono::milliseconds signal_interval{50};
 std::atomic<bool> forked{false};
 std::thread::id owner;          // of the job
 std::unique_ptr<main_env> env;  // never destroyed in a child: its threads do not exist there
+int entries = 0;
 std::string program_name = "python";
 std::vector<std::string> plugin_folders;
 
-/// The last exception of Python that a callback has turned into one of C++, until it arrives in Python.
+/// The first exception of a callback in the running call: the cause, if the framework makes another error of it.
 nb::object& pending() {
   static auto* it = new nb::object();
   return *it;
@@ -64,9 +65,8 @@ void translate(const std::exception_ptr& p, void*) {
   const bool ends_all = std::exchange(pending_ends_all, false);
   try {
     std::rethrow_exception(p);
-  } catch (const python_failure&) {
-    if (cause.is_valid()) set_error(cause);
-    else PyErr_SetString(PyExc_RuntimeError, "a callback failed");
+  } catch (const python_failure& e) {
+    set_error(e.value());
   } catch (const error& e) {
     if (cause.is_valid() && ends_all) return set_error(cause);
     auto o = made(e);
@@ -102,6 +102,10 @@ void check_caller() {
     throw error("a call on another thread than the one that joined the job: a job belongs to one thread");
 }
 
+void begin_call() {
+  if (!callback_scope::inside()) pending().reset();
+}
+
 void rethrow_python(nb::python_error& e) {
   nb::object value = nb::borrow(e.value());
   int status = exit_status::failure;
@@ -114,9 +118,11 @@ void rethrow_python(nb::python_error& e) {
   } catch (nb::python_error&) {
     text = "an exception of Python";
   }
-  pending_ends_all = PyObject_IsInstance(value.ptr(), PyExc_Exception) == 0;
-  pending() = std::move(value);
-  throw python_failure(text, status);
+  if (!pending().is_valid()) {
+    pending() = value;
+    pending_ends_all = PyObject_IsInstance(value.ptr(), PyExc_Exception) == 0;
+  }
+  throw python_failure(text, status, std::move(value));
 }
 
 void environment::enter() {
@@ -128,16 +134,20 @@ void environment::enter() {
   }();
   (void)watched;
   owner = std::this_thread::get_id();
+  ++entries;
   env = without_gil([] {
     return std::make_unique<main_env>(host_process{program_name, plugin_folders, &look_for_signals});
   });
 }
+
+int environment::number() noexcept { return entries; }
 
 bool environment::entered() noexcept { return env != nullptr && !forked; }
 
 void environment::leave(bool failed) {
   if (!entered()) return;
   check_caller();
+  if (callback_scope::inside()) throw error("a callback leaves the job: want it after the call that runs the callback");
   close_all_jobs(failed);
   auto left = std::move(env);
   const nb::gil_scoped_release released;

@@ -227,6 +227,8 @@ void bind_job(nb::class_<paralg_object>& c, nb::module_& m) {
   c.def(
       "close",
       [](self s) {
+        if (callback_scope::inside())
+          throw error("a callback closes a Paralg: want it after the call that runs the callback");
         if (s.of != nullptr) s.of->close(false);
       },
       "Ends this algorithm's part of the job: waits for its updates. Its arrays and tables cannot be used afterwards.");

@@ -198,7 +198,8 @@ struct graph_object {
   std::unique_ptr<halo> border;
 
   [[nodiscard]] halo& exchange() {
-    if (border == nullptr) border = std::make_unique<halo>(of->get().get_comm(), *graph);
+    auto& owner = of->get();
+    if (border == nullptr) border = std::make_unique<halo>(owner.get_comm(), *graph);
     return *border;
   }
   /// Read only; it keeps the graph.
