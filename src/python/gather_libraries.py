@@ -13,7 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-BASE = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s))\.so\.\d+|linux-vdso\.so\.1")
+# Those of the C library must be of one version: with libresolv of another one a process crashes.
+BASE = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|stdc\+\+|gcc_s))\.so\.\d+|linux-vdso\.so\.1")
 MPI = re.compile(r"libmpi\.so\.\d+")  # the user's own: it belongs to the mpirun that starts the ranks
 OLDEST = (0, 17)
 

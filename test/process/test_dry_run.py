@@ -44,6 +44,15 @@ class DryRun(JobTest):
         self.assertRegex(command[4], r"^paracel1;[0-9a-f]{16};ipc:///tmp/prc-X+/s$")
         self.assertEqual(command[5:], ["--cfg_file", "cfg.json"])
 
+    def test_a_python_program_is_run_by_the_interpreter_of_the_launcher_unless_it_is_executable(self):
+        program = os.path.join(self.folder, "mine.py")
+        self.touch(program)
+        os.chmod(program, 0o644)
+        worker = self.lines("mine.py")[-1]
+        self.assertEqual(worker[worker.index(program) - 1], sys.executable)
+        os.chmod(program, 0o755)
+        self.assertNotIn(sys.executable, self.lines("mine.py")[-1])
+
     def test_threads_share_connections_in_large_jobs_and_when_asked(self):
         for shared, options in ((1, "-w 65 --threads 4"), (0, "-w 64 --threads 4"), (1, "-p 33 --threads 8"),
                                 (0, "-w 300 --threads 1"), (1, "--threads 2 --connections shared"),

@@ -19,7 +19,7 @@ from process_support import clean_environment, main  # noqa: E402
 
 # What every system with a C++ compiler's runtime has.
 BASE = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "libpthread.so.0", "libdl.so.2",
-        "librt.so.1"}
+        "librt.so.1", "libresolv.so.2"}
 WHEELHOUSE = os.path.join(TOOLS, "wheels")
 
 PROGRAM = """
@@ -142,7 +142,8 @@ class Wheel(unittest.TestCase):
         with self.subTest("a program of the toolbox"):
             written("train.csv", "".join(f"{i % 7},{i % 5},{int(i % 7 > 3)}\n" for i in range(100)))
             written("lr.json", json.dumps({"training_input": "train.csv", "output": "model", "method": "dgd", "rounds": 5,
-                                           "alpha": 0.1, "update_file": "liblr_update.so", "update_func": "lr_theta_update"}))
+                                           "alpha": 0.1, "beta": 0.01, "update_file": "liblr_update.so",
+                                           "update_func": "lr_theta_update"}))
             self.assertIn("training_input", run(os.path.join(bin_folder, "paracel-lr"), "--help", cwd=place))
             run(prun, "-w", "2", "-p", "1", "-c", "lr.json", "lr", cwd=place)
             in_job = sorted(os.listdir(os.path.join(place, "model")))
