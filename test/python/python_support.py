@@ -15,9 +15,8 @@ from process_support import BUILD, SOURCE, JobTest, clean_environment  # noqa: E
 
 PACKAGE = os.path.join(SOURCE, "src", "python")
 PROGRAMS = os.path.join(SOURCE, "test", "python", "programs")
-# Of tool/setup.sh --test: what builds and runs the package.
-TOOLS = os.environ.get("PARACEL_PYTHON_TOOLS") or os.path.join(SOURCE, "build", "python-tools")
-PYTHON = os.path.join(TOOLS, "bin", "python")
+TOOLS = os.path.join(SOURCE, "build", "python-tools")  # of tool/setup.sh --test: what builds and runs the package
+PYTHON = os.environ.get("PARACEL_PYTHON") or os.path.join(TOOLS, "bin", "python")
 WHEELS = os.path.join(BUILD, "python", "wheels")
 # PARACEL_PYTHON_SITE: a folder with an unpacked package, to be tested as it is.
 GIVEN = os.environ.get("PARACEL_PYTHON_SITE")
