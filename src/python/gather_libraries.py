@@ -50,7 +50,21 @@ def copy_of(source, name, lib):
     stem, ending = name.split(".so", 1)
     copy = f"{stem}-{digest}.so{ending}"
     shutil.copyfile(source, lib / copy)
+    keep_licence(os.path.realpath(source), lib / "licences")
     return copy
+
+
+def keep_licence(library, folder):
+    """Copies the licence of the Debian package that has a library, if one has."""
+    if shutil.which("dpkg-query") is None:
+        return
+    for path in (library, library.removeprefix("/usr")):  # the package may name it as before the merge of /usr
+        owner = subprocess.run(["dpkg-query", "-S", path], check=False, capture_output=True, text=True).stdout.split(":")[0]
+        licence = Path("/usr/share/doc", owner, "copyright")
+        if owner and licence.exists():
+            folder.mkdir(exist_ok=True)
+            shutil.copyfile(licence, folder / owner)
+            return
 
 
 def found_by_loader(path):

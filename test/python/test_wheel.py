@@ -94,6 +94,8 @@ class Wheel(unittest.TestCase):
                 mpi = os.path.basename(path) == "libparacel_mpi.so" and name.startswith("libmpi.so")
                 self.assertTrue(inside or name in BASE or mpi, f"{path} needs {name}")
         self.assertTrue(any(name.startswith("libzmq-") for name in seen), seen)  # so that no other libzmq is ours
+        if shutil.which("dpkg-query"):
+            self.assertIn("libzmq5", os.listdir(os.path.join(self.package, "_lib", "licences")))
 
     def test_it_is_for_every_python_and_requires_two_packages(self):
         self.assertRegex(os.path.basename(self.wheel), r"^paracel-[0-9.]+-cp310-abi3-.*linux.*\.whl$")
