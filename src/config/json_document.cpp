@@ -16,6 +16,7 @@
 
 #include "core/number_parsing.hpp"
 #include "paracel/error.hpp"
+#include "storage/memory_file.hpp"
 
 namespace paracel {
 
@@ -339,6 +340,11 @@ config_node parse_config(const std::string& file, std::string_view text) {
 }
 
 config_node read_config(const std::string& file) {
+  if (const auto memory = storage::find_memory_file(file)) {
+    std::string text(memory->bytes, '\0');
+    memory->read(0, text);
+    return parse_config(file, text);
+  }
   constexpr std::size_t limit = 16U << 20U;
   const auto closer = [](std::FILE* f) { std::fclose(f); };
   std::unique_ptr<std::FILE, decltype(closer)> in(std::fopen(file.c_str(), "rbe"), closer);

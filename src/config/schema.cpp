@@ -13,6 +13,7 @@
 #include "core/number_parsing.hpp"
 #include "paracel/json_parser.hpp"
 #include "storage/file_glob.hpp"
+#include "storage/memory_file.hpp"
 
 namespace paracel {
 
@@ -98,6 +99,7 @@ std::string json_of(const config_value& v) {
 /// Throws: config_error; data_error when there is nothing in the folder, as for a file with nothing in it.
 void require_input(const std::string& name, const std::string& place) {
   const auto wrong = [&](const std::string& what) { throw config_error(place + ": " + what); };
+  if (storage::find_memory_file(name) != nullptr) return;
   if (!storage::file_exists(name)) wrong("no such file or folder: " + name);
   const auto files = storage::expand_files(name);
   if (files.empty()) throw data_error(place + ": no file in folder: " + name);

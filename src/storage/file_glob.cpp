@@ -9,6 +9,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "storage/memory_file.hpp"
+
 namespace paracel::storage {
 
 namespace fs = std::filesystem;
@@ -46,6 +48,7 @@ void add_file(const std::string& name, std::vector<std::string>& to) {
 std::vector<std::string> expand_files(const std::string& name) {
   std::vector<std::string> files;
   if (name.empty() || name.find('\0') != std::string::npos) return files;
+  if (find_memory_file(name) != nullptr) return {name};
   std::error_code problem;
   if (fs::exists(name, problem)) {
     add_file(name, files);
@@ -62,7 +65,7 @@ std::vector<std::string> expand_files(const std::string& name) {
 bool file_exists(const std::string& name) {
   if (name.empty() || name.find('\0') != std::string::npos) return false;
   std::error_code problem;
-  if (fs::exists(name, problem)) return true;
+  if (find_memory_file(name) != nullptr || fs::exists(name, problem)) return true;
   glob_t found{};
   const bool some = ::glob(name.c_str(), GLOB_TILDE, nullptr, &found) == 0 && found.gl_pathc > 0;
   ::globfree(&found);

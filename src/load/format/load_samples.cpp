@@ -13,6 +13,7 @@
 #include "load/collective_errors.hpp"
 #include "load/format/category_words.hpp"
 #include "load/format/class_labels.hpp"
+#include "load/format/csr_reader.hpp"
 #include "load/format/npy_reader.hpp"
 #include "load/format/sample_parser.hpp"
 #include "load/input/input.hpp"
@@ -42,6 +43,11 @@ sample_layout sample_layout_of(input_set& input, const std::vector<std::string>&
   }
   throw data_error((input.files().size() == 1 ? input.files()[0].shown() : shown(names)) +
                    ":1:1: found no line, want samples");
+}
+
+enum class binary_form { none, npy, csr };
+binary_form binary_form_of(const input_file& file) {
+  return is_npy(file) ? binary_form::npy : is_csr(file) ? binary_form::csr : binary_form::none;
 }
 
 sample_rows read_part(input_set& input, std::size_t rank, std::size_t size, const sample_layout& layout,
@@ -119,10 +125,12 @@ void make_dense(sample_rows& rows) {
 sample_rows read_samples(const std::vector<std::string>& names, std::size_t rank, std::size_t size,
                          const sample_options& options) {
   input_set input(names);
-  const bool npy = is_npy(input.files().front());
-  if (!npy && input.standard_input() && rank != 0) return {};
-  auto rows = npy ? read_npy(input, rank, size, options, {})
-                  : read_part(input, rank, size, sample_layout_of(input, names, options), options, {});
+  const auto form = binary_form_of(input.files().front());
+  if (form == binary_form::none && input.standard_input() && rank != 0) return {};
+  auto rows = form == binary_form::npy   ? read_npy(input, rank, size, options, {})
+              : form == binary_form::csr ? read_csr(input, rank, size, options)
+                                         : read_part(input, rank, size, sample_layout_of(input, names, options),
+                                                     options, {});
   if (size == 1 && rows.rows() == 0) throw data_error(shown(names) + no_rows);
   to_signs(shown(names), options, rows);
   return rows;
@@ -132,17 +140,19 @@ sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const
   const auto rank = comm.get_rank();
   input_set input(comm, names);
   sample_layout layout;
-  bool npy = false;
+  auto form = binary_form::none;
   all_or_throw(comm, [&] {
-    npy = is_npy(input.files().front());
-    if (!npy && (rank == 0 || !input.standard_input())) layout = sample_layout_of(input, names, options);
+    form = binary_form_of(input.files().front());
+    if (form == binary_form::none && (rank == 0 || !input.standard_input()))
+      layout = sample_layout_of(input, names, options);
   });
   if (input.standard_input()) comm.bcast(layout);  // the others cannot read it
   sample_rows rows;
   all_or_throw(comm, [&] {
     const auto watch = report_load_progress(comm, input);
-    rows = npy ? read_npy(input, rank, comm.get_size(), options, watch)
-               : read_part(input, rank, comm.get_size(), layout, options, watch);
+    rows = form == binary_form::npy   ? read_npy(input, rank, comm.get_size(), options, watch)
+           : form == binary_form::csr ? read_csr(input, rank, comm.get_size(), options)
+                                      : read_part(input, rank, comm.get_size(), layout, options, watch);
   });
 
   const auto where = shown(names);
@@ -173,7 +183,8 @@ sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const
 std::string place_of_row(const std::vector<std::string>& names, std::uint64_t row, const sample_options& options) {
   input_set input(names);
   const auto number = ": row " + std::to_string(row + 1);
-  if (input.standard_input() || is_npy(input.files().front())) return shown(names) + number;
+  if (input.standard_input() || binary_form_of(input.files().front()) != binary_form::none)
+    return shown(names) + number;
   const auto layout = sample_layout_of(input, names, options);
   const sample_parser parser(layout, options);
   std::string place = shown(names) + number;

@@ -24,6 +24,7 @@
 #include "core/hash.hpp"
 #include "load/input/foreign_format.hpp"
 #include "paracel/error.hpp"
+#include "storage/memory_file.hpp"
 
 namespace paracel {
 
@@ -185,6 +186,25 @@ class raw_source final : public input_stream {
   std::uint64_t end_ = 0;
   bool seekable_ = false;
   bool own_ = false;  // its location and modification time are meaningful here
+};
+
+/// A file of this process's memory, which does not change.
+class memory_source final : public input_stream {
+ public:
+  memory_source(std::shared_ptr<const storage::memory_file> from, std::uint64_t offset)
+      : from_(std::move(from)), offset_(std::min(offset, from_->bytes)) {}
+
+  std::size_t read(char* to, std::size_t size) override {
+    size = static_cast<std::size_t>(std::min<std::uint64_t>(size, from_->bytes - offset_));
+    from_->read(offset_, {to, size});
+    offset_ += size;
+    return size;
+  }
+  [[nodiscard]] std::uint64_t consumed() const override { return offset_; }
+
+ private:
+  std::shared_ptr<const storage::memory_file> from_;
+  std::uint64_t offset_;
 };
 
 /// Standard input can be read only once: a second reader gets an error instead of the rest, or nothing.
@@ -361,6 +381,10 @@ input_file look_at(const std::string& name) {
     file.kind = file_kind::standard_input;
     return file;
   }
+  if (const auto memory = storage::find_memory_file(name)) {
+    file.bytes = memory->bytes;
+    return file;
+  }
   const auto opened = descriptor::open(name);
   const auto about = opened.about(name);
   file.bytes = static_cast<std::uint64_t>(about.st_size);
@@ -385,6 +409,7 @@ std::unique_ptr<input_stream> open_source(const input_file& file, std::uint64_t 
     refuse_foreign_format(file.shown(), front);
     return decompressed(kind, file.shown(), std::move(in));
   }
+  if (auto memory = storage::find_memory_file(file.name)) return std::make_unique<memory_source>(std::move(memory), from);
   auto opened = descriptor::open(file.name);
   static_cast<void>(::posix_fadvise(opened.get(), static_cast<off_t>(from), 0, POSIX_FADV_SEQUENTIAL));
   auto raw = std::make_unique<raw_source>(file, std::move(opened), from);
