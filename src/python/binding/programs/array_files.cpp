@@ -208,9 +208,9 @@ void add_sparse_file(const std::string& name, std::uint64_t columns, const any_a
   add(name, std::move(file));
 }
 
-void add_text_file(const std::string& name, std::string text) {
+void add_text_file(const std::string& name, const nb::bytes& text) {
   array_file file;
-  file.header = std::move(text);
+  file.header.assign(text.c_str(), text.size());
   add(name, std::move(file));
 }
 

@@ -26,6 +26,6 @@ void add_sparse_file(const std::string& name, std::uint64_t columns, const any_a
                      const std::vector<any_array>& groups);
 
 /// The file's bytes are those of the text.
-void add_text_file(const std::string& name, std::string text);
+void add_text_file(const std::string& name, const nanobind::bytes& text);
 
 }  // namespace paracel::python

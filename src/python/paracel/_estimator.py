@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The base of all estimators: parameters, and a fit by a program of the toolbox."""
+import importlib
+import textwrap
+from typing import Any, Callable, NamedTuple, Optional
+
+import numpy as np
+
+from paracel._inputs import SparseRows, Table
+from paracel._model import Model
+from paracel._run import Job, Words
+from paracel._sklearn import (BaseEstimator, ClassifierMixin, RegressorMixin, check_classification_targets, check_data,
+                              check_is_fitted, check_weight)
+
+
+class Parameter(NamedTuple):
+    """A parameter of a constructor.
+
+    Attributes
+    ----------
+    default : object
+    key : str or None
+        The key of the program's config that it sets; None: it is used in another way.
+    doc : str
+    value : callable, optional
+        From the parameter's value to the key's. None leaves the key out.
+    """
+
+    default: Any
+    key: Optional[str]
+    doc: str
+    value: Callable = lambda v: v
+
+
+def seed_of(random_state):
+    """A number for the program's generator."""
+    if isinstance(random_state, (int, np.integer)):
+        return int(random_state)
+    generator = np.random.mtrand._rand if random_state is None else random_state
+    return int(generator.randint(2**31 - 1))
+
+
+def random_state(doc="Seed of the random numbers. None: another one in each fit."):
+    return Parameter(0, "seed", doc, seed_of)
+
+
+_JOB = {
+    "n_workers": Parameter(None, None, "None: fit in this process. A number: a job of so many worker processes."),
+    "n_servers": Parameter(1, None, "Parameter servers of a job."),
+    "replicas": Parameter(1, None, "Copies of each parameter in a job; with 2, fit survives the loss of a server."),
+    "launcher": Parameter("local", None, "How a job is started: ``local``, on this host, or ``mpi``."),
+    "verbose": Parameter(False, None, "Print what the program prints."),
+}
+
+
+class ProgramEstimator(BaseEstimator):
+    """A model that a program of the toolbox fits.
+
+    Subclasses define `_program` and the table `_parameters`, from which their constructors follow.
+    """
+
+    _program = None
+    _parameters = {}
+    _allow_nan = False
+    _dtypes = "numeric"
+    # Checks of scikit-learn that do not hold, and why.
+    _expected_failures = {}
+
+    def __init_subclass__(cls, **more):
+        super().__init_subclass__(**more)
+        if "_parameters" not in cls.__dict__:
+            return
+        cls._table = {**cls._parameters, **_JOB}
+        names = list(cls._table)
+        scope = {f"_default_{n}": p.default for n, p in cls._table.items()}
+        # As dataclasses do: a function with a signature of its own.
+        source = (f"def __init__(self, *, {', '.join(f'{n}=_default_{n}' for n in names)}):\n"
+                  + "".join(f"    self.{n} = {n}\n" for n in names))
+        exec(source, scope)
+        cls.__init__ = scope["__init__"]
+        cls.__init__.__qualname__ = f"{cls.__qualname__}.__init__"
+        cls.__init__.__module__ = cls.__module__
+        cls.__doc__ = _with_parameters(cls.__doc__, cls._table)
+
+    # ---- fitting
+
+    def _config(self):
+        """The config's keys that parameters set."""
+        config = {}
+        for name, parameter in self._table.items():
+            if parameter.key is not None:
+                value = parameter.value(getattr(self, name))
+                if value is not None:
+                    config[parameter.key] = value.item() if isinstance(value, np.generic) else value
+        return config
+
+    def _words(self, inputs=()):
+        parameters = {p.key: name for name, p in self._table.items() if p.key}
+        return Words(type(self).__name__, parameters, {"training_input": "X", "row_weights": "sample_weight", **dict(inputs)})
+
+    def _run(self, inputs, config=None, program=None):
+        """Runs the program. Returns: its Model."""
+        job = Job(self.n_workers, self.n_servers, self.replicas, self.launcher)
+        return job.run(program or self._program, {**self._config(), **(config or {})}, inputs, words=self._words(),
+                       on_line=print if self.verbose else None)
+
+    # ---- models on disk
+
+    def save(self, folder):
+        """Writes the model into a folder that the program reads with the key ``model``, and `paracel.load_model`."""
+        check_is_fitted(self)
+        self.model_.write(folder)
+
+    @classmethod
+    def _from_model(cls, model):
+        """The estimator of a model."""
+        estimator = cls()
+        estimator._take(model)
+        names = model.manifest.get("names") or []
+        if names:
+            estimator.feature_names_in_ = np.array(names, dtype=object)
+        return estimator
+
+    def _take(self, model):
+        """Sets the attributes of a model that was fitted or loaded."""
+        self.model_ = model
+
+    # ---- scikit-learn
+
+    def _more_tags(self):
+        tags = {"X_types": ["2darray", "sparse"], "_xfail_checks": dict(self._expected_failures),
+                "allow_nan": self._allow_nan}
+        return {**tags, **self._own_tags()}
+
+    def _own_tags(self):
+        """Of scikit-learn below 1.6."""
+        return {}
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self._allow_nan
+        tags.input_tags.positive_only = self._own_tags().get("requires_positive_X", False)
+        return tags
+
+
+def _with_parameters(doc, table):
+    lines = [textwrap.dedent(doc or "").strip(), "", "Parameters", "----------"]
+    for name, parameter in table.items():
+        lines.append(f"{name} : default {parameter.default!r}")
+        lines += textwrap.wrap(parameter.doc, 110, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join(lines) + "\n"
+
+
+def samples(X, y=None, groups=None):
+    """Rows with labels as an input."""
+    if hasattr(X, "tocsr"):
+        return SparseRows(X.tocsr(), y, groups)
+    return Table(*(c for c in (X, y, groups) if c is not None))
+
+
+class ProgramClassifier(ClassifierMixin, ProgramEstimator):
+    """Classes of any kind. The program's are their numbers, in ascending order."""
+
+    _least_classes = 2
+
+    def fit(self, X, y, sample_weight=None):
+        """Fits the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (rows, features)
+        y : array of shape (rows,)
+            Classes: numbers or texts.
+        sample_weight : array of shape (rows,), optional
+            Weights of 0 or more; a row of weight 2 counts as two rows.
+
+        Returns
+        -------
+        self
+        """
+        X, y, weight = self._check_training(X, y, sample_weight)
+        self._take(self._fit(X, y, weight))
+        return self
+
+    def _check_training(self, X, y, sample_weight):
+        X, y = check_data(self, X, y, reset=True, allow_nan=self._allow_nan, dtype=self._dtypes)
+        check_classification_targets(y)
+        self.classes_, y = np.unique(y, return_inverse=True)
+        if len(self.classes_) < self._least_classes:
+            raise ValueError(f"{type(self).__name__}: found only one class, {self.classes_[0]}, want at least 2 classes")
+        weight = check_weight(sample_weight, X)
+        return X, y, self._weigh_classes(y, weight)
+
+    def _weigh_classes(self, y, weight):
+        """Row weights with those of their classes, or None."""
+        of_classes = getattr(self, "class_weight", None)
+        if of_classes is None:
+            return weight
+        if isinstance(of_classes, str):
+            if of_classes != "balanced":
+                raise ValueError(f"parameter class_weight: found {of_classes!r}, want None, 'balanced' or a dict")
+            factor = len(y) / (len(self.classes_) * np.bincount(y))
+        else:
+            factor = np.ones(len(self.classes_))
+            for label, w in of_classes.items():
+                at = np.flatnonzero(self.classes_ == label)
+                if len(at) == 0:
+                    raise ValueError(f"parameter class_weight: found class {label!r}, want one of {list(self.classes_)}")
+                factor[at] = w
+        return factor[y] if weight is None else weight * factor[y]
+
+    def _fit(self, X, y, weight):
+        inputs = {"training_input": samples(X, y)}
+        if weight is not None:
+            inputs["row_weights"] = Table(weight)
+        return self._run(inputs, self._config_for(X, y, weight))
+
+    def _config_for(self, X, y, weight):
+        """Keys that depend on the data."""
+        return {}
+
+    def _take(self, model):
+        super()._take(model)
+        if not hasattr(self, "classes_"):
+            self.classes_ = classes_of(model)
+        # The model's own classes are the numbers of these.
+        model.manifest["classes"] = [str(c) for c in self.classes_.tolist()]
+
+    def predict(self, X):
+        """The most probable class of each row.
+
+        Returns
+        -------
+        array of shape (rows,)
+        """
+        scores = self.decision_function(X)
+        at = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
+        return self.classes_[at]
+
+    def _check_rows(self, X):
+        check_is_fitted(self)
+        return check_data(self, X, reset=False, allow_nan=self._allow_nan, dtype=self._dtypes)
+
+
+def classes_of(model):
+    """The classes of a program's model: numbers if all are."""
+    names = model.manifest["classes"]
+    for kind in (int, float):
+        try:
+            return np.array([kind(c) for c in names])
+        except ValueError:
+            pass
+    return np.array(names)
+
+
+class Probabilities:
+    """The logarithms of the probabilities that `predict_proba` of a class gives."""
+
+    def predict_log_proba(self, X):
+        """The logarithm of the probability of each class.
+
+        Returns
+        -------
+        array of shape (rows, classes)
+        """
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+
+class ProgramRegressor(RegressorMixin, ProgramEstimator):
+    """Numbers."""
+
+    def fit(self, X, y, sample_weight=None):
+        """Fits the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (rows, features)
+        y : array of shape (rows,)
+        sample_weight : array of shape (rows,), optional
+            Weights of 0 or more; a row of weight 2 counts as two rows.
+
+        Returns
+        -------
+        self
+        """
+        X, y = check_data(self, X, y, reset=True, allow_nan=self._allow_nan, dtype=self._dtypes, y_numeric=True)
+        weight = check_weight(sample_weight, X)
+        inputs = {"training_input": samples(X, y)}
+        if weight is not None:
+            inputs["row_weights"] = Table(weight)
+        self._take(self._run(inputs))
+        return self
+
+    def _check_rows(self, X):
+        check_is_fitted(self)
+        return check_data(self, X, reset=False, allow_nan=self._allow_nan, dtype=self._dtypes)
+
+
+_by_algorithm = {}
+
+
+def loads(algorithm):
+    """Decorator: models of this algorithm are loaded as this class, or as the one that the function `choose` returns."""
+    def register(choose):
+        _by_algorithm[algorithm] = choose
+        return choose
+    return register
+
+
+def load_model(folder):
+    """The estimator of a model that a program or `save` has written.
+
+    Parameters
+    ----------
+    folder : path
+        With a model.json, or that file.
+
+    Raises
+    ------
+    ValueError
+        It is not a model, or one of a program that has no estimator.
+    """
+    model = Model.read(folder)
+    algorithm = model.manifest.get("algorithm")
+    for module in ("cluster", "linear", "naive_bayes", "trees"):
+        importlib.import_module(f"paracel.{module}")
+    if algorithm not in _by_algorithm:
+        raise ValueError(f"{folder}: found a model of {algorithm}, want one of {', '.join(sorted(_by_algorithm))}")
+    choose = _by_algorithm[algorithm]
+    return (choose if isinstance(choose, type) else choose(model))._from_model(model)

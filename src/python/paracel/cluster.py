@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Clusters."""
+import numpy as np
+
+from paracel._estimator import Parameter, ProgramEstimator, loads, random_state, samples
+from paracel._inputs import Table
+from paracel._model import Model
+from paracel._sklearn import ClusterMixin, TransformerMixin, check_data, check_is_fitted, check_weight
+
+
+@loads("kmeans")
+class KMeans(ClusterMixin, TransformerMixin, ProgramEstimator):
+    """K-means: k-means++ in parallel, then Lloyd's iteration or mini-batches. Program: ``kmeans``.
+
+    Attributes
+    ----------
+    cluster_centers_ : array of shape (n_clusters, features)
+    labels_ : array of int of shape (rows,)
+    inertia_ : float
+    n_iter_ : int
+    """
+
+    _program = "kmeans"
+    _parameters = {
+        "n_clusters": Parameter(8, "kclusters", "Number of centres."),
+        "n_init": Parameter(1, "n_init", "Runs from different initial centres, of which the best is kept."),
+        "max_iter": Parameter(300, "rounds", "Maximum number of passes over the points."),
+        "tol": Parameter(0.0, "tolerance", "End when the inertia decreases by less than this fraction; 0: when no point "
+                                           "changes its centre."),
+        "batch_size": Parameter(0, "batch_size", "Mini-batches of this many points; 0: none."),
+        "metric": Parameter("euclidean", "metric", "``euclidean``, ``cosine``, or for columns latitude and longitude in degrees "
+                                                   "``haversine``."),
+        "random_state": random_state(),
+    }
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Finds the centres.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (rows, features)
+        y : ignored
+        sample_weight : array of shape (rows,), optional
+
+        Returns
+        -------
+        self
+        """
+        X = check_data(self, X, reset=True)
+        if X.shape[0] < self.n_clusters:
+            raise ValueError(f"parameter n_clusters: found {self.n_clusters}, want at most n_samples={X.shape[0]}")
+        model = self._run(self._inputs(X, check_weight(sample_weight, X)), {"type": "rows"})
+        self.labels_ = model.arrays.pop("labels").astype(np.int32)
+        self._take(model)
+        return self
+
+    @staticmethod
+    def _inputs(X, weight=None):
+        return {"input": samples(X), **({} if weight is None else {"row_weights": Table(weight)})}
+
+    def _take(self, model):
+        super()._take(model)
+        if "labels" in model.arrays:
+            self.labels_ = model.arrays.pop("labels").astype(np.int32)
+        self.cluster_centers_ = model.arrays["centers"]
+        self.n_features_in_ = self.cluster_centers_.shape[1]
+        self.inertia_, self.n_iter_ = model.manifest["objective"], model.manifest["rounds"]
+
+    def save(self, folder):
+        """Writes the model into a folder that the program reads with the key ``model``, and `paracel.load_model`."""
+        check_is_fitted(self)
+        arrays = {**self.model_.arrays, "labels": self.labels_.astype(np.uint64)}
+        Model(self.model_.manifest, arrays, self.model_.ids).write(folder)
+
+    def _nearest(self, X):
+        """Labels and squared distances from the centres."""
+        check_is_fitted(self)
+        X = check_data(self, X, reset=False)
+        centers = self.cluster_centers_
+        points = X.toarray() if hasattr(X, "toarray") else np.asarray(X, dtype=np.float64)
+        if self.metric == "haversine":
+            points, centers = _on_sphere(points), _on_sphere(centers)
+        elif self.metric == "cosine":
+            length = np.sqrt((points ** 2).sum(axis=1, keepdims=True))
+            points = np.divide(points, length, out=np.zeros_like(points), where=length > 0)
+        squares = np.stack([((points - c) ** 2).sum(axis=1) for c in centers], axis=1)
+        return squares, X.dtype
+
+    def predict(self, X):
+        """The number of the nearest centre of each row.
+
+        Returns
+        -------
+        array of int of shape (rows,)
+        """
+        return np.argmin(self._nearest(X)[0], axis=1).astype(np.int32)
+
+    def transform(self, X):
+        """The distance of each row from each centre; with cosine of the rows of length 1, with haversine through the globe.
+
+        Returns
+        -------
+        array of shape (rows, n_clusters)
+        """
+        squares, dtype = self._nearest(X)
+        return np.sqrt(squares).astype(dtype if dtype == np.float32 else np.float64)
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the columns of `transform`."""
+        check_is_fitted(self)
+        return np.array([f"kmeans{k}" for k in range(len(self.cluster_centers_))], dtype=object)
+
+    def score(self, X, y=None, sample_weight=None):
+        """Minus the inertia of the rows."""
+        least = self._nearest(X)[0].min(axis=1)
+        return -(least if sample_weight is None else least * np.asarray(sample_weight)).sum()
+
+    def _own_tags(self):
+        return {"preserves_dtype": [np.float64, np.float32]}
+
+
+def _on_sphere(degrees):
+    latitude, longitude = np.radians(degrees).T
+    return np.stack([np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)], axis=1)

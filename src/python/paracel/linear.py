@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Linear models."""
+import numpy as np
+
+from paracel._estimator import Parameter, Probabilities, ProgramClassifier, ProgramRegressor, loads
+
+_SOLVER = "How the minimum is found: ``{}``."
+_CLASS_WEIGHT = Parameter(None, None, "Factors of the rows' weights: a dict from class to number, or 'balanced'.")
+
+
+def _margins(X, coef, intercept):
+    return X @ coef.T + intercept
+
+
+def softmax(scores):
+    """Probabilities of rows of scores."""
+    e = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def logistic(margins):
+    """1 / (1 + exp(-margins)), without overflow."""
+    e = np.exp(-np.abs(margins))
+    return np.where(margins >= 0, 1 / (1 + e), e / (1 + e))
+
+
+class _LinearClassifier(ProgramClassifier):
+    """Attributes `coef_`, `intercept_` and `n_iter_` from a model."""
+
+    def decision_function(self, X):
+        """The margin of each row: with two classes one number, positive for the second class.
+
+        Returns
+        -------
+        array of shape (rows,) or (rows, classes)
+        """
+        X = self._check_rows(X)
+        scores = _margins(X, self.coef_, self.intercept_)
+        return scores[:, 0] if len(self.coef_) == 1 else scores
+
+    def _take(self, model):
+        super()._take(model)
+        weights, bias = self._weights(model)
+        self.intercept_ = weights[:, 0].copy() if bias else np.zeros(len(weights))
+        self.coef_ = weights[:, 1:].copy() if bias else weights
+        self.n_features_in_ = self.coef_.shape[1]
+        self.n_iter_ = int(model.manifest["rounds"])
+
+
+class LogisticRegression(Probabilities, _LinearClassifier):
+    """Logistic regression with an L2 or L1 penalty.
+
+    Minimises ``|w|^2 / 2 + C sum_i weight_i loss_i``, with ``|w|_1`` instead of the first term for the L1 penalty. Programs:
+    ``lr`` for two classes, with the L1 penalty ``lr_l1``; ``softmax`` for more.
+    """
+
+    _program = "lr"
+    _parameters = {
+        "penalty": Parameter("l2", None, "``l2``, or for two classes ``l1``."),
+        "C": Parameter(1.0, None, "Weight of the losses, above 0."),
+        "tol": Parameter(1e-6, None, "End when the gradient's norm is at most this fraction of the first one; l1: the "
+                                     "greatest distance of 0 from the subgradient."),
+        "max_iter": Parameter(1000, "rounds", "Maximum number of steps."),
+        "fit_intercept": Parameter(True, "bias", "Whether there is an intercept. It is not penalised."),
+        "solver": Parameter("newton", "method", _SOLVER.format("newton``, ``lbfgs``, with l1 ``owlqn")),
+        "class_weight": _CLASS_WEIGHT,
+    }
+
+    def _fit(self, X, y, weight):
+        if self.penalty not in ("l1", "l2"):
+            raise ValueError(f"parameter penalty: found {self.penalty!r}, want 'l2' or 'l1'")
+        if self.penalty == "l1" and len(self.classes_) > 2:
+            raise ValueError(f"parameter penalty: found 'l1' with {len(self.classes_)} classes, want 2 classes or 'l2'")
+        self._chosen = "lr_l1" if self.penalty == "l1" else "softmax" if len(self.classes_) > 2 else "lr"
+        return super()._fit(X, y, weight)
+
+    def _run(self, inputs, config=None, program=None):
+        return super()._run(inputs, config, self._chosen)
+
+    def _config_for(self, X, y, weight):
+        if not self.C > 0:
+            raise ValueError(f"parameter C: found {self.C!r}, want a number above 0")
+        if self._chosen != "lr":
+            return {"C": float(self.C), "tolerance": float(self.tol)}
+        total = len(y) if weight is None else weight.sum()
+        return {"beta": 0.5 / (self.C * total) if total > 0 else 0.0, "gradient_tolerance": float(self.tol),
+                "penalize_bias": False}
+
+    @staticmethod
+    def _weights(model):
+        bias = model.manifest["settings"]["bias"]
+        if model.manifest["algorithm"] == "softmax":
+            return model.arrays["softmax_weight"].T, bias
+        return model.arrays["lr_theta" if model.manifest["algorithm"] == "lr" else "lr_l1_weight"][np.newaxis], bias
+
+    def predict_proba(self, X):
+        """The probability of each class.
+
+        Returns
+        -------
+        array of shape (rows, classes)
+        """
+        scores = self.decision_function(X)
+        if scores.ndim > 1:
+            return softmax(scores)
+        second = logistic(scores)
+        return np.stack([1 - second, second], axis=1)
+
+
+class SoftmaxRegression(Probabilities, _LinearClassifier):
+    """Multinomial logistic regression with an L2 penalty: a weight of each feature for each class.
+
+    Minimises ``|W|^2 / 2 + C sum_i weight_i loss_i``. Program: ``softmax``.
+    """
+
+    _program = "softmax"
+    _parameters = {
+        "C": Parameter(1.0, "C", "Weight of the losses, above 0."),
+        "tol": Parameter(1e-5, "tolerance", "End when the gradient's norm is at most this fraction of the first one."),
+        "max_iter": Parameter(1000, "rounds", "Maximum number of steps; reaching it is an error."),
+        "fit_intercept": Parameter(True, "bias", "Whether classes have intercepts. These are not penalised."),
+        "solver": Parameter("newton", "method", _SOLVER.format("newton`` or ``lbfgs")),
+        "class_weight": _CLASS_WEIGHT,
+    }
+
+    @staticmethod
+    def _weights(model):
+        return model.arrays["softmax_weight"].T, model.manifest["settings"]["bias"]
+
+    def decision_function(self, X):
+        """The score of each class; with two classes the second's minus the first's.
+
+        Returns
+        -------
+        array of shape (rows,) or (rows, classes)
+        """
+        scores = _margins(self._check_rows(X), self.coef_, self.intercept_)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict_proba(self, X):
+        """The probability of each class.
+
+        Returns
+        -------
+        array of shape (rows, classes)
+        """
+        return softmax(_margins(self._check_rows(X), self.coef_, self.intercept_))
+
+
+@loads("lr")
+@loads("lr_l1")
+def _logistic(model):
+    return LogisticRegression
+
+
+@loads("softmax")
+def _softmax(model):
+    return SoftmaxRegression
+
+
+_MARGIN = {
+    "C": Parameter(1.0, "C", "Weight of the losses, above 0."),
+    "tol": Parameter(1e-4, "tolerance", "Where to end: the duality gap as a fraction of the objective, or for squared losses "
+                                        "the gradient's norm as a fraction of the first one."),
+    "max_iter": Parameter(1000, "rounds", "Maximum number of steps; reaching it is an error."),
+    "fit_intercept": Parameter(True, "bias", "Whether there is an intercept."),
+    "penalize_intercept": Parameter(True, "penalize_bias", "Whether the penalty includes it."),
+    "solver": Parameter("auto", "method", _SOLVER.format("auto``, ``newton``, ``dual`` or ``lbfgs")),
+}
+
+
+@loads("linear_svm")
+class LinearSVC(_LinearClassifier):
+    """Linear support vector machine; with more than two classes one against the rest.
+
+    Minimises ``|w|^2 / 2 + C sum_i weight_i loss(y_i w.x_i)``. Program: ``linear_svm``.
+    """
+
+    _program = "linear_svm"
+    _parameters = {
+        "loss": Parameter("squared_hinge", "loss", "``hinge`` or ``squared_hinge``."),
+        **_MARGIN,
+        "class_weight": _CLASS_WEIGHT,
+    }
+
+    @staticmethod
+    def _weights(model):
+        return model.arrays["linear_svm_weight"], model.manifest["settings"]["bias"]
+
+
+class _LinearRegressor(ProgramRegressor):
+    _always_intercept = True
+
+    def predict(self, X):
+        """The prediction of each row.
+
+        Returns
+        -------
+        array of shape (rows,)
+        """
+        return _margins(self._check_rows(X), self.coef_, self.intercept_)
+
+    def _take(self, model):
+        super()._take(model)
+        weights = model.arrays[self._array]
+        bias = self._always_intercept or model.manifest["settings"]["bias"]
+        self.intercept_ = float(weights[0]) if bias else 0.0
+        self.coef_ = weights[1:].copy() if bias else weights
+        self.n_features_in_ = len(self.coef_)
+        if "rounds" in model.manifest:
+            self.n_iter_ = max(1, int(model.manifest["rounds"]))
+
+
+@loads("linear_svr")
+class LinearSVR(_LinearRegressor):
+    """Linear support vector regression.
+
+    Minimises ``|w|^2 / 2 + C sum_i weight_i loss(y_i - w.x_i)``. Program: ``linear_svr``.
+    """
+
+    _program = "linear_svr"
+    _array = "linear_svr_weight"
+    _always_intercept = False
+    _parameters = {
+        "loss": Parameter("epsilon_insensitive", "loss", "``epsilon_insensitive`` or ``squared_epsilon_insensitive``."),
+        "epsilon": Parameter(0.1, "epsilon", "Errors up to this size cost nothing."),
+        **_MARGIN,
+    }
+
+
+@loads("ridge")
+class Ridge(_LinearRegressor):
+    """Least squares with an L2 penalty: ``sum_i weight_i (y_i - b - w.x_i)^2 + alpha |w|^2``. Program: ``ridge``, exact."""
+
+    _program = "ridge"
+    _array = "ridge_theta"
+    _parameters = {
+        "alpha": Parameter(1.0, "penalty", "The penalty, 0 or more."),
+        "standardize": Parameter(False, "standardize", "Penalise weights in units of the columns' standard deviations."),
+        "tol": Parameter(0.0, "tolerance", "Above 2,000 features: of conjugate gradients."),
+        "max_iter": Parameter(1000, "rounds", "Above 2,000 features: maximum number of steps."),
+    }
+
+
+_LASSO = {
+    "alpha": Parameter(1.0, "penalty", "The penalty, above 0."),
+    "standardize": Parameter(False, "standardize", "Penalise weights in units of the columns' standard deviations."),
+    "tol": Parameter(1e-7, "tolerance", "Greatest violation of the optimality conditions, as a fraction of alpha."),
+    "max_iter": Parameter(1000, "rounds", "Maximum number of blocks; reaching it is an error."),
+}
+
+
+class Lasso(_LinearRegressor):
+    """Least squares with an L1 penalty: ``sum_i weight_i (y_i - b - w.x_i)^2 / 2n + alpha |w|_1``, where n is the sum of the
+    weights. Program: ``lasso``."""
+
+    _program = "lasso"
+    _array = "lasso_weight"
+    _parameters = _LASSO
+
+
+class ElasticNet(_LinearRegressor):
+    """Least squares with both penalties: ``alpha (r |w|_1 + (1 - r) |w|^2 / 2)``, where r is `l1_ratio`. Program: ``lasso``."""
+
+    _program = "lasso"
+    _array = "lasso_weight"
+    _parameters = {
+        **_LASSO,
+        "l1_ratio": Parameter(0.5, "l1_ratio", "Share of the L1 penalty, above 0 and at most 1."),
+    }
+
+
+@loads("lasso")
+def _lasso(model):
+    return Lasso if model.manifest["settings"].get("l1_ratio", 1) == 1 else ElasticNet

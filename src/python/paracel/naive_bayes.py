@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Naive Bayes."""
+import numpy as np
+
+from paracel._estimator import Parameter, Probabilities, ProgramClassifier, loads
+from paracel.linear import softmax
+
+_COMMON = {
+    "fit_prior": Parameter(True, "fit_prior", "Classes have their shares of the rows; False: the same."),
+    "class_prior": Parameter(None, "class_prior", "Their probabilities instead, in ascending order of the classes.",
+                             lambda v: None if v is None else [float(p) for p in v]),
+}
+_COUNTS = {"alpha": Parameter(1.0, "alpha", "Added to each count.")}
+
+
+class _NaiveBayes(Probabilities, ProgramClassifier):
+    _program = "naive_bayes"
+    _least_classes = 1
+
+    def _config_for(self, X, y, weight):
+        return {"distribution": self._distribution}
+
+    def _take(self, model):
+        super()._take(model)
+        self.class_log_prior_ = model.arrays["naive_bayes_log_prior"]
+        self.class_count_ = np.array(model.manifest["class_rows"], dtype=float)
+        self._take_parameters(model.arrays)
+
+    def decision_function(self, X):
+        """log P(class) + sum_j log P(x_j | class).
+
+        Returns
+        -------
+        array of shape (rows, classes)
+        """
+        return self._joint(self._check_rows(X))
+
+    def predict(self, X):
+        """The most probable class of each row.
+
+        Returns
+        -------
+        array of shape (rows,)
+        """
+        return self.classes_[np.argmax(self.decision_function(X), axis=1)]
+
+    def predict_proba(self, X):
+        """The probability of each class.
+
+        Returns
+        -------
+        array of shape (rows, classes)
+        """
+        return softmax(self.decision_function(X))
+
+
+class GaussianNB(_NaiveBayes):
+    """A feature is normal in each class. Program: ``naive_bayes``."""
+
+    _distribution = "gaussian"
+    _parameters = {
+        **_COMMON,
+        "var_smoothing": Parameter(None, "var_smoothing", "This fraction of the greatest variance of a feature is added to "
+                                                          "all variances; None: to each 1e-9 of its own feature's."),
+    }
+
+    def _take_parameters(self, arrays):
+        self.theta_ = arrays["naive_bayes_mean"].T
+        self.var_ = arrays["naive_bayes_variance"].T
+        self.n_features_in_ = self.theta_.shape[1]
+
+    def _joint(self, X):
+        X = X.toarray() if hasattr(X, "toarray") else np.asarray(X, dtype=float)
+        out = np.empty((len(X), len(self.classes_)))
+        for k, (mean, variance) in enumerate(zip(self.theta_, self.var_)):
+            out[:, k] = self.class_log_prior_[k] - 0.5 * (np.log(2 * np.pi * variance).sum()
+                                                          + ((X - mean) ** 2 / variance).sum(axis=1))
+        return out
+
+
+class MultinomialNB(_NaiveBayes):
+    """Features are counts. Program: ``naive_bayes``."""
+
+    _distribution = "multinomial"
+    _parameters = {**_COUNTS, **_COMMON}
+
+    def _own_tags(self):
+        return {"requires_positive_X": True}
+
+    def _take_parameters(self, arrays):
+        self.feature_log_prob_ = arrays["naive_bayes_log_probability"].T
+        self.n_features_in_ = self.feature_log_prob_.shape[1]
+
+    def _joint(self, X):
+        return X @ self.feature_log_prob_.T + self.class_log_prior_
+
+
+class BernoulliNB(_NaiveBayes):
+    """A feature is present, if it is greater than `binarize`, or not. Program: ``naive_bayes``."""
+
+    _distribution = "bernoulli"
+    _parameters = {**_COUNTS, "binarize": Parameter(0.0, "binarize", "0 or more."), **_COMMON}
+
+    def _take_parameters(self, arrays):
+        self.feature_log_prob_ = arrays["naive_bayes_log_probability"].T
+        self._log_complement = arrays["naive_bayes_log_complement"].T
+        self.n_features_in_ = self.feature_log_prob_.shape[1]
+
+    def _take(self, model):
+        super()._take(model)
+        self._threshold = model.manifest["settings"]["binarize"]
+
+    def _joint(self, X):
+        present = (X > self._threshold).astype(float)
+        return (present @ (self.feature_log_prob_ - self._log_complement).T
+                + (self.class_log_prior_ + self._log_complement.sum(axis=1)))
+
+
+@loads("naive_bayes")
+def _naive_bayes(model):
+    return {"gaussian": GaussianNB, "multinomial": MultinomialNB,
+            "bernoulli": BernoulliNB}[model.manifest["settings"]["distribution"]]

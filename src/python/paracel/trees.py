@@ -1,0 +1,420 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Gradient-boosted trees and random forests."""
+import numpy as np
+
+from paracel._estimator import (Parameter, Probabilities, ProgramClassifier, ProgramEstimator, ProgramRegressor, loads,
+                                random_state, samples)
+from paracel._inputs import Table
+from paracel._sklearn import check_data, check_weight
+from paracel.linear import logistic, softmax
+
+_GREATEST = np.finfo(np.float32).max / 2
+
+
+class Forest:
+    """The trees of a model (alg/gbdt/forest.hpp).
+
+    A number goes left if it is less than the node's threshold, a category right if it is in the node's set, a missing value
+    (NaN) to the side that training has found.
+    """
+
+    def __init__(self, model):
+        arrays = model.arrays
+        self.features = model.manifest["features"]
+        self.width, self.outputs = model.manifest["width"], model.manifest["outputs"]
+        self.begin = arrays["tree_begin"]
+        self.feature, self.threshold = arrays["feature"], arrays["threshold"].astype(np.float32)
+        self.left, self.right = arrays["left"], arrays["right"]
+        self.missing_left, self.leaf = arrays["missing_left"].astype(bool), arrays["leaf"]
+        self.set_begin, self.set_count = arrays["category_begin"], arrays["category_count"]
+        self.category, self.value = arrays["category"], arrays["value"].reshape(-1, self.width)
+        self.gain = arrays["gain"]
+        self.offset = arrays.get("offset")
+
+    def __len__(self):
+        return len(self.begin) - 1
+
+    def rows(self, X):
+        """Rows as the program's trees see them: float32, less the columns' offsets."""
+        X = X.toarray() if hasattr(X, "toarray") else X
+        X = np.asarray(X, dtype=np.float64)
+        if self.offset is not None:
+            X = X - self.offset
+        return np.clip(X, -_GREATEST, _GREATEST).astype(np.float32)
+
+    def leaves(self, X, tree):
+        """The node, of all trees', in which each row ends."""
+        at = np.full(len(X), self.begin[tree])
+        inner = np.flatnonzero(self.feature[at] >= 0)
+        while len(inner):
+            node = at[inner]
+            x = X[inner, self.feature[node]]
+            left = x < self.threshold[node]
+            for i in np.flatnonzero(self.set_count[node] > 0):
+                begin = self.set_begin[node[i]]
+                left[i] = not np.isin(x[i], self.category[begin:begin + self.set_count[node[i]]])
+            left = np.where(np.isnan(x), self.missing_left[node], left)
+            at[inner] = self.begin[tree] + np.where(left, self.left[node], self.right[node])
+            inner = inner[self.feature[at[inner]] >= 0]
+        return at
+
+    def sums(self, X, first=0.0):
+        """The sums of the trees' values.
+
+        Returns
+        -------
+        array of shape (rows, outputs), or (rows, width) if that is more than 1
+        """
+        out = np.full((len(X), max(self.width, self.outputs)), first)
+        for t in range(len(self)):
+            value = self.value[self.leaf[self.leaves(X, t)]]
+            if self.width == 1:
+                out[:, t % self.outputs] += value[:, 0]
+            else:
+                out += value
+        return out
+
+    def apply(self, X):
+        """The leaf of each row in each tree, numbered within the tree.
+
+        Returns
+        -------
+        array of shape (rows, trees)
+        """
+        return np.stack([self.leaves(X, t) - self.begin[t] for t in range(len(self))], axis=1)
+
+    def importances(self):
+        """The share of each feature in all gains."""
+        inner = self.feature >= 0
+        gains = np.bincount(self.feature[inner], self.gain[inner], minlength=self.features)
+        total = gains.sum()
+        return gains / total if total > 0 else gains
+
+
+def _limit(v):
+    return 0 if v is None else int(v)
+
+
+_TREES = {
+    "max_bins": Parameter(255, "max_bins", "Bins of a feature, at most 255."),
+    "categorical_features": Parameter(None, "categorical", "Numbers of the features that are categories: integers from 0.",
+                                      lambda v: None if v is None else [int(c) for c in v]),
+}
+_BOOSTING = {
+    "n_estimators": Parameter(100, "rounds", "Maximum number of rounds; a round has a tree, or one for each of three or more "
+                                             "classes."),
+    "learning_rate": Parameter(0.1, "rate", "Factor of each tree."),
+    "growth": Parameter("leaf", "growth", "``leaf``: the leaf that gains most is split next; ``depth``: level by level."),
+    "max_leaf_nodes": Parameter(31, "max_leaves", "Leaves of a tree; None: no limit.", _limit),
+    "max_depth": Parameter(None, "max_depth", "Depth of a tree; None: no limit.", _limit),
+    "l2_regularization": Parameter(1.0, "lambda", "L2 penalty of the leaves."),
+    "min_split_gain": Parameter(0.0, "gamma", "A split must gain more."),
+    "min_samples_leaf": Parameter(20, "min_child_rows", "Minimum number of rows of a leaf."),
+    "min_child_weight": Parameter(0.001, "min_child_weight", "Minimum sum of second derivatives of a leaf."),
+    "subsample": Parameter(1.0, "subsample", "Share of the rows that a round uses."),
+    "colsample": Parameter(1.0, "colsample", "Share of the features that a tree uses."),
+    **_TREES,
+    "n_iter_no_change": Parameter(None, None, "With `eval_set`: end when this many rounds have not improved its loss, and keep "
+                                              "the best round's trees."),
+    "random_state": random_state(),
+}
+
+
+class _Trees(ProgramEstimator):
+    """Attributes of a forest."""
+
+    _allow_nan = True
+
+    def _take(self, model):
+        super()._take(model)
+        self._forest = Forest(model)
+        self.n_features_in_ = self._forest.features
+        self.feature_importances_ = self._forest.importances()
+
+    def apply(self, X):
+        """The leaf of each row in each tree.
+
+        Returns
+        -------
+        array of int of shape (rows, trees)
+        """
+        return self._forest.apply(self._forest.rows(self._check_rows(X)))
+
+    def __getstate__(self):
+        state = super().__getstate__() if hasattr(super(), "__getstate__") else dict(self.__dict__)
+        return {k: v for k, v in state.items() if k != "_forest"}
+
+    def __setstate__(self, state):
+        if hasattr(super(), "__setstate__"):
+            super().__setstate__(state)
+        else:
+            self.__dict__.update(state)
+        if "model_" in self.__dict__:
+            self._forest = Forest(self.model_)
+
+
+class _Boosting(_Trees):
+    _program = "gbdt"
+
+    def _take(self, model):
+        super()._take(model)
+        self.n_iter_ = model.manifest["rounds"]
+
+    def _margins(self, X):
+        forest = self._forest
+        return forest.sums(forest.rows(self._check_rows(X)), self.model_.manifest["first_margin"])
+
+    def _boost(self, inputs, config, weight, evaluation):
+        """Runs the program. `evaluation`: X and y of the rows whose loss is followed, or None."""
+        if weight is not None:
+            inputs["row_weights"] = Table(weight)
+        if evaluation is not None:
+            inputs["validation_input"] = samples(*evaluation)
+        if self.n_iter_no_change is not None:
+            if evaluation is None:
+                raise ValueError("parameter n_iter_no_change: fit needs eval_set=(X, y), whose loss it follows")
+            config["early_stopping"] = int(self.n_iter_no_change)
+        return self._run(inputs, {"xgboost": False, **config})
+
+
+class GradientBoostingClassifier(Probabilities, _Boosting, ProgramClassifier):
+    """Gradient-boosted trees for classes. Missing values are NaN. Program: ``gbdt``."""
+
+    _parameters = {**_BOOSTING, "class_weight": Parameter(None, None, "A dict from class to number, or 'balanced'.")}
+
+    def fit(self, X, y, sample_weight=None, eval_set=None):
+        """Fits the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (rows, features)
+        y : array of shape (rows,)
+            Classes: numbers or texts.
+        sample_weight : array of shape (rows,), optional
+        eval_set : tuple of X and y, optional
+            Rows whose loss is followed.
+
+        Returns
+        -------
+        self
+        """
+        X, y, weight = self._check_training(X, y, sample_weight)
+        if eval_set is not None:
+            rows, labels = eval_set
+            rows = check_data(self, rows, reset=False, allow_nan=True)
+            at = np.searchsorted(self.classes_, labels)
+            if (self.classes_[np.minimum(at, len(self.classes_) - 1)] != labels).any():
+                raise ValueError(f"eval_set: found a class that is not one of {list(self.classes_)}")
+            eval_set = rows, at
+        loss = "log" if len(self.classes_) == 2 else "softmax"
+        self._take(self._boost({"training_input": samples(X, y)}, {"loss": loss}, weight, eval_set))
+        return self
+
+    def decision_function(self, X):
+        """The margins; with two classes one number, positive for the second class.
+
+        Returns
+        -------
+        array of shape (rows,) or (rows, classes)
+        """
+        margins = self._margins(X)
+        return margins[:, 0] if len(self.classes_) == 2 else margins
+
+    def predict_proba(self, X):
+        """The probability of each class.
+
+        Returns
+        -------
+        array of shape (rows, classes)
+        """
+        margins = self.decision_function(X)
+        if margins.ndim > 1:
+            return softmax(margins)
+        second = logistic(margins)
+        return np.stack([1 - second, second], axis=1)
+
+
+class GradientBoostingRegressor(_Boosting, ProgramRegressor):
+    """Gradient-boosted trees for numbers, by squared error. Missing values are NaN. Program: ``gbdt``."""
+
+    _parameters = _BOOSTING
+
+    def fit(self, X, y, sample_weight=None, eval_set=None):
+        """Fits the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (rows, features)
+        y : array of shape (rows,)
+        sample_weight : array of shape (rows,), optional
+        eval_set : tuple of X and y, optional
+            Rows whose error is followed.
+
+        Returns
+        -------
+        self
+        """
+        X, y = check_data(self, X, y, reset=True, allow_nan=True, y_numeric=True)
+        if eval_set is not None:
+            eval_set = check_data(self, *eval_set, reset=False, allow_nan=True, y_numeric=True)
+        self._take(self._boost({"training_input": samples(X, y)}, {"loss": "squared"}, check_weight(sample_weight, X), eval_set))
+        return self
+
+    def predict(self, X):
+        """The prediction of each row.
+
+        Returns
+        -------
+        array of shape (rows,)
+        """
+        return self._margins(X)[:, 0]
+
+
+class GradientBoostingRanker(_Boosting):
+    """Gradient-boosted trees that rank the rows of a group, by LambdaMART. Program: ``gbdt``."""
+
+    _parameters = {
+        **_BOOSTING,
+        "truncation": Parameter(30, "truncation", "One row of each pair is among this many first ones of its group."),
+        "ndcg_at": Parameter(10, "ndcg_at", "Positions that NDCG counts; 0: all."),
+    }
+
+    def fit(self, X, y, group, sample_weight=None, eval_set=None):
+        """Fits the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (rows, features)
+        y : array of int of shape (rows,)
+            Relevances from 0 to 30.
+        group : array of shape (rows,)
+            The group of each row: any values.
+        sample_weight : array of shape (rows,), optional
+        eval_set : tuple of X, y and group, optional
+            Rows whose NDCG is followed.
+
+        Returns
+        -------
+        self
+        """
+        X, y = check_data(self, X, y, reset=True, allow_nan=True, y_numeric=True)
+        features = X.shape[1]
+        config = {"loss": "lambdamart", "target": features, "group": features + 1}
+        if hasattr(X, "tocsr"):
+            config = {"loss": "lambdamart", "group": "qid"}
+        if eval_set is not None:
+            rows, relevance, groups = eval_set
+            rows, relevance = check_data(self, rows, relevance, reset=False, allow_nan=True, y_numeric=True)
+            eval_set = rows, relevance, _group_numbers(groups, rows)
+        inputs = {"training_input": samples(X, y, _group_numbers(group, X))}
+        self._take(self._boost(inputs, config, check_weight(sample_weight, X), eval_set))
+        return self
+
+    def predict(self, X):
+        """The margin of each row: within a group, greater is first.
+
+        Returns
+        -------
+        array of shape (rows,)
+        """
+        return self._margins(X)[:, 0]
+
+    def _check_rows(self, X):
+        return ProgramRegressor._check_rows(self, X)
+
+
+def _group_numbers(group, X):
+    group = np.asarray(group)
+    if group.shape != (X.shape[0],):
+        raise ValueError(f"found group of shape {group.shape}, want one for each of {X.shape[0]} rows")
+    return np.unique(group, return_inverse=True)[1]
+
+
+_FOREST = {
+    "n_estimators": Parameter(100, "trees", "Number of trees."),
+    "max_features": Parameter(None, "features_per_split", "Features tested in a node; None: the square root of their number, "
+                                                          "of regression a third.", _limit),
+    "max_depth": Parameter(None, "max_depth", "Depth of a tree; None: no limit.", _limit),
+    "min_samples_split": Parameter(2, "min_split", "Minimum number of sampled rows of a node that is split."),
+    "min_samples_leaf": Parameter(1, "min_leaf", "Minimum number of sampled rows of a leaf."),
+    "bootstrap": Parameter(True, "bootstrap", "False: each tree uses every row once."),
+    **_TREES,
+    "random_state": random_state(),
+}
+
+
+class _RandomForest(_Trees):
+    _program = "random_forest"
+
+    def _take(self, model):
+        super()._take(model)
+        score = model.manifest.get("oob_accuracy", model.manifest.get("oob_rmse"))
+        if score is not None:
+            self.oob_score_ = score
+
+    def _means(self, X):
+        forest = self._forest
+        sums = forest.sums(forest.rows(self._check_rows(X)))
+        return self.model_.manifest.get("centre", 0.0) + sums / len(forest)
+
+
+class RandomForestClassifier(Probabilities, _RandomForest, ProgramClassifier):
+    """A forest of trees for classes. Missing values are NaN. Program: ``random_forest``.
+
+    A row's weight, at most 500, is how often it is drawn for a tree, on average.
+    """
+
+    _parameters = {**_FOREST, "class_weight": Parameter(None, None, "A dict from class to number, or 'balanced'.")}
+
+    def _config_for(self, X, y, weight):
+        return {"type": "classification"}
+
+    def predict(self, X):
+        """The most probable class of each row.
+
+        Returns
+        -------
+        array of shape (rows,)
+        """
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+    def predict_proba(self, X):
+        """The probability of each class: its share in the leaves, on average.
+
+        Returns
+        -------
+        array of shape (rows, classes)
+        """
+        return self._means(X)
+
+
+class RandomForestRegressor(_RandomForest, ProgramRegressor):
+    """A forest of trees for numbers. Missing values are NaN. Program: ``random_forest``.
+
+    A row's weight, at most 500, is how often it is drawn for a tree, on average.
+    """
+
+    _parameters = _FOREST
+
+    def _config(self):
+        return {**super()._config(), "type": "regression"}
+
+    def predict(self, X):
+        """The mean of the trees' predictions of each row.
+
+        Returns
+        -------
+        array of shape (rows,)
+        """
+        return self._means(X)[:, 0]
+
+
+@loads("gbdt")
+def _gbdt(model):
+    loss = model.manifest["settings"]["loss"]
+    return {"squared": GradientBoostingRegressor, "lambdamart": GradientBoostingRanker}.get(loss, GradientBoostingClassifier)
+
+
+@loads("random_forest")
+def _random_forest(model):
+    return RandomForestRegressor if model.manifest["settings"]["type"] == "regression" else RandomForestClassifier
