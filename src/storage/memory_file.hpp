@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Inputs that exist only in this process: a config names them "memory:NAME" where it could name a file. For programs that
-// run inside an interpreter, on arrays that it holds; their bytes are made while they are read, so there is no copy.
+// Inputs that exist only in this process: a config names them "memory:NAME" where it could name a file. For programs
+// that run inside an interpreter, on arrays that it holds; their bytes are made while they are read, so there is no
+// copy.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,8 @@ struct memory_file {
   std::function<void(std::uint64_t offset, std::span<char> to)> read;
 };
 
-/// From now on the file has this name, which begins with "memory:". Throws: error when the name is another one, or taken.
-/// Thread-safety: any thread, as the other functions here.
+/// From now on the file has this name, which begins with "memory:". Throws: error when the name is another one, or
+/// taken. Thread-safety: any thread, as the other functions here.
 void add_memory_file(const std::string& name, memory_file file);
 /// Readers that have opened it may continue.
 void remove_memory_file(const std::string& name) noexcept;

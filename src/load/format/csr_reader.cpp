@@ -73,8 +73,8 @@ csr_header header_of(const input_file& file, const sample_options& options) {
   return h;
 }
 
-void read_labels(const input_file& file, const sample_options& options, std::uint64_t first,
-                 std::vector<double> labels, sample_rows& to) {
+void read_labels(const input_file& file, const sample_options& options, std::uint64_t first, std::vector<double> labels,
+                 sample_rows& to) {
   const auto fail = [&](std::size_t i, const std::string& what) {
     throw data_error(file.name + ":" + std::to_string(first + i + 1) + ": " + what);
   };
@@ -143,7 +143,8 @@ sample_rows read_csr(const input_set& input, std::size_t rank, std::size_t size,
         fail(i, "found column " + std::to_string(column) + ", want columns that increase, below " +
                     std::to_string(h.columns));
       if (!std::isfinite(rows.value[k]))
-        fail(i, "found " + number_text(rows.value[k]) + " in column " + std::to_string(column) + ", want a finite number");
+        fail(i,
+             "found " + number_text(rows.value[k]) + " in column " + std::to_string(column) + ", want a finite number");
       next = column + std::uint64_t{1};
       if (column >= rows.columns) continue;  // unknown to the model
       rows.column[kept] = column;

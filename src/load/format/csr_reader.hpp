@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Samples as compressed sparse rows in binary form, for programs that hand over sparse matrices (src/python). All numbers
-// are little-endian; a part that the header does not announce is absent:
+// Samples as compressed sparse rows in binary form, for programs that hand over sparse matrices (src/python). All
+// numbers are little-endian; a part that the header does not announce is absent:
 //
 //     "\x93PARCSR1" | u64 rows, columns, entries, parts (1: labels, 2: groups) | f64 label[rows] | f64 group[rows] |
 //     u64 row_begin[rows + 1] | f64 value[entries] | u32 column[entries]

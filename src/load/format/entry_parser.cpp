@@ -365,6 +365,23 @@ void entry_parser::take_range(std::uint64_t begin, std::uint64_t end, bool rows)
   for (auto n = begin; n < end; ++n) ids_[s].index(std::string_view(std::to_string(n)));
 }
 
+void entry_parser::take_entry(std::uint64_t first, std::uint64_t second, double value) {
+  if (numeric_) return add_numbers(first, second, value);
+  const std::uint64_t id[] = {first, second};
+  const std::string text[] = {std::to_string(first), std::to_string(second)};
+  for (int f = 0; f < 2; ++f) {
+    if (ids_[side(f)].numeric()) fresh_[f].push_back(id[f]);
+    else fresh_name_[f].push_back(text[f]);
+  }
+  add_fresh(value);
+  flush();  // names point into the texts
+}
+
+void entry_parser::take_row(std::uint64_t id) {
+  ++rows_also_;
+  take_range(id, id + 1, true);
+}
+
 local_entries entry_parser::take() {
   flush();
   local_entries out;

@@ -49,13 +49,17 @@ class entry_parser {
   void parse_rows(const input_piece& piece, const entry_layout& layout);
   /// Adds the numbers [begin, end) as rows, or as columns, without entries.
   void take_range(std::uint64_t begin, std::uint64_t end, bool rows);
+  /// Adds an entry whose ids are numbers.
+  void take_entry(std::uint64_t first, std::uint64_t second, double value);
+  /// Adds a row without entries; counted by rows_also.
+  void take_row(std::uint64_t id);
   /// From now on, and retroactively, all ids are names.
   void make_names();
 
   [[nodiscard]] bool numeric() const noexcept { return numeric_; }
   /// Lines that were skipped because they are comments.
   [[nodiscard]] std::int64_t comments() const noexcept { return comments_; }
-  /// Lines that parse_rows has taken.
+  /// Lines that parse_rows has taken, and rows of take_row.
   [[nodiscard]] std::int64_t rows_also() const noexcept { return rows_also_; }
   /// Entries of each MatrixMarket file that were read here.
   [[nodiscard]] const std::vector<std::int64_t>& entries_of_file() const noexcept { return entries_of_file_; }

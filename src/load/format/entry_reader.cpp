@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "load/collective_errors.hpp"
+#include "load/format/npy_entries.hpp"
+#include "load/format/npy_reader.hpp"
 #include "load/input/byte_range.hpp"
 #include "load/input/input.hpp"
 #include "load/input/load_progress.hpp"
@@ -82,7 +84,9 @@ bool entries_have_values(Comm comm, const std::vector<std::string>& names, const
   if (input.standard_input()) return true;
   std::int64_t found = 0;
   all_or_throw(comm, [&] {
-    if (comm.get_rank() == 0) found = layout_of_input(input, options, entry_role::edges).has_values ? 1 : 0;
+    if (comm.get_rank() != 0) return;
+    if (is_npy(input.files().front())) found = npy_entries_have_values(input) ? 1 : 0;
+    else found = layout_of_input(input, options, entry_role::edges).has_values ? 1 : 0;
   });
   comm.bcast(found);
   return found != 0;
@@ -97,11 +101,19 @@ local_entries read_entries(Comm comm, const std::vector<std::string>& names, con
   std::optional<input_set> also;
   if (!options.rows_also.empty()) also.emplace(comm, options.rows_also);
   std::vector<entry_layout> found(also ? 2 : 1);  // of rank 0
+  std::vector<std::uint64_t> npy(2);
   all_or_throw(comm, [&] {
     if (rank != 0) return;
-    found[0] = layout_of_input(input, options, role);
-    if (also) found[1] = layout_of_input(*also, options, entry_role::rows);
+    const auto look = [&](std::size_t at, input_set& some, entry_role as) {
+      npy[at] = is_npy(some.files().front()) ? 1 : 0;
+      if (npy[at] == 0) found[at] = layout_of_input(some, options, as);
+    };
+    look(0, input, role);
+    if (also) look(1, *also, entry_role::rows);
+    if (npy[0] != 0 && options.values == entry_options::value_rule::need && !npy_entries_have_values(input))
+      throw data_error(names.front() + ": found no values, want a third column with them");
   });
+  comm.bcast(npy);
   const auto layout = layout_for_all(comm, found[0]);
   const auto layout_also = also ? layout_for_all(comm, found[1]) : entry_layout{};
   std::optional<entry_parser> parser;
@@ -113,9 +125,12 @@ local_entries read_entries(Comm comm, const std::vector<std::string>& names, con
     }
     use.whole_matrices = true;
     parser.emplace(layout, options, use);
-    input.visit(
-        rank, size, [&](const input_piece& piece) { parser->parse(piece); }, report_load_progress(comm, input));
-    if (also) also->visit(rank, size, [&](const input_piece& piece) { parser->parse_rows(piece, layout_also); });
+    if (npy[0] != 0) read_npy_entries(input, rank, size, false, options.non_negative, *parser);
+    else
+      input.visit(
+          rank, size, [&](const input_piece& piece) { parser->parse(piece); }, report_load_progress(comm, input));
+    if (npy[1] != 0) read_npy_entries(*also, rank, size, true, false, *parser);
+    else if (also) also->visit(rank, size, [&](const input_piece& piece) { parser->parse_rows(piece, layout_also); });
   });
   auto counts = parser->entries_of_file();
   if (!counts.empty()) comm.allreduce(counts);
@@ -202,7 +217,7 @@ std::string place_of_second(Comm comm, const std::vector<std::string>& names, co
   input_set input(comm, names);
   std::string all;
   for (const auto& n : names) all += (all.empty() ? "" : ", ") + n;
-  if (input.standard_input()) return all;
+  if (input.standard_input() || is_npy(input.files().front())) return all;
   const auto layout = layout_of_input(input, options, role);
   std::vector<std::string> mine;
   input.visit(comm.get_rank(), comm.get_size(), [&](const input_piece& piece) {

@@ -127,10 +127,10 @@ sample_rows read_samples(const std::vector<std::string>& names, std::size_t rank
   input_set input(names);
   const auto form = binary_form_of(input.files().front());
   if (form == binary_form::none && input.standard_input() && rank != 0) return {};
-  auto rows = form == binary_form::npy   ? read_npy(input, rank, size, options, {})
-              : form == binary_form::csr ? read_csr(input, rank, size, options)
-                                         : read_part(input, rank, size, sample_layout_of(input, names, options),
-                                                     options, {});
+  auto rows = form == binary_form::npy ? read_npy(input, rank, size, options, {})
+              : form == binary_form::csr
+                  ? read_csr(input, rank, size, options)
+                  : read_part(input, rank, size, sample_layout_of(input, names, options), options, {});
   if (size == 1 && rows.rows() == 0) throw data_error(shown(names) + no_rows);
   to_signs(shown(names), options, rows);
   return rows;

@@ -409,7 +409,8 @@ std::unique_ptr<input_stream> open_source(const input_file& file, std::uint64_t 
     refuse_foreign_format(file.shown(), front);
     return decompressed(kind, file.shown(), std::move(in));
   }
-  if (auto memory = storage::find_memory_file(file.name)) return std::make_unique<memory_source>(std::move(memory), from);
+  if (auto memory = storage::find_memory_file(file.name))
+    return std::make_unique<memory_source>(std::move(memory), from);
   auto opened = descriptor::open(file.name);
   static_cast<void>(::posix_fadvise(opened.get(), static_cast<off_t>(from), 0, POSIX_FADV_SEQUENTIAL));
   auto raw = std::make_unique<raw_source>(file, std::move(opened), from);

@@ -160,8 +160,8 @@ void add(const std::string& name, array_file file) {
   std::erase_if(file.parts, [](const rows_part& p) { return p.bytes() == 0; });
   for (const auto& p : file.parts) bytes += p.bytes();
   const auto shared = std::make_shared<const array_file>(std::move(file));
-  storage::add_memory_file(
-      name, {bytes, [shared](std::uint64_t offset, std::span<char> to) { shared->read(offset, to); }});
+  storage::add_memory_file(name,
+                           {bytes, [shared](std::uint64_t offset, std::span<char> to) { shared->read(offset, to); }});
 }
 
 }  // namespace
@@ -183,8 +183,8 @@ void add_table_file(const std::string& name, const std::vector<any_array>& colum
   add(name, std::move(file));
 }
 
-void add_sparse_file(const std::string& name, std::uint64_t columns, const any_array& row_begin, const any_array& column,
-                     const any_array& value, const std::vector<any_array>& labels,
+void add_sparse_file(const std::string& name, std::uint64_t columns, const any_array& row_begin,
+                     const any_array& column, const any_array& value, const std::vector<any_array>& labels,
                      const std::vector<any_array>& groups) {
   if (row_begin.ndim() != 1 || row_begin.shape(0) == 0 || column.size() != value.size())
     throw error("found arrays that are not those of a CSR matrix");

@@ -22,7 +22,8 @@ namespace {
 /// Python and child processes write stays where it is.
 class stream_to_lines {
  public:
-  stream_to_lines(FILE*& stream, bool is_stderr, const line_sink& to) : stream_(stream), to_(to), is_stderr_(is_stderr) {
+  stream_to_lines(FILE*& stream, bool is_stderr, const line_sink& to)
+      : stream_(stream), to_(to), is_stderr_(is_stderr) {
     cookie_io_functions_t functions{};
     functions.write = [](void* self, const char* bytes, std::size_t size) -> ssize_t {
       static_cast<stream_to_lines*>(self)->take({bytes, size});

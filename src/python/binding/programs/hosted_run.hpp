@@ -11,10 +11,10 @@ namespace paracel::python {
 /// A line that a program wrote to stdout or stderr, without its end. Called by threads of the program, one at a time.
 using line_sink = std::function<void(bool to_stderr, std::string_view line)>;
 
-/// Runs the main function of a program of the toolbox in this process: one worker with the server inside. What it prints
-/// with C's streams goes to `lines`; so does what other threads print with them meanwhile. The process's settings that a
-/// program changes are as before afterwards. Returns: its exit status. Throws: error for an unknown name.
-/// Thread-safety: any thread; a second run waits until the first one has ended.
+/// Runs the main function of a program of the toolbox in this process: one worker with the server inside. What it
+/// prints with C's streams goes to `lines`; so does what other threads print with them meanwhile. The process's
+/// settings that a program changes are as before afterwards. Returns: its exit status. Throws: error for an unknown
+/// name. Thread-safety: any thread; a second run waits until the first one has ended.
 int run_hosted(const std::string& program, const std::vector<std::string>& arguments, const line_sink& lines);
 
 /// The names of all programs, sorted.

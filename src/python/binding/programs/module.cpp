@@ -24,8 +24,8 @@ using namespace paracel::python;
 
 namespace {
 
-/// Lines on their way to the thread that waits for the program: it alone calls Python, since a thread that waits for the
-/// interpreter's lock inside of printf could wait for one that holds it and prints.
+/// Lines on their way to the thread that waits for the program: it alone calls Python, since a thread that waits for
+/// the interpreter's lock inside of printf could wait for one that holds it and prints.
 class waiting_lines {
  public:
   using lines = std::vector<std::pair<bool, std::string>>;
@@ -57,15 +57,16 @@ class waiting_lines {
   bool ended_ = false;
 };
 
-/// `on_line(to_stderr, line)`, by the calling thread. What it raises, and KeyboardInterrupt, is raised when the program has
-/// ended: its threads and its server cannot be left in the middle.
+/// `on_line(to_stderr, line)`, by the calling thread. What it raises, and KeyboardInterrupt, is raised when the program
+/// has ended: its threads and its server cannot be left in the middle.
 int run(const std::string& program, const std::vector<std::string>& arguments, const nb::callable& on_line) {
   waiting_lines lines;
   int status = 0;
   std::exception_ptr failed;  // the program could not begin
   std::thread running([&] {
     try {
-      status = run_hosted(program, arguments, [&](bool to_stderr, std::string_view line) { lines.add(to_stderr, line); });
+      status =
+          run_hosted(program, arguments, [&](bool to_stderr, std::string_view line) { lines.add(to_stderr, line); });
     } catch (...) {
       failed = std::current_exception();
     }
@@ -113,7 +114,8 @@ NB_MODULE(_programs, m) {
   });
   m.def("names", &program_names, "The names of all programs.");
   m.def("run", &run, nb::arg("program"), nb::arg("arguments"), nb::arg("on_line"),
-        "Runs a program's main function. on_line(to_stderr, line) is called for what it prints. Returns its exit status.");
+        "Runs a program's main function. on_line(to_stderr, line) is called for what it prints. Returns its exit "
+        "status.");
   m.def("add_table", &add_table_file, nb::arg("name"), nb::arg("columns"),
         "From now on programs read `name` (memory:...) as an .npy matrix of the arrays, side by side.");
   m.def("add_sparse", &add_sparse_file, nb::arg("name"), nb::arg("columns"), nb::arg("indptr"), nb::arg("indices"),
