@@ -16,6 +16,7 @@ A subclass of `Paralg` reads almost like the serial algorithm; `run` is a progra
 
 `python mean.py` runs it in one process, `prun -w 4 -p 2 mean.py` with four workers and two servers.
 """
+import importlib
 import os
 import sys
 
@@ -44,3 +45,32 @@ def leave():
     """Leaves the job: closes every Paralg, and stops the server of a job in this process. The next call joins again. Without it
     that happens when the process ends. Raises the error of an update that nobody has waited for."""
     _core._leave()
+
+
+# The toolbox. Imported when it is used first, because its estimators import scikit-learn, if there is one.
+_TOOLBOX = {
+    "_estimator": ["load_model"],
+    "_run": ["ProgramWarning"],
+    "cluster": ["KMeans", "SpectralClustering"],
+    "factors": ["ALS", "FactorizationMachineClassifier", "FactorizationMachineRegressor", "MatrixFactorization",
+                "TruncatedSVD"],
+    "graph": ["bfs", "k_core", "label_propagation", "pagerank", "scc", "sssp", "triangle_count", "wcc"],
+    "linear": ["ElasticNet", "Lasso", "LinearSVC", "LinearSVR", "LogisticRegression", "Ridge", "SoftmaxRegression"],
+    "naive_bayes": ["BernoulliNB", "GaussianNB", "MultinomialNB"],
+    "similarity": ["similarities"],
+    "text": ["Word2Vec", "wc"],
+    "trees": ["GradientBoostingClassifier", "GradientBoostingRanker", "GradientBoostingRegressor",
+              "RandomForestClassifier", "RandomForestRegressor"],
+}
+_module_of = {name: module for module, names in _TOOLBOX.items() for name in names}
+__all__ += list(_module_of)
+
+
+def __getattr__(name):
+    if name not in _module_of:
+        raise AttributeError(f"module 'paracel' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"paracel.{_module_of[name]}"), name)
+
+
+def __dir__():
+    return sorted({*globals(), *_module_of})

@@ -324,7 +324,7 @@ def load_model(folder):
     """
     model = Model.read(folder)
     algorithm = model.manifest.get("algorithm")
-    for module in ("cluster", "linear", "naive_bayes", "trees"):
+    for module in ("cluster", "factors", "linear", "naive_bayes", "text", "trees"):
         importlib.import_module(f"paracel.{module}")
     if algorithm not in _by_algorithm:
         raise ValueError(f"{folder}: found a model of {algorithm}, want one of {', '.join(sorted(_by_algorithm))}")

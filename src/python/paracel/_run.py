@@ -10,31 +10,14 @@ import tempfile
 import threading
 import warnings
 
-from paracel import _programs
+from paracel import _core, _programs
 from paracel._inputs import Text, in_this_process, write_files
 from paracel._model import Model
+from paracel.errors import ConfigError, DataError, Error, JobError, PluginError, UsageError
 
 _BIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bin")
-# The exit statuses of config.error and data.error: what was asked for was wrong, not what happened.
-_WRONG_INPUT = (2, 3, 4, 5)
-
-
-class ProgramError(RuntimeError):
-    """A program that failed, with the sentence that it said.
-
-    Attributes
-    ----------
-    status : int
-        The program's exit status, as in the README's table.
-    """
-
-    def __init__(self, text, status=1):
-        super().__init__(text)
-        self.status = status
-
-
-class ProgramValueError(ProgramError, ValueError):
-    """A program that refused its parameters or its data."""
+# By the exit status of a program (README.md); others are Error.
+_ERRORS = {2: UsageError, 3: ConfigError, 4: DataError, 5: PluginError, 10: JobError, 11: JobError, 12: JobError, 13: JobError}
 
 
 class ProgramWarning(UserWarning):
@@ -78,7 +61,9 @@ class _Listener:
             warnings.warn(self.words.of_error(text[len("warning: "):]), _warning_class(text), stacklevel=2)
         if status != 0:
             text = self.errors[0] if self.errors else f"{self.program} ended with status {status}"
-            raise (ProgramValueError if status in _WRONG_INPUT else ProgramError)(self.words.of_error(text), status)
+            failure = _ERRORS.get(status, Error)(self.words.of_error(text))
+            failure.status = status
+            raise failure
 
 
 def _warning_class(text):
@@ -144,6 +129,8 @@ class Job:
         listener.finish(how(program, {**config, "output": output}, inputs, listener))
 
     def _in_this_process(self, program, config, inputs, listener):
+        if _core._entered():
+            raise Error(f"{listener.words.title}: this process is in a job of Paralg, want paracel.leave() first, or n_workers")
         with in_this_process(inputs) as names, in_this_process({"config": Text(json.dumps({**config, **names}))}) as own:
             return _programs.run(program, ["--cfg_file", own["config"]], listener)
 

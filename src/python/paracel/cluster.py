@@ -122,3 +122,49 @@ class KMeans(ClusterMixin, TransformerMixin, ProgramEstimator):
 def _on_sphere(degrees):
     latitude, longitude = np.radians(degrees).T
     return np.stack([np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)], axis=1)
+
+
+class SpectralClustering(ClusterMixin, ProgramEstimator):
+    """Clusters of a graph by the eigenvectors of its normalised Laplacian. Program: ``spectral_clustering``.
+
+    Attributes
+    ----------
+    labels_ : array of int of shape (vertices,)
+        -1: a vertex without edges.
+    eigenvalues_ : array of shape (n_clusters,)
+    """
+
+    _program = "spectral_clustering"
+    _parameters = {
+        "n_clusters": Parameter(8, "kclusters", "Number of clusters, and of eigenvectors."),
+        "n_init": Parameter(10, "n_init", "Runs of k-means, of which the best is kept."),
+        "max_iter": Parameter(10000, "rounds", "Maximum number of steps for the eigenvectors."),
+        "tol": Parameter(1e-10, "tolerance", "Their greatest residual."),
+        "random_state": random_state(),
+    }
+
+    def fit(self, X, y=None):
+        """Finds clusters. y is ignored.
+
+        Parameters
+        ----------
+        X : SciPy sparse matrix or array of shape (vertices, vertices)
+            Weights of the edges, symmetric.
+
+        Returns
+        -------
+        self
+        """
+        X = check_data(self, X, reset=True)
+        if X.shape[0] != X.shape[1]:
+            raise ValueError(f"found X of shape {X.shape}, want a square matrix of weights")
+        edges = X.tocoo() if hasattr(X, "tocoo") else None
+        rows, columns = (edges.row, edges.col) if edges is not None else np.nonzero(X)
+        weights = edges.data if edges is not None else X[rows, columns]
+        inputs = {"input": Table(rows, columns, weights), "vertices": Table(np.arange(X.shape[0]))}
+        model = self._run(inputs, {"duplicates": "max"})
+        self.labels_ = np.full(X.shape[0], -1, dtype=np.int32)
+        self.labels_[model.ids["label"].astype(np.int64)] = model.arrays["label"]
+        self.eigenvalues_ = model.arrays["eigenvalues"]
+        self._take(model)
+        return self

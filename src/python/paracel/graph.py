@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Graph algorithms.
+
+Edges are an array of shape (edges, 2) of any ids, numbers or texts, or a SciPy sparse matrix whose entries are weights of edges
+from row to column. Each function takes the keywords of a job, too: `n_workers`, `n_servers`, `replicas`, `launcher`.
+"""
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from paracel._inputs import Table, Text
+from paracel._run import Job, Words
+
+_EXACT = 2**53  # ids beyond it are not exact as doubles
+
+
+class VertexValues(NamedTuple):
+    """A value for each vertex.
+
+    Attributes
+    ----------
+    ids : ndarray
+        The vertices, ascending.
+    values : ndarray
+    summary : dict
+        What the program prints: numbers by name.
+    """
+
+    ids: Any
+    values: Any
+    summary: Any
+
+
+class _Ids:
+    """Ids as the program's numbers: themselves where they are whole numbers of at least 0, else their ranks."""
+
+    def __init__(self, *arrays):
+        arrays = [np.asarray(a) for a in arrays]
+        self.names = None
+        if any(not _are_numbers(a) for a in arrays):
+            self.names, ranks = np.unique(np.concatenate([a.ravel() for a in arrays]), return_inverse=True)
+            cuts = np.cumsum([a.size for a in arrays])[:-1]
+            arrays = [r.reshape(a.shape) for r, a in zip(np.split(ranks.ravel(), cuts), arrays)]
+        self.arrays = [a.astype(np.int64, copy=False) for a in arrays]
+
+    def of(self, numbers):
+        numbers = numbers.astype(np.int64)
+        return numbers if self.names is None else self.names[numbers]
+
+
+def _are_numbers(ids):
+    return ids.dtype.kind in "iu" and (ids.size == 0 or (ids.min() >= 0 and ids.max() <= _EXACT))
+
+
+def _run(program, array, edges, weights, vertices, config, job, *, label=False, also=(), inputs_of=None):
+    """Runs a program of graphs. `also`: further ids, as their config keys and values. Returns: VertexValues."""
+    if hasattr(edges, "tocoo"):
+        entries = edges.tocoo()
+        edges = np.stack([entries.row, entries.col], axis=1)
+        weights = entries.data if weights is None else weights
+        vertices = np.arange(max(entries.shape)) if vertices is None else vertices
+    edges = np.asarray(edges)
+    if edges.ndim != 2 or edges.shape[1] != 2:
+        raise ValueError(f"found edges of shape {edges.shape}, want (edges, 2) or a sparse matrix")
+    more = [np.asarray(ids) for ids in ([] if vertices is None else [vertices])] + [np.asarray([i]) for _, i in also]
+    ids = _Ids(edges, *more)
+    numbers = ids.arrays
+    inputs = {"input": Table(numbers[0]) if weights is None else Table(numbers[0], np.asarray(weights))}
+    if vertices is not None:
+        inputs["vertices"] = Table(numbers[1])
+    for (key, _), number in zip(also, numbers[len(numbers) - len(also):]):
+        config = {**config, key: str(number[0])}
+    inputs.update(inputs_of(ids) if inputs_of else {})
+    summary = {}
+    model = Job(**job).run(program, config, inputs, words=Words(program), on_line=_into(summary))
+    values = model.arrays[array] if array else None
+    return VertexValues(ids.of(model.ids[array]) if array else None, ids.of(values) if label else values, summary)
+
+
+def _into(summary):
+    def take(line):
+        name, _, value = line.partition(" ")
+        try:
+            summary[name] = float(value) if any(c in value for c in ".en") else int(value)
+        except ValueError:
+            summary[name] = value
+    return take
+
+
+def pagerank(edges, weights=None, *, vertices=None, damping=0.85, tol=1e-10, max_iter=200, personalization=None, **job):
+    """PageRank: scores whose sum is 1.
+
+    Parameters
+    ----------
+    weights : array of shape (edges,), optional
+    vertices : array of ids, optional
+        Vertices that may have no edges.
+    personalization : dict from id to weight, optional
+        Where jumps go to; otherwise to all vertices alike.
+
+    Returns
+    -------
+    VertexValues
+    """
+    inputs_of = None
+    if personalization:
+        names, shares = list(personalization), list(personalization.values())
+
+        def inputs_of(ids):
+            numbers = np.asarray(names) if ids.names is None else np.searchsorted(ids.names, names)
+            if ids.names is not None and (ids.names[np.minimum(numbers, len(ids.names) - 1)] != np.asarray(names)).any():
+                raise ValueError("personalization: found an id that is no vertex")
+            return {"personalization": Text("".join(f"{i}\t{w!r}\n" for i, w in zip(numbers.tolist(), map(float, shares))))}
+    config = {"damping_factor": float(damping), "tolerance": float(tol), "rounds": int(max_iter),
+              "weights": "no" if weights is None and not hasattr(edges, "tocoo") else "yes"}
+    return _run("pagerank", "pagerank", edges, weights, vertices, config, job, inputs_of=inputs_of)
+
+
+def bfs(edges, source, *, vertices=None, directed=True, **job):
+    """The number of edges from `source` to each vertex; inf where there is no path.
+
+    Returns
+    -------
+    VertexValues
+    """
+    return _run("bfs", "level", edges, None, vertices, {"directed": bool(directed)}, job, also=[("source", source)])
+
+
+def sssp(edges, source, weights=None, *, vertices=None, directed=True, **job):
+    """The length of the shortest path from `source` to each vertex, by weights of at least 0; inf where there is none.
+
+    Returns
+    -------
+    VertexValues
+    """
+    return _run("sssp", "distance", edges, weights, vertices, {"directed": bool(directed)}, job, also=[("source", source)])
+
+
+def wcc(edges, *, vertices=None, **job):
+    """Weakly connected components: for each vertex the first one of its component.
+
+    Returns
+    -------
+    VertexValues
+    """
+    return _run("wcc", "component", edges, None, vertices, {}, job, label=True)
+
+
+def scc(edges, *, vertices=None, **job):
+    """Strongly connected components: for each vertex the first one of its component.
+
+    Returns
+    -------
+    VertexValues
+    """
+    return _run("scc", "component", edges, None, vertices, {}, job, label=True)
+
+
+def k_core(edges, *, vertices=None, **job):
+    """The core number of each vertex of the simple undirected graph.
+
+    Returns
+    -------
+    VertexValues
+    """
+    return _run("k_core", "core", edges, None, vertices, {}, job)
+
+
+def triangle_count(edges, *, vertices=None, **job):
+    """Triangles of the simple undirected graph; `values`: those that each vertex is in, `summary` has their number.
+
+    Returns
+    -------
+    VertexValues
+    """
+    return _run("triangle_count", "triangles", edges, None, vertices, {"per_vertex": True}, job)
+
+
+def label_propagation(edges, *, vertices=None, max_iter=None, **job):
+    """Communities: for each vertex the label, the id of a vertex, that most of its neighbours have.
+
+    Returns
+    -------
+    VertexValues
+    """
+    config = {} if max_iter is None else {"rounds": int(max_iter)}
+    return _run("label_propagation", "label", edges, None, vertices, config, job, label=True)

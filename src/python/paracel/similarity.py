@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Nearest rows."""
+import numpy as np
+
+from paracel._run import Job, Words
+from paracel.factors import _entries
+
+
+def similarities(X, *, metric="cosine", topk=10, least=None, **job):
+    """The most similar rows of each row of a sparse matrix. Program: ``sim_sparse``.
+
+    Parameters
+    ----------
+    X : SciPy sparse matrix or array of shape (rows, features)
+    metric : str
+        ``cosine``, ``jaccard`` or ``pearson``.
+    topk : int
+        Maximum number of neighbours of a row.
+    least : float, optional
+        The least similarity of a pair.
+
+    Returns
+    -------
+    SciPy CSR matrix of shape (rows, rows)
+        The neighbours of a row are ordered: the most similar first, ties by the smaller row.
+    """
+    from scipy.sparse import csr_matrix
+
+    config = {"sim_method": metric, "topk": int(topk), "format": "fsv", "output_format": "npy"}
+    if least is not None:
+        config["sim_bar"] = float(least)
+    parameters = {"sim_method": "metric", "sim_bar": "least"}
+    model = Job(**job).run("sim_sparse", config, {"input": _entries(X)}, words=Words("similarities", parameters))
+    counts = np.zeros(X.shape[0], dtype=np.int64)
+    counts[model.ids["counts"].astype(np.int64)] = model.arrays["counts"]
+    # Rows are in ascending order, so the lists one after the other are a CSR matrix's.
+    return csr_matrix((model.arrays["neighbours"], model.ids["neighbours"].astype(np.int64),
+                       np.concatenate([[0], np.cumsum(counts)])), shape=(X.shape[0], X.shape[0]))
