@@ -231,7 +231,7 @@ class Models(Folder):
 class Errors(unittest.TestCase):
     def test_parameters_have_their_names(self):
         X, y = classification()
-        with self.assertRaisesRegex(ValueError, r"^KMeans: parameter n_init: found 0, want at least 1"):
+        with self.assertRaisesRegex(ValueError, r"^KMeans: parameter n_init: found number 0, want an integer >= 1"):
             paracel.KMeans(n_init=0).fit(X)
         with self.assertRaisesRegex(ValueError, r"^LinearSVC: parameter loss.*\"cubic\""):
             paracel.LinearSVC(loss="cubic").fit(X, y)
@@ -286,7 +286,7 @@ class Jobs(Folder):
 
     def test_errors_and_warnings_of_a_job(self):
         X, y = regression()
-        with self.assertRaisesRegex(ValueError, "^Ridge: parameter alpha: found -1"):
+        with self.assertRaisesRegex(ValueError, "^Ridge: parameter alpha: found number -1"):
             paracel.Ridge(alpha=-1, n_workers=2).fit(X, y)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

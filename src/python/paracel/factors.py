@@ -28,6 +28,12 @@ class _FactorizationMachine(ProgramEstimator):
 
     _program = "fm"
 
+    def _config(self):
+        config = super()._config()
+        if self.solver == "als":
+            del config["alpha"], config["batch_size"]
+        return config
+
     def _take(self, model):
         super()._take(model)
         names = model.manifest.get("names") or []
@@ -347,5 +353,8 @@ class MatrixFactorization(_Ratings):
 
     def _config(self):
         config = super()._config()
-        config["beta" if self.solver == "sgd" else "lambda"] = float(self.l2)
-        return config
+        if self.solver == "sgd":
+            del config["lambda_bias"]
+            return {**config, "beta": float(self.l2)}
+        del config["alpha"]
+        return {**config, "lambda": float(self.l2)}
