@@ -109,6 +109,7 @@ void lasso::train() {
   while (along.next(static_cast<std::int64_t>(penalties.size()))) {
     const double a = penalties[static_cast<std::size_t>(along.iteration())];
     auto found = solve_one(samples, a);
+    found.rounds = rounds_done_;
     if (has_test()) found.test_error = root_mean_squared_error(get_comm(), test_, found.theta);
     log.round(static_cast<int>(path.size() + 1), found.objective,
               {{"a", a},
@@ -143,7 +144,8 @@ void lasso::train() {
       .add("train_rmse", chosen->train_error)
       .add("rows", count)
       .add("nonzeros", std::uint64_t{chosen->nonzeros})
-      .add("violation", chosen->violation);
+      .add("violation", chosen->violation)
+      .add("rounds", chosen->rounds);
   if (has_test()) model.fields().add("test_rmse", chosen->test_error);
   describe_fields(model);
   model.settings().add("penalty", chosen->a).add("lambda", chosen->a * n);

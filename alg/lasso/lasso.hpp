@@ -55,10 +55,11 @@ class lasso : public linear_base {
     double objective = 0;
     double violation = 0;  // the greatest, as a fraction of a
     std::size_t nonzeros = 0;
+    int rounds = 0;
     double train_error = 0;
     double test_error = 0;
     std::vector<double> theta;
-    MSGPACK_DEFINE(a, objective, violation, nonzeros, train_error, test_error, theta)
+    MSGPACK_DEFINE(a, objective, violation, nonzeros, rounds, train_error, test_error, theta)
   };
   void train();
   [[nodiscard]] point solve_one(const centred_samples& samples, double a);

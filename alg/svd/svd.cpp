@@ -227,7 +227,7 @@ void svd::solve() {
   const std::size_t k = t.sigma.size();
   model_writer out(*this, "svd", settings_.format);
   out.fields().add("k", static_cast<std::uint64_t>(k)).add("rows", a.rows_total()).add("columns", a.columns_total);
-  out.fields().add("converged", t.converged);
+  out.fields().add("converged", t.converged).add("rounds", static_cast<std::uint64_t>(t.steps));
   out.add("sigma", t.sigma);
   if (k > 0) {
     const tall_block u = t.u;

@@ -24,10 +24,8 @@ if sklearn is not None:
         def _validate(estimator, X, **how):
             return estimator._validate_data(X, **how)
 
-    def check_data(estimator, X, y=None, *, reset, allow_nan=False, **how):
-        """X, or X and y, as arrays, CSR matrices or, with reset, the first that define the number of features."""
-        if y is not None:
-            how["y"] = y
+    def check_data(estimator, X, *, reset, allow_nan=False, **how):
+        """X, or with y X and y, as arrays or CSR matrices. `reset`: they define the features."""
         finite = "allow-nan" if allow_nan else True
         return _validate(estimator, X, reset=reset, accept_sparse="csr", **{_FINITE: finite}, **how)
 
@@ -76,7 +74,7 @@ else:
         def fit_transform(self, X, y=None, **how):
             return self.fit(X, **how).transform(X)
 
-    def check_data(estimator, X, y=None, *, reset, allow_nan=False, **how):
+    def check_data(estimator, X, *, reset, allow_nan=False, **how):
         sparse = hasattr(X, "tocsr")
         X = X.tocsr() if sparse else np.asarray(X)
         if X.ndim != 2 or X.dtype.kind not in "biuf":
@@ -88,9 +86,9 @@ else:
             estimator.n_features_in_ = X.shape[1]
         elif X.shape[1] != estimator.n_features_in_:
             raise ValueError(f"found X with {X.shape[1]} features, want {estimator.n_features_in_}")
-        if y is None:
+        if "y" not in how:
             return X
-        y = np.asarray(y)
+        y = np.asarray(how["y"])
         if y.shape != (X.shape[0],):
             raise ValueError(f"found y of shape {y.shape}, want a number or class for each of {X.shape[0]} rows")
         return X, y.astype(float) if how.get("y_numeric") else y
@@ -110,3 +108,10 @@ else:
     def check_is_fitted(estimator):
         if not hasattr(estimator, "n_features_in_"):
             raise NotFittedError(f"this {type(estimator).__name__} has not been fitted: call fit first")
+
+
+def check_supervised(estimator, X, y, **how):
+    """X and y, which must be there."""
+    if y is None:
+        raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None")
+    return check_data(estimator, X, y=y, **how)

@@ -2,7 +2,7 @@
 """Clusters."""
 import numpy as np
 
-from paracel._estimator import Parameter, ProgramEstimator, loads, random_state, samples
+from paracel._estimator import Parameter, ProgramEstimator, loads, random_state, samples, weighed_rows, weight_failures
 from paracel._inputs import Table
 from paracel._model import Model
 from paracel._sklearn import ClusterMixin, TransformerMixin, check_data, check_is_fitted, check_weight
@@ -21,6 +21,7 @@ class KMeans(ClusterMixin, TransformerMixin, ProgramEstimator):
     """
 
     _program = "kmeans"
+    _expected_failures = weight_failures("the first centres are drawn at random, a row by a function of its number")
     _parameters = {
         "n_clusters": Parameter(8, "kclusters", "Number of centres."),
         "n_init": Parameter(1, "n_init", "Runs from different initial centres, of which the best is kept."),
@@ -49,9 +50,10 @@ class KMeans(ClusterMixin, TransformerMixin, ProgramEstimator):
         X = check_data(self, X, reset=True)
         if X.shape[0] < self.n_clusters:
             raise ValueError(f"parameter n_clusters: found {self.n_clusters}, want at most n_samples={X.shape[0]}")
-        model = self._run(self._inputs(X, check_weight(sample_weight, X)), {"type": "rows"})
-        self.labels_ = model.arrays.pop("labels").astype(np.int32)
-        self._take(model)
+        rows, _, weight = weighed_rows(X, None, check_weight(sample_weight, X))
+        self._take(self._run(self._inputs(rows, weight), {"type": "rows"}))
+        if rows is not X:
+            self.labels_ = np.argmin(self._nearest(X)[0], axis=1).astype(np.int32)
         return self
 
     @staticmethod

@@ -181,6 +181,7 @@ class TruncatedSVD(TransformerMixin, ProgramEstimator):
         self.components_ = _scattered(model.arrays["V"], ids, features, wanted).T
         self.singular_values_ = np.zeros(wanted)
         self.singular_values_[:len(values)] = values
+        self.n_iter_ = max(1, int(model.manifest["rounds"]))
 
     def transform(self, X):
         """The rows in the space of the components.

@@ -2,7 +2,7 @@
 """Linear models."""
 import numpy as np
 
-from paracel._estimator import Parameter, Probabilities, ProgramClassifier, ProgramRegressor, loads
+from paracel._estimator import Parameter, Probabilities, ProgramClassifier, ProgramRegressor, loads, weight_failures
 
 _SOLVER = "How the minimum is found: ``{}``."
 _CLASS_WEIGHT = Parameter(None, None, "Factors of the rows' weights: a dict from class to number, or 'balanced'.")
@@ -207,8 +207,7 @@ class _LinearRegressor(ProgramRegressor):
         self.intercept_ = float(weights[0]) if bias else 0.0
         self.coef_ = weights[1:].copy() if bias else weights
         self.n_features_in_ = len(self.coef_)
-        if "rounds" in model.manifest:
-            self.n_iter_ = max(1, int(model.manifest["rounds"]))
+        self.n_iter_ = max(1, int(model.manifest["rounds"]))
 
 
 @loads("linear_svr")
@@ -220,6 +219,8 @@ class LinearSVR(_LinearRegressor):
 
     _program = "linear_svr"
     _array = "linear_svr_weight"
+    _expected_failures = weight_failures("the run ends at a duality gap, which determines predictions to its root only: with "
+                                         "tol=1e-9 they agree to 3e-6, and the check wants 1e-7", zeros=False)
     _always_intercept = False
     _parameters = {
         "loss": Parameter("epsilon_insensitive", "loss", "``epsilon_insensitive`` or ``squared_epsilon_insensitive``."),

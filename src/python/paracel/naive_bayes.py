@@ -26,7 +26,7 @@ class _NaiveBayes(Probabilities, ProgramClassifier):
         self.class_count_ = np.array(model.manifest["class_rows"], dtype=float)
         self._take_parameters(model.arrays)
 
-    def decision_function(self, X):
+    def predict_joint_log_proba(self, X):
         """log P(class) + sum_j log P(x_j | class).
 
         Returns
@@ -42,7 +42,8 @@ class _NaiveBayes(Probabilities, ProgramClassifier):
         -------
         array of shape (rows,)
         """
-        return self.classes_[np.argmax(self.decision_function(X), axis=1)]
+        scores = self.predict_joint_log_proba(X)
+        return self.classes_[np.argmax(scores, axis=1)]
 
     def predict_proba(self, X):
         """The probability of each class.
@@ -51,13 +52,14 @@ class _NaiveBayes(Probabilities, ProgramClassifier):
         -------
         array of shape (rows, classes)
         """
-        return softmax(self.decision_function(X))
+        return softmax(self.predict_joint_log_proba(X))
 
 
 class GaussianNB(_NaiveBayes):
     """A feature is normal in each class. Program: ``naive_bayes``."""
 
     _distribution = "gaussian"
+    _least_rows = 2
     _parameters = {
         **_COMMON,
         "var_smoothing": Parameter(None, "var_smoothing", "This fraction of the greatest variance of a feature is added to "
@@ -78,14 +80,32 @@ class GaussianNB(_NaiveBayes):
         return out
 
 
-class MultinomialNB(_NaiveBayes):
+class _OfCounts(_NaiveBayes):
+    """What it sees of features that are no counts is little."""
+
+    def _own_tags(self):
+        return {"poor_score": True}
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+class MultinomialNB(_OfCounts):
     """Features are counts. Program: ``naive_bayes``."""
 
     _distribution = "multinomial"
     _parameters = {**_COUNTS, **_COMMON}
 
     def _own_tags(self):
-        return {"requires_positive_X": True}
+        return {**super()._own_tags(), "requires_positive_X": True}
+
+    def _check_training(self, X, y, sample_weight):
+        X, y, weight = super()._check_training(X, y, sample_weight)
+        if (X.data if hasattr(X, "tocsr") else X).min(initial=0) < 0:
+            raise ValueError("Negative values in data passed to MultinomialNB (input X), want counts of at least 0")
+        return X, y, weight
 
     def _take_parameters(self, arrays):
         self.feature_log_prob_ = arrays["naive_bayes_log_probability"].T
@@ -95,7 +115,7 @@ class MultinomialNB(_NaiveBayes):
         return X @ self.feature_log_prob_.T + self.class_log_prior_
 
 
-class BernoulliNB(_NaiveBayes):
+class BernoulliNB(_OfCounts):
     """A feature is present, if it is greater than `binarize`, or not. Program: ``naive_bayes``."""
 
     _distribution = "bernoulli"

@@ -3,9 +3,9 @@
 import numpy as np
 
 from paracel._estimator import (Parameter, Probabilities, ProgramClassifier, ProgramEstimator, ProgramRegressor, loads,
-                                random_state, samples)
+                                random_state, samples, weight_failures)
 from paracel._inputs import Table
-from paracel._sklearn import check_data, check_weight
+from paracel._sklearn import check_data, check_supervised, check_weight
 from paracel.linear import logistic, softmax
 
 _GREATEST = np.finfo(np.float32).max / 2
@@ -65,7 +65,7 @@ class Forest:
         -------
         array of shape (rows, outputs), or (rows, width) if that is more than 1
         """
-        out = np.full((len(X), max(self.width, self.outputs)), first)
+        out = np.full((len(X), max(self.width, self.outputs)), float(first))
         for t in range(len(self)):
             value = self.value[self.leaf[self.leaves(X, t)]]
             if self.width == 1:
@@ -114,7 +114,7 @@ _BOOSTING = {
     "subsample": Parameter(1.0, "subsample", "Share of the rows that a round uses."),
     "colsample": Parameter(1.0, "colsample", "Share of the features that a tree uses."),
     **_TREES,
-    "n_iter_no_change": Parameter(None, None, "With `eval_set`: end when this many rounds have not improved its loss, and keep "
+    "early_stopping_rounds": Parameter(None, None, "With `eval_set`: end when this many rounds have not improved its loss, and keep "
                                               "the best round's trees."),
     "random_state": random_state(),
 }
@@ -138,7 +138,8 @@ class _Trees(ProgramEstimator):
         -------
         array of int of shape (rows, trees)
         """
-        return self._forest.apply(self._forest.rows(self._check_rows(X)))
+        X = self._check_rows(X)
+        return self._forest.apply(self._forest.rows(X))
 
     def __getstate__(self):
         state = super().__getstate__() if hasattr(super(), "__getstate__") else dict(self.__dict__)
@@ -155,14 +156,15 @@ class _Trees(ProgramEstimator):
 
 class _Boosting(_Trees):
     _program = "gbdt"
+    _expected_failures = weight_failures("min_samples_leaf counts rows, of which repeated ones are more", zeros=False)
 
     def _take(self, model):
         super()._take(model)
         self.n_iter_ = model.manifest["rounds"]
 
     def _margins(self, X):
-        forest = self._forest
-        return forest.sums(forest.rows(self._check_rows(X)), self.model_.manifest["first_margin"])
+        X = self._check_rows(X)
+        return self._forest.sums(self._forest.rows(X), self.model_.manifest["first_margin"])
 
     def _boost(self, inputs, config, weight, evaluation):
         """Runs the program. `evaluation`: X and y of the rows whose loss is followed, or None."""
@@ -170,10 +172,10 @@ class _Boosting(_Trees):
             inputs["row_weights"] = Table(weight)
         if evaluation is not None:
             inputs["validation_input"] = samples(*evaluation)
-        if self.n_iter_no_change is not None:
+        if self.early_stopping_rounds is not None:
             if evaluation is None:
-                raise ValueError("parameter n_iter_no_change: fit needs eval_set=(X, y), whose loss it follows")
-            config["early_stopping"] = int(self.n_iter_no_change)
+                raise ValueError("parameter early_stopping_rounds: fit needs eval_set=(X, y), whose loss it follows")
+            config["early_stopping"] = int(self.early_stopping_rounds)
         return self._run(inputs, {"xgboost": False, **config})
 
 
@@ -218,7 +220,7 @@ class GradientBoostingClassifier(Probabilities, _Boosting, ProgramClassifier):
         array of shape (rows,) or (rows, classes)
         """
         margins = self._margins(X)
-        return margins[:, 0] if len(self.classes_) == 2 else margins
+        return margins[:, 0] if margins.shape[1] == 1 else margins
 
     def predict_proba(self, X):
         """The probability of each class.
@@ -254,10 +256,10 @@ class GradientBoostingRegressor(_Boosting, ProgramRegressor):
         -------
         self
         """
-        X, y = check_data(self, X, y, reset=True, allow_nan=True, y_numeric=True)
+        X, y, weight = self._check_training(X, y, sample_weight)
         if eval_set is not None:
-            eval_set = check_data(self, *eval_set, reset=False, allow_nan=True, y_numeric=True)
-        self._take(self._boost({"training_input": samples(X, y)}, {"loss": "squared"}, check_weight(sample_weight, X), eval_set))
+            eval_set = check_supervised(self, *eval_set, reset=False, allow_nan=True, y_numeric=True)
+        self._take(self._boost({"training_input": samples(X, y)}, {"loss": "squared"}, weight, eval_set))
         return self
 
     def predict(self, X):
@@ -297,14 +299,14 @@ class GradientBoostingRanker(_Boosting):
         -------
         self
         """
-        X, y = check_data(self, X, y, reset=True, allow_nan=True, y_numeric=True)
+        X, y = check_supervised(self, X, y, reset=True, allow_nan=True, y_numeric=True)
         features = X.shape[1]
         config = {"loss": "lambdamart", "target": features, "group": features + 1}
         if hasattr(X, "tocsr"):
             config = {"loss": "lambdamart", "group": "qid"}
         if eval_set is not None:
             rows, relevance, groups = eval_set
-            rows, relevance = check_data(self, rows, relevance, reset=False, allow_nan=True, y_numeric=True)
+            rows, relevance = check_supervised(self, rows, relevance, reset=False, allow_nan=True, y_numeric=True)
             eval_set = rows, relevance, _group_numbers(groups, rows)
         inputs = {"training_input": samples(X, y, _group_numbers(group, X))}
         self._take(self._boost(inputs, config, check_weight(sample_weight, X), eval_set))
@@ -345,6 +347,12 @@ _FOREST = {
 
 class _RandomForest(_Trees):
     _program = "random_forest"
+    _expected_failures = weight_failures("how often a row is drawn is random, a function of its number")
+
+    def _check_training(self, X, y, sample_weight):
+        X, y, weight = super()._check_training(X, y, sample_weight)
+        # A row's weight is how often it is drawn. Greater ones than the program accepts are taken for shares.
+        return X, y, weight / weight.mean() if weight is not None and weight.max() > 500 else weight
 
     def _take(self, model):
         super()._take(model)
@@ -353,15 +361,15 @@ class _RandomForest(_Trees):
             self.oob_score_ = score
 
     def _means(self, X):
-        forest = self._forest
-        sums = forest.sums(forest.rows(self._check_rows(X)))
-        return self.model_.manifest.get("centre", 0.0) + sums / len(forest)
+        X = self._check_rows(X)
+        sums = self._forest.sums(self._forest.rows(X))
+        return self.model_.manifest.get("centre", 0.0) + sums / len(self._forest)
 
 
 class RandomForestClassifier(Probabilities, _RandomForest, ProgramClassifier):
     """A forest of trees for classes. Missing values are NaN. Program: ``random_forest``.
 
-    A row's weight, at most 500, is how often it is drawn for a tree, on average.
+    A row's weight is how often it is drawn for a tree, on average; if one is above 500, all are divided by their mean.
     """
 
     _parameters = {**_FOREST, "class_weight": Parameter(None, None, "A dict from class to number, or 'balanced'.")}
@@ -376,7 +384,8 @@ class RandomForestClassifier(Probabilities, _RandomForest, ProgramClassifier):
         -------
         array of shape (rows,)
         """
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        shares = self.predict_proba(X)
+        return self.classes_[np.argmax(shares, axis=1)]
 
     def predict_proba(self, X):
         """The probability of each class: its share in the leaves, on average.
@@ -391,7 +400,7 @@ class RandomForestClassifier(Probabilities, _RandomForest, ProgramClassifier):
 class RandomForestRegressor(_RandomForest, ProgramRegressor):
     """A forest of trees for numbers. Missing values are NaN. Program: ``random_forest``.
 
-    A row's weight, at most 500, is how often it is drawn for a tree, on average.
+    A row's weight is how often it is drawn for a tree, on average; if one is above 500, all are divided by their mean.
     """
 
     _parameters = _FOREST
