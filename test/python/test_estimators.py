@@ -166,7 +166,7 @@ class CommandLine(Folder):
     def test_svd(self):
         X, _ = classification(rows=40, features=8)
         with open(self.path("entries.csv"), "w", encoding="utf-8") as out:
-            out.writelines(f"{i},{j},{X[i, j]!r}\n" for i in range(40) for j in range(8))
+            out.writelines(f"{i},{j},{float(X[i, j])!r}\n" for i in range(40) for j in range(8))
         config = {"input": self.path("entries.csv"), "output": self.path("out"), "format": "npy", "k": 3}
         run_program("svd", self.config("config.json", config))
         fitted = paracel.TruncatedSVD(n_components=3)
@@ -288,6 +288,8 @@ class Jobs(Folder):
         X, y = regression()
         with self.assertRaisesRegex(ValueError, "^Ridge: parameter alpha: found number -1"):
             paracel.Ridge(alpha=-1, n_workers=2).fit(X, y)
+        with self.assertRaisesRegex(paracel.Error, "^LinearSVR: after 1 rounds "):
+            paracel.LinearSVR(max_iter=1, tol=1e-12, n_workers=2).fit(X, y)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             paracel.KMeans(n_clusters=8, max_iter=1, n_workers=2).fit(X)

@@ -41,10 +41,11 @@ class _Listener:
 
     def __init__(self, program, words, on_line):
         self.program, self.words, self.on_line = program, words, on_line
-        self.errors, self.warnings = [], []
+        self.errors, self.warnings, self.others = [], [], []
+        self._front = re.compile(r"\s*(?:(?:prun(?:\.py)?|worker \d+|%s): )*" % re.escape(program))
 
     def __call__(self, to_stderr, line):
-        plain = re.sub(r"^(?:prun\.py|worker \d+|%s): " % re.escape(self.program), "", line)
+        plain = line[self._front.match(line).end():]
         if not to_stderr:
             if self.on_line is not None:
                 self.on_line(line)
@@ -53,14 +54,14 @@ class _Listener:
         elif plain.startswith("warning: "):
             if plain not in self.warnings:
                 self.warnings.append(plain)
-        elif self.errors and line.startswith("  "):
-            self.errors[-1] += "\n" + line
+        else:
+            self.others.append(plain)
 
     def finish(self, status):
         for text in self.warnings:
             warnings.warn(self.words.of_error(text[len("warning: "):]), _warning_class(text), stacklevel=2)
         if status != 0:
-            text = self.errors[0] if self.errors else f"{self.program} ended with status {status}"
+            text = self.errors[0] if self.errors else "\n".join([f"ended with status {status}", *self.others[-5:]])
             failure = _ERRORS.get(status, Error)(self.words.of_error(text))
             failure.status = status
             raise failure
