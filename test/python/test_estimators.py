@@ -1,31 +1,25 @@
+#!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Estimators against the command line on the same data: the same bits. Models of one read by the other. Jobs of several workers,
-one of whose servers is killed.
-
-    test_estimators.py [--quick] [NAME ...]
-"""
+"""Estimators against the command line on the same data: the same bits. Models of one read by the other. Errors."""
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 import unittest
 import warnings
 
-from support import need, run_program
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from estimator_support import in_package, run_program  # noqa: E402
 
-need("numpy", "scipy")
+in_package("numpy", "scipy")
 
 import numpy as np  # noqa: E402
 import paracel  # noqa: E402
 import scipy.sparse  # noqa: E402
 from paracel._model import Model  # noqa: E402
-
-QUICK = "--quick" in sys.argv
 
 
 def classification(rows=300, features=6, classes=2, seed=1):
@@ -254,7 +248,7 @@ class Errors(unittest.TestCase):
         code = ("import paracel, numpy as np, sys\nX = np.arange(20.).reshape(10, 2)\n"
                 "paracel.KMeans(n_clusters=2).fit(X)\nprint('only this')\n")
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+                              check=False)
         self.assertEqual((done.stdout, done.stderr), ("only this\n", ""))
 
     def test_threads_take_turns(self):
@@ -269,83 +263,5 @@ class Errors(unittest.TestCase):
         self.assertEqual(found, [expected] * 4)
 
 
-class Jobs(Folder):
-    """Fits by several processes."""
-
-    def test_two_workers(self):
-        X, y = regression()
-        alone = paracel.Ridge().fit(X, y)
-        job = paracel.Ridge(n_workers=2).fit(X, y)
-        np.testing.assert_allclose(job.coef_, alone.coef_, rtol=1e-9)
-        sparse = paracel.Ridge(n_workers=2).fit(scipy.sparse.csr_matrix(X), y, np.ones(len(y)))
-        np.testing.assert_allclose(sparse.coef_, alone.coef_, rtol=1e-9)
-        trees = [paracel.GradientBoostingClassifier(n_estimators=5, n_workers=n).fit(*classification()) for n in (None, 2)]
-        self.same_arrays(trees[0].model_, trees[1].model_)
-        labels = [paracel.KMeans(n_clusters=3, n_workers=n).fit(X).labels_.tolist() for n in (None, 2)]
-        self.assertEqual(labels[0], labels[1])
-
-    def test_errors_and_warnings_of_a_job(self):
-        X, y = regression()
-        with self.assertRaisesRegex(ValueError, "^Ridge: parameter alpha: found number -1"):
-            paracel.Ridge(alpha=-1, n_workers=2).fit(X, y)
-        with self.assertRaisesRegex(paracel.Error, "^LinearSVR: after 1 rounds "):
-            paracel.LinearSVR(max_iter=1, tol=1e-12, n_workers=2).fit(X, y)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            paracel.KMeans(n_clusters=8, max_iter=1, n_workers=2).fit(X)
-        self.assertTrue(any("not converged" in str(w.message) for w in caught), caught)
-
-    @unittest.skipIf(QUICK, "takes half a minute")
-    def test_a_killed_server(self):
-        r = np.random.RandomState(6)
-        users, items = r.randint(0, 2000, 200_000), r.randint(0, 1000, 200_000)
-        ratings = r.randint(1, 6, 200_000) * 1.0
-        how = dict(n_factors=16, max_iter=60, n_workers=2, n_servers=2, replicas=2)
-        undisturbed = paracel.MatrixFactorization(**how).fit(users, items, ratings)
-        killed = []
-
-        def kill_one():
-            """The first server that has been at work for a second."""
-            for _ in range(200):
-                servers = children_running("start_server")
-                if len(servers) >= 2:
-                    time.sleep(2)
-                    os.kill(servers[0], signal.SIGKILL)
-                    killed.append(servers[0])
-                    return
-                time.sleep(0.05)
-
-        killer = threading.Thread(target=kill_one)
-        killer.start()
-        disturbed = paracel.MatrixFactorization(**how).fit(users, items, ratings)
-        killer.join()
-        self.assertEqual(len(killed), 1)
-        self.same_arrays(disturbed.model_, undisturbed.model_)
-
-
-def children_running(name):
-    """Processes below this one that run a program of that name."""
-    below, parents = [], {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            with open(f"/proc/{entry}/stat", encoding="utf-8") as file:
-                parents[int(entry)] = int(file.read().rpartition(")")[2].split()[1])
-            if os.path.basename(os.readlink(f"/proc/{entry}/exe")) == name:
-                below.append(int(entry))
-        except (OSError, ValueError):
-            continue
-
-    def is_below(pid):
-        while pid > 1:
-            pid = parents.get(pid, 0)
-            if pid == os.getpid():
-                return True
-        return False
-
-    return [pid for pid in sorted(below) if is_below(pid)]
-
-
 if __name__ == "__main__":
-    unittest.main(argv=[a for a in sys.argv if a != "--quick"])
+    unittest.main()

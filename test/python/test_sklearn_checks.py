@@ -1,5 +1,6 @@
+#!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""scikit-learn's own checks of all estimators, with the scikit-learn that is installed: 1.2 or newer.
+"""scikit-learn's own checks of all estimators: with Debian's scikit-learn, and the newest one.
 
     test_sklearn_checks.py             all estimators
     test_sklearn_checks.py NAME ...    some
@@ -9,14 +10,17 @@ failures (`_expected_failures` of the class) have at most six, each with its rea
 silently leave most of them out.
 """
 import functools
+import os
+import subprocess
 import sys
 import traceback
 import unittest
 import warnings
 
-from support import need
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from estimator_support import NEWEST, PYTHON, in_package, in_site  # noqa: E402
 
-need("sklearn")
+in_package("sklearn")
 
 import paracel  # noqa: E402
 import sklearn  # noqa: E402
@@ -148,6 +152,19 @@ class SklearnChecks(unittest.TestCase):
         return not hasattr(estimator_checks, check.partition("(")[0])
 
 
-if __name__ == "__main__":
+def main():
     SklearnChecks.only = [a for a in sys.argv[1:] if not a.startswith("-")]
-    unittest.main(argv=[a for a in sys.argv if a.startswith("-") or a == sys.argv[0]], verbosity=1)
+    print(f"scikit-learn {sklearn.__version__}")
+    done = unittest.main(argv=sys.argv[:1], exit=False)
+    status = 0 if done.result.wasSuccessful() else 1
+    if os.environ.get("PARACEL_TEST_NEWEST"):
+        return status
+    if not os.path.isdir(NEWEST):
+        print(f"the newest scikit-learn is not tested: no {NEWEST}, which tool/setup.sh --test creates")
+        return status
+    newest = subprocess.run([PYTHON, "-B", *sys.argv], env=in_site(NEWEST, PARACEL_TEST_NEWEST="1"), check=False)
+    return status or newest.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
