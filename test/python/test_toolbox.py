@@ -107,7 +107,8 @@ class Graphs(Folder):
     def test_same_bits_as_text(self):
         with open(self.path("edges.txt"), "w", encoding="utf-8") as out:
             out.writelines(f"{a}\t{b}\n" for a, b in self.edges)
-        for program, found in (("pagerank", paracel.pagerank(self.edges)), ("label_propagation", paracel.label_propagation(self.edges))):
+        for program, found in (("pagerank", paracel.pagerank(self.edges)),
+                               ("label_propagation", paracel.label_propagation(self.edges))):
             config = {"input": self.path("edges.txt"), "output": self.path(program), "format": "npy"}
             run_program(program, self.config("config.json", config))
             (array,) = Model.read(self.path(program)).arrays.values()

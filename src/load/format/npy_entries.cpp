@@ -22,7 +22,7 @@ constexpr std::size_t rows_at_once = 4096;
 npy_matrix entries_header(const input_file& file, bool rows_only) {
   if (!file.divisible())
     throw data_error(file.shown() + ": found no .npy header, want one: the first file is an .npy file");
-  auto header = read_npy_matrix(file.name, front_of(file), file.bytes);
+  auto header = read_npy_matrix(file.name, npy_front(file), file.bytes);
   const bool right = rows_only ? header.columns == 1 : header.columns == 2 || header.columns == 3;
   if (!right)
     throw data_error(file.name + ": found " + std::to_string(header.columns) + " columns, want " +
@@ -30,7 +30,7 @@ npy_matrix entries_header(const input_file& file, bool rows_only) {
   return header;
 }
 
-double number_of(const npy_matrix& header, const std::byte* at) {
+double entry_number(const npy_matrix& header, const std::byte* at) {
   if (header.kind == 'i')
     return static_cast<double>(header.width == 4 ? load_field<std::int32_t>(at) : load_field<std::int64_t>(at));
   return header.width == 4 ? static_cast<double>(load_field<float>(at)) : load_field<double>(at);
@@ -68,7 +68,7 @@ void read_npy_entries(const input_set& input, std::size_t rank, std::size_t size
       for (std::size_t at = 0; at < want; at += row_bytes, ++row) {
         double v[3] = {0, 0, 1};
         for (std::size_t c = 0; c < columns; ++c) {
-          v[c] = number_of(header, block.data() + at + c * header.width);
+          v[c] = entry_number(header, block.data() + at + c * header.width);
           const bool right = c < 2 ? v[c] >= 0 && v[c] <= greatest_id && v[c] == std::floor(v[c])
                                    : std::isfinite(v[c]) && !(non_negative && v[c] < 0);
           if (!right)

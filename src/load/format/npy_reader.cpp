@@ -30,7 +30,7 @@ constexpr std::int64_t exact_limit = std::int64_t{1} << 53;
 
 __extension__ using wide = unsigned __int128;
 
-std::string first_bytes(const input_file& file, std::size_t bytes) {
+std::string npy_bytes(const input_file& file, std::size_t bytes) {
   const auto from = open_source(file);
   std::string front(bytes, '\0');
   std::size_t have = 0;
@@ -165,9 +165,9 @@ npy_matrix read_npy_matrix(const std::string& file, std::string_view front, std:
   return out;
 }
 
-std::string front_of(const input_file& file) { return first_bytes(file, npy_front_bytes); }
+std::string npy_front(const input_file& file) { return npy_bytes(file, npy_front_bytes); }
 
-bool is_npy(const input_file& file) { return file.divisible() && first_bytes(file, npy_magic.size()) == npy_magic; }
+bool is_npy(const input_file& file) { return file.divisible() && npy_bytes(file, npy_magic.size()) == npy_magic; }
 
 sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size, const sample_options& options,
                      const load_progress& progress) {
@@ -178,7 +178,7 @@ sample_rows read_npy(const input_set& input, std::size_t rank, std::size_t size,
   std::vector<npy_matrix> headers;
   std::uint64_t all_rows = 0;
   for (const auto& file : input.files()) {
-    headers.push_back(read_npy_matrix(file.shown(), file.divisible() ? front_of(file) : "", file.bytes));
+    headers.push_back(read_npy_matrix(file.shown(), file.divisible() ? npy_front(file) : "", file.bytes));
     all_rows += headers.back().rows;
     // Without rows the number of columns is not limited by the size of the file.
     if (headers.back().rows > 0) const npy_rows checked(file.name, headers.back(), options, rows, classes);

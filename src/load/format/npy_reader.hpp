@@ -26,7 +26,7 @@ struct npy_matrix {
 npy_matrix read_npy_matrix(const std::string& file, std::string_view front, std::uint64_t bytes);
 
 /// The beginning of a file, as read_npy_matrix wants it. Throws: data_error.
-std::string front_of(const input_file& file);
+std::string npy_front(const input_file& file);
 
 /// Whether a file begins like an .npy file.
 bool is_npy(const input_file& file);

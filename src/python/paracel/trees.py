@@ -114,8 +114,8 @@ _BOOSTING = {
     "subsample": Parameter(1.0, "subsample", "Share of the rows that a round uses."),
     "colsample": Parameter(1.0, "colsample", "Share of the features that a tree uses."),
     **_TREES,
-    "early_stopping_rounds": Parameter(None, None, "With `eval_set`: end when this many rounds have not improved its loss, and keep "
-                                              "the best round's trees."),
+    "early_stopping_rounds": Parameter(None, None, "With `eval_set`: end when this many rounds have not improved its "
+                                                   "loss, and keep the best round's trees."),
     "random_state": random_state(),
 }
 
