@@ -236,6 +236,7 @@ class Errors(unittest.TestCase):
             warnings.simplefilter("always")
             paracel.KMeans(n_clusters=8, max_iter=1).fit(X)
         self.assertTrue(any("not converged after 1 rounds" in str(w.message) for w in caught), caught)
+        self.assertEqual({w.filename for w in caught}, {__file__})
 
     def test_a_failure_leaves_the_process_usable(self):
         X, y = classification()

@@ -59,12 +59,20 @@ class _Listener:
 
     def finish(self, status):
         for text in self.warnings:
-            warnings.warn(self.words.of_error(text[len("warning: "):]), _warning_class(text), stacklevel=2)
+            warnings.warn(self.words.of_error(text[len("warning: "):]), _warning_class(text), stacklevel=_callers_level())
         if status != 0:
             text = self.errors[0] if self.errors else "\n".join([f"ended with status {status}", *self.others[-5:]])
             failure = _ERRORS.get(status, Error)(self.words.of_error(text))
             failure.status = status
             raise failure
+
+
+def _callers_level():
+    """For warnings: how many frames the one outside of this package is above the function that calls this one."""
+    level, frame = 1, sys._getframe(1)
+    while frame is not None and os.path.dirname(frame.f_code.co_filename) == os.path.dirname(__file__):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _warning_class(text):
