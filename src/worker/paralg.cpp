@@ -13,6 +13,7 @@
 #include <paracel/resumable_loop.hpp>
 #include <paracel/run.hpp>
 
+#include "core/interruption.hpp"
 #include "core/json_io.hpp"
 #include "load/collective_errors.hpp"
 #include "load/input/input.hpp"
@@ -187,6 +188,7 @@ std::size_t paralg::paracel_take_commands(double seconds) {
 }
 
 void paralg::report_progress(const progress_report& report) {
+  check_interruption();  // a round that waits for nothing would not notice
   if (get_worker_id() != 0 || !session_->has_scheduler()) return;
   const auto now = now_ms();
   if (last_report_ms_ >= 0 && now - last_report_ms_ < report_interval_ms && report.round != report.rounds) return;

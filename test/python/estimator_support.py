@@ -38,9 +38,14 @@ def in_site(*before, **more):
                              PARACEL_PYTHON_SITE=SITE, PARACEL_BUILD=BUILD, PARACEL_SOURCE=SOURCE, **more)
 
 
+def program(name):
+    """The path of a program of the package."""
+    return os.path.join(SITE, "paracel", "_bin", name)
+
+
 def run_program(name, config_file):
     """Runs a program of the package alone, as its command line does. Returns what it printed."""
-    done = subprocess.run([os.path.join(SITE, "paracel", "_bin", name), "--cfg_file", config_file], capture_output=True,
-                          text=True, check=False, stdin=subprocess.DEVNULL, timeout=120)
+    done = subprocess.run([program(name), "--cfg_file", config_file], capture_output=True, text=True,
+                          check=False, stdin=subprocess.DEVNULL, timeout=120)
     assert done.returncode == 0, f"{name}: status {done.returncode}: {done.stderr}"
     return done.stdout

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fits by jobs of several workers, one of whose servers is killed."""
+"""Fits by jobs of several workers, one of whose servers is killed. Memory of fits."""
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -10,7 +11,7 @@ import unittest
 import warnings
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from estimator_support import in_package  # noqa: E402
+from estimator_support import in_package, program  # noqa: E402
 
 in_package("numpy", "scipy")
 
@@ -71,6 +72,46 @@ class Jobs(Folder):
         killer.join()
         self.assertEqual(len(killed), 1)
         self.same_arrays(disturbed.model_, undisturbed.model_)
+
+
+# Prints by how many KiB the peak of a process that has imported everything and has the data is above that during a fit.
+FIT = """
+import sys
+import numpy as np
+import paracel
+def kib(name):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(name))
+X, y = np.load("X.npy"), np.load("y.npy")
+model = getattr(paracel, sys.argv[1])()
+type(model)().fit(X[:100], y[:100])
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")
+before = kib("VmRSS")
+model.fit(X, y)
+print(kib("VmHWM") - before)
+"""
+
+
+class Memory(Folder):
+    def test_a_fit_needs_what_the_program_needs(self):
+        r = np.random.RandomState(9)
+        X = r.randn(200_000, 40)
+        y = (X[:, 0] > 0).astype(float)
+        for name, array in (("X", X), ("y", y), ("data", np.column_stack([X, y]))):
+            np.save(self.path(name + ".npy"), array)
+        config = {"training_input": "data.npy", "output": "out", "format": "npy"}
+        for estimator, name, keys in (("Ridge", "ridge", {"penalty": 1}),
+                                      ("GaussianNB", "naive_bayes", {"distribution": "gaussian"})):
+            with self.subTest(estimator):
+                fit = subprocess.run([sys.executable, "-c", FIT, estimator], cwd=self.folder, capture_output=True, text=True,
+                                     check=True)
+                self.config("config.json", {**config, **keys})
+                alone = subprocess.Popen([program(name), "--cfg_file", "config.json"], cwd=self.folder, stdout=subprocess.DEVNULL)
+                _, status, used = os.wait4(alone.pid, 0)
+                alone.returncode = status
+                self.assertEqual(status, 0)
+                self.assertLess(int(fit.stdout), 1.2 * used.ru_maxrss)
 
 
 def children_running(name):

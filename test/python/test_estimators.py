@@ -4,10 +4,12 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 import warnings
 
@@ -252,6 +254,19 @@ class Errors(unittest.TestCase):
                               check=False)
         self.assertEqual((done.stdout, done.stderr), ("only this\n", ""))
 
+    def test_ctrl_c_ends_a_fit(self):
+        code = ("import paracel, numpy as np\nprint('ready', flush=True)\nX = np.random.RandomState(0).rand(200_000, 20)\n"
+                "try:\n    paracel.GradientBoostingRegressor(n_estimators=100_000).fit(X, X[:, 0])\n"
+                "except KeyboardInterrupt:\n    print('interrupted')\n"
+                "print(paracel.Ridge().fit(X, X[:, 0]).score(X, X[:, 0]) > 0.9)\n")
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            time.sleep(3)
+            process.send_signal(signal.SIGINT)
+            begun = time.monotonic()
+            self.assertEqual(process.stdout.read(), "interrupted\nTrue\n")
+            self.assertLess(time.monotonic() - begun, 30)
+
     def test_threads_take_turns(self):
         X, y = regression()
         expected = paracel.Ridge().fit(X, y).coef_.tolist()
@@ -262,6 +277,23 @@ class Errors(unittest.TestCase):
         for t in threads:
             t.join()
         self.assertEqual(found, [expected] * 4)
+
+    def test_a_job_of_paralg_is_open(self):
+        X, y = regression()
+
+        class Job(paracel.Paralg):
+            def solve(self):
+                self.write("x", 1.0)
+
+        job = Job()
+        job.solve()
+        try:
+            with self.assertRaisesRegex(paracel.Error, "^Ridge: this process is in a job of Paralg, want paracel.leave"):
+                paracel.Ridge().fit(X, y)
+        finally:
+            del job
+            paracel.leave()
+        paracel.Ridge().fit(X, y)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -12,6 +13,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/interruption.hpp"
 #include "program_table.hpp"
 
 namespace paracel::python {
@@ -62,6 +64,28 @@ class stream_to_lines {
   std::string line_;
 };
 
+std::atomic<const std::atomic<bool>*> interruption_of_run{nullptr};
+
+void check_interruption_of_run() {
+  const auto* interrupted = interruption_of_run.load();
+  if (interrupted != nullptr && *interrupted) throw error("interrupted");
+}
+
+/// While it exists the program's waits and rounds look whether the run was interrupted.
+class interruptible {
+ public:
+  explicit interruptible(const std::atomic<bool>& interrupted) {
+    interruption_of_run = &interrupted;
+    interruption_hook = &check_interruption_of_run;
+  }
+  ~interruptible() {
+    interruption_hook = nullptr;
+    interruption_of_run = nullptr;
+  }
+  interruptible(const interruptible&) = delete;
+  interruptible& operator=(const interruptible&) = delete;
+};
+
 /// What main_env (src/worker/main_env.cpp) does to a process is undone.
 class process_settings {
  public:
@@ -82,7 +106,8 @@ class process_settings {
 
 }  // namespace
 
-int run_hosted(const std::string& program, const std::vector<std::string>& arguments, const line_sink& lines) {
+int run_hosted(const std::string& program, const std::vector<std::string>& arguments, const line_sink& lines,
+               const std::atomic<bool>& interrupted) {
   const auto found = program_table().find(program);
   if (found == program_table().end()) throw error("found no program " + program + "; names() lists them");
   static std::mutex one_at_a_time;
@@ -99,6 +124,8 @@ int run_hosted(const std::string& program, const std::vector<std::string>& argum
     lines(to_stderr, line);
   };
   const process_settings restored_later;
+  const interruptible from_now_on(interrupted);
+  check_interruption_of_run();
   std::fflush(stdout);
   const stream_to_lines out(stdout, false, in_turn);
   const stream_to_lines err(stderr, true, in_turn);

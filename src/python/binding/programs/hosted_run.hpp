@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -13,9 +14,11 @@ using line_sink = std::function<void(bool to_stderr, std::string_view line)>;
 
 /// Runs the main function of a program of the toolbox in this process: one worker with the server inside. What it
 /// prints with C's streams goes to `lines`; so does what other threads print with them meanwhile. The process's
-/// settings that a program changes are as before afterwards. Returns: its exit status. Throws: error for an unknown
-/// name. Thread-safety: any thread; a second run waits until the first one has ended.
-int run_hosted(const std::string& program, const std::vector<std::string>& arguments, const line_sink& lines);
+/// settings that a program changes are as before afterwards. Once `interrupted` is true, the run ends with an error
+/// after the round or the wait in which it is. Returns: its exit status. Throws: error for an unknown name.
+/// Thread-safety: any thread; a second run waits until the first one has ended.
+int run_hosted(const std::string& program, const std::vector<std::string>& arguments, const line_sink& lines,
+               const std::atomic<bool>& interrupted);
 
 /// The names of all programs, sorted.
 std::vector<std::string> program_names();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -57,16 +58,17 @@ class waiting_lines {
   bool ended_ = false;
 };
 
-/// `on_line(to_stderr, line)`, by the calling thread. What it raises, and KeyboardInterrupt, is raised when the program
-/// has ended: its threads and its server cannot be left in the middle.
+/// `on_line(to_stderr, line)`, by the calling thread. What it raises, and KeyboardInterrupt, ends the program at its
+/// next round or wait, and is raised when it has ended: its threads and its server cannot be left in the middle.
 int run(const std::string& program, const std::vector<std::string>& arguments, const nb::callable& on_line) {
   waiting_lines lines;
+  std::atomic<bool> interrupted{false};
   int status = 0;
   std::exception_ptr failed;  // the program could not begin
   std::thread running([&] {
     try {
-      status =
-          run_hosted(program, arguments, [&](bool to_stderr, std::string_view line) { lines.add(to_stderr, line); });
+      status = run_hosted(
+          program, arguments, [&](bool to_stderr, std::string_view line) { lines.add(to_stderr, line); }, interrupted);
     } catch (...) {
       failed = std::current_exception();
     }
@@ -79,6 +81,7 @@ int run(const std::string& program, const std::vector<std::string>& arguments, c
       some();
     } catch (...) {
       raised = std::current_exception();
+      interrupted = true;
     }
   };
   for (waiting_lines::lines some;;) {
