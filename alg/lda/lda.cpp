@@ -42,8 +42,12 @@ void lda_settings::keys(key_list& k) {
   k.files("vocabulary", vocabulary, "names of libsvm's indices 1, 2, ..., one per line");
   output_keys(k, output);
   format_key(k, format, "format of the results: text, or npy");
-  k("input_format", input_format, "text, libsvm, or auto: detected from the first line",
-    {{"auto", document_format::automatic}, {"text", document_format::text}, {"libsvm", document_format::libsvm}});
+  k("input_format", input_format,
+    "text, libsvm, auto (one of both, detected from the first line), or table: samples whose features are counts",
+    {{"auto", document_format::automatic},
+     {"text", document_format::text},
+     {"libsvm", document_format::libsvm},
+     {"table", document_format::table}});
   k("alpha", alpha, "prior of a topic in a document").at_least(least_prior).at_most(greatest_prior);
   k("beta", beta, "prior of a word in a topic").at_least(least_prior).at_most(greatest_prior);
   k("k_topics", topics, "number of topics").at_least(1).at_most(1000000);

@@ -38,7 +38,7 @@
 
 namespace paracel::alg {
 
-enum class document_format { automatic, text, libsvm };
+enum class document_format { automatic, text, libsvm, table };
 
 struct lda_settings {
   static constexpr auto program = "gLDA";
@@ -100,6 +100,7 @@ class lda : public paralg {
   void load_model();
   void agree_on_format(const std::vector<std::string>& files);
   raw_documents read(const std::vector<std::string>& files);
+  raw_documents read_table(const std::vector<std::string>& files);
   void read_names();
   void number_words(raw_documents& raw);
   static std::vector<std::uint64_t> own_words(lda_documents& documents);

@@ -2,11 +2,15 @@
 //
 // Reads documents whose words become numbers, and models written earlier.
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <utility>
 
 #include <paracel/samples.hpp>
 
 #include "alg/common/output/entry_keys.hpp"
+#include "alg/common/output/json_object.hpp"
+#include "alg/common/solvers/class_base.hpp"
 #include "lda.hpp"
 #include "lda_text.hpp"
 
@@ -18,6 +22,8 @@ namespace {
 struct found_format {
   bool text;
 };
+
+constexpr double count_limit = 1U << 31U;  // of a word in a document
 
 }  // namespace
 
@@ -43,7 +49,29 @@ void lda::agree_on_format(const std::vector<std::string>& files) {
   throw data_error(files.front() + ":1:1: found no document, want one per line");
 }
 
+/// A row is a document, a column a word, a number how often it has it.
+lda::raw_documents lda::read_table(const std::vector<std::string>& files) {
+  sample_options options;
+  options.label = sample_options::label_rule::none;
+  options.index_limit = index_limit;
+  const auto rows = load_samples(get_comm(), files, options);
+  raw_documents raw;
+  auto& to = raw.documents;
+  for (std::size_t i = 0; i < rows.rows(); ++i) {
+    visit_entries(rows, i, [&](std::size_t j, double count) {
+      if (!(count >= 0) || count > count_limit || count != std::floor(count))
+        throw data_error(files.front() + ": row " + std::to_string(rows.first_row + i + 1) + ": found " +
+                         json_number(count) + ", want a whole count of at least 0");
+      to.word.insert(to.word.end(), static_cast<std::size_t>(count), raw.indices.intern(j + 1));
+    });
+    to.begin.push_back(to.word.size());
+    to.number.push_back(rows.first_row + i);
+  }
+  return raw;
+}
+
 lda::raw_documents lda::read(const std::vector<std::string>& files) {
+  if (settings_.input_format == document_format::table) return read_table(files);
   raw_documents raw;
   auto& to = raw.documents;
   const auto add_line = [&](std::string_view line, const text_failure& fail) {

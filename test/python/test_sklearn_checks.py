@@ -56,6 +56,7 @@ PARAMETERS = {
 EXCLUDED = {
     "ALS": "fit takes users, items and ratings, or their matrix",
     "GradientBoostingRanker": "fit needs the rows' groups, which the checks do not have",
+    "LatentDirichletAllocation": "documents are whole counts of words; the checks have fractions",
     "MatrixFactorization": "fit takes users, items and ratings, or their matrix",
     "SpectralClustering": "fit takes the weights of a graph's edges, a square matrix",
     "Word2Vec": "fit takes text",

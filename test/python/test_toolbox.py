@@ -150,6 +150,37 @@ class Words(unittest.TestCase):
         self.assertTrue(all(w.startswith("b") for w, _ in model.most_similar("b4", topn=5)))
 
 
+class Topics(Folder):
+    def test_same_bits_as_libsvm(self):
+        r = np.random.RandomState(4)
+        topics = r.dirichlet(np.full(30, 0.05), 4)
+        X = np.array([r.multinomial(60, topics[k % 4]) for k in range(120)])
+        with open(self.path("data.svm"), "w", encoding="utf-8") as out:
+            for row in X:
+                out.write(" ".join(f"{j + 1}:{v}" for j, v in enumerate(row.tolist()) if v) + "\n")
+        for method in ("gibbs", "online"):
+            with self.subTest(method):
+                config = {"input": self.path("data.svm"), "output": self.path(method), "format": "npy", "k_topics": 4,
+                          "method": method, "iters": 30}
+                run_program("gLDA", self.config("config.json", config))
+                model = paracel.LatentDirichletAllocation(n_components=4, method=method, max_iter=30)
+                for rows in (X, csr_matrix(X)):
+                    self.same_arrays(model.fit(rows).model_, Model.read(self.path(method)))
+                self.assertEqual(model.components_.shape, (4, 30))
+                config = {"model_input": self.path(method), "predict_input": self.path("data.svm"),
+                          "output": self.path("shares"), "format": "npy", "input_format": "libsvm"}
+                run_program("gLDA", self.config("config.json", config))
+                expected = Model.read(self.path("shares")).arrays["predictions"]
+                self.assertEqual(model.transform(X).tobytes(), expected.tobytes())
+                model.save(self.path("saved"))
+                loaded = paracel.load_model(self.path("saved"))
+                self.assertEqual(loaded.transform(X[:, :loaded.n_features_in_]).tobytes(), expected.tobytes())
+
+    def test_what_is_no_count(self):
+        with self.assertRaisesRegex(paracel.DataError, "^LatentDirichletAllocation: input: row 2: found 0.5, want a whole count"):
+            paracel.LatentDirichletAllocation().fit([[1, 0], [2, 0.5]])
+
+
 class Similarities(unittest.TestCase):
     def test_cosines(self):
         r = np.random.RandomState(5)

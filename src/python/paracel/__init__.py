@@ -58,7 +58,7 @@ _TOOLBOX = {
     "linear": ["ElasticNet", "Lasso", "LinearSVC", "LinearSVR", "LogisticRegression", "Ridge", "SoftmaxRegression"],
     "naive_bayes": ["BernoulliNB", "GaussianNB", "MultinomialNB"],
     "similarity": ["similarities"],
-    "text": ["Word2Vec", "wc"],
+    "text": ["LatentDirichletAllocation", "Word2Vec", "wc"],
     "trees": ["GradientBoostingClassifier", "GradientBoostingRanker", "GradientBoostingRegressor",
               "RandomForestClassifier", "RandomForestRegressor"],
 }

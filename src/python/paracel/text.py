@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Words."""
+"""Words and topics."""
+import os
+import shutil
+
 import numpy as np
 
-from paracel._estimator import Parameter, ProgramEstimator, loads, random_state
+from paracel._estimator import Parameter, ProgramEstimator, loads, random_state, samples
 from paracel._inputs import Text
-from paracel._run import Job, Words
-from paracel._sklearn import NotFittedError
+from paracel._run import Job, Words, memory_folder
+from paracel._sklearn import NotFittedError, TransformerMixin, check_data, check_is_fitted
 
 
 def _lines(text):
@@ -110,3 +113,77 @@ class Word2Vec(ProgramEstimator):
         cosines[[place[w] for w in [*positive, *negative]]] = -np.inf
         best = np.argsort(-cosines, kind="stable")[:topn]
         return [(str(self.words_[i]), float(cosines[i])) for i in best if np.isfinite(cosines[i])]
+
+
+@loads("lda")
+class LatentDirichletAllocation(TransformerMixin, ProgramEstimator):
+    """Topics of documents, by collapsed Gibbs sampling or online variational inference. Program: ``gLDA``.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, words)
+        How often each word has each topic.
+    """
+
+    _program = "gLDA"
+    _parameters = {
+        "n_components": Parameter(10, "k_topics", "Number of topics."),
+        "doc_topic_prior": Parameter(0.1, "alpha", "Prior of a topic in a document."),
+        "topic_word_prior": Parameter(0.1, "beta", "Prior of a word in a topic."),
+        "method": Parameter("gibbs", "method", "``gibbs`` or ``online``."),
+        "max_iter": Parameter(100, "iters", "Sweeps over the documents."),
+        "random_state": random_state(),
+    }
+
+    def fit(self, X, y=None):
+        """Fits the model. y is ignored.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (documents, words)
+            Whole numbers: how often each document has each word.
+
+        Returns
+        -------
+        self
+        """
+        X = check_data(self, X, reset=True)
+        self._take(self._run({"input": samples(X)}, {"input_format": "table"}))
+        return self
+
+    def _take(self, model):
+        super()._take(model)
+        words = model.ids["word_topic"]
+        rows = model.arrays["word_topic"].astype(np.float64)
+        place = words.astype(np.int64) - 1 if words.dtype != object else np.arange(len(words))
+        if not hasattr(self, "n_features_in_"):
+            self.n_features_in_ = int(place.max()) + 1
+        self.components_ = np.zeros((rows.shape[1], self.n_features_in_))
+        self.components_[:, place] = rows.T
+
+    def transform(self, X):
+        """The share of each topic in each document.
+
+        Returns
+        -------
+        array of shape (documents, n_components)
+        """
+        check_is_fitted(self)
+        X = check_data(self, X, reset=False)
+        if self.model_.manifest["text"]:
+            raise ValueError("found a model of words that are texts, want documents as the program reads them: gLDA")
+        folder = memory_folder()
+        try:
+            self.model_.write(os.path.join(folder, "model"))
+            config = {"model_input": os.path.join(folder, "model"), "input_format": "table"}
+            found = Job().run("gLDA", {**config, "format": "npy"}, {"predict_input": samples(X)}, words=self._words())
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        shares = np.empty((X.shape[0], len(self.components_)))
+        shares[found.ids["predictions"].astype(np.int64)] = found.arrays["predictions"]
+        return shares
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the columns of `transform`."""
+        check_is_fitted(self)
+        return np.array([f"latentdirichletallocation{k}" for k in range(len(self.components_))], dtype=object)
