@@ -3,6 +3,7 @@
 """Estimators against the command line on the same data: the same bits. Models of one read by the other. Errors."""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,13 +15,15 @@ import unittest
 import warnings
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from estimator_support import in_package, run_program  # noqa: E402
+from estimator_support import SOURCE, in_package, run_program  # noqa: E402
 
 in_package("numpy", "scipy")
 
 import numpy as np  # noqa: E402
 import paracel  # noqa: E402
 import scipy.sparse  # noqa: E402
+from paracel import _programs  # noqa: E402
+from paracel._estimator import ProgramEstimator  # noqa: E402
 from paracel._model import Model  # noqa: E402
 
 
@@ -170,6 +173,28 @@ class CommandLine(Folder):
         written = Model.read(self.path("out"))
         self.assertEqual(fitted.components_.T.tobytes(), written.arrays["V"].tobytes())
         np.testing.assert_array_equal(left, written.arrays["U"] * written.arrays["sigma"])
+
+
+class Documents(Folder):
+    def test_readme(self):
+        with open(os.path.join(SOURCE, "src", "python", "README.md"), encoding="utf-8") as file:
+            (text,) = re.findall(r"<!-- file: estimators.py -->\n```python\n(.*?)```", file.read(), re.DOTALL)
+        done = subprocess.run([sys.executable, "-c", text], cwd=self.folder, capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_parameters_are_keys_of_the_programs(self):
+        estimators = [c for c in (getattr(paracel, n) for n in dir(paracel) if not n.startswith("_"))
+                      if isinstance(c, type) and issubclass(c, ProgramEstimator)]
+        self.assertGreater(len(estimators), 20)
+        for estimator in estimators:
+            with self.subTest(estimator.__name__):
+                lines = []
+                self.assertEqual(_programs.run(estimator._program, ["--schema"], lambda _, line: lines.append(line)), 0)
+                keys = {key["name"] for key in json.loads("".join(lines))["keys"]}
+                self.assertLessEqual({p.key for p in estimator._parameters.values() if p.key}, keys)
+                self.assertIn(estimator._program, estimator.__doc__)
+                for name in estimator._parameters:
+                    self.assertIn(f"\n{name} : default ", estimator.__doc__)
 
 
 class Models(Folder):
