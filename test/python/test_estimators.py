@@ -303,6 +303,15 @@ class Errors(unittest.TestCase):
             t.join()
         self.assertEqual(found, [expected] * 4)
 
+    def test_a_worker_of_a_job(self):
+        code = ("import paracel\ntry:\n    paracel.Ridge().fit([[1.0], [2.0]], [1, 2])\n"
+                "except paracel.Error as e:\n    print(e)\n"
+                "print(len(paracel.Ridge(n_workers=1).fit([[1.0], [2.0]], [1, 2]).coef_))")
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False,
+                              env={**os.environ, "PARACEL_RENDEZVOUS": "paracel1;0;tcp://127.0.0.1:1", "PARACEL_RANK": "0"})
+        self.assertEqual((done.stdout, done.stderr), ("Ridge: this process is a worker of a job, and a program would join it; "
+                                                      "want n_workers\n1\n", ""))
+
     def test_a_job_of_paralg_is_open(self):
         X, y = regression()
 

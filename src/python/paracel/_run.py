@@ -20,6 +20,10 @@ _BIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bin")
 _ERRORS = {2: UsageError, 3: ConfigError, 4: DataError, 5: PluginError, 10: JobError, 11: JobError, 12: JobError, 13: JobError}
 
 
+# What prun and mpirun tell a worker; a program that finds them joins that job.
+_WORKERS_VARIABLES = ("PARACEL_RENDEZVOUS", "OMPI_COMM_WORLD_SIZE")
+
+
 class ProgramWarning(UserWarning):
     """What a program warned of, such as rounds that did not suffice."""
 
@@ -140,6 +144,9 @@ class Job:
     def _in_this_process(self, program, config, inputs, listener):
         if _core._entered():
             raise Error(f"{listener.words.title}: this process is in a job of Paralg, want paracel.leave() first, or n_workers")
+        if any(name in os.environ for name in _WORKERS_VARIABLES):
+            raise Error(f"{listener.words.title}: this process is a worker of a job, and a program would join it; want "
+                        "n_workers")
         with in_this_process(inputs) as names, in_this_process({"config": Text(json.dumps({**config, **names}))}) as own:
             return _programs.run(program, ["--cfg_file", own["config"]], listener)
 
@@ -160,8 +167,9 @@ class Job:
 
 def _run_command(command, listener):
     """Returns its exit status. An exception here ends the job before it leaves."""
-    job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                           errors="replace", start_new_session=True)
+    others = {k: v for k, v in os.environ.items() if not k.startswith(("PARACEL_", "OMPI_", "PMIX_"))}
+    job = subprocess.Popen(command, env=others, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           text=True, errors="replace", start_new_session=True)
     said = []
     reader = threading.Thread(target=lambda: said.extend(job.stderr))
     reader.start()
