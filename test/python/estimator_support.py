@@ -32,9 +32,9 @@ def in_package(*modules):
             skip(f"{sys.executable} has no module {module}")
 
 
-def in_site(*before, **more):
-    """The environment of such an interpreter. `before`: further folders of modules, which come first."""
-    return clean_environment(PYTHONPATH=os.pathsep.join([*before, SITE]), PARACEL_TEST_SITE=SITE, PARACEL_PYTHON=PYTHON,
+def in_site(*further, **more):
+    """The environment of such an interpreter. `further`: folders of modules, before those of the interpreter."""
+    return clean_environment(PYTHONPATH=os.pathsep.join([SITE, *further]), PARACEL_TEST_SITE=SITE, PARACEL_PYTHON=PYTHON,
                              PARACEL_PYTHON_SITE=SITE, PARACEL_BUILD=BUILD, PARACEL_SOURCE=SOURCE, **more)
 
 
