@@ -69,7 +69,8 @@ class Plan:
 
     def find_plugin_dirs(self, facts):
         """Where the servers search for plug-ins, in this order: the folders of paths in the config, --plugin-dir, the folder of
-        the config, that of the program, the framework's. A job in one process (src/embed) uses the same."""
+        the config, that of the program, the framework's, that of the user's functions in Python. A job in one process (src/embed)
+        uses the same."""
         asked = facts.plugin_folders()
         for folder in self.options.plugin_dir:
             if not os.path.isdir(folder):
@@ -82,7 +83,11 @@ class Plan:
         beside = [os.path.dirname(os.path.abspath(self.options.cfg_file))] if self.options.cfg_file else []
         beside += [os.path.dirname(self.program), os.path.join(prefix, "lib"), os.path.join(prefix, "lib", "paracel"),
                    os.path.join(prefix, "_lib"), os.path.join(prefix, "_plugins")]  # the last two: of the Python package
-        return list(dict.fromkeys(asked + [f for f in beside if ":" not in f and os.path.isdir(f)]))
+        there = [f for f in beside if os.path.isdir(f)]
+        if not self.linked:  # the workers make it: src/python/paracel/_update.py
+            base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+            there.append(os.path.join(os.path.abspath(base), "paracel", "plugins"))
+        return list(dict.fromkeys(asked + [f for f in there if ":" not in f]))
 
     def all_local(self):
         return self.options.method == "local" and self.options.m_server == "local"

@@ -47,10 +47,11 @@ def leave():
     _core._leave()
 
 
-# The toolbox. Imported when it is used first, because its estimators import scikit-learn, if there is one.
+# Imported when it is used first: estimators import scikit-learn, if there is one.
 _TOOLBOX = {
     "_estimator": ["load_model"],
     "_run": ["ProgramWarning"],
+    "_update": ["update"],
     "cluster": ["KMeans", "SpectralClustering"],
     "factors": ["ALS", "FactorizationMachineClassifier", "FactorizationMachineRegressor", "MatrixFactorization",
                 "TruncatedSVD"],
