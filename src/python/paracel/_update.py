@@ -181,7 +181,7 @@ def object_code(function, elementwise, dtype):
 
 
 def numba_code(numba, function, elementwise, element):
-    """(LLVM's assembly text, name of the function). Arguments: two pointers of numba's calling convention, value, delta, count."""
+    """(LLVM's assembly text, name of the function). It takes two pointers of numba's calling convention, value, delta, count."""
     how = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     if elementwise:
         kernel = numba.njit(element(element, element), **how)(function)
