@@ -94,13 +94,12 @@ class Embedding(torch.nn.Module):
         self.paralg, self.dtype = paralg, dtype
         self.table = Table(paralg, name, embedding_dim, "float32" if dtype == torch.float32 else "float64", init=init,
                            optimizer=optimizer)
-        self._prefetched = []  # (distinct ids, future of their rows), in the order of the calls
+        self._prefetched = []  # (indices, distinct ids, places, future of their rows), in the order of the calls
         self._gradients = []   # (distinct ids, gradients of their rows) of the backward pass that is running
 
     def forward(self, indices):
         """indices : tensor of integers, of any shape. Returns a tensor of its shape and embedding_dim, on its device."""
-        ids, places = self._distinct(indices)
-        rows = self._pull(ids)
+        ids, places, rows = self._rows(self._flat(indices))
         padding = None
         if self.padding_idx is not None:
             padding = len(ids)
@@ -116,8 +115,9 @@ class Embedding(torch.nn.Module):
         """Requests the rows of a later batch and returns at once, or as soon as the clock allows a read. The forward with these
         indices takes them: without the steps sent in between, its own ones too. A forward with others drops what is
         prefetched."""
-        ids, _ = self._distinct(indices)
-        self._prefetched.append((ids, self.table.pull_async(ids)))
+        flat = self._flat(indices).copy()
+        ids, places = self._distinct(flat)
+        self._prefetched.append((flat, ids, places, self.table.pull_async(ids)))
 
     def weight(self):
         """All rows, as a tensor of (num_embeddings, embedding_dim). Makes the rows that do not exist yet."""
@@ -149,13 +149,16 @@ class Embedding(torch.nn.Module):
         padding = f", padding_idx={self.padding_idx}" if self.padding_idx is not None else ""
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}, name={self.name!r}"
 
-    def _distinct(self, indices):
-        """(the distinct indices without the padding, for each index its place there or, of the padding, their number)."""
+    def _flat(self, indices):
         if indices.is_floating_point() or indices.is_complex() or indices.dtype == torch.bool:
             raise TypeError(f"indices of {indices.dtype}, want integers")
         flat = indices.detach().cpu().numpy().reshape(-1)
         if flat.size and not (0 <= flat.min() and flat.max() < self.num_embeddings):
             raise IndexError(f"found index {flat.min() if flat.min() < 0 else flat.max()}, want 0 to {self.num_embeddings - 1}")
+        return flat
+
+    def _distinct(self, flat):
+        """(the distinct indices without the padding, for each index its place there or, of the padding, their number)."""
         ids, places = np.unique(flat, return_inverse=True)
         at = np.searchsorted(ids, self.padding_idx) if self.padding_idx is not None else len(ids)
         if at < len(ids) and ids[at] == self.padding_idx:
@@ -163,13 +166,15 @@ class Embedding(torch.nn.Module):
             places = np.where(places == at, len(ids), places - (places > at))
         return ids.astype(np.uint64), places.astype(np.int64)
 
-    def _pull(self, ids):
-        for i, (known, rows) in enumerate(self._prefetched):
-            if np.array_equal(known, ids):
+    def _rows(self, flat):
+        """(distinct ids, places, rows)."""
+        for i, (known, ids, places, rows) in enumerate(self._prefetched):
+            if np.array_equal(known, flat):
                 del self._prefetched[:i + 1]
-                return rows.get()
+                return ids, places, rows.get()
         self._prefetched.clear()
-        return self.table.pull(ids)
+        ids, places = self._distinct(flat)
+        return ids, places, self.table.pull(ids)
 
     def _keep(self, ids, gradient):
         """At the end of the backward pass, when the gradients of all uses in it are known, they are sent together."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """paracel.torch with assertions; for any number of workers and servers. Worker 0 prints what it has checked."""
 import copy
+from unittest import mock
 
 import numpy as np
 import paracel
@@ -85,30 +86,24 @@ class Checks(paracel.Paralg):
 
     def prefetched(self):
         rows = self.embedding(f"prefetched {self.worker_id}", init=0.0)
-        first, second = torch.tensor([[1, 2], [2, 1]]), torch.tensor([9])
+        table = rows.table = mock.Mock(wraps=rows.table)  # counts its calls
+        first, second, third = torch.tensor([[1, 2], [2, 1]]), torch.tensor([9]), torch.tensor([1])
         rows.prefetch(first)
         rows.prefetch(second)
-        rows(torch.tensor([1, 2])).sum().backward()  # takes the first
-        pulls = []
-
-        class Watched:
-            def __getattr__(_, name):
-                pulls.append(name)
-                return getattr(table, name)
-
-        table, rows.table = rows.table, Watched()
-        assert rows(second).sum() == 0 and pulls == []
-        assert torch.equal(rows(torch.tensor([1, 2])), torch.full((2, DIM), -1.0)) and pulls == ["pull"]
+        rows.prefetch(third)
+        rows(first).mean(0).sum().backward()
+        assert rows(second).abs().max() == 0
+        assert rows(third).abs().max() == 0, "without the step after its request"
+        assert (table.pull.call_count, table.pull_async.call_count) == (0, 3)
+        assert torch.equal(rows(third), torch.full((1, DIM), -1.0)) and table.pull.call_count == 1
         rows.prefetch(first)
-        rows(torch.tensor([5]))  # drops it
+        rows(second)  # drops it
         rows(first)
-        assert pulls == ["pull", "pull_async", "pull", "pull"], pulls
-        rows.prefetch(first)
-        rows(first).sum().backward()
-        rows.prefetch(first)
-        rows.load(torch.full((ROWS, DIM), 7.0)) if self.worker_size == 1 else None
-        if self.worker_size == 1:
-            assert rows(first).min() == 7, "rows before load are not used"
+        assert table.pull.call_count == 3
+        shared = self.embedding("prefetched and loaded", init=0.0)
+        shared.prefetch(first)
+        shared.load(torch.full((ROWS, DIM), 7.0))
+        assert shared(first).min() == 7
 
     def loaded(self):
         weight = torch.arange(ROWS * DIM, dtype=torch.float64).reshape(ROWS, DIM)
