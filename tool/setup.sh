@@ -5,7 +5,7 @@
 #   tool/setup.sh           for building and running
 #   tool/setup.sh --test    also for tool/test.sh
 #   tool/setup.sh --fresh   also for a minimal Debian in a folder (a fresh machine)
-#   tool/setup.sh --long    also for the long tests: both of the above, and two hosts as network namespaces
+#   tool/setup.sh --long    also for the long tests: both of the above, two hosts as network namespaces, PyTorch and numba
 #   tool/setup.sh --bench   also the tools that tool/bench/cost.py compares with
 set -euo pipefail
 

@@ -33,6 +33,39 @@ sys.argv[0] = "clicks.py"
 runpy.run_path(os.path.join(os.path.dirname(__file__), "clicks.py"), run_name="__main__")
 """
 
+# Killed in its sixth iteration unless it resumes or is told otherwise; the dense layer and its optimizer are the worker's.
+RESUMED = """
+import os, signal
+import paracel, torch
+from paracel.torch import Embedding, adagrad, average_gradients
+class Resumed(paracel.Paralg):
+    def solve(self):
+        torch.manual_seed(1)
+        rows = Embedding(20, 4, paralg=self, name="rows", optimizer=adagrad(lr=0.1))
+        self.dense = torch.nn.Linear(4, 1)
+        self.sgd = torch.optim.SGD(self.dense.parameters(), lr=0.1)
+        for r in range(self.first_iteration(), 10):
+            if r == 5 and not self.resumed and self.worker_id == 1 and "TEST_CALM" not in os.environ:
+                os.kill(os.getpid(), signal.SIGKILL)
+            batch = (torch.arange(6) * (r + 3) + self.worker_id) % 20
+            loss = ((self.dense(rows(batch)) - 1)**2).mean()
+            self.sgd.zero_grad()
+            loss.backward()
+            average_gradients(self.dense, self.comm)
+            self.sgd.step()
+            self.iter_commit()
+        loss = self.comm.allreduce(loss.item())
+        if self.worker_id == 0:
+            print(self.resumed, loss)
+    def checkpoint_state(self):
+        return {name: value.numpy() for name, value in self.dense.state_dict().items()}
+    def restore_state(self, state, all_states):
+        with torch.no_grad():
+            for name, value in self.dense.state_dict().items():
+                value.copy_(torch.tensor(state[name]).view_as(value))
+paracel.run(Resumed)
+"""
+
 # The area under the ROC curve of a saved model on other data: the share of pairs in the right order.
 SCORE = """
 import sys
@@ -109,6 +142,17 @@ class Embeddings(PackageTest):
             areas.append(float(out))
         self.assertGreater(areas[0], best - 0.03)
         self.assertAlmostEqual(areas[1], areas[0], delta=0.005)
+
+    def test_a_resumed_job_has_the_rows_and_their_optimizers_state(self):
+        self.program("resumed.py", RESUMED)
+        self.configure("bsp.json", consistency="bsp")
+        options = ("-w", "2", "-p", "2", "-c", "bsp.json", "resumed.py")
+        status, calm, err = self.prun(*options, environment=self.environment(TEST_CALM="1"))
+        self.assertEqual((status, calm.split()[0]), (0, "False"), err)
+        saving = ("--checkpoint-dir", "saved", "--checkpoint-every", "2")
+        self.assertNotEqual(self.prun(*saving, *options)[0], 0)
+        status, out, err = self.prun(*saving, "--resume", "saved", *options)
+        self.assertEqual((status, out), (0, calm.replace("False", "True")), err)
 
     def test_without_pytorch_an_import_says_what_is_missing(self):
         self.program("without.py", "import sys\nsys.modules['torch'] = None\nimport paracel.torch\n")

@@ -19,7 +19,7 @@ import numpy as np
 
 from paracel.errors import PluginError
 
-COMPILE_LIMIT = 60  # seconds
+COMPILE_LIMIT = 300  # seconds
 TAGS = {"int32": 1, "int64": 2, "float32": 3, "float64": 4}
 STATUSES_OF_SUCCESS = (0, -2)  # of numba's functions: returned, returned None
 

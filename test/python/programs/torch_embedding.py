@@ -14,7 +14,7 @@ ROWS, DIM, PADDING = 50, 4, 3
 class Checks(paracel.Paralg):
     def solve(self):
         for check in (self.initial_rows, self.like_torch_with_one_worker, self.without_gradients, self.prefetched, self.loaded,
-                      self.all_optimizers, self.dense, self.refused):
+                      self.under_bsp, self.all_optimizers, self.dense, self.refused):
             check()
             self.sync()
             if self.worker_id == 0:
@@ -113,6 +113,16 @@ class Checks(paracel.Paralg):
             rows.load(weight)
             assert torch.equal(rows.weight(), weight.to(dtype)) and rows.weight().dtype == dtype
             assert torch.equal(rows(torch.tensor([[PADDING, 8]]))[0], weight[[PADDING, 8]].to(dtype))
+
+    def under_bsp(self):
+        """Every worker's steps are there when all have committed."""
+        rows = self.embedding("bsp", init=0.0)
+        self.set_consistency("bsp")
+        for c in range(3):
+            rows(torch.tensor([1])).sum().backward()
+            assert torch.equal(rows(torch.tensor([1])), torch.full((1, DIM), -1.0 * c * self.worker_size))
+            self.iter_commit()
+        self.set_consistency("asp")
 
     def all_optimizers(self):
         """Each one lowers a loss; momentum, adam and ftrl have no twin in torch that leaves rows without gradients alone."""
