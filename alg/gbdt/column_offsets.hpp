@@ -28,6 +28,10 @@ class column_offsets {
   /// Whether there is none: then rows are loaded as floats.
   [[nodiscard]] bool empty() const noexcept { return offset_.empty(); }
   [[nodiscard]] double of(std::size_t column) const noexcept { return empty() ? 0 : offset_[column]; }
+  /// Columns after those of the model that was read have none.
+  void widen(std::size_t columns) {
+    if (!empty()) offset_.resize(columns);
+  }
   /// Rows of doubles become dense rows of floats, less the offsets.
   void apply(sample_rows& rows) const;
   /// The array "offset" of a model, a number a column, unless empty.

@@ -23,6 +23,8 @@ namespace {
 constexpr std::uint64_t row_stream = 0x726f77;
 constexpr std::uint64_t feature_stream = 0x66656174;
 
+constexpr auto needs_groups = ": loss lambdamart needs the field with the rows' groups";
+
 /// Features that a tree may test: a share of all, at least one.
 std::vector<std::uint32_t> sampled_features(std::uint64_t seed, std::uint64_t tree, std::size_t columns, double share) {
   std::vector<std::uint32_t> features(columns);
@@ -64,13 +66,13 @@ void gbdt_settings::keys(key_list& k) {
   k.files("validation_input", validation_input, "labelled rows whose loss is computed each round, for early_stopping");
   k("loss", loss, "squared: for numbers; log: for two classes; softmax: for more; lambdamart: for rankings",
     boosting_losses)
-      .required_unless({"model"});
+      .required_unless({"model", "initial_model"});
   k("truncation", truncation,
     "lambdamart: at least one row of each pair is among this many top-ranked rows of its group")
       .at_least(1)
       .at_most(2147483647);
   k("ndcg_at", ndcg_at, "lambdamart: positions of a group that NDCG counts; 0: all").at_least(0).at_most(2147483647);
-  k("rounds", rounds, "maximum number of rounds").at_least(1).at_most(1000000);
+  k("rounds", rounds, "maximum number of rounds, besides those of initial_model").at_least(1).at_most(1000000);
   k("rate", rate, "learning rate: factor of each tree").above(0).at_most(1);
   k("growth", grower.leaf_wise, "leaf: the leaf that gains most is split next; depth: level by level",
     {{"leaf", true}, {"depth", false}});
@@ -100,6 +102,7 @@ void gbdt_settings::keys(key_list& k) {
 
 void gbdt_settings::check(const config& from) {
   group_place = from.place_of("group");
+  loss_place = place_if_given(from, "loss");
   if (!grower.leaf_wise && !from.given("max_leaves")) grower.max_leaves = 0;
   if (!grower.leaf_wise && !from.given("max_depth")) grower.max_depth = 6;
   if (grower.max_leaves == 0 && grower.max_depth == 0)
@@ -107,7 +110,7 @@ void gbdt_settings::check(const config& from) {
                        ": found 0, and no max_depth either, want a limit for at least one of them");
   if (grower.max_leaves == 1) throw config_error(from.place_of("max_leaves") + ": found 1, want 0, or 2 or more");
   if (loss == boosting_loss::lambdamart && table.samples.group.empty())
-    throw config_error(group_place + ": loss lambdamart needs the field with the rows' groups");
+    throw config_error(group_place + needs_groups);
   if (early_stopping > 0 && validation_input.empty())
     throw config_error(from.place_of("early_stopping") + ": needs validation_input, whose loss it monitors");
   if (!model.empty() && !validation_input.empty())
@@ -142,6 +145,8 @@ void gbdt::check_margins(int round, std::span<const double> margins, double firs
 boosted_trees gbdt::boost(run_log& log) {
   collectives all(get_comm());
   const auto k = outputs();
+  const int rounds_before = initial_rounds();
+  const int last_round = rounds_before + settings_.rounds;
   const bool validates = !settings_.validation_input.empty();
   const auto& file = linear_.training_input.front();
   check_sizes(all, training_.weight, "weight", file);
@@ -150,6 +155,9 @@ boosted_trees gbdt::boost(run_log& log) {
   std::optional<ranking_groups> validation_groups;
   if (ranks()) groups.emplace(all, labels_of(training_), training_.group);
   if (ranks() && validates) validation_groups.emplace(all, labels_of(validation_), validation_.group);
+  if (rounds_before == 0) model_.first_margin = first_margin(all, loss(), labels_of(training_));
+  auto margins = sums(training_, model_.first_margin);
+  auto validation_margins = sums(validation_, model_.first_margin);
   const auto bins = make_bins(all, training_, settings_.max_bins);
   const auto rows = to_bins(training_, bins);
   free_memory(training_.floats);  // from here on only the bins are used
@@ -158,18 +166,20 @@ boosted_trees gbdt::boost(run_log& log) {
   std::vector<double> second_derivative(rows.rows);
   std::vector<double> predictions;
 
-  boosted_trees model;
-  model.first_margin = first_margin(all, loss(), labels_of(training_));
+  auto model = model_;
   model.trees.features = training_.columns;
   model.trees.outputs = k;
   model.validation = std::numeric_limits<double>::infinity();
-  std::vector<double> margins(rows.rows * k, model.first_margin);
-  std::vector<double> validation_margins(validation_.rows() * k, model.first_margin);
+  if (rounds_before > 0 && settings_.early_stopping > 0) {  // no later round may be better
+    model.rounds = model.best_round = rounds_before;
+    model.training = loss_of(all, training_, groups, margins);
+    model.validation = loss_of(all, validation_, validation_groups, validation_margins);
+  }
   resumable_loop loop(*this);
   loop.keep("model", model).keep("margins", margins).keep("validation margins", validation_margins);
   while (loop.next(settings_.rounds)) {
     const double begin = log.seconds();
-    const auto round = static_cast<std::uint64_t>(loop.iteration());
+    const auto round = static_cast<std::uint64_t>(rounds_before + loop.iteration());
     model.rounds = static_cast<int>(round) + 1;
     predictions = margins;
     alg::to_predictions(loss(), predictions, k);
@@ -199,7 +209,7 @@ boosted_trees gbdt::boost(run_log& log) {
     if (settings_.early_stopping == 0) model.best_round = model.rounds;
     // The loss of the trees that would be kept, if this round may be the best or last one.
     const bool kept =
-        model.best_round == model.rounds && (settings_.early_stopping > 0 || model.rounds == settings_.rounds);
+        model.best_round == model.rounds && (settings_.early_stopping > 0 || model.rounds == last_round);
     if (kept || settings_.training_curve) {
       const double value = loss_of(all, training_, groups, margins);
       if (settings_.training_curve) losses.push_back(shown(value));
@@ -215,14 +225,18 @@ boosted_trees gbdt::boost(run_log& log) {
 }
 
 void gbdt::train() {
-  set_loss(settings_.loss);
+  if (linear_.initial.given())
+    want_as_in_model(settings_.loss_place, word_of(boosting_losses, settings_.loss), word_of(boosting_losses, loss()));
+  else set_loss(settings_.loss);
+  if (ranks() && samples().group.empty())
+    throw config_error(settings_.group_place + needs_groups);
   if (loss() == boosting_loss::log) load_rows(2, "loss log; softmax is for more");
   else load_rows(most_classes, "loss softmax");
   if (!settings_.validation_input.empty()) validation_ = with_offsets(load_validation(settings_.validation_input));
   const char* const followed = !settings_.validation_input.empty() ? validation_name()
                                : settings_.training_curve          ? training_name()
                                                                    : "round_seconds";
-  run_log log(*this, settings_.rounds, followed, linear_.debug);
+  run_log log(*this, initial_rounds() + settings_.rounds, followed, linear_.debug);
   model_ = boost(log);
   write_model();
   log.result(training_name(), shown(model_.training));
@@ -232,15 +246,15 @@ void gbdt::train() {
   use(log);
 }
 
-void gbdt::read_model() {
-  const model_reader from(linear_.model, "gbdt");
+void gbdt::read_model(const std::string& where) {
+  const model_reader from(where, "gbdt");
   set_loss(from.field("settings.loss", boosting_losses));
-  model_.trees = forest::read(from, linear_.model);
+  model_.trees = forest::read(from, where);
   model_.first_margin = from.field<double>("first_margin");
   if (ranks() && has_test() && samples().group.empty())
     throw config_error(settings_.group_place +
                        ": test_input needs the field with the rows' groups, as the model's loss is lambdamart");
-  read_classes(from);
+  read_classes(from, where);
 }
 
 void gbdt::write_model() {
@@ -252,6 +266,7 @@ void gbdt::write_model() {
       .add("rows", training_.rows_total)
       .add("rounds", model_.best_round);
   describe(to);
+  if (linear_.initial.given()) to.settings().add("loss", word_of(boosting_losses, loss()));
   if (!settings_.validation_input.empty())
     to.fields().add(ranks() ? validation_name() : "validate_loss",
                     ranks() ? shown(model_.validation) : model_.validation);

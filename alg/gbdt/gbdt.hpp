@@ -52,6 +52,7 @@ struct gbdt_settings : tree_settings {
   bool training_curve = false;
   bool xgboost = true;
   std::string group_place;  ///< of the key group, for errors
+  std::string loss_place;   ///< of the key loss, if it is given
 };
 
 /// The result of training.
@@ -73,14 +74,15 @@ class gbdt : public tree_base {
 
  private:
   void train() override;
-  void read_model() override;
+  void read_model(const std::string& where) override;
   [[nodiscard]] const forest& trees() const override { return model_.trees; }
   [[nodiscard]] std::vector<double> scores(const sample_rows& rows) const override {
     return sums(rows, model_.first_margin);
   }
   void to_predictions(std::vector<double>& scores) const override { alg::to_predictions(loss(), scores, outputs()); }
-  /// A collective.
+  /// Adds trees to those of the initial model. A collective.
   [[nodiscard]] boosted_trees boost(run_log& log);
+  [[nodiscard]] int initial_rounds() const { return static_cast<int>(trees().trees() / outputs()); }
   void check_margins(int round, std::span<const double> margins, double first) const;
   /// The loss of rows with these margins; with lambdamart -NDCG. A collective.
   [[nodiscard]] double loss_of(collectives& all, const sample_rows& rows, std::optional<ranking_groups>& groups,

@@ -57,6 +57,7 @@ std::vector<std::string> leaf_lines(const forest& trees, const sample_rows& rows
 void tree_settings::keys(key_list& k, bool groups) {
   linear_settings::keys(k, sample_options::label_rule::real,
                         {.classes = true, .groups = groups, .categories = true, .missing = true});
+  initial.key(k, model);
   k("max_bins", max_bins, "maximum number of bins of a feature").at_least(2).at_most(255);
   k("leaves", leaves, "write the leaf of each row of predict_input in each tree");
   k("seed", seed, "seed of the random numbers").at_least(0);
@@ -68,8 +69,10 @@ tree_base::tree_base(Comm comm, const std::string& server_info, const tree_setti
     : linear_base(std::move(comm), server_info, settings, rounds), leaves_(settings.leaves) {}
 
 void tree_base::solve() {
+  if (linear_.initial.given()) read_model(linear_.initial.path);
   if (linear_.model.empty()) return train();
-  read_model();
+  read_model(linear_.model);
+  load_for_trees();
   run_log log(*this, 0, "loss", linear_.debug);
   log.result("trees", std::uint64_t{trees().trees()});
   use(log);
@@ -83,8 +86,14 @@ void tree_base::set_loss(boosting_loss loss) {
 
 void tree_base::load_rows(std::size_t most, const std::string& with) {
   training_ = load_training(false);
-  set_offsets();
   classes_ = training_.classes;
+  if (linear_.initial.given()) {
+    offsets_.widen(training_.columns);
+    training_ = with_offsets(std::move(training_));
+    weigh();
+    return load_for_trees();
+  }
+  set_offsets();
   words_ = training_.words;
   for (const auto c : training_.categorical) words_.try_emplace(c);
   if (classifies() && (classes_.size() < 2 || classes_.size() > most)) {
@@ -132,27 +141,26 @@ void tree_base::weigh() {
   weigh_classes(get_comm(), of_classes, classes_, rows, training_.label, training_.weight);
 }
 
-void tree_base::read_classes(const model_reader& from) {
+void tree_base::read_classes(const model_reader& from, const std::string& where) {
   classes_ = from.fields<std::string>("classes");
   const auto& f = trees();
   const bool classes_fit = !classifies()                 ? classes_.empty()
                            : loss_ == boosting_loss::log ? classes_.size() == 2
                                                          : classes_.size() >= 2;
   if (!classes_fit || f.trees() == 0 || f.width * f.outputs != outputs() || f.features > most_columns)
-    throw data_error(linear_.model + ": found classes and trees that do not match");
-  read_categories(from);
-  offsets_.read(from, f.features, linear_.model);
+    throw data_error(where + ": found classes and trees that do not match");
+  read_categories(from, where);
+  offsets_.read(from, f.features, where);
   if (!offsets_.empty()) load_exactly();
   samples().classes = classes_;
   set_categories();
   read_fields(from, static_cast<std::uint32_t>(f.features), linear_.table);
-  load_for_trees();
 }
 
-void tree_base::read_categories(const model_reader& from) {
+void tree_base::read_categories(const model_reader& from, const std::string& where) {
   for (const auto c : from.fields<std::int64_t>("categorical")) {
     if (c < 0 || static_cast<std::size_t>(c) >= trees().features)
-      throw data_error(linear_.model + ": found categorical feature " + std::to_string(c) + ", want one of " +
+      throw data_error(where + ": found categorical feature " + std::to_string(c) + ", want one of " +
                        std::to_string(trees().features));
     words_[static_cast<std::uint32_t>(c)] = from.fields<std::string>("words." + std::to_string(c));
   }

@@ -42,9 +42,10 @@ class tree_base : public linear_base {
   void solve() override;
 
  protected:
+  /// Trains; trees() and what else read_model sets are those of the initial model, if there is one.
   virtual void train() = 0;
-  /// Reads the model, and loads the rows that it is applied to.
-  virtual void read_model() = 0;
+  /// Reads a model that is in the folder or manifest `where`: trees, loss, and what read_classes reads.
+  virtual void read_model(const std::string& where) = 0;
   [[nodiscard]] virtual const forest& trees() const = 0;
   /// outputs() numbers a row: the output of the trees before to_predictions.
   [[nodiscard]] virtual std::vector<double> scores(const sample_rows& rows) const = 0;
@@ -65,9 +66,8 @@ class tree_base : public linear_base {
   /// The training samples, then test_input and predict_input. Throws: data_error for one class, or more than `most`;
   /// `with`: the reason, for the message.
   void load_rows(std::size_t most, const std::string& with);
-  /// Reads classes, fields and categories, which must fit trees(), then test_input and predict_input. Throws:
-  /// data_error.
-  void read_classes(const model_reader& from);
+  /// Reads classes, fields, categories and offsets, which must fit trees(). Throws: data_error.
+  void read_classes(const model_reader& from, const std::string& where);
   /// The sum of trees() and `first` for each row and output.
   [[nodiscard]] std::vector<double> sums(const sample_rows& rows, double first) const;
   /// Fields of a manifest: classes, categorical, words, and those of describe_fields.
@@ -86,7 +86,7 @@ class tree_base : public linear_base {
   std::size_t ndcg_at_ = 10;  // of test rows that are ranked
 
  private:
-  void read_categories(const model_reader& from);
+  void read_categories(const model_reader& from, const std::string& where);
   void set_categories();
   void load_for_trees();
   void set_offsets();

@@ -32,8 +32,8 @@ constexpr choices<boosting_loss> types = {{"classification", boosting_loss::soft
 void random_forest_settings::keys(key_list& k) {
   tree_settings::keys(k, false);
   k("type", loss, "classification: labels are classes; regression: labels are numbers", types)
-      .required_unless({"model"});
-  k("trees", trees, "number of trees").at_least(1).at_most(100000);
+      .required_unless({"model", "initial_model"});
+  k("trees", trees, "number of trees, besides those of initial_model").at_least(1).at_most(100000);
   k("features_per_split", bagging.features, "features tested in a node; 0: sqrt(d), for regression d / 3").at_least(0);
   k("max_depth", bagging.max_depth, "maximum number of splits between root and leaf; 0: no limit")
       .at_least(0)
@@ -47,6 +47,7 @@ void random_forest_settings::keys(key_list& k) {
 
 void random_forest_settings::check(const config& from) {
   bagging.seed = seed;
+  type_place = place_if_given(from, "type");
   if (!bootstrap && (!table.samples.weight.empty() || !table.row_weights.empty() || table.of_classes.given()))
     throw config_error(from.place_of("bootstrap") +
                        ": found false, want true with weights, which are how often a row is drawn");
@@ -138,12 +139,13 @@ bagged_trees random_forest::bag(run_log& log) {
     expected = scale * sum;
   }
   const bool few = expected < certain_draws;
-  const double centre = centre_of_targets(all);
+  const auto trees_before = static_cast<std::int64_t>(trees().trees());
+  const double centre = trees_before > 0 ? model_.centre : centre_of_targets(all);
   auto label = training_.label;
   for (auto& y : label) y -= centre;
   bagged_grower grower(all, rows, bins, label, static_cast<std::uint64_t>(std::ceil(expected)), how);
 
-  bagged_trees model;
+  auto model = model_;
   model.centre = centre;
   model.trees.features = training_.columns;
   model.trees.width = k;
@@ -153,7 +155,7 @@ bagged_trees random_forest::bag(run_log& log) {
   loop.keep("model", model).keep("votes", votes).keep("voters", voters);
   while (loop.next(settings_.trees)) {
     const double begin = log.seconds();
-    const auto tree = static_cast<std::uint64_t>(loop.iteration());
+    const auto tree = static_cast<std::uint64_t>(trees_before + loop.iteration());
     const int number = static_cast<int>(tree) + 1;
     const auto times = draws(all, tree, scale, few);
     auto& trees = model.trees;
@@ -164,7 +166,7 @@ bagged_trees random_forest::bag(run_log& log) {
       for (std::size_t v = 0; v < k; ++v) votes[i * k + v] += static_cast<double>(trees.value[leaf.leaf * k + v]);
       voters[i] += 1;
     }
-    if (linear_.debug || number == settings_.trees) measure_out_of_bag(all, votes, voters, model);
+    if (linear_.debug || number == trees_before + settings_.trees) measure_out_of_bag(all, votes, voters, model);
     const bool measured = linear_.debug && model.out_of_bag_rows > 0;
     log.round(number, measured ? shown(model.out_of_bag) : log.seconds() - begin);
   }
@@ -178,13 +180,15 @@ std::vector<double> random_forest::scores(const sample_rows& rows) const {
 }
 
 void random_forest::train() {
-  set_loss(settings_.loss);
+  if (linear_.initial.given())
+    want_as_in_model(settings_.type_place, word_of(types, settings_.loss), word_of(types, loss()));
+  else set_loss(settings_.loss);
   load_rows(most_classes, "classification");
   collectives all(get_comm());
   if (greatest_value(all, training_.weight, "weights") > greatest_weight)
     throw data_error(linear_.training_input.front() +
                      ": found a weight above 500, want at most that many draws of a row");
-  run_log log(*this, settings_.trees, linear_.debug ? log_name() : "round_seconds", linear_.debug);
+  run_log log(*this, static_cast<int>(trees().trees()) + settings_.trees, linear_.debug ? log_name() : "round_seconds", linear_.debug);
   model_ = bag(log);
   write_model();
   log.result("trees", std::uint64_t{trees().trees()});
@@ -194,12 +198,12 @@ void random_forest::train() {
   use(log);
 }
 
-void random_forest::read_model() {
-  const model_reader from(linear_.model, "random_forest");
+void random_forest::read_model(const std::string& where) {
+  const model_reader from(where, "random_forest");
   set_loss(from.field("settings.type", types));
-  model_.trees = forest::read(from, linear_.model);
+  model_.trees = forest::read(from, where);
   model_.centre = from.field<double>("centre", 0);  // models of earlier versions have none
-  read_classes(from);
+  read_classes(from, where);
 }
 
 void random_forest::write_model() {
@@ -208,6 +212,7 @@ void random_forest::write_model() {
   to.fields().add("rows", training_.rows_total).add("oob_rows", model_.out_of_bag_rows);
   if (!classifies()) to.fields().add("centre", model_.centre);
   describe(to);
+  if (linear_.initial.given()) to.settings().add("type", word_of(types, loss()));
   if (model_.out_of_bag_rows > 0) to.fields().add(log_name(), shown(model_.out_of_bag));
   to.finish();
   write_importance();

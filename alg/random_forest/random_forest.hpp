@@ -42,6 +42,7 @@ struct random_forest_settings : tree_settings {
   int trees = 100;
   bagging_settings bagging{.features = 0};  ///< features: 0 for the default
   bool bootstrap = true;
+  std::string type_place;  ///< of the key type, if it is given
 };
 
 /// The result of training: the trees, and the error of rows by the trees that have not drawn them.
@@ -65,7 +66,7 @@ class random_forest : public tree_base {
 
  private:
   void train() override;
-  void read_model() override;
+  void read_model(const std::string& where) override;
   [[nodiscard]] const forest& trees() const override { return model_.trees; }
   /// The mean of the trees.
   [[nodiscard]] std::vector<double> scores(const sample_rows& rows) const override;

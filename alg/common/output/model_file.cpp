@@ -243,6 +243,28 @@ key_spec& model_key(key_list& k, std::string& model, const char* help) {
   return key;
 }
 
+void initial_model::key(key_list& k, const std::string& model) {
+  std::vector<std::string> names;
+  k.files("initial_model", names, "folder or manifest of a model of this program that training continues from");
+  if (names.size() > 1)
+    throw config_error(k.from()->place_of("initial_model") + ": found " + std::to_string(names.size()) +
+                       " names, want one model");
+  if (names.empty()) return;
+  path = names.front();
+  if (!model.empty())
+    throw config_error(k.from()->place_of("initial_model") +
+                       ": not with model, which is used as it is; want one of the two");
+}
+
+void want_as_in_model(const std::string& place, const std::string& found, const std::string& of_model) {
+  if (place.empty() || found == of_model) return;
+  throw config_error(place + ": found " + found + ", want " + of_model + " as in the initial model, or no key");
+}
+
+std::string place_if_given(const config& from, const std::string& key) {
+  return from.given(key) ? from.place_of(key) : std::string();
+}
+
 model_reader::model_reader(const std::string& path, const std::string& algorithm)
     : path_(manifest_path(path)), manifest_(manifest_of(path_)) {
   folder_ = std::filesystem::path(path_).parent_path().string();

@@ -89,6 +89,20 @@ class model_writer {
 /// `model`: one file or folder, or empty. Throws: config_error when it is a list.
 key_spec& model_key(key_list& k, std::string& model, const char* help);
 
+/// What the keys say about a model that training continues from.
+struct initial_model {
+  /// The key initial_model; `model`: that of the key model, which was read before. Throws: config_error for both.
+  void key(key_list& k, const std::string& model);
+  [[nodiscard]] bool given() const noexcept { return !path.empty(); }
+
+  std::string path;  ///< folder or manifest; empty: training begins anew
+};
+/// What a config may leave to the initial model: throws config_error for a key that is given with another value than
+/// the model has. `place`: that of the key, or empty if it is not given.
+void want_as_in_model(const std::string& place, const std::string& found, const std::string& of_model);
+/// The place of a key if it is given, otherwise "".
+std::string place_if_given(const config& from, const std::string& key);
+
 /// A model that model_writer wrote: every worker can read all of it.
 /// Throws (every call): data_error that names the file and the field.
 /// Thread-safety: const-concurrent

@@ -30,6 +30,7 @@ struct linear_settings {
   std::vector<std::string> predict_input;
   std::string output;
   std::string model;
+  initial_model initial;  ///< of programs that call its `key`
   result_format format = result_format::text;
   table_settings table;
   bool debug = false;

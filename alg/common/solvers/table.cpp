@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "table.hpp"
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <paracel/error.hpp>
 
@@ -50,13 +52,42 @@ void table_settings::keys(key_list& k, const table_parts& parts) {
   }
 }
 
+namespace {
+
+/// Adds columns of 0 at the end.
+void widen(sample_rows& rows, std::uint32_t columns) {
+  if (rows.dense) {
+    std::vector<float> wide(rows.rows() * columns);
+    for (std::size_t i = 0; i < rows.rows(); ++i)
+      std::ranges::copy(rows.float_row(i), wide.begin() + static_cast<std::ptrdiff_t>(i * columns));
+    rows.floats = std::move(wide);
+  }
+  rows.columns = columns;
+}
+
+/// Gives rows that continue a model its columns.
+void match_columns(sample_rows& rows, std::uint32_t of_model, const sample_options& how, const std::string& file) {
+  if (rows.columns == of_model) return;
+  const bool numbered = rows.fields.count == 0;  // libsvm: the features that occur
+  if (!numbered || (rows.columns > of_model && how.fields.count != 0))
+    throw data_error(file + ": found " + std::to_string(rows.columns) + " features, want " + std::to_string(of_model) +
+                     ", those of the initial model");
+  if (rows.columns < of_model) widen(rows, of_model);
+}
+
+}  // namespace
+
 sample_rows load_training_table(Comm comm, const std::vector<std::string>& names, table_settings& table) {
+  const auto of_model = std::exchange(table.samples.columns, 0);  // libsvm drops what is beyond it
   auto rows = load_samples(comm, names, table.samples);
+  if (of_model != 0) match_columns(rows, of_model, table.samples, names.front());
   if (rows.columns == 0) throw data_error(names.front() + ": found samples without any feature");
   if (!table.row_weights.empty()) rows.weight = load_row_weights(comm, table.row_weights, rows);
   auto& how = table.samples;
-  how.names = rows.names;
-  how.fields = rows.fields;
+  if (of_model == 0 || how.fields.count == 0) {
+    how.names = rows.names;
+    how.fields = rows.fields;
+  }
   how.classes = rows.classes;
   how.columns = rows.columns;
   return rows;

@@ -40,7 +40,9 @@ struct table_settings {
 };
 
 /// Loads training samples; `rows.weight` is also set from row_weights. From now on `table.samples` describes other
-/// samples for the same model. A collective. Throws: data_error also when there are no features.
+/// samples for the same model. After read_fields they continue a model: they have its features, whose names and fields
+/// remain; rows of libsvm may lack the last ones, and have new ones at the end if the model's rows were libsvm, too. A
+/// collective. Throws: data_error also when there are no features.
 sample_rows load_training_table(Comm comm, const std::vector<std::string>& names, table_settings& table);
 
 /// Multiplies the weights of rows with binary labels by those of their classes. A collective. Throws: config_error for
