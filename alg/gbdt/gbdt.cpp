@@ -109,8 +109,7 @@ void gbdt_settings::check(const config& from) {
     throw config_error(from.place_of("max_leaves") +
                        ": found 0, and no max_depth either, want a limit for at least one of them");
   if (grower.max_leaves == 1) throw config_error(from.place_of("max_leaves") + ": found 1, want 0, or 2 or more");
-  if (loss == boosting_loss::lambdamart && table.samples.group.empty())
-    throw config_error(group_place + needs_groups);
+  if (loss == boosting_loss::lambdamart && table.samples.group.empty()) throw config_error(group_place + needs_groups);
   if (early_stopping > 0 && validation_input.empty())
     throw config_error(from.place_of("early_stopping") + ": needs validation_input, whose loss it monitors");
   if (!model.empty() && !validation_input.empty())
@@ -208,8 +207,7 @@ boosted_trees gbdt::boost(run_log& log) {
     }
     if (settings_.early_stopping == 0) model.best_round = model.rounds;
     // The loss of the trees that would be kept, if this round may be the best or last one.
-    const bool kept =
-        model.best_round == model.rounds && (settings_.early_stopping > 0 || model.rounds == last_round);
+    const bool kept = model.best_round == model.rounds && (settings_.early_stopping > 0 || model.rounds == last_round);
     if (kept || settings_.training_curve) {
       const double value = loss_of(all, training_, groups, margins);
       if (settings_.training_curve) losses.push_back(shown(value));
@@ -228,8 +226,7 @@ void gbdt::train() {
   if (linear_.initial.given())
     want_as_in_model(settings_.loss_place, word_of(boosting_losses, settings_.loss), word_of(boosting_losses, loss()));
   else set_loss(settings_.loss);
-  if (ranks() && samples().group.empty())
-    throw config_error(settings_.group_place + needs_groups);
+  if (ranks() && samples().group.empty()) throw config_error(settings_.group_place + needs_groups);
   if (loss() == boosting_loss::log) load_rows(2, "loss log; softmax is for more");
   else load_rows(most_classes, "loss softmax");
   if (!settings_.validation_input.empty()) validation_ = with_offsets(load_validation(settings_.validation_input));

@@ -35,7 +35,7 @@ void kmeans_settings::keys(key_list& k) {
   k("kclusters", kclusters, "number of centres; not with model")
       .at_least(1)
       .at_most(1000000)
-      .required_unless({"model"});
+      .required_unless({"model", "initial_model"});
   k.plugin("update_file", update.file, "plug-in that combines the workers' parts of the centres in the servers")
       .not_resumable();
   update.functions_key(k, "update_file", "update_functions",
@@ -49,6 +49,7 @@ void kmeans_settings::keys(key_list& k) {
   k("metric", metric,
     "cosine: points and centres are scaled to length 1; haversine: points are latitude,longitude in degrees", metrics);
   model_key(k, model, "folder or manifest of a model: only assign the points to its centres");
+  initial.key(k, model);
   table.samples.label = sample_options::label_rule::none;
   table.keys(k, {.labels = false});
   format_key(k, format, "format of the results: Paracel's text, or npy");
@@ -58,6 +59,7 @@ void kmeans_settings::keys(key_list& k) {
 
 void kmeans_settings::check(const config& from) {
   kclusters_place = from.place_of("kclusters");
+  metric_place = place_if_given(from, "metric");
   weight_place = from.place_of("weight");
   if (!model.empty()) refuse_keys(from, {"update_file"}, "not with a model, which has its own centres");
   if (format == result_format::npy && from.get<std::vector<std::string>>("update_functions").size() > 1)
@@ -81,23 +83,18 @@ kmeans::kmeans(Comm comm, const std::string& server_info, const kmeans_settings&
 
 void kmeans::solve() {
   if (!settings_.model.empty()) {
-    const model_reader model(settings_.model, "kmeans");
-    const auto shape = model.shape("centers");
-    if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0 || shape[1] > ~std::uint32_t{0})
-      throw data_error(settings_.model + ": found centers of the wrong shape, want one row of features per cluster");
-    settings_.kclusters = shape[0];
-    settings_.metric = model.field("settings.metric", metrics);
-    read_fields(model, static_cast<std::uint32_t>(shape[1]), settings_.table);
+    settings_.metric_place.clear();  // the model's counts
+    read_model(settings_.model);
     load();
     run_log log(*this, 1, "inertia", settings_.debug);
     kmeans_solver driver(*this, points_, total_, options(log));
-    auto centers = model.read<double>("centers");
-    if (settings_.haversine()) centers = on_sphere(centers);
-    dump(driver.assigned(std::move(centers), 0, true), log);
+    dump(driver.assigned(std::exchange(centers_, {}), 0, true), log);
     return;
   }
+  if (settings_.initial.given()) read_model(settings_.initial.path);
   load();
-  if (settings_.kclusters > counted_) {
+  // The centres of a model may be more than the points of a batch.
+  if (settings_.kclusters > counted_ && centers_.empty()) {
     throw config_error(settings_.kclusters_place + ": found number " + std::to_string(settings_.kclusters) +
                        ", want at most the number of points" + (counted_ < total_ ? " with a weight above 0, " : ", ") +
                        std::to_string(counted_));
@@ -105,6 +102,41 @@ void kmeans::solve() {
   run_log log(*this, settings_.rounds, "inertia", settings_.debug);
   kmeans_solver driver(*this, points_, total_, options(log));
   dump(driver.best(), log);
+}
+
+void kmeans::read_model(const std::string& path) {
+  const model_reader model(path, "kmeans");
+  const auto shape = model.shape("centers");
+  if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0 || shape[1] > ~std::uint32_t{0})
+    throw data_error(path + ": found centers of the wrong shape, want one row of features per cluster");
+  if (settings_.kclusters != 0 && settings_.kclusters != shape[0])
+    want_as_in_model(settings_.kclusters_place, std::to_string(settings_.kclusters), std::to_string(shape[0]));
+  settings_.kclusters = shape[0];
+  const auto metric = model.field("settings.metric", metrics);
+  want_as_in_model(settings_.metric_place, word_of(metrics, settings_.metric), word_of(metrics, metric));
+  settings_.metric = metric;
+  read_fields(model, static_cast<std::uint32_t>(shape[1]), settings_.table);
+  centers_ = model.read<double>("centers");
+  if (settings_.haversine()) centers_ = on_sphere(centers_);
+  const bool batches = model.has("seen");
+  seen_ = model.read<double>(batches ? "seen" : "counts");
+  if (batches) steps_ = model.field<std::uint64_t>("steps");
+  if (seen_.size() != shape[0])
+    throw data_error(path + ": found counts of " + std::to_string(seen_.size()) + " centers, want " +
+                     std::to_string(shape[0]));
+}
+
+/// Coordinates of 0 for the features that only the new points have.
+void kmeans::widen_centers() {
+  const auto k = settings_.kclusters;
+  const auto before = centers_.size() / k;
+  const auto d = points_.dimension();
+  if (before == d) return;
+  std::vector<double> wide(k * d);
+  for (std::size_t c = 0; c < k; ++c)
+    std::copy_n(centers_.begin() + static_cast<std::ptrdiff_t>(c * before), before,
+                wide.begin() + static_cast<std::ptrdiff_t>(c * d));
+  centers_ = std::move(wide);
 }
 
 kmeans_options kmeans::options(run_log& log) {
@@ -117,6 +149,13 @@ kmeans_options kmeans::options(run_log& log) {
   o.cosine = settings_.unit_length();
   o.weighted = settings_.weighted();
   o.seed = settings_.seed;
+  if (settings_.initial.given()) {
+    widen_centers();
+    o.start = centers_;
+    o.seen = seen_;
+    for (double& w : o.seen) w /= weight_unit_;
+    o.steps = steps_;
+  }
   o.progress = [&log, unit = weight_unit_](int run, int round, double inertia, std::optional<double> changed) {
     inertia *= unit;
     if (changed) log.round(round, inertia, {{"changed", *changed}, {"run", static_cast<double>(run)}});
@@ -143,8 +182,9 @@ void kmeans::load() {
   named_ = settings_.type == point_format::fvec ||
            (settings_.type == point_format::automatic && is_fvec(get_comm(), settings_.input));
   auto& how = settings_.table.samples;
-  auto rows = named_ ? load_fvec(get_comm(), settings_.input, how.columns, names_)
-                     : load_samples(get_comm(), settings_.input, how);
+  auto rows = named_                    ? load_fvec(get_comm(), settings_.input, how.columns, names_)
+              : settings_.model.empty() ? load_training_rows(get_comm(), settings_.input, how)
+                                        : load_samples(get_comm(), settings_.input, how);
   total_ = rows.rows_total;
   if (rows.columns == 0) throw data_error(settings_.input.front() + ": found points without any feature");
   if (named_ && !how.weight.empty())
@@ -152,9 +192,11 @@ void kmeans::load() {
   if (!settings_.table.row_weights.empty())
     rows.weight = load_row_weights(get_comm(), settings_.table.row_weights, rows);
   // Points to be assigned to a model may lack its last features.
-  if (how.columns != 0) rows.columns = how.columns;
-  how.names = rows.names;
-  how.fields = rows.fields;
+  if (!settings_.model.empty()) {
+    rows.columns = how.columns;
+    how.names = rows.names;
+    how.fields = rows.fields;
+  }
   if (settings_.haversine()) to_sphere(rows, settings_.input, how);
   scale_weights(rows);
   double most = 0;
@@ -207,6 +249,11 @@ void kmeans::dump(kmeans_outcome best, run_log& log) {
   model_writer model(*this, "kmeans", settings_.format);
   model.add("centers", std::span<const double>(centers), {settings_.kclusters, d});
   model.add("counts", best.counts);
+  if (settings_.batch_size > 0 && settings_.model.empty()) {
+    for (double& w : best.seen) w *= weight_unit_;
+    model.add("seen", best.seen);
+    model.fields().add("steps", best.steps);
+  }
   model.add_rows("labels", std::span<const std::uint64_t>(labels), {}, named_ ? &names_ : nullptr);
   model.fields()
       .add("objective", best.inertia)

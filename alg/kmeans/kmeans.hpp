@@ -48,9 +48,11 @@ struct kmeans_settings {
   std::vector<std::string> input;
   std::string output;
   std::string model;
+  initial_model initial;
   result_format format = result_format::text;
   point_format type = point_format::automatic;
   std::string kclusters_place;
+  std::string metric_place;  ///< if it is given
   std::string weight_place;
   std::size_t kclusters = 0;
   int rounds = 300;
@@ -78,6 +80,9 @@ class kmeans : public paralg {
   void solve() override;
 
  private:
+  /// Reads centres, metric and fields of a model; kclusters, if given, must be theirs.
+  void read_model(const std::string& path);
+  void widen_centers();
   void load();
   void scale_weights(sample_rows& rows);
   [[nodiscard]] kmeans_options options(run_log& log);
@@ -86,6 +91,9 @@ class kmeans : public paralg {
 
   kmeans_settings settings_;
   kmeans_points points_;
+  std::vector<double> centers_;  // of a model
+  std::vector<double> seen_;
+  std::uint64_t steps_ = 0;
   id_list names_;  // of this worker's points, if they have any
   std::optional<server_fold> servers_;
   bool named_ = false;

@@ -25,6 +25,8 @@ constexpr std::uint64_t seeding_stream = 16;  // plus the round of k-means||
 // section 5.
 constexpr int seeding_rounds = 5;
 constexpr double oversampling = 2;
+// Means that differ from centres by this fraction of the greatest one or less are those centres, rounded otherwise.
+constexpr double same_centre = 1e-13;
 // A centre's weight without one of its points is rounding error if it is below this fraction of the weight.
 constexpr double alone = 1e-12;
 
@@ -44,10 +46,12 @@ kmeans_outcome kmeans_solver::best() {
   resumable_loop attempts(job_);
   attempts.keep("centres", best.centres).keep("assignment", best.assignment).keep("counts", best.counts);
   attempts.keep("inertia", best.inertia).keep("rounds", best.rounds).keep("converged", best.converged);
-  while (attempts.next(options_.n_init)) {
+  attempts.keep("seen", best.seen).keep("steps", best.steps);
+  const bool continues = !options_.start.empty();
+  while (attempts.next(continues ? 1 : options_.n_init)) {
     const auto attempt = static_cast<int>(attempts.iteration());
     seed_ = mix64(options_.seed + static_cast<std::uint64_t>(attempt) * 0x9e3779b97f4a7c15U);
-    auto centres = seeds(seed_);
+    auto centres = continues ? options_.start : seeds(seed_);
     auto found =
         options_.batch_size == 0 ? lloyd(std::move(centres), attempt) : mini_batches(std::move(centres), attempt);
     if (attempt == 0 || found.inertia < best.inertia) best = std::move(found);
@@ -260,6 +264,12 @@ kmeans_outcome kmeans_solver::lloyd(std::vector<double> rows, int attempt) {
       }
       moved[c] = std::sqrt(square) * (1 + 1e-10);
     }
+    const double rounding = same_centre * std::sqrt(centres.largest_norm());
+    if (loop.iteration() == 0 && !options_.start.empty() &&
+        std::ranges::all_of(moved, [&](double m) { return m <= rounding; })) {
+      rows = centres.rows();  // the earlier run had converged, and these points are as its points were
+      converged = true;
+    }
     if (converged) loop.stop();
   }
   return assigned(std::move(rows), static_cast<int>(loop.iteration()), converged);
@@ -271,11 +281,12 @@ kmeans_outcome kmeans_solver::mini_batches(std::vector<double> rows, int attempt
   const std::size_t d = points_.dimension();
   const std::size_t k = options_.clusters;
   sums_ = kmeans_sums(k, d);
-  std::vector<double> seen(k);
+  auto seen = options_.seen;
+  seen.resize(k);
   const std::uint64_t size = std::min<std::uint64_t>(options_.batch_size, total_);
   const std::uint64_t steps = (total_ + size - 1) / size;
   double last = std::numeric_limits<double>::infinity();
-  std::uint64_t step = 0;
+  std::uint64_t step = options_.steps;
   std::vector<std::size_t> mine;
   std::vector<std::uint32_t> best;
   std::vector<double> square;
@@ -331,7 +342,10 @@ kmeans_outcome kmeans_solver::mini_batches(std::vector<double> rows, int attempt
     last = inertia;
     if (converged) loop.stop();
   }
-  return assigned(std::move(rows), static_cast<int>(loop.iteration()), converged);
+  auto out = assigned(std::move(rows), static_cast<int>(loop.iteration()), converged);
+  out.seen = std::move(seen);
+  out.steps = step;
+  return out;
 }
 
 /// Assigns every point to its nearest centre.

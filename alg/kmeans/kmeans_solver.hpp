@@ -26,6 +26,11 @@ struct kmeans_options {
   bool cosine = false;
   bool weighted = false;  ///< some worker's points have weights
   std::uint64_t seed = 0;
+  /// Of a run that continues an earlier one: its centres, and of its mini-batches the weight of the points that have
+  /// moved each centre, and the number of steps.
+  std::vector<double> start{};
+  std::vector<double> seen{};
+  std::uint64_t steps = 0;
   /// Called after each round: run (from 0), round (from 1), inertia, points that changed their centre (not with
   /// mini-batches).
   std::function<void(int, int, double, std::optional<double>)> progress{};
@@ -41,6 +46,8 @@ struct kmeans_outcome {
   double inertia = 0;
   int rounds = 0;
   bool converged = false;
+  std::vector<double> seen;  ///< of mini-batches: as in kmeans_options
+  std::uint64_t steps = 0;
 };
 
 /// Lifetime: job and points must outlive it. Thread-safety: none. Every public call is a collective.
@@ -51,7 +58,7 @@ class kmeans_solver {
   kmeans_solver(paralg& job, kmeans_points& points, std::uint64_t total, kmeans_options options)
       : job_(job), comm_(job.get_comm()), points_(points), total_(total), options_(std::move(options)) {}
 
-  /// The best of n_init runs. Cost: see README.md.
+  /// The best of n_init runs, or one from `start`. Cost: see README.md.
   [[nodiscard]] kmeans_outcome best();
   /// Assigns every point to the nearest of these centres.
   [[nodiscard]] kmeans_outcome assigned(std::vector<double> centres, int rounds, bool converged);

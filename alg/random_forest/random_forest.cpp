@@ -188,7 +188,8 @@ void random_forest::train() {
   if (greatest_value(all, training_.weight, "weights") > greatest_weight)
     throw data_error(linear_.training_input.front() +
                      ": found a weight above 500, want at most that many draws of a row");
-  run_log log(*this, static_cast<int>(trees().trees()) + settings_.trees, linear_.debug ? log_name() : "round_seconds", linear_.debug);
+  run_log log(*this, static_cast<int>(trees().trees()) + settings_.trees, linear_.debug ? log_name() : "round_seconds",
+              linear_.debug);
   model_ = bag(log);
   write_model();
   log.result("trees", std::uint64_t{trees().trees()});

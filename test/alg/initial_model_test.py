@@ -6,6 +6,8 @@ import os
 import random
 import unittest
 
+import numpy
+
 from alg_job import AlgorithmCase
 
 ROWS = 300
@@ -68,6 +70,11 @@ class InitialModelTest(AlgorithmCase):
 
     def refused(self, program, message, status=4, **keys):
         self.assertIn(message, self.job(0, program=program, status=status, **keys))
+
+    def npy(self, name, rows):
+        path = self.path(name)
+        numpy.save(path, numpy.array(rows))
+        return path
 
     # ---- trees
 
@@ -163,6 +170,64 @@ class InitialModelTest(AlgorithmCase):
         self.refused("random_forest", "found regression, want classification as in the initial model", 3, training_input=train,
                      initial_model=models["random_forest"], type="regression")
         self.refused("gbdt", "no such file or folder", 3, training_input=train, initial_model=self.folder + "/none", loss="squared")
+
+    # ---- clusters
+
+    def points(self, name, columns=3):
+        dice = random.Random(8)
+        lines = [",".join(NAMES[:columns])]
+        lines += [",".join(str(round(dice.gauss(1, 1), 3)) for _ in range(columns)) for _ in range(ROWS)]
+        return self.path(name, "\n".join(lines) + "\n")
+
+    def test_kmeans_goes_on(self):
+        points = self.points("points.csv")
+        weights = self.path("weights.txt", "".join(f"{1 + i % 3}\n" for i in range(ROWS)))
+        for name, more in (("lloyd", {}), ("cosine", {"metric": "cosine"}), ("weights", {"row_weights": weights}),
+                           ("batches", {"batch_size": 40, "rounds": 8}),
+                           ("batches, weights", {"batch_size": 40, "rounds": 8, "row_weights": weights})):
+            for workers in (0, 2):
+                with self.subTest(case=name, workers=workers):
+                    keys = {"input": points, "kclusters": 7, **more}
+                    found, whole = self.run_program("kmeans", workers, **keys)
+                    converged = self.output
+                    self.run_program("kmeans", workers, **{**keys, "rounds": 3})
+                    keys.pop("kclusters")
+                    rest = {"rounds": 5} if "rounds" in more else {}
+                    again, both = self.run_program("kmeans", workers, initial_model=self.output, n_init=4, **{**keys, **rest})
+                    self.assertEqual(both, whole)
+                    self.assertEqual((again["inertia"], again["converged"]), (found["inertia"], found["converged"]))
+                    if rest:
+                        continue
+                    self.assertGreater(found["rounds"], 4)
+                    self.assertEqual(again["rounds"], found["rounds"] - 3)
+                    for other in (0, 2):
+                        again, both = self.run_program("kmeans", other, initial_model=converged, **keys)
+                        self.assertEqual((again["rounds"], both["centers"], both["counts"]),
+                                         (1, whole["centers"], whole["counts"]))
+                        self.assertAlmostEqual(again["inertia"] / found["inertia"], 1, delta=1e-12)
+
+    def test_kmeans_with_new_features_and_few_points(self):
+        narrow = self.path("narrow.svm", "".join(f"0 1:{x[0]} 2:{10 * x[2]}\n" for x in self.x))
+        wide = self.path("wide.svm", "0 1:45 4:3\n0 1:30 2:1\n")
+        self.run_program("kmeans", input=narrow, kclusters=5)
+        model = self.output
+        centers = self.lines("centers", 1)
+        self.run_program("kmeans", input=wide, initial_model=model, batch_size=2, rounds=1, seed=1)
+        moved = [line.split("\t")[1].split("|") for line in self.lines("centers", 1)]
+        self.assertEqual([len(row) for row in moved], [4] * 5)
+        self.assertEqual(sum("\t" + "|".join(row[:2]) in line for row in moved for line in centers), 4)
+
+    def test_kmeans_refuses(self):
+        points = self.points("points.csv")
+        self.run_program("kmeans", input=points, kclusters=3, rounds=2)
+        model = self.output
+        self.refused("kmeans", "found 4, want 3 as in the initial model", 3, input=points, initial_model=model, kclusters=4)
+        self.refused("kmeans", "found cosine, want euclidean as in the initial model", 3, input=points, initial_model=model,
+                     metric="cosine")
+        self.refused("kmeans", "found no field \"ratio\" in the header", input=self.points("other.csv", columns=2),
+                     initial_model=model)
+        self.refused("kmeans", "found 2 features, want 3, those of the initial model", input=self.npy("two.npy", [[0.0, 1.0]] * 5), initial_model=model)
+        self.refused("kmeans", "not with model, which is used as it is", 3, input=points, initial_model=model, model=model)
 
 
 if __name__ == "__main__":

@@ -77,19 +77,23 @@ void match_columns(sample_rows& rows, std::uint32_t of_model, const sample_optio
 
 }  // namespace
 
-sample_rows load_training_table(Comm comm, const std::vector<std::string>& names, table_settings& table) {
-  const auto of_model = std::exchange(table.samples.columns, 0);  // libsvm drops what is beyond it
-  auto rows = load_samples(comm, names, table.samples);
-  if (of_model != 0) match_columns(rows, of_model, table.samples, names.front());
-  if (rows.columns == 0) throw data_error(names.front() + ": found samples without any feature");
-  if (!table.row_weights.empty()) rows.weight = load_row_weights(comm, table.row_weights, rows);
-  auto& how = table.samples;
+sample_rows load_training_rows(Comm comm, const std::vector<std::string>& names, sample_options& how) {
+  const auto of_model = std::exchange(how.columns, 0);  // libsvm drops what is beyond it
+  auto rows = load_samples(std::move(comm), names, how);
+  if (of_model != 0) match_columns(rows, of_model, how, names.front());
   if (of_model == 0 || how.fields.count == 0) {
     how.names = rows.names;
     how.fields = rows.fields;
   }
-  how.classes = rows.classes;
   how.columns = rows.columns;
+  return rows;
+}
+
+sample_rows load_training_table(Comm comm, const std::vector<std::string>& names, table_settings& table) {
+  auto rows = load_training_rows(comm, names, table.samples);
+  if (rows.columns == 0) throw data_error(names.front() + ": found samples without any feature");
+  if (!table.row_weights.empty()) rows.weight = load_row_weights(comm, table.row_weights, rows);
+  table.samples.classes = rows.classes;
   return rows;
 }
 

@@ -39,10 +39,11 @@ struct table_settings {
   std::string features_place;  // of the key, for error messages
 };
 
-/// Loads training samples; `rows.weight` is also set from row_weights. From now on `table.samples` describes other
-/// samples for the same model. After read_fields they continue a model: they have its features, whose names and fields
-/// remain; rows of libsvm may lack the last ones, and have new ones at the end if the model's rows were libsvm, too. A
-/// collective. Throws: data_error also when there are no features.
+/// Loads training samples. From now on `how` describes other samples for the same model. After read_fields they
+/// continue a model: they have its features, whose names and fields remain; rows of libsvm may lack the last ones, and
+/// have new ones at the end if the model's rows were libsvm, too. A collective. Throws: data_error.
+sample_rows load_training_rows(Comm comm, const std::vector<std::string>& names, sample_options& how);
+/// The same; `rows.weight` is also set from row_weights. Throws: data_error also when there are no features.
 sample_rows load_training_table(Comm comm, const std::vector<std::string>& names, table_settings& table);
 
 /// Multiplies the weights of rows with binary labels by those of their classes. A collective. Throws: config_error for
