@@ -37,19 +37,23 @@ constexpr choices<distribution> distributions = {{"multinomial", distribution::m
 
 void naive_bayes_settings::keys(key_list& k) {
   class_settings::keys(k);
-  k("distribution", distribution, "distribution of a feature in a class", distributions).required_unless({"model"});
+  k("distribution", distribution, "distribution of a feature in a class", distributions)
+      .required_unless({"model", "initial_model"});
   k("alpha", alpha, "multinomial, bernoulli: added to each count").at_least(1e-10);
   k("binarize", binarize, "bernoulli: a feature is present if its value is greater than this");
   k("var_smoothing", var_smoothing,
     "gaussian: this fraction of the greatest variance of a feature is added to all variances; default: to each 1e-9 "
     "of its own feature's variance in all rows")
       .at_least(0);
+  initial.key(k, model);
   k("fit_prior", fit_prior, "estimate the probabilities of classes from the rows; false: all equal");
   k("class_prior", class_prior, "probabilities of the classes, in the order of the classes").at_least(0).at_most(1);
 }
 
 void naive_bayes_settings::check(const config& from) {
   prior_place = from.place_of("class_prior");
+  distribution_place = place_if_given(from, "distribution");
+  binarize_place = place_if_given(from, "binarize");
   if (binarize < 0)
     throw config_error(from.place_of("binarize") +
                        ": found a number below 0, want at least 0: features that a row "
@@ -96,10 +100,83 @@ void naive_bayes::read_model() {
                      std::to_string(classes().size()));
 }
 
+void naive_bayes::read_initial() {
+  const auto& path = linear_.initial.path;
+  const model_reader model(path, "naive_bayes");
+  const auto kind = model.field("settings.distribution", distributions);
+  want_as_in_model(settings_.distribution_place, word_of(distributions, settings_.distribution),
+                   word_of(distributions, kind));
+  const auto binarize = model.field<double>("settings.binarize");
+  if (kind == distribution::bernoulli)
+    want_as_in_model(settings_.binarize_place, json_number(settings_.binarize), json_number(binarize));
+  settings_.distribution = kind;
+  settings_.binarize = binarize;
+  const bool gaussian = kind == distribution::gaussian;
+  const char* const name = gaussian ? "naive_bayes_mean" : "naive_bayes_count";
+  if (!model.has("naive_bayes_class_weight") || !model.has(name))
+    throw data_error(path + ": found no sums over rows, which models of earlier versions lack; want a model with them");
+  const auto shape = model.shape(name);
+  if (shape.size() != 2 || shape[0] == 0 || shape[0] > UINT32_MAX) throw data_error(path + ": found no parameters");
+  columns_ = shape[0];
+  continue_classes(model, static_cast<std::uint32_t>(columns_));
+  auto& e = earlier_;
+  e.rows = model.field<std::uint64_t>("rows");
+  e.class_rows = model.fields<double>("class_rows");
+  e.weight = model.read<double>("naive_bayes_class_weight");
+  (gaussian ? e.mean : e.count) = model.read<double>(name);
+  if (gaussian) {
+    e.square = model.read<double>("naive_bayes_square");
+    e.overall = model.read<double>("naive_bayes_overall");
+  }
+  const auto k = classes().size();
+  if (shape[1] != k || e.weight.size() != k || e.class_rows.size() != k ||
+      (gaussian && (e.square.size() != columns_ * k || e.overall.size() != columns_ * 2)))
+    throw data_error(path + ": found sums of " + std::to_string(shape[1]) + " classes, want " + std::to_string(k));
+}
+
+/// Adds the moments of the initial model's rows to those of measure_moments. Features that it does not have were 0.
+void naive_bayes::add_earlier(numbers& sums, numbers& square) const {
+  const auto& e = earlier_;
+  const std::size_t k = classes().size();
+  const std::size_t groups = k + 1;
+  const std::size_t known = e.overall.size() / 2;
+  for (std::size_t at = 0; at < square.size(); ++at) {
+    const std::size_t j = at / groups;
+    const std::size_t g = at % groups;
+    const double before = g < k ? e.weight[g] : static_cast<double>(e.rows);
+    const double all = before + sums[g];
+    if (!(all > 0)) continue;
+    const double earlier_mean = j >= known ? 0 : g < k ? e.mean[j * k + g] : e.overall[2 * j];
+    const double earlier_square = j >= known ? 0 : g < k ? e.square[j * k + g] : e.overall[2 * j + 1];
+    double& mean = sums[groups + at];
+    const double away = mean - earlier_mean;
+    mean = earlier_mean + away * (sums[g] / all);
+    square[at] += earlier_square + away * away * before * (sums[g] / all);
+  }
+  for (std::size_t g = 0; g < groups; ++g) sums[g] += g < k ? e.weight[g] : static_cast<double>(e.rows);
+}
+
+/// What the next run adds its rows to.
+void naive_bayes::write_sums(model_writer& to, const std::vector<std::string>& names) {
+  const auto k = classes().size();
+  to.add("naive_bayes_class_weight", sums_.weight);
+  if (settings_.distribution == distribution::gaussian) {
+    add_feature_rows(to, get_comm(), "naive_bayes_square", sums_.square, k, names);
+    add_feature_rows(to, get_comm(), "naive_bayes_overall", sums_.overall, 2, names);
+  } else {
+    add_feature_rows(to, get_comm(), "naive_bayes_count", sums_.count, k, names);
+  }
+}
+
 void naive_bayes::train() {
+  if (linear_.initial.given()) read_initial();
   const auto rows = load_training_classes(1, settings_.distribution == distribution::gaussian);
   columns_ = rows.columns;
   const std::size_t k = classes().size();
+  sums_.rows = rows.rows_total + earlier_.rows;
+  sums_.class_rows = class_rows();
+  if (linear_.initial.given())
+    for (std::size_t c = 0; c < k; ++c) sums_.class_rows[c] += earlier_.class_rows[c];
   run_log log(*this, 1, "objective", linear_.debug);
   const bool gaussian = settings_.distribution == distribution::gaussian;
   if (gaussian) measure_moments(rows);
@@ -114,8 +191,13 @@ void naive_bayes::train() {
   if (!second_.empty())
     add_feature_rows(model, get_comm(), gaussian ? "naive_bayes_variance" : "naive_bayes_log_complement", second_, k,
                      names);
-  describe(model, rows.rows_total);
-  log.result("rows", rows.rows_total);
+  write_sums(model, names);
+  describe(model, sums_.rows, sums_.class_rows);
+  if (linear_.initial.given())
+    model.settings()
+        .add("distribution", word_of(distributions, settings_.distribution))
+        .add("binarize", settings_.binarize);
+  log.result("rows", sums_.rows);
   log.result("classes", std::uint64_t{k});
   use_model(log, &model);
 }
@@ -149,11 +231,16 @@ void naive_bayes::count(const sample_rows& rows) {
   q.close_each_with([](com_context& c) {
     return counts(c.get_obj<std::int64_t>("negative"), std::move(c.get_obj<numbers>("sums")));
   });
-  const auto [negative, sums] = q.exec<counts>();
+  auto [negative, sums] = q.exec<counts>();
   if (negative != no_row)
     throw data_error(place_of_row(linear_.training_input, static_cast<std::uint64_t>(negative), samples()) +
                      ": found a number below 0, want counts of at least 0 for multinomial");
-  class_weight_.assign(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(k));
+  if (linear_.initial.given()) {
+    for (std::size_t c = 0; c < k; ++c) sums[c] += earlier_.weight[c];
+    for (std::size_t at = 0; at < earlier_.count.size(); ++at) sums[k + at] += earlier_.count[at];
+  }
+  sums_.weight.assign(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(k));
+  sums_.count.assign(sums.begin() + static_cast<std::ptrdiff_t>(k), sums.end());
   first_.resize(columns_ * k);
   if (!multinomial) second_.resize(columns_ * k);
   const double alpha = settings_.alpha;
@@ -229,14 +316,19 @@ void naive_bayes::measure_moments(const sample_rows& rows) {
   q.close_each_with([](com_context& c) {
     return moments(std::move(c.get_obj<numbers>("sums")), std::move(c.get_obj<numbers>("square")));
   });
-  const auto [sums, square] = q.exec<moments>();
-  class_weight_.assign(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(k));
+  auto [sums, square] = q.exec<moments>();
+  if (linear_.initial.given()) add_earlier(sums, square);
+  sums_.weight.assign(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(k));
+  sums_.square.resize(columns_ * k);
+  sums_.overall.resize(columns_ * 2);
   std::vector<double> middle(columns_);
   std::vector<double> spread(columns_);
   double greatest = 0;
   for (std::size_t j = 0; j < columns_; ++j) {
     const double variance = square[j * groups + k] / sums[k];
     middle[j] = sums[groups + j * groups + k];
+    sums_.overall[2 * j] = middle[j];
+    sums_.overall[2 * j + 1] = square[j * groups + k];
     spread[j] = std::sqrt(variance);
     greatest = std::max(greatest, variance);
   }
@@ -256,10 +348,11 @@ void naive_bayes::measure_moments(const sample_rows& rows) {
     for (std::size_t c = 0; c < k; ++c) {
       const std::size_t at = j * k + c;
       first_[at] = sums[groups + j * groups + c];
-      second_[at] = square[j * groups + c] / class_weight_[c] + smoothing;
+      sums_.square[at] = square[j * groups + c];
+      second_[at] = square[j * groups + c] / sums_.weight[c] + smoothing;
       // A constant feature says nothing about the class, whatever its variance.
       if (is_constant(middle[j], spread[j])) second_[at] = given && smoothing > 0 ? smoothing : 1;
-      else if (class_weight_[c] > 0 && !(second_[at] > 0))
+      else if (sums_.weight[c] > 0 && !(second_[at] > 0))
         throw data_error(linear_.training_input.front() + ": found a feature without variance in class " +
                          classes()[c] + ", want var_smoothing above 0");
     }
@@ -287,17 +380,17 @@ void naive_bayes::set_priors() {
   prior_.resize(k);
   double all = 0;
   for (std::size_t c = 0; c < k; ++c) {
-    if (class_weight_[c] == 0)
+    if (sums_.weight[c] == 0)
       throw data_error(linear_.training_input.front() + ": found class " + classes()[c] +
                        " with rows of weight 0 only, want a weight above 0");
-    all += class_weight_[c];
+    all += sums_.weight[c];
   }
   if (!settings_.class_prior.empty() && settings_.class_prior.size() != k)
     throw config_error(settings_.prior_place + ": found " + std::to_string(settings_.class_prior.size()) +
                        " numbers, want one for each of " + std::to_string(k) + " classes");
   for (std::size_t c = 0; c < k; ++c) {
     if (!settings_.class_prior.empty()) prior_[c] = std::log(settings_.class_prior[c]);
-    else if (settings_.fit_prior) prior_[c] = std::log(class_weight_[c]) - std::log(all);
+    else if (settings_.fit_prior) prior_[c] = std::log(sums_.weight[c]) - std::log(all);
     else prior_[c] = -std::log(static_cast<double>(k));
   }
 }

@@ -37,6 +37,8 @@ struct naive_bayes_settings : class_settings {
   bool fit_prior = true;
   std::vector<double> class_prior;
   std::string prior_place;
+  std::string distribution_place;  ///< if it is given
+  std::string binarize_place;
 };
 
 class naive_bayes : public class_base {
@@ -49,8 +51,22 @@ class naive_bayes : public class_base {
   void solve() override;
 
  private:
+  /// Sums over rows, from which the parameters follow: a model keeps them, so that further rows can be added.
+  struct row_sums {
+    std::uint64_t rows = 0;
+    std::vector<double> class_rows;
+    std::vector<double> weight;   // of the rows of each class
+    std::vector<double> count;    // multinomial, bernoulli: a number a class for each feature, as the next two
+    std::vector<double> mean;     // gaussian
+    std::vector<double> square;   // gaussian: sums of weighted squares around the mean
+    std::vector<double> overall;  // gaussian: of each feature mean and sum of squares over all rows, without weights
+  };
+
   void train();
   void read_model();
+  void read_initial();
+  void add_earlier(std::vector<double>& sums, std::vector<double>& square) const;
+  void write_sums(model_writer& to, const std::vector<std::string>& names);
   void count(const sample_rows& rows);
   void measure_moments(const sample_rows& rows);
   void warn_of_smoothing(const std::vector<std::string>& names, std::span<const double> mean,
@@ -64,8 +80,9 @@ class naive_bayes : public class_base {
 
   naive_bayes_settings settings_;
   std::size_t columns_ = 0;
-  std::vector<double> class_weight_;  // the sum of the weights of its rows
-  std::vector<double> prior_;         // logarithms
+  row_sums earlier_;           // of the initial model
+  row_sums sums_;              // with the rows of this run
+  std::vector<double> prior_;  // logarithms
   // A number a class for each feature: gaussian means and variances, else log p, and bernoulli log(1 - p).
   std::vector<double> first_;
   std::vector<double> second_;

@@ -229,6 +229,71 @@ class InitialModelTest(AlgorithmCase):
         self.refused("kmeans", "found 2 features, want 3, those of the initial model", input=self.npy("two.npy", [[0.0, 1.0]] * 5), initial_model=model)
         self.refused("kmeans", "not with model, which is used as it is", 3, input=points, initial_model=model, model=model)
 
+    # ---- sums
+
+    def bayes(self, name, distribution, rows, sparse=False, more=""):
+        """Rows of four features, the last of which only odd rows have."""
+        dice = random.Random(9)
+        lines = []
+        for i in range(ROWS):
+            x = [dice.randrange(5), round(dice.gauss(1e6, 2), 2) if distribution == "gaussian" else dice.randrange(3),
+                 dice.randrange(2), dice.randrange(4) * (i % 2)]
+            label = dice.choice("abc")
+            if i in rows and sparse:
+                lines.append(" ".join([label, *(f"{j}:{v}" for j, v in enumerate(x, 1) if v)]))
+            elif i in rows:
+                lines.append(",".join(map(str, [*x, 1 + i % 3, label])))
+        head = [] if sparse else [",".join([*NAMES, "weight", "label"])]
+        return self.path(name, "\n".join([*head, *lines]) + "\n")
+
+    def test_naive_bayes_adds_rows(self):
+        halves = range(0, ROWS, 2), range(1, ROWS, 2)
+        for distribution in ("multinomial", "bernoulli", "gaussian"):
+            for sparse in (False, True):
+                form = "svm" if sparse else "csv"
+                whole, first, second = (self.bayes(f"{n}.{form}", distribution, rows, sparse)
+                                        for n, rows in (("whole", range(ROWS)), ("first", halves[0]), ("second", halves[1])))
+                keys = {} if sparse else {"weight": "weight"}
+                with self.subTest(distribution=distribution, sparse=sparse):
+                    chosen = {"distribution": distribution}
+                    found, all_rows = self.run_program("naive_bayes", training_input=whole, test_input=whole, **keys, **chosen)
+                    fields = self.manifest()
+                    for workers in (0, 2):
+                        self.run_program("naive_bayes", workers, training_input=first, format="npy", **keys, **chosen)
+                        again, both = self.run_program("naive_bayes", 2 - workers, training_input=second, test_input=whole,
+                                                       initial_model=self.output, **keys)
+                        for field in ("rows", "class_rows", "classes", "names"):
+                            self.assertEqual(self.manifest()[field], fields[field])
+                        self.assertEqual(again["accuracy"], found["accuracy"])
+                        self.assertEqual(set(both), set(all_rows))
+                        if distribution != "gaussian":
+                            self.assertEqual(both, all_rows)
+                            continue
+                        for name in both:
+                            one, other = self.numbers(both[name]), self.numbers(all_rows[name])
+                            numpy.testing.assert_allclose(one, other, rtol=1e-10, err_msg=name)
+
+    def numbers(self, text):
+        """Of the lines of an array, without their names."""
+        return numpy.array([float(v) for line in text.decode().splitlines() for v in line.split("\t")[-1].split("|")])
+
+    def test_naive_bayes_refuses(self):
+        rows = self.bayes("rows.csv", "multinomial", range(ROWS))
+        self.run_program("naive_bayes", training_input=rows, distribution="bernoulli", weight="weight", binarize=1)
+        model = self.output
+        keys = {"training_input": rows, "initial_model": model, "weight": "weight"}
+        self.refused("naive_bayes", "found multinomial, want bernoulli as in the initial model", 3, distribution="multinomial",
+                     **keys)
+        self.refused("naive_bayes", "found 2, want 1 as in the initial model", 3, binarize=2, **keys)
+        self.refused("naive_bayes", "found no field \"weight\" in the header",
+                     **{**keys, "training_input": self.table("t.csv")})
+        self.refused("naive_bayes", "want a class of the model: a, b, c",
+                     **{**keys, "training_input": self.path("d.csv", ",".join([*NAMES, "weight", "label"]) + "\n1,1,1,1,1,d\n")})
+        os.rename(os.path.join(model, "model.json"), os.path.join(model, "new.json"))
+        with open(os.path.join(model, "new.json"), encoding="utf-8") as file:
+            self.path(os.path.join(model, "model.json"), file.read().replace("naive_bayes_count", "naive_bayes_old"))
+        self.refused("naive_bayes", "found no sums over rows, which models of earlier versions lack", **keys)
+
 
 if __name__ == "__main__":
     unittest.main()

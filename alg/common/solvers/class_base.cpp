@@ -41,11 +41,16 @@ void class_base::weigh(sample_rows& rows) {
   weigh_classes(get_comm(), linear_.table.of_classes, classes_, class_rows_, rows.label, weights_);
 }
 
-void class_base::read_classes(const model_reader& model, std::uint32_t columns) {
+void class_base::continue_classes(const model_reader& model, std::uint32_t columns) {
   classes_ = model.fields<std::string>("classes");
-  if (classes_.empty()) throw data_error(linear_.model + ": found no classes");
+  if (classes_.empty()) throw data_error(model.path() + ": found no classes");
   samples().classes = classes_;
-  load_for_model(model, columns);
+  read_fields(model, columns, linear_.table);
+}
+
+void class_base::read_classes(const model_reader& model, std::uint32_t columns) {
+  continue_classes(model, columns);
+  load_others();
 }
 
 void class_base::use(const scorer& score, bool probabilities, bool margin_of_two, run_log& log, model_writer* model) {
@@ -108,10 +113,10 @@ void class_base::use(const scorer& score, bool probabilities, bool margin_of_two
   log.result("output", get_output());
 }
 
-void class_base::describe(model_writer& model, std::uint64_t rows) const {
+void class_base::describe(model_writer& model, std::uint64_t rows, std::span<const double> class_rows) const {
   std::string counts;
   for (std::size_t c = 0; c < classes_.size(); ++c) {
-    counts += (c == 0 ? "" : ", ") + json_number(class_rows_[c]);
+    counts += (c == 0 ? "" : ", ") + json_number(class_rows[c]);
   }
   add_classes(model, classes_);
   model.fields().raw("class_rows", "[" + counts + "]").add("rows", rows);

@@ -40,6 +40,8 @@ class class_base : public linear_base {
   sample_rows load_training_classes(std::size_t least, bool squares = true);
   /// Reads the classes of a saved model, and loads the other inputs.
   void read_classes(const model_reader& model, std::uint32_t columns);
+  /// Reads the classes and fields of a model that training continues: load_training_classes then loads rows of these.
+  void continue_classes(const model_reader& model, std::uint32_t columns);
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
   /// Rows of each class, over all workers.
   [[nodiscard]] const std::vector<double>& class_rows() const noexcept { return class_rows_; }
@@ -51,7 +53,8 @@ class class_base : public linear_base {
   /// two classes, half the difference of their scores is written. A collective.
   void use(const scorer& score, bool probabilities, bool margin_of_two, run_log& log, model_writer* model);
   /// Adds the classes, their row counts, and the fields of the samples to a manifest.
-  void describe(model_writer& model, std::uint64_t rows) const;
+  void describe(model_writer& model, std::uint64_t rows) const { describe(model, rows, class_rows_); }
+  void describe(model_writer& model, std::uint64_t rows, std::span<const double> class_rows) const;
 
  private:
   void weigh(sample_rows& rows);

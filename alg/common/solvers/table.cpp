@@ -85,6 +85,7 @@ sample_rows load_training_rows(Comm comm, const std::vector<std::string>& names,
     how.names = rows.names;
     how.fields = rows.fields;
   }
+  rows.names = how.names;
   how.columns = rows.columns;
   return rows;
 }
