@@ -14,6 +14,7 @@
 #include "alg/common/output/divergence.hpp"
 #include "alg/common/output/load_cache_keys.hpp"
 #include "alg/common/output/model_file.hpp"
+#include "alg/common/output/server_state.hpp"
 #include "alg/common/output/warning.hpp"
 #include "alg/common/solvers/column_shift.hpp"
 
@@ -312,6 +313,10 @@ void als_settings::keys(key_list& k) {
 }
 
 void als_settings::check(const config& from) {
+  k_place = place_if_given(from, "k");
+  implicit_place = from.place_of("implicit");
+  if (use.initial.given())
+    refuse_keys(from, {"factor_input"}, "not with initial_model: the one step has given factors");
   if (implicit) {
     model.form = als_form::implicit_ratings;
     model.lambda_bias = 0;
@@ -342,6 +347,7 @@ void alternating_least_squares::solve() {
   } else if (!settings_.factor_input.empty()) {
     solve_one_step();
   } else {
+    if (settings_.use.initial.given()) read_initial();
     load();
     train();
     write();
@@ -378,6 +384,15 @@ void alternating_least_squares::solve_one_step() {
   log_.result("validate_rmse", errors.validate_rmse);
 }
 
+void alternating_least_squares::read_initial() {
+  const auto& path = settings_.use.initial.path;
+  const auto word = [](bool implicit) { return implicit ? "true" : "false"; };
+  initial_.emplace(path, "als", model_.k, settings_.k_place);
+  want_as_in_model(settings_.implicit_place, word(settings_.implicit),
+                   word(model_reader(path, "als").field<bool>("settings.implicit")));
+  model_.k = initial_->head().k;
+}
+
 void alternating_least_squares::load() {
   auto comm = get_comm();
   auto options = rating_options(settings_.use.entries);
@@ -398,6 +413,7 @@ void alternating_least_squares::load() {
     }
     scale_ = {};
   }
+  if (initial_ && model_.form == als_form::explicit_ratings) scale_ = initial_->with(scale_);
   settings_.limits.apply(scale_);
   model_.mean = scale_.mean;
   users_.prepare(model_.k);
@@ -408,7 +424,10 @@ void alternating_least_squares::load() {
     double* row = items_.own.data() + i * width;
     row[known_at] = 1;
     for (std::size_t j = 0; j < model_.k; ++j) row[factors_at + j] = settings_.start * random.normal();
+    if (initial_) initial_->take_item(items_.keys[i], std::span(items_.own).subspan(i * width, width));
   }
+  for (std::size_t u = 0; initial_ && u < users_.keys.size(); ++u)
+    initial_->take_user(users_.keys[u], std::span(users_.own).subspan(u * width, width));
   tables_.emplace(*this, "als", model_.k);
   if (!resumed()) push_rows(tables_->items(), items_.keys, items_.own);
   item_penalty_ = als_penalty(model_, items_.ratings, items_.own);
@@ -480,8 +499,22 @@ void alternating_least_squares::train() {
 }
 
 void alternating_least_squares::write() {
-  write_model(*this, "als", settings_.format, model_.k, scale_, users_.ratings.entries_total,
-              {users_.own, &users_.ratings.row_ids, items_.own, &items_.ratings.row_ids});
+  const auto all_of = [&](const als_role& side, factor_rows others, table<double>& to) {
+    push_rows(to, keys_of(others.ids), others.rows);
+    factor_rows all{side.ratings.row_ids, side.own};
+    all.add(others);
+    return all;
+  };
+  if (initial_) {
+    const auto users = all_of(users_, initial_->other_users(get_comm(), users_.keys), tables_->users());
+    const auto items = all_of(items_, initial_->other_items(get_comm(), items_.keys), tables_->items());
+    write_model(*this, "als", settings_.format, model_.k, scale_, users_.ratings.entries_total,
+                {users.rows, &users.ids, items.rows, &items.ids});
+    paracel_sync();
+  } else {
+    write_model(*this, "als", settings_.format, model_.k, scale_, users_.ratings.entries_total,
+                {users_.own, &users_.ratings.row_ids, items_.own, &items_.ratings.row_ids});
+  }
   // The pushed user rows predate the last solve for the items; the model uses both as they are.
   use_model(*this, log_, *tables_, settings_.use, scale_, &users_.ratings, users_.own);
 }

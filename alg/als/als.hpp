@@ -31,6 +31,7 @@
 
 #include "alg/common/output/result_keys.hpp"
 #include "alg/common/output/run_log.hpp"
+#include "alg/common/solvers/initial_factors.hpp"
 #include "alg/common/solvers/recommend.hpp"
 
 namespace paracel::alg {
@@ -84,6 +85,8 @@ struct als_settings {
   std::uint64_t seed = 0;
   bool debug = false;
   rating_limits limits;
+  std::string k_place;  ///< of the key k, if it is given
+  std::string implicit_place;
   recommend_settings use;
 };
 
@@ -142,6 +145,7 @@ class alternating_least_squares : public paralg {
 
  private:
   void solve_one_step();
+  void read_initial();
   void load();
   void train();
   double half_step(als_role& side, als_role& other, table<double>& from, table<double>& to);
@@ -153,6 +157,7 @@ class alternating_least_squares : public paralg {
   rating_scale scale_;
   als_role users_;
   als_role items_;
+  std::optional<initial_factors> initial_;
   std::optional<factor_tables> tables_;
   double user_penalty_ = 0;  // over all workers
   double item_penalty_ = 0;

@@ -93,6 +93,7 @@ void mf_settings::keys(key_list& to) {
 }
 
 void mf_settings::check(const config& from) {
+  k_place = place_if_given(from, "k");
   if (by_sgd()) {
     refuse_keys(from, {"lambda", "lambda_bias", "weighted"}, "not with method sgd, whose penalty is beta");
   } else {
@@ -107,6 +108,8 @@ void mf_settings::check(const config& from) {
   }
   if (!use.model_input.empty())
     refuse_keys(from, {"update_file", "filter_file"}, "not with model_input: nothing is trained");
+  if (use.initial.given())
+    refuse_keys(from, {"filter_file"}, "not with initial_model, whose users and items are all written again");
   if (update.given() && from.given("factors") && single)
     throw config_error(from.place_of("factors") + ": found float32 with update_file, whose values are float64");
   single = single && by_sgd() && !from.given("update_file");
@@ -135,6 +138,10 @@ void matrix_factorization::solve() {
     log_.result("output", get_output());
     return;
   }
+  if (settings_.use.initial.given()) {
+    initial_.emplace(settings_.use.initial.path, "mf", settings_.k, settings_.k_place);
+    settings_.k = initial_->head().k;
+  }
   load();
   if (!settings_.by_sgd()) minimize();
   else if (settings_.single) train<float>();
@@ -151,6 +158,7 @@ void matrix_factorization::load() {
   require_some(ratings_.entries_total, settings_.input, "rating, want user,item,rating");
   scale_ = scale_of(get_comm(), ratings_.value);
   check_sum_of_squares(scale_.greatest(), ratings_.entries_total, settings_.input.front(), "ratings");
+  if (initial_) scale_ = initial_->with(scale_);
   watch_loss();
   settings_.limits.apply(scale_);
 
@@ -197,6 +205,17 @@ table<double>& matrix_factorization::items() {
   return model_->items();
 }
 
+void matrix_factorization::start_user(std::size_t own_user, std::span<double> row) const {
+  const auto key = ratings_.row_ids.key(own_user);
+  start_row(row, settings_.seed, user_stream, key, settings_.start);
+  if (initial_) initial_->take_user(key, row);
+}
+
+void matrix_factorization::start_item(std::uint64_t key, std::span<double> row) const {
+  start_row(row, settings_.seed, item_stream, key, settings_.start);
+  if (initial_) initial_->take_item(key, row);
+}
+
 /// Sets the initial rows. A collective.
 template <class Real>
 void matrix_factorization::start(training<Real>& part) {
@@ -204,7 +223,7 @@ void matrix_factorization::start(training<Real>& part) {
   std::vector<double> row(width);
   part.users.resize(ratings_.rows() * width);
   for (std::size_t u = 0; u < ratings_.rows(); ++u) {
-    start_row(row, settings_.seed, user_stream, ratings_.row_ids.key(u), settings_.start);
+    start_user(u, row);
     std::ranges::copy(row, part.users.begin() + static_cast<std::ptrdiff_t>(u * width));
   }
   if (resumed()) return paracel_sync();
@@ -214,7 +233,7 @@ void matrix_factorization::start(training<Real>& part) {
     const std::size_t count = std::min(block, item_keys_.size() - first);
     part.rows.resize(count * width);
     for (std::size_t c = 0; c < count; ++c) {
-      start_row(row, settings_.seed, item_stream, item_keys_[first + c], settings_.start);
+      start_item(item_keys_[first + c], row);
       std::ranges::copy(row, part.rows.begin() + static_cast<std::ptrdiff_t>(c * width));
     }
     if constexpr (std::is_same_v<Real, double>) {
@@ -278,7 +297,7 @@ void matrix_factorization::train() {
   while (loop.next(settings_.rounds * clocks)) {
     const auto round = loop.iteration() / clocks;
     const auto clock = loop.iteration() % clocks;
-    if (std::exchange(shuffled, round) != round) order.shuffle(static_cast<std::uint64_t>(round));
+    if (std::exchange(shuffled, round) != round) order.shuffle(rounds_before() + static_cast<std::uint64_t>(round));
     if (clock == 0) {
       // All updates have been applied except those of the newest `staleness` clocks.
       const auto settled = loop.iteration() - static_cast<std::int64_t>(settings_.consistency.staleness);
@@ -420,22 +439,32 @@ void matrix_factorization::write() {
   pull(rows);
   std::optional<model_selection> only;
   if (settings_.filter.given()) only = keyed_->select(settings_.filter, ratings_.row_ids, users_, ids);
-  write_model(*this, "mf", settings_.format, settings_.k, scale_, ratings_total_,
-              {users_, &ratings_.row_ids, rows, &ids, only ? &*only : nullptr});
+  factor_rows of_items{std::move(ids), std::move(rows)};
+  factor_rows of_users;  // with those of the initial model
+  model_parts parts{users_, &ratings_.row_ids, of_items.rows, &of_items.ids, only ? &*only : nullptr};
+  if (initial_) {
+    of_users = {ratings_.row_ids, users_};
+    of_users.add(initial_->other_users(get_comm(), keys_of(ratings_.row_ids)));
+    of_items.add(initial_->other_items(get_comm(), item_keys_));
+    parts.users = of_users.rows;
+    parts.user_ids = &of_users.ids;
+    parts.items = of_items.rows;
+  }
+  write_model(*this, "mf", settings_.format, settings_.k, scale_, ratings_total_, parts,
+              rounds_before() + static_cast<std::uint64_t>(rounds_done_));
 
   if (settings_.counts_workers()) {
     const auto& filter = settings_.filter;
     const auto& f = filter.functions;
     if (!f[4].empty()) paracel_dump_vector(keyed_->user_counts(filter.file, f[4], ratings_.row_ids), "cntx_", "\n");
-    if (!f[5].empty()) paracel_dump_vector(keyed_->item_counts(filter.file, f[5], ids), "cnty_", "\n");
+    if (!f[5].empty()) paracel_dump_vector(keyed_->item_counts(filter.file, f[5], of_items.ids), "cnty_", "\n");
   }
   const auto& use = settings_.use;
   if (!use.test_input.empty() || !use.predict_input.empty() || use.recommend > 0) {
-    if (!model_) {
-      model_.emplace(*this, "mf", settings_.k);
-      push_rows(model_->items(), keys_, rows);
-    }
-    push_rows(model_->users(), keys_of(ratings_.row_ids), users_);
+    const bool in_servers = model_.has_value();
+    if (!in_servers) model_.emplace(*this, "mf", settings_.k);
+    if (!in_servers || initial_) push_rows(model_->items(), keys_of(of_items.ids), of_items.rows);
+    push_rows(model_->users(), keys_of(*parts.user_ids), parts.users);
     paracel_sync();
     use_model(*this, log_, *model_, use, scale_, &ratings_, users_);
   }

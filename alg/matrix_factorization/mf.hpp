@@ -32,6 +32,7 @@
 #include "alg/common/output/result_keys.hpp"
 #include "alg/common/output/run_log.hpp"
 #include "alg/common/output/server_state.hpp"
+#include "alg/common/solvers/initial_factors.hpp"
 #include "alg/common/solvers/recommend.hpp"
 #include "mf_in_servers.hpp"
 #include "mf_objective.hpp"
@@ -77,6 +78,7 @@ struct mf_settings {
   bool debug = false;
   bool single = true;  // factors are 32-bit numbers in training
   rating_limits limits;
+  std::string k_place;  // of the key k, if it is given
   recommend_settings use;
   state_plugin update;  // its functions: for counts, for factors, for biases
   state_plugin filter;  // for the biases of users, of items; the factors of users, of items; the two counts or ""
@@ -108,6 +110,9 @@ class matrix_factorization : public paralg {
   };
 
   void load();
+  void start_user(std::size_t own_user, std::span<double> row) const;
+  void start_item(std::uint64_t key, std::span<double> row) const;
+  [[nodiscard]] std::uint64_t rounds_before() const { return initial_ ? initial_->head().rounds : 0; }
   void watch_loss();
   template <class Real>
   void start(training<Real>& part);
@@ -129,9 +134,10 @@ class matrix_factorization : public paralg {
   run_log log_;
   sparse_rows ratings_;
   rating_scale scale_;
-  double spread_ = 0;                         // the standard deviation of the ratings
-  std::vector<double> users_;                 // after training: row_width(k) numbers each
-  std::vector<std::uint64_t> item_keys_;      // of the columns
+  double spread_ = 0;                     // the standard deviation of the ratings
+  std::vector<double> users_;             // after training: row_width(k) numbers each
+  std::vector<std::uint64_t> item_keys_;  // of the columns
+  std::optional<initial_factors> initial_;
   std::optional<factor_tables> model_;        // items in training with 64 bits; after training, if it is used, both
   std::optional<table<float>> single_items_;  // items in training with 32 bits
   std::optional<mf_in_servers> keyed_;        // items in training, in place of a table

@@ -28,11 +28,11 @@ void matrix_factorization::minimize() {
   std::vector<double> row(width);
   how.start.resize(objective.dimension());
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    start_row(row, settings_.seed, item_stream, keys[i], settings_.start);
+    start_item(keys[i], row);
     objective.put_item(i, row, how.start);
   }
   for (std::size_t u = 0; u < ratings_.rows(); ++u) {
-    start_row(row, settings_.seed, user_stream, ratings_.row_ids.key(u), settings_.start);
+    start_user(u, row);
     objective.put_user(u, row, how.start);
   }
   how.how = settings_.method == mf_method::cg ? optim::method::cg : optim::method::lbfgs;

@@ -294,6 +294,94 @@ class InitialModelTest(AlgorithmCase):
             self.path(os.path.join(model, "model.json"), file.read().replace("naive_bayes_count", "naive_bayes_old"))
         self.refused("naive_bayes", "found no sums over rows, which models of earlier versions lack", **keys)
 
+    # ---- factors
+
+    def ratings(self, name, users=range(40), items=range(30), names=False):
+        """About a third of the cells of these users and items."""
+        dice = random.Random(6)
+        cells = [(u, i, dice.random(), dice.choice([1, 2, 3, 4, 4.5, 5])) for u in range(40) for i in range(30)]
+        prefix = "user " if names else ""
+        return self.path(name, "".join(f"{prefix}{u},{i},{r}\n" for u, i, draw, r in cells
+                                       if draw < 0.3 and u in users and i in items))
+
+    def rows(self, name, workers, folder=None):
+        """{id: line} of an array."""
+        self.output = folder or self.output
+        return dict(line.split("\t") for line in self.lines(name, workers))
+
+    def test_factors_go_on(self):
+        ratings = self.ratings("ratings.csv")
+        for name, program, input_key, more in (
+                ("sgd", "mf", "input", {"alpha": 0.01}), ("sgd float64", "mf", "input", {"alpha": 0.01, "factors": "float64"}),
+                ("als", "als", "rating_input", {}), ("als implicit", "als", "rating_input", {"implicit": True, "cg_steps": 2})):
+            for workers in (0, 2):
+                with self.subTest(case=name, workers=workers):
+                    keys = {input_key: ratings, "test_input": ratings, **more}
+                    found, whole = self.run_program(program, workers, k=3, rounds=7, **keys)
+                    self.run_program(program, workers, k=3, rounds=4, **keys)
+                    again, both = self.run_program(program, workers, initial_model=self.output, rounds=3, **keys)
+                    self.assertEqual(both, whole)
+                    for result in ("objective", "test_rmse"):
+                        self.assertEqual(again[result], found[result])
+
+    def test_mf_by_bfgs_starts_at_the_model(self):
+        ratings = self.ratings("ratings.csv")
+        for method in ("bfgs", "cg"):
+            keys = {"input": ratings, "method": method, "lambda": 0.3, "tolerance": 1e-9}
+            found, _ = self.run_program("mf", k=2, **keys)
+            again, _ = self.run_program("mf", initial_model=self.output, **keys)
+            self.assertLess(again["rounds"], found["rounds"] / 2)
+            self.assertLessEqual(again["objective"], found["objective"] * (1 + 1e-12))
+
+    def test_factors_of_new_and_of_absent_users_and_items(self):
+        first = self.ratings("first.csv", users=range(30), items=range(25))
+        second = self.ratings("second.csv", users=range(20, 40), items=range(20, 30))
+        pairs = self.path("pairs.csv", "3,4\n35,27\n3,28\n99,4\n")
+        for program, input_key, more in (("mf", "input", {}), ("mf", "input", {"factors": "float64"}),
+                                         ("mf", "input", {"method": "cg"}), ("als", "rating_input", {})):
+            for workers in (1, 2):
+                with self.subTest(program=program, more=more, workers=workers):
+                    self.run_program(program, workers, k=3, rounds=3, **{input_key: first}, predict_input=pairs, **more)
+                    model = self.output
+                    predicted = sorted(self.lines("pred_v", workers))
+                    before = {name: self.rows(name, workers) for name in ("W", "H", "ubias", "ibias")}
+                    mean = self.manifest()["mean"]
+                    self.run_program(program, workers, rounds=3, initial_model=model, predict_input=pairs,
+                                     **{input_key: second}, **more)
+                    self.assertEqual(self.manifest()["mean"], mean)
+                    self.assertEqual(self.manifest()["k"], 3)
+                    for name, seen in (("W", range(20)), ("ubias", range(20)), ("H", range(20)), ("ibias", range(20))):
+                        after = self.rows(name, workers)
+                        self.assertEqual(set(after), {str(n) for n in range(40 if name in ("W", "ubias") else 30)})
+                        for n in seen:  # those without new ratings
+                            self.assertEqual(after[str(n)], before[name][str(n)])
+                        self.assertNotEqual(after["24"], before[name]["24"])
+                    now = sorted(self.lines("pred_v", workers))
+                    same = {line for line in now if line.startswith(("3,4,", "99,4,"))}
+                    self.assertEqual(len(same), 2)
+                    self.assertLessEqual(same, set(predicted))
+                    self.assertEqual(len(set(now) - set(predicted)), 2)
+
+    def test_mf_of_names_after_numbers(self):
+        self.run_program("mf", input=self.ratings("numbers.csv"), k=2)
+        self.run_program("mf", 2, input=self.ratings("names.csv", users=range(5), names=True), initial_model=self.output)
+        self.assertEqual(set(self.rows("W", 2)), {*map(str, range(40)), *(f"user {n}" for n in range(5))})
+
+    def test_factors_refuse(self):
+        ratings = self.ratings("ratings.csv")
+        self.run_program("mf", input=ratings, k=2)
+        model = self.output
+        self.run_program("als", rating_input=ratings, k=2)
+        als = self.output
+        self.refused("mf", "found 3, want 2 as in the initial model", 3, input=ratings, k=3, initial_model=model)
+        self.refused("mf", "found a model of als, want one of mf", input=ratings, initial_model=als)
+        self.refused("mf", "not with model_input, which is used as it is", 3, initial_model=model, model_input=model)
+        self.refused("als", "found a model of mf, want one of als", rating_input=ratings, initial_model=model)
+        self.refused("als", "found true, want false as in the initial model", 3, rating_input=ratings, initial_model=als,
+                     implicit=True)
+        self.refused("als", "not with initial_model: the one step has given factors", 3, rating_input=ratings,
+                     initial_model=als, factor_input=ratings)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -243,7 +243,7 @@ key_spec& model_key(key_list& k, std::string& model, const char* help) {
   return key;
 }
 
-void initial_model::key(key_list& k, const std::string& model) {
+void initial_model::key(key_list& k, const std::string& model, const char* name) {
   std::vector<std::string> names;
   k.files("initial_model", names, "folder or manifest of a model of this program that training continues from");
   if (names.size() > 1)
@@ -252,8 +252,8 @@ void initial_model::key(key_list& k, const std::string& model) {
   if (names.empty()) return;
   path = names.front();
   if (!model.empty())
-    throw config_error(k.from()->place_of("initial_model") +
-                       ": not with model, which is used as it is; want one of the two");
+    throw config_error(k.from()->place_of("initial_model") + ": not with " + name +
+                       ", which is used as it is; want one of the two");
 }
 
 void want_as_in_model(const std::string& place, const std::string& found, const std::string& of_model) {

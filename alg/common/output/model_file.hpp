@@ -91,8 +91,8 @@ key_spec& model_key(key_list& k, std::string& model, const char* help);
 
 /// What the keys say about a model that training continues from.
 struct initial_model {
-  /// The key initial_model; `model`: that of the key model, which was read before. Throws: config_error for both.
-  void key(key_list& k, const std::string& model);
+  /// The key initial_model; `model`: what the key `name`, which was read before, has. Throws: config_error for both.
+  void key(key_list& k, const std::string& model, const char* name = "model");
   [[nodiscard]] bool given() const noexcept { return !path.empty(); }
 
   std::string path;  ///< folder or manifest; empty: training begins anew

@@ -327,6 +327,7 @@ void recommend_settings::keys(key_list& k) {
   k.files("test_input", test_input, "held-out ratings to measure the model on");
   k.files("predict_input", predict_input, "pairs user,item to predict; further fields are ignored");
   k("model_input", model_input, "folder of an existing model, which is used instead of training");
+  initial.key(k, model_input, "model_input");
   k("recommend", recommend, "items to recommend to each user; 0: none").at_least(0).at_most(1e6);
   k("ranking", ranking, "print NDCG and recall of the recommended lists on test_input");
   k("ranking_at", ranking_at, "length of the lists for NDCG and recall").at_least(1).at_most(1e6);
@@ -415,10 +416,11 @@ void use_model(paralg& job, run_log& log, factor_tables& model, const recommend_
 // ---- files
 
 void write_model(paralg& job, const std::string& algorithm, result_format format, std::size_t k,
-                 const rating_scale& scale, std::uint64_t ratings, const model_parts& parts) {
+                 const rating_scale& scale, std::uint64_t ratings, const model_parts& parts, std::uint64_t rounds) {
   const std::size_t width = row_width(k);
   model_writer out(job, algorithm, format);
   out.fields().add("k", static_cast<std::uint64_t>(k)).add("mean", scale.mean).add("ratings", ratings);
+  if (rounds > 0) out.fields().add("rounds", rounds);
   if (std::isfinite(scale.least)) out.fields().add("min_rating", scale.least);
   if (std::isfinite(scale.most)) out.fields().add("max_rating", scale.most);
   // Writes columns [from, to) of the selected rows.
@@ -454,41 +456,42 @@ saved_model open_model(const std::string& folder, const std::string& algorithm) 
   saved_model m;
   m.k = in.field<std::uint64_t>("k");
   if (m.k > 1000000) throw data_error(folder + ": found k " + std::to_string(m.k) + ", want at most 1000000");
+  m.rounds = in.field<std::uint64_t>("rounds", 0);
   m.scale.mean = in.field<double>("mean");
   m.scale.least = in.field<double>("min_rating", m.scale.least);
   m.scale.most = in.field<double>("max_rating", m.scale.most);
   return m;
 }
 
+factor_rows read_factors(const model_reader& from, std::size_t k, const char* factors, const char* bias) {
+  const std::size_t width = row_width(k);
+  factor_rows out;
+  out.ids = from.ids(bias);
+  const auto n = out.ids.size();
+  const auto b = from.read<double>(bias);
+  const auto w = k > 0 ? from.read<double>(factors) : std::vector<double>{};
+  if (b.size() != n || w.size() != n * k || (k > 0 && !(from.ids(factors) == out.ids))) {
+    throw data_error(from.path() + ": found " + std::to_string(w.size()) + " numbers in " + factors + " and " +
+                     std::to_string(b.size()) + " in " + bias + " for " + std::to_string(n) +
+                     " ids, want the same rows in both");
+  }
+  out.rows.resize(n * width);
+  for (std::size_t i = 0; i < n; ++i) {
+    double* row = out.rows.data() + i * width;
+    row[bias_at] = b[i];
+    row[known_at] = 1;
+    std::copy_n(w.begin() + static_cast<std::ptrdiff_t>(i * k), k, row + factors_at);
+  }
+  return out;
+}
+
 void serve_model(paralg& job, const std::string& folder, const std::string& algorithm, factor_tables& model) {
   if (job.get_worker_id() == 0) {
     const model_reader in(folder, algorithm);
-    const std::size_t k = model.k();
-    const std::size_t width = row_width(k);
-    const auto side = [&](const char* factors, const char* bias, table<double>& to) {
-      const auto ids = in.ids(bias);
-      const auto b = in.read<double>(bias);
-      const auto w = k > 0 ? in.read<double>(factors) : std::vector<double>{};
-      if (b.size() != ids.size() || w.size() != ids.size() * k || (k > 0 && !(in.ids(factors) == ids))) {
-        throw data_error(folder + ": found " + std::to_string(w.size()) + " numbers in " + factors + " and " +
-                         std::to_string(b.size()) + " in " + bias + " for " + std::to_string(ids.size()) +
-                         " ids, want the same rows in both");
-      }
-      std::vector<double> block;
-      for (std::size_t first = 0; first < ids.size(); first += items_at_once) {
-        const std::size_t count = std::min(items_at_once, ids.size() - first);
-        block.assign(count * width, 0.0);
-        for (std::size_t i = 0; i < count; ++i) {
-          double* row = block.data() + i * width;
-          row[bias_at] = b[first + i];
-          row[known_at] = 1;
-          std::copy_n(w.begin() + static_cast<std::ptrdiff_t>((first + i) * k), k, row + factors_at);
-        }
-        to.push(keys_between(ids, first, count), block);
-      }
-    };
-    side("W", "ubias", model.users());
-    side("H", "ibias", model.items());
+    const auto users = read_factors(in, model.k(), "W", "ubias");
+    push_rows(model.users(), keys_of(users.ids), users.rows);
+    const auto items = read_factors(in, model.k(), "H", "ibias");
+    push_rows(model.items(), keys_of(items.ids), items.rows);
   }
   job.paracel_sync();
 }

@@ -32,6 +32,7 @@
 #include <paracel/table.hpp>
 
 #include "alg/common/output/entry_keys.hpp"
+#include "alg/common/output/model_file.hpp"
 #include "alg/common/output/result_keys.hpp"
 #include "factor_kernels.hpp"
 
@@ -152,6 +153,7 @@ struct recommend_settings {
   std::vector<std::string> test_input;
   std::vector<std::string> predict_input;
   std::string model_input;
+  initial_model initial;
   std::size_t recommend = 0;
   std::size_t ranking_at = 10;
   double relevant = -std::numeric_limits<double>::infinity();
@@ -201,18 +203,29 @@ struct model_parts {
   const id_list* item_ids;
   const model_selection* only = nullptr;  ///< null: everything
 };
-/// Writes the model: arrays W and ubias of the own users, H and ibias of the own items, miu_0, model.json. A
-/// collective.
+/// Writes the model: arrays W and ubias of the own users, H and ibias of the own items, miu_0, model.json. `rounds`:
+/// of all runs that went on from one another; 0: not written. A collective.
 void write_model(paralg& job, const std::string& algorithm, result_format format, std::size_t k,
-                 const rating_scale& scale, std::uint64_t ratings, const model_parts& parts);
+                 const rating_scale& scale, std::uint64_t ratings, const model_parts& parts, std::uint64_t rounds = 0);
 
 /// What write_model stored: k and the scale, on every worker.
 struct saved_model {
   std::size_t k = 0;
   rating_scale scale;
+  std::uint64_t rounds = 0;
 };
 /// Throws: data_error.
 saved_model open_model(const std::string& folder, const std::string& algorithm);
+/// Rows of row_width(k) numbers, and their ids.
+struct factor_rows {
+  id_list ids;
+  std::vector<double> rows;
+
+  /// Adds rows at the end.
+  void add(const factor_rows& more);
+};
+/// The users or the items of a model: "W" and "ubias", or "H" and "ibias". Throws: data_error.
+factor_rows read_factors(const model_reader& from, std::size_t k, const char* factors, const char* bias);
 /// Rank 0 reads the rows and pushes them; returns on every worker once they are in the servers.
 void serve_model(paralg& job, const std::string& folder, const std::string& algorithm, factor_tables& model);
 
