@@ -56,9 +56,13 @@ void fm_settings::keys(key_list& to) {
   to("clamp", clamp, "loss squared: limit predictions to the range of the training targets");
   consistency_keys(to, consistency, "batches", "bsp", {consistency_model::bsp, consistency_model::ssp});
   validation_settings::keys(to, "round");
+  initial.key(to, model);
 }
 
 void fm_settings::check(const config& from) {
+  loss_place = from.place_of("loss");
+  bias_place = from.place_of("bias");
+  k_place = place_if_given(from, "k");
   if (method == fm_method::als) {
     refuse_keys(from, {"batch_size", "alpha"}, "only with method adagrad or sgd");
     if (consistency.model != consistency_model::bsp)
@@ -87,6 +91,7 @@ void factorization_machine::solve() {
     use_model(nullptr);
     return;
   }
+  if (linear_.initial.given()) read_initial();
   load();
   const double bias = first_bias();
   if (settings_.method == fm_method::als) {
@@ -98,6 +103,25 @@ void factorization_machine::solve() {
   }
   measure();
   write();
+}
+
+void factorization_machine::read_initial() {
+  const model_reader from(linear_.initial.path, "fm");
+  want_as_in_model(settings_.loss_place, word_of(losses, settings_.loss), from.field<std::string>("settings.loss"));
+  const auto word = [](bool b) { return b ? "true" : "false"; };
+  want_as_in_model(settings_.bias_place, word(settings_.bias), word(from.field<bool>("settings.bias")));
+  initial_.read(from);
+  want_as_in_model(settings_.k_place, std::to_string(settings_.k), std::to_string(initial_.width - 1));
+  settings_.k = initial_.width - 1;
+  kernel_ = fm_kernel(settings_.loss, settings_.k, settings_.penalty);
+  const auto columns = static_cast<std::uint32_t>(initial_.end() - 1);
+  if (is_log()) {
+    continue_classes(from, columns);
+    return;
+  }
+  read_fields(from, columns, linear_.table);
+  least_ = from.field<double>("least_target");
+  greatest_ = from.field<double>("greatest_target");
 }
 
 void factorization_machine::load() {
@@ -134,8 +158,9 @@ double factorization_machine::first_bias() {
   auto comm = get_comm();
   comm.allreduce(least, reduce_op::min);
   comm.allreduce(greatest, reduce_op::max);
-  least_ = least;
-  greatest_ = greatest;
+  const bool continues = linear_.initial.given();
+  least_ = continues ? std::min(least, least_) : least;
+  greatest_ = continues ? std::max(greatest, greatest_) : greatest;
   weight_total_ = sums[0];
   if (!(weight_total_ > 0)) throw data_error(linear_.training_input.front() + ": found only weights that are 0");
   const double mean = sums[1] / sums[0];
@@ -160,10 +185,12 @@ divergence_rule factorization_machine::rule() const {
 }
 
 /// Opens the table. Every worker pushes the initial rows of the features in its samples, which are the same on all
-/// workers; other rows are zeros, so that a feature without samples does not contribute to predictions.
+/// workers; other rows are zeros, so that a feature without samples does not contribute to predictions. Rows that the
+/// initial model knows are pushed by the workers that write them.
 void factorization_machine::start_rows(double bias) {
   table_.emplace(*this, "fm", settings_.k + 1, row_init::zeros(), optimizer_of(settings_));
   if (settings_.patience > 0) best_.emplace(*this, "fm_best", settings_.k + 1);
+  if (settings_.method == fm_method::adagrad) squares_ = fm_squares(rows_, settings_.bias, kernel_.width());
   if (resumed()) return paracel_sync();
   fm_batcher all(rows_, weights(), settings_.bias, is_log());
   for (std::size_t first = 0; first < rows_.rows(); first += block_samples) {
@@ -173,9 +200,35 @@ void factorization_machine::start_rows(double bias) {
       fm_start_row(std::span(model_).subspan(s * kernel_.width(), kernel_.width()), settings_.seed, batch_.ids[s],
                    settings_.start);
     if (settings_.bias) model_[0] = bias;
+    std::erase_if(batch_.ids, [&, s = std::size_t{0}, to = std::size_t{0}](std::uint64_t id) mutable {
+      const auto at = s++;
+      if (initial_.knows(id)) return true;
+      std::copy_n(model_.begin() + static_cast<std::ptrdiff_t>(at * kernel_.width()), kernel_.width(),
+                  model_.begin() + static_cast<std::ptrdiff_t>(to++ * kernel_.width()));
+      return false;
+    });
+    model_.resize(batch_.ids.size() * kernel_.width());
     table_->push(batch_.ids, model_);
   }
+  push_initial_rows();
   paracel_sync();
+}
+
+/// Those that the initial model knows, by the workers that write them. A collective.
+void factorization_machine::push_initial_rows() {
+  if (initial_.end() == 0) return;
+  std::vector<std::int64_t> steps(columns_ + std::size_t{1});  // whether adagrad will step it
+  for (std::size_t id = 0; settings_.method == fm_method::adagrad && id < steps.size(); ++id)
+    steps[id] = squares_.has(id) ? 1 : 0;
+  get_comm().allreduce(steps, reduce_op::max);
+  for_own_ids([&](const auto& ids) {
+    auto stepped = ids;
+    std::erase_if(stepped, [&](std::uint64_t id) { return steps[id] == 0; });
+    auto others = ids;
+    std::erase_if(others, [&](std::uint64_t id) { return steps[id] != 0; });
+    initial_.push_with_squares(*table_, stepped, settings_.alpha);
+    initial_.push(*table_, others);
+  });
 }
 
 void factorization_machine::pull_batch() {
@@ -195,6 +248,8 @@ void factorization_machine::train() {
   std::vector<std::uint32_t> order(rows_.rows());
   std::vector<double> gradient;
   std::vector<double> curvature;
+  const bool adagrad = settings_.method == fm_method::adagrad;
+  std::vector<double> best_squares;
   std::int64_t shuffled = -1;  // the round in whose order the samples are
   double loss = 0;
   std::vector<double> start(2);  // losses and weights of the first batch, before any step
@@ -202,6 +257,7 @@ void factorization_machine::train() {
   int best_round = 0;
   resumable_loop loop(*this);
   loop.keep("loss", loss).keep("start", start).keep("best_loss", best_loss).keep("best_round", best_round);
+  loop.keep("squares", squares_.values()).keep("best_squares", best_squares);
   loop.always_commits();
   while (loop.next(settings_.rounds * clocks)) {
     const auto round = loop.iteration() / clocks;
@@ -209,7 +265,8 @@ void factorization_machine::train() {
     if (clock < batches) {
       if (std::exchange(shuffled, round) != round) {
         std::iota(order.begin(), order.end(), 0U);
-        counter_random(settings_.seed, order_stream, mix64(get_worker_id()) + static_cast<std::uint64_t>(round))
+        counter_random(settings_.seed, order_stream,
+                       mix64(get_worker_id()) + static_cast<std::uint64_t>(initial_.rounds + round))
             .shuffle(order);
       }
       if (clock == 0) loss = 0;
@@ -221,6 +278,7 @@ void factorization_machine::train() {
       gradient.resize(model_.size());
       if (settings_.method == fm_method::sgd) curvature.resize(batch_.ids.size());
       loss += kernel_.gradient(batch_, model_, gradient, curvature);
+      if (adagrad) squares_.add(batch_, gradient);
       if (loop.iteration() == 0) start = {loss, std::accumulate(batch_.weight.begin(), batch_.weight.end(), 0.0)};
       for (std::size_t s = 0; s < curvature.size(); ++s) {
         const double share = fm_share(settings_.alpha, curvature[s], size);
@@ -243,6 +301,7 @@ void factorization_machine::train() {
       if (settings_.patience > 0 && found.loss < best_loss) {
         best_loss = found.loss;
         best_round = number;
+        best_squares = squares_.values();
         copy_own_rows(*table_, *best_);
       }
       if (settings_.patience > 0 && number - best_round >= settings_.patience) loop.stop();
@@ -255,6 +314,7 @@ void factorization_machine::train() {
   paracel_sync();
   if (settings_.patience > 0 && best_round > 0 && best_round < rounds_done_) {
     copy_own_rows(*best_, *table_);
+    squares_.values() = std::move(best_squares);
     rounds_done_ = best_round;
   }
   paracel_sync();
@@ -267,6 +327,10 @@ void factorization_machine::alternate(double bias) {
   const bool validates = !settings_.validation_input.empty();
   log_.watch("objective", settings_.rounds);
   auto model = solver.start(bias, settings_.seed, settings_.start);
+  for (std::uint64_t id = 0; id < initial_.end(); ++id) {
+    if (initial_.knows(id))
+      std::ranges::copy(initial_.row(id), model.begin() + static_cast<std::ptrdiff_t>(id * kernel_.width()));
+  }
   std::vector<double> best;  // with patience: the model with the least validation loss
   double best_loss = std::numeric_limits<double>::infinity();
   resumable_loop loop(*this);
@@ -397,14 +461,32 @@ void factorization_machine::write() {
   });
   model_writer model(*this, "fm", linear_.format);
   model.add_rows<double>("fm_row", own, {kernel_.width()}, &ids);
+  if (settings_.method == fm_method::adagrad)
+    model.add_rows<double>("fm_squares", own_squares(), {kernel_.width()}, &ids);
   if (is_log()) {
     describe(model, rows_.rows_total);
   } else {
     describe_fields(model);
     model.fields().add("rows", rows_.rows_total).add("least_target", least_).add("greatest_target", greatest_);
   }
-  model.fields().add("rounds", rounds_done_);
+  model.fields().add("rounds", initial_.rounds + rounds_done_);
   use_model(&model);
+}
+
+std::vector<double> factorization_machine::own_squares() {
+  std::vector<double> out;
+  const auto own = owned_range_of(std::size_t{columns_} + 1, get_worker_size(), get_worker_id());
+  for (std::uint64_t first = 0; first <= columns_; first += block_ids) {
+    const auto last = std::min<std::uint64_t>(first + block_ids, std::uint64_t{columns_} + 1);
+    auto block = squares_.sum(get_comm(), first, last);
+    initial_.add_squares(first, block);
+    const auto from = std::clamp<std::uint64_t>(own.begin, first, last);
+    const auto to = std::clamp<std::uint64_t>(own.end, first, last);
+    const auto width = kernel_.width();
+    out.insert(out.end(), block.begin() + static_cast<std::ptrdiff_t>((from - first) * width),
+               block.begin() + static_cast<std::ptrdiff_t>((to - first) * width));
+  }
+  return out;
 }
 
 /// Loads the rows of a saved model into the table.

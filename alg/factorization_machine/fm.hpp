@@ -24,6 +24,7 @@
 #include "alg/common/output/divergence.hpp"
 #include "alg/common/output/validation.hpp"
 #include "alg/common/solvers/class_base.hpp"
+#include "fm_initial.hpp"
 #include "fm_kernel.hpp"
 
 namespace paracel::alg {
@@ -49,6 +50,9 @@ struct fm_settings : class_settings, validation_settings {
   bool bias = true;
   bool clamp = false;
   paracel::consistency consistency = paracel::consistency::bsp();
+  std::string loss_place;
+  std::string bias_place;
+  std::string k_place;  ///< if it is given
 };
 
 class factorization_machine : public class_base {
@@ -69,10 +73,12 @@ class factorization_machine : public class_base {
     double accuracy;
   };
 
+  void read_initial();
   void load();
   [[nodiscard]] double first_bias();
   [[nodiscard]] divergence_rule rule() const;
   void start_rows(double bias);
+  void push_initial_rows();
   void train();
   void alternate(double bias);
   /// For this worker's held-out rows, with the rows of the table or with `model`: their weight, the sum of losses, and
@@ -82,6 +88,8 @@ class factorization_machine : public class_base {
   void copy_own_rows(table<double>& from, table<double>& to);
   void measure();
   void write();
+  /// adagrad's state of the model rows that this worker writes. A collective.
+  [[nodiscard]] std::vector<double> own_squares();
   void read_model();
   void use_model(model_writer* model);
   [[nodiscard]] bool is_log() const noexcept { return settings_.loss == fm_loss::log; }
@@ -113,6 +121,8 @@ class factorization_machine : public class_base {
   std::optional<table<double>> best_;
   fm_kernel kernel_;
   fm_batch batch_;
+  fm_initial initial_;
+  fm_squares squares_;         // with adagrad
   std::vector<double> model_;  // rows of batch_
 };
 

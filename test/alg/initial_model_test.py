@@ -367,6 +367,61 @@ class InitialModelTest(AlgorithmCase):
         self.run_program("mf", 2, input=self.ratings("names.csv", users=range(5), names=True), initial_model=self.output)
         self.assertEqual(set(self.rows("W", 2)), {*map(str, range(40)), *(f"user {n}" for n in range(5))})
 
+    def samples(self, name, rows=range(ROWS), columns=12, classes=False):
+        """libsvm: three ones of these columns, the last of which occurs."""
+        dice = random.Random(4)
+        lines = []
+        for i in range(ROWS):
+            at = sorted(dice.sample(range(1, 13), 3))
+            label = 3 + at[0] / 5 + (at[1] % 3) * (at[2] % 2) + dice.gauss(0, 0.1)
+            if i in rows and at[2] <= columns:
+                lines.append(f"{int(label > 4.5) if classes else round(label, 4)} " + " ".join(f"{j}:1" for j in at))
+        return self.path(name, "\n".join(lines) + "\n")
+
+    def test_fm_goes_on(self):
+        for name, classes, more in (("sgd", False, {"method": "sgd", "alpha": 0.005}), ("als", False, {"method": "als"}),
+                                    ("adagrad", False, {}), ("adagrad log", True, {"loss": "log", "beta_v": 0.01})):
+            rows = self.samples("rows.svm", classes=classes)
+            for workers in (0, 2):
+                with self.subTest(case=name, workers=workers):
+                    keys = {"training_input": rows, "test_input": rows, **({} if name == "als" else {"batch_size": 50}), **more}
+                    found, whole = self.run_program("fm", workers, k=3, rounds=7, **keys)
+                    self.run_program("fm", workers, k=3, rounds=4, **keys)
+                    again, both = self.run_program("fm", workers, initial_model=self.output, rounds=3, **keys)
+                    self.assertEqual(self.manifest()["rounds"], 7)
+                    if name == "sgd":
+                        self.assertEqual(both, whole)
+                    self.assertEqual(set(both), set(whole))
+                    for array in both:
+                        numpy.testing.assert_allclose(self.numbers(both[array]), self.numbers(whole[array]), rtol=1e-9,
+                                                      atol=1e-12, err_msg=array)
+                    self.assertAlmostEqual(again["objective"], found["objective"], delta=1e-9 * found["objective"])
+
+    def test_fm_with_new_features(self):
+        first, second = self.samples("first.svm", columns=8), self.samples("second.svm", rows=range(0, ROWS, 2))
+        for workers, method in ((0, "adagrad"), (2, "adagrad"), (2, "als")):
+            with self.subTest(workers=workers, method=method):
+                self.run_program("fm", workers, training_input=first, k=2, rounds=5, method=method)
+                model = self.output
+                before = self.rows("fm_row", max(workers, 1))
+                few = self.path("few.svm", "3 1:1 9:1\n4 9:1 12:1\n")
+                self.run_program("fm", workers, training_input=few, test_input=second, initial_model=model, rounds=2,
+                                 method=method)
+                after = self.rows("fm_row", max(workers, 1))
+                self.assertEqual(len(after), 13)
+                for feature in "2345678":  # those without new samples
+                    self.assertEqual(*(numpy.array(rows[feature].split("|"), float).tolist() for rows in (after, before)))
+                self.assertNotEqual(after["1"], before["1"])
+                self.assertEqual({feature for feature, row in after.items() if set(row.split("|")) == {"0"}}, {"10", "11"})
+
+    def test_fm_refuses(self):
+        rows = self.samples("rows.svm")
+        self.run_program("fm", training_input=rows, k=2, rounds=1)
+        keys = {"training_input": rows, "initial_model": self.output}
+        self.refused("fm", "found 3, want 2 as in the initial model", 3, k=3, **keys)
+        self.refused("fm", "found log, want squared as in the initial model", 3, loss="log", **keys)
+        self.refused("fm", "found false, want true as in the initial model", 3, bias=False, **keys)
+
     def test_factors_refuse(self):
         ratings = self.ratings("ratings.csv")
         self.run_program("mf", input=ratings, k=2)

@@ -258,7 +258,7 @@ void initial_model::key(key_list& k, const std::string& model, const char* name)
 
 void want_as_in_model(const std::string& place, const std::string& found, const std::string& of_model) {
   if (place.empty() || found == of_model) return;
-  throw config_error(place + ": found " + found + ", want " + of_model + " as in the initial model, or no key");
+  throw config_error(place + ": found " + found + ", want " + of_model + " as in the initial model");
 }
 
 std::string place_if_given(const config& from, const std::string& key) {
