@@ -17,22 +17,31 @@ namespace {
 
 constexpr std::uint32_t rare = interner<std::string>::none;
 
-/// The vocabulary, from the counts of each worker's words.
+/// The vocabulary, from the counts of each worker's words and those of `known`.
 vocabulary count_words(Comm& comm, const interner<std::string>& seen, std::span<const std::uint64_t> counts,
-                       std::uint64_t min_count) {
+                       std::uint64_t min_count, const vocabulary& known) {
+  interner<std::string> earlier;
+  for (const auto& w : known.word) earlier.intern(w);
   word_table table;
   for (std::size_t i = 0; i < counts.size(); ++i) table.add(seen[i], seen[i].data() + seen[i].size(), counts[i]);
   exchange_words(comm, table);
   byte_vector packed;
   table.for_each([&](std::string_view word, std::uint64_t count, std::uint32_t) {
-    if (count >= min_count) pack_word(packed, word, count);
+    if (count >= min_count || earlier.find(word) != rare) pack_word(packed, word, count);
   });
   const auto all = comm.alltoall_bytes(std::vector<byte_vector>(comm.get_size(), packed));
   std::vector<counted_word> sorted;
-  for (const auto& block : all)
-    unpack_words(block, [&](std::string_view word, std::uint64_t count) { sorted.push_back({word, count}); });
+  for (std::size_t w = 0; w < known.size(); ++w) sorted.push_back({known.word[w], known.count[w]});
+  for (const auto& block : all) {
+    unpack_words(block, [&](std::string_view word, std::uint64_t count) {
+      const auto at = earlier.find(word);
+      if (at == rare) sorted.push_back({word, count});
+      else sorted[at].count += count;
+    });
+  }
   std::sort(sorted.begin(), sorted.end(), before);
   vocabulary words;
+  words.before = known.total;
   for (const auto& w : sorted) {
     words.word.emplace_back(w.word);
     words.count.push_back(w.count);
@@ -53,7 +62,7 @@ std::pair<std::size_t, std::size_t> token_text::part(std::uint64_t part, std::ui
 }
 
 token_text load_tokens(Comm comm, const std::vector<std::string>& files, const word_bytes& bytes,
-                       std::uint64_t min_count, vocabulary& words) {
+                       std::uint64_t min_count, vocabulary& words, const vocabulary* known) {
   interner<std::string> seen;
   std::vector<std::uint64_t> counts;
   std::vector<std::uint32_t> raw;   // numbers in `seen`
@@ -71,8 +80,8 @@ token_text load_tokens(Comm comm, const std::vector<std::string>& files, const w
       ends.push_back(raw.size());
     }
   });
-  words = count_words(comm, seen, counts, min_count);
-  if (words.size() == 0)
+  words = count_words(comm, seen, counts, min_count, known == nullptr ? vocabulary() : *known);
+  if (words.tokens() == 0)
     throw data_error(files.front() + ": found no word that occurs at least " + std::to_string(min_count) +
                      " times (min_count)");
 

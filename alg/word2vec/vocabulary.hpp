@@ -21,9 +21,12 @@ namespace paracel::alg {
 /// The same on every worker, and for any number of them.
 struct vocabulary {
   std::vector<std::string> word;     ///< greatest count first, ties by bytes
-  std::vector<std::uint64_t> count;  ///< in all of the text
+  std::vector<std::uint64_t> count;  ///< in all of the text, and in that of an initial model
   std::uint64_t total = 0;           ///< their sum
+  std::uint64_t before = 0;          ///< of it, in the text of an initial model
 
+  /// The number of words that are in the text that was read.
+  [[nodiscard]] std::uint64_t tokens() const noexcept { return total - before; }
   [[nodiscard]] std::size_t size() const noexcept { return word.size(); }
 };
 
@@ -39,11 +42,12 @@ struct token_text {
   [[nodiscard]] std::pair<std::size_t, std::size_t> part(std::uint64_t part, std::uint64_t parts) const;
 };
 
-/// Reads the lines of this worker. Words that occur less than `min_count` times in all of the text are left out.
+/// Reads the lines of this worker. Words that occur less than `min_count` times in all of the text are left out, unless
+/// `known` has them, the vocabulary of a model (or null): `words` has those of both, with the sums of their counts.
 /// Throws: data_error when none is left, or the text cannot be read. Blocks: a collective.
 /// Cost: one pass over this worker's bytes; 4 bytes a word of its lines, and the distinct ones.
 token_text load_tokens(Comm comm, const std::vector<std::string>& files, const word_bytes& bytes,
-                       std::uint64_t min_count, vocabulary& words);
+                       std::uint64_t min_count, vocabulary& words, const vocabulary* known = nullptr);
 
 /// The probability with which an occurrence of each word is trained on: (sqrt(f / sample) + 1) sample / f, at most 1,
 /// for a word that is the fraction f of the text. `sample` 0: all.

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <utility>
 
+#include <paracel/collectives.hpp>
+#include <paracel/interner.hpp>
 #include <paracel/resumable_loop.hpp>
 #include <paracel/table.hpp>
 
@@ -27,6 +30,7 @@ constexpr double pace_of_alpha = 0.1;
 
 // Words of a batch by default, if the text has enough for this many batches: the quality of the vectors depends on how
 // often workers exchange what they have learned.
+constexpr std::size_t pushed_words = 16384;  // of an initial model, at a time
 constexpr std::uint64_t usual_batch = 10000;
 constexpr std::uint64_t least_batches = 50;
 
@@ -118,10 +122,17 @@ void word2vec_settings::keys(key_list& k) {
   k.files("predict_input", predict_input, "lines of one word: its nearest words; of three, a b c: of b - a + c");
   k("topk", topk, "number of words of a prediction").at_least(1).at_most(1000000);
   model_key(k, model_input, "vectors as text, binary or npy: no training, only test_input and predict_input");
+  initial.key(k, model_input);
   k("debug", debug, "print the loss of each round");
 }
 
-void word2vec_settings::check(const config& from) const {
+void word2vec_settings::check(const config& from) {
+  k_place = place_if_given(from, "k");
+  method_place = from.place_of("method");
+  if (initial.given() && model.hierarchical)
+    throw config_error(from.place_of("loss") +
+                       ": hierarchical_softmax with initial_model: its tree is that of one text's counts; want "
+                       "negative_sampling");
   if (model.hierarchical)
     refuse_keys(from, {"negatives", "noise_words"}, "not with hierarchical_softmax, which draws no negatives");
   if (!model_input.empty() && test_input.empty() && predict_input.empty())
@@ -141,22 +152,66 @@ void word2vec::solve() {
     use(read_word_vectors(settings_.model_input));
     return;
   }
+  if (settings_.initial.given()) read_initial();
   load();
   train();
 }
 
+void word2vec::read_initial() {
+  const auto& path = settings_.initial.path;
+  const model_reader from(path, "word2vec");
+  if (!from.has("outputs") || !from.has("counts"))
+    throw data_error(path +
+                     ": found no outputs and counts, want a model that was trained by negative_sampling and "
+                     "written with format npy");
+  const auto shape = from.shape("vectors");
+  if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0)
+    throw data_error(path + ": found vectors of the wrong shape, want one row of numbers per word");
+  const auto method = from.field<std::string>("settings.method");
+  want_as_in_model(settings_.method_place, settings_.model.cbow ? "cbow" : "skip_gram", method);
+  want_as_in_model(settings_.k_place, std::to_string(settings_.model.k), std::to_string(shape[1]));
+  settings_.model.k = shape[1];
+  auto& to = initial_;
+  to.vectors = from.read<float>("vectors");
+  to.outputs = from.read<float>("outputs");
+  to.words.count = from.read<std::uint64_t>("counts");
+  const auto ids = from.ids("vectors");
+  for (std::size_t w = 0; w < ids.size(); ++w) to.words.word.push_back(ids.text(w));
+  if (to.outputs.size() != to.vectors.size() || to.words.count.size() != to.words.size() ||
+      to.vectors.size() != to.words.size() * shape[1])
+    throw data_error(path + ": found vectors, outputs and counts of different numbers of words");
+  to.words.total = std::accumulate(to.words.count.begin(), to.words.count.end(), std::uint64_t{0});
+}
+
 void word2vec::load() {
   const auto bytes = settings_.by_space ? word_bytes::space() : word_bytes::paracel();
-  text_ = load_tokens(get_comm(), settings_.input, bytes, settings_.min_count, words_);
-  const auto some = (words_.total + least_batches - 1) / least_batches;
+  text_ = load_tokens(get_comm(), settings_.input, bytes, settings_.min_count, words_,
+                      settings_.initial.given() ? &initial_.words : nullptr);
+  const auto some = (words_.tokens() + least_batches - 1) / least_batches;
   const auto batch = settings_.batch_size > 0 ? settings_.batch_size : std::clamp<std::uint64_t>(some, 1, usual_batch);
-  plan_.batches = (words_.total + batch - 1) / batch;
-  // One worker always sees all changes.
-  plan_.first = get_worker_size() == 1 ? 1 : first_round_batches;
+  plan_.batches = (words_.tokens() + batch - 1) / batch;
+  // One worker always sees all changes; the vectors of a model are not near 0.
+  plan_.first = get_worker_size() == 1 || settings_.initial.given() ? 1 : first_round_batches;
   const auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max());
   if (plan_.batches > most / (static_cast<std::uint64_t>(settings_.rounds) + plan_.first))
     throw error("word2vec: " + std::to_string(settings_.rounds) + " rounds of " + std::to_string(plan_.batches) +
                 " batches are more than 2^31; raise batch_size or lower rounds");
+}
+
+/// The rows of the words that the initial model has; each worker pushes a part of them.
+void word2vec::push_initial(table<float>& input, table<float>& output) {
+  const auto k = settings_.model.k;
+  const auto& known = initial_.words;
+  interner<std::string> number;
+  for (const auto& w : words_.word) number.intern(w);
+  const auto own = owned_range_of(known.size(), get_worker_size(), get_worker_id());
+  for (auto first = own.begin; first < own.end; first += pushed_words) {
+    const auto count = std::min<std::size_t>(pushed_words, own.end - first);
+    std::vector<std::uint64_t> ids;
+    for (auto w = first; w < first + count; ++w) ids.push_back(number.find(known.word[w]));
+    input.push(ids, std::span(initial_.vectors).subspan(first * k, count * k));
+    output.push(ids, std::span(initial_.outputs).subspan(first * k, count * k));
+  }
 }
 
 /// A clock is a batch of each worker. In it all workers process the same fraction of their text, so that the step size,
@@ -166,6 +221,10 @@ void word2vec::train() {
   word2vec_batcher batcher(text_, words_, model, get_worker_id(), get_worker_size(), plan_);
   batch_side input(*this, "word2vec", model.k, first_vectors(model));
   batch_side output(*this, "word2vec_output", model.k, row_init::zeros());
+  if (settings_.initial.given()) {
+    if (!resumed()) push_initial(input.rows, output.rows);
+    paracel_sync();
+  }
   word2vec_kernel kernel(input.local.stride());
   word2vec_batch now;
   word2vec_batch next;
@@ -217,7 +276,7 @@ void word2vec::train() {
   }
   set_total_iters(static_cast<int>(loop.iteration()));
   paracel_sync();
-  write(input.rows);
+  write(input.rows, output.rows);
 }
 
 void word2vec::finish_round(int round, word2vec_loss& loss) {

@@ -18,6 +18,7 @@
 #include <paracel/settings.hpp>
 #include <paracel/table.hpp>
 
+#include "alg/common/output/model_file.hpp"
 #include "alg/common/output/run_log.hpp"
 #include "word2vec_batch.hpp"
 #include "word_vectors.hpp"
@@ -30,7 +31,7 @@ struct word2vec_settings {
   static constexpr auto program = "word2vec";
   static constexpr auto summary = "vectors of words: skip-gram or CBOW, negative sampling or hierarchical softmax";
   void keys(key_list& k);
-  void check(const config& from) const;
+  void check(const config& from);
 
   std::vector<std::string> input;
   std::string output = "./word2vec_result/";
@@ -42,10 +43,20 @@ struct word2vec_settings {
   std::uint64_t batch_size = 0;
   paracel::consistency consistency = paracel::consistency::bsp();
   std::string model_input;
+  initial_model initial;
+  std::string k_place;  ///< of the key k, if it is given
+  std::string method_place;
   std::vector<std::string> test_input;
   std::vector<std::string> predict_input;
   std::size_t topk = 10;
   bool debug = false;
+};
+
+/// A model that training continues.
+struct word2vec_state {
+  vocabulary words;
+  std::vector<float> vectors;  ///< k numbers a word
+  std::vector<float> outputs;
 };
 
 class word2vec : public paralg {
@@ -59,13 +70,15 @@ class word2vec : public paralg {
   void solve() override;
 
  private:
+  void read_initial();
   void load();
   void train();
+  void push_initial(table<float>& input, table<float>& output);
   void finish_round(int round, word2vec_loss& loss);
   /// Writes the results of training; `use` tests and predicts with the vectors.
-  void write(table<float>& vectors);
+  void write(table<float>& vectors, table<float>& outputs);
   void write_file(table<float>& vectors);
-  void write_npy(table<float>& vectors);
+  void write_npy(table<float>& vectors, table<float>& outputs);
   [[nodiscard]] word_vectors all_vectors(table<float>& vectors);
   void use(const word_vectors& vectors);
   void test(const word_vectors& vectors, const word_neighbours& near);
@@ -76,6 +89,7 @@ class word2vec : public paralg {
   vocabulary words_;
   token_text text_;
   batch_plan plan_;
+  word2vec_state initial_;
 };
 
 }  // namespace paracel::alg

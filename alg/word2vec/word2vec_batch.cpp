@@ -50,7 +50,9 @@ word2vec_batcher::word2vec_batcher(const token_text& text, const vocabulary& wor
 void word2vec_batcher::expect_steps(std::uint64_t batches) {
   const double around = static_cast<double>(model_.window) + 1;  // words that predict a word, on average
   const double inputs = model_.cbow ? 1 : around;
-  const double parts = static_cast<double>(batches) * static_cast<double>(size_);
+  // The counts may be those of several texts, of which this one is trained on.
+  const double parts = static_cast<double>(batches) * static_cast<double>(size_) * static_cast<double>(words_.total) /
+                       static_cast<double>(std::max<std::uint64_t>(words_.tokens(), 1));
   output_steps_.assign(model_.hierarchical ? words_.size() - std::min<std::size_t>(words_.size(), 1) : words_.size(),
                        0);
   double kept = 0;

@@ -63,11 +63,11 @@ auto each_line(F use) {
 
 }  // namespace
 
-void word2vec::write(table<float>& vectors) {
+void word2vec::write(table<float>& vectors, table<float>& outputs) {
   log_.result("rounds", static_cast<std::uint64_t>(settings_.rounds));
   log_.result("words", static_cast<std::uint64_t>(words_.size()));
-  log_.result("tokens", words_.total);
-  if (settings_.format == vector_format::npy) write_npy(vectors);
+  log_.result("tokens", words_.tokens());
+  if (settings_.format == vector_format::npy) write_npy(vectors, outputs);
   else write_file(vectors);
   if (settings_.test_input.empty() && settings_.predict_input.empty()) log_.result("output", get_output());
   else use(all_vectors(vectors));
@@ -96,17 +96,22 @@ void word2vec::write_file(table<float>& vectors) {
   set_one_output_file(before);
 }
 
-void word2vec::write_npy(table<float>& vectors) {
+void word2vec::write_npy(table<float>& vectors, table<float>& outputs) {
   const auto own = owned_range_of(words_.size(), get_worker_size(), get_worker_id());
-  rows_in_order rows(vectors, own.begin, own.end);
-  std::vector<float> values;
+  const auto rows_of = [&](table<float>& from) {
+    rows_in_order rows(from, own.begin, own.end);
+    std::vector<float> values;
+    while (!rows.next().empty()) values.insert(values.end(), rows.values.begin(), rows.values.end());
+    return values;
+  };
   auto names = id_list::empty(false);
-  for (auto ids = rows.next(); !ids.empty(); ids = rows.next()) {
-    values.insert(values.end(), rows.values.begin(), rows.values.end());
-    for (const auto id : ids) names.push_back(words_.word[id]);
-  }
+  for (auto w = own.begin; w < own.end; ++w) names.push_back(words_.word[w]);
   model_writer model(*this, "word2vec", result_format::npy);
-  model.add_rows("vectors", std::span<const float>(values), {vectors.width()}, &names);
+  model.add_rows<float>("vectors", rows_of(vectors), {vectors.width()}, &names);
+  if (!settings_.model.hierarchical) {
+    model.add_rows<float>("outputs", rows_of(outputs), {outputs.width()}, &names);
+    model.add("counts", words_.count);
+  }
   model.finish();
 }
 

@@ -437,6 +437,86 @@ class InitialModelTest(AlgorithmCase):
         self.refused("als", "not with initial_model: the one step has given factors", 3, rating_input=ratings,
                      initial_model=als, factor_input=ratings)
 
+    # ---- words
+
+    def text(self, name, lines, words=40, seed=1):
+        """Sentences of eight words, each of one of two sets."""
+        dice = random.Random(seed)
+        return self.path(name, "".join(" ".join(f"{'ab'[s % 2]}{int(words * dice.random() ** 2)}" for _ in range(8)) + "\n"
+                                       for s in range(lines)))
+
+    def vectors(self, workers, folder):
+        names, rows = [], []
+        for rank in range(max(workers, 1)):
+            with open(os.path.join(folder, f"vectors_id_{rank}.txt"), encoding="utf-8") as file:
+                names += file.read().split()
+            rows += list(numpy.load(os.path.join(folder, f"vectors_{rank}.npy")))
+        return names, dict(zip(names, rows))
+
+    def separation(self, vectors):
+        """How much nearer words of one set are than those of different ones, by cosine."""
+        rows = {name: row / numpy.linalg.norm(row) for name, row in vectors.items() if int(name[1:]) < 20}
+        mean = lambda same: numpy.mean([a @ b for x, a in rows.items() for y, b in rows.items()
+                                        if x != y and (x[0] == y[0]) == same])
+        return mean(True) - mean(False)
+
+    def test_word2vec_goes_on(self):
+        first, second = self.text("first.txt", 800), self.text("second.txt", 300, words=60, seed=2)
+        with open(first, "a", encoding="utf-8") as file:
+            file.write("a1 a101 a2 a101\n")
+        texts = []
+        for part in (first, second):
+            with open(part, encoding="utf-8") as file:
+                texts.append(file.read())
+        both = self.path("both.txt", "".join(texts))
+        keys = {"k": 8, "min_count": 1, "sample": 0, "format": "npy", "rounds": 4, "alpha": 0.1}
+        self.run_program("word2vec", input=both, **keys)
+        whole_words, _ = self.vectors(0, self.output)
+        whole_counts = numpy.load(os.path.join(self.output, "counts_0.npy"))
+        for workers in (0, 2):
+            for method in ("skip_gram", "cbow"):
+                with self.subTest(workers=workers, method=method):
+                    self.run_program("word2vec", workers, input=first, method=method, **keys)
+                    model = self.output
+                    _, before = self.vectors(workers, model)
+                    learned = self.separation(before)
+                    # A step size near 0: what is known stays, what is new begins near 0, of length k^-1/2 at most.
+                    more = {**keys, "input": second, "initial_model": model, "method": method}
+                    more.pop("k")
+                    found, _ = self.run_program("word2vec", workers, **{**more, "alpha": 1e-9, "rounds": 1})
+                    words, after = self.vectors(workers, self.output)
+                    self.assertEqual((words, found["words"], found["tokens"]), (whole_words, len(whole_words), 2400))
+                    counts = numpy.load(os.path.join(self.output, "counts_0.npy"))
+                    self.assertEqual(counts.tolist(), whole_counts.tolist())
+                    for word in words:
+                        if word in before:
+                            numpy.testing.assert_allclose(after[word], before[word], atol=1e-5)
+                        else:
+                            self.assertLess(numpy.linalg.norm(after[word]), 1 / 8 ** 0.5)
+                    new = [word for word in words if word not in before]
+                    self.assertGreater(len(new), 10)
+                    self.run_program("word2vec", workers, **more)
+                    _, after = self.vectors(workers, self.output)
+                    absent = set(before) - set(texts[1].split())
+                    self.assertIn("a101", absent)
+                    self.assertGreater(learned, 0.3)
+                    self.assertGreater(self.separation(after), 0.8 * learned)
+                    for word in absent:
+                        self.assertEqual(after[word].tolist(), before[word].tolist())
+                    self.assertGreater(min(numpy.linalg.norm(after[word]) for word in new), 0.1)
+
+    def test_word2vec_refuses(self):
+        text = self.text("first.txt", 100)
+        keys = {"input": text, "min_count": 1, "rounds": 1}
+        self.run_program("word2vec", k=4, format="npy", **keys)
+        model = self.output
+        self.refused("word2vec", "found 5, want 4 as in the initial model", 3, initial_model=model, k=5, **keys)
+        self.refused("word2vec", "found cbow, want skip_gram as in the initial model", 3, initial_model=model, method="cbow", **keys)
+        self.refused("word2vec", "its tree is that of one text's counts", 3, initial_model=model, loss="hierarchical_softmax",
+                     **keys)
+        self.run_program("word2vec", k=4, format="npy", loss="hierarchical_softmax", **keys)
+        self.refused("word2vec", "found no outputs and counts", initial_model=self.output, **keys)
+
 
 if __name__ == "__main__":
     unittest.main()
