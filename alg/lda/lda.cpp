@@ -39,6 +39,7 @@ void lda_settings::keys(key_list& k) {
   k.files("test_input", test_input, "documents to evaluate the model on");
   k.files("predict_input", predict_input, "documents whose topics are inferred");
   k("model_input", model_input, "folder or manifest of an existing model: nothing is trained");
+  initial.key(k, model_input, "model_input");
   k.files("vocabulary", vocabulary, "names of libsvm's indices 1, 2, ..., one per line");
   output_keys(k, output);
   format_key(k, format, "format of the results: text, or npy");
@@ -95,7 +96,13 @@ void lda_settings::keys(key_list& k) {
   }
 }
 
-void lda_settings::check(const config& from) const {
+void lda_settings::check(const config& from) {
+  topics_place = place_if_given(from, "k_topics");
+  alpha_given = from.given("alpha");
+  beta_given = from.given("beta");
+  if (initial.given() && !handle_file.empty())
+    refuse_keys(from, {"handle_file", "handle_fn", "update_lib"},
+                "not with initial_model, whose counts are not those that a plug-in's function yields");
   if (!model_input.empty() && !handle_file.empty())
     refuse_keys(from, {"handle_file", "handle_fn", "update_lib"}, "not with model_input: nothing is trained");
   if (!input.empty() && !model_input.empty()) {
@@ -140,6 +147,7 @@ void lda::solve() {
   log_ = std::make_unique<run_log>(*this, settings_.sweeps, settings_.is_online ? "bound" : "log_likelihood",
                                    settings_.debug);
   if (settings_.model_input.empty()) {
+    if (settings_.initial.given()) read_initial();
     load();
     start();
     if (online_) train_online();
@@ -158,6 +166,11 @@ void lda::start() {
   priors_.alpha.assign(settings_.topics, settings_.alpha);
   priors_.beta = settings_.beta;
   priors_.words = static_cast<double>(vocabulary_size_);
+  if (settings_.initial.given()) {
+    place_initial_words();
+    if (!settings_.alpha_given) priors_.alpha = initial_.alpha;
+    if (!settings_.beta_given) priors_.beta = initial_.beta;
+  }
   if (settings_.is_online) {
     online_ = std::make_unique<lda_online>(*this, settings_.online, std::exchange(training_, {}), vocabulary_size_,
                                            priors_, settings_.seed);
@@ -206,6 +219,7 @@ void lda::train() {
   while (loop.next(1 + settings_.sweeps * static_cast<std::int64_t>(clocks))) {
     if (loop.iteration() == 0) {
       push(sampler);
+      push_initial();
       continue;
     }
     const auto step = static_cast<std::size_t>(loop.iteration() - 1);
@@ -240,6 +254,7 @@ void lda::warn_of_end() {
 /// The first iteration writes the initial lambda; then there is one for each batch.
 void lda::train_online() {
   auto& model = *online_;
+  model.go_on_from(initial_.steps);
   const auto batches = model.batches();
   const auto per_token = [&](std::vector<double>* shares) {
     return model.bound(shares) / static_cast<double>(tokens_total_);
@@ -263,7 +278,11 @@ void lda::train_online() {
   loop.always_commits().same_on_every_worker();
   while (loop.next(1 + settings_.sweeps * static_cast<std::int64_t>(batches))) {
     if (loop.iteration() == 0) {
-      model.start();
+      model.start([&](std::uint64_t word, std::span<double> row) {
+        if (initial_.size() == 0 || initial_.place[word] == lda_initial::none) return false;
+        std::ranges::copy(initial_.row(initial_.place[word]), row.begin());
+        return true;
+      });
       continue;
     }
     const auto step = static_cast<std::size_t>(loop.iteration() - 1);
@@ -303,6 +322,31 @@ void lda::push(lda_sampler& sampler) {
   counts_->update_totals(sampler.total_changes());
 }
 
+void lda::push_initial() {
+  if (initial_.size() == 0) return;
+  const auto topics = settings_.topics;
+  std::vector<std::uint64_t> ids;
+  std::vector<std::int32_t> rows;
+  std::vector<std::int64_t> sums(topics);
+  const auto send = [&] {
+    if (!ids.empty()) counts_->update(ids, rows);
+    ids.clear();
+    rows.clear();
+  };
+  for (auto word = share(get_worker_id()); word < share(get_worker_id() + 1); ++word) {
+    if (initial_.place[word] == lda_initial::none) continue;
+    ids.push_back(word);
+    const auto row = initial_.row(initial_.place[word]);
+    for (std::size_t k = 0; k < topics; ++k) {
+      rows.push_back(static_cast<std::int32_t>(row[k]));
+      sums[k] += rows.back();
+    }
+    if (rows.size() >= batch_counts) send();
+  }
+  send();
+  counts_->update_totals(sums);
+}
+
 std::vector<std::int64_t> lda::pull_totals() {
   std::vector<std::int64_t> totals(settings_.topics);
   counts_->pull_totals(totals);
@@ -323,11 +367,12 @@ void lda::check(const char* when) {
   get_comm().allreduce(sums);
   const auto all = std::accumulate(totals.begin(), totals.end(), std::int64_t{0});
   const bool equal = std::equal(totals.begin(), totals.end(), sums.begin());
-  if (sums.back() == 0 && equal && all == static_cast<std::int64_t>(tokens_total_)) return;
+  const auto tokens = tokens_total_ + initial_.tokens;
+  if (sums.back() == 0 && equal && all == static_cast<std::int64_t>(tokens)) return;
   throw error(std::string("counts ") + when + ": found " + std::to_string(sums.back()) +
               " negative ones and a sum of " + std::to_string(all) +
               (equal ? "" : ", and topics whose counts are not the sums over the words") + ", want none and " +
-              std::to_string(tokens_total_));
+              std::to_string(tokens));
 }
 
 /// Minka's fixed point for alpha (one number a topic) and beta (a single number) from the current counts.

@@ -32,6 +32,7 @@
 #include "alg/common/output/result_keys.hpp"
 #include "alg/common/output/run_log.hpp"
 #include "lda_counts.hpp"
+#include "lda_initial.hpp"
 #include "lda_model.hpp"
 #include "lda_online.hpp"
 #include "lda_sampler.hpp"
@@ -44,13 +45,17 @@ struct lda_settings {
   static constexpr auto program = "gLDA";
   static constexpr auto summary = "latent Dirichlet allocation by Gibbs sampling or variational inference";
   void keys(key_list& k);
-  void check(const config& from) const;
+  void check(const config& from);
 
   std::vector<std::string> input;
   std::vector<std::string> test_input;
   std::vector<std::string> predict_input;
   std::vector<std::string> vocabulary;
   std::string model_input;
+  initial_model initial;
+  std::string topics_place;  ///< of the key k_topics, if it is given
+  bool alpha_given = false;
+  bool beta_given = false;
   std::string output;
   result_format format = result_format::text;
   document_format input_format = document_format::automatic;
@@ -96,6 +101,10 @@ class lda : public paralg {
   // Counts that a worker pulls or pushes in one call when it does not need all of them at once: 16 MB.
   static constexpr std::size_t batch_counts = std::size_t{1} << 22U;
 
+  void read_initial();
+  /// The places of the initial model's rows among the words, which have their numbers now.
+  void place_initial_words();
+  void read_initial_names();
   void load();
   void load_model();
   void agree_on_format(const std::vector<std::string>& files);
@@ -112,6 +121,8 @@ class lda : public paralg {
   void warn_of_end();
   void pull(lda_sampler& sampler);
   void push(lda_sampler& sampler);
+  /// Adds this worker's share of the initial model's counts.
+  void push_initial();
   void optimize(lda_sampler& sampler);
   [[nodiscard]] double log_likelihood(const lda_sampler& sampler);
   void check(const char* when);
@@ -181,6 +192,7 @@ class lda : public paralg {
   std::vector<double> model_totals_;
   std::unique_ptr<lda_sampler> sampler_;
   std::unique_ptr<lda_online> online_;
+  lda_initial initial_;
   double bound_ = 0;            // of the trained model, per token; online
   std::vector<double> shares_;  // of topics in documents; online, with dump_documents
   std::unique_ptr<run_log> log_;

@@ -116,6 +116,20 @@ void lda::read_names() {
   require_some(vocabulary_size_, settings_.vocabulary, "name, want one per line");
 }
 
+/// Indices keep the names that they have in the initial model.
+void lda::read_initial_names() {
+  if (text_ || initial_.size() == 0) return;
+  const auto& known = initial_.names;
+  const auto given = names_.size();
+  if (given == 0) names_ = known;
+  bool same = given == 0 || given >= initial_.size();
+  for (std::size_t i = 0; same && i < known.size(); ++i) same = names_.name(i) == known.name(i);
+  if (!same)
+    throw data_error(settings_.vocabulary.front() + ": found other names than those of the initial model, want its " +
+                     std::to_string(initial_.size()) + " names first, or no key");
+  vocabulary_size_ = std::max<std::uint64_t>(given, initial_.size());
+}
+
 /// Replaces the words of `raw` by global numbers: for names their rank, for indices one less.
 void lda::number_words(raw_documents& raw) {
   auto comm = get_comm();
@@ -134,6 +148,7 @@ void lda::number_words(raw_documents& raw) {
         at = end + 1;
       }
     }
+    for (std::size_t i = 0; i < initial_.names.size(); ++i) all.push_back(initial_.names.text(i));
     names_ = id_list(all);
     names_.sort_unique();
     vocabulary_size_ = names_.size();
@@ -146,7 +161,8 @@ void lda::number_words(raw_documents& raw) {
     }
     comm.allreduce(greatest, reduce_op::max);
     if (names_.size() > 0 && static_cast<std::uint64_t>(greatest) > names_.size()) {
-      throw data_error(settings_.vocabulary.front() + ": found " + std::to_string(names_.size()) +
+      const auto& where = settings_.vocabulary.empty() ? initial_.path : settings_.vocabulary.front();
+      throw data_error(where + ": found " + std::to_string(names_.size()) +
                        " names, want at least the greatest index, " + std::to_string(greatest));
     }
     vocabulary_size_ = std::max<std::uint64_t>(vocabulary_size_, static_cast<std::uint64_t>(greatest));
@@ -164,9 +180,31 @@ std::vector<std::uint64_t> lda::own_words(lda_documents& documents) {
   return {sorted.begin(), sorted.end()};
 }
 
+void lda::read_initial() {
+  const auto& path = settings_.initial.path;
+  initial_ = lda_initial(model_reader(path, "lda"));
+  want_as_in_model(settings_.topics_place, std::to_string(settings_.topics), std::to_string(initial_.topics()));
+  settings_.topics = initial_.topics();
+  if (initial_.online && !settings_.is_online)
+    throw data_error(path + ": found a model of method online, whose counts are fractions, want method online");
+  const bool fitted = std::ranges::any_of(initial_.alpha, [&](double a) { return a != initial_.alpha.front(); });
+  if (fitted && settings_.is_online && !settings_.alpha_given)
+    throw data_error(path + ": found an alpha for each topic, want method gibbs, or the key alpha");
+}
+
+void lda::place_initial_words() {
+  initial_.place.assign(vocabulary_size_, lda_initial::none);
+  for (std::size_t i = 0; i < initial_.size(); ++i)
+    initial_.place[text_ ? *names_.find(initial_.names.name(i)) : i] = i;
+}
+
 void lda::load() {
   agree_on_format(settings_.input);
+  if (settings_.initial.given() && text_ != initial_.text)
+    throw data_error(settings_.input.front() + ": found documents of " + (text_ ? "words" : "indices") + ", want " +
+                     (text_ ? "indices" : "words") + " as in the initial model");
   read_names();
+  read_initial_names();
   auto raw = read(settings_.input);
   number_words(raw);
   const auto stride = settings_.test_stride;

@@ -125,15 +125,18 @@ void lda_online::for_own_words(F&& f) const {
   }
 }
 
-void lda_online::start() {
+void lda_online::start(const std::function<bool(std::uint64_t, std::span<double>)>& known) {
   std::vector<double> sums(topics_);
   std::vector<double> rows;
   for_own_words([&](std::span<const std::uint64_t> words) {
     rows.resize(words.size() * topics_);
     for (std::size_t i = 0; i < words.size(); ++i) {
       const auto row = std::span(rows).subspan(i * topics_, topics_);
-      start_row(seed_, words[i], row);
-      for (std::size_t k = 0; k < topics_; ++k) sums[k] += row[k] -= priors_.beta;
+      if (!known || !known(words[i], row)) {
+        start_row(seed_, words[i], row);
+        for (auto& v : row) v -= priors_.beta;
+      }
+      for (std::size_t k = 0; k < topics_; ++k) sums[k] += row[k];
     }
     rows_.push(words, rows);  // generation 0
   });

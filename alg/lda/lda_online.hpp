@@ -20,6 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -74,8 +75,12 @@ class lda_online {
   /// Batches of a pass.
   [[nodiscard]] std::size_t batches() const noexcept { return batches_.size(); }
   void keep(resumable_loop& loop);
-  /// Writes the initial lambda, a function of the seed. In a clock of its own.
-  void start();
+  /// Sets the number of steps that were done before, which rho depends on.
+  void go_on_from(std::uint64_t steps) noexcept { steps_ = steps; }
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+  /// Writes the initial lambda, a function of the seed; `known(word, row)` fills in lambda - beta of a word, or returns
+  /// false. In a clock of its own.
+  void start(const std::function<bool(std::uint64_t, std::span<double>)>& known = {});
   /// A step. In a clock of its own. Cost: for n words of this worker's part of the batch a pull and an update of n + 1
   /// rows.
   void train(std::size_t batch);

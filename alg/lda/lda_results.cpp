@@ -131,6 +131,7 @@ void lda::dump_result() {
   const bool trained = settings_.model_input.empty();
   auto& log = *log_;
   model_writer writer(*this, trained ? "lda" : "lda_predictions", settings_.format);
+  if (settings_.initial.given()) writer.settings().add("k_topics", std::uint64_t{settings_.topics});
   if (trained) {
     const double value = online_ ? bound_ : log_likelihood(*sampler_);
     const char* const metric = online_ ? "bound" : "log_likelihood";
@@ -139,6 +140,7 @@ void lda::dump_result() {
     if (online_) {
       write_counts<double, double>(writer);
       writer.add("topic_counts", online_->totals());
+      writer.fields().add("steps", online_->steps());
     } else {
       write_counts<std::int32_t, std::int64_t>(writer);
       writer.add("topic_counts", pull_totals());

@@ -517,6 +517,83 @@ class InitialModelTest(AlgorithmCase):
         self.run_program("word2vec", k=4, format="npy", loss="hierarchical_softmax", **keys)
         self.refused("word2vec", "found no outputs and counts", initial_model=self.output, **keys)
 
+    # ---- topics
+
+    def documents(self, name, number, words=30, seed=1, sparse=False):
+        """Documents of 20 words of three sets, two topics each; `words` of a set."""
+        dice = random.Random(seed)
+        lines = []
+        for _ in range(number):
+            topics = dice.sample(range(3), 2)
+            tokens = [(dice.choice(topics), int(words * dice.random() ** 2)) for _ in range(20)]
+            lines.append(" ".join([f"{3 * w + t + 1}:1" for t, w in tokens] if sparse else [f"{'abc'[t]}{w}" for t, w in tokens]))
+        return self.path(name, "\n".join(lines) + "\n")
+
+    def counts_by_word(self, workers):
+        """{word: counts by topic}"""
+        return {word: numpy.array(row.split("|"), float) for word, row in self.rows("word_topic", max(workers, 1)).items()}
+
+    def test_lda_by_sampling_adds_documents(self):
+        for sparse in (False, True):
+            first, second = self.documents("first.txt", 150, sparse=sparse), self.documents("second.txt", 40, 45, 2, sparse)
+            test = self.documents("test.txt", 60, seed=3, sparse=sparse)
+            keys = {"alpha": 0.2, "check_counts": True, "test_input": test}
+            for workers in (0, 2):
+                with self.subTest(sparse=sparse, workers=workers):
+                    found, _ = self.run_program("gLDA", workers, input=first, k_topics=3, iters=60, **keys)
+                    model, before = self.output, self.counts_by_word(workers)
+                    alone, _ = self.run_program("gLDA", workers, input=second, k_topics=3, iters=60, **keys)
+                    again, _ = self.run_program("gLDA", workers, input=second, initial_model=model, iters=5, **keys)
+                    after = self.counts_by_word(workers)
+                    words = {w for file in (first, second) for w in self.read(file).replace(":1", "").split()}
+                    self.assertEqual(set(after), set(map(str, range(1, 136))) if sparse else words)
+                    self.assertGreater(len(set(after) - set(before)), 10)
+                    for word, counts in before.items():  # no count is less, because the documents are not sampled again
+                        self.assertTrue((after[word] >= counts).all(), word)
+                    self.assertEqual(sum(map(sum, after.values())), 190 * 20)
+                    self.assertEqual(again["tokens"], 800)
+                    # What was learned first is what is known of the words that the new documents do not have.
+                    self.assertLess(again["perplexity"], alone["perplexity"])
+                    self.assertLess(again["perplexity"], 1.05 * found["perplexity"])
+
+    def read(self, path):
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    def test_lda_online_goes_on(self):
+        documents = self.documents("documents.txt", 120)
+        keys = {"input": documents, "method": "online", "batch_size": 32, "beta": 0.05}
+        for workers in (0, 2):
+            with self.subTest(workers=workers):
+                found, _ = self.run_program("gLDA", workers, k_topics=3, iters=7, **keys)
+                whole = self.counts_by_word(workers)
+                self.run_program("gLDA", workers, k_topics=3, iters=4, **keys)
+                self.assertEqual(self.manifest()["steps"], 16)
+                again, _ = self.run_program("gLDA", workers, initial_model=self.output, iters=3, **keys)
+                both = self.counts_by_word(workers)
+                self.assertEqual(set(both), set(whole))
+                for word in both:
+                    numpy.testing.assert_allclose(both[word], whole[word], rtol=1e-7, atol=1e-9)
+                self.assertAlmostEqual(again["bound"], found["bound"], delta=1e-9)
+
+    def test_lda_refuses(self):
+        text, sparse = self.documents("text.txt", 20), self.documents("sparse.txt", 20, sparse=True)
+        self.run_program("gLDA", input=text, k_topics=3, iters=2, optimize_every=1)
+        gibbs = self.output
+        self.run_program("gLDA", input=text, k_topics=3, iters=1, method="online")
+        online = self.output
+        self.refused("gLDA", "found 4, want 3 as in the initial model", 3, input=text, initial_model=gibbs, k_topics=4)
+        self.refused("gLDA", "found documents of indices, want words as in the initial model", input=sparse, initial_model=gibbs)
+        self.refused("gLDA", "whose counts are fractions, want method online", input=text, initial_model=online)
+        self.refused("gLDA", "found an alpha for each topic, want method gibbs, or the key alpha", input=text,
+                     initial_model=gibbs, method="online")
+        self.refused("gLDA", "not with model_input, which is used as it is", 3, input=text, initial_model=gibbs,
+                     model_input=gibbs)
+        names = self.path("names.txt", "one\ntwo\n")
+        self.run_program("gLDA", input=sparse, k_topics=2, iters=1)
+        self.refused("gLDA", "found other names than those of the initial model", input=sparse, vocabulary=names,
+                     initial_model=self.output)
+
 
 if __name__ == "__main__":
     unittest.main()
