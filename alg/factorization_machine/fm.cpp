@@ -191,6 +191,7 @@ void factorization_machine::start_rows(double bias) {
   table_.emplace(*this, "fm", settings_.k + 1, row_init::zeros(), optimizer_of(settings_));
   if (settings_.patience > 0) best_.emplace(*this, "fm_best", settings_.k + 1);
   if (settings_.method == fm_method::adagrad) squares_ = fm_squares(rows_, settings_.bias, kernel_.width());
+  const auto steps = stepped_rows();
   if (resumed()) return paracel_sync();
   fm_batcher all(rows_, weights(), settings_.bias, is_log());
   for (std::size_t first = 0; first < rows_.rows(); first += block_samples) {
@@ -210,17 +211,24 @@ void factorization_machine::start_rows(double bias) {
     model_.resize(batch_.ids.size() * kernel_.width());
     table_->push(batch_.ids, model_);
   }
-  push_initial_rows();
+  push_initial_rows(steps);
   paracel_sync();
 }
 
-/// Those that the initial model knows, by the workers that write them. A collective.
-void factorization_machine::push_initial_rows() {
-  if (initial_.end() == 0) return;
-  std::vector<std::int64_t> steps(columns_ + std::size_t{1});  // whether adagrad will step it
+/// With an initial model 1 for each model row that adagrad will step, else 0. A collective.
+std::vector<std::int64_t> factorization_machine::stepped_rows() {
+  std::vector<std::int64_t> steps;
+  if (initial_.end() == 0) return steps;
+  steps.resize(columns_ + std::size_t{1});
   for (std::size_t id = 0; settings_.method == fm_method::adagrad && id < steps.size(); ++id)
     steps[id] = squares_.has(id) ? 1 : 0;
   get_comm().allreduce(steps, reduce_op::max);
+  return steps;
+}
+
+/// The rows that the initial model knows, by the workers that write them.
+void factorization_machine::push_initial_rows(const std::vector<std::int64_t>& steps) {
+  if (steps.empty()) return;
   for_own_ids([&](const auto& ids) {
     auto stepped = ids;
     std::erase_if(stepped, [&](std::uint64_t id) { return steps[id] == 0; });

@@ -78,7 +78,8 @@ class factorization_machine : public class_base {
   [[nodiscard]] double first_bias();
   [[nodiscard]] divergence_rule rule() const;
   void start_rows(double bias);
-  void push_initial_rows();
+  [[nodiscard]] std::vector<std::int64_t> stepped_rows();
+  void push_initial_rows(const std::vector<std::int64_t>& steps);
   void train();
   void alternate(double bias);
   /// For this worker's held-out rows, with the rows of the table or with `model`: their weight, the sum of losses, and

@@ -240,6 +240,24 @@ class Resume(JobTest):
     def test_random_forest(self):
         self.check("random_forest", training_input="labels.csv", type="classification", trees=12)
 
+    def test_runs_that_continue_a_model(self):
+        for name, rounds, first, config in (
+                ("gbdt", "rounds", 3, {"training_input": "labels.csv", "loss": "log", "max_leaves": 6, "subsample": 0.8}),
+                ("random_forest", "trees", 3, {"training_input": "labels.csv", "type": "classification"}),
+                ("kmeans", "rounds", 2, {"input": "points.csv", "type": "rows", "kclusters": 9, "batch_size": 64}),
+                ("mf", "rounds", 3, {"input": "ratings.csv", "k": 4, "alpha": 0.01}),
+                ("als", "rounds", 2, {"rating_input": "ratings.csv", "k": 4}),
+                ("fm", "rounds", 2, {"training_input": "targets.csv", "k": 3, "batch_size": 60}),
+                ("word2vec", "rounds", 1, {"input": "documents.txt", "k": 8, "batch_size": 1000, "min_count": 1, "format": "npy"}),
+                ("gLDA", "iters", 3, {"input": "documents.txt", "k_topics": 4}),
+                ("gLDA", "iters", 2, {"input": "documents.txt", "method": "online", "k_topics": 4, "batch_size": 40})):
+            with self.subTest(name=name, config=config):
+                self.write_config("model.json", output="model/", **{"training_input": None, "method": None, "rounds": None,
+                                                                   "alpha": None, "beta": None, **config, rounds: first})
+                status, _, err = self.prun("-w", str(WORKERS), "-c", "model.json", os.path.join(BIN, name))
+                self.assertEqual(status, 0, err)
+                self.check(name, initial_model="model", **config, **{rounds: 12})
+
     def test_lr_by_minimisers(self):
         for method, more in (("lbfgs", {}), ("newton", {}), ("owlqn", {"l1": 0.01})):
             with self.subTest(method=method):
