@@ -19,7 +19,6 @@ from test_readme import DONE as README_BUILD  # noqa: E402
 
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SKIPPED = 77
-SUITES = ("bookworm", "bookworm-updates", "bookworm-security")
 # From this machine's apt configuration: how to reach a mirror.
 REACHING = re.compile(r"^Acquire::(https?|Retries|ForceIPv[46]|Check-Valid-Until|Proxy)\b.*")
 PROXIES = [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")]
@@ -52,10 +51,11 @@ def debian_12():
         return "VERSION_CODENAME=bookworm" in file.read().split()
 
 
-def sources(folder):
-    """Files with this machine's own mirrors of Debian 12; none on other systems, where mmdebstrap uses a default."""
+def sources(folder, suite):
+    """Files with this machine's own mirrors of Debian, for this suite; none on other systems, where mmdebstrap uses a default."""
     if not debian_12():
         return []
+    suites = ("bookworm", "bookworm-updates", "bookworm-security")
     lines, stanzas = [], []
     for path in ["/etc/apt/sources.list"] + sorted(glob.glob("/etc/apt/sources.list.d/*")):
         if not os.path.isfile(path):
@@ -63,16 +63,16 @@ def sources(folder):
         with open(path, encoding="utf-8") as file:
             text = file.read()
         if path.endswith(".sources"):
-            stanzas += [s for s in re.split(r"\n\s*\n", text) if re.search(r"(?m)^Suites:.*\bbookworm\b", s)
-                        or re.search(r"(?m)^Suites:.*\bbookworm-(updates|security)\b", s)]
+            stanzas += [s for s in re.split(r"\n\s*\n", text)
+                        if re.search(r"(?m)^Suites:.*\bbookworm(-updates|-security)?(\s|$)", s)]
         else:
-            lines += [line for line in text.splitlines() if line.startswith("deb ") and set(line.split()) & set(SUITES)]
+            lines += [line for line in text.splitlines() if line.startswith("deb ") and set(line.split()) & set(suites)]
     found = []
     for name, parts, between in (("here.list", lines, "\n"), ("here.sources", stanzas, "\n\n")):
         if parts:
             found.append(os.path.join(folder, name))
             with open(found[-1], "w", encoding="utf-8") as file:
-                file.write(between.join(parts) + "\n")
+                file.write(between.join(parts).replace("bookworm", suite) + "\n")
     return found
 
 
@@ -101,43 +101,55 @@ def copy_tree(to):
             shutil.copy2(path, os.path.join(to, name), follow_symlinks=False)
 
 
+def make_root(folder, suite, *packages):
+    """A minimal Debian in folder/root, which can reach this machine's mirrors; returns its path. Raises SkipTest."""
+    root = os.path.join(folder, "root")
+    reaching = os.path.join(folder, "reaching.conf")
+    lines = [line for line in output_of("apt-config", "dump").splitlines() if REACHING.match(line)]
+    with open(reaching, "w", encoding="utf-8") as file:
+        file.write("".join(line + "\n" for line in lines))
+    begin = time.monotonic()
+    # Its mounts disappear with it, even when this test is killed.
+    made = subprocess.run(["unshare", "--mount", "--fork", "--kill-child", "mmdebstrap", "--variant=minbase", "--mode=root",
+                           f"--aptopt={reaching}", f"--include={','.join(packages)}", suite, root] + sources(folder, suite),
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if made.returncode != 0:  # no mirror or no space: not our failure
+        raise unittest.SkipTest(f"mmdebstrap made no Debian {suite}: " + made.stdout.strip().splitlines()[-1])
+    print(f"a minimal Debian {suite}: {time.monotonic() - begin:.0f} s", flush=True)
+    certificates = re.findall(r'::(?:CaInfo|SslCert|SslKey) "(/[^"]+)"', "\n".join(lines))
+    for path in ["/etc/apt/auth.conf", "/etc/apt/auth.conf.d", "/etc/apt/keyrings", "/etc/ssl/certs", "/etc/hosts",
+                 "/usr/local/share/ca-certificates", "/etc/resolv.conf"] + certificates:
+        copy_in(path, root)
+    return root
+
+
+def run_inside(root, folder, line):
+    """The output of a shell command in a folder of the root. Its mounts and processes are cleaned up. Raises AssertionError."""
+    script = 'mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc" && shift && exec chroot "$@"'
+    environment = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"]
+    environment += [f"{name}={os.environ[name]}" for name in PROXIES]
+    begin, used = time.monotonic(), processor_time()
+    done = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", script, "sh", root,
+                           root, "env", "-i"] + environment + ["bash", "-euc", f"cd {folder}; {line}"],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", check=False)
+    if done.returncode != 0:
+        raise AssertionError(f"{line}: status {done.returncode}\n{done.stdout[-6000:]}")
+    print(f"{line}: {time.monotonic() - begin:.0f} s, {processor_time() - used:.0f} s of them on a processor", flush=True)
+    return done.stdout
+
+
 class FreshMachine(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="paracel_fresh_")
         cls.addClassCleanup(subprocess.run, ["rm", "-rf", "--one-file-system", cls.folder], check=False)
-        cls.root = os.path.join(cls.folder, "root")
-        reaching = os.path.join(cls.folder, "reaching.conf")
-        lines = [line for line in output_of("apt-config", "dump").splitlines() if REACHING.match(line)]
-        with open(reaching, "w", encoding="utf-8") as file:
-            file.write("".join(line + "\n" for line in lines))
-        begin = time.monotonic()
-        # Its mounts disappear with it, even when this test is killed.
-        made = subprocess.run(["unshare", "--mount", "--fork", "--kill-child", "mmdebstrap", "--variant=minbase", "--mode=root",
-                               f"--aptopt={reaching}", "bookworm", cls.root] + sources(cls.folder), stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        if made.returncode != 0:  # no mirror or no space: not our failure
-            raise unittest.SkipTest("mmdebstrap made no Debian 12: " + made.stdout.strip().splitlines()[-1])
-        print(f"a minimal Debian 12: {time.monotonic() - begin:.0f} s", flush=True)
-        certificates = re.findall(r'::(?:CaInfo|SslCert|SslKey) "(/[^"]+)"', "\n".join(lines))
-        for path in ["/etc/apt/auth.conf", "/etc/apt/auth.conf.d", "/etc/apt/keyrings", "/etc/ssl/certs", "/etc/hosts",
-                     "/usr/local/share/ca-certificates", "/etc/resolv.conf"] + certificates:
-            copy_in(path, cls.root)
+        cls.root = make_root(cls.folder, "bookworm")
         copy_tree(os.path.join(cls.root, "paracel"))
 
     def inside(self, line):
-        """The output of a shell command inside, in the folder of the clone. Mounts and processes are cleaned up."""
-        script = 'mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc" && shift && exec chroot "$@"'
-        environment = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"]
-        environment += [f"{name}={os.environ[name]}" for name in PROXIES]
-        begin, used = time.monotonic(), processor_time()
-        done = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", script, "sh", self.root,
-                               self.root, "env", "-i"] + environment + ["bash", "-euc", "cd /paracel; " + line],
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              errors="replace", check=False)
-        self.assertEqual(done.returncode, 0, f"{line}\n{done.stdout[-6000:]}")
-        print(f"{line}: {time.monotonic() - begin:.0f} s, {processor_time() - used:.0f} s of them on a processor", flush=True)
-        return done.stdout
+        """Of the folder of the clone."""
+        return run_inside(self.root, "/paracel", line)
 
     def check_model(self):
         output = os.path.join(self.root, "paracel", "build", "demo", "output")
