@@ -19,6 +19,7 @@ A subclass of `Paralg` reads almost like the serial algorithm; `run` is a progra
 import importlib
 import os
 import sys
+from typing import Any
 
 from paracel import _core
 from paracel._core import Array, Comm, ComQueue, Future, Graph, KeySet, Loop, Table, any_source, any_tag
@@ -35,13 +36,13 @@ __all__ = ["Array", "Comm", "ComQueue", "ConfigError", "DataError", "Error", "Fu
 _core._host(os.path.basename(sys.argv[0]) or "python", plugin_folders("", {}))
 
 
-def function(file, name, **hyper_parameters):
+def function(file: str, name: str, **hyper_parameters: float) -> tuple[str, str, dict[str, float]]:
     """A function of a plug-in, for the arguments `function` and `optimizer`: function("libparacel_default.so", "paracel_adagrad",
     lr=0.1)."""
     return file, name, hyper_parameters
 
 
-def leave():
+def leave() -> None:
     """Leaves the job: closes every Paralg, and stops the server of a job in this process. The next call joins again. Without it
     that happens when the process ends. Raises the error of an update that nobody has waited for."""
     _core._leave()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What Paralg's loaders return. Matrices in compressed rows are scipy.sparse.csr_matrix where SciPy is installed."""
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +23,12 @@ class Samples:
         The number of X[0] among the rows of all workers, and how many those are.
     """
 
-    X: object
+    X: Any
     y: np.ndarray
     weight: np.ndarray
     group: np.ndarray
-    classes: list = field(default_factory=list)
-    names: list = field(default_factory=list)
+    classes: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
     first_row: int = 0
     rows_total: int = 0
 
@@ -47,9 +48,9 @@ class SparseRows:
         The number of X[0] among the rows of all workers; totals over all workers.
     """
 
-    X: object
-    row_ids: object
-    column_ids: object
+    X: Any
+    row_ids: Any
+    column_ids: Any
     column_number: np.ndarray
     first_row: int = 0
     rows_total: int = 0

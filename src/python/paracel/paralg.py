@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The base class of algorithms."""
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
 from paracel import _core
 from paracel.errors import ConfigError
-from paracel.loading import samples_of, sparse_rows_of
+from paracel.loading import Samples, SparseRows, samples_of, sparse_rows_of
+
+Opened = TypeVar("Opened", bound="Paralg")  # Self, from Python 3.11 on
 
 
 class Paralg(_core.Paralg):
@@ -29,10 +34,11 @@ class Paralg(_core.Paralg):
     Use it on the thread that made it. Calls that wait release the interpreter for other threads; Ctrl-C ends them.
     """
 
-    config = {}
+    config: dict[str, Any] = {}
     """The config of the program, from `--cfg_file` (see `paracel.run`)."""
 
-    def __init__(self, output=None, rounds=None, consistency=None, staleness=None):
+    def __init__(self, output: str | None = None, rounds: int | None = None, consistency: str | None = None,
+                 staleness: int | None = None) -> None:
         super().__init__()
         if consistency is None:
             consistency, limit = consistency_of(self.config)
@@ -40,24 +46,24 @@ class Paralg(_core.Paralg):
         self._open(self.config.get("output", "") if output is None else output,
                    self.config.get("rounds", 0) if rounds is None else rounds, consistency, staleness or 0)
 
-    def solve(self):
+    def solve(self) -> None:
         """The algorithm."""
 
-    def checkpoint_state(self):
+    def checkpoint_state(self) -> dict[str, Any] | None:
         """What this worker needs, in addition to the parameters and its data, to resume after the iteration just committed: a
         dict of values by name (numbers, arrays, str, lists, dicts). Called inside iter_commit. None: nothing."""
 
-    def restore_state(self, state, all_states):
+    def restore_state(self, state: dict[str, Any], all_states: list[dict[str, Any]] | None) -> None:
         """Called inside first_iteration with what checkpoint_state has returned. `all_states`: None, or, if the number of workers
         has changed, those of all workers by rank; `state` is then that of rank 0."""
 
-    def loop(self, state=None, same_on_every_worker=False):
+    def loop(self, state: dict[str, Any] | None = None, same_on_every_worker: bool = False) -> _core.Loop:
         """A loop that can resume from a checkpoint: `while loop.next(rounds): ...`. The variables that carry over from one
         iteration to the next are the values of the dict `state`. `same_on_every_worker`: it is, so that the loop may resume with
         another number of workers."""
         return self._loop({} if state is None else state, same_on_every_worker)
 
-    def load_samples(self, files, **options):
+    def load_samples(self, files: str | Iterable[str], **options: Any) -> Samples:
         """This worker's part of samples in CSV, libsvm or .npy: a `loading.Samples`. A collective; an error is the same on every
         worker.
 
@@ -72,7 +78,7 @@ class Paralg(_core.Paralg):
         """
         return samples_of(self._load_samples(files, **options))
 
-    def load_sparse(self, files, **options):
+    def load_sparse(self, files: str | Iterable[str], **options: Any) -> SparseRows:
         """This worker's rows of a sparse matrix, from lines `row,column,value`, MatrixMarket or libsvm: a `loading.SparseRows`.
         Rows are numbered in ascending order of their ids, over all workers. A collective.
 
@@ -86,14 +92,14 @@ class Paralg(_core.Paralg):
         """
         return sparse_rows_of(self._load_sparse(files, **options))
 
-    def __enter__(self):
+    def __enter__(self: Opened) -> Opened:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def consistency_of(config):
+def consistency_of(config: dict[str, Any]) -> tuple[str, int]:
     """(model, staleness) of the keys consistency, ssp_switch and limit_s, as for the programs of the toolbox."""
     named = config.get("consistency", "auto")
     switch = config.get("ssp_switch")

@@ -5,6 +5,8 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 from paracel import _core
 from paracel.errors import ConfigError, Error, UsageError
@@ -13,7 +15,7 @@ from paracel.paralg import Paralg
 INTERRUPTED = 130
 
 
-def run(algorithm, arguments=None):
+def run(algorithm: Callable[[], Any], arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a program: reads its config, makes `algorithm()`, calls its `solve()`, leaves the job, and exits.
 
     The command line is `--cfg_file FILE`, a JSON object that becomes `Paralg.config`; prun adds `--server_info`. An exception

@@ -83,7 +83,7 @@ number_view given_out(nb::handle out, value_tag element, std::size_t count) {
 
 // ---- arrays
 
-nb::object read_array(array_object& a, std::size_t first, nb::handle count, nb::handle out) {
+array_result read_array(array_object& a, std::size_t first, argument<"int"> count, out_argument out) {
   const auto size = a.use([](auto& x, auto) { return x.size(); });
   const auto n = count.is_none() ? size - std::min(first, size) : nb::cast<std::size_t>(count);
   shared_bytes bytes;
@@ -92,7 +92,7 @@ nb::object read_array(array_object& a, std::size_t first, nb::handle count, nb::
   return out.is_none() ? array_of(to.element, bytes, to.shape) : nb::borrow(out);
 }
 
-nb::object read_array_at(array_object& a, nb::handle at) {
+array_result read_array_at(array_object& a, array_argument at) {
   const auto indices = indices_of(at, "indices");
   shared_bytes bytes;
   const auto to = new_numbers(a.element(), {indices.size()}, bytes);
@@ -107,7 +107,7 @@ std::span<const T> const_numbers(const number_view& v) {
   return v.as<const T>();
 }
 
-future_object update_array(array_object& a, nb::handle deltas, std::size_t first, nb::handle function) {
+future_object update_array(array_object& a, array_argument deltas, std::size_t first, function_argument function) {
   const auto d = numbers_of(deltas, "the deltas", a.element());
   const auto f = function_of(function);
   return {a.of(), a.use([&](auto& x, auto zero) {
@@ -124,7 +124,7 @@ void bind_array(nb::module_& m) {
                            "the same arguments; the first one creates it.")
       .def(
           "__init__",
-          [](array_object* to, paralg_object& p, const std::string& name, std::size_t size, nb::handle dtype,
+          [](array_object* to, paralg_object& p, const std::string& name, std::size_t size, dtype_argument dtype,
              double first) {
             (void)p.get();
             auto made = std::make_unique<array_object>(p.of, element_named(dtype));
@@ -142,7 +142,7 @@ void bind_array(nb::module_& m) {
       .def("read_at", &read_array_at, nb::arg("indices"), "The elements at these indices.")
       .def(
           "write",
-          [](array_object& a, nb::handle values, std::size_t first) {
+          [](array_object& a, array_argument values, std::size_t first) {
             const auto v = numbers_of(values, "the values", a.element());
             a.use([&](auto& x, auto zero) { x.write(first, const_numbers<decltype(zero)>(v)); });
           },
@@ -157,7 +157,7 @@ void bind_array(nb::module_& m) {
            nb::arg("function").none() = none, "As Paralg.update, from element `first` on.")
       .def(
           "update_at",
-          [](array_object& a, nb::handle at, nb::handle deltas, nb::handle function) {
+          [](array_object& a, array_argument at, array_argument deltas, function_argument function) {
             const auto indices = indices_of(at, "indices");
             const auto d = numbers_of(deltas, "the deltas", a.element());
             const auto f = function_of(function);
@@ -169,7 +169,7 @@ void bind_array(nb::module_& m) {
           "A repeated index is applied repeatedly.")
       .def(
           "bupdate",
-          [](array_object& a, nb::handle deltas, std::size_t first, nb::handle function) {
+          [](array_object& a, array_argument deltas, std::size_t first, function_argument function) {
             const auto d = numbers_of(deltas, "the deltas", a.element());
             const auto f = function_of(function);
             a.use([&](auto& x, auto zero) { x.bupdate(first, const_numbers<decltype(zero)>(d), f); });
@@ -177,7 +177,7 @@ void bind_array(nb::module_& m) {
           nb::arg("deltas"), nb::arg("first") = 0, nb::kw_only(), nb::arg("function").none() = none)
       .def(
           "bupdate_at",
-          [](array_object& a, nb::handle at, nb::handle deltas, nb::handle function) {
+          [](array_object& a, array_argument at, array_argument deltas, function_argument function) {
             const auto indices = indices_of(at, "indices");
             const auto d = numbers_of(deltas, "the deltas", a.element());
             const auto f = function_of(function);
@@ -228,7 +228,7 @@ std::size_t width_of(table_object& t) {
   return t.use([](auto& x, auto) { return x.width(); });
 }
 
-nb::object pull(table_object& t, nb::handle rows, nb::handle out) {
+array_result pull(table_object& t, array_argument rows, out_argument out) {
   const row_list r(rows);
   shared_bytes bytes;
   const auto width = width_of(t);
@@ -238,7 +238,7 @@ nb::object pull(table_object& t, nb::handle rows, nb::handle out) {
   return out.is_none() ? array_of(to.element, bytes, to.shape) : nb::borrow(out);
 }
 
-future_object pull_async(table_object& t, nb::handle rows) {
+future_object pull_async(table_object& t, array_argument rows) {
   struct target {
     shared_bytes bytes;
     number_view to;
@@ -256,7 +256,7 @@ future_object pull_async(table_object& t, nb::handle rows) {
 enum class change { push, update, bupdate };
 
 template <change How>
-void change_rows(table_object& t, nb::handle rows, nb::handle values) {
+void change_rows(table_object& t, array_argument rows, array_argument values) {
   const row_list r(rows);
   const auto v = numbers_of(values, "the rows", t.element());
   t.use([&](auto& x, auto zero) {
@@ -269,7 +269,7 @@ void change_rows(table_object& t, nb::handle rows, nb::handle values) {
   });
 }
 
-nb::tuple rows_by_id(table_object& t) {
+nb::typed<nb::tuple, array_result, array_result> rows_by_id(table_object& t) {
   std::vector<std::uint64_t> ids;
   std::vector<std::byte> bytes;
   const auto width = width_of(t);
@@ -293,8 +293,8 @@ void bind_table(nb::module_& m) {
       "init=(\"uniform\", -0.1, 0.1, seed), optimizer=(file, function, {hyper-parameter: number})).")
       .def(
           "__init__",
-          [](table_object* to, paralg_object& p, const std::string& name, std::size_t width, nb::handle dtype,
-             nb::handle init, nb::handle optimizer) {
+          [](table_object* to, paralg_object& p, const std::string& name, std::size_t width, dtype_argument dtype,
+             init_argument init, function_argument optimizer) {
             const auto first = init_of(init);
             const auto f = function_of(optimizer);
             (void)p.get();
@@ -317,7 +317,7 @@ void bind_table(nb::module_& m) {
       .def("bupdate", &change_rows<change::bupdate>, nb::arg("rows"), nb::arg("deltas"))
       .def(
           "remove",
-          [](table_object& t, nb::handle rows) {
+          [](table_object& t, array_argument rows) {
             const row_list r(rows);
             return t.use([&](auto& x, auto) { return r.with([&](auto names) { return x.remove(names); }); });
           },

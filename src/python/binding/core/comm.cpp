@@ -28,6 +28,8 @@ struct comm_object {
   }
 };
 
+using any_list = nb::typed<nb::list, any_result>;
+
 reduce_op op_of(const std::string& name) {
   if (name == "sum") return reduce_op::sum;
   if (name == "max") return reduce_op::max;
@@ -35,7 +37,7 @@ reduce_op op_of(const std::string& name) {
   throw nb::value_error(("op is \"" + name + "\", want \"sum\", \"max\" or \"min\"").c_str());
 }
 
-nb::object allreduce(comm_object& c, nb::handle data, const std::string& op, bool in_place) {
+any_result allreduce(comm_object& c, array_argument data, const std::string& op, bool in_place) {
   const auto how = op_of(op);
   shared_bytes bytes;
   auto v = in_place ? writable_numbers_of(data, "data") : numbers_of(data, "data");
@@ -53,7 +55,7 @@ nb::object allreduce(comm_object& c, nb::handle data, const std::string& op, boo
   return to_python(any_value(value_view{v.element, v.bytes}));
 }
 
-nb::object bcast(comm_object& c, nb::handle data, std::size_t root) {
+any_result bcast(comm_object& c, nb::handle data, std::size_t root) {
   any_value v;
   const bool is_root = c.get().get_rank() == root;
   if (is_root) v = value_of(data);
@@ -61,18 +63,18 @@ nb::object bcast(comm_object& c, nb::handle data, std::size_t root) {
   return is_root ? nb::borrow(data) : to_python(v);
 }
 
-nb::list list_of(const std::vector<any_value>& all) {
-  nb::list l;
+any_list list_of(const std::vector<any_value>& all) {
+  any_list l;
   for (const auto& v : all) l.append(to_python(v));
   return l;
 }
 
-nb::list allgather(comm_object& c, nb::handle data) {
+any_list allgather(comm_object& c, nb::handle data) {
   const auto mine = value_of(data);
   return list_of(without_gil([&, &comm = c.get()] { return comm.allgather(mine); }));
 }
 
-nb::list alltoall(comm_object& c, nb::handle blocks) {
+any_list alltoall(comm_object& c, argument<"collections.abc.Iterable[object]"> blocks) {
   std::vector<any_value> out, in;
   for (const auto b : blocks) out.push_back(value_of(b));
   if (out.size() != c.get().get_size())
@@ -82,7 +84,7 @@ nb::list alltoall(comm_object& c, nb::handle blocks) {
   return list_of(in);
 }
 
-nb::tuple recv(comm_object& c, int source, int tag) {
+nb::typed<nb::tuple, any_result, int, int> recv(comm_object& c, int source, int tag) {
   any_value v;
   const auto status = without_gil([&, &comm = c.get()] { return comm.recv(v, source, tag); });
   return nb::make_tuple(to_python(v), status.MPI_SOURCE, status.MPI_TAG);

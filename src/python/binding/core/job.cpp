@@ -171,7 +171,7 @@ consistency consistency_of(const std::string& model, int staleness) {
 
 const char* name_of_model(consistency_model model) { return name_of(model); }
 
-nb::object future_object::get() {
+any_result future_object::get() {
   if (!done_) {
     const bool found = without_gil([&] { return from_.get(); });
     done_ = true;
@@ -260,7 +260,7 @@ void bind_job(nb::class_<paralg_object>& c, nb::module_& m) {
       "get_consistency",
       [](self s, const std::string& key) {
         const auto how = s.get().get_consistency(key);
-        return nb::make_tuple(name_of_model(how.model), how.staleness);
+        return nb::typed<nb::tuple, nb::str, int>(nb::make_tuple(name_of_model(how.model), how.staleness));
       },
       nb::arg("key") = "", "(model, staleness) of a key.");
   c.def(
@@ -296,7 +296,7 @@ void bind_job(nb::class_<paralg_object>& c, nb::module_& m) {
       .def_prop_ro("iteration", [](loop_object& l) { return l.get().iteration(); });
   c.def(
       "_loop",
-      [](self s, nb::dict state, bool same) {
+      [](self s, any_dict state, bool same) {
         (void)s.get();
         return new loop_object(s.of, std::move(state), same);
       },
@@ -315,14 +315,14 @@ void bind_job(nb::class_<paralg_object>& c, nb::module_& m) {
       "nodes",
       [](self s) {
         const auto all = without_gil([&a = s.get()] { return a.paracel_nodes(); });
-        nb::list l;
+        nb::typed<nb::list, any_dict> l;
         for (const auto& n : all) l.append(node_of(n));
         return l;
       },
       "Servers and workers of the job as the scheduler sees them, a dict each; empty in a job of one process.");
   c.def(
       "on_command",
-      [](self s, const std::string& name, nb::callable f) {
+      [](self s, const std::string& name, nb::typed<nb::callable, nb::object(nb::str)> f) {
         auto call = shared_object(std::move(f));
         without_gil([&, &a = s.get()] {
           a.paracel_on_command(
@@ -333,7 +333,7 @@ void bind_job(nb::class_<paralg_object>& c, nb::module_& m) {
       "Runs f(body) -> answer for each command of this name, from `prun tell` or another worker's tell().");
   c.def(
       "on_change",
-      [](self s, nb::callable f) {
+      [](self s, nb::typed<nb::callable, nb::object(any_dict)> f) {
         auto call = shared_object(std::move(f));
         without_gil([&, &a = s.get()] {
           a.paracel_on_change([call](const job_node& n) { with_gil([&] { call.get()(node_of(n)); }); });
@@ -349,7 +349,7 @@ void bind_job(nb::class_<paralg_object>& c, nb::module_& m) {
         const auto answers = without_gil([&, &a = s.get()] {
           return a.paracel_tell(command_target{role == "server", number}, name, body, seconds);
         });
-        nb::list all;
+        nb::typed<nb::list, nb::typed<nb::tuple, std::size_t, bool, nb::str>> all;
         for (const auto& a : answers) all.append(nb::make_tuple(a.number, a.ok, a.text));
         return all;
       },
@@ -379,7 +379,8 @@ void bind_job(nb::class_<paralg_object>& c, nb::module_& m) {
       nb::arg("name"), nb::arg("ending") = "");
   c.def(
       "dump_vector",
-      [](self s, nb::handle values, const std::string& name, const std::string& separator, bool append, bool merge) {
+      [](self s, array_argument values, const std::string& name, const std::string& separator, bool append,
+         bool merge) {
         const auto v = numbers_of(values, "the vector");
         with_type(v.element, [&](auto zero) {
           const auto all = v.as<decltype(zero)>();

@@ -16,6 +16,7 @@
 #include <paracel/types.hpp>
 
 #include "host.hpp"
+#include "signatures.hpp"
 #include "value.hpp"
 
 namespace paracel::py {
@@ -111,7 +112,7 @@ class future_object {
   ~future_object() {
     if (of_ != nullptr && target_ != nullptr && !done_ && !of_->closed()) of_->keep_target(std::move(target_));
   }
-  nb::object get();
+  any_result get();
   void wait();
   [[nodiscard]] bool ready();
   [[nodiscard]] const async_result& request() const noexcept { return from_; }

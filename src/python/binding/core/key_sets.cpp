@@ -170,7 +170,7 @@ std::shared_ptr<any_target> target_for(std::size_t keys, bool separate = false) 
   return std::make_shared<any_target>(keys, separate);
 }
 
-nb::object read_set(self s, const key_set_object& set, nb::handle out) {
+any_result read_set(self s, const key_set_object& set, out_argument out) {
   if (!out.is_none()) {
     const auto to = writable_numbers_of(out, "out");
     with_type(to.element, [&](auto zero) {
@@ -207,7 +207,7 @@ void write_set(self s, const key_set_object& set, nb::handle values) {
   (void)f.get();
 }
 
-future_object update_set(self s, const key_set_object& set, nb::handle deltas, nb::handle function) {
+future_object update_set(self s, const key_set_object& set, nb::handle deltas, function_argument function) {
   const given_values given(set.names->size(), deltas);
   const auto f = function_of(function);
   return {s.of, without_gil([&, &a = s.get()] {
@@ -216,7 +216,7 @@ future_object update_set(self s, const key_set_object& set, nb::handle deltas, n
           })};
 }
 
-nb::object bupdate_set(self s, const key_set_object& set, nb::handle deltas, nb::handle function, bool get) {
+any_result bupdate_set(self s, const key_set_object& set, nb::handle deltas, function_argument function, bool get) {
   const given_values given(set.names->size(), deltas);
   const auto f = function_of(function);
   const auto to = get ? target_for(set.names->size()) : nullptr;
@@ -227,7 +227,7 @@ nb::object bupdate_set(self s, const key_set_object& set, nb::handle deltas, nb:
   return get ? to->result() : nb::none();
 }
 
-nb::object read_multi(self s, const std::vector<std::string>& keys, bool skip_missing) {
+any_result read_multi(self s, const std::vector<std::string>& keys, bool skip_missing) {
   const auto to = target_for(keys.size(), skip_missing);
   without_gil([&, &a = s.get()] { a.servers().many().read_multi(keys, *to, !skip_missing); });
   if (skip_missing) return to->found(keys);
@@ -241,7 +241,8 @@ future_object read_multi_async(self s, const std::vector<std::string>& keys) {
   return {s.of, std::move(request), to, [to](bool) { return to->result(); }};
 }
 
-nb::object update_multi(self s, nb::handle keys, nb::handle deltas, nb::handle function, bool clocked, bool get) {
+any_result update_multi(self s, pairs_argument keys, nb::handle deltas, function_argument function, bool clocked,
+                        bool get) {
   given_pairs given(keys, deltas);
   const auto f = function_of(function);
   const auto to = get ? target_for(given.keys.size()) : nullptr;
@@ -253,7 +254,7 @@ nb::object update_multi(self s, nb::handle keys, nb::handle deltas, nb::handle f
   return get ? to->result() : nb::none();
 }
 
-future_object update_multi_async(self s, nb::handle keys, nb::handle deltas, nb::handle function) {
+future_object update_multi_async(self s, pairs_argument keys, nb::handle deltas, function_argument function) {
   given_pairs given(keys, deltas);
   const auto f = function_of(function);
   const auto& views = given.values->views();
@@ -274,7 +275,7 @@ void bind_scans(nb::class_<paralg_object>& c) {
       "readall",
       [](self s) {
         const auto all = without_gil([&a = s.get()] { return a.paracel_readall<any_value>(); });
-        nb::dict d;
+        any_dict d;
         for (const auto& [key, value] : all) d[key.c_str()] = to_python(value);
         return d;
       },
@@ -295,7 +296,7 @@ void bind_scans(nb::class_<paralg_object>& c) {
       "summary",
       [](self s, const std::string& prefix) {
         const auto n = without_gil([&, &a = s.get()] { return a.paracel_summary(prefix); });
-        nb::dict d;
+        any_dict d;
         d["keys"] = n.keys;
         d["numbers"] = n.numbers;
         d["sum"] = n.sum;
@@ -312,7 +313,8 @@ void bind_scans(nb::class_<paralg_object>& c) {
       "histogram",
       [](self s, double low, double high, std::size_t bins, const std::string& prefix) {
         auto h = without_gil([&, &a = s.get()] { return a.paracel_histogram(low, high, bins, prefix); });
-        return nb::make_tuple(array_of(std::move(h.bins)), h.below, h.above);
+        return nb::typed<nb::tuple, array_result, std::uint64_t, std::uint64_t>(
+            nb::make_tuple(array_of(std::move(h.bins)), h.below, h.above));
       },
       nb::arg("low"), nb::arg("high"), nb::arg("bins"), nb::arg("prefix") = "",
       "Of the numbers under the keys with this prefix: (counts, how many are below, how many above).");
@@ -320,7 +322,7 @@ void bind_scans(nb::class_<paralg_object>& c) {
       "read_special",
       [](self s, const std::string& file, const std::string& function) {
         const auto all = without_gil([&, &a = s.get()] { return a.paracel_read_special<any_value>(file, function); });
-        nb::dict d;
+        any_dict d;
         for (const auto& [key, value] : all) d[key.c_str()] = to_python(value);
         return d;
       },
@@ -360,11 +362,11 @@ void bind_key_sets(nb::class_<paralg_object>& c, nb::module_& m) {
   c.def("update", &update_set, nb::arg("keys"), nb::arg("deltas"), nb::kw_only(), nb::arg("function").none() = none);
   c.def(
       "bupdate",
-      [](self s, const key_set_object& k, nb::handle d, nb::handle f) { (void)bupdate_set(s, k, d, f, false); },
+      [](self s, const key_set_object& k, nb::handle d, function_argument f) { (void)bupdate_set(s, k, d, f, false); },
       nb::arg("keys"), nb::arg("deltas"), nb::kw_only(), nb::arg("function").none() = none);
   c.def(
       "bupdate_get",
-      [](self s, const key_set_object& k, nb::handle d, nb::handle f) { return bupdate_set(s, k, d, f, true); },
+      [](self s, const key_set_object& k, nb::handle d, function_argument f) { return bupdate_set(s, k, d, f, true); },
       nb::arg("keys"), nb::arg("deltas"), nb::kw_only(), nb::arg("function").none() = none);
 
   c.def("read_multi", &read_multi, nb::arg("keys"), nb::kw_only(), nb::arg("skip_missing") = false,
@@ -372,7 +374,7 @@ void bind_key_sets(nb::class_<paralg_object>& c, nb::module_& m) {
   c.def("read_multi_async", &read_multi_async, nb::arg("keys"));
   c.def(
       "write_multi",
-      [](self s, nb::handle keys, nb::handle values) {
+      [](self s, pairs_argument keys, nb::handle values) {
         given_pairs given(keys, values);
         const auto& views = given.values->views();
         without_gil([&, &a = s.get()] { a.servers().many().write_multi(given.keys, views); });
@@ -380,17 +382,17 @@ void bind_key_sets(nb::class_<paralg_object>& c, nb::module_& m) {
       nb::arg("keys"), nb::arg("values").none() = none, "Keys and values, or a dict; one request a shard.");
   c.def(
       "update_multi",
-      [](self s, nb::handle k, nb::handle d, nb::handle f) { (void)update_multi(s, k, d, f, true, false); },
+      [](self s, pairs_argument k, nb::handle d, function_argument f) { (void)update_multi(s, k, d, f, true, false); },
       nb::arg("keys"), nb::arg("deltas").none() = none, nb::kw_only(), nb::arg("function").none() = none);
   c.def("update_multi_async", &update_multi_async, nb::arg("keys"), nb::arg("deltas").none() = none, nb::kw_only(),
         nb::arg("function").none() = none);
   c.def(
       "bupdate_multi",
-      [](self s, nb::handle k, nb::handle d, nb::handle f) { (void)update_multi(s, k, d, f, false, false); },
+      [](self s, pairs_argument k, nb::handle d, function_argument f) { (void)update_multi(s, k, d, f, false, false); },
       nb::arg("keys"), nb::arg("deltas").none() = none, nb::kw_only(), nb::arg("function").none() = none);
   c.def(
       "bupdate_multi_get",
-      [](self s, nb::handle k, nb::handle d, nb::handle f) { return update_multi(s, k, d, f, false, true); },
+      [](self s, pairs_argument k, nb::handle d, function_argument f) { return update_multi(s, k, d, f, false, true); },
       nb::arg("keys"), nb::arg("deltas").none() = none, nb::kw_only(), nb::arg("function").none() = none);
   c.def(
       "remove_multi",

@@ -58,7 +58,7 @@ class option_reader {
   nb::dict left_;
 };
 
-std::vector<std::string> files_of(nb::handle from) {
+std::vector<std::string> files_of(files_argument from) {
   if (PyUnicode_Check(from.ptr())) return {nb::cast<std::string>(nb::borrow(from))};
   std::vector<std::string> all;
   for (const auto f : from) all.push_back(nb::cast<std::string>(nb::str(f)));
@@ -71,13 +71,13 @@ nb::object text(const std::string& line) {
   return nb::steal(made);
 }
 
-nb::list texts(const std::vector<std::string>& lines) {
-  nb::list all;
+texts_result texts(const std::vector<std::string>& lines) {
+  texts_result all;
   for (const auto& line : lines) all.append(text(line));
   return all;
 }
 
-nb::object ids_of(const id_list& ids) {
+any_result ids_of(const id_list& ids) {
   if (ids.numeric()) return array_of(std::vector<std::uint64_t>(ids.numbers()));
   nb::list all;
   for (std::size_t i = 0; i < ids.size(); ++i) all.append(text(std::string(ids.name(i))));
@@ -118,11 +118,11 @@ sample_options sample_options_of(const nb::kwargs& from) {
   return o;
 }
 
-nb::dict load_samples_of(self s, nb::handle files, nb::kwargs options) {
+any_dict load_samples_of(self s, files_argument files, nb::kwargs options) {
   const auto names = files_of(files);
   const auto o = sample_options_of(options);
   auto rows = without_gil([&, &a = s.get()] { return load_samples(a.get_comm(), names, o); });
-  nb::dict d;
+  any_dict d;
   d["dense"] = rows.dense;
   d["rows"] = rows.rows();
   d["columns"] = rows.columns;
@@ -169,13 +169,13 @@ entry_options entry_options_of(option_reader& r) {
   return o;
 }
 
-nb::dict load_sparse_of(self s, nb::handle files, nb::kwargs options) {
+any_dict load_sparse_of(self s, files_argument files, nb::kwargs options) {
   const auto names = files_of(files);
   option_reader r(options);
   const auto o = entry_options_of(r);
   r.refuse_others();
   auto rows = without_gil([&, &a = s.get()] { return load_sparse(a.get_comm(), names, o); });
-  nb::dict d;
+  any_dict d;
   d["first_row"] = rows.row_first[s.get().get_worker_id()];
   d["rows_total"] = rows.rows_total();
   d["columns_total"] = rows.columns_total;
@@ -204,7 +204,7 @@ struct graph_object {
   }
   /// Read only; it keeps the graph.
   template <class T>
-  [[nodiscard]] nb::object view(const std::vector<T>& v) const {
+  [[nodiscard]] array_result view(const std::vector<T>& v) const {
     auto* kept = new std::shared_ptr<const distributed_graph>(graph);
     const nb::capsule owner(kept,
                             [](void* p) noexcept { delete static_cast<std::shared_ptr<const distributed_graph>*>(p); });
@@ -218,7 +218,7 @@ void require_rows(const number_view& v, std::size_t rows, const char* what) {
     throw error(std::string(what) + ": found " + std::to_string(found) + " rows, want " + std::to_string(rows));
 }
 
-nb::object pull(graph_object& g, nb::handle values) {
+array_result pull(graph_object& g, array_argument values) {
   const auto v = numbers_of(values, "the values");
   require_rows(v, g.graph->own(), "pull");
   const auto width = v.shape.size() == 2 ? v.shape[1] : 1;
@@ -233,7 +233,7 @@ nb::object pull(graph_object& g, nb::handle values) {
   return array_of(v.element, bytes, shape);
 }
 
-nb::object push(graph_object& g, nb::handle ghost_values, nb::handle own_values, const std::string& op) {
+array_result push(graph_object& g, array_argument ghost_values, array_argument own_values, const std::string& op) {
   const auto own = numbers_of(own_values, "own");
   const auto ghosts = numbers_of(ghost_values, "ghosts", own.element);
   require_rows(own, g.graph->own(), "push: own");
@@ -255,7 +255,7 @@ nb::object push(graph_object& g, nb::handle ghost_values, nb::handle own_values,
   return array_of(own.element, copy.bytes, own.shape);
 }
 
-graph_object load_graph_of(self s, nb::handle files, nb::kwargs options) {
+graph_object load_graph_of(self s, files_argument files, nb::kwargs options) {
   const auto names = files_of(files);
   graph_options o;
   option_reader r(options);
@@ -310,7 +310,7 @@ void bind_graph(nb::module_& m) {
 void bind_loading(nb::class_<paralg_object>& c, nb::module_& m) {
   c.def(
       "load",
-      [](self s, nb::handle files) {
+      [](self s, files_argument files) {
         const auto names = files_of(files);
         return texts(without_gil([&, &a = s.get()] { return a.paracel_load(names); }));
       },
@@ -319,7 +319,7 @@ void bind_loading(nb::class_<paralg_object>& c, nb::module_& m) {
       "that are not UTF-8 are surrogate escapes. A collective.");
   c.def(
       "loadall",
-      [](self s, nb::handle files) {
+      [](self s, files_argument files) {
         const auto names = files_of(files);
         return texts(without_gil([&, &a = s.get()] { return a.paracel_loadall(names); }));
       },

@@ -58,7 +58,7 @@ std::optional<after> after_of(nb::handle from) {
 
 using self = paralg_object&;
 
-nb::object read(self s, const std::string& key, nb::handle out) {
+any_result read(self s, const std::string& key, out_argument out) {
   read_target to(out);
   const bool found = without_gil([&, &a = s.get()] {
     return a.servers().read(key, [&](const value_view& v) { naming_key(key, [&] { to.put(v); }); });
@@ -67,13 +67,13 @@ nb::object read(self s, const std::string& key, nb::handle out) {
   return to.result();
 }
 
-nb::object get(self s, const std::string& key, nb::handle otherwise) {
+any_result get(self s, const std::string& key, nb::handle otherwise) {
   any_value value;
   const bool found = without_gil([&, &a = s.get()] { return a.paracel_read(key, value); });
   return found ? to_python(value) : nb::borrow(otherwise);
 }
 
-future_object read_async(self s, const std::string& key, nb::handle follows) {
+future_object read_async(self s, const std::string& key, after_argument follows) {
   auto value = std::make_shared<any_value>();
   const auto first = after_of(follows);
   auto request = without_gil([&, &a = s.get()] {
@@ -87,7 +87,7 @@ future_object read_async(self s, const std::string& key, nb::handle follows) {
           }};
 }
 
-void read_then(self s, const std::string& key, nb::callable f) {
+void read_then(self s, const std::string& key, nb::typed<nb::callable, nb::object(any_result)> f) {
   auto call = shared_object(std::move(f));
   without_gil([&, &a = s.get()] {
     a.paracel_read_async<any_value>(
@@ -100,7 +100,7 @@ void write(self s, const std::string& key, nb::handle value) {
   without_gil([&, &a = s.get()] { a.paracel_write(key, v); });
 }
 
-future_object write_async(self s, const std::string& key, nb::handle value, nb::handle follows) {
+future_object write_async(self s, const std::string& key, nb::handle value, after_argument follows) {
   const auto v = value_of(value);
   const auto first = after_of(follows);
   return {s.of, without_gil([&, &a = s.get()] {
@@ -108,7 +108,8 @@ future_object write_async(self s, const std::string& key, nb::handle value, nb::
           })};
 }
 
-future_object update(self s, const std::string& key, nb::handle delta, nb::handle function, nb::handle follows) {
+future_object update(self s, const std::string& key, nb::handle delta, function_argument function,
+                     after_argument follows) {
   const auto v = value_of(delta);
   const auto f = function_of(function);
   const auto first = after_of(follows);
@@ -119,20 +120,20 @@ future_object update(self s, const std::string& key, nb::handle delta, nb::handl
 }
 
 future_object update_default(self s, const std::string& key, nb::handle initial, nb::handle delta,
-                             nb::handle function) {
+                             function_argument function) {
   const auto i = value_of(initial);
   const auto d = value_of(delta);
   const auto f = function_of(function);
   return {s.of, without_gil([&, &a = s.get()] { return a.paracel_update_default(key, i, d, f); })};
 }
 
-void bupdate(self s, const std::string& key, nb::handle delta, nb::handle function) {
+void bupdate(self s, const std::string& key, nb::handle delta, function_argument function) {
   const auto v = value_of(delta);
   const auto f = function_of(function);
   without_gil([&, &a = s.get()] { a.paracel_bupdate(key, v, f); });
 }
 
-nb::object bupdate_get(self s, const std::string& key, nb::handle delta, nb::handle function) {
+any_result bupdate_get(self s, const std::string& key, nb::handle delta, function_argument function) {
   const auto v = value_of(delta);
   const auto f = function_of(function);
   any_value value;
@@ -140,18 +141,19 @@ nb::object bupdate_get(self s, const std::string& key, nb::handle delta, nb::han
   return to_python(value);
 }
 
-nb::object increase(self s, const std::string& key, nb::handle delta) {
+any_result increase(self s, const std::string& key, nb::handle delta) {
   const auto v = value_of(delta);
   return to_python(without_gil([&, &a = s.get()] { return a.paracel_incr(key, v); }));
 }
 
-nb::tuple read_version(self s, const std::string& key) {
+nb::typed<nb::tuple, any_result, std::uint64_t> read_version(self s, const std::string& key) {
   any_value value;
   const auto version = without_gil([&, &a = s.get()] { return a.paracel_read_version(key, value); });
   return nb::make_tuple(version == 0 ? nb::none() : to_python(value), version);
 }
 
-nb::tuple compare_and_set(self s, const std::string& key, std::uint64_t version, nb::handle value) {
+nb::typed<nb::tuple, bool, std::uint64_t> compare_and_set(self s, const std::string& key, std::uint64_t version,
+                                                          nb::handle value) {
   const auto v = value_of(value);
   const bool done = without_gil([&, &a = s.get()] { return a.paracel_cas(key, version, v); });
   return nb::make_tuple(done, version);

@@ -135,6 +135,8 @@ class queue_object : public job::part {
   std::unique_ptr<com_queue> queue_;
 };
 
+using compute_function = nb::typed<nb::callable, nb::object(context_object&)>;
+
 reduce_op op_of(const std::string& name) {
   if (name == "sum") return reduce_op::sum;
   if (name == "max") return reduce_op::max;
@@ -159,8 +161,8 @@ collectives::byte_fold fold_of(nb::callable f, value_tag element) {
   };
 }
 
-void add_all_reduce(queue_object& q, const std::string& name, nb::handle op, const std::string& length,
-                    nb::handle dtype) {
+void add_all_reduce(queue_object& q, const std::string& name, fold_argument op, const std::string& length,
+                    dtype_argument dtype) {
   q.has_items = true;
   if (PyUnicode_Check(op.ptr())) {
     const auto how = op_of(nb::cast<std::string>(nb::borrow(op)));
@@ -182,7 +184,7 @@ void add_broadcast_data(queue_object& q, const std::string& name, nb::handle val
       }));
 }
 
-nb::object execute(queue_object& q) {
+any_result execute(queue_object& q) {
   auto& queue = q.get();
   if (!q.returns) {
     without_gil([&] { queue.exec(); });
@@ -211,7 +213,7 @@ void bind_context(nb::module_& m) {
       .def_prop_ro(
           "step_no", [](context_object& c) { return c.get().step_no(); }, "The superstep: 1, 2, ...")
       .def(
-          "get_obj", [](context_object& c, const std::string& name) { return object_in(c.get(), name); },
+          "get_obj", [](context_object& c, const std::string& name) { return any_result(object_in(c.get(), name)); },
           nb::arg("name"), "The object of that name. An array is the stored one: changes of its elements stay.")
       .def(
           "put_obj",
@@ -263,7 +265,7 @@ void bind_queue(nb::module_& m) {
            "Worker 0's value, on every worker when a run begins. Before add.")
       .def(
           "add",
-          [](queue& q, nb::callable f) {
+          [](queue& q, compute_function f) {
             q.has_items = true;
             q.get().add(
                 [call = shared_object(std::move(f))](com_context& c) { with_gil([&] { (void)call_with(call, c); }); });
@@ -298,7 +300,7 @@ void bind_queue(nb::module_& m) {
           nb::arg("name"), nb::arg("root") = 0)
       .def(
           "set_compare_criterion_of_node0",
-          [](queue& q, nb::callable f) {
+          [](queue& q, compute_function f) {
             q.get().set_compare_criterion_of_node0([call = shared_object(std::move(f))](com_context& c) {
               return with_gil([&] { return PyObject_IsTrue(call_with(call, c).ptr()) == 1; });
             });
@@ -308,7 +310,7 @@ void bind_queue(nb::module_& m) {
           "set_max_iter", [](queue& q, int n) { q.get().set_max_iter(n); }, nb::arg("n"))
       .def(
           "close_with",
-          [](queue& q, nb::callable f) {
+          [](queue& q, compute_function f) {
             q.returns = true;
             q.get().close_with([call = shared_object(std::move(f))](com_context& c) {
               return with_gil([&] { return value_of(call_with(call, c)); });
@@ -317,7 +319,7 @@ void bind_queue(nb::module_& m) {
           nb::arg("f"), "f(context) in the last superstep; worker 0's value is the result of exec everywhere.")
       .def(
           "close_each_with",
-          [](queue& q, nb::callable f) {
+          [](queue& q, compute_function f) {
             q.returns = true;
             q.get().close_each_with([call = shared_object(std::move(f))](com_context& c) {
               return with_gil([&] { return value_of(call_with(call, c)); });
@@ -326,7 +328,7 @@ void bind_queue(nb::module_& m) {
           nb::arg("f"), "The same; exec returns on each worker what its own call returned.")
       .def(
           "set_watch",
-          [](queue& q, nb::callable f) {
+          [](queue& q, nb::typed<nb::callable, nb::object(any_dict)> f) {
             q.get().set_watch([call = shared_object(std::move(f))](const superstep_report& r) {
               with_gil([&] { call.get()(report_of(r)); });
             });
