@@ -19,7 +19,6 @@ A subclass of `Paralg` reads almost like the serial algorithm; `run` is a progra
 import importlib
 import os
 import sys
-from typing import Any
 
 from paracel import _core
 from paracel._core import Array, Comm, ComQueue, Future, Graph, KeySet, Loop, Table, any_source, any_tag
@@ -37,8 +36,14 @@ _core._host(os.path.basename(sys.argv[0]) or "python", plugin_folders("", {}))
 
 
 def function(file: str, name: str, **hyper_parameters: float) -> tuple[str, str, dict[str, float]]:
-    """A function of a plug-in, for the arguments `function` and `optimizer`: function("libparacel_default.so", "paracel_adagrad",
-    lr=0.1)."""
+    """A function of a plug-in, for the arguments `function` and `optimizer`.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> paracel.function("libparacel_default.so", "paracel_adagrad", lr=0.1)
+    ('libparacel_default.so', 'paracel_adagrad', {'lr': 0.1})
+    """
     return file, name, hyper_parameters
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The base of all estimators: parameters, and a fit by a program of the toolbox."""
 import importlib
+import inspect
+import re
 import textwrap
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -59,11 +61,11 @@ class ProgramEstimator(BaseEstimator):
     Subclasses define `_program` and the table `_parameters`, from which their constructors follow.
     """
 
-    _program = None
-    _parameters = {}
+    _program: str | None = None
+    _parameters: dict[str, Any] = {}
     _allow_nan = False
     # Checks of scikit-learn that do not hold, and why: by the function's name, perhaps with its arguments.
-    _expected_failures = {}
+    _expected_failures: dict[str, str] = {}
 
     def __init_subclass__(cls, **more):
         super().__init_subclass__(**more)
@@ -143,11 +145,13 @@ class ProgramEstimator(BaseEstimator):
 
 
 def _with_parameters(doc, table):
-    lines = [textwrap.dedent(doc or "").strip(), "", "Parameters", "----------"]
+    """The docstring with a section of the parameters before its others."""
+    summary, *sections = re.split(r"\n\n(?=\w+\n---)", inspect.cleandoc(doc or ""), maxsplit=1)
+    lines = [summary, "", "Parameters", "----------"]
     for name, parameter in table.items():
         lines.append(f"{name} : default {parameter.default!r}")
         lines += textwrap.wrap(parameter.doc, 110, initial_indent="    ", subsequent_indent="    ")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines + [""] + sections) + "\n"
 
 
 def samples(X, y=None, groups=None):
@@ -321,7 +325,7 @@ class ProgramRegressor(RegressorMixin, ProgramEstimator):
         return check_data(self, X, reset=False, allow_nan=self._allow_nan)
 
 
-_by_algorithm = {}
+_by_algorithm: dict[str, Any] = {}
 
 
 def loads(algorithm):

@@ -18,6 +18,13 @@ class KMeans(ClusterMixin, TransformerMixin, ProgramEstimator):
     labels_ : array of int of shape (rows,)
     inertia_ : float
     n_iter_ : int
+
+    Examples
+    --------
+    >>> import paracel
+    >>> model = paracel.KMeans(n_clusters=2, random_state=1).fit([[0.0], [1.0], [10.0], [11.0]])
+    >>> sorted(model.cluster_centers_.ravel().tolist()), float(model.inertia_)
+    ([0.5, 10.5], 1.0)
     """
 
     _program = "kmeans"

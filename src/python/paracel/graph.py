@@ -101,6 +101,13 @@ def pagerank(edges, weights=None, *, vertices=None, damping=0.85, tol=1e-10, max
     Returns
     -------
     VertexValues
+
+    Examples
+    --------
+    >>> import paracel
+    >>> ranks = paracel.pagerank([("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")])
+    >>> dict(zip(ranks.ids.tolist(), ranks.values.round(3).tolist()))
+    {'a': 0.333, 'b': 0.32, 'c': 0.31, 'd': 0.038}
     """
     inputs_of = None
     if personalization:
@@ -132,6 +139,12 @@ def sssp(edges, source, weights=None, *, vertices=None, directed=True, **job):
     Returns
     -------
     VertexValues
+
+    Examples
+    --------
+    >>> import paracel
+    >>> paracel.sssp([("a", "b"), ("b", "c"), ("a", "c")], "a", [1.0, 2.0, 5.0]).values
+    array([0., 1., 3.])
     """
     return _run("sssp", "distance", edges, weights, vertices, {"directed": bool(directed)}, job, also=[("source", source)])
 

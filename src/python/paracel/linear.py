@@ -52,6 +52,15 @@ class LogisticRegression(Probabilities, _LinearClassifier):
 
     Minimises ``|w|^2 / 2 + C sum_i weight_i loss_i``, with ``|w|_1`` instead of the first term for the L1 penalty. Programs:
     ``lr`` for two classes, with the L1 penalty ``lr_l1``; ``softmax`` for more.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> model = paracel.LogisticRegression(C=10.0).fit([[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"])
+    >>> model.predict([[0.5], [2.5]]).tolist()
+    ['no', 'yes']
+    >>> model.predict_proba([[1.5]]).round(3)
+    array([[0.5, 0.5]])
     """
 
     _program = "lr"
@@ -231,7 +240,15 @@ class LinearSVR(_LinearRegressor):
 
 @loads("ridge")
 class Ridge(_LinearRegressor):
-    """Least squares with an L2 penalty: ``sum_i weight_i (y_i - b - w.x_i)^2 + alpha |w|^2``. Program: ``ridge``, exact."""
+    """Least squares with an L2 penalty: ``sum_i weight_i (y_i - b - w.x_i)^2 + alpha |w|^2``. Program: ``ridge``, exact.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> model = paracel.Ridge(alpha=1e-9).fit([[0.0], [1.0], [2.0]], [1.0, 4.0, 7.0])
+    >>> model.predict([[10.0]]).round(3)
+    array([31.])
+    """
 
     _program = "ridge"
     _array = "ridge_theta"

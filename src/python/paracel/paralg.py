@@ -32,6 +32,29 @@ class Paralg(_core.Paralg):
     Notes
     -----
     Use it on the thread that made it. Calls that wait release the interpreter for other threads; Ctrl-C ends them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import paracel
+    >>> with paracel.Paralg() as job:
+    ...     job.write("theta", np.zeros(3))
+    ...     step = job.update("theta", np.ones(3))  # added in the server, while this worker goes on
+    ...     job.sync()
+    ...     print(job.read("theta"), step.ready())
+    [1. 1. 1.] True
+
+    Many keys at once; a prepared set is sent to the servers once:
+
+    >>> job = paracel.Paralg()
+    >>> users = job.prepare([f"user_{i}" for i in range(4)])
+    >>> job.write(users, np.arange(4.0))
+    >>> job.bupdate_get(users, np.ones(4))
+    array([1., 2., 3., 4.])
+    >>> job.sum("user_")
+    10.0
+    >>> job.comm.allgather({"rank": job.worker_id})
+    [{'rank': 0}]
     """
 
     config: dict[str, Any] = {}

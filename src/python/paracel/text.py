@@ -31,6 +31,12 @@ def wc(text, *, tokens="space", **job):
     -------
     dict of str to int
         The most frequent first, equally frequent ones by their bytes.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> paracel.wc("to be or not to be")
+    {'be': 2, 'to': 2, 'not': 1, 'or': 1}
     """
     model = Job(**job).run("wc", {"tokens": tokens, "dump": True}, {"input": _lines(text)}, words=Words("wc"))
     words, counts = model.ids["counts"], model.arrays["counts"]

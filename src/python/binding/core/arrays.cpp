@@ -121,7 +121,18 @@ void bind_array(nb::module_& m) {
   nb::class_<array_object>(m, "Array",
                            "A vector of numbers over all servers: Array(paralg, name, size, dtype=\"float64\", "
                            "first=0). Every worker passes "
-                           "the same arguments; the first one creates it.")
+                           "the same arguments; the first one creates it.\n\n"
+                           R"(Examples
+--------
+>>> import paracel
+>>> job = paracel.Paralg()
+>>> array = paracel.Array(job, "theta", 5, first=1.0)
+>>> array.bupdate([0.5, 0.5], first=3)
+>>> array.read()
+array([1. , 1. , 1. , 1.5, 1.5])
+>>> array.read_at([4, 0])
+array([1.5, 1. ])
+)")
       .def(
           "__init__",
           [](array_object* to, paralg_object& p, const std::string& name, std::size_t size, dtype_argument dtype,
@@ -290,7 +301,19 @@ void bind_table(nb::module_& m) {
   nb::class_<table_object>(
       m, "Table",
       "Rows of `width` numbers by number or name, made on first touch: Table(paralg, name, width, dtype=\"float32\", "
-      "init=(\"uniform\", -0.1, 0.1, seed), optimizer=(file, function, {hyper-parameter: number})).")
+      "init=(\"uniform\", -0.1, 0.1, seed), optimizer=(file, function, {hyper-parameter: number})).\n\n"
+      R"(Examples
+--------
+>>> import numpy as np
+>>> import paracel
+>>> job = paracel.Paralg()
+>>> sgd = paracel.function("libparacel_default.so", "paracel_sgd", lr=0.5)
+>>> table = paracel.Table(job, "items", 2, optimizer=sgd)
+>>> table.bupdate([7, 9], np.ones((2, 2)))
+>>> table.pull([9, 1])
+array([[-0.5, -0.5],
+       [ 0. ,  0. ]], dtype=float32)
+)")
       .def(
           "__init__",
           [](table_object* to, paralg_object& p, const std::string& name, std::size_t width, dtype_argument dtype,

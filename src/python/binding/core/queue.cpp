@@ -246,7 +246,22 @@ void bind_queue(nb::module_& m) {
   nb::class_<queue>(m, "ComQueue",
                     "The iterative communication queue (doc/com_queue.md): compute functions and collectives, repeated "
                     "as supersteps. "
-                    "Every worker builds the same queue and calls exec.")
+                    "Every worker builds the same queue and calls exec.\n\n"
+                    R"(Examples
+--------
+The mean of all workers' numbers:
+
+>>> import numpy as np
+>>> import paracel
+>>> queue = paracel.ComQueue(paracel.Paralg())
+>>> queue.init_with_partitioned_data("mine", np.array([1.0, 2.0, 6.0]))
+>>> queue.add(lambda c: c.put_obj("sums", np.array([c.get_obj("mine").sum(), len(c.get_obj("mine"))])))
+>>> queue.all_reduce("sums")
+>>> queue.set_max_iter(1)
+>>> queue.close_with(lambda c: c.get_obj("sums")[0] / c.get_obj("sums")[1])
+>>> queue.exec()
+3.0
+)")
       .def(
           "__init__",
           [](queue* to, paralg_object& p) {
