@@ -27,7 +27,7 @@ def run(*command, **options):
 
 
 def library(name):
-    return run("g++", f"-print-file-name={name}").stdout.strip()
+    return run("c++", f"-print-file-name={name}").stdout.strip()
 
 
 class Sanitized(unittest.TestCase):
@@ -42,8 +42,8 @@ class Sanitized(unittest.TestCase):
         build = os.path.join(PLACE, "build")
         nanobind = run(PYTHON, "-m", "nanobind", "--cmake_dir").stdout.strip()
         for command in (["cmake", "-S", PACKAGE, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Sanitize",
-                         "-DCMAKE_CXX_COMPILER=g++", "-DPARACEL_SANITIZE=address,undefined", f"-DPARACEL_BUILD={BUILD}",
-                         f"-Dnanobind_DIR={nanobind}", f"-DPython_EXECUTABLE={PYTHON}"],
+                         "-DPARACEL_SANITIZE=address,undefined", f"-DPARACEL_BUILD={BUILD}", f"-Dnanobind_DIR={nanobind}",
+                         f"-DPython_EXECUTABLE={PYTHON}"],
                         ["cmake", "--build", build, "--target", "_core"]):
             done = run(*command, env=clean_environment(PATH=os.path.dirname(PYTHON) + os.pathsep + os.environ["PATH"]))
             if done.returncode != 0:
