@@ -14,7 +14,7 @@
 
 namespace nb = nanobind;
 
-namespace paracel::python {
+namespace paracel::py {
 
 namespace {
 
@@ -214,4 +214,4 @@ void add_text_file(const std::string& name, const nb::bytes& text) {
   add(name, std::move(file));
 }
 
-}  // namespace paracel::python
+}  // namespace paracel::py

@@ -11,7 +11,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
-namespace paracel::python {
+namespace paracel::py {
 
 /// Of one or two dimensions, any strides, numbers of types f8, f4, i8 or i4.
 using any_array = nanobind::ndarray<nanobind::ro, nanobind::device::cpu>;
@@ -28,4 +28,4 @@ void add_sparse_file(const std::string& name, std::uint64_t columns, const any_a
 /// The file's bytes are those of the text.
 void add_text_file(const std::string& name, const nanobind::bytes& text);
 
-}  // namespace paracel::python
+}  // namespace paracel::py

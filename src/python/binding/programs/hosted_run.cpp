@@ -16,7 +16,7 @@
 #include "core/interruption.hpp"
 #include "program_table.hpp"
 
-namespace paracel::python {
+namespace paracel::py {
 
 namespace {
 
@@ -138,4 +138,4 @@ std::vector<std::string> program_names() {
   return names;
 }
 
-}  // namespace paracel::python
+}  // namespace paracel::py

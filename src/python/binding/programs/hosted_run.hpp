@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace paracel::python {
+namespace paracel::py {
 
 /// A line that a program wrote to stdout or stderr, without its end. Called by threads of the program, one at a time.
 using line_sink = std::function<void(bool to_stderr, std::string_view line)>;
@@ -23,4 +23,4 @@ int run_hosted(const std::string& program, const std::vector<std::string>& argum
 /// The names of all programs, sorted.
 std::vector<std::string> program_names();
 
-}  // namespace paracel::python
+}  // namespace paracel::py

@@ -21,7 +21,7 @@
 #include "storage/memory_file.hpp"
 
 namespace nb = nanobind;
-using namespace paracel::python;
+using namespace paracel::py;
 
 namespace {
 
