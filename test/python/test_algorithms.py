@@ -74,15 +74,16 @@ class Algorithms(PackageTest):
 
     def test_a_killed_server_does_not_change_the_result(self):
         self.program("paced.py", PACED)
-        self.configure("kill.json", **dict(self.config, output="killed", rounds=60))
-        self.configure("calm.json", **dict(self.config, output="calm", rounds=60))
+        self.configure("kill.json", **dict(self.config, output="killed", rounds=400))
+        self.configure("calm.json", **dict(self.config, output="calm", rounds=400))
         self.assertEqual(self.prun("-w", "4", "-p", "2", "--replicas", "2", "-c", "calm.json", "lr.py")[0], 0)
         enough = self.not_there("enough")
         run = self.start("-w", "4", "-p", "2", "--replicas", "2", "-c", "kill.json", "paced.py",
                          environment=self.environment(TEST_ENOUGH=enough))
         self.assertTrue(wait_until(lambda: "round" in run.err(), 30), run.err())
         run.find("server").kill()
-        self.assertTrue(wait_until(lambda: "server" in run.err() and "died" in run.err() or run.process.poll() is not None, 30))
+        self.assertTrue(wait_until(lambda: ") lost: " in run.err() or run.process.poll() is not None, 30), run.err())
+        self.assertIn(") lost: ", run.err())
         self.touch(enough)
         self.assertEqual(run.wait(), 0, run.err())
         np.testing.assert_allclose(self.theta("killed"), self.theta("calm"), rtol=1e-10)
