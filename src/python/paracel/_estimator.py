@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import re
+import shutil
 import textwrap
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from paracel._inputs import SparseRows, Table
 from paracel._model import Model
-from paracel._run import Job, Words
+from paracel._run import Job, Words, memory_folder
 from paracel._sklearn import (BaseEstimator, ClassifierMixin, RegressorMixin, check_classification_targets, check_data,
                               check_is_fitted, check_supervised, check_weight)
 
@@ -44,6 +45,11 @@ def seed_of(random_state):
 
 def random_state(doc="Seed of the random numbers. None: another one in each fit."):
     return Parameter(0, "seed", doc, seed_of)
+
+
+def warm_start(doc):
+    """The parameter of an estimator whose fit can go on from the last one's model."""
+    return Parameter(False, None, "True: a further fit goes on from the model that is there. " + doc)
 
 
 _JOB = {
@@ -99,11 +105,28 @@ class ProgramEstimator(BaseEstimator):
         parameters = {p.key: name for name, p in self._table.items() if p.key}
         return Words(type(self).__name__, parameters, {"training_input": "X", "row_weights": "sample_weight", **dict(inputs)})
 
+    def _goes_on(self):
+        """Whether a fit begins with the model that is there."""
+        return getattr(self, "warm_start", False) and "model_" in self.__dict__
+
     def _run(self, inputs, config=None, program=None):
         """Runs the program. Returns: its Model."""
         job = Job(self.n_workers, self.n_servers, self.replicas, self.launcher)
-        return job.run(program or self._program, {**self._config(), **(config or {})}, inputs, words=self._words(),
-                       on_line=print if self.verbose else None)
+        config = {**self._config(), **(config or {})}
+        folder = memory_folder() if self._goes_on() else None
+        try:
+            if folder is not None:
+                self._earlier().write(folder)
+                config["initial_model"] = folder
+            return job.run(program or self._program, config, inputs, words=self._words(),
+                           on_line=print if self.verbose else None)
+        finally:
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _earlier(self):
+        """The model that a fit goes on from, as the program knows it."""
+        return self.model_
 
     # ---- models on disk
 
@@ -203,12 +226,28 @@ class ProgramClassifier(ClassifierMixin, ProgramEstimator):
         return self
 
     def _check_training(self, X, y, sample_weight):
-        X, y = check_supervised(self, X, y, reset=True, allow_nan=self._allow_nan, ensure_min_samples=self._least_rows)
+        goes_on = self._goes_on()
+        X, y = check_supervised(self, X, y, reset=not goes_on, allow_nan=self._allow_nan, ensure_min_samples=self._least_rows)
         check_classification_targets(y)
-        self.classes_, y = np.unique(y, return_inverse=True)
+        if goes_on:
+            y = self._numbers_of(y)
+        else:
+            self.classes_, y = np.unique(y, return_inverse=True)
         if len(self.classes_) < self._least_classes:
             raise ValueError(f"{type(self).__name__}: found only one class, {self.classes_[0]}, want at least 2 classes")
         return weighed_rows(X, y, self._weigh_classes(y, check_weight(sample_weight, X)), len(self.classes_))
+
+    def _numbers_of(self, y):
+        """The numbers of known classes."""
+        at = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        if (self.classes_[at] != y).any():
+            unknown = np.asarray(y)[self.classes_[at] != y][0]
+            raise ValueError(f"found class {unknown!r}, want one of {self.classes_.tolist()}, which the model has")
+        return at
+
+    def _earlier(self):
+        return Model({**self.model_.manifest, "classes": [str(k) for k in range(len(self.classes_))]}, self.model_.arrays,
+                     self.model_.ids)
 
     def _weigh_classes(self, y, weight):
         """Row weights with those of their classes, or None."""
@@ -317,7 +356,7 @@ class ProgramRegressor(RegressorMixin, ProgramEstimator):
         return self
 
     def _check_training(self, X, y, sample_weight):
-        X, y = check_supervised(self, X, y, reset=True, allow_nan=self._allow_nan, y_numeric=True)
+        X, y = check_supervised(self, X, y, reset=not self._goes_on(), allow_nan=self._allow_nan, y_numeric=True)
         return weighed_rows(X, y, check_weight(sample_weight, X))
 
     def _check_rows(self, X):

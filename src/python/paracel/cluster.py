@@ -2,7 +2,8 @@
 """Clusters."""
 import numpy as np
 
-from paracel._estimator import Parameter, ProgramEstimator, loads, random_state, samples, weighed_rows, weight_failures
+from paracel._estimator import (Parameter, ProgramEstimator, loads, random_state, samples, warm_start, weighed_rows,
+                                weight_failures)
 from paracel._inputs import Table
 from paracel._model import Model
 from paracel._sklearn import ClusterMixin, TransformerMixin, check_data, check_is_fitted, check_weight
@@ -38,6 +39,7 @@ class KMeans(ClusterMixin, TransformerMixin, ProgramEstimator):
         "batch_size": Parameter(0, "batch_size", "Mini-batches of this many points; 0: none."),
         "metric": Parameter("euclidean", "metric", "``euclidean``, ``cosine``, or for columns latitude and longitude in degrees "
                                                    "``haversine``."),
+        "warm_start": warm_start("Its centres are the first ones, and `n_init` is 1."),
         "random_state": random_state(),
     }
 
@@ -54,7 +56,7 @@ class KMeans(ClusterMixin, TransformerMixin, ProgramEstimator):
         -------
         self
         """
-        X = check_data(self, X, reset=True)
+        X = check_data(self, X, reset=not self._goes_on())
         if X.shape[0] < self.n_clusters:
             raise ValueError(f"parameter n_clusters: found {self.n_clusters}, want at most n_samples={X.shape[0]}")
         rows, _, weight = weighed_rows(X, None, check_weight(sample_weight, X))

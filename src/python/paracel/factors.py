@@ -3,8 +3,9 @@
 import numpy as np
 
 from paracel._estimator import (Parameter, Probabilities, ProgramClassifier, ProgramEstimator, ProgramRegressor, loads,
-                                random_state)
+                                random_state, warm_start)
 from paracel._inputs import Table
+from paracel._model import Model
 from paracel._sklearn import TransformerMixin, check_data, check_is_fitted
 from paracel.linear import logistic
 
@@ -19,6 +20,7 @@ _FM = {
     "batch_size": Parameter(1000, "batch_size", "adagrad, sgd: rows between two exchanges."),
     "init_scale": Parameter(0.01, "start", "Standard deviation of the initial factors."),
     "fit_intercept": Parameter(True, "bias", "Whether there is an intercept."),
+    "warm_start": warm_start("Features go on from its weights and factors; adagrad, from its steps."),
     "random_state": random_state(),
 }
 
@@ -250,19 +252,33 @@ class _Ratings(ProgramEstimator):
                              "want one of each for a rating")
         if not np.isfinite(ratings).all():
             raise ValueError("found ratings with NaN or infinity, want finite numbers")
-        self._ids = [np.unique(users, return_inverse=True), np.unique(items, return_inverse=True)]
-        table = Table(self._ids[0][1], self._ids[1][1], ratings)
-        self._ids = [unique for unique, _ in self._ids]
-        self._take(self._run({self._input: table}))
+        known = self._ids if self._goes_on() else [users[:0], items[:0]]
+        (user_ids, users), (item_ids, items) = (_numbers(k, ids) for k, ids in zip(known, (users, items)))
+        model = self._run({self._input: Table(users, items, ratings)})
+        self._ids = [user_ids, item_ids]
+        self._take(model)
         return self
+
+    @classmethod
+    def _from_model(cls, model):
+        estimator = cls()
+        estimator._ids = []
+        ids = dict(model.ids)
+        for names in (("ubias", "W"), ("ibias", "H")):
+            known, numbers = _numbers(model.ids[names[0]][:0], model.ids[names[0]])
+            estimator._ids.append(known)
+            ids[names[0]] = numbers.astype(np.uint64)
+            if names[1] in ids:
+                ids[names[1]] = _numbers(known, ids[names[1]])[1].astype(np.uint64)
+        estimator._take(Model(model.manifest, model.arrays, ids))
+        return estimator
 
     def _take(self, model):
         super()._take(model)
         for side, bias, factors, ids in (("user", "ubias", "W", 0), ("item", "ibias", "H", 1)):
-            numbers = model.ids[bias]
-            order = np.argsort(numbers, kind="stable")
-            names = numbers[order] if not hasattr(self, "_ids") else self._ids[ids][numbers[order].astype(np.int64)]
-            setattr(self, f"{side}_ids_", names)
+            names = self._ids[ids][model.ids[bias].astype(np.int64)]
+            order = np.argsort(names, kind="stable")
+            setattr(self, f"{side}_ids_", names[order])
             setattr(self, f"{side}_bias_", model.arrays[bias][order])
             rows = model.arrays[factors][order] if factors in model.arrays else np.zeros((len(order), 0))
             setattr(self, f"{side}_factors_", rows)
@@ -290,12 +306,20 @@ class _Ratings(ProgramEstimator):
     def save(self, folder):
         """Writes the model into a folder that the program reads with the key ``model_input``, and `paracel.load_model`."""
         check_is_fitted(self)
-        model = self.model_
-        if hasattr(self, "_ids"):
-            ids = {name: _stored(self._ids[0 if name in ("ubias", "W") else 1][i.astype(np.int64)])
-                   for name, i in model.ids.items()}
-            model = type(model)(model.manifest, model.arrays, ids)
-        model.write(folder)
+        ids = {name: _stored(self._ids[0 if name in ("ubias", "W") else 1][i.astype(np.int64)])
+               for name, i in self.model_.ids.items()}
+        Model(self.model_.manifest, self.model_.arrays, ids).write(folder)
+
+
+def _numbers(known, ids):
+    """(the known ids and after them the others, ascending; the number of each of `ids` among them)."""
+    unique, at = np.unique(ids, return_inverse=True)
+    place = {i: p for p, i in enumerate(known.tolist())}
+    others = np.array([i not in place for i in unique.tolist()], dtype=bool)
+    number = np.empty(len(unique), dtype=np.int64)
+    number[others] = len(known) + np.arange(np.count_nonzero(others))
+    number[~others] = [place[i] for i in unique[~others].tolist()]
+    return np.concatenate([known, unique[others]]), number[at]
 
 
 def _stored(ids):
@@ -326,6 +350,7 @@ class ALS(_Ratings):
         "implicit": Parameter(False, "implicit", "Ratings are counts of actions."),
         "confidence": Parameter(40.0, "confidence", "implicit: weight of a count."),
         "tol": Parameter(0.0, "tolerance", "End when the objective changes by less than this fraction in a round."),
+        "warm_start": warm_start("Users and items that it has go on, others begin as new ones."),
         "random_state": random_state(),
     }
 
@@ -349,6 +374,7 @@ class MatrixFactorization(_Ratings):
         "learning_rate": Parameter(0.005, "alpha", "sgd: step size."),
         "l2": Parameter(0.01, None, "Penalty: of sgd the weight of the regulariser, else of the factors."),
         "l2_bias": Parameter(0.05, "lambda_bias", "cg, bfgs: penalty of the biases."),
+        "warm_start": warm_start("Users and items that it has go on, others begin as new ones."),
         "random_state": random_state(),
     }
 

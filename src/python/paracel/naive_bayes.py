@@ -17,6 +17,39 @@ class _NaiveBayes(Probabilities, ProgramClassifier):
     _program = "naive_bayes"
     _least_classes = 1
 
+    _adds = False  # rows to those of the model that is there
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Adds rows: the model is that of all rows so far.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As of `fit`.
+        classes : array of shape (classes,), optional
+            All classes, in the first call; its rows have each of them.
+
+        Returns
+        -------
+        self
+        """
+        if "model_" not in self.__dict__:
+            missing = [] if classes is None else np.setdiff1d(classes, y).tolist()
+            if missing:
+                raise ValueError(f"the first rows of partial_fit have no row of class {missing[0]!r}, want each of the classes")
+            return self.fit(X, y, sample_weight)
+        if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes={np.unique(classes).tolist()} is not the same as on last call to partial_fit, which had "
+                             f"{self.classes_.tolist()}")
+        self._adds = True
+        try:
+            return self.fit(X, y, sample_weight)
+        finally:
+            del self._adds
+
+    def _goes_on(self):
+        return self._adds
+
     def _config_for(self, X, y, weight):
         return {"distribution": self._distribution}
 

@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 
-from paracel._estimator import Parameter, ProgramEstimator, loads, random_state, samples
+from paracel._estimator import Parameter, ProgramEstimator, loads, random_state, samples, warm_start
 from paracel._inputs import Text
 from paracel._run import Job, Words, memory_folder
 from paracel._sklearn import NotFittedError, TransformerMixin, check_data, check_is_fitted
@@ -66,6 +66,7 @@ class Word2Vec(ProgramEstimator):
         "negatives": Parameter(5, "negatives", "Other words for each word."),
         "max_iter": Parameter(5, "rounds", "Passes over the text."),
         "learning_rate": Parameter(None, "alpha", "First step size; None: the program's."),
+        "warm_start": warm_start("Words that it has go on, others begin as new ones."),
         "random_state": random_state(),
     }
 
@@ -138,6 +139,7 @@ class LatentDirichletAllocation(TransformerMixin, ProgramEstimator):
         "topic_word_prior": Parameter(0.1, "beta", "Prior of a word in a topic."),
         "method": Parameter("gibbs", "method", "``gibbs`` or ``online``."),
         "max_iter": Parameter(100, "iters", "Sweeps over the documents."),
+        "warm_start": warm_start("Its counts of words are the start."),
         "random_state": random_state(),
     }
 
@@ -153,7 +155,7 @@ class LatentDirichletAllocation(TransformerMixin, ProgramEstimator):
         -------
         self
         """
-        X = check_data(self, X, reset=True)
+        X = check_data(self, X, reset=not self._goes_on())
         self._take(self._run({"input": samples(X)}, {"input_format": "table"}))
         return self
 

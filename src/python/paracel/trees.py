@@ -3,7 +3,7 @@
 import numpy as np
 
 from paracel._estimator import (Parameter, Probabilities, ProgramClassifier, ProgramEstimator, ProgramRegressor, loads,
-                                random_state, samples, weight_failures)
+                                random_state, samples, warm_start, weight_failures)
 from paracel._inputs import Table
 from paracel._sklearn import check_data, check_supervised, check_weight
 from paracel.linear import logistic, softmax
@@ -116,6 +116,7 @@ _BOOSTING = {
     **_TREES,
     "early_stopping_rounds": Parameter(None, None, "With `eval_set`: end when this many rounds have not improved its "
                                                    "loss, and keep the best round's trees."),
+    "warm_start": warm_start("`n_estimators` counts its trees, too."),
     "random_state": random_state(),
 }
 
@@ -130,6 +131,15 @@ class _Trees(ProgramEstimator):
         self._forest = Forest(model)
         self.n_features_in_ = self._forest.features
         self.feature_importances_ = self._forest.importances()
+
+    def _further(self, key):
+        """The key with the number of further rounds or trees, where a fit goes on."""
+        if not self._goes_on():
+            return {}
+        if self.n_estimators <= self.n_iter_:
+            raise ValueError(f"parameter n_estimators: found {self.n_estimators}, want more than the {self.n_iter_} of the model "
+                             "that the fit goes on from")
+        return {key: self.n_estimators - self.n_iter_}
 
     def apply(self, X):
         """The leaf of each row in each tree.
@@ -176,7 +186,7 @@ class _Boosting(_Trees):
             if evaluation is None:
                 raise ValueError("parameter early_stopping_rounds: fit needs eval_set=(X, y), whose loss it follows")
             config["early_stopping"] = int(self.early_stopping_rounds)
-        return self._run(inputs, {"xgboost": False, **config})
+        return self._run(inputs, {"xgboost": False, **config, **self._further("rounds")})
 
 
 class GradientBoostingClassifier(Probabilities, _Boosting, ProgramClassifier):
@@ -203,11 +213,7 @@ class GradientBoostingClassifier(Probabilities, _Boosting, ProgramClassifier):
         X, y, weight = self._check_training(X, y, sample_weight)
         if eval_set is not None:
             rows, labels = eval_set
-            rows = check_data(self, rows, reset=False, allow_nan=True)
-            at = np.searchsorted(self.classes_, labels)
-            if (self.classes_[np.minimum(at, len(self.classes_) - 1)] != labels).any():
-                raise ValueError(f"eval_set: found a class that is not one of {list(self.classes_)}")
-            eval_set = rows, at
+            eval_set = check_data(self, rows, reset=False, allow_nan=True), self._numbers_of(labels)
         loss = "log" if len(self.classes_) == 2 else "softmax"
         self._take(self._boost({"training_input": samples(X, y)}, {"loss": loss}, weight, eval_set))
         return self
@@ -341,6 +347,7 @@ _FOREST = {
     "min_samples_leaf": Parameter(1, "min_leaf", "Minimum number of sampled rows of a leaf."),
     "bootstrap": Parameter(True, "bootstrap", "False: each tree uses every row once."),
     **_TREES,
+    "warm_start": warm_start("`n_estimators` counts its trees, too."),
     "random_state": random_state(),
 }
 
@@ -354,8 +361,12 @@ class _RandomForest(_Trees):
         # A row's weight is how often it is drawn. Greater ones than the program accepts are taken for shares.
         return X, y, weight / weight.mean() if weight is not None and weight.max() > 500 else weight
 
+    def _config(self):
+        return {**super()._config(), **self._further("trees")}
+
     def _take(self, model):
         super()._take(model)
+        self.n_iter_ = len(self._forest)
         score = model.manifest.get("oob_accuracy", model.manifest.get("oob_rmse"))
         if score is not None:
             self.oob_score_ = score
