@@ -39,7 +39,7 @@ void lda_settings::keys(key_list& k) {
   k.files("test_input", test_input, "documents to evaluate the model on");
   k.files("predict_input", predict_input, "documents whose topics are inferred");
   k("model_input", model_input, "folder or manifest of an existing model: nothing is trained");
-  initial.key(k, model_input, "model_input");
+  initial.model.key(k, model_input, "model_input");
   k.files("vocabulary", vocabulary, "names of libsvm's indices 1, 2, ..., one per line");
   output_keys(k, output);
   format_key(k, format, "format of the results: text, or npy");
@@ -97,10 +97,10 @@ void lda_settings::keys(key_list& k) {
 }
 
 void lda_settings::check(const config& from) {
-  topics_place = place_if_given(from, "k_topics");
-  alpha_given = from.given("alpha");
-  beta_given = from.given("beta");
-  if (initial.given() && !handle_file.empty())
+  initial.topics_place = place_if_given(from, "k_topics");
+  initial.alpha_given = from.given("alpha");
+  initial.beta_given = from.given("beta");
+  if (initial.model.given() && !handle_file.empty())
     refuse_keys(from, {"handle_file", "handle_fn", "update_lib"},
                 "not with initial_model, whose counts are not those that a plug-in's function yields");
   if (!model_input.empty() && !handle_file.empty())
@@ -147,7 +147,7 @@ void lda::solve() {
   log_ = std::make_unique<run_log>(*this, settings_.sweeps, settings_.is_online ? "bound" : "log_likelihood",
                                    settings_.debug);
   if (settings_.model_input.empty()) {
-    if (settings_.initial.given()) read_initial();
+    if (settings_.initial.model.given()) read_initial();
     load();
     start();
     if (online_) train_online();
@@ -166,10 +166,10 @@ void lda::start() {
   priors_.alpha.assign(settings_.topics, settings_.alpha);
   priors_.beta = settings_.beta;
   priors_.words = static_cast<double>(vocabulary_size_);
-  if (settings_.initial.given()) {
+  if (settings_.initial.model.given()) {
     place_initial_words();
-    if (!settings_.alpha_given) priors_.alpha = initial_.alpha;
-    if (!settings_.beta_given) priors_.beta = initial_.beta;
+    if (!settings_.initial.alpha_given) priors_.alpha = initial_.alpha;
+    if (!settings_.initial.beta_given) priors_.beta = initial_.beta;
   }
   if (settings_.is_online) {
     online_ = std::make_unique<lda_online>(*this, settings_.online, std::exchange(training_, {}), vocabulary_size_,

@@ -41,6 +41,13 @@ namespace paracel::alg {
 
 enum class document_format { automatic, text, libsvm, table };
 
+struct lda_initial_settings {
+  initial_model model;
+  std::string topics_place;  ///< of the key k_topics, if it is given
+  bool alpha_given = false;  ///< the keys; otherwise they are the model's
+  bool beta_given = false;
+};
+
 struct lda_settings {
   static constexpr auto program = "gLDA";
   static constexpr auto summary = "latent Dirichlet allocation by Gibbs sampling or variational inference";
@@ -52,10 +59,7 @@ struct lda_settings {
   std::vector<std::string> predict_input;
   std::vector<std::string> vocabulary;
   std::string model_input;
-  initial_model initial;
-  std::string topics_place;  ///< of the key k_topics, if it is given
-  bool alpha_given = false;
-  bool beta_given = false;
+  lda_initial_settings initial;
   std::string output;
   result_format format = result_format::text;
   document_format input_format = document_format::automatic;

@@ -181,14 +181,14 @@ std::vector<std::uint64_t> lda::own_words(lda_documents& documents) {
 }
 
 void lda::read_initial() {
-  const auto& path = settings_.initial.path;
+  const auto& path = settings_.initial.model.path;
   initial_ = lda_initial(model_reader(path, "lda"));
-  want_as_in_model(settings_.topics_place, std::to_string(settings_.topics), std::to_string(initial_.topics()));
+  want_as_in_model(settings_.initial.topics_place, std::to_string(settings_.topics), std::to_string(initial_.topics()));
   settings_.topics = initial_.topics();
   if (initial_.online && !settings_.is_online)
     throw data_error(path + ": found a model of method online, whose counts are fractions, want method online");
   const bool fitted = std::ranges::any_of(initial_.alpha, [&](double a) { return a != initial_.alpha.front(); });
-  if (fitted && settings_.is_online && !settings_.alpha_given)
+  if (fitted && settings_.is_online && !settings_.initial.alpha_given)
     throw data_error(path + ": found an alpha for each topic, want method gibbs, or the key alpha");
 }
 
@@ -200,7 +200,7 @@ void lda::place_initial_words() {
 
 void lda::load() {
   agree_on_format(settings_.input);
-  if (settings_.initial.given() && text_ != initial_.text)
+  if (settings_.initial.model.given() && text_ != initial_.text)
     throw data_error(settings_.input.front() + ": found documents of " + (text_ ? "words" : "indices") + ", want " +
                      (text_ ? "indices" : "words") + " as in the initial model");
   read_names();

@@ -131,7 +131,7 @@ void lda::dump_result() {
   const bool trained = settings_.model_input.empty();
   auto& log = *log_;
   model_writer writer(*this, trained ? "lda" : "lda_predictions", settings_.format);
-  if (settings_.initial.given()) writer.settings().add("k_topics", std::uint64_t{settings_.topics});
+  if (settings_.initial.model.given()) writer.settings().add("k_topics", std::uint64_t{settings_.topics});
   if (trained) {
     const double value = online_ ? bound_ : log_likelihood(*sampler_);
     const char* const metric = online_ ? "bound" : "log_likelihood";

@@ -248,7 +248,8 @@ class Resume(JobTest):
                 ("mf", "rounds", 3, {"input": "ratings.csv", "k": 4, "alpha": 0.01}),
                 ("als", "rounds", 2, {"rating_input": "ratings.csv", "k": 4}),
                 ("fm", "rounds", 2, {"training_input": "targets.csv", "k": 3, "batch_size": 60}),
-                ("word2vec", "rounds", 1, {"input": "documents.txt", "k": 8, "batch_size": 1000, "min_count": 1, "format": "npy"}),
+                ("word2vec", "rounds", 1,
+                 {"input": "documents.txt", "k": 8, "batch_size": 1000, "min_count": 1, "format": "npy"}),
                 ("gLDA", "iters", 3, {"input": "documents.txt", "k_topics": 4}),
                 ("gLDA", "iters", 2, {"input": "documents.txt", "method": "online", "k_topics": 4, "batch_size": 40})):
             with self.subTest(name=name, config=config):

@@ -95,7 +95,7 @@ struct initial_model {
   void key(key_list& k, const std::string& model, const char* name = "model");
   [[nodiscard]] bool given() const noexcept { return !path.empty(); }
 
-  std::string path;  ///< folder or manifest; empty: training begins anew
+  std::string path;  ///< folder or manifest; empty: none
 };
 /// What a config may leave to the initial model: throws config_error for a key that is given with another value than
 /// the model has. `place`: that of the key, or empty if it is not given.
