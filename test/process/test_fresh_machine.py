@@ -102,7 +102,7 @@ def copy_tree(to):
 
 
 def make_root(folder, suite, *packages):
-    """A minimal Debian in folder/root, which can reach this machine's mirrors; returns its path. Raises SkipTest."""
+    """A minimal Debian in folder/root, from this machine's mirrors; returns its path. Raises SkipTest."""
     root = os.path.join(folder, "root")
     reaching = os.path.join(folder, "reaching.conf")
     lines = [line for line in output_of("apt-config", "dump").splitlines() if REACHING.match(line)]
@@ -116,11 +116,15 @@ def make_root(folder, suite, *packages):
     if made.returncode != 0:  # no mirror or no space: not our failure
         raise unittest.SkipTest(f"mmdebstrap made no Debian {suite}: " + made.stdout.strip().splitlines()[-1])
     print(f"a minimal Debian {suite}: {time.monotonic() - begin:.0f} s", flush=True)
-    certificates = re.findall(r'::(?:CaInfo|SslCert|SslKey) "(/[^"]+)"', "\n".join(lines))
+    return root
+
+
+def reach_mirrors_inside(root):
+    """Lets the root's own apt-get reach the mirrors of this machine."""
+    certificates = re.findall(r'::(?:CaInfo|SslCert|SslKey) "(/[^"]+)"', output_of("apt-config", "dump"))
     for path in ["/etc/apt/auth.conf", "/etc/apt/auth.conf.d", "/etc/apt/keyrings", "/etc/ssl/certs", "/etc/hosts",
                  "/usr/local/share/ca-certificates", "/etc/resolv.conf"] + certificates:
         copy_in(path, root)
-    return root
 
 
 def run_inside(root, folder, line):
@@ -145,6 +149,7 @@ class FreshMachine(unittest.TestCase):
         cls.folder = tempfile.mkdtemp(prefix="paracel_fresh_")
         cls.addClassCleanup(subprocess.run, ["rm", "-rf", "--one-file-system", cls.folder], check=False)
         cls.root = make_root(cls.folder, "bookworm")
+        reach_mirrors_inside(cls.root)
         copy_tree(os.path.join(cls.root, "paracel"))
 
     def inside(self, line):
