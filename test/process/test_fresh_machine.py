@@ -111,7 +111,8 @@ def make_root(folder, suite, *packages):
     begin = time.monotonic()
     # Its mounts disappear with it, even when this test is killed.
     made = subprocess.run(["unshare", "--mount", "--fork", "--kill-child", "mmdebstrap", "--variant=minbase", "--mode=root",
-                           f"--aptopt={reaching}", f"--include={','.join(packages)}", suite, root] + sources(folder, suite),
+                           f"--aptopt={reaching}", *(f"--include={name}" for name in packages), suite, root]
+                          + sources(folder, suite),
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if made.returncode != 0:  # no mirror or no space: not our failure
         raise unittest.SkipTest(f"mmdebstrap made no Debian {suite}: " + made.stdout.strip().splitlines()[-1])
