@@ -106,7 +106,7 @@ PROGRAMS = {
     "wc": [{"input": role("a b\n", LINES)}],
 }
 # Keys of type `files` that name a model; and another name of a key in the table.
-NO_ROLE = {"model", "model_input"}
+NO_ROLE = {"model", "model_input", "initial_model"}
 ALIAS = {"input": "training_input"}
 
 
