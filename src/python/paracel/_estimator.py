@@ -227,7 +227,8 @@ class ProgramClassifier(ClassifierMixin, ProgramEstimator):
 
     def _check_training(self, X, y, sample_weight):
         goes_on = self._goes_on()
-        X, y = check_supervised(self, X, y, reset=not goes_on, allow_nan=self._allow_nan, ensure_min_samples=self._least_rows)
+        X, y = check_supervised(self, X, y, reset=not goes_on, allow_nan=self._allow_nan,
+                                ensure_min_samples=1 if goes_on else self._least_rows)
         check_classification_targets(y)
         if goes_on:
             y = self._numbers_of(y)
