@@ -51,7 +51,8 @@ install_python_tools() {
   if /usr/bin/python3 -m venv --system-site-packages "$python_tools" &&
      "$python_tools/bin/pip" install -q --disable-pip-version-check "${python_packages[@]}" &&
      "$python_tools/bin/pip" download -q --disable-pip-version-check -d "$python_tools/wheels" "${python_wheels[@]}" &&
-     "$python_tools/bin/pip" install -q --disable-pip-version-check --target "$python_tools/newest" "${python_newest[@]}"; then
+     "$python_tools/bin/pip" install -q --disable-pip-version-check --upgrade \
+       --target "$python_tools/newest" "${python_newest[@]}"; then
     echo "$wanted" >"$python_tools/complete"
   else
     echo "not installed; tests of the Python package that need them will be skipped"
