@@ -73,6 +73,22 @@ def unpack(wheel, folder):
                 os.chmod(path, mode & 0o777)
 
 
+def paced(program):
+    """A program that runs another one with slow commits until the file of TEST_ENOUGH exists."""
+    return f"""
+import os, runpy, sys, time
+import paracel
+fast = paracel.Paralg.iter_commit
+def slow(self):
+    if not os.path.exists(os.environ["TEST_ENOUGH"]):
+        time.sleep(0.02)
+    fast(self)
+paracel.Paralg.iter_commit = slow
+sys.argv[0] = "{program}"
+runpy.run_path(os.path.join(os.path.dirname(__file__), "{program}"), run_name="__main__")
+"""
+
+
 class PackageTest(JobTest):
     """Runs programs with the package, in one process and as jobs."""
 

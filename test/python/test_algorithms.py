@@ -15,22 +15,8 @@ import unittest
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from python_support import PACKAGE, PROGRAMS, SOURCE, PackageTest  # noqa: E402
+from python_support import PACKAGE, PROGRAMS, SOURCE, PackageTest, paced  # noqa: E402
 from process_support import MPI, main, processes_of, role_of, wait_until  # noqa: E402
-
-# A worker of the README's program that commits slowly until the file of TEST_ENOUGH exists.
-PACED = """
-import os, runpy, sys, time
-import paracel
-fast = paracel.Paralg.iter_commit
-def slow(self):
-    if not os.path.exists(os.environ["TEST_ENOUGH"]):
-        time.sleep(0.02)
-    fast(self)
-paracel.Paralg.iter_commit = slow
-sys.argv[0] = "lr.py"
-runpy.run_path(os.path.join(os.path.dirname(__file__), "lr.py"), run_name="__main__")
-"""
 
 
 class Algorithms(PackageTest):
@@ -73,7 +59,7 @@ class Algorithms(PackageTest):
         self.assertLess(float(out.split()[1]), 0.5)  # 0.69 before the first step
 
     def test_a_killed_server_does_not_change_the_result(self):
-        self.program("paced.py", PACED)
+        self.program("paced.py", paced("lr.py"))
         self.configure("kill.json", **dict(self.config, output="killed", rounds=400))
         self.configure("calm.json", **dict(self.config, output="calm", rounds=400))
         self.assertEqual(self.prun("-w", "4", "-p", "2", "--replicas", "2", "-c", "calm.json", "lr.py")[0], 0)

@@ -12,26 +12,12 @@ import unittest
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from python_support import PACKAGE, PROGRAMS, PYTHON, PackageTest  # noqa: E402
+from python_support import PACKAGE, PROGRAMS, PYTHON, PackageTest, paced  # noqa: E402
 from process_support import main, wait_until  # noqa: E402
 
 CHECKS = os.path.join(PROGRAMS, "torch_embedding.py")
 FIELDS, CATEGORIES = 4, 50  # of each field
 JOB = ("-w", "2", "-p", "2", "--replicas", "2")
-
-# The README's program with slow commits until the file of TEST_ENOUGH exists.
-PACED = """
-import os, runpy, sys, time
-import paracel
-fast = paracel.Paralg.iter_commit
-def slow(self):
-    if not os.path.exists(os.environ["TEST_ENOUGH"]):
-        time.sleep(0.02)
-    fast(self)
-paracel.Paralg.iter_commit = slow
-sys.argv[0] = "clicks.py"
-runpy.run_path(os.path.join(os.path.dirname(__file__), "clicks.py"), run_name="__main__")
-"""
 
 # Killed in its sixth iteration unless it resumes or is told otherwise; the dense layer and its optimizer are the worker's.
 RESUMED = """
@@ -114,7 +100,7 @@ class Embeddings(PackageTest):
     def test_a_killed_server_does_not_disturb_the_click_model(self):
         with open(os.path.join(PACKAGE, "README.md"), encoding="utf-8") as file:
             self.program("clicks.py", re.search(r"<!-- file: clicks.py -->\n```python\n(.*?)```", file.read(), re.DOTALL)[1])
-        self.program("paced.py", PACED)
+        self.program("paced.py", paced("clicks.py"))
         self.program("score.py", SCORE)
         train, _ = clicks(6000, 2)
         held_out, best = clicks(2000, 3)

@@ -46,6 +46,16 @@ class WarmStart(Folder):
                 self.assertEqual({k: a.tobytes() for k, a in again.arrays.items()},
                                  {k: a.tobytes() for k, a in half.arrays.items()})
 
+    def test_rankings(self):
+        X, y = classification(classes=3)
+        group = np.arange(len(y)) // 10
+        whole = paracel.GradientBoostingRanker(n_estimators=6).fit(X, y, group)
+        model = paracel.GradientBoostingRanker(n_estimators=4).fit(X, y, group)
+        model.set_params(n_estimators=6, warm_start=True)
+        with self.assertRaisesRegex(ValueError, "5 features"):
+            model.fit(X[:, :5], y, group)
+        self.same_model(model.fit(X, y, group), whole)
+
     def test_classes_and_features_stay(self):
         X, y = classification(classes=3)
         model = paracel.RandomForestClassifier(n_estimators=2).fit(X, y)

@@ -305,7 +305,7 @@ class GradientBoostingRanker(_Boosting):
         -------
         self
         """
-        X, y = check_supervised(self, X, y, reset=True, allow_nan=True, y_numeric=True)
+        X, y = check_supervised(self, X, y, reset=not self._goes_on(), allow_nan=True, y_numeric=True)
         features = X.shape[1]
         config = {"loss": "lambdamart", "target": features, "group": features + 1}
         if hasattr(X, "tocsr"):
