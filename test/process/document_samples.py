@@ -3,9 +3,13 @@
 `<!-- output of NAME -->`, names that test. Numbers, hosts and folders may differ."""
 import os
 import re
+import signal
+import subprocess
 
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MARK = re.compile(r"<!-- output of (\w+) -->\n\n?((?:    .*\n|(?=\n    )\n)+)")
+
+BLOCK = re.compile(r"(?:<!-- (?P<mark>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)```\n", re.DOTALL)
 
 
 def text_of(page):
@@ -33,3 +37,22 @@ def check_samples(case, page, name, output, containing=""):
     case.assertTrue(lines, f"{page} has no sample of {name}")
     for line in lines:
         case.assertIn(normal(line), normal(output), f"{page}: {line}")
+
+
+def run_group(command, limit, **more):
+    """Exit status and output of a command. All processes that it has started are killed on timeout and when it exits, so that
+    no background job outlives the test."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          start_new_session=True, **more) as process:
+        try:
+            said, _ = process.communicate(timeout=limit)
+            return process.returncode, said
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, _ = process.communicate()
+            return 124, f"{said}\nnot done after {limit} s"
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass

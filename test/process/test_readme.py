@@ -6,22 +6,20 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 
-SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from document_samples import BLOCK, SOURCE, run_group, text_of  # noqa: E402
+
 BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 
 # The two commands that install packages and take minutes; the second one runs this test.
 NOT_HERE = ("./tool/demo.sh", "./tool/test.sh")
 # The build already exists.
 DONE = "cmake -S . -B build -G Ninja -DPARACEL_UNITY=ON -DPARACEL_TESTS=OFF -DPARACEL_BENCH=OFF && cmake --build build"
-
-BLOCK = re.compile(r"(?:<!-- (?P<mark>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)```\n", re.DOTALL)
-
 
 # In this order: each builds on the previous ones.
 PAGES = ("README.md", "doc/operations.md", "doc/writing_algorithms.md", "doc/coming_from_paracel.md",
@@ -30,34 +28,10 @@ LONGEST_README = 200  # lines
 QUICK = os.environ.get("PARACEL_QUICK") == "1"  # the first job only
 
 
-def text_of(page):
-    with open(os.path.join(SOURCE, page), encoding="utf-8") as file:
-        return file.read()
-
-
 def rows_of(text, heading):
     """The cells of the table whose first row begins with this."""
     table = text[text.index(heading):].split("\n\n")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-
-
-def run_group(command, limit, **more):
-    """Exit status and output of a command. All processes that it has started are killed on timeout and when it exits, so that
-    no background job outlives the test."""
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          start_new_session=True, **more) as process:
-        try:
-            said, _ = process.communicate(timeout=limit)
-            return process.returncode, said
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            said, _ = process.communicate()
-            return 124, f"{said}\nnot done after {limit} s"
-        finally:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
 
 class Readme(unittest.TestCase):
