@@ -20,7 +20,7 @@ test_packages=(libgtest-dev libgmock-dev clang clang-format clang-tidy libclang-
                python3-dev python3-pip python3-venv)
 bench_packages=(python3-numpy python3-scipy python3-sklearn python3-igraph liblinear-tools libopenblas0-pthread mawk)
 fresh_packages=(mmdebstrap)
-long_packages=(iproute2 openssh-server openssh-client python3-torch python3-numba)
+long_packages=(doxygen iproute2 openssh-server openssh-client python3-torch python3-numba)
 
 say() { printf '\n== %s\n' "$*"; }
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """README.md and the documents that build on it are correct: their files are written and their commands run unchanged, their
 tables agree with the programs, their links are valid."""
+import glob
 import json
 import os
 import re
@@ -32,6 +33,12 @@ def rows_of(text, heading):
     """The cells of the table whose first row begins with this."""
     table = text[text.index(heading):].split("\n\n")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def anchors_of(page):
+    """Those of its headings."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text_of(page), flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
 
 
 class Readme(unittest.TestCase):
@@ -215,11 +222,17 @@ class Readme(unittest.TestCase):
         self.assertLessEqual(len(text_of("README.md").splitlines()), LONGEST_README)
 
     def test_links_lead_somewhere(self):
-        pages = ["README.md", "alg/README.md", *("doc/" + name for name in os.listdir(os.path.join(SOURCE, "doc")))]
+        pages = ["README.md", *(page for pattern in ("doc/*.md", "*/**/README.md")
+                                for page in glob.glob(pattern, root_dir=SOURCE, recursive=True) if not page.startswith("build"))]
         for page in pages:
-            for target in re.findall(r"\]\(([^)#\s]+)[)#]", BLOCK.sub("", text_of(page))):
-                if not target.startswith("https://"):
-                    self.assertTrue(os.path.exists(os.path.join(SOURCE, os.path.dirname(page), target)), f"{page}: {target}")
+            text = re.sub(r"`[^`\n]*`", "", re.sub(r"^ {4}.*$", "", BLOCK.sub("", text_of(page)), flags=re.MULTILINE))
+            for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", text):
+                if target.startswith("https://"):
+                    continue
+                path = os.path.normpath(os.path.join(os.path.dirname(page), target)) if target else page
+                self.assertTrue(os.path.exists(os.path.join(SOURCE, path)), f"{page}: {target}")
+                if anchor:
+                    self.assertIn(anchor, anchors_of(path), f"{page}: {target}")
 
 
 if __name__ == "__main__":

@@ -27,11 +27,10 @@ class Paralg(_core.Paralg):
     staleness : int
         Of "ssp": iterations.
 
-    Omitted arguments are those of the config (keys output, rounds, consistency, ssp_switch, limit_s), or "", 0 and "asp".
-
     Notes
     -----
-    Use it on the thread that made it. Calls that wait release the interpreter for other threads; Ctrl-C ends them.
+    Arguments that are left out are those of the config (keys output, rounds, consistency, ssp_switch, limit_s), or "", 0 and
+    "asp". Use it on the thread that made it. Calls that wait release the interpreter for other threads; Ctrl-C ends them.
 
     Examples
     --------
