@@ -58,7 +58,7 @@ void linear_svm::train() {
   model_writer model(*this, "linear_svm", linear_.format);
   double objective = 0;
   double gap = 0;
-  std::string objectives;
+  std::vector<double> objectives;
   std::uint64_t steps = 0;
   for (std::size_t c = two ? 1 : 0; c < k; ++c) {
     const auto sign_of = [&](const std::vector<double>& labels, std::vector<double>& signs) {
@@ -87,13 +87,13 @@ void linear_svm::train() {
     objective += fit.objective;
     gap += fit.gap;
     steps += static_cast<std::uint64_t>(fit.steps);
-    objectives += (objectives.empty() ? "" : ", ") + json_number(fit.objective);
+    objectives.push_back(fit.objective);
     log.result("ended", two ? fit.text : classes()[c] + ": " + fit.text);
   }
   const std::uint64_t classifiers = two ? 1 : k;
   model.add<double>("linear_svm_weight", w_, {classifiers, w_.size() / classifiers});
   describe(model, rows.rows_total);
-  model.fields().add("objective", objective).raw("objectives", "[" + objectives + "]").add("rounds", steps);
+  model.fields().add("objective", objective).raw("objectives", json_list(objectives)).add("rounds", steps);
   if (!settings_.squared) model.fields().add("gap", gap);
   log.result("objective", objective);
   if (!settings_.squared) log.result("gap", gap);

@@ -16,6 +16,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -24,18 +25,16 @@
 #include <vector>
 
 #include <paracel/classification_metrics.hpp>
-#include <paracel/paralg.hpp>
-#include <paracel/samples.hpp>
-#include <paracel/settings.hpp>
 
-#include "alg/common/output/divergence.hpp"
-#include "alg/common/output/result_keys.hpp"
-#include "alg/common/output/run_log.hpp"
 #include "alg/common/solvers/classification.hpp"
-#include "alg/common/solvers/column_shift.hpp"
-#include "alg/common/solvers/table.hpp"
+#include "alg/common/solvers/linear_base.hpp"
 
 namespace paracel::alg {
+
+/// theta.x_i for any rows of these features.
+inline double lr_margin(const sample_rows& rows, std::size_t i, std::span<const double> theta, bool bias) {
+  return (bias ? theta[0] : 0.0) + row_product(rows, i, theta.subspan(bias ? 1 : 0));
+}
 
 /// This worker's rows and its part of J. Local; logistic_regression communicates.
 /// Thread-safety: const-concurrent
@@ -53,12 +52,12 @@ class lr_problem {
   /// The sum of the rows' weights: their number without weights.
   [[nodiscard]] double weight() const noexcept { return weight_; }
   /// Number of coordinates of theta.
-  [[nodiscard]] std::size_t dimension() const noexcept { return columns_ + (bias_ ? 1 : 0); }
-  [[nodiscard]] const sample_rows& samples() const noexcept { return rows_; }
+  [[nodiscard]] std::size_t dimension() const noexcept { return columns_ + first(); }
+  [[nodiscard]] sample_rows& samples() noexcept { return rows_; }
 
   /// theta.x_i
   [[nodiscard]] double margin(std::size_t i, std::span<const double> theta) const {
-    return (bias_ ? theta[0] : 0.0) + dot(i, theta.data() + first());
+    return lr_margin(rows_, i, theta, bias_);
   }
 
   /// Adds the weighted sum over the rows of the gradients of the loss to `gradient`; returns that of the losses.
@@ -71,7 +70,7 @@ class lr_problem {
       const double weight = weight_of_row(rows_, i);
       loss += weight * (std::log1p(e) + (z < 0 ? -z : 0.0));
       const double slope = z < 0 ? 1 / (1 + e) : e / (1 + e);
-      add_row(i, -weight * rows_.label[i] * slope, gradient);
+      add(i, -weight * rows_.label[i] * slope, gradient);
     }
     return loss;
   }
@@ -97,67 +96,40 @@ class lr_problem {
     const double shrink = -2 * alpha * beta_;
     if (bias_) delta[0] = penalize_bias_ ? shrink * theta[0] : 0;
     for (std::size_t j = first(); j < theta.size(); ++j) delta[j] = shrink * theta[j];
-    add_row(i, pull, delta);
+    add(i, pull, delta);
   }
 
   /// Steps of size alpha along the rows of `order`, one after the other, in place.
   /// Cost: O(entries of the rows + dimension): the penalty scales a common factor instead of each coordinate.
   void row_steps(std::span<const std::size_t> order, double alpha, std::span<double> theta,
                  double mean_weight = 1) const {
-    double* weights = theta.data() + first();
-    const std::size_t count = theta.size() - first();
+    const auto weights = theta.subspan(first());
     double factor = 1;
+    const auto apply_factor = [&] {
+      for (auto& w : weights) w *= factor;
+      factor = 1;
+    };
     for (const auto i : order) {
       const double y = rows_.label[i];
-      const double z = y * ((bias_ ? theta[0] : 0.0) + factor * dot(i, weights));
+      const double z = y * ((bias_ ? theta[0] : 0.0) + factor * row_product(rows_, i, weights));
       const double step = alpha * weight_of_row(rows_, i) / mean_weight;
       const double shrink = 1 - 2 * step * beta_;
       const double pull = step * y * logistic(-z);
       factor *= shrink;
       // This also covers an alpha * beta so large that the factor becomes 0 or grows.
-      if (std::abs(factor) < 1e-100 || std::abs(factor) > 1e100) {
-        for (std::size_t j = 0; j < count; ++j) weights[j] *= factor;
-        factor = 1;
-      }
+      if (std::abs(factor) < 1e-100 || std::abs(factor) > 1e100) apply_factor();
       if (bias_) theta[0] = theta[0] * (penalize_bias_ ? shrink : 1) + pull;
-      add_features(i, pull / factor, weights);
+      add_row(rows_, i, pull / factor, weights);
     }
-    for (std::size_t j = 0; j < count; ++j) weights[j] *= factor;
+    apply_factor();
   }
 
  private:
   [[nodiscard]] std::size_t first() const noexcept { return bias_ ? 1 : 0; }
   [[nodiscard]] std::size_t first_penalized() const noexcept { return bias_ && !penalize_bias_ ? 1 : 0; }
-
-  [[nodiscard]] double dot(std::size_t i, const double* weights) const {
-    double sum = 0;
-    if (!rows_.dense) {
-      const std::size_t end = rows_.row_begin[i + 1];
-      for (std::size_t k = rows_.row_begin[i]; k < end; ++k) sum += rows_.value[k] * weights[rows_.column[k]];
-      return sum;
-    }
-    // Eight partial sums, so that the compiler can vectorise without reordering additions.
-    const double* x = rows_.value.data() + i * rows_.columns;
-    double lane[8] = {};
-    std::size_t j = 0;
-    for (; j + 8 <= rows_.columns; j += 8) {
-      for (std::size_t l = 0; l < 8; ++l) lane[l] += x[j + l] * weights[j + l];
-    }
-    for (; j < rows_.columns; ++j) sum += x[j] * weights[j];
-    return sum + (((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7])));
-  }
-  void add_features(std::size_t i, double times, double* to) const {
-    if (rows_.dense) {
-      const double* x = rows_.value.data() + i * rows_.columns;
-      for (std::size_t j = 0; j < rows_.columns; ++j) to[j] += times * x[j];
-      return;
-    }
-    const std::size_t end = rows_.row_begin[i + 1];
-    for (std::size_t k = rows_.row_begin[i]; k < end; ++k) to[rows_.column[k]] += times * rows_.value[k];
-  }
-  void add_row(std::size_t i, double times, std::span<double> to) const {
+  void add(std::size_t i, double times, std::span<double> to) const {
     if (bias_) to[0] += times;
-    add_features(i, times, to.data() + first());
+    add_row(rows_, i, times, to.subspan(first()));
   }
 
   sample_rows rows_;
@@ -170,20 +142,13 @@ class lr_problem {
 
 enum class lr_method { dgd, ipm, downpour, agd, lbfgs, newton, owlqn };
 
-struct lr_settings {
+struct lr_settings : linear_settings {
   static constexpr auto program = "lr";
   static constexpr auto summary = "logistic regression with an L2 penalty";
   void keys(key_list& k);
-  /// Throws: config_error if there is neither a model nor everything that training needs, or both a model and
-  /// training_input.
+  /// Throws: config_error if there is neither a model nor everything that training needs.
   void check(const config& from);
 
-  std::vector<std::string> training_input;
-  std::vector<std::string> test_input;
-  std::vector<std::string> predict_input;
-  std::string output;
-  std::string model;
-  result_format format = result_format::text;
   std::string update_file;
   std::string update_func;
   lr_method method = lr_method::dgd;
@@ -195,13 +160,11 @@ struct lr_settings {
   double l1 = 0;
   double gradient_tolerance = 1e-6;
   bool work_stealing = false;
-  bool debug = false;
   std::uint64_t seed = 0;
   std::size_t batch_size = 0;
   double tolerance = 0;
   bool bias = true;
   bool penalize_bias = true;
-  table_settings table;
   paracel::consistency consistency;
 
   [[nodiscard]] const char* method_name() const;
@@ -218,7 +181,37 @@ struct lr_settings {
   }
 };
 
-class logistic_regression : public paralg {
+/// What a method is given. Lifetime: all of it must outlive the method.
+struct lr_task {
+  paralg& job;
+  const lr_settings& settings;
+  lr_problem& problem;
+  std::size_t total_rows;  ///< of all workers
+  double total_weight;     ///< of these rows
+  run_log& log;
+};
+
+/// What a method returns.
+struct lr_fit {
+  std::vector<double> theta;
+  double objective = 0;  ///< J(theta)
+  int rounds = 0;
+  std::size_t rows = 0;  ///< of all workers that were left
+};
+
+/// A method of training, with its state.
+class lr_training {
+ public:
+  virtual ~lr_training() = default;
+  /// A collective. Throws: error when the objective diverges.
+  virtual lr_fit run() = 0;
+  virtual void checkpoint_state(saved_state& /*to*/) {}
+  virtual void restore_state(const saved_states& /*from*/) {}
+};
+/// The method that the settings name.
+std::unique_ptr<lr_training> lr_training_of(const lr_task& task);
+
+class logistic_regression : public linear_base {
  public:
   using settings_type = lr_settings;
 
@@ -248,67 +241,26 @@ class logistic_regression : public paralg {
   /// The numbers on a line of stdout.
   static void print(const std::vector<double>& numbers);
 
-  void checkpoint_state(saved_state& to) override;
-  void restore_state(const saved_states& from) override;
+  void checkpoint_state(saved_state& to) override {
+    if (training_) training_->checkpoint_state(to);
+  }
+  void restore_state(const saved_states& from) override { training_->restore_state(from); }
 
  private:
-  void load();
-  void read_model();
-  void load_others();
   void train();
-  void minimize();
-  void read_theta();
-  void check_theta() const;
-  void dgd_round();
-  void ipm_round();
-  void downpour_round();
-  void agd_round();
-  void publish(int round);
-  [[nodiscard]] int settled_after() const;
-  void collect(int newest, int settled);
-  [[nodiscard]] divergence_rule divergence() const;
-  void record(int round, double objective, double gradient_norm);
-  void stop_after(int round);
-  [[nodiscard]] bool stops_at(int round);
-  void evaluate_result();
+  void read_model();
   void measure();
   void dump_model();
-  void dump_predictions();
-  void report();
-  void shuffle(int round);
+  void dump_predicted();
   [[nodiscard]] double mean_loss(const lr_problem& of);
-  [[nodiscard]] lr_problem problem_of(sample_rows rows) const {
-    return {std::move(rows), columns_, settings_.bias, settings_.penalize_bias, settings_.beta};
-  }
-  [[nodiscard]] double share() const { return problem_.weight() / total_weight_; }
-  [[nodiscard]] double mean_weight() const { return total_weight_ / static_cast<double>(total_rows_); }
+  [[nodiscard]] lr_problem problem_of(sample_rows rows) const;
 
   lr_settings settings_;
   bool by_driver_ = false;      // a 0.3 driver calls the steps after training itself
   std::optional<run_log> log_;  // created after loading
-  column_shift shift_;          // lbfgs, newton, owlqn: of the training rows
   lr_problem problem_;
-  lr_problem test_;
-  lr_problem predict_;
-  std::size_t columns_ = 0;
-  std::size_t total_rows_ = 0;  // of all workers; at the end, of the remaining ones
-  double total_weight_ = 0;     // of these rows
-  std::vector<double> theta_;
-  std::vector<double> gradient_;  // of this worker's losses, at the theta at the start of the round
-  std::vector<double> delta_;     // what is pushed
-  std::vector<std::size_t> order_;
-  double loss_ = 0;  // sum of this worker's losses, at the theta at the start of the round
-  double step_ = 0;  // step size of the round
-  int rounds_done_ = 0;
-
-  // rank 0
-  double first_objective_ = 0;
-  double last_objective_ = 0;
-  double objective_ = 0;
-  int collected_ = 0;  // rounds whose objective is complete
-  int removed_ = 0;    // of those, rounds whose sums have been removed
-  int stop_round_ = -1;
-  bool converged_ = false;
+  std::unique_ptr<lr_training> training_;
+  lr_fit fit_;
   classification_quality quality_;
 };
 

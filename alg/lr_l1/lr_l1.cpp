@@ -425,22 +425,11 @@ void lr_l1::use(const std::vector<double>& weights, bool bias, run_log& log, mod
     quality = quality_over_workers(get_comm(), margin, test_.label, test_.weight);
   }
   if (model != nullptr) {
-    if (has_test()) {
-      json_object test;
-      test.add("rows", quality.rows)
-          .add("accuracy", quality.accuracy)
-          .add("auc", quality.auc)
-          .add("log_loss", quality.log_loss);
-      model->fields().raw("test", test.text());
-    }
+    if (has_test()) add_quality(*model, quality);
     model->finish();
   }
   dump_predictions([&](std::size_t i) { return logistic(predicted(predict_, i, theta)); });
-  if (has_test()) {
-    log.result("accuracy", quality.accuracy);
-    log.result("auc", quality.auc);
-    log.result("log_loss", quality.log_loss);
-  }
+  if (has_test()) log_quality(log, quality);
   log.result("output", get_output());
 }
 

@@ -49,5 +49,10 @@ std::string json_list(std::span<const std::uint64_t> numbers) {
   for (const auto n : numbers) items.push_back(std::to_string(n));
   return json_list(items);
 }
+std::string json_list(std::span<const double> numbers) {
+  std::vector<std::string> items;
+  for (const auto n : numbers) items.push_back(json_number(n));
+  return json_list(items);
+}
 
 }  // namespace paracel::alg

@@ -45,5 +45,6 @@ class json_object {
 std::string json_list(const std::vector<std::string>& items);
 std::string json_list_of_texts(const std::vector<std::string>& texts);
 std::string json_list(std::span<const std::uint64_t> numbers);
+std::string json_list(std::span<const double> numbers);
 
 }  // namespace paracel::alg

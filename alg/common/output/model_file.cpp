@@ -23,11 +23,9 @@ std::string json_of(const config_value& value) {
   if (const auto* i = std::get_if<std::int64_t>(&value)) return std::to_string(*i);
   if (const auto* d = std::get_if<double>(&value)) return json_number(*d);
   if (const auto* s = std::get_if<std::string>(&value)) return json_quoted(*s);
-  std::vector<std::string> items;
   if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) return json_list_of_texts(*texts);
-  if (const auto* numbers = std::get_if<std::vector<double>>(&value))
-    for (const auto d : *numbers) items.push_back(json_number(d));
-  return json_list(items);
+  const auto* numbers = std::get_if<std::vector<double>>(&value);
+  return numbers != nullptr ? json_list(*numbers) : "[]";
 }
 
 const char* ending_of(bool text) { return text ? "" : ".npy"; }

@@ -114,12 +114,8 @@ void class_base::use(const scorer& score, bool probabilities, bool margin_of_two
 }
 
 void class_base::describe(model_writer& model, std::uint64_t rows, std::span<const double> class_rows) const {
-  std::string counts;
-  for (std::size_t c = 0; c < classes_.size(); ++c) {
-    counts += (c == 0 ? "" : ", ") + json_number(class_rows[c]);
-  }
   add_classes(model, classes_);
-  model.fields().raw("class_rows", "[" + counts + "]").add("rows", rows);
+  model.fields().raw("class_rows", json_list(class_rows)).add("rows", rows);
   describe_fields(model);
 }
 

@@ -12,6 +12,9 @@
 #include <paracel/comm.hpp>
 #include <paracel/exchange.hpp>
 
+#include "alg/common/output/model_file.hpp"
+#include "alg/common/output/run_log.hpp"
+
 namespace paracel::alg {
 
 struct classification_quality {
@@ -54,6 +57,18 @@ inline classification_quality quality_over_workers(Comm comm, std::span<const do
   q.auc = auc(margins, labels, weights);
   q.log_loss = log_loss(margins, labels, weights);
   return q;
+}
+
+/// Adds the field `test` to a manifest.
+inline void add_quality(model_writer& model, const classification_quality& q) {
+  json_object test;
+  test.add("rows", q.rows).add("accuracy", q.accuracy).add("auc", q.auc).add("log_loss", q.log_loss);
+  model.fields().raw("test", test.text());
+}
+inline void log_quality(run_log& log, const classification_quality& q) {
+  log.result("accuracy", q.accuracy);
+  log.result("auc", q.auc);
+  log.result("log_loss", q.log_loss);
 }
 
 }  // namespace paracel::alg

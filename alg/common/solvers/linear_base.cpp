@@ -9,11 +9,15 @@
 
 namespace paracel::alg {
 
-void linear_settings::keys(key_list& k, sample_options::label_rule label, const table_parts& parts) {
-  k.files("training_input", training_input, "samples to train on, CSV, libsvm or npy; not with model")
-      .required_unless({"input", "model"});
+void linear_settings::keys(key_list& k, sample_options::label_rule label, const table_parts& parts, bool alias) {
+  auto& training = k.files("training_input", training_input, "samples to train on, CSV, libsvm or npy; not with model");
   std::vector<std::string> input;
-  k.files("input", input, "Paracel's name for training_input");
+  if (alias) {
+    training.required_unless({"input", "model"});
+    k.files("input", input, "Paracel's name for training_input");
+  } else {
+    training.required_unless({"model"});
+  }
   k.files("test_input", test_input, "labelled samples to evaluate the model on");
   k.files("predict_input", predict_input, "samples to predict, with or without a label");
   output_keys(k, output);
@@ -23,7 +27,7 @@ void linear_settings::keys(key_list& k, sample_options::label_rule label, const 
   table.samples.label = label;
   table.keys(k, parts);
   if (k.from() == nullptr) return;
-  if (k.from()->given("input")) {
+  if (alias && k.from()->given("input")) {
     if (k.from()->given("training_input"))
       throw config_error(k.from()->place_of("input") + ": not together with training_input, which means the same");
     training_input = std::move(input);

@@ -21,9 +21,10 @@
 namespace paracel::alg {
 
 struct linear_settings {
+  /// `alias`: whether Paracel's name `input` is accepted for training_input, too.
   /// Throws: config_error when there is neither training_input nor a model, or both.
   void keys(key_list& k, sample_options::label_rule label = sample_options::label_rule::real,
-            const table_parts& parts = {});
+            const table_parts& parts = {}, bool alias = true);
 
   std::vector<std::string> training_input;
   std::vector<std::string> test_input;

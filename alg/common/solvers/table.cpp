@@ -111,9 +111,7 @@ void weigh_signs(Comm comm, const table_settings& table, sample_rows& rows) {
 }
 
 void add_classes(model_writer& model, const std::vector<std::string>& classes) {
-  std::string list;
-  for (const auto& c : classes) list.append(list.empty() ? "" : ", ").append(json_quoted(c));
-  model.fields().raw("classes", "[" + list + "]");
+  model.fields().raw("classes", json_list_of_texts(classes));
 }
 
 void add_fields(model_writer& model, const sample_options& trained) {
