@@ -24,6 +24,9 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include <paracel/error.hpp>
 
@@ -68,6 +71,7 @@ DEFINE_string(program, "", "name of the workers' program, for the manifest of a 
 DEFINE_string(config, "", "config file of the workers' program, for the manifest of a checkpoint");
 DEFINE_string(print_config, "",
               "print what prun.py must know about this config of a program without a schema, and exit");
+DEFINE_string(overrides, "[]", "JSON list of KEY=VALUE, which replace keys of that config");
 DEFINE_bool(insecure, false, "allow an address that other hosts can reach");
 
 // gflags calls this when it cannot parse the command line; it prints the reason on stderr itself.
@@ -78,9 +82,10 @@ extern void (*gflags_exitfunc)(int);
 namespace {
 
 /// What prun.py asks for in the case of a program without a schema.
-std::string facts_line(const std::string& config) try {
-  return paracel::facts_json(paracel::facts_of_file(config), nullptr);
-} catch (const paracel::config_error& e) {
+std::string facts_line(const std::string& config, const std::string& overrides) try {
+  const auto words = nlohmann::json::parse(overrides).get<std::vector<std::string>>();
+  return paracel::facts_json(paracel::facts_of_file(config, words), nullptr);
+} catch (const paracel::error& e) {
   return paracel::failure_json(e);
 }
 
@@ -278,7 +283,7 @@ int main(int argc, char** argv) try {
   else if (getppid() != FLAGS_parent) return paracel::exit_status::failure;
   if (argc > 1) throw usage_error(std::string("unexpected argument \"") + argv[1] + "\"");
   if (!FLAGS_print_config.empty()) {
-    std::printf("%s\n", facts_line(FLAGS_print_config).c_str());
+    std::printf("%s\n", facts_line(FLAGS_print_config, FLAGS_overrides).c_str());
     return std::fflush(stdout) == 0 ? paracel::exit_status::ok : paracel::exit_status::failure;
   }
   paracel::net::raise_descriptor_limit();

@@ -24,6 +24,7 @@ namespace paracel {
 /// Runs `solve` on the config that --cfg_file names, after checking it against the schema. The command line is
 ///
 ///     --cfg_file FILE      the config
+///     --set KEY=VALUE      replaces a key of the config; VALUE is JSON, or else a text; may be repeated
 ///     --check FILE         check the config, print what prun.py needs from it as JSON (or the error), and exit
 ///     --no_files           with --check: skip files and folders, which are on other hosts
 ///     --help, --schema     print the keys of the config, as text and as JSON, and exit

@@ -157,11 +157,11 @@ class config {
   }
   /// Whether the schema has the key.
   [[nodiscard]] bool in_schema(std::string_view name) const { return entries_.find(name) != entries_.end(); }
-  /// Whether the file has the key; false where its fallback is in use.
+  /// Whether the file, one that it includes or the command line has the key; false where its fallback is in use.
   [[nodiscard]] bool given(std::string_view name) const;
-  /// Whether the file has the key, or the schema a default. Throws: config_error when the schema has no such key.
+  /// Whether the key is given, or the schema has a default. Throws: config_error when the schema has no such key.
   [[nodiscard]] bool has_value(std::string_view name) const;
-  /// Whether the results of all workers go to one file: both schema and file have the key of add_output_files.
+  /// Whether the results of all workers go to one file: the schema has the key of add_output_files, and it is given.
   [[nodiscard]] bool one_output_file() const { return one_output_file_; }
   /// A key with its value, given or default.
   struct setting {
@@ -171,15 +171,14 @@ class config {
   };
   /// All of them, in name order.
   [[nodiscard]] std::vector<setting> all() const;
-  /// The prefix of an error about that key: `file:line:column: key "name"`.
+  /// The prefix of an error about that key: `file:line:column: key "name"`, or `--set: key "name"`.
   [[nodiscard]] std::string place_of(std::string_view name) const;
 
  private:
   friend class config_schema;
   struct entry {
     config_value value;
-    std::size_t line = 0;  // 0: not in the file
-    std::size_t column = 0;
+    std::string place;  // where it is given, file:line:column or "--set"; empty: nowhere
     key_type type = key_type::string;
     bool has_default = false;
   };
@@ -233,11 +232,14 @@ class config_schema {
   /// The same as text, a key per line.
   [[nodiscard]] std::string help_text() const;
 
-  /// Reads a config file: checks for unknown, duplicate and missing keys, types, limits, choices, files and folders.
-  /// Creates nothing. The first error in file order is reported; missing keys come after that, and the constraints of
-  /// `also` last. `check_files`: false when files and folders are on other hosts. Throws: config_error, one line:
-  /// `file:line:column: key "name"...`, what was found, what is allowed.
-  [[nodiscard]] config check(const std::string& file, bool check_files = true) const;
+  /// Reads a config file with what it includes, and checks for unknown, duplicate and missing keys, types, limits,
+  /// choices, files and folders. Creates nothing. The first error is reported, in the order of included files, the
+  /// file, overrides; missing keys come after that, and the constraints of `also` last. `check_files`: false when files
+  /// and folders are on other hosts. `overrides`: KEY=VALUE, which replace keys of the file; VALUE is JSON, or else a
+  /// text. Throws: config_error, one line: `file:line:column: key "name"...`, what was found, what is allowed;
+  /// usage_error when an override is not KEY=VALUE.
+  [[nodiscard]] config check(const std::string& file, bool check_files = true,
+                             const std::vector<std::string>& overrides = {}) const;
   /// The same for text read from `file`.
   [[nodiscard]] config check_text(const std::string& file, std::string_view text) const;
 

@@ -3,20 +3,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <iterator>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "core/number_parsing.hpp"
 #include "paracel/error.hpp"
-#include "storage/memory_file.hpp"
 
 namespace paracel {
 
@@ -128,6 +123,7 @@ class tree_builder {
     m.name = std::move(name);
     m.line = line_;
     m.column = at - line_begin_ + 1;
+    m.origin = file_;
     stack_.back()->members.push_back(std::move(m));
     return true;
   }
@@ -222,12 +218,6 @@ class text_list {
 
 text_list folders_read;  // of configs: their reader knows nothing of servers
 text_list remarks;
-
-void note_folder_of(const std::string& file) {
-  std::error_code failed;
-  const auto folder = std::filesystem::absolute(file, failed).parent_path().string();
-  if (!failed) folders_read.add(folder);
-}
 
 }  // namespace
 
@@ -339,30 +329,13 @@ config_node parse_config(const std::string& file, std::string_view text) {
   return builder.take();
 }
 
-config_node read_config(const std::string& file) {
-  if (const auto memory = storage::find_memory_file(file)) {
-    std::string text(memory->bytes, '\0');
-    memory->read(0, text);
-    return parse_config(file, text);
-  }
-  constexpr std::size_t limit = 16U << 20U;
-  const auto closer = [](std::FILE* f) { std::fclose(f); };
-  std::unique_ptr<std::FILE, decltype(closer)> in(std::fopen(file.c_str(), "rbe"), closer);
-  if (in == nullptr) throw config_error(file + ": cannot be read: " + std::strerror(errno));
-  std::string text;
-  char buffer[1 << 16];
-  std::size_t got = 0;
-  while ((got = std::fread(buffer, 1, sizeof buffer, in.get())) > 0) {
-    text.append(buffer, got);
-    if (text.size() > limit) throw config_error(file + ": larger than 16 MB, not a config");
-  }
-  if (std::ferror(in.get()) != 0) throw config_error(file + ": cannot be read: " + std::strerror(errno));
-  auto root = parse_config(file, text);
-  note_folder_of(file);
-  return root;
-}
-
 std::vector<std::string> config_folders() { return folders_read.all(); }
+
+void note_config_folder(const std::string& file) {
+  std::error_code failed;
+  const auto folder = std::filesystem::absolute(file, failed).parent_path().string();
+  if (!failed) folders_read.add(folder);
+}
 
 void add_config_remark(const std::string& text) { remarks.add(text); }
 std::vector<std::string> config_remarks() { return remarks.all(); }

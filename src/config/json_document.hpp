@@ -42,6 +42,13 @@ struct config_member {
   std::size_t line = 0;    ///< of the key, 1-based
   std::size_t column = 0;  ///< of the key, 1-based, in bytes
   config_node value;
+  std::string origin{};   ///< the file in which it stands, or "--set"
+  std::string written{};  ///< of --set: the value as it was given
+
+  /// For errors: file:line:column, or "--set".
+  [[nodiscard]] std::string place() const {
+    return line == 0 ? origin : origin + ":" + std::to_string(line) + ":" + std::to_string(column);
+  }
 };
 
 /// Deepest nesting accepted; configs need two levels, and unlimited recursion could crash a program.
@@ -54,10 +61,6 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 /// Throws: config_error with file:line:column.
 config_node parse_config(const std::string& file, std::string_view text);
 
-/// Reads and parses a file of at most 16 MB.
-/// Throws: config_error.
-config_node read_config(const std::string& file);
-
 /// What a reader of configs has accepted although it was probably not meant so, each with file:line:column. A remark
 /// that was made before is not repeated. Thread-safety: any thread.
 void add_config_remark(const std::string& text);
@@ -66,5 +69,6 @@ std::vector<std::string> config_remarks();
 /// The folders of the configs that this process has read, the first one first: plug-ins are looked up there.
 /// Thread-safety: any thread.
 std::vector<std::string> config_folders();
+void note_config_folder(const std::string& file);
 
 }  // namespace paracel

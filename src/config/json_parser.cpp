@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "config/config_sources.hpp"
 #include "config/json_document.hpp"
 #include "core/json_io.hpp"
 #include "paracel/error.hpp"
@@ -71,7 +72,7 @@ std::size_t json_parser::count(const std::string& key) const {
 void json_parser::wrong(const std::string& key, const config_node& found, const std::string& wanted) const {
   std::string place = file_;
   for (const auto& m : root_->members) {
-    if (&m.value == &found) place += ":" + std::to_string(m.line) + ":" + std::to_string(m.column);
+    if (&m.value == &found) place = m.place();
   }
   throw config_error(place + ": key \"" + key + "\": found " + found.described() + ", want " + wanted);
 }

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "config/config_sources.hpp"
 #include "config/json_document.hpp"
 #include "core/json_io.hpp"
 #include "paracel/error.hpp"
@@ -54,8 +55,8 @@ launch_facts facts_of(const config& checked, const config_schema& of) {
   return facts;
 }
 
-launch_facts facts_of_file(const std::string& file) {
-  const auto root = read_config(file);
+launch_facts facts_of_file(const std::string& file, const std::vector<std::string>& overrides) {
+  const auto root = read_config(file, overrides);
   if (root.type != config_node::kind::object)
     throw config_error(file + ":1:1: found " + root.described() + ", want an object {\"key\": value, ...}");
   launch_facts facts;
@@ -65,8 +66,7 @@ launch_facts facts_of_file(const std::string& file) {
     add_libraries(facts, m.value);
     if (!facts.standard_input.empty()) continue;
     if (!is_standard_input(m.value) && !std::ranges::any_of(m.value.items, is_standard_input)) continue;
-    facts.standard_input =
-        file + ":" + std::to_string(m.line) + ":" + std::to_string(m.column) + ": key \"" + m.name + '"';
+    facts.standard_input = m.place() + ": key \"" + m.name + '"';
   }
   return facts;
 }

@@ -31,9 +31,9 @@ struct launch_facts {
 /// The facts of a config that passes its schema `of`. Plug-ins are in keys for plug-ins, in keys whose name Paracel 0.3
 /// used for them, and in texts that end in ".so"; standard input is "-" in a key for files.
 [[nodiscard]] launch_facts facts_of(const config& checked, const config_schema& of);
-/// The same for a config without a schema, but with "-" in any key. Throws: config_error when `file` is not a JSON
-/// object.
-[[nodiscard]] launch_facts facts_of_file(const std::string& file);
+/// The same for a config without a schema, but with "-" in any key. `overrides`: as those of read_config. Throws:
+/// config_error when `file` is not a JSON object.
+[[nodiscard]] launch_facts facts_of_file(const std::string& file, const std::vector<std::string>& overrides = {});
 
 /// The line. `of`: the schema of the config, or null.
 [[nodiscard]] std::string facts_json(const launch_facts& facts, const config_schema* of);

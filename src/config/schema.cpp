@@ -7,8 +7,10 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <span>
 
+#include "config/config_sources.hpp"
 #include "config/json_document.hpp"
 #include "core/number_parsing.hpp"
 #include "paracel/json_parser.hpp"
@@ -116,12 +118,12 @@ void require_input(const std::string& name, const std::string& place) {
 
 bool config::given(std::string_view name) const {
   const auto found = entries_.find(name);
-  return found != entries_.end() && found->second.line != 0;
+  return found != entries_.end() && !found->second.place.empty();
 }
 
 bool config::has_value(std::string_view name) const {
   const auto& e = at(name);
-  return e.line != 0 || e.has_default;
+  return !e.place.empty() || e.has_default;
 }
 
 const config::entry& config::at(std::string_view name) const {
@@ -131,12 +133,9 @@ const config::entry& config::at(std::string_view name) const {
 }
 
 std::string config::place_of(std::string_view name) const {
-  std::string place = file_;
   const auto found = entries_.find(name);
-  if (found != entries_.end() && found->second.line != 0) {
-    place += ":" + std::to_string(found->second.line) + ":" + std::to_string(found->second.column);
-  }
-  return place + ": key \"" + std::string(name) + "\"";
+  const bool stands = found != entries_.end() && !found->second.place.empty();
+  return (stands ? found->second.place : file_) + ": key \"" + std::string(name) + "\"";
 }
 
 std::vector<config::setting> config::all() const {
@@ -214,6 +213,19 @@ void remark_quotes(const config_node& node, key_type type, const std::string& pl
   }
 }
 
+/// The value of a key; that of a text is what was given to --set, even if it looks like a number: output=2024.
+config_node value_for(key_type type, const config_member& m) {
+  const bool is_text = type == key_type::string || type == key_type::strings || type == key_type::file ||
+                       type == key_type::files || type == key_type::plugin || type == key_type::output_folder;
+  const auto kind = m.value.type;
+  using enum config_node::kind;
+  if (m.written.empty() || !is_text || kind == string || kind == list || kind == object) return m.value;
+  config_node text;
+  text.type = string;
+  text.text = m.written;
+  return text;
+}
+
 }  // namespace
 
 std::string config_schema::help_text() const {
@@ -222,7 +234,8 @@ std::string config_schema::help_text() const {
   std::string s = program_ + (summary_.empty() ? "" : ": " + summary_) +
                   "\n\nusage: prun.py -w WORKERS -p SERVERS -c CONFIG.json -m local " + program_ + "\n       " +
                   program_ + " --cfg_file CONFIG.json      one process with an embedded server\n       " + program_ +
-                  " --check CONFIG.json | --schema | --help\n\nkeys of the config:\n";
+                  " --check CONFIG.json | --schema | --help\n\nkeys of the config, of files that it includes "
+                  "(\"include\": \"base.json\"), and of --set KEY=VALUE, which overrides them:\n";
   for (const auto& k : keys_) {
     s += "  " + k.name_ + std::string(width - k.name_.size() + 2, ' ') + type_name(k.type_);
     s += limits_text(k.least_, k.exclusive_least_, k.most_);
@@ -235,14 +248,14 @@ std::string config_schema::help_text() const {
   return s;
 }
 
-config config_schema::check(const std::string& file, bool check_files) const {
+config config_schema::check(const std::string& file, bool check_files,
+                            const std::vector<std::string>& overrides) const {
   if (file.empty()) throw config_error("no config file given: want --cfg_file FILE");
-  const auto root = read_config(file);
-  return check_tree(file, root, check_files);
+  return check_tree(file, read_config(file, overrides), check_files);
 }
 
 config config_schema::check_text(const std::string& file, std::string_view text) const {
-  return check_tree(file, parse_config(file, text), true);
+  return check_tree(file, parse_sources(file, text, {}), true);
 }
 
 config config_schema::check_tree(const std::string& file, const config_node& root, bool check_files) const {
@@ -257,9 +270,9 @@ config config_schema::check_tree(const std::string& file, const config_node& roo
     entry.value = entry.has_default ? k.fallback_ : zero_of(k.type_);
     entry.type = k.type_;
   }
+  std::map<std::string_view, std::size_t> lines;
   for (const auto& m : root.members) {
-    const auto place =
-        file + ":" + std::to_string(m.line) + ":" + std::to_string(m.column) + ": key " + quote_for_error(m.name);
+    const auto place = m.place() + ": key " + quote_for_error(m.name);
     const auto spec = std::find_if(keys_.begin(), keys_.end(), [&](const auto& k) { return k.name_ == m.name; });
     if (spec == keys_.end()) {
       std::vector<std::string> names;
@@ -268,14 +281,12 @@ config config_schema::check_tree(const std::string& file, const config_node& roo
       throw config_error(place + " is unknown; " + (near.empty() ? "" : "did you mean \"" + near + "\"? ") +
                          "allowed keys: " + joined(names, ", "));
     }
+    const auto [before, is_first] = lines.emplace(m.name, m.line);
+    if (!is_first) throw config_error(place + " is given twice, first in line " + std::to_string(before->second));
     auto& entry = result.entries_[m.name];
-    if (entry.line != 0) {
-      throw config_error(place + " is given twice, first in line " + std::to_string(entry.line));
-    }
-    entry.line = m.line;
-    entry.column = m.column;
-    entry.value = checked(*spec, m.value, place, check_files);
-    remark_quotes(m.value, spec->type_, place);
+    entry.place = m.place();
+    entry.value = checked(*spec, value_for(spec->type_, m), place, check_files);
+    if (m.written.empty()) remark_quotes(m.value, spec->type_, place);
   }
   result.one_output_file_ = output_files_ && result.given(output_files_key);
   const auto stands = [&](const std::string& name) { return result.given(name) && !is_empty(result.at(name).value); };

@@ -28,6 +28,7 @@ namespace {
 struct command_line {
   std::string cfg_file;
   std::optional<std::string> checked_file;
+  std::vector<std::string> overrides;
   bool no_files = false;
   bool help = false;
   bool schema = false;
@@ -46,18 +47,25 @@ command_line parse(int argc, char** argv) {
     const bool has_value = equals != std::string_view::npos;
     auto name = word.substr(0, equals);
     name.remove_prefix(name.starts_with("--") ? 2 : 1);
+    const auto refuse_unknown = [&] {
+      const auto near = nearest_name(name, {"cfg_file", "set", "check", "no_files", "help", "schema"});
+      if (near.empty()) refuse("");
+      throw usage_error("unknown option " + std::string(word.substr(0, equals)) + ": did you mean --" + near +
+                        "? See --help");
+    };
     const auto value = [&]() -> std::string {
       if (has_value) return std::string(word.substr(equals + 1));
       if (i + 1 == argc) refuse(" without its value");
       return argv[++i];
     };
     if (name == "cfg_file") c.cfg_file = value();
+    else if (name == "set") c.overrides.push_back(value());
     else if (name == "check") c.checked_file = value();
     else if (name == "no_files" && !has_value) c.no_files = true;
     else if (name == "server_info") value();  // main_env handles it
     else if ((name == "help" || name == "h") && !has_value) c.help = true;
     else if (name == "schema" && !has_value) c.schema = true;
-    else refuse("");
+    else refuse_unknown();
   }
   return c;
 }
@@ -78,10 +86,10 @@ std::vector<std::string> inputs_of(const config& settings) {
 }
 
 /// --check. Returns: the exit status.
-int answer_check(const config_schema& schema, const std::string& file, bool check_files) {
+int answer_check(const config_schema& schema, const command_line& c) {
   const auto answer = [](const std::string& json) { std::printf("%s\n", json.c_str()); };
   try {
-    auto facts = facts_of(schema.check(file, check_files), schema);
+    auto facts = facts_of(schema.check(*c.checked_file, !c.no_files, c.overrides), schema);
     facts.remarks = config_remarks();
     answer(facts_json(facts, &schema));
     return exit_status::ok;
@@ -128,9 +136,9 @@ int run(int argc, char** argv, const config_schema& schema, const std::function<
     std::fputs(text.c_str(), stdout);
     return exit_status::ok;
   }
-  if (c.checked_file) return answer_check(schema, *c.checked_file, !c.no_files);
+  if (c.checked_file) return answer_check(schema, c);
   main_env environment(argc, argv);
-  const auto settings = schema.check(c.cfg_file);
+  const auto settings = schema.check(c.cfg_file, true, c.overrides);
   if (!is_launched()) say_remarks(schema.program());
   output_folder::keep(inputs_of(settings));
   const announced now(settings);

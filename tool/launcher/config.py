@@ -4,7 +4,7 @@ checker and one parser. For a program without a schema, start_scheduler reads th
 import os
 
 from .program import output_of
-from .exit_status import CONFIG, Failure
+from .exit_status import CONFIG, USAGE, Failure
 
 LIMIT = 30.0  # seconds
 
@@ -38,19 +38,31 @@ def answer_of(command):
         return None
 
 
-def check_config(framework, program, publishes, path, check_files):
-    """The facts of a job's config, after the program has accepted it. `publishes`: whether the program has a schema. `path`: of
-    the config, or "". Raises Failure."""
+def check_config(framework, program, publishes, linked, options, check_files):
+    """The facts of a job's config, after the program has accepted it. `publishes`: whether the program has a schema. `linked`:
+    whether it is written in C++. Raises Failure."""
+    path, overrides = options.cfg_file, options.set
     if publishes:
-        facts = answer_of([program, f"--check={path}"] + ([] if check_files else ["--no_files"]))
+        facts = answer_of([program, f"--check={path}", *overriding(overrides)] + ([] if check_files else ["--no_files"]))
         if facts is not None:
             if facts.standard_input and os.isatty(0):
                 raise Failure(CONFIG, f"{facts.standard_input}: standard input is a terminal, want a file or a pipe")
             return facts
+    if overrides and linked:
+        raise Failure(USAGE, f"--set {overrides[0]}: {program} reads its config itself, without a schema: want the key in the "
+                             "config")
     if not path:
+        if overrides:
+            raise Failure(USAGE, f"--set {overrides[0]}: no config file is given: want -c FILE")
         return Facts({"plugins": []})
     reader = os.path.join(framework, "start_scheduler")
-    facts = answer_of([reader, f"--print_config={path}"])
+    import json
+    facts = answer_of([reader, f"--print_config={path}"] + ([f"--overrides={json.dumps(overrides)}"] if overrides else []))
     if facts is None:
         raise Failure(CONFIG, f"{path}: cannot be read by {reader}: is it of another version?")
     return facts
+
+
+def overriding(overrides):
+    """The same options for a program."""
+    return [word for text in overrides for word in ("--set", text)]

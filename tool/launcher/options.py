@@ -53,7 +53,9 @@ def parse_command_line(arguments):
         usage="prun.py [options] program [arguments of the program]\n       prun.py status --run RUN\n"
               "       prun.py tell --run RUN COMMAND [BODY]\n"
               "       prun.py --servers +1|-1 --run RUN\n       prun.py runs [--output-dir DIR] [--keep N]\n"
-              "       prun.py checkpoint list|verify DIR",
+              "       prun.py checkpoint list|verify DIR\n"
+              "       prun.py sweep CONFIG --grid KEY=A,B,C ... [options] program\n"
+              "       prun.py new FOLDER [--python]\n       prun.py doctor [--json]",
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=118, max_help_position=30),
         description="Starts a Paracel job, watches it, and ends all of it.",
         epilog="exit status: " + ", ".join(f"{number} {word}" for number, word in MEANING.items())
@@ -67,6 +69,8 @@ def parse_command_line(arguments):
         help="the program is written for ps-lite: needed for a script that starts one; a program linked with libparacel_ps is "
              "recognised")
     add("-c", "--cfg_file", default="", metavar="FILE", help="the program's config, JSON")
+    add("--set", action="append", default=[], type=override, metavar="KEY=VALUE",
+        help="replaces a key of the config; VALUE is JSON, or else a text (alpha=0.5, output=/tmp/out); may be repeated")
     add("-m", "--method", default="local", metavar="local|mpi", help="how workers are started (default local)")
     add("--m_server", default=None, metavar="local|mpi", help="how servers are started (default: as the workers)")
     add("--hostfile", default="", metavar="FILE", help="mpirun's hostfile for the workers")
@@ -202,12 +206,25 @@ def parse_command_line(arguments):
     return options
 
 
-def take_config(options):
-    """`program --cfg_file FILE`, as the program itself takes it outside a job, is the same as -c FILE. Raises Failure."""
+def override(text):
+    """The type of --set."""
+    if not text.partition("=")[0] or "=" not in text:
+        import argparse
+        raise argparse.ArgumentTypeError(f"found {text!r}, want KEY=VALUE")
+    return text
+
+
+def take_config(options, publishes=False):
+    """`program --cfg_file FILE --set KEY=VALUE`, as the program itself takes them outside a job, are the same as -c FILE and
+    --set. `publishes`: whether it has a schema; another program may mean something else by --set. Raises Failure."""
     words, rest = options.arguments, []
     at = 0
     while at < len(words):
         name, equals, value = words[at].partition("=")
+        if publishes and name in ("--set", "-set") and at + (not equals) < len(words):
+            options.set.append(value if equals else words[at + 1])
+            at += 1 if equals else 2
+            continue
         if name not in ("--cfg_file", "-cfg_file") or not equals and at + 1 == len(words):
             rest.append(words[at])
             at += 1

@@ -5,6 +5,7 @@ import time
 
 from . import runs
 from .checkpoints import Checkpoints
+from .config import overriding
 from .hosts import Places, own_address, slots_in, usable_cores
 from .options import HEARTBEAT_INTERVAL, MOST_THREADS, RESEND_AFTER, SERVER_LIMITS
 from .output import write_out
@@ -225,7 +226,7 @@ class Plan:
         info = f"paracel1;{self.id};{address}"
         command = command_of(self.program) + o.arguments + ["--server_info", info]
         if o.cfg_file:
-            command += ["--cfg_file", o.cfg_file]
+            command += ["--cfg_file", o.cfg_file, *overriding(o.set)]
         environment = {"PARACEL_RENDEZVOUS": info, "PARACEL_RUN_DIR": self.run_dir, "PARACEL_MODE": o.method,
                        "PARACEL_HEARTBEAT_LIMIT_MS": str(round(o.heartbeat_limit * 1000))}
         environment.update((variable, value) for _, _, variable, value in self.delivery())
@@ -300,7 +301,8 @@ class Plan:
     def embedded_command(self):
         """The job in one process, for a debugger."""
         o = self.options
-        return command_of(self.program) + o.arguments + (["--cfg_file", o.cfg_file] if o.cfg_file else [])
+        config = ["--cfg_file", o.cfg_file, *overriding(o.set)] if o.cfg_file else []
+        return command_of(self.program) + o.arguments + config
 
     def log_of(self, role, index):
         return os.path.join(self.run_dir, "scheduler.log" if role == "scheduler" else f"{role}_{index}.log")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from paracel import _core
-from paracel.errors import ConfigError, Error, UsageError
+from paracel.errors import Error, UsageError
 from paracel.paralg import Paralg
 
 INTERRUPTED = 130
@@ -18,8 +18,9 @@ INTERRUPTED = 130
 def run(algorithm: Callable[[], Any], arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a program: reads its config, makes `algorithm()`, calls its `solve()`, leaves the job, and exits.
 
-    The command line is `--cfg_file FILE`, a JSON object that becomes `Paralg.config`; prun adds `--server_info`. An exception
-    ends the process with one line on stderr, `program: error: ...`, and its exit status (`errors.Error.status`, otherwise 1);
+    The command line is `--cfg_file FILE`, a JSON object that becomes `Paralg.config`, and `--set KEY=VALUE`, which replaces one of
+    its keys (VALUE is JSON, or else a text; OUTER.INNER is a key of an object in it); prun adds `--server_info`. The key
+    "include" names files whose keys it has, too. An exception ends the process with one line on stderr, `program: error: ...`, and its exit status (`errors.Error.status`, otherwise 1);
     what is not an Error has its traceback above.
 
     Parameters
@@ -32,8 +33,8 @@ def run(algorithm: Callable[[], Any], arguments: Sequence[str] | None = None) ->
     program = os.path.basename(sys.argv[0]) or "python"
     words, status = "", 0
     try:
-        config_file = option_in(sys.argv[1:] if arguments is None else arguments)
-        Paralg.config = read_config(config_file) if config_file else {}
+        config_file, overrides = options_in(sys.argv[1:] if arguments is None else arguments)
+        Paralg.config = read_config(config_file, overrides) if config_file else {}
         _core._host(program, plugin_folders(config_file, Paralg.config))
         made = algorithm()
         if made is not None:
@@ -58,34 +59,29 @@ def run(algorithm: Callable[[], Any], arguments: Sequence[str] | None = None) ->
     sys.exit(status)
 
 
-def option_in(arguments):
-    """The value of --cfg_file, or "". Raises UsageError for other options."""
-    found = ""
+def options_in(arguments):
+    """The value of --cfg_file, or "", and those of --set. Raises UsageError for other options."""
+    found, overrides = "", []
     at = iter(arguments)
     for word in at:
         name, equals, value = word.lstrip("-").partition("=")
-        if not word.startswith("-") or name not in ("cfg_file", "server_info"):
+        if not word.startswith("-") or name not in ("cfg_file", "set", "server_info"):
             raise UsageError(f"found {word}, want --cfg_file FILE")
         value = value if equals else next(at, None)
         if value is None:
             raise UsageError(f"found {word} without its value, want --cfg_file FILE")
         if name == "cfg_file":
             found = value
-    return found
+        elif name == "set":
+            overrides.append(value)
+    if overrides and not found:
+        raise UsageError(f"--set {overrides[0]}: no config file is given, want --cfg_file FILE")
+    return found, overrides
 
 
-def read_config(path):
-    """A JSON object. Raises ConfigError."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            config = json.load(file)
-    except OSError as error:
-        raise ConfigError(f"config {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise ConfigError(f"config {path}: {error}") from None
-    if not isinstance(config, dict):
-        raise ConfigError(f"config {path}: found a {type(config).__name__}, want an object")
-    return config
+def read_config(path, overrides=()):
+    """A JSON object, with what it includes. Raises ConfigError."""
+    return json.loads(_core._read_config(os.fspath(path), list(overrides)))
 
 
 def plugin_folders(config_file, config):

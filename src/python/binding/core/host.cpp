@@ -14,6 +14,7 @@
 
 #include <paracel/main_env.hpp>
 
+#include "config/config_sources.hpp"
 #include "job.hpp"
 
 namespace paracel::py {
@@ -166,6 +167,14 @@ void bind_host(nb::module_& m) {
         plugin_folders = std::move(folders);
       },
       nb::arg("program"), nb::arg("plugin_folders"));
+  m.def(
+      "_read_config",
+      [](const std::string& file, const std::vector<std::string>& overrides) {
+        const auto root = read_config(file, overrides);
+        if (root.type == config_node::kind::object) return config_json(root);
+        throw config_error(file + ":1:1: found " + root.described() + ", want an object {\"key\": value, ...}");
+      },
+      nb::arg("file"), nb::arg("overrides"));
 }
 
 }  // namespace paracel::py
