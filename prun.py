@@ -9,6 +9,9 @@
     prun.py --servers +1|-1 --run RUN
     prun.py runs [--keep N]
     prun.py checkpoint list|verify DIR
+    prun.py sweep CONFIG --grid KEY=A,B,C ... build/bin/lr
+    prun.py new FOLDER [--python]
+    prun.py doctor
 
 The implementation is in tool/launcher/. One event loop (job.py) waits for all inputs: signals and exits of children (a wake-up
 descriptor), the scheduler's events, the output of worker 0. The first cause of a failure determines the exit status; the table is
@@ -80,6 +83,15 @@ def main(arguments):
             return tell_command(arguments[1:])
         if arguments[:1] == ["checkpoint"]:
             return checkpoint_command(arguments[1:])
+        if arguments[:1] == ["new"]:
+            from launcher.new_project import new_command
+            return new_command(arguments[1:])
+        if arguments[:1] == ["doctor"]:
+            from launcher.doctor import doctor_command
+            return doctor_command(arguments[1:])
+        if arguments[:1] == ["sweep"]:
+            from launcher.sweep import sweep_command
+            return sweep_command(arguments[1:])
         if arguments and arguments[0].split("=")[0] in ("--servers", "--run"):
             return resize_command(arguments)
         options = parse_command_line(arguments)
@@ -90,11 +102,11 @@ def main(arguments):
             return PsJob(options, program).run()
         if options.customers != 1:
             raise Failure(USAGE, "--customers: only for programs written for ps-lite")
-        take_config(options)
+        take_config(options, publishes)
         framework = find_framework(program)
         remote = remote_hosts(options)
         # Files on other hosts are checked there, by the program itself.
-        facts = check_config(framework, program, publishes, options.cfg_file, check_files=not remote)
+        facts = check_config(framework, program, publishes, linked, options, check_files=not remote)
         plan = Plan(options, program, framework, facts, linked, remote)
         job = Job(plan)
         if options.worker_wait and not facts.resumable:

@@ -40,7 +40,7 @@ copy() {  # <from> <to> <paths>: the files that git knows or does not ignore
 }
 copy src/python "$stage" .
 copy . "$stage/framework" CMakeLists.txt LICENSE prun.py include src server alg default \
-  tool/CMakeLists.txt tool/cmake tool/checkpoint tool/datagen tool/launcher ':!src/python'
+  tool/CMakeLists.txt tool/cmake tool/checkpoint tool/datagen tool/launcher tool/template ':!src/python'
 
 rm -f "$out"/paracel-*.tar.gz
 hook='import sys; from scikit_build_core.build import build_sdist; build_sdist(sys.argv[1])'

@@ -215,7 +215,8 @@ class JobTest(unittest.TestCase):
 
     def start(self, *arguments, **more):
         # On a loaded machine no process must count as lost because it got no processor time for a while.
-        runs_job = any(str(word).startswith(BIN) for word in arguments) and "--dry-run" not in arguments
+        runs_job = any(str(word).startswith(BIN) for word in arguments) and "--dry-run" not in arguments \
+            and arguments[0] != "sweep"
         if runs_job and "--heartbeat-limit" not in arguments and patient(HEARTBEAT_LIMIT) > HEARTBEAT_LIMIT:
             arguments = ("--heartbeat-limit", f"{patient(HEARTBEAT_LIMIT):.1f}", *arguments)
         run = Run(arguments, self.folder, **more)

@@ -69,7 +69,7 @@ LAYERS = [
     ("datagen", r"tool/datagen/", {"public", "datagen"}),
     ("checkpoints", r"tool/checkpoint/", BASE | {"storage"}),
     ("bench", r"tool/bench/", ALL - {"compat"} | {"bench"}),
-    ("outside", r"test/compat/", {"compat", "public"}),
+    ("outside", r"(test/compat|tool/template)/", {"compat", "public"}),
     ("test", r"test/", ALL | {"test", "balltree"}),
 ]
 

@@ -8,6 +8,7 @@ install(TARGETS paracel_ps EXPORT paracelPsTargets LIBRARY DESTINATION lib OPTIO
 install(TARGETS paracel_mpi paracel_default LIBRARY DESTINATION lib)
 install(TARGETS start_server start_sandbox start_scheduler send_request RUNTIME DESTINATION bin)
 install(PROGRAMS prun.py DESTINATION bin)
+install(DIRECTORY tool/template DESTINATION share/paracel)
 install(DIRECTORY tool/launcher DESTINATION lib/paracel FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
 install(DIRECTORY include/paracel DESTINATION include)
 install(FILES LICENSE DESTINATION share/doc/paracel)
@@ -20,8 +21,18 @@ foreach(document ${documents})
 endforeach()
 install(EXPORT paracelTargets NAMESPACE paracel:: DESTINATION lib/cmake/paracel)
 install(EXPORT paracelPsTargets NAMESPACE paracel:: DESTINATION lib/cmake/paracel)
+# find_package(paracel) also takes the build folder: what `prun.py new` makes from a source tree is built against that.
+export(EXPORT paracelTargets NAMESPACE paracel:: FILE ${PROJECT_BINARY_DIR}/paracelTargets.cmake)
+export(EXPORT paracelPsTargets NAMESPACE paracel:: FILE ${PROJECT_BINARY_DIR}/paracelPsTargets.cmake)
+set(PARACEL_LIBRARIES ${PROJECT_BINARY_DIR}/lib)
+set(PARACEL_LAUNCHER ${PROJECT_SOURCE_DIR}/prun.py)
 configure_package_config_file(tool/cmake/paracelConfig.cmake.in ${PROJECT_BINARY_DIR}/paracelConfig.cmake
-  INSTALL_DESTINATION lib/cmake/paracel NO_SET_AND_CHECK_MACRO)
+  INSTALL_PREFIX ${PROJECT_BINARY_DIR} INSTALL_DESTINATION . PATH_VARS PARACEL_LIBRARIES PARACEL_LAUNCHER
+  NO_SET_AND_CHECK_MACRO)
+set(PARACEL_LIBRARIES lib)
+set(PARACEL_LAUNCHER bin/prun.py)
+configure_package_config_file(tool/cmake/paracelConfig.cmake.in ${PROJECT_BINARY_DIR}/installed/paracelConfig.cmake
+  INSTALL_DESTINATION lib/cmake/paracel PATH_VARS PARACEL_LIBRARIES PARACEL_LAUNCHER NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/paracelConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/paracelConfig.cmake ${PROJECT_BINARY_DIR}/paracelConfigVersion.cmake
+install(FILES ${PROJECT_BINARY_DIR}/installed/paracelConfig.cmake ${PROJECT_BINARY_DIR}/paracelConfigVersion.cmake
   DESTINATION lib/cmake/paracel)

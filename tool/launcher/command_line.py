@@ -31,13 +31,15 @@ def new_parser(**more):
         def refuse_unknown(self, words):
             """argparse would take the value of an unknown option for the program."""
             known = self._option_string_actions
-            ends_at_positional = any(a.nargs == argparse.REMAINDER for a in self._actions)
+            ends = any(a.nargs == argparse.REMAINDER for a in self._actions)
+            before_end = sum(not a.option_strings and a.nargs is None for a in self._actions)  # the last is the program
             at = 0
             while at < len(words) and words[at] != "--":
                 word, at = words[at], at + 1
                 name = word.split("=", 1)[0]
                 if not word.startswith("-") or word == "-" or decimal(word[1:]) is not None:
-                    if ends_at_positional:
+                    before_end -= 1
+                    if ends and before_end == 0:
                         return
                 elif name in known:
                     at += "=" not in word and known[name].nargs is None

@@ -12,6 +12,7 @@ from .exit_status import USAGE, Failure
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 SCHEMA_MARK = b"paracel-schema-v1"  # a program that contains these bytes supports --check and --schema
 LIBRARY, PS_LIBRARY = "libparacel.so", "libparacel_ps.so"  # a program linked with the second is written for ps-lite
+COMMANDS = ("status", "tell", "runs", "checkpoint", "sweep", "new", "doctor")  # of prun.py
 MOST_OUTPUT_BYTES = 1 << 26
 # Python ignores SIGPIPE; its children must not.
 DEFAULT_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD]
@@ -26,12 +27,21 @@ def find_program(name):
         candidates = (os.path.join(folder, name) for folder in folders)
         path = next((p for p in candidates if os.access(p, os.X_OK) and os.path.isfile(p)), name)
     if not os.path.exists(path):
-        raise Failure(USAGE, f"{name}: no such program")
+        raise Failure(USAGE, f"{name}: no such program" + suggestion_for(name))
     if os.path.isdir(path):
         raise Failure(USAGE, f"{name} is a folder, want a program")
     if not os.access(path, os.X_OK) and not path.endswith(".py"):
         raise Failure(USAGE, f"{name} is not executable")
     return os.path.abspath(path)
+
+
+def suggestion_for(name):
+    """A command of prun.py or a program of the framework whose name is like this one."""
+    import difflib
+    folder = next((f for f in own_folders() if os.path.isdir(f)), "")
+    known = [*COMMANDS, *(os.listdir(folder) if folder and os.sep not in name else ())]
+    near = difflib.get_close_matches(name, known, 1, 0.6)
+    return f": did you mean {near[0]}?" if near else ""
 
 
 def command_of(program):
