@@ -83,6 +83,9 @@ def main(arguments):
             return tell_command(arguments[1:])
         if arguments[:1] == ["checkpoint"]:
             return checkpoint_command(arguments[1:])
+        if arguments[:1] == ["__complete"]:
+            from launcher.completion import complete_command
+            return complete_command(arguments[1:])
         if arguments[:1] == ["new"]:
             from launcher.new_project import new_command
             return new_command(arguments[1:])

@@ -66,6 +66,7 @@ class include_resolver {
   /// Puts what `node`, which was read from `file`, includes before its own keys.
   void resolve(const std::string& file, config_node& node) {
     if (node.type != config_node::kind::object) return;
+    std::erase_if(node.members, [](const config_member& m) { return m.name == schema_key; });
     const auto is_include = [](const config_member& m) { return m.name == include_key; };
     const auto found = std::ranges::find_if(node.members, is_include);
     if (found == node.members.end()) return;

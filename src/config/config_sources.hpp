@@ -17,11 +17,12 @@
 namespace paracel {
 
 inline constexpr char include_key[] = "include";
+inline constexpr char schema_key[] = "$schema";  // for editors; nothing else reads it
 
-/// Reads a config; each file may have 16 MB. The key "include" is not in the result. What has no object at its top is
-/// returned as it is. `overrides`: texts KEY=VALUE; OUTER.INNER names a key inside an object that the files have.
-/// Throws: config_error with file:line:column, or `--set: key ...`; usage_error when an override is not KEY=VALUE.
-/// Cost: at most 256 files.
+/// Reads a config; each file may have 16 MB. The keys "include" and "$schema" are not in the result. What has no object
+/// at its top is returned as it is. `overrides`: texts KEY=VALUE; OUTER.INNER names a key inside an object that the
+/// files have. Throws: config_error with file:line:column, or `--set: key ...`; usage_error when an override is not
+/// KEY=VALUE. Cost: at most 256 files.
 config_node read_config(const std::string& file, const std::vector<std::string>& overrides = {});
 
 /// The same for a text that was read from `file`.

@@ -36,6 +36,7 @@
 #include "worker/comm/mpi_library.hpp"
 #include "worker/comm/single_comm.hpp"
 #include "worker/embedded.hpp"
+#include "worker/job/crash_report.hpp"
 #include "worker/job/failure_line.hpp"
 #include "worker/job/session.hpp"
 #include "worker/live_algorithms.hpp"
@@ -259,6 +260,7 @@ main_env::main_env(int& argc, char**& argv) : impl_(std::make_unique<impl>()) {
   impl_->program = program_name(argc > 0 ? argv[0] : nullptr);
   impl_->given_info = server_info_in(argc, argv);
   end_on_uncaught(impl_->program);
+  report_crashes(impl_->program);
   static const int registered = on_exit(&impl::at_exit, nullptr);
   if (registered != 0) throw error("no memory for an exit handler");
   keep_freed_memory();

@@ -5,14 +5,16 @@ import concurrent.futures
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BIN, MPI, JobTest, clean_environment, main, read_bytes, wait_until  # noqa: E402
+from process_support import BIN, MPI, SOURCE, JobTest, clean_environment, main, read_bytes, wait_until  # noqa: E402
 
 ENDS = os.path.join(BIN, "test_ends")
+SANITIZED = b"__asan_init" in read_bytes(ENDS) or b"__tsan_init" in read_bytes(ENDS)
 # A silent worker would be given up after this time; everything here is reported much earlier.
 PATIENT = ("--heartbeat-limit", "60")
 # A wrapper of mpirun that records the signals that the servers' mpirun receives, and its exit status.
@@ -56,9 +58,10 @@ class Ends(JobTest):
                     self.assertEqual(self.embedded(way), (status, f"test_ends: error: {line}\n"))
 
     def test_who_has_no_memory_says_who_it_is_and_what_helps(self):
-        line = (r"test_ends: error: out of memory \(std::bad_alloc\): process \d+ held up to \d+ MB; "
-                r"want fewer processes on this host")
-        for way in ("bad_alloc", "bare_bad_alloc"):
+        for way in ("bad_alloc", "bare_bad_alloc", "large", "bare_large"):
+            asked = rf": {8 << 46} bytes were asked for" if way.endswith("large") and not SANITIZED else ""
+            line = (rf"test_ends: error: out of memory \(std::bad_alloc{asked}\): process \d+ held up to \d+ MB; "
+                    r"want fewer processes on this host")
             with self.subTest(way):
                 got, _, err, log = self.ended(way)
                 self.assertEqual(got, 1, err)
@@ -75,6 +78,41 @@ class Ends(JobTest):
         got, _, err, _ = self.ended("exit_11")
         self.assertEqual(got, 1, "11 would be a lost server")
         self.assertIn("exited with status 11", err)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer reports crashes itself")
+    def test_a_crash_names_functions_and_lines(self):
+        with open(os.path.join(SOURCE, "test", "process", "programs", "ends.cpp"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        line = {name: next(n for n, text in enumerate(lines, 1) if text.startswith(f"[[gnu::noinline]] {name}"))
+                for name in ("void write_to", "int without_end")}
+        crash = rf".*write_to\(int\*.*\).* at \S+/ends\.cpp:{line['void write_to']}\n"
+        for way, signal_name, calls in (
+                ("segv", "SIGSEGV at address 0x10", crash + r"(.*\n)*.*ends::.*solve\(\).* at \S+/ends\.cpp:\d+"),
+                ("bare_segv", "SIGSEGV at address 0x10", crash), ("thread_segv", "SIGSEGV at address 0x10", crash),
+                ("abort", "SIGABRT", r"(.*\n)*.*ends::.*solve\(\).* at \S+/ends\.cpp:\d+"),
+                ("overflow", "SIGSEGV at address 0x[0-9a-f]+", r".*without_end\(int\).* at \S+/ends\.cpp:\d+\n")):
+            with self.subTest(way):
+                said = rf"test_ends: error: {signal_name} \(process \d+\), in these calls:\n" + calls
+                got, _, err, log = self.ended(way)
+                self.assertEqual(got, 10, err)
+                self.assertRegex(log, said)
+                if way != "overflow":  # whose stack is longer than what is shown
+                    self.assertRegex(err.replace("    ", ""), said)
+                self.assertIn(f"gdb --args {ENDS} {way} 2", err)
+                status, alone = self.embedded(way)
+                self.assertEqual(status, -signal.SIGABRT if way == "abort" else -signal.SIGSEGV)
+                self.assertRegex(alone, said)
+
+    @unittest.skipIf(SANITIZED, "a sanitizer reports crashes itself")
+    def test_a_core_file_is_still_written(self):
+        folder = self.not_there("cores")
+        os.mkdir(folder)
+        done = subprocess.run(["bash", "-c", 'ulimit -c unlimited; cd "$1"; "$2" segv 0', "sh", folder, ENDS], check=False,
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL, env=clean_environment(), timeout=60)
+        self.assertIn(done.returncode, (-signal.SIGSEGV, 128 + signal.SIGSEGV))
+        with open("/proc/sys/kernel/core_pattern", encoding="ascii") as file:
+            if not file.read().startswith(("|", "/")):
+                self.assertTrue(os.listdir(folder))
 
     def test_a_job_ends_whose_first_request_came_before_its_server_knew_the_members(self):
         """That is the last tick of a worker that needs no server. Of jobs as short as these about one in fifty did not end."""

@@ -82,6 +82,37 @@ class InstalledTree(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(os.path.join(prefix, "bin"))), sorted(programs + ["prun.py", "datagen.py"]))
         self.assertIn("training_input", run(os.path.join(prefix, "bin", "lr"), "--help"))
 
+    def test_a_new_project_is_built_against_it(self):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
+        self.prun("new", "line_fit")
+        project = os.path.join(self.folder, "line_fit")
+        run("cmake", "-S", project, "-B", os.path.join(project, "build"), "-G", "Ninja", env=environment)
+        run("cmake", "--build", os.path.join(project, "build"))
+        self.assertIn("100% tests passed", run("ctest", "--test-dir", os.path.join(project, "build"), "--output-on-failure",
+                                               env=environment))
+        with open(os.path.join(project, "build", "CMakeCache.txt"), encoding="utf-8") as file:
+            self.assertIn(f"paracel_DIR:PATH={os.path.join(self.prefix, 'lib', 'cmake', 'paracel')}\n", file.read())
+
+    def test_pkg_config_finds_it_wherever_it_is(self):
+        environment = dict(os.environ, PKG_CONFIG_PATH=os.path.join(self.prefix, "lib", "pkgconfig"))
+        self.prun("new", "other_fit")
+        run("bash", "-euc", "c++ other_fit/other_fit.cpp $(pkg-config --cflags --libs paracel) -o other_fit/fit && "
+            "c++ -shared -fPIC other_fit/other_fit_update.cpp $(pkg-config --cflags paracel) -o other_fit/libother_fit_update.so",
+            cwd=self.folder, env=environment)
+        said = run("bash", "-euc", "cd other_fit && $(pkg-config --variable=prun paracel) -w 2 -c other_fit.json ./fit",
+                   cwd=self.folder, env=environment)
+        self.assertRegex(said, r"y = 1\.9\d+ -3\.0\d+ x\n")
+
+    def test_editors_shells_and_man_find_their_files(self):
+        share = os.path.join(self.prefix, "share")
+        programs = {name for name in os.listdir(os.path.join(self.prefix, "bin"))
+                    if os.path.exists(os.path.join(share, "paracel", "schema", name + ".json"))}
+        self.assertGreater(len(programs), 30)
+        for name in programs:
+            self.assertTrue(os.path.exists(os.path.join(share, "man", "man1", f"paracel-{name}.1")), name)
+        for path in ("man/man1/prun.py.1", "bash-completion/completions/prun.py", "zsh/site-functions/_prun.py"):
+            self.assertTrue(os.path.exists(os.path.join(share, path)), path)
+
     def test_data_is_made_by_what_is_installed(self):
         self.assertTrue(os.access(os.path.join(self.prefix, "bin", "datagen"), os.X_OK))
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}

@@ -85,7 +85,7 @@ LIBRARIES = [
     (r"msgpack", r"include/paracel/detail/codec_packed\.hpp$|test/"),
     (r"xxhash\.h$", r"src/core/hash\.hpp$|tool/bench/|test/"),
     (r"(zlib|zstd)\.h$", r"src/load/|test/"),
-    (r"dlfcn\.h$", r"server/plugin/plugin_library\.cpp$|src/(worker/main_env|net/connection_guard)\.cpp$|"
+    (r"dlfcn\.h$", r"server/plugin/plugin_library\.cpp$|src/(worker/(main_env|job/crash_report)|net/connection_guard)\.cpp$|"
                   r"include/paracel/compat/standard_headers\.hpp$|test/"),
     (r"gflags/", r"server/\w+\.cpp$|include/paracel/compat/google/|tool/bench/|test/compat/"),
     # core is pure: no thread, no socket.

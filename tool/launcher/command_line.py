@@ -15,6 +15,13 @@ def name_given(text):
     return text
 
 
+class ParserWanted(Exception):
+    """Raised with a parser instead of parsing, while `only_parsers` is set: completion and manual pages need its options."""
+
+
+only_parsers = False
+
+
 def new_parser(**more):
     """An argparse.ArgumentParser; loading that module takes milliseconds."""
     import argparse
@@ -25,6 +32,8 @@ def new_parser(**more):
             raise SystemExit(USAGE)
 
         def parse_args(self, args=None, namespace=None):
+            if only_parsers:
+                raise ParserWanted(self)
             self.refuse_unknown(args)
             return super().parse_args(args, namespace)
 

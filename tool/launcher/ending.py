@@ -11,18 +11,22 @@ from .exit_status import FAILURE, SCHEDULER_LOST, SERVER_LOST, TIMEOUT, WORKER_L
 from .terminal import number_of
 
 LOG_TAIL_LINES = 10
+CALLS = ", in these calls:"  # ends the line before the calls of a crash: src/worker/job/crash_report.cpp
+MOST_CALLS = 40
 CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP")
 READER_LIMIT = 2.0  # seconds without progress after which slow readers are abandoned, if the job has failed
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def last_lines(path):
-    """The last lines of a log; None if it cannot be read."""
+    """The last lines of a log, or those from its last crash on; None if it cannot be read."""
     try:
         with open(path, "rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - (16 << 10)))
-            return file.read().decode("utf-8", "replace").splitlines()[-LOG_TAIL_LINES:]
+            lines = file.read().decode("utf-8", "replace").splitlines()
+        crash = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].endswith(CALLS)), None)
+        return lines[-LOG_TAIL_LINES:] if crash is None else lines[crash:][:MOST_CALLS]
     except OSError:
         return None
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include <unistd.h>
 
@@ -18,6 +19,13 @@
 #include <paracel/run.hpp>
 
 namespace {
+
+[[gnu::noinline]] void write_to(int* volatile nowhere) { *nowhere = 1; }
+
+[[gnu::noinline]] int without_end(int depth) {
+  volatile char some[1000] = {};
+  return depth < 0 ? 0 : without_end(depth + 1) + some[depth % 1000];
+}
 
 class ends : public paracel::paralg {
  public:
@@ -51,7 +59,11 @@ class ends : public paracel::paralg {
     if (how_ == "int") throw 7;  // NOLINT(hicpp-exception-baseclass)
     if (how_ == "exit_11") std::exit(11);
     if (how_ == "bad_alloc") throw std::bad_alloc();
+    if (how_ == "large") std::vector<double>(std::size_t{1} << 46U);
     if (how_ == "abort") std::abort();
+    if (how_ == "segv") write_to(reinterpret_cast<int*>(0x10));
+    if (how_ == "thread_segv") std::thread([] { write_to(reinterpret_cast<int*>(0x10)); }).join();
+    if (how_ == "overflow") std::printf("%d\n", without_end(0));
     if (how_ == "in_a_thread") std::thread([] { throw std::runtime_error("out of threads"); }).join();
   }
 

@@ -52,7 +52,7 @@ class ConfigSources : public ::testing::Test {
 };
 
 TEST_F(ConfigSources, TheIncludingFileAndLaterFilesWin) {
-  write("deep/base.json", R"({"rounds": 1, "alpha": 1, "output": "base"})");
+  write("deep/base.json", R"({"$schema": "fit.json", "rounds": 1, "alpha": 1, "output": "base"})");
   write("deep/more.json", R"({"alpha": 2, "output": "more"})");
   write("list.json", R"({"include": ["deep/base.json", "deep/more.json"]})");
   const auto file = write("cfg.json", "{\"output\": \"own\",\n \"include\": \"list.json\"}");
@@ -60,7 +60,7 @@ TEST_F(ConfigSources, TheIncludingFileAndLaterFilesWin) {
   EXPECT_EQ(c.get<int>("rounds"), 1);
   EXPECT_EQ(c.get<double>("alpha"), 2);
   EXPECT_EQ(c.get<std::string>("output"), "own");
-  EXPECT_EQ(c.place_of("rounds"), (folder_ / "deep/base.json:1:2: key \"rounds\"").string());
+  EXPECT_EQ(c.place_of("rounds"), (folder_ / "deep/base.json:1:25: key \"rounds\"").string());
   EXPECT_EQ(c.place_of("output"), file + ":1:2: key \"output\"");
   EXPECT_EQ(c.place_of("debug"), file + ": key \"debug\"");
   EXPECT_FALSE(c.given("debug"));

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Debian packages, by `cpack -G DEB` in the build folder. The tree is in /usr/lib/paracel as it is in any other prefix; what others
+# look for elsewhere (commands, manual pages, completions, find_package, pkg-config) is put there by debian_layout.sh.
+if(NOT PROJECT_IS_TOP_LEVEL)
+  return()  # of the Python package
+endif()
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME paracel)
+set(CPACK_PACKAGE_VENDOR paracel)
+set(CPACK_PACKAGE_CONTACT "Paracel maintainers <paracel@packages.debian.org>" CACHE STRING "maintainer of the packages")
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr/lib/paracel)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL programs library development documents)
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/tool/cmake/debian_layout.cmake)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
+set(same "(= ${PROJECT_VERSION})")
+
+set(CPACK_COMPONENT_PROGRAMS_DESCRIPTION "framework for distributed iterative algorithms: programs
+ A parameter server with bounded staleness and replicas for CPU clusters and
+ laptops. This package has the launcher prun.py, the servers, and programs for
+ sparse linear models, trees, factorizations, topics, clusters and graphs.")
+set(CPACK_DEBIAN_PROGRAMS_PACKAGE_NAME paracel)
+set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PROGRAMS_PACKAGE_DEPENDS "libparacel ${same}, python3")
+set(CPACK_DEBIAN_PROGRAMS_PACKAGE_RECOMMENDS "binutils")
+set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SUGGESTS "libparacel-dev, paracel-doc, openmpi-bin")
+
+set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "framework for distributed iterative algorithms: library
+ A parameter server with bounded staleness and replicas for CPU clusters and
+ laptops. This package has the library that its programs are linked with.")
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libparacel)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SHLIBDEPS ON)
+
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "framework for distributed iterative algorithms: headers
+ A parameter server with bounded staleness and replicas for CPU clusters and
+ laptops. This package has what own algorithms and plug-ins are compiled with:
+ headers, and files for CMake and pkg-config.")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libparacel-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_ARCHITECTURE all)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libparacel ${same}, libeigen3-dev (>= 3.4), libmsgpack-cxx-dev")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS "paracel ${same}")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libopenmpi-dev")
+
+set(CPACK_COMPONENT_DOCUMENTS_DESCRIPTION "framework for distributed iterative algorithms: documents
+ A parameter server with bounded staleness and replicas for CPU clusters and
+ laptops. This package has its documents, and an example config of each program.")
+set(CPACK_DEBIAN_DOCUMENTS_PACKAGE_NAME paracel-doc)
+set(CPACK_DEBIAN_DOCUMENTS_PACKAGE_SECTION doc)
+set(CPACK_DEBIAN_DOCUMENTS_PACKAGE_ARCHITECTURE all)
+include(CPack)
