@@ -90,6 +90,13 @@ def launcher_page():
         ("OPTIONS", body), ("COMMANDS", commands), ("EXIT STATUS", statuses)])
 
 
+def datagen_page():
+    said = subprocess.run([sys.executable, os.path.join(HERE, "datagen.py"), "--help"], stdin=subprocess.DEVNULL, text=True,
+                          capture_output=True, check=True).stdout
+    return page("paracel-datagen", "generates input for the programs of Paracel", [
+        ("SYNOPSIS", "\\fBparacel\\-datagen\\fR \\-m KIND \\-o FILE [options]"), ("OPTIONS", f".nf\n{roff(said)}\n.fi")])
+
+
 def program_page(own, summary):
     name = f"paracel-{own['program']}"
     keys = ""
@@ -130,6 +137,7 @@ def own_schema(path):
 
 def main(out, *programs):
     write(os.path.join(out, "man", "man1", "prun.py.1"), launcher_page())
+    write(os.path.join(out, "man", "man1", "paracel-datagen.1"), datagen_page())
     for path in filter(os.path.exists, programs):  # not all need to have been built
         name = os.path.basename(path)
         own, summary = own_schema(path)

@@ -103,10 +103,11 @@ class include_resolver {
     const bool list = value.type == config_node::kind::list;
     const auto* items = list ? value.items.data() : &value;
     for (std::size_t i = 0; i < (list ? value.items.size() : 1); ++i) {
-      if (items[i].type != config_node::kind::string || items[i].text.empty() ||
-          items[i].text.find('\0') != std::string::npos)
+      const auto& text = items[i].text;
+      const bool has_control = std::ranges::any_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x20; });
+      if (items[i].type != config_node::kind::string || text.empty() || has_control)  // an error is one line
         throw config_error(place + ": found " + items[i].described() + ", want the name of a file, or a list of them");
-      names.push_back(items[i].text);
+      names.push_back(text);
     }
     return names;
   }

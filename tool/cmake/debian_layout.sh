@@ -8,7 +8,8 @@ staged=$1
 version=$2
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 tree=usr/lib/paracel
-declare -A packages=([programs]=paracel [library]=libparacel [development]=libparacel-dev [documents]=paracel-doc)
+declare -A packages=([programs]=paracel [library]=libparacel [development]=libparacel-dev [python]=python3-paracel
+  [documents]=paracel-doc)
 
 # move COMPONENT FROM TO: below usr/lib/paracel, below usr
 move() {
@@ -44,6 +45,7 @@ cp $tree/lib/cmake/paracel/paracelConfigVersion.cmake usr/lib/cmake/paracel/
 sed "s|^prefix=.*|prefix=/$tree|" $tree/lib/pkgconfig/paracel.pc >usr/share/pkgconfig/paracel.pc
 
 for component in "${!packages[@]}"; do
+  [[ -d $staged/$component ]] || continue
   package=${packages[$component]}
   cd "$staged/$component"
   documents=usr/share/doc/$package
@@ -66,8 +68,12 @@ for component in "${!packages[@]}"; do
     made=${SOURCE_DATE_EPOCH:-$(stat -c %Y "$here/../../CMakeLists.txt")}
     echo " -- Paracel maintainers <paracel@packages.debian.org>  $(date -R -u -d "@$made")"
   } | gzip -9n >"$documents/changelog.gz"
-  # The tree can be moved: its programs and libraries find each other by where they are.
-  echo "$package: custom-library-search-path" >"usr/share/lintian/overrides/$package"
+  {
+    echo "# The tree can be moved: its programs and libraries find each other by where they are."
+    echo "$package: custom-library-search-path"
+    echo "# Plug-ins that call nothing of the C library."
+    echo "$package: library-not-linked-against-libc [usr/lib/paracel/lib/*]"
+  } >"usr/share/lintian/overrides/$package"
   find . -depth -type d -empty -delete
   find . -type d -exec chmod 755 {} +
   find . -type f -exec chmod u+rw,go+r,go-w {} +

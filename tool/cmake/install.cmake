@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The installed tree has bin/ lib/ include/ like the build tree, so that prun.py and the programs find each other in the same way
 # in both. Algorithms and tools are installed if they have been built; the framework must be. Components: library, development,
-# documents, and programs, which is that of a rule that names none (see the top CMakeLists.txt); packages.cmake has their packages.
+# documents, and programs, which is that of rules that name none (see the top CMakeLists.txt); packages.cmake has their packages.
 include(CMakePackageConfigHelpers)
 install(TARGETS paracel paracel_update paracel_compat EXPORT paracelTargets
   LIBRARY DESTINATION lib COMPONENT library)

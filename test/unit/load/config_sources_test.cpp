@@ -88,7 +88,7 @@ TEST_F(ConfigSources, ErrorsNameTheFileInWhichAKeyStands) {
 TEST_F(ConfigSources, AnIncludeThatCannotBeReadIsNamedWithItsPlace) {
   write("cfg.json", "{\n \"include\": [\"none.json\"]}");
   EXPECT_EQ(error_of(), "cfg.json:2:2: key \"include\": none.json: cannot be read: No such file or directory");
-  for (const std::string wrong : {"3", "\"\"", "[true]", "{}", "null", "\"a\\u0000b\""}) {
+  for (const std::string wrong : {"3", "\"\"", "[true]", "{}", "null", "\"a\\u0000b\"", "\"a\\nb\""}) {
     write("cfg.json", "{\"include\": " + wrong + "}");
     EXPECT_NE(error_of().find("want the name of a file, or a list of them"), std::string::npos) << error_of();
   }
