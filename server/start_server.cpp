@@ -295,7 +295,8 @@ std::string heartbeat_body(srv::server_node& node) {
                       {"incarnation", to_hex(node.addresses().incarnation)},
                       {"synced", node.synced()},
                       {"memory_bytes", node.object().memory_bytes()},
-                      {"resident_bytes", srv::resident_bytes()}};
+                      {"resident_bytes", srv::resident_bytes()},
+                      {"usage", node.object().usage()}};
   // Limited, whatever the names of a plug-in: a heartbeat that is too long would be refused, and this server be lost.
   constexpr std::size_t most_runs = 64;  // as in server/scheduler/scheduler.cpp
   constexpr std::size_t most_name_bytes = 512;
@@ -481,6 +482,9 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
                         {"slot", node.addresses().slot},
                         {"pid", node.addresses().pid},
                         {"incarnation", to_hex(node.addresses().incarnation)},
+                        {"memory_bytes", node.object().memory_bytes()},
+                        {"resident_bytes", srv::resident_bytes()},
+                        {"usage", node.object().usage()},
                         {"status", 0}}),
              never, milliseconds(50), answer);
   } else if (!end.why().empty()) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "server/node/server.hpp"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 #include <map>
@@ -289,6 +291,34 @@ std::string server::stats_json() const {
   }
   all["keys"] = keys;
   return all.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+nlohmann::json server::usage() const {
+  constexpr std::size_t most_shards = 64;
+  std::array<std::uint64_t, 4> all{};
+  auto shards = nlohmann::json::array();
+  for (const auto& s : shards_) {
+    const auto& c = s->counters();
+    std::array<std::uint64_t, 4> one{0, c.bytes_in.load(std::memory_order_relaxed),
+                                     c.bytes_out.load(std::memory_order_relaxed),
+                                     c.keys.load(std::memory_order_relaxed)};
+    for (const auto& n : c.requests) one[0] += n.load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i < one.size(); ++i) all[i] += one[i];
+    if (shards.size() < most_shards) shards.push_back(one);
+  }
+  nlohmann::json j{{"requests", all[0]},
+                   {"bytes_in", all[1]},
+                   {"bytes_out", all[2]},
+                   {"keys", all[3]},
+                   {"shards", std::move(shards)}};
+  rusage used{};
+  if (getrusage(RUSAGE_SELF, &used) == 0) {
+    const auto seconds = [](const timeval& t) {
+      return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    };
+    j["cpu"] = seconds(used.ru_utime) + seconds(used.ru_stime);
+  }
+  return j;
 }
 
 }  // namespace paracel::srv

@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "core/membership.hpp"
 #include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
@@ -156,6 +158,9 @@ class server final : public request_handler {
   [[nodiscard]] running_function busy(unsigned shard) const noexcept { return shards_[shard]->busy(); }
   /// Counters of the server and of each shard, as JSON text.
   [[nodiscard]] std::string stats_json() const;
+  /// For heartbeats: {"requests","bytes_in","bytes_out","keys"} of all shards, the "cpu" seconds of this process, and
+  /// of each of the first 64 shards "shards":[[requests,bytes_in,bytes_out,keys]..]. Thread-safety: any thread.
+  [[nodiscard]] nlohmann::json usage() const;
 
  private:
   template <class F>

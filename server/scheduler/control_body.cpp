@@ -59,6 +59,14 @@ std::string cause_or(const nlohmann::json& j, const char* key, std::string other
   return cause;
 }
 
+std::string usage_in(const nlohmann::json& j) {
+  constexpr std::size_t most_bytes = std::size_t{64} << 10;
+  const auto it = j.find("usage");
+  if (it == j.end() || !it->is_object()) return {};
+  auto text = json_text(*it);
+  return text.size() <= most_bytes ? text : std::string();
+}
+
 int exit_status_in(const nlohmann::json& j) {
   const auto it = j.find("status");
   if (it == j.end() || !it->is_number_integer()) return exit_status::failure;

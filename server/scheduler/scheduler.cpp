@@ -245,6 +245,7 @@ void scheduler::answer_joins(time_point now) {
   checkpoints_.restore(servers_in_job_.members(), now);
   if (workers_joined_ < options_.workers || !checkpoints_.restored()) return;
   phase_ = phase::running;
+  next_sample_ = now + first_sample;
   for (auto& n : workers_) answer(n);
   events_(json_text({{"event", "started"}, {"workers", options_.workers}, {"servers", options_.servers}}), false);
 }
@@ -293,6 +294,7 @@ void scheduler::heartbeat(const net::request_view& in, completion& done, time_po
     };
     take_bytes("memory_bytes", n.memory_bytes);
     take_bytes("resident_bytes", n.resident_bytes);
+    n.usage = usage_in(body);
     const auto busy = body.find("busy");
     if (is_server && busy != body.end()) name_busy(who.index, *busy, now);
     const auto synced = body.find("synced");
@@ -374,6 +376,10 @@ void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) 
 
 void scheduler::progress(const net::request_view& in, completion& done, time_point now) {
   auto body = object_in(in);
+  if (const auto loaded = body.find("loaded"); loaded != body.end()) {
+    events_(json_text({{"event", "loaded"}, {"what", *loaded}}), false);
+    return done.ok();
+  }
   if (const auto warning = body.find("warning"); warning != body.end()) {
     events_(json_text({{"event", "warning"}, {"text", *warning}}), false);
     return done.ok();

@@ -28,12 +28,12 @@
 //              value_version how many collectives they had called.
 //   heartbeat  {"role","slot" or "rank","pid"}, of a server also "busy":[{"shard","function","seconds"}], its
 //              "incarnation", the epoch "synced" whose replicas are complete, and its "memory_bytes" and
-//              "resident_bytes"; of a worker its "clock", and if it can be replaced "caught_up" and
-//              "collectives":{"again":[[begin,end]..],"from"} (collective_log.hpp). The reply's order is proceed,
-//              shutdown (the job is done) or abort, with {"status","cause"} as its body: a server that was declared
-//              lost gets that too, and exits. Its count is 1 if the sender still holds the position that it names: only
-//              then is a lease renewed. A process may send heartbeats before it has joined, and after another one has
-//              replaced it.
+//              "resident_bytes"; of both "usage", an object for samples; of a worker its "clock", and if it can be
+//              replaced "caught_up" and "collectives":{"again":[[begin,end]..],"from"} (collective_log.hpp). The
+//              reply's order is proceed, shutdown (the job is done) or abort, with {"status","cause"} as its body: a
+//              server that was declared lost gets that too, and exits. Its count is 1 if the sender still holds the
+//              position that it names: only then is a lease renewed. A process may send heartbeats before it has
+//              joined, and after another one has replaced it.
 //   watch      {"role","slot" or "rank"}; the header's epoch is the known one. Answered with the membership as soon as
 //              there is one of another epoch.
 //   report_death
@@ -55,8 +55,10 @@
 //              "tell" (a command that it gives, with a "number" of its own). Answered when there is something:
 //              {"commands":[{"number","command","body"}..],"changes":[{"number","server","index",
 //              "state","host","cause"}..],"told":{"number","answers" or "refused"}}. Both: command_board.hpp
-//   progress   any object; becomes an event, at most 20 a second, but always the last one; with a "warning", at once
-//   leave      {"role","slot" or "rank","status"}. A server that leaves before the workers ends the job, a little
+//   progress   any object; becomes an event, at most 20 a second, but always the last one; with a "warning" or what was
+//              "loaded", at once
+//   leave      {"role","slot" or "rank","status","usage"}. A server that leaves before the workers ends the job, a
+//   little
 //              later: the launcher may have stopped it because another one died, which then is the cause to report.
 //   abort      {"status","cause"}
 //   stats      no body. Answered with everything that is known of the job, for display (scheduler_status.cpp); also
@@ -212,6 +214,8 @@ class scheduler {
   void end_when_all_left(time_point now);
   void name_busy(std::uint32_t slot, const nlohmann::json& list, time_point now);
   void emit_progress(time_point now);
+  void emit_sample(time_point now);
+  void emit_usage(role r, std::uint32_t index, const nlohmann::json& body);
   void refuse_ended(completion& done) const;
   [[nodiscard]] seat& at(role r, std::uint32_t index) { return r == role::server ? servers_[index] : workers_[index]; }
   [[nodiscard]] const seat& at(role r, std::uint32_t index) const {
@@ -224,6 +228,7 @@ class scheduler {
 
   // People read no faster; a job of a thousand rounds a second would keep the launcher busy with its progress.
   static constexpr std::chrono::milliseconds progress_interval{50};
+  static constexpr std::chrono::milliseconds first_sample{600};  // a little later than the first heartbeats of a run
 
   scheduler_options options_;
   event_sink events_;
@@ -251,6 +256,7 @@ class scheduler {
   std::string held_progress_;                               // the newest that was not yet forwarded
   std::string last_passed_on_;
   time_point last_progress_{};
+  time_point next_sample_{};
   /// (slot, shard) -> the long call that was reported, and when
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::string, time_point>> busy_;
 };

@@ -22,6 +22,7 @@ void scheduler::leave(const net::request_view& in, completion& done, time_point 
   const auto body = object_in(in);
   const auto who = sender::in(body, options_);
   auto& n = at(who.what, who.index);
+  if (n.is_held_by(body)) emit_usage(who.what, who.index, body);
   if (phase_ == phase::aborted) {
     n.dismiss();
     return refuse_ended(done);
@@ -90,6 +91,7 @@ void scheduler::abort(int status, const std::string& cause, time_point now) {
   cause_ = cause;
   ended_at_ = now;
   emit_progress(now);
+  emit_sample(now);
   events_(json_text({{"event", "abort"}, {"status", status}, {"cause", cause}}), false);
   const auto why = ended_json();
   for (auto* nodes : {&servers_, &workers_})

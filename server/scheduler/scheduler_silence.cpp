@@ -47,6 +47,7 @@ void scheduler::tick(time_point now) {
   if (phase_ == phase::done || phase_ == phase::aborted) return;
   checkpoints_.tick(servers_in_job_.members(), now);
   if (now - last_progress_ >= progress_interval) emit_progress(now);
+  if (phase_ == phase::running && now >= next_sample_) emit_sample(now);
   const auto look = [&](role r, std::vector<seat>& nodes) {
     const bool has_lease = r == role::server && servers_in_job_.has_replicas();
     const auto limit = has_lease ? std::min(options_.lease_limit, options_.heartbeat_limit) : options_.heartbeat_limit;

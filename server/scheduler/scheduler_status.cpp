@@ -15,9 +15,16 @@
 // "settled": all replicas are complete, and no node awaits another membership.
 #include "server/scheduler/scheduler.hpp"
 
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <nlohmann/json.hpp>
 
 #include "core/hex.hpp"
+#include "core/json_io.hpp"
+#include "server/scheduler/control_body.hpp"
 
 namespace paracel::srv {
 
@@ -100,6 +107,49 @@ std::string scheduler::report(time_point now) const {
   if (!progress.empty()) all["progress"] = json::parse(progress, nullptr, false);
   // a host name need not be UTF-8
   return all.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// ---- samples: what every process has used, for the curves of a report
+
+/// {"event":"sample","servers":[..],"workers":[..]}: an object for each process that takes part and has sent a
+/// heartbeat with "usage", with its number, a worker's clock, and a server's memory. A launcher that does not keep up
+/// misses some.
+void scheduler::emit_sample(time_point now) {
+  constexpr std::chrono::milliseconds interval{1000};
+  constexpr std::chrono::milliseconds a_process{
+      20};  // so that a thousand processes send no more than 50 of these a second
+  next_sample_ = now + std::max(interval, a_process * static_cast<int>(servers_.size() + workers_.size()));
+  std::string text;
+  bool found = false;
+  const auto add = [&](const char* name, const std::vector<seat>& nodes, auto&& more) {
+    text += std::string(text.empty() ? R"({"event":"sample",")" : R"(,")") + name + "\":[";
+    bool first = true;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      const auto& n = nodes[i];
+      if (n.usage.empty() || !n.is_present()) continue;
+      text += std::string(std::exchange(first, false) ? "" : ",") + R"({"index":)" + std::to_string(i) + more(n) +
+              R"(,"usage":)" + n.usage + "}";
+      found = true;
+    }
+    text += "]";
+  };
+  add("servers", servers_, [](const seat& n) {
+    return R"(,"memory_bytes":)" + std::to_string(n.memory_bytes) + R"(,"resident_bytes":)" +
+           std::to_string(n.resident_bytes);
+  });
+  add("workers", workers_, [](const seat& n) { return R"(,"clock":)" + std::to_string(n.clock); });
+  if (found) events_(text + "}", true);
+}
+
+/// What a process has used in all, when it leaves.
+void scheduler::emit_usage(role r, std::uint32_t index, const json& body) {
+  const auto usage = usage_in(body);
+  if (usage.empty()) return;
+  json event{{"event", "usage"}, {"role", r == role::server ? "server" : "worker"}, {"index", index}};
+  for (const char* key : {"clock", "memory_bytes", "resident_bytes"})
+    if (const auto it = body.find(key); it != body.end() && it->is_number_unsigned()) event[key] = *it;
+  event["usage"] = body["usage"];
+  events_(json_text(event), false);
 }
 
 }  // namespace paracel::srv

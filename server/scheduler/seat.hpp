@@ -86,6 +86,7 @@ class seat {
   std::uint32_t clock = 0;                ///< iterations that a worker had finished at its last heartbeat
   std::uint64_t memory_bytes = 0;         ///< of a server's keys and rows, at its last heartbeat
   std::uint64_t resident_bytes = 0;       ///< of a server's process; 0: unknown
+  std::string usage{};                    ///< JSON of its last heartbeat, for samples; empty: none
   time_point lost_at{};                   ///< of a worker that is awaited or catching up
   std::optional<time_point> last_sign{};  ///< start of the lease; empty until the first heartbeat
   completion joining{};                   ///< its parked join

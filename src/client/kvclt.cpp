@@ -111,6 +111,8 @@ kvclt::sequence kvclt::send(std::uint32_t thread, std::uint32_t channel, net::re
     else shared_.left_behind = true;
     free_if_larger(front_, kept_buffer_bytes);
   }
+  ++shared_.counted.requests;
+  shared_.counted.sent_bytes += net::request_header_bytes + h.body_bytes + h.tail_bytes;
   if (parks) return window.park({channel, h.clock, std::move(done)});
   return window.open(h.what, channel, net::request_header_bytes + h.body_bytes + h.tail_bytes, std::move(done));
 }

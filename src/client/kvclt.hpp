@@ -47,6 +47,12 @@ struct kvclt_options {
 /// What the clients of all servers share: their identity towards the servers, their port, and their requests.
 struct client_context {
   using before_request = std::function<void(net::verb, const std::string_view* key)>;
+  /// Of requests, and of their replies; those that are sent again do not count.
+  struct traffic {
+    std::uint64_t requests = 0;
+    std::uint64_t sent_bytes = 0;
+    std::uint64_t received_bytes = 0;
+  };
 
   kvclt_options options;
   std::unique_ptr<net::port> port;
@@ -59,6 +65,7 @@ struct client_context {
   bool left_behind = false;       // a retained request is to be retried (request_replay)
   bool in_handler = false;        // blocking and routing changes are not allowed
   std::size_t prepared_sets = 0;  // at all shards
+  traffic counted{};
   before_request before{};
   std::function<void()> after_reply{};
   request_window window;

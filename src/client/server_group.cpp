@@ -210,6 +210,7 @@ void server_group::run_until(const Reached& reached, sequence s) {
 
 bool server_group::receive(std::chrono::milliseconds timeout) {
   if (!shared_.port->receive(incoming_, timeout)) return false;
+  shared_.counted.received_bytes += incoming_.frame.size() + incoming_.tail.size();
   net::reply_view reply;
   if (const char* reason = net::decode(incoming_.frame, incoming_.tail.size(), reply); reason != nullptr)
     throw protocol_error(std::string("a server sent a malformed reply: ") + reason);

@@ -118,6 +118,8 @@ class server_group {
   /// Disables the handlers of requests that change nothing: what they would fill may be destroyed.
   void forget_reads() noexcept { shared_.window.forget_reads(); }
   [[nodiscard]] bool answered(sequence s) const noexcept { return shared_.window.answered(s); }
+  /// What has been sent and received since the last call.
+  [[nodiscard]] client_context::traffic take_traffic() noexcept { return std::exchange(shared_.counted, {}); }
   [[nodiscard]] std::size_t in_flight() const noexcept { return shared_.window.in_flight(); }
   /// The number of the next request: in the hook before a request, the number of that one.
   [[nodiscard]] sequence next() const noexcept { return shared_.window.next(); }

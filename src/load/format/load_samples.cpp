@@ -177,6 +177,7 @@ sample_rows load_samples(Comm comm, const std::vector<std::string>& names, const
     to_signs(where, options, rows);
   }
   unite_words(comm, where, rows);
+  if (rank == 0) report_loaded(comm, names, input, rows.rows_total, rows.columns);
   return rows;
 }
 

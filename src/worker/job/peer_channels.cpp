@@ -7,6 +7,7 @@
 #include <paracel/error.hpp>
 
 #include "net/collective_codec.hpp"
+#include "worker/job/usage.hpp"
 
 namespace paracel {
 
@@ -71,6 +72,7 @@ void peer_channels::send(const message_address& to, shared_buffer bytes, bool wa
     arrived_.arrive({{to.rank, to.tag, to.communicator}, byte_vector(b.begin(), b.end())});
     return;
   }
+  if (options_.used != nullptr) options_.used->add({1, net::request_header_bytes + bytes.size(), 0});
   auto& p = reach(rank);
   ++p.last;
   auto h = header_for(p);
@@ -232,6 +234,7 @@ void peer_channels::on_message() {
   if (h.sequence > from.taken) {
     ++from.taken;
     const auto bytes = in_.tail ? in_.tail.bytes() : m.body;
+    if (options_.used != nullptr) options_.used->add({0, 0, net::request_header_bytes + bytes.size()});
     arrived_.arrive(
         {{static_cast<int>(h.rank), static_cast<int>(h.table), h.function}, byte_vector(bytes.begin(), bytes.end())});
   }

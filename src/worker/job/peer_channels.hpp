@@ -34,6 +34,8 @@
 
 namespace paracel {
 
+class usage;
+
 /// Where a worker is, as the scheduler knows it.
 struct worker_place {
   std::string address;
@@ -59,6 +61,7 @@ class peer_channels {
     /// While waiting for a peer, the scheduler is asked whether it is up, and pending messages are checked: first after
     /// `patience`, at last every time that this has passed.
     milliseconds doubt = net::late;
+    usage* used = nullptr;  ///< counts what is sent and received, if not null
     /// `send` waits while more bytes than this to one peer are unacknowledged.
     std::size_t window_bytes = std::size_t{256} << 20U;
   };

@@ -132,6 +132,7 @@ void session::open_peers(std::unique_ptr<net::port> bound) {
   o.client = random_id();
   o.patience = std::min(signal_interval, options_.resend_after);
   o.doubt = options_.resend_after;
+  o.used = &used_;
   o.check = [this] { check_waiting(); };
   o.find = [this](std::uint32_t of) {
     net::request_header h;
@@ -325,6 +326,7 @@ void session::checkpoint() {
 /// The body of a heartbeat.
 std::string session::beat(nlohmann::json body) {
   body["clock"] = finished();
+  body["usage"] = used_.report();
   replacement_.report(body);
   return json_text(body);
 }
@@ -354,6 +356,8 @@ void session::leave() {
   if (commands_) commands_->close(farewell);
   auto body = identity_of(options_);
   body["status"] = 0;
+  body["clock"] = finished();
+  body["usage"] = used_.report();
   net::request_header h;
   h.what = net::verb::leave;
   try {

@@ -22,6 +22,7 @@
 #include "net/protocol.hpp"
 #include "net/scheduler_channel.hpp"
 #include "net/transport.hpp"
+#include "worker/job/usage.hpp"
 #include "worker/job/worker_checkpoint.hpp"
 #include "worker/job/worker_replacement.hpp"
 #include "worker/results/output_folder.hpp"
@@ -81,6 +82,7 @@ class session {
   [[nodiscard]] const membership& servers() const noexcept { return members_; }
   /// The output folder, which this job owns from now on. Throws: as output_folder.
   output_folder& output(const std::string& folder);
+  [[nodiscard]] usage& used() noexcept { return used_; }
   [[nodiscard]] bool has_scheduler() const noexcept { return to_scheduler_ != nullptr; }
   [[nodiscard]] const std::shared_ptr<abort_signal>& ended() const noexcept { return ended_; }
 
@@ -169,6 +171,7 @@ class session {
 
   session_options options_;
   const std::thread::id owner_ = std::this_thread::get_id();
+  usage used_;
   membership members_;
   std::shared_ptr<void> keep_;
   std::function<void(const std::string&)> allow_plugin_folder_;

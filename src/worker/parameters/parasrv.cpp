@@ -330,6 +330,7 @@ void parasrv::flush() {
 bool parasrv::commit() {
   flush();
   failures_.forget_missing();
+  job_->used().add(client_->take_traffic());
   const bool stops = clock_.tick();
   cache_.renew_push();
   return stops;
