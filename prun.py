@@ -8,6 +8,10 @@
     prun.py tell --run RUN COMMAND [BODY]
     prun.py --servers +1|-1 --run RUN
     prun.py runs [--keep N]
+    prun.py top --run RUN
+    prun.py report --run RUN
+    prun.py compare --run RUN --run RUN
+    prun.py export --run RUN --tensorboard DIR | --mlflow
     prun.py checkpoint list|verify DIR
     prun.py sweep CONFIG --grid KEY=A,B,C ... build/bin/lr
     prun.py new FOLDER [--python]
@@ -63,6 +67,7 @@ from launcher.scaling import resize_command  # noqa: E402
 from launcher.run_directory import COMMANDS, run_command  # noqa: E402
 from launcher.runs import runs_command  # noqa: E402
 from launcher.tell import tell_command  # noqa: E402
+from launcher.views import VIEWS, view_command  # noqa: E402
 from launcher.exit_status import FAILURE, OK, USAGE, Failure, words_of  # noqa: E402
 
 
@@ -79,6 +84,8 @@ def main(arguments):
             return run_command(arguments)
         if arguments[:1] == ["runs"]:
             return runs_command(arguments[1:])
+        if arguments and arguments[0] in VIEWS:
+            return view_command(arguments)
         if arguments[:1] == ["tell"]:
             return tell_command(arguments[1:])
         if arguments[:1] == ["checkpoint"]:

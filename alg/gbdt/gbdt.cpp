@@ -8,8 +8,8 @@
 #include <numeric>
 #include <utility>
 
-#include <paracel/classification_metrics.hpp>
 #include <paracel/free_memory.hpp>
+#include <paracel/metrics.hpp>
 #include <paracel/random.hpp>
 #include <paracel/resumable_loop.hpp>
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include <paracel/classification_metrics.hpp>
 #include <paracel/error.hpp>
+#include <paracel/metrics.hpp>
 
 #include "alg/common/output/run_log.hpp"
 #include "tree_grower.hpp"

@@ -7,8 +7,8 @@
 #include <map>
 #include <numeric>
 
-#include <paracel/classification_metrics.hpp>
 #include <paracel/error.hpp>
+#include <paracel/metrics.hpp>
 
 #include "tree_grower.hpp"
 

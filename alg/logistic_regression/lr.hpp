@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include <paracel/classification_metrics.hpp>
+#include <paracel/metrics.hpp>
 
 #include "alg/common/solvers/classification.hpp"
 #include "alg/common/solvers/linear_base.hpp"

@@ -224,6 +224,13 @@ class paralg : public graph_loading, public old_calls {
 
   /// Rank 0's progress, shown by prun.py; a no-op on other ranks. Sends at most ten a second, and always the last.
   void report_progress(const progress_report& report);
+  /// Records a number of this run, e.g. its loss: rank 0 writes {"round", name, "seconds" since it joined} as a line of
+  /// <output>/metrics.jsonl (only if there is an output folder; nan and infinity become null), and reports it as
+  /// progress; a no-op on other ranks. `round`: 0 means the iterations that this worker has committed. Names:
+  /// doc/metrics.md. Functions that compute metrics: metrics.hpp. Throws: config_error when the name is empty or that
+  /// of another member; error when the file cannot be written at first. Cost: a write to the file; no message more than
+  /// ten times a second.
+  void report_metric(const str_type& name, double value, int round = 0);
 
   // ---- results: files below the output folder ----------------------------------------------------------------------
   //

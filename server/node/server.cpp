@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <utility>
@@ -272,6 +274,13 @@ std::string server::stats_json() const {
   if (const auto* sandbox = plugins_.sandbox())
     all["sandbox"] = {{"started", sandbox->started()}, {"lost", sandbox->lost()}};
   for (const auto& [function, f] : stored_nans()) all["nan"][function] = {{"updates", f.updates}, {"first", f.first}};
+  constexpr std::size_t most_hot = 16;
+  std::vector<hot_keys::entry> hot;
+  for (const auto& s : shards_) std::ranges::move(s->hot().list(), std::back_inserter(hot));
+  std::ranges::sort(hot, std::greater<>{}, &hot_keys::entry::requests);
+  hot.resize(std::min(hot.size(), most_hot));
+  all["hot"] = json::array();
+  for (const auto& h : hot) all["hot"].push_back({{"key", h.key}, {"requests", h.requests}});
   std::uint64_t keys = 0;
   for (const auto& s : shards_) {
     const auto& c = s->counters();
@@ -306,7 +315,8 @@ nlohmann::json server::usage() const {
     for (std::size_t i = 0; i < one.size(); ++i) all[i] += one[i];
     if (shards.size() < most_shards) shards.push_back(one);
   }
-  nlohmann::json j{{"requests", all[0]},
+  nlohmann::json j{{"seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count()},
+                   {"requests", all[0]},
                    {"bytes_in", all[1]},
                    {"bytes_out", all[2]},
                    {"keys", all[3]},

@@ -158,8 +158,9 @@ class server final : public request_handler {
   [[nodiscard]] running_function busy(unsigned shard) const noexcept { return shards_[shard]->busy(); }
   /// Counters of the server and of each shard, as JSON text.
   [[nodiscard]] std::string stats_json() const;
-  /// For heartbeats: {"requests","bytes_in","bytes_out","keys"} of all shards, the "cpu" seconds of this process, and
-  /// of each of the first 64 shards "shards":[[requests,bytes_in,bytes_out,keys]..]. Thread-safety: any thread.
+  /// For heartbeats: {"seconds" since it began, "requests","bytes_in","bytes_out","keys"} of all shards, the "cpu"
+  /// seconds of this process, and of each of the first 64 shards "shards":[[requests,bytes_in,bytes_out,keys]..].
+  /// Thread-safety: any thread.
   [[nodiscard]] nlohmann::json usage() const;
 
  private:
@@ -175,6 +176,7 @@ class server final : public request_handler {
   std::vector<std::shared_ptr<const replica_view>> views_;  // those in use, and the newest
   std::atomic<std::uint32_t> replicas_epoch_{0};
   std::vector<std::unique_ptr<const ownership>> memberships_;  // all of them: a shard may still use an old one
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::vector<std::unique_ptr<shard>> shards_;
   clock_service clock_;
   std::vector<std::unique_ptr<replication_chain>> chains_;  // of the shards, and of the clock

@@ -376,9 +376,11 @@ void scheduler::name_busy(std::uint32_t slot, const json& list, time_point now) 
 
 void scheduler::progress(const net::request_view& in, completion& done, time_point now) {
   auto body = object_in(in);
-  if (const auto loaded = body.find("loaded"); loaded != body.end()) {
-    events_(json_text({{"event", "loaded"}, {"what", *loaded}}), false);
-    return done.ok();
+  for (const char* told : {"loaded", "output"}) {
+    if (const auto what = body.find(told); what != body.end()) {
+      events_(json_text({{"event", told}, {"what", *what}}), false);
+      return done.ok();
+    }
   }
   if (const auto warning = body.find("warning"); warning != body.end()) {
     events_(json_text({{"event", "warning"}, {"text", *warning}}), false);

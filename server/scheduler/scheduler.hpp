@@ -55,8 +55,8 @@
 //              "tell" (a command that it gives, with a "number" of its own). Answered when there is something:
 //              {"commands":[{"number","command","body"}..],"changes":[{"number","server","index",
 //              "state","host","cause"}..],"told":{"number","answers" or "refused"}}. Both: command_board.hpp
-//   progress   any object; becomes an event, at most 20 a second, but always the last one; with a "warning" or what was
-//              "loaded", at once
+//   progress   any object; becomes an event, at most 20 a second, but always the last one; with a "warning", what was
+//              "loaded", or the folder "output", at once
 //   leave      {"role","slot" or "rank","status","usage"}. A server that leaves before the workers ends the job, a
 //   little
 //              later: the launcher may have stopped it because another one died, which then is the cause to report.

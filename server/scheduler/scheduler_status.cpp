@@ -4,15 +4,15 @@
 //
 //   {"job","phase","seconds","status","cause","epoch","progress",
 //    "servers":[{"slot","state","pid","host","incarnation","threads","memory_bytes","resident_bytes",
-//                "silent","cause"}],
-//    "workers":[{"rank","state","pid","host","clock","silent","cause"}],
+//                "silent","cause","usage"}],
+//    "workers":[{"rank","state","pid","host","clock","silent","cause","usage"}],
 //    "losses":[{"cause","seconds" since then}]}
 //
 // state: "missing" (has not joined), "up", "gone"; of a server also "down", "joining", "entering", "leaving" and
 // "left", of a worker "ejected", "awaited" and "catching up". silent: seconds since its last heartbeat; omitted before
 // the first. memory_bytes: of its keys and rows, resident_bytes: of its process, both at its last heartbeat. cause: of
-// its loss. With replicas also "replicas" and "spare", the losses that can be tolerated now; when servers can change,
-// "settled": all replicas are complete, and no node awaits another membership.
+// its loss. usage: of its last heartbeat. With replicas also "replicas" and "spare", the losses that can be tolerated
+// now; when servers can change, "settled": all replicas are complete, and no node awaits another membership.
 #include "server/scheduler/scheduler.hpp"
 
 #include <algorithm>
@@ -62,6 +62,7 @@ std::string scheduler::report(time_point now) const {
     j["host"] = n.holder.host;
     if (n.last_sign && n.is_present()) j["silent"] = seconds_since(*n.last_sign);
     if (n.is_gone() && !n.cause.empty()) j["cause"] = n.cause;
+    if (!n.usage.empty()) j["usage"] = json::parse(n.usage, nullptr, false);
     return j;
   };
   json servers = json::array();

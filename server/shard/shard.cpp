@@ -36,9 +36,27 @@ void shard::handle(const net::request_view& request, shared_buffer tail, complet
   const auto v = static_cast<std::size_t>(request.header.what);
   if (request.header.what != verb::ping) shard_counters::add(counters_.requests[v < shard_counters::verbs ? v : 0], 1);
   shard_counters::add(counters_.bytes_in, net::request_header_bytes + request.body.size() + tail.size());
+  if (hot_.is_due()) [[unlikely]]
+    count_key(request);
   if (deferred_.empty()) guarded_dispatch(request, std::move(tail), done);
   else handle_in_order(request, std::move(tail), done);
   publish();
+}
+
+/// Of a request on keys by name. Key sets and rows are not counted: finding a name there takes longer than serving
+/// them.
+void shard::count_key(const net::request_view& request) noexcept {
+  try {
+    const auto kind = net::kind_of(request.header.what);
+    if (kind == net::verb_kind::key) return hot_.count(request.key(), 1);
+    const auto count = request.header.count;
+    if (kind != net::verb_kind::keys || !net::has_items(request.header.what) || count == 0) return;
+    net::request_items items(request.payload(), count);
+    auto skipped = hot_.random() % count;
+    for (net::request_item item; items.next(item); --skipped)
+      if (skipped == 0) return hot_.count(item.key, count);
+  } catch (const std::bad_alloc&) {  // it is not counted
+  }
 }
 
 void shard::guarded_dispatch(const net::request_view& request, shared_buffer&& tail, completion& done) noexcept {

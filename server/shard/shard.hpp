@@ -23,6 +23,7 @@
 #include "server/plugin/plugin_registry.hpp"
 #include "server/request/completion.hpp"
 #include "server/request/deferred_requests.hpp"
+#include "server/shard/hot_keys.hpp"
 #include "server/shard/subscriptions.hpp"
 #include "server/store/function_monitor.hpp"
 #include "server/store/key_sets.hpp"
@@ -132,8 +133,11 @@ class shard final : public replicated_store {
   /// Thread-safety: any thread.
   [[nodiscard]] const nan_watch& nans() const noexcept { return store_.nans(); }
   [[nodiscard]] running_function busy() const noexcept { return monitor_.busy(); }
+  /// Thread-safety: any thread.
+  [[nodiscard]] const hot_keys& hot() const noexcept { return hot_; }
 
  private:
+  void count_key(const net::request_view& request) noexcept;
   /// The hash of a request's key, precomputed when the request was expected.
   std::uint64_t hash_of(std::string_view key) noexcept;
   void dispatch(const net::request_view& request, shared_buffer tail, completion& done);
@@ -193,6 +197,7 @@ class shard final : public replicated_store {
   const shard_settings settings_;
   plugin_registry& plugins_;
   function_monitor monitor_;
+  hot_keys hot_;
   bool tidied_keys_ = false;  // by the current `tidy`
   partition_store store_;
   scan_service scans_;

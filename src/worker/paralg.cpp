@@ -2,10 +2,13 @@
 #include <paracel/paralg.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -63,6 +66,7 @@ paralg::paralg(const str_type& server_info, Comm comm, const str_type& output, i
     if (const auto why = storage::why_not_writable(output_); !why.empty())
       throw config_error("output folder " + output_ + " cannot be written: " + why);
     session_->output(output_);
+    if (get_worker_id() == 0) session_->tell(net::verb::progress, json_text({{"output", output_}}));
   }
   if (const auto* settings = running_config()) one_output_file_ = settings->one_output_file();
   part_ = session_->parts().enter(session_->finished(), [this](saved_state& to) {
@@ -196,6 +200,25 @@ void paralg::report_progress(const progress_report& report) {
   nlohmann::json body = {{"round", report.round}, {"metric", report.metric}, {report.metric, report.objective}};
   if (report.rounds > 0) body["rounds"] = report.rounds;  // otherwise their number is unknown
   session_->tell(net::verb::progress, json_text(body));
+}
+
+void paralg::report_metric(const str_type& name, double value, int round) {
+  constexpr std::array<std::string_view, 6> taken{"", "round", "rounds", "seconds", "metric", "event"};
+  if (std::ranges::find(taken, name) != taken.end())
+    throw config_error("report_metric: the name is \"" + name +
+                       "\", want one that is not empty, round, rounds, seconds, metric or event");
+  if (round < 0) throw config_error("report_metric: the round is " + std::to_string(round) + ", want 0 or more");
+  if (get_worker_id() != 0) return;
+  const int at = round > 0 ? round : static_cast<int>(session_->finished());
+  if (!output_.empty()) {
+    auto& file = session_->metrics(output_);
+    if (!file.is_open()) file.open(paracel_result("metrics.jsonl"), session_->replacement().repeats());
+    nlohmann::ordered_json line{{"round", at}};
+    line[name] = std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+    line["seconds"] = session_->used().seconds();
+    file.write(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  }
+  report_progress({.round = at, .objective = value, .metric = name});
 }
 
 void Comm::report(const std::string& json) const {

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a process's exit means for the job, the last lines of its log, and delivering worker 0's output at the end."""
+"""What a process's exit means for the job, the last lines of its log, delivering worker 0's output at the end, and the last words
+about the job."""
 import os
 import re
 import shlex
@@ -7,8 +8,9 @@ import signal
 import time
 
 from .mpirun import signal_name
-from .exit_status import FAILURE, SCHEDULER_LOST, SERVER_LOST, TIMEOUT, WORKER_LOST
-from .terminal import number_of
+from .exit_status import FAILURE, MEANING, SCHEDULER_LOST, SERVER_LOST, TIMEOUT, WORKER_LOST, words_of
+from .terminal import duration, number_of
+from .timeline import REPORT
 
 LOG_TAIL_LINES = 10
 CALLS = ", in these calls:"  # ends the line before the calls of a crash: src/worker/job/crash_report.cpp
@@ -88,3 +90,34 @@ def deliver(job, end):
     if job.cause is None:
         job.cause = (status, text)
         job.write_end()
+
+
+def finish(job, took):
+    """Says how the job has ended."""
+    job.terminal.finish_progress()
+    job.recovery.report()
+    summarise(job)
+    if job.cause is None:
+        where = f", results in {job.plan.output}" if job.plan.output else ""
+        job.terminal.say(f"done in {duration(took)}{where}", matters=True)
+    else:
+        status = job.cause[0]
+        meaning = f" ({MEANING[status]})" if status in MEANING else ""
+        job.terminal.say(f"exit status {status}{meaning}, logs in {job.plan.run_dir}", matters=True)
+
+
+def summarise(job):
+    """Says in a line each what was run, how good the result is, and where the time went, and writes the report if it is wanted. No
+    error of these changes the job's status."""
+    try:
+        from .run_record import RunRecord
+        from .summary import summary_lines
+        record = RunRecord(job.plan.run_dir)
+        for line in summary_lines(record):
+            job.terminal.say(line)
+        if job.options.report or job.cause is not None and not job.interrupts:
+            from .report.page import report_page
+            job.plan.run_folder.write(REPORT, report_page(record))
+            job.terminal.say(f"report in {os.path.join(job.plan.run_dir, REPORT)}", matters=True)
+    except Exception as error:  # whatever the files of a run may hold
+        job.terminal.say(f"warning: no summary or report of this run: {words_of(error) or type(error).__name__}")

@@ -7,7 +7,7 @@ import signal
 import time
 
 from .checkpoints import event_text
-from .ending import ENDING_SIGNALS, READER_LIMIT, deliver, last_lines, next_step, status_of
+from .ending import ENDING_SIGNALS, READER_LIMIT, deliver, finish, last_lines, next_step, status_of
 from .logs import Logs
 from .recovery import Recovery
 from .mpirun import Tagged, signal_name
@@ -15,8 +15,9 @@ from .orphans import become_subreaper, signal_orphans
 from .pipes import Pipes
 from .program import DEFAULT_SIGNALS
 from .run_directory import NOTE, write_note
-from .exit_status import FAILURE, MEANING, OK, SCHEDULER_LOST, TIMEOUT, Failure, words_of
-from .terminal import Terminal, duration
+from .exit_status import FAILURE, OK, SCHEDULER_LOST, TIMEOUT, Failure, words_of
+from .terminal import Terminal
+from .timeline import Timeline
 
 EXPLAINED_LIMIT = 2.0               # seconds in which an exit with status 0 before the end of the job must be explained
 READY_LIMIT = 10.0                  # seconds until the scheduler must have bound its port
@@ -45,6 +46,7 @@ class Job:
         self.started = False
         self.running = False       # all processes have joined
         self.warnings = set()      # that were printed
+        self.timeline = Timeline(plan, self.files)
         self.recovery = Recovery(self)
         # the end of the job
         self.cause = None          # (status, text)
@@ -157,12 +159,15 @@ class Job:
             except ValueError:
                 continue
             if isinstance(event, dict):
+                self.timeline.add(event.get("event"), line)
                 self.on_event(event)
 
     def on_event(self, event):
         kind = event.get("event")
         if kind == "progress":
             self.terminal.note_progress(event, time.monotonic())
+            return
+        if kind in ("sample", "usage", "loaded", "output"):  # for the report
             return
         if self.options.verbose:
             self.terminal.say(f"event {kind} " + " ".join(f"{k}={v}" for k, v in event.items() if k != "event"))
@@ -475,6 +480,7 @@ class Job:
         for note in self.plan.notes + self.plan.checkpoints.notes:
             self.terminal.say(note)
         begin = time.monotonic()
+        self.timeline.open()
         if o.timeout is not None:
             self.deadlines["timeout"] = begin + o.timeout
         scheduler = self.plan.make_scheduler()
@@ -519,7 +525,7 @@ class Job:
         took = time.monotonic() - begin
         self.write_end()
         deliver(self, None if o.timeout is None else begin + o.timeout)
-        self.finish(took)
+        finish(self, took)
         return self.cause[0] if self.cause is not None else OK
 
     def meet_deadlines(self, now):
@@ -569,18 +575,8 @@ class Job:
 
     def write_end(self):
         status, cause = self.cause if self.cause is not None else (OK, "")
+        self.timeline.end(status, cause)
         self.write_note(status=status, cause=cause)
-
-    def finish(self, took):
-        self.terminal.finish_progress()
-        self.recovery.report()
-        if self.cause is None:
-            where = f", results in {self.plan.output}" if self.plan.output else ""
-            self.terminal.say(f"done in {duration(took)}{where}", matters=True)
-        else:
-            status = self.cause[0]
-            meaning = f" ({MEANING[status]})" if status in MEANING else ""
-            self.terminal.say(f"exit status {status}{meaning}, logs in {self.plan.run_dir}", matters=True)
 
     def clean_up(self, words):
         """Kills all processes and removes sockets in any case. Waits for a limited time until the last message is written."""

@@ -53,6 +53,9 @@ def parse_command_line(arguments):
         usage="prun.py [options] program [arguments of the program]\n       prun.py status --run RUN\n"
               "       prun.py tell --run RUN COMMAND [BODY]\n"
               "       prun.py --servers +1|-1 --run RUN\n       prun.py runs [--output-dir DIR] [--keep N]\n"
+              "       prun.py top|report --run RUN\n       prun.py compare --run RUN --run RUN\n"
+              "       prun.py export --run RUN --tensorboard DIR|--mlflow\n"
+              "       prun.py checkpoint list|verify DIR",
               "       prun.py checkpoint list|verify DIR\n"
               "       prun.py sweep CONFIG --grid KEY=A,B,C ... [options] program\n"
               "       prun.py new FOLDER [--python]\n       prun.py doctor [--json]",
@@ -147,6 +150,8 @@ def parse_command_line(arguments):
     add("--host", default="", metavar="ADDRESS", help="this host's address for other hosts (default: found from --hostfile)")
     add("--bind-interface", default="", metavar="NAME", help="network interface whose address that is")
     add("--insecure", action="store_true", help="communicate with other hosts although connections are not encrypted")
+    add("--report", action="store_true",
+        help="write report.html, with the curves of the run, into the folder of its logs; after a failure it is always written")
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
     add("-v", "--verbose", action="store_true", help="print commands and events")
     for name in GONE_OPTIONS:

@@ -37,9 +37,7 @@ run_log::run_log(paralg& job, int rounds, std::string metric, bool debug)
       debug_(debug),
       first_(job.get_worker_id() == 0) {
   if (!first_) return;
-  const auto path = job.paracel_result("metrics.jsonl");
-  metrics_.open(path, std::ios::trunc);
-  if (!metrics_) throw error(path + ": cannot be written: " + std::strerror(errno));
+  metrics_.open(job.paracel_result("metrics.jsonl"));
 }
 
 void run_log::watch(std::string metric, int rounds) {
@@ -52,11 +50,7 @@ void run_log::round(int number, double value, const figures& more) {
   json_object line;
   line.add("round", number).add(metric_, value).add("seconds", seconds());
   for (const auto& [name, other] : more) line.add(name, other);
-  if (metrics_.is_open() && !(metrics_ << line.text() << std::endl)) {
-    std::fprintf(stderr, "%s/metrics.jsonl: cannot be written: %s; the run continues\n", job_.get_output().c_str(),
-                 std::strerror(errno));
-    metrics_.close();
-  }
+  metrics_.write(line.text());
   if (debug_) {
     std::printf("round %d: %s %.10g\n", number, metric_.c_str(), value);
     std::fflush(stdout);

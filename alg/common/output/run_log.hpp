@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <paracel/metrics.hpp>
 #include <paracel/paralg.hpp>
 
 #include "json_object.hpp"
@@ -40,7 +41,7 @@ class run_log {
  private:
   paralg& job_;
   std::string metric_;
-  std::ofstream metrics_;
+  metrics_file metrics_;
   std::chrono::steady_clock::time_point start_;
   int rounds_;
   bool debug_;

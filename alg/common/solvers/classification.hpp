@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include <paracel/classification_metrics.hpp>
 #include <paracel/comm.hpp>
 #include <paracel/exchange.hpp>
+#include <paracel/metrics.hpp>
 
 #include "alg/common/output/model_file.hpp"
 #include "alg/common/output/run_log.hpp"

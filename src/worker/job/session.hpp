@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +14,8 @@
 #include <utility>
 
 #include <nlohmann/json_fwd.hpp>
+
+#include <paracel/metrics.hpp>
 
 #include "client/abort_signal.hpp"
 #include "client/server_group.hpp"
@@ -83,6 +86,8 @@ class session {
   /// The output folder, which this job owns from now on. Throws: as output_folder.
   output_folder& output(const std::string& folder);
   [[nodiscard]] usage& used() noexcept { return used_; }
+  /// The metrics of the program's own calls, in an output folder.
+  [[nodiscard]] metrics_file& metrics(const std::string& output) { return metrics_[output]; }
   [[nodiscard]] bool has_scheduler() const noexcept { return to_scheduler_ != nullptr; }
   [[nodiscard]] const std::shared_ptr<abort_signal>& ended() const noexcept { return ended_; }
 
@@ -185,6 +190,7 @@ class session {
   std::atomic<std::uint32_t> finished_{0};     // the heartbeat reports it to the scheduler
   worker_checkpoint parts_;
   output_folders outputs_;
+  std::map<std::string, metrics_file> metrics_;  // by output folder
   worker_replacement replacement_{parts_, finished_};
   bool stages_ = false;
   std::exception_ptr failure_;

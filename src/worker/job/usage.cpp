@@ -59,7 +59,8 @@ usage::usage() : thread_(syscall(SYS_gettid)), delayed_before_(delay_until_now(t
 
 nlohmann::json usage::report() const {
   const auto value = [](const std::atomic<std::uint64_t>& c) { return c.load(std::memory_order_relaxed); };
-  nlohmann::json all{{"seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count()},
+  nlohmann::json all{{"seconds", seconds()},
+                     {"ahead", ahead_.load(std::memory_order_relaxed)},
                      {"requests", value(requests_)},
                      {"sent_bytes", value(sent_bytes_)},
                      {"received_bytes", value(received_bytes_)}};

@@ -112,6 +112,7 @@ bool worker_clock::tick() {
       uses(consistency_model::bsp) ? net::flag_staged : std::uint16_t{0}));
   if (!o.ok()) o.raise("committing iteration " + std::to_string(next));
   job_.set_finished(next);
+  job_.used().set_ahead(next - std::min(next, slowest_));
   return stops;
 }
 

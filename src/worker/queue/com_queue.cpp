@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <paracel/com_queue.hpp>
 
-#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 
 #include <nlohmann/json.hpp>
 
+#include <paracel/metrics.hpp>
 #include <paracel/resumable_loop.hpp>
 #include <paracel/run.hpp>
 
@@ -214,9 +213,7 @@ struct com_queue::execution {
   /// `first`: of the job.
   void open_metrics(bool first) {
     if (of.watch_ || context.task_id() != 0 || of.job_.get_output().empty()) return;
-    const auto path = of.job_.paracel_result("metrics.jsonl");
-    metrics.open(path, first ? std::ios::trunc : std::ios::app);
-    if (!metrics) throw error(path + ": cannot be written: " + std::strerror(errno));
+    metrics.open(of.job_.paracel_result("metrics.jsonl"), !first);
   }
 
   /// On task 0: reports progress and writes a line of metrics.
@@ -240,11 +237,7 @@ struct com_queue::execution {
       line["chunks_given"] = report.chunks_given;
       line["chunks_taken"] = report.chunks_taken;
     }
-    if (!(metrics << line.dump() << std::endl)) {
-      std::fprintf(stderr, "%s/metrics.jsonl: cannot be written: %s; the run continues\n", of.job_.get_output().c_str(),
-                   std::strerror(errno));
-      metrics.close();
-    }
+    metrics.write(line.dump());
   }
 
   com_queue& of;
@@ -252,7 +245,7 @@ struct com_queue::execution {
   collectives all;
   work_stealing stealing;
   steady::time_point begin;
-  std::ofstream metrics;
+  metrics_file metrics;
   superstep_report report;
   outcome result;
   bool last = false;

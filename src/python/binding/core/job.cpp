@@ -368,6 +368,15 @@ void bind_job(nb::class_<paralg_object>& c, nb::module_& m) {
       },
       nb::arg("round"), nb::arg("rounds"), nb::arg("objective"), nb::arg("metric") = "objective",
       "Rank 0's progress, shown by prun; does nothing on other ranks.");
+  c.def(
+      "report_metric",
+      [](self s, const std::string& name, double value, int round) {
+        without_gil([&, &a = s.get()] { a.report_metric(name, value, round); });
+      },
+      nb::arg("name"), nb::arg("value"), nb::arg("round") = 0,
+      "Records a number of this run: a line of <output>/metrics.jsonl, and rank 0's progress; does nothing on other "
+      "ranks. "
+      "round: 0 means the iterations that this worker has committed.");
 
   // ---- results
   c.def(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "paracel/classification_metrics.hpp"
+#include "paracel/metrics.hpp"
 
 #include <gtest/gtest.h>
 
@@ -23,6 +23,15 @@ TEST(Metrics, AucCountsTiesHalf) {
   EXPECT_DOUBLE_EQ(paracel::accuracy(margin, label, weight), 4.0 / 6);
   EXPECT_DOUBLE_EQ(paracel::log_loss(std::vector<double>{0, 9}, std::vector<double>{1, -1}, std::vector<double>{3, 0}),
                    std::log(2));
+}
+
+TEST(Metrics, TheRootMeanSquaredErrorIsWeighted) {
+  const std::vector<double> prediction{1, 2, 9};
+  const std::vector<double> target{2, 4, 0};
+  EXPECT_DOUBLE_EQ(paracel::rmse(prediction, target), std::sqrt((1.0 + 4 + 81) / 3));
+  EXPECT_DOUBLE_EQ(paracel::rmse(prediction, target, std::vector<double>{3, 1, 0}), std::sqrt(7.0 / 4));
+  EXPECT_TRUE(std::isnan(paracel::rmse({}, {})));
+  EXPECT_THROW(paracel::rmse(prediction, std::vector<double>{1}), paracel::error);
 }
 
 TEST(Metrics, LossAndAccuracyDoNotOverflow) {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "paracel/classification_metrics.hpp"
+#include "paracel/metrics.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -15,11 +18,23 @@ namespace paracel {
 namespace {
 
 void check_lengths(std::span<const double> margin, std::span<const double> label, std::span<const double> weight) {
-  if (margin.size() != label.size()) throw error("metrics: want one margin per label");
+  if (margin.size() != label.size()) throw error("metrics: want one prediction per label");
   if (!weight.empty() && weight.size() != label.size()) throw error("metrics: want one weight per label, or none");
 }
 
 }  // namespace
+
+void metrics_file::open(const std::string& path, bool appends) {
+  out_.open(path, appends ? std::ios::app : std::ios::trunc);
+  if (!out_) throw error(path + ": cannot be written: " + std::strerror(errno));
+  path_ = path;
+}
+
+void metrics_file::write(const std::string& json) {
+  if (!out_.is_open() || out_ << json << std::endl) return;
+  std::fprintf(stderr, "%s: cannot be written: %s; the run continues\n", path_.c_str(), std::strerror(errno));
+  out_.close();
+}
 
 double logistic_loss(double x) noexcept { return x > 0 ? std::log1p(std::exp(-x)) : -x + std::log1p(std::exp(x)); }
 
@@ -75,6 +90,18 @@ double auc(std::span<const double> margin, std::span<const double> label, std::s
   }
   if (positives == 0 || negatives == 0) return std::numeric_limits<double>::quiet_NaN();
   return pairs / (positives * negatives);
+}
+
+double rmse(std::span<const double> prediction, std::span<const double> target, std::span<const double> weight) {
+  check_lengths(prediction, target, weight);
+  double sum = 0;
+  double all = 0;
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    const double w = weight.empty() ? 1 : weight[i];
+    all += w;
+    if (w != 0) sum += w * (prediction[i] - target[i]) * (prediction[i] - target[i]);
+  }
+  return std::sqrt(sum / all);
 }
 
 }  // namespace paracel
