@@ -20,7 +20,7 @@ def write_run(folder, events, metrics=(), log="", **run):
     if end is not None:
         note.update(status=end["status"], cause=end["cause"])
     for name, text in (("timeline.jsonl", "\n".join(lines) + "\n"), ("run.json", json.dumps(note)), ("worker_0.log", log),
-                       ("metrics.jsonl", "".join((m if isinstance(m, str) else json.dumps(m)) + "\n" for m in metrics))):
+                       ("run_metrics.jsonl", "".join((m if isinstance(m, str) else json.dumps(m)) + "\n" for m in metrics))):
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write(text)
     return folder

@@ -171,7 +171,7 @@ class Records(unittest.TestCase):
                        b'{"t": 4, "event": "usage", "role": "worker", "index": 0, "usage": {"seconds": "long", "cpu": {}}}\n'
                        b'{"t": 4, "event": "progress", "round": [], "metric": {}}\n{"t": 4, "event": "checkpoint"}\n'
                        b'{"t": 5, "event": "lost"}\n\xff\xfe\n' + b"[" * 100000 + b'\n{"t": 6, "event": "end", "status": 0')
-        with open(os.path.join(self.folder, "metrics.jsonl"), "wb") as file:
+        with open(os.path.join(self.folder, "run_metrics.jsonl"), "wb") as file:
             file.write(b'{"round": 1, "loss": 1, "seconds": 0.1}\n{"round": 2, "loss": NaN, "seconds": "x"}\n{"round": "a", "loss": Infinity}\n'
                        b'{"loss": 1e999}\n{}\n7\n{"round": 5, "loss": true, "seconds": 1e308}\n{"round": 1' + b"0" * 5000 + b', "loss": 1}\n')
         record = RunRecord(self.folder)

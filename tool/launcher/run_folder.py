@@ -9,12 +9,12 @@ from .exit_status import USAGE, Failure
 from .folder_lock import OF_RUN, FolderLock
 from .own_folder import NotOwn, OwnFolder
 from .run_directory import KEY, NOTE
-from .timeline import METRICS, REPORT, TIMELINE
+from .timeline import KEPT_METRICS, REPORT, TIMELINE
 
 MOST_NOTE_BYTES = 1 << 20
 LOGS = r"(scheduler|server_\d+|worker_\d+|mpirun_(workers|servers|server_\d+))\.log"
 KEPT = r"worker-\d+\.(kept[01]|clients)"  # as in src/worker/job/recovery_file.hpp
-NOTES = rf"({re.escape(NOTE)}|{re.escape(KEY)}|{re.escape(REPORT)})(\.tmp)?|{re.escape(TIMELINE)}|{re.escape(METRICS)}"
+NOTES = rf"({re.escape(NOTE)}|{re.escape(KEY)}|{re.escape(REPORT)})(\.tmp)?|{re.escape(TIMELINE)}|{re.escape(KEPT_METRICS)}"
 WRITTEN_BY_RUNS = re.compile(f"{LOGS}|{KEPT}|{NOTES}", re.ASCII)
 KEPT_FILE = re.compile(KEPT, re.ASCII)
 

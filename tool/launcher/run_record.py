@@ -5,7 +5,7 @@ import json
 import math
 import os
 
-from .timeline import METRICS, TIMELINE
+from .timeline import KEPT_METRICS, TIMELINE
 
 MOST_BYTES = 256 << 20   # of a file that is read
 INDEX_NAMES = ("round", "run", "stage", "class", "tree", "level")  # they say to what a line belongs, and are no results
@@ -135,7 +135,7 @@ class RunRecord:
             self.take(event)
         for node in self.nodes.values():
             node.retime()
-        self.lines = objects_in(os.path.join(folder, METRICS))
+        self.lines = objects_in(os.path.join(folder, KEPT_METRICS))
         self.first_round_at = self.align()
         self.metrics = self.series()
         self.results = self.printed()

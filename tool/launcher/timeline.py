@@ -12,7 +12,8 @@ import os
 import time
 
 TIMELINE = "timeline.jsonl"
-METRICS = "metrics.jsonl"       # in the output folder, and its copy
+METRICS = "metrics.jsonl"       # in the output folder
+KEPT_METRICS = "run_metrics.jsonl"  # its copy: the folder of the logs may be the output folder, too
 REPORT = "report.html"
 THINNED = {"progress": 0.1, "sample": 0.0}  # seconds between those recorded, at first
 DOUBLES_AFTER = 600                         # records; then the interval doubles, at least to a second
@@ -113,7 +114,7 @@ class Timeline:
         try:
             self.keep_metrics()
         except OSError as error:
-            self.files.tell(self.path(METRICS), error)
+            self.files.tell(self.path(KEPT_METRICS), error)
         self.write({"event": "end", "status": status, "cause": cause})
         os.close(self.fd)
         self.fd = -1
@@ -129,7 +130,7 @@ class Timeline:
                 self.write({"event": "thinned", "lines": lines, "step": step})
             file.seek(0)
             broken = MOST_BROKEN
-            with open(self.files.open(self.path(METRICS)), "wb") as copy:
+            with open(self.files.open(self.path(KEPT_METRICS)), "wb") as copy:
                 for number, line in enumerate(file):
                     taken = number % step == 0 or number == lines - 1
                     if not taken and broken and (b"null" in line or b"NaN" in line or b"Inf" in line):

@@ -69,7 +69,7 @@ class Screen:
     def render(self, console):
         watch, blocks = self.watch, BLOCKS if (console.encoding or "").lower().startswith("utf") else PLAIN_BLOCKS
         report = watch.report or {}
-        parts = [self.text("  ".join(watch.headline()), "bold")]
+        parts = [self.text(", ".join(watch.headline()), "bold")]
         if "cause" in report:
             parts.append(self.text(f"ends with status {report.get('status')}: {report['cause']}", "bold red"))
         name, values = watch.objective()

@@ -28,7 +28,8 @@ def table(head, rows, texts=()):
     """`texts`: numbers of columns with words, which may be broken."""
     def row(cells, tag):
         return "<tr>" + "".join(f'<{tag}{" class=text" if i in texts else ""}>{text(c)}</{tag}>' for i, c in enumerate(cells)) + "</tr>"
-    return (f'<div class=scroll><table><thead>{row(head, "th")}</thead><tbody>' + "".join(row(r, "td") for r in rows)
+    top = f'<thead>{row(head, "th")}</thead>' if any(head) else ""
+    return (f"<div class=scroll><table>{top}<tbody>" + "".join(row(r, "td") for r in rows)
             + "</tbody></table></div>")
 
 

@@ -111,6 +111,8 @@ def result(page, record, marks):
     if bad:
         notes.append(f"{count_of(bad, 'value')} {'was' if bad == 1 else 'were'} not a finite number"
                      + (f", first in round {short(first)}" if first is not None else "") + ".")
+    if marks:
+        notes.append("Lines across: red a loss, green a checkpoint or a process that joined; the events are listed below.")
     if record.thinned and record.thinned[1]:
         notes.append(f"One of {short(record.thinned[1])} rounds is drawn.")
     charts = [page.figure(Chart(main.name, [(main.name, points_of(main))], marks=marks, whole=whole, from_zero=False,
