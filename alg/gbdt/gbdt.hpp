@@ -38,6 +38,7 @@ struct gbdt_settings : tree_settings {
   static constexpr auto summary = "gradient-boosted decision trees";
   void keys(key_list& k);
   void check(const config& from);
+  void check_host_functions(const config& from) const;
 
   std::vector<std::string> validation_input;
   boosting_loss loss = boosting_loss::squared;
@@ -51,6 +52,9 @@ struct gbdt_settings : tree_settings {
   int early_stopping = 0;
   bool training_curve = false;
   bool xgboost = true;
+  std::string objective;  ///< the name of host_functions::objective; empty: the loss
+  std::string eval_metric;
+  std::optional<double> first_margin;
   std::string group_place;  ///< of the key group, for errors
   std::string loss_place;   ///< of the key loss, if it is given
 };
@@ -79,11 +83,18 @@ class gbdt : public tree_base {
   [[nodiscard]] std::vector<double> scores(const sample_rows& rows) const override {
     return sums(rows, model_.first_margin);
   }
-  void to_predictions(std::vector<double>& scores) const override { alg::to_predictions(loss(), scores, outputs()); }
+  void to_predictions(std::vector<double>& scores) const override {
+    if (!raw()) alg::to_predictions(loss(), scores, outputs());
+  }
   /// Adds trees to those of the initial model. A collective.
   [[nodiscard]] boosted_trees boost(run_log& log);
   [[nodiscard]] int initial_rounds() const { return static_cast<int>(trees().trees() / outputs()); }
   void check_margins(int round, std::span<const double> margins, double first) const;
+  /// The derivatives of the host's objective for all outputs, weighted.
+  void own_derivatives(std::span<const double> margins, std::vector<double>& first, std::vector<double>& second) const;
+  /// What is followed for the validation rows: the host's metric or loss_of. A collective.
+  [[nodiscard]] double validation_loss(collectives& all, std::optional<ranking_groups>& groups,
+                                       const std::vector<double>& margins) const;
   /// The loss of rows with these margins; with lambdamart -NDCG. A collective.
   [[nodiscard]] double loss_of(collectives& all, const sample_rows& rows, std::optional<ranking_groups>& groups,
                                std::vector<double> margins) const;
@@ -92,8 +103,13 @@ class gbdt : public tree_base {
     return classifies() ? "loss" : ranks() ? "train_ndcg" : "train_rmse";
   }
   [[nodiscard]] const char* validation_name() const {
-    return classifies() ? "validate_loss" : ranks() ? "validate_ndcg" : "validate_rmse";
+    return own_metric()   ? "validate_metric"
+           : classifies() ? "validate_loss"
+           : ranks()      ? "validate_ndcg"
+                          : "validate_rmse";
   }
+  [[nodiscard]] double shown_validation(double loss) const { return own_metric() ? loss : shown(loss); }
+  [[nodiscard]] bool own_metric() const noexcept { return !settings_.eval_metric.empty(); }
   [[nodiscard]] double shown(double loss) const { return classifies() ? loss : ranks() ? -loss : std::sqrt(loss); }
   [[nodiscard]] xgboost_form form() const;
   void write_model();

@@ -14,8 +14,7 @@ namespace paracel::alg {
 
 namespace {
 
-// Lower bounds of second derivatives and probabilities.
-constexpr double least_curvature_of_loss = 1e-16;
+// Lower bound of probabilities.
 constexpr double least_probability = 1e-15;
 constexpr double greatest_size = 1e30;  // of targets and weights: leaves are floats, and squares are summed
 constexpr double least_target = 1e-30;

@@ -29,6 +29,9 @@ inline constexpr choices<boosting_loss> boosting_losses = {{"squared", boosting_
                                                            {"softmax", boosting_loss::softmax},
                                                            {"lambdamart", boosting_loss::lambdamart}};
 
+/// The lower bound of second derivatives.
+inline constexpr double least_curvature_of_loss = 1e-16;
+
 /// Labels and weights of rows; without weights each is 1. Margins of rows: `outputs` numbers each.
 struct labelled_rows {
   std::span<const double> label;

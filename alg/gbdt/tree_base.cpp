@@ -29,15 +29,20 @@ std::string json_strings(const std::vector<std::string>& items) {
   return text + "]";
 }
 
+/// The numbers, separated by |.
+std::string joined(std::span<const double> numbers) {
+  std::string line;
+  for (const double n : numbers) {
+    if (!line.empty()) line += '|';
+    append_text(line, n);
+  }
+  return line;
+}
+
 /// The most probable class, a tab, and the probabilities of all, separated by |.
 std::string class_line(const std::vector<std::string>& classes, std::span<const double> probability) {
   const auto most = std::ranges::max_element(probability) - probability.begin();
-  std::string line = classes[static_cast<std::size_t>(most)] + '\t';
-  for (std::size_t c = 0; c < probability.size(); ++c) {
-    if (c > 0) line += '|';
-    append_text(line, probability[c]);
-  }
-  return line;
+  return classes[static_cast<std::size_t>(most)] + '\t' + joined(probability);
 }
 
 /// The leaves of each row, as nodes of their trees, separated by |.
@@ -258,7 +263,8 @@ void tree_base::write_predictions() {
   to_predictions(found);
   std::vector<std::string> lines(predict_.rows());
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (!classifies()) append_text(lines[i], found[i]);
+    if (raw()) lines[i] = joined(std::span(found).subspan(i * k, k));
+    else if (!classifies()) append_text(lines[i], found[i]);
     else if (k == 1) lines[i] = class_line(classes_, std::vector{1 - found[i], found[i]});
     else lines[i] = class_line(classes_, std::span(found).subspan(i * k, k));
   }

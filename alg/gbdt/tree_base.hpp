@@ -55,6 +55,9 @@ class tree_base : public linear_base {
   /// Sets what the labels are: numbers, two classes, or more, or relevances.
   void set_loss(boosting_loss loss);
   [[nodiscard]] boosting_loss loss() const noexcept { return loss_; }
+  /// Sets whether predictions are the raw scores, because the objective was the host's (host_functions.hpp).
+  void set_raw(bool raw) noexcept { raw_ = raw; }
+  [[nodiscard]] bool raw() const noexcept { return raw_; }
   [[nodiscard]] bool classifies() const noexcept {
     return loss_ == boosting_loss::log || loss_ == boosting_loss::softmax;
   }
@@ -100,6 +103,7 @@ class tree_base : public linear_base {
   column_offsets offsets_;
   bool leaves_;
   boosting_loss loss_ = boosting_loss::squared;
+  bool raw_ = false;
   std::vector<std::string> classes_;
   std::map<std::uint32_t, std::vector<std::string>> words_;  // of categorical features
 };

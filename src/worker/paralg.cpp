@@ -18,6 +18,7 @@
 
 #include "core/interruption.hpp"
 #include "core/json_io.hpp"
+#include "core/progress_hook.hpp"
 #include "load/collective_errors.hpp"
 #include "load/input/input.hpp"
 #include "load/input/load_progress.hpp"
@@ -193,7 +194,10 @@ std::size_t paralg::paracel_take_commands(double seconds) {
 
 void paralg::report_progress(const progress_report& report) {
   check_interruption();  // a round that waits for nothing would not notice
-  if (get_worker_id() != 0 || !session_->has_scheduler()) return;
+  if (get_worker_id() != 0) return;
+  if (const auto hook = progress_hook.load(std::memory_order_relaxed); hook != nullptr)
+    hook(report.round, report.rounds, report.objective, report.metric);
+  if (!session_->has_scheduler()) return;
   const auto now = now_ms();
   if (last_report_ms_ >= 0 && now - last_report_ms_ < report_interval_ms && report.round != report.rounds) return;
   last_report_ms_ = now;

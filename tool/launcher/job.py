@@ -32,7 +32,7 @@ INTERRUPT_KILL = 3.0
 class Job:
     def __init__(self, plan):
         self.plan, self.options = plan, plan.options
-        self.terminal = Terminal()
+        self.terminal = Terminal(plan.options.progress_every)
         self.files = Logs(self.terminal.say, plan.open_log)
         self.children = []
         self.by_pid = {}

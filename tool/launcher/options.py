@@ -5,6 +5,7 @@ import os
 from .command_line import name_given, new_parser
 from .exit_status import MEANING, USAGE, Failure
 from .numbers import MOST_BYTES, byte_count, percentage, positive, seconds, seconds_between, whole_number
+from .terminal import QUIET_PROGRESS
 
 # Options of Paracel 0.3 that belong to Mesos and have no meaning without it.
 NO_GROUPS = "groups belong to Mesos, which is not supported; the hosts of processes are listed in --hostfile"
@@ -105,6 +106,8 @@ def parse_command_line(arguments):
     add("--keep", type=positive(1 << 20), default=20, metavar="N",
         help="when the job has ended, remove the folders of finished runs below paracel_runs/ except the N newest "
              "(default 20)")
+    add("--progress-every", type=seconds_between(0.1, 1e6), default=QUIET_PROGRESS, metavar="SECONDS",
+        help="time between lines of progress where standard error is no terminal (default 2)")
     add("--timeout", type=seconds, default=None, metavar="SECONDS", help="end the job after this time, with status 12")
     add("--heartbeat-limit", type=job_seconds, default=3.0, metavar="SECONDS",
         help="silence after which a process counts as lost, at least two heartbeats; three times as long for the scheduler "

@@ -53,7 +53,8 @@ def loading_text(done, total):
 class Terminal:
     """Never blocks: a reader that stops reading must not keep the launcher from managing the job."""
 
-    def __init__(self):
+    def __init__(self, quiet_progress=QUIET_PROGRESS):
+        self.quiet_progress = quiet_progress
         self.tty = os.isatty(2)
         self.err = Stream(2)
         self.out = Stream(1, self.err)  # of worker 0
@@ -155,7 +156,7 @@ class Terminal:
         """When the next progress line may be shown; None if there is none, or previous output has not been read yet."""
         if not self.pending or self.err.waiting or self.out.waiting and self.tty:
             return None
-        return self.shown + (TTY_PROGRESS if self.tty else QUIET_PROGRESS)
+        return self.shown + (TTY_PROGRESS if self.tty else self.quiet_progress)
 
     def end_progress(self):
         """The job has failed: shows the last progress before the cause, and none afterwards."""

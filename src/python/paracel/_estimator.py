@@ -56,8 +56,10 @@ _JOB = {
     "n_workers": Parameter(None, None, "None: fit in this process. A number: a job of so many worker processes."),
     "n_servers": Parameter(1, None, "Parameter servers of a job."),
     "replicas": Parameter(1, None, "Copies of each parameter in a job; with 2, fit survives the loss of a server."),
-    "launcher": Parameter("local", None, "How a job is started: ``local``, on this host, or ``mpi``."),
+    "launcher": Parameter("local", None, "How a job is started: ``local``, on this host, or ``mpi``; or a list of options of "
+                                         "prun, such as ``['-m', 'mpi', '--hostfile', 'hosts', '--output-dir', 'shared']``."),
     "verbose": Parameter(False, None, "Print what the program prints."),
+    "progress": Parameter(False, None, "Show the rounds of a fit, with tqdm if that is installed, else as lines on stderr."),
 }
 
 
@@ -109,9 +111,9 @@ class ProgramEstimator(BaseEstimator):
         """Whether a fit begins with the model that is there."""
         return getattr(self, "warm_start", False) and "model_" in self.__dict__
 
-    def _run(self, inputs, config=None, program=None):
-        """Runs the program. Returns: its Model."""
-        job = Job(self.n_workers, self.n_servers, self.replicas, self.launcher)
+    def _run(self, inputs, config=None, program=None, functions=None):
+        """Runs the program. `functions`: see Job.run. Returns: its Model."""
+        job = Job(self.n_workers, self.n_servers, self.replicas, self.launcher, self.progress)
         config = {**self._config(), **(config or {})}
         folder = memory_folder() if self._goes_on() else None
         try:
@@ -119,7 +121,7 @@ class ProgramEstimator(BaseEstimator):
                 self._earlier().write(folder)
                 config["initial_model"] = folder
             return job.run(program or self._program, config, inputs, words=self._words(),
-                           on_line=print if self.verbose else None)
+                           on_line=print if self.verbose else None, functions=functions)
         finally:
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -2,6 +2,7 @@
 """Runs a program of the toolbox on arrays: in this process, or as a job of several workers that prun.py starts."""
 import json
 import os
+import queue
 import re
 import shutil
 import subprocess
@@ -11,11 +12,15 @@ import threading
 import warnings
 
 from paracel import _core, _programs
+from paracel._functions import folders_of_modules
 from paracel._inputs import Text, in_this_process, write_files
 from paracel._model import Model
+from paracel._progress import progress_of
 from paracel.errors import ConfigError, DataError, Error, JobError, PluginError, UsageError
 
-_BIN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bin")
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_BIN = os.path.join(_HERE, "_bin")
+_PROGRESS_EVERY = 0.2  # seconds
 # By the exit status of a program (README.md); others are Error.
 _ERRORS = {2: UsageError, 3: ConfigError, 4: DataError, 5: PluginError, 10: JobError, 11: JobError, 12: JobError, 13: JobError}
 
@@ -43,8 +48,10 @@ class Words:
 class _Listener:
     """Takes the lines of a program."""
 
-    def __init__(self, program, words, on_line):
-        self.program, self.words, self.on_line = program, words, on_line
+    _progress = re.compile(r"prun: round (\d+)(?:/(\d+))?(?:  (\S+) ([-\d.]\S*))?")
+
+    def __init__(self, program, words, on_line, progress):
+        self.program, self.words, self.on_line, self.progress = program, words, on_line, progress
         self.errors, self.warnings, self.others = [], [], []
         self._front = re.compile(r"\s*(?:(?:prun(?:\.py)?|worker \d+|%s): )*" % re.escape(program))
 
@@ -58,8 +65,10 @@ class _Listener:
         elif plain.startswith("warning: "):
             if plain not in self.warnings:
                 self.warnings.append(plain)
-        else:
+        elif (found := self._progress.match(line)) is None:
             self.others.append(plain)
+        elif self.progress is not None:
+            self.progress.report(int(found[1]), int(found[2] or 0), float(found[4] or "nan"), found[3] or "objective")
 
     def finish(self, status):
         for text in self.warnings:
@@ -89,9 +98,9 @@ def _warning_class(text):
     return ProgramWarning
 
 
-def memory_folder():
-    """A new folder in memory, where the system has one."""
-    return tempfile.mkdtemp(prefix="paracel-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+def memory_folder(top=None):
+    """A new folder: below `top`, or in memory, where the system has that."""
+    return tempfile.mkdtemp(prefix="paracel-", dir=top or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
 
 
 class Job:
@@ -101,17 +110,22 @@ class Job:
     ----------
     n_workers : int or None
         None: in this process, alone. Otherwise a job of so many worker processes.
-    n_servers, replicas, launcher
-        Of a job: parameter servers, copies of every parameter, and how it is started (``local`` or ``mpi``).
-    options : sequence of str
-        Further options of prun.py.
+    n_servers, replicas : int
+        Of a job: parameter servers, and copies of every parameter.
+    launcher : str or sequence of str
+        How a job is started: ``local`` or ``mpi``, or options of prun. Its inputs and results are in memory, or below the folder
+        of the option ``--output-dir``, which hosts must share.
+    progress : bool
+        Whether its progress is shown.
     """
 
-    def __init__(self, n_workers=None, n_servers=1, replicas=1, launcher="local", options=()):
-        self.n_workers, self.n_servers, self.replicas = n_workers, n_servers, replicas
-        self.launcher, self.options = launcher, options
+    def __init__(self, n_workers=None, n_servers=1, replicas=1, launcher="local", progress=False):
+        self.n_workers, self.n_servers, self.replicas, self.progress = n_workers, n_servers, replicas, progress
+        self.options = ["-m", launcher] if isinstance(launcher, str) else [str(word) for word in launcher]
+        at = self.options.index("--output-dir") + 1 if "--output-dir" in self.options[:-1] else 0
+        self.top = self.options[at] if at else None
 
-    def run(self, program, config, inputs, *, words=None, on_line=None):
+    def run(self, program, config, inputs, *, words=None, on_line=None, functions=None):
         """Runs it.
 
         Parameters
@@ -122,44 +136,62 @@ class Job:
             By config key.
         on_line : callable, optional
             Called with each line that the first worker prints.
+        functions : dict, optional
+            Of gbdt: ``objective`` and ``eval_metric``, as the binding calls them, in a job their names; ``classes``: whether
+            labels are classes.
 
         Returns
         -------
         Model
         """
-        folder = memory_folder()
+        folder = memory_folder(self.top)
         try:
             output = os.path.join(folder, "output")
-            self.run_to(output, program, {"format": "npy", **config}, inputs, words=words, on_line=on_line)
+            self.run_to(output, program, {"format": "npy", **config}, inputs, words=words, on_line=on_line, functions=functions)
             return Model.read(output)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def run_to(self, output, program, config, inputs, *, words=None, on_line=None):
+    def run_to(self, output, program, config, inputs, *, words=None, on_line=None, functions=None):
         """The same with the program's files left in the folder `output`. Nothing is returned."""
-        listener = _Listener(program, words or Words(program), on_line)
+        words = words or Words(program)
+        progress = progress_of(words.title) if self.progress else None
+        listener = _Listener(program, words, on_line, progress)
         how = self._in_this_process if self.n_workers is None else self._as_job
-        listener.finish(how(program, {**config, "output": output}, inputs, listener))
+        try:
+            status = how(program, {**config, "output": output}, inputs, listener, functions)
+        finally:
+            if progress is not None:
+                progress.close()
+        listener.finish(status)
 
-    def _in_this_process(self, program, config, inputs, listener):
+    def _in_this_process(self, program, config, inputs, listener, functions):
         if _core._entered():
             raise Error(f"{listener.words.title}: this process is in a job of Paralg, want paracel.leave() first, or n_workers")
         if any(name in os.environ for name in _WORKERS_VARIABLES):
             raise Error(f"{listener.words.title}: this process is a worker of a job, and a program would join it; want "
                         "n_workers")
         with in_this_process(inputs) as names, in_this_process({"config": Text(json.dumps({**config, **names}))}) as own:
-            return _programs.run(program, ["--cfg_file", own["config"]], listener)
+            functions = functions or {}
+            return _programs.run(program, ["--cfg_file", own["config"]], listener,
+                                 on_progress=None if listener.progress is None else listener.progress.report,
+                                 objective=functions.get("objective"), metric=functions.get("eval_metric"))
 
-    def _as_job(self, program, config, inputs, listener):
-        folder = memory_folder()
+    def _as_job(self, program, config, inputs, listener, functions):
+        folder = memory_folder(self.top)
         try:
             config = {**config, **write_files(inputs, folder)}
             file = os.path.join(folder, "config.json")
             with open(file, "w", encoding="utf-8") as out:
                 json.dump(config, out)
+            path = os.path.join(_BIN, program)
+            if functions:
+                path = os.path.join(_HERE, "_worker.py")
+                with open(os.path.join(folder, "functions.json"), "w", encoding="utf-8") as out:
+                    json.dump({**functions, "path": folders_of_modules()}, out)
             command = [sys.executable, "-S", os.path.join(_BIN, "prun.py"), "-w", str(self.n_workers),
-                       "-p", str(self.n_servers), "--replicas", str(self.replicas), "-m", self.launcher,
-                       "--output-dir", folder, *self.options, "-c", file, os.path.join(_BIN, program)]
+                       "-p", str(self.n_servers), "--replicas", str(self.replicas), "--progress-every", str(_PROGRESS_EVERY),
+                       *self.options, "--output-dir", folder, "-c", file, path]
             return _run_command(command, listener)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -170,20 +202,27 @@ def _run_command(command, listener):
     others = {k: v for k, v in os.environ.items() if not k.startswith(("PARACEL_", "OMPI_", "PMIX_"))}
     job = subprocess.Popen(command, env=others, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                            text=True, errors="replace", start_new_session=True)
-    said = []
-    reader = threading.Thread(target=lambda: said.extend(job.stderr))
-    reader.start()
+    said = queue.SimpleQueue()
+
+    def read(to_stderr, stream):
+        for line in stream:
+            said.put((to_stderr, line.rstrip("\n")))
+        said.put(None)
+
+    readers = [threading.Thread(target=read, args=some) for some in ((False, job.stdout), (True, job.stderr))]
+    for reader in readers:
+        reader.start()
     try:
-        for line in job.stdout:
-            listener(False, line.rstrip("\n"))
+        for _ in readers:
+            while (line := said.get()) is not None:
+                listener(*line)
         status = job.wait()
     finally:
         if job.poll() is None:
             job.terminate()
         job.wait()
-        reader.join()
+        for reader in readers:
+            reader.join()
         job.stdout.close()
         job.stderr.close()
-    for line in said:
-        listener(True, line.rstrip("\n"))
     return status

@@ -4,6 +4,7 @@ import numpy as np
 
 from paracel._estimator import (Parameter, Probabilities, ProgramClassifier, ProgramEstimator, ProgramRegressor, loads,
                                 random_state, samples, warm_start, weight_failures)
+from paracel._functions import Metric, Objective, function_of, name_for_workers, name_of
 from paracel._inputs import Table
 from paracel._sklearn import check_data, check_supervised, check_weight
 from paracel.linear import logistic, softmax
@@ -116,6 +117,12 @@ _BOOSTING = {
     **_TREES,
     "early_stopping_rounds": Parameter(None, None, "With `eval_set`: end when this many rounds have not improved its "
                                                    "loss, and keep the best round's trees."),
+    "objective": Parameter(None, None, "A function ``objective(y, raw) -> (gradient, hessian)`` in place of the loss: the first and "
+                                       "second derivatives of each row's loss with respect to its raw prediction."),
+    "eval_metric": Parameter(None, None, "A function ``eval_metric(y, prediction) -> float`` that `eval_set` is followed by in place "
+                                         "of the loss; the smaller, the better."),
+    "first_margin": Parameter(None, "first_margin", "The raw prediction before the first tree; None: the mean or the log odds of "
+                                                    "`y`, with an `objective` and for several classes 0."),
     "warm_start": warm_start("`n_estimators` counts its trees, too."),
     "random_state": random_state(),
 }
@@ -165,6 +172,14 @@ class _Trees(ProgramEstimator):
 
 
 class _Boosting(_Trees):
+    """`objective` and `eval_metric` are called once a round with arrays of float64: `y` as the program has it (of a classifier the
+    numbers of the classes in `classes_`, as integers), of the rows whose weight is not 0, and raw predictions of shape (rows,), or
+    (rows, classes) with more than two classes, or for a metric of the program's own losses probabilities. Row weights are applied
+    to what the objective returns. Predictions of the fitted model are then raw, too: there is no `predict_proba`.
+
+    In a job each worker calls the objective with its own rows, and the first one the metric with all; both are functions of a
+    module, or their names, ``"module:function"``."""
+
     _program = "gbdt"
     _expected_failures = weight_failures("min_samples_leaf counts rows, of which repeated ones are more", zeros=False)
 
@@ -176,8 +191,37 @@ class _Boosting(_Trees):
         X = self._check_rows(X)
         return self._forest.sums(self._forest.rows(X), self.model_.manifest["first_margin"])
 
-    def _boost(self, inputs, config, weight, evaluation):
+    def _config(self):
+        config = super()._config()
+        if self._goes_on():
+            config.pop("first_margin", None)
+        return config
+
+    def _own_functions(self, config, classes, groups):
+        """Names the functions in the config. `groups`: of the rows and of those of `eval_set`, for a ranker. Returns: those of
+        Job.run."""
+        made = {}
+        for parameter, kind, more in (("objective", Objective, groups[:1]), ("eval_metric", Metric, groups[1:])):
+            given = getattr(self, parameter)
+            if given is None:
+                continue
+            function = function_of(parameter, given)
+            config[parameter] = name_of(given)
+            if self.n_workers is None:
+                made[parameter] = kind(function, classes, more)
+            elif groups:
+                raise ValueError(f"parameter {parameter}: not in a job, whose workers may have parts of a group; want n_workers=None")
+            else:
+                made[parameter] = name_for_workers(parameter, given)
+        return {"objective": None, "eval_metric": None, "classes": classes, **made} if made else None
+
+    def _boost(self, inputs, config, weight, evaluation, classes=False, groups=()):
         """Runs the program. `evaluation`: X and y of the rows whose loss is followed, or None."""
+        functions = self._own_functions(config, classes, groups)
+        if evaluation is None and self.eval_metric is not None:
+            raise ValueError("parameter eval_metric: fit needs eval_set=(X, y), which it measures")
+        if evaluation is not None and self.objective is not None and self.eval_metric is None:
+            raise ValueError("parameter objective: with an eval_set it needs eval_metric, too")
         if weight is not None:
             inputs["row_weights"] = Table(weight)
         if evaluation is not None:
@@ -186,7 +230,13 @@ class _Boosting(_Trees):
             if evaluation is None:
                 raise ValueError("parameter early_stopping_rounds: fit needs eval_set=(X, y), whose loss it follows")
             config["early_stopping"] = int(self.early_stopping_rounds)
-        return self._run(inputs, {"xgboost": False, **config, **self._further("rounds")})
+        if self.progress and evaluation is None and self.objective is None:
+            config["training_curve"] = True  # shows a loss
+        return self._run(inputs, {"xgboost": False, **config, **self._further("rounds")}, functions=functions)
+
+    def _own_objective(self):
+        """The name of the model's objective; "": its loss."""
+        return self.model_.manifest["settings"].get("objective", "")
 
 
 class GradientBoostingClassifier(Probabilities, _Boosting, ProgramClassifier):
@@ -215,7 +265,7 @@ class GradientBoostingClassifier(Probabilities, _Boosting, ProgramClassifier):
             rows, labels = eval_set
             eval_set = check_data(self, rows, reset=False, allow_nan=True), self._numbers_of(labels)
         loss = "log" if len(self.classes_) == 2 else "softmax"
-        self._take(self._boost({"training_input": samples(X, y)}, {"loss": loss}, weight, eval_set))
+        self._take(self._boost({"training_input": samples(X, y)}, {"loss": loss}, weight, eval_set, classes=True))
         return self
 
     def decision_function(self, X):
@@ -236,6 +286,9 @@ class GradientBoostingClassifier(Probabilities, _Boosting, ProgramClassifier):
         array of shape (rows, classes)
         """
         margins = self.decision_function(X)
+        if self._own_objective():
+            raise AttributeError(f"the model has no probabilities, as its objective is {self._own_objective()}: want "
+                                 "decision_function, its raw predictions")
         if margins.ndim > 1:
             return softmax(margins)
         second = logistic(margins)
@@ -279,7 +332,10 @@ class GradientBoostingRegressor(_Boosting, ProgramRegressor):
 
 
 class GradientBoostingRanker(_Boosting):
-    """Gradient-boosted trees that rank the rows of a group, by LambdaMART. Program: ``gbdt``."""
+    """Gradient-boosted trees that rank the rows of a group, by LambdaMART. Program: ``gbdt``.
+
+    `objective(y, raw, group)` and `eval_metric(y, raw, group)` also get the number of each row's group, and are not for jobs.
+    """
 
     _parameters = {
         **_BOOSTING,
@@ -314,8 +370,10 @@ class GradientBoostingRanker(_Boosting):
             rows, relevance, groups = eval_set
             rows, relevance = check_supervised(self, rows, relevance, reset=False, allow_nan=True, y_numeric=True)
             eval_set = rows, relevance, _group_numbers(groups, rows)
-        inputs = {"training_input": samples(X, y, _group_numbers(group, X))}
-        self._take(self._boost(inputs, config, check_weight(sample_weight, X), eval_set))
+        numbers = _group_numbers(group, X)
+        inputs = {"training_input": samples(X, y, numbers)}
+        self._take(self._boost(inputs, config, check_weight(sample_weight, X), eval_set,
+                               groups=(numbers,) if eval_set is None else (numbers, eval_set[2])))
         return self
 
     def predict(self, X):

@@ -14,6 +14,7 @@
 #include <paracel/error.hpp>
 
 #include "core/interruption.hpp"
+#include "core/progress_hook.hpp"
 #include "program_table.hpp"
 
 namespace paracel::py {
@@ -86,6 +87,29 @@ class interruptible {
   interruptible& operator=(const interruptible&) = delete;
 };
 
+const run_host* host_of_run = nullptr;
+
+void report_progress_of_run(int round, int rounds, double objective, const std::string& metric) {
+  host_of_run->progress(round, rounds, objective, metric);
+}
+
+/// While it exists the program's progress and gbdt's own functions go to the host.
+class hosted {
+ public:
+  explicit hosted(const run_host& by) {
+    host_of_run = &by;
+    if (by.progress) progress_hook = &report_progress_of_run;
+    alg::host_functions::current() = by.functions;
+  }
+  ~hosted() {
+    alg::host_functions::current() = {};
+    progress_hook = nullptr;
+    host_of_run = nullptr;
+  }
+  hosted(const hosted&) = delete;
+  hosted& operator=(const hosted&) = delete;
+};
+
 /// What main_env (src/worker/main_env.cpp) does to a process is undone.
 class process_settings {
  public:
@@ -106,7 +130,7 @@ class process_settings {
 
 }  // namespace
 
-int run_hosted(const std::string& program, const std::vector<std::string>& arguments, const line_sink& lines,
+int run_hosted(const std::string& program, const std::vector<std::string>& arguments, const run_host& host,
                const std::atomic<bool>& interrupted) {
   const auto found = program_table().find(program);
   if (found == program_table().end()) throw error("found no program " + program + "; names() lists them");
@@ -121,10 +145,11 @@ int run_hosted(const std::string& program, const std::vector<std::string>& argum
   std::mutex both;
   const line_sink in_turn = [&](bool to_stderr, std::string_view line) {
     const std::lock_guard turn(both);
-    lines(to_stderr, line);
+    host.lines(to_stderr, line);
   };
   const process_settings restored_later;
   const interruptible from_now_on(interrupted);
+  const hosted now(host);
   check_interruption_of_run();
   std::fflush(stdout);
   const stream_to_lines out(stdout, false, in_turn);
