@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Estimators against the command line on the same data: the same bits. Models of one read by the other. Errors."""
+import ast
+import inspect
 import json
 import os
 import re
@@ -195,6 +197,40 @@ class Documents(Folder):
                 self.assertIn(estimator._program, estimator.__doc__)
                 for name in estimator._parameters:
                     self.assertIn(f"\n{name} : default ", estimator.__doc__)
+
+
+class Stub(unittest.TestCase):
+    """What the build has written for type checkers is what there is."""
+
+    def setUp(self):
+        with open(os.path.join(os.path.dirname(paracel.__file__), "_toolbox.pyi"), encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+        self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+        self.functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+        (listed,) = (node.value for node in tree.body if isinstance(node, ast.Assign))
+        self.listed = ast.literal_eval(listed)
+
+    def test_names_and_parameters(self):
+        self.assertEqual(sorted(self.listed), sorted(paracel._module_of))
+        for name in self.listed:
+            found = getattr(paracel, name)
+            with self.subTest(name):
+                if name in self.functions:
+                    wanted = [n for n in inspect.signature(found).parameters if n != "job"]
+                    arguments = self.functions[name].args
+                    self.assertEqual([a.arg for a in arguments.args + arguments.kwonlyargs][:len(wanted)], wanted)
+                elif name in self.classes:
+                    init = next(n for n in self.classes[name].body if getattr(n, "name", "") == "__init__")
+                    wanted = list(inspect.signature(found.__init__).parameters)[1:]
+                    self.assertEqual([a.arg for a in init.args.kwonlyargs], wanted)
+
+    def test_attributes_of_fitted_models(self):
+        common = {n.target.id for n in self.classes["ProgramEstimator"].body if isinstance(n, ast.AnnAssign)}
+        for name, (estimator, data, _) in CASES.items():
+            with self.subTest(name):
+                declared = {n.target.id for n in self.classes[type(estimator).__name__].body if isinstance(n, ast.AnnAssign)}
+                fitted = {n for n in vars(estimator.fit(*data)) if n.endswith("_") and not n.startswith("_")}
+                self.assertLessEqual(fitted, declared | common)
 
 
 class Models(Folder):

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Objectives and metrics in Python: the built-in losses written there give the built-in's trees; early stopping against an oracle;
-jobs, errors, Ctrl-C, and what the model says."""
+"""Objectives and metrics in Python: the built-in losses written there give the built-in's trees; early stopping against an
+oracle; jobs, errors, Ctrl-C, and what the model says."""
 import json
 import os
 import signal
@@ -224,7 +224,7 @@ class Objectives(Folder):
                 with self.assertRaisesRegex(kind, words):
                     paracel.GradientBoostingRegressor(eval_metric=metric).fit(X, y, eval_set=(X, y))
         for how, words in (({"eval_metric": self.losses.absolute}, "^parameter eval_metric: fit needs eval_set"),
-                           ({"objective": later, "first_margin": 1e31}, "parameter first_margin: found 1e.?31, want at most 1e30")):
+                           ({"objective": later, "first_margin": 1e31}, "parameter first_margin: found 1e.?31, want at most")):
             with self.assertRaisesRegex(ValueError, words):
                 boosted("Regressor", (X, y), **how)
         with self.assertRaisesRegex(ValueError, "^parameter objective: with an eval_set it needs eval_metric, too"):

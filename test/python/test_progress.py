@@ -28,23 +28,23 @@ class Progress(Folder):
     def said(self, code, tqdm=True):
         """stderr of a program, which prints nothing else."""
         hide = "" if tqdm else "import sys\nsys.modules['tqdm'] = None\n"
-        done = subprocess.run([sys.executable, "-c", hide + BEGIN + code], capture_output=True, text=True, check=False, timeout=300,
-                              cwd=self.folder)
+        done = subprocess.run([sys.executable, "-c", hide + BEGIN + code], capture_output=True, text=True, check=False,
+                              timeout=300, cwd=self.folder)
         self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
         return done.stderr
 
     def test_a_bar(self):
         for workers in (None, 2):
             with self.subTest(workers=workers):
-                text = self.said(f"model = paracel.GradientBoostingRegressor(n_estimators=40, progress=True, n_workers={workers})\n"
-                                 "model.fit(X, y)\nassert len(model._forest) == 40")
+                text = self.said(f"model = paracel.GradientBoostingRegressor(n_estimators=40, progress=True, n_workers={workers})"
+                                 "\nmodel.fit(X, y)\nassert len(model._forest) == 40")
                 last = re.split(r"[\r\n]+", text.strip())[-1]
                 self.assertRegex(last, r"^GradientBoostingRegressor: 100%\|.*\| 40/40 \[.*round.*, train_rmse=\d\.\d+\]")
 
     def test_the_loss_is_the_followed_one(self):
         text = self.said("paracel.GradientBoostingRegressor(n_estimators=10, progress=True).fit(X, y, eval_set=(X, y))\n"
-                         "paracel.GradientBoostingRegressor(n_estimators=10, progress=True, eval_metric=lambda y, p: 1.5).fit(X, y, "
-                         "eval_set=(X, y))\n"
+                         "model = paracel.GradientBoostingRegressor(n_estimators=10, progress=True)\n"
+                         "model.set_params(eval_metric=lambda y, p: 1.5).fit(X, y, eval_set=(X, y))\n"
                          "paracel.LogisticRegression(progress=True, tol=1e-9).fit(X, y > 0)\n"
                          "paracel.pagerank(np.array([[0, 1], [1, 2], [2, 0], [0, 2]]), progress=True)\n")
         self.assertRegex(text, r"GradientBoostingRegressor: .*\| 10/10 \[.*validate_rmse=\d\.\d+\]")

@@ -30,6 +30,21 @@ class Job(paracel.Paralg):
         self.load_samples("x").labels  # want: "Samples" has no attribute "labels"
         self.no_such_call()  # want: "Job" has no attribute "no_such_call"
         rank: str = self.comm.rank  # want: Incompatible types in assignment
+X = np.zeros((10, 2))
+good = paracel.KMeans(n_clusters=3, n_workers=2, random_state=None).fit(X)
+centres: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]" = good.cluster_centers_
+labels: str = paracel.KMeans(n_clusters=3).fit(X).labels_  # want: Incompatible types in assignment
+paracel.KMeans(n_cluster=3)  # want: Unexpected keyword argument "n_cluster" for "KMeans"
+paracel.KMeans(3)  # want: Too many positional arguments
+paracel.Lasso(alpha="1")  # want: Argument "alpha" to "Lasso" has incompatible type "str"; expected "float"
+paracel.KMean()  # want: Module has no attribute "KMean"
+good.label_  # want: "KMeans" has no attribute "label_"
+good.fit_predct(X)  # want: "KMeans" has no attribute "fit_predct"
+paracel.GradientBoostingRegressor(max_leaf_nodes=None, objective=lambda y, raw: (raw - y, y)).fit(X, X[:, 0], eval_set=(X, X))
+paracel.GradientBoostingRegressor(objective=3)  # want: Argument "objective" to "GradientBoostingRegressor"
+ranks = paracel.pagerank([(0, 1)], damping=0.8, n_workers=2).values
+paracel.pagerank([(0, 1)], n_worker=2)  # want: Unexpected keyword argument "n_worker"
+score: int = paracel.Ridge(alpha=1).fit(X, X[:, 0]).score(X, X[:, 0])  # want: Incompatible types in assignment
 """
 
 
@@ -86,7 +101,7 @@ class Types(unittest.TestCase):
             self.assertIn(words, found[number])
 
     def test_the_extensions_have_stubs(self):
-        for name in ("py.typed", "_core.pyi", "_programs.pyi"):
+        for name in ("py.typed", "_core.pyi", "_programs.pyi", "_toolbox.pyi"):
             self.assertTrue(os.path.isfile(os.path.join(SITE, "paracel", name)), name)
         with open(os.path.join(SITE, "paracel", "_core.pyi"), encoding="utf-8") as file:
             stub = file.read()

@@ -19,6 +19,7 @@ A subclass of `Paralg` reads almost like the serial algorithm; `run` is a progra
 import importlib
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from paracel import _core
 from paracel._core import Array, Comm, ComQueue, Future, Graph, KeySet, Loop, Table, any_source, any_tag
@@ -26,6 +27,9 @@ from paracel.errors import (ConfigError, DataError, Error, JobError, MissingKeyE
                             UsageError, ValueTypeError)
 from paracel.paralg import Paralg
 from paracel.running import plugin_folders, run
+
+if TYPE_CHECKING:
+    from paracel._toolbox import *  # noqa: F403  (toolbox_stub.py writes it when the package is built)
 
 __version__ = "0.1.0"
 __all__ = ["Array", "Comm", "ComQueue", "ConfigError", "DataError", "Error", "Future", "Graph", "JobError", "KeySet", "Loop",
@@ -73,10 +77,11 @@ _module_of = {name: module for module, names in _TOOLBOX.items() for name in nam
 __all__ += list(_module_of)
 
 
-def __getattr__(name):
-    if name not in _module_of:
-        raise AttributeError(f"module 'paracel' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"paracel.{_module_of[name]}"), name)
+if not TYPE_CHECKING:
+    def __getattr__(name):
+        if name not in _module_of:
+            raise AttributeError(f"module 'paracel' has no attribute {name!r}")
+        return getattr(importlib.import_module(f"paracel.{_module_of[name]}"), name)
 
 
 def __dir__():

@@ -27,12 +27,15 @@ class Parameter(NamedTuple):
     doc : str
     value : callable, optional
         From the parameter's value to the key's. None leaves the key out.
+    type : str
+        For type checkers, if it is not that of the default.
     """
 
     default: Any
     key: Optional[str]
     doc: str
     value: Callable = lambda v: v
+    type: str = ""
 
 
 def seed_of(random_state):
@@ -44,7 +47,12 @@ def seed_of(random_state):
 
 
 def random_state(doc="Seed of the random numbers. None: another one in each fit."):
-    return Parameter(0, "seed", doc, seed_of)
+    return Parameter(0, "seed", doc, seed_of, type="int | numpy.random.RandomState | None")
+
+
+def class_weight():
+    return Parameter(None, None, "Factors of the rows' weights: a dict from class to number, or 'balanced'.",
+                     type="dict[Any, float] | str | None")
 
 
 def warm_start(doc):
@@ -53,11 +61,13 @@ def warm_start(doc):
 
 
 _JOB = {
-    "n_workers": Parameter(None, None, "None: fit in this process. A number: a job of so many worker processes."),
+    "n_workers": Parameter(None, None, "None: fit in this process. A number: a job of so many worker processes.",
+                           type="int | None"),
     "n_servers": Parameter(1, None, "Parameter servers of a job."),
     "replicas": Parameter(1, None, "Copies of each parameter in a job; with 2, fit survives the loss of a server."),
     "launcher": Parameter("local", None, "How a job is started: ``local``, on this host, or ``mpi``; or a list of options of "
-                                         "prun, such as ``['-m', 'mpi', '--hostfile', 'hosts', '--output-dir', 'shared']``."),
+                                         "prun, such as ``['-m', 'mpi', '--hostfile', 'hosts', '--output-dir', 'shared']``.",
+                          type="str | collections.abc.Sequence[str]"),
     "verbose": Parameter(False, None, "Print what the program prints."),
     "progress": Parameter(False, None, "Show the rounds of a fit, with tqdm if that is installed, else as lines on stderr."),
 }
@@ -71,6 +81,7 @@ class ProgramEstimator(BaseEstimator):
 
     _program: str | None = None
     _parameters: dict[str, Any] = {}
+    _notes = ""  # of all subclasses, after the parameters
     _allow_nan = False
     # Checks of scikit-learn that do not hold, and why: by the function's name, perhaps with its arguments.
     _expected_failures: dict[str, str] = {}
@@ -89,7 +100,7 @@ class ProgramEstimator(BaseEstimator):
         cls.__init__ = scope["__init__"]
         cls.__init__.__qualname__ = f"{cls.__qualname__}.__init__"
         cls.__init__.__module__ = cls.__module__
-        cls.__doc__ = _with_parameters(cls.__doc__, cls._table)
+        cls.__doc__ = _with_parameters(cls.__doc__, cls._table) + cls._notes
 
     # ---- fitting
 

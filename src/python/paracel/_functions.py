@@ -86,8 +86,8 @@ class Objective:
             raise ValueError(f"objective {name_of(self.function)}: returned {_described(array)} as {what}, want "
                              "numbers") from None
         if array.shape != raw.shape:
-            raise ValueError(f"objective {name_of(self.function)}: found {what} of shape {array.shape}, want {raw.shape}, that of "
-                             "the raw predictions")
+            raise ValueError(f"objective {name_of(self.function)}: found {what} of shape {array.shape}, want {raw.shape}, that "
+                             "of the raw predictions")
         wrong = ~(np.abs(array) <= GREATEST)
         if wrong.any():
             at = tuple(int(i) for i in np.argwhere(wrong)[0])

@@ -2,8 +2,8 @@
 """Factorizations."""
 import numpy as np
 
-from paracel._estimator import (Parameter, Probabilities, ProgramClassifier, ProgramEstimator, ProgramRegressor, loads,
-                                random_state, warm_start)
+from paracel._estimator import (Parameter, Probabilities, ProgramClassifier, ProgramEstimator, ProgramRegressor, class_weight,
+                                loads, random_state, warm_start)
 from paracel._inputs import Table
 from paracel._model import Model
 from paracel._sklearn import TransformerMixin, check_data, check_is_fitted
@@ -60,7 +60,7 @@ class FactorizationMachineClassifier(Probabilities, _FactorizationMachine, Progr
     """A factorization machine for two classes: a linear model with an interaction of rank `n_factors` for each pair of features.
     Program: ``fm``."""
 
-    _parameters = {**_FM, "class_weight": Parameter(None, None, "A dict from class to number, or 'balanced'.")}
+    _parameters = {**_FM, "class_weight": class_weight()}
 
     def _own_tags(self):
         return {"binary_only": True}
@@ -133,7 +133,8 @@ class TruncatedSVD(TransformerMixin, ProgramEstimator):
     _parameters = {
         "n_components": Parameter(2, "k", "Number of singular triplets."),
         "max_iter": Parameter(300, "rounds", "Maximum number of steps."),
-        "tol": Parameter(None, "tolerance", "Greatest residual, as a fraction of the greatest value; None: the program's."),
+        "tol": Parameter(None, "tolerance", "Greatest residual, as a fraction of the greatest value; None: the program's.",
+                         type="float | None"),
         "random_state": random_state(),
     }
 

@@ -2,10 +2,9 @@
 """Linear models."""
 import numpy as np
 
-from paracel._estimator import Parameter, Probabilities, ProgramClassifier, ProgramRegressor, loads, weight_failures
+from paracel._estimator import Parameter, Probabilities, ProgramClassifier, ProgramRegressor, class_weight, loads, weight_failures
 
 _SOLVER = "How the minimum is found: ``{}``."
-_CLASS_WEIGHT = Parameter(None, None, "Factors of the rows' weights: a dict from class to number, or 'balanced'.")
 
 
 def _margins(X, coef, intercept):
@@ -72,7 +71,7 @@ class LogisticRegression(Probabilities, _LinearClassifier):
         "max_iter": Parameter(1000, "rounds", "Maximum number of steps."),
         "fit_intercept": Parameter(True, "bias", "Whether there is an intercept. It is not penalised."),
         "solver": Parameter("newton", "method", _SOLVER.format("newton``, ``lbfgs``, with l1 ``owlqn")),
-        "class_weight": _CLASS_WEIGHT,
+        "class_weight": class_weight(),
     }
 
     def _fit(self, X, y, weight):
@@ -129,7 +128,7 @@ class SoftmaxRegression(Probabilities, _LinearClassifier):
         "max_iter": Parameter(1000, "rounds", "Maximum number of steps; reaching it is an error."),
         "fit_intercept": Parameter(True, "bias", "Whether classes have intercepts. These are not penalised."),
         "solver": Parameter("newton", "method", _SOLVER.format("newton`` or ``lbfgs")),
-        "class_weight": _CLASS_WEIGHT,
+        "class_weight": class_weight(),
     }
 
     @staticmethod
@@ -189,7 +188,7 @@ class LinearSVC(_LinearClassifier):
     _parameters = {
         "loss": Parameter("squared_hinge", "loss", "``hinge`` or ``squared_hinge``."),
         **_MARGIN,
-        "class_weight": _CLASS_WEIGHT,
+        "class_weight": class_weight(),
     }
 
     @staticmethod

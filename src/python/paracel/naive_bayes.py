@@ -8,7 +8,8 @@ from paracel.linear import softmax
 _COMMON = {
     "fit_prior": Parameter(True, "fit_prior", "Classes have their shares of the rows; False: the same."),
     "class_prior": Parameter(None, "class_prior", "Their probabilities instead, in ascending order of the classes.",
-                             lambda v: None if v is None else [float(p) for p in v]),
+                             lambda v: None if v is None else [float(p) for p in v],
+                             type="collections.abc.Sequence[float] | None"),
 }
 _COUNTS = {"alpha": Parameter(1.0, "alpha", "Added to each count.")}
 
@@ -96,7 +97,8 @@ class GaussianNB(_NaiveBayes):
     _parameters = {
         **_COMMON,
         "var_smoothing": Parameter(None, "var_smoothing", "This fraction of the greatest variance of a feature is added to "
-                                                          "all variances; None: to each 1e-9 of its own feature's."),
+                                                          "all variances; None: to each 1e-9 of its own feature's.",
+                                   type="float | None"),
     }
 
     def _take_parameters(self, arrays):

@@ -65,7 +65,7 @@ class Word2Vec(ProgramEstimator):
         "method": Parameter("skip_gram", "method", "``skip_gram`` or ``cbow``."),
         "negatives": Parameter(5, "negatives", "Other words for each word."),
         "max_iter": Parameter(5, "rounds", "Passes over the text."),
-        "learning_rate": Parameter(None, "alpha", "First step size; None: the program's."),
+        "learning_rate": Parameter(None, "alpha", "First step size; None: the program's.", type="float | None"),
         "warm_start": warm_start("Words that it has go on, others begin as new ones."),
         "random_state": random_state(),
     }

@@ -2,8 +2,8 @@
 """Gradient-boosted trees and random forests."""
 import numpy as np
 
-from paracel._estimator import (Parameter, Probabilities, ProgramClassifier, ProgramEstimator, ProgramRegressor, loads,
-                                random_state, samples, warm_start, weight_failures)
+from paracel._estimator import (Parameter, Probabilities, ProgramClassifier, ProgramEstimator, ProgramRegressor, class_weight,
+                                loads, random_state, samples, warm_start, weight_failures)
 from paracel._functions import Metric, Objective, function_of, name_for_workers, name_of
 from paracel._inputs import Table
 from paracel._sklearn import check_data, check_supervised, check_weight
@@ -99,15 +99,18 @@ def _limit(v):
 _TREES = {
     "max_bins": Parameter(255, "max_bins", "Bins of a feature, at most 255."),
     "categorical_features": Parameter(None, "categorical", "Numbers of the features that are categories: integers from 0.",
-                                      lambda v: None if v is None else [int(c) for c in v]),
+                                      lambda v: None if v is None else [int(c) for c in v],
+                                      type="collections.abc.Sequence[int] | None"),
 }
 _BOOSTING = {
     "n_estimators": Parameter(100, "rounds", "Maximum number of rounds; a round has a tree, or one for each of three or more "
                                              "classes."),
     "learning_rate": Parameter(0.1, "rate", "Factor of each tree."),
     "growth": Parameter("leaf", "growth", "``leaf``: the leaf that gains most is split next; ``depth``: level by level."),
-    "max_leaf_nodes": Parameter(31, "max_leaves", "Leaves of a tree; None: no limit.", _limit),
-    "max_depth": Parameter(None, "max_depth", "Depth of a tree; None: no limit.", _limit),
+    "max_leaf_nodes": Parameter(31, "max_leaves", "Leaves of a tree; None: no limit.", _limit,
+                           type="int | None"),
+    "max_depth": Parameter(None, "max_depth", "Depth of a tree; None: no limit.", _limit,
+                           type="int | None"),
     "l2_regularization": Parameter(1.0, "lambda", "L2 penalty of the leaves."),
     "min_split_gain": Parameter(0.0, "gamma", "A split must gain more."),
     "min_samples_leaf": Parameter(20, "min_child_rows", "Minimum number of rows of a leaf."),
@@ -116,13 +119,15 @@ _BOOSTING = {
     "colsample": Parameter(1.0, "colsample", "Share of the features that a tree uses."),
     **_TREES,
     "early_stopping_rounds": Parameter(None, None, "With `eval_set`: end when this many rounds have not improved its "
-                                                   "loss, and keep the best round's trees."),
-    "objective": Parameter(None, None, "A function ``objective(y, raw) -> (gradient, hessian)`` in place of the loss: the first and "
-                                       "second derivatives of each row's loss with respect to its raw prediction."),
-    "eval_metric": Parameter(None, None, "A function ``eval_metric(y, prediction) -> float`` that `eval_set` is followed by in place "
-                                         "of the loss; the smaller, the better."),
+                                                   "loss, and keep the best round's trees.", type="int | None"),
+    "objective": Parameter(None, None, "A function ``objective(y, raw) -> (gradient, hessian)`` in place of the loss: the first "
+                                       "and second derivatives of each row's loss with respect to its raw prediction.",
+                           type="collections.abc.Callable[..., Any] | str | None"),
+    "eval_metric": Parameter(None, None, "A function ``eval_metric(y, prediction) -> float`` that `eval_set` is followed by in "
+                                         "place of the loss; the smaller, the better.",
+                             type="collections.abc.Callable[..., float] | str | None"),
     "first_margin": Parameter(None, "first_margin", "The raw prediction before the first tree; None: the mean or the log odds of "
-                                                    "`y`, with an `objective` and for several classes 0."),
+                                                    "`y`, with an `objective` and for several classes 0.", type="float | None"),
     "warm_start": warm_start("`n_estimators` counts its trees, too."),
     "random_state": random_state(),
 }
@@ -172,13 +177,18 @@ class _Trees(ProgramEstimator):
 
 
 class _Boosting(_Trees):
-    """`objective` and `eval_metric` are called once a round with arrays of float64: `y` as the program has it (of a classifier the
-    numbers of the classes in `classes_`, as integers), of the rows whose weight is not 0, and raw predictions of shape (rows,), or
-    (rows, classes) with more than two classes, or for a metric of the program's own losses probabilities. Row weights are applied
-    to what the objective returns. Predictions of the fitted model are then raw, too: there is no `predict_proba`.
+    _notes = """
+Notes
+-----
+`objective` and `eval_metric` are called once a round with arrays of float64: `y` as the program has it (of a classifier the
+numbers of the classes in `classes_`, as integers), without rows of weight 0, and raw predictions of shape (rows,), or with
+more than two classes (rows, classes); a metric of one of the program's own losses gets probabilities. Weights of rows are
+applied to what the objective returns. A model with an own objective predicts raw numbers: of a classifier
+`decision_function`, not `predict_proba`.
 
-    In a job each worker calls the objective with its own rows, and the first one the metric with all; both are functions of a
-    module, or their names, ``"module:function"``."""
+In a job each worker calls the objective with its own rows, and the first one the metric with all. Both are then functions of a
+module that workers can import, or their names, ``"module:function"``.
+"""
 
     _program = "gbdt"
     _expected_failures = weight_failures("min_samples_leaf counts rows, of which repeated ones are more", zeros=False)
@@ -210,7 +220,8 @@ class _Boosting(_Trees):
             if self.n_workers is None:
                 made[parameter] = kind(function, classes, more)
             elif groups:
-                raise ValueError(f"parameter {parameter}: not in a job, whose workers may have parts of a group; want n_workers=None")
+                raise ValueError(f"parameter {parameter}: not in a job, whose workers may have parts of a group; want "
+                                 "n_workers=None")
             else:
                 made[parameter] = name_for_workers(parameter, given)
         return {"objective": None, "eval_metric": None, "classes": classes, **made} if made else None
@@ -242,7 +253,7 @@ class _Boosting(_Trees):
 class GradientBoostingClassifier(Probabilities, _Boosting, ProgramClassifier):
     """Gradient-boosted trees for classes. Missing values are NaN. Program: ``gbdt``."""
 
-    _parameters = {**_BOOSTING, "class_weight": Parameter(None, None, "A dict from class to number, or 'balanced'.")}
+    _parameters = {**_BOOSTING, "class_weight": class_weight()}
 
     def fit(self, X, y, sample_weight=None, eval_set=None):
         """Fits the model.
@@ -399,8 +410,9 @@ def _group_numbers(group, X):
 _FOREST = {
     "n_estimators": Parameter(100, "trees", "Number of trees."),
     "max_features": Parameter(None, "features_per_split", "Features tested in a node; None: the square root of their number, "
-                                                          "of regression a third.", _limit),
-    "max_depth": Parameter(None, "max_depth", "Depth of a tree; None: no limit.", _limit),
+                                                          "of regression a third.", _limit, type="int | None"),
+    "max_depth": Parameter(None, "max_depth", "Depth of a tree; None: no limit.", _limit,
+                           type="int | None"),
     "min_samples_split": Parameter(2, "min_split", "Minimum number of sampled rows of a node that is split."),
     "min_samples_leaf": Parameter(1, "min_leaf", "Minimum number of sampled rows of a leaf."),
     "bootstrap": Parameter(True, "bootstrap", "False: each tree uses every row once."),
@@ -441,7 +453,7 @@ class RandomForestClassifier(Probabilities, _RandomForest, ProgramClassifier):
     A row's weight is how often it is drawn for a tree, on average; if one is above 500, all are divided by their mean.
     """
 
-    _parameters = {**_FOREST, "class_weight": Parameter(None, None, "A dict from class to number, or 'balanced'.")}
+    _parameters = {**_FOREST, "class_weight": class_weight()}
 
     def _config_for(self, X, y, weight):
         return {"type": "classification"}
