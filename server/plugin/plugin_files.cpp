@@ -4,8 +4,10 @@
 #include <dirent.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <link.h>
 #include <linux/openat2.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <system_error>
 #include <type_traits>
@@ -90,6 +93,30 @@ bool is_cut_off(std::string_view content) {
   return false;
 }
 
+/// Whether a group is the private one of this user or of root: it has the user's name and no other user. Systems that
+/// give each user such a group have umask 002, so that what is installed is writable by it.
+bool is_private_group(gid_t group) {
+  static std::mutex one_at_a_time;  // the functions of the C library share their result
+  const std::lock_guard lock(one_at_a_time);
+  const auto* found = ::getgrgid(group);
+  if (found == nullptr) return false;
+  const std::string name = found->gr_name;
+  std::vector<std::string> members;
+  for (char** m = found->gr_mem; *m != nullptr; ++m) members.emplace_back(*m);
+  const auto is_ours = [](uid_t user) { return user == ::geteuid() || user == 0; };
+  const auto* of_name = ::getpwnam(name.c_str());
+  if (of_name == nullptr || !is_ours(of_name->pw_uid) || of_name->pw_gid != group) return false;
+  for (const auto& member : members) {
+    const auto* user = ::getpwnam(member.c_str());
+    if (user == nullptr || !is_ours(user->pw_uid)) return false;
+  }
+  ::setpwent();
+  bool alone = true;
+  while (const auto* user = ::getpwent()) alone = alone && (user->pw_gid != group || is_ours(user->pw_uid));
+  ::endpwent();
+  return alone;
+}
+
 /// Which user other than root and this one could modify it; empty: none.
 std::string others_who_may_change(const struct stat& about) {
   if (about.st_uid != ::geteuid() && about.st_uid != 0)
@@ -98,7 +125,8 @@ std::string others_who_may_change(const struct stat& about) {
   // In a folder with the sticky bit users cannot replace each other's files.
   if (S_ISDIR(about.st_mode) && (about.st_mode & S_ISVTX) != 0) return {};
   if ((about.st_mode & S_IWOTH) != 0) return "may be written by everyone: chmod o-w it";
-  if ((about.st_mode & S_IWGRP) != 0) return "may be written by its group: chmod g-w it";
+  if ((about.st_mode & S_IWGRP) != 0 && !is_private_group(about.st_gid))
+    return "may be written by its group: chmod g-w it";
   return {};
 }
 

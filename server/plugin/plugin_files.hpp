@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Which file a plug-in's name refers to, and whether it may be loaded: it and its folder must be owned by root or this
-// user, and not be writable by others.
+// user, and not be writable by others, which the user's private group (of umask 002) is not.
 #pragma once
 
 #include <cstdint>

@@ -10,16 +10,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include <paracel/error.hpp>
 
 #include "config/json_document.hpp"
 #include "config/launch_facts.hpp"
-#include "storage/file_glob.hpp"
 #include "worker/job/failure_line.hpp"
-#include "worker/results/output_folder.hpp"
+#include "worker/program_config.hpp"
 
 namespace paracel {
 
@@ -70,28 +68,11 @@ command_line parse(int argc, char** argv) {
   return c;
 }
 
-/// The inputs that the config names: files, and folders of models.
-std::vector<std::string> inputs_of(const config& settings) {
-  std::vector<std::string> paths;
-  for (const auto& s : settings.all()) {
-    if (s.type != key_type::file && s.type != key_type::files) continue;
-    const auto* some = std::get_if<std::vector<std::string>>(&s.value);
-    for (const auto& name : some != nullptr ? *some : std::vector<std::string>{std::get<std::string>(s.value)}) {
-      const auto files =
-          storage::file_exists(name + "/model.json") ? std::vector<std::string>{name} : storage::expand_files(name);
-      paths.insert(paths.end(), files.begin(), files.end());
-    }
-  }
-  return paths;
-}
-
 /// --check. Returns: the exit status.
 int answer_check(const config_schema& schema, const command_line& c) {
   const auto answer = [](const std::string& json) { std::printf("%s\n", json.c_str()); };
   try {
-    auto facts = facts_of(schema.check(*c.checked_file, !c.no_files, c.overrides), schema);
-    facts.remarks = config_remarks();
-    answer(facts_json(facts, &schema));
+    answer(check_answer(schema, *c.checked_file, !c.no_files, c.overrides));
     return exit_status::ok;
   } catch (const error& e) {
     answer(failure_json(e));
@@ -99,15 +80,10 @@ int answer_check(const config_schema& schema, const command_line& c) {
   }
 }
 
-/// prun.py has the remarks from --check, and says them once for all workers.
+/// prun.py says it of a job.
 bool is_launched() { return std::getenv("PARACEL_RENDEZVOUS") != nullptr; }
 
-void say_remarks(const std::string& program) {
-  for (const auto& remark : config_remarks())
-    std::fprintf(stderr, "%s: warning: %s\n", program.c_str(), remark.c_str());
-}
-
-/// For a person; prun.py says the same of a job.
+/// For a person.
 void say_summary(const config_schema& schema, const config& settings, std::chrono::steady_clock::time_point begin) {
   const auto output = facts_of(settings, schema).output;
   std::fflush(stdout);
@@ -138,9 +114,7 @@ int run(int argc, char** argv, const config_schema& schema, const std::function<
   }
   if (c.checked_file) return answer_check(schema, c);
   main_env environment(argc, argv);
-  const auto settings = schema.check(c.cfg_file, true, c.overrides);
-  if (!is_launched()) say_remarks(schema.program());
-  output_folder::keep(inputs_of(settings));
+  const auto settings = accept_config(schema, c.cfg_file, c.overrides);
   const announced now(settings);
   const auto begin = std::chrono::steady_clock::now();
   solve(settings);

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Algorithms in Python, in one process and as jobs: the package's README, every call, failures, and what an interpreter makes
 possible: threads, forks, Ctrl-C, objects that outlive their job."""
+import itertools
 import json
 import os
 import re
@@ -260,6 +261,8 @@ class Waits(paracel.Paralg):
                 self.set_consistency("bsp")
                 self.iter_commit()
                 self.read("x")
+            elif sys.argv[-1].endswith("collective.json"):
+                self.comm.allreduce(1)
             else:
                 self.comm.recv(1)
         else:
@@ -267,10 +270,11 @@ class Waits(paracel.Paralg):
                 self.take_commands(60)
 paracel.run(Waits)
 """)
-        for config in ("message.json", "clock.json"):
-            with self.subTest(config):
+        launchers = ("local", "mpi") if MPI else ("local",)
+        for config, launcher in itertools.product(("message.json", "clock.json", "collective.json"), launchers):
+            with self.subTest(config=config, launcher=launcher):
                 self.configure(config)
-                run = self.start("-w", "2", "-p", "1", "-c", config, "waits.py")
+                run = self.start("-w", "2", "-p", "1", "-m", launcher, "-c", config, "waits.py")
                 self.assertTrue(wait_until(lambda run=run: "waiting" in run.out(), 30), run.err())
                 time.sleep(0.2)
                 workers = [p for p in processes_of(run.job()) if "waits.py" in " ".join(p.command) and role_of(p) == "other"]

@@ -152,6 +152,22 @@ class Wheel(unittest.TestCase):
             run(os.path.join(bin_folder, "paracel-lr"), "--cfg_file", "lr.json", cwd=place)
             self.assertTrue(in_job and sorted(os.listdir(os.path.join(place, "model"))), in_job)
 
+    def test_plugins_of_an_installation_with_umask_002(self):
+        """Its files are writable by the user's own group."""
+        if not glob.glob(WHEELHOUSE + "/numpy-*.whl"):
+            self.skipTest(f"no wheels in {WHEELHOUSE}")
+        environment = os.path.join(self.folder, "of_group")
+        run("sh", "-c", 'umask 002 && "$0" -m venv "$1" && exec "$1/bin/pip" install -q --no-index --find-links "$2" '
+                        '--disable-pip-version-check "$3"', PYTHON, environment, WHEELHOUSE, self.wheel)
+        (plugins,) = glob.glob(environment + "/lib/*/site-packages/paracel/_plugins")
+        self.assertEqual([os.stat(path).st_mode & 0o020 for path in (plugins, plugins + "/liblr_update.so")], [0o020] * 2)
+        place = tempfile.mkdtemp(dir=self.folder)
+        with open(os.path.join(place, "job.py"), "w", encoding="utf-8") as file:
+            file.write(PROGRAM)
+        for command in (["prun", "-w", "2", "-p", "1"], ["python"]):
+            command[0] = os.path.join(environment, "bin", command[0])
+            run(*command, "job.py", cwd=place)
+
 
 if __name__ == "__main__":
     main()

@@ -3,7 +3,7 @@
 checker and one parser. For a program without a schema, start_scheduler reads the config."""
 import os
 
-from .program import output_of
+from .program import command_of, output_of
 from .exit_status import CONFIG, USAGE, Failure
 
 LIMIT = 30.0  # seconds
@@ -43,7 +43,8 @@ def check_config(framework, program, publishes, linked, options, check_files):
     whether it is written in C++. Raises Failure."""
     path, overrides = options.cfg_file, options.set
     if publishes:
-        facts = answer_of([program, f"--check={path}", *overriding(overrides)] + ([] if check_files else ["--no_files"]))
+        facts = answer_of([*command_of(program), f"--check={path}", *overriding(overrides)]
+                          + ([] if check_files else ["--no_files"]))
         if facts is not None:
             if facts.standard_input and os.isatty(0):
                 raise Failure(CONFIG, f"{facts.standard_input}: standard input is a terminal, want a file or a pipe")

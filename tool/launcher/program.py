@@ -10,7 +10,8 @@ from .elf import needed_libraries
 from .exit_status import USAGE, Failure
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-SCHEMA_MARK = b"paracel-schema-v1"  # a program that contains these bytes supports --check and --schema
+# A program that contains these bytes supports --check and --schema: in C++, and in Python.
+SCHEMA_MARK, PYTHON_SCHEMA_MARK = b"paracel-schema-v1", b"paracel.setting("
 LIBRARY, PS_LIBRARY = "libparacel.so", "libparacel_ps.so"  # a program linked with the second is written for ps-lite
 COMMANDS = ("status", "tell", "runs", "checkpoint", "sweep", "new", "doctor")  # of prun.py
 MOST_OUTPUT_BYTES = 1 << 26
@@ -81,13 +82,14 @@ def find_framework(program):
 
 def marks_in(path):
     """(has a schema, is linked with the framework, is written for ps-lite), from the bytes of the program. A script counts as
-    linked with nothing."""
+    linked with nothing; one in Python has a schema if it declares settings."""
     import mmap
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             needed = needed_libraries(content)
             linked, for_ps = (any(n == name or n.startswith(name + ".") for n in needed) for name in (LIBRARY, PS_LIBRARY))
-            return content.find(SCHEMA_MARK) >= 0, linked or for_ps, for_ps
+            publishes = content.find(PYTHON_SCHEMA_MARK if path.endswith(".py") else SCHEMA_MARK) >= 0
+            return publishes, linked or for_ps, for_ps
     except (OSError, ValueError):  # unreadable or empty
         return False, False, False
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from paracel import _core
 from paracel._core import Array, Comm, ComQueue, Future, Graph, KeySet, Loop, Table, any_source, any_tag
+from paracel._settings import setting
 from paracel.errors import (ConfigError, DataError, Error, JobError, MissingKeyError, NetworkError, PluginError, ProtocolError,
                             UsageError, ValueTypeError)
 from paracel.paralg import Paralg
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Array", "Comm", "ComQueue", "ConfigError", "DataError", "Error", "Future", "Graph", "JobError", "KeySet", "Loop",
            "MissingKeyError", "NetworkError", "Paralg", "PluginError", "ProtocolError", "Table", "UsageError", "ValueTypeError",
-           "any_source", "any_tag", "function", "leave", "run"]
+           "any_source", "any_tag", "function", "leave", "run", "setting"]
 
 _core._host(os.path.basename(sys.argv[0]) or "python", plugin_folders("", {}))
 

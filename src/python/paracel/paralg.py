@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The base class of algorithms."""
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from paracel import _core
+from paracel._settings import Setting
 from paracel.errors import ConfigError
 from paracel.loading import Samples, SparseRows, samples_of, sparse_rows_of
 
@@ -59,14 +60,19 @@ class Paralg(_core.Paralg):
     config: dict[str, Any] = {}
     """The config of the program, from `--cfg_file` (see `paracel.run`)."""
 
+    settings: ClassVar[dict[str, Setting] | None] = None
+    """The keys of the config, by name, as `paracel.setting` declares them: then `paracel.run` checks the config as programs in C++
+    do theirs, and `config` has all of them, with their defaults. None: any keys. The keys consistency, ssp_switch and limit_s are
+    accepted, too."""
+
     def __init__(self, output: str | None = None, rounds: int | None = None, consistency: str | None = None,
                  staleness: int | None = None) -> None:
         super().__init__()
         if consistency is None:
             consistency, limit = consistency_of(self.config)
             staleness = limit if staleness is None else staleness
-        self._open(self.config.get("output", "") if output is None else output,
-                   self.config.get("rounds", 0) if rounds is None else rounds, consistency, staleness or 0)
+        self._open((self.config.get("output") or "") if output is None else output,
+                   (self.config.get("rounds") or 0) if rounds is None else rounds, consistency, staleness or 0)
 
     def solve(self) -> None:
         """The algorithm."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from paracel import _core
+from paracel._settings import Schema
 from paracel.errors import Error, UsageError
 from paracel.paralg import Paralg
 
@@ -20,7 +21,9 @@ def run(algorithm: Callable[[], Any], arguments: Sequence[str] | None = None) ->
 
     The command line is `--cfg_file FILE`, a JSON object that becomes `Paralg.config`, and `--set KEY=VALUE`, which replaces one of
     its keys (VALUE is JSON, or else a text; OUTER.INNER is a key of an object in it); prun adds `--server_info`. The key
-    "include" names files whose keys it has, too. An exception ends the process with one line on stderr, `program: error: ...`, and its exit status (`errors.Error.status`, otherwise 1);
+    "include" names files whose keys it has, too. With `Paralg.settings` the config is checked, and there are `--help`,
+    `--schema` and `--check FILE`, as of programs in C++. An exception ends the process with one line on stderr,
+    `program: error: ...`, and its exit status (`errors.Error.status`, otherwise 1);
     what is not an Error has its traceback above.
 
     Parameters
@@ -31,10 +34,19 @@ def run(algorithm: Callable[[], Any], arguments: Sequence[str] | None = None) ->
         Instead of sys.argv[1:].
     """
     program = os.path.basename(sys.argv[0]) or "python"
-    words, status = "", 0
+    words, status, asked = "", 0, False
     try:
-        config_file, overrides = options_in(sys.argv[1:] if arguments is None else arguments)
-        Paralg.config = read_config(config_file, overrides) if config_file else {}
+        settings = getattr(algorithm, "settings", None)
+        flags = () if settings is None else ("help", "h", "schema", "no_files")
+        options = options_in(sys.argv[1:] if arguments is None else arguments, flags)
+        config_file, overrides = options["cfg_file"], options["set"]
+        if settings is None:
+            Paralg.config = read_config(config_file, overrides) if config_file else {}
+        else:
+            schema = Schema(program, algorithm, settings)
+            if asked := answer(schema.schema, options):
+                sys.exit(0)
+            Paralg.config = schema.accept(config_file, overrides)
         _core._host(program, plugin_folders(config_file, Paralg.config))
         made = algorithm()
         if made is not None:
@@ -45,6 +57,8 @@ def run(algorithm: Callable[[], Any], arguments: Sequence[str] | None = None) ->
     except KeyboardInterrupt:
         words, status = "interrupted", INTERRUPTED
     except SystemExit as request:
+        if asked:
+            raise
         words, status = "error: exit() before the algorithm had ended", request.code if isinstance(request.code, int) else 1
         status = status or 1
     except Error as error:
@@ -59,24 +73,47 @@ def run(algorithm: Callable[[], Any], arguments: Sequence[str] | None = None) ->
     sys.exit(status)
 
 
-def options_in(arguments):
-    """The value of --cfg_file, or "", and those of --set. Raises UsageError for other options."""
-    found, overrides = "", []
+def options_in(arguments, flags=()):
+    """The options by name, without values True; "set" is a list. Raises UsageError for others than --cfg_file, --set,
+    --server_info, and, if there are flags, these and --check."""
+    valued = ("cfg_file", "set", "server_info", *(("check",) if flags else ()))
+    found = {"cfg_file": "", "set": []}
     at = iter(arguments)
     for word in at:
         name, equals, value = word.lstrip("-").partition("=")
-        if not word.startswith("-") or name not in ("cfg_file", "set", "server_info"):
-            raise UsageError(f"found {word}, want --cfg_file FILE")
+        if not word.startswith("-") or name not in (*valued, *flags) or equals and name in flags:
+            raise UsageError(f"found {word}, want --cfg_file FILE" + ("; see --help" if flags else ""))
+        if name in flags:
+            found[name] = True
+            continue
         value = value if equals else next(at, None)
         if value is None:
             raise UsageError(f"found {word} without its value, want --cfg_file FILE")
-        if name == "cfg_file":
-            found = value
-        elif name == "set":
-            overrides.append(value)
-    if overrides and not found:
-        raise UsageError(f"--set {overrides[0]}: no config file is given, want --cfg_file FILE")
-    return found, overrides
+        if name == "set":
+            found["set"].append(value)
+        else:
+            found[name] = value
+    if found["set"] and not (found["cfg_file"] or "check" in found):
+        raise UsageError(f"--set {found['set'][0]}: no config file is given, want --cfg_file FILE")
+    return found
+
+
+def answer(schema, options):
+    """Prints what is asked about the program. Returns: whether something is. Raises ConfigError."""
+    if "help" in options or "h" in options:
+        print(schema.help_text(), end="")
+    elif "schema" in options:
+        print(schema.to_json(), end="")
+    elif "check" in options:
+        try:
+            print(schema.check_answer(options["check"], "no_files" not in options, options["set"]))
+        except Error as error:
+            print(json.dumps({"error": str(error), "status": error.status}))
+            raise
+    else:
+        return False
+    sys.stdout.flush()
+    return True
 
 
 def read_config(path, overrides=()):

@@ -73,6 +73,9 @@ class Calls(paracel.Paralg):
 
     def asynchronous(self):
         self.write(self.own("a"), np.arange(5.0))
+        self.write(self.own("n"), np.arange(3))
+        numbers = self.read(self.own("n"))
+        expect(numbers.dtype.char == np.dtype(np.int64).char and repr(numbers) == "array([0, 1, 2])", repr(numbers))
         futures = [self.read_async(self.own("a")) for _ in range(50)]
         expect(all(np.array_equal(f.get(), np.arange(5.0)) and f.ready() for f in futures), "read_async")
         expect(futures[0].get() is futures[0].get(), "a result is kept")

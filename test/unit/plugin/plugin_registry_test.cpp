@@ -203,6 +203,24 @@ TEST(PluginRegistry, OnlyTheAllowedFoldersAreLookedAt) {
   EXPECT_THAT(refusal(registry, "folder/", "f"), HasSubstr("named by the file name of its library"));
 }
 
+TEST(PluginRegistry, WhatThePrivateGroupOfTheUserMayWriteIsLoaded) {
+  const test::temporary_folder folder;
+  const auto file = folder / "libgroup.so";
+  fs::copy_file(plugins + "/libgood_updates.so", file);
+  if (::geteuid() != 0) GTEST_SKIP() << "whether this user has a private group is unknown";
+  ASSERT_EQ(::chown(file.c_str(), 0, 0), 0);
+  ASSERT_EQ(::chown(folder.path().c_str(), 0, 0), 0);
+  fs::permissions(file, fs::perms::group_write, fs::perm_options::add);
+  fs::permissions(folder.path(), fs::perms::group_write, fs::perm_options::add);
+  plugin_registry registry({folder.path()});
+  EXPECT_EQ(refusal(registry, "group", "multiply"), "loaded");
+  constexpr gid_t nobodys = 4000000001;  // a group that does not exist
+  ASSERT_EQ(::chown(file.c_str(), 0, nobodys), 0);
+  fs::permissions(file, fs::perms::group_write, fs::perm_options::add);
+  plugin_registry again({folder.path()});
+  EXPECT_THAT(refusal(again, "group", "multiply"), HasSubstr("may be written by its group"));
+}
+
 TEST(PluginRegistry, ALibraryThatIsCutOffIsRefusedBeforeItIsMapped) {
   const test::temporary_folder folder;
   const auto whole = plugins + "/libgood_updates.so";
@@ -236,6 +254,10 @@ TEST(PluginRegistry, WhatAGroupMayWriteIsNotLoaded) {
   const test::temporary_folder folder;
   const auto file = folder / "libgroup.so";
   fs::copy_file(plugins + "/libgood_updates.so", file);
+  if (::geteuid() != 0) GTEST_SKIP() << "this user cannot give a file to a group of others";
+  constexpr gid_t daemon = 1;
+  ASSERT_EQ(::chown(file.c_str(), 0, daemon), 0);
+  ASSERT_EQ(::chown(folder.path().c_str(), 0, daemon), 0);
   fs::permissions(file, fs::perms::group_write, fs::perm_options::add);
   plugin_registry registry({folder.path()});
   EXPECT_THAT(refusal(registry, "group", "multiply"),

@@ -7,6 +7,8 @@
 #include <optional>
 #include <thread>
 
+#include <paracel/error.hpp>
+
 #include "core/message_matcher.hpp"
 
 namespace paracel {
@@ -25,7 +27,8 @@ TEST(Polling, WhatArrivesInTheLastProgressIsFound) {
         ++calls;
         std::this_thread::sleep_for(101ms);  // past the limit
         messages.arrive({{1, 7, 0}, {}});
-      });
+      },
+      [] {});
   EXPECT_TRUE(done);
   EXPECT_TRUE(taken);
   EXPECT_EQ(calls, 1);
@@ -34,12 +37,18 @@ TEST(Polling, WhatArrivesInTheLastProgressIsFound) {
 TEST(Polling, WithoutPatienceItLooksOnce) {
   int looks = 0;
   EXPECT_FALSE(poll_until(
-      0ms, [&] { return ++looks > 1; }, [] {}));
+      0ms, [&] { return ++looks > 1; }, [] {}, [] {}));
   EXPECT_EQ(looks, 1);
   EXPECT_FALSE(poll_until(
-      1ms, [] { return false; }, [] {}));
+      1ms, [] { return false; }, [] {}, [] {}));
   EXPECT_TRUE(poll_until(
-      std::nullopt, [&] { return ++looks > 1000; }, [] {}));
+      std::nullopt, [&] { return ++looks > 1000; }, [] {}, [] {}));
+}
+
+TEST(Polling, ACheckEndsAWait) {
+  EXPECT_THROW((void)poll_until(
+                   std::nullopt, [] { return false; }, [] {}, [] { throw error("interrupted"); }),
+               error);
 }
 
 }  // namespace

@@ -133,5 +133,6 @@ void bind_comm(nb::class_<paralg_object>& c, nb::module_& m);
 void bind_arrays(nb::module_& m);
 void bind_loading(nb::class_<paralg_object>& c, nb::module_& m);
 void bind_queue(nb::module_& m);
+void bind_schema(nb::module_& m);
 
 }  // namespace paracel::py

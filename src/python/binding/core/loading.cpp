@@ -208,7 +208,9 @@ struct graph_object {
     auto* kept = new std::shared_ptr<const distributed_graph>(graph);
     const nb::capsule owner(kept,
                             [](void* p) noexcept { delete static_cast<std::shared_ptr<const distributed_graph>*>(p); });
-    return nb::cast(nb::ndarray<nb::numpy, const T, nb::ndim<1>>(v.data(), {v.size()}, owner));
+    auto array = nb::cast(nb::ndarray<nb::numpy, const T, nb::ndim<1>>(v.data(), {v.size()}, owner));
+    if constexpr (std::is_same_v<T, std::uint64_t>) return with_numpys_type(std::move(array), "uint64");
+    return array;
   }
 };
 

@@ -15,4 +15,5 @@ NB_MODULE(_core, m) {
   bind_arrays(m);
   bind_loading(algorithm, m);
   bind_queue(m);
+  bind_schema(m);
 }

@@ -227,13 +227,18 @@ any_value value_of(nb::handle from) {
   return packed(from);
 }
 
+nb::object with_numpys_type(nb::object array, const char* name) { return array.attr("view")(numpy().attr(name)); }
+
 nb::object array_of(value_tag element, const shared_bytes& bytes, std::span<const std::size_t> shape) {
   auto* kept = new shared_bytes(bytes);
   const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<shared_bytes*>(p); });
   return with_type(element_of(element), [&](auto zero) {
     using number = decltype(zero);
-    return nb::cast(
+    auto array = nb::cast(
         nb::ndarray<nb::numpy, number>(reinterpret_cast<number*>(bytes.get()), shape.size(), shape.data(), owner));
+    if constexpr (sizeof(number) == sizeof(std::int64_t) && std::is_integral_v<number>)
+      return with_numpys_type(std::move(array), "int64");
+    return array;
   });
 }
 

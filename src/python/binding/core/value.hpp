@@ -57,12 +57,18 @@ any_value value_of(nb::handle from);
 nb::object to_python(const any_value& v);
 /// Numbers as an array of this shape, which shares the bytes.
 nb::object array_of(value_tag element, const shared_bytes& bytes, std::span<const std::size_t> shape);
+/// An array of integers of 64 bits, with NumPy's own type of that name. They come from nanobind as `long long`, which
+/// NumPy takes for another type than int64 where this is `long`.
+nb::object with_numpys_type(nb::object array, const char* name);
 /// A vector's memory as an array.
 template <class T>
 nb::object array_of(std::vector<T>&& from) {
   auto* kept = new std::vector<T>(std::move(from));
   const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
+  auto array = nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
+  if constexpr (sizeof(T) == sizeof(std::int64_t) && std::is_integral_v<T>)
+    return with_numpys_type(std::move(array), std::is_signed_v<T> ? "int64" : "uint64");
+  return array;
 }
 
 /// Numbers of an array argument: their type and bytes, which stay in the array.

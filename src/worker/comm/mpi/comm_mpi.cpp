@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/interruption.hpp"
 #include "core/message_matcher.hpp"
 #include "worker/comm/comm_backend.hpp"
 #include "worker/comm/mpi/polling.hpp"
@@ -86,14 +87,24 @@ constexpr std::chrono::milliseconds last_wait{2000};
 
 // Pending sends of all communicators: a call on any of them makes progress on all. Only one thread calls MPI.
 std::size_t unsent = 0;
-// An exchange was given up and its memory freed while MPI still uses it: MPI must not be called any more.
+// A wait was abandoned: an exchange whose memory was freed while MPI still uses it, or one that was interrupted, whose
+// messages would be taken for others. MPI must not be called any more.
 bool stuck = false;
 // How often this process, waiting in shared memory, has polled for messages since it last sent one.
 unsigned looks_since_sent = 0;
 
 void check_usable() {
-  if (stuck)
-    throw network_error("MPI cannot be used any more: a collective was abandoned while its data was in flight", true);
+  if (stuck) throw network_error("MPI cannot be used any more: a wait for other workers was abandoned", true);
+}
+
+/// Throws: what ends a wait of a host process.
+void check_waiting() {
+  try {
+    check_interruption();
+  } catch (...) {
+    stuck = true;
+    throw;
+  }
 }
 
 class comm_mpi;
@@ -116,7 +127,7 @@ class comm_mpi final : public comm_backend, public comm_exchanges {
     if (stuck) over = 1;
     if (over == 0) finish_sends();
     // Freeing is collective: a failing rank must not wait for the others there.
-    if (over == 0 && std::uncaught_exceptions() == 0) {
+    if (over == 0 && !stuck && std::uncaught_exceptions() == 0) {
       MPI_Comm_free(&exchanges_);
       MPI_Comm_free(&collectives_);
       MPI_Comm_free(&comm_);
@@ -211,6 +222,7 @@ class comm_mpi final : public comm_backend, public comm_exchanges {
     return std::min(comm_backend::attends_every(), nap * (1U << std::min(looks_since_sent, doublings)));
   }
   void attend(std::size_t, bool) override {
+    check_waiting();
     ++looks_since_sent;
     for (auto* c : live) c->progress();
   }
@@ -289,7 +301,8 @@ class comm_mpi final : public comm_backend, public comm_exchanges {
   }
   template <class Done>
   bool poll(patience limit, Done&& done) {
-    return poll_until(limit, done, [this] { progress(); });
+    return poll_until(
+        limit, done, [this] { progress(); }, &check_waiting);
   }
   void finish_sends() noexcept {
     try {

@@ -17,11 +17,11 @@ inline constexpr std::chrono::microseconds nap{50};
 inline constexpr unsigned looks_between_others = 16;
 inline constexpr unsigned looks_between_yields = 8;
 
-/// Polls until `done()`, at most `limit`. `progress()` processes whatever has arrived.
-/// Returns: the value of `done()`, which is called once more after the last `progress()`: what has arrived by then
-/// counts.
-template <class Done, class Progress>
-bool poll_until(std::optional<std::chrono::milliseconds> limit, Done&& done, Progress&& progress) {
+/// Polls until `done()`, at most `limit`. `progress()` processes whatever has arrived; `check()` may throw, to end the
+/// wait. Returns: the value of `done()`, which is called once more after the last `progress()`: what has arrived by
+/// then counts.
+template <class Done, class Progress, class Check>
+bool poll_until(std::optional<std::chrono::milliseconds> limit, Done&& done, Progress&& progress, Check&& check) {
   const auto begin = std::chrono::steady_clock::now();
   bool naps = false;
   for (unsigned looks = 1;; ++looks) {
@@ -32,6 +32,7 @@ bool poll_until(std::optional<std::chrono::milliseconds> limit, Done&& done, Pro
     const auto passed = std::chrono::steady_clock::now() - begin;
     if (limit && passed >= *limit) return done();
     naps = passed >= spin;
+    if (naps) check();
     // MPI itself yields the core after each poll if it knows that there are more ranks than cores.
     if (naps) std::this_thread::sleep_for(nap);
     else std::this_thread::yield();
