@@ -12,6 +12,7 @@ import warnings
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from estimator_support import in_package, program  # noqa: E402
+from process_support import MPI  # noqa: E402
 
 in_package("numpy", "scipy")
 
@@ -35,6 +36,29 @@ class Jobs(Folder):
         self.same_arrays(trees[0].model_, trees[1].model_)
         labels = [paracel.KMeans(n_clusters=3, n_workers=n).fit(X).labels_.tolist() for n in (None, 2)]
         self.assertEqual(labels[0], labels[1])
+
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_mpi(self):
+        """The same by mpirun, also with options of prun; data in a folder that hosts could share."""
+        X, y = regression()
+        rows, labels = classification(classes=3)
+        shared = ["-m", "mpi", "--m_server", "local", "--output-dir", self.folder]
+        for estimator, data in ((paracel.Ridge(), (X, y)), (paracel.KMeans(n_clusters=3), (X,)),
+                                (paracel.GradientBoostingClassifier(n_estimators=5), (rows, labels)),
+                                (paracel.RandomForestRegressor(n_estimators=5), (scipy.sparse.csr_matrix(X), y))):
+            with self.subTest(type(estimator).__name__):
+                estimator.set_params(n_workers=2)
+                local = estimator.fit(*data).model_
+                self.same_arrays(estimator.set_params(launcher="mpi").fit(*data).model_, local)
+                if isinstance(estimator, paracel.KMeans):
+                    self.same_arrays(estimator.set_params(launcher=shared).fit(*data).model_, local)
+                    self.assertEqual(os.listdir(self.folder), [])
+        with self.assertRaisesRegex(ValueError, "^Ridge: parameter alpha: found number -1"):
+            paracel.Ridge(alpha=-1, n_workers=2, launcher="mpi").fit(X, y)
+        with self.assertRaisesRegex(paracel.Error, "^LinearSVR: after 1 rounds "):
+            paracel.LinearSVR(max_iter=1, tol=1e-12, n_workers=2, launcher="mpi").fit(X, y)
+        with self.assertRaisesRegex(paracel.UsageError, "want local or mpi"):
+            paracel.Ridge(n_workers=2, launcher="mesos").fit(X, y)
 
     def test_errors_and_warnings_of_a_job(self):
         X, y = regression()

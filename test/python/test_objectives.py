@@ -12,6 +12,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from estimator_support import in_package, program, run_program  # noqa: E402
+from process_support import MPI  # noqa: E402
 
 in_package("numpy", "scipy")
 
@@ -179,6 +180,9 @@ class Objectives(Folder):
         named = [boosted("Classifier", classification(classes=3), objective="own_losses:softmax", n_workers=n)
                  for n in (None, 2)]
         self.same_trees(*named)
+        if MPI:
+            by_mpi = boosted("Classifier", classification(classes=3), objective="own_losses:softmax", n_workers=2, launcher="mpi")
+            self.same_trees(named[0], by_mpi)
 
     def test_what_a_job_cannot_import(self):
         X, y = regression()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Input and com_queue, with assertions; for any number of workers. The config names three files."""
+import time
+
 import numpy as np
 
 import paracel
@@ -7,7 +9,8 @@ import paracel
 
 class QueueAndInput(paracel.Paralg):
     def solve(self):
-        for check in (self.lines, self.samples, self.sparse, self.graph, self.queue, self.fails_in_a_queue):
+        for check in (self.lines, self.samples, self.sparse, self.graph, self.queue, self.messages, self.over_rows,
+                      self.fails_in_a_queue):
             check()
             if self.worker_id == 0:
                 print(check.__name__, flush=True)
@@ -90,6 +93,97 @@ class QueueAndInput(paracel.Paralg):
         n = self.worker_size
         assert abs(found["w"] - (1 + (n - 1) / 2)) < 1e-8 and found["longest"] == 3 + n - 1, found
         assert queue.steps == found["steps"] and (len(steps) == queue.steps) == (self.worker_id == 0), steps
+
+    def messages(self):
+        """Each worker's number goes once around the ring, and is added up on the way."""
+        n, me = self.worker_size, self.worker_id
+        kept = []
+
+        def around(c, tasks):
+            kept.append(tasks)
+            tasks.send((me + 1) % n, {"from": me, "numbers": [me, me + 1]})
+            got = tasks.receive((me - 1) % n)
+            assert got["from"] == (me - 1) % n and got["numbers"] == [got["from"], got["from"] + 1], got
+            c.put_obj("seen", c.get_obj("seen") + got["from"] if c.contains_obj("seen") else got["from"])
+            assert tasks.all_reduce(np.array([1.0, me])).tolist() == [n, n * (n - 1) / 2]
+            assert tasks.all_reduce(np.arange(2) + me, "max").tolist() == [n - 1, n]
+            assert tasks.all_gather(str(me)) == [str(r) for r in range(n)]
+            assert tasks.broadcast("x" if me == n - 1 else None, n - 1) == "x"
+
+        queue = paracel.ComQueue(self)
+        queue.communicate(around)
+        queue.set_max_iter(2)
+        queue.close_each_with(lambda c: c.get_obj("seen"))
+        assert queue.exec() == 2 * ((me - 1) % n)
+        expect(paracel.Error, "outside of its function", lambda: kept[0].send(0, 1))
+
+        def fails(c, tasks):
+            if me == n - 1:
+                raise paracel.DataError("no message")
+            tasks.receive(n - 1)
+
+        queue = paracel.ComQueue(self)
+        queue.communicate(fails)
+        queue.set_max_iter(1)
+        expect(paracel.Error, "no message", queue.exec)
+
+    def over_rows(self):
+        """Sums by the nearest centre; with work stealing other workers compute chunks of the late one: the same bits."""
+        me, n = self.worker_id, self.worker_size
+        rows = np.random.RandomState(me).randn(500 + 7 * me, 3)
+        centres = np.random.RandomState(99).randn(4, 3)
+        results, late = {}, {}
+
+        def compute(chunk, sums):
+            assert chunk.rows.shape[1:] == (3,) and len(sums) == 16
+            if chunk.owner == 0 and late["on"]:
+                time.sleep(0.02)
+            at = np.argmin(((chunk.rows[:, np.newaxis] - chunk.get_obj("centres").reshape(4, 3)) ** 2).sum(axis=2), axis=1)
+            for k, row in zip(at, chunk.rows):
+                sums[4 * k:4 * k + 3] += row
+                sums[4 * k + 3] += 1
+            late["chunks"].append((chunk.owner, chunk.first_row))
+
+        for stealing in (False, True):
+            late.update(on=stealing, chunks=[])
+            reports = []
+            queue = paracel.ComQueue(self)
+            queue.init_with_partitioned_data("rows", rows)
+            queue.init_with_broadcast_data("centres", centres)
+            queue.over_rows("rows", "sums", compute, 16 if stealing else lambda c: c.get_obj("centres").size + 4,
+                            reads=["centres"], chunks=20)
+            queue.all_reduce("sums")
+            queue.set_max_iter(3)
+            queue.set_work_stealing(stealing)
+            queue.set_watch(reports.append)
+            queue.close_with(lambda c: c.get_obj("sums"))
+            results[stealing] = queue.exec()
+            computed = self.comm.allgather([list(c) for c in late["chunks"]])
+            if me == 0:
+                foreign = [owner for rank, done in enumerate(computed) for owner, _ in done if owner != rank]
+                assert bool(foreign) == (stealing and n > 1), (stealing, foreign)
+                assert [r["chunks_given"] > 0 for r in reports] == [stealing and n > 1] * 3 or not stealing, reports
+        assert results[False].tobytes() == results[True].tobytes()
+        every = np.concatenate([np.random.RandomState(r).randn(500 + 7 * r, 3) for r in range(n)])
+        at = np.argmin(((every[:, np.newaxis] - centres) ** 2).sum(axis=2), axis=1)
+        wanted = np.array([[*every[at == k].sum(axis=0), (at == k).sum()] for k in range(4)])
+        np.testing.assert_allclose(results[True].reshape(4, 4), wanted, rtol=1e-10, atol=1e-10)
+
+        queue = paracel.ComQueue(self)
+        queue.init_with_partitioned_data("rows", rows)
+        queue.over_rows("rows", "most", lambda chunk, most: np.maximum(most, chunk.rows.max(axis=0), out=most), 3, op="max",
+                        empty=-np.inf)
+        queue.all_reduce("most", "max")
+        queue.set_max_iter(1)
+        queue.close_with(lambda c: c.get_obj("most"))
+        assert queue.exec().tolist() == every.max(axis=0).tolist()
+        for compute, words in ((lambda chunk, sums: chunk.get_obj("centres"), "is not one of the objects that the step reads"),
+                               (lambda chunk, sums: 1 / 0, "ZeroDivisionError: division by zero")):
+            queue = paracel.ComQueue(self)
+            queue.init_with_partitioned_data("rows", rows)
+            queue.over_rows("rows", "sums", compute, 1)
+            queue.set_max_iter(1)
+            expect(paracel.Error, words, queue.exec)
 
     def fails_in_a_queue(self):
         queue = paracel.ComQueue(self)

@@ -1,103 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // com_queue with compute functions, criteria and folds in Python.
-#include <paracel/com_queue.hpp>
+#include "queue.hpp"
 
 #include <nanobind/stl/string.h>
 
-#include <algorithm>
-#include <cstring>
 #include <utility>
-
-#include "job.hpp"
 
 namespace paracel::py {
 
-namespace {
-
-/// An object of a context: an array, whose elements collectives change in place, a number, or anything else.
-class python_object final : public queue_detail::object {
- public:
-  /// With the GIL.
-  python_object(nb::handle value, bool saved) : saved_(saved) {
-    const bool is_array = nb::ndarray_check(value) && !PyBytes_Check(value.ptr());
-    if (is_array || PyFloat_CheckExact(value.ptr()) || (PyLong_Check(value.ptr()) && !PyBool_Check(value.ptr()))) {
-      const auto given = numbers_of(value, "an object");
-      set(given.element, any_value(value_view{given.element, given.bytes}).bytes, given.shape);
-    } else {
-      other_ = shared_object(nb::borrow(value));
-      if (saved) (void)value_of(value);  // refuses what a checkpoint could not hold
-    }
-  }
-  [[nodiscard]] std::type_index type() const override { return typeid(python_object); }
-  [[nodiscard]] std::string type_text() const override {
-    return bytes_ == nullptr ? "a Python object" : name_of(element_);
-  }
-  [[nodiscard]] void* writable() override { return this; }
-  [[nodiscard]] const void* readable() const override { return this; }
-  [[nodiscard]] std::optional<queue_detail::number_elements> numbers() override {
-    if (bytes_ == nullptr) return std::nullopt;
-    return queue_detail::number_elements{element_, {bytes_.get(), count() * element_bytes(element_)}};
-  }
-  std::span<std::byte> resize(std::size_t elements) override {
-    if (bytes_ == nullptr) return {};
-    if (shape_.empty() && elements != 1)
-      throw error("one number cannot be resized to " + std::to_string(elements) + " elements");
-    if (elements != count()) {
-      const auto width = element_bytes(element_);
-      auto longer = new_bytes(elements * width);
-      std::memcpy(longer.get(), bytes_.get(), std::min(elements, count()) * width);
-      set(element_, std::move(longer), {elements});
-    }
-    return numbers()->bytes;
-  }
-  [[nodiscard]] bool is_saved() const override { return saved_; }
-  void save(const std::string& name, saved_state& to) const override {
-    with_gil([&] { to.put(name, value_of(get())); });
-  }
-  /// With the GIL. An array shares the memory.
-  [[nodiscard]] nb::object get() const {
-    if (bytes_ == nullptr) return other_.get();
-    if (shape_.empty()) return to_python(any_value(value_view{element_, {bytes_.get(), element_bytes(element_)}}));
-    return array_of(element_, bytes_, shape_);
-  }
-
- private:
-  void set(value_tag element, shared_bytes bytes, std::vector<std::size_t> shape) {
-    element_ = element;
-    bytes_ = std::move(bytes);
-    shape_ = std::move(shape);
-  }
-  [[nodiscard]] std::size_t count() const noexcept {
-    std::size_t n = 1;
-    for (const auto s : shape_) n *= s;
-    return n;
-  }
-
-  bool saved_;
-  value_tag element_ = value_tag::none;
-  shared_bytes bytes_;  // null: other_
-  std::vector<std::size_t> shape_;
-  shared_object other_;
-};
-
-/// What a function sees; usable inside it only.
-struct context_object {
-  com_context* c = nullptr;
-  [[nodiscard]] com_context& get() const {
-    if (c == nullptr) throw error("the context of a queue is used outside of its function");
-    return *c;
-  }
-};
-
-/// Calls a function with a context, with the GIL.
-nb::object call_with(const shared_object& f, com_context& c) {
+nb::object call_with(const shared_object& f, com_context& c, nb::handle more) {
   auto made = nb::cast(context_object{&c});
   struct end {
     nb::object& of;
     ~end() { nb::cast<context_object&>(of).c = nullptr; }
   } const ends{made};
-  return f.get()(made);
+  return more.is_valid() ? f.get()(made, more) : f.get()(made);
 }
 
 nb::object object_in(com_context& c, const std::string& name) {
@@ -110,41 +28,13 @@ nb::object object_in(com_context& c, const std::string& name) {
   return static_cast<const python_object&>(*at).get();
 }
 
-class queue_object : public job::part {
- public:
-  explicit queue_object(std::shared_ptr<job> of) : of_(std::move(of)) {
-    queue_ = std::make_unique<com_queue>(of_->get());
-    of_->enter(this);
-  }
-  queue_object(const queue_object&) = delete;
-  queue_object& operator=(const queue_object&) = delete;
-  ~queue_object() override {
-    of_->remove(this);
-    drop();
-  }
-  void drop() override { queue_.reset(); }
-  [[nodiscard]] com_queue& get() const {
-    (void)of_->get();
-    return *queue_;
-  }
-  bool returns = false;  // close_with was called
-  bool has_items = false;
-
- private:
-  std::shared_ptr<job> of_;
-  std::unique_ptr<com_queue> queue_;
-};
-
-using compute_function = nb::typed<nb::callable, nb::object(context_object&)>;
-
-reduce_op op_of(const std::string& name) {
+reduce_op reduce_op_of(const std::string& name) {
   if (name == "sum") return reduce_op::sum;
   if (name == "max") return reduce_op::max;
   if (name == "min") return reduce_op::min;
   throw nb::value_error(("op is \"" + name + "\", want \"sum\", \"max\", \"min\" or a function").c_str());
 }
 
-/// fold(accumulator, contribution) -> the new accumulator, on arrays of its own.
 collectives::byte_fold fold_of(nb::callable f, value_tag element) {
   return [call = shared_object(std::move(f)), element](std::span<std::byte> into, std::span<const std::byte> from) {
     with_gil([&] {
@@ -161,11 +51,13 @@ collectives::byte_fold fold_of(nb::callable f, value_tag element) {
   };
 }
 
+namespace {
+
 void add_all_reduce(queue_object& q, const std::string& name, fold_argument op, const std::string& length,
                     dtype_argument dtype) {
   q.has_items = true;
   if (PyUnicode_Check(op.ptr())) {
-    const auto how = op_of(nb::cast<std::string>(nb::borrow(op)));
+    const auto how = reduce_op_of(nb::cast<std::string>(nb::borrow(op)));
     q.get().add(length.empty() ? all_reduce(name, how) : all_reduce(name, length, how));
     return;
   }
@@ -200,6 +92,8 @@ nb::dict report_of(const superstep_report& r) {
   d["computing"] = r.computing;
   d["waiting"] = r.waiting;
   d["folding"] = r.folding;
+  d["chunks_given"] = r.chunks_given;
+  d["chunks_taken"] = r.chunks_taken;
   nb::dict metrics;
   for (const auto& [name, value] : r.metrics) metrics[name.c_str()] = value;
   d["metrics"] = metrics;
@@ -243,11 +137,12 @@ void bind_context(nb::module_& m) {
 void bind_queue(nb::module_& m) {
   using queue = queue_object;
   bind_context(m);
-  nb::class_<queue>(m, "ComQueue",
-                    "The iterative communication queue (doc/com_queue.md): compute functions and collectives, repeated "
-                    "as supersteps. "
-                    "Every worker builds the same queue and calls exec.\n\n"
-                    R"(Examples
+  nb::class_<queue> bound(
+      m, "ComQueue",
+      "The iterative communication queue (doc/com_queue.md): compute functions and collectives, repeated "
+      "as supersteps. "
+      "Every worker builds the same queue and calls exec.\n\n"
+      R"(Examples
 --------
 The mean of all workers' numbers:
 
@@ -261,7 +156,8 @@ The mean of all workers' numbers:
 >>> queue.close_with(lambda c: c.get_obj("sums")[0] / c.get_obj("sums")[1])
 >>> queue.exec()
 3.0
-)")
+)");
+  bound
       .def(
           "__init__",
           [](queue* to, paralg_object& p) {
@@ -296,7 +192,7 @@ The mean of all workers' numbers:
           "reduce_scatter",
           [](queue& q, const std::string& name, const std::string& op) {
             q.has_items = true;
-            q.get().add(reduce_scatter(name, op_of(op)));
+            q.get().add(reduce_scatter(name, reduce_op_of(op)));
           },
           nb::arg("name"), nb::arg("op") = "sum")
       .def(
@@ -352,6 +248,7 @@ The mean of all workers' numbers:
       .def("exec", &execute, "Runs the queue from the beginning; returns the result of close_with.")
       .def_prop_ro(
           "steps", [](queue& q) { return q.get().steps(); }, "Supersteps of the last run.");
+  bind_queue_steps(bound, m);
 }
 
 }  // namespace paracel::py

@@ -51,6 +51,7 @@ using after_argument = argument<"Future | collections.abc.Iterable[Future]">;
 using files_argument = argument<"str | collections.abc.Iterable[str]">;
 using init_argument = argument<"float | tuple[str, float, float, int]">;
 using pairs_argument = argument<"collections.abc.Sequence[str] | dict[str, typing.Any]">;
+using length_argument = argument<"int | collections.abc.Callable[[ComContext], int]">;
 using fold_argument = argument<
     "str | collections.abc.Callable[[numpy.typing.NDArray[typing.Any], numpy.typing.NDArray[typing.Any]], "
     "numpy.typing.ArrayLike]">;
