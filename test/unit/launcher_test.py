@@ -6,17 +6,19 @@ import contextlib
 import io
 import json
 import os
+import random
 import re
 import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
 
-from launcher import numbers, socket_folder, tell  # noqa: E402
+from launcher import numbers, socket_folder, sweep_plot, tell  # noqa: E402
 from launcher.elf import needed_libraries  # noqa: E402
 from launcher.ending import next_step, status_of  # noqa: E402
 from launcher.exit_status import FAILURE, SERVER_LOST, SCHEDULER_LOST, USAGE, Failure, words_of  # noqa: E402
@@ -80,6 +82,29 @@ class Numbers(unittest.TestCase):
                         parse_command_line([f"{name}={given.get(name, '{}').format(text)}", "program"])
                     self.assertEqual(end.exception.code, USAGE)
                     self.assertIn(name, err.getvalue())
+
+
+class SweepPlot(unittest.TestCase):
+    def test_every_value_is_inside_and_has_some_ticks_around_it(self):
+        for seed in range(2000):
+            rng = random.Random(seed)
+            size = 10 ** rng.uniform(*rng.choice(((-6, 6), (-300, 300))))
+            least = rng.choice((-1, 1e-9))
+            values = [rng.uniform(least, 1) * size for _ in range(rng.randint(1, 4))] * rng.randint(1, 2)
+            axis = sweep_plot.Axis(values, rng.random() < 0.5)
+            with self.subTest(seed):
+                self.assertTrue(1 <= len(axis.ticks()) <= 12)
+                for place in (*map(axis, values), *(place for place, _ in axis.ticks())):
+                    self.assertTrue(-1e-6 <= place <= 1 + 1e-6)
+
+    def test_words_stand_side_by_side_and_any_text_is_xml(self):
+        axis = sweep_plot.Axis(["a", True, 3, "a"], False)
+        self.assertEqual([(round(place, 3), text) for place, text in axis.ticks()],
+                         [(0.167, "a"), (0.5, "true"), (0.833, "3")])
+        rows = [{"settings": {"<k&>": "\"'<"}, "objective": 1.0}, {"settings": {"<k&>": 2}, "objective": None}]
+        for some in (rows, rows[1:]):
+            root = xml.etree.ElementTree.fromstring(sweep_plot.plot(["<k&>"], some, "a<b"))
+            self.assertIn(f"{len(some)} points, 1 failed", "".join(root.itertext()))
 
 
 class CommandLine(unittest.TestCase):

@@ -15,7 +15,7 @@ def is_number(value):
 
 
 def label(value):
-    text = f"{value:.4g}" if is_number(value) else value if isinstance(value, str) else json.dumps(value)
+    text = f"{value:.3g}" if is_number(value) else value if isinstance(value, str) else json.dumps(value)
     return html.escape(text if len(text) <= LONGEST_LABEL else text[:LONGEST_LABEL - 1] + "\u2026")
 
 
@@ -42,12 +42,22 @@ class Axis:
         if self.words is not None:
             step = max(1, -(-len(self.words) // 8))
             return [((i + 0.5) / len(self.words), label(json.loads(w))) for i, w in enumerate(self.words) if i % step == 0]
-        found = []
-        for i in range(TICKS):
-            place = (i + 0.5) / TICKS
-            value = self.low + place * (self.high - self.low)
-            found.append((place, label(10 ** value if self.scale is math.log10 else value)))
-        return found
+        return [(self(value), label(value)) for value in self.round_values()]
+
+    def round_values(self):
+        """Some round numbers between the ends."""
+        if self.scale is math.log10:
+            low, high = math.ceil(self.low), math.floor(self.high)
+            if high - low >= 1:
+                return [10.0 ** power for power in range(low, high + 1, -(-(high - low + 1) // TICKS))]
+            inside = [digit * 10.0 ** power for power in range(low - 1, high + 2) for digit in (1, 2, 3, 5, 7)]
+            inside = [value for value in inside if self.low <= math.log10(value) <= self.high]
+            return inside or [10 ** ((self.low + self.high) / 2)]
+        rough = (self.high - self.low) / (TICKS - 1)
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+        first = math.ceil(self.low / step)
+        return [at * step for at in range(first, math.floor(self.high / step) + 1)]
 
 
 def spread(values):
@@ -71,7 +81,7 @@ def panel(key, rows, title, best, logarithmic):
         y = ABOVE + (1 - place) * high
         parts.append(f'<path d="M{LEFT - 4} {y:.1f}h4" stroke="#888"/><text x="{LEFT - 7}" y="{y + 4:.1f}" '
                      f'text-anchor="end">{text}</text>')
-    for row in rows:
+    for row in reversed(rows):  # the best one on top
         x, y = LEFT + across(row["settings"][key]) * wide, ABOVE + (1 - up(row["objective"])) * high
         words = html.escape(" ".join(f"{k}={json.dumps(v)}" for k, v in row["settings"].items()))
         style = 'r="6" fill="#c33"' if row is best else 'r="4" fill="none" stroke="#36c" stroke-width="1.5"'
