@@ -23,7 +23,7 @@ if(EXISTS ${tools})
       -DCMAKE_BUILD_TYPE=Release -DPARACEL_BUILD=${PROJECT_BINARY_DIR} -DPARACEL_BESIDE=../../../paracel
       -DPython_EXECUTABLE=/usr/bin/python3 -Dnanobind_DIR=\${nanobind} OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
     execute_process(COMMAND ${CMAKE_COMMAND} --build \${built} COMMAND_ERROR_IS_FATAL ANY)
-    execute_process(COMMAND ${CMAKE_COMMAND} --install \${built} --strip
+    execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=DESTDIR ${CMAKE_COMMAND} --install \${built} --strip
       --prefix \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/../python3/dist-packages COMMAND_ERROR_IS_FATAL ANY)"
     COMPONENT python EXCLUDE_FROM_ALL)
   list(APPEND CPACK_COMPONENTS_ALL python)
@@ -35,6 +35,10 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
 set(same "(= ${PROJECT_VERSION})")
+
+foreach(component PROGRAMS PYTHON)
+  set(CPACK_DEBIAN_${component}_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/tool/cmake/debian/prerm)
+endforeach()
 
 set(CPACK_COMPONENT_PROGRAMS_DESCRIPTION "framework for distributed iterative algorithms: programs
 A parameter server with bounded staleness and replicas for CPU clusters and
@@ -66,8 +70,8 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libopenmpi-dev")
 
 set(CPACK_COMPONENT_PYTHON_DESCRIPTION "framework for distributed iterative algorithms: Python
 A parameter server with bounded staleness and replicas for CPU clusters and
-laptops. This package has its interface for algorithms in Python, and estimators
-in the manner of scikit-learn.")
+laptops. This package has its interface for algorithms in Python, and
+estimators in the manner of scikit-learn.")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME python3-paracel)
 set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
 set(CPACK_DEBIAN_PYTHON_PACKAGE_SHLIBDEPS ON)

@@ -82,7 +82,10 @@ def options_in(arguments, flags=()):
     for word in at:
         name, equals, value = word.lstrip("-").partition("=")
         if not word.startswith("-") or name not in (*valued, *flags) or equals and name in flags:
-            raise UsageError(f"found {word}, want --cfg_file FILE" + ("; see --help" if flags else ""))
+            import difflib
+            near = difflib.get_close_matches(name, (*valued, *flags), 1) if word.startswith("-") else []
+            raise UsageError(f"found {word}, want --cfg_file FILE" + (f": did you mean --{near[0]}?" if near else "")
+                             + ("; see --help" if flags else ""))
         if name in flags:
             found[name] = True
             continue
