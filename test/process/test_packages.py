@@ -56,7 +56,7 @@ class Packages(unittest.TestCase):
         reason = missing() or ("" if debian_12() else "not Debian 12")
         if reason:
             self.skipTest(reason)
-        root = make_root(self.folder, "bookworm", "ca-certificates")
+        root = make_root(self.folder, "bookworm")
         reach_mirrors_inside(root)
         os.mkdir(os.path.join(root, "debs"))
         for path in self.files.values():
