@@ -66,7 +66,8 @@ class New(PackageTest):
             self.assertEqual(status, 2 if words else 3, err)
             self.assertIn(f"show.py: error: {said}", err)
         self.assertEqual(self.python(program, "--set", "a=1")[0], 2)
-        self.assertIn("found --cfg_fiel, want --cfg_file FILE: did you mean --cfg_file?", self.python(program, "--cfg_fiel", "x")[2])
+        self.assertIn("found --cfg_fiel, want --cfg_file FILE: did you mean --cfg_file?",
+                      self.python(program, "--cfg_fiel", "x")[2])
         self.assertTrue(os.path.isdir(os.path.join(SITE, "paracel", "_bin", "tool", "template", "python")))
 
 

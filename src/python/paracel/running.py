@@ -19,12 +19,12 @@ INTERRUPTED = 130
 def run(algorithm: Callable[[], Any], arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a program: reads its config, makes `algorithm()`, calls its `solve()`, leaves the job, and exits.
 
-    The command line is `--cfg_file FILE`, a JSON object that becomes `Paralg.config`, and `--set KEY=VALUE`, which replaces one of
-    its keys (VALUE is JSON, or else a text; OUTER.INNER is a key of an object in it); prun adds `--server_info`. The key
+    The command line is `--cfg_file FILE`, a JSON object that becomes `Paralg.config`, and `--set KEY=VALUE`, which replaces one
+    of its keys (VALUE is JSON, or else a text; OUTER.INNER is a key of an object in it); prun adds `--server_info`. The key
     "include" names files whose keys it has, too. With `Paralg.settings` the config is checked, and there are `--help`,
     `--schema` and `--check FILE`, as of programs in C++. An exception ends the process with one line on stderr,
-    `program: error: ...`, and its exit status (`errors.Error.status`, otherwise 1);
-    what is not an Error has its traceback above.
+    `program: error: ...`, and its exit status (`errors.Error.status`, otherwise 1); what is not an Error has its traceback
+    above.
 
     Parameters
     ----------
