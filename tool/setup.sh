@@ -5,7 +5,8 @@
 #   tool/setup.sh           for building and running
 #   tool/setup.sh --test    also for tool/test.sh
 #   tool/setup.sh --fresh   also for a minimal Debian in a folder (a fresh machine)
-#   tool/setup.sh --long    also for the long tests: both of the above, two hosts as network namespaces, PyTorch and numba
+#   tool/setup.sh --long    also for the long tests: both of the above, two hosts as network namespaces, PyTorch and numba,
+#                           Chromium and tmux for what people look at, and from PyPI what runs are exported to
 #   tool/setup.sh --bench   also the tools that tool/bench/cost.py compares with
 set -euo pipefail
 
@@ -20,7 +21,7 @@ test_packages=(libgtest-dev libgmock-dev clang clang-format clang-tidy libclang-
                python3-dev python3-pip python3-venv)
 bench_packages=(python3-numpy python3-scipy python3-sklearn python3-igraph liblinear-tools libopenblas0-pthread mawk)
 fresh_packages=(mmdebstrap dpkg-dev lintian)
-long_packages=(doxygen zsh groff iproute2 openssh-server openssh-client python3-torch python3-numba)
+long_packages=(doxygen zsh groff iproute2 openssh-server openssh-client python3-torch python3-numba chromium tmux python3-rich)
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -30,14 +31,16 @@ python_packages=("nanobind>=3,<4" "nanobind-backend>=1,<2" "scikit-build-core>=0
                  "jsonschema>=4" tqdm numpydoc)
 python_wheels=(numpy "nanobind-backend>=1,<2" pyzmq scikit-learn)
 python_newest=(scikit-learn pandas "nanobind-backend>=1,<2")  # of the newest versions, for the tests of estimators
+python_exports=(tensorboardX mlflow-skinny)  # 190 MB, for prun.py export
 with_python=0
+with_exports=0
 
 required=("${build_packages[@]}")
 for option in "$@"; do
   case $option in
     --test) required+=("${test_packages[@]}") with_python=1 ;;
     --fresh) required+=("${fresh_packages[@]}") ;;
-    --long) required+=("${test_packages[@]}" "${fresh_packages[@]}" "${long_packages[@]}") with_python=1 ;;
+    --long) required+=("${test_packages[@]}" "${fresh_packages[@]}" "${long_packages[@]}") with_python=1 with_exports=1 ;;
     --bench) required+=("${bench_packages[@]}") ;;
     *) echo "setup.sh: error: unknown option $option (allowed: --test, --fresh, --long, --bench)" >&2; exit 2 ;;
   esac
@@ -60,6 +63,18 @@ install_python_tools() {
   fi
 }
 
+install_python_exports() {
+  ((with_exports)) || return 0
+  local folder=$python_tools/exports
+  [[ -f $folder/complete && $(<"$folder/complete") == "${python_exports[*]}" ]] && return 0
+  say "packages that runs are exported to, from PyPI, in $folder"
+  if "$python_tools/bin/pip" install -q --disable-pip-version-check --upgrade --target "$folder" "${python_exports[@]}"; then
+    echo "${python_exports[*]}" >"$folder/complete"
+  else
+    echo "not installed; their test will be skipped"
+  fi
+}
+
 missing_of() {
   local package
   for package in "$@"; do
@@ -79,13 +94,14 @@ mapfile -t optional < <(missing_of "${data_packages[@]}")
 if ((${#missing[@]} + ${#optional[@]} == 0)); then
   echo "all are installed"
   install_python_tools
+  install_python_exports
   exit 0
 fi
 
 as_root=()
 if ((EUID != 0)); then
   if ! command -v sudo >/dev/null; then
-    if ((${#missing[@]} == 0)); then install_python_tools; exit 0; fi
+    if ((${#missing[@]} == 0)); then install_python_tools; install_python_exports; exit 0; fi
     echo "setup.sh: error: not root and no sudo; as root: apt-get install ${missing[*]}" >&2
     exit 1
   fi
@@ -104,3 +120,4 @@ if ((${#optional[@]})); then
   install "${optional[@]}" || echo "not installed; the demo will generate its data"
 fi
 install_python_tools
+install_python_exports

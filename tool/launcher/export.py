@@ -113,5 +113,5 @@ def export_command(arguments):
     note = ""
     if record.thinned and record.thinned[1]:
         note = f"; one of {count_of(record.thinned[1], 'round')} was kept"
-    write_quietly(2, printable(f"prun.py: wrote {count_of(count, 'value')} to {where}{note}\n").encode("utf-8", "replace"))
+    write_quietly(2, (printable(f"prun.py: wrote {count_of(count, 'value')} to {where}{note}") + "\n").encode("utf-8", "replace"))
     return OK

@@ -4,14 +4,14 @@ JavaScript and for paper. Nothing here knows what the numbers mean."""
 import math
 
 from .html import text
-from ..figures import byte_text, percent, seconds_text, short
+from ..figures import byte_text, seconds_text, short
 
 MOST_POINTS = 1500   # of a curve
 WIDTH, HEIGHT = 640, 240
 LEFT, RIGHT, TOP, BOTTOM = 68, 12, 12, 30
 LOG_RATIO = 100.0    # of the largest to the smallest value, from which positive values are drawn on a logarithmic scale
 HUGE = 1e300         # values beyond it are drawn there
-FORMATS = {"number": short, "bytes": byte_text, "seconds": seconds_text, "share": lambda v: percent(v, 1.0)}
+FORMATS = {"number": short, "bytes": byte_text, "seconds": seconds_text, "share": lambda v: f"{short(100 * v, 2)} %"}
 COLOURS = 8          # --c0 to --c7 in page.css
 
 

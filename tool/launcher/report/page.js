@@ -27,7 +27,7 @@
     return m >= 60 ? Math.floor(m / 60) + " h " + String(m % 60).padStart(2, "0") + " min"
                    : m + " min " + String(Math.round(v) % 60).padStart(2, "0") + " s";
   };
-  const formats = {number: (v) => digits(v, 4), bytes, seconds, share: (v) => (v === null ? "–" : Math.round(100 * v) + " %")};
+  const formats = {number: (v) => digits(v, 4), bytes, seconds, share: (v) => (v === null ? "–" : digits(100 * v, 2) + " %")};
   const together = {};
   for (const unit of Object.keys(formats)) together[unit] = uPlot.sync("x-" + unit);
   const height = (width) => (width < 500 ? 190 : 230);

@@ -14,6 +14,8 @@ from ..run_record import RISING, number, rises, shares_of
 from ..summary import quality, time_spent, what
 
 MOST_ROWS = 64       # of a table of processes
+MOST_BARS = 24       # rows of bars
+MOST_OPEN = 16       # rows of a table that is shown at once
 MOST_OTHERS = 8      # metrics with a chart of their own, besides the main one
 MOST_EVENTS = 200    # in the table
 LEAST_SAMPLES = 3    # of a curve
@@ -174,7 +176,7 @@ def where_time_went(page, record, marks):
             [(f"{name}: {seconds_text(s)} ({percent(s, whole)})", colours[name]) for name, s in phases]) + "</div>")
     shares = record.worker_shares()
     if shares:
-        shown = sorted(shares, key=lambda s: -s[1]["waiting"])[:MOST_ROWS] if len(shares) > MOST_ROWS else shares
+        shown = sorted(shares, key=lambda s: -s[1]["waiting"])[:MOST_BARS] if len(shares) > MOST_BARS else shares
         rows = [(node.name(), [s[k] for k in ("computing", "system", "delayed", "waiting")]) for node, s in shown]
         numbers = [f"{percent(s['computing'], sum(s.values()))} computing" for _, s in shown]
         more = f"<p class=soft>{len(shares) - len(shown):,} more waited less.</p>" if len(shown) < len(shares) else ""
@@ -221,12 +223,19 @@ def workers(page, record, marks):
     head_row = ["worker", "host", "pid", "rounds", "computing", "system", "no processor", "waiting", "messages", "sent", "received",
                 "memory"]
     note = "" if any(charts) else "<p class=soft>Curves need a run of some seconds: processes are sampled twice a second at most.</p>"
-    return [grid(page, charts), "<div class=card>" + table(head_row, rows) + more_than(nodes) + note + "</div>"]
+    return [grid(page, charts), folded("Workers", table(head_row, rows) + more_than(nodes) + note, len(rows))]
 
 
 def both(one, other):
     values = dict(other)
     return [(t, v + values.get(t, 0.0)) for t, v in one]
+
+
+def folded(name, html, rows):
+    """A long table is opened on demand."""
+    if rows <= MOST_OPEN:
+        return f"<div class=card>{html}</div>"
+    return f"<details class=card><summary>{text(name)} in numbers</summary>{html}</details>"
 
 
 def more_than(nodes):
@@ -253,13 +262,14 @@ def servers(page, record, marks):
             if isinstance(one, list) and len(one) == 4 and all(number(v) is not None for v in one):
                 shards.append((f"{node.name()}.{i}", one))
     head_row = ["server", "host", "pid", "requests", "in", "out", "keys", "parameters", "process", "CPU time"]
-    parts = [grid(page, charts), "<div class=card>" + table(head_row, rows) + more_than(nodes) + "</div>"]
+    parts = [grid(page, charts), folded("Servers", table(head_row, rows) + more_than(nodes), len(rows))]
     if len(shards) > 1 and any(one[0] for _, one in shards):
+        shown = sorted(shards, key=lambda s: -s[1][0])[:MOST_BARS] if len(shards) > MOST_BARS else shards
         mean = sum(one[0] for _, one in shards) / len(shards)
         most = max(one[0] for _, one in shards)
         parts.append("<div class=card><h3>Load of the shards</h3>" + bars(
-            [(name, [one[0]]) for name, one in shards[:MOST_ROWS]],
-            [f"{short(one[0])} requests, {byte_text(one[1] + one[2])}, {count_of(one[3], 'key')}" for _, one in shards[:MOST_ROWS]],
+            [(name, [one[0]]) for name, one in shown],
+            [f"{short(one[0])} requests, {byte_text(one[1] + one[2])}, {count_of(one[3], 'key')}" for _, one in shown],
             [("requests", 0)]) + f"<p class=soft>The busiest has {short(most / mean, 3)} times the mean.</p></div>")
     return parts
 
