@@ -7,12 +7,14 @@ EVIL = "</script><script>window.hacked=1</script><img src=x onerror=window.hacke
 
 
 def write_run(folder, events, metrics=(), log="", **run):
-    """`events`: dicts, with "t"; `metrics`: dicts or texts, a line each; `run`: what differs in the first line of the timeline."""
+    """`events`: dicts, with "t"; `metrics`: dicts or texts, a line each; `run`: what differs in the first line."""
     os.makedirs(folder, exist_ok=True)
-    first = {"t": 0, "event": "run", "job": "0123456789abcdef", "program": "lr", "command": ["build/bin/lr", "--cfg_file", "cfg.json"],
-             "workers": 2, "servers": 1, "threads": 1, "method": "local", "m_server": "local", "replicas": 1, "output": "result",
-             "config_file": "cfg.json", "config": '{"rounds": 100}', "framework": "/nowhere/bin", "host": "here", "system": "Linux 6",
-             "cores": 2, "wall": 1.7e9, "zone": "+0000"}
+    first = {
+        "t": 0, "event": "run", "job": "0123456789abcdef", "program": "lr", "command": ["build/bin/lr", "--cfg_file", "cfg.json"],
+        "workers": 2, "servers": 1, "threads": 1, "method": "local", "m_server": "local", "replicas": 1, "output": "result",
+        "config_file": "cfg.json", "config": '{"rounds": 100}', "framework": "/nowhere/bin", "host": "here", "system": "Linux 6",
+        "cores": 2, "wall": 1.7e9, "zone": "+0000"
+    }
     first.update(run)
     lines = [json.dumps(event) for event in [first, *events]]
     note = {"job": first["job"], "scheduler": "ipc:///nowhere", "pid": 1, "host": "here", "program": first["program"]}
@@ -27,21 +29,26 @@ def write_run(folder, events, metrics=(), log="", **run):
 
 
 def usage(seconds, busy=0.5, **more):
-    return dict({"seconds": seconds, "cpu": busy * seconds, "system": 0.1 * busy * seconds, "delayed": 0.05 * seconds, "background": 0.01,
-                 "peak_bytes": 20_000_000, "requests": int(100 * seconds), "sent_bytes": int(1e5 * seconds),
-                 "received_bytes": int(2e5 * seconds), "ahead": int(seconds) % 3}, **more)
+    used = {"seconds": seconds, "cpu": busy * seconds, "system": 0.1 * busy * seconds, "delayed": 0.05 * seconds,
+            "background": 0.01, "peak_bytes": 20_000_000, "requests": int(100 * seconds), "sent_bytes": int(1e5 * seconds),
+            "received_bytes": int(2e5 * seconds), "ahead": int(seconds) % 3}
+    return dict(used, **more)
 
 
 def server_usage(seconds, load=200):
-    return {"seconds": seconds, "cpu": 0.3 * seconds, "requests": int(load * seconds), "bytes_in": int(2e5 * seconds),
-            "bytes_out": int(4e5 * seconds), "keys": 12, "shards": [[int(load * seconds * part), 1000, 2000, 6] for part in (0.7, 0.3)]}
+    return {
+        "seconds": seconds, "cpu": 0.3 * seconds, "requests": int(load * seconds), "bytes_in": int(2e5 * seconds),
+        "bytes_out": int(4e5 * seconds), "keys": 12,
+        "shards": [[int(load * seconds * part), 1000, 2000, 6] for part in (0.7, 0.3)]
+    }
 
 
 def job_events(seconds, workers=2, servers=1, every=1.0, status=0, cause=""):
     """Of a job that ran that long, with samples and an end."""
     events = [{"t": 0.05, "event": "joined", "role": "server", "index": i, "pid": 100 + i, "host": "here", "threads": 2}
               for i in range(servers)]
-    events += [{"t": 0.08, "event": "joined", "role": "worker", "index": i, "pid": 200 + i, "host": "here"} for i in range(workers)]
+    events += [{"t": 0.08, "event": "joined", "role": "worker", "index": i, "pid": 200 + i, "host": "here"}
+               for i in range(workers)]
     events += [{"t": 0.1, "event": "started"}, {"t": 0.2, "event": "loaded", "what": {
         "names": ["training.dat"], "files": 1, "bytes": 3_045_126, "rows": 2500, "features": 100}}]
     t = every
@@ -56,4 +63,5 @@ def job_events(seconds, workers=2, servers=1, every=1.0, status=0, cause=""):
 
 
 def descent(rounds, seconds, name="objective"):
-    return [{"round": r, name: 0.7 / (1 + 0.1 * r), "seconds": seconds * r / rounds, "gradient_norm": 1.0 / r} for r in range(1, rounds + 1)]
+    return [{"round": r, name: 0.7 / (1 + 0.1 * r), "seconds": seconds * r / rounds, "gradient_norm": 1.0 / r}
+            for r in range(1, rounds + 1)]

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""`prun.py export`: what it writes is read back by the packages themselves: protobuf's records of tensorboardX, MLflow's client."""
+"""`prun.py export`: what it writes is read back by the packages themselves, tensorboardX's records and MLflow's client."""
 import os
 import struct
 import subprocess
@@ -27,13 +27,13 @@ class Exports(JobTest):
                                    config='{"alpha": 0.1, "nested": {"x y": [1, 2]}, "files": "' + "f" * 300 + '"}')
 
     def export(self, *arguments, python=PYTHON, **environment):
-        return subprocess.run([python, "-S", PRUN, "export", "--run", self.run_folder, *arguments], capture_output=True, text=True,
-                              check=False, timeout=patient(120), stdin=subprocess.DEVNULL, cwd=self.folder,
+        return subprocess.run([python, "-S", PRUN, "export", "--run", self.run_folder, *arguments], capture_output=True,
+                              text=True, check=False, timeout=patient(120), stdin=subprocess.DEVNULL, cwd=self.folder,
                               env=clean_environment(PYTHONPATH=EXPORTS, **environment))
 
     def ask(self, script, *arguments):
-        done = subprocess.run([PYTHON, "-c", script, *arguments], capture_output=True, text=True, check=False, timeout=patient(120),
-                              env=clean_environment(PYTHONPATH=EXPORTS, MLFLOW_ALLOW_FILE_STORE="true"))
+        done = subprocess.run([PYTHON, "-c", script, *arguments], capture_output=True, text=True, check=False,
+                              timeout=patient(120), env=clean_environment(PYTHONPATH=EXPORTS, MLFLOW_ALLOW_FILE_STORE="true"))
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
@@ -70,7 +70,8 @@ for line in sys.argv[1].split():
         self.assertTrue(1.7e9 < times[0] < 1.7e9 + 1, times[0])
         self.assertEqual(len([line for line in found if line.startswith("gradient_norm ")]), 50)
         self.assertIn("result/accuracy 0 0.93", " ".join(found))
-        self.assertEqual([line for line in found if line.startswith("text")], ["text run/text_summary", "text config/text_summary"])
+        self.assertEqual([line for line in found if line.startswith("text")],
+                         ["text run/text_summary", "text config/text_summary"])
 
     @unittest.skipUnless(HAS, WHY_NOT)
     def test_mlflow(self):
@@ -119,7 +120,7 @@ print("accuracy", run.data.metrics["result/accuracy"])
         for arguments, said in ((("--run", nothing, "--tensorboard", "x"), "has recorded no metrics"),
                                 (("--run", self.run_folder), "one of the arguments --tensorboard --mlflow is required"),
                                 (("--run", "nowhere", "--mlflow"), "--run nowhere: no such folder"),
-                                (("--run", nothing, "--tensorboard", "x", "--tracking-uri", "u"), "--tracking-uri is for --mlflow")):
+                                (("--run", nothing, "--tensorboard", "x", "--tracking-uri", "u"), "is for --mlflow")):
             done = subprocess.run([sys.executable, PRUN, "export", *arguments], capture_output=True, text=True, check=False,
                                   env=clean_environment(), cwd=self.folder)
             self.assertEqual(done.returncode, 2, done.stderr)

@@ -446,8 +446,9 @@ class Jobs(JobTest):
         sockets = re.search(r"--bind ipc://(/tmp/prc-\w{8})/s ", run.err()).group(1)
         self.assertFalse(os.path.exists(sockets))
         logs = os.listdir(re.search(r"logs in (\S+)", run.err()).group(1))
-        self.assertEqual(sorted(logs), ["run.json", "run_metrics.jsonl", "scheduler.log", "server_0.log", "server_1.log", "timeline.jsonl"]
-                         + [f"worker_{r}.log" for r in range(4)])
+        self.assertEqual(sorted(logs),
+                         ["run.json", "run_metrics.jsonl", "scheduler.log", "server_0.log", "server_1.log", "timeline.jsonl"] +
+                         [f"worker_{r}.log" for r in range(4)])
 
     @unittest.skipUnless(MPI, "mpirun is not installed")
     def test_a_job_under_mpirun(self):

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a run says and leaves about itself: the three lines at its end, its report, metrics of a program's own, comparisons. The pages
-are looked at by test_report_pages.py, made-up runs are in test/unit/report_test.py."""
+"""What a run says and leaves about itself: the three lines at its end, its report, metrics of a program's own, comparisons. The
+pages are looked at by test_report_pages.py, made-up runs are in test/unit/report_test.py."""
 import json
 import os
 import re
@@ -71,11 +71,12 @@ class Runs(JobTest):
         self.assertTrue(os.path.getsize(os.path.join(self.run_folder(run), "report.html")) > 50000)
 
     def test_what_a_processor_does_is_told_from_waiting(self):
-        """A worker that sleeps waits, and one that counts computes, whoever runs beside them."""
+        """A worker that sleeps waits, and one that counts computes, whatever runs beside them."""
         folder = tempfile.mkdtemp(dir=self.folder)
         shares = {}
         for name, rounds, pause in (("sleeps", 20, 100), ("computes", 2000, 0)):
-            run = self.start("-w", "1", "--run-dir", os.path.join(folder, name), METRICS, os.path.join(folder, "out"), str(rounds), str(pause))
+            run = self.start("-w", "1", "--run-dir", os.path.join(folder, name), METRICS, os.path.join(folder, "out"),
+                             str(rounds), str(pause))
             self.assertEqual(run.wait(120), 0, run.err())
             used = [e["usage"] for e in lines_of(os.path.join(folder, name, "timeline.jsonl"))
                     if e["event"] == "usage" and e["role"] == "worker"][-1]
@@ -84,8 +85,8 @@ class Runs(JobTest):
 
     def test_an_own_program_writes_metrics_with_one_call(self):
         folder = tempfile.mkdtemp(dir=self.folder)
-        run = self.start("-w", "2", "-p", "2", "--report", "--run-dir", os.path.join(folder, "run"), METRICS, os.path.join(folder, "out"), "30",
-                         "60")
+        run = self.start("-w", "2", "-p", "2", "--report", "--run-dir", os.path.join(folder, "run"), METRICS,
+                         os.path.join(folder, "out"), "30", "60")
         self.assertEqual(run.wait(), 0, run.err())
         lines = lines_of(os.path.join(folder, "out", "metrics.jsonl"))
         self.assertEqual([line["round"] for line in lines], [r for r in range(1, 31) for _ in range(2)])
@@ -95,11 +96,13 @@ class Runs(JobTest):
         seconds = [line["seconds"] for line in lines]
         self.assertEqual(seconds, sorted(seconds))
         self.assertIn("prun: test_metrics: 2 workers, 2 servers; 30 rounds\n", run.err())
-        self.assertRegex(run.err(), r"result: loss 0\.03333, at first 1, still falling, .*; loss was not a finite number in 1 round, "
-                                    r"first in round 3\n")
+        self.assertRegex(
+            run.err(), r"result: loss 0\.03333, at first 1, still falling, .*; loss was not a finite number in 1 round, "
+            r"first in round 3\n")
         self.assertEqual(lines_of(os.path.join(folder, "run", "run_metrics.jsonl")), lines)
         # The same in one process, and an output folder that is not given twice.
-        alone = subprocess.run([METRICS, os.path.join(folder, "alone"), "3", "0"], check=False, timeout=patient(60), env=clean_environment())
+        alone = subprocess.run([METRICS, os.path.join(folder, "alone"), "3", "0"], check=False, timeout=patient(60),
+                               env=clean_environment())
         self.assertEqual(alone.returncode, 0)
         self.assertEqual(len(lines_of(os.path.join(folder, "alone", "metrics.jsonl"))), 6)
         # The samples of two seconds became curves.
@@ -143,9 +146,10 @@ class Runs(JobTest):
     def test_a_full_disk_costs_the_report_and_not_the_run(self):
         parent = tempfile.mkdtemp(dir=self.folder)
         script = 'mount -t tmpfs -o size=60k none "$1" 2>/dev/null || exit 77; shift; exec "$@"'
-        done = subprocess.run(["unshare", "-rm", "/bin/sh", "-c", script, "sh", parent, sys.executable, PRUN, "--report", "--run-dir",
-                               os.path.join(parent, "run"), "-c", "cfg.json", LR], cwd=self.folder, env=clean_environment(),
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=patient(60), check=False)
+        command = [sys.executable, PRUN, "--report", "--run-dir", os.path.join(parent, "run"), "-c", "cfg.json", LR]
+        done = subprocess.run(["unshare", "-rm", "/bin/sh", "-c", script, "sh", parent, *command], cwd=self.folder,
+                              env=clean_environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=patient(60), check=False)
         if done.returncode == 77 or "unshare:" in done.stderr:
             self.skipTest("no file system can be mounted here")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -177,7 +181,7 @@ class Runs(JobTest):
         for arguments, status, said in (
                 (("compare", "--run", "./one"), 2, "given 1 times, want 2 to 8 runs"),
                 (("compare", "--run", "./one", "--run", "nowhere"), 2, "--run nowhere: no such folder"),
-                (("report", "--run", "./one", "--output", "/nowhere/r.html"), 1, "/nowhere/r.html cannot be written: No such file"),
+                (("report", "--run", "./one", "--output", "/nowhere/r"), 1, "/nowhere/r cannot be written: No such file"),
                 (("report", "--run", "."), 2, "the folder has no run.json"),
                 (("report",), 2, "--run")):
             done = launcher(*arguments, folder=folder)
@@ -186,8 +190,8 @@ class Runs(JobTest):
             self.assertEqual(os.listdir(folder).count("r.html.tmp"), 0)
 
     def test_starting_a_job_loads_nothing_that_shows_runs(self):
-        done = subprocess.run([sys.executable, "-S", "-X", "importtime", PRUN, "--dry-run", "-c", "cfg.json", LR], cwd=self.folder,
-                              capture_output=True, text=True, check=True, env=clean_environment())
+        done = subprocess.run([sys.executable, "-S", "-X", "importtime", PRUN, "--dry-run", "-c", "cfg.json", LR],
+                              cwd=self.folder, capture_output=True, text=True, check=True, env=clean_environment())
         loaded = {line.split("|")[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
         self.assertIn("launcher.timeline", loaded)
         for module in ("run_record", "summary", "figures", "report", "top", "watch", "export", "optional"):

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reports and comparisons in headless Chromium, on a desktop and a phone, light and dark, without JavaScript, and on paper: no errors,
-nothing wider than the window, and curves that are drawn. With PARACEL_PICTURES=FOLDER the pictures are left there to be looked at."""
+"""Reports and comparisons in headless Chromium, on a desktop and a phone, light and dark, without JavaScript, and on paper: no
+errors, nothing wider than the window, and curves that are drawn. With PARACEL_PICTURES=FOLDER the pictures are left there to be
+looked at."""
 import os
 import sys
 import tempfile
@@ -86,16 +87,18 @@ class Pages(JobTest):
         with self.subTest(page=name, paper=True):
             b.show(path, 1280)
             b.call("Emulation.setEmulatedMedia", media="print")
-            self.assertEqual(b.value("[...document.querySelectorAll('figure .uplot')].every((e) => e.getClientRects().length === 0)"), True)
-            self.assertEqual(b.value("[...document.querySelectorAll('figure svg')].every((e) => e.getClientRects().length > 0)"), True)
+            self.assertEqual(
+                b.value("[...document.querySelectorAll('figure .uplot')].every((e) => e.getClientRects().length === 0)"), True)
+            self.assertEqual(b.value("[...document.querySelectorAll('figure svg')].every((e) => e.getClientRects().length > 0)"),
+                             True)
             if PICTURES:
                 b.picture(os.path.join(PICTURES, f"{name}-paper.png"))
             b.call("Emulation.setEmulatedMedia", media="")
 
     def test_a_real_run(self):
         folder = tempfile.mkdtemp(dir=self.folder)
-        run = self.start("-w", "2", "-p", "2", "--report", "--run-dir", os.path.join(folder, "run"), os.path.join(BIN, "test_metrics"),
-                         os.path.join(folder, "out"), "60", "60")
+        run = self.start("-w", "2", "-p", "2", "--report", "--run-dir", os.path.join(folder, "run"),
+                         os.path.join(BIN, "test_metrics"), os.path.join(folder, "out"), "60", "60")
         self.assertEqual(run.wait(), 0, run.err())
         path = os.path.join(folder, "run", "report.html")
         self.look(path)
@@ -116,18 +119,22 @@ class Pages(JobTest):
     def test_a_run_with_losses_and_one_that_failed(self):
         events = job_events(45.5, workers=4, servers=2)
         at = next(i for i, e in enumerate(events) if e["t"] > 12)
-        events[at:at] = [{"t": 12.2, "event": "lost", "role": "server", "index": 1, "cause": "server s1 (pid 101 on here) lost: no heartbeat"},
-                         {"t": 12.6, "event": "joined", "role": "server", "index": 1, "pid": 333, "host": "here"}]
-        self.look(self.page("losses", report_page(self.made("losses", events, descent(400, 43.0), log="accuracy 0.93\nauc 0.97\n"))), 11)
-        failed = self.made("failed", job_events(8.5, status=10, cause="worker 1 (pid 201) was killed by SIGSEGV"), descent(60, 7.0))
+        events[at:at] = [
+            {"t": 12.2, "event": "lost", "role": "server", "index": 1, "cause": "server s1 (pid 101 on here) lost: no heartbeat"},
+            {"t": 12.6, "event": "joined", "role": "server", "index": 1, "pid": 333, "host": "here"}]
+        losses = self.made("losses", events, descent(400, 43.0), log="accuracy 0.93\nauc 0.97\n")
+        self.look(self.page("losses", report_page(losses)), 11)
+        failed = self.made("failed", job_events(8.5, status=10, cause="worker 1 (pid 201) was killed by SIGSEGV"),
+                           descent(60, 7.0))
         with open(os.path.join(failed.folder, "worker_1.log"), "w", encoding="utf-8") as file:
             file.write("what():  vector::_M_range_check: __n (which is 101) >= this->size() (which is 100)\n")
         self.look(self.page("failed", report_page(failed)), 11)
 
     def test_runs_with_little_and_with_much(self):
         lines = [dict(line, objective=None if line["round"] % 7 == 0 else line["objective"]) for line in descent(100000, 50.0)]
+        failed = [{"t": 0.3, "event": "end", "status": 3, "cause": "cfg.json:1:1"}]
         for name, figures, events, metrics in (
-                ("nothing", 0, [], []), ("failed_at_the_start", 0, [{"t": 0.3, "event": "end", "status": 3, "cause": "cfg.json:1:1"}], []),
+                ("nothing", 0, [], []), ("failed_at_the_start", 0, failed, []),
                 ("one_round", 1, job_events(1.5), descent(1, 0.3)), ("many_rounds", 11, job_events(60.5), lines),
                 ("many_processes", 11, job_events(30.5, workers=200, servers=16), descent(300, 28.0))):
             self.look(self.page(name, report_page(self.made(name, events, metrics))), figures)
@@ -136,7 +143,8 @@ class Pages(JobTest):
         events = job_events(6.5, status=10, cause=f"worker 0 lost: {EVIL}")
         events.insert(4, {"t": 1.0, "event": "warning", "text": EVIL + "x" * 300})
         metrics = [{"round": i, EVIL: 1.0 / i, "seconds": 0.5 * i, "other" + EVIL: i} for i in range(1, 12)]
-        record = self.made("evil", events, metrics, log=EVIL, config=EVIL, program=EVIL, host=EVIL, command=["/tmp/" + EVIL, "x" * 500])
+        record = self.made("evil", events, metrics, log=EVIL, config=EVIL, program=EVIL, host=EVIL,
+                           command=["/tmp/" + EVIL, "x" * 500])
         self.look(self.page("evil", report_page(record)))
         self.look(self.page("evil_compared", compare_page([record, record])))
 

@@ -24,8 +24,8 @@ class TopTest(JobTest):
     def job(self, *options, pause=20, rounds=100000):
         """A job that runs until it is stopped: (Run, folder of its logs)"""
         folder = tempfile.mkdtemp(dir=self.folder)
-        run = self.start("-w", "2", "-p", "2", "--run-dir", os.path.join(folder, "run"), *options, METRICS, os.path.join(folder, "out"),
-                         str(rounds), str(pause))
+        run = self.start("-w", "2", "-p", "2", "--run-dir", os.path.join(folder, "run"), *options, METRICS,
+                         os.path.join(folder, "out"), str(rounds), str(pause))
         wait_until(lambda: "prun: round" in run.err(), 20)
         return run, os.path.join(folder, "run")
 
@@ -49,8 +49,10 @@ class Lines(TopTest):
     def test_lines_without_a_terminal_until_the_run_ends(self):
         run, folder = self.job()
         process, path = self.lines(folder, "--interval", "0.5")
-        found = wait_until(lambda: re.search(r"(?m)^test_metrics: running for [\d.]+ .*, round \d+, [\d.]+ rounds/s, loss 0\.\d+, clocks? \d+.*, "
-                                             r"servers [\d.,]+ requests/s, [\d.]+ MB, hottest key busy$", self.read(path)), 30)
+        found = wait_until(
+            lambda: re.search(
+                r"(?m)^test_metrics: running for [\d.]+ .*, round \d+, [\d.]+ rounds/s, loss 0\.\d+, clocks? \d+.*, "
+                r"servers [\d.,]+ requests/s, [\d.]+ MB, hottest key busy$", self.read(path)), 30)
         self.assertTrue(found, self.read(path))
         self.assertIsNone(process.poll())
         run.process.send_signal(signal.SIGINT)
@@ -71,7 +73,8 @@ class Lines(TopTest):
         random.choice([p for p in processes_of(run.job()) if p.command[0] == METRICS]).kill()
         self.assertEqual(run.wait(), 10, run.err())
         self.assertEqual(process.wait(patient(20)), 0)
-        self.assertRegex(self.read(path), r"is over: exit status 10 \(worker lost\): worker \d \(pid \d+\) was killed by SIGKILL\n$")
+        self.assertRegex(self.read(path),
+                         r"is over: exit status 10 \(worker lost\): worker \d \(pid \d+\) was killed by SIGKILL\n$")
         run, folder = self.job()
         process, path = self.lines(folder, "--interval", "0.2")
         wait_until(lambda: "rounds/s" in self.read(path), 20)
@@ -79,8 +82,16 @@ class Lines(TopTest):
         self.assertEqual(process.wait(patient(20)), 13)
         self.assertIn("prun.py: error: the scheduler of job ", self.read(path))
 
+    def test_it_ends_when_its_reader_does(self):
+        _, folder = self.job()
+        done = subprocess.run(["sh", "-c", f"'{sys.executable}' -S '{PRUN}' top --interval 0.2 --run '{folder}' | head -n 2"],
+                              capture_output=True, text=True, check=True, timeout=patient(30), env=clean_environment())
+        self.assertEqual(len(done.stdout.splitlines()), 2)
+        self.assertEqual(done.stderr, "")
+
     def test_runs_that_do_not_exist(self):
-        for name, words in (("nowhere", "--run nowhere: no such folder"), (self.folder, "the folder has no run.json"), ("", "shell variable")):
+        for name, words in (("nowhere", "--run nowhere: no such folder"), (self.folder, "the folder has no run.json"),
+                            ("", "shell variable")):
             done = subprocess.run([sys.executable, PRUN, "top", "--run", name], capture_output=True, text=True, check=False,
                                   env=clean_environment(), stdin=subprocess.DEVNULL)
             self.assertEqual(done.returncode, 2, done.stderr)

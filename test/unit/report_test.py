@@ -112,7 +112,9 @@ class Records(unittest.TestCase):
         record = self.record(job_events(10.5), descent(100, 9.0), log="accuracy 0.93125\noutput result\n")
         lines = summary_lines(record)
         self.assertEqual(lines[0], "lr: 2,500 rows, 100 features, 3.05 MB; 2 workers, 1 server; 100 rounds")
-        self.assertEqual(lines[1], "result: objective 0.06364, at first 0.6364, still falling, by 9.1 % in the last 10 rounds; accuracy 0.9313")
+        self.assertEqual(
+            lines[1],
+            "result: objective 0.06364, at first 0.6364, still falling, by 9.1 % in the last 10 rounds; accuracy 0.9313")
         self.assertRegex(lines[2], r"^time: 10\.5 s, of which 86 % rounds, 13 % ending, 1 % starting; the workers: \d+ % ")
         self.assertEqual(len(lines), 3)
         self.assertAlmostEqual(sum(s for _, s in record.phases()), 10.5)
@@ -137,8 +139,8 @@ class Records(unittest.TestCase):
         events[-2]["workers"][0]["usage"]["cpu"] = EVIL
         events.insert(3, {"t": 0.3, "event": "warning", "text": EVIL})
         events.insert(3, {"t": 0.3, "event": "loaded", "what": {"names": [EVIL], "rows": EVIL, "features": None, "bytes": [1]}})
-        record = self.record(events, [{"round": 1, EVIL: 0.5, "seconds": 1}, {"round": 2, EVIL: 0.25, "seconds": 2}], log=EVIL, config=EVIL,
-                             program=EVIL, job=EVIL, host=EVIL, command=[EVIL], output=EVIL, config_file=EVIL)
+        record = self.record(events, [{"round": 1, EVIL: 0.5, "seconds": 1}, {"round": 2, EVIL: 0.25, "seconds": 2}], log=EVIL,
+                             config=EVIL, program=EVIL, job=EVIL, host=EVIL, command=[EVIL], output=EVIL, config_file=EVIL)
         html, charts = self.page(record)
         self.assertEqual(charts[0]["title"], EVIL)
         self.assertEqual(html.count("</script>"), 3, "one ends the data, one uPlot, one page.js")
@@ -148,11 +150,10 @@ class Records(unittest.TestCase):
 
     def test_runs_without_much_in_them(self):
         failed = {"t": 0.4, "event": "end", "status": 12, "cause": "the job did not start within 60 s: worker 1 did not join"}
+        short_one = [{"t": 0.1, "event": "started"}, {"t": 0.2, "event": "end", "status": 0, "cause": ""}]
         for name, events, metrics in (
-                ("nothing", [], []), ("failed at the start", [failed], []),
-                ("one sample", [*job_events(2.5, every=2.0)], descent(1, 0.1)),
-                ("no metrics", job_events(5.5), []), ("no samples", [{"t": 0.1, "event": "started"}, {"t": 0.2, "event": "end", "status": 0,
-                                                                                                  "cause": ""}], descent(3, 0.05))):
+                ("nothing", [], []), ("failed at the start", [failed], []), ("no metrics", job_events(5.5), []),
+                ("one sample", job_events(2.5, every=2.0), descent(1, 0.1)), ("no samples", short_one, descent(3, 0.05))):
             with self.subTest(name):
                 record = self.record(events, metrics)
                 html, _ = self.page(record)
@@ -172,8 +173,9 @@ class Records(unittest.TestCase):
                        b'{"t": 4, "event": "progress", "round": [], "metric": {}}\n{"t": 4, "event": "checkpoint"}\n'
                        b'{"t": 5, "event": "lost"}\n\xff\xfe\n' + b"[" * 100000 + b'\n{"t": 6, "event": "end", "status": 0')
         with open(os.path.join(self.folder, "run_metrics.jsonl"), "wb") as file:
-            file.write(b'{"round": 1, "loss": 1, "seconds": 0.1}\n{"round": 2, "loss": NaN, "seconds": "x"}\n{"round": "a", "loss": Infinity}\n'
-                       b'{"loss": 1e999}\n{}\n7\n{"round": 5, "loss": true, "seconds": 1e308}\n{"round": 1' + b"0" * 5000 + b', "loss": 1}\n')
+            file.write(b'{"round": 1, "loss": 1, "seconds": 0.1}\n{"round": 2, "loss": NaN, "seconds": "x"}\n'
+                       b'{"round": "a", "loss": Infinity}\n{"loss": 1e999}\n{}\n7\n{"round": 5, "loss": true, "seconds": 1e308}\n'
+                       b'{"round": 1' + b"0" * 5000 + b', "loss": 1}\n')
         record = RunRecord(self.folder)
         html, _ = self.page(record)
         self.assertIn("its launcher was killed", html)
@@ -233,9 +235,11 @@ class Records(unittest.TestCase):
         self.assertLess(len(html), 400_000)
 
     def test_runs_are_compared(self):
-        records = [RunRecord(write_run(os.path.join(self.folder, name), job_events(seconds), descent(rounds, seconds - 1), config=config))
-                   for name, seconds, rounds, config in (("a", 10.5, 100, '{"alpha": 1, "same": [1, 2]}'),
-                                                         ("b", 5.5, 50, '{"alpha": 2, "same": [1, 2], "more": {"x": "<b>"}}'))]
+        records = []
+        for name, seconds, rounds, config in (("a", 10.5, 100, '{"alpha": 1, "same": [1, 2]}'),
+                                              ("b", 5.5, 50, '{"alpha": 2, "same": [1, 2], "more": {"x": "<b>"}}')):
+            folder = os.path.join(self.folder, name)
+            records.append(RunRecord(write_run(folder, job_events(seconds), descent(rounds, seconds - 1), config=config)))
         said = compare_text(records)
         self.assertRegex(said, r"(?m)^rounds +100 +50$")
         self.assertRegex(said, r"(?m)^objective, last +0\.06364 +0\.1167$")

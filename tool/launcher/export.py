@@ -83,7 +83,8 @@ def to_mlflow(record, uri, experiment):
 
 
 def export_command(arguments):
-    parser = new_parser(prog="prun.py export", description="Writes the metrics of a run, what was run, and its config for another tool.")
+    parser = new_parser(prog="prun.py export",
+                        description="Writes the metrics of a run, what was run, and its config for another tool.")
     parser.add_argument("--run", required=True, type=name_given, metavar="RUN", help=RUN_HELP)
     to = parser.add_mutually_exclusive_group(required=True)
     to.add_argument("--tensorboard", type=name_given, metavar="DIR", help="into a folder for TensorBoard (package tensorboardX)")
@@ -97,8 +98,8 @@ def export_command(arguments):
         parser.error("--tracking-uri is for --mlflow")
     record = record_of(options.run)
     if not record.metrics and not record.results:
-        raise Failure(USAGE, f"--run {options.run}: has recorded no metrics: its program writes no metrics.jsonl, and has printed no "
-                             "results")
+        raise Failure(USAGE, f"--run {options.run}: has recorded no metrics: its program writes no metrics.jsonl, and has "
+                             "printed no results")
     try:
         if options.tensorboard:
             count, where = to_tensorboard(record, options.tensorboard), options.tensorboard

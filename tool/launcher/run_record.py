@@ -338,7 +338,8 @@ class RunRecord:
     def worker_shares(self):
         """What the workers did of the time since they joined, in seconds: {"computing","system","delayed","waiting"} for each
         worker of which the system has told; [(Node, dict)]."""
-        return [(node, shares) for node in self.of("worker") if (shares := shares_of(node.samples[-1][1] if node.samples else {}))]
+        return [(node, shares) for node in self.of("worker")
+                if (shares := shares_of(node.samples[-1][1] if node.samples else {}))]
 
 
 def shares_of(fields):

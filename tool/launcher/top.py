@@ -9,7 +9,7 @@ from .exit_status import MEANING, OK
 from .figures import byte_text, percent, seconds_text, short
 from .numbers import seconds_between
 from .optional import add_site_packages
-from .output import write_out, write_quietly
+from .output import write_all, write_out, write_quietly
 from .printable import in_a_line
 from .watch import Watch
 
@@ -18,8 +18,9 @@ SHARE = 8            # characters of a bar
 
 
 def parse_command(arguments):
-    parser = new_parser(prog="prun.py top", description="Shows a running job: the rounds and the objective, what each worker and server "
-                                                        "does, the hottest keys, and losses. Ctrl-C ends it; the job goes on.")
+    parser = new_parser(
+        prog="prun.py top", description="Shows a running job: the rounds and the objective, what each worker and server "
+        "does, the hottest keys, and losses. Ctrl-C ends it; the job goes on.")
     parser.add_argument("--run", required=True, type=name_given, metavar="RUN",
                         help="the folder of its logs, or that folder's name below paracel_runs/")
     parser.add_argument("--interval", type=seconds_between(0.1, 3600), default=None, metavar="SECONDS",
@@ -61,7 +62,8 @@ class Screen:
     def table(self, columns, rows):
         table = self.rich.table.Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
         for name in columns:
-            table.add_column(name, justify="left" if name in ("worker", "server", "state", "key", "at") else "right", no_wrap=True)
+            table.add_column(name, justify="left" if name in ("worker", "server", "state", "key", "at") else "right",
+                             no_wrap=True)
         for row in rows:
             table.add_row(*[self.text(cell) for cell in row])
         return table
@@ -74,7 +76,8 @@ class Screen:
             parts.append(self.text(f"ends with status {report.get('status')}: {report['cause']}", "bold red"))
         name, values = watch.objective()
         if len(values) > 1:
-            parts.append(self.text(f"{name} {short(values[0])} {sparkline(values, max(8, console.width - 40), blocks)} {short(values[-1])}"))
+            line = sparkline(values, max(8, console.width - 40), blocks)
+            parts.append(self.text(f"{name} {short(values[0])} {line} {short(values[-1])}"))
         servers, workers = report.get("servers", []), report.get("workers", [])
         room = max(6, console.height - len(parts) - 4 - min(len(watch.hot), 4) - min(3, len(report.get("losses", []))))
         room_servers = min(len(servers), max(2, room // 3))
@@ -82,7 +85,7 @@ class Screen:
         parts += self.workers(workers, room_workers, blocks)
         parts += self.servers(servers, room_servers)
         if watch.hot:
-            parts += [self.table(["key", "at", "requests"], [[key, at, "about " + short(n)] for n, key, at, _ in watch.hot[:4]])]
+            parts += [self.table(["key", "at", "requests"], [[key, at, "about " + short(n)] for n, key, at in watch.hot[:4]])]
         for loss in report.get("losses", [])[-3:]:
             parts.append(self.text(f"{seconds_text(loss['seconds'])} ago: {loss['cause']}", "red"))
         return self.rich.console.Group(*parts)
@@ -94,9 +97,14 @@ class Screen:
         for w in shown:
             key = ("worker", w["rank"])
             sent, received = self.watch.rates.of(key, "sent_bytes"), self.watch.rates.of(key, "received_bytes")
-            rows.append([str(w["rank"]), w["state"], short(w["clock"]), short(w["clock"] - slowest),
-                         share_bar(self.watch.rates.shares(key), blocks),
-                         byte_text(sent) + "/s" if sent is not None else "–", byte_text(received) + "/s" if received is not None else "–"])
+            rows.append([
+                str(w["rank"]), w["state"],
+                short(w["clock"]),
+                short(w["clock"] - slowest),
+                share_bar(self.watch.rates.shares(key), blocks),
+                byte_text(sent) + "/s" if sent is not None else "–",
+                byte_text(received) + "/s" if received is not None else "–"
+            ])
         parts = [self.table(["worker", "state", "clock", "ahead", "computing", "sends", "receives"], rows)] if rows else []
         if len(shown) < len(workers):
             parts.append(self.text(f"and {len(workers) - len(shown):,} that are not slower", "dim"))
@@ -108,9 +116,14 @@ class Screen:
             key = ("server", s["slot"])
             rate, load = self.watch.rates.of(key, "requests"), self.watch.rates.of(key, "cpu")
             moved = [self.watch.rates.of(key, k) for k in ("bytes_in", "bytes_out")]
-            rows.append([f"s{s['slot']}", s["state"], short(rate, 3) if rate is not None else "–",
-                         byte_text(sum(moved)) + "/s" if None not in moved else "–", short(load, 2) if load is not None else "–",
-                         byte_text(s.get("memory_bytes")), byte_text(s.get("resident_bytes"))])
+            rows.append([
+                f"s{s['slot']}", s["state"],
+                short(rate, 3) if rate is not None else "–",
+                byte_text(sum(moved)) + "/s" if None not in moved else "–",
+                short(load, 2) if load is not None else "–",
+                byte_text(s.get("memory_bytes")),
+                byte_text(s.get("resident_bytes"))
+            ])
         parts = [self.table(["server", "state", "requests/s", "bytes", "processors", "live", "resident"], rows)] if rows else []
         if len(servers) > room:
             parts.append(self.text(f"and {len(servers) - room:,} more servers", "dim"))
@@ -149,8 +162,9 @@ def show_live(watch, rich, interval):
 
 
 def show_lines(watch, interval):
+    """Until the run ends, or nobody reads the lines any more."""
     while not watch.is_over():
-        write_out(in_a_line(watch.plain_line()) + "\n")
+        write_all(1, (in_a_line(watch.plain_line()) + "\n").encode("utf-8", "replace"))
         time.sleep(interval)
         watch.look()
 
@@ -169,7 +183,7 @@ def top_command(arguments):
             show_live(watch, rich, options.interval or 1.0)
         else:
             show_lines(watch, options.interval or 5.0)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BrokenPipeError):
         return OK
     write_out(last_words(watch))
     return OK

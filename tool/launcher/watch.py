@@ -103,7 +103,7 @@ class Watch:
         for answer in answers:
             try:
                 counters = json.loads(answer["text"])
-                found += [(h["requests"], str(h["key"]), f"s{answer['slot']}", counters_of(counters)) for h in counters.get("hot", [])]
+                found += [(h["requests"], str(h["key"]), f"s{answer['slot']}") for h in counters.get("hot", [])]
             except (ValueError, KeyError, TypeError):
                 continue
         self.hot = sorted(found, key=lambda h: -h[0])[:MOST_HOT]
@@ -184,8 +184,3 @@ class Watch:
         if report.get("losses"):
             parts.append(f"{len(report['losses'])} lost")
         return ", ".join(parts)
-
-
-def counters_of(counters):
-    """Requests that a server has received."""
-    return sum(sum(v for v in shard.get("requests", {}).values()) for shard in counters.get("shards", []))

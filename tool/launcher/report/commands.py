@@ -40,8 +40,8 @@ def write_page(path, html):
 
 def report_command(arguments):
     from .page import report_page
-    parser = new_parser(prog="prun.py report", description="Writes the report of a run, or of what has run until now, as one HTML "
-                                                           "file that needs no network.")
+    parser = new_parser(prog="prun.py report", description="Writes the report of a run, or of what has run until now, as one "
+                                                           "HTML file that needs no network.")
     parser.add_argument("--run", required=True, type=name_given, metavar="RUN", help=RUN_HELP)
     parser.add_argument("--output", type=name_given, metavar="FILE", help=f"the file to write (default: {REPORT} in that folder)")
     options = parser.parse_args(arguments)
@@ -52,7 +52,8 @@ def report_command(arguments):
 
 def compare_command(arguments):
     from .compare import compare_page, compare_text
-    parser = new_parser(prog="prun.py compare", description="Prints a table of two or more runs, and writes a page with their curves.")
+    parser = new_parser(prog="prun.py compare",
+                        description="Prints a table of two or more runs, and writes a page with their curves.")
     parser.add_argument("--run", required=True, action="append", type=name_given, metavar="RUN",
                         help=RUN_HELP + f"; 2 to {MOST_RUNS} times")
     parser.add_argument("--output", type=name_given, default="compare.html", metavar="FILE",

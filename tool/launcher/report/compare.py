@@ -78,7 +78,8 @@ def rows_of(records):
     for name in RESULTS:
         row(name, lambda r, name=name: short(dict(r.results)[name]) if name in dict(r.results) else None)
     row("workers' time", shares_text)
-    row("sent by workers", lambda r: byte_text(sum(v)) if (v := [n.last("sent_bytes") or 0 for n in r.of("worker") if n.samples]) else None)
+    row("sent by workers", lambda r: byte_text(sum(n.last("sent_bytes", 0) for n in r.of("worker")))
+        if any(n.samples for n in r.of("worker")) else None)
     configs = [config_of(r) for r in records]
     keys = dict.fromkeys(k for c in configs for k in c)
     differ = [k for k in keys if len({c.get(k) for c in configs}) > 1]
@@ -112,6 +113,6 @@ def compare_page(records):
         page.add("<div class=card><p>The runs have no metric in common that changes.</p></div>")
     page.section("Curves", f"<div class=charts>{''.join(charts)}</div>" if charts else "")
     page.section("Figures", "<div class=card>" + html_table([""] + names, [[n] + c for n, c in rows_of(records)]) + "</div>")
-    page.section("In words", *["<div class=card><h3>" + text(label) + "</h3>" + "".join(f"<p>{text(line)}</p>" for line in summary_lines(r))
-                               + "</div>" for label, r in zip(names, records)])
+    words = ["".join(f"<p>{text(line)}</p>" for line in summary_lines(r)) for r in records]
+    page.section("In words", *[f"<div class=card><h3>{text(label)}</h3>{said}</div>" for label, said in zip(names, words)])
     return page.html()

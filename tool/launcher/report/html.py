@@ -27,14 +27,16 @@ def file_text(*names):
 def table(head, rows, texts=()):
     """`texts`: numbers of columns with words, which may be broken."""
     def row(cells, tag):
-        return "<tr>" + "".join(f'<{tag}{" class=text" if i in texts else ""}>{text(c)}</{tag}>' for i, c in enumerate(cells)) + "</tr>"
+        return "<tr>" + "".join(f'<{tag}{" class=text" if i in texts else ""}>{text(c)}</{tag}>'
+                                for i, c in enumerate(cells)) + "</tr>"
     top = f'<thead>{row(head, "th")}</thead>' if any(head) else ""
     return (f"<div class=scroll><table>{top}<tbody>" + "".join(row(r, "td") for r in rows)
             + "</tbody></table></div>")
 
 
 def facts(pairs):
-    return "<dl class=facts>" + "".join(f"<div><dt>{text(k)}</dt><dd>{text(v)}</dd></div>" for k, v in pairs if v is not None) + "</dl>"
+    return "<dl class=facts>" + "".join(f"<div><dt>{text(k)}</dt><dd>{text(v)}</dd></div>"
+                                        for k, v in pairs if v is not None) + "</dl>"
 
 
 def bars(parts_of, numbers, names):

@@ -10,7 +10,7 @@ from .html import MOST_PRINTED, Page, bars, facts, preformatted, table, text
 from ..ending import last_lines
 from ..exit_status import MEANING
 from ..figures import byte_text, count_of, percent, seconds_text, short
-from ..run_record import RISING, number, rises, shares_of
+from ..run_record import number, rises, shares_of
 from ..summary import quality, time_spent, what
 
 MOST_ROWS = 64       # of a table of processes
@@ -142,7 +142,8 @@ def over_time(title, curves, record, marks, **more):
 
 
 def known(name):
-    return name in ("objective", "loss", "error", "inertia", "l1") or name.endswith(("rmse", "loss")) or rises(name) or name in RISING
+    """Whether it is known which way a metric of this name gets better."""
+    return rises(name) or name in ("objective", "error", "inertia", "l1") or name.endswith(("rmse", "loss"))
 
 
 def points_of(series):
@@ -162,7 +163,8 @@ def rounds_table(record, most=12):
         row += [short(s.values[i]) if len(s.values) == count and s.values[i] is not None else
                 ("not finite" if len(s.values) == count else "–") for s in columns]
         rows.append(row)
-    return ("<details class=card><summary>Some rounds in numbers</summary>" + table(["round", "time"] + names, rows) + "</details>")
+    return ("<details class=card><summary>Some rounds in numbers</summary>" + table(["round", "time"] + names, rows) +
+            "</details>")
 
 
 def where_time_went(page, record, marks):
@@ -180,9 +182,9 @@ def where_time_went(page, record, marks):
         rows = [(node.name(), [s[k] for k in ("computing", "system", "delayed", "waiting")]) for node, s in shown]
         numbers = [f"{percent(s['computing'], sum(s.values()))} computing" for _, s in shown]
         more = f"<p class=soft>{len(shares) - len(shown):,} more waited less.</p>" if len(shown) < len(shares) else ""
-        parts.append("<div class=card><h3>Each worker, from when it joined</h3>" + bars(rows, numbers, WORK) + more
-                     + "<p class=soft>Waiting: for servers, other workers, or files. In system calls: mostly to send and receive. "
-                       "Without a processor: ready to run while others ran.</p></div>")
+        parts.append("<div class=card><h3>Each worker, from when it joined</h3>" + bars(rows, numbers, WORK) + more +
+                     "<p class=soft>Waiting: for servers, other workers, or files. In system calls: mostly to send and receive. "
+                     "Without a processor: ready to run while others ran.</p></div>")
     curves = [(node.name(), shares_over_time(node)) for node in record.of("worker")]
     return parts + [grid(page, [over_time("Computing, as a share of the time", curves, record, marks, unit="share")])]
 
@@ -208,11 +210,13 @@ def workers(page, record, marks):
     nodes = record.of("worker")
     if not nodes:
         return []
-    charts = [over_time("Staleness: rounds ahead of the slowest worker", [(n.name(), n.curve("ahead")) for n in nodes], record, marks),
-              over_time("Rounds per second", [(n.name(), n.rate("clock")) for n in nodes], record, marks),
-              over_time("Bytes per second, sent and received",
-                        [(n.name(), both(n.rate("sent_bytes"), n.rate("received_bytes"))) for n in nodes], record, marks, unit="bytes"),
-              over_time("Messages per second", [(n.name(), n.rate("requests")) for n in nodes], record, marks)]
+    charts = [
+        over_time("Staleness: rounds ahead of the slowest worker", [(n.name(), n.curve("ahead")) for n in nodes], record, marks),
+        over_time("Rounds per second", [(n.name(), n.rate("clock")) for n in nodes], record, marks),
+        over_time("Bytes per second, sent and received",
+                  [(n.name(), both(n.rate("sent_bytes"), n.rate("received_bytes"))) for n in nodes], record, marks, unit="bytes"),
+        over_time("Messages per second", [(n.name(), n.rate("requests")) for n in nodes], record, marks)
+    ]
     rows = []
     for node in nodes[:MOST_ROWS]:
         used = shares_of(node.samples[-1][1] if node.samples else {}) or {}
@@ -220,9 +224,12 @@ def workers(page, record, marks):
                     + [seconds_text(used.get(k)) for k in ("computing", "system", "delayed", "waiting")]
                     + [short(node.last("requests")), byte_text(node.last("sent_bytes")), byte_text(node.last("received_bytes")),
                        byte_text(peak_memory(node))])
-    head_row = ["worker", "host", "pid", "rounds", "computing", "system", "no processor", "waiting", "messages", "sent", "received",
-                "memory"]
-    note = "" if any(charts) else "<p class=soft>Curves need a run of some seconds: processes are sampled twice a second at most.</p>"
+    head_row = [
+        "worker", "host", "pid", "rounds", "computing", "system", "no processor", "waiting", "messages", "sent", "received",
+        "memory"
+    ]
+    note = "<p class=soft>Curves need a run of some seconds: processes are sampled twice a second at most.</p>"
+    note = "" if any(charts) else note
     return [grid(page, charts), folded("Workers", table(head_row, rows) + more_than(nodes) + note, len(rows))]
 
 
@@ -278,7 +285,9 @@ def events(record):
     if not record.events:
         return ""
     rows = [[seconds_text(t), kind.replace("_", " "), said] for t, kind, said in record.events[:MOST_EVENTS]]
-    more = f"<p class=soft>{len(record.events) - MOST_EVENTS:,} more are in timeline.jsonl.</p>" if len(record.events) > MOST_EVENTS else ""
+    more = ""
+    if len(record.events) > MOST_EVENTS:
+        more = f"<p class=soft>{len(record.events) - MOST_EVENTS:,} more are in timeline.jsonl.</p>"
     return "<div class=card>" + table(["time", "event", ""], rows, texts=(1, 2)) + more + "</div>"
 
 
@@ -300,12 +309,14 @@ def what_was_run(record):
     import shlex
     run = record.run
     command = run.get("command")
-    rows = [("job", run.get("job")), ("command", " ".join(shlex.quote(str(w)) for w in command) if isinstance(command, list) else None),
-            ("config", run.get("config_file") or None), ("input", ", ".join(map(str, (record.loaded or {}).get("names", []))) or None),
+    rows = [("job", run.get("job")),
+            ("command", " ".join(shlex.quote(str(w)) for w in command) if isinstance(command, list) else None),
+            ("config", run.get("config_file") or None),
+            ("input", ", ".join(map(str, (record.loaded or {}).get("names", []))) or None),
             ("results", run.get("output") or None), ("logs", record.folder),
             ("workers", f"{run.get('workers')} ({run.get('method')})"),
             ("servers", f"{run.get('servers')} ({run.get('m_server')}), threads each: {run.get('threads') or 'by their cores'}, "
-                        f"replicas: {run.get('replicas')}"),
+             f"replicas: {run.get('replicas')}"),
             ("host", f"{run.get('host')}: {run.get('system')}, {run.get('cores')} processors"),
             ("Paracel", version(str(run.get("framework", "")))), ("Python", ".".join(map(str, sys.version_info[:3])))]
     parts = ["<div class=card>" + table(["", ""], [(k, v) for k, v in rows if v is not None], texts=(1,)) + "</div>"]
