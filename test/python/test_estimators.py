@@ -180,9 +180,12 @@ class CommandLine(Folder):
 class Documents(Folder):
     def test_readme(self):
         with open(os.path.join(SOURCE, "src", "python", "README.md"), encoding="utf-8") as file:
-            (text,) = re.findall(r"<!-- file: estimators.py -->\n```python\n(.*?)```", file.read(), re.DOTALL)
-        done = subprocess.run([sys.executable, "-c", text], cwd=self.folder, capture_output=True, text=True, check=False)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+            text = file.read()
+        for name in ("estimators", "objective"):
+            with self.subTest(name):
+                (code,) = re.findall(rf"<!-- file: {name}\.py -->\n```python\n(.*?)```", text, re.DOTALL)
+                done = subprocess.run([sys.executable, "-c", code], cwd=self.folder, capture_output=True, text=True, check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_parameters_are_keys_of_the_programs(self):
         estimators = [c for c in (getattr(paracel, n) for n in dir(paracel) if not n.startswith("_"))

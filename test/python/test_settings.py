@@ -3,11 +3,12 @@
 """Settings that an algorithm in Python declares: their checks are those of programs in C++, by themselves and in jobs."""
 import json
 import os
+import re
 import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from python_support import SITE, PackageTest  # noqa: E402
+from python_support import PACKAGE, SITE, PackageTest  # noqa: E402
 from process_support import clean_environment, main  # noqa: E402
 
 PROGRAM = '''
@@ -146,6 +147,17 @@ class Settings(PackageTest):
             status, out, err = self.python("fit.py", *words)
             self.assertEqual((status, out), (2, ""), err)
             self.assertIn(f"fit.py: error: found {words[0]}", err)
+
+    def test_the_readme(self):
+        with open(os.path.join(PACKAGE, "README.md"), encoding="utf-8") as file:
+            text = file.read()
+        self.program("settings.py", re.search(r"<!-- file: settings\.py -->\n```python\n(.*?)```", text, re.DOTALL)[1])
+        self.written("cfg.json", '{"training_input": "points.csv",\n  "rounds": 3}')
+        self.assertEqual(self.python("settings.py", "--cfg_file", "cfg.json"), (0, "3 sgd None\n", ""))
+        self.written("cfg.json", '{"training_input": "points.csv",\n  "roundz": 3}')
+        status, out, err = self.python("settings.py", "--cfg_file", "cfg.json")
+        self.assertEqual((status, out), (3, ""))
+        self.assertIn('cfg.json:2:3: key "roundz" is unknown; did you mean "rounds"?', err)
 
     def test_no_config_is_one_that_lacks_what_is_required(self):
         status, out, err = self.python("fit.py")

@@ -81,7 +81,8 @@ class Schema:
         for name, one in settings.items():
             if not isinstance(one, Setting):
                 raise TypeError(f"setting {name}: found {one!r}, want paracel.setting(...)")
-            self.schema.key(name, one.type, one.help, *one[1:2], *one[3:])
+            self.schema.key(name, one.type, one.help, one.default, one.required, one.required_unless, one.one_of, one.at_least,
+                            one.above, one.at_most)
         if not self.own & set(_CONSISTENCY):
             self.schema.consistency_keys()
 

@@ -132,7 +132,8 @@ class QueueAndInput(paracel.Paralg):
         me, n = self.worker_id, self.worker_size
         rows = np.random.RandomState(me).randn(500 + 7 * me, 3)
         centres = np.random.RandomState(99).randn(4, 3)
-        results, late = {}, {}
+        results = {}
+        late: dict = {}
 
         def compute(chunk, sums):
             assert chunk.rows.shape[1:] == (3,) and len(sums) == 16
@@ -146,7 +147,7 @@ class QueueAndInput(paracel.Paralg):
 
         for stealing in (False, True):
             late.update(on=stealing, chunks=[])
-            reports = []
+            reports: list = []
             queue = paracel.ComQueue(self)
             queue.init_with_partitioned_data("rows", rows)
             queue.init_with_broadcast_data("centres", centres)
