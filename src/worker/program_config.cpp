@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "worker/program_config.hpp"
 
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <variant>
@@ -33,8 +34,10 @@ std::vector<std::string> inputs_of(const config& settings) {
 /// prun.py has the remarks from --check, and says them once for all workers.
 void say_remarks(const std::string& program) {
   if (std::getenv("PARACEL_RENDEZVOUS") != nullptr) return;
-  for (const auto& remark : config_remarks())
-    std::fprintf(stderr, "%s: warning: %s\n", program.c_str(), remark.c_str());
+  static std::size_t said = 0;  // a process may run one program after the other
+  const auto remarks = config_remarks();
+  for (; said < remarks.size(); ++said)
+    std::fprintf(stderr, "%s: warning: %s\n", program.c_str(), remarks[said].c_str());
 }
 
 }  // namespace

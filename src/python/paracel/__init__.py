@@ -43,6 +43,19 @@ _core._host(os.path.basename(sys.argv[0]) or "python", plugin_folders("", {}))
 def function(file: str, name: str, **hyper_parameters: float) -> tuple[str, str, dict[str, float]]:
     """A function of a plug-in, for the arguments `function` and `optimizer`.
 
+    Parameters
+    ----------
+    file : str
+        The plug-in's file; without a folder it is looked up where the job may load plug-ins.
+    name : str
+    **hyper_parameters : float
+        Numbers that the function takes, such as a step size.
+
+    Returns
+    -------
+    tuple
+        What those arguments take.
+
     Examples
     --------
     >>> import paracel

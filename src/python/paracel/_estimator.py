@@ -9,11 +9,16 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
+from paracel._docs import complete_methods
 from paracel._inputs import SparseRows, Table
 from paracel._model import Model
 from paracel._run import Job, Words, memory_folder
 from paracel._sklearn import (BaseEstimator, ClassifierMixin, RegressorMixin, check_classification_targets, check_data,
                               check_is_fitted, check_supervised, check_weight)
+
+
+def same(value):
+    return value
 
 
 class Parameter(NamedTuple):
@@ -34,7 +39,7 @@ class Parameter(NamedTuple):
     default: Any
     key: Optional[str]
     doc: str
-    value: Callable = lambda v: v
+    value: Callable = same
     type: str = ""
 
 
@@ -43,6 +48,10 @@ def seed_of(random_state):
     if isinstance(random_state, (int, np.integer)):
         return int(random_state)
     generator = np.random.mtrand._rand if random_state is None else random_state
+    if isinstance(generator, np.random.Generator):
+        return int(generator.integers(2**31 - 1))
+    if not isinstance(generator, np.random.RandomState):
+        raise ValueError("want None, a whole number of at least 0, or a generator of NumPy")
     return int(generator.randint(2**31 - 1))
 
 
@@ -88,6 +97,7 @@ class ProgramEstimator(BaseEstimator):
 
     def __init_subclass__(cls, **more):
         super().__init_subclass__(**more)
+        complete_methods(cls)
         if "_parameters" not in cls.__dict__:
             return
         cls._table = {**cls._parameters, **_JOB}
@@ -109,14 +119,36 @@ class ProgramEstimator(BaseEstimator):
         config = {}
         for name, parameter in self._table.items():
             if parameter.key is not None:
-                value = parameter.value(getattr(self, name))
+                value = self._value_of(name, parameter)
                 if value is not None:
                     config[parameter.key] = value.item() if isinstance(value, np.generic) else value
         return config
 
+    def _value_of(self, name, parameter):
+        """The key's value. Raises ValueError for what its conversion or JSON does not know."""
+        given = getattr(self, name)
+        if given is None and parameter.default is not None and parameter.value is same:
+            raise ValueError(f"{type(self).__name__}: parameter {name}: found None, want a value such as {parameter.default!r}")
+        try:
+            value = parameter.value(given)
+        except (TypeError, ValueError) as e:
+            raise ValueError(f"{type(self).__name__}: parameter {name}: found {given!r}: {e}") from None
+        if isinstance(value, (float, np.floating)) and not np.isfinite(value):
+            raise ValueError(f"{type(self).__name__}: parameter {name}: found {given!r}, want a finite number")
+        return value
+
+    def _number(self, name):
+        """The value of a parameter that must be a number. Raises ValueError."""
+        value = getattr(self, name)
+        if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool) or not np.isfinite(value):
+            raise ValueError(f"{type(self).__name__}: parameter {name}: found {value!r}, want a number")
+        return value
+
     def _words(self, inputs=()):
         parameters = {p.key: name for name, p in self._table.items() if p.key}
-        return Words(type(self).__name__, parameters, {"training_input": "X", "row_weights": "sample_weight", **dict(inputs)})
+        return Words(type(self).__name__, parameters,
+                     {"training_input": "X", "input": "X", "rating_input": "ratings", "row_weights": "sample_weight",
+                      "validation_input": "eval_set", **dict(inputs)})
 
     def _goes_on(self):
         """Whether a fit begins with the model that is there."""
@@ -144,7 +176,13 @@ class ProgramEstimator(BaseEstimator):
     # ---- models on disk
 
     def save(self, folder):
-        """Writes the model into a folder that the program reads with the key ``model``, and `paracel.load_model`."""
+        """Writes the model into a folder that the program reads with the key ``model``, and `paracel.load_model`.
+
+        Parameters
+        ----------
+        folder : path
+            It is created; files of the same names are replaced.
+        """
         check_is_fitted(self)
         self.model_.write(folder)
 
@@ -273,11 +311,14 @@ class ProgramClassifier(ClassifierMixin, ProgramEstimator):
                 raise ValueError(f"parameter class_weight: found {of_classes!r}, want None, 'balanced' or a dict")
             factor = len(y) / (len(self.classes_) * np.bincount(y))
         else:
+            if not isinstance(of_classes, dict):
+                raise ValueError(f"parameter class_weight: found {of_classes!r}, want None, 'balanced' or a dict from class to "
+                                 "number")
             factor = np.ones(len(self.classes_))
             for label, w in of_classes.items():
                 at = np.flatnonzero(self.classes_ == label)
                 if len(at) == 0:
-                    raise ValueError(f"parameter class_weight: found class {label!r}, want one of {list(self.classes_)}")
+                    raise ValueError(f"parameter class_weight: found class {label!r}, want one of {self.classes_.tolist()}")
                 factor[at] = w
         return factor[y] if weight is None else weight * factor[y]
 
@@ -336,6 +377,10 @@ class Probabilities:
 
     def predict_log_proba(self, X):
         """The logarithm of the probability of each class.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (rows, features)
 
         Returns
         -------
@@ -397,10 +442,24 @@ def load_model(folder):
     folder : path
         With a model.json, or that file.
 
+    Returns
+    -------
+    estimator
+        Of the class that fits such models.
+
     Raises
     ------
     ValueError
-        It is not a model, or one of a program that has no estimator.
+        It is not a model, or one of a program that has no estimator, or a file of it cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import paracel
+    >>> folder = tempfile.mkdtemp()
+    >>> paracel.Ridge(alpha=1e-9).fit([[0.0], [1.0]], [1.0, 3.0]).save(folder)
+    >>> paracel.load_model(folder).predict([[2.0]]).round(3)
+    array([5.])
     """
     model = Model.read(folder)
     algorithm = model.manifest.get("algorithm")

@@ -33,6 +33,8 @@ class Table:
     def write(self, path):
         width = sum(c.shape[1] if c.ndim == 2 else 1 for c in self.columns)
         out = np.lib.format.open_memmap(path, mode="w+", dtype="<f8", shape=(len(self.columns[0]), width))
+        with open(path, "r+b") as file:  # an error here; a page that is missing later would be the end of this process
+            os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
         at = 0
         for c in self.columns:
             c = c if c.ndim == 2 else c[:, np.newaxis]

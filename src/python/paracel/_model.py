@@ -35,11 +35,14 @@ class Model:
         text = manifest.get("format") == "text"
         arrays, ids = {}, {}
         for name, about in described.items():
-            files = [os.path.join(top, f) for f in about["files"]]
-            arrays[name] = (_from_text if text else _from_npy)(files, about)
-            if "ids" in about:
-                of_files = [os.path.join(top, f) for f in about["ids"]]
-                ids[name] = _ids(of_files, about["id_kind"], text)
+            try:
+                files = [os.path.join(top, f) for f in about["files"]]
+                arrays[name] = (_from_text if text else _from_npy)(files, about)
+                if "ids" in about:
+                    of_files = [os.path.join(top, f) for f in about["ids"]]
+                    ids[name] = _ids(of_files, about["id_kind"], text)
+            except (OSError, ValueError, KeyError, EOFError) as e:
+                raise ValueError(f"{path}: the array {name} cannot be read, the model is not complete: {e}") from None
         return cls(manifest, arrays, ids)
 
     def write(self, folder):
@@ -55,7 +58,7 @@ class Model:
                 id_file = name + "_id_0" + (".txt" if names else ".npy")
                 path = os.path.join(folder, id_file)
                 if names:
-                    with open(path, "w", encoding="utf-8") as out:
+                    with open(path, "w", encoding="utf-8", errors="surrogateescape") as out:
                         out.writelines(f"{i}\n" for i in self.ids[name])
                 else:
                     np.save(path, self.ids[name])
@@ -85,6 +88,6 @@ def _ids(files, kind, text):
         return np.concatenate([np.load(f) for f in files])
     names = []
     for file in files:
-        with open(file, encoding="utf-8") as lines:
+        with open(file, encoding="utf-8", errors="surrogateescape") as lines:
             names += [line.rstrip("\n").split("\t")[0] for line in lines]
     return np.array(names, dtype=np.uint64) if kind == "number" else np.array(names, dtype=object)

@@ -11,6 +11,8 @@ import tempfile
 import threading
 import warnings
 
+import numpy as np
+
 from paracel import _core, _programs
 from paracel._functions import folders_of_modules
 from paracel._inputs import Text, in_this_process, write_files
@@ -120,6 +122,15 @@ class Job:
     """
 
     def __init__(self, n_workers=None, n_servers=1, replicas=1, launcher="local", progress=False):
+        numbers = {"n_servers": n_servers, "replicas": replicas, **({} if n_workers is None else {"n_workers": n_workers})}
+        for name, number in numbers.items():
+            if not isinstance(number, (int, np.integer)) or isinstance(number, bool) or number < 1:
+                none = "None or " if name == "n_workers" else ""
+                raise ConfigError(f"parameter {name}: found {number!r}, want {none}a whole number above 0")
+        if n_workers is not None and replicas > n_servers:
+            raise ConfigError(f"parameter replicas: found {replicas}, want at most n_servers, which is {n_servers}")
+        if isinstance(launcher, str) and launcher not in ("local", "mpi"):
+            raise ConfigError(f"parameter launcher: found {launcher!r}, want 'local', 'mpi', or a list of prun's options")
         self.n_workers, self.n_servers, self.replicas, self.progress = n_workers, n_servers, replicas, progress
         self.options = ["-m", launcher] if isinstance(launcher, str) else [str(word) for word in launcher]
         at = self.options.index("--output-dir") + 1 if "--output-dir" in self.options[:-1] else 0
@@ -168,6 +179,7 @@ class Job:
     def _in_this_process(self, program, config, inputs, listener, functions):
         if _core._entered():
             raise Error(f"{listener.words.title}: this process is in a job of Paralg, want paracel.leave() first, or n_workers")
+        _core._check_caller()  # also of a job of this process's parent
         if any(name in os.environ for name in _WORKERS_VARIABLES):
             raise Error(f"{listener.words.title}: this process is a worker of a job, and a program would join it; want "
                         "n_workers")
@@ -180,7 +192,11 @@ class Job:
     def _as_job(self, program, config, inputs, listener, functions):
         folder = memory_folder(self.top)
         try:
-            config = {**config, **write_files(inputs, folder)}
+            try:
+                config = {**config, **write_files(inputs, folder)}
+            except OSError as e:
+                raise OSError(e.errno, f"{listener.words.title}: the input of the workers cannot be written to {folder}: "
+                                       f"{e.strerror}") from None
             file = os.path.join(folder, "config.json")
             with open(file, "w", encoding="utf-8") as out:
                 json.dump(config, out)

@@ -27,7 +27,11 @@ if sklearn is not None:
     def check_data(estimator, X, *, reset, allow_nan=False, **how):
         """X, or with y X and y, as arrays or CSR matrices. `reset`: they define the features."""
         finite = "allow-nan" if allow_nan else True
-        return _validate(estimator, X, reset=reset, accept_sparse="csr", **{_FINITE: finite}, **how)
+        found = _validate(estimator, X, reset=reset, accept_sparse="csr", **{_FINITE: finite}, **how)
+        checked = found[0] if "y" in how else found
+        if checked.dtype.kind not in "biuf":  # dates, categories of texts
+            raise ValueError(f"found X of type {checked.dtype}, want numbers")
+        return found
 
     def check_weight(weight, X):
         """None, or an array of a float64 for each row of X."""

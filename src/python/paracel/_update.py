@@ -102,6 +102,11 @@ def update(function=None, *, elementwise=False, additive=False, dtypes=("float64
     dtypes : sequence of {"float64", "float32", "int64", "int32"}
         Types of values that it takes.
 
+    Returns
+    -------
+    (file, name)
+        Of the plug-in; a call of it runs the Python function here.
+
     Raises
     ------
     ImportError

@@ -57,7 +57,7 @@ class KMeans(ClusterMixin, TransformerMixin, ProgramEstimator):
         self
         """
         X = check_data(self, X, reset=not self._goes_on())
-        if X.shape[0] < self.n_clusters:
+        if X.shape[0] < self._number("n_clusters"):
             raise ValueError(f"parameter n_clusters: found {self.n_clusters}, want at most n_samples={X.shape[0]}")
         rows, _, weight = weighed_rows(X, None, check_weight(sample_weight, X))
         self._take(self._run(self._inputs(rows, weight), {"type": "rows"}))
@@ -117,12 +117,28 @@ class KMeans(ClusterMixin, TransformerMixin, ProgramEstimator):
         return np.sqrt(squares).astype(dtype if dtype == np.float32 else np.float64)
 
     def get_feature_names_out(self, input_features=None):
-        """Names of the columns of `transform`."""
+        """Names of the columns of `transform`.
+
+        Returns
+        -------
+        array of str of shape (n_clusters,)
+        """
         check_is_fitted(self)
         return np.array([f"kmeans{k}" for k in range(len(self.cluster_centers_))], dtype=object)
 
     def score(self, X, y=None, sample_weight=None):
-        """Minus the inertia of the rows."""
+        """Minus the inertia of the rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (rows, features)
+        y : ignored
+        sample_weight : array of shape (rows,), optional
+
+        Returns
+        -------
+        float
+        """
         least = self._nearest(X)[0].min(axis=1)
         return -(least if sample_weight is None else least * np.asarray(sample_weight)).sum()
 
@@ -143,6 +159,16 @@ class SpectralClustering(ClusterMixin, ProgramEstimator):
     labels_ : array of int of shape (vertices,)
         -1: a vertex without edges.
     eigenvalues_ : array of shape (n_clusters,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import paracel
+    >>> two = np.kron(np.eye(2), np.ones((3, 3))) - np.eye(6)  # two triangles
+    >>> two[2, 3] = two[3, 2] = 0.1
+    >>> a, b = np.split(paracel.SpectralClustering(n_clusters=2).fit(two).labels_, 2)
+    >>> len(set(a)), len(set(b)), bool(a[0] != b[0])
+    (1, 1, True)
     """
 
     _program = "spectral_clustering"

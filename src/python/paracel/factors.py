@@ -58,7 +58,16 @@ class _FactorizationMachine(ProgramEstimator):
 
 class FactorizationMachineClassifier(Probabilities, _FactorizationMachine, ProgramClassifier):
     """A factorization machine for two classes: a linear model with an interaction of rank `n_factors` for each pair of features.
-    Program: ``fm``."""
+    Program: ``fm``.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> X, y = [[0, 0], [0, 1], [1, 0], [1, 1]] * 5, ["same", "other", "other", "same"] * 5
+    >>> model = paracel.FactorizationMachineClassifier(n_factors=2, l2_linear=0.001, l2_factors=0.001, max_iter=100).fit(X, y)
+    >>> model.predict([[0, 0], [0, 1], [1, 1]]).tolist()
+    ['same', 'other', 'same']
+    """
 
     _parameters = {**_FM, "class_weight": class_weight()}
 
@@ -97,7 +106,16 @@ class FactorizationMachineClassifier(Probabilities, _FactorizationMachine, Progr
 
 
 class FactorizationMachineRegressor(_FactorizationMachine, ProgramRegressor):
-    """A factorization machine for numbers. Program: ``fm``."""
+    """A factorization machine for numbers. Program: ``fm``.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> X, y = [[0, 0], [0, 1], [1, 0], [1, 1]] * 5, [0.0, 1.0, 1.0, 5.0] * 5
+    >>> model = paracel.FactorizationMachineRegressor(n_factors=2, l2_linear=0.0, l2_factors=0.0, max_iter=100).fit(X, y)
+    >>> model.predict([[1, 1]]).round(1)
+    array([5.])
+    """
 
     _parameters = {**_FM, "clamp": Parameter(False, "clamp", "Limit predictions to the range of the training targets.")}
 
@@ -127,6 +145,13 @@ class TruncatedSVD(TransformerMixin, ProgramEstimator):
     components_ : array of shape (n_components, features)
     singular_values_ : array of shape (n_components,)
         Of a matrix of less rank there are as many as its rank, and zeros.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> model = paracel.TruncatedSVD(n_components=1).fit([[3.0, 0.0], [4.0, 0.0], [0.0, 1.0]])
+    >>> model.singular_values_.round(3).tolist()
+    [5.0]
     """
 
     _program = "svd"
@@ -147,7 +172,7 @@ class TruncatedSVD(TransformerMixin, ProgramEstimator):
         return tags
 
     def fit(self, X, y=None):
-        """Fits the model. y is ignored.
+        """Fits the model.
 
         Returns
         -------
@@ -165,7 +190,7 @@ class TruncatedSVD(TransformerMixin, ProgramEstimator):
             The left vectors times the values.
         """
         X = check_data(self, X, reset=True)
-        if not 1 <= self.n_components <= min(X.shape):
+        if not 1 <= self._number("n_components") <= min(X.shape):
             raise ValueError(f"parameter n_components: found {self.n_components}, want 1 to {min(X.shape)} (n_samples="
                              f"{X.shape[0]}, n_features={X.shape[1]})")
         model = self._run({"input": _entries(X)})
@@ -198,11 +223,25 @@ class TruncatedSVD(TransformerMixin, ProgramEstimator):
         return _as(X @ self.components_.T, X)
 
     def inverse_transform(self, X):
-        """Rows of features from rows of components."""
+        """Rows of features from rows of components.
+
+        Parameters
+        ----------
+        X : array of shape (rows, n_components)
+
+        Returns
+        -------
+        array of shape (rows, features)
+        """
         return np.asarray(X) @ self.components_
 
     def get_feature_names_out(self, input_features=None):
-        """Names of the columns of `transform`."""
+        """Names of the columns of `transform`.
+
+        Returns
+        -------
+        array of str of shape (n_components,)
+        """
         check_is_fitted(self)
         return np.array([f"truncatedsvd{k}" for k in range(len(self.components_))], dtype=object)
 
@@ -289,13 +328,20 @@ class _Ratings(ProgramEstimator):
     def predict(self, users, items):
         """The predicted rating of each pair. Users and items that training did not have are average ones.
 
+        Parameters
+        ----------
+        users, items : array of ids of shape (pairs,)
+
         Returns
         -------
         array of shape (pairs,)
         """
         check_is_fitted(self)
+        users, items = np.asarray(users), np.asarray(items)
+        if users.ndim != 1 or users.shape != items.shape:
+            raise ValueError(f"found users and items of shapes {users.shape} and {items.shape}, want one of each for a pair")
         out = np.full(len(users), float(self.mean_))
-        at = [np.array([place.get(i, -1) for i in np.asarray(ids).tolist()], dtype=np.int64)
+        at = [np.array([place.get(i, -1) for i in ids.tolist()], dtype=np.int64)
               for place, ids in zip(self._place, (users, items))]
         for side, bias in zip(at, (self.user_bias_, self.item_bias_)):
             out += np.where(side >= 0, bias[side], 0.0)
@@ -314,7 +360,11 @@ class _Ratings(ProgramEstimator):
 
 def _numbers(known, ids):
     """(the known ids and after them the others, ascending; the number of each of `ids` among them)."""
-    unique, at = np.unique(ids, return_inverse=True)
+    try:
+        unique, at = np.unique(ids, return_inverse=True)
+    except TypeError:  # objects that have no order
+        kinds = sorted({type(i).__name__ for i in ids.tolist()})
+        raise ValueError(f"found ids of types {', '.join(kinds)}, want all numbers or all texts") from None
     place = {i: p for p, i in enumerate(known.tolist())}
     others = np.array([i not in place for i in unique.tolist()], dtype=bool)
     number = np.empty(len(unique), dtype=np.int64)
@@ -338,6 +388,14 @@ class ALS(_Ratings):
     ----------
     user_ids_, item_ids_, user_bias_, item_bias_, user_factors_, item_factors_ : ndarray
         Of each user and item; a prediction is ``mean_`` plus both biases plus the product of the factors.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> model = paracel.ALS(n_factors=1).fit(["ann", "ann", "bob", "bob"], ["tea", "oil", "tea", "oil"], [5.0, 1.0, 4.0, 2.0])
+    >>> tea, oil = model.predict(["ann", "ann"], ["tea", "oil"])
+    >>> bool(tea > oil)
+    True
     """
 
     _program = "als"
@@ -364,6 +422,15 @@ class MatrixFactorization(_Ratings):
     ----------
     user_ids_, item_ids_, user_bias_, item_bias_, user_factors_, item_factors_ : ndarray
         Of each user and item; a prediction is ``mean_`` plus both biases plus the product of the factors.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> model = paracel.MatrixFactorization(n_factors=1, max_iter=100, learning_rate=0.05)
+    >>> model = model.fit(["ann", "ann", "bob", "bob"], ["tea", "oil", "tea", "oil"], [5.0, 1.0, 4.0, 2.0])
+    >>> tea, oil = model.predict(["ann", "ann"], ["tea", "oil"])
+    >>> bool(tea > oil)
+    True
     """
 
     _program = "mf"

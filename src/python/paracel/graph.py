@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from paracel._docs import complete
 from paracel._inputs import Table, Text
 from paracel._run import Job, Words
 
@@ -38,7 +39,13 @@ class _Ids:
         arrays = [np.asarray(a) for a in arrays]
         self.names = None
         if any(not _are_numbers(a) for a in arrays):
-            self.names, ranks = np.unique(np.concatenate([a.ravel() for a in arrays]), return_inverse=True)
+            together = np.concatenate([a.ravel() for a in arrays])
+            if together.dtype.kind == "f" and np.isnan(together).any():
+                raise ValueError("found a vertex NaN, want ids")
+            try:
+                self.names, ranks = np.unique(together, return_inverse=True)
+            except TypeError:  # objects that have no order
+                raise ValueError("found ids of several types, want all numbers or all texts") from None
             cuts = np.cumsum([a.size for a in arrays])[:-1]
             arrays = [r.reshape(a.shape) for r, a in zip(np.split(ranks.ravel(), cuts), arrays)]
         self.arrays = [a.astype(np.int64, copy=False) for a in arrays]
@@ -60,8 +67,12 @@ def _run(program, array, edges, weights, vertices, config, job, *, label=False, 
         weights = entries.data if weights is None else weights
         vertices = np.arange(max(entries.shape)) if vertices is None else vertices
     edges = np.asarray(edges)
+    if unknown := [name for name in job if name not in ("n_workers", "n_servers", "replicas", "launcher")]:
+        raise TypeError(f"{program}() got an unexpected keyword argument {unknown[0]!r}")
     if edges.ndim != 2 or edges.shape[1] != 2:
         raise ValueError(f"found edges of shape {edges.shape}, want (edges, 2) or a sparse matrix")
+    if weights is not None and np.shape(weights) != edges.shape[:1]:
+        raise ValueError(f"found weights of shape {np.shape(weights)}, want one for each of {len(edges)} edges")
     more = [np.asarray(ids) for ids in ([] if vertices is None else [vertices])] + [np.asarray([i]) for _, i in also]
     ids = _Ids(edges, *more)
     numbers = ids.arrays
@@ -70,9 +81,13 @@ def _run(program, array, edges, weights, vertices, config, job, *, label=False, 
         inputs["vertices"] = Table(numbers[1])
     for (key, _), number in zip(also, numbers[len(numbers) - len(also):]):
         config = {**config, key: str(number[0])}
+    for key, name in also:
+        if not np.isin(name, [edges] if vertices is None else np.concatenate([edges.ravel(), more[0].ravel()])):
+            raise ValueError(f"{program}: parameter {key}: found {name!r}, want the id of a vertex of the graph")
     inputs.update(inputs_of(ids) if inputs_of else {})
     summary = {}
-    model = Job(**job).run(program, config, inputs, words=Words(program), on_line=_into(summary))
+    words = Words(program, {"damping_factor": "damping", "tolerance": "tol", "rounds": "max_iter"}, {"input": "edges"})
+    model = Job(**job).run(program, config, inputs, words=words, on_line=_into(summary))
     values = model.arrays[array] if array else None
     return VertexValues(ids.of(model.ids[array]) if array else None, ids.of(values) if label else values, summary)
 
@@ -87,14 +102,16 @@ def _into(summary):
     return take
 
 
+@complete
 def pagerank(edges, weights=None, *, vertices=None, damping=0.85, tol=1e-10, max_iter=200, personalization=None, **job):
     """PageRank: scores whose sum is 1.
 
     Parameters
     ----------
-    weights : array of shape (edges,), optional
-    vertices : array of ids, optional
-        Vertices that may have no edges.
+    damping : float
+        The probability that a walk goes on along an edge.
+    tol : float
+        End when the sum of the scores' changes is at most this.
     personalization : dict from id to weight, optional
         Where jumps go to; otherwise to all vertices alike.
 
@@ -123,16 +140,24 @@ def pagerank(edges, weights=None, *, vertices=None, damping=0.85, tol=1e-10, max
     return _run("pagerank", "pagerank", edges, weights, vertices, config, job, inputs_of=inputs_of)
 
 
+@complete
 def bfs(edges, source, *, vertices=None, directed=True, **job):
     """The number of edges from `source` to each vertex; inf where there is no path.
 
     Returns
     -------
     VertexValues
+
+    Examples
+    --------
+    >>> import paracel
+    >>> paracel.bfs([("a", "b"), ("b", "c"), ("a", "c")], "a").values
+    array([0., 1., 1.])
     """
     return _run("bfs", "level", edges, None, vertices, {"directed": bool(directed)}, job, also=[("source", source)])
 
 
+@complete
 def sssp(edges, source, weights=None, *, vertices=None, directed=True, **job):
     """The length of the shortest path from `source` to each vertex, by weights of at least 0; inf where there is none.
 
@@ -149,52 +174,89 @@ def sssp(edges, source, weights=None, *, vertices=None, directed=True, **job):
     return _run("sssp", "distance", edges, weights, vertices, {"directed": bool(directed)}, job, also=[("source", source)])
 
 
+@complete
 def wcc(edges, *, vertices=None, **job):
     """Weakly connected components: for each vertex the first one of its component.
 
     Returns
     -------
     VertexValues
+
+    Examples
+    --------
+    >>> import paracel
+    >>> paracel.wcc([("a", "b"), ("d", "c")]).values.tolist()
+    ['a', 'a', 'c', 'c']
     """
     return _run("wcc", "component", edges, None, vertices, {}, job, label=True)
 
 
+@complete
 def scc(edges, *, vertices=None, **job):
     """Strongly connected components: for each vertex the first one of its component.
 
     Returns
     -------
     VertexValues
+
+    Examples
+    --------
+    >>> import paracel
+    >>> paracel.scc([("a", "b"), ("b", "a"), ("b", "c")]).values.tolist()
+    ['a', 'a', 'c']
     """
     return _run("scc", "component", edges, None, vertices, {}, job, label=True)
 
 
+@complete
 def k_core(edges, *, vertices=None, **job):
     """The core number of each vertex of the simple undirected graph.
 
     Returns
     -------
     VertexValues
+
+    Examples
+    --------
+    >>> import paracel
+    >>> paracel.k_core([(0, 1), (1, 2), (2, 0), (2, 3)]).values.tolist()
+    [2, 2, 2, 1]
     """
     return _run("k_core", "core", edges, None, vertices, {}, job)
 
 
+@complete
 def triangle_count(edges, *, vertices=None, **job):
     """Triangles of the simple undirected graph; `values`: those that each vertex is in, `summary` has their number.
 
     Returns
     -------
     VertexValues
+
+    Examples
+    --------
+    >>> import paracel
+    >>> found = paracel.triangle_count([(0, 1), (1, 2), (2, 0), (2, 3)])
+    >>> found.values.tolist(), found.summary["triangles"]
+    ([1, 1, 1, 0], 1)
     """
     return _run("triangle_count", "triangles", edges, None, vertices, {"per_vertex": True}, job)
 
 
+@complete
 def label_propagation(edges, *, vertices=None, max_iter=None, **job):
     """Communities: for each vertex the label, the id of a vertex, that most of its neighbours have.
 
     Returns
     -------
     VertexValues
+
+    Examples
+    --------
+    >>> import paracel
+    >>> found = paracel.label_propagation([(0, 1), (1, 2), (2, 0), (7, 8), (8, 9), (9, 7)])
+    >>> len(set(found.values.tolist()))
+    2
     """
     config = {} if max_iter is None else {"rounds": int(max_iter)}
     return _run("label_propagation", "label", edges, None, vertices, config, job, label=True)

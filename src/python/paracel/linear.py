@@ -86,12 +86,13 @@ class LogisticRegression(Probabilities, _LinearClassifier):
         return super()._run(inputs, config, self._chosen)
 
     def _config_for(self, X, y, weight):
-        if not self.C > 0:
+        if not self._number("C") > 0:
             raise ValueError(f"parameter C: found {self.C!r}, want a number above 0")
+        tol = float(self._number("tol"))
         if self._chosen != "lr":
-            return {"C": float(self.C), "tolerance": float(self.tol)}
+            return {"C": float(self.C), "tolerance": tol}
         total = len(y) if weight is None else weight.sum()
-        return {"beta": 0.5 / (self.C * total) if total > 0 else 0.0, "gradient_tolerance": float(self.tol),
+        return {"beta": 0.5 / (self.C * total) if total > 0 else 0.0, "gradient_tolerance": tol,
                 "penalize_bias": False}
 
     @staticmethod
@@ -119,6 +120,13 @@ class SoftmaxRegression(Probabilities, _LinearClassifier):
     """Multinomial logistic regression with an L2 penalty: a weight of each feature for each class.
 
     Minimises ``|W|^2 / 2 + C sum_i weight_i loss_i``. Program: ``softmax``.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> model = paracel.SoftmaxRegression(C=100.0).fit([[0.0], [1.0], [5.0], [6.0], [10.0], [11.0]], list("aabbcc"))
+    >>> model.predict([[0.5], [5.5], [10.5]]).tolist()
+    ['a', 'b', 'c']
     """
 
     _program = "softmax"
@@ -182,6 +190,13 @@ class LinearSVC(_LinearClassifier):
     """Linear support vector machine; with more than two classes one against the rest.
 
     Minimises ``|w|^2 / 2 + C sum_i weight_i loss(y_i w.x_i)``. Program: ``linear_svm``.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> model = paracel.LinearSVC().fit([[0.0], [1.0], [9.0], [10.0]], [0, 0, 1, 1])
+    >>> model.predict([[2.0], [8.0]]).tolist()
+    [0, 1]
     """
 
     _program = "linear_svm"
@@ -223,6 +238,13 @@ class LinearSVR(_LinearRegressor):
     """Linear support vector regression.
 
     Minimises ``|w|^2 / 2 + C sum_i weight_i loss(y_i - w.x_i)``. Program: ``linear_svr``.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> model = paracel.LinearSVR(C=100.0, epsilon=0.0).fit([[0.0], [1.0], [2.0]], [1.0, 2.0, 3.0])
+    >>> model.predict([[3.0]]).round(2)
+    array([4.])
     """
 
     _program = "linear_svr"
@@ -269,7 +291,15 @@ _LASSO = {
 
 class Lasso(_LinearRegressor):
     """Least squares with an L1 penalty: ``sum_i weight_i (y_i - b - w.x_i)^2 / 2n + alpha |w|_1``, where n is the sum of the
-    weights. Program: ``lasso``."""
+    weights. Program: ``lasso``.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> model = paracel.Lasso(alpha=0.5).fit([[1.0, 0.1], [-1.0, 0.1], [1.0, -0.1], [-1.0, -0.1]], [2.0, -2.0, 2.0, -2.0])
+    >>> model.coef_.round(3).tolist()
+    [1.5, 0.0]
+    """
 
     _program = "lasso"
     _array = "lasso_weight"
@@ -277,7 +307,15 @@ class Lasso(_LinearRegressor):
 
 
 class ElasticNet(_LinearRegressor):
-    """Least squares with both penalties: ``alpha (r |w|_1 + (1 - r) |w|^2 / 2)``, where r is `l1_ratio`. Program: ``lasso``."""
+    """Least squares with both penalties: ``alpha (r |w|_1 + (1 - r) |w|^2 / 2)``, where r is `l1_ratio`. Program: ``lasso``.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> model = paracel.ElasticNet(alpha=0.5, l1_ratio=1.0).fit([[1.0], [-1.0]], [2.0, -2.0])
+    >>> model.coef_.round(3).tolist()
+    [1.5]
+    """
 
     _program = "lasso"
     _array = "lasso_weight"

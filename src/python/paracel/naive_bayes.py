@@ -25,10 +25,13 @@ class _NaiveBayes(Probabilities, ProgramClassifier):
 
         Parameters
         ----------
-        X, y, sample_weight
-            As of `fit`.
+        X : array, sparse matrix or data frame of shape (rows, features)
+        y : array of shape (rows,)
+            Classes: numbers or texts.
         classes : array of shape (classes,), optional
             All classes, in the first call; its rows have each of them.
+        sample_weight : array of shape (rows,), optional
+            As of `fit`.
 
         Returns
         -------
@@ -90,7 +93,15 @@ class _NaiveBayes(Probabilities, ProgramClassifier):
 
 
 class GaussianNB(_NaiveBayes):
-    """A feature is normal in each class. Program: ``naive_bayes``."""
+    """A feature is normal in each class. Program: ``naive_bayes``.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> model = paracel.GaussianNB().fit([[0.0], [1.0], [9.0], [10.0]], ["low", "low", "high", "high"])
+    >>> model.predict([[2.0], [8.0]]).tolist()
+    ['low', 'high']
+    """
 
     _distribution = "gaussian"
     _least_rows = 2
@@ -128,7 +139,15 @@ class _OfCounts(_NaiveBayes):
 
 
 class MultinomialNB(_OfCounts):
-    """Features are counts. Program: ``naive_bayes``."""
+    """Features are counts. Program: ``naive_bayes``.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> model = paracel.MultinomialNB().fit([[5, 1], [4, 0], [0, 6], [1, 5]], ["tea", "tea", "oil", "oil"])
+    >>> model.predict([[3, 0], [1, 2]]).tolist()
+    ['tea', 'oil']
+    """
 
     _distribution = "multinomial"
     _parameters = {**_COUNTS, **_COMMON}
@@ -151,7 +170,15 @@ class MultinomialNB(_OfCounts):
 
 
 class BernoulliNB(_OfCounts):
-    """A feature is present, if it is greater than `binarize`, or not. Program: ``naive_bayes``."""
+    """A feature is present, if it is greater than `binarize`, or not. Program: ``naive_bayes``.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> model = paracel.BernoulliNB().fit([[1, 0], [1, 0], [0, 1], [0, 1]], [False, False, True, True])
+    >>> model.predict([[0, 1]]).tolist()
+    [True]
+    """
 
     _distribution = "bernoulli"
     _parameters = {**_COUNTS, "binarize": Parameter(0.0, "binarize", "0 or more."), **_COMMON}

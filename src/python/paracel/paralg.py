@@ -82,13 +82,30 @@ class Paralg(_core.Paralg):
         dict of values by name (numbers, arrays, str, lists, dicts). Called inside iter_commit. None: nothing."""
 
     def restore_state(self, state: dict[str, Any], all_states: list[dict[str, Any]] | None) -> None:
-        """Called inside first_iteration with what checkpoint_state has returned. `all_states`: None, or, if the number of workers
-        has changed, those of all workers by rank; `state` is then that of rank 0."""
+        """Called inside first_iteration with what checkpoint_state has returned.
+
+        Parameters
+        ----------
+        state : dict
+            Of this worker.
+        all_states : None or list of dict
+            If the number of workers has changed, those of all workers by rank; `state` is then that of rank 0.
+        """
 
     def loop(self, state: dict[str, Any] | None = None, same_on_every_worker: bool = False) -> _core.Loop:
-        """A loop that can resume from a checkpoint: `while loop.next(rounds): ...`. The variables that carry over from one
-        iteration to the next are the values of the dict `state`. `same_on_every_worker`: it is, so that the loop may resume with
-        another number of workers."""
+        """A loop that can resume from a checkpoint: `while loop.next(rounds): ...`.
+
+        Parameters
+        ----------
+        state : dict, optional
+            Its values are the variables that carry over from one iteration to the next.
+        same_on_every_worker : bool
+            The state is, so that the loop may resume with another number of workers.
+
+        Returns
+        -------
+        Loop
+        """
         return self._loop({} if state is None else state, same_on_every_worker)
 
     def load_samples(self, files: str | Iterable[str], **options: Any) -> Samples:
@@ -103,6 +120,10 @@ class Paralg(_core.Paralg):
             label : {"binary", "real", "classes", "relevance", "none"}; classes, target, features, weight, group, categorical:
             fields, by name or number (as text); header : {"automatic", "yes", "no"}; separator, columns, without_label, missing,
             missing_as, float32. doc/loading.md explains them.
+
+        Returns
+        -------
+        loading.Samples
         """
         return samples_of(self._load_samples(files, **options))
 
@@ -117,6 +138,10 @@ class Paralg(_core.Paralg):
             format : {"automatic", "fields", "matrix_market", "libsvm"}; ids : {"automatic", "number", "name"};
             duplicates : {"sum", "keep", "last", "refuse", "min", "max"}; values : {"take", "need", "ignore"};
             header : {"automatic", "yes", "no"}; transpose, non_negative, comments : bool; columns, rows_also : list of str.
+
+        Returns
+        -------
+        loading.SparseRows
         """
         return sparse_rows_of(self._load_sparse(files, **options))
 

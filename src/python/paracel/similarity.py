@@ -2,10 +2,12 @@
 """Nearest rows."""
 import numpy as np
 
+from paracel._docs import complete
 from paracel._run import Job, Words
 from paracel.factors import _entries
 
 
+@complete
 def similarities(X, *, metric="cosine", topk=10, least=None, **job):
     """The most similar rows of each row of a sparse matrix. Program: ``sim_sparse``.
 
@@ -23,6 +25,12 @@ def similarities(X, *, metric="cosine", topk=10, least=None, **job):
     -------
     SciPy CSR matrix of shape (rows, rows)
         The neighbours of a row are ordered: the most similar first, ties by the smaller row.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> paracel.similarities([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]], topk=1).toarray().round(3).tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
     from scipy.sparse import csr_matrix
 

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 
 from paracel._estimator import Parameter, ProgramEstimator, loads, random_state, samples, warm_start
+from paracel._docs import complete
 from paracel._inputs import Text
 from paracel._run import Job, Words, memory_folder
 from paracel._sklearn import NotFittedError, TransformerMixin, check_data, check_is_fitted
@@ -15,9 +16,14 @@ def _lines(text):
     """Text, or an iterable of sentences (texts, or lists of words), as the bytes of lines."""
     if isinstance(text, (str, bytes)):
         return Text(text)
-    return Text("".join((s if isinstance(s, str) else " ".join(s)).replace("\n", " ") + "\n" for s in text))
+    try:
+        return Text("".join((s if isinstance(s, str) else " ".join(s)).replace("\n", " ") + "\n" for s in text))
+    except TypeError:
+        raise ValueError("found text that is neither a str, bytes nor an iterable of sentences, each a str or a list of "
+                         "str") from None
 
 
+@complete
 def wc(text, *, tokens="space", **job):
     """Counts words.
 
@@ -55,6 +61,13 @@ class Word2Vec(ProgramEstimator):
     words_ : array of str of shape (words,)
         The most frequent first.
     vectors_ : array of float32 of shape (words, vector_size)
+
+    Examples
+    --------
+    >>> import paracel
+    >>> model = paracel.Word2Vec(vector_size=8, min_count=1).fit(["the cat sat", "the dog sat", "a cat ran"] * 20)
+    >>> model["cat"].shape, "bird" in model
+    ((8,), False)
     """
 
     _program = "word2vec"
@@ -107,6 +120,8 @@ class Word2Vec(ProgramEstimator):
         Parameters
         ----------
         positive, negative : word or list of words
+        topn : int
+            How many.
 
         Returns
         -------
@@ -130,6 +145,15 @@ class LatentDirichletAllocation(TransformerMixin, ProgramEstimator):
     ----------
     components_ : array of shape (n_components, words)
         How often each word has each topic.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> counts = [[9, 9, 0, 0], [8, 9, 0, 1], [0, 0, 9, 8], [0, 1, 9, 9]]
+    >>> shares = paracel.LatentDirichletAllocation(n_components=2).fit_transform(counts)
+    >>> first, second = shares[0].argmax(), shares[3].argmax()
+    >>> bool(first != second)
+    True
     """
 
     _program = "gLDA"
@@ -192,6 +216,11 @@ class LatentDirichletAllocation(TransformerMixin, ProgramEstimator):
         return shares
 
     def get_feature_names_out(self, input_features=None):
-        """Names of the columns of `transform`."""
+        """Names of the columns of `transform`.
+
+        Returns
+        -------
+        array of str of shape (n_components,)
+        """
         check_is_fitted(self)
         return np.array([f"latentdirichletallocation{k}" for k in range(len(self.components_))], dtype=object)

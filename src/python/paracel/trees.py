@@ -251,7 +251,16 @@ module that workers can import, or their names, ``"module:function"``.
 
 
 class GradientBoostingClassifier(Probabilities, _Boosting, ProgramClassifier):
-    """Gradient-boosted trees for classes. Missing values are NaN. Program: ``gbdt``."""
+    """Gradient-boosted trees for classes. Missing values are NaN. Program: ``gbdt``.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> X, y = [[float(i)] for i in range(40)], ["low"] * 20 + ["high"] * 20
+    >>> model = paracel.GradientBoostingClassifier(min_samples_leaf=5).fit(X, y)
+    >>> model.predict([[3.0], [33.0]]).tolist()
+    ['low', 'high']
+    """
 
     _parameters = {**_BOOSTING, "class_weight": class_weight()}
 
@@ -273,7 +282,7 @@ class GradientBoostingClassifier(Probabilities, _Boosting, ProgramClassifier):
         """
         X, y, weight = self._check_training(X, y, sample_weight)
         if eval_set is not None:
-            rows, labels = eval_set
+            rows, labels = _parts(eval_set, "X", "y")
             eval_set = check_data(self, rows, reset=False, allow_nan=True), self._numbers_of(labels)
         loss = "log" if len(self.classes_) == 2 else "softmax"
         self._take(self._boost({"training_input": samples(X, y)}, {"loss": loss}, weight, eval_set, classes=True))
@@ -307,7 +316,16 @@ class GradientBoostingClassifier(Probabilities, _Boosting, ProgramClassifier):
 
 
 class GradientBoostingRegressor(_Boosting, ProgramRegressor):
-    """Gradient-boosted trees for numbers, by squared error. Missing values are NaN. Program: ``gbdt``."""
+    """Gradient-boosted trees for numbers, by squared error. Missing values are NaN. Program: ``gbdt``.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> X, y = [[float(i)] for i in range(40)], [1.0] * 20 + [3.0] * 20
+    >>> model = paracel.GradientBoostingRegressor(min_samples_leaf=5).fit(X, y)
+    >>> model.predict([[3.0], [33.0]]).round(2)
+    array([1., 3.])
+    """
 
     _parameters = _BOOSTING
 
@@ -328,7 +346,7 @@ class GradientBoostingRegressor(_Boosting, ProgramRegressor):
         """
         X, y, weight = self._check_training(X, y, sample_weight)
         if eval_set is not None:
-            eval_set = check_supervised(self, *eval_set, reset=False, allow_nan=True, y_numeric=True)
+            eval_set = check_supervised(self, *_parts(eval_set, "X", "y"), reset=False, allow_nan=True, y_numeric=True)
         self._take(self._boost({"training_input": samples(X, y)}, {"loss": "squared"}, weight, eval_set))
         return self
 
@@ -346,6 +364,15 @@ class GradientBoostingRanker(_Boosting):
     """Gradient-boosted trees that rank the rows of a group, by LambdaMART. Program: ``gbdt``.
 
     `objective(y, raw, group)` and `eval_metric(y, raw, group)` also get the number of each row's group, and are not for jobs.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> X, y = [[float(i % 10)] for i in range(40)], [int(i % 10 > 6) for i in range(40)]
+    >>> model = paracel.GradientBoostingRanker(min_samples_leaf=5).fit(X, y, group=[i // 10 for i in range(40)])
+    >>> better, worse = model.predict([[9.0], [2.0]])
+    >>> bool(better > worse)
+    True
     """
 
     _parameters = {
@@ -378,7 +405,7 @@ class GradientBoostingRanker(_Boosting):
         if hasattr(X, "tocsr"):
             config = {"loss": "lambdamart", "group": "qid"}
         if eval_set is not None:
-            rows, relevance, groups = eval_set
+            rows, relevance, groups = _parts(eval_set, "X", "y", "group")
             rows, relevance = check_supervised(self, rows, relevance, reset=False, allow_nan=True, y_numeric=True)
             eval_set = rows, relevance, _group_numbers(groups, rows)
         numbers = _group_numbers(group, X)
@@ -398,6 +425,14 @@ class GradientBoostingRanker(_Boosting):
 
     def _check_rows(self, X):
         return ProgramRegressor._check_rows(self, X)
+
+
+def _parts(eval_set, *names):
+    """The parts of a tuple. Raises ValueError for anything else."""
+    if not isinstance(eval_set, (tuple, list)) or len(eval_set) != len(names):
+        size = f" of {len(eval_set)}" if isinstance(eval_set, (tuple, list)) else ""
+        raise ValueError(f"found eval_set, a {type(eval_set).__name__}{size}, want the tuple ({', '.join(names)})")
+    return eval_set
 
 
 def _group_numbers(group, X):
@@ -451,6 +486,14 @@ class RandomForestClassifier(Probabilities, _RandomForest, ProgramClassifier):
     """A forest of trees for classes. Missing values are NaN. Program: ``random_forest``.
 
     A row's weight is how often it is drawn for a tree, on average; if one is above 500, all are divided by their mean.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> X, y = [[float(i)] for i in range(40)], ["low"] * 20 + ["high"] * 20
+    >>> model = paracel.RandomForestClassifier(n_estimators=10).fit(X, y)
+    >>> model.predict([[3.0], [33.0]]).tolist()
+    ['low', 'high']
     """
 
     _parameters = {**_FOREST, "class_weight": class_weight()}
@@ -482,6 +525,14 @@ class RandomForestRegressor(_RandomForest, ProgramRegressor):
     """A forest of trees for numbers. Missing values are NaN. Program: ``random_forest``.
 
     A row's weight is how often it is drawn for a tree, on average; if one is above 500, all are divided by their mean.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> X, y = [[float(i)] for i in range(40)], [1.0] * 20 + [3.0] * 20
+    >>> model = paracel.RandomForestRegressor(n_estimators=10).fit(X, y)
+    >>> model.predict([[3.0], [33.0]]).round(2)
+    array([1., 3.])
     """
 
     _parameters = _FOREST

@@ -159,6 +159,7 @@ void bind_host(nb::module_& m) {
   nb::register_exception_translator(&translate);
   m.def("_enter", &environment::enter);
   m.def("_entered", &environment::entered);
+  m.def("_check_caller", &check_caller);
   m.def("_leave", &environment::leave, nb::arg("failed") = false);
   m.def(
       "_host",
