@@ -7,8 +7,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include <paracel/com_queue.hpp>
 #include <paracel/dense_rows.hpp>
-#include <paracel/resumable_loop.hpp>
 #include <paracel/text_output.hpp>
 
 #include "alg/common/output/model_file.hpp"
@@ -24,17 +24,17 @@ constexpr double score_limit = 1e150;
 // Number of names in an error message; a file has all of them.
 constexpr std::size_t names_shown = 10;
 
+using numbers = std::vector<double>;
+
+/// What a round finds out, over all workers: the number of short vertices, their shortfall, |q - p|, and whether one
+/// demands more than its neighbours have, or its score has diverged.
+enum found_at : std::size_t { vertices, lacking, distance, hopeless, found_count };
+
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t i = 0; i < names.size() && i < names_shown; ++i) text += (i > 0 ? ", " : "") + names[i];
   if (names.size() > names_shown) text += " and " + std::to_string(names.size() - names_shown) + " more";
   return text;
-}
-
-std::string number_of(double v) {
-  std::string s;
-  append_text(s, v);
-  return s;
 }
 
 /// The elements of all workers, in rank order.
@@ -125,7 +125,7 @@ void steady_state_inversion::load() {
   for (std::size_t i = 0; i < distribution.rows(); ++i) {
     const auto name = distribution.ids.text(i);
     const double v = distribution.value[i];
-    if (v < 0) throw data_error(shares_file + ": found p " + number_of(v) + " of " + name + ", want at least 0");
+    if (v < 0) throw data_error(shares_file + ": found p " + json_number(v) + " of " + name + ", want at least 0");
     if (!name.ends_with('L') && !name.ends_with('R'))
       throw data_error(shares_file + ": found vertex " + name + ", want a name that ends in L or R");
     if (!p.emplace(name, v).second) throw data_error(shares_file + ": found vertex " + name + " twice");
@@ -214,84 +214,94 @@ void steady_state_inversion::solve() {
   dump();
 }
 
-/// Computes the row sums for the current scores, what every right vertex receives and, with `improve`, better scores
-/// for those that receive too little. Three reductions: sums, scores, and the measurements.
-steady_state_inversion::shortfall steady_state_inversion::measure(bool improve) {
-  auto comm = get_comm();
-  all_scores_ = gathered(comm, score_);
-  std::vector<double> sums(left_.own());
-  for (std::size_t i = 0; i < left_.own(); ++i) {
-    for (auto k = left_.begin[i]; k < left_.begin[i + 1]; ++k) sums[i] += left_.weight[k] * all_scores_[left_.other[k]];
-  }
-  all_sums_ = gathered(comm, sums);
+/// What own right vertices receive and, with `improve`, better scores for those that receive too little.
+void steady_state_inversion::measure(com_context& c, bool improve) {
+  const std::span<const double> sums = c.get_obj<numbers>("sums");
+  const std::span<const double> scores = c.get_obj<numbers>("scores");
   // p_i / sum_i once a vertex, not once an edge; vertices without share or edges contribute nothing.
-  all_rates_.resize(all_sums_.size());
-  for (std::size_t i = 0; i < all_rates_.size(); ++i) {
-    all_rates_[i] = all_p_[i] > 0 && all_sums_[i] > 0 ? all_p_[i] / all_sums_[i] : 0;
-  }
+  numbers rates(sums.size());
+  for (std::size_t i = 0; i < sums.size(); ++i) rates[i] = all_p_[i] > 0 && sums[i] > 0 ? all_p_[i] / sums[i] : 0;
 
-  std::vector<double> found(5);  // number of short vertices, their shortfall, |q - p|, the greatest score, hopeless
+  auto& found = c.put_obj("found", numbers(found_count));
+  auto& received = c.put_obj("received", numbers(right_.own()));
+  auto& better = c.put_obj("better", numbers(right_.own()));
   std::vector<steady_edge> edges;
-  better_ = score_;
-  received_.assign(right_.own(), 0);
   for (std::size_t j = 0; j < right_.own(); ++j) {
     const double p = right_.p[j];
+    const double score = better[j] = scores[right_.first + j];
     double q = 0;
-    for (auto k = right_.begin[j]; k < right_.begin[j + 1]; ++k) q += right_.weight[k] * all_rates_[right_.other[k]];
-    q *= score_[j];
-    received_[j] = q;
-    found[2] += std::abs(q - p);
+    for (auto k = right_.begin[j]; k < right_.begin[j + 1]; ++k) q += right_.weight[k] * rates[right_.other[k]];
+    q *= score;
+    received[j] = q;
+    found[distance] += std::abs(q - p);
     if (q >= p * (1 - settings_.epsilon)) continue;
-    found[0] += 1;
-    found[1] += p * (1 - settings_.epsilon) - q;
+    found[vertices] += 1;
+    found[lacking] += p * (1 - settings_.epsilon) - q;
     if (!improve) continue;
     edges.clear();
     for (auto k = right_.begin[j]; k < right_.begin[j + 1]; ++k) {
       const auto i = right_.other[k];
       const double w = right_.weight[k];
-      if (all_p_[i] > 0) edges.push_back({all_p_[i], w, std::max(0.0, all_sums_[i] - w * score_[j])});
+      // In place: a temporary of push_back would be written in parts and read as a whole, which stalls.
+      if (all_p_[i] > 0) edges.emplace_back() = {all_p_[i], w, std::max(0.0, sums[i] - w * score)};
     }
-    const double x = steady_root(edges, p * (1 - settings_.epsilon / 2), score_[j]);
-    if (x < score_limit) {
-      better_[j] = std::max(x, score_[j]);
-    } else {
-      found[4] = 1;
-    }
+    const double x = steady_root(edges, p * (1 - settings_.epsilon / 2), score);
+    if (x < score_limit) better[j] = std::max(x, score);
+    else found[hopeless] = 1;
   }
-  // Summed in rank order: the same on every worker and in every run.
-  comm.allreduce(found);
-  hopeless_ = hopeless_ || found[4] > 0;
-  return {static_cast<std::uint64_t>(found[0]), found[1], found[2]};
 }
 
 void steady_state_inversion::iterate() {
-  score_ = right_.p;
-  shortfall now;
-  resumable_loop loop(*this);
-  loop.keep("score", score_).keep("hopeless", hopeless_);
-  loop.keep("vertices", now.vertices).keep("mass", now.mass).keep("distance", now.distance);
-  loop.keep("all_scores", all_scores_).keep("all_sums", all_sums_).keep("received", received_);  // for the results
-  while (loop.next()) {
-    const auto round = static_cast<int>(loop.iteration());
-    now = measure(round < settings_.rounds);
-    if (round > 0) {
-      log_.round(round, now.distance, {{"short", static_cast<double>(now.vertices)}, {"lacking", now.mass}});
+  com_queue q(*this);
+  q.init_with_broadcast_data("scores", gathered(get_comm(), right_.p));
+  q.add([&](com_context& c) {
+    const auto& scores = c.get_obj<numbers>("scores");
+    auto& sums = c.put_obj("sums", numbers());
+    for (std::size_t i = 0; i < left_.own(); ++i) {
+      double sum = 0;
+      for (auto k = left_.begin[i]; k < left_.begin[i + 1]; ++k) sum += left_.weight[k] * scores[left_.other[k]];
+      sums.push_back(sum);
     }
-    if (now.vertices == 0 || round == settings_.rounds || hopeless_) loop.stop();
-    else score_ = better_;
-  }
-  const auto round = static_cast<int>(loop.iteration()) - 1;  // the last iteration only measured
-  if (now.vertices > 0 && settings_.feasibility == feasibility_check::after) check_feasibility();
-  log_.result("rounds", static_cast<std::uint64_t>(round));
-  log_.result("short", now.vertices);
-  log_.result("l1", now.distance);
-  converged_ = now.vertices == 0;
+  });
+  q.add(all_gather("sums"));
+  q.add([&](com_context& c) { measure(c, c.step_no() <= settings_.rounds); });  // the last superstep: no better scores
+  q.add(all_reduce("found"));
+  q.add(all_gather("better"));
+  q.add([](com_context& c) {
+    const auto& found = c.get_obj<numbers>("found");
+    c.set_metric("l1", found[distance]);
+    c.set_metric("short", found[vertices]);
+    c.set_metric("lacking", found[lacking]);
+    if (found[hopeless] == 0) c.get_obj<numbers>("scores").swap(c.get_obj<numbers>("better"));
+  });
+  q.set_compare_criterion_of_node0([](com_context& c) {
+    const auto& found = c.get_obj<numbers>("found");
+    return found[vertices] == 0 || found[hopeless] > 0;
+  });
+  q.set_max_iter(settings_.rounds + 1);
+  q.set_watch([&](const superstep_report& r) {
+    const auto& m = r.metrics;
+    if (r.step > 1) log_.round(r.step - 1, m[0].second, {{"short", m[1].second}, {"lacking", m[2].second}});
+  });
+  using results = std::tuple<numbers, numbers, numbers, numbers>;
+  q.close_each_with([](com_context& c) {
+    return results(c.get_obj<numbers>("scores"), c.get_obj<numbers>("sums"), c.get_obj<numbers>("received"),
+                   c.get_obj<numbers>("found"));
+  });
+  numbers found;
+  std::tie(all_scores_, all_sums_, received_, found) = q.exec<results>();
+
+  if (found[vertices] > 0 && settings_.feasibility == feasibility_check::after) check_feasibility();
+  log_.result("rounds", static_cast<std::uint64_t>(q.steps() - 1));
+  log_.result("short", static_cast<std::uint64_t>(found[vertices]));
+  log_.result("l1", found[distance]);
+  converged_ = found[vertices] == 0;
   log_.result("converged", std::string(converged_ ? "yes" : "no"));
   if (converged_) return;
-  warn_not_converged(get_comm(), round, "the number of vertices that receive too little",
-                     static_cast<double>(now.vertices), 0,
-                     hopeless_ ? "no finite scores exist: feasibility \"after\" names the vertices that prove it"
-                               : "raise rounds or epsilon");
+  warn_not_converged(get_comm(), q.steps() - 1, "the number of vertices that receive too little", found[vertices], 0,
+                     found[hopeless] > 0
+                         ? "no finite scores exist: feasibility \"after\" names the vertices that prove it"
+                         : "raise rounds or epsilon");
 }
 
 /// Rank 0 gathers the edges and searches for a set with more demand than supply.
@@ -312,16 +322,11 @@ void steady_state_inversion::check_feasibility() {
   };
   std::vector<std::uint64_t> degree;
   for (std::size_t j = 0; j < right_.own(); ++j) degree.push_back(right_.begin[j + 1] - right_.begin[j]);
-  const auto names_of = [](const side& of) {
-    std::vector<std::string> names;
-    for (std::size_t i = 0; i < of.own(); ++i) names.push_back(of.ids.text(i));
-    return names;
-  };
   const auto degrees = to_first(degree);
   const auto others = to_first(right_.other);
   auto demand = to_first(right_.p);
-  const auto left_names = to_first(names_of(left_));
-  const auto right_names = to_first(names_of(right_));
+  const auto left_names = to_first(left_.names());
+  const auto right_names = to_first(right_.names());
   std::string said;
   if (first) {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
@@ -341,12 +346,12 @@ void steady_state_inversion::check_feasibility() {
       const auto right = names(s.right, right_names);
       write_lines(*this, right, "infeasible_");
       said = settings_.distribution_input.front() + ": infeasible: " + joined(right) + " must receive at least " +
-             number_of(s.wanted) + ", but all vertices with edges to them, " + joined(names(s.left, left_names)) +
-             ", have " + number_of(s.available);
+             json_number(s.wanted) + ", but all vertices with edges to them, " + joined(names(s.left, left_names)) +
+             ", have " + json_number(s.available);
       if (!s.full_left.empty() && s.pushed > s.room) {
         said += "; " + joined(names(s.full_right, right_names)) + " must receive all of " +
-                joined(names(s.full_left, left_names)) + ", " + number_of(s.pushed) + ", but should have " +
-                number_of(s.room / (1 - settings_.epsilon));
+                joined(names(s.full_left, left_names)) + ", " + json_number(s.pushed) + ", but should have " +
+                json_number(s.room / (1 - settings_.epsilon));
       }
     }
   }
@@ -361,16 +366,12 @@ void steady_state_inversion::dump() {
   for (std::size_t j = 0; j < right_.own(); ++j) {
     if (!right_.ids.name(j).ends_with('R')) continue;
     auto line = right_.ids.text(j) + '\t';
-    append_text(line, score_[j]);
+    append_text(line, all_scores_[right_.first + j]);
     lines.push_back(std::move(line));
   }
   paracel_dump_vector(lines, "score_", "\n");
 
-  const auto right_ids = [&] {
-    std::vector<std::string> mine;
-    for (std::size_t j = 0; j < right_.own(); ++j) mine.push_back(right_.ids.text(j));
-    return gathered(get_comm(), mine);
-  }();
+  const auto right_ids = gathered(get_comm(), right_.names());
   lines.clear();
   std::vector<std::pair<double, std::uint64_t>> ways;
   for (std::size_t i = 0; i < left_.own(); ++i) {
@@ -403,7 +404,7 @@ void steady_state_inversion::dump() {
   for (std::size_t j = 0; j < right_.own(); ++j) {
     if (!right_.ids.name(j).ends_with('R')) continue;
     ids.push_back(right_.ids.name(j));
-    scores.push_back(score_[j]);
+    scores.push_back(all_scores_[right_.first + j]);
     received.push_back(received_[j]);
   }
   model_writer model(*this, "steady_state_inversion", result_format::npy);

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include <paracel/com_context.hpp>
 #include <paracel/id_list.hpp>
 #include <paracel/paralg.hpp>
 #include <paracel/settings.hpp>
@@ -80,9 +81,6 @@ class steady_state_inversion : public paralg {
   /// Throws: data_error; also when no scores exist, with the vertices that prove it.
   void solve() override;
 
-  /// Scores of this worker's right vertices, by ascending id.
-  [[nodiscard]] std::span<const double> scores() const noexcept { return score_; }
-
  private:
   // This worker's left vertices with their outgoing edges, or right vertices with their incoming ones.
   struct side {
@@ -95,17 +93,17 @@ class steady_state_inversion : public paralg {
     std::vector<double> p;
 
     [[nodiscard]] std::size_t own() const noexcept { return begin.size() - 1; }
-  };
-  struct shortfall {
-    std::uint64_t vertices = 0;
-    double mass = 0;      // total shortfall
-    double distance = 0;  // sum over all of |q - p|
+    [[nodiscard]] std::vector<std::string> names() const {
+      std::vector<std::string> all;
+      for (std::size_t i = 0; i < own(); ++i) all.push_back(ids.text(i));
+      return all;
+    }
   };
 
   void load();
   void find_lonely(const std::unordered_map<std::string, double>& p) const;
   void iterate();
-  [[nodiscard]] shortfall measure(bool improve);
+  void measure(com_context& c, bool improve);
   void check_feasibility();
   void dump();
 
@@ -113,15 +111,11 @@ class steady_state_inversion : public paralg {
   run_log log_;
   side left_;
   side right_;
-  std::vector<double> all_p_;      // of the left vertices of all workers
-  std::vector<double> all_sums_;   // of their rows: sum_k w_ik s_k
-  std::vector<double> all_rates_;  // p / sum
+  std::vector<double> all_p_;     // of the left vertices of all workers
+  std::vector<double> all_sums_;  // of their rows: sum_k w_ik s_k
   std::vector<double> all_scores_;
-  std::vector<double> score_;  // own
-  std::vector<double> better_;
-  std::vector<double> received_;
-  bool converged_ = false;  // no vertex receives too little
-  bool hopeless_ = false;   // a vertex demands more than its neighbours have, or scores have diverged
+  std::vector<double> received_;  // by own right vertices
+  bool converged_ = false;        // no vertex receives too little
 };
 
 }  // namespace paracel::alg
