@@ -161,10 +161,14 @@ enum class gradient_measure {
 struct settings {
   method how = method::lbfgs;
   penalties penalty{};
-  double scale = 0;                  ///< factor of the sum of losses; 0: 1 / (sum of weights)
-  std::vector<double> start{};       ///< empty: zeros. Rank 0's is used.
+  double scale = 0;             ///< factor of the sum of losses; 0: 1 / (sum of weights)
+  std::vector<double> start{};  ///< empty: zeros. Rank 0's is used.
+  /// What gradient_tolerance refers to: the gradient here; empty: at the start. For a start that may be the minimum
+  /// already, from where no gradient falls by much: a point that does not depend on it, the same on every worker. A
+  /// start within the tolerance ends the run. Cost: one more evaluation.
+  std::vector<double> reference{};
   int max_steps = 1000;              ///< sgd: passes
-  double gradient_tolerance = 1e-6;  ///< ends when the gradient's norm is at most this fraction of the first one
+  double gradient_tolerance = 1e-6;  ///< ends when the gradient's norm is at most this fraction of that at `reference`
   gradient_measure measure = gradient_measure::scaled;
   double objective_tolerance = 1e-12;  ///< ends after three steps (newton: one) that lower F by less than this fraction
   std::size_t memory = 10;             ///< lbfgs, owlqn: pairs
@@ -202,7 +206,8 @@ struct result {
   std::vector<double> w;
   double value = 0;
   double gradient_norm = 0;
-  double first_gradient_norm = 0;
+  double first_gradient_norm = 0;  ///< at the start, or at settings::reference
+  bool with_reference = false;
   int steps = 0;
   std::uint64_t evaluations = 0;
   std::uint64_t products = 0;

@@ -46,14 +46,14 @@ void refuse_not_finite(const problem& p, int number, double found) {
 
 namespace {
 
-/// The norm of the gradient, or of the subgradient nearest to 0.
-double slope_norm(problem& p, const method_state& s) {
+/// The norm of the gradient at w, or of the subgradient nearest to 0.
+double slope_norm(problem& p, const method_state& s, std::span<const double> w, std::span<const double> gradient) {
   const auto measured = [&](std::span<const double> g) {
     return p.how().measure == gradient_measure::plain ? p.norm(g) : length_of(p, s, g);
   };
-  if (!p.has_l1()) return measured(s.gradient);
-  std::vector<double> pseudo(s.gradient.size());
-  p.pseudo_gradient(s.w, s.gradient, pseudo);
+  if (!p.has_l1()) return measured(gradient);
+  std::vector<double> pseudo(gradient.size());
+  p.pseudo_gradient(w, gradient, pseudo);
   return measured(pseudo);
 }
 
@@ -78,13 +78,20 @@ void begin(problem& p, method_state& s) {
   s.gradient.assign(p.size(), 0.0);
   s.memory.clear();
   s.numbers.assign(number_count, 0.0);
+  const auto& reference = p.how().reference;
+  std::vector<double> at_reference(reference.size());
+  if (!reference.empty()) (void)p.evaluate(reference, at_reference);
   s.numbers[value] = p.evaluate(s.w, s.gradient) + p.l1_part(s.w);
   if (!std::isfinite(s.numbers[value])) refuse_not_finite(p, 0, s.numbers[value]);
   s.metric = p.inverse_curvatures(s.w);
-  const double n = slope_norm(p, s);
-  if (!std::isfinite(n)) refuse_not_finite(p, 0, n);
-  s.numbers[gradient_norm] = s.numbers[first_gradient_norm] = n;
-  s.numbers[evaluations] = 1;
+  const double n = slope_norm(p, s, s.w, s.gradient);
+  double first = reference.empty() ? n : slope_norm(p, s, reference, at_reference);
+  if (first == 0) first = n;  // the reference is the minimum
+  for (const double norm : {n, first})
+    if (!std::isfinite(norm)) refuse_not_finite(p, 0, norm);
+  s.numbers[gradient_norm] = n;
+  s.numbers[first_gradient_norm] = first;
+  s.numbers[evaluations] = reference.empty() ? 1 : 2;
 }
 
 step_outcome step(problem& p, method_state& s, int number) {
@@ -113,13 +120,17 @@ step_outcome step(problem& p, method_state& s, int number) {
   }
   s.numbers[evaluations] += static_cast<double>(p.evaluations - evaluated);
   s.numbers[products] += static_cast<double>(p.products - multiplied);
-  s.numbers[gradient_norm] = slope_norm(p, s);
+  s.numbers[gradient_norm] = slope_norm(p, s, s.w, s.gradient);
   if (!std::isfinite(s.numbers[gradient_norm])) refuse_not_finite(p, number, s.numbers[gradient_norm]);
   return outcome;
 }
 
+bool is_within_tolerance(const problem& p, const method_state& s) {
+  return s.numbers[gradient_norm] <= p.how().gradient_tolerance * s.numbers[first_gradient_norm];
+}
+
 bool has_converged(const problem& p, method_state& s, double before, ending& why) {
-  if (s.numbers[gradient_norm] <= p.how().gradient_tolerance * s.numbers[first_gradient_norm]) {
+  if (is_within_tolerance(p, s)) {
     why = ending::gradient;
     return true;
   }

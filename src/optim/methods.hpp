@@ -20,7 +20,7 @@ namespace paracel::optim {
 enum number : std::size_t {
   value,                ///< F(w)
   gradient_norm,        ///< of the (pseudo-)gradient at w
-  first_gradient_norm,  ///< at the start
+  first_gradient_norm,  ///< at the start, or at settings::reference
   evaluations,          ///< those of earlier processes included
   products,
   small_steps,  ///< successive ones that lowered F by less than the tolerance
@@ -60,11 +60,14 @@ std::vector<double> steepest(const method_state& s, std::span<const double> grad
 /// Whether a step moved w.
 enum class step_outcome { moved, nothing_found };
 
-/// Evaluates F at the start. Throws: error when it is not finite.
+/// Evaluates F at the reference, if there is one, and at the start. Throws: error when it is not finite.
 void begin(problem& p, method_state& s);
 
 /// One step of the method of p.how(). `number`: of the step, from 1.
 step_outcome step(problem& p, method_state& s, int number);
+
+/// Whether gradient_tolerance is reached.
+[[nodiscard]] bool is_within_tolerance(const problem& p, const method_state& s);
 
 /// After a step that moved w: whether a tolerance is reached. `before`: F before the step.
 [[nodiscard]] bool has_converged(const problem& p, method_state& s, double before, ending& why);

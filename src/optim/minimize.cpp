@@ -65,7 +65,8 @@ class queue_team final : public team {
 /// One step; the first one also calls `begin`. Returns: whether it was the last, max_steps aside.
 bool advance(problem& p, method_state& s, int number, ending& why) {
   if (number == 1) begin(p, s);
-  if (s.numbers[gradient_norm] == 0) {
+  const bool is_minimum = number == 1 && !p.how().reference.empty() && is_within_tolerance(p, s);
+  if (s.numbers[gradient_norm] == 0 || is_minimum) {
     why = ending::gradient;
     return true;
   }
@@ -104,8 +105,9 @@ bool measure(problem& p, const method_state& state, std::vector<double>& numbers
   return held.patience > 0 && numbers[steps_since] >= held.patience;
 }
 
-result result_of(std::vector<double> w, const std::vector<double>& numbers, int steps, ending why) {
+result result_of(const settings& s, std::vector<double> w, const std::vector<double>& numbers, int steps, ending why) {
   result r;
+  r.with_reference = !s.reference.empty();
   r.w = std::move(w);
   r.value = numbers[value];
   r.gradient_norm = numbers[gradient_norm];
@@ -131,8 +133,8 @@ progress progress_of(const method_state& s, const std::vector<double>& held, int
 
 std::string result::text() const {
   char numbers[160];
-  std::snprintf(numbers, sizeof numbers, "at step %d, objective %.10g, gradient norm %.3g of %.3g at the start", steps,
-                value, gradient_norm, first_gradient_norm);
+  std::snprintf(numbers, sizeof numbers, "at step %d, objective %.10g, gradient norm %.3g of %.3g at the %s", steps,
+                value, gradient_norm, first_gradient_norm, with_reference ? "reference" : "start");
   switch (why) {
     case ending::gradient:
       return std::string("the gradient is within its tolerance ") + numbers;
@@ -171,7 +173,7 @@ result minimize(objective& f, const settings& s) {
     now.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     s.watch(now);
   }
-  auto found = result_of(std::move(state.w), state.numbers, number, why);
+  auto found = result_of(s, std::move(state.w), state.numbers, number, why);
   found.best = {std::move(best), held[least_loss], static_cast<int>(held[steps_since])};
   return found;
 }
@@ -268,7 +270,7 @@ result minimize(paralg& job, objective& f, const settings& s) {
     });
   }
   auto [w, numbers, why, held, best] = q.exec<ended>();
-  auto found = result_of(std::move(w), numbers, q.steps(), static_cast<ending>(why));
+  auto found = result_of(s, std::move(w), numbers, q.steps(), static_cast<ending>(why));
   found.best = {std::move(best), held[least_loss], static_cast<int>(held[steps_since])};
   return found;
 }

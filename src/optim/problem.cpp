@@ -68,6 +68,8 @@ problem::problem(objective& f, const settings& s, team& with)
     refuse("the objective has no Hessian-vector products; want another method");
   if (!s.start.empty() && s.start.size() != size_)
     refuse("the start has " + std::to_string(s.start.size()) + " coordinates, want " + std::to_string(size_));
+  if (!s.reference.empty() && s.reference.size() != size_)
+    refuse("the reference has " + std::to_string(s.reference.size()) + " coordinates, want " + std::to_string(size_));
   if (s.max_steps < 1) refuse("max_steps is " + std::to_string(s.max_steps) + ", want 1 or more");
   if (s.memory < 1) refuse("memory is 0, want 1 or more");
   if (s.how == method::sgd && (!(s.rate > 0) || !(s.decay >= 0) || s.batch < 1))
@@ -94,8 +96,9 @@ problem::problem(objective& f, const settings& s, team& with)
   if (shared_ == 0 && !has_own_) refuse("the objective has no coordinates");
   if (has_own_ && s.how != method::cg && s.how != method::lbfgs)
     refuse("cannot minimise a function with coordinates of single workers; want cg or lbfgs");
-  if (has_own_ && (p.l2 > 0 || s.held_out.measure || s.wide || s.chunks > 0))
-    refuse("penalties, held-out rows, wide and chunks cannot be combined with coordinates of single workers");
+  if (has_own_ && (p.l2 > 0 || s.held_out.measure || s.wide || s.chunks > 0 || !s.reference.empty()))
+    refuse(
+        "penalties, held-out rows, a reference, wide and chunks cannot be combined with coordinates of single workers");
   if (!(totals[0] > 0) || !std::isfinite(totals[0]))
     refuse("the weights of all rows sum to " + std::to_string(totals[0]) + ", want a finite number above 0");
   if (s.how == method::sgd && totals[1] == 0) refuse("the objective has no gradients of single rows");

@@ -263,6 +263,7 @@ TEST(Optim, CoordinatesOfSingleWorkersAreForLbfgsAndCgWithoutPenalties) {
   const auto text = HasSubstr("cannot be combined with coordinates of single workers");
   EXPECT_THAT(refusal(1, method::lbfgs, [](settings& s) { s.penalty.l2 = 1; }), text);
   EXPECT_THAT(refusal(1, method::lbfgs, [](settings& s) { s.wide = true; }), text);
+  EXPECT_THAT(refusal(1, method::lbfgs, [](settings& s) { s.reference = {0, 0}; }), text);
   EXPECT_THAT(refusal(3, method::lbfgs, [](settings&) {}), HasSubstr("shared coordinates, want at most"));
 }
 
@@ -281,10 +282,58 @@ TEST(Optim, RefusesWhatAMethodCannotMinimise) {
   s.penalty.free = {1};
   refused(s);
   s.penalty.free = {};
+  s.reference = {1, 2};
+  refused(s);
+  s.reference = {};
   s.penalty.l2 = -1;
   refused(s);
   EXPECT_EQ(method_of("owlqn"), method::owlqn);
   EXPECT_THROW((void)method_of("bfgs"), config_error);
+}
+
+TEST(Optim, AStartWithinTheToleranceOfAReferenceEndsTheRun) {
+  const sample_rows rows = parse_samples("f", "1,10,1\n2,30,0\n3,25,1\n4,70,1\n5,10,0\n6,40,1\n7,5,0\n", {});
+  for (const auto m : {method::gd, method::lbfgs, method::owlqn, method::newton, method::cg}) {
+    SCOPED_TRACE(name_of(m));
+    linear_objective f(rows, log_loss(), {.intercept = true});
+    auto s = settings_of(m);
+    s.penalty.l2 = 0.01;
+    if (m == method::owlqn) s.penalty.l1 = 0.001;
+    s.gradient_tolerance = 1e-5;
+    s.objective_tolerance = 0;
+    s.max_steps = 10000;
+    const auto first = minimize(f, s);
+    ASSERT_EQ(first.why, ending::gradient);
+    s.start = first.w;
+    s.reference = {0, 0, 0};
+    const auto again = minimize(f, s);
+    EXPECT_EQ(again.why, ending::gradient);
+    EXPECT_EQ(again.steps, 1);
+    EXPECT_EQ(again.evaluations, 2U);
+    EXPECT_EQ(again.w, first.w);
+    EXPECT_EQ(again.first_gradient_norm, first.first_gradient_norm);
+    EXPECT_THAT(again.text(), HasSubstr("at the reference"));
+    // From elsewhere the steps end where they did; without a reference the first gradient is the measure.
+    s.start = {1, -1, 0.1};
+    const auto other = minimize(f, s);
+    EXPECT_EQ(other.why, ending::gradient);
+    EXPECT_GT(other.steps, 1);
+    EXPECT_LE(other.gradient_norm, 1e-5 * first.first_gradient_norm);
+    s.start = first.w;
+    s.reference = {};
+    const auto further = minimize(f, s);
+    EXPECT_TRUE(further.steps > 1 || further.why == ending::line_search) << further.text();
+  }
+}
+
+TEST(Optim, AReferenceThatIsTheMinimumMeasuresNothing) {
+  curve f([](double x) { return curve::point{x * x, 2 * x}; });
+  auto s = settings_of(method::lbfgs);
+  s.reference = {0};
+  s.start = {3};
+  const auto r = minimize(f, s);
+  EXPECT_NEAR(r.w[0], 0, 1e-5);
+  EXPECT_EQ(r.why, ending::gradient);
 }
 
 TEST(Optim, StandardizationChangesThePathAndNotTheMinimumOfAnUnpenalisedFunction) {
