@@ -72,8 +72,11 @@ region_step steihaug(std::span<const double> gradient, std::span<const double> p
     const double curvature = dot(d, hd);
     double alpha = rz / curvature;
     const bool out = !(curvature > 0) || ss + 2 * alpha * sd + alpha * alpha * dd >= radius * radius;
-    // To the boundary.
-    if (out) alpha = (-sd + std::sqrt(std::max(0.0, sd * sd + dd * (radius * radius - ss)))) / dd;
+    // To the boundary. In units of d's length: the products of squares might underflow.
+    if (out) {
+      const double along = sd / std::sqrt(dd);
+      alpha = (-along + std::sqrt(std::max(0.0, along * along + radius * radius - ss))) / std::sqrt(dd);
+    }
     add_scaled(alpha, d, r.s);
     add_scaled(-alpha, hd, r.residual);
     ss += 2 * alpha * sd + alpha * alpha * dd;
