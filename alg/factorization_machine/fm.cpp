@@ -108,8 +108,7 @@ void factorization_machine::solve() {
 void factorization_machine::read_initial() {
   const model_reader from(linear_.initial.path, "fm");
   want_as_in_model(settings_.loss_place, word_of(losses, settings_.loss), from.field<std::string>("settings.loss"));
-  const auto word = [](bool b) { return b ? "true" : "false"; };
-  want_as_in_model(settings_.bias_place, word(settings_.bias), word(from.field<bool>("settings.bias")));
+  want_as_in_model(settings_.bias_place, settings_.bias, from.field<bool>("settings.bias"));
   initial_.read(from);
   want_as_in_model(settings_.k_place, std::to_string(settings_.k), std::to_string(initial_.width - 1));
   settings_.k = initial_.width - 1;
@@ -517,7 +516,8 @@ void factorization_machine::read_model() {
     least_ = from.field<double>("least_target");
     greatest_ = from.field<double>("greatest_target");
     samples().label = sample_options::label_rule::real;
-    load_for_model(from, columns_);
+    read_fields(from, columns_, linear_.table);
+    load_others();
   }
   const auto rows = from.read<double>("fm_row");
   table_.emplace(*this, "fm", kernel_.width());

@@ -48,7 +48,7 @@ void fm_initial::read(const model_reader& from) {
   if (shape.size() != 2 || shape[0] < 2 || shape[0] > UINT32_MAX || shape[1] < 1)
     throw data_error(from.path() + ": found no rows of features");
   width = shape[1];
-  rounds = from.field<int>("rounds");
+  rounds = rounds_of(from);
   rows = from.read<double>("fm_row");
   if (from.has("fm_squares")) squares = from.read<double>("fm_squares");
   if (!squares.empty() && squares.size() != rows.size())

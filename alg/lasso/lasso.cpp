@@ -28,6 +28,7 @@ constexpr double rounding = 32 * std::numeric_limits<double>::epsilon();
 
 void lasso_settings::keys(key_list& k) {
   linear_settings::keys(k);
+  initial.key(k, model);
   k("lambda", lambdas, "Paracel's penalty n*a; each one of a list, from the greatest down")
       .above(0)
       .required_unless({"penalty", "path", "model"});
@@ -64,26 +65,29 @@ void lasso::solve() {
     return;
   }
   const model_reader model(linear_.model, "lasso");
-  const auto theta = model.read<double>("lasso_weight");
-  if (theta.size() < 2) throw data_error(linear_.model + ": found no weights, want an intercept and weights");
-  load_for_model(model, static_cast<std::uint32_t>(theta.size() - 1));
+  const auto theta = read_weights(model, "lasso_weight");
+  load_others();
   run_log log(*this, 1);
   use(theta, has_test() ? root_mean_squared_error(get_comm(), test_, theta) : 0, log);
 }
 
 void lasso::train() {
+  auto initial = read_initial_weights("lasso", "lasso_weight");
   auto rows = load_training();
   const std::uint64_t count = rows.rows_total;
   load_others();
   const centred_samples samples(get_comm(), std::move(rows), settings_.standardize);
   const std::size_t p = samples.columns();
   const double n = samples.total();
+  const auto correlate = [&] {
+    std::vector<double> r;
+    samples.residual(w_, r);
+    correlation_ = samples.correlate(r);
+    correlation_.pop_back();
+    for (auto& c : correlation_) c /= n;
+  };
   w_.assign(p, 0.0);
-  std::vector<double> r;
-  samples.residual(w_, r);
-  correlation_ = samples.correlate(r);
-  correlation_.pop_back();
-  for (auto& c : correlation_) c /= n;
+  if (initial.empty() || settings_.path > 0) correlate();
 
   auto penalties = settings_.penalties;
   for (const double lambda : settings_.lambdas) penalties.push_back(lambda / n);
@@ -100,6 +104,11 @@ void lasso::train() {
     }
   }
   std::sort(penalties.begin(), penalties.end(), std::greater<>());
+  if (!initial.empty()) {
+    initial.resize(p + 1);
+    w_ = samples.from_theta(initial).first;
+    correlate();
+  }
 
   run_log log(*this, static_cast<int>(penalties.size()), "objective", linear_.debug);
   std::vector<point> path;
@@ -166,13 +175,16 @@ void lasso::train() {
   use(chosen->theta, chosen->test_error, log);
 }
 
-/// Adds the features with the largest violations to the working set, doubling it, and computes its Gram matrix.
+/// Adds the features with the largest violations to the working set, doubling it, and computes its Gram matrix. All
+/// features that are not 0 are in it: those of an initial model are added at the beginning.
 void lasso::grow(const centred_samples& samples, const std::vector<double>& violation) {
   std::vector<bool> inside(samples.columns());
   for (const auto j : working_) inside[j] = true;
   std::vector<std::uint32_t> outside;
   for (std::uint32_t j = 0; j < samples.columns(); ++j) {
-    if (!inside[j] && violation[j] > 0) outside.push_back(j);
+    if (inside[j]) continue;
+    if (w_[j] != 0) working_.push_back(j);
+    else if (violation[j] > 0) outside.push_back(j);
   }
   const std::size_t room = std::max(first_working_set, 2 * working_.size()) - working_.size();
   if (outside.size() > room) {

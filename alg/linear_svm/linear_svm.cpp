@@ -9,6 +9,7 @@ namespace paracel::alg {
 
 void linear_svm_settings::keys(key_list& k) {
   class_settings::keys(k);
+  initial.key(k, model);
   k("loss", squared, "hinge, or its square", {{"hinge", false}, {"squared_hinge", true}});
   margin.keys(k);
   validation_settings::keys(k);
@@ -25,22 +26,39 @@ void linear_svm::solve() {
     return;
   }
   const model_reader model(linear_.model, "linear_svm");
-  w_ = model.read<double>("linear_svm_weight");
-  bias_ = model.field<bool>("settings.bias");
-  const auto shape = model.shape("linear_svm_weight");
-  const std::size_t first = bias_ ? 1 : 0;
-  if (shape.size() != 2 || shape[1] <= first || shape[1] - first > UINT32_MAX)
-    throw data_error(linear_.model + ": found no weights");
-  read_classes(model, static_cast<std::uint32_t>(shape[1] - first));
-  const std::size_t want = classes().size() == 2 ? 1 : classes().size();
-  if (shape[0] != want || classes().size() < 2)
-    throw data_error(linear_.model + ": found " + std::to_string(shape[0]) + " rows of weights for " +
-                     std::to_string(classes().size()) + " classes");
+  read_classes(model, read_weights(model));
+  check_classes(model);
   run_log log(*this, 1);
   use_model(log, nullptr);
 }
 
+std::uint32_t linear_svm::read_weights(const model_reader& model) {
+  w_ = model.read_finite("linear_svm_weight");
+  bias_ = model.field<bool>("settings.bias");
+  const auto shape = model.shape("linear_svm_weight");
+  const std::size_t first = bias_ ? 1 : 0;
+  if (shape.size() != 2 || shape[1] <= first || shape[1] - first > UINT32_MAX)
+    throw data_error(model.path() + ": found no weights");
+  return static_cast<std::uint32_t>(shape[1] - first);
+}
+
+void linear_svm::check_classes(const model_reader& model) const {
+  const auto found = model.shape("linear_svm_weight")[0];
+  const std::size_t want = classes().size() == 2 ? 1 : classes().size();
+  if (found != want || classes().size() < 2)
+    throw data_error(model.path() + ": found " + std::to_string(found) + " rows of weights for " +
+                     std::to_string(classes().size()) + " classes");
+}
+
 void linear_svm::train() {
+  if (linear_.initial.given()) {
+    const model_reader model(linear_.initial.path, "linear_svm");
+    const auto columns = read_weights(model);
+    want_as_in_model(settings_.margin.bias_place, settings_.margin.bias, bias_);
+    continue_classes(model, columns);
+    check_classes(model);
+  }
+  const auto initial = std::exchange(w_, {});
   auto rows = load_training_classes(2);
   const std::size_t k = classes().size();
   const bool two = k == 2;
@@ -72,7 +90,10 @@ void linear_svm::train() {
                                            [](double m, double y) { return (m > 0) == (y > 0); });
       validation.patience = settings_.patience;
     }
-    const auto fit = fit_margins(*this, rows, shift, weights(), loss, settings_.margin, validation,
+    const auto width = initial.size() / (two ? 1 : k);
+    const auto from = initial.begin() + static_cast<std::ptrdiff_t>(two ? 0 : c * width);
+    const auto fit = fit_margins(*this, rows, shift, weights(), loss, settings_.margin,
+                                 {from, from + static_cast<std::ptrdiff_t>(width)}, validation,
                                  [&](int step, double value, auto figures) {
                                    if (!two) figures.emplace_back("class", static_cast<double>(c));
                                    log.round(step, value, figures);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,9 @@ class linear_svm : public class_base {
 
  private:
   void train();
+  /// Sets w_ and bias_. Returns: the features.
+  std::uint32_t read_weights(const model_reader& model);
+  void check_classes(const model_reader& model) const;
   void use_model(run_log& log, model_writer* model);
 
   linear_svm_settings settings_;

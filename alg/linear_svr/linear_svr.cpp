@@ -11,6 +11,7 @@ namespace paracel::alg {
 
 void linear_svr_settings::keys(key_list& k) {
   linear_settings::keys(k);
+  initial.key(k, model);
   k("loss", squared, "epsilon_insensitive, or its square",
     {{"epsilon_insensitive", false}, {"squared_epsilon_insensitive", true}});
   k("epsilon", epsilon, "errors up to this size cost nothing").at_least(0);
@@ -27,16 +28,16 @@ void linear_svr::solve() {
     return;
   }
   const model_reader model(linear_.model, "linear_svr");
-  auto weights = model.read<double>("linear_svr_weight");
-  const bool bias = model.field<bool>("settings.bias");
-  if (weights.size() < (bias ? 2U : 1U)) throw data_error(linear_.model + ": found no weights");
-  if (!bias) weights.insert(weights.begin(), 0.0);
-  load_for_model(model, static_cast<std::uint32_t>(weights.size() - 1));
+  auto weights = read_weights(model, "linear_svr_weight", model.field<bool>("settings.bias"));
+  load_others();
   run_log log(*this, 1);
   use(std::move(weights), log, nullptr);
 }
 
 void linear_svr::train() {
+  const bool bias = settings_.margin.bias;
+  auto initial = read_initial_weights("linear_svr", "linear_svr_weight", bias, settings_.margin.bias_place);
+  if (!initial.empty() && !bias) initial.erase(initial.begin());
   auto rows = load_training();
   const auto weights = std::move(rows.weight);
   rows.weight.clear();
@@ -48,7 +49,7 @@ void linear_svr::train() {
   double sums[2] = {};
   for (const double y : rows.label) sums[0] += y;
   const auto n = static_cast<double>(rows.rows_total);
-  const double start = settings_.margin.bias ? sum_over_workers(get_comm(), sums[0]) / n : 0;
+  const double start = bias ? sum_over_workers(get_comm(), sums[0]) / n : 0;
   for (const double y : rows.label) sums[1] += (y - start) * (y - start);
   const double deviation = std::sqrt(sum_over_workers(get_comm(), sums[1]) / n);
   margin_loss loss;
@@ -65,19 +66,18 @@ void linear_svr::train() {
   if (weights.empty()) optim::group_equal_rows(rows);
   optim::validation validation;
   if (!settings_.validation_input.empty()) {
-    validation.measure = measure_margins(held, settings_.margin.bias, loss.exact, [](double, double) { return false; });
+    validation.measure = measure_margins(held, bias, loss.exact, [](double, double) { return false; });
     validation.patience = settings_.patience;
   }
   run_log log(*this, settings_.margin.rounds, metric_of(settings_.margin, loss, rows), linear_.debug);
-  const auto fit = fit_margins(*this, rows, shift, weights, loss, settings_.margin, validation,
+  const auto fit = fit_margins(*this, rows, shift, weights, loss, settings_.margin, std::move(initial), validation,
                                [&](int step, double value, const auto& more) { log.round(step, value, more); });
   if (!fit.converged && settings_.patience == 0) {
     warn_of_spread(get_comm(), "the targets", deviation, "C and epsilon");
     throw error("after " + std::to_string(fit.steps) + " rounds" +
                 (settings_.squared ? " the gradient's norm is " + json_number(fit.gradient_norm)
                                    : " the duality gap is " + json_number(fit.gap)) +
-                " at the objective " + json_number(fit.objective) + "; " +
-                remedy_of_rounds(get_comm(), rows, settings_.margin.bias));
+                " at the objective " + json_number(fit.objective) + "; " + remedy_of_rounds(get_comm(), rows, bias));
   }
   if (fit.objective == 0 && deviation > 0)
     warn(get_comm(), "every target is within epsilon of a constant, which is the model; lower epsilon (now " +
@@ -92,7 +92,7 @@ void linear_svr::train() {
   if (!settings_.squared) log.result("gap", fit.gap);
   log.result("rounds", static_cast<std::uint64_t>(fit.steps));
   auto theta = fit.w;
-  if (!settings_.margin.bias) theta.insert(theta.begin(), 0.0);
+  if (!bias) theta.insert(theta.begin(), 0.0);
   use(std::move(theta), log, &model);
 }
 

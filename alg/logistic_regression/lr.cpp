@@ -30,6 +30,7 @@ const char* lr_settings::method_name() const { return word_of(lr_methods, method
 
 void lr_settings::keys(key_list& k) {
   linear_settings::keys(k, sample_options::label_rule::binary, {.classes = true}, false);
+  initial.key(k, model);
   k.plugin("update_file", update_file, "plug-in that applies a delta to theta; default: the framework's");
   k("update_func", update_func, "function of update_file; default lr_theta_update, without update_file paracel_add");
   k("method", method, "training method", lr_methods).required_unless({"model"});
@@ -44,7 +45,8 @@ void lr_settings::keys(key_list& k) {
   k("beta", beta, "weight of the penalty beta*|theta|^2").at_least(0).required_unless({"model"});
   k("l1", l1, "owlqn: weight of a further penalty l1*|theta|_1").at_least(0);
   k("gradient_tolerance", gradient_tolerance,
-    "lbfgs, newton, owlqn: stop when the gradient's norm is at most this fraction of the first one")
+    "lbfgs, newton, owlqn: stop when the gradient's norm is at most this fraction of the first one; with initial_model "
+    "of that at theta 0")
       .at_least(0);
   k("work_stealing", work_stealing,
     "lbfgs, owlqn: workers that have finished their samples take over chunks of slower workers");
@@ -53,6 +55,7 @@ void lr_settings::keys(key_list& k) {
       .at_least(0);
   k("tolerance", tolerance, "stop when the objective changes by less than this fraction; 0: never").at_least(0);
   k("bias", bias, "add a bias: a feature that is always 1");
+  if (k.from() != nullptr) bias_place = k.from()->place_of("bias");
   k("penalize_bias", penalize_bias, "include the bias in the penalty");
   consistency = default_consistency();
   consistency_keys(k, consistency, "rounds", "bsp for dgd and ipm, ssp with limit_s 0 for the others",
@@ -134,6 +137,7 @@ void logistic_regression::solve() {
 }
 
 void logistic_regression::train() {
+  if (linear_.initial.given()) read_initial();
   auto rows = load_training();
   weigh_signs(get_comm(), linear_.table, rows);
   const auto total_rows = static_cast<std::size_t>(rows.rows_total);
@@ -142,8 +146,9 @@ void logistic_regression::train() {
     total_weight = sum_over_workers(get_comm(), std::accumulate(rows.weight.begin(), rows.weight.end(), 0.0));
   load_others();  // before training, so that bad data is reported early
   problem_ = problem_of(std::move(rows));
+  start_.theta.resize(problem_.dimension());
   log_.emplace(*this, settings_.rounds, "objective", linear_.debug);
-  training_ = lr_training_of({*this, settings_, problem_, total_rows, total_weight, *log_});
+  training_ = lr_training_of({*this, settings_, problem_, start_, total_rows, total_weight, *log_});
   fit_ = training_->run();
 }
 
@@ -154,15 +159,19 @@ lr_problem logistic_regression::problem_of(sample_rows rows) const {
 
 void logistic_regression::read_model() {
   const model_reader model(linear_.model, "lr");
-  fit_.theta = model.read<double>("lr_theta");
   settings_.bias = model.field<bool>("settings.bias");
-  const std::size_t first = settings_.bias ? 1 : 0;
-  if (fit_.theta.size() <= first) throw data_error(linear_.model + ": found no weights");
-  if (fit_.theta.size() - first > samples().index_limit)
-    throw data_error(linear_.model + ": found " + std::to_string(fit_.theta.size()) + " weights, want at most " +
-                     std::to_string(samples().index_limit + first));
-  if (model.has_field("classes")) samples().classes = model.fields<std::string>("classes");
-  load_for_model(model, static_cast<std::uint32_t>(fit_.theta.size() - first));
+  fit_.theta = read_weights(model, "lr_theta", settings_.bias);
+  if (!settings_.bias) fit_.theta.erase(fit_.theta.begin());
+  load_others();
+}
+
+void logistic_regression::read_initial() {
+  start_.theta = read_initial_weights("lr", "lr_theta", settings_.bias, settings_.bias_place);
+  if (!settings_.bias) start_.theta.erase(start_.theta.begin());
+  const model_reader model(linear_.initial.path, "lr");
+  // A minimiser's steps do not depend on their number.
+  if (!settings_.uses_queue() && model.field<std::string>("settings.method") == settings_.method_name())
+    start_.rounds = rounds_of(model);
 }
 
 void logistic_regression::measure() {

@@ -164,6 +164,7 @@ struct lr_settings : linear_settings {
   std::size_t batch_size = 0;
   double tolerance = 0;
   bool bias = true;
+  std::string bias_place;
   bool penalize_bias = true;
   paracel::consistency consistency;
 
@@ -181,11 +182,18 @@ struct lr_settings : linear_settings {
   }
 };
 
+/// Where training begins: zeros, or at the initial model.
+struct lr_start {
+  std::vector<double> theta;
+  int rounds = 0;  ///< that it was trained for by the same method, which are numbered on
+};
+
 /// What a method is given. Lifetime: all of it must outlive the method.
 struct lr_task {
   paralg& job;
   const lr_settings& settings;
   lr_problem& problem;
+  const lr_start& start;
   std::size_t total_rows;  ///< of all workers
   double total_weight;     ///< of these rows
   run_log& log;
@@ -195,7 +203,7 @@ struct lr_task {
 struct lr_fit {
   std::vector<double> theta;
   double objective = 0;  ///< J(theta)
-  int rounds = 0;
+  int rounds = 0;        ///< those of the start included
   std::size_t rows = 0;  ///< of all workers that were left
 };
 
@@ -249,6 +257,7 @@ class logistic_regression : public linear_base {
  private:
   void train();
   void read_model();
+  void read_initial();
   void measure();
   void dump_model();
   void dump_predicted();
@@ -259,6 +268,7 @@ class logistic_regression : public linear_base {
   bool by_driver_ = false;      // a 0.3 driver calls the steps after training itself
   std::optional<run_log> log_;  // created after loading
   lr_problem problem_;
+  lr_start start_;
   std::unique_ptr<lr_training> training_;
   lr_fit fit_;
   classification_quality quality_;

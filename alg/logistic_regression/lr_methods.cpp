@@ -152,7 +152,7 @@ class round_monitor {
 class server_rounds : public lr_training {
  public:
   explicit server_rounds(const lr_task& task)
-      : task_(task), monitor_(task), theta_(task.problem.dimension()), delta_(theta_.size()), gradient_(theta_.size()) {
+      : task_(task), monitor_(task), theta_(task.start.theta), delta_(theta_.size()), gradient_(theta_.size()) {
     warn_of_scales(task.job.get_comm(), task.problem.samples(), task.settings.bias,
                    "want standardised columns, or the method lbfgs or newton");
   }
@@ -171,7 +171,8 @@ class server_rounds : public lr_training {
       const double loss = problem.add_gradient(theta_, gradient_) + problem.weight() * problem.penalty(theta_);
       problem.add_penalty_gradient(theta_, problem.weight(), gradient_);
       monitor_.publish(round, loss, gradient_);
-      step(round, task_.settings.alpha.value() / (1 + task_.settings.decay * round));
+      const int number = task_.start.rounds + round;
+      step(number, task_.settings.alpha.value() / (1 + task_.settings.decay * number));
       job.iter_commit();
       monitor_.collect(round + 1);
     }
@@ -185,7 +186,7 @@ class server_rounds : public lr_training {
   void restore_state(const saved_states& from) override { monitor_.restore_state(from); }
 
  protected:
-  /// A round: theta_ is that of the servers, gradient_ that of this worker's part of J there.
+  /// A round, with its number: theta_ is that of the servers, gradient_ that of this worker's part of J there.
   virtual void step(int round, double size) = 0;
 
   void push() { task_.job.paracel_update(theta_key, delta_); }
@@ -246,7 +247,7 @@ class server_rounds : public lr_training {
     }
     // No worker may write results or exit before rank 0 has checked for errors.
     task_.job.paracel_sync();
-    return {theta_, objective, rounds, rows};
+    return {theta_, objective, task_.start.rounds + rounds, rows};
   }
 };
 
@@ -261,11 +262,12 @@ class gradient_descent : public server_rounds {
   }
 };
 
-/// Stochastic gradient descent over the own rows, in an order of each round.
+/// Stochastic gradient descent over the own rows, in an order of each round, which depends on those before it.
 class stochastic_descent : public server_rounds {
  public:
   explicit stochastic_descent(const lr_task& task) : server_rounds(task), order_(task.problem.rows()) {
     std::iota(order_.begin(), order_.end(), std::size_t{0});
+    for (int before = 0; before < task.start.rounds; ++before) shuffle(before);
   }
   void checkpoint_state(saved_state& to) override {
     server_rounds::checkpoint_state(to);
@@ -297,8 +299,11 @@ class stochastic_descent : public server_rounds {
 
  private:
   void step(int round, double size) final {
-    counter_random(task_.settings.seed, static_cast<std::uint64_t>(round), task_.job.get_worker_id()).shuffle(order_);
+    shuffle(round);
     pass(size);
+  }
+  void shuffle(int round) {
+    counter_random(task_.settings.seed, static_cast<std::uint64_t>(round), task_.job.get_worker_id()).shuffle(order_);
   }
 };
 
@@ -360,6 +365,11 @@ class minimization : public lr_training {
     how.penalty.l2 = s.beta;
     if (s.bias && s.penalize_bias) how.penalty.combination = shift.intercept();
     if (s.bias && (!s.penalize_bias || !how.penalty.combination.empty())) how.penalty.free = {0};
+    if (s.initial.given()) {
+      how.start = task_.start.theta;
+      shift.from_raw(how.start);
+      how.reference.assign(how.start.size(), 0);
+    }
     how.max_steps = s.rounds;
     how.objective_tolerance = s.tolerance;
     how.gradient_tolerance = s.gradient_tolerance;
@@ -375,8 +385,10 @@ class minimization : public lr_training {
     task_.log.result("ended", found.text());
     const double reached = found.gradient_norm / found.first_gradient_norm;
     if (found.why == optim::ending::steps && reached > s.gradient_tolerance)
-      warn_not_converged(task_.job.get_comm(), found.steps, "the gradient's norm, of the first one,", reached,
-                         s.gradient_tolerance);
+      warn_not_converged(
+          task_.job.get_comm(), found.steps,
+          std::string("the gradient's norm, of ") + (found.with_reference ? "that at theta 0," : "the first one,"),
+          reached, s.gradient_tolerance);
     return {std::move(found.w), found.value, found.steps, task_.total_rows};
   }
 

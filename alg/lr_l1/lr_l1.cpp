@@ -92,12 +92,14 @@ double lr_l1_loss(std::span<const double> margin, std::span<const double> label,
 
 void lr_l1_settings::keys(key_list& k) {
   linear_settings::keys(k, sample_options::label_rule::binary, {.classes = true});
+  initial.key(k, model);
   std::optional<double> lambda;
   std::optional<double> given_c;
   k("lambda", lambda, "weight of Paracel's penalty lambda*|w|_1: 1/C").above(0).required_unless({"C", "model"});
   k("C", given_c, "weight of the loss, instead of lambda").above(0);
   c = given_c.value_or(1 / lambda.value_or(0));
   k("bias", bias, "add a bias: a feature that is always 1 and not penalised");
+  if (k.from() != nullptr) bias_place = k.from()->place_of("bias");
   k("rounds", rounds, "maximum number of steps").at_least(1).at_most(1000000000);
   k("tolerance", tolerance, "greatest permitted violation of the optimality conditions").at_least(1e-10).at_most(1000);
   k("method", by_owlqn, "newton, or owlqn: orthant-wise L-BFGS, which sums only gradients over the workers",
@@ -123,13 +125,10 @@ void lr_l1::solve() {
     return;
   }
   const model_reader model(linear_.model, "lr_l1");
-  auto weights = model.read<double>("lr_l1_weight");
-  const bool bias = model.field<bool>("settings.bias");
-  if (weights.size() < (bias ? 2U : 1U)) throw data_error(linear_.model + ": found no weights");
-  if (model.has_field("classes")) samples().classes = model.fields<std::string>("classes");
-  load_for_model(model, static_cast<std::uint32_t>(weights.size() - (bias ? 1 : 0)));
+  const auto theta = read_weights(model, "lr_l1_weight", model.field<bool>("settings.bias"));
+  load_others();
   run_log log(*this, 1);
-  use(weights, bias, log, nullptr);
+  use(theta, log, nullptr);
 }
 
 double lr_l1::penalty_of(std::span<const double> w) const {
@@ -337,15 +336,20 @@ int lr_l1::proximal_newton(run_log& log) {
 }
 
 int lr_l1::owlqn(run_log& log) {
-  (void)evaluate(margin_);  // at 0
+  (void)evaluate(margin_);
   double square = 0;
-  for (std::size_t j = 0; j < w_.size(); ++j) square += violation(j) * violation(j);
-  if (square == 0) return 0;
+  double worst = 0;
+  for (std::size_t j = 0; j < w_.size(); ++j) {
+    square += violation(j) * violation(j);
+    worst = std::max(worst, violation(j));
+  }
+  if (worst <= settings_.tolerance) return 0;
   optim::linear_options options;
   options.row_weights = rows_.weight;
   optim::linear_objective loss(rows_, optim::log_loss(), std::move(options));
   optim::settings how;
   how.how = optim::method::owlqn;
+  how.start = w_;
   how.scale = settings_.c;
   how.penalty.l1 = 1;
   if (settings_.bias) how.penalty.free = {w_.size() - 1};
@@ -362,24 +366,32 @@ int lr_l1::owlqn(run_log& log) {
 }
 
 void lr_l1::train() {
+  auto theta = read_initial_weights("lr_l1", "lr_l1_weight", settings_.bias, settings_.bias_place);
   rows_ = load_training();
   weigh_signs(get_comm(), linear_.table, rows_);
   const std::uint64_t total = rows_.rows_total;
   load_others();
+  theta.resize(rows_.columns + std::size_t{1});
   column_shift shift;
   if (settings_.bias) {
     shift = {get_comm(), rows_};
+    shift.from_raw(theta);
     append_ones(rows_);
   }
   const std::size_t p = rows_.columns;
   const std::size_t n = rows_.rows();
-  w_.assign(p, 0.0);
+  w_.assign(theta.begin() + 1, theta.end());
+  if (settings_.bias) w_.push_back(theta[0]);
   slope_.resize(n);
   curvature_.resize(n);
   margin_.assign(n, 0.0);
+  if (linear_.initial.given()) multiply(rows_, w_, margin_);
   change_.resize(n);
   candidate_.resize(n);
   measure_scales();
+  // No row has the feature: only the penalty counts, and steps need a curvature.
+  for (std::size_t j = 0; j < p; ++j)
+    if (least_curvature_[j] == 0 && l1_of(j) > 0) w_[j] = 0;
   run_log log(*this, settings_.rounds, "objective", linear_.debug);
 
   const int round = settings_.by_owlqn ? owlqn(log) : proximal_newton(log);
@@ -394,11 +406,11 @@ void lr_l1::train() {
     nonzeros += w_[j] != 0 ? 1 : 0;
   }
   if (settings_.by_owlqn && worst > settings_.tolerance) refuse_to_end(round, worst);
-  auto weights = w_;
-  if (settings_.bias) std::rotate(weights.begin(), weights.end() - 1, weights.end());
-  shift.to_raw(weights);
+  std::copy_n(w_.begin(), theta.size() - 1, theta.begin() + 1);
+  theta[0] = settings_.bias ? w_.back() : 0;
+  shift.to_raw(theta);
   model_writer model(*this, "lr_l1", linear_.format);
-  model.add("lr_l1_weight", weights);
+  model.add("lr_l1_weight", std::vector<double>(theta.begin() + (settings_.bias ? 0 : 1), theta.end()));
   model.fields()
       .add("objective", value_)
       .add("rows", total)
@@ -412,12 +424,10 @@ void lr_l1::train() {
   log.result("nonzeros", nonzeros);
   log.result("violation", worst);
   log.result("rounds", static_cast<std::uint64_t>(round));
-  use(weights, settings_.bias, log, &model);
+  use(theta, log, &model);
 }
 
-void lr_l1::use(const std::vector<double>& weights, bool bias, run_log& log, model_writer* model) {
-  std::vector<double> theta(weights);
-  if (!bias) theta.insert(theta.begin(), 0.0);
+void lr_l1::use(const std::vector<double>& theta, run_log& log, model_writer* model) {
   classification_quality quality;
   if (has_test()) {
     std::vector<double> margin(test_.rows());

@@ -41,6 +41,7 @@ struct lr_l1_settings : linear_settings {
 
   double c = 0;
   bool bias = false;
+  std::string bias_place;
   int rounds = 1000;
   double tolerance = 1e-4;
   std::size_t block = 1024;
@@ -72,7 +73,8 @@ class lr_l1 : public linear_base {
   void measure_scales();
   /// Beyond what the rounding of the gradient may be.
   [[nodiscard]] double violation(std::size_t j) const;
-  void use(const std::vector<double>& weights, bool bias, run_log& log, model_writer* model);
+  /// `theta`: the bias, 0 without one, and the weights.
+  void use(const std::vector<double>& theta, run_log& log, model_writer* model);
 
   lr_l1_settings settings_;
   sample_rows rows_;

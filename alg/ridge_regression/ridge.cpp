@@ -89,18 +89,25 @@ std::vector<double> ridge_factors::solve(std::span<const double> right) const {
 std::vector<double> ridge_conjugate_gradients(
     const std::function<std::vector<double>(std::span<const double>)>& product, std::span<const double> diagonal,
     std::span<const double> right, double a, double tolerance, int iterations,
-    const std::function<void(int, double)>& report) {
+    const std::function<void(int, double)>& report, std::vector<double> start) {
   const std::size_t n = right.size();
-  std::vector<double> w(n);
+  auto w = std::move(start);
+  w.resize(n);
   std::vector<double> r(right.begin(), right.end());
   std::vector<double> z(n);
   const auto precondition = [&] {
     for (std::size_t j = 0; j < n; ++j) z[j] = diagonal[j] + a > 0 ? r[j] / (diagonal[j] + a) : 0.0;
   };
   precondition();
+  const double length = std::sqrt(dot(r, z));
+  if (std::ranges::any_of(w, [](double v) { return v != 0; })) {
+    const auto q = product(w);
+    for (std::size_t j = 0; j < n; ++j) r[j] -= q[j] + a * w[j];
+    precondition();
+  }
   auto p = z;
   double rz = dot(r, z);
-  const double length = std::sqrt(rz);
+  if (std::sqrt(rz) <= tolerance * length) return w;
   for (int k = 1; k <= iterations && length > 0; ++k) {
     auto q = product(p);
     for (std::size_t j = 0; j < n; ++j) q[j] += a * p[j];
@@ -151,6 +158,7 @@ void ridge_steps(const sample_rows& rows, std::span<const double> scale, std::sp
 
 void ridge_settings::keys(key_list& k) {
   linear_settings::keys(k);
+  initial.key(k, model);
   k("method", exact, "exact: the minimum; sgd: Paracel's stochastic steps", {{"exact", true}, {"sgd", false}});
   k("beta", beta, "weight of the penalty: J/(2n) has beta*|w|^2, so a = 2*n*beta")
       .at_least(0)
@@ -196,18 +204,27 @@ void ridge_regression::solve() {
     return;
   }
   const model_reader model(linear_.model, "ridge");
-  const auto theta = model.read<double>("ridge_theta");
-  if (theta.size() < 2) throw data_error(linear_.model + ": found no weights, want an intercept and weights");
-  load_for_model(model, static_cast<std::uint32_t>(theta.size() - 1));
+  const auto theta = read_weights(model, "ridge_theta");
+  load_others();
   run_log log(*this, 1);
   use(theta, has_test() ? root_mean_squared_error(get_comm(), test_, theta) : 0, log);
 }
 
+void ridge_regression::read_initial() {
+  const model_reader model(linear_.initial.path, "ridge");
+  initial_ = read_weights(model, "ridge_theta");
+  if (settings_.exact || model.field<std::string>("settings.method") != settings_.method_name()) return;
+  rounds_before_ = rounds_of(model);
+  intercept_offset_ = model.field<double>("intercept_offset", 0.0);
+}
+
 void ridge_regression::train() {
+  if (linear_.initial.given()) read_initial();
   auto rows = load_training();
   const std::uint64_t count = rows.rows_total;
   load_others();
   centred_samples samples(get_comm(), std::move(rows), settings_.standardize);
+  if (!initial_.empty()) initial_.resize(samples.columns() + 1);
   penalty_ = settings_.penalty.value_or(2 * samples.total() * settings_.beta);
   run_log log(*this, settings_.rounds, settings_.exact ? "residual" : "objective", linear_.debug);
   const auto w = settings_.exact ? solve_exactly(samples, log) : descend(samples, log);
@@ -224,7 +241,8 @@ void ridge_regression::train() {
       .add("objective", value)
       .add("train_rmse", std::sqrt(squares / samples.total()))
       .add("rows", count)
-      .add("rounds", rounds_done_);
+      .add("rounds", rounds_before_ + rounds_done_);
+  if (!settings_.exact) model.fields().add("intercept_offset", intercept_offset_);
   if (has_test()) model.fields().add("test_rmse", test_error);
   describe_fields(model);
   model.settings().add("penalty", penalty_);
@@ -261,7 +279,8 @@ std::vector<double> ridge_regression::solve_exactly(const centred_samples& sampl
                                     rounds_done_ = k;
                                     residual = left;
                                     log.round(k, left);
-                                  });
+                                  },
+                                  initial_.empty() ? initial_ : samples.from_theta(initial_).first);
     if (!(residual <= tolerance)) {
       throw error("after " + std::to_string(rounds_done_) + " rounds the residual is " + json_number(residual) +
                   " of the right-hand side, want " + json_number(tolerance) + "; raise rounds or tolerance");
@@ -306,6 +325,11 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
   if (!settings_.standardize)
     warn_of_scales(get_comm(), rows, false, "want \"standardize\": true, or the method exact");
   std::vector<double> theta(p + 1);  // b, then w; for centred or (sparse rows) scaled samples
+  if (!initial_.empty()) {
+    const auto [w, above] = samples.from_theta(initial_);
+    std::ranges::copy(w, theta.begin() + 1);
+    theta[0] = samples.row_intercept(w) + above + intercept_offset_;
+  }
   // A checkpoint may belong to other data.
   const auto read_theta = [&] {
     paracel_read(theta_key, theta);
@@ -330,9 +354,10 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
     if (round > 0 && tolerance > 0 && std::abs(last_ - value) <= tolerance * value) break;
     last_ = value;
     std::iota(order.begin(), order.end(), std::size_t{0});
-    counter_random(settings_.seed, static_cast<std::uint64_t>(round), rows.first_row).shuffle(order);
+    const int number = rounds_before_ + round;
+    counter_random(settings_.seed, static_cast<std::uint64_t>(number), rows.first_row).shuffle(order);
     auto delta = theta;
-    ridge_steps(rows, scale, order, settings_.alpha / (1 + settings_.decay * round), mean_weight, beta,
+    ridge_steps(rows, scale, order, settings_.alpha / (1 + settings_.decay * number), mean_weight, beta,
                 std::span(delta).subspan(1), delta[0]);
     for (std::size_t j = 0; j <= p; ++j) delta[j] = share * (delta[j] - theta[j]);
     paracel_update(theta_key, delta);
@@ -343,6 +368,7 @@ std::vector<double> ridge_regression::descend(const centred_samples& samples, ru
   paracel_sync();
   read_theta();
   std::vector<double> w(theta.begin() + 1, theta.end());
+  intercept_offset_ = theta[0] - samples.row_intercept(w);
   const double value = objective(samples, w);
   check_divergence(rule, rounds_done_, value, first_);
   log.round(rounds_done_, value);

@@ -39,13 +39,13 @@ class ridge_factors {
   std::vector<double> scale_;    // 1 / square root of the diagonal; 0 where that is 0
 };
 
-/// Conjugate gradients for (M + a I) w = right, from 0, with M v = product(v) and M's diagonal as preconditioner, in
-/// whose norm, independent of the features' scales, the residual is measured. Stops when that is below tolerance times
-/// the norm of `right`; calls `report(iteration, relative residual)`. Returns w.
+/// Conjugate gradients for (M + a I) w = right, with M v = product(v) and M's diagonal as preconditioner, in whose
+/// norm, independent of the features' scales, the residual is measured. `start`: empty: 0. Stops when the residual is
+/// below tolerance times the norm of `right`; calls `report(iteration, relative residual)`. Returns w.
 std::vector<double> ridge_conjugate_gradients(
     const std::function<std::vector<double>(std::span<const double>)>& product, std::span<const double> diagonal,
     std::span<const double> right, double a, double tolerance, int iterations,
-    const std::function<void(int, double)>& report);
+    const std::function<void(int, double)>& report, std::vector<double> start = {});
 
 /// A pass of stochastic steps over the rows of `order`: w += step (e x - 2 beta w), b += step e with e = y - b - w.x;
 /// feature j is scaled by scale[j]. `step` is `of_mean_weight` for a row of weight `mean_weight`, and proportional to
@@ -70,6 +70,8 @@ struct ridge_settings : linear_settings {
   std::uint64_t seed = 0;
   std::string update_file;
   std::string update_func;
+
+  [[nodiscard]] const char* method_name() const { return exact ? "exact" : "sgd"; }
 };
 
 class ridge_regression : public linear_base {
@@ -87,12 +89,16 @@ class ridge_regression : public linear_base {
   void train();
   [[nodiscard]] std::vector<double> solve_exactly(const centred_samples& samples, run_log& log);
   [[nodiscard]] std::vector<double> descend(const centred_samples& samples, run_log& log);
+  void read_initial();
   [[nodiscard]] double objective(const centred_samples& samples, std::span<const double> w,
                                  double* squares = nullptr) const;
   void use(const std::vector<double>& theta, double test_error, run_log& log);
 
   ridge_settings settings_;
-  double penalty_ = 0;  // a
+  double penalty_ = 0;           // a
+  std::vector<double> initial_;  // theta of the initial model; empty: none
+  int rounds_before_ = 0;        // sgd: that it was trained for
+  double intercept_offset_ = 0;  // sgd: of its intercept, and now of this one, from the best one for its weights
   int rounds_done_ = 0;
   double first_ = 0;  // objective at the start
   double last_ = 0;   // of the previous round

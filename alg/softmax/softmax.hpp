@@ -9,6 +9,7 @@
 // Source: paracel/optim.hpp (newton, lbfgs).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct softmax_settings : class_settings, validation_settings {
 
   double c = 1;
   bool bias = true;
+  std::string bias_place;
   optim::method how = optim::method::newton;
   int rounds = 1000;
   double tolerance = 1e-5;
@@ -44,6 +46,10 @@ class softmax : public class_base {
 
  private:
   void train();
+  /// Sets w_ and bias_. Returns: the features.
+  std::uint32_t read_weights(const model_reader& model);
+  [[nodiscard]] std::vector<double> initial_weights(std::vector<double> w, const std::vector<std::string>& of_classes,
+                                                    const std::string& path) const;
   [[nodiscard]] double value_at_best(optim::softmax_objective& objective);
   /// Logarithms of the probabilities of the classes.
   void log_probabilities(const sample_rows& rows, std::size_t i, std::span<double> to) const;

@@ -83,6 +83,36 @@ class ScalesTest(AlgorithmCase):
         self.assertIn("the targets have a standard deviation of ", said)
         self.assertIn("and C and epsilon are meant for about 1", said)
 
+    def test_columns_with_penalties_to_match(self):
+        """F of columns that are multiplied by s is F with a penalty, or a weight of the losses, that is multiplied by s^2, of the
+        absolute values by s."""
+        free = {"penalize_bias": False}
+        programs = [
+            ("linear_svr", -2, {"bias": False}), ("linear_svr", -2, {"bias": False, "method": "dual"}),
+            ("linear_svr", -2, {"bias": False, "loss": "squared_epsilon_insensitive"}),
+            ("linear_svr", -2, {"bias": False, "loss": "squared_epsilon_insensitive", "method": "lbfgs"}),
+            ("linear_svm", -2, {"bias": False}), ("linear_svm", -2, {"bias": False, "method": "lbfgs"}),
+            ("linear_svm", -2, {"bias": False, "loss": "hinge"}),
+            ("linear_svm", -2, {"bias": False, "loss": "hinge", "method": "dual"}),
+            ("softmax", -2, {"bias": False}), ("softmax", -2, {"bias": False, "method": "lbfgs"}),
+            ("lr", 2, {"method": "newton", "rounds": 100, **free}), ("lr", 2, {"method": "lbfgs", "rounds": 500, **free}),
+            ("lr_l1", -1, {"bias": True}), ("ridge", 2, {}), ("lasso", 1, {"tolerance": 1e-9})]
+        key_of = {"lr": "beta", "ridge": "penalty", "lasso": "penalty"}
+
+        def fit(program, power, size, keys):
+            labels = self.y if program in ("linear_svr", "ridge", "lasso") else (self.y > 0).astype(int)
+            rows = self.path("rows.csv", "".join(f"{a * size!r},{b * size!r},{y}\n"
+                                                 for (a, b), y in zip(self.x.tolist(), labels.tolist())))
+            factor = 0.05 * size**power
+            found = self.results(self.job(0, program=program, training_input=rows, **keys, **{key_of.get(program, "C"): factor}))
+            return found["objective"] / (factor if power < 0 else 1)
+
+        for program, power, keys in programs:
+            wanted = fit(program, power, 1, keys)
+            for size in (1e-100, 1e-20, 1e20, 1e100, 1e140):
+                with self.subTest(program=program, size=size, **keys):
+                    self.assertAlmostEqual(fit(program, power, size, keys) / wanted, 1, delta=1e-6)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

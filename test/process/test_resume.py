@@ -253,11 +253,24 @@ class Resume(JobTest):
                 ("gLDA", "iters", 3, {"input": "documents.txt", "k_topics": 4}),
                 ("gLDA", "iters", 2, {"input": "documents.txt", "method": "online", "k_topics": 4, "batch_size": 40})):
             with self.subTest(name=name, config=config):
-                self.write_config("model.json", output="model/", **{"training_input": None, "method": None, "rounds": None,
-                                                                   "alpha": None, "beta": None, **config, rounds: first})
-                status, _, err = self.prun("-w", str(WORKERS), "-c", "model.json", os.path.join(BIN, name))
-                self.assertEqual(status, 0, err)
-                self.check(name, initial_model="model", **config, **{rounds: 12})
+                self.check_continued(name, rounds, first, config)
+
+    def check_continued(self, name, rounds, first, config):
+        self.write_config("model.json", output="model/", **{"training_input": None, "method": None, "rounds": None, "alpha": None,
+                                                           "beta": None, **config, rounds: first})
+        status, _, err = self.prun("-w", str(WORKERS), "-c", "model.json", os.path.join(BIN, name))
+        self.assertEqual(status, 0, err)
+        self.check(name, initial_model="model", **config, **{rounds: 12})
+
+    def test_linear_models_that_continue_one(self):
+        steps = {"alpha": 0.01, "beta": 1e-3, "decay": 0.5}
+        margins = {"training_input": "words.csv", "validation_input": "words.csv", "patience": 100, "loss": "hinge", "C": 5.0}
+        for name, config in (("lr", {"training_input": "labels.csv", "method": "ipm", **steps}),
+                             ("lr", {"training_input": "labels.csv", "method": "lbfgs", "beta": 1e-4, "gradient_tolerance": 0}),
+                             ("ridge", {"training_input": "targets.csv", "method": "sgd", **steps}),
+                             ("linear_svm", {**margins, "method": "newton"}), ("linear_svm", {**margins, "method": "dual"})):
+            with self.subTest(name=name, config=config):
+                self.check_continued(name, "rounds", 2, config)
 
     def test_lr_by_minimisers(self):
         for method, more in (("lbfgs", {}), ("newton", {}), ("owlqn", {"l1": 0.01})):

@@ -259,6 +259,11 @@ void want_as_in_model(const std::string& place, const std::string& found, const 
   throw config_error(place + ": found " + found + ", want " + of_model + " as in the initial model");
 }
 
+void want_as_in_model(const std::string& place, bool found, bool of_model) {
+  const auto word = [](bool b) { return std::string(b ? "true" : "false"); };
+  want_as_in_model(place, word(found), word(of_model));
+}
+
 std::string place_if_given(const config& from, const std::string& key) {
   return from.given(key) ? from.place_of(key) : std::string();
 }
@@ -323,6 +328,8 @@ npy_array model_reader::read_array(const std::string& array) const {
       continue;
     }
     const auto content = read_whole(file);
+    if (!content.empty() && content.back() != '\n')
+      throw data_error(file + ": found no end of the last line, want the whole file");
     std::size_t number = 0;
     for (std::size_t begin = 0; begin < content.size();) {
       ++number;
@@ -355,6 +362,23 @@ npy_array model_reader::read_array(const std::string& array) const {
                      " elements in its files, want the shape " + shape_text(whole.shape));
   }
   return whole;
+}
+
+int rounds_of(const model_reader& model) {
+  const auto rounds = model.field<int>("rounds");
+  if (rounds < 0 || rounds > 1000000000)
+    throw data_error(model.path() + ": key \"rounds\": found " + std::to_string(rounds) + ", want 0 to 1000000000");
+  return rounds;
+}
+
+std::vector<double> model_reader::read_finite(const std::string& array) const {
+  auto numbers = read<double>(array);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (!std::isfinite(numbers[i]))
+      throw data_error(path_ + ": array " + array + ": found " + std::to_string(numbers[i]) + " as element " +
+                       std::to_string(i) + ", want finite numbers");
+  }
+  return numbers;
 }
 
 id_list model_reader::ids(const std::string& array) const {

@@ -100,6 +100,7 @@ struct initial_model {
 /// What a config may leave to the initial model: throws config_error for a key that is given with another value than
 /// the model has. `place`: that of the key, or empty if it is not given.
 void want_as_in_model(const std::string& place, const std::string& found, const std::string& of_model);
+void want_as_in_model(const std::string& place, bool found, bool of_model);
 /// The place of a key if it is given, otherwise "".
 std::string place_if_given(const config& from, const std::string& key);
 
@@ -123,6 +124,8 @@ class model_reader {
   [[nodiscard]] std::vector<T> read(const std::string& array) const {
     return read_array(array).as<T>();
   }
+  /// The same for numbers that programs compute with. Throws: data_error also when one is not finite.
+  [[nodiscard]] std::vector<double> read_finite(const std::string& array) const;
   /// The ids of the array's rows, in order. Throws: data_error when it has none.
   [[nodiscard]] id_list ids(const std::string& array) const;
   /// A field of the manifest ("objective", "settings.kclusters").
@@ -165,5 +168,8 @@ class model_reader {
   std::string folder_;
   json_parser manifest_;
 };
+
+/// The rounds that a model was trained for, which are numbered on. Throws: data_error unless 0 to 10^9.
+int rounds_of(const model_reader& model);
 
 }  // namespace paracel::alg

@@ -15,6 +15,14 @@ void validation_settings::keys(key_list& k, const std::string& step) {
     throw config_error(k.from()->place_of("patience") + ": only with validation_input");
 }
 
+optim::best_step measured_start(Comm comm, const optim::validation& held_out, const std::vector<double>& w) {
+  if (!held_out.measure) return {};
+  std::vector<double> sums(3);
+  held_out.measure(w, sums);
+  comm.allreduce(sums);
+  return {w, sums[1] / sums[0], 0};
+}
+
 run_log::figures figures_of(const optim::progress& now, bool accuracy) {
   run_log::figures figures{
       {"gradient_norm", now.gradient_norm}, {"evaluations", now.evaluations}, {"products", now.products}};

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <paracel/comm.hpp>
 #include <paracel/optim.hpp>
 #include <paracel/settings.hpp>
 
@@ -21,6 +22,9 @@ struct validation_settings {
   std::vector<std::string> validation_input;
   int patience = 0;  ///< 0: no end
 };
+
+/// The initial w as the best step so far of a run that continues a model; none without held-out rows. A collective.
+optim::best_step measured_start(Comm comm, const optim::validation& held_out, const std::vector<double>& w);
 
 /// The figures of a step for run_log. `accuracy`: labels are classes.
 run_log::figures figures_of(const optim::progress& now, bool accuracy);

@@ -135,6 +135,12 @@ void column_shift::to_raw(std::vector<double>& w, std::size_t width) const {
   }
 }
 
+void column_shift::from_raw(std::vector<double>& w, std::size_t width) const {
+  for (std::size_t j = 0; j < amount_.size(); ++j) {
+    for (std::size_t c = 0; c < width; ++c) w[c] += amount_[j] * w[(j + 1) * width + c];
+  }
+}
+
 std::vector<double> column_shift::intercept() const {
   std::vector<double> a;
   if (amount_.empty()) return a;

@@ -38,6 +38,8 @@ class column_shift {
   /// Turns a model of the centred rows into that of the rows as they were: `width` intercepts, then as many weights a
   /// feature. In place.
   void to_raw(std::vector<double>& w, std::size_t width = 1) const;
+  /// The reverse.
+  void from_raw(std::vector<double>& w, std::size_t width = 1) const;
   /// The intercept of that model as a combination of the centred one's coordinates, intercept first; empty if nothing
   /// was subtracted.
   [[nodiscard]] std::vector<double> intercept() const;

@@ -341,6 +341,25 @@ std::vector<double> centred_samples::theta(std::span<const double> w) const {
   return out;
 }
 
+std::pair<std::vector<double>, double> centred_samples::from_theta(std::span<const double> theta) const {
+  std::vector<double> shifted(theta.begin(), theta.end());
+  shift_.from_raw(shifted);
+  double above = shifted[0] - target_mean_;
+  std::vector<double> w(columns());
+  for (std::size_t j = 0; j < w.size(); ++j) {
+    w[j] = scale_[j] > 0 ? shifted[j + 1] / scale_[j] : 0;
+    above += shifted[j + 1] * mean_[j];
+  }
+  return {std::move(w), above};
+}
+
+double centred_samples::row_intercept(std::span<const double> w) const {
+  double sum = 0;
+  if (!rows_.dense)
+    for (std::size_t j = 0; j < w.size(); ++j) sum -= w[j] * scale_[j] * mean_[j];
+  return sum;
+}
+
 double predicted(const sample_rows& rows, std::size_t i, std::span<const double> theta) {
   const auto weights = theta.subspan(1);
   if (rows.dense) return theta[0] + row_product(rows, i, weights);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <paracel/comm.hpp>
@@ -88,6 +89,11 @@ class centred_samples {
   [[nodiscard]] std::vector<double> squared_lengths() const;
   /// The model in the units of the input: the intercept, then one weight a feature.
   [[nodiscard]] std::vector<double> theta(std::span<const double> w) const;
+  /// The reverse: w, and by how much the intercept is above the one that theta(w) has. Constant features lose their
+  /// weights; their part goes to the intercept.
+  [[nodiscard]] std::pair<std::vector<double>, double> from_theta(std::span<const double> theta) const;
+  /// The intercept of rows() and their centred targets that theta(w) amounts to.
+  [[nodiscard]] double row_intercept(std::span<const double> w) const;
 
  private:
   void finish_correlation(std::span<double> sums, double sum_of_r) const;

@@ -14,6 +14,7 @@
 #include <paracel/resumable_loop.hpp>
 
 #include "design_matrix.hpp"
+#include "sum_over_workers.hpp"
 
 namespace paracel::alg {
 
@@ -35,7 +36,7 @@ struct dual_state {
   std::vector<double> w;
   std::vector<double> best;  // the w with the least objective
   double objective = infinite;
-  double at_zero = 0;    // F of w = 0, where it begins
+  double at_zero = 0;    // F of w = 0
   double magnitude = 0;  // of the numbers whose difference the gap is
   double dual = -infinite;
   double validation_loss = std::numeric_limits<double>::quiet_NaN();
@@ -113,6 +114,11 @@ class dual_rows {
       add_row(rows_, i, now - old, w.subspan(bias_ ? 1 : 0));
     }
     return greatest;
+  }
+  /// w += sum_i b_i x_i
+  void add_rows(std::span<const double> b, std::span<double> w) const {
+    add_transposed(rows_, b, w.subspan(bias_ ? 1 : 0));
+    if (bias_) w[0] += std::accumulate(b.begin(), b.end(), 0.0);
   }
   /// y b - epsilon |b|
   [[nodiscard]] double linear_part(std::size_t i, double b) const {
@@ -253,7 +259,8 @@ void ascend(collectives& all, const sample_rows& rows, const dual_rows& dual, bo
 }  // namespace
 
 margin_fit fit_dual(paralg& job, const sample_rows& rows, const std::vector<double>& weights, const margin_loss& loss,
-                    const margin_settings& settings, const optim::validation& held_out, const margin_watch& watch) {
+                    const margin_settings& settings, const std::vector<double>* start,
+                    const optim::validation& held_out, const margin_watch& watch) {
   const std::size_t n = rows.rows();
   const dual_rows dual(rows, weights, loss, settings);
   std::vector<double> margin(n);
@@ -263,6 +270,16 @@ margin_fit fit_dual(paralg& job, const sample_rows& rows, const std::vector<doub
   dual_state s;
   s.w.assign(rows.columns + (settings.bias ? 1 : 0), 0.0);
   std::vector<double> b(n);
+  if (start != nullptr) {
+    b = *start;
+    dual.add_rows(b, s.w);
+    sum_over_workers(job.get_comm(), s.w);
+  }
+  const auto objective_at_zero = [&] {
+    const std::vector<double> zeros(n);
+    return settings.c *
+           sum_over_workers(job.get_comm(), loss.exact->derivatives(zeros, rows.label, weights, slope, curvature));
+  };
   resumable_loop loop(job);
   loop.keep("state", s).keep("b", b);
   while (loop.next()) {
@@ -282,7 +299,7 @@ margin_fit fit_dual(paralg& job, const sample_rows& rows, const std::vector<doub
     const double objective = square / 2 + settings.c * sums[0];
     if (!std::isfinite(objective))
       throw error("the objective is not finite; want smaller numbers in the samples, or a smaller C");
-    if (s.steps == 1) s.at_zero = objective;
+    if (s.steps == 1) s.at_zero = start == nullptr ? objective : objective_at_zero();
     s.magnitude = objective + sums[2] + square / 2;
     s.dual = std::max(s.dual, sums[1] - square / 2);
     if (objective < s.objective) {

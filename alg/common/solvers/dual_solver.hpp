@@ -24,10 +24,12 @@
 
 namespace paracel::alg {
 
-/// As fit_margins, for a loss with a kink; the bias must be penalised. `watch`: with the least F so far. A collective.
+/// As fit_margins, for a loss with a kink; the bias must be penalised. `start`: the b to begin with, of this worker's
+/// rows, within their bounds; null, on every worker: 0. `watch`: with the least F so far. A collective.
 /// Cost: after every 512 rows of all workers, every worker sends every other one 12 bytes per changed weight (with
 /// dense rows, per weight); a step has about eleven passes, most of them over a part of the rows.
 margin_fit fit_dual(paralg& job, const sample_rows& rows, const std::vector<double>& weights, const margin_loss& loss,
-                    const margin_settings& settings, const optim::validation& held_out, const margin_watch& watch);
+                    const margin_settings& settings, const std::vector<double>* start,
+                    const optim::validation& held_out, const margin_watch& watch);
 
 }  // namespace paracel::alg

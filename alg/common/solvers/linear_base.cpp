@@ -77,9 +77,24 @@ sample_rows linear_base::load_training(bool squares) {
   return rows;
 }
 
-void linear_base::load_for_model(const model_reader& model, std::uint32_t columns) {
-  read_fields(model, columns, linear_.table);
-  load_others();
+std::vector<double> linear_base::read_weights(const model_reader& model, const std::string& array, bool bias) {
+  auto weights = model.read_finite(array);
+  if (weights.size() < (bias ? 2U : 1U)) throw data_error(model.path() + ": found no weights");
+  if (!bias) weights.insert(weights.begin(), 0.0);
+  if (weights.size() - 1 > samples().index_limit)
+    throw data_error(model.path() + ": found " + std::to_string(weights.size() - 1) + " weights, want at most " +
+                     std::to_string(samples().index_limit));
+  if (model.has_field("classes")) samples().classes = model.fields<std::string>("classes");
+  read_fields(model, static_cast<std::uint32_t>(weights.size() - 1), linear_.table);
+  return weights;
+}
+
+std::vector<double> linear_base::read_initial_weights(const std::string& program, const std::string& array, bool bias,
+                                                      const std::string& bias_place) {
+  if (!linear_.initial.given()) return {};
+  const model_reader model(linear_.initial.path, program);
+  if (!bias_place.empty()) want_as_in_model(bias_place, bias, model.field<bool>("settings.bias"));
+  return read_weights(model, array, bias);
 }
 
 sample_rows linear_base::load_validation(const std::vector<std::string>& names) {

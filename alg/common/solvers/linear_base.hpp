@@ -52,8 +52,13 @@ class linear_base : public paralg {
   /// The training samples. `squares`: whether the method adds up squares of columns (check_squares).
   /// Throws: data_error when they have no features.
   [[nodiscard]] sample_rows load_training(bool squares = true);
-  /// Reads what a model of so many features keeps of its training samples, and loads test_input and predict_input.
-  void load_for_model(const model_reader& model, std::uint32_t columns);
+  /// The weights of a saved model, the intercept first, which is 0 without a `bias`; reads what the model keeps of its
+  /// training samples, too.
+  [[nodiscard]] std::vector<double> read_weights(const model_reader& model, const std::string& array, bool bias = true);
+  /// The weights of the initial model, of `program`; load_training then loads rows of its features. Empty: there is
+  /// none. `bias_place`: of the key bias, which must be as in the model; empty: there is no such key.
+  [[nodiscard]] std::vector<double> read_initial_weights(const std::string& program, const std::string& array,
+                                                         bool bias = true, const std::string& bias_place = {});
   /// Loads test_input and predict_input, whose fields are those of the training samples; call it before training, so
   /// that bad data is reported early.
   void load_others();

@@ -146,12 +146,15 @@ void certify(paralg& job, const sample_rows& rows, const column_shift& shift, co
   for (std::size_t j = free ? 1 : 0; j < raw.size(); ++j) square += raw[j] * raw[j];
   fit.objective = square / 2 + c * sums[rows.columns];
   if (!loss.smoothed) return;
+  // The factor first: its square, and those of the sums, may be beyond all numbers.
   double dual = 0;
-  for (std::size_t j = 0; j < rows.columns; ++j) dual += sums[j] * sums[j];
-  if (settings.bias && settings.penalize_bias) dual += of_bias * of_bias;
-  fit.gap = fit.objective + c * sums[rows.columns + 1] + c * c * dual / 2;
+  for (std::size_t j = 0; j < rows.columns; ++j) dual += (c * sums[j]) * (c * sums[j]);
+  if (settings.bias && settings.penalize_bias) dual += (c * of_bias) * (c * of_bias);
+  fit.gap = fit.objective + c * sums[rows.columns + 1] + dual / 2;
   if (free) fit.gap += std::abs(fit.w[first - 1] * c * of_bias);
-  fit.magnitude = fit.objective + c * sums[rows.columns + 3] + c * c * dual / 2;
+  fit.magnitude = fit.objective + c * sums[rows.columns + 3] + dual / 2;
+  if (!std::isfinite(fit.gap) || !std::isfinite(fit.magnitude))
+    throw error("the duality gap is not finite; want smaller numbers in the samples, or a smaller C");
 }
 
 /// The start: of numbers to predict the bias is their mean, if there is one. What F is measured by.
@@ -209,6 +212,7 @@ void margin_settings::keys(key_list& k) {
   using how = margin_method;
   k("C", c, "weight of the losses").above(0);
   k("bias", bias, "add a bias: a feature that is always 1");
+  if (k.from() != nullptr) bias_place = k.from()->place_of("bias");
   k("penalize_bias", penalize_bias, "include the bias in the penalty");
   k("method", method,
     "dual: coordinate ascent on the dual, only for a loss with a kink; newton; lbfgs, only for a squared loss; "
@@ -242,10 +246,53 @@ column_shift centre_margins(Comm comm, sample_rows& rows, const margin_loss& los
   return {std::move(comm), rows};
 }
 
+namespace {
+
+/// By how much the smoothed losses of all rows exceed the exact ones, at most.
+double smoothing_of(const margin_loss& loss, const margin_settings& settings, double mu, double weight) {
+  return (loss.two_sided ? 2 : 1) * std::numbers::ln2 * mu * settings.c * weight;
+}
+
+/// The mu, of those that Newton's method goes through, whose slopes at fit.w have the least gap; ends early at one that
+/// is small enough. Sets the other members of fit to that mu's. A collective.
+double closest_mu(paralg& job, const sample_rows& rows, const column_shift& shift, const std::vector<double>& weights,
+                  const margin_loss& loss, const margin_settings& settings, const margin_start& start,
+                  margin_fit& fit) {
+  double closest = 0;
+  margin_fit at_closest;
+  for (double mu = loss.first_mu;; mu /= mu_factor) {
+    certify(job, rows, shift, weights, loss, *loss.smoothed(mu), settings, fit);
+    if (closest == 0 || fit.gap < at_closest.gap) {
+      closest = mu;
+      at_closest = fit;
+    }
+    const double enough = enough_gap(settings, fit.objective, start.value, fit.magnitude);
+    at_closest.converged = at_closest.gap <= enough;
+    if (at_closest.converged || smoothing_of(loss, settings, mu, start.weight) <= smoothing_part * enough) break;
+  }
+  fit = std::move(at_closest);
+  return closest;
+}
+
+/// The dual variables that the slopes of the loss at w amount to.
+std::vector<double> dual_point(const sample_rows& rows, const std::vector<double>& weights, const optim::loss& slopes,
+                               const margin_settings& settings, std::span<const double> w) {
+  std::vector<double> margin(rows.rows());
+  std::vector<double> b(rows.rows());
+  std::vector<double> unused(rows.rows());
+  for (std::size_t i = 0; i < margin.size(); ++i) margin[i] = margin_of(rows, i, settings.bias, w);
+  slopes.derivatives(margin, rows.label, weights, b, unused);
+  for (double& x : b) x *= -settings.c;
+  return b;
+}
+
+}  // namespace
+
 margin_fit fit_margins(paralg& job, const sample_rows& rows, const column_shift& shift,
                        const std::vector<double>& weights, const margin_loss& loss, const margin_settings& settings,
-                       optim::validation held_out, const margin_watch& watch) {
-  if (is_dual(settings, loss, rows)) return fit_dual(job, rows, weights, loss, settings, held_out, watch);
+                       std::vector<double> initial, optim::validation held_out, const margin_watch& watch) {
+  const bool dual = is_dual(settings, loss, rows);
+  if (dual && initial.empty()) return fit_dual(job, rows, weights, loss, settings, nullptr, held_out, watch);
   if (held_out.measure) {
     held_out.measure = [&shift, raw = std::move(held_out.measure)](std::span<const double> w, std::span<double> sums) {
       std::vector<double> of_rows(w.begin(), w.end());
@@ -262,7 +309,29 @@ margin_fit fit_margins(paralg& job, const sample_rows& rows, const column_shift&
   double enough = 0;  // the gap that is wanted
   const auto start = start_of(job, rows, weights, loss, settings);
   if (settings.bias) fit.w[0] = start.bias;
-  for (double mu = loss.first_mu;; mu /= mu_factor) {
+  double mu = loss.first_mu;
+  std::vector<double> reference;
+  if (!initial.empty()) {
+    reference = fit.w;
+    initial.resize(fit.w.size());
+    fit.w = std::move(initial);
+    shift.from_raw(fit.w);
+    if (loss.smoothed) mu = closest_mu(job, rows, shift, weights, loss, settings, start, fit);
+    if (fit.converged) {
+      fit.text = "the duality gap of the initial model is within the tolerance";
+      shift.to_raw(fit.w);
+      return fit;
+    }
+    if (dual) {
+      const auto b = dual_point(rows, weights, *loss.smoothed(mu), settings, fit.w);
+      return fit_dual(job, rows, weights, loss, settings, &b, held_out, watch);
+    }
+    // Smoothing need not be finer than the distance from the minimum.
+    if (loss.smoothed)
+      for (mu = loss.first_mu; smoothing_of(loss, settings, mu, start.weight) > fit.gap;) mu /= mu_factor;
+    best = measured_start(job.get_comm(), held_out, fit.w);
+  }
+  for (;; mu /= mu_factor) {
     if (loss.smoothed) now = loss.smoothed(mu);
     optim::linear_options options;
     options.intercept = settings.bias;
@@ -277,7 +346,9 @@ margin_fit fit_margins(paralg& job, const sample_rows& rows, const column_shift&
     how.start = fit.w;
     how.max_steps = settings.rounds - fit.steps;
     how.gradient_tolerance = settings.tolerance;
-    if (loss.smoothed) {
+    if (!loss.smoothed) {
+      how.reference = reference;
+    } else {
       how.measure = optim::gradient_measure::plain;  // that of the gap
       const double norm = gradient_norm_at(job, objective, settings, fit.w);
       const double expected = std::max(fit.gap / mu_factor, enough / 2);
@@ -315,7 +386,7 @@ margin_fit fit_margins(paralg& job, const sample_rows& rows, const column_shift&
       fit.text = "the maximum number of steps is reached";
       break;
     }
-    const double smoothing = (loss.two_sided ? 2 : 1) * std::numbers::ln2 * mu * settings.c * start.weight;
+    const double smoothing = smoothing_of(loss, settings, mu, start.weight);
     const bool fell = closest.w.empty() || fit.gap < 0.5 * closest.gap;
     if (closest.w.empty() || fit.gap < closest.gap) closest = fit;
     if (smoothing > smoothing_part * enough) continue;
@@ -328,9 +399,10 @@ margin_fit fit_margins(paralg& job, const sample_rows& rows, const column_shift&
     if (fit.converged || (settings.bias && !settings.penalize_bias)) break;
     auto rest = settings;
     rest.rounds -= fit.steps;
-    auto by_dual = fit_dual(job, rows, weights, loss, rest, held_out, [&](int step, double value, const auto& more) {
-      if (watch) watch(step + fit.steps, value, more);
-    });
+    auto by_dual =
+        fit_dual(job, rows, weights, loss, rest, nullptr, held_out, [&](int step, double value, const auto& more) {
+          if (watch) watch(step + fit.steps, value, more);
+        });
     by_dual.steps += fit.steps;
     return by_dual;
   }

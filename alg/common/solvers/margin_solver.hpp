@@ -14,6 +14,9 @@
 // enough. If the bias is not penalised, |bias C sum s| is added. Where rounding keeps the gap from falling, the dual
 // solver takes over.
 //
+// A run that continues a model tries these mu on its w before the first step: the least gap bounds the distance of w
+// from the minimum. Newton's steps begin at a mu whose smoothing is about as large, the dual solver at the slopes.
+//
 // Source: Y.-J. Lee, O. Mangasarian, "SSVM: a smooth support vector machine for classification", Computational
 // Optimization and Applications 20, 2001 (the smooth loss); O. Chapelle, "Training a support vector machine in the
 // primal", Neural Computation 19, 2007.
@@ -58,6 +61,7 @@ struct margin_settings {
   double c = 1;
   bool bias = true;
   bool penalize_bias = true;
+  std::string bias_place;  ///< of the key
   margin_method method = margin_method::automatic;
   int rounds = 1000;
   double tolerance = 1e-4;
@@ -80,12 +84,14 @@ using margin_watch = std::function<void(int step, double objective, const run_lo
 /// a squared loss. A collective.
 column_shift centre_margins(Comm comm, sample_rows& rows, const margin_loss& loss, const margin_settings& settings);
 
-/// A collective. `shift`: of the rows. `weights`: of the rows; empty: ones. `held_out.best` is not used. `watch`:
-/// called on rank 0 after each step, with F, by newton that of the smoothed loss. Cost: see dual_solver.hpp; otherwise
-/// that of newton or lbfgs (doc/optim.md), plus a pass and two sums of p + 3 numbers for each mu.
+/// A collective. `shift`: of the rows. `weights`: of the rows; empty: ones. `initial`: where to begin, in the units of
+/// the rows before they were shifted; it may lack the last features; empty: no model. `held_out.best` is not used.
+/// `watch`: called on rank 0 after each step, with F, by newton that of the smoothed loss. Cost: see dual_solver.hpp;
+/// otherwise that of newton or lbfgs (doc/optim.md), plus a pass and two sums of p + 3 numbers for each mu; with an
+/// initial model and a kink first up to about ten more of these.
 margin_fit fit_margins(paralg& job, const sample_rows& rows, const column_shift& shift,
                        const std::vector<double>& weights, const margin_loss& loss, const margin_settings& settings,
-                       optim::validation held_out, const margin_watch& watch);
+                       std::vector<double> initial, optim::validation held_out, const margin_watch& watch);
 
 /// The gap at which a fit has converged: a fraction of the objective or, where that is almost 0, of its value without a
 /// model; but no less than the rounding error of the gap.

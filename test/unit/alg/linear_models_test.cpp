@@ -144,6 +144,19 @@ TEST(Design, SparseAndDenseRowsAreAlikeFarFromZero) {
       for (std::size_t k = 0; k < g.size(); ++k) EXPECT_NEAR(g[k], h[k], 1e-9 * std::abs(g[0])) << far;
       const std::vector<double> w{1, -2, 0.5};
       for (std::size_t j = 0; j < 4; ++j) EXPECT_NEAR(d.theta(w)[j] / s.theta(w)[j], 1, 1e-9) << far;
+      // And back: the intercept may be another one.
+      for (const auto* samples : {&d, &s}) {
+        auto theta = samples->theta(w);
+        theta[0] += 0.25;
+        const auto [again, above] = samples->from_theta(theta);
+        for (std::size_t j = 0; j < 3; ++j) EXPECT_NEAR(again[j], w[j], 1e-12);
+        EXPECT_NEAR(above, 0.25, 1e-15 * far);
+        // rows() and their intercept predict what theta does.
+        const auto scale = samples->row_scale();
+        double margin = samples->row_intercept(w) + samples->target_mean();
+        for (std::size_t j = 0; j < 3; ++j) margin += at(samples->rows(), 7, j) * scale[j] * w[j];
+        EXPECT_NEAR(margin + 0.25, predicted(b.dense, 7, theta), 1e-14 * far);
+      }
     }
   }
 }
@@ -184,6 +197,20 @@ TEST(Ridge, CholeskyAndConjugateGradientsSolveTheNormalEquations) {
     EXPECT_NEAR(slope[j], 0.7 * exact[j], 1e-9);
     EXPECT_NEAR(exact[j], by_steps[j], 1e-10);
   }
+  // From a start that is near, and at the solution, where no step is needed.
+  const auto steps_from = [&](std::vector<double> start) {
+    int steps = 0;
+    const auto w =
+        ridge_conjugate_gradients([&](std::span<const double> v) { return s.normal_product(v); }, s.squared_lengths(),
+                                  right, 0.7, 1e-9, 200, [&](int, double) { ++steps; }, std::move(start));
+    for (std::size_t j = 0; j < 12; ++j) EXPECT_NEAR(exact[j], w[j], 1e-7);
+    return steps;
+  };
+  auto near = exact;
+  for (auto& x : near) x *= 1 + 1e-7;
+  EXPECT_EQ(steps_from(exact), 0);
+  EXPECT_LT(steps_from(near), steps_from({}));
+  EXPECT_GT(steps_from(near), 0);
 }
 
 TEST(Ridge, ASingularMatrixHasItsSolutionOfLeastLength) {
