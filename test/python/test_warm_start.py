@@ -83,6 +83,50 @@ class WarmStart(Folder):
                 with self.assertRaisesRegex(ValueError, "have no row of class 2"):
                     type(estimator)().partial_fit(X[:4], [0, 1, 0, 1], classes=[0, 1, 2])
 
+    def test_linear_models(self):
+        X, numbers = classification(classes=3)
+        words = np.array(["low", "middle", "top"])[numbers.astype(int)]
+        two, targets = words == "top", regression()[1]
+        for estimator, y in (
+                (paracel.LogisticRegression(), two), (paracel.LogisticRegression(solver="lbfgs", fit_intercept=False), two),
+                (paracel.LogisticRegression(penalty="l1"), two), (paracel.LogisticRegression(), words),
+                (paracel.SoftmaxRegression(), words), (paracel.LinearSVC(), words), (paracel.LinearSVC(loss="hinge"), two),
+                (paracel.LinearSVR(tol=1e-8), targets), (paracel.LinearSVR(loss="squared_epsilon_insensitive"), targets),
+                (paracel.Ridge(), targets), (paracel.Lasso(alpha=0.1), targets), (paracel.ElasticNet(alpha=0.1), targets)):
+            with self.subTest(estimator=str(estimator)):
+                whole = type(estimator)(**estimator.get_params()).fit(X, y)
+                estimator.fit(X[::2], y[::2]).save(self.path("half"))
+                self.assertGreater(np.abs(estimator.coef_ - whole.coef_).max(), 1e-6)
+                loaded = paracel.load_model(self.path("half"))  # of more than two classes a SoftmaxRegression
+                loaded.set_params(**{name: value for name, value in estimator.get_params().items() if hasattr(loaded, name)})
+                loaded.set_params(n_workers=2)
+                for model in (estimator, loaded):
+                    model.set_params(warm_start=True).fit(X, y)
+                    np.testing.assert_allclose(model.coef_, whole.coef_, rtol=0.02, atol=0.01)
+                    np.testing.assert_allclose(model.intercept_, whole.intercept_, rtol=0.02, atol=0.01)
+                    model.set_params(max_iter=1).fit(X, y)  # at the minimum there is nothing to do
+                    self.assertLessEqual(model.n_iter_, 3 if y is words and isinstance(model, paracel.LinearSVC) else 1)
+                    self.assertEqual(model.predict(X).shape, y.shape)
+                with self.assertRaisesRegex(ValueError, "5 features"):
+                    estimator.fit(X[:, :5], y)
+
+    def test_linear_models_with_other_parameters(self):
+        X, y = classification()
+        model = paracel.LogisticRegression(warm_start=True).fit(X, y)
+        for penalty in ("l1", "l2"):  # another program
+            model.set_params(penalty=penalty).fit(X, y)
+            whole = paracel.LogisticRegression(penalty=penalty).fit(X, y)
+            np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-3)
+        with self.assertRaisesRegex(ValueError, r"^found class 'a', want one of \[0.0, 1.0\], which the model has"):
+            model.fit(X, np.where(y > 0, "a", "b"))
+        with self.assertRaisesRegex(paracel.Error, "parameter fit_intercept: found false, want true as in the initial model"):
+            model.set_params(fit_intercept=False).fit(X, y)
+        X, y = classification(classes=3)
+        for model in (paracel.LogisticRegression(warm_start=True), paracel.SoftmaxRegression(warm_start=True)):
+            with self.assertRaisesRegex(ValueError, "^found no row of class 0.0, want rows of each class of the model"):
+                model.fit(X, y).fit(X[y > 0], y[y > 0])
+        self.assertEqual(paracel.LinearSVC(warm_start=True).fit(X, y).fit(X[y > 0], y[y > 0]).coef_.shape, (3, X.shape[1]))
+
     def test_kmeans(self):
         X, _ = classification(rows=500)
         model = paracel.KMeans(n_clusters=4, random_state=1).fit(X)

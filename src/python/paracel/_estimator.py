@@ -291,10 +291,13 @@ class ProgramClassifier(ClassifierMixin, ProgramEstimator):
 
     def _numbers_of(self, y):
         """The numbers of known classes."""
-        at = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
-        if (self.classes_[at] != y).any():
-            unknown = np.asarray(y)[self.classes_[at] != y][0]
-            raise ValueError(f"found class {unknown!r}, want one of {self.classes_.tolist()}, which the model has")
+        y = np.asarray(y)
+        unknown = y[:1]
+        if (y.dtype.kind in "OUS") == (self.classes_.dtype.kind in "OUS"):  # texts and numbers have no order
+            at = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+            unknown = y[self.classes_[at] != y]
+        if len(unknown):
+            raise ValueError(f"found class {unknown[0]!r}, want one of {self.classes_.tolist()}, which the model has")
         return at
 
     def _earlier(self):
@@ -356,8 +359,10 @@ class ProgramClassifier(ClassifierMixin, ProgramEstimator):
 
 
 def classes_of(model):
-    """The classes of a program's model: numbers if all are."""
+    """The classes of a program's model: numbers if all are, True and False if there are no others."""
     names = model.manifest["classes"]
+    if set(names) <= {"False", "True"}:
+        return np.array([name == "True" for name in names])
     for kind in (int, float):
         try:
             return np.array([kind(c) for c in names])

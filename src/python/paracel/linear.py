@@ -2,9 +2,12 @@
 """Linear models."""
 import numpy as np
 
-from paracel._estimator import Parameter, Probabilities, ProgramClassifier, ProgramRegressor, class_weight, loads, weight_failures
+from paracel._estimator import (Parameter, Probabilities, ProgramClassifier, ProgramRegressor, class_weight, loads,
+                                 warm_start, weight_failures)
+from paracel._model import Model
 
 _SOLVER = "How the minimum is found: ``{}``."
+_WARM_START = warm_start("Its weights are the start; the minimum is that of the new rows.")
 
 
 def _margins(X, coef, intercept):
@@ -46,7 +49,18 @@ class _LinearClassifier(ProgramClassifier):
         self.n_iter_ = int(model.manifest["rounds"])
 
 
-class LogisticRegression(Probabilities, _LinearClassifier):
+class _WithFreeIntercepts(Probabilities, _LinearClassifier):
+    """Classes whose intercepts are not penalised."""
+
+    def _fit(self, X, y, weight):
+        missing = self.classes_[np.bincount(y, minlength=len(self.classes_)) == 0]
+        if len(missing):
+            raise ValueError(f"found no row of class {missing.tolist()[0]!r}, want rows of each class of the model: without any "
+                             "its intercept would fall for ever")
+        return super()._fit(X, y, weight)
+
+
+class LogisticRegression(_WithFreeIntercepts):
     """Logistic regression with an L2 or L1 penalty.
 
     Minimises ``|w|^2 / 2 + C sum_i weight_i loss_i``, with ``|w|_1`` instead of the first term for the L1 penalty. Programs:
@@ -72,6 +86,7 @@ class LogisticRegression(Probabilities, _LinearClassifier):
         "fit_intercept": Parameter(True, "bias", "Whether there is an intercept. It is not penalised."),
         "solver": Parameter("newton", "method", _SOLVER.format("newton``, ``lbfgs``, with l1 ``owlqn")),
         "class_weight": class_weight(),
+        "warm_start": _WARM_START,
     }
 
     def _fit(self, X, y, weight):
@@ -85,6 +100,13 @@ class LogisticRegression(Probabilities, _LinearClassifier):
     def _run(self, inputs, config=None, program=None):
         return super()._run(inputs, config, self._chosen)
 
+    def _earlier(self):
+        model = super()._earlier()
+        if self._chosen == "softmax":
+            return model
+        (weights,) = model.arrays.values()  # another penalty may have been another program's
+        return Model({**model.manifest, "algorithm": self._chosen}, {self._arrays[self._chosen]: weights}, {})
+
     def _config_for(self, X, y, weight):
         if not self._number("C") > 0:
             raise ValueError(f"parameter C: found {self.C!r}, want a number above 0")
@@ -95,12 +117,13 @@ class LogisticRegression(Probabilities, _LinearClassifier):
         return {"beta": 0.5 / (self.C * total) if total > 0 else 0.0, "gradient_tolerance": tol,
                 "penalize_bias": False}
 
-    @staticmethod
-    def _weights(model):
-        bias = model.manifest["settings"]["bias"]
-        if model.manifest["algorithm"] == "softmax":
-            return model.arrays["softmax_weight"].T, bias
-        return model.arrays["lr_theta" if model.manifest["algorithm"] == "lr" else "lr_l1_weight"][np.newaxis], bias
+    _arrays = {"lr": "lr_theta", "lr_l1": "lr_l1_weight", "softmax": "softmax_weight"}
+
+    @classmethod
+    def _weights(cls, model):
+        program = model.manifest["algorithm"]
+        weights = model.arrays[cls._arrays[program]]
+        return weights.T if program == "softmax" else weights[np.newaxis], model.manifest["settings"]["bias"]
 
     def predict_proba(self, X):
         """The probability of each class.
@@ -116,7 +139,7 @@ class LogisticRegression(Probabilities, _LinearClassifier):
         return np.stack([1 - second, second], axis=1)
 
 
-class SoftmaxRegression(Probabilities, _LinearClassifier):
+class SoftmaxRegression(_WithFreeIntercepts):
     """Multinomial logistic regression with an L2 penalty: a weight of each feature for each class.
 
     Minimises ``|W|^2 / 2 + C sum_i weight_i loss_i``. Program: ``softmax``.
@@ -137,6 +160,7 @@ class SoftmaxRegression(Probabilities, _LinearClassifier):
         "fit_intercept": Parameter(True, "bias", "Whether classes have intercepts. These are not penalised."),
         "solver": Parameter("newton", "method", _SOLVER.format("newton`` or ``lbfgs")),
         "class_weight": class_weight(),
+        "warm_start": _WARM_START,
     }
 
     @staticmethod
@@ -182,6 +206,7 @@ _MARGIN = {
     "fit_intercept": Parameter(True, "bias", "Whether there is an intercept."),
     "penalize_intercept": Parameter(True, "penalize_bias", "Whether the penalty includes it."),
     "solver": Parameter("auto", "method", _SOLVER.format("auto``, ``newton``, ``dual`` or ``lbfgs")),
+    "warm_start": _WARM_START,
 }
 
 
@@ -278,6 +303,7 @@ class Ridge(_LinearRegressor):
         "standardize": Parameter(False, "standardize", "Penalise weights in units of the columns' standard deviations."),
         "tol": Parameter(0.0, "tolerance", "Above 2,000 features: of conjugate gradients."),
         "max_iter": Parameter(1000, "rounds", "Above 2,000 features: maximum number of steps."),
+        "warm_start": warm_start("Above 2,000 features its weights are the start; below there is none."),
     }
 
 
@@ -286,6 +312,7 @@ _LASSO = {
     "standardize": Parameter(False, "standardize", "Penalise weights in units of the columns' standard deviations."),
     "tol": Parameter(1e-7, "tolerance", "Greatest violation of the optimality conditions, as a fraction of alpha."),
     "max_iter": Parameter(1000, "rounds", "Maximum number of blocks; reaching it is an error."),
+    "warm_start": _WARM_START,
 }
 
 
