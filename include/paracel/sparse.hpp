@@ -43,7 +43,26 @@ struct load_cache_options {
   std::string folder;  ///< visible to all workers; empty: .paracel_cache next to the first file
 };
 
+/// Entries that a worker has in memory, to be loaded in place of files. Ids are numbers if both sides of all workers
+/// have numbers, otherwise names. Lifetime: what it refers to, until the load has ended.
+struct own_entries {
+  /// The ids of one side: a number for each entry, or names and for each entry the index of one.
+  struct side {
+    std::span<const std::uint64_t> numbers;
+    std::span<const std::string> names;
+    std::span<const std::uint32_t> name;
+    bool numeric = true;
+  };
+  side rows;
+  side columns;
+  std::span<const double> values;  ///< empty: all are 1
+  std::string source = "entries";  ///< what messages call them
+};
+
 struct entry_options {
+  /// Not null: these are this worker's entries, no file is read, and files, formats, rows_also and the cache must not
+  /// be asked for. On all workers or on none.
+  const own_entries* own = nullptr;
   entry_format format = entry_format::automatic;
   /// Swaps rows and columns: rows are the second field (Paracel's smap).
   bool transpose = false;

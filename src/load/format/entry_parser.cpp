@@ -2,9 +2,12 @@
 #include "load/format/entry_parser.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/number_parsing.hpp"
 #include "load/input/byte_range.hpp"
@@ -375,6 +378,38 @@ void entry_parser::take_entry(std::uint64_t first, std::uint64_t second, double 
   }
   add_fresh(value);
   flush();  // names point into the texts
+}
+
+void entry_parser::take_own(const own_entries& own) {
+  const own_entries::side* const sides[] = {&own.rows, &own.columns};
+  if (!own.rows.numeric || !own.columns.numeric) {
+    if (options_.ids == entry_options::id_kind::number)
+      throw data_error(own.source + ": found ids that are names, want numbers");
+    make_names();
+  }
+  const auto count = own.rows.numeric ? own.rows.numbers.size() : own.rows.name.size();
+  std::vector<std::string> numbers(numeric_ ? 0 : 2 * batch);  // as names, which are views until flush
+  for (std::size_t k = 0; k < count; ++k) {
+    const double value = own.values.empty() ? 1 : own.values[k];
+    if (!std::isfinite(value) || (options_.non_negative && value < 0))
+      throw data_error(own.source + ":" + std::to_string(k + 1) + ": found " + number_text(value) + ", want a " +
+                       (options_.non_negative ? "number of at least 0" : "finite number"));
+    const auto slot = fresh_count_;
+    for (int f = 0; f < 2; ++f) {
+      const auto& ids = *sides[f];
+      if (numeric_) {
+        fresh_[f].push_back(ids.numbers[k]);
+      } else if (!ids.numeric) {
+        fresh_name_[f].push_back(ids.names[ids.name[k]]);
+      } else {
+        auto& text = numbers[f * batch + slot];
+        text = std::to_string(ids.numbers[k]);
+        fresh_name_[f].push_back(text);
+      }
+    }
+    add_fresh(value);
+  }
+  flush();
 }
 
 void entry_parser::take_row(std::uint64_t id) {

@@ -51,6 +51,8 @@ class entry_parser {
   void take_range(std::uint64_t begin, std::uint64_t end, bool rows);
   /// Adds an entry whose ids are numbers.
   void take_entry(std::uint64_t first, std::uint64_t second, double value);
+  /// Adds entries that are in memory. Throws: data_error for a value that is not allowed.
+  void take_own(const own_entries& own);
   /// Adds a row without entries; counted by rows_also.
   void take_row(std::uint64_t id);
   /// From now on, and retroactively, all ids are names.

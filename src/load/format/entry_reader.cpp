@@ -77,6 +77,30 @@ void report_skipped(const std::vector<std::string>& names, std::int64_t comments
                    R"("header": "yes" or "header": "no")");
 }
 
+/// What read_entries does with entries in memory.
+local_entries take_own_entries(Comm& comm, const entry_options& options, entry_use use) {
+  const auto& own = *options.own;
+  std::optional<entry_parser> parser;
+  all_or_throw(comm, [&] {
+    const auto size = [](const own_entries::side& s) { return s.numeric ? s.numbers.size() : s.name.size(); };
+    const auto rows = size(own.rows);
+    if (rows != size(own.columns) || (!own.values.empty() && rows != own.values.size()))
+      throw data_error(own.source + ": found " + std::to_string(rows) + " rows, " + std::to_string(size(own.columns)) +
+                       " columns and " + std::to_string(own.values.size()) + " values, want one of each for an entry");
+    if (own.values.empty() && rows > 0 && options.values == entry_options::value_rule::need)
+      throw data_error(own.source + ": found no values, want one for each entry");
+    if (options.cache.on || !options.rows_also.empty())
+      throw config_error(own.source + ": found a cache or further rows, want neither with entries in memory");
+    use.expected_bytes = rows * 12;  // of such lines as text
+    parser.emplace(entry_layout{}, options, use);
+    parser->take_own(own);
+  });
+  std::int64_t names = parser->numeric() ? 0 : 1;
+  comm.allreduce(names);
+  if (names > 0) parser->make_names();
+  return parser->take();
+}
+
 }  // namespace
 
 bool entries_have_values(Comm comm, const std::vector<std::string>& names, const entry_options& options) {
@@ -94,6 +118,7 @@ bool entries_have_values(Comm comm, const std::vector<std::string>& names, const
 
 local_entries read_entries(Comm comm, const std::vector<std::string>& names, const entry_options& options,
                            entry_use use) {
+  if (options.own != nullptr) return take_own_entries(comm, options, use);
   const auto rank = comm.get_rank();
   const auto size = comm.get_size();
   const auto role = use.one_dictionary ? entry_role::edges : entry_role::entries;
@@ -214,6 +239,7 @@ void find_entry(const input_piece& piece, entry_layout layout, const entry_optio
 
 std::string place_of_second(Comm comm, const std::vector<std::string>& names, const entry_options& options,
                             const entry_ids& wanted, entry_role role, bool either_way) {
+  if (options.own != nullptr) return options.own->source;
   input_set input(comm, names);
   std::string all;
   for (const auto& n : names) all += (all.empty() ? "" : ", ") + n;
