@@ -106,7 +106,7 @@ void gbdt_settings::keys(key_list& k) {
       .at_least(0)
       .at_most(1000000);
   k("training_curve", training_curve, "also write the training loss of each round");
-  k("xgboost", xgboost, "also write the model in XGBoost's JSON format");
+  k("xgboost", xgboost, "also write the model in XGBoost's JSON format; of a model that is read only if true is given");
 }
 
 void gbdt_settings::check(const config& from) {
@@ -121,6 +121,7 @@ void gbdt_settings::check(const config& from) {
   if (loss == boosting_loss::lambdamart && table.samples.group.empty()) throw config_error(group_place + needs_groups);
   if (early_stopping > 0 && validation_input.empty())
     throw config_error(from.place_of("early_stopping") + ": needs validation_input, whose loss it monitors");
+  if (!model.empty() && !from.given("xgboost")) xgboost = false;
   if (first_margin && !(std::abs(*first_margin) <= greatest_margin))
     throw config_error(from.place_of("first_margin") + ": found " + json_number(*first_margin) +
                        ", want at most 1e30: leaves are single-precision numbers");
@@ -338,6 +339,7 @@ void gbdt::read_model(const std::string& where) {
     throw config_error(settings_.group_place +
                        ": test_input needs the field with the rows' groups, as the model's loss is lambdamart");
   read_classes(from, where);
+  if (!linear_.model.empty()) write_xgboost();
 }
 
 void gbdt::write_model() {
@@ -355,6 +357,10 @@ void gbdt::write_model() {
                     own_metric() || ranks() ? shown_validation(model_.validation) : model_.validation);
   to.finish();
   write_importance();
+  write_xgboost();
+}
+
+void gbdt::write_xgboost() {
   if (settings_.xgboost && !raw() && get_worker_id() == 0)
     write_text_file(paracel_result("xgboost.json"), xgboost_json(trees(), form()));
 }
@@ -362,9 +368,10 @@ void gbdt::write_model() {
 xgboost_form gbdt::form() const {
   xgboost_form form;
   form.names = names();
-  for (std::size_t c = 0; !offsets().empty() && c < training_.columns; ++c) form.offset.push_back(offsets().of(c));
-  form.categorical.assign(training_.columns, false);
-  for (const auto c : training_.categorical) form.categorical[c] = true;
+  const auto features = trees().features;
+  for (std::size_t c = 0; !offsets().empty() && c < features; ++c) form.offset.push_back(offsets().of(c));
+  form.categorical.assign(features, false);
+  for (const auto& [c, some] : words()) form.categorical[c] = true;
   form.base_score = model_.first_margin;
   form.objective = "reg:squarederror";
   if (loss() == boosting_loss::log) {

@@ -113,6 +113,7 @@ class gbdt : public tree_base {
   [[nodiscard]] double shown(double loss) const { return classifies() ? loss : ranks() ? -loss : std::sqrt(loss); }
   [[nodiscard]] xgboost_form form() const;
   void write_model();
+  void write_xgboost();
 
   gbdt_settings settings_;
   sample_rows validation_;

@@ -66,6 +66,9 @@ class tree_base : public linear_base {
   [[nodiscard]] const std::vector<std::string>& classes() const noexcept { return classes_; }
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return samples().names; }
 
+  /// Of categorical features: their words, or none where categories are integers.
+  [[nodiscard]] const std::map<std::uint32_t, std::vector<std::string>>& words() const noexcept { return words_; }
+
   /// The training samples, then test_input and predict_input. Throws: data_error for one class, or more than `most`;
   /// `with`: the reason, for the message.
   void load_rows(std::size_t most, const std::string& with);

@@ -60,6 +60,11 @@ class XgboostModel:
         predicted = [[float(v) for v in p[-1].split("|")] for p in self.predictions(2)]
         file = os.path.join(self.output, "xgboost.json")
         walk = XgboostWalk(file)
+        output = self.output
+        self.job(3, model=output, xgboost=True)
+        with open(file, "rb") as first, open(os.path.join(self.output, "xgboost.json"), "rb") as later:
+            self.assertEqual(first.read(), later.read())  # of the model that is read
+        self.output = output
         for row, p in zip(rows, predicted):
             q = walk.predict(row)
             for a, b in zip(p[1:] if loss == "log" else p, q):
