@@ -64,6 +64,14 @@ std::string address_of(int listener) {
   return std::string("tcp://") + (six ? "[" : "") + host + (six ? "]:" : ":") + port;
 }
 
+/// By the credentials that the system keeps of a local connection's other end. Root may do what it likes anyway.
+bool is_of_another_user(int fd) noexcept {
+  ucred other{};
+  socklen_t size = sizeof other;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &size) != 0) return false;
+  return other.uid != 0 && other.uid != geteuid();
+}
+
 }  // namespace
 
 /// The guarded connections of the process. Locking order: binding_, mutex_.
@@ -75,16 +83,16 @@ class guarded_connections {
     return *one;
   }
 
-  std::string bind(const guard_pointer& guard, const std::function<std::string()>& bind) {
+  std::string bind(const guard_pointer& guard, const std::function<std::string()>& bind, bool is_encrypted) {
     const std::lock_guard lock(binding_);
     auto address = bind();
-    addresses_.insert_or_assign(address, guard);
+    addresses_.insert_or_assign(address, bound{guard, is_encrypted});
     return address;
   }
   /// Unless it has been bound again by another guard.
   void forget(const std::string& address, const connection_guard* of) noexcept {
     const std::lock_guard lock(binding_);
-    if (const auto at = addresses_.find(address); at != addresses_.end() && at->second.get() == of)
+    if (const auto at = addresses_.find(address); at != addresses_.end() && at->second.guard.get() == of)
       addresses_.erase(at);
   }
 
@@ -103,15 +111,19 @@ class guarded_connections {
         errno = error;
         return fd;
       }
-      guard = at->second;
+      guard = at->second.guard;
+      const bool is_encrypted = at->second.is_encrypted;
       const std::lock_guard lock(mutex_);
       if (is_full) {
         if (turn_away(listener)) why = "no file descriptor is left for it (ulimit -n)";
       } else if (guard->connections_ >= guard->limits_.most_connections) {
         shutdown(fd, SHUT_RDWR);
         why = "too many connections are open";
+      } else if (address.starts_with("ipc://") && is_of_another_user(fd)) {
+        shutdown(fd, SHUT_RDWR);
+        why = "it is of another user of this host";
       } else {
-        why = add(fd, guard);
+        why = add(fd, guard, is_encrypted);
       }
     } catch (const std::bad_alloc&) {
       if (fd >= 0) shutdown(fd, SHUT_RDWR);
@@ -124,6 +136,7 @@ class guarded_connections {
   /// False: the connection is to be dropped.
   bool takes(int fd, const void* bytes, std::size_t count) noexcept {
     if (!is_marked(fd)) return true;
+    const char* why = "its messages have too many parts or bytes, or are not ZMTP 3";
     guard_pointer guard;
     {
       const std::lock_guard lock(mutex_);
@@ -132,13 +145,14 @@ class guarded_connections {
       auto& c = at->second;
       if (c.is_dropped) return false;
       if (c.watch.take({static_cast<const std::byte*>(bytes), count})) {
-        if (c.waits && c.watch.has_message()) without_message_.erase(std::exchange(c.waits, false) ? c.number : 0);
+        if (c.waits && c.watch.is_established()) without_message_.erase(std::exchange(c.waits, false) ? c.number : 0);
         return true;
       }
+      if (c.is_encrypted && !c.watch.is_established()) why = "it does not begin as a member of the job does, encrypted";
       guard = c.guard;
       remove(at);
     }
-    say(guard, "its messages have too many parts or bytes, or are not ZMTP 3");
+    say(guard, why);
     return false;
   }
   /// Before the descriptor is closed, and may be reused.
@@ -153,20 +167,27 @@ class guarded_connections {
     inbound_watch watch;
     guard_pointer guard;
     std::uint64_t number = 0;
-    bool waits = true;        // for its first message
+    bool is_encrypted = false;
+    bool waits = true;        // for its first message, or until it is admitted
     bool is_dropped = false;  // shut down: what it has sent before is not delivered
   };
   using table = std::unordered_map<int, connection>;
+  struct bound {
+    guard_pointer guard;
+    bool is_encrypted = false;
+  };
   static constexpr std::size_t most_marks = 65'536;
 
   guarded_connections() : reserve_(spare()) {}
 
   /// Returns: why another one was dropped, or null.
-  const char* add(int fd, const guard_pointer& guard) {
+  const char* add(int fd, const guard_pointer& guard, bool is_encrypted) {
+    auto limits = guard->limits_.message;
+    if (is_encrypted) limits.handshake_commands = 2;
     const auto number = ++last_;
     without_message_.emplace(number, fd);
     try {
-      watched_.insert_or_assign(fd, connection{inbound_watch(guard->limits_.message), guard, number});
+      watched_.insert_or_assign(fd, connection{inbound_watch(limits), guard, number, is_encrypted});
     } catch (...) {
       without_message_.erase(number);
       throw;
@@ -224,7 +245,7 @@ class guarded_connections {
   }
 
   std::mutex binding_;
-  std::unordered_map<std::string, guard_pointer> addresses_;
+  std::unordered_map<std::string, bound> addresses_;
   std::mutex mutex_;                              // of the rest
   table watched_;                                 // by descriptor
   std::map<std::uint64_t, int> without_message_;  // descriptors, in the order in which they were accepted
@@ -273,9 +294,10 @@ void connection_guard::install(const void* member) {
     throw network_error("cannot accept connections: this build of libzmq cannot be guarded", false);
 }
 
-connection_guard::address connection_guard::open(const void* member, const std::function<std::string()>& bind) {
+connection_guard::address connection_guard::open(const void* member, const std::function<std::string()>& bind,
+                                                 bool is_encrypted) {
   install(member);
-  return address(guarded_connections::all().bind(shared_from_this(), bind), this);
+  return address(guarded_connections::all().bind(shared_from_this(), bind, is_encrypted), this);
 }
 
 }  // namespace paracel::net

@@ -6,7 +6,10 @@
 //   what it sends           inspected by an inbound_watch: one that exceeds the limits of a message is dropped before
 //                           ZeroMQ has buffered it
 //   connections without     of those that have not sent a whole message yet, in their handshake or after it, the oldest
-//   a message               are dropped when there are too many
+//   a message               are dropped when there are too many; at encrypted addresses only those in their handshake
+//                           count
+//   other users             at addresses on this host that are no tcp: a connection of another user is closed at once,
+//                           root's excepted (an address in a folder of the job has that folder's permissions as well)
 //   too many connections    are closed at once, as those for which no descriptor is left: ZeroMQ would abort the
 //                           process (ipc) or retry forever (tcp)
 //
@@ -66,7 +69,8 @@ class connection_guard : public std::enable_shared_from_this<connection_guard> {
   /// one on, after `install`. Blocks: connections that arrive meanwhile are accepted afterwards. Throws: what `bind`
   /// throws; network_error if another user of libzmq in this process, whose sockets are older than ours, has undone the
   /// redirection, and it cannot be repeated.
-  address open(const void* member, const std::function<std::string()>& bind);
+  /// `is_encrypted`: nothing but a handshake is let through before a connection has shown that it belongs to the job.
+  address open(const void* member, const std::function<std::string()>& bind, bool is_encrypted = false);
 
  private:
   friend class guarded_connections;

@@ -66,8 +66,10 @@ bool inbound_watch::begin_content() noexcept {
   taken_ = 0;
   at_ = state::content;
   if ((flags_ & flag_command) != 0) {
-    if ((flags_ & flag_more) != 0 || size_ > limits_.most_command_bytes) return false;
+    const auto most = commands_left_ != 0 ? limits_.most_handshake_bytes : limits_.most_command_bytes;
+    if ((flags_ & flag_more) != 0 || size_ > most) return false;
   } else {
+    if (commands_left_ != 0) return false;
     if (++parts_ > limits_.most_parts || size_ > limits_.most_message_bytes - bytes_) return false;
     bytes_ += size_;
   }
@@ -77,10 +79,14 @@ bool inbound_watch::begin_content() noexcept {
 
 void inbound_watch::end_content() noexcept {
   at_ = state::flags;
-  if ((flags_ & (flag_command | flag_more)) != 0) return;
+  if ((flags_ & flag_command) != 0) {
+    if (commands_left_ != 0) is_established_ = --commands_left_ == 0;
+    return;
+  }
+  if ((flags_ & flag_more) != 0) return;
   parts_ = 0;
   bytes_ = 0;
-  has_message_ = true;
+  is_established_ = true;
 }
 
 }  // namespace paracel::net

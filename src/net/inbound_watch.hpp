@@ -9,6 +9,10 @@
 //     part       u8 flags | u8 size, or with flag 2 u64 size, big endian | bytes
 //                flags: 1 another part of the message follows; 2 long; 4 a command, which is not a part
 //
+// At an encrypted address the first two commands are those of CURVE's client, HELLO and INITIATE. ZeroMQ checks each as
+// it arrives and closes the connection of a peer that does not have the job's key, so whatever follows the second one
+// is of a member of the job: until then nothing but two small commands is let through.
+//
 // Source: ZMTP 3.1 (rfc.zeromq.org/spec/37).
 #pragma once
 
@@ -22,6 +26,8 @@ struct inbound_limits {
   std::size_t most_parts = 8;                             ///< of a message; ours have three
   std::size_t most_message_bytes = std::size_t{2} << 30;  ///< of all its parts
   std::size_t most_command_bytes = std::size_t{64} << 10;
+  unsigned handshake_commands = 0;                          ///< that must precede the first part
+  std::size_t most_handshake_bytes = std::size_t{4} << 10;  ///< of each of them
 };
 
 /// Parses the byte stream of a connection.
@@ -33,8 +39,8 @@ class inbound_watch {
 
   /// The next bytes. False: they exceed a limit, or are not ZMTP 3; the connection is to be dropped.
   [[nodiscard]] bool take(std::span<const std::byte> bytes) noexcept;
-  /// Whether a whole message has arrived.
-  [[nodiscard]] bool has_message() const noexcept { return has_message_; }
+  /// Whether a whole message has arrived, or the whole handshake if it has a number of commands.
+  [[nodiscard]] bool is_established() const noexcept { return is_established_; }
 
  private:
   static constexpr std::uint64_t greeting_bytes = 64;
@@ -51,7 +57,8 @@ class inbound_watch {
   std::uint64_t taken_ = 0;     // bytes of the greeting or the content received
   std::size_t parts_ = 0;       // of the current message
   std::uint64_t bytes_ = 0;     // likewise
-  bool has_message_ = false;
+  unsigned commands_left_ = limits_.handshake_commands;
+  bool is_established_ = false;
 };
 
 }  // namespace paracel::net

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace paracel::net {
@@ -16,12 +19,23 @@ namespace paracel::net {
 /// Applies to everything this process sends and receives from now on. Thread-safety: before the first request.
 void set_job_key(std::uint64_t key) noexcept;
 
-/// Reads the key from the file that PARACEL_JOB_KEY_FILE names, readable by its owner alone, or from PARACEL_JOB_KEY
-/// itself, if mpirun started the process, possibly on a host that cannot see the file. 16 hex digits. Throws:
-/// usage_error.
+/// The secret key of an encrypted job, random bytes: its tcp connections are encrypted, and a process without it is
+/// not admitted (zmq_curve.hpp).
+using curve_secret = std::array<std::uint8_t, 32>;
+
+/// That of this process's job; none: it is not encrypted. Thread-safety: const-concurrent after take_job_key.
+[[nodiscard]] const std::optional<curve_secret>& job_curve_secret() noexcept;
+
+/// Reads the key of this process's job. The file that PARACEL_JOB_KEY_FILE names, readable by its owner alone, has 16
+/// hex digits, a job_key, or 64, a curve_secret. PARACEL_JOB_KEY is a job_key itself, if mpirun started the process,
+/// possibly on a host that cannot see the file. Throws: usage_error. Thread-safety: before the first transport.
 void take_job_key();
 
-/// The same with the file given. Throws: usage_error.
-[[nodiscard]] std::uint64_t read_job_key(const std::string& path);
+struct job_keys {
+  std::uint64_t key = 0;
+  std::optional<curve_secret> secret;
+};
+/// What such a file has. Throws: usage_error.
+[[nodiscard]] job_keys read_job_keys(const std::string& path);
 
 }  // namespace paracel::net

@@ -28,7 +28,8 @@ constexpr int longest_reconnect_ms = 50;
 // A handshake takes a round trip. One that takes longer than this is given up, and the side that connects tries again:
 // a connection may be accepted and never answered, by a proxy or a process that is suspended, while a new one would be.
 constexpr int handshake_ms = 1000;
-constexpr int accepted_handshake_ms = 4000;  // strangers may hold up a handshake for this long
+constexpr int accepted_handshake_ms = 4000;   // strangers may hold up a handshake for this long
+constexpr int encrypted_handshake_ms = 2000;  // on either side: two round trips, and about 1 ms of computing
 // The same for a connection of which the other side's host says nothing; the system would try for two minutes.
 constexpr int connect_ms = 2000;
 // A silent tcp peer is probed every 2 s and given up after 30 s. The scheduler detects deaths sooner; this only
@@ -85,11 +86,24 @@ void check_zmq_address(const std::string& address) {
   throw network_error("address \"" + address + "\" does not begin with ipc:// or tcp://", false);
 }
 
-zmq_context::zmq_context(const transport_limits& limits, std::function<void(std::string_view)> dropped)
+zmq_context::zmq_context(const transport_limits& limits, std::function<void(std::string_view)> dropped,
+                         const std::optional<curve_secret>& secret)
     : context_(start()),
       guard_(std::make_shared<connection_guard>(
           connection_guard::limits{.message = {.most_message_bytes = 2 * limits.max_message_bytes}},
-          std::move(dropped))) {}
+          std::move(dropped))) {
+  if (secret) key_.emplace(*secret);
+}
+
+zmq_context::~zmq_context() {
+  const mutex_lock lock(admission_access_);
+  if (admission_) context_.shutdown();
+}
+
+void zmq_context::open_admission() {
+  const mutex_lock lock(admission_access_);
+  if (!admission_) admission_.emplace(context_, *key_);
+}
 
 zmq_end::zmq_end(zmq_context& in, zmq::socket_type type, const transport_limits& limits) {
   try {
@@ -108,12 +122,22 @@ zmq_end::zmq_end(zmq_context& in, zmq::socket_type type, const transport_limits&
   set(socket_, zmq::sockopt::sndhwm, 0);
   set(socket_, zmq::sockopt::rcvhwm, is_router ? request_high_water_mark : 0);
   set(socket_, zmq::sockopt::maxmsgsize,
-      static_cast<std::int64_t>(std::min<std::size_t>(limits.max_message_bytes, INT64_MAX)));
+      static_cast<std::int64_t>(std::min<std::size_t>(limits.max_message_bytes, INT64_MAX - zmq_curve::frame_overhead) +
+                                (in.encrypts() ? zmq_curve::frame_overhead : 0)));
   if (is_router) set(socket_, zmq::sockopt::router_mandatory, true);
 }
 
 std::string zmq_end::bind(zmq_context& in, const std::string& address) {
   set_heartbeat(address);
+  const auto* const key = in.key_for(address);
+  if (key != nullptr) {
+    in.open_admission();
+    key->secure(socket_, zmq_curve::side::bound);
+    set(socket_, zmq::sockopt::handshake_ivl, encrypted_handshake_ms);
+    is_secured_ = true;
+  } else if (is_secured_) {  // ZeroMQ cannot go back
+    throw network_error("cannot bind " + address + " after an encrypted address: want it before", false);
+  }
   std::string here;
   const auto bind_it = [&] {
     try {
@@ -123,12 +147,16 @@ std::string zmq_end::bind(zmq_context& in, const std::string& address) {
       fail_by_zmq("cannot bind " + address, error);
     }
   };
-  bound_.push_back(in.guard().open(reinterpret_cast<const void*>(&zmq_ctx_new), bind_it));
+  bound_.push_back(in.guard().open(reinterpret_cast<const void*>(&zmq_ctx_new), bind_it, key != nullptr));
   return here;
 }
 
-void zmq_end::connect(const std::string& address) {
+void zmq_end::connect(zmq_context& in, const std::string& address) {
   set_heartbeat(address);
+  if (const auto* key = in.key_for(address); key != nullptr) {
+    key->secure(socket_, zmq_curve::side::connecting);
+    set(socket_, zmq::sockopt::handshake_ivl, encrypted_handshake_ms);
+  }
   try {
     socket_.connect(address);
   } catch (const zmq::error_t& error) {

@@ -22,25 +22,43 @@
 #include "core/shared_buffer.hpp"
 #include "net/connection_guard.hpp"
 #include "net/lane_address.hpp"
+#include "net/mutex.hpp"
 #include "net/send_queue_meter.hpp"
 #include "net/transport.hpp"
+#include "net/zmq_curve.hpp"
 
 namespace paracel::net {
 
 /// Throws: network_error with ZeroMQ's reason.
 [[noreturn]] void fail_by_zmq(const std::string& what, const zmq::error_t& error);
 
-/// ZeroMQ's threads, and the guard of what is bound there. Thread-safety: any thread.
+/// ZeroMQ's threads, the guard of what is bound there, and the key if connections are encrypted. Thread-safety: any
+/// thread.
 class zmq_context {
  public:
-  /// `dropped`: see connection_guard. Throws: network_error when ZeroMQ cannot be started.
-  explicit zmq_context(const transport_limits& limits, std::function<void(std::string_view)> dropped = {});
+  /// `dropped`: see connection_guard. With `secret`, what is bound or connected by tcp is encrypted.
+  /// Throws: network_error when ZeroMQ cannot be started.
+  zmq_context(const transport_limits& limits, std::function<void(std::string_view)> dropped,
+              const std::optional<curve_secret>& secret);
+  ~zmq_context();
   [[nodiscard]] zmq::context_t& get() { return context_; }
   [[nodiscard]] connection_guard& guard() { return *guard_; }
+
+  /// The key with which connections of this address are encrypted; null: they are not.
+  [[nodiscard]] const zmq_curve* key_for(std::string_view address) const {
+    return key_ && address.starts_with("tcp://") ? &*key_ : nullptr;
+  }
+  /// Whether any are.
+  [[nodiscard]] bool encrypts() const noexcept { return key_.has_value(); }
+  /// Before a secured socket is bound. Throws: network_error.
+  void open_admission();
 
  private:
   zmq::context_t context_;
   std::shared_ptr<connection_guard> guard_;
+  std::optional<zmq_curve> key_;
+  mutex admission_access_;
+  std::optional<zmq_admission> admission_ PARACEL_GUARDED_BY(admission_access_);  // none: nothing is bound yet
 };
 
 /// Throws: network_error unless it begins with ipc:// or tcp://.
@@ -110,7 +128,7 @@ class zmq_end {
 
   /// Throws: network_error with the address.
   std::string bind(zmq_context& in, const std::string& address);
-  void connect(const std::string& address);
+  void connect(zmq_context& in, const std::string& address);
   void close() { socket_.close(); }
   [[nodiscard]] bool is_open() const noexcept { return static_cast<bool>(socket_); }
   /// The traffic of a DEALER: see port::traffic.
@@ -218,6 +236,7 @@ class zmq_end {
   std::vector<connection_guard::address> bound_;  // outlives the socket
   zmq::socket_t socket_;
   int descriptor_ = -1;
+  bool is_secured_ = false;
   static constexpr int unknown = -2;
   std::uint64_t cookie_ = 0;     // of that connection
   int connection_ = unknown;     // the descriptor of a DEALER's connection, by the first message; -1: there is none

@@ -204,7 +204,7 @@ class zmq_transport::zmq_port final : public port {
     }
     end e;
     e.socket = zmq_end(*context_, zmq::socket_type::dealer, limits_);
-    e.socket.connect(address);
+    e.socket.connect(*context_, address);
     if (to.is_shared) e.address = address;
     // A connection that is renewed takes the place of the one before.
     const auto closed = std::ranges::find_if(ends_, [this](const end& other) { return is_closed(other); });
@@ -430,8 +430,9 @@ class zmq_transport::zmq_port final : public port {
   std::size_t held_ = 0;                              // how many of them
 };
 
-zmq_transport::zmq_transport(transport_limits limits, std::function<void(std::string_view)> dropped)
-    : context_(std::make_shared<zmq_context>(limits, std::move(dropped))), limits_(limits) {}
+zmq_transport::zmq_transport(transport_limits limits, std::function<void(std::string_view)> dropped,
+                             const std::optional<curve_secret>& secret)
+    : context_(std::make_shared<zmq_context>(limits, std::move(dropped), secret)), limits_(limits) {}
 zmq_transport::~zmq_transport() = default;
 
 std::unique_ptr<port> zmq_transport::open() { return std::make_unique<zmq_port>(context_, limits_); }

@@ -7,9 +7,11 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "net/job_key.hpp"
 #include "net/transport.hpp"
 
 namespace paracel::net {
@@ -28,8 +30,10 @@ class zmq_transport final : public transport {
  public:
   /// `dropped` is called when a connection to this process is dropped because of what it sends, or because there are
   /// too many (connection_guard.hpp), with the reason, on ZeroMQ's thread.
-  /// Throws: network_error when ZeroMQ cannot be started.
-  explicit zmq_transport(transport_limits limits = {}, std::function<void(std::string_view why)> dropped = {});
+  /// `secret`: tcp connections are encrypted with it, and only processes that have it can connect or be connected to.
+  /// Throws: network_error when ZeroMQ cannot be started, or not encrypt.
+  explicit zmq_transport(transport_limits limits = {}, std::function<void(std::string_view why)> dropped = {},
+                         const std::optional<curve_secret>& secret = job_curve_secret());
   ~zmq_transport() override;
   std::unique_ptr<port> open() override;
   port_group open_group(const std::string& address, std::size_t ports) override;

@@ -13,9 +13,11 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "net/inproc_transport.hpp"
@@ -52,7 +54,8 @@ struct inproc_setting {
 };
 
 struct ipc_setting {
-  explicit ipc_setting(net::transport_limits limits = {}) : net(limits) {
+  explicit ipc_setting(net::transport_limits limits = {}, const std::optional<net::curve_secret>& secret = {})
+      : net(limits, {}, secret) {
     std::string pattern = "/tmp/prc-test-XXXXXX";
     folder = ::mkdtemp(pattern.data());
   }
@@ -69,6 +72,20 @@ struct tcp_setting : ipc_setting {
   using ipc_setting::ipc_setting;
   std::string wildcard() { return "tcp://127.0.0.1:*"; }
   std::string taken(const std::string& real) { return real; }
+};
+
+struct encrypted_setting : tcp_setting {
+  explicit encrypted_setting(net::transport_limits limits = {}) : tcp_setting(limits, net::curve_secret{4, 2}) {}
+};
+
+/// For the names of typed tests.
+struct setting_names {
+  template <typename Setting>
+  static std::string GetName(int) {
+    if (std::is_same_v<Setting, inproc_setting>) return "inproc";
+    if (std::is_same_v<Setting, ipc_setting>) return "zmq_ipc";
+    return std::is_same_v<Setting, tcp_setting> ? "zmq_tcp" : "zmq_encrypted";
+  }
 };
 
 inline std::unique_ptr<net::port> bound(net::transport& net, const std::string& address) {

@@ -80,7 +80,7 @@ UPDATE = {"include/paracel/" + name for name in
 
 # header of an external library: the files that may include it
 LIBRARIES = [
-    (r"zmq\.h(pp)?$", r"src/net/zmq_(transport\.cpp|(socket|shared_router)\.(c|h)pp)$|tool/bench/|test/"),
+    (r"zmq\.h(pp)?$", r"src/net/zmq_(transport\.cpp|(curve|socket|shared_router)\.(c|h)pp)$|tool/bench/|test/"),
     (r"mpi\.h$", r"src/worker/comm/mpi/comm_mpi\.cpp$|include/paracel/compat/|test/compat/|tool/bench/bench_allreduce_mpi\.cpp$"),
     (r"msgpack", r"include/paracel/detail/codec_packed\.hpp$|test/"),
     (r"xxhash\.h$", r"src/core/hash\.hpp$|tool/bench/|test/"),

@@ -93,15 +93,8 @@ TEST(LaneAddress, AFrameIsEmptyForTheFirstLaneAndTwoBytesForOthers) {
 
 template <typename Setting>
 class PortGroup : public testing::Test {};
-struct setting_names {
-  template <typename Setting>
-  static std::string GetName(int) {
-    if (std::is_same_v<Setting, test::inproc_setting>) return "inproc";
-    return std::is_same_v<Setting, test::ipc_setting> ? "zmq_ipc" : "zmq_tcp";
-  }
-};
-using settings = testing::Types<test::inproc_setting, test::ipc_setting, test::tcp_setting>;
-TYPED_TEST_SUITE(PortGroup, settings, setting_names);
+using settings = testing::Types<test::inproc_setting, test::ipc_setting, test::tcp_setting, test::encrypted_setting>;
+TYPED_TEST_SUITE(PortGroup, settings, test::setting_names);
 
 TYPED_TEST(PortGroup, EachPortGetsItsRequestsAndItsRepliesComeBackOnTheirChannels) {
   TypeParam s;
@@ -147,7 +140,7 @@ TYPED_TEST(PortGroup, AnAddressInUseCannotBeBound) {
 TYPED_TEST(PortGroup, RequestsOfAChannelStayInOrderUnderLoad) {
   constexpr std::size_t ports = 3;
   constexpr std::size_t clients = 4;
-  const std::uint32_t requests = std::is_same_v<TypeParam, test::tcp_setting> ? 3000 : 6000;
+  const std::uint32_t requests = std::is_base_of_v<test::tcp_setting, TypeParam> ? 3000 : 6000;
   TypeParam s;
   std::array<std::map<std::uint32_t, std::uint32_t>, ports> last;  // by port and client
   std::atomic<int> wrong{0};

@@ -38,15 +38,8 @@ using test::tcp_setting;
 template <typename Setting>
 class Transport : public testing::Test {};
 
-struct transport_names {
-  template <typename Setting>
-  static std::string GetName(int) {
-    if (std::is_same_v<Setting, inproc_setting>) return "inproc";
-    return std::is_same_v<Setting, ipc_setting> ? "zmq_ipc" : "zmq_tcp";
-  }
-};
-using transports = testing::Types<inproc_setting, ipc_setting, tcp_setting>;
-TYPED_TEST_SUITE(Transport, transports, transport_names);
+using transports = testing::Types<inproc_setting, ipc_setting, tcp_setting, test::encrypted_setting>;
+TYPED_TEST_SUITE(Transport, transports, test::setting_names);
 
 TYPED_TEST(Transport, ARequestGetsItsReply) {
   TypeParam s;

@@ -396,7 +396,7 @@ TEST_F(InboundWatch, TellsWhenTheFirstWholeMessageHasArrived) {
   net::inbound_watch w(limits_);
   const auto takes = [&](const bytes& b) {
     EXPECT_TRUE(w.take(b));
-    return w.has_message();
+    return w.is_established();
   };
   EXPECT_FALSE(takes(greeting_));
   EXPECT_FALSE(takes(with_content(part(4, 40), 40)));
@@ -405,7 +405,30 @@ TEST_F(InboundWatch, TellsWhenTheFirstWholeMessageHasArrived) {
   EXPECT_TRUE(takes(bytes(1)));
   EXPECT_TRUE(takes(part(1, 0)));
   net::inbound_watch other(limits_);
-  EXPECT_TRUE(other.take(greeting_) && other.take(part(0, 0)) && other.has_message());
+  EXPECT_TRUE(other.take(greeting_) && other.take(part(0, 0)) && other.is_established());
+}
+
+TEST_F(InboundWatch, LetsOnlyTheCommandsOfAHandshakeThroughFirstWhereTheyAreRequired) {
+  limits_.handshake_commands = 2;
+  limits_.most_handshake_bytes = 100;
+  const bytes hello = with_content(part(4, 100), 100);
+  const bytes message = with_content(part(2, 700), 700);
+  for (const std::size_t at_once : {1, 5, 1000}) {
+    EXPECT_TRUE(all_of({hello, with_content(part(6, 3), 3), message, part(1, 0), message}, at_once));
+    EXPECT_TRUE(all_of({hello, part(4, 0), with_content(part(6, 300), 300)}, at_once))
+        << "later commands may be longer";
+    EXPECT_FALSE(all_of({message}, at_once));
+    EXPECT_FALSE(all_of({part(1, 0)}, at_once));
+    EXPECT_FALSE(all_of({hello, part(2, 700)}, at_once)) << "before it has come";
+    EXPECT_FALSE(all_of({part(4, 101)}, at_once));
+    EXPECT_FALSE(all_of({hello, part(6, 101)}, at_once));
+    EXPECT_FALSE(all_of({hello, part(5, 3)}, at_once));
+  }
+  net::inbound_watch w(limits_);
+  EXPECT_TRUE(w.take(greeting_) && w.take(hello) && !w.is_established());
+  EXPECT_TRUE(w.take(part(4, 2)) && !w.is_established());
+  EXPECT_TRUE(w.take(bytes(1)) && !w.is_established());
+  EXPECT_TRUE(w.take(bytes(1)) && w.is_established());
 }
 
 TEST_F(InboundWatch, StopsAtTooManyPartsAndTooManyBytes) {
