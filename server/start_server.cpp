@@ -2,10 +2,8 @@
 //
 // One server of a job: joins at the scheduler, and serves until the scheduler, a signal or a `stop` request ends it.
 #include <malloc.h>
-#include <netdb.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -174,36 +172,13 @@ std::uint32_t threads_from(const std::string& text) {
   return std::clamp(srv::usable_cores() / *servers, 1U, membership::most_threads);
 }
 
-/// The host of tcp://host:port, without the brackets of IPv6.
-std::string host_of(std::string_view address) {
-  address.remove_prefix(std::string_view("tcp://").size());
-  auto host = address.substr(0, address.rfind(':'));
-  if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  return std::string(host);
-}
-
-/// The address of this host as the scheduler sees it.
-std::string address_towards(const std::string& scheduler) {
-  if (!scheduler.starts_with("tcp://")) return "127.0.0.1";
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host_of(scheduler).c_str(), "9", &hints, &found) != 0 || found == nullptr) {
-    throw network_error("the scheduler's host in " + scheduler + " is unknown", false);
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, &freeaddrinfo);
-  const auto own = net::own_address_towards(found->ai_addr, found->ai_addrlen);
-  if (own.empty()) throw network_error("no route from this host to the scheduler at " + scheduler, false);
-  return own.find(':') != std::string::npos ? "[" + own + "]" : own;
-}
-
 /// `wish` with a wildcard host resolved, since others have to connect to it.
 std::string bind_address(const std::string& wish, const std::string& scheduler) {
   if (!wish.starts_with("tcp://")) return wish;
   std::string address = wish;
-  const auto host = host_of(wish);
+  const auto host = net::host_in(wish);
   if (host == "*" || host == "0.0.0.0" || host == "::") {
-    address = "tcp://" + address_towards(scheduler) + wish.substr(wish.rfind(':'));
+    address = "tcp://" + net::own_host_towards(scheduler) + wish.substr(wish.rfind(':'));
   }
   net::check_bind(address, FLAGS_insecure);
   return address;

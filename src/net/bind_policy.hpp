@@ -6,6 +6,8 @@
 
 #include <paracel/error.hpp>
 
+#include "net/job_key.hpp"
+
 namespace paracel::net {
 
 /// Whether only processes of this host can reach what is bound at `address`: anything but tcp, or a loopback interface.
@@ -16,13 +18,13 @@ constexpr bool is_loopback(std::string_view address) noexcept {
   return host.starts_with("127.") || host == "localhost" || host == "[::1]" || host == "lo";
 }
 
-/// Frames are not encrypted and their senders not authenticated, so binding anything but loopback must be requested.
-/// Throws: usage_error with the address.
+/// Without the key of an encrypted job (job_key.hpp) frames are readable and their senders unknown, so binding anything
+/// but loopback must be requested. Throws: usage_error with the address.
 inline void check_bind(const std::string& address, bool insecure) {
-  if (!insecure && !is_loopback(address))
+  if (!insecure && !job_curve_secret() && !is_loopback(address))
     throw usage_error(address +
-                      " can be reached from other hosts, by anybody and unencrypted: add --insecure if the "
-                      "network is trusted");
+                      " can be reached from other hosts, by anybody and unencrypted: start the job with prun.py, which "
+                      "encrypts, or add --insecure if the network is trusted");
 }
 
 }  // namespace paracel::net

@@ -11,6 +11,7 @@
 #include <paracel/error.hpp>
 
 #include "core/identity.hpp"
+#include "net/job_key.hpp"
 #include "net/zmq_transport.hpp"
 #include "ps/base.h"
 #include "ps/van_network.hpp"
@@ -51,6 +52,7 @@ void Van::network::open() {
   const auto& s = office_.settings();
   auto* transport = over_;
   if (transport == nullptr) {
+    paracel::net::take_job_key();
     // A message that this machine could not hold would be refused by its sender's machine, too.
     own_transport_ = std::make_unique<paracel::net::zmq_transport>(
         paracel::net::transport_limits{.max_message_bytes = machine_memory()});

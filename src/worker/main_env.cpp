@@ -27,9 +27,11 @@
 
 #include "core/interruption.hpp"
 #include "core/number_parsing.hpp"
+#include "net/bind_policy.hpp"
 #include "net/fd_limit.hpp"
 #include "net/job_key.hpp"
 #include "net/lossy_transport.hpp"
+#include "net/own_address.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
 #include "worker/comm/comm_scheduler.hpp"
@@ -101,8 +103,13 @@ void die_with(std::uint32_t launcher) {
   if (static_cast<std::uint32_t>(getppid()) != launcher && !is_alive(launcher)) std::_Exit(exit_status::failure);
 }
 
-/// Where the worker listens for others; without MPI all are on one host. With the pid, since one may replace another.
-std::string peer_address(const std::string& scheduler, std::uint32_t rank) {
+/// Where the worker listens for others. With the pid, since one may replace another. `spread`: over several hosts.
+std::string peer_address(const std::string& scheduler, std::uint32_t rank, bool spread) {
+  if (spread) {
+    const auto address = "tcp://" + net::own_host_towards(scheduler) + ":*";
+    net::check_bind(address, false);
+    return address;
+  }
   if (!scheduler.starts_with("ipc://")) return "tcp://127.0.0.1:*";
   return scheduler.substr(0, scheduler.rfind('/')) + "/w" + std::to_string(rank) + "." + std::to_string(getpid());
 }
@@ -138,6 +145,7 @@ struct mpi_library {
 struct main_env::impl {
   std::optional<mpi_library> mpi;
   bool finalize_mpi = false;
+  bool spread = false;  // over several hosts, and workers exchange messages of ours
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
   std::string program;
@@ -182,7 +190,7 @@ struct main_env::impl {
     o.rank = rank;
     o.size = size;
     o.grace = grace;
-    if (!mpi && size > 1) o.peer_address = peer_address(where.scheduler, rank);
+    if (!mpi && size > 1) o.peer_address = peer_address(where.scheduler, rank, spread);
     if (const char* folder = variable("PARACEL_STATE_DIR")) o.state_folder = folder;
     o.shares_memory = number_in("PARACEL_SHARED_MEMORY").value_or(1) != 0;
     o.ejects = variable("PARACEL_EJECT") != nullptr;
@@ -284,8 +292,10 @@ void main_env::enter(int& argc, char**& argv) {
   if (const char* info = variable("PARACEL_RENDEZVOUS")) impl_->rendezvous = info;
   const char* mode = variable("PARACEL_MODE");
   const bool local = mode != nullptr && std::strcmp(mode, "local") == 0;
+  // mpirun only starts the processes, because what MPI sends to other hosts is not encrypted.
+  impl_->spread = mode != nullptr && std::strcmp(mode, "spread") == 0;
   const bool under_mpirun = !local && variable("OMPI_COMM_WORLD_SIZE") != nullptr;
-  if (under_mpirun) {
+  if (under_mpirun && !impl_->spread) {
     // An mpirun that prun.py started may die without its ranks. Until MPI has begun they would not notice.
     if (mode != nullptr) prctl(PR_SET_PDEATHSIG, SIGKILL);
     impl_->mpi = mpi_library::load();
@@ -295,10 +305,13 @@ void main_env::enter(int& argc, char**& argv) {
     impl_->size = static_cast<std::uint32_t>(impl_->world->size());
   } else {
     if (const auto launcher = number_in("PARACEL_PARENT")) die_with(*launcher);
-    impl_->rank = number_in("PARACEL_RANK").value_or(0);
-    impl_->size = number_in("PARACEL_SIZE").value_or(1);
+    if (impl_->spread && under_mpirun) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const char* const rank_name = impl_->spread && under_mpirun ? "OMPI_COMM_WORLD_RANK" : "PARACEL_RANK";
+    const char* const size_name = impl_->spread && under_mpirun ? "OMPI_COMM_WORLD_SIZE" : "PARACEL_SIZE";
+    impl_->rank = number_in(rank_name).value_or(0);
+    impl_->size = number_in(size_name).value_or(1);
     if (impl_->size == 0 || impl_->rank >= impl_->size)
-      throw usage_error("PARACEL_RANK must be below PARACEL_SIZE, as prun.py sets them");
+      throw usage_error(std::string(rank_name) + " must be below " + size_name + ", as prun.py sets them");
     if (impl_->size == 1) impl_->world = std::make_shared<single_comm>();
     else
       impl_->world =

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """mpi mode with two hosts: two network namespaces joined by a virtual cable, each with its own host name, address and sshd.
-Servers run on one of them, workers on both. Needs root, ip, unshare, sshd, ssh and mpirun; otherwise skipped with the reason."""
+Servers run on one of them, workers on both, encrypted unless a test says otherwise. Needs root, ip, unshare, sshd, ssh and mpirun; otherwise skipped with the reason."""
 import os
 import re
 import shutil
@@ -113,17 +113,19 @@ class TwoHosts(JobTest):
         # mpirun finds hosts by address, independently of this machine's ssh configuration.
         cls.ssh = (f"{TOOLS['ssh']} -F none -i {cls.folder}/key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null "
                    "-o LogLevel=ERROR -o BatchMode=yes")
-        for target in cls.hosts:
-            ok = wait_until(lambda host=target: subprocess.run(
-                [*a.enter, *cls.ssh.split(), host.address, "true"], capture_output=True,
-                stdin=subprocess.DEVNULL).returncode == 0, 10, 0.1)
-            if not ok:
-                raise unittest.SkipTest("sshd does not answer in the network namespaces")
+        for host in cls.hosts:
+            cls.await_sshd(host)
         for name, lines in (("workers", [f"{a.address} slots=2", f"{b.address} slots=2"]),
                             ("servers", [f"{b.address} slots=2"]),
                             ("spare", [f"{a.address} slots=1", f"{b.address} slots=2"])):
             with open(os.path.join(cls.folder, name), "w", encoding="utf-8") as file:
                 file.write("\n".join(lines) + "\n")
+
+    @classmethod
+    def await_sshd(cls, host):
+        if not wait_until(lambda: subprocess.run([*cls.hosts[0].enter, *cls.ssh.split(), host.address, "true"], capture_output=True,
+                                                 stdin=subprocess.DEVNULL).returncode == 0, 10, 0.1):
+            raise unittest.SkipTest("sshd does not answer in the network namespaces")
 
     @classmethod
     def close_hosts(cls):
@@ -138,13 +140,13 @@ class TwoHosts(JobTest):
             return [c for c in commands if c and not c.startswith("sleep ") and "sshd" not in c]
         self.assertTrue(wait_until(lambda: not left(), limit), left())
 
-    def start_job(self, config, *options, servers="servers"):
+    def start_job(self, config, *options, servers="servers", agent=None):
         # The launching host's name in mpirun must be reachable from the other host.
         environment = clean_environment(
-            OMPI_MCA_plm_rsh_agent=self.ssh, OMPI_MCA_oob_tcp_if_include=NET + ".0/24",
+            OMPI_MCA_plm_rsh_agent=agent or self.ssh, OMPI_MCA_oob_tcp_if_include=NET + ".0/24",
             OMPI_MCA_btl_tcp_if_include=NET + ".0/24", OMPI_MCA_btl="self,tcp", OMPI_MCA_orte_keep_fqdn_hostnames="1")
         return self.start("-w", "4", "-p", "2", "-c", config, "-m", "mpi", "--hostfile", "workers", "--hostfile_server",
-                          servers, "--insecure", "--timeout", "60", *options, LR, prefix=self.hosts[0].enter,
+                          servers, "--timeout", "60", *options, LR, prefix=self.hosts[0].enter,
                           environment=environment)
 
     def host_of(self, process):
@@ -152,14 +154,66 @@ class TwoHosts(JobTest):
         return next((i for i, p in enumerate(pids) if process.pid in p), None)
 
     def test_servers_on_one_host_and_workers_on_both_train(self):
-        job = self.start_job("cfg.json")
-        self.assertEqual(job.wait(), 0, job.err())
-        two = re.search(r"objective (\S+)", job.out()).group(1)
-        one = self.start("-w", "4", "-p", "2", "-c", "cfg.json", "-m", "local", LR)
-        self.assertEqual(one.wait(), 0, one.err())
-        local = re.search(r"objective (\S+)", one.out()).group(1)
-        self.assertAlmostEqual(float(two), float(local), delta=1e-9)  # the same theta, on whatever hosts
-        self.assert_hosts_empty(END_LIMIT)  # mpirun's daemon on the other host exits slightly later than its ranks
+        """Encrypted, where workers exchange our messages, and not, where they use MPI: the same bits as on one host."""
+        local = self.start("-w", "4", "-p", "2", "-c", "cfg.json", "-m", "local", LR)
+        self.assertEqual(local.wait(), 0, local.err())
+        for options in ((), ("--insecure",)):
+            job = self.start_job("cfg.json", *options)
+            self.assertEqual(job.wait(), 0, job.err())
+            self.assertEqual(job.out(), local.out())
+            self.assertEqual("nothing is encrypted" in job.err(), bool(options), job.err())
+            self.assert_hosts_empty(END_LIMIT)  # mpirun's daemon on the other host exits slightly later than its ranks
+
+    def test_the_key_is_on_each_host_while_the_job_runs_and_not_in_what_others_see(self):
+        private = self.own_temporary_folder(self.hosts[1])
+        job = self.start_job("long.json")
+        self.assertTrue(wait_until(lambda: "round" in job.err(), 30), job.err())
+        path = os.path.join(job.socket_folder(), "job.key")
+        key = read_bytes(path)
+        self.assertRegex(key, rb"^[0-9a-f]{64}$")
+        there = os.path.join(private, os.path.relpath(path, "/tmp"))
+        self.assertEqual(read_bytes(there), key)
+        self.assertEqual(os.stat(there).st_mode & 0o7777, 0o600)
+        self.assertEqual(os.stat(os.path.dirname(there)).st_mode & 0o7777, 0o700)
+        for host in self.hosts:
+            for pid in host.pids():
+                for name in ("cmdline", "environ"):
+                    self.assertNotIn(key, read_bytes(f"/proc/{pid}/{name}"), pid)
+        os.kill(job.pid, signal.SIGKILL)  # with the launcher the key goes, too
+        self.assertTrue(wait_until(lambda: not os.path.exists(os.path.dirname(there)), 10))
+        self.assert_nothing_left(job.job(), END_LIMIT)
+        self.assert_hosts_empty(END_LIMIT)
+
+    def own_temporary_folder(self, host):
+        """The other host gets a /tmp of its own: its sshd, and what it starts, have another mount namespace. Returns where this
+        host sees it."""
+        folder = os.path.join(self.folder, "tmp-of-" + host.name)
+        os.makedirs(folder, 0o1777, exist_ok=True)
+        visible = os.path.join(folder, os.path.relpath(self.folder, "/tmp"))  # the test's own folder is in /tmp
+        os.makedirs(visible, exist_ok=True)
+        host.sshd.kill()
+        host.sshd.wait()
+        before = host.enter
+        host.enter = [*before, TOOLS["unshare"], "--mount", "sh", "-c",
+                      f'mount --bind {self.folder} {visible} && mount --rbind {folder} /tmp && exec "$@"', "sh"]
+        host.start_sshd()
+        host.enter = before
+
+        def restore():
+            host.sshd.kill()
+            host.sshd.wait()
+            host.start_sshd()
+            self.await_sshd(host)
+        self.addCleanup(restore)
+        self.await_sshd(host)
+        return folder
+
+    def test_a_host_that_cannot_be_given_the_key_is_named_and_nothing_starts(self):
+        refuses = self.write_program("refuses", "echo no entry >&2", "exit 255")
+        job = self.start_job("cfg.json", agent=refuses)
+        self.assertEqual(job.wait(), 1)
+        self.assertRegex(job.err(), rf"the job's key cannot be brought to {NET}\S+ by {refuses}: no entry; --insecure: without")
+        self.assertEqual(job.out(), "")
 
     def test_processes_are_where_the_hostfiles_say(self):
         job = self.start_job("long.json")

@@ -39,6 +39,17 @@ def slots_in(path):
     return found
 
 
+def logins(options, hosts):
+    """Each of the hosts with the user that a hostfile names for it: user@host."""
+    user = {}
+    for path in (options.hostfile_server, options.hostfile):
+        if path:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                words = [line.split("#", 1)[0].split()[:1] for line in file]
+            user.update((word[0].split("@")[-1], word[0]) for word in words if word)
+    return [user.get(host, host) for host in hosts]
+
+
 def hosts_in(path):
     return [name for name, _ in slots_in(path)]
 

@@ -383,7 +383,7 @@ class Job:
 
     def orphans(self, number):
         """Sends a signal to processes that we inherited because their mpirun has died. Returns their number."""
-        return signal_orphans(number, self.by_pid) if self.subreaper else 0
+        return signal_orphans(number, {*self.by_pid, *self.plan.key_holder_pids()}) if self.subreaper else 0
 
     def kill(self):
         self.send(self.alive(), signal.SIGKILL)
@@ -485,7 +485,7 @@ class Job:
             self.deadlines["timeout"] = begin + o.timeout
         scheduler = self.plan.make_scheduler()
         self.spawn(scheduler)
-        if self.plan.all_local() and self.plan.on_one_host():  # otherwise it reports the port that it has bound
+        if self.plan.all_local() and self.plan.uses_ipc():  # otherwise it reports the port that it has bound
             self.start_nodes(scheduler.command[scheduler.command.index("--bind") + 1])
         else:
             self.deadlines["ready"] = begin + READY_LIMIT
@@ -567,7 +567,7 @@ class Job:
     def write_note(self, **more):
         """Writes the note for `prun.py status`; an error does not end the job."""
         note = {"job": self.plan.id, "scheduler": self.address, "pid": os.getpid(), "host": os.uname().nodename,
-                "program": os.path.basename(self.plan.program)}
+                "program": os.path.basename(self.plan.program), **self.plan.key_note()}
         try:
             write_note(self.plan.run_folder, dict(note, **more))
         except OSError as error:

@@ -152,7 +152,10 @@ def parse_command_line(arguments):
              "always allowed")
     add("--host", default="", metavar="ADDRESS", help="this host's address for other hosts (default: found from --hostfile)")
     add("--bind-interface", default="", metavar="NAME", help="network interface whose address that is")
-    add("--insecure", action="store_true", help="communicate with other hosts although connections are not encrypted")
+    add("--encrypt", action="store_true",
+        help="encrypt connections, and admit no process but the job's own, on one host, too; what other hosts can reach always is "
+             "encrypted, unless --insecure")
+    add("--insecure", action="store_true", help="communicate with other hosts without encryption")
     add("--report", action="store_true",
         help="write report.html, with the curves of the run, into the folder of its logs; after a failure it is always written")
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
@@ -211,6 +214,8 @@ def parse_command_line(arguments):
                      f"{'is' if options.snum == 1 else 'are'} {options.snum} (-p)")
     if options.host and options.bind_interface:
         parser.error("--host and --bind-interface both name this host's address: give one")
+    if options.encrypt and options.insecure:
+        parser.error("--encrypt and --insecure exclude each other")
     return options
 
 

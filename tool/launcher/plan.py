@@ -6,7 +6,7 @@ import time
 from . import runs
 from .checkpoints import Checkpoints
 from .config import overriding
-from .hosts import Places, own_address, slots_in, usable_cores
+from .hosts import Places, logins, own_address, slots_in, usable_cores
 from .options import HEARTBEAT_INTERVAL, MOST_THREADS, RESEND_AFTER, SERVER_LIMITS
 from .output import write_out
 from .own_folder import APPEND
@@ -48,7 +48,10 @@ class Plan:
         self.options, self.program, self.framework, self.linked = options, program, framework, linked
         self.send_request = os.path.join(framework, SEND_REQUEST)
         self.id = os.urandom(8).hex()
+        self.address = "127.0.0.1"  # of this host for the others
+        self.encrypted = False
         self.key = ""  # set if other users can reach the sockets
+        self.key_holders = None  # on other hosts
         self.remote = remote
         self.sockets = ""
         self.socket_folder = None
@@ -67,6 +70,7 @@ class Plan:
         self.output = facts.output
         self.checkpoints = Checkpoints(options, framework, program)
         self.reads_standard_input = bool(facts.standard_input) and not os.isatty(0)
+        self.find_address()
 
     def find_plugin_dirs(self, facts):
         """Where the servers search for plug-ins, in this order: the folders of paths in the config, --plugin-dir, the folder of
@@ -93,20 +97,24 @@ class Plan:
     def all_local(self):
         return self.options.method == "local" and self.options.m_server == "local"
 
-    def on_one_host(self):
+    def uses_ipc(self):
         """If so, all sockets are files in a folder that no other user can access."""
-        return not (self.remote or self.options.host or self.options.bind_interface)
+        o = self.options
+        return not (self.remote or o.host or o.bind_interface or o.encrypt)
+
+    def find_address(self):
+        """Raises Failure."""
+        o = self.options
+        if o.host or o.bind_interface or self.remote:
+            self.address = own_address(o, self.remote)
+        reachable = not self.address.startswith("127.")
+        self.encrypted = o.encrypt or (reachable and not o.insecure)
+        if reachable and not self.encrypted:
+            self.notes.append(f"warning: --insecure: the job listens at {self.address} and nothing is encrypted: who can read "
+                              "that network can read the job's data, and who can change what it carries controls the job")
 
     def scheduler_bind(self):
-        if self.on_one_host():
-            return f"ipc://{self.sockets}/s"
-        host = "127.0.0.1"
-        if self.options.host or self.options.bind_interface or self.remote:
-            host = own_address(self.options, self.remote)
-            if not self.options.insecure and not host.startswith("127."):
-                raise Failure(USAGE, f"the job would listen at {host}, where anybody can reach it and nothing is encrypted: "
-                                     "add --insecure if that network is trusted")
-        return f"tcp://{host}:*"
+        return f"ipc://{self.sockets}/s" if self.uses_ipc() else f"tcp://{self.address}:*"
 
     def make_scheduler(self):
         o = self.options
@@ -188,7 +196,7 @@ class Plan:
     def server_command(self, address, folder, threads):
         """The command without the slot. `folder`: for its sockets if all processes are on this host."""
         o = self.options
-        if self.on_one_host():
+        if self.uses_ipc():
             bind = folder
         elif self.remote or not address.startswith("tcp://127."):
             bind = "tcp://*:*"  # the server uses the interface towards the scheduler
@@ -227,7 +235,9 @@ class Plan:
         command = command_of(self.program) + o.arguments + ["--server_info", info]
         if o.cfg_file:
             command += ["--cfg_file", o.cfg_file, *overriding(o.set)]
-        environment = {"PARACEL_RENDEZVOUS": info, "PARACEL_RUN_DIR": self.run_dir, "PARACEL_MODE": o.method,
+        # What MPI sends to other hosts is not encrypted: then mpirun only starts the workers, and their messages are ours.
+        mode = "spread" if o.method == "mpi" and self.encrypted and self.remote else o.method
+        environment = {"PARACEL_RENDEZVOUS": info, "PARACEL_RUN_DIR": self.run_dir, "PARACEL_MODE": mode,
                        "PARACEL_HEARTBEAT_LIMIT_MS": str(round(o.heartbeat_limit * 1000))}
         environment.update((variable, value) for _, _, variable, value in self.delivery())
         if o.delivery == "fail":
@@ -286,12 +296,19 @@ class Plan:
         return dies_with_us(command, "TERM")
 
     def key_environment(self, mpirun):
-        """The environment variable with the job's key. There is a key if other users can reach the sockets, because everyone can
-        see the job's id in command lines. Processes of mpirun may be unable to read this host's files; an environment can be read
-        by its owner only."""
-        if self.on_one_host():
+        """The environment variable that gives a process the job's key. There is a key if other users can reach the sockets,
+        because everyone can see the job's id in command lines. That of an encrypted job is only in files, on each of its hosts.
+        Otherwise processes of mpirun, which may be unable to read this host's files, have it in their environment, which their
+        owner alone can read, and mpirun's own connections."""
+        if self.uses_ipc():
             return {}
+        if self.encrypted:
+            return {"PARACEL_JOB_KEY_FILE": self.key_file()}
         return {"PARACEL_JOB_KEY": self.key} if mpirun else {"PARACEL_JOB_KEY_FILE": os.path.join(self.run_dir, KEY)}
+
+    def key_file(self):
+        """The file with the key of an encrypted job, on any of its hosts."""
+        return os.path.join(self.sockets, KEY)
 
     def described(self):
         o, program = self.options, self.program
@@ -320,13 +337,35 @@ class Plan:
         self.locks += self.checkpoints.lock()
         self.run_folder, self.run_lock = take_folder(self.run_dir, bool(o.run_dir),
                                                      "--run-dir" if o.run_dir else "--output-dir")
-        if not self.on_one_host():
+        if not self.uses_ipc() and not self.encrypted:
             self.key = os.urandom(8).hex()
             try:
                 self.run_folder.write(KEY, self.key)
             except OSError as error:
                 raise Failure(USAGE, f"{os.path.join(self.run_dir, KEY)} cannot be written: {error.strerror}") from None
         self.make_socket_folder()
+        if self.encrypted:
+            self.make_encryption_key()
+
+    def make_encryption_key(self):
+        """Not in the run's folder, which may be on a disk that others share, and be kept or copied. Raises Failure."""
+        key = os.urandom(32).hex()
+        try:
+            fd = os.open(self.key_file(), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(fd, "w", encoding="ascii") as file:
+                file.write(key)
+        except OSError as error:
+            raise Failure(FAILURE, f"{self.key_file()} cannot be written: {error.strerror}") from None
+        if self.remote:
+            from .key_holders import KeyHolders
+            self.key_holders = KeyHolders(self.sockets, KEY, key, logins(self.options, self.remote))
+
+    def key_holder_pids(self):
+        return self.key_holders.pids() if self.key_holders is not None else []
+
+    def key_note(self):
+        """For the run's note: where `prun.py status` finds the key."""
+        return {"key": self.key_file()} if self.encrypted else {}
 
     def make_socket_folder(self):
         self.socket_folder = SocketFolder()
@@ -357,6 +396,9 @@ class Plan:
             remove_kept(self.run_folder)
 
     def remove_folders(self):
+        if self.key_holders is not None:
+            self.key_holders.end()
+            self.key_holders = None
         if self.socket_folder is not None:
             self.socket_folder.remove()
             self.socket_folder = None

@@ -14,7 +14,7 @@ from .exit_status import FAILURE, MEANING, OK, SCHEDULER_LOST, USAGE, Failure, w
 from .terminal import duration
 
 NOTE = "run.json"
-KEY = "job.key"  # as PARACEL_JOB_KEY_FILE names it
+KEY = "job.key"  # as PARACEL_JOB_KEY_FILE names it: in the run's folder, that of an encrypted job in its folder for sockets
 MOST_NOTE_CHARACTERS = 1 << 20
 ANSWER_LIMIT = 3.0  # seconds
 NOTE_INTERVAL = 0.5  # seconds between checks whether a job that owes an answer has ended
@@ -53,7 +53,8 @@ def read_note(run):
         raise Failure(USAGE, f"--run {run}: a run of {note.get('program', 'a program')}, which is written for ps-lite: status, "
                              "tell and --servers ask the scheduler of a Paracel job, and it has none; its logs are there")
     wrong = "is not an object" if not isinstance(note, dict) else next(
-        (f'has no text "{key}"' for key in ("job", "scheduler") if not isinstance(note.get(key), str)), None)
+        (f'has no text "{key}"' for key in ("job", "scheduler") if not isinstance(note.get(key), str)),
+        None if isinstance(note.get("key", ""), str) else 'has no text "key"')
     if wrong is None and "status" in note and not isinstance(note["status"], int):
         wrong = 'has no number "status"'
     if wrong is not None:
@@ -98,10 +99,13 @@ def ask(run, verb, body=None, limit=ANSWER_LIMIT):
     refuse_if_over(note)
     command = request_command(own_program(SEND_REQUEST), note["scheduler"], note["job"], verb,
                               None if body is None else "-", limit)
-    key = os.path.join(folder, KEY)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
+    key = note.get("key") or os.path.join(folder, KEY)
     if os.path.lexists(key):
         environment["PARACEL_JOB_KEY_FILE"] = key
+    elif "key" in note:
+        raise Failure(FAILURE, f"the job {note['job']} is encrypted, and its key {key} is not on this host: run this command on "
+                               f"{note.get('host')}, where its prun.py runs, if it still does")
     try:
         asking = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                   env=environment)

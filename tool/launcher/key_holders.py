@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The key of an encrypted job on its other hosts. Nothing that mpirun passes on is encrypted, so the key travels over a connection
+of ssh to each host, through its standard input: never in a command line or an environment. There a shell writes it to the file
+that the job's processes read, waits until the connection ends, however this launcher ends, and removes it."""
+import os
+import select
+import shlex
+import shutil
+import subprocess
+import time
+
+from .exit_status import FAILURE, Failure, words_of
+
+LIMIT = 30.0  # seconds for all hosts together
+END_LIMIT = 2.0  # seconds for them to remove it
+READY = b"ready\n"
+
+
+def agent():
+    """The command that runs another one on a host: mpirun's, which may name several."""
+    named = os.environ.get("OMPI_MCA_plm_rsh_agent") or "ssh : rsh"
+    choices = [shlex.split(one) for one in named.split(" : ")]
+    return next((words for words in choices if words and shutil.which(words[0])), choices[0])
+
+
+def script(folder, name):
+    """Where the folder is this launcher's own, as on a host that is this one or shares its /tmp, the file is already there."""
+    return (f"umask 077; d={folder}; IFS= read -r key; made=; mkdir $d 2>/dev/null && made=1; "
+            f'[ $made ] && printf %s "$key" > $d/{name}; '
+            f"if [ -O $d ] && [ -f $d/{name} ]; then echo ready; cat > /dev/null; "
+            f"else echo $d cannot be written >&2; fi; [ $made ] && rm -r $d")
+
+
+class KeyHolders:
+    def __init__(self, folder, name, key, hosts):
+        """`folder`: a SocketFolder's path, for a folder of that name on each host. Raises Failure, which names the host."""
+        self.folder = folder
+        self.holders = []  # (host, Popen)
+        words = agent()
+        command = "sh -c " + shlex.quote(script(folder, name))
+        try:
+            for number, host in enumerate(hosts):
+                with open(self.errors(number), "wb") as errors:
+                    self.holders.append((host, subprocess.Popen(
+                        words + [host, command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                        start_new_session=True)))
+            end = time.monotonic() + LIMIT
+            for number, (host, holder) in enumerate(self.holders):
+                self.hand_over(number, host, holder, key, end)
+        except OSError as error:
+            self.end()
+            raise Failure(FAILURE, f"the job's key cannot be brought to its hosts: {words[0]}: {words_of(error)}; --insecure: "
+                                   "without a key and encryption") from None
+        except BaseException:
+            self.end()
+            raise
+
+    def errors(self, number):
+        return os.path.join(self.folder, f"key_holder_{number}.log")
+
+    def hand_over(self, number, host, holder, key, end):
+        try:
+            holder.stdin.write(key.encode() + b"\n")
+            holder.stdin.flush()
+        except BrokenPipeError:
+            pass  # its words say why
+        answer = b""
+        while answer != READY:
+            ready, _, _ = select.select([holder.stdout], [], [], max(0.0, end - time.monotonic()))
+            piece = os.read(holder.stdout.fileno(), 64) if ready else b""
+            if not piece:
+                with open(self.errors(number), encoding="utf-8", errors="replace") as file:
+                    why = file.read().strip().splitlines()[-1:] or ["no answer" if not ready else "it has ended without a word"]
+                raise Failure(FAILURE, f"the job's key cannot be brought to {host} by {agent()[0]}: {why[0]}; --insecure: without "
+                                       "a key and encryption")
+            answer = (answer + piece)[-len(READY):]  # a login shell may have printed something before
+
+    def pids(self):
+        return [holder.pid for _, holder in self.holders]
+
+    def end(self):
+        """The hosts remove the key. Blocks: 2 s at most."""
+        for _, holder in self.holders:
+            try:
+                holder.stdin.close()
+            except OSError:  # it has ended
+                pass
+        end = time.monotonic() + END_LIMIT
+        for _, holder in self.holders:
+            try:
+                holder.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                holder.kill()
+                holder.wait()
+            holder.stdout.close()
+        self.holders = []
