@@ -24,6 +24,7 @@ SOCKET_FOLDER = re.compile(r"/tmp/prc-[0-9a-f]{8}")
 # Config keys that make rounds slow until the file named by TEST_ENOUGH exists; no effect without TEST_ENOUGH.
 PACED = {"update_file": os.path.join(BUILD, "lib", "test_plugins", "libpaced_updates.so"), "update_func": "paced_add"}
 SKIPPED = 77  # ctest's status for "not run"
+ENCRYPTED = os.environ.get("PARACEL_ENCRYPT_JOBS", "0") != "0"  # all jobs of a test, over tcp
 
 if "PARACEL_SEED" in os.environ:
     random.seed(int(os.environ["PARACEL_SEED"]))
@@ -219,6 +220,8 @@ class JobTest(unittest.TestCase):
             and arguments[0] != "sweep"
         if runs_job and "--heartbeat-limit" not in arguments and patient(HEARTBEAT_LIMIT) > HEARTBEAT_LIMIT:
             arguments = ("--heartbeat-limit", f"{patient(HEARTBEAT_LIMIT):.1f}", *arguments)
+        if runs_job and ENCRYPTED and "--insecure" not in arguments:
+            arguments = ("--encrypt", *arguments)
         run = Run(arguments, self.folder, **more)
         self.addCleanup(run.destroy)
         return run

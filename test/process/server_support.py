@@ -16,6 +16,7 @@ ZMQ_LIBRARY = ctypes.util.find_library("zmq")
 DEALER, REQ = 5, 3
 ROUTING_ID, LINGER, RCVTIMEO, SNDHWM, RCVHWM = 5, 17, 27, 23, 24
 DONTWAIT, SNDMORE, RCVMORE = 1, 2, 13
+CURVE_PUBLICKEY, CURVE_SECRETKEY, CURVE_SERVERKEY = 48, 49, 50
 PULL, PUSH, REMOVE, PULL_MULTI, PUSH_MULTI, REMOVE_MULTI, CLOCK_WAIT, PING, STATS = 1, 2, 6, 16, 17, 21, 49, 65, 66
 OK, NOT_FOUND, BAD_REQUEST, TOO_LARGE = 0, 1, 5, 8
 F64_ARRAY = 0x14
@@ -49,6 +50,13 @@ class Zmq:
         self.lib.zmq_ctx_term.argtypes = [ctypes.c_void_p]
         self.context = ctypes.c_void_p(self.lib.zmq_ctx_new())
 
+    def public_key(self, secret):
+        text, public, raw = (ctypes.create_string_buffer(size) for size in (41, 41, 32))
+        self.lib.zmq_z85_encode(text, secret, ctypes.c_size_t(len(secret)))
+        assert self.lib.zmq_curve_public(public, text) == 0
+        self.lib.zmq_z85_decode(raw, public)
+        return raw.raw
+
     def close(self):
         self.lib.zmq_ctx_term(self.context)
 
@@ -56,12 +64,15 @@ class Zmq:
 class Client:
     """A socket to one thread of a server. `most_replies`: how many replies ZeroMQ may buffer."""
 
-    def __init__(self, zmq, address, job, kind=DEALER, client=1, rank=0, most_replies=0, timeout=20):
+    def __init__(self, zmq, address, job, kind=DEALER, client=1, rank=0, most_replies=0, timeout=20, keys=None):
+        """`keys`: of an encrypted connection (public key of the server, public and secret key of the client), 32 bytes each."""
         self.zmq, self.lib, self.job, self.client, self.rank, self.kind = zmq, zmq.lib, job, client, rank, kind
         self.socket = ctypes.c_void_p(self.lib.zmq_socket(zmq.context, kind))
         for option, value in ((LINGER, 0), (RCVTIMEO, int(timeout * 1000)), (SNDHWM, 0), (RCVHWM, most_replies)):
             number = ctypes.c_int(value)
             self.lib.zmq_setsockopt(self.socket, option, ctypes.byref(number), ctypes.sizeof(number))
+        for option, key in zip((CURVE_SERVERKEY, CURVE_PUBLICKEY, CURVE_SECRETKEY), keys or ()):
+            assert self.lib.zmq_setsockopt(self.socket, option, key, len(key)) == 0
         assert self.lib.zmq_connect(self.socket, address.encode()) == 0, address
         self.sequence = 0
         self.buffer = ctypes.create_string_buffer(1 << 20)

@@ -318,6 +318,33 @@ class Attacks(JobTest):
         self.assertEqual(run.wait(30), 143)
         self.assertFalse(os.path.exists(os.path.join(folder, "job.key")))
 
+    def test_another_user_cannot_even_ask_an_encrypted_job(self):
+        run = self.running("--encrypt")
+        job = run.job()
+        pids = [pid for pid, role in self.pids(run).items() if role in ("server", "scheduler")]
+        ports = self.listening(pids)
+        self.assertGreaterEqual(len(ports), 4)
+        path = os.path.join(run.socket_folder(), "job.key")
+        secret = bytes.fromhex(read_bytes(path).decode())
+        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o600)
+
+        def requests():
+            self.assertEqual(read_bytes(path), b"")
+            zmq, answers = Zmq(), []
+            own = os.urandom(32)
+            # Without encryption, with keys of another job, and with the public key of this one.
+            for keys in (None, 2 * (zmq.public_key(own),) + (own,), (zmq.public_key(secret), zmq.public_key(own), own)):
+                for port in ports:
+                    client = Client(zmq, f"tcp://127.0.0.1:{port}", int(job, 16), client=7, timeout=0.3, keys=keys)
+                    answers.append(client.ask(STATS) is not None)
+                    client.close()
+            return answers
+        self.assertEqual(as_other(requests), [False] * (3 * len(ports)))
+        self.assertIn("running for", self.status_of(run))
+        run.process.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(30), 143)
+        self.assertFalse(os.path.exists(path))
+
     def test_a_key_that_others_may_read_is_refused(self):
         folder = tempfile.mkdtemp(dir=self.folder)
         path = os.path.join(folder, "job.key")
