@@ -129,7 +129,7 @@ else
   fi
   say "processes, simulated jobs, algorithms, README"
   chosen=(-L quick -LE fresh)
-  ((ci)) && chosen=(-L "quick|fresh")
+  ((ci)) && chosen=(-L "quick|fresh" -LE long)
 fi
 run_ctest "${chosen[@]}" 2>&1 | tee "$logs/ctest.log" || alone
 ((ci)) || finish
