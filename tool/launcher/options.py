@@ -56,7 +56,6 @@ def parse_command_line(arguments):
               "       prun.py --servers +1|-1 --run RUN\n       prun.py runs [--output-dir DIR] [--keep N]\n"
               "       prun.py top|report --run RUN\n       prun.py compare --run RUN --run RUN\n"
               "       prun.py export --run RUN --tensorboard DIR|--mlflow\n"
-              "       prun.py checkpoint list|verify DIR",
               "       prun.py checkpoint list|verify DIR\n"
               "       prun.py sweep CONFIG --grid KEY=A,B,C ... [options] program\n"
               "       prun.py new FOLDER [--python]\n       prun.py doctor [--json]",
