@@ -152,7 +152,8 @@ void apply_overrides(config_node& root, const std::vector<std::string>& override
   std::vector<std::pair<std::string, std::string>> seen;
   for (const auto& word : overrides) {
     const auto equals = word.find('=');
-    if (equals == std::string::npos || equals == 0) throw usage_error("--set: found " + word + ", want KEY=VALUE");
+    if (equals == std::string::npos || equals == 0)
+      throw usage_error("--set: found " + quote_for_error(word) + ", want KEY=VALUE");
     const auto key = word.substr(0, equals);
     const auto text = word.substr(equals + 1);
     const auto place = std::string(set_option) + ": key " + quote_for_error(key);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Arbitrary bytes are a config or a config_error of one line, for any schema.
+// Arbitrary bytes are a config or a config_error of one line, for any schema; and what --set takes, or an error of one
+// line.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <string_view>
 
+#include "config/config_sources.hpp"
 #include "config/json_document.hpp"
 #include "paracel/error.hpp"
 #include "paracel/schema.hpp"
@@ -38,6 +41,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (c.given("d") && !(c.get<double>("d") > 0)) std::abort();
   } catch (const paracel::config_error& e) {
     if (std::strchr(e.what(), '\n') != nullptr) std::abort();
+  }
+  try {
+    const auto set = paracel::parse_sources("fuzz", R"({"o": {"i": 1}})", {std::string(text)});
+    (void)paracel::parse_config("fuzz", paracel::config_json(set));
+  } catch (const paracel::usage_error& e) {
+    if (std::strchr(e.what(), '\n') != nullptr) std::abort();
+  } catch (const paracel::config_error& e) {  // a key given twice, or an include; what is accepted is JSON again
+    if (std::strstr(e.what(), "not JSON") != nullptr || std::strchr(e.what(), '\n') != nullptr) std::abort();
   }
   return 0;
 }

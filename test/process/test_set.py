@@ -65,7 +65,7 @@ class Set(JobTest):
             self.assertEqual(status, 2)
             self.assertIn(f"argument --set: found '{text}', want KEY=VALUE", err)
             status, _, err = self.alone("--cfg_file", "cfg2.json", "--set", text)
-            self.assertEqual((status, err), (2, f"lr: error: --set: found {text}, want KEY=VALUE\n"))
+            self.assertEqual((status, err), (2, f'lr: error: --set: found "{text}", want KEY=VALUE\n'))
         self.assertEqual(self.alone("--cfg_file", "cfg2.json", "--set")[0], 2)
         status, _, err = self.alone("--cfg_fiel", "cfg2.json")
         self.assertEqual((status, err), (2, "lr: error: unknown option --cfg_fiel: did you mean --cfg_file? See --help\n"))

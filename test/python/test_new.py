@@ -59,7 +59,7 @@ class New(PackageTest):
         status, out, err = self.prun("-w", "2", "-c", "config.json", *sets, program)
         self.assertEqual(status, 0, err)
         self.assertEqual(json.loads(out), want)
-        for words, said in (((), "config.json:2:1: not JSON: "), (("--set", "a"), "--set: found a, want KEY=VALUE")):
+        for words, said in (((), "config.json:2:1: not JSON: "), (("--set", "a"), '--set: found "a", want KEY=VALUE')):
             with open(os.path.join(self.folder, "config.json"), "w", encoding="utf-8") as file:
                 file.write('{"a": 1}' if words else '{"a": 1,\n}')
             status, _, err = self.python(program, "--cfg_file", "config.json", *words)

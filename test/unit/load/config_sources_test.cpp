@@ -150,8 +150,8 @@ TEST_F(ConfigSources, AnOverrideThatIsWrongIsNamed) {
   EXPECT_EQ(error_of({"round=3"}).find("--set: key \"round\" is unknown; did you mean \"rounds\"?"), 0U);
   EXPECT_EQ(error_of({"rounds=3", "rounds=4"}), "--set: key \"rounds\" is given twice, first as \"3\"");
   EXPECT_EQ(error_of({"include=base.json"}), "--set: key \"include\": want it in the config");
-  EXPECT_EQ(error_of({"rounds"}), "--set: found rounds, want KEY=VALUE");
-  EXPECT_EQ(error_of({"=3"}), "--set: found =3, want KEY=VALUE");
+  EXPECT_EQ(error_of({"rounds"}), "--set: found \"rounds\", want KEY=VALUE");
+  EXPECT_EQ(error_of({"=3"}), "--set: found \"=3\", want KEY=VALUE");
   EXPECT_EQ(error_of({"rounds.x=3"}).find("--set: key \"rounds.x\" is unknown"), 0U);
 }
 
