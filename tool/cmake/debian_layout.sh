@@ -28,11 +28,11 @@ mkdir -p "$staged/programs/usr/bin"
 cd "$staged/programs/usr/bin"
 ln -sf ../lib/paracel/bin/prun.py prun
 ln -sf ../lib/paracel/bin/prun.py prun.py
-ln -sf ../lib/paracel/bin/datagen.py paracel-datagen
 for page in ../share/man/man1/paracel-*.1; do
   name=$(basename "$page" .1)
   ln -sf "../lib/paracel/bin/${name#paracel-}" "$name"
 done
+ln -sf ../lib/paracel/bin/datagen.py paracel-datagen
 ln -sf prun.py ../share/bash-completion/completions/prun
 gzip -9n ../share/man/man1/*.1
 ln -sf prun.py.1.gz ../share/man/man1/prun.1.gz
