@@ -23,11 +23,13 @@ LIMIT = 5.0  # seconds for a program's schema
 
 def parser_of(command):
     """The parser of a command of prun.py; of None: that of a job."""
-    from . import checkpoints, doctor, new_project, options, run_directory, runs, sweep, tell  # noqa: F401
+    from . import doctor, new_project, options, run_directory, runs, sweep, tell
+    from .views import VIEWS, view_command
     parse = {None: lambda: options.parse_command_line([]), "status": lambda: run_directory.parse_command([]),
              "tell": lambda: tell.parse_command([]), "runs": lambda: runs.parse_command([]),
              "sweep": lambda: sweep.parse_command([]), "new": lambda: new_project.new_command([]),
-             "doctor": lambda: doctor.doctor_command([])}.get(command)
+             "doctor": lambda: doctor.doctor_command([]),
+             **{name: lambda name=name: view_command([name]) for name in VIEWS}}.get(command)
     if parse is None:
         return None
     command_line.only_parsers = True
