@@ -47,6 +47,41 @@ class Algorithms(PackageTest):
     def theta(self, folder="result"):
         return np.load(os.path.join(self.folder, folder, "theta.npy"))
 
+    # ---- metrics
+
+    def test_metrics_are_recorded_with_one_call(self):
+        self.configure("measured.json", output="measured")
+        self.program("metrics.py", '''
+import paracel
+class Program(paracel.Paralg):
+    def solve(self):
+        for round in range(1, 4):
+            self.iter_commit()
+            self.report_metric("loss", 1 / round)
+            self.report_metric("auc", float("nan"), round=10 * round)
+        for name, round in (("", 0), ("seconds", 0), ("loss", -1)):
+            try:
+                self.report_metric(name, 1.0, round)
+            except paracel.ConfigError as error:
+                if self.worker_id == 0:
+                    print(error)
+paracel.run(Program)
+''')
+        wrong = ('report_metric: the name is "", want one that', 'report_metric: the name is "seconds", want one that',
+                 "report_metric: the round is -1, want 0 or more")
+        want = [(r if name == "loss" else 10 * r, name, 1 / r if name == "loss" else None)
+                for r in (1, 2, 3) for name in ("loss", "auc")]
+        for name, job in (("alone", False), ("as a job", True)):
+            with self.subTest(name):
+                status, out, err = self.prun("-w", "2", "-c", "measured.json", "metrics.py") if job else \
+                    self.python("metrics.py", "--cfg_file", "measured.json")
+                self.assertEqual(status, 0, err)
+                for words in wrong:
+                    self.assertIn(words, out)
+                with open(os.path.join(self.folder, "measured", "metrics.jsonl"), encoding="utf-8") as file:
+                    lines = [json.loads(line) for line in file]
+                self.assertEqual([(line["round"], n, line[n]) for line in lines for n in line if n in ("loss", "auc")], want)
+
     # ---- the README
 
     def test_lr_of_the_readme_in_one_process_and_as_a_job(self):
