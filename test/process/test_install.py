@@ -122,6 +122,14 @@ class InstalledTree(unittest.TestCase):
         with open(os.path.join(self.folder, "edges.txt"), encoding="utf-8") as file:
             self.assertEqual(len(file.readlines()), 100)
 
+    def test_reports_are_made_by_what_is_installed(self):
+        program = os.path.join(self.project, "old_style")
+        self.prun("-w", "2", "-p", "1", "--report", "--run-dir", "seen", "-c", self.config("reported"), program)
+        with open(os.path.join(self.folder, "seen", "report.html"), encoding="utf-8") as file:
+            html = file.read()
+        for words in ("uPlot=function", "The MIT License", "<td>Paracel</td><td class=text>0.1.0</td>"):
+            self.assertTrue(words in html, words)
+
     def test_documents_are_there_and_lead_to_each_other(self):
         documents = os.path.join(self.prefix, "share", "doc", "paracel")
         found = 0

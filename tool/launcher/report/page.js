@@ -81,5 +81,6 @@
     cancelAnimationFrame(waiting);
     waiting = requestAnimationFrame(redraw);
   });
+  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 })();
