@@ -158,7 +158,7 @@ class ProgramEstimator(BaseEstimator):
         """Runs the program. `functions`: see Job.run. Returns: its Model."""
         job = Job(self.n_workers, self.n_servers, self.replicas, self.launcher, self.progress)
         config = {**self._config(), **(config or {})}
-        folder = memory_folder() if self._goes_on() else None
+        folder = memory_folder(job.top) if self._goes_on() else None
         try:
             if folder is not None:
                 self._earlier().write(folder)

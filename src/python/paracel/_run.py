@@ -134,7 +134,7 @@ class Job:
         self.n_workers, self.n_servers, self.replicas, self.progress = n_workers, n_servers, replicas, progress
         self.options = ["-m", launcher] if isinstance(launcher, str) else [str(word) for word in launcher]
         at = self.options.index("--output-dir") + 1 if "--output-dir" in self.options[:-1] else 0
-        self.top = self.options[at] if at else None
+        self.top = os.path.abspath(self.options[at]) if at else None
 
     def run(self, program, config, inputs, *, words=None, on_line=None, functions=None):
         """Runs it.

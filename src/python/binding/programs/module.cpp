@@ -129,6 +129,9 @@ std::string words_of(const std::exception_ptr& raised) {
 /// round or wait, and is raised when it has ended: its threads and its server cannot be left in the middle.
 int run(const std::string& program, const std::vector<std::string>& arguments, const nb::callable& on_line,
         const nb::object& on_progress, const nb::object& objective, const nb::object& metric) {
+  static thread_local bool calls_python = false;
+  if (calls_python)
+    throw paracel::error(program + ": another program is running, which called the function that runs this one");
   conversation talk;
   std::atomic<bool> interrupted{false};
   run_host host;
@@ -166,12 +169,14 @@ int run(const std::string& program, const std::vector<std::string>& arguments, c
   std::exception_ptr raised;  // by Python
   const auto call = [&](const auto& some) {
     if (raised) return;
+    calls_python = true;
     try {
       some();
     } catch (...) {
       raised = std::current_exception();
       interrupted = true;
     }
+    calls_python = false;
   };
   for (conversation::news some;;) {
     {
