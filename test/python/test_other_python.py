@@ -3,7 +3,6 @@
 """The same wheel on Debian 13's Python 3.13: a minimal system in a folder, with packages from the mirrors of this machine. Needs
 root, mmdebstrap, a mirror and PyPI; skipped otherwise, and unless PARACEL_LONG=1."""
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,7 +11,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from python_support import PYTHON, build_wheel, why_not  # noqa: E402
 from process_support import main  # noqa: E402
-from test_fresh_machine import make_root, missing, run_inside  # noqa: E402
+from test_fresh_machine import missing, root_with_wheel, run_inside  # noqa: E402
 
 REQUIRED = ("numpy", "nanobind-backend>=1,<2")
 PROGRAM = """
@@ -44,23 +43,19 @@ class OtherPython(unittest.TestCase):
         cls.folder = tempfile.mkdtemp(prefix="paracel_trixie_")
         cls.addClassCleanup(subprocess.run, ["rm", "-rf", "--one-file-system", cls.folder], check=False)
         wheel = build_wheel()
-        cls.root = make_root(cls.folder, "trixie", "python3", "python3-venv", "libstdc++6")
-        cls.place = os.path.join(cls.root, "work")
-        os.mkdir(cls.place)
-        shutil.copy(wheel, cls.place)
+        downloaded = os.path.join(cls.folder, "downloaded")
         found = subprocess.run([PYTHON, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--only-binary=:all:",
-                                "--python-version=3.13", "-d", cls.place, *REQUIRED], stdin=subprocess.DEVNULL,
+                                "--python-version=3.13", "-d", downloaded, *REQUIRED], stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if found.returncode != 0:
             raise unittest.SkipTest("PyPI gave no packages: " + found.stdout.strip().splitlines()[-1])
-        run_inside(cls.root, "/work", "python3 -m venv environment && environment/bin/pip install -q --no-index --find-links . "
-                                      f"{os.path.basename(wheel)}")
+        cls.root = root_with_wheel(cls.folder, "trixie", wheel, downloaded)
 
     def inside(self, line):
         return run_inside(self.root, "/work", line)
 
     def write(self, name, text):
-        with open(os.path.join(self.place, name), "w", encoding="utf-8") as file:
+        with open(os.path.join(self.root, "work", name), "w", encoding="utf-8") as file:
             file.write(text)
 
     def test_a_job_of_two_workers(self):

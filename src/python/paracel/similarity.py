@@ -34,6 +34,9 @@ def similarities(X, *, metric="cosine", topk=10, least=None, **job):
     """
     from scipy.sparse import csr_matrix
 
+    X = X if hasattr(X, "tocoo") else np.asarray(X, dtype=np.float64)
+    if X.ndim != 2:
+        raise ValueError(f"found X of shape {X.shape}, want (rows, features)")
     config = {"sim_method": metric, "topk": int(topk), "format": "fsv", "output_format": "npy"}
     if least is not None:
         config["sim_bar"] = float(least)

@@ -46,7 +46,7 @@ def wc(text, *, tokens="space", **job):
     """
     model = Job(**job).run("wc", {"tokens": tokens, "dump": True}, {"input": _lines(text)}, words=Words("wc"))
     words, counts = model.ids["counts"], model.arrays["counts"]
-    order = sorted(range(len(words)), key=lambda i: (-int(counts[i]), str(words[i]).encode()))
+    order = sorted(range(len(words)), key=lambda i: (-int(counts[i]), str(words[i]).encode(errors="surrogateescape")))
     return {str(words[i]): int(counts[i]) for i in order}
 
 

@@ -29,7 +29,7 @@ number_type type_of(const any_array& array) {
   if (is(nb::dlpack::dtype_code::Float, 32)) return number_type::f4;
   if (is(nb::dlpack::dtype_code::Int, 64)) return number_type::i8;
   if (is(nb::dlpack::dtype_code::Int, 32)) return number_type::i4;
-  throw error("found an array of another type, want float64, float32, int64 or int32");
+  throw data_error("found an array of another type, want float64, float32, int64 or int32");
 }
 
 /// Columns of a table: those of one array.
@@ -141,10 +141,10 @@ rows_part part_of(const std::vector<any_array>& arrays) {
   std::size_t columns = 0;
   for (const auto& a : arrays) {
     if (a.ndim() != 1 && a.ndim() != 2)
-      throw error("found an array of " + std::to_string(a.ndim()) + " dimensions, want 1 or 2");
+      throw data_error("found an array of " + std::to_string(a.ndim()) + " dimensions, want 1 or 2");
     if (part.from.empty()) part.rows = a.shape(0);
     else if (a.shape(0) != part.rows)
-      throw error("found arrays of " + std::to_string(part.rows) + " and " + std::to_string(a.shape(0)) + " rows");
+      throw data_error("found arrays of " + std::to_string(part.rows) + " and " + std::to_string(a.shape(0)) + " rows");
     const auto width = static_cast<std::ptrdiff_t>(a.itemsize());
     const std::size_t count = a.ndim() == 2 ? a.shape(1) : 1;
     part.from.push_back({static_cast<const std::byte*>(a.data()), a.stride(0) * width,
@@ -187,7 +187,7 @@ void add_sparse_file(const std::string& name, std::uint64_t columns, const any_a
                      const any_array& column, const any_array& value, const std::vector<any_array>& labels,
                      const std::vector<any_array>& groups) {
   if (row_begin.ndim() != 1 || row_begin.shape(0) == 0 || column.size() != value.size())
-    throw error("found arrays that are not those of a CSR matrix");
+    throw data_error("found arrays that are not those of a CSR matrix");
   array_file file;
   const std::uint64_t numbers[] = {row_begin.shape(0) - 1, columns, value.size(),
                                    (labels.empty() ? 0U : 1U) + (groups.empty() ? 0U : 2U)};
@@ -199,7 +199,7 @@ void add_sparse_file(const std::string& name, std::uint64_t columns, const any_a
     file.parts.push_back(part_of<double>(*some));
     all.insert(all.end(), some->begin(), some->end());
     if (file.parts.back().rows != numbers[0] || file.parts.back().row_bytes != sizeof(double))
-      throw error("found labels or groups that are not one for each row");
+      throw data_error("found labels or groups that are not one for each row");
   }
   file.parts.push_back(part_of<std::uint64_t>({row_begin}));
   file.parts.push_back(part_of<double>({value}));

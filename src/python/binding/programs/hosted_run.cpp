@@ -133,7 +133,7 @@ class process_settings {
 int run_hosted(const std::string& program, const std::vector<std::string>& arguments, const run_host& host,
                const std::atomic<bool>& interrupted) {
   const auto found = program_table().find(program);
-  if (found == program_table().end()) throw error("found no program " + program + "; names() lists them");
+  if (found == program_table().end()) throw config_error("found no program " + program + "; names() lists them");
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   std::vector<std::string> words{program};

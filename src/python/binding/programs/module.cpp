@@ -20,8 +20,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <paracel/error.hpp>
-
 #include "array_files.hpp"
 #include "hosted_run.hpp"
 #include "storage/memory_file.hpp"
@@ -206,14 +204,9 @@ int run(const std::string& program, const std::vector<std::string>& arguments, c
 }  // namespace
 
 NB_MODULE(_programs, m) {
+  // The framework's exceptions become those of Python by the translator of _core, which serves all extensions of a
+  // process.
   m.doc() = "The programs of the toolbox, run in this process on arrays.";
-  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
-    try {
-      std::rethrow_exception(p);
-    } catch (const paracel::error& e) {
-      PyErr_SetString(PyExc_ValueError, e.what());
-    }
-  });
   m.def("names", &program_names, "The names of all programs.");
   m.def("run", &run, nb::arg("program"), nb::arg("arguments"), nb::arg("on_line"), nb::kw_only(),
         nb::arg("on_progress") = nb::none(), nb::arg("objective") = nb::none(), nb::arg("metric") = nb::none(),
