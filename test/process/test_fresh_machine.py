@@ -162,7 +162,7 @@ def root_with_wheel(folder, suite, wheel, others):
 FIT = """
 import numpy as np
 import paracel
-X = np.arange(40.0).reshape(-1, 2)
+X = np.random.RandomState(0).randn(20, 2)
 for n_workers in (None, 2):
     model = paracel.Ridge(alpha=1e-9, n_workers=n_workers).fit(X, X @ [1, 2] + 1)
     print(model.predict([[1.0, 1.0]]).round(6))

@@ -121,7 +121,7 @@ class Graphs(Folder):
     def test_wrong_edges(self):
         with self.assertRaisesRegex(ValueError, r"found edges of shape \(3,\), want \(edges, 2\)"):
             paracel.wcc([1, 2, 3])
-        with self.assertRaisesRegex(paracel.DataError, r"^sssp: input:2:3: found -1, want a number of at least 0"):
+        with self.assertRaisesRegex(paracel.DataError, r"^sssp: edges:2:3: found -1, want a number of at least 0"):
             paracel.sssp([[0, 1], [1, 2]], 0, [1.0, -1.0])
 
     def test_spectral_clustering(self):
@@ -177,7 +177,7 @@ class Topics(Folder):
                 self.assertEqual(loaded.transform(X[:, :loaded.n_features_in_]).tobytes(), expected.tobytes())
 
     def test_what_is_no_count(self):
-        with self.assertRaisesRegex(paracel.DataError, "^LatentDirichletAllocation: input: row 2: found 0.5, want a whole count"):
+        with self.assertRaisesRegex(paracel.DataError, "^LatentDirichletAllocation: X: row 2: found 0.5, want a whole count"):
             paracel.LatentDirichletAllocation().fit([[1, 0], [2, 0.5]])
 
 

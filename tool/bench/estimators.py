@@ -10,9 +10,9 @@
 Each fit has a process of its own, on two processors, with two threads of BLAS and OpenMP for scikit-learn; ours has one thread in
 its process, or two workers (`2 w`). Time is that of `fit`; memory the peak of the process and of those that it starts. A row runs
 both alternately; ratios are medians of the pairs: scikit-learn's seconds divided by ours, so above 1 ours is faster. Beside a
-program, which like the fit has one thread, time is that of the processor, from the start of the program to its end; memory is what
-a run needs beyond one on few rows, of the fit beyond the arrays that it is given; and ratios are ours divided by the program's.
-The package is the one that the tests have built from the build folder (build/python/site).
+program, which like the fit has one thread, time is that of the processor, from the start of the program to its end; memory is
+what a run needs beyond one on few rows, of the fit beyond the arrays that it is given; and ratios are ours divided by the
+program's. The package is the one that the tests have built from the build folder (build/python/site).
 """
 import argparse
 import json
