@@ -110,7 +110,7 @@ class ProgramEstimator(BaseEstimator):
         cls.__init__ = scope["__init__"]
         cls.__init__.__qualname__ = f"{cls.__qualname__}.__init__"
         cls.__init__.__module__ = cls.__module__
-        cls.__doc__ = _with_parameters(cls.__doc__, cls._table) + cls._notes
+        cls.__doc__ = _with_parameters(cls.__doc__, cls._table, cls._notes)
 
     # ---- fitting
 
@@ -218,14 +218,15 @@ class ProgramEstimator(BaseEstimator):
         return tags
 
 
-def _with_parameters(doc, table):
-    """The docstring with a section of the parameters before its others."""
+def _with_parameters(doc, table, notes=""):
+    """The docstring with a section of the parameters before its others, and with notes before its examples."""
     summary, *sections = re.split(r"\n\n(?=\w+\n---)", inspect.cleandoc(doc or ""), maxsplit=1)
     lines = [summary, "", "Parameters", "----------"]
     for name, parameter in table.items():
         lines.append(f"{name} : default {parameter.default!r}")
         lines += textwrap.wrap(parameter.doc, 110, initial_indent="    ", subsequent_indent="    ")
-    return "\n".join(lines + [""] + sections) + "\n"
+    others, heading, examples = "".join(sections).partition("Examples\n--------\n")
+    return "\n".join(lines + ["", others]) + (notes.strip() + "\n\n" if notes else "") + heading + examples + "\n"
 
 
 def samples(X, y=None, groups=None):

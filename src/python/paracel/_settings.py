@@ -49,6 +49,10 @@ def setting(type: Any, default: Any = None, help: str = "", *, required: bool = 
     at_least, above, at_most : float
         Limits of a number, or of each of a list.
 
+    Returns
+    -------
+    Setting
+
     Examples
     --------
     >>> import paracel
