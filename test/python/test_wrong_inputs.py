@@ -36,7 +36,7 @@ MISTAKES = [
     (lambda: Ridge(n_workers=True).fit(X, T), "parameter n_workers: found True"),
     (lambda: Ridge(n_workers=1, n_servers=0).fit(X, T), "parameter n_servers: found 0, want a whole number above 0"),
     (lambda: Ridge(n_workers=1, replicas=2).fit(X, T), "parameter replicas: found 2, want at most n_servers, which is 1"),
-    (lambda: Ridge(launcher="k8s").fit(X, T), "parameter launcher: found 'k8s', want 'local' or 'mpi'"),
+    (lambda: Ridge(launcher="k8s").fit(X, T), "parameter launcher: found 'k8s', want 'local', 'mpi'"),
     # other parameters
     (lambda: Ridge(alpha=np.nan).fit(X, T), "Ridge: parameter alpha: found nan, want a finite number"),
     (lambda: Ridge(alpha=-np.inf).fit(X, T), "Ridge: parameter alpha: found -inf, want a finite number"),
@@ -89,11 +89,11 @@ class Mistakes(unittest.TestCase):
         self.assertEqual(Ridge().fit(X, T).coef_.tobytes(), RIDGE.coef_.tobytes())
 
     def test_errors_of_a_job_are_what_they_are_without_estimators(self):
+        self.addCleanup(paracel.leave)
         with paracel.Paralg() as job:
             self.assertRaises(paracel.MissingKeyError, job.read, "none")
             job.write("text", "x")
             self.assertRaises(paracel.ValueTypeError, job.incr, "text", 1)
-        paracel.leave()
 
     def test_a_warning_is_that_of_its_fit(self):
         for model, wanted in ((Ridge(alpha="1"), 1), (Ridge(), 0), (Ridge(alpha="1"), 1), (KMeans(n_clusters=2), 0)):

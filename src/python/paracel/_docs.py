@@ -3,7 +3,7 @@
 import inspect
 import re
 
-_JOB = "`n_workers`, `n_servers`, `replicas` and `launcher`, as the estimators have them."
+_JOB = "`n_workers`, `n_servers`, `replicas`, `launcher` and `progress`, as the estimators have them."
 _ARGUMENTS = {
     "X": ("array, sparse matrix or data frame of shape (rows, features)", ""),
     "y": ("ignored", ""),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs a program of the toolbox on arrays: in this process, or as a job of several workers that prun.py starts."""
+import inspect
 import json
 import os
 import queue
@@ -211,6 +212,15 @@ class Job:
             return _run_command(command, listener)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def job_of(function, keywords):
+    """The Job of a function's further keywords. Raises TypeError for others, as a call does."""
+    known = inspect.signature(Job).parameters
+    for name in keywords:
+        if name not in known:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}, want one of {', '.join(known)}")
+    return Job(**keywords)
 
 
 def _run_command(command, listener):

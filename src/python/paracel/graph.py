@@ -10,7 +10,7 @@ import numpy as np
 
 from paracel._docs import complete
 from paracel._inputs import Table, Text
-from paracel._run import Job, Words
+from paracel._run import Words, job_of
 
 _EXACT = 2**53  # ids beyond it are not exact as doubles
 
@@ -67,8 +67,7 @@ def _run(program, array, edges, weights, vertices, config, job, *, label=False, 
         weights = entries.data if weights is None else weights
         vertices = np.arange(max(entries.shape)) if vertices is None else vertices
     edges = np.asarray(edges)
-    if unknown := [name for name in job if name not in ("n_workers", "n_servers", "replicas", "launcher")]:
-        raise TypeError(f"{program}() got an unexpected keyword argument {unknown[0]!r}")
+    job = job_of(program, job)
     if edges.ndim != 2 or edges.shape[1] != 2:
         raise ValueError(f"found edges of shape {edges.shape}, want (edges, 2) or a sparse matrix")
     if weights is not None and np.shape(weights) != edges.shape[:1]:
@@ -87,7 +86,7 @@ def _run(program, array, edges, weights, vertices, config, job, *, label=False, 
     inputs.update(inputs_of(ids) if inputs_of else {})
     summary = {}
     words = Words(program, {"damping_factor": "damping", "tolerance": "tol", "rounds": "max_iter"}, {"input": "edges"})
-    model = Job(**job).run(program, config, inputs, words=words, on_line=_into(summary))
+    model = job.run(program, config, inputs, words=words, on_line=_into(summary))
     values = model.arrays[array] if array else None
     return VertexValues(ids.of(model.ids[array]) if array else None, ids.of(values) if label else values, summary)
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from paracel._docs import complete
-from paracel._run import Job, Words
+from paracel._run import Words, job_of
 from paracel.factors import _entries
 
 
@@ -41,7 +41,7 @@ def similarities(X, *, metric="cosine", topk=10, least=None, **job):
     if least is not None:
         config["sim_bar"] = float(least)
     parameters = {"sim_method": "metric", "sim_bar": "least"}
-    model = Job(**job).run("sim_sparse", config, {"input": _entries(X)}, words=Words("similarities", parameters))
+    model = job_of("similarities", job).run("sim_sparse", config, {"input": _entries(X)}, words=Words("similarities", parameters))
     counts = np.zeros(X.shape[0], dtype=np.int64)
     counts[model.ids["counts"].astype(np.int64)] = model.arrays["counts"]
     # Rows are in ascending order, so the lists one after the other are a CSR matrix's.

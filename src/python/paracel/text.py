@@ -8,7 +8,7 @@ import numpy as np
 from paracel._estimator import Parameter, ProgramEstimator, loads, random_state, samples, warm_start
 from paracel._docs import complete
 from paracel._inputs import Text
-from paracel._run import Job, Words, memory_folder
+from paracel._run import Job, Words, job_of, memory_folder
 from paracel._sklearn import NotFittedError, TransformerMixin, check_data, check_is_fitted
 
 
@@ -44,7 +44,7 @@ def wc(text, *, tokens="space", **job):
     >>> paracel.wc("to be or not to be")
     {'be': 2, 'to': 2, 'not': 1, 'or': 1}
     """
-    model = Job(**job).run("wc", {"tokens": tokens, "dump": True}, {"input": _lines(text)}, words=Words("wc"))
+    model = job_of("wc", job).run("wc", {"tokens": tokens, "dump": True}, {"input": _lines(text)}, words=Words("wc"))
     words, counts = model.ids["counts"], model.arrays["counts"]
     order = sorted(range(len(words)), key=lambda i: (-int(counts[i]), str(words[i]).encode(errors="surrogateescape")))
     return {str(words[i]): int(counts[i]) for i in order}
