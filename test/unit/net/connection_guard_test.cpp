@@ -8,10 +8,12 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -161,6 +163,41 @@ TEST(ZmqConnectionGuard, ConnectionsThatSendNothingGiveWayToNewOnes) {
     if (i % 20 == 0) std::this_thread::sleep_for(5ms);  // for the backlog
   }
   EXPECT_TRUE(idle.front().is_dropped(60s));
+  EXPECT_EQ(asked(net, address), "still there");
+}
+
+TEST(ZmqConnectionGuard, AnotherUserOfThisHostIsTurnedAwayWhereASocketHasNoPermissions) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const std::string name = "paracel-test-" + std::to_string(getpid());
+  std::atomic<int> dropped{0};
+  zmq_transport net({}, [&](std::string_view why) {
+    EXPECT_NE(why.find("another user"), std::string_view::npos) << why;
+    ++dropped;
+  });
+  auto bound = net.open();
+  const auto address = bound->bind("ipc://@" + name);
+  const answering server(std::move(bound), echo);
+  sockaddr_un to{};
+  to.sun_family = AF_UNIX;
+  name.copy(to.sun_path + 1, sizeof to.sun_path - 1);
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const auto greeted_as = [&](uid_t user) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+      char first = 0;
+      const bool is_greeted = setresuid(user, user, user) == 0 &&
+                              ::connect(fd, reinterpret_cast<const sockaddr*>(&to), size) == 0 &&
+                              recv(fd, &first, 1, 0) == 1;
+      _exit(is_greeted ? 1 : 0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WEXITSTATUS(status) == 1;
+  };
+  EXPECT_TRUE(greeted_as(0));
+  EXPECT_FALSE(greeted_as(65534));
+  EXPECT_EQ(dropped, 1);
   EXPECT_EQ(asked(net, address), "still there");
 }
 

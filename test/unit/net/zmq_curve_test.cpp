@@ -71,7 +71,9 @@ int dial(const std::string& address) {
 /// Forwards connections to an address: all that comes back, and of what the client sends as many bytes as it is told.
 class relay {
  public:
-  explicit relay(std::string to, std::size_t most = ~std::size_t{0}) : to_(std::move(to)), most_(most) {
+  /// `changed`: the number of a byte of the first connection's client in which a bit is flipped.
+  explicit relay(std::string to, std::size_t most = ~std::size_t{0}, std::optional<std::size_t> changed = {})
+      : to_(std::move(to)), most_(most), changed_(changed) {
     sockaddr_in any{};
     any.sin_family = AF_INET;
     any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -135,6 +137,8 @@ class relay {
     const auto n = recv(c.client, bytes, sizeof bytes, 0);
     if (n <= 0) return end(c);
     const auto passed = std::min(static_cast<std::size_t>(n), most_ - c.forwarded);
+    if (c.is_first && changed_ && *changed_ >= c.forwarded && *changed_ < c.forwarded + passed)
+      bytes[*changed_ - c.forwarded] ^= 1;
     c.forwarded += passed;
     if (passed != 0) send(c.server, bytes, passed, MSG_NOSIGNAL);
     const std::lock_guard lock(access_);
@@ -152,6 +156,7 @@ class relay {
 
   const std::string to_;
   const std::size_t most_;
+  const std::optional<std::size_t> changed_;
   const int listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   std::string address_;
   std::atomic<bool> stop_{false};
@@ -325,6 +330,42 @@ TEST_F(ZmqCurve, NothingOnTheWireCanBeReadAndNothingRecordedCanBeSentAgain) {
     close(again);
   }
   EXPECT_EQ(requests, 1);
+  EXPECT_EQ(asked(job, address), "a request");
+}
+
+TEST_F(ZmqCurve, WhatWasChangedOnTheWayIsNotTaken) {
+  std::size_t handshake = 0;
+  std::size_t all = 0;
+  {
+    const relay wire(address);
+    const auto client = job.open();
+    const int channel = client->connect(wire.address());
+    client->send(channel, saying("a request"));
+    incoming in;
+    ASSERT_TRUE(client->receive(in, at_most));
+    all = wire.sent().size();
+    client->send(channel, saying("a request"));
+    ASSERT_TRUE(client->receive(in, at_most));
+    handshake = 2 * all - wire.sent().size();  // messages of one length follow it
+  }
+  const int before = requests;
+  // In the greeting, HELLO, INITIATE and the message: its header, number, and box.
+  for (const std::size_t changed :
+       {std::size_t{14}, beginning - 1, beginning + 30, handshake - 1, handshake + 20, all - 1}) {
+    const relay wire(address, ~std::size_t{0}, changed);
+    const auto client = job.open();
+    client->send(client->connect(wire.address()), saying("a request"));
+    incoming in;
+    // A connection that fails before its end is made again, and then the request arrives as it was sent.
+    if (client->receive(in, refused_after)) {
+      EXPECT_EQ(frame_text(in), "a request") << changed;
+    }
+    if (changed >= handshake) {
+      EXPECT_EQ(requests, before) << changed;
+    } else {
+      requests = before;
+    }
+  }
   EXPECT_EQ(asked(job, address), "a request");
 }
 
