@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Jobs whose connections are encrypted (--encrypt; on several hosts without an option, see test_two_hosts.py): the results have the
-bits of jobs that are not, strangers are not heard and cost little memory, and the key is nowhere but in its file."""
+"""Jobs whose connections are encrypted (--encrypt; on several hosts without an option, see test_two_hosts.py): the results have
+the bits of jobs that are not, strangers are not heard and cost little memory, and the key is nowhere but in its file."""
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -27,6 +28,26 @@ HELLO_BYTES = 202
 
 
 class Encryption(JobTest):
+    @unittest.skipUnless(MPI, "mpirun is not installed")
+    def test_what_other_hosts_can_reach_is_encrypted_unless_that_is_declined(self):
+        with open(os.path.join(self.folder, "hosts"), "w", encoding="utf-8") as file:
+            file.write("# two hosts\nlocalhost slots=2\n192.0.2.7 slots=2\n")
+        job = ("-c", "cfg.json", "-m", "mpi", "--hostfile", "hosts", "--host", "192.0.2.1", "--dry-run")
+        for options in ((), ("--encrypt",)):
+            status, out, err = self.prun(*job, *options, LR)
+            self.assertEqual((status, err), (0, ""))
+            self.assertEqual(len(re.findall(r"^PARACEL_JOB_KEY_FILE=/tmp/prc-XXXXXX/job\.key ", out, re.M)), 3, out)
+            self.assertIn("PARACEL_MODE=spread", out)
+            self.assertNotIn("PARACEL_JOB_KEY=", out)
+            self.assertNotIn("insecure", out)
+        status, out, err = self.prun(*job, "--insecure", LR)
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("PARACEL_MODE=mpi", out)
+        self.assertNotIn("/tmp/prc-XXXXXX/job.key", out)
+        status, _, err = self.prun(*job, "--encrypt", "--insecure", LR)
+        self.assertEqual(status, 2)
+        self.assertIn("--encrypt and --insecure exclude each other", err)
+
     def run_lr(self, name, *options, **changes):
         """The model, and what worker 0 has printed."""
         self.write_config(f"{name}.json", output=f"{name}/", **changes)

@@ -129,26 +129,6 @@ class Usage(JobTest):
             self.assertEqual(done.returncode, 2)
             self.assertIn("start_server and start_scheduler are not built: looked in /", done.stderr)
 
-    def test_what_other_hosts_can_reach_is_encrypted_unless_that_is_declined(self):
-        if not MPI:
-            self.skipTest("mpirun is not installed")
-        with open(os.path.join(self.folder, "hosts"), "w", encoding="utf-8") as file:
-            file.write("# two hosts\nlocalhost slots=2\n192.0.2.7 slots=2\n")
-        job = ("-c", "cfg.json", "-m", "mpi", "--hostfile", "hosts", "--host", "192.0.2.1", "--dry-run")
-        key = r"PARACEL_JOB_KEY_FILE=/tmp/prc-XXXXXX/job\.key "
-        for options in ((), ("--encrypt",)):
-            status, out, err = self.prun(*job, *options, LR)
-            self.assertEqual((status, err), (0, ""))
-            self.assertEqual(len(re.findall("^" + key, out, re.M)), 3, out)
-            self.assertIn("PARACEL_MODE=spread", out)
-            self.assertNotIn("PARACEL_JOB_KEY=", out)
-            self.assertNotIn("insecure", out)
-        status, out, err = self.prun(*job, "--insecure", LR)
-        self.assertEqual((status, err), (0, ""))
-        self.assertIn("PARACEL_MODE=mpi", out)
-        self.assertNotIn("/tmp/prc-XXXXXX/job.key", out)
-        self.refused(2, "--encrypt and --insecure exclude each other", *job, "--encrypt", "--insecure", LR)
-
     def test_help_has_the_table_of_exit_statuses(self):
         status, out, _ = self.prun("--help")
         self.assertEqual(status, 0)

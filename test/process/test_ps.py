@@ -105,6 +105,33 @@ class Ps(JobTest):
         status, text = self.local(2, 4, "ps_many_customers", "2", PROCESSES="2")
         self.assertEqual((status, text.count("the sums are right")), (0, 4), text)
 
+    def test_tcp_is_encrypted_where_a_key_is_given(self):
+        def key(name):
+            path = os.path.join(self.folder, name)
+            made = subprocess.run(["sh", "-c", f"(umask 077; od -An -v -tx1 -N32 /dev/urandom | tr -d ' \\n' > {path})"], check=False)
+            self.assertEqual((made.returncode, os.stat(path).st_size, os.stat(path).st_mode & 0o777), (0, 64, 0o600))
+            return path
+        own, other = key("own.key"), key("other.key")
+        with Nodes(self, 2, 1, "ps_key_value", "200", "5", PARACEL_JOB_KEY_FILE=own) as nodes:
+            self.assertEqual(nodes.statuses(nodes.scheduler, *nodes.servers, *nodes.workers), [0] * 4)
+            self.assertIn("the sums are right", nodes.output(nodes.workers[0]))
+        # A worker with another key, or with none, does not get in, and does not disturb those that do.
+        for wrong in (other, ""):
+            with self.subTest(wrong=wrong), Nodes(self, 1, 1, "ps_key_value", "200", "5", start_workers=0,
+                                                  PARACEL_JOB_KEY_FILE=own) as nodes:
+                environment = dict(nodes.environment)
+                if wrong:
+                    environment["PARACEL_JOB_KEY_FILE"] = wrong
+                else:
+                    del environment["PARACEL_JOB_KEY_FILE"]
+                nodes.environment, kept = environment, nodes.environment
+                stranger = nodes.start("worker", 0)
+                time.sleep(1)
+                nodes.environment = kept
+                worker = nodes.start("worker", 0)
+                self.assertEqual(nodes.statuses(nodes.scheduler, *nodes.servers, worker), [0] * 3)
+                self.assertIsNone(stranger.poll(), nodes.output(stranger))
+
     def test_prun_starts_a_program_in_all_roles(self):
         status, out, err = self.prun("-w", "3", "-p", "2", program("ps_key_value"), "200", "5")
         self.assertEqual((status, out), (0, "worker 0: the sums are right\n"), err)
