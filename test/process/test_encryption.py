@@ -15,8 +15,8 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (BIN, LR, MPI, PRUN, JobTest, clean_environment, main, processes_of, read_bytes, role_of,  # noqa: E402
-                             wait_until)
+from process_support import (BIN, LR, MPI, PRUN, JobTest, clean_environment, main, processes_of, read_bytes,  # noqa: E402
+                             role_of, wait_until)
 from server_support import STATS, ZMQ_LIBRARY, Client, Zmq  # noqa: E402
 from test_bounds import MORE, Raw, listening, memory, ready  # noqa: E402
 
@@ -72,8 +72,8 @@ class Encryption(JobTest):
     def begin(self, *options):
         """Counters that run until `enough` exists."""
         enough = self.not_there("enough")
-        run = self.start("-w", "2", "-p", "2", "--threads", "2", "--encrypt", *options, os.path.join(BIN, "test_counters"), enough,
-                         "20")
+        run = self.start("-w", "2", "-p", "2", "--threads", "2", "--encrypt", *options, os.path.join(BIN, "test_counters"),
+                         enough, "20")
         run.enough = enough
         self.assertTrue(wait_until(lambda: "round" in run.err(), 30), run.err())
         return run
@@ -100,7 +100,8 @@ class Encryption(JobTest):
         self.addCleanup(zmq.close)
         public = zmq.public_key(secret)
         cases = {"plain": (None, False), "another job": (2 * (zmq.public_key(other),) + (other,), False),
-                 "the public key alone": ((public, zmq.public_key(other), other), False), "a member": ((public, public, secret), True)}
+                 "the public key alone": ((public, zmq.public_key(other), other), False),
+                 "a member": ((public, public, secret), True)}
         servers = [pid for pid, (role, _) in self.nodes(run).items() if role == "server"]
         for name, (keys, is_answered) in cases.items():
             for pid in servers:
@@ -256,7 +257,7 @@ class Encryption(JobTest):
         os.rename(path, path + ".away")
         status, _, err = self.status("away")
         self.assertEqual(status, 1)
-        self.assertRegex(err, r"the job \w+ is encrypted, and its key \S+/job\.key is not on this host: run this command on \S+, ")
+        self.assertRegex(err, r"the job \w+ is encrypted, and its key \S+/job\.key is not on this host: run this command on \S+,")
         with open(path, "w", encoding="ascii") as file:
             file.write(os.urandom(32).hex())
         os.chmod(path, 0o644)

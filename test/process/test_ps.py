@@ -108,7 +108,8 @@ class Ps(JobTest):
     def test_tcp_is_encrypted_where_a_key_is_given(self):
         def key(name):
             path = os.path.join(self.folder, name)
-            made = subprocess.run(["sh", "-c", f"(umask 077; od -An -v -tx1 -N32 /dev/urandom | tr -d ' \\n' > {path})"], check=False)
+            command = f"(umask 077; od -An -v -tx1 -N32 /dev/urandom | tr -d ' \\n' > {path})"  # as in doc/security.md
+            made = subprocess.run(["sh", "-c", command], check=False)
             self.assertEqual((made.returncode, os.stat(path).st_size, os.stat(path).st_mode & 0o777), (0, 64, 0o600))
             return path
         own, other = key("own.key"), key("other.key")

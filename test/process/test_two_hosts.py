@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """mpi mode with two hosts: two network namespaces joined by a virtual cable, each with its own host name, address and sshd.
-Servers run on one of them, workers on both, encrypted unless a test says otherwise. Needs root, ip, unshare, sshd, ssh and mpirun; otherwise skipped with the reason."""
+Servers run on one of them, workers on both, encrypted unless a test says otherwise.
+Needs root, ip, unshare, sshd, ssh and mpirun; otherwise skipped with the reason."""
 import os
 import re
 import shutil
@@ -123,8 +124,8 @@ class TwoHosts(JobTest):
 
     @classmethod
     def await_sshd(cls, host):
-        if not wait_until(lambda: subprocess.run([*cls.hosts[0].enter, *cls.ssh.split(), host.address, "true"], capture_output=True,
-                                                 stdin=subprocess.DEVNULL).returncode == 0, 10, 0.1):
+        command = [*cls.hosts[0].enter, *cls.ssh.split(), host.address, "true"]
+        if not wait_until(lambda: subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0, 10, 0.1):
             raise unittest.SkipTest("sshd does not answer in the network namespaces")
 
     @classmethod

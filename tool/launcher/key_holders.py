@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The key of an encrypted job on its other hosts. Nothing that mpirun passes on is encrypted, so the key travels over a connection
-of ssh to each host, through its standard input: never in a command line or an environment. There a shell writes it to the file
-that the job's processes read, waits until the connection ends, however this launcher ends, and removes it."""
+"""The key of an encrypted job on its other hosts. Nothing that mpirun passes on is encrypted, so the key travels over a
+connection of ssh to each host, through its standard input: never in a command line or an environment. There a shell writes it to
+the file that the job's processes read, waits until the connection ends, however this launcher ends, and removes it."""
 import os
 import select
 import shlex
@@ -71,8 +71,8 @@ class KeyHolders:
             if not piece:
                 with open(self.errors(number), encoding="utf-8", errors="replace") as file:
                     why = file.read().strip().splitlines()[-1:] or ["no answer" if not ready else "it has ended without a word"]
-                raise Failure(FAILURE, f"the job's key cannot be brought to {host} by {agent()[0]}: {why[0]}; --insecure: without "
-                                       "a key and encryption")
+                raise Failure(FAILURE, f"the job's key cannot be brought to {host} by {agent()[0]}: {why[0]}; --insecure: "
+                                       "without a key and encryption")
             answer = (answer + piece)[-len(READY):]  # a login shell may have printed something before
 
     def pids(self):

@@ -152,8 +152,8 @@ def parse_command_line(arguments):
     add("--host", default="", metavar="ADDRESS", help="this host's address for other hosts (default: found from --hostfile)")
     add("--bind-interface", default="", metavar="NAME", help="network interface whose address that is")
     add("--encrypt", action="store_true",
-        help="encrypt connections, and admit no process but the job's own, on one host, too; what other hosts can reach always is "
-             "encrypted, unless --insecure")
+        help="encrypt connections, and admit no process but the job's own, on one host, too; what other hosts can reach always "
+             "is, unless --insecure")
     add("--insecure", action="store_true", help="communicate with other hosts without encryption")
     add("--report", action="store_true",
         help="write report.html, with the curves of the run, into the folder of its logs; after a failure it is always written")
