@@ -125,7 +125,8 @@ class TwoHosts(JobTest):
     @classmethod
     def await_sshd(cls, host):
         command = [*cls.hosts[0].enter, *cls.ssh.split(), host.address, "true"]
-        if not wait_until(lambda: subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0, 10, 0.1):
+        if not wait_until(lambda: subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0,
+                          10, 0.1):
             raise unittest.SkipTest("sshd does not answer in the network namespaces")
 
     @classmethod
