@@ -18,7 +18,7 @@ import xml.etree.ElementTree
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
 
-from launcher import numbers, socket_folder, sweep_plot, tell  # noqa: E402
+from launcher import hosts, key_holders, numbers, socket_folder, sweep_plot, tell  # noqa: E402
 from launcher.elf import needed_libraries  # noqa: E402
 from launcher.ending import next_step, status_of  # noqa: E402
 from launcher.exit_status import FAILURE, SERVER_LOST, SCHEDULER_LOST, USAGE, Failure, words_of  # noqa: E402
@@ -345,6 +345,75 @@ class Folders(unittest.TestCase):
         with self.assertRaises(Failure) as failure:
             read_note(self.folder)
         self.assertIn("a run of kv, which is written for ps-lite", str(failure.exception))
+
+
+class Keys(unittest.TestCase):
+    """The key of an encrypted job on other hosts; the agent is a shell on this one, after a greeting of a login shell."""
+    key = "0123456789abcdef" * 4
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.own = os.path.join(self.folder, "own")  # the launcher's, with what ssh says
+        os.mkdir(self.own)
+        self.there = os.path.join(self.folder, "there")
+        self.set_agent('echo "Welcome to $1"', "shift", f'exec sh -c "$(echo "$*" | sed s:{self.own}:{self.there}:g)"')
+
+    def set_agent(self, *lines):
+        path = os.path.join(self.folder, "agent")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("\n".join(("#!/bin/sh",) + lines) + "\n")
+        os.chmod(path, 0o755)
+        before = os.environ.get("OMPI_MCA_plm_rsh_agent")
+        os.environ["OMPI_MCA_plm_rsh_agent"] = f"nowhere-to-be-found : {path} -q"
+        self.assertEqual(key_holders.agent(), [path, "-q"])
+        os.environ["OMPI_MCA_plm_rsh_agent"] = path
+        self.addCleanup(lambda: os.environ.pop("OMPI_MCA_plm_rsh_agent", None) if before is None
+                        else os.environ.update(OMPI_MCA_plm_rsh_agent=before))
+
+    def test_a_host_has_the_key_as_long_as_the_launcher_holds_it(self):
+        holders = key_holders.KeyHolders(self.own, "job.key", self.key, ["a"])
+        path = os.path.join(self.there, "job.key")
+        with open(path, encoding="ascii") as file:
+            self.assertEqual(file.read(), self.key)
+        self.assertEqual((os.stat(path).st_mode & 0o7777, os.stat(self.there).st_mode & 0o7777), (0o600, 0o700))
+        for pid in holders.pids():
+            for name in ("cmdline", "environ"):
+                with open(f"/proc/{pid}/{name}", "rb") as file:
+                    self.assertNotIn(self.key[:16].encode(), file.read())
+        holders.end()
+        self.assertFalse(os.path.exists(self.there))
+
+    def test_a_host_that_shares_the_folder_keeps_it(self):
+        os.mkdir(self.there, 0o700)
+        path = os.path.join(self.there, "job.key")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(self.key)
+        for names in (["a"], ["a", "b", "c"]):
+            key_holders.KeyHolders(self.own, "job.key", self.key, names).end()
+            self.assertTrue(os.path.exists(path))
+
+    def test_a_host_that_refuses_is_named(self):
+        os.mkdir(self.there, 0o700)  # without a key: it is somebody's
+        for lines, why in ((None, "there cannot be written"), (("echo no entry >&2", "exit 255"), "no entry"),
+                           (("exit 0",), "it has ended without a word"), (("cat >/dev/null; exit 0",), "no answer")):
+            with self.subTest(why=why):
+                if lines is not None:
+                    self.set_agent(*lines)
+                key_holders.LIMIT, before = (0.5 if why == "no answer" else 20.0), key_holders.LIMIT
+                self.addCleanup(setattr, key_holders, "LIMIT", before)
+                with self.assertRaises(Failure) as failure:
+                    key_holders.KeyHolders(self.own, "job.key", self.key, ["far"])
+                self.assertRegex(str(failure.exception), rf"the job's key cannot be brought to far by \S+: .*{why}; --insecure: ")
+        self.assertEqual(os.listdir(self.there), [])
+
+    def test_the_user_of_a_hostfile_logs_in(self):
+        path = os.path.join(self.folder, "hosts")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("# user@comment\n\nann@near slots=2\nfar slots=1 # bob@far\n")
+        options = argparse.Namespace(hostfile=path, hostfile_server="")
+        self.assertEqual(hosts.logins(options, ["far", "near"]), ["far", "ann@near"])
 
 
 if __name__ == "__main__":
