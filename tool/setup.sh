@@ -32,6 +32,7 @@ python_packages=("nanobind>=3,<4" "nanobind-backend>=1,<2" "scikit-build-core>=0
 python_wheels=(numpy "nanobind-backend>=1,<2" pyzmq scikit-learn)
 python_newest=(scikit-learn pandas "nanobind-backend>=1,<2")  # of the newest versions, for the tests of estimators
 python_exports=(tensorboardX mlflow-skinny)  # 190 MB, for prun.py export
+python_frames=(pyarrow polars xgboost-cpu gensim)  # beside these, for tests that are skipped without them
 with_python=0
 with_exports=0
 
@@ -49,18 +50,20 @@ done
 # An environment of the system's interpreter, which has Debian's NumPy and SciPy.
 install_python_tools() {
   ((with_python)) || return 0
-  local wanted="${python_packages[*]} ${python_wheels[*]} ${python_newest[*]}"
+  local wanted="${python_packages[*]} ${python_wheels[*]} ${python_newest[*]} ${python_frames[*]}"
   [[ -f $python_tools/complete && $(<"$python_tools/complete") == "$wanted" ]] && return 0
   say "building tools of the Python package, from PyPI, in $python_tools"
   if /usr/bin/python3 -m venv --system-site-packages "$python_tools" &&
      "$python_tools/bin/pip" install -q --disable-pip-version-check "${python_packages[@]}" &&
      "$python_tools/bin/pip" download -q --disable-pip-version-check -d "$python_tools/wheels" "${python_wheels[@]}" &&
-     "$python_tools/bin/pip" install -q --disable-pip-version-check --upgrade \
-       --target "$python_tools/newest" "${python_newest[@]}"; then
+     { install_newest "${python_newest[@]}" "${python_frames[@]}" || install_newest "${python_newest[@]}"; }; then
     echo "$wanted" >"$python_tools/complete"
   else
     echo "not installed; tests of the Python package that need them will be skipped"
   fi
+}
+install_newest() {
+  "$python_tools/bin/pip" install -q --disable-pip-version-check --upgrade --target "$python_tools/newest" "$@"
 }
 
 install_python_exports() {

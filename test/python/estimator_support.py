@@ -18,15 +18,15 @@ def skip(reason):
     sys.exit(SKIPPED)
 
 
-def in_package(*modules):
-    """Builds the wheel if necessary, and from then on runs the test in the package's interpreter. Skips it, saying why, where
-    there is none, or it has not all of these modules."""
+def in_package(*modules, newest=False):
+    """Builds the wheel if necessary, and from then on runs the test in the package's interpreter, with the packages of NEWEST if
+    `newest`. Skips it, saying why, where there is none, or it has not all of these modules."""
     if os.environ.get("PARACEL_TEST_SITE") != SITE:
         if reason := why_not():
             skip(reason)
         if not GIVEN:
             build_wheel()
-        os.execve(PYTHON, [PYTHON, "-B", *sys.argv], in_site())
+        os.execve(PYTHON, [PYTHON, "-B", *sys.argv], in_site(*([NEWEST] if newest else [])))
     for module in modules:
         if importlib.util.find_spec(module) is None:
             skip(f"{sys.executable} has no module {module}")

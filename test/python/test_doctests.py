@@ -15,7 +15,7 @@ import doctest, inspect, sys
 import numpy as np
 import paracel
 
-LEAST = {"Array", "ComQueue", "Paralg", "Table", "function", *paracel._module_of} - {"ProgramWarning", "update"}
+LEAST = {"Array", "ComQueue", "Paralg", "Table", "function", *paracel._module_of} - {"Frame", "ProgramWarning", "update"}
 parser, runner = doctest.DocTestParser(), doctest.DocTestRunner()
 found = set()
 for name in paracel.__all__:

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The base of all estimators: parameters, and a fit by a program of the toolbox."""
+import contextlib
 import importlib
 import inspect
 import re
-import shutil
 import textwrap
 from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
 from paracel._docs import complete_methods
+from paracel._frames import frame_of
 from paracel._inputs import SparseRows, Table
 from paracel._model import Model
 from paracel._run import Job, Words, memory_folder
@@ -150,6 +151,18 @@ class ProgramEstimator(BaseEstimator):
                      {"training_input": "X", "input": "X", "rating_input": "ratings", "row_weights": "sample_weight",
                       "validation_input": "eval_set", **dict(inputs)})
 
+    def _by_name(self, X, *values):
+        """X and values, of which names are columns of X, a frame."""
+        named = [v for v in values if isinstance(v, str)]
+        if not named:
+            return X, *values
+        frame = frame_of(X)
+        if frame is None:
+            raise ValueError(f"{type(self).__name__}: found {named[0]!r} in place of values, want them, or X as a frame with "
+                             "such a column")
+        self._labels = sorted({*getattr(self, "_labels", ()), *named})
+        return frame.without(named), *(frame.column(v) if isinstance(v, str) else v for v in values)
+
     def _goes_on(self):
         """Whether a fit begins with the model that is there."""
         return getattr(self, "warm_start", False) and "model_" in self.__dict__
@@ -158,16 +171,13 @@ class ProgramEstimator(BaseEstimator):
         """Runs the program. `functions`: see Job.run. Returns: its Model."""
         job = Job(self.n_workers, self.n_servers, self.replicas, self.launcher, self.progress)
         config = {**self._config(), **(config or {})}
-        folder = memory_folder(job.top) if self._goes_on() else None
-        try:
-            if folder is not None:
-                self._earlier().write(folder)
-                config["initial_model"] = folder
-            return job.run(program or self._program, config, inputs, words=self._words(),
-                           on_line=print if self.verbose else None, functions=functions)
-        finally:
-            if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+        how = {"words": self._words(), "on_line": print if self.verbose else None, "functions": functions}
+        program = program or self._program
+        if not self._goes_on():
+            return job.run(program, config, inputs, **how)
+        with memory_folder(job.top) as folder:
+            self._earlier().write(folder)
+            return job.run(program, {**config, "initial_model": folder}, inputs, **how)
 
     def _earlier(self):
         """The model that a fit goes on from, as the program knows it."""
@@ -184,7 +194,14 @@ class ProgramEstimator(BaseEstimator):
             It is created; files of the same names are replaced.
         """
         check_is_fitted(self)
-        self.model_.write(folder)
+        self._named().write(folder)
+
+    def _named(self):
+        """The model with the features' names, if they have some: the program finds them in the headers of files."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is None or self.model_.manifest.get("names") != []:
+            return self.model_
+        return Model({**self.model_.manifest, "names": names.tolist()}, self.model_.arrays, self.model_.ids)
 
     @classmethod
     def _from_model(cls, model):
@@ -236,6 +253,14 @@ def samples(X, y=None, groups=None):
     return Table(*(c for c in (X, y, groups) if c is not None))
 
 
+def training(X, y, weight, groups=None):
+    """The inputs of a program that trains on rows with labels, and perhaps weights."""
+    inputs = {"training_input": samples(X, y, groups)}
+    if weight is not None:
+        inputs["row_weights"] = Table(weight)
+    return inputs
+
+
 def weighed_rows(X, y, weight, classes=0):
     """Rows and weights as programs get them: without rows of weight 0, which must not change a model, unless a class would then
     have no rows; weights that are all 1 are none.
@@ -252,7 +277,23 @@ def weighed_rows(X, y, weight, classes=0):
     return X, y, None if (weight == 1).all() else weight
 
 
-class ProgramClassifier(ClassifierMixin, ProgramEstimator):
+class _Scored:
+    def score(self, X, y, sample_weight=None):
+        """Of classes the share of the rows that are right; of numbers R², 1 less the squared error divided by that of the mean.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As of `fit`.
+
+        Returns
+        -------
+        float
+        """
+        return super().score(*self._by_name(X, y, sample_weight))
+
+
+class ProgramClassifier(_Scored, ClassifierMixin, ProgramEstimator):
     """Classes of any kind. The program's are their numbers, in ascending order."""
 
     _least_classes = 2
@@ -263,10 +304,11 @@ class ProgramClassifier(ClassifierMixin, ProgramEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix or data frame of shape (rows, features)
-        y : array of shape (rows,)
+        X : array, sparse matrix, or frame of shape (rows, features)
+            A frame is one of pandas or polars, a table of pyarrow, names of Parquet files, or a `paracel.Frame`.
+        y : array of shape (rows,), or name of a column of X
             Classes: numbers or texts.
-        sample_weight : array of shape (rows,), optional
+        sample_weight : array of shape (rows,), or name of a column, optional
             Weights of 0 or more; a row of weight 2 counts as two rows.
 
         Returns
@@ -278,6 +320,7 @@ class ProgramClassifier(ClassifierMixin, ProgramEstimator):
         return self
 
     def _check_training(self, X, y, sample_weight):
+        X, y, sample_weight = self._by_name(X, y, sample_weight)
         goes_on = self._goes_on()
         X, y = check_supervised(self, X, y, reset=not goes_on, allow_nan=self._allow_nan,
                                 ensure_min_samples=1 if goes_on else self._least_rows)
@@ -289,6 +332,9 @@ class ProgramClassifier(ClassifierMixin, ProgramEstimator):
         if len(self.classes_) < self._least_classes:
             raise ValueError(f"{type(self).__name__}: found only one class, {self.classes_[0]}, want at least 2 classes")
         return weighed_rows(X, y, self._weigh_classes(y, check_weight(sample_weight, X)), len(self.classes_))
+
+    def _check_evaluation(self, X, y):
+        return check_data(self, X, reset=False, allow_nan=self._allow_nan), self._numbers_of(y)
 
     def _numbers_of(self, y):
         """The numbers of known classes."""
@@ -327,10 +373,7 @@ class ProgramClassifier(ClassifierMixin, ProgramEstimator):
         return factor[y] if weight is None else weight * factor[y]
 
     def _fit(self, X, y, weight):
-        inputs = {"training_input": samples(X, y)}
-        if weight is not None:
-            inputs["row_weights"] = Table(weight)
-        return self._run(inputs, self._config_for(X, y, weight))
+        return self._run(training(X, y, weight), self._config_for(X, y, weight))
 
     def _config_for(self, X, y, weight):
         """Keys that depend on the data."""
@@ -396,7 +439,7 @@ class Probabilities:
             return np.log(self.predict_proba(X))
 
 
-class ProgramRegressor(RegressorMixin, ProgramEstimator):
+class ProgramRegressor(_Scored, RegressorMixin, ProgramEstimator):
     """Numbers."""
 
     def fit(self, X, y, sample_weight=None):
@@ -404,9 +447,10 @@ class ProgramRegressor(RegressorMixin, ProgramEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix or data frame of shape (rows, features)
-        y : array of shape (rows,)
-        sample_weight : array of shape (rows,), optional
+        X : array, sparse matrix, or frame of shape (rows, features)
+            A frame is one of pandas or polars, a table of pyarrow, names of Parquet files, or a `paracel.Frame`.
+        y : array of shape (rows,), or name of a column of X
+        sample_weight : array of shape (rows,), or name of a column, optional
             Weights of 0 or more; a row of weight 2 counts as two rows.
 
         Returns
@@ -414,19 +458,80 @@ class ProgramRegressor(RegressorMixin, ProgramEstimator):
         self
         """
         X, y, weight = self._check_training(X, y, sample_weight)
-        inputs = {"training_input": samples(X, y)}
-        if weight is not None:
-            inputs["row_weights"] = Table(weight)
-        self._take(self._run(inputs))
+        self._take(self._run(training(X, y, weight)))
         return self
 
     def _check_training(self, X, y, sample_weight):
+        X, y, sample_weight = self._by_name(X, y, sample_weight)
         X, y = check_supervised(self, X, y, reset=not self._goes_on(), allow_nan=self._allow_nan, y_numeric=True)
         return weighed_rows(X, y, check_weight(sample_weight, X))
+
+    def _check_evaluation(self, X, y):
+        return check_supervised(self, X, y, reset=False, allow_nan=self._allow_nan, y_numeric=True)
 
     def _check_rows(self, X):
         check_is_fitted(self)
         return check_data(self, X, reset=False, allow_nan=self._allow_nan)
+
+
+def early_stopping(key, what):
+    return Parameter(None, key, f"With `eval_set`: end when this many {what} have not improved its loss; the best model is kept.",
+                     lambda v: None if v is None else int(v), type="int | None")
+
+
+class Validated:
+    """Of an estimator with the parameter `early_stopping_rounds`: a fit that follows the loss of rows that are not trained on.
+
+    Its attribute `evaluations_` is a list of a dict for each step or round: its number and losses.
+    """
+
+    _eval_set: Any = None
+    _eval_parts: tuple[str, ...] = ("X", "y")
+
+    def fit(self, X, y, sample_weight=None, eval_set=None):
+        """Fits the model.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, or frame of shape (rows, features)
+            A frame is one of pandas or polars, a table of pyarrow, names of Parquet files, or a `paracel.Frame`.
+        y : array of shape (rows,), or name of a column of X
+            Numbers, or classes: numbers or texts.
+        sample_weight : array of shape (rows,), or name of a column, optional
+            Weights of 0 or more; a row of weight 2 counts as two rows.
+        eval_set : tuple of X and y, optional
+            Rows whose loss is followed.
+
+        Returns
+        -------
+        self
+        """
+        with self._following(eval_set):
+            return super().fit(X, y, sample_weight)
+
+    @contextlib.contextmanager
+    def _following(self, eval_set):
+        self._eval_set = eval_set
+        try:
+            yield
+        finally:
+            del self._eval_set
+
+    def _run(self, inputs, config=None, program=None, functions=None):
+        if self._eval_set is not None:
+            some, names = self._eval_set, self._eval_parts
+            if not isinstance(some, (tuple, list)) or len(some) != len(names):
+                size = f" of {len(some)}" if isinstance(some, (tuple, list)) else ""
+                raise ValueError(f"found eval_set, a {type(some).__name__}{size}, want the tuple ({', '.join(names)})")
+            inputs["validation_input"] = samples(*self._check_evaluation(*self._by_name(*some)))
+        elif self.early_stopping_rounds is not None:
+            raise ValueError("parameter early_stopping_rounds: fit needs eval_set=(X, y), whose loss it follows")
+        return super()._run(inputs, config, program, functions)
+
+    def _take(self, model):
+        super()._take(model)
+        self.evaluations_ = [{k: v for k, v in line.items() if k in ("round", "class") or k.startswith("validate_")}
+                             for line in model.metrics] if self._eval_set is not None else []
 
 
 _by_algorithm: dict[str, Any] = {}
@@ -469,7 +574,7 @@ def load_model(folder):
     """
     model = Model.read(folder)
     algorithm = model.manifest.get("algorithm")
-    for module in ("cluster", "factors", "linear", "naive_bayes", "text", "trees"):
+    for module in ("cluster", "factors", "linear", "naive_bayes", "ratings", "text", "trees"):
         importlib.import_module(f"paracel.{module}")
     if algorithm not in _by_algorithm:
         raise ValueError(f"{folder}: found a model of {algorithm}, want one of {', '.join(sorted(_by_algorithm))}")

@@ -22,24 +22,33 @@ def _readable(array):
 
 
 class Table:
-    """Arrays of one or two dimensions and as many rows, side by side: a matrix of doubles."""
+    """Arrays of one or two dimensions and as many rows, side by side: a matrix of doubles. The first one may be a FrameRows."""
 
-    def __init__(self, *columns):
-        self.columns = [_readable(c) for c in columns]
+    def __init__(self, first, *others):
+        self.first, self.others = first, [np.asarray(c) for c in others]
+
+    def _parts(self):
+        """Lists of arrays side by side; each part is below the one before it."""
+        if not hasattr(self.first, "parts"):
+            return [[np.asarray(self.first), *self.others]]
+        return self.first.parts(*self.others)
 
     def register(self, name):
-        _programs.add_table(name, self.columns)
+        _programs.add_table(name, [[_readable(c) for c in part] for part in self._parts()])
 
     def write(self, path):
-        width = sum(c.shape[1] if c.ndim == 2 else 1 for c in self.columns)
-        out = np.lib.format.open_memmap(path, mode="w+", dtype="<f8", shape=(len(self.columns[0]), width))
+        width = sum(c.shape[1] if c.ndim == 2 else 1 for c in (self.first, *self.others))
+        out = np.lib.format.open_memmap(path, mode="w+", dtype="<f8", shape=(len(self.first), width))
         with open(path, "r+b") as file:  # an error here; a page that is missing later would be the end of this process
             os.posix_fallocate(file.fileno(), 0, os.fstat(file.fileno()).st_size)
-        at = 0
-        for c in self.columns:
-            c = c if c.ndim == 2 else c[:, np.newaxis]
-            out[:, at:at + c.shape[1]] = c
-            at += c.shape[1]
+        top = 0
+        for part in self._parts():
+            at, end = 0, top + len(part[0])
+            for c in part:
+                c = c if c.ndim == 2 else c[:, np.newaxis]
+                out[top:end, at:at + c.shape[1]] = c
+                at += c.shape[1]
+            top = end
         out.flush()
 
 
@@ -80,6 +89,12 @@ class Text:
     def write(self, path):
         with open(path, "wb") as out:
             out.write(self.text)
+
+
+def lines_of(rows, separator, ids=None):
+    """Rows of numbers as lines of text, which the programs read as the same numbers; before each, if given, its id and a tab."""
+    lines = [separator.join(map(repr, row)) + "\n" for row in np.asarray(rows, dtype=np.float64).tolist()]
+    return Text("".join(lines if ids is None else [f"{i}\t{line}" for i, line in zip(ids, lines)]))
 
 
 class in_this_process:

@@ -16,7 +16,11 @@ class Model:
     arrays : dict of str to ndarray
     ids : dict of str to ndarray
         Of arrays whose rows have ids: numbers (uint64) or names (object).
+    metrics : list of dict
+        Of a model that a program has just written: the lines of metrics.jsonl.
     """
+
+    metrics: tuple[dict, ...] | list[dict] = ()
 
     def __init__(self, manifest, arrays, ids):
         self.manifest, self.arrays, self.ids = manifest, arrays, ids
@@ -66,6 +70,15 @@ class Model:
             described[name] = about
         with open(os.path.join(folder, "model.json"), "w", encoding="utf-8") as out:
             json.dump({**self.manifest, "format": "npy", "arrays": described}, out, indent=2)
+
+
+def metrics_of(folder):
+    """The lines of metrics.jsonl, or none."""
+    path = os.path.join(folder, "metrics.jsonl")
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
 
 
 def _from_npy(files, about):

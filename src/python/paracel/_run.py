@@ -5,7 +5,6 @@ import json
 import os
 import queue
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,7 @@ import numpy as np
 from paracel import _core, _programs
 from paracel._functions import folders_of_modules
 from paracel._inputs import Text, in_this_process, write_files
-from paracel._model import Model
+from paracel._model import Model, metrics_of
 from paracel._progress import progress_of
 from paracel.errors import ConfigError, DataError, Error, JobError, PluginError, UsageError
 
@@ -101,9 +100,21 @@ def _warning_class(text):
     return ProgramWarning
 
 
+def lines_into(summary):
+    """A function that takes the lines `name value` of a program into a dict."""
+    def take(line):
+        name, _, value = line.partition(" ")
+        try:
+            summary[name] = float(value) if any(c in value for c in ".en") else int(value)
+        except ValueError:
+            summary[name] = value
+    return take
+
+
 def memory_folder(top=None):
-    """A new folder: below `top`, or in memory, where the system has that."""
-    return tempfile.mkdtemp(prefix="paracel-", dir=top or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+    """A context: a new folder, below `top`, or in memory, where the system has that. It is removed at the end."""
+    top = top or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    return tempfile.TemporaryDirectory(prefix="paracel-", dir=top, ignore_cleanup_errors=True)
 
 
 class Job:
@@ -156,13 +167,12 @@ class Job:
         -------
         Model
         """
-        folder = memory_folder(self.top)
-        try:
+        with memory_folder(self.top) as folder:
             output = os.path.join(folder, "output")
             self.run_to(output, program, {"format": "npy", **config}, inputs, words=words, on_line=on_line, functions=functions)
-            return Model.read(output)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            model = Model.read(output)
+            model.metrics = metrics_of(output)
+            return model
 
     def run_to(self, output, program, config, inputs, *, words=None, on_line=None, functions=None):
         """The same with the program's files left in the folder `output`. Nothing is returned."""
@@ -191,8 +201,7 @@ class Job:
                                  objective=functions.get("objective"), metric=functions.get("eval_metric"))
 
     def _as_job(self, program, config, inputs, listener, functions):
-        folder = memory_folder(self.top)
-        try:
+        with memory_folder(self.top) as folder:
             try:
                 config = {**config, **write_files(inputs, folder)}
             except OSError as e:
@@ -210,8 +219,6 @@ class Job:
                        "-p", str(self.n_servers), "--replicas", str(self.replicas), "--progress-every", str(_PROGRESS_EVERY),
                        *self.options, "--output-dir", folder, "-c", file, path]
             return _run_command(command, listener)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def job_of(function, keywords):

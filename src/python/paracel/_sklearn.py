@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What estimators need of scikit-learn 1.2 or newer, or a small replacement where it is absent: then X is an array of numbers,
-and there are neither tags nor data frames."""
+"""What estimators need of scikit-learn 1.2 or newer, or a small replacement where it is absent: then there are no
+tags."""
 import inspect
 
 import numpy as np
+
+from paracel import _frames
 
 try:
     import sklearn
@@ -24,8 +26,7 @@ if sklearn is not None:
         def _validate(estimator, X, **how):
             return estimator._validate_data(X, **how)
 
-    def check_data(estimator, X, *, reset, allow_nan=False, **how):
-        """X, or with y X and y, as arrays or CSR matrices. `reset`: they define the features."""
+    def _check_matrix(estimator, X, *, reset, allow_nan=False, **how):
         finite = "allow-nan" if allow_nan else True
         found = _validate(estimator, X, reset=reset, accept_sparse="csr", **{_FINITE: finite}, **how)
         checked = found[0] if "y" in how else found
@@ -78,7 +79,7 @@ else:
         def fit_transform(self, X, y=None, **how):
             return self.fit(X, **how).transform(X)
 
-    def check_data(estimator, X, *, reset, allow_nan=False, **how):
+    def _check_matrix(estimator, X, *, reset, allow_nan=False, **how):
         sparse = hasattr(X, "tocsr")
         X = X.tocsr() if sparse else np.asarray(X)
         if X.ndim != 2 or X.dtype.kind not in "biuf":
@@ -92,10 +93,7 @@ else:
             raise ValueError(f"found X with {X.shape[1]} features, want {estimator.n_features_in_}")
         if "y" not in how:
             return X
-        y = np.asarray(how["y"])
-        if y.shape != (X.shape[0],):
-            raise ValueError(f"found y of shape {y.shape}, want a number or class for each of {X.shape[0]} rows")
-        return X, y.astype(float) if how.get("y_numeric") else y
+        return X, _labels(X, **how)
 
     def check_weight(weight, X):
         if weight is None:
@@ -112,6 +110,28 @@ else:
     def check_is_fitted(estimator):
         if not hasattr(estimator, "n_features_in_"):
             raise NotFittedError(f"this {type(estimator).__name__} has not been fitted: call fit first")
+
+
+def _labels(X, y, y_numeric=False, **_):
+    y = np.asarray(y)
+    if y.shape != (X.shape[0],):
+        raise ValueError(f"found y of shape {y.shape}, want a number or class for each of {X.shape[0]} rows")
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise ValueError("found NaN or infinity in y, want finite numbers or classes")
+    return y.astype(float) if y_numeric else y
+
+
+def check_data(estimator, X, *, reset, allow_nan=False, **how):
+    """X, or with y X and y, as arrays, CSR matrices, or, with `reset`, for a frame FrameRows. `reset`: they define the
+    features."""
+    frame = X if isinstance(X, _frames.FrameRows) else _frames.frame_of(X)
+    if frame is None or (sklearn is not None and _frames.is_plain(X, frame, estimator)):
+        if reset:
+            estimator._categories = {}
+            estimator.__dict__.pop("feature_names_in_", None)
+        return _check_matrix(estimator, X, reset=reset, allow_nan=allow_nan, **how)
+    rows = _frames.check_frame(estimator, frame, reset=reset, allow_nan=allow_nan)
+    return (rows, _labels(rows, **how)) if "y" in how else rows
 
 
 def check_supervised(estimator, X, y, **how):

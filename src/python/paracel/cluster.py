@@ -39,9 +39,22 @@ class KMeans(ClusterMixin, TransformerMixin, ProgramEstimator):
         "batch_size": Parameter(0, "batch_size", "Mini-batches of this many points; 0: none."),
         "metric": Parameter("euclidean", "metric", "``euclidean``, ``cosine``, or for columns latitude and longitude in degrees "
                                                    "``haversine``."),
+        "init": Parameter(None, None, "First centres: array of shape (n_clusters, features). None: drawn by k-means||.",
+                          type="Any"),
         "warm_start": warm_start("Its centres are the first ones, and `n_init` is 1."),
         "random_state": random_state(),
     }
+
+    _begins = None  # the model of the first centres
+
+    def _centres(self, init):
+        centers = np.array(init, dtype=np.float64)
+        if centers.shape != (self.n_clusters, self.n_features_in_) or not np.isfinite(centers).all():
+            raise ValueError(f"parameter init: found an array of shape {centers.shape}, want finite numbers of shape "
+                             f"{(self.n_clusters, self.n_features_in_)}")
+        names = getattr(self, "feature_names_in_", np.empty(0)).tolist()
+        about = {"algorithm": "kmeans", "settings": {"metric": self.metric}, "names": names}
+        return Model(about, {"centers": centers, "counts": np.zeros(len(centers))}, {})
 
     def fit(self, X, y=None, sample_weight=None):
         """Finds the centres.
@@ -60,10 +73,21 @@ class KMeans(ClusterMixin, TransformerMixin, ProgramEstimator):
         if X.shape[0] < self._number("n_clusters"):
             raise ValueError(f"parameter n_clusters: found {self.n_clusters}, want at most n_samples={X.shape[0]}")
         rows, _, weight = weighed_rows(X, None, check_weight(sample_weight, X))
-        self._take(self._run(self._inputs(rows, weight), {"type": "rows"}))
+        if self.init is not None and not self._goes_on():
+            self._begins = self._centres(self.init)
+        try:
+            self._take(self._run(self._inputs(rows, weight), {"type": "rows"}))
+        finally:
+            self.__dict__.pop("_begins", None)
         if rows is not X:
             self.labels_ = np.argmin(self._nearest(X)[0], axis=1).astype(np.int32)
         return self
+
+    def _goes_on(self):
+        return super()._goes_on() or self._begins is not None
+
+    def _earlier(self):
+        return super()._earlier() if self._begins is None else self._begins
 
     @staticmethod
     def _inputs(X, weight=None):
@@ -81,7 +105,7 @@ class KMeans(ClusterMixin, TransformerMixin, ProgramEstimator):
         """Writes the model into a folder that the program reads with the key ``model``, and `paracel.load_model`."""
         check_is_fitted(self)
         arrays = {**self.model_.arrays, "labels": self.labels_.astype(np.uint64)}
-        Model(self.model_.manifest, arrays, self.model_.ids).write(folder)
+        Model(self._named().manifest, arrays, self.model_.ids).write(folder)
 
     def _nearest(self, X):
         """Labels and squared distances from the centres."""

@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Graph algorithms.
 
-Edges are an array of shape (edges, 2) of any ids, numbers or texts, or a SciPy sparse matrix whose entries are weights of edges
-from row to column. Each function takes the keywords of a job, too: `n_workers`, `n_servers`, `replicas`, `launcher`.
+Edges are an array of shape (edges, 2) of any ids, numbers or texts; a SciPy sparse matrix whose entries are weights of edges from
+row to column; or a frame (of pandas or polars, table of pyarrow, names of Parquet files) of the columns source, target and, in a
+weighted graph, weight, in this order, which `paracel.Frame(frame, [names])` selects. Each function takes the keywords of a job,
+too: `n_workers`, `n_servers`, `replicas`, `launcher`.
 """
+import glob
+import os
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from paracel._docs import complete
+from paracel._frames import columns_of
 from paracel._inputs import Table, Text
-from paracel._run import Words, job_of
+from paracel._model import Model
+from paracel._run import Words, job_of, lines_into, memory_folder
 
 _EXACT = 2**53  # ids beyond it are not exact as doubles
 
@@ -61,44 +68,43 @@ def _are_numbers(ids):
 
 def _run(program, array, edges, weights, vertices, config, job, *, label=False, also=(), inputs_of=None):
     """Runs a program of graphs. `also`: further ids, as their config keys and values. Returns: VertexValues."""
-    if hasattr(edges, "tocoo"):
-        entries = edges.tocoo()
-        edges = np.stack([entries.row, entries.col], axis=1)
-        weights = entries.data if weights is None else weights
-        vertices = np.arange(max(entries.shape)) if vertices is None else vertices
-    edges = np.asarray(edges)
     job = job_of(program, job)
-    if edges.ndim != 2 or edges.shape[1] != 2:
-        raise ValueError(f"found edges of shape {edges.shape}, want (edges, 2) or a sparse matrix")
-    if weights is not None and np.shape(weights) != edges.shape[:1]:
-        raise ValueError(f"found weights of shape {np.shape(weights)}, want one for each of {len(edges)} edges")
+    if hasattr(edges, "tocoo") and vertices is None:
+        vertices = np.arange(max(edges.shape))
+    *sides, weights = _edges(edges, weights)
     more = [np.asarray(ids) for ids in ([] if vertices is None else [vertices])] + [np.asarray([i]) for _, i in also]
-    ids = _Ids(edges, *more)
+    ids = _Ids(*sides, *more)
     numbers = ids.arrays
-    inputs = {"input": Table(numbers[0]) if weights is None else Table(numbers[0], np.asarray(weights))}
+    inputs = {"input": Table(*numbers[:2]) if weights is None else Table(*numbers[:2], weights)}
     if vertices is not None:
-        inputs["vertices"] = Table(numbers[1])
+        inputs["vertices"] = Table(numbers[2])
     for (key, _), number in zip(also, numbers[len(numbers) - len(also):]):
         config = {**config, key: str(number[0])}
     for key, name in also:
-        if not np.isin(name, [edges] if vertices is None else np.concatenate([edges.ravel(), more[0].ravel()])):
+        if not any(np.isin(name, some) for some in (*sides, *([] if vertices is None else more[:1]))):
             raise ValueError(f"{program}: parameter {key}: found {name!r}, want the id of a vertex of the graph")
     inputs.update(inputs_of(ids) if inputs_of else {})
     summary = {}
     words = Words(program, {"damping_factor": "damping", "tolerance": "tol", "rounds": "max_iter"}, {"input": "edges"})
-    model = job.run(program, config, inputs, words=words, on_line=_into(summary))
+    model = job.run(program, config, inputs, words=words, on_line=lines_into(summary))
     values = model.arrays[array] if array else None
     return VertexValues(ids.of(model.ids[array]) if array else None, ids.of(values) if label else values, summary)
 
 
-def _into(summary):
-    def take(line):
-        name, _, value = line.partition(" ")
-        try:
-            summary[name] = float(value) if any(c in value for c in ".en") else int(value)
-        except ValueError:
-            summary[name] = value
-    return take
+def _edges(edges, weights=None):
+    """Sources, targets, and weights or None."""
+    if hasattr(edges, "tocoo"):
+        entries = edges.tocoo()
+        return entries.row, entries.col, entries.data if weights is None else np.asarray(weights)
+    columns = columns_of(edges, ("source", "target", "weight"), "edges")
+    if columns is not None:
+        return *columns[:2], columns[2] if len(columns) == 3 and weights is None else weights
+    edges = np.asarray(edges)
+    if edges.ndim != 2 or edges.shape[1] != 2:
+        raise ValueError(f"found edges of shape {edges.shape}, want (edges, 2), a sparse matrix or a frame")
+    if weights is not None and np.shape(weights) != edges.shape[:1]:
+        raise ValueError(f"found weights of shape {np.shape(weights)}, want one for each of {len(edges)} edges")
+    return edges[:, 0], edges[:, 1], None if weights is None else np.asarray(weights)
 
 
 @complete
@@ -135,7 +141,7 @@ def pagerank(edges, weights=None, *, vertices=None, damping=0.85, tol=1e-10, max
                 raise ValueError("personalization: found an id that is no vertex")
             return {"personalization": Text("".join(f"{i}\t{w!r}\n" for i, w in zip(numbers.tolist(), map(float, shares))))}
     config = {"damping_factor": float(damping), "tolerance": float(tol), "rounds": int(max_iter),
-              "weights": "no" if weights is None and not hasattr(edges, "tocoo") else "yes"}
+              "weights": "no" if _edges(edges, weights)[2] is None else "yes"}
     return _run("pagerank", "pagerank", edges, weights, vertices, config, job, inputs_of=inputs_of)
 
 
@@ -259,3 +265,116 @@ def label_propagation(edges, *, vertices=None, max_iter=None, **job):
     """
     config = {} if max_iter is None else {"rounds": int(max_iter)}
     return _run("label_propagation", "label", edges, None, vertices, config, job, label=True)
+
+
+@complete
+def mvv(edges, *, vertices=None, **job):
+    """For each vertex the greatest one from which it can be reached, itself included. Program: ``mvv``.
+
+    Returns
+    -------
+    VertexValues
+
+    Examples
+    --------
+    >>> import paracel
+    >>> paracel.mvv([("d", "a"), ("a", "b"), ("c", "b")]).values.tolist()
+    ['d', 'd', 'c', 'd']
+    """
+    return _run("mvv", "vertex_val", edges, None, vertices, {}, job, label=True)
+
+
+class Inversion(NamedTuple):
+    """Scores that explain a distribution.
+
+    Attributes
+    ----------
+    ids : ndarray
+        The right vertices, ascending.
+    scores, received : ndarray
+        Of each its score, and the share of all that it receives.
+    transitions : list of tuple
+        (left vertex, right vertex, probability), by left vertex, the most probable first.
+    summary : dict
+        What the program prints: rounds, short, l1, converged.
+    """
+
+    ids: Any
+    scores: Any
+    received: Any
+    transitions: Any
+    summary: Any
+
+
+@complete
+def steady_state_inversion(edges, left, right, weights=None, *, epsilon=1e-4, max_iter=1000, topk=100, feasibility="after",
+                           **job):
+    """Scores of right vertices with which those who are at left vertices, and go on along an edge with a probability proportional
+    to its weight times the score of its end, arrive in the given shares. Program: ``steady_state_inversion``.
+
+    Parameters
+    ----------
+    edges
+        From left to right vertices, which may have the same ids.
+    left, right : dict from id to number
+        The share of all that is at each left vertex, and that each right one receives.
+    weights : array of shape (edges,), optional
+    epsilon : float
+        A right vertex may receive less than its share by this fraction of it.
+    topk : int
+        Most transitions of a left vertex.
+    feasibility : str
+        When to look for a proof that there are no such scores: ``after`` too many rounds, ``before``, or ``never``.
+
+    Returns
+    -------
+    Inversion
+
+    Raises
+    ------
+    DataError
+        There are none; it names right vertices that must receive more than those before them have.
+
+    Examples
+    --------
+    >>> import paracel
+    >>> found = paracel.steady_state_inversion([("a", "x"), ("a", "y"), ("b", "y")], {"a": 0.5, "b": 0.5}, {"x": 0.2, "y": 0.8})
+    >>> found.ids.tolist(), found.received.round(3).tolist()
+    (['x', 'y'], [0.2, 0.8])
+    """
+    sources, targets, weights = _edges(edges, weights)
+    sides = [_Ids(ids, np.array(list(shares))) for ids, shares in ((sources, left), (targets, right))]
+    # Names in the order of the ids: numbers of as many digits.
+    texts = [[f"{i:017d}{letter}" for i in side.arrays[0].tolist()] for side, letter in zip(sides, "LR")]
+    parts = [texts[0], texts[1]] + ([] if weights is None else [map(repr, weights.astype(np.float64).tolist())])
+    distribution = "".join(f"{i:017d}{letter},{float(p)!r}\n" for side, letter, shares in zip(sides, "LR", (left, right))
+                           for i, p in zip(side.arrays[1].tolist(), shares.values()))
+    inputs = {"bigraph_input": Text("".join(",".join(line) + "\n" for line in zip(*parts))),
+              "distribution_input": Text(distribution)}
+    config = {"epsilon": float(epsilon), "rounds": int(max_iter), "ktop": int(topk), "feasibility": feasibility}
+    summary, transitions = {}, []
+
+    def id_of(name):
+        return sides["LR".index(name[-1])].of(np.array([int(name[:-1])]))[0]
+
+    class names_of_ids(Words):
+        def of_error(self, text):
+            return re.sub(r"\b\d{17}[LR]", lambda m: str(id_of(m[0])), super().of_error(text))
+
+    job = job_of("steady_state_inversion", job)
+    with memory_folder(job.top) as folder:
+        output = os.path.join(folder, "output")
+        words = names_of_ids("steady_state_inversion", {"rounds": "max_iter", "ktop": "topk"})
+        job.run_to(output, "steady_state_inversion", {**config, "format": "npy"}, inputs, words=words,
+                   on_line=lines_into(summary))
+        model = Model.read(output)
+        for file in sorted(glob.glob(os.path.join(output, "transfer_prob_matrix_*"))):
+            with open(file, encoding="utf-8") as lines:
+                for line in lines:
+                    name, _, best = line.rstrip("\n").partition("\t")
+                    pairs = [pair.rsplit(":", 1) for pair in best.split("|") if pair]
+                    transitions += [(id_of(name), id_of(other), float(p)) for other, p in pairs]
+    numbers = np.array([int(name[:-1]) for name in model.ids["score"]], dtype=np.int64)
+    order = np.argsort(numbers, kind="stable")
+    return Inversion(sides[1].of(numbers[order]), model.arrays["score"][order], model.arrays["received"][order],
+                     transitions, summary)

@@ -2,8 +2,8 @@
 """Linear models."""
 import numpy as np
 
-from paracel._estimator import (Parameter, Probabilities, ProgramClassifier, ProgramRegressor, class_weight, loads,
-                                 warm_start, weight_failures)
+from paracel._estimator import (Parameter, Probabilities, ProgramClassifier, ProgramRegressor, Validated, class_weight,
+                                early_stopping, loads, warm_start, weight_failures)
 from paracel._model import Model
 
 _SOLVER = "How the minimum is found: ``{}``."
@@ -139,7 +139,7 @@ class LogisticRegression(_WithFreeIntercepts):
         return np.stack([1 - second, second], axis=1)
 
 
-class SoftmaxRegression(_WithFreeIntercepts):
+class SoftmaxRegression(Validated, _WithFreeIntercepts):
     """Multinomial logistic regression with an L2 penalty: a weight of each feature for each class.
 
     Minimises ``|W|^2 / 2 + C sum_i weight_i loss_i``. Program: ``softmax``.
@@ -159,6 +159,7 @@ class SoftmaxRegression(_WithFreeIntercepts):
         "max_iter": Parameter(1000, "rounds", "Maximum number of steps; reaching it is an error."),
         "fit_intercept": Parameter(True, "bias", "Whether classes have intercepts. These are not penalised."),
         "solver": Parameter("newton", "method", _SOLVER.format("newton`` or ``lbfgs")),
+        "early_stopping_rounds": early_stopping("patience", "steps"),
         "class_weight": class_weight(),
         "warm_start": _WARM_START,
     }
@@ -206,12 +207,13 @@ _MARGIN = {
     "fit_intercept": Parameter(True, "bias", "Whether there is an intercept."),
     "penalize_intercept": Parameter(True, "penalize_bias", "Whether the penalty includes it."),
     "solver": Parameter("auto", "method", _SOLVER.format("auto``, ``newton``, ``dual`` or ``lbfgs")),
+    "early_stopping_rounds": early_stopping("patience", "steps"),
     "warm_start": _WARM_START,
 }
 
 
 @loads("linear_svm")
-class LinearSVC(_LinearClassifier):
+class LinearSVC(Validated, _LinearClassifier):
     """Linear support vector machine; with more than two classes one against the rest.
 
     Minimises ``|w|^2 / 2 + C sum_i weight_i loss(y_i w.x_i)``. Program: ``linear_svm``.
@@ -259,7 +261,7 @@ class _LinearRegressor(ProgramRegressor):
 
 
 @loads("linear_svr")
-class LinearSVR(_LinearRegressor):
+class LinearSVR(Validated, _LinearRegressor):
     """Linear support vector regression.
 
     Minimises ``|w|^2 / 2 + C sum_i weight_i loss(y_i - w.x_i)``. Program: ``linear_svr``.

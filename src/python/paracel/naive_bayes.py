@@ -37,6 +37,7 @@ class _NaiveBayes(Probabilities, ProgramClassifier):
         -------
         self
         """
+        X, y, sample_weight = self._by_name(X, y, sample_weight)
         if "model_" not in self.__dict__:
             missing = [] if classes is None else np.setdiff1d(classes, y).tolist()
             if missing:

@@ -5,8 +5,9 @@ from typing import Any, ClassVar, TypeVar
 
 from paracel import _core
 from paracel._settings import Setting
+from paracel._sources import are_files
 from paracel.errors import ConfigError
-from paracel.loading import Samples, SparseRows, samples_of, sparse_rows_of
+from paracel.loading import (Columns, Samples, SparseRows, entries_of, load_columns, parquet_samples, samples_of, sparse_rows_of)
 
 Opened = TypeVar("Opened", bound="Paralg")  # Self, from Python 3.11 on
 
@@ -61,9 +62,9 @@ class Paralg(_core.Paralg):
     """The config of the program, from `--cfg_file` (see `paracel.run`)."""
 
     settings: ClassVar[dict[str, Setting] | None] = None
-    """The keys of the config, by name, as `paracel.setting` declares them: then `paracel.run` checks the config as programs in C++
-    do theirs, and `config` has all of them, with their defaults. None: any keys. The keys consistency, ssp_switch and limit_s are
-    accepted, too."""
+    """The keys of the config, by name, as `paracel.setting` declares them: then `paracel.run` checks the config as programs in
+    C++ do theirs, and `config` has all of them, with their defaults. None: any keys. The keys consistency, ssp_switch and limit_s
+    are accepted, too."""
 
     def __init__(self, output: str | None = None, rounds: int | None = None, consistency: str | None = None,
                  staleness: int | None = None) -> None:
@@ -109,27 +110,32 @@ class Paralg(_core.Paralg):
         return self._loop({} if state is None else state, same_on_every_worker)
 
     def load_samples(self, files: str | Iterable[str], **options: Any) -> Samples:
-        """This worker's part of samples in CSV, libsvm or .npy: a `loading.Samples`. A collective; an error is the same on every
-        worker.
+        """This worker's part of samples in CSV, libsvm, .npy, Parquet or Arrow: a `loading.Samples`. A collective; an error is
+        the same on every worker.
 
         Parameters
         ----------
         files : str or list of str
-            Files, folders, glob patterns, or "-".
+            Files, folders, glob patterns, or "-". Names that end in .parquet, .arrow or .feather: each worker reads its share of
+            the row groups, with a package that Paracel does not need otherwise, pyarrow.
         **options
             label : {"binary", "real", "classes", "relevance", "none"}; classes, target, features, weight, group, categorical:
             fields, by name or number (as text); header : {"automatic", "yes", "no"}; separator, columns, without_label, missing,
-            missing_as, float32. doc/loading.md explains them.
+            missing_as, float32. doc/loading.md explains them. Of Parquet: label, classes, target, features, weight, group and
+            categorical by name, without_label, float32, and missing=True: missing features are NaN.
 
         Returns
         -------
         loading.Samples
         """
+        if are_files(files):
+            return parquet_samples(self.comm, files, **options)
         return samples_of(self._load_samples(files, **options))
 
     def load_sparse(self, files: str | Iterable[str], **options: Any) -> SparseRows:
-        """This worker's rows of a sparse matrix, from lines `row,column,value`, MatrixMarket or libsvm: a `loading.SparseRows`.
-        Rows are numbered in ascending order of their ids, over all workers. A collective.
+        """This worker's rows of a sparse matrix, from lines `row,column,value`, MatrixMarket, libsvm, or columns of Parquet or
+        Arrow (as load_samples: the first three, or the option `columns`): a `loading.SparseRows`. Rows are
+        numbered in ascending order of their ids, over all workers. A collective.
 
         Parameters
         ----------
@@ -143,7 +149,41 @@ class Paralg(_core.Paralg):
         -------
         loading.SparseRows
         """
-        return sparse_rows_of(self._load_sparse(files, **options))
+        return sparse_rows_of(self._load_sparse(self._text_files(files, options, True), **options))
+
+    def load_graph(self, files: str | Iterable[str], **options: Any) -> _core.Graph:
+        """This worker's part of a graph, from edge lists, or columns of Parquet or Arrow: the source, the target and the weight.
+        A collective.
+
+        Parameters
+        ----------
+        files : str or list of str
+        **options
+            weighted, undirected, self_loops, incoming : bool; and the options of load_sparse.
+        """
+        return self._load_graph(self._text_files(files, options, options.get("weighted")), **options)
+
+    def _text_files(self, files: str | Iterable[str], options: dict[str, Any], valued: bool | None) -> str | Iterable[str]:
+        """The files that the core reads; the rows of those of Parquet become the option `own`."""
+        if are_files(files):
+            values = options.get("values", "take" if valued else "ignore")
+            options["own"] = entries_of(self.comm, files, options.pop("columns", None), values)
+            return []
+        return files
+
+    def load_parquet(self, files: str | Iterable[str], columns: Iterable[str] | None = None) -> Columns:
+        """This worker's rows of files of Parquet or Arrow: a `loading.Columns`. Each worker reads its share of the row groups,
+        whole ones, so that rows are spread evenly if there are several groups a worker; the rows of all workers, one after the
+        other, are those of the files. A collective. Needs pyarrow.
+
+        Parameters
+        ----------
+        files : str or list of str
+            Names or glob patterns.
+        columns : list of str, optional
+            Default: all.
+        """
+        return load_columns(self.comm, files, columns)
 
     def __enter__(self: Opened) -> Opened:
         return self

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Words and topics."""
-import os
-import shutil
-
 import numpy as np
 
 from paracel._estimator import Parameter, ProgramEstimator, loads, random_state, samples, warm_start
@@ -10,6 +7,7 @@ from paracel._docs import complete
 from paracel._inputs import Text
 from paracel._run import Job, Words, job_of, memory_folder
 from paracel._sklearn import NotFittedError, TransformerMixin, check_data, check_is_fitted
+from paracel.vectors import WordVectors
 
 
 def _lines(text):
@@ -21,6 +19,13 @@ def _lines(text):
     except TypeError:
         raise ValueError("found text that is neither a str, bytes nor an iterable of sentences, each a str or a list of "
                          "str") from None
+
+
+def _are_texts(X):
+    """Whether they are documents as texts or lists of words, not rows of numbers."""
+    if isinstance(X, np.ndarray) or not isinstance(X, (list, tuple)) or not X:
+        return isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype.kind in "UO" and all(isinstance(d, str) for d in X)
+    return all(isinstance(d, str) or (isinstance(d, (list, tuple)) and all(isinstance(w, str) for w in d)) for d in X)
 
 
 @complete
@@ -58,6 +63,8 @@ class Word2Vec(ProgramEstimator):
 
     Attributes
     ----------
+    wv : WordVectors
+        The vectors by word, with the calls of gensim's.
     words_ : array of str of shape (words,)
         The most frequent first.
     vectors_ : array of float32 of shape (words, vector_size)
@@ -76,7 +83,11 @@ class Word2Vec(ProgramEstimator):
         "window": Parameter(5, "window", "Words on each side."),
         "min_count": Parameter(5, "min_count", "Words that occur less often are left out."),
         "method": Parameter("skip_gram", "method", "``skip_gram`` or ``cbow``."),
+        "loss": Parameter("negative_sampling", "loss", "``negative_sampling`` or ``hierarchical_softmax``, which no fit goes on "
+                                                       "from."),
         "negatives": Parameter(5, "negatives", "Other words for each word."),
+        "sample": Parameter(0.001, "sample", "Words that are a greater share of the text are thinned out; 0: none."),
+        "batch_size": Parameter(0, "batch_size", "Words between two exchanges of vectors; 0: the program's."),
         "max_iter": Parameter(5, "rounds", "Passes over the text."),
         "learning_rate": Parameter(None, "alpha", "First step size; None: the program's.", type="float | None"),
         "warm_start": warm_start("Words that it has go on, others begin as new ones."),
@@ -98,21 +109,27 @@ class Word2Vec(ProgramEstimator):
         self._take(self._run({"input": _lines(X)}))
         return self
 
+    def _config(self):
+        config = super()._config()
+        if self.loss == "hierarchical_softmax":
+            del config["negatives"]
+        return config
+
     def _take(self, model):
         super()._take(model)
         self.words_, self.vectors_ = model.ids["vectors"], model.arrays["vectors"]
-        self._place = {word: i for i, word in enumerate(self.words_.tolist())}
+        self.wv = WordVectors(self.words_, self.vectors_)
+
+    def _fitted(self):
+        if not hasattr(self, "wv"):
+            raise NotFittedError(f"this {type(self).__name__} has not been fitted: call fit first")
+        return self.wv
 
     def __contains__(self, word):
         return word in self._fitted()
 
     def __getitem__(self, word):
-        return self.vectors_[self._fitted()[word]]
-
-    def _fitted(self):
-        if not hasattr(self, "_place"):
-            raise NotFittedError(f"this {type(self).__name__} has not been fitted: call fit first")
-        return self._place
+        return self._fitted()[word]
 
     def most_similar(self, positive, negative=(), topn=10):
         """The words whose vectors have the greatest cosine with the sum of the positive ones less that of the negative ones.
@@ -127,14 +144,7 @@ class Word2Vec(ProgramEstimator):
         -------
         list of (word, cosine)
         """
-        positive, negative = ([w] if isinstance(w, str) else list(w) for w in (positive, negative))
-        place = self._fitted()
-        unit = self.vectors_ / np.linalg.norm(self.vectors_, axis=1, keepdims=True)
-        target = sum(unit[place[w]] for w in positive) - sum((unit[place[w]] for w in negative), np.zeros(unit.shape[1]))
-        cosines = unit @ target / np.linalg.norm(target)
-        cosines[[place[w] for w in [*positive, *negative]]] = -np.inf
-        best = np.argsort(-cosines, kind="stable")[:topn]
-        return [(str(self.words_[i]), float(cosines[i])) for i in best if np.isfinite(cosines[i])]
+        return self._fitted().most_similar(positive, negative, topn)
 
 
 @loads("lda")
@@ -143,6 +153,8 @@ class LatentDirichletAllocation(TransformerMixin, ProgramEstimator):
 
     Attributes
     ----------
+    words_ : array of str of shape (words,)
+        Of documents that are texts: the words, in the order of `components_`.
     components_ : array of shape (n_components, words)
         How often each word has each topic.
 
@@ -163,6 +175,13 @@ class LatentDirichletAllocation(TransformerMixin, ProgramEstimator):
         "topic_word_prior": Parameter(0.1, "beta", "Prior of a word in a topic."),
         "method": Parameter("gibbs", "method", "``gibbs`` or ``online``."),
         "max_iter": Parameter(100, "iters", "Sweeps over the documents."),
+        "sampler": Parameter("sparse", "sampler", "gibbs: ``sparse``, exact, or ``mh``, a Metropolis-Hastings chain."),
+        "optimize_every": Parameter(0, "optimize_every", "gibbs: sweeps between two fits of the priors; 0: they stay."),
+        "batch_size": Parameter(128, "batch_size", "online: documents between two changes of the topics."),
+        "learning_offset": Parameter(10.0, "learning_offset", "online: as scikit-learn's."),
+        "learning_decay": Parameter(0.7, "learning_decay", "online: as scikit-learn's."),
+        "tol": Parameter(0.0, "tolerance", "End when the likelihood or bound changes by less than this fraction between two "
+                                           "reports, which are every 10 sweeps."),
         "warm_start": warm_start("Its counts of words are the start."),
         "random_state": random_state(),
     }
@@ -172,20 +191,32 @@ class LatentDirichletAllocation(TransformerMixin, ProgramEstimator):
 
         Parameters
         ----------
-        X : array, sparse matrix or data frame of shape (documents, words)
-            Whole numbers: how often each document has each word.
+        X : array, sparse matrix or frame of shape (documents, words), or list of documents
+            Whole numbers: how often each document has each word. Or texts, or lists of words.
 
         Returns
         -------
         self
         """
-        X = check_data(self, X, reset=not self._goes_on())
-        self._take(self._run({"input": samples(X)}, {"input_format": "table"}))
+        if _are_texts(X):
+            self._take(self._run({"input": _lines(X)}, {"input_format": "text"}))
+        else:
+            X = check_data(self, X, reset=not self._goes_on())
+            self._take(self._run({"input": samples(X)}, {"input_format": "table"}))
         return self
+
+    def _config(self):
+        config = super()._config()
+        for key in ("sampler", "optimize_every") if self.method == "online" else ("batch_size", "learning_offset",
+                                                                                  "learning_decay"):
+            del config[key]
+        return config
 
     def _take(self, model):
         super()._take(model)
         words = model.ids["word_topic"]
+        if model.manifest["text"]:
+            self.words_, self.n_features_in_ = words, len(words)
         rows = model.arrays["word_topic"].astype(np.float64)
         place = words.astype(np.int64) - 1 if words.dtype != object else np.arange(len(words))
         if not hasattr(self, "n_features_in_"):
@@ -201,17 +232,17 @@ class LatentDirichletAllocation(TransformerMixin, ProgramEstimator):
         array of shape (documents, n_components)
         """
         check_is_fitted(self)
-        X = check_data(self, X, reset=False)
         if self.model_.manifest["text"]:
-            raise ValueError("found a model of words that are texts, want documents as the program reads them: gLDA")
-        folder = memory_folder()
-        try:
-            self.model_.write(os.path.join(folder, "model"))
-            config = {"model_input": os.path.join(folder, "model"), "input_format": "table"}
-            found = Job().run("gLDA", {**config, "format": "npy"}, {"predict_input": samples(X)}, words=self._words())
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        shares = np.empty((X.shape[0], len(self.components_)))
+            if not _are_texts(X):
+                raise ValueError("found documents as counts, want texts or lists of words, as those of the fit were")
+            documents, count, how = _lines(X), len(X), {"input_format": "text"}
+        else:
+            X = check_data(self, X, reset=False)
+            documents, count, how = samples(X), X.shape[0], {"input_format": "table"}
+        with memory_folder() as folder:
+            self.model_.write(folder)
+            found = Job().run("gLDA", {"model_input": folder, **how}, {"predict_input": documents}, words=self._words())
+        shares = np.empty((count, len(self.components_)))
         shares[found.ids["predictions"].astype(np.int64)] = found.arrays["predictions"]
         return shares
 

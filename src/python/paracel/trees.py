@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Gradient-boosted trees and random forests."""
+import os
+import shutil
+
 import numpy as np
 
-from paracel._estimator import (Parameter, Probabilities, ProgramClassifier, ProgramEstimator, ProgramRegressor, class_weight,
-                                loads, random_state, samples, warm_start, weight_failures)
+from paracel._estimator import (Parameter, Probabilities, ProgramClassifier, ProgramEstimator, ProgramRegressor, Validated,
+                                class_weight, early_stopping, loads, random_state, training, warm_start, weight_failures)
 from paracel._functions import Metric, Objective, function_of, name_for_workers, name_of
-from paracel._inputs import Table
-from paracel._sklearn import check_data, check_supervised, check_weight
+from paracel._model import Model
+from paracel._run import Job, memory_folder
+from paracel._sklearn import check_is_fitted, check_supervised, check_weight
 from paracel.linear import logistic, softmax
 
 _GREATEST = np.finfo(np.float32).max / 2
@@ -98,9 +102,10 @@ def _limit(v):
 
 _TREES = {
     "max_bins": Parameter(255, "max_bins", "Bins of a feature, at most 255."),
-    "categorical_features": Parameter(None, "categorical", "Numbers of the features that are categories: integers from 0.",
-                                      lambda v: None if v is None else [int(c) for c in v],
-                                      type="collections.abc.Sequence[int] | None"),
+    "categorical_features": Parameter(None, "categorical", "Numbers or names of the features that are categories, integers from "
+                                                           "0. Columns of a frame that are texts or categories always are.",
+                                      lambda v: None if v is None else list(v),
+                                      type="collections.abc.Sequence[int | str] | None"),
 }
 _BOOSTING = {
     "n_estimators": Parameter(100, "rounds", "Maximum number of rounds; a round has a tree, or one for each of three or more "
@@ -118,8 +123,7 @@ _BOOSTING = {
     "subsample": Parameter(1.0, "subsample", "Share of the rows that a round uses."),
     "colsample": Parameter(1.0, "colsample", "Share of the features that a tree uses."),
     **_TREES,
-    "early_stopping_rounds": Parameter(None, None, "With `eval_set`: end when this many rounds have not improved its "
-                                                   "loss, and keep the best round's trees.", type="int | None"),
+    "early_stopping_rounds": early_stopping("early_stopping", "rounds"),
     "objective": Parameter(None, None, "A function ``objective(y, raw) -> (gradient, hessian)`` in place of the loss: the first "
                                        "and second derivatives of each row's loss with respect to its raw prediction.",
                            type="collections.abc.Callable[..., Any] | str | None"),
@@ -137,9 +141,29 @@ class _Trees(ProgramEstimator):
     """Attributes of a forest."""
 
     _allow_nan = True
+    _takes_categories = True  # texts, as numbers of the words in _categories, by feature
+
+    def _config(self):
+        config = super()._config()
+        names = getattr(self, "feature_names_in_", np.empty(0)).tolist()
+        features = {names.index(c) if c in names else c for c in config.pop("categorical", [])}
+        for c in features:
+            if not isinstance(c, (int, np.integer)):
+                raise ValueError(f"parameter categorical_features: found {c!r}, want numbers or names of features")
+        features = sorted({int(c) for c in features} | self._categories.keys())
+        return {**config, "categorical": features} if features and not self._goes_on() else config
+
+    def _earlier(self):
+        earlier = super()._earlier()
+        return Model({**earlier.manifest, "words": {str(c): [] for c in earlier.manifest["categorical"]}}, earlier.arrays,
+                     earlier.ids)
 
     def _take(self, model):
         super()._take(model)
+        about = model.manifest
+        if "_categories" not in self.__dict__:
+            self._categories = {int(c): words for c, words in about["words"].items() if words}
+        about["words"] = {str(c): self._categories.get(c, []) for c in about["categorical"]}
         self._forest = Forest(model)
         self.n_features_in_ = self._forest.features
         self.feature_importances_ = self._forest.importances()
@@ -202,7 +226,7 @@ module that workers can import, or their names, ``"module:function"``.
         return self._forest.sums(self._forest.rows(X), self.model_.manifest["first_margin"])
 
     def _config(self):
-        config = super()._config()
+        config = {**super()._config(), "xgboost": False, **self._further("rounds")}
         if self._goes_on():
             config.pop("first_margin", None)
         return config
@@ -226,32 +250,47 @@ module that workers can import, or their names, ``"module:function"``.
                 made[parameter] = name_for_workers(parameter, given)
         return {"objective": None, "eval_metric": None, "classes": classes, **made} if made else None
 
-    def _boost(self, inputs, config, weight, evaluation, classes=False, groups=()):
-        """Runs the program. `evaluation`: X and y of the rows whose loss is followed, or None."""
-        functions = self._own_functions(config, classes, groups)
-        if evaluation is None and self.eval_metric is not None:
+    def _groups(self, inputs):
+        """Of a ranker: the groups of the rows, and of those of `eval_set`."""
+        return ()
+
+    def _run(self, inputs, config=None, program=None, functions=None):
+        config = dict(config or {})
+        functions = self._own_functions(config, isinstance(self, ProgramClassifier), self._groups(inputs))
+        validates = "validation_input" in inputs
+        if not validates and self.eval_metric is not None:
             raise ValueError("parameter eval_metric: fit needs eval_set=(X, y), which it measures")
-        if evaluation is not None and self.objective is not None and self.eval_metric is None:
+        if validates and self.objective is not None and self.eval_metric is None:
             raise ValueError("parameter objective: with an eval_set it needs eval_metric, too")
-        if weight is not None:
-            inputs["row_weights"] = Table(weight)
-        if evaluation is not None:
-            inputs["validation_input"] = samples(*evaluation)
-        if self.early_stopping_rounds is not None:
-            if evaluation is None:
-                raise ValueError("parameter early_stopping_rounds: fit needs eval_set=(X, y), whose loss it follows")
-            config["early_stopping"] = int(self.early_stopping_rounds)
-        if self.progress and evaluation is None and self.objective is None:
+        if self.progress and not validates and self.objective is None:
             config["training_curve"] = True  # shows a loss
-        return self._run(inputs, {"xgboost": False, **config, **self._further("rounds")}, functions=functions)
+        return super()._run(inputs, config, program, functions)
 
     def _own_objective(self):
         """The name of the model's objective; "": its loss."""
         return self.model_.manifest["settings"].get("objective", "")
 
+    def save_xgboost(self, path):
+        """Writes the trees as a model of XGBoost in JSON, which predicts the same to 1e-6.
 
-class GradientBoostingClassifier(Probabilities, _Boosting, ProgramClassifier):
-    """Gradient-boosted trees for classes. Missing values are NaN. Program: ``gbdt``.
+        Its classes are the numbers of `classes_`; texts that are categories are those of their columns in ascending order.
+
+        Parameters
+        ----------
+        path : path
+            XGBoost wants that it ends in .json.
+        """
+        check_is_fitted(self)
+        with memory_folder() as folder:
+            model, output = os.path.join(folder, "model"), os.path.join(folder, "output")
+            self._earlier().write(model)
+            Job().run_to(output, "gbdt", {"model": model, "xgboost": True}, {}, words=self._words())
+            shutil.copyfile(os.path.join(output, "xgboost.json"), path)
+
+
+class GradientBoostingClassifier(Probabilities, Validated, _Boosting, ProgramClassifier):
+    """Gradient-boosted trees for classes. Missing values are NaN; columns of a frame may be texts, which are categories. Program:
+    ``gbdt``.
 
     Examples
     --------
@@ -264,29 +303,8 @@ class GradientBoostingClassifier(Probabilities, _Boosting, ProgramClassifier):
 
     _parameters = {**_BOOSTING, "class_weight": class_weight()}
 
-    def fit(self, X, y, sample_weight=None, eval_set=None):
-        """Fits the model.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (rows, features)
-        y : array of shape (rows,)
-            Classes: numbers or texts.
-        sample_weight : array of shape (rows,), optional
-        eval_set : tuple of X and y, optional
-            Rows whose loss is followed.
-
-        Returns
-        -------
-        self
-        """
-        X, y, weight = self._check_training(X, y, sample_weight)
-        if eval_set is not None:
-            rows, labels = _parts(eval_set, "X", "y")
-            eval_set = check_data(self, rows, reset=False, allow_nan=True), self._numbers_of(labels)
-        loss = "log" if len(self.classes_) == 2 else "softmax"
-        self._take(self._boost({"training_input": samples(X, y)}, {"loss": loss}, weight, eval_set, classes=True))
-        return self
+    def _config_for(self, X, y, weight):
+        return {"loss": "log" if len(self.classes_) == 2 else "softmax"}
 
     def decision_function(self, X):
         """The margins; with two classes one number, positive for the second class.
@@ -315,8 +333,9 @@ class GradientBoostingClassifier(Probabilities, _Boosting, ProgramClassifier):
         return np.stack([1 - second, second], axis=1)
 
 
-class GradientBoostingRegressor(_Boosting, ProgramRegressor):
-    """Gradient-boosted trees for numbers, by squared error. Missing values are NaN. Program: ``gbdt``.
+class GradientBoostingRegressor(Validated, _Boosting, ProgramRegressor):
+    """Gradient-boosted trees for numbers, by squared error. Missing values are NaN; columns of a frame may be texts, which are
+    categories. Program: ``gbdt``.
 
     Examples
     --------
@@ -329,26 +348,8 @@ class GradientBoostingRegressor(_Boosting, ProgramRegressor):
 
     _parameters = _BOOSTING
 
-    def fit(self, X, y, sample_weight=None, eval_set=None):
-        """Fits the model.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (rows, features)
-        y : array of shape (rows,)
-        sample_weight : array of shape (rows,), optional
-        eval_set : tuple of X and y, optional
-            Rows whose error is followed.
-
-        Returns
-        -------
-        self
-        """
-        X, y, weight = self._check_training(X, y, sample_weight)
-        if eval_set is not None:
-            eval_set = check_supervised(self, *_parts(eval_set, "X", "y"), reset=False, allow_nan=True, y_numeric=True)
-        self._take(self._boost({"training_input": samples(X, y)}, {"loss": "squared"}, weight, eval_set))
-        return self
+    def _config(self):
+        return {**super()._config(), "loss": "squared"}
 
     def predict(self, X):
         """The prediction of each row.
@@ -360,7 +361,7 @@ class GradientBoostingRegressor(_Boosting, ProgramRegressor):
         return self._margins(X)[:, 0]
 
 
-class GradientBoostingRanker(_Boosting):
+class GradientBoostingRanker(Validated, _Boosting):
     """Gradient-boosted trees that rank the rows of a group, by LambdaMART. Program: ``gbdt``.
 
     `objective(y, raw, group)` and `eval_metric(y, raw, group)` also get the number of each row's group, and are not for jobs.
@@ -386,12 +387,12 @@ class GradientBoostingRanker(_Boosting):
 
         Parameters
         ----------
-        X : array, sparse matrix or data frame of shape (rows, features)
-        y : array of int of shape (rows,)
+        X : array, sparse matrix, or frame of shape (rows, features)
+        y : array of int of shape (rows,), or name of a column of X
             Relevances from 0 to 30.
-        group : array of shape (rows,)
+        group : array of shape (rows,), or name of a column
             The group of each row: any values.
-        sample_weight : array of shape (rows,), optional
+        sample_weight : array of shape (rows,), or name of a column, optional
         eval_set : tuple of X, y and group, optional
             Rows whose NDCG is followed.
 
@@ -399,20 +400,25 @@ class GradientBoostingRanker(_Boosting):
         -------
         self
         """
+        X, y, group, sample_weight = self._by_name(X, y, group, sample_weight)
         X, y = check_supervised(self, X, y, reset=not self._goes_on(), allow_nan=True, y_numeric=True)
         features = X.shape[1]
         config = {"loss": "lambdamart", "target": features, "group": features + 1}
         if hasattr(X, "tocsr"):
             config = {"loss": "lambdamart", "group": "qid"}
-        if eval_set is not None:
-            rows, relevance, groups = _parts(eval_set, "X", "y", "group")
-            rows, relevance = check_supervised(self, rows, relevance, reset=False, allow_nan=True, y_numeric=True)
-            eval_set = rows, relevance, _group_numbers(groups, rows)
-        numbers = _group_numbers(group, X)
-        inputs = {"training_input": samples(X, y, numbers)}
-        self._take(self._boost(inputs, config, check_weight(sample_weight, X), eval_set,
-                               groups=(numbers,) if eval_set is None else (numbers, eval_set[2])))
+        with self._following(eval_set):
+            self._take(self._run(training(X, y, check_weight(sample_weight, X), _group_numbers(group, X)), config))
         return self
+
+    _eval_parts = ("X", "y", "group")
+
+    def _groups(self, inputs):
+        some = [inputs[name] for name in ("training_input", "validation_input") if name in inputs]
+        return tuple(i.groups[0] if hasattr(i, "groups") else i.others[-1] for i in some)
+
+    def _check_evaluation(self, X, y, group):
+        X, y = check_supervised(self, X, y, reset=False, allow_nan=True, y_numeric=True)
+        return X, y, _group_numbers(group, X)
 
     def predict(self, X):
         """The margin of each row: within a group, greater is first.
@@ -425,14 +431,6 @@ class GradientBoostingRanker(_Boosting):
 
     def _check_rows(self, X):
         return ProgramRegressor._check_rows(self, X)
-
-
-def _parts(eval_set, *names):
-    """The parts of a tuple. Raises ValueError for anything else."""
-    if not isinstance(eval_set, (tuple, list)) or len(eval_set) != len(names):
-        size = f" of {len(eval_set)}" if isinstance(eval_set, (tuple, list)) else ""
-        raise ValueError(f"found eval_set, a {type(eval_set).__name__}{size}, want the tuple ({', '.join(names)})")
-    return eval_set
 
 
 def _group_numbers(group, X):

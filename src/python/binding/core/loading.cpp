@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
@@ -169,10 +170,52 @@ entry_options entry_options_of(option_reader& r) {
   return o;
 }
 
+/// Entries in arrays of Python: the option `own`, (rows, columns, values or None, what messages call them). Ids are
+/// int64, or (names, int32 index of each entry).
+class own_arrays {
+ public:
+  explicit own_arrays(option_reader& r) {
+    nb::object from;
+    r.take("own", from);
+    if (!from.is_valid()) return;
+    const nb::tuple parts = nb::cast<nb::tuple>(from);
+    entries_.emplace();
+    side_of(parts[0], entries_->rows, names_[0]);
+    side_of(parts[1], entries_->columns, names_[1]);
+    if (!parts[2].is_none()) entries_->values = keep(parts[2], "values", value_tag::f64).as<const double>();
+    entries_->source = nb::cast<std::string>(parts[3]);
+  }
+  [[nodiscard]] const own_entries* entries() const { return entries_ ? &*entries_ : nullptr; }
+
+ private:
+  const number_view& keep(nb::handle from, const char* what, value_tag element) {
+    return arrays_.emplace_back(numbers_of(from, what, element));
+  }
+  void side_of(nb::handle from, own_entries::side& to, std::vector<std::string>& names) {
+    to.numeric = !nb::isinstance<nb::tuple>(from);
+    if (to.numeric) {
+      to.numbers = keep(from, "ids", value_tag::i64).as<const std::uint64_t>();
+      return;
+    }
+    const auto both = nb::cast<nb::tuple>(from);
+    names = nb::cast<std::vector<std::string>>(both[0]);
+    to.names = names;
+    to.name = keep(both[1], "ids", value_tag::i32).as<const std::uint32_t>();
+    for (const auto i : to.name)
+      if (i >= names.size()) throw nb::value_error("ids: found an index beyond the names");
+  }
+
+  std::deque<number_view> arrays_;
+  std::vector<std::string> names_[2];
+  std::optional<own_entries> entries_;
+};
+
 any_dict load_sparse_of(self s, files_argument files, nb::kwargs options) {
   const auto names = files_of(files);
   option_reader r(options);
-  const auto o = entry_options_of(r);
+  auto o = entry_options_of(r);
+  const own_arrays own(r);
+  o.own = own.entries();
   r.refuse_others();
   auto rows = without_gil([&, &a = s.get()] { return load_sparse(a.get_comm(), names, o); });
   any_dict d;
@@ -266,6 +309,8 @@ graph_object load_graph_of(self s, files_argument files, nb::kwargs options) {
   r.take("self_loops", o.self_loops);
   r.take("incoming", o.incoming);
   o.entries = entry_options_of(r);
+  const own_arrays own(r);
+  o.entries.own = own.entries();
   r.refuse_others();
   auto graph = without_gil([&, &a = s.get()] { return load_graph(a.get_comm(), names, o); });
   return {s.of, std::make_shared<const distributed_graph>(std::move(graph)), nullptr};
@@ -328,9 +373,7 @@ void bind_loading(nb::class_<paralg_object>& c, nb::module_& m) {
       nb::arg("files"), "All lines of the input.");
   c.def("_load_samples", &load_samples_of, nb::arg("files"), nb::arg("options"));
   c.def("_load_sparse", &load_sparse_of, nb::arg("files"), nb::arg("options"));
-  c.def("load_graph", &load_graph_of, nb::arg("files"), nb::arg("options"),
-        "This worker's part of a graph from edge lists (doc/loading.md): load_graph(files, weighted=False, "
-        "undirected=False, self_loops=True, incoming=False, and the options of load_sparse). A collective.");
+  c.def("_load_graph", &load_graph_of, nb::arg("files"), nb::arg("options"));
   bind_graph(m);
 }
 

@@ -40,59 +40,69 @@ struct columns_of_array {
   number_type type;
 };
 
+/// Writes rows [row, row + rows) of these columns to `to`, which is where the first of them begins, rows `step` bytes
+/// apart.
 template <class Out, class In>
-std::byte* convert(const columns_of_array& from, std::uint64_t row, std::byte* to) {
-  const auto* at = from.data + static_cast<std::ptrdiff_t>(row) * from.row_stride;
-  if constexpr (std::is_same_v<Out, In>) {
-    if (from.column_stride == static_cast<std::ptrdiff_t>(sizeof(In))) {
-      std::memcpy(to, at, from.columns * sizeof(In));
-      return to + from.columns * sizeof(In);
+void convert(const columns_of_array& from, std::uint64_t row, std::size_t rows, std::byte* to, std::size_t step) {
+  const auto* line = from.data + static_cast<std::ptrdiff_t>(row) * from.row_stride;
+  const bool as_it_is = std::is_same_v<Out, In> && from.column_stride == static_cast<std::ptrdiff_t>(sizeof(In));
+  for (std::size_t r = 0; r < rows; ++r, line += from.row_stride, to += step) {
+    if (as_it_is && from.columns > 1) {
+      std::memcpy(to, line, from.columns * sizeof(In));
+      continue;
+    }
+    const auto* at = line;
+    for (std::size_t c = 0; c < from.columns; ++c, at += from.column_stride) {
+      In v;
+      std::memcpy(&v, at, sizeof v);
+      const auto out = static_cast<Out>(v);
+      std::memcpy(to + c * sizeof out, &out, sizeof out);
     }
   }
-  for (std::size_t c = 0; c < from.columns; ++c, at += from.column_stride, to += sizeof(Out)) {
-    In v;
-    std::memcpy(&v, at, sizeof v);
-    const auto out = static_cast<Out>(v);
-    std::memcpy(to, &out, sizeof out);
-  }
-  return to;
 }
 template <class Out>
-std::byte* convert(const columns_of_array& from, std::uint64_t row, std::byte* to) {
+void convert(const columns_of_array& from, std::uint64_t row, std::size_t rows, std::byte* to, std::size_t step) {
   switch (from.type) {
     case number_type::f4:
-      return convert<Out, float>(from, row, to);
+      return convert<Out, float>(from, row, rows, to, step);
     case number_type::i8:
-      return convert<Out, std::int64_t>(from, row, to);
+      return convert<Out, std::int64_t>(from, row, rows, to, step);
     case number_type::i4:
-      return convert<Out, std::int32_t>(from, row, to);
+      return convert<Out, std::int32_t>(from, row, rows, to, step);
     default:
-      return convert<Out, double>(from, row, to);
+      return convert<Out, double>(from, row, rows, to, step);
   }
 }
 
 /// A part of a file: rows of numbers of one type, from arrays side by side.
 struct rows_part {
-  using row_writer = std::byte* (*)(const columns_of_array&, std::uint64_t, std::byte*);
+  using rows_writer = void (*)(const columns_of_array&, std::uint64_t, std::size_t, std::byte*, std::size_t);
 
   std::uint64_t rows = 0;
+  std::size_t number_bytes = 0;
   std::size_t row_bytes = 0;
-  row_writer write = nullptr;
+  rows_writer write = nullptr;
   std::vector<columns_of_array> from;
 
   [[nodiscard]] std::uint64_t bytes() const { return rows * row_bytes; }
-  void write_row(std::uint64_t row, std::byte* to) const {
-    for (const auto& f : from) to = write(f, row, to);
+  void write_rows(std::uint64_t row, std::size_t count, std::byte* to) const {
+    for (const auto& f : from) {
+      write(f, row, count, to, row_bytes);
+      to += f.columns * number_bytes;
+    }
   }
   void read(std::uint64_t offset, std::span<std::byte> to) const {
+    constexpr std::size_t cached = std::size_t{1} << 17U;  // bytes that are written column by column
     std::vector<std::byte> row(row_bytes);
     while (!to.empty()) {
       const auto skip = static_cast<std::size_t>(offset % row_bytes);
-      const auto n = std::min(to.size(), row_bytes - skip);
+      auto n = std::min(to.size(), row_bytes - skip);
       if (n == row_bytes) {
-        write_row(offset / row_bytes, to.data());
+        const auto count = std::clamp<std::size_t>(cached / row_bytes, 1, to.size() / row_bytes);
+        write_rows(offset / row_bytes, count, to.data());
+        n = count * row_bytes;
       } else {
-        write_row(offset / row_bytes, row.data());
+        write_rows(offset / row_bytes, 1, row.data());
         std::memcpy(to.data(), row.data() + skip, n);
       }
       offset += n;
@@ -151,6 +161,7 @@ rows_part part_of(const std::vector<any_array>& arrays) {
                          a.ndim() == 2 ? a.stride(1) * width : width, count, type_of(a)});
     columns += count;
   }
+  part.number_bytes = sizeof(Out);
   part.row_bytes = columns * sizeof(Out);
   return part;
 }
@@ -166,13 +177,20 @@ void add(const std::string& name, array_file file) {
 
 }  // namespace
 
-void add_table_file(const std::string& name, const std::vector<any_array>& columns) {
+void add_table_file(const std::string& name, const std::vector<std::vector<any_array>>& parts) {
   array_file file;
-  file.parts.push_back(part_of<double>(columns));
-  file.arrays = keep(columns);
-  const auto& rows = file.parts.front();
-  std::string text = "{'descr': '<f8', 'fortran_order': False, 'shape': (" + std::to_string(rows.rows) + ", " +
-                     std::to_string(rows.row_bytes / sizeof(double)) + "), }";
+  std::vector<any_array> all;
+  std::uint64_t rows = 0;
+  for (const auto& columns : parts) {
+    file.parts.push_back(part_of<double>(columns));
+    if (file.parts.back().row_bytes != file.parts.front().row_bytes) throw error("found parts of different widths");
+    rows += file.parts.back().rows;
+    all.insert(all.end(), columns.begin(), columns.end());
+  }
+  if (parts.empty()) throw error("found no part of a table, want one or more");
+  file.arrays = keep(std::move(all));
+  std::string text = "{'descr': '<f8', 'fortran_order': False, 'shape': (" + std::to_string(rows) + ", " +
+                     std::to_string(file.parts.front().row_bytes / sizeof(double)) + "), }";
   constexpr std::size_t before = 10;  // magic, version and length
   text.resize((before + text.size() + 1 + 63) / 64 * 64 - before - 1, ' ');
   text += '\n';

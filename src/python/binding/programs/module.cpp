@@ -214,8 +214,9 @@ NB_MODULE(_programs, m) {
         "rounds, value, metric) for its progress (rounds 0: unknown). Of gbdt: objective(label, raw, outputs) -> "
         "(first, second derivatives), metric(label, prediction, outputs) -> number; arrays are flat. Returns its exit "
         "status.");
-  m.def("add_table", &add_table_file, nb::arg("name"), nb::arg("columns"),
-        "From now on programs read `name` (memory:...) as an .npy matrix of the arrays, side by side.");
+  m.def("add_table", &add_table_file, nb::arg("name"), nb::arg("parts"),
+        "From now on programs read `name` (memory:...) as an .npy matrix: one part after the other, of each the arrays "
+        "side by side.");
   m.def("add_sparse", &add_sparse_file, nb::arg("name"), nb::arg("columns"), nb::arg("indptr"), nb::arg("indices"),
         nb::arg("data"), nb::arg("labels"), nb::arg("groups"), "The same for a CSR matrix.");
   m.def("add_text", &add_text_file, nb::arg("name"), nb::arg("text"), "The same for the bytes of a text.");
