@@ -20,6 +20,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <paracel/error.hpp>
+
 #include "array_files.hpp"
 #include "hosted_run.hpp"
 #include "storage/memory_file.hpp"
