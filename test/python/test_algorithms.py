@@ -234,7 +234,7 @@ paracel.run(Looped)
                 status, out, err = self.prun("-w", "2", "-p", "1", "failing.py")
                 self.assertEqual(status, wanted, err)
         status, out, err = self.python("lr.py", "--cfg_file", "none.json")
-        self.assertEqual((status, err), (3, "lr.py: error: config none.json cannot be read: No such file or directory\n"))
+        self.assertEqual((status, err), (3, "lr.py: error: none.json: cannot be read: No such file or directory\n"))
         self.assertEqual(self.python("lr.py", "--rounds", "3")[0], 2)
 
     def test_the_error_of_an_update_that_nobody_waits_for_ends_the_program(self):

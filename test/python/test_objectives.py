@@ -217,7 +217,7 @@ class Objectives(Folder):
                 (lambda y, raw: raw, ValueError, "returned an array of shape .* want .gradient, hessian."),
                 (lambda y, raw: (raw, ["x"] * 300), ValueError, "as hessian, want numbers"),
                 (lambda y: y, TypeError, "takes 1 positional argument"),
-                (lambda y, raw: paracel.Ridge().fit(X, y), ValueError, "ridge: another program is running, which called"),
+                (lambda y, raw: paracel.Ridge().fit(X, y), paracel.Error, "ridge: another program is running, which called"),
                 (lambda y, raw: None, ValueError, "returned NoneType None, want")):
             with self.subTest(words):
                 with self.assertRaisesRegex(kind, words):
