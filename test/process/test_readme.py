@@ -124,8 +124,8 @@ class Readme(unittest.TestCase):
                     self.assertTrue(line.startswith(NOT_HERE), f"{line}: say <!-- run --> before its block")
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
-        self.assertEqual((ran, together), (40, 1))
-        self.assertEqual(len(thetas), 9)
+        self.assertEqual((ran, together), (45, 1))
+        self.assertEqual(len(thetas), 10)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):
                 self.assertAlmostEqual(a, b, delta=1e-9)
