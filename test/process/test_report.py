@@ -168,8 +168,9 @@ class Runs(JobTest):
     def test_runs_are_compared_and_reports_made_later(self):
         folder = tempfile.mkdtemp(dir=self.folder)
         for name, alpha in (("one", 0.1), ("two with a space é", 0.2)):
-            self.write_config(os.path.join(folder, "c.json"), alpha=alpha)
-            run = self.start("-c", os.path.join(folder, "c.json"), "--run-dir", os.path.join(folder, name), LR)
+            self.write_config(os.path.join(folder, "c.json"), alpha=0.1)
+            run = self.start("-c", os.path.join(folder, "c.json"), "--set", f"alpha={alpha}", "--run-dir",
+                             os.path.join(folder, name), LR)
             self.assertEqual(run.wait(), 0, run.err())
         done = launcher("compare", "--run", "./one", "--run", "./two with a space é", folder=folder)
         self.assertEqual((done.returncode, done.stderr), (0, "prun.py: wrote compare.html\n"))

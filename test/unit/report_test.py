@@ -249,6 +249,12 @@ class Records(unittest.TestCase):
         html = compare_page(records)
         self.assertIn("objective by round", html)
         self.assertNotIn("<b>", html)
+        changed = RunRecord(write_run(os.path.join(self.folder, "d"), job_events(10.5), config='{"alpha": 1, "a": {"b": 2}}',
+                                      set=["alpha=3", "a.b=[4]", "name=x y", "odd"]))
+        said = compare_text([records[0], changed])
+        for words in (r"alpha +1 +3", r"a\.b +– +\[4\]", r"name +– +\"x y\""):
+            self.assertRegex(said, rf"(?m)^config: {words}$")
+        self.assertIn("alpha=3  a.b=[4]  name=x y", report_page(changed))
         empty = RunRecord(write_run(os.path.join(self.folder, "c"), []))
         self.assertIn("no metric in common", compare_page([records[0], empty]))
         compare_text([empty, empty])

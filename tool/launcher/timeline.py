@@ -65,7 +65,8 @@ class Timeline:
         self.write({"event": "run", "job": plan.id, "program": os.path.basename(plan.program),
                     "command": plan.embedded_command(), "workers": o.wnum, "servers": o.snum, "threads": plan.threads,
                     "method": o.method, "m_server": o.m_server, "replicas": o.replicas, "output": plan.output,
-                    "config_file": o.cfg_file, "config": text_of(o.cfg_file, MOST_CONFIG_BYTES) if o.cfg_file else "",
+                    "config_file": o.cfg_file, "set": o.set,
+                    "config": text_of(o.cfg_file, MOST_CONFIG_BYTES) if o.cfg_file else "",
                     "framework": plan.framework, "host": os.uname().nodename, "system": " ".join(os.uname()[:3:2]),
                     "cores": len(os.sched_getaffinity(0)), "wall": self.wall, "zone": time.strftime("%z")})
 

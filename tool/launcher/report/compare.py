@@ -23,11 +23,20 @@ def flat(value, prefix=""):
 
 
 def config_of(record):
+    """{key: text of its value}: of the config file as it stands, with what --set has replaced."""
     try:
         config = json.loads(record.run.get("config") or "{}")
     except (ValueError, RecursionError):
-        return {"(config)": "is not JSON"}
-    return flat(config) if isinstance(config, dict) and config else {}
+        config = {"(config)": "is not JSON"}
+    found = flat(config) if isinstance(config, dict) and config else {}
+    replaced = record.run.get("set")
+    for word in replaced if isinstance(replaced, list) else []:
+        key, _, value = str(word).partition("=")
+        try:
+            found.update(flat(json.loads(value), key))
+        except (ValueError, RecursionError):  # a text without its quotes
+            found.update(flat(value, key))
+    return found
 
 
 def names_of(records):

@@ -312,6 +312,7 @@ def what_was_run(record):
     rows = [("job", run.get("job")),
             ("command", " ".join(shlex.quote(str(w)) for w in command) if isinstance(command, list) else None),
             ("config", run.get("config_file") or None),
+            ("replaced by --set", "  ".join(map(str, run["set"])) if isinstance(run.get("set"), list) and run["set"] else None),
             ("input", ", ".join(map(str, (record.loaded or {}).get("names", []))) or None),
             ("results", run.get("output") or None), ("logs", record.folder),
             ("workers", f"{run.get('workers')} ({run.get('method')})"),
