@@ -333,6 +333,10 @@ void gbdt::read_model(const std::string& where) {
     throw config_error(where +
                        ": found a model with an objective of its own, whose value is unknown, want predict_input " +
                        "instead of test_input");
+  if (raw() && settings_.xgboost && !linear_.model.empty())
+    throw config_error(
+        where +
+        ": found a model with an objective of its own, which XGBoost does not have: want \"xgboost\": " + "false");
   model_.trees = forest::read(from, where);
   model_.first_margin = from.field<double>("first_margin");
   if (ranks() && has_test() && samples().group.empty())

@@ -57,7 +57,7 @@ class Jobs(Folder):
             paracel.Ridge(alpha=-1, n_workers=2, launcher="mpi").fit(X, y)
         with self.assertRaisesRegex(paracel.Error, "^LinearSVR: after 1 rounds "):
             paracel.LinearSVR(max_iter=1, tol=1e-12, n_workers=2, launcher="mpi").fit(X, y)
-        with self.assertRaisesRegex(paracel.UsageError, "want local or mpi"):
+        with self.assertRaisesRegex(ValueError, "^parameter launcher: found 'mesos', want 'local', 'mpi', or a list"):
             paracel.Ridge(n_workers=2, launcher="mesos").fit(X, y)
 
     def test_errors_and_warnings_of_a_job(self):

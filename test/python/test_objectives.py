@@ -272,6 +272,8 @@ class Objectives(Folder):
         np.save(self.path("rows.npy"), np.column_stack([X, y]))
         self.refused({"model": self.path("model"), "test_input": self.path("rows.npy"), "output": self.path("out")},
                      "found a model with an objective of its own, whose value is unknown, want predict_input")
+        self.refused({"model": self.path("model"), "predict_input": self.path("rows.npy"), "xgboost": True,
+                      "output": self.path("out")}, "found a model with an objective of its own, which XGBoost does not have")
         self.refused({"training_input": self.path("rows.npy"), "loss": "log", "objective": "x:y", "output": self.path("out")},
                      'key "objective": found "x:y", want none: it names a function of an estimator in Python')
         self.refused({"training_input": self.path("rows.npy"), "loss": "log", "initial_model": self.path("model"),

@@ -4,7 +4,7 @@
 Edges are an array of shape (edges, 2) of any ids, numbers or texts; a SciPy sparse matrix whose entries are weights of edges from
 row to column; or a frame (of pandas or polars, table of pyarrow, names of Parquet files) of the columns source, target and, in a
 weighted graph, weight, in this order, which `paracel.Frame(frame, [names])` selects. Each function takes the keywords of a job,
-too: `n_workers`, `n_servers`, `replicas`, `launcher`.
+too: `n_workers`, `n_servers`, `replicas`, `launcher`, `progress`.
 """
 import glob
 import os
