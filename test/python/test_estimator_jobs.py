@@ -57,7 +57,7 @@ class Jobs(Folder):
             paracel.Ridge(alpha=-1, n_workers=2, launcher="mpi").fit(X, y)
         with self.assertRaisesRegex(paracel.Error, "^LinearSVR: after 1 rounds "):
             paracel.LinearSVR(max_iter=1, tol=1e-12, n_workers=2, launcher="mpi").fit(X, y)
-        with self.assertRaisesRegex(ValueError, "^parameter launcher: found 'mesos', want 'local', 'mpi', or a list"):
+        with self.assertRaisesRegex(paracel.ConfigError, "^parameter launcher: found 'mesos', want 'local', 'mpi', or a list"):
             paracel.Ridge(n_workers=2, launcher="mesos").fit(X, y)
 
     def test_errors_and_warnings_of_a_job(self):
@@ -77,25 +77,17 @@ class Jobs(Folder):
         ratings = r.randint(1, 6, 200_000) * 1.0
         how = dict(n_factors=16, max_iter=60, n_workers=2, n_servers=2, replicas=2)
         undisturbed = paracel.MatrixFactorization(**how).fit(users, items, ratings)
-        killed = []
-
-        def kill_one():
-            """The first server that has been at work for a second."""
-            for _ in range(200):
-                servers = children_running("start_server")
-                if len(servers) >= 2:
-                    time.sleep(2)
-                    os.kill(servers[0], signal.SIGKILL)
-                    killed.append(servers[0])
-                    return
-                time.sleep(0.05)
-
-        killer = threading.Thread(target=kill_one)
-        killer.start()
+        killer, killed = killing_a_server()
         disturbed = paracel.MatrixFactorization(**how).fit(users, items, ratings)
         killer.join()
         self.assertEqual(len(killed), 1)
         self.same_arrays(disturbed.model_, undisturbed.model_)
+        # Without replicas that is the end of the job, and its cause.
+        killer, killed = killing_a_server()
+        with self.assertRaisesRegex(paracel.JobError, r"^MatrixFactorization: server s\d \(pid \d+\) was killed by SIGKILL$"):
+            paracel.MatrixFactorization(**{**how, "replicas": 1}).fit(users, items, ratings)
+        killer.join()
+        self.assertEqual(len(killed), 1)
 
 
 # Prints by how many KiB the peak of a process that has imported everything and has the data is above that during a fit.
@@ -136,6 +128,25 @@ class Memory(Folder):
                 alone.returncode = status
                 self.assertEqual(status, 0)
                 self.assertLess(int(fit.stdout), 1.2 * used.ru_maxrss)
+
+
+def killing_a_server():
+    """(a thread, a list): it kills the first server that has been at work for some seconds, and puts its process there."""
+    killed = []
+
+    def kill_one():
+        for _ in range(200):
+            servers = children_running("start_server")
+            if len(servers) >= 2:
+                time.sleep(2)
+                os.kill(servers[0], signal.SIGKILL)
+                killed.append(servers[0])
+                return
+            time.sleep(0.05)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    return killer, killed
 
 
 def children_running(name):

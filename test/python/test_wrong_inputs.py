@@ -43,6 +43,7 @@ MISTAKES = [
     (lambda: Ridge(alpha=None).fit(X, T), "Ridge: parameter alpha: found None, want a value such as 1.0"),
     (lambda: LogisticRegression(C="1").fit(X, Y), "LogisticRegression: parameter C: found '1', want a number"),
     (lambda: LogisticRegression(tol=None).fit(X, Y), "parameter tol: found None, want a number"),
+    (lambda: LogisticRegression(penalty="l1", tol=-1).fit(X, Y), "parameter tol: found number -1.0, want a number"),
     (lambda: LogisticRegression(max_iter=10.5).fit(X, Y), "parameter max_iter: found number 10.5, want an integer"),
     (lambda: LogisticRegression(class_weight=[1, 2]).fit(X, Y), r"class_weight: found \[1, 2\], want None, 'balanced' or"),
     (lambda: LogisticRegression(class_weight={5: 1}).fit(X, Y), r"found class 5, want one of \[0, 1\]"),

@@ -91,6 +91,7 @@ class ProgramEstimator(BaseEstimator):
 
     _program: str | None = None
     _parameters: dict[str, Any] = {}
+    _further_keys: dict[str, str] = {}  # of the program, which parameters set in another way: the parameter by key
     _notes = ""  # of all subclasses, after the parameters
     _allow_nan = False
     # Checks of scikit-learn that do not hold, and why: by the function's name, perhaps with its arguments.
@@ -146,7 +147,7 @@ class ProgramEstimator(BaseEstimator):
         return value
 
     def _words(self, inputs=()):
-        parameters = {p.key: name for name, p in self._table.items() if p.key}
+        parameters = {**{p.key: name for name, p in self._table.items() if p.key}, **self._further_keys}
         return Words(type(self).__name__, parameters,
                      {"training_input": "X", "input": "X", "rating_input": "ratings", "row_weights": "sample_weight",
                       "validation_input": "eval_set", **dict(inputs)})

@@ -47,6 +47,10 @@ class Words:
         return f"{self.title}: {text}"
 
 
+# What prun says of a job around the cause of its end: names of it and of its logs, which disappear.
+_AROUND = re.compile(r"job [0-9a-f]{16}: |logs in |its log |exit status \d|stopping the job")
+
+
 class _Listener:
     """Takes the lines of a program."""
 
@@ -76,7 +80,8 @@ class _Listener:
         for text in self.warnings:
             warnings.warn(self.words.of_error(text[len("warning: "):]), _warning_class(text), stacklevel=_callers_level())
         if status != 0:
-            text = self.errors[0] if self.errors else "\n".join([f"ended with status {status}", *self.others[-5:]])
+            causes = [line for line in self.others if not _AROUND.match(line)][-5:] or [f"ended with status {status}"]
+            text = self.errors[0] if self.errors else "\n".join(causes)
             failure = _ERRORS.get(status, Error)(self.words.of_error(text))
             failure.status = status
             raise failure

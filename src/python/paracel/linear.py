@@ -77,6 +77,7 @@ class LogisticRegression(_WithFreeIntercepts):
     """
 
     _program = "lr"
+    _further_keys = {"tolerance": "tol", "gradient_tolerance": "tol", "beta": "C"}
     _parameters = {
         "penalty": Parameter("l2", None, "``l2``, or for two classes ``l1``."),
         "C": Parameter(1.0, None, "Weight of the losses, above 0."),

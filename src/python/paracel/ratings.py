@@ -324,6 +324,7 @@ class MatrixFactorization(_Ratings):
     """
 
     _program = "mf"
+    _further_keys = {"beta": "l2", "lambda": "l2"}
     _input = "input"
     _parameters = {
         "n_factors": Parameter(32, "k", "Number of factors."),

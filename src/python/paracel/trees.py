@@ -201,6 +201,7 @@ class _Trees(ProgramEstimator):
 
 
 class _Boosting(_Trees):
+    _further_keys = {"early_stopping": "early_stopping_rounds"}
     _notes = """
 Notes
 -----
