@@ -99,7 +99,9 @@ class ProgramEstimator(BaseEstimator):
 
     def __init_subclass__(cls, **more):
         super().__init_subclass__(**more)
-        complete_methods(cls)
+        for base in cls.__mro__:  # also those that are no estimators
+            if base.__module__.startswith("paracel."):
+                complete_methods(base)
         if "_parameters" not in cls.__dict__:
             return
         cls._table = {**cls._parameters, **_JOB}
@@ -284,7 +286,9 @@ class _Scored:
 
         Parameters
         ----------
-        X, y, sample_weight
+        X : array, sparse matrix or data frame of shape (rows, features)
+        y : array of shape (rows,)
+        sample_weight : array of shape (rows,), optional
             As of `fit`.
 
         Returns

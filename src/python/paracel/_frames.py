@@ -47,11 +47,23 @@ class Frame:
         return self.shape[0]
 
     def batches(self):
-        """Lists of columns: arrays of numbers, or Categories. Reads files each time."""
+        """Batches of the rows. Reads files each time.
+
+        Returns
+        -------
+        iterable of lists of columns
+            Arrays of numbers, or Categories.
+        """
         return self._source.batches(self.names)
 
     def text_columns(self):
-        """{name: list of Categories, by batch} of the columns that have texts or categories."""
+        """The columns that have texts or categories.
+
+        Returns
+        -------
+        dict from name to list of Categories
+            By batch.
+        """
         some = [n for n in self.names if self._source.might_be_texts(n)]
         found = {n: [] for n in some}
         for batch in self._source.batches(some) if some else []:
@@ -62,6 +74,11 @@ class Frame:
     def values(self, name):
         """A column as an array; of objects if it has texts, where None is missing.
 
+        Parameters
+        ----------
+        name : str
+            Of the column.
+
         Returns
         -------
         array of shape (rows,)
@@ -70,15 +87,47 @@ class Frame:
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays) if arrays else np.empty(0)
 
     def column(self, name, what="value"):
-        """The same. Raises ValueError for a missing value."""
+        """The same without missing values.
+
+        Parameters
+        ----------
+        name : str
+            Of the column.
+        what : str
+            The name of a value, for the message.
+
+        Returns
+        -------
+        array of shape (rows,)
+
+        Raises
+        ------
+        ValueError
+            A value is missing.
+        """
         whole = self.values(name)
         _refuse_missing(name, what, whole == None if whole.dtype == object else  # noqa: E711
                         np.isnan(whole) if whole.dtype.kind == "f" else np.zeros(1, dtype=bool))
         return whole
 
     def ids(self, name):
-        """A column of ids as `Paralg`'s loaders take them: an array of int64, or a list of different texts and for each row the
-        index of one. Raises ValueError for a missing one, a fraction, or a number below 0."""
+        """A column of ids as `Paralg`'s loaders take them.
+
+        Parameters
+        ----------
+        name : str
+            Of the column.
+
+        Returns
+        -------
+        array of int64 of shape (rows,), or (list of str, array of shape (rows,))
+            Numbers; or different texts, and for each row the index of one.
+
+        Raises
+        ------
+        ValueError
+            One is missing, a fraction, or a number below 0.
+        """
         index, parts = {}, []
         for (batch,) in Frame(self, [name]).batches():
             if isinstance(batch, Categories) and not (batch.names and all(isinstance(n, (int, np.integer)) for n in batch.names)):
@@ -95,7 +144,16 @@ class Frame:
         return (list(index), whole.astype(np.int32)) if index else whole
 
     def without(self, names):
-        """The same without some columns."""
+        """The same without some columns.
+
+        Parameters
+        ----------
+        names : collection of str
+
+        Returns
+        -------
+        Frame
+        """
         return Frame(self, [n for n in self.names if n not in names])
 
 

@@ -160,6 +160,10 @@ class Paralg(_core.Paralg):
         files : str or list of str
         **options
             weighted, undirected, self_loops, incoming : bool; and the options of load_sparse.
+
+        Returns
+        -------
+        Graph
         """
         return self._load_graph(self._text_files(files, options, options.get("weighted")), **options)
 
@@ -182,6 +186,10 @@ class Paralg(_core.Paralg):
             Names or glob patterns.
         columns : list of str, optional
             Default: all.
+
+        Returns
+        -------
+        loading.Columns
         """
         return load_columns(self.comm, files, columns)
 

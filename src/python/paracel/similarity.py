@@ -76,7 +76,8 @@ def ab_sim_dense(A, B, *, topk=20, least=0.0, **job):
     Parameters
     ----------
     A, B : array of shape (rows, features)
-    topk, least
+    topk : int
+    least : float
         As of `sim_dense`.
 
     Returns

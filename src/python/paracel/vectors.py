@@ -61,7 +61,16 @@ class WordVectors:
         return np.divide(self.vectors, length, out=np.zeros(self.vectors.shape), where=length > 0)
 
     def similarity(self, one, other):
-        """The cosine of two words' vectors."""
+        """The cosine of two words' vectors.
+
+        Parameters
+        ----------
+        one, other : str
+
+        Returns
+        -------
+        float
+        """
         a, b = self[one].astype(np.float64), self[other].astype(np.float64)
         length = np.linalg.norm(a) * np.linalg.norm(b)
         return float(a @ b / length) if length > 0 else 0.0
@@ -91,8 +100,19 @@ class WordVectors:
         return [(self.index_to_key[i], float(cosines[i])) for i in best if np.isfinite(cosines[i])]
 
     def save_word2vec_format(self, path, binary=False):
-        """Writes the form of word2vec.c, which gensim reads: a line of the numbers of words and of columns, then a word a line,
-        with its numbers as text, or, if `binary`, as 4-byte floats. Words with blanks are refused."""
+        """Writes the form of word2vec.c, which gensim reads: a line of the numbers of words and of columns, then a word a line.
+
+        Parameters
+        ----------
+        path : path
+        binary : bool
+            Numbers are 4-byte floats instead of text.
+
+        Raises
+        ------
+        ValueError
+            A word has blanks.
+        """
         for w in self.index_to_key:
             if not w or any(c.isspace() for c in w):
                 raise ValueError(f"found word {w!r}, want words without blanks in this form")
@@ -106,6 +126,16 @@ class WordVectors:
     @classmethod
     def load_word2vec_format(cls, path, binary=False):
         """Reads that form, of any writer: after a vector there may be a line end, or none.
+
+        Parameters
+        ----------
+        path : path
+        binary : bool
+            Numbers are 4-byte floats instead of text.
+
+        Returns
+        -------
+        WordVectors
 
         Raises
         ------
