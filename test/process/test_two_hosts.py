@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""mpi mode with two hosts: two network namespaces joined by a virtual cable, each with its own host name, address and sshd.
-Servers run on one of them, workers on both, encrypted unless a test says otherwise.
-Needs root, ip, unshare, sshd, ssh and mpirun; otherwise skipped with the reason."""
+"""Jobs on two hosts, by mpirun and by ssh: two network namespaces joined by a virtual cable, each with its own host name, address
+and sshd. Servers run on one of them, workers on both, encrypted unless a test says otherwise. Needs root, ip, unshare, sshd, ssh
+and mpirun; otherwise skipped with the reason."""
 import os
 import re
 import shutil
@@ -95,6 +95,8 @@ REASON = why_not()
 
 @unittest.skipIf(REASON, REASON)
 class TwoHosts(JobTest):
+    method = "mpi"
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -147,7 +149,7 @@ class TwoHosts(JobTest):
         environment = clean_environment(
             OMPI_MCA_plm_rsh_agent=agent or self.ssh, OMPI_MCA_oob_tcp_if_include=NET + ".0/24",
             OMPI_MCA_btl_tcp_if_include=NET + ".0/24", OMPI_MCA_btl="self,tcp", OMPI_MCA_orte_keep_fqdn_hostnames="1")
-        return self.start("-w", "4", "-p", "2", "-c", config, "-m", "mpi", "--hostfile", "workers", "--hostfile_server",
+        return self.start("-w", "4", "-p", "2", "-c", config, "-m", self.method, "--hostfile", "workers", "--hostfile_server",
                           servers, "--timeout", "60", *options, LR, prefix=self.hosts[0].enter,
                           environment=environment)
 
@@ -159,7 +161,7 @@ class TwoHosts(JobTest):
         """Encrypted, where workers exchange our messages, and not, where they use MPI: the same bits as on one host."""
         local = self.start("-w", "4", "-p", "2", "-c", "cfg.json", "-m", "local", LR)
         self.assertEqual(local.wait(), 0, local.err())
-        for options in ((), ("--insecure",)):
+        for options in ((), ("--insecure",)) if self.method == "mpi" else ((),):
             job = self.start_job("cfg.json", *options)
             self.assertEqual(job.wait(), 0, job.err())
             self.assertEqual(job.out(), local.out())
@@ -248,7 +250,7 @@ class TwoHosts(JobTest):
 
     # mpirun reports the signal after its daemons have terminated the other ranks, which takes a second or more; on a loaded
     # machine the heartbeat limit of 3 s is reached first. Either message names the process and its host.
-    KILLED = r" \(pid \d+ on prc\d+b\) (was killed by SIGKILL|lost: no heartbeat for)"
+    KILLED = r" \((pid \d+ on prc\d+b|on \S+, by ssh, pid \d+)\) (was killed by SIGKILL|lost: no heartbeat for)"
 
     def test_a_worker_on_the_other_host_is_killed(self):
         self.end_by(self.pick("lr", 1), 10, r"worker \d" + self.KILLED)
@@ -289,6 +291,37 @@ class TwoHosts(JobTest):
             self.assert_nothing_left(job.job(), 2 * 3 + END_LIMIT)
         finally:
             run(*self.hosts[1].enter, TOOLS["ip"], "link", "set", "eth0", "up")
+
+
+@unittest.skipIf(REASON, REASON)
+class BySsh(TwoHosts):
+    """The same without MPI."""
+    method = "ssh"
+
+    def test_what_a_process_on_another_host_says_and_returns_arrives(self):
+        words = ("echo out $PARACEL_RANK $(hostname)", "echo err $PARACEL_RANK >&2",
+                 "if [ $PARACEL_RANK = 0 ]; then touch said_0; else while ! [ -e said_0 ]; do sleep .1; done; sleep 1; fi",
+                 "exit $PARACEL_RANK")
+        says = self.write_program("says", *words)
+        environment = clean_environment(PARACEL_SSH=self.ssh)
+        job = self.start("-w", "4", "-p", "1", "-m", "ssh", "--hostfile", "workers", "--hostfile_server", "servers", "--run-dir",
+                         "said", says, prefix=self.hosts[0].enter, environment=environment)
+        self.assertIn(job.wait(), (1, 2, 3), job.err())  # of the one that ended first
+        self.assertEqual(job.out(), f"out 0 {self.hosts[0].name}\n")
+        self.assertRegex(job.err(), r"worker \d \(on \S+, by ssh, pid \d+\) exited with status [123]")
+        self.assertEqual(read_bytes(os.path.join(self.folder, "said", "worker_0.log")),
+                         f"out 0 {self.hosts[0].name}\nerr 0\n".encode())
+        self.assert_hosts_empty(END_LIMIT)
+
+    def test_more_workers_than_slots_are_refused(self):
+        job = self.start_job("cfg.json", "-w", "5")
+        self.assertEqual(job.wait(), 2)
+        self.assertIn("-w 5: workers has 4 slots, one for each worker", job.err())
+
+    def test_a_host_that_cannot_be_reached_is_named(self):
+        job = self.start_job("cfg.json", agent=self.ssh.replace(self.folder + "/key", self.folder + "/host_key"))
+        self.assertEqual(job.wait(), 1)
+        self.assertRegex(job.err(), rf"the job's key cannot be brought to {NET}\S+ by \S*ssh: .*Permission denied")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ FILES = "__files__"
 PROGRAM_OPTIONS = ("--cfg_file", "--set", "--check", "--help", "--schema")  # of paracel::run
 OF_KEYS = ("--set", "--grid", "--random")
 OF_CONFIGS = ("-c", "--cfg_file", "--check")
-OF_VALUES = {"--m_server": ("local", "mpi"), "-m": ("local", "mpi"), "--method": ("local", "mpi"),
+METHODS = ("local", "mpi", "ssh")
+OF_VALUES = {"--m_server": METHODS, "-m": METHODS, "--method": METHODS,
              "--on-worker-death": ("abort", "eject", "wait:")}
 OTHERS = re.compile(r"test_|bench_|start_|send_|.*\.|paracel_|.*_tests?$")  # programs without a config
 LIMIT = 5.0  # seconds for a program's schema

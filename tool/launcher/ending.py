@@ -9,6 +9,7 @@ import time
 
 from .mpirun import signal_name
 from .exit_status import FAILURE, MEANING, SCHEDULER_LOST, SERVER_LOST, TIMEOUT, WORKER_LOST, words_of
+from .ssh import LOST_CONNECTION
 from .terminal import duration, number_of
 from .timeline import REPORT
 
@@ -61,6 +62,9 @@ def status_of(child, joined=False):
         text = words or text
         if code > 128:  # mpirun's status for a killed rank
             return lost, words or f"{child.name()}: one of its processes was killed by {signal_name(code - 128)}"
+    if child.host is not None and code > 128:  # as a shell says it, and ssh of itself
+        return lost, (f"{child.name()}: ssh has ended, with the words in its log" if code == LOST_CONNECTION else
+                      f"{child.name()} was killed by {signal_name(code - 128)}")
     if 1 <= code <= (9 if child.role == "worker" else 5) and not (child.role == "server" and joined):
         return code, text
     if code == SCHEDULER_LOST or code == TIMEOUT and child.role == "worker":  # the first to find out

@@ -89,9 +89,9 @@ class Places:
 
 def remote_hosts(options):
     names = []
-    if options.method == "mpi":
+    if options.method in ("mpi", "ssh"):
         names += hosts_in(options.hostfile)
-    if options.m_server == "mpi":
+    if options.m_server in ("mpi", "ssh"):
         names += hosts_in(options.hostfile_server)
     own = {"localhost", os.uname().nodename, os.uname().nodename.split(".")[0], "::1"}
     return [name for name in dict.fromkeys(names) if name not in own and not name.startswith("127.")]

@@ -16,6 +16,7 @@ from .pipes import Pipes
 from .program import DEFAULT_SIGNALS
 from .run_directory import NOTE, write_note
 from .exit_status import FAILURE, OK, SCHEDULER_LOST, TIMEOUT, Failure, words_of
+from .ssh import LifeLine
 from .terminal import Terminal
 from .timeline import Timeline
 
@@ -48,6 +49,7 @@ class Job:
         self.warnings = set()      # that were printed
         self.timeline = Timeline(plan, self.files)
         self.recovery = Recovery(self)
+        self.life_line = LifeLine()
         # the end of the job
         self.cause = None          # (status, text)
         self.told = False          # the scheduler has announced the end of the job
@@ -90,7 +92,7 @@ class Job:
             # program.
             takes_input = self.plan.reads_standard_input and child.role == "worker" and not child.index
             if not takes_input:
-                actions.append((os.POSIX_SPAWN_DUP2, devnull, 0))
+                actions.append((os.POSIX_SPAWN_DUP2, devnull if child.host is None else self.life_line.end(), 0))
             if self.options.verbose:
                 import shlex
                 self.terminal.say("starts " + " ".join(shlex.quote(w) for w in child.command))
@@ -361,9 +363,9 @@ class Job:
     def continue_stopping(self):
         """Stops workers, then servers, then the scheduler; after a failure workers and servers together."""
         failed = self.cause is not None and not self.interrupts
-        if failed and "mpi" in (self.options.method, self.options.m_server) and not self.told:
+        if failed and {"mpi", "ssh"} & {self.options.method, self.options.m_server} and not self.told:
             self.told = True
-            self.ask(self.alive("scheduler"))  # it notifies processes that no mpirun reaches any more
+            self.ask(self.alive("scheduler"))  # it notifies processes that no mpirun or ssh reaches any more
         if self.alive("worker"):
             self.ask(self.alive("worker"))
             if not failed:

@@ -6,7 +6,6 @@ import os
 import select
 import shlex
 import shutil
-import subprocess
 import time
 
 from .exit_status import FAILURE, Failure, words_of
@@ -17,8 +16,8 @@ READY = b"ready\n"
 
 
 def agent():
-    """The command that runs another one on a host: mpirun's, which may name several."""
-    named = os.environ.get("OMPI_MCA_plm_rsh_agent") or "ssh : rsh"
+    """The command that runs another one on a host: PARACEL_SSH, or mpirun's, which may name several."""
+    named = os.environ.get("PARACEL_SSH") or os.environ.get("OMPI_MCA_plm_rsh_agent") or "ssh : rsh"
     choices = [shlex.split(one) for one in named.split(" : ")]
     return next((words for words in choices if words and shutil.which(words[0])), choices[0])
 
@@ -35,6 +34,7 @@ class KeyHolders:
     def __init__(self, folder, name, key, hosts):
         """`folder`: a SocketFolder's path, for a folder of that name on each host. Raises Failure, which names the host."""
         self.folder = folder
+        import subprocess
         self.holders = []  # (host, Popen)
         words = agent()
         command = "sh -c " + shlex.quote(script(folder, name))
@@ -85,6 +85,7 @@ class KeyHolders:
                 holder.stdin.close()
             except OSError:  # it has ended
                 pass
+        import subprocess
         end = time.monotonic() + END_LIMIT
         for _, holder in self.holders:
             try:

@@ -74,9 +74,9 @@ def parse_command_line(arguments):
     add("-c", "--cfg_file", default="", metavar="FILE", help="the program's config, JSON")
     add("--set", action="append", default=[], type=override, metavar="KEY=VALUE",
         help="replaces a key of the config; VALUE is JSON, or else a text (alpha=0.5, output=/tmp/out); may be repeated")
-    add("-m", "--method", default="local", metavar="local|mpi", help="how workers are started (default local)")
-    add("--m_server", default=None, metavar="local|mpi", help="how servers are started (default: as the workers)")
-    add("--hostfile", default="", metavar="FILE", help="mpirun's hostfile for the workers")
+    add("-m", "--method", default="local", metavar="local|mpi|ssh", help="how workers are started (default local)")
+    add("--m_server", default=None, metavar="local|mpi|ssh", help="how servers are started (default: as the workers)")
+    add("--hostfile", default="", metavar="FILE", help="Open MPI's hostfile for the workers, also of -m ssh")
     add("--hostfile_server", default="", metavar="FILE", help="the same for the servers (default: --hostfile)")
     add("--ppn", type=positive(1 << 16), default=0, metavar="N",
         help="workers on a host, at most: with -m mpi mpirun's --map-by ppr:N:node (with local all are on this one)")
@@ -168,14 +168,14 @@ def parse_command_line(arguments):
     if options.m_server is None:
         options.m_server = options.method
     for name, value in (("-m", options.method), ("--m_server", options.m_server)):
-        if value not in ("local", "mpi"):
-            parser.error(f"{name} {value}: want local or mpi" + ("; Mesos is not supported" if value == "mesos" else ""))
+        if value not in ("local", "mpi", "ssh"):
+            parser.error(f"{name} {value}: want local, mpi or ssh" + ("; Mesos is not supported" if value == "mesos" else ""))
     if not options.hostfile_server:
         options.hostfile_server = options.hostfile
     for name, value, method in (("--hostfile", options.hostfile, options.method),
                                 ("--hostfile_server", options.hostfile_server, options.m_server)):
-        if value and "mpi" not in (options.method, options.m_server):
-            parser.error(f"{name} requires -m mpi")
+        if value and not {"mpi", "ssh"} & {options.method, options.m_server}:
+            parser.error(f"{name} requires -m mpi or ssh")
         if value and not os.access(value, os.R_OK):
             parser.error(f"{name} {value}: cannot be read")
     if options.mem_limit_server:
@@ -194,6 +194,8 @@ def parse_command_line(arguments):
     if options.on_worker_death != "abort" and options.method == "mpi":
         parser.error(f"--on-worker-death {options.on_worker_death}: MPI cannot continue after losing a rank, so with -m mpi a "
                      "worker's death ends the job")
+    if options.on_worker_death != "abort" and options.method == "ssh":
+        parser.error(f"--on-worker-death {options.on_worker_death}: with -m ssh a worker's death ends the job")
     check_times(parser, options)
     options.function_timeout = {None: 30.0, **dict(options.function_timeout)}
     longest = max(options.function_timeout.values())
@@ -215,6 +217,13 @@ def parse_command_line(arguments):
         parser.error("--host and --bind-interface both name this host's address: give one")
     if options.encrypt and options.insecure:
         parser.error("--encrypt and --insecure exclude each other")
+    if "ssh" in (options.method, options.m_server):
+        if options.insecure:
+            parser.error("--insecure: with -m ssh jobs are encrypted: ssh brings the key")
+        if options.ppn:
+            parser.error("--ppn: with -m ssh the slots of --hostfile say how many workers a host has")
+        if not options.hostfile_server or (options.method == "ssh" and not options.hostfile):
+            parser.error("-m ssh requires --hostfile")
     return options
 
 

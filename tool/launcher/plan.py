@@ -13,6 +13,7 @@ from .own_folder import APPEND
 from .program import command_of, dies_with_us
 from .run_directory import KEY, SEND_REQUEST
 from .run_folder import release_folder, remove_kept, take_folder
+from .ssh import Hosts
 from .socket_folder import MEMORY, SocketFolder, remove_folder
 from .exit_status import FAILURE, USAGE, Failure
 from .terminal import number_of
@@ -21,10 +22,10 @@ MOST_CONNECTIONS = 256  # of a process, before the threads of a server share one
 
 
 class Child:
-    """A process started by this launcher: the scheduler, a server, a worker, a send_request to one of them, or an mpirun for all
-    servers, one server, or all workers."""
+    """A process started by this launcher: the scheduler, a server, a worker, a send_request to one of them, an mpirun for all
+    servers, one server, or all workers, or an ssh for one process."""
 
-    def __init__(self, role, index, command, log, environment=None, mpirun=False):
+    def __init__(self, role, index, command, log, environment=None, mpirun=False, host=None):
         self.role, self.index, self.command, self.log = role, index, command, log
         self.environment = environment or {}
         self.pid = 0
@@ -34,12 +35,15 @@ class Child:
         self.joined_before = None  # of a replacement: (pid, host) of its predecessor
         self.answer = b""          # of a send_request
         self.mpirun = mpirun
+        self.host = host           # another one on which an ssh runs the process
 
     def name(self):
         if self.mpirun:
             of = f"the {self.role}s" if self.index is None else f"{self.role} s{self.index}"
             return f"mpirun of {of} (pid {self.pid})"
         number = {"scheduler": "", "server": f" s{self.index}", "worker": f" {self.index}"}[self.role]
+        if self.host is not None:
+            return f"{self.role}{number} (on {self.host}, by ssh, pid {self.pid})"
         return f"the {self.role} (pid {self.pid})" if self.role == "scheduler" else f"{self.role}{number} (pid {self.pid})"
 
 
@@ -61,10 +65,11 @@ class Plan:
         self.locks = []
         self.run_lock = None  # None until this job has locked the folder
         self.plugin_dirs = self.find_plugin_dirs(facts)
-        self.places = Places(slots_in(options.hostfile_server) if options.m_server == "mpi" else [])
+        self.places = Places(slots_in(options.hostfile_server) if options.m_server in ("mpi", "ssh") else [])
+        self.hosts = Hosts(options, remote)  # of processes that ssh starts
         self.threads = options.threads  # of each server; None: those on other hosts count their cores themselves
         self.threads_of = {}            # slot -> threads of the server there, which a replacement must have, too
-        if self.threads is None and not (remote and options.m_server == "mpi"):
+        if self.threads is None and not (remote and options.m_server in ("mpi", "ssh")):
             self.threads = min(max(1, usable_cores() // options.snum), MOST_THREADS)
         self.notes = [f"warning: {remark}" for remark in facts.remarks]  # for a person, when the job starts
         self.output = facts.output
@@ -178,6 +183,9 @@ class Plan:
         if self.options.m_server == "mpi":
             return Child("server", slot, self.mpirun("server", 1, {}, host) + command + ["--slot", str(slot)],
                          os.path.join(self.run_dir, f"mpirun_server_{slot}.log"), {"TMPDIR": own}, True)
+        if self.options.m_server == "ssh" and not self.hosts.is_here(host):
+            child = Child("server", slot, command + ["--slot", str(slot)], self.log_of("server", slot), host=host)
+            return self.hosts.place(child, self.key_environment(False))
         return Child("server", slot, command + ["--parent", str(os.getpid()), "--slot", str(slot)],
                      self.log_of("server", slot))
 
@@ -236,7 +244,9 @@ class Plan:
         if o.cfg_file:
             command += ["--cfg_file", o.cfg_file, *overriding(o.set)]
         # What MPI sends to other hosts is not encrypted: then mpirun only starts the workers, and their messages are ours.
-        mode = "spread" if o.method == "mpi" and self.encrypted and self.remote else o.method
+        mode = "local" if o.method == "ssh" else o.method
+        if o.method in ("mpi", "ssh") and self.encrypted and self.remote:
+            mode = "spread"
         environment = {"PARACEL_RENDEZVOUS": info, "PARACEL_RUN_DIR": self.run_dir, "PARACEL_MODE": mode,
                        "PARACEL_HEARTBEAT_LIMIT_MS": str(round(o.heartbeat_limit * 1000))}
         environment.update((variable, value) for _, _, variable, value in self.delivery())
@@ -258,11 +268,26 @@ class Plan:
             environment["PARACEL_STATE_DIR"] = self.run_dir
         if o.on_worker_death == "eject":
             environment["PARACEL_EJECT"] = "1"
+        if o.method == "ssh":
+            return self.make_ssh_workers(command, dict(environment, PARACEL_SIZE=str(o.wnum)))
         if not self.linked:
             command = dies_with_us(command)  # it does not request that itself
         environment.update(PARACEL_SIZE=str(o.wnum), PARACEL_PARENT=str(os.getpid()))
         return [Child("worker", rank, command, self.log_of("worker", rank), dict(environment, PARACEL_RANK=str(rank)))
                 for rank in range(o.wnum)]
+
+    def make_ssh_workers(self, command, environment):
+        if self.reads_standard_input and not self.hosts.is_here(self.hosts.of_worker[0]):
+            raise Failure(USAGE, f"{os.path.basename(self.program)} reads standard input, which worker 0 on "
+                                 f"{self.hosts.of_worker[0]} has not got: want this host first in --hostfile")
+        workers = []
+        for rank, host in enumerate(self.hosts.of_worker):
+            here = self.hosts.is_here(host)
+            mine = dict(environment, PARACEL_RANK=str(rank), **({"PARACEL_PARENT": str(os.getpid())} if here else {}))
+            workers.append(self.hosts.place(
+                Child("worker", rank, command if self.linked or not here else dies_with_us(command), self.log_of("worker", rank),
+                      mine, host=host), self.key_environment(False)))
+        return workers
 
     def mpirun(self, role, count, environment, host=None):
         """`host`: the host in the hostfile to start on."""

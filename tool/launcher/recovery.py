@@ -107,7 +107,7 @@ class Recovery:
         joined = self.job.nodes.get(("server", child.index))
         if child.pid in self.replaced or joined is None or joined == child.joined_before:
             return None
-        if not child.mpirun and joined[0] != child.pid:
+        if not child.mpirun and child.host is None and joined[0] != child.pid:
             return None
         return joined[0]
 
