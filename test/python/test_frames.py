@@ -141,7 +141,7 @@ class Numbers(Folder):
         values = np.arange(1000.0)
         for form in (pa.table({"a": values}), pl.DataFrame({"a": values}), pd.DataFrame({"a": values})):
             frame = _frames.frame_of(form)
-            (first,), (second,) = next(frame.batches()), next(frame.batches())
+            (first,), (second,) = next(frame._batches()), next(frame._batches())
             self.assertTrue(np.shares_memory(first, second))
 
     def test_memory(self):

@@ -5,12 +5,12 @@ import re
 
 _JOB = "`n_workers`, `n_servers`, `replicas`, `launcher` and `progress`, as the estimators have them."
 _ARGUMENTS = {
-    "X": ("array, sparse matrix or data frame of shape (rows, features)", ""),
+    "X": ("array, sparse matrix, or frame of shape (rows, features)", ""),
     "y": ("ignored", ""),
     "folder": ("path", "It is created; files of the same names are replaced."),
     "input_features": ("ignored", ""),
-    "edges": ("array of shape (edges, 2), or SciPy sparse matrix", "Sources and targets: any ids; or weights of edges from row "
-                                                                   "to column."),
+    "edges": ("array of shape (edges, 2), SciPy sparse matrix, or frame",
+              "Sources and targets: any ids; or weights of edges from row to column; or columns of both, and perhaps of weights."),
     "weights": ("array of shape (edges,), optional", "Of the edges; otherwise 1, or the entries of the matrix."),
     "vertices": ("array of ids, optional", "Vertices that may have no edges."),
     "source": ("id", "The vertex where paths begin."),

@@ -9,7 +9,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 import numpy as np
 
-from paracel._docs import complete_methods
+from paracel._docs import complete, complete_methods
 from paracel._frames import frame_of
 from paracel._inputs import SparseRows, Table
 from paracel._model import Model
@@ -164,7 +164,7 @@ class ProgramEstimator(BaseEstimator):
             raise ValueError(f"{type(self).__name__}: found {named[0]!r} in place of values, want them, or X as a frame with "
                              "such a column")
         self._labels = sorted({*getattr(self, "_labels", ()), *named})
-        return frame.without(named), *(frame.column(v) if isinstance(v, str) else v for v in values)
+        return frame._without(named), *(frame._column(v) if isinstance(v, str) else v for v in values)
 
     def _goes_on(self):
         """Whether a fit begins with the model that is there."""
@@ -286,10 +286,9 @@ class _Scored:
 
         Parameters
         ----------
-        X : array, sparse matrix or data frame of shape (rows, features)
-        y : array of shape (rows,)
-        sample_weight : array of shape (rows,), optional
-            As of `fit`.
+        X : array, sparse matrix, or frame of shape (rows, features)
+        y : array of shape (rows,), or name of a column of X
+        sample_weight : array of shape (rows,), or name of a column, optional
 
         Returns
         -------
@@ -493,6 +492,7 @@ class Validated:
     _eval_set: Any = None
     _eval_parts: tuple[str, ...] = ("X", "y")
 
+    @complete
     def fit(self, X, y, sample_weight=None, eval_set=None):
         """Fits the model.
 

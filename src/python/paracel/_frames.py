@@ -39,31 +39,15 @@ class Frame:
                 raise ValueError(f"found no column {name}, want one of {', '.join(known)}")
         self.shape = self._source.rows, len(self.names)
 
-    @property
-    def strict(self):
-        return self._source.strict
-
     def __len__(self):
         return self.shape[0]
 
-    def batches(self):
-        """Batches of the rows. Reads files each time.
-
-        Returns
-        -------
-        iterable of lists of columns
-            Arrays of numbers, or Categories.
-        """
+    def _batches(self):
+        """Lists of columns: arrays of numbers, or Categories. Reads files each time."""
         return self._source.batches(self.names)
 
-    def text_columns(self):
-        """The columns that have texts or categories.
-
-        Returns
-        -------
-        dict from name to list of Categories
-            By batch.
-        """
+    def _text_columns(self):
+        """{name: list of Categories, by batch} of the columns that have texts or categories."""
         some = [n for n in self.names if self._source.might_be_texts(n)]
         found = {n: [] for n in some}
         for batch in self._source.batches(some) if some else []:
@@ -71,7 +55,7 @@ class Frame:
                 found[name].append(column)
         return {n: parts for n, parts in found.items() if any(isinstance(p, Categories) for p in parts)}
 
-    def values(self, name):
+    def _values(self, name):
         """A column as an array; of objects if it has texts, where None is missing.
 
         Parameters
@@ -83,53 +67,21 @@ class Frame:
         -------
         array of shape (rows,)
         """
-        arrays = [_plain(b[0]) for b in Frame(self, [name]).batches()]
+        arrays = [_plain(b[0]) for b in Frame(self, [name])._batches()]
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays) if arrays else np.empty(0)
 
-    def column(self, name, what="value"):
-        """The same without missing values.
-
-        Parameters
-        ----------
-        name : str
-            Of the column.
-        what : str
-            The name of a value, for the message.
-
-        Returns
-        -------
-        array of shape (rows,)
-
-        Raises
-        ------
-        ValueError
-            A value is missing.
-        """
-        whole = self.values(name)
+    def _column(self, name, what="value"):
+        """The same. Raises ValueError for a missing value."""
+        whole = self._values(name)
         _refuse_missing(name, what, whole == None if whole.dtype == object else  # noqa: E711
                         np.isnan(whole) if whole.dtype.kind == "f" else np.zeros(1, dtype=bool))
         return whole
 
-    def ids(self, name):
-        """A column of ids as `Paralg`'s loaders take them.
-
-        Parameters
-        ----------
-        name : str
-            Of the column.
-
-        Returns
-        -------
-        array of int64 of shape (rows,), or (list of str, array of shape (rows,))
-            Numbers; or different texts, and for each row the index of one.
-
-        Raises
-        ------
-        ValueError
-            One is missing, a fraction, or a number below 0.
-        """
+    def _ids(self, name):
+        """A column of ids as `Paralg`'s loaders take them: an array of int64, or a list of different texts and for each row the
+        index of one. Raises ValueError for a missing one, a fraction, or a number below 0."""
         index, parts = {}, []
-        for (batch,) in Frame(self, [name]).batches():
+        for (batch,) in Frame(self, [name])._batches():
             if isinstance(batch, Categories) and not (batch.names and all(isinstance(n, (int, np.integer)) for n in batch.names)):
                 _refuse_missing(name, "id", batch.codes < 0)
                 here = np.array([index.setdefault(str(n), len(index)) for n in batch.names], dtype=np.int32)
@@ -143,17 +95,8 @@ class Frame:
         whole = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
         return (list(index), whole.astype(np.int32)) if index else whole
 
-    def without(self, names):
-        """The same without some columns.
-
-        Parameters
-        ----------
-        names : collection of str
-
-        Returns
-        -------
-        Frame
-        """
+    def _without(self, names):
+        """The same without some columns."""
         return Frame(self, [n for n in self.names if n not in names])
 
 
@@ -203,7 +146,7 @@ def columns_of(source, wanted, what):
     if not len(wanted) - 1 <= len(frame.names) <= len(wanted):
         raise ValueError(f"found the columns {', '.join(frame.names)}, want {', '.join(wanted)} of {what}: "
                          "paracel.Frame(frame, [names]) selects columns")
-    return [frame.column(n, w) for n, w in zip(frame.names, wanted)]
+    return [frame._column(n, w) for n, w in zip(frame.names, wanted)]
 
 
 def words_of(parts):
@@ -244,7 +187,7 @@ class FrameRows:
         return self.shape[0]
 
     def _read(self):
-        for batch in self.frame.batches():
+        for batch in self.frame._batches():
             yield [self._numbers(j, c) for j, c in enumerate(batch)]
 
     def _numbers(self, j, column):
@@ -306,7 +249,7 @@ def check_frame(estimator, frame, *, reset, allow_nan):
     takes = getattr(estimator, "_takes_categories", False)
     if reset:
         if takes:
-            texts = frame.text_columns()
+            texts = frame._text_columns()
             estimator._categories = {j: words_of(texts[n]) for j, n in enumerate(frame.names) if n in texts}
         estimator.feature_names_in_ = np.array(frame.names, dtype=object)
         estimator.n_features_in_ = len(frame.names)
@@ -328,8 +271,8 @@ def _as_in_fit(estimator, frame):
             raise ValueError(f"found {len(frame.names)} columns, want {estimator.n_features_in_} features")
         return frame
     known = known.tolist()
-    if frame.strict:
-        frame = frame.without([n for n in getattr(estimator, "_labels", ()) if n not in known])
+    if frame._source.strict:
+        frame = frame._without([n for n in getattr(estimator, "_labels", ()) if n not in known])
         if frame.names != known:
             raise ValueError(f"the feature names should match those that were passed during fit: found {', '.join(frame.names)}, "
                              f"want {', '.join(known)}")

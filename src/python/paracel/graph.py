@@ -314,7 +314,7 @@ def steady_state_inversion(edges, left, right, weights=None, *, epsilon=1e-4, ma
 
     Parameters
     ----------
-    edges : array of shape (edges, 2), or SciPy sparse matrix
+    edges : array of shape (edges, 2), SciPy sparse matrix, or frame
         From left to right vertices, which may have the same ids.
     left, right : dict from id to number
         The share of all that is at each left vertex, and that each right one receives.

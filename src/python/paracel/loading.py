@@ -154,7 +154,7 @@ def shown(files):
 def load_columns(comm, files, columns):
     frame, first, total = own_rows(comm, files)
     names = frame.names if columns is None else list(columns)
-    return Columns(agreed(comm, lambda: {n: type(frame)(frame, [n]).values(n) for n in names}), first, total)
+    return Columns(agreed(comm, lambda: {n: type(frame)(frame, [n])._values(n) for n in names}), first, total)
 
 
 def entries_of(comm, files, columns, values):
@@ -166,8 +166,8 @@ def entries_of(comm, files, columns, values):
         if not 2 <= len(names) <= 3 or (values == "need" and len(names) < 3):
             raise ValueError(f"{shown(files)}: found the columns {', '.join(names)}, want those of row, column and value")
         part = type(frame)(frame, names)
-        numbers = part.column(names[2], "number").astype(np.float64) if len(names) == 3 and values != "ignore" else None
-        return part.ids(names[0]), part.ids(names[1]), numbers, shown(files)
+        numbers = part._column(names[2], "number").astype(np.float64) if len(names) == 3 and values != "ignore" else None
+        return part._ids(names[0]), part._ids(names[1]), numbers, shown(files)
 
     return agreed(comm, read)
 
@@ -182,13 +182,13 @@ def parquet_samples(comm, files, *, label="binary", target=None, features=None, 
         roles = [n for n in (target, weight, group) if n is not None]
         goal = target or (([n for n in frame.names if n not in roles] or [None])[-1] if labelled else None)
         names = list(features) if features else [n for n in frame.names if n not in (*roles, goal)]
-        y = frame.column(goal, "label") if labelled else np.empty(0)
+        y = frame._column(goal, "label") if labelled else np.empty(0)
         part = type(frame)(frame, names)
-        texts = part.text_columns()
+        texts = part._text_columns()
         for n in texts:
             if n not in categorical:
                 raise ValueError(f"{shown(files)}: column {n}: found texts, want numbers, or its name in categorical")
-        others = [frame.column(n, what) if n else np.empty(0) for n, what in ((weight, "weight"), (group, "group"))]
+        others = [frame._column(n, what) if n else np.empty(0) for n, what in ((weight, "weight"), (group, "group"))]
         return part, names, texts, y, others
 
     part, names, texts, y, others = agreed(comm, read)

@@ -77,8 +77,9 @@ def ab_sim_dense(A, B, *, topk=20, least=0.0, **job):
     ----------
     A, B : array of shape (rows, features)
     topk : int
+        Maximum number of neighbours of a row.
     least : float
-        As of `sim_dense`.
+        The least similarity of a pair, -1 to 1.
 
     Returns
     -------

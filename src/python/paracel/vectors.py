@@ -100,18 +100,14 @@ class WordVectors:
         return [(self.index_to_key[i], float(cosines[i])) for i in best if np.isfinite(cosines[i])]
 
     def save_word2vec_format(self, path, binary=False):
-        """Writes the form of word2vec.c, which gensim reads: a line of the numbers of words and of columns, then a word a line.
+        """Writes the form of word2vec.c, which gensim reads: a line of the numbers of words and of columns, then a word a line,
+        with its numbers. Words with blanks are refused.
 
         Parameters
         ----------
         path : path
         binary : bool
-            Numbers are 4-byte floats instead of text.
-
-        Raises
-        ------
-        ValueError
-            A word has blanks.
+            Numbers are 4-byte floats, otherwise text.
         """
         for w in self.index_to_key:
             if not w or any(c.isspace() for c in w):
@@ -131,7 +127,7 @@ class WordVectors:
         ----------
         path : path
         binary : bool
-            Numbers are 4-byte floats instead of text.
+            Numbers are 4-byte floats, otherwise text.
 
         Returns
         -------
