@@ -183,11 +183,11 @@ void add_table_file(const std::string& name, const std::vector<std::vector<any_a
   std::uint64_t rows = 0;
   for (const auto& columns : parts) {
     file.parts.push_back(part_of<double>(columns));
-    if (file.parts.back().row_bytes != file.parts.front().row_bytes) throw error("found parts of different widths");
+    if (file.parts.back().row_bytes != file.parts.front().row_bytes) throw data_error("found parts of different widths");
     rows += file.parts.back().rows;
     all.insert(all.end(), columns.begin(), columns.end());
   }
-  if (parts.empty()) throw error("found no part of a table, want one or more");
+  if (parts.empty()) throw data_error("found no part of a table, want one or more");
   file.arrays = keep(std::move(all));
   std::string text = "{'descr': '<f8', 'fortran_order': False, 'shape': (" + std::to_string(rows) + ", " +
                      std::to_string(file.parts.front().row_bytes / sizeof(double)) + "), }";
