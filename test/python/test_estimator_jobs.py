@@ -75,7 +75,7 @@ class Jobs(Folder):
         r = np.random.RandomState(6)
         users, items = r.randint(0, 2000, 200_000), r.randint(0, 1000, 200_000)
         ratings = r.randint(1, 6, 200_000) * 1.0
-        how = dict(n_factors=16, max_iter=60, n_workers=2, n_servers=2, replicas=2)
+        how = dict(n_factors=16, max_iter=150, n_workers=2, n_servers=2, replicas=2)
         undisturbed = paracel.MatrixFactorization(**how).fit(users, items, ratings)
         killer, killed = killing_a_server()
         disturbed = paracel.MatrixFactorization(**how).fit(users, items, ratings)
