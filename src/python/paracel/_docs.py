@@ -10,8 +10,7 @@ _ARGUMENTS = {
     "folder": ("path", "It is created; files of the same names are replaced."),
     "input_features": ("ignored", ""),
     "edges": ("array of shape (edges, 2), SciPy sparse matrix, or frame",
-              "Sources and targets: any ids; or weights of edges from row to column; or columns of both, and perhaps of "
-              "weights."),
+              "Sources and targets: any ids; weights of edges from row to column; or columns of sources, targets and weights."),
     "weights": ("array of shape (edges,), optional", "Of the edges; otherwise 1, or the entries of the matrix."),
     "vertices": ("array of ids, optional", "Vertices that may have no edges."),
     "source": ("id", "The vertex where paths begin."),

@@ -183,7 +183,8 @@ void add_table_file(const std::string& name, const std::vector<std::vector<any_a
   std::uint64_t rows = 0;
   for (const auto& columns : parts) {
     file.parts.push_back(part_of<double>(columns));
-    if (file.parts.back().row_bytes != file.parts.front().row_bytes) throw data_error("found parts of different widths");
+    if (file.parts.back().row_bytes != file.parts.front().row_bytes)
+      throw data_error("found parts of different widths");
     rows += file.parts.back().rows;
     all.insert(all.end(), columns.begin(), columns.end());
   }
