@@ -82,7 +82,7 @@ class graph_loading {
  public:
   explicit graph_loading(Comm comm) : comm_(std::move(comm)) { set_decomp_info("linesplit"); }
 
-  /// Sets the grid of get_decomp_info to that of a pattern; loading does it implicitly. Throws: usage_error.
+  /// Sets the grid of get_decomp_info to that of a pattern, as loading a graph or a matrix does. Throws: usage_error.
   void set_decomp_info(const str_type& pattern);
   void get_decomp_info(int& x, int& y) const {
     x = npx_;

@@ -87,11 +87,7 @@ class paralg : public graph_loading, public old_calls {
                [&](str_type&& line) { lines.push_back(std::move(line)); });
     return lines;
   }
-  /// 0.3's form: returns the unparsed lines; the parser is for code that splits them.
-  template <class T>
-  list_type<str_type> paracel_load(const T& files, const parser_type& /*parser*/) {
-    return paracel_load(files);
-  }
+  using old_calls::paracel_load;
   /// All lines of the input. A worker may call it alone, as programs for 0.3 do: each reads the files as it finds them.
   /// For standard input, which worker 0 relays, it is a collective like the others.
   template <class T>
@@ -105,12 +101,12 @@ class paralg : public graph_loading, public old_calls {
     load_parts(list_of(files), [&](list_type<str_type>& lines) { func(lines); });
   }
   /// `func(line)` with each line of this worker's part of the input; only a small buffer of it is kept in memory.
-  /// `pattern` only affects get_decomp_info: lines stay with the worker that reads them.
   template <class T, class F>
-  void paracel_load_handle(const T& files, F&& func, const str_type& pattern = "linesplit", bool /*mix_flag*/ = false) {
-    set_decomp_info(pattern);
+  void paracel_load_handle(const T& files, F&& func) {
     visit_part(list_of(files), get_worker_id(), get_worker_size(), [&](str_type&& line) { func(line); });
   }
+  using old_calls::paracel_load_handle;
+
   // ---- clock, workers -----------------------------------------------------------------------------------------------
 
   /// On: deltas of paracel_update (functions declared additive, numbers) are summed in this worker, key by key, and
@@ -282,11 +278,7 @@ class paralg : public graph_loading, public old_calls {
     }
     return line;
   }
-  /// 0.3's form, which has nothing to write: an empty line.
-  template <class V>
-  [[nodiscard]] static str_type dump_line_as_vector() {
-    return {};
-  }
+  using old_calls::dump_line_as_vector;
   /// Only the elements whose index has a name in `id_map`, as name:element.
   template <class V>
   void paracel_dump_vector(const list_type<V>& data, const dict_type<std::size_t, str_type>& id_map,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Forms of calls that programs written for Paracel 0.3 use: an update function as two names, a future as an argument,
-// and flags that mean nothing here. A base of `paralg`; new programs need none of them.
+// and arguments that mean nothing here. A base of `paralg`; new programs need none of them.
 #pragma once
 
 #include <concepts>
@@ -9,6 +9,8 @@
 #include <paracel/bulk_access.hpp>
 
 namespace paracel {
+
+class paralg;
 
 class old_calls : public bulk_access {
  public:
@@ -21,6 +23,23 @@ class old_calls : public bulk_access {
   using bulk_access::paracel_update_default_multi;
   using bulk_access::paracel_update_multi;
   using bulk_access::paracel_write;
+
+  /// The lines, unparsed: the parser is for code that splits them.
+  template <class T, class Job = paralg>
+  list_type<str_type> paracel_load(const T& files, const parser_type& /*parser*/) {
+    return static_cast<Job&>(*this).paracel_load(files);
+  }
+  /// `pattern` only affects get_decomp_info: lines stay with the worker that reads them.
+  template <class T, class F, class Job = paralg>
+  void paracel_load_handle(const T& files, F&& func, const str_type& pattern, bool /*mix_flag*/ = false) {
+    static_cast<Job&>(*this).set_decomp_info(pattern);
+    static_cast<Job&>(*this).paracel_load_handle(files, func);
+  }
+  /// The line of nothing.
+  template <class V>
+  [[nodiscard]] static str_type dump_line_as_vector() {
+    return {};
+  }
 
   template <class V>
   bool paracel_read(const str_type& key, V& value, int /*replica_id*/) {
