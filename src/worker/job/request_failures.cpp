@@ -76,6 +76,17 @@ void request_failures::raise(const failed_request& f) {
   throw_status(f.how.result, f.how.text, f.doing);
 }
 
+bool request_failures::finish(sequence number) {
+  client_.wait(number);
+  return number == 0 || take(number);
+}
+
+void request_failures::finish(const std::shared_ptr<shared_update>& u) {
+  for (const auto s : u->sent) client_.wait(s);
+  take(u);
+  if (u->result != net::status::ok) throw_status(u->result, u->text, "updating \"" + u->name + "\"");
+}
+
 bool request_failures::take(sequence number) {
   if (!missing_.empty() && missing_.erase(number) != 0) return false;
   if (failed_.empty()) return true;

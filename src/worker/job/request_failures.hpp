@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/kvclt.hpp"
+#include "client/server_group.hpp"
 #include "net/protocol.hpp"
 
 namespace paracel {
@@ -41,10 +41,12 @@ struct shared_update {
 
 /// Errors of a worker's requests, until they are reported: by the future of a request, or the next waiting point.
 ///
-/// Thread-safety: none; owned by the thread of its client.
+/// Thread-safety: none; owned by the thread of its client. Lifetime: the client must outlive every call.
 class request_failures {
  public:
   using sequence = kvclt::sequence;
+
+  explicit request_failures(server_group& client) noexcept : client_(client) {}
 
   /// A request failed. 0: one without a future.
   void record(sequence number, net::status result, std::string_view text, std::string doing);
@@ -63,8 +65,11 @@ class request_failures {
   void record_missing(sequence number) { missing_.insert(number); }
   [[nodiscard]] std::size_t size() const noexcept { return failed_.size(); }
 
-  /// The outcome of an answered request. False: a key that was read does not exist. Throws: the error of the request.
-  bool take(sequence number);
+  /// Blocks: until the request is answered; 0: there was none. False: a key that was read does not exist. Throws: the
+  /// error of the request.
+  bool finish(sequence number);
+  /// Blocks: until all of its requests are answered. Throws: their first error.
+  void finish(const std::shared_ptr<shared_update>& u);
   void take(const std::shared_ptr<shared_update>& u) { std::erase(joint_, u); }
   /// Throws the first unreported failure; the others are cleared, except for their futures.
   void throw_first();
@@ -81,7 +86,9 @@ class request_failures {
   };
   [[noreturn]] static void raise(const failed_request& f);
   [[nodiscard]] static std::string text_of(const failed_request& f);
+  bool take(sequence number);
 
+  server_group& client_;
   std::function<void(sequence, const std::vector<sequence>*, const std::string&)> on_failure_;
   std::vector<failed_request> failed_;
   std::vector<std::shared_ptr<shared_update>> joint_;  // whose futures were not asked

@@ -357,7 +357,7 @@ async_functor_type array_base::update(std::size_t first, std::span<const std::by
         }
         parts.push_back(std::move(p));
       });
-  return l.servers.many().update_parts(l.name, parts, id, !waits);
+  return l.servers.result_of(l.servers.many().update_parts(l.name, parts, id, !waits));
 }
 
 async_functor_type array_base::update_at(std::span<const std::uint64_t> indices, std::span<const std::byte> deltas,
@@ -381,7 +381,7 @@ async_functor_type array_base::update_at(std::span<const std::uint64_t> indices,
     kept.push_back(std::move(both));
     parts.push_back(std::move(p));
   }
-  return l.servers.many().update_parts(l.name, parts, id, !waits);
+  return l.servers.result_of(l.servers.many().update_parts(l.name, parts, id, !waits));
 }
 
 }  // namespace paracel

@@ -18,11 +18,13 @@ parasrv::parasrv(std::shared_ptr<session> job, const consistency& c, std::uint32
       client_(job_->open_client()),
       clock_(*job_, *client_, c, begin),
       functions_(*job_, *client_),
+      failures_(*client_),
       cache_(*client_, clock_, functions_),
-      many_(*this) {
+      combined_(*client_, clock_, functions_, failures_, cache_),
+      many_(*client_, clock_, failures_, cache_) {
   if (c.model == consistency_model::bsp) job_->stages();
   client_->set_pre_send_hook([this](net::verb what, const std::string_view* key) {
-    send_combined_before(key);
+    combined_.send_before(key);
     cache_.before_request(what, key);
   });
 }
@@ -44,7 +46,7 @@ void parasrv::finish_last() {
   client_->forget_reads();
   std::erase_if(following_, [](const auto& r) { return r->reads; });
   do {
-    send_all_combined();
+    combined_.send_all();
     client_->wait_all();
     send_following();
   } while (client_->in_flight() != 0);
@@ -68,7 +70,7 @@ void parasrv::set_consistency(const std::string& prefix, const consistency& c) {
 /// Cached values and unsent updates belong to the previous consistency.
 void parasrv::begin_model(consistency_model model) {
   if (model == consistency_model::bsp) job_->stages();
-  send_combined_before(nullptr);
+  combined_.send_before(nullptr);
   cache_.clear();
 }
 
@@ -90,7 +92,7 @@ bool async_result::ready() const {
   if (from_ == nullptr || *from_ == nullptr) return true;
   auto& client = (*from_)->client();
   if (requests_) {
-    if (requests_->empty()) (*from_)->send_combined_before(nullptr);
+    if (requests_->empty()) (*from_)->combined_.send_before(nullptr);
     if (!(*from_)->is_answered(requests_.get())) client.poll();
     return (*from_)->is_answered(requests_.get());
   }
@@ -102,9 +104,22 @@ async_result::operator std::future<bool>() && {
   return std::async(std::launch::deferred, [self = std::move(*this)]() mutable { return self.get(); });
 }
 
-bool parasrv::finish(kvclt::sequence number) {
-  client_->wait(number);
-  return number == 0 || failures_.take(number);
+/// `waits`, a member of `u`: it is still to be sent.
+async_result parasrv::result_of(std::shared_ptr<shared_update> u, const bool* waits) {
+  const std::shared_ptr<const std::vector<kvclt::sequence>> requests(u, &u->sent);
+  return result_of(
+      std::async(std::launch::deferred,
+                 [self = std::weak_ptr(self_), u = std::move(u), waits] {
+                   const auto there = self.lock();
+                   if (!there || *there == nullptr)
+                     throw error("the future of an update of \"" + u->name + "\" was used after its paralg was gone");
+                   auto& me = **there;
+                   const std::string_view only = u->name;
+                   if (waits != nullptr && *waits) me.combined_.send_before(&only);
+                   me.failures_.finish(u);
+                   return true;
+                 }),
+      requests);
 }
 
 void parasrv::receive_read(const kv_result& r, value_sink to, const std::string* key, bool may_miss) {
@@ -245,7 +260,11 @@ kvclt::sequence parasrv::send_update(const kvclt::call& c, const std::string& ke
 }
 
 async_functor_type parasrv::update(const std::string& key, const value_view& delta, std::uint64_t function) {
-  if (combines(key, delta, function)) return combine(key, delta, function);
+  if (combined_.takes(key, delta, function)) {
+    auto u = combined_.add(key, delta, function);
+    const auto* waits = &u->waits;
+    return result_of(std::move(u), waits);
+  }
   return result_of(start_update(key, delta, function));
 }
 
@@ -297,7 +316,7 @@ bool parasrv::remove(const std::string& key) {
 // ---- waiting points -----------------------------------------------------------------------------------------------
 
 kvclt::call parasrv::begin_read(const consistency& c, net::verb what) {
-  send_all_combined();
+  combined_.send_all();
   clock_.begin_read(c);
   return clock_.read_call(c, what);
 }
@@ -319,11 +338,11 @@ std::size_t parasrv::poll() {
 
 void parasrv::flush() {
   do {
-    send_all_combined();
+    combined_.send_all();
     client_->wait_all();
     send_following();
     run_ready();
-  } while (client_->in_flight() != 0 || !combiner_.empty());
+  } while (client_->in_flight() != 0 || !combined_.empty());
   failures_.throw_first();
 }
 
@@ -334,6 +353,23 @@ bool parasrv::commit() {
   const bool stops = clock_.tick();
   cache_.renew_push();
   return stops;
+}
+
+// ---- pushed values ----------------------------------------------------------------------------------------------
+
+void parasrv::set_push(bool on) {
+  if (!on) return cache_.end_push();
+  cache_.begin_push([this](std::string_view key, read_cache::entry& e) { return combined_.add_unsent(key, e); });
+}
+
+void parasrv::subscribe(const std::vector<std::string>& keys) {
+  set_push(true);
+  struct nowhere final : set_target {
+    using set_target::set_target;
+    void put_one(std::size_t, const value_view&) override {}
+  } values(keys.size());
+  many_.read_multi(keys, values, true);
+  cache_.subscribe(keys);
 }
 
 }  // namespace paracel

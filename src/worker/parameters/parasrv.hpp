@@ -5,7 +5,7 @@
 //   server_group      the ring and the client of each server
 //   worker_clock      this worker's clock and the consistency in force
 //   worker_cache      values that may be re-read without a request
-//   update_combiner   updates that are combined until the commit
+//   combined_updates  updates that are summed until the commit
 //   server_functions  functions of plug-ins registered at the servers
 //   request_failures  errors of requests, until they are reported
 //   parasrv_multi     calls on many keys
@@ -29,9 +29,9 @@
 #include "client/server_group.hpp"
 #include "worker/job/request_failures.hpp"
 #include "worker/job/session.hpp"
+#include "worker/parameters/combined_updates.hpp"
 #include "worker/parameters/parasrv_multi.hpp"
 #include "worker/parameters/server_functions.hpp"
-#include "worker/parameters/update_combiner.hpp"
 #include "worker/parameters/worker_cache.hpp"
 #include "worker/parameters/worker_clock.hpp"
 
@@ -90,7 +90,7 @@ class parasrv {
   kvclt::sequence start_write(const std::string& key, const value_view& value);
   kvclt::sequence start_update(const std::string& key, const value_view& delta, std::uint64_t function);
   /// Blocks: until the request is answered. False: a key to read does not exist. Throws: the error of the request.
-  bool finish(kvclt::sequence number);
+  bool finish(kvclt::sequence number) { return failures_.finish(number); }
 
   // The same once others are answered (parasrv_following.cpp).
   async_functor_type update_after(const after& others, const std::string& key, const value_view& delta,
@@ -104,7 +104,7 @@ class parasrv {
     return {self_, std::move(other), std::move(requests)};
   }
   /// The result of the requests that make up one update.
-  [[nodiscard]] async_result result_of(std::shared_ptr<shared_update> u) { return future_of(std::move(u), nullptr); }
+  [[nodiscard]] async_result result_of(std::shared_ptr<shared_update> u) { return result_of(std::move(u), nullptr); }
   /// Empty once this parasrv is destroyed.
   [[nodiscard]] std::weak_ptr<parasrv*> self() const noexcept { return self_; }
 
@@ -120,9 +120,7 @@ class parasrv {
 
   // ---- internal
 
-  /// On: additive updates are combined here until the commit, or until a request that must not overtake them. By
-  /// default it is on under SSP and off under ASP; under BSP it is always off.
-  void set_combining(bool on);
+  void set_combining(bool on) { combined_.set(on); }
   /// On: under SSP the shards push changes of the cached keys when the clock ticks.
   void set_push(bool on);
   /// Keys to be pushed from now on. Throws: key_error.
@@ -132,12 +130,6 @@ class parasrv {
   kvclt::call begin_read(const consistency& c, net::verb what);
 
  private:
-  /// The combined updates of a key.
-  struct combined_update : shared_update {
-    bool waits = true;
-  };
-  using combiner = update_combiner<combined_update>;
-
   /// A request that waits for others.
   struct following_request : shared_update {
     std::vector<after::request> others;
@@ -155,17 +147,7 @@ class parasrv {
   void receive_read(const kv_result& r, value_sink to, const std::string* key, bool may_miss);
   void run_ready();
 
-  // parasrv_combining.cpp
-  [[nodiscard]] bool combines(const std::string& key, const value_view& delta, std::uint64_t function) const;
-  async_functor_type combine(const std::string& key, const value_view& delta, std::uint64_t function);
-  async_functor_type future_of(std::shared_ptr<shared_update> u, bool* waits);
-  static void unsent(combined_update& u);
-  void send_combined(combiner::entry e);
-  /// Called before a request on one key, or on many (null), is sent.
-  void send_combined_before(const std::string_view* key);
-  /// Flushes all of them in requests on many keys. Blocks: until they are answered; their errors go to `failures_`.
-  void send_all_combined();
-  bool add_unsent(std::string_view key, read_cache::entry& e) const;
+  async_result result_of(std::shared_ptr<shared_update> u, const bool* waits);
 
   // parasrv_following.cpp
   async_functor_type follow(const after& others, following_request r);
@@ -183,11 +165,10 @@ class parasrv {
   server_functions functions_;
   request_failures failures_;
   worker_cache cache_;
+  combined_updates combined_;
   parasrv_multi many_;
   std::vector<std::shared_ptr<following_request>> following_;
   bool sends_following_ = false;
-  combiner combiner_;
-  std::optional<bool> combining_;                                      // as set by the user
   std::deque<std::function<void()>> ready_;                            // callbacks, to be run at the next waiting point
   std::shared_ptr<parasrv*> self_ = std::make_shared<parasrv*>(this);  // futures check whether it still exists
 };

@@ -61,7 +61,7 @@ async_functor_type parasrv::read_after(const after& others, const std::string& k
 
 async_functor_type parasrv::follow(const after& others, following_request r) {
   if (others.from_ != self_) throw error("a request is to follow requests of another paralg, want those of its own");
-  send_combined_before(nullptr);  // updates that are still summed here have no numbers yet
+  combined_.send_before(nullptr);  // updates that are still summed here have no numbers yet
   for (const auto& other : others.requests_) {
     if (!is_answered(other)) r.others.push_back(other);
     else if (auto why = other.several ? failures_.reason(other.several.get()) : failures_.reason(other.number);

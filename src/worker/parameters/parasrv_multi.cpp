@@ -10,7 +10,6 @@
 
 #include "core/short_bytes.hpp"
 #include "worker/parameters/key_errors.hpp"
-#include "worker/parameters/parasrv.hpp"
 #include "worker/parameters/parasrv_multi.hpp"
 
 namespace paracel {
@@ -104,48 +103,46 @@ std::shared_ptr<const sharded_keys> parasrv_multi::find_repeated(std::span<const
   auto bytes = keys.size() * (sizeof(std::string) + sizeof(std::uint32_t));
   for (const auto& key : keys) bytes += key.size();
   if (!repeated_.is_due(print, bytes)) return nullptr;
-  set = servers_.client().many().split({keys.begin(), keys.end()});
+  set = client_.many().split({keys.begin(), keys.end()});
   repeated_.keep(print, set, bytes);
   return set;
 }
 
 kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> keys, std::shared_ptr<set_target> to,
                                                 bool all) {
-  auto& clock = servers_.clock();
-  auto& cache = servers_.cache();
-  const auto& c = clock.of(keys);
+  const auto& c = clock_.of(keys);
   if (worker_clock::is_clocked(c)) {
-    auto minimum = clock.finished();
-    const bool fresh = cache.find_all_fresh(c, keys, [&](std::size_t i, const read_cache::entry& e) {
+    auto minimum = clock_.finished();
+    const bool fresh = cache_.find_all_fresh(c, keys, [&](std::size_t i, const read_cache::entry& e) {
       minimum = std::min(minimum, e.minimum);
       naming_key(keys[i], [&] { to->put_one(i, e.view()); });
     });
     if (fresh) {
-      clock.record_staleness(minimum);
+      clock_.record_staleness(minimum);
       return 0;
     }
-    clock.begin_read(c);
+    clock_.begin_read(c);
   }
   // Values that are pushed are cached with their versions, which the reply for a set does not have.
-  if (auto set = cache.is_pushed() ? nullptr : find_repeated(keys)) {
-    return start_set(clock.read_call(c, net::verb::set_pull), std::move(set), {}, std::move(to), "reading",
+  if (auto set = cache_.is_pushed() ? nullptr : find_repeated(keys)) {
+    return start_set(clock_.read_call(c, net::verb::set_pull), std::move(set), {}, std::move(to), "reading",
                      all ? asked_for::list : asked_for::those_that_exist);
   }
   auto call = std::make_shared<multi_call>();
   call->to = std::move(to);
-  call->minimum = clock.slowest();
+  call->minimum = clock_.slowest();
   call->all = all;
-  if (worker_clock::is_clocked(c)) call->mark.emplace(cache);
+  if (worker_clock::is_clocked(c)) call->mark.emplace(cache_);
   multi_client::uniform_handler uniform;  // has no versions, which the cache needs
   if (!call->mark)
     uniform = [call](std::span<const std::uint32_t> order, std::string_view first, const kv_result& r) {
       call->take_uniform(order, r, first);
     };
-  return servers_.client().many().multi_async(
-      clock.read_call(c, net::verb::pull_multi), keys, {},
-      [&cache, call](std::size_t i, std::string_view key, const net::reply_item& item) {
+  return client_.many().multi_async(
+      clock_.read_call(c, net::verb::pull_multi), keys, {},
+      [this, call](std::size_t i, std::string_view key, const net::reply_item& item) {
         if (item.result == net::status::ok) {
-          if (call->mark) cache.remember_read(key, item.value, item.version, call->minimum, *call->mark);
+          if (call->mark) cache_.remember_read(key, item.value, item.version, call->minimum, *call->mark);
           call->guarded([&] { naming_key(key, [&] { call->to->put_one(i, item.value); }); });
         } else if (item.result != net::status::not_found) {
           call->fail(item.result, net::text_of(item.value.bytes), "reading \"" + std::string(key) + "\"");
@@ -153,28 +150,27 @@ kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> key
           call->fail(item.result, "key \"" + std::string(key) + "\" does not exist", {});
         }
       },
-      [this, call](kvclt::sequence number) { call->end(servers_.failures(), number); }, std::move(uniform));
+      [this, call](kvclt::sequence number) { call->end(failures_, number); }, std::move(uniform));
 }
 
 void parasrv_multi::read_multi(const std::vector<std::string>& keys, set_target& to, bool all) {
-  (void)servers_.finish(start_read_multi(keys, borrowed(&to), all));
+  (void)failures_.finish(start_read_multi(keys, borrowed(&to), all));
 }
 
 void parasrv_multi::fold_before_write(std::span<const std::string> keys) {
-  auto& clock = servers_.clock();
-  const auto& c = clock.of(keys);
+  const auto& c = clock_.of(keys);
   if (c.model != consistency_model::bsp) return;
-  clock.wait_for_minimum(c);
-  for (const auto& key : keys) servers_.client().request(clock.read_call(c, net::verb::contains), key, {}, nullptr);
+  clock_.wait_for_minimum(c);
+  for (const auto& key : keys) client_.request(clock_.read_call(c, net::verb::contains), key, {}, nullptr);
 }
 
 void parasrv_multi::write_multi(const std::vector<std::string>& keys, const std::vector<value_view>& values) {
   fold_before_write(keys);
   for (const auto& key : keys) {
-    servers_.cache().changing(key);
-    servers_.cache().drop(key);
+    cache_.changing(key);
+    cache_.drop(key);
   }
-  const auto minimum = servers_.clock().slowest();
+  const auto minimum = clock_.slowest();
   outcome o;
   std::string failed;
   const auto each = [&](std::size_t i, const net::reply_item& item) {
@@ -182,61 +178,59 @@ void parasrv_multi::write_multi(const std::vector<std::string>& keys, const std:
     o = {item.result, net::text_of(item.value.bytes)};
     failed = keys[i];
   };
-  servers_.client().many().multi({.what = net::verb::push_multi}, keys, values, each);
+  client_.many().multi({.what = net::verb::push_multi}, keys, values, each);
   if (!o.ok()) o.raise("writing \"" + failed + "\"");
-  for (std::size_t i = 0; i < keys.size(); ++i) servers_.cache().remember_write(keys[i], values[i], minimum);
+  for (std::size_t i = 0; i < keys.size(); ++i) cache_.remember_write(keys[i], values[i], minimum);
 }
 
 kvclt::sequence parasrv_multi::start_update_multi(std::span<const std::string> keys, std::span<const value_view> deltas,
                                                   std::uint64_t function, bool clocked_update,
                                                   std::shared_ptr<set_target> to) {
   const auto what = to != nullptr ? net::verb::bupdate_multi : net::verb::update_multi;
-  auto& clock = servers_.clock();
-  const auto& of_keys = clock.of(keys);
+  const auto& of_keys = clock_.of(keys);
   if (auto set = find_repeated(keys)) {
     return start_set_update(std::move(set), source_of(deltas, numbers_), function, clocked_update, std::move(to),
                             asked_for::list);
   }
-  const auto c = clock.update_call(of_keys, what, function, clocked_update);
+  const auto c = clock_.update_call(of_keys, what, function, clocked_update);
   return send_updates(c, keys, deltas, deltas, clocked_update, std::move(to));
 }
 
 kvclt::sequence parasrv_multi::send_updates(const kvclt::call& c, std::span<const std::string> keys,
                                             std::span<const value_view> values, std::span<const value_view> deltas,
                                             bool clocked_update, std::shared_ptr<set_target> to) {
-  auto& cache = servers_.cache();
-  const bool is_clocked = worker_clock::is_clocked(servers_.clock().of(keys));
+  const bool is_clocked = worker_clock::is_clocked(clock_.of(keys));
   if (is_clocked) {
     for (const auto& key : keys) {
-      cache.changing(key);
-      if (!clocked_update) cache.drop(key);
+      cache_.changing(key);
+      if (!clocked_update) cache_.drop(key);
     }
   }
   auto call = std::make_shared<multi_call>();
   call->to = std::move(to);
   call->closing = &closing_;
-  const auto number = servers_.client().many().multi_async(
+  const auto number = client_.many().multi_async(
       c, keys, values,
-      [&cache, call](std::size_t i, std::string_view key, const net::reply_item& item) {
+      [this, call](std::size_t i, std::string_view key, const net::reply_item& item) {
         if (item.result == net::status::ok) {
           if (call->to != nullptr) call->guarded([&] { naming_key(key, [&] { call->to->put_one(i, item.value); }); });
           return;
         }
-        cache.drop(key);  // the delta was added to it
+        cache_.drop(key);  // the delta was added to it
         call->fail(item.result, net::text_of(item.value.bytes), "updating \"" + std::string(key) + "\"");
       },
-      [this, call](kvclt::sequence answered) { call->end(servers_.failures(), answered); },
+      [this, call](kvclt::sequence answered) { call->end(failures_, answered); },
       [call](std::span<const std::uint32_t> order, std::string_view first, const kv_result& r) {
         call->take_uniform(order, r, first);
       });
   if (is_clocked && clocked_update)
-    for (std::size_t i = 0; i < keys.size(); ++i) cache.apply(keys[i], deltas[i], c.function);
+    for (std::size_t i = 0; i < keys.size(); ++i) cache_.apply(keys[i], deltas[i], c.function);
   return number;
 }
 
 void parasrv_multi::update_multi(const std::vector<std::string>& keys, const std::vector<value_view>& deltas,
                                  std::uint64_t function, bool clocked_update, set_target* to) {
-  (void)servers_.finish(
+  (void)failures_.finish(
       start_update_multi(keys, deltas, function, clocked_update, to != nullptr ? borrowed(to) : nullptr));
 }
 
@@ -248,32 +242,30 @@ void parasrv_multi::update_default_multi(const std::vector<std::string>& keys, c
     payloads[i] = default_and_delta(initials[i], deltas[i]);
     values[i] = {value_tag::none, payloads[i]};
   }
-  auto& clock = servers_.clock();
-  const auto c = clock.update_call(clock.of(keys), net::verb::update_default_multi, function, true);
-  (void)servers_.finish(send_updates(c, keys, values, deltas, true, {}));
+  const auto c = clock_.update_call(clock_.of(keys), net::verb::update_default_multi, function, true);
+  (void)failures_.finish(send_updates(c, keys, values, deltas, true, {}));
 }
 
 bool parasrv_multi::remove_multi(const std::vector<std::string>& keys) {
-  auto& cache = servers_.cache();
-  for (const auto& key : keys) cache.changing(key);
+  for (const auto& key : keys) cache_.changing(key);
   bool all = true;
   outcome o;
   const auto each = [&](std::size_t i, const net::reply_item& item) {
-    cache.drop(keys[i]);
+    cache_.drop(keys[i]);
     if (item.result == net::status::not_found) all = false;
     else if (item.result != net::status::ok) o = {item.result, net::text_of(item.value.bytes)};
   };
-  servers_.client().many().multi({.what = net::verb::remove_multi}, keys, {}, each);
+  client_.many().multi({.what = net::verb::remove_multi}, keys, {}, each);
   if (!o.ok()) o.raise("removing keys");
   return all;
 }
 
 void parasrv_multi::clear() {
   outcome o;
-  servers_.client().broadcast({.what = net::verb::clear}, {}, {}, [&](const kv_result& r) {
+  client_.broadcast({.what = net::verb::clear}, {}, {}, [&](const kv_result& r) {
     if (!r.ok()) o = outcome(r);
   });
-  servers_.cache().clear();
+  cache_.clear();
   if (!o.ok()) o.raise("clearing");
 }
 
@@ -332,10 +324,10 @@ std::span<const std::string> first_of(const std::shared_ptr<const sharded_keys>&
 }  // namespace
 
 std::shared_ptr<const sharded_keys> parasrv_multi::prepare(std::vector<std::string> keys) {
-  (void)servers_.clock().of(keys);
+  (void)clock_.of(keys);
   prepared_ = true;
-  auto set = servers_.client().many().split(std::move(keys));
-  servers_.client().many().prepare(*set);
+  auto set = client_.many().split(std::move(keys));
+  client_.many().prepare(*set);
   return set;
 }
 
@@ -350,40 +342,37 @@ kvclt::sequence parasrv_multi::start_set(const kvclt::call& c, std::shared_ptr<c
   call->verb = doing;
   call->what = what;
   const bool changes = c.what != net::verb::set_pull;
-  if (!changes && what != asked_for::set && worker_clock::is_clocked(servers_.clock().of(first_of(set)))) {
-    call->cache = &servers_.cache();
-    call->minimum = servers_.clock().slowest();
-    call->mark.emplace(servers_.cache());
+  if (!changes && what != asked_for::set && worker_clock::is_clocked(clock_.of(first_of(set)))) {
+    call->cache = &cache_;
+    call->minimum = clock_.slowest();
+    call->mark.emplace(cache_);
   }
-  return servers_.client().many().set_async(
+  return client_.many().set_async(
       c, std::move(set), {values.tag, values.value_bytes, values.numbers, values.items},
       [call](std::span<const std::uint32_t> order, const kv_result& r) { call->receive(order, r); },
       [this, call, changes](kvclt::sequence number) {
-        if (changes && call->failed()) servers_.cache().drop(*call->set);
-        call->end(servers_.failures(), number);
+        if (changes && call->failed()) cache_.drop(*call->set);
+        call->end(failures_, number);
       });
 }
 
 kvclt::sequence parasrv_multi::start_set_read(std::shared_ptr<const sharded_keys> set, std::shared_ptr<set_target> to) {
-  auto& clock = servers_.clock();
-  const auto& c = clock.of(first_of(set));
-  clock.begin_read(c);
-  return start_set(clock.read_call(c, net::verb::set_pull), std::move(set), {}, std::move(to), "reading",
+  const auto& c = clock_.of(first_of(set));
+  clock_.begin_read(c);
+  return start_set(clock_.read_call(c, net::verb::set_pull), std::move(set), {}, std::move(to), "reading",
                    asked_for::set);
 }
 
 kvclt::sequence parasrv_multi::start_set_write(std::shared_ptr<const sharded_keys> set, const set_source& values) {
   if (set == nullptr) return 0;
-  auto& clock = servers_.clock();
-  auto& cache = servers_.cache();
-  const auto& c = clock.of(first_of(set));
+  const auto& c = clock_.of(first_of(set));
   if (c.model == consistency_model::bsp) {  // fold completed iterations, as fold_before_write does
-    clock.wait_for_minimum(c);
-    servers_.client().many().set_async(clock.read_call(c, net::verb::set_pull), set, {}, nullptr);
+    clock_.wait_for_minimum(c);
+    client_.many().set_async(clock_.read_call(c, net::verb::set_pull), set, {}, nullptr);
   }
   if (worker_clock::is_clocked(c)) {
-    for (const auto& key : set->keys) cache.changing(key);
-    cache.drop(*set);
+    for (const auto& key : set->keys) cache_.changing(key);
+    cache_.drop(*set);
   }
   return start_set({.what = net::verb::set_push}, std::move(set), values, nullptr, "writing", asked_for::set);
 }
@@ -398,24 +387,22 @@ kvclt::sequence parasrv_multi::start_set_update(std::shared_ptr<const sharded_ke
                                                 std::uint64_t function, bool clocked_update,
                                                 std::shared_ptr<set_target> to, asked_for asked) {
   if (set == nullptr) return 0;
-  auto& cache = servers_.cache();
-  auto& clock = servers_.clock();
-  const auto& of_set = clock.of(first_of(set));
-  const bool remembered = worker_clock::is_clocked(of_set) && (cache.size() != 0 || cache.has_reads_in_flight());
+  const auto& of_set = clock_.of(first_of(set));
+  const bool remembered = worker_clock::is_clocked(of_set) && (cache_.size() != 0 || cache_.has_reads_in_flight());
   if (remembered) {
     for (const auto& key : set->keys) {
-      cache.changing(key);
-      if (!clocked_update) cache.drop(key);
+      cache_.changing(key);
+      if (!clocked_update) cache_.drop(key);
     }
   }
   const auto what = to != nullptr ? net::verb::set_bupdate : net::verb::set_update;
-  const auto c = clock.update_call(of_set, what, function, clocked_update);
+  const auto c = clock_.update_call(of_set, what, function, clocked_update);
   const auto number = start_set(c, set, deltas, std::move(to), "updating", asked);
   if (remembered && clocked_update) {
     const auto width = deltas.value_bytes;
     for (std::size_t i = 0; i < set->keys.size(); ++i) {
-      if (!deltas.items.empty()) cache.apply(set->keys[i], deltas.items[i], function);
-      else cache.apply(set->keys[i], {deltas.tag, deltas.numbers.subspan(i * width, width)}, function);
+      if (!deltas.items.empty()) cache_.apply(set->keys[i], deltas.items[i], function);
+      else cache_.apply(set->keys[i], {deltas.tag, deltas.numbers.subspan(i * width, width)}, function);
     }
   }
   return number;
@@ -424,9 +411,8 @@ kvclt::sequence parasrv_multi::start_set_update(std::shared_ptr<const sharded_ke
 // ---- values split over several keys -----------------------------------------------------------------------------
 
 void parasrv_multi::read_parts(const std::string& name, std::span<const part> parts, const put_item& put) {
-  auto& clock = servers_.clock();
-  const auto& of_name = clock.of(name);
-  clock.begin_read(of_name);
+  const auto& of_name = clock_.of(name);
+  clock_.begin_read(of_name);
   // Handlers share what they need: one that runs after an exception finds that the caller no longer waits.
   struct reading {
     const put_item* put;
@@ -440,9 +426,9 @@ void parasrv_multi::read_parts(const std::string& name, std::span<const part> pa
   std::vector<kvclt::sequence> sent;
   sent.reserve(parts.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    auto c = clock.read_call(of_name, parts[i].what);
+    auto c = clock_.read_call(of_name, parts[i].what);
     c.flags |= parts[i].flags;
-    sent.push_back(servers_.client().request(
+    sent.push_back(client_.request(
         c, parts[i].key, parts[i].value,
         [state, i](const kv_result& r) {
           if (state->put == nullptr) return;
@@ -451,51 +437,49 @@ void parasrv_multi::read_parts(const std::string& name, std::span<const part> pa
         },
         parts[i].large));
   }
-  for (const auto s : sent) servers_.client().wait(s);
+  for (const auto s : sent) client_.wait(s);
   if (!state->how.ok()) state->how.raise("reading \"" + name + "\"");
 }
 
 void parasrv_multi::read_parts(const std::string& name, const std::vector<std::string>& keys,
                                const std::vector<value_view>& elements, const put_item& put) {
-  auto& clock = servers_.clock();
-  const auto& of_name = clock.of(name);
-  clock.begin_read(of_name);
+  const auto& of_name = clock_.of(name);
+  clock_.begin_read(of_name);
   outcome o;
   const auto each = [&](std::size_t i, const net::reply_item& item) {
     if (item.result == net::status::ok) return put(i, item.value);
     if (o.ok()) o = {item.result, net::text_of(item.value.bytes)};
   };
-  servers_.client().many().multi(clock.read_call(of_name, net::verb::pull_at_multi), keys, elements, each);
+  client_.many().multi(clock_.read_call(of_name, net::verb::pull_at_multi), keys, elements, each);
   if (!o.ok()) o.raise("reading \"" + name + "\"");
 }
 
-async_functor_type parasrv_multi::update_parts(const std::string& name, std::span<part> parts, std::uint64_t function,
-                                               bool clocked_update) {
+std::shared_ptr<shared_update> parasrv_multi::update_parts(const std::string& name, std::span<part> parts,
+                                                           std::uint64_t function, bool clocked_update) {
   auto all = std::make_shared<shared_update>();
   all->name = name;
   all->sent.reserve(parts.size());
   for (auto& p : parts) {
-    auto c = servers_.clock().update_call(servers_.clock().of(name), p.what, function, clocked_update);
+    auto c = clock_.update_call(clock_.of(name), p.what, function, clocked_update);
     c.flags |= p.flags;
-    servers_.cache().changing(std::string(p.key));
-    servers_.cache().drop(p.key);
-    all->sent.push_back(servers_.client().request(
+    cache_.changing(std::string(p.key));
+    cache_.drop(p.key);
+    all->sent.push_back(client_.request(
         c, p.key, p.value,
         [this, all](const kv_result& r) {
-          if (!r.ok()) servers_.failures().record(all, r.header.result, r.text());
+          if (!r.ok()) failures_.record(all, r.header.result, r.text());
         },
         std::move(p.large)));
   }
-  return servers_.result_of(std::move(all));
+  return all;
 }
 
 void parasrv_multi::write_parts(const std::string& name, std::span<part> parts, std::uint64_t assign) {
-  auto& clock = servers_.clock();
-  if (const auto& c = clock.of(name); c.model == consistency_model::bsp) {
-    clock.wait_for_minimum(c);
-    for (const auto& p : parts) servers_.client().request(clock.read_call(c, net::verb::contains), p.key, {}, nullptr);
+  if (const auto& c = clock_.of(name); c.model == consistency_model::bsp) {
+    clock_.wait_for_minimum(c);
+    for (const auto& p : parts) client_.request(clock_.read_call(c, net::verb::contains), p.key, {}, nullptr);
   }
-  update_parts(name, parts, assign, false).get();
+  failures_.finish(update_parts(name, parts, assign, false));
 }
 
 }  // namespace paracel

@@ -14,15 +14,15 @@
 #include <paracel/key_set.hpp>
 #include <paracel/types.hpp>
 
-#include "client/kvclt.hpp"
 #include "client/repeated_lists.hpp"
 #include "client/sharded_keys.hpp"
 #include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
+#include "worker/job/request_failures.hpp"
+#include "worker/parameters/worker_cache.hpp"
+#include "worker/parameters/worker_clock.hpp"
 
 namespace paracel {
-
-class parasrv;
 
 /// Calls on many keys: lists of them, prepared sets, and values split over several keys. They follow the same rules for
 /// reads and updates as calls on one key.
@@ -30,14 +30,16 @@ class parasrv;
 /// A list of keys that is passed a second time is prepared as a set, within `most_repeated_bytes`: for updates, and for
 /// reads that are not cached. A call then costs what one on a set does, plus a comparison of the keys.
 ///
-/// Thread-safety: owned by the thread that runs the algorithm. Lifetime: the parasrv must outlive it.
+/// Thread-safety: owned by the thread that runs the algorithm. Lifetime: what it is made with must outlive every
+/// call.
 class parasrv_multi {
  public:
   using put_item = std::function<void(std::size_t index, const value_view&)>;
   static constexpr std::size_t least_repeated = 32;  ///< keys: shorter lists are not worth it
   static constexpr std::size_t most_repeated_bytes = std::size_t{64} << 20;
 
-  explicit parasrv_multi(parasrv& servers) noexcept : servers_(servers) {}
+  parasrv_multi(server_group& client, worker_clock& clock, request_failures& failures, worker_cache& cache) noexcept
+      : client_(client), clock_(clock), failures_(failures), cache_(cache) {}
 
   // ---- lists of keys
 
@@ -85,9 +87,10 @@ class parasrv_multi {
   /// The same for small parts (pull_at) of which a shard may hold many: one request per shard.
   void read_parts(const std::string& name, const std::vector<std::string>& keys,
                   const std::vector<value_view>& elements, const put_item& put);
-  /// All parts in parallel, as `update` of one key; one future for all. `clocked`: part of this iteration, so that BSP
-  /// stages them.
-  async_functor_type update_parts(const std::string& name, std::span<part> parts, std::uint64_t function, bool clocked);
+  /// All parts in parallel, as `update` of one key; failures().finish waits for them. `clocked`: part of this
+  /// iteration, so that BSP stages them.
+  std::shared_ptr<shared_update> update_parts(const std::string& name, std::span<part> parts, std::uint64_t function,
+                                              bool clocked);
   /// As `write` of one key. Parts may be pushes, or updates that assign.
   void write_parts(const std::string& name, std::span<part> parts, std::uint64_t assign);
 
@@ -114,7 +117,10 @@ class parasrv_multi {
   /// The set of these keys if the list is a repeated one; null: the keys must be sent.
   std::shared_ptr<const sharded_keys> find_repeated(std::span<const std::string> keys);
 
-  parasrv& servers_;
+  server_group& client_;
+  worker_clock& clock_;
+  request_failures& failures_;
+  worker_cache& cache_;
   bool closing_ = false;
   bool prepared_ = false;  // a set
   repeated_lists<const sharded_keys> repeated_{most_repeated_bytes};
