@@ -127,8 +127,9 @@ class comm_backend {
   /// Processes what has arrived; `doubts`: also checks that the rank is alive. Throws: network_error that names it when
   /// it is gone; job_error.
   virtual void attend(std::size_t rank, bool doubts);
-  /// A barrier of Comm begins or has ended: between the two, `take` and `attend` may run commands.
-  virtual void in_barrier(bool /*begins*/) {}
+  /// A barrier of Comm begins or has ended: between the two, `take` and `attend` may run commands. Returns: whether
+  /// this worker accepts any.
+  virtual bool in_barrier(bool /*begins*/) { return false; }
 
   /// MPI's communicator; without MPI null, which means all workers. Throws: error without MPI for a subset of them.
   [[nodiscard]] virtual ompi_communicator_t* communicator() const { return nullptr; }

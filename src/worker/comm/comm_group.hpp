@@ -34,7 +34,7 @@ class comm_group final : public comm_backend {
   [[nodiscard]] shared_memory* memory() override;
   [[nodiscard]] std::chrono::microseconds attends_every() const override { return all_->attends_every(); }
   void attend(std::size_t rank, bool doubts) override { all_->attend(members_[rank], doubts); }
-  void in_barrier(bool begins) override { all_->in_barrier(begins); }
+  bool in_barrier(bool begins) override { return all_->in_barrier(begins); }
   [[nodiscard]] ompi_communicator_t* communicator() const override {
     throw error("get_comm: without mpirun a group of workers has no MPI communicator");
   }

@@ -13,22 +13,32 @@ peer_collectives among_peers(comm_backend& over, logged_collectives* log = nullp
 
 class wait_in_barrier {
  public:
-  explicit wait_in_barrier(comm_backend& over) : over_(over) { over_.in_barrier(true); }
+  explicit wait_in_barrier(comm_backend& over) : over_(over), accepts_commands_(over_.in_barrier(true)) {}
   wait_in_barrier(const wait_in_barrier&) = delete;
   wait_in_barrier& operator=(const wait_in_barrier&) = delete;
   ~wait_in_barrier() { over_.in_barrier(false); }
 
+  [[nodiscard]] bool accepts_commands() const noexcept { return accepts_commands_; }
+
  private:
   comm_backend& over_;
+  const bool accepts_commands_;
 };
 
 }  // namespace
 
+/// A rank that has passed may send a command whose function calls a collective, which is refused in a barrier. Over
+/// messages a rank learns that all have arrived while others still wait to learn it; so, where commands are accepted,
+/// it passes only when all have stopped running them.
 void barrier(comm_backend& over) {
   if (over.size() == 1) return;
   if (auto* const log = over.log()) return log->barrier();
-  const wait_in_barrier now(over);
-  among_peers(over).barrier("");
+  auto all = among_peers(over);
+  const auto arrive = [&] {
+    const wait_in_barrier now(over);
+    return all.barrier("", now.accepts_commands());
+  };
+  if (arrive()) (void)all.barrier("");
 }
 
 void bcast(comm_backend& over, byte_vector& data, std::size_t root) {

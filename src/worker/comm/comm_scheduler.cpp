@@ -150,6 +150,11 @@ shared_memory* comm_scheduler::memory() {
   return &memory_;
 }
 
+bool comm_scheduler::in_barrier(bool begins) {
+  barriers_ += begins ? 1 : -1;
+  return job().accepts_commands();
+}
+
 bool comm_scheduler::runs_commands() const { return barriers_ > 0 && job_ && job_->accepts_commands(); }
 
 std::chrono::microseconds comm_scheduler::attends_every() const {

@@ -43,7 +43,7 @@ class comm_scheduler final : public comm_backend, public logged_collectives {
   [[nodiscard]] shared_memory* memory() override;
   [[nodiscard]] std::chrono::microseconds attends_every() const override;
   void attend(std::size_t rank, bool doubts) override;
-  void in_barrier(bool begins) override { barriers_ += begins ? 1 : -1; }
+  bool in_barrier(bool begins) override;
 
  private:
   session& job();

@@ -79,7 +79,8 @@ class peer_collectives {
                  const std::function<std::span<std::byte>(std::size_t)>& place);
   void all_to_all(value_tag element, const std::vector<std::span<const std::byte>>& blocks, std::string_view name,
                   const std::function<std::span<std::byte>(std::size_t, std::size_t)>& place);
-  void barrier(std::string_view name);
+  /// Returns: whether a rank has set `flag`, if the barrier went over messages.
+  bool barrier(std::string_view name, bool flag = false);
 
   void keep_messages() { keeps_ = log_ != nullptr && log_->keeps_messages(); }
   void send_value(std::size_t to, const value_view& v);

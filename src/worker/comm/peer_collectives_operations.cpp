@@ -278,10 +278,12 @@ void peer_collectives::all_to_all(value_tag element, const std::vector<std::span
       });
 }
 
-void peer_collectives::barrier(std::string_view name) {
+bool peer_collectives::barrier(std::string_view name, bool flag) {
   const peer_call c{.what = peer_operation::barrier, .name = name};
-  if (size() == 1 || in_memory(c, [&](auto m) { m.barrier(c); })) return;
-  (void)gather_calls(c, {});
+  if (size() == 1 || in_memory(c, [&](auto m) { m.barrier(c); })) return false;
+  const std::array<std::byte, 1> raised{};
+  const auto calls = gather_calls(c, std::span(raised).first(flag ? 1 : 0));
+  return std::ranges::any_of(calls, [](const auto& m) { return m.size() > peer_header::payload_at(m); });
 }
 
 /// All ranks get the result.

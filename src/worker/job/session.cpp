@@ -253,9 +253,15 @@ const net::reply_view& session::ask(net::request_header& h, std::span<const std:
                                 answer_)) {
       check_waiting();
       if (peers_) peers_->check_links();
-      if (in_barrier) take_commands();
       if (h.what == net::verb::leave && done_.load(std::memory_order_relaxed)) return answer_;
-      continue;
+      // A worker that has passed the barrier may send a command that relies on it.
+      bool passed = false;
+      if (in_barrier)
+        commands_->take(std::chrono::nanoseconds{0}, [&] {
+          passed = passed || to_scheduler_->receive(std::chrono::milliseconds{0}, answer_);
+          return !passed;
+        });
+      if (!passed) continue;
     }
     if (answer_.header.result == net::status::ok) return answer_;
     if (answer_.header.result == net::status::job_ended) {  // the heartbeat reports the same a little later
