@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <unordered_map>
 
@@ -18,18 +17,6 @@ namespace {
 
 // Rows that a worker requests at a time: about ten megabytes, with a few hundred entries each.
 constexpr std::size_t batch_rows = 4096;
-
-template <class T>
-void put(byte_vector& to, const T* values, std::size_t n) {
-  const std::size_t at = to.size();
-  to.resize(at + n * sizeof(T));
-  if (n > 0) std::memcpy(to.data() + at, values, n * sizeof(T));
-}
-template <class T>
-void take(const std::byte*& at, T* values, std::size_t n) {
-  if (n > 0) std::memcpy(values, at, n * sizeof(T));
-  at += n * sizeof(T);
-}
 
 std::optional<std::uint64_t> number_of(std::string_view text) {
   std::uint64_t v = 0;
@@ -139,21 +126,16 @@ std::vector<adjust_ktop::rating_row> adjust_ktop::fetch(const std::vector<std::s
   std::vector<std::size_t> owner;
   for (const auto& id : ids) {
     owner.push_back(owner_of(id));
-    const auto length = static_cast<std::uint32_t>(id.size());
-    put(asked[owner.back()], &length, 1);
-    put(asked[owner.back()], id.data(), id.size());
+    put_bytes(asked[owner.back()], static_cast<std::uint32_t>(id.size()));
+    put_bytes(asked[owner.back()], id.data(), id.size());
   }
   const auto questions = comm.alltoall_bytes(asked);
   std::vector<byte_vector> answers(workers);
   const auto& row_ids = ratings_.row_ids;
   for (std::size_t w = 0; w < workers; ++w) {
-    const auto* at = questions[w].data();
-    const auto* const end = at + questions[w].size();
-    while (at != end) {
-      std::uint32_t length = 0;
-      take(at, &length, 1);
-      const std::string_view id(reinterpret_cast<const char*>(at), length);
-      at += length;
+    for (byte_reader from(questions[w]); !from.empty();) {
+      const auto length = from.get<std::uint32_t>();
+      const std::string_view id(reinterpret_cast<const char*>(from.take(length)), length);
       std::optional<std::size_t> row;
       if (!row_ids.numeric()) {
         row = row_ids.find(id);
@@ -161,23 +143,21 @@ std::vector<adjust_ktop::rating_row> adjust_ktop::fetch(const std::vector<std::s
         row = row_ids.find(*number);
       }
       const std::uint64_t entries = row ? ratings_.begin[*row + 1] - ratings_.begin[*row] : 0;
-      put(answers[w], &entries, 1);
+      put_bytes(answers[w], entries);
       if (entries == 0) continue;
-      for (const auto c : ratings_.columns_of(*row)) put(answers[w], &ratings_.column_number[c], 1);
-      put(answers[w], ratings_.values_of(*row).data(), entries);
+      for (const auto c : ratings_.columns_of(*row)) put_bytes(answers[w], ratings_.column_number[c]);
+      put_bytes(answers[w], ratings_.values_of(*row).data(), entries);
     }
   }
   const auto got = comm.alltoall_bytes(answers);
-  std::vector<const std::byte*> at;
-  for (const auto& block : got) at.push_back(block.data());
+  std::vector<byte_reader> from(got.begin(), got.end());
   std::vector<rating_row> rows;
   rows.reserve(ids.size());
   for (const auto w : owner) {
-    std::uint64_t entries = 0;
-    take(at[w], &entries, 1);
-    auto& [columns, values] = rows.emplace_back(std::vector<std::uint64_t>(entries), std::vector<double>(entries));
-    take(at[w], columns.data(), entries);
-    take(at[w], values.data(), entries);
+    const auto entries = from[w].get<std::uint64_t>();
+    auto& [columns, values] = rows.emplace_back();
+    from[w].get(columns, entries);
+    from[w].get(values, entries);
   }
   return rows;
 }

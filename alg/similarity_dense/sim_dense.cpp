@@ -2,7 +2,6 @@
 #include "sim_dense.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -18,18 +17,6 @@ namespace {
 
 // Rows are sent in pieces of about this size, and so are the lists that are returned.
 constexpr std::size_t piece_bytes = std::size_t{16} << 20U;
-
-template <class T>
-void put(byte_vector& to, const T* values, std::size_t n) {
-  const std::size_t at = to.size();
-  to.resize(at + n * sizeof(T));
-  if (n > 0) std::memcpy(to.data() + at, values, n * sizeof(T));
-}
-template <class T>
-void take(const std::byte*& at, T* values, std::size_t n) {
-  if (n > 0) std::memcpy(values, at, n * sizeof(T));
-  at += n * sizeof(T);
-}
 
 }  // namespace
 
@@ -179,21 +166,15 @@ void sim_dense::meet(std::size_t step) {
     std::vector<byte_vector> answers(size);
     for (std::size_t g = 0; g < numbers.size(); ++g) {
       const auto list = guests.of(g);
-      const std::uint64_t count = list.size();
-      put(answers[guest], &count, 1);
-      put(answers[guest], list.data(), list.size());
+      put_bytes(answers[guest], std::uint64_t{list.size()});
+      put_bytes(answers[guest], list.data(), list.size());
     }
     const auto got = comm.alltoall_bytes(answers);
-    const auto* from = got[host].data();
-    const auto* const stop = from + got[host].size();
-    for (answered = first; from != stop; ++answered) {
-      std::uint64_t count = 0;
-      take(from, &count, 1);
-      for (; count > 0; --count) {
-        neighbour n;
-        take(from, &n, 1);
-        lists_.offer(answered, n.row, n.similarity);
-      }
+    byte_reader from(got[host]);
+    std::vector<neighbour> list;
+    for (answered = first; !from.empty(); ++answered) {
+      from.get(list, from.get<std::uint64_t>());
+      for (const auto& n : list) lists_.offer(answered, n.row, n.similarity);
     }
   } while (any_left(at < end));
 }
@@ -228,37 +209,33 @@ byte_vector sim_dense::pack_rows(const matrix& from, std::size_t& at, std::size_
   const std::size_t most = std::max<std::size_t>(1, piece_bytes / (8 * width_ + 16 * settings_.topk + 8));
   const std::uint64_t rows = std::min(most, end - std::min(at, end));
   byte_vector out;
-  put(out, &rows, 1);
-  put(out, from.number.data() + at, rows);
-  put(out, from.value.data() + at * width_, rows * width_);
+  put_bytes(out, rows);
+  put_bytes(out, from.number.data() + at, rows);
+  put_bytes(out, from.value.data() + at * width_, rows * width_);
   at += rows;
   return out;
 }
 
 void sim_dense::unpack_rows(const byte_vector& bytes, std::vector<std::uint64_t>& numbers,
                             std::vector<double>& values) const {
-  const auto* at = bytes.data();
-  std::uint64_t rows = 0;
-  if (!bytes.empty()) take(at, &rows, 1);
-  numbers.resize(rows);
-  values.resize(rows * width_);
-  take(at, numbers.data(), rows);
-  take(at, values.data(), rows * width_);
+  byte_reader from(bytes);
+  const auto rows = bytes.empty() ? 0 : from.get<std::uint64_t>();
+  from.get(numbers, rows);
+  from.get(values, rows * width_);
 }
 
 // ---- results
 
 void sim_dense::dump_result() {
-  auto comm = get_comm();
   run_log log(*this, 1, "neighbours");
   const auto& others = settings_.input_b.empty() ? a_.ids : b_.ids;
   std::vector<neighbour_line> lines;
-  std::vector<std::int64_t> sums(3);
-  std::vector<double> best{-2, 0, 0};
+  neighbour_summary all;
+  auto& best = all.best;
   for (std::size_t i = 0; i < lists_.rows(); ++i) {
     const auto list = lists_.of(i);
-    sums[0] += 1;
-    sums[1] += static_cast<std::int64_t>(list.size());
+    all.sums[0] += 1;
+    all.sums[1] += static_cast<std::int64_t>(list.size());
     if (list.empty()) continue;
     lines.push_back({a_.ids.text(a_.number[i]), list, &others});
     const auto number = static_cast<double>(a_.number[i]);
@@ -266,26 +243,13 @@ void sim_dense::dump_result() {
       best = {list[0].similarity, number, static_cast<double>(list[0].row)};
     }
   }
-  sums[2] = static_cast<std::int64_t>(lines.size());
-  comm.allreduce(sums);
-  for (const auto& other : comm.allgather(best)) {
-    if (other[0] > best[0] || (other[0] == best[0] && other[1] < best[1])) best = other;
-  }
+  all.sums[2] = static_cast<std::int64_t>(lines.size());
   if (settings_.output_format == result_format::text) {
     paracel_dump_vector(lines, "result_", "\n");
   } else {
     dump_arrays();
   }
-  log.round(1, static_cast<double>(sums[1]));
-  log.result("rows", static_cast<std::uint64_t>(sums[0]));
-  log.result("rows_with_neighbours", static_cast<std::uint64_t>(sums[2]));
-  log.result("neighbours", static_cast<std::uint64_t>(sums[1]));
-  if (sums[1] > 0) {
-    log.result("best_pair",
-               a_.ids.text(static_cast<std::size_t>(best[1])) + " " + others.text(static_cast<std::size_t>(best[2])));
-    log.result("best_similarity", best[0]);
-  }
-  log.result("output", get_output());
+  all.log(*this, log, a_.ids, others);
   paracel_sync();
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <span>
 #include <utility>
 
@@ -20,20 +19,6 @@ namespace {
 constexpr std::size_t piece_bytes = std::size_t{16} << 20U;
 // Columns whose counts are summed over the workers at a time: 8 MB.
 constexpr std::size_t count_columns = std::size_t{1} << 20U;
-
-template <class T>
-void put(byte_vector& to, const T& v) {
-  const std::size_t at = to.size();
-  to.resize(at + sizeof(T));
-  std::memcpy(to.data() + at, &v, sizeof(T));
-}
-template <class T>
-T take(const std::byte*& at) {
-  T v;
-  std::memcpy(&v, at, sizeof(T));
-  at += sizeof(T);
-  return v;
-}
 
 bool within(double n, double least, double most) { return (least <= 0 || n >= least) && (most <= 0 || n <= most); }
 
@@ -190,13 +175,13 @@ byte_vector sim_sparse::pack_rows(std::size_t& at, std::size_t end) const {
   for (std::size_t count = 0; at < end && count < most_rows && out.size() < piece_bytes; ++at) {
     if (rows.entries(at) == 0) continue;
     ++count;
-    put(out, first_row_ + at);
-    put(out, static_cast<std::uint32_t>(rows.entries(at)));
+    put_bytes(out, first_row_ + at);
+    put_bytes(out, static_cast<std::uint32_t>(rows.entries(at)));
     const auto columns = rows.columns_of(at);
     const auto values = rows.values_of(at);
     for (std::size_t k = 0; k < columns.size(); ++k) {
-      put(out, input_.column_number[columns[k]]);
-      put(out, values[k]);
+      put_bytes(out, input_.column_number[columns[k]]);
+      put_bytes(out, values[k]);
     }
   }
   return out;
@@ -209,18 +194,16 @@ byte_vector sim_sparse::visit(const byte_vector& rows) {
   std::vector<std::uint32_t> columns;
   std::vector<double> values;
   const auto& numbers = input_.column_number;
-  const auto* at = rows.data();
-  const auto* const end = at + rows.size();
-  while (at != end) {
-    const auto row = take<std::uint64_t>(at);
-    const auto entries = take<std::uint32_t>(at);
+  for (byte_reader in(rows); !in.empty();) {
+    const auto row = in.get<std::uint64_t>();
+    const auto entries = in.get<std::uint32_t>();
     columns.clear();
     values.clear();
     row_facts facts{entries, 0};
     auto from = numbers.begin();
     for (std::uint32_t k = 0; k < entries; ++k) {
-      const auto number = take<std::uint64_t>(at);
-      const auto value = take<double>(at);
+      const auto number = in.get<std::uint64_t>();
+      const auto value = in.get<double>();
       facts.square += value * value;
       from = std::lower_bound(from, numbers.end(), number);
       if (from == numbers.end() || *from != number) continue;
@@ -234,68 +217,47 @@ byte_vector sim_sparse::visit(const byte_vector& rows) {
     });
     const auto list = best.of(0);
     if (list.empty()) continue;
-    put(out, row);
-    put(out, static_cast<std::uint32_t>(list.size()));
-    for (const auto& n : list) {
-      put(out, n.row);
-      put(out, n.similarity);
-    }
+    put_bytes(out, row);
+    put_bytes(out, static_cast<std::uint32_t>(list.size()));
+    put_bytes(out, list.data(), list.size());
   }
   return out;
 }
 
 void sim_sparse::take_back(const byte_vector& lists) {
-  const auto* at = lists.data();
-  const auto* const end = at + lists.size();
-  while (at != end) {
-    const auto row = take<std::uint64_t>(at) - first_row_;
-    const auto count = take<std::uint32_t>(at);
-    for (std::uint32_t k = 0; k < count; ++k) {
-      const auto other = take<std::uint64_t>(at);
-      lists_.offer(row, other, take<double>(at));
-    }
+  std::vector<neighbour> list;
+  for (byte_reader in(lists); !in.empty();) {
+    const auto row = in.get<std::uint64_t>() - first_row_;
+    in.get(list, in.get<std::uint32_t>());
+    for (const auto& n : list) lists_.offer(row, n.row, n.similarity);
   }
 }
 
 // ---- results
 
 void sim_sparse::dump_result() {
-  auto comm = get_comm();
   run_log log(*this, 1, "neighbours");
-  const auto ids = all_row_ids(comm, input_);
+  const auto ids = all_row_ids(get_comm(), input_);
   std::vector<neighbour_line> lines;
-  std::vector<std::int64_t> sums(3);
-  std::vector<double> best{-2, 0, 0};
+  neighbour_summary all;
+  auto& best = all.best;
   for (std::size_t i = 0; i < lists_.rows(); ++i) {
     const auto list = lists_.of(i);
-    sums[0] += kernel_.front().rows().entries(i) > 0 ? 1 : 0;
-    sums[1] += static_cast<std::int64_t>(list.size());
+    all.sums[0] += kernel_.front().rows().entries(i) > 0 ? 1 : 0;
+    all.sums[1] += static_cast<std::int64_t>(list.size());
     if (list.empty()) continue;
     lines.push_back({ids.text(first_row_ + i), list, &ids});
     if (list[0].similarity > best[0]) {
       best = {list[0].similarity, static_cast<double>(first_row_ + i), static_cast<double>(list[0].row)};
     }
   }
-  sums[2] = static_cast<std::int64_t>(lines.size());
-  comm.allreduce(sums);
-  for (const auto& other : comm.allgather(best)) {
-    if (other[0] > best[0] || (other[0] == best[0] && other[1] < best[1])) best = other;
-  }
+  all.sums[2] = static_cast<std::int64_t>(lines.size());
   if (settings_.output_format == result_format::text) {
     paracel_dump_vector(lines, "similarities_", "\n");
   } else {
     dump_arrays(ids);
   }
-  log.round(1, static_cast<double>(sums[1]));
-  log.result("rows", static_cast<std::uint64_t>(sums[0]));
-  log.result("rows_with_neighbours", static_cast<std::uint64_t>(sums[2]));
-  log.result("neighbours", static_cast<std::uint64_t>(sums[1]));
-  if (sums[1] > 0) {
-    log.result("best_pair",
-               ids.text(static_cast<std::size_t>(best[1])) + " " + ids.text(static_cast<std::size_t>(best[2])));
-    log.result("best_similarity", best[0]);
-  }
-  log.result("output", get_output());
+  all.log(*this, log, ids, ids);
   paracel_sync();
 }
 

@@ -13,7 +13,10 @@
 #include <vector>
 
 #include <paracel/id_list.hpp>
+#include <paracel/paralg.hpp>
 #include <paracel/text_output.hpp>
+
+#include "alg/common/output/run_log.hpp"
 
 namespace paracel::alg {
 
@@ -96,5 +99,29 @@ inline void append_text(std::string& out, const neighbour_line& line) {
     paracel::append_text(out, line.list[j].similarity);
   }
 }
+
+/// What a worker's lists sum up to.
+struct neighbour_summary {
+  std::vector<std::int64_t> sums{0, 0, 0};  ///< rows, neighbours, rows that have some
+  std::vector<double> best{-2, 0, 0};       ///< the greatest similarity, and its rows
+
+  /// Logs that of all workers. A collective. `ids`: of the rows; `others`: of their neighbours.
+  void log(paralg& job, run_log& to, const id_list& ids, const id_list& others) {
+    job.get_comm().allreduce(sums);
+    for (const auto& other : job.get_comm().allgather(best)) {
+      if (other[0] > best[0] || (other[0] == best[0] && other[1] < best[1])) best = other;
+    }
+    to.round(1, static_cast<double>(sums[1]));
+    to.result("rows", static_cast<std::uint64_t>(sums[0]));
+    to.result("rows_with_neighbours", static_cast<std::uint64_t>(sums[2]));
+    to.result("neighbours", static_cast<std::uint64_t>(sums[1]));
+    if (sums[1] > 0) {
+      const auto text = [&](const id_list& of, double row) { return of.text(static_cast<std::size_t>(row)); };
+      to.result("best_pair", text(ids, best[1]) + " " + text(others, best[2]));
+      to.result("best_similarity", best[0]);
+    }
+    to.result("output", job.get_output());
+  }
+};
 
 }  // namespace paracel::alg

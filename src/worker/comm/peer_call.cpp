@@ -6,6 +6,8 @@
 #include <paracel/error.hpp>
 #include <paracel/types.hpp>
 
+#include "net/collective_codec.hpp"
+
 namespace paracel {
 
 namespace {
@@ -31,16 +33,7 @@ const char* text_of_operation(peer_operation o) {
 }
 
 const char* text_of_fold(std::uint8_t op) {
-  if (op == peer_call::own_fold) return "own function";
-  switch (static_cast<reduce_op>(op)) {
-    case reduce_op::sum:
-      return "sum";
-    case reduce_op::max:
-      return "max";
-    case reduce_op::min:
-      return "min";
-  }
-  return "an unknown fold";
+  return op == peer_call::own_fold ? "own function" : net::name_of(static_cast<reduce_op>(op));
 }
 
 std::size_t filled_up(std::size_t name_bytes) { return (name_bytes + 15) / 16 * 16; }

@@ -125,6 +125,11 @@ struct array_base::layout {
     }
   }
 
+  /// One part for each piece that the numbers touch: `whole` with all of its elements, or update_at. `kept`: memory of
+  /// the latter.
+  std::vector<parasrv_multi::part> parts_of(std::uint64_t first, std::span<const std::byte> numbers, net::verb whole,
+                                            std::vector<shared_buffer>& kept) const;
+
   [[nodiscard]] std::uint64_t find(const plugin_function& f, bool waits) const {
     return waits ? servers.functions().bupdate_function_of(f) : servers.functions().update_function_of(f);
   }
@@ -298,30 +303,34 @@ void array_base::read_at(std::span<const std::uint64_t> indices, std::byte* out)
   });
 }
 
+std::vector<parasrv_multi::part> array_base::layout::parts_of(std::uint64_t first, std::span<const std::byte> numbers,
+                                                              net::verb whole, std::vector<shared_buffer>& kept) const {
+  std::vector<parasrv_multi::part> parts;
+  for_each_piece(first, numbers.size() / width,
+                 [&](std::size_t i, std::uint64_t begin, std::uint64_t here, std::uint64_t done) {
+                   const auto own = numbers.subspan(done * width, here * width);
+                   parasrv_multi::part p{.key = keys[i], .what = whole, .value = {array_tag(), own}, .large = {}};
+                   if (here != elements_of(i)) {
+                     const auto offset = static_cast<std::uint32_t>(begin);
+                     auto both = shared_buffer::allocate(sizeof offset + own.size());
+                     append_numbers(append_numbers(both.mutable_data(), &offset, 1), own.data(), own.size());
+                     p.what = net::verb::update_at;
+                     p.flags = net::flag_range;
+                     p.value.bytes = both.bytes();
+                     if (both.size() > net::tail_threshold_bytes) p.large = both;
+                     kept.push_back(std::move(both));
+                   }
+                   parts.push_back(std::move(p));
+                 });
+  return parts;
+}
+
 void array_base::write(std::size_t first, std::span<const std::byte> values) {
   const auto& l = *layout_;
   l.check(first, values.size() / l.width);
-  std::vector<parasrv_multi::part> parts;
   std::vector<shared_buffer> kept;
-  kept.reserve(2);
-  bool some_in_part = false;
-  l.for_each_piece(
-      first, values.size() / l.width, [&](std::size_t i, std::uint64_t begin, std::uint64_t here, std::uint64_t done) {
-        const auto numbers = values.subspan(done * l.width, here * l.width);
-        parasrv_multi::part p{
-            .key = l.keys[i], .what = net::verb::push, .value = {l.array_tag(), numbers}, .large = {}};
-        if (here != l.elements_of(i)) {
-          some_in_part = true;
-          const auto offset = static_cast<std::uint32_t>(begin);
-          kept.push_back(shared_buffer::allocate(sizeof offset + numbers.size()));
-          append_numbers(append_numbers(kept.back().mutable_data(), &offset, 1), numbers.data(), numbers.size());
-          p.what = net::verb::update_at;
-          p.flags = net::flag_range;
-          p.value.bytes = kept.back().bytes();
-        }
-        parts.push_back(std::move(p));
-      });
-  const auto assign = some_in_part ? l.servers.functions().find_function({default_plugin, "paracel_assign"}) : 0;
+  auto parts = l.parts_of(first, values, net::verb::push, kept);
+  const auto assign = !kept.empty() ? l.servers.functions().find_function({default_plugin, "paracel_assign"}) : 0;
   l.servers.many().write_parts(l.name, parts, assign);
 }
 
@@ -338,25 +347,8 @@ async_functor_type array_base::update(std::size_t first, std::span<const std::by
   const auto& l = *layout_;
   l.check(first, deltas.size() / l.width);
   const auto id = l.find(f, waits);
-  std::vector<parasrv_multi::part> parts;
   std::vector<shared_buffer> kept;
-  kept.reserve(2);
-  l.for_each_piece(
-      first, deltas.size() / l.width, [&](std::size_t i, std::uint64_t begin, std::uint64_t here, std::uint64_t done) {
-        const auto numbers = deltas.subspan(done * l.width, here * l.width);
-        parasrv_multi::part p{
-            .key = l.keys[i], .what = net::verb::update, .value = {l.array_tag(), numbers}, .large = {}};
-        if (here != l.elements_of(i)) {
-          const auto offset = static_cast<std::uint32_t>(begin);
-          kept.push_back(shared_buffer::allocate(sizeof offset + numbers.size()));
-          append_numbers(append_numbers(kept.back().mutable_data(), &offset, 1), numbers.data(), numbers.size());
-          p.what = net::verb::update_at;
-          p.flags = net::flag_range;
-          p.value.bytes = kept.back().bytes();
-          if (p.value.bytes.size() > net::tail_threshold_bytes) p.large = kept.back();
-        }
-        parts.push_back(std::move(p));
-      });
+  auto parts = l.parts_of(first, deltas, net::verb::update, kept);
   return l.servers.result_of(l.servers.many().update_parts(l.name, parts, id, !waits));
 }
 
