@@ -15,6 +15,8 @@ from launcher.config import Facts  # noqa: E402
 
 PLUGIN = os.path.join(BUILD, "lib", "liblr_update.so")
 
+DAEMON = 1  # the group of this name, which is not the private one of any user who runs this
+
 
 class Plugins(JobTest):
     def setUp(self):
