@@ -283,7 +283,8 @@ bool peer_collectives::barrier(std::string_view name, bool flag) {
   if (size() == 1 || in_memory(c, [&](auto m) { m.barrier(c); })) return false;
   const std::array<std::byte, 1> raised{};
   const auto calls = gather_calls(c, std::span(raised).first(flag ? 1 : 0));
-  return std::ranges::any_of(calls, [](const auto& m) { return m.size() > peer_header::payload_at(m); });
+  return log_ == nullptr &&
+         std::ranges::any_of(calls, [](const auto& m) { return m.size() > peer_header::payload_at(m); });
 }
 
 /// All ranks get the result.
