@@ -13,6 +13,7 @@ import random
 import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -144,6 +145,7 @@ class Sweep:
         self.points = points_of(options)
         self.folder = os.path.abspath(options.sweep_dir or f"sweep_{os.path.splitext(os.path.basename(options.config))[0]}")
         self.finished = {}  # name -> row
+        self.interrupted = self.waiting = False
         self.schema = {}
         if marks_in(program)[0]:
             try:
@@ -237,8 +239,26 @@ class Sweep:
         return launcher + ["-w", str(o.wnum or 1), "-p", str(o.snum or 1), "--run-dir", os.path.join(folder, "run"),
                            "-c", o.config, *config, self.program, *o.arguments]
 
+    def on_interrupt(self, *_):
+        """Ctrl-C is an exception only while this waits: between the start of a point and its entry in `running` the point would
+        be forgotten."""
+        self.interrupted = True
+        if self.waiting:
+            raise KeyboardInterrupt
+
+    def wait(self, poll, end):
+        """The descriptors that are ready, at most until `end`. Raises KeyboardInterrupt."""
+        self.waiting = True
+        try:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            return poll.poll(None if end is None else max(0, end - time.monotonic()) * 1000)
+        finally:
+            self.waiting = False
+
     def run(self):
         """Runs what has not finished."""
+        signal.signal(signal.SIGINT, self.on_interrupt)
         waiting = [p for p in self.points if name_of(p) not in self.finished]
         done, total = len(self.points) - len(waiting), len(self.points)
         if done:
@@ -250,8 +270,7 @@ class Sweep:
                     started = Running(self, waiting.pop(0))
                     running[started.fd] = started
                     poll.register(started.fd, select.POLLIN)
-                ends = [r.end for r in running.values() if r.end is not None]
-                ready = poll.poll(max(0, min(ends) - time.monotonic()) * 1000 if ends else None)
+                ready = self.wait(poll, min((r.end for r in running.values() if r.end is not None), default=None))
                 for r in [r for r in running.values() if r.end is not None and r.end <= time.monotonic()]:
                     r.expire()
                 for fd, _ in ready:
