@@ -73,8 +73,8 @@ class Jobs(Folder):
 
     def test_a_killed_server(self):
         r = np.random.RandomState(6)
-        users, items = r.randint(0, 2000, 200_000), r.randint(0, 1000, 200_000)
-        ratings = r.randint(1, 6, 200_000) * 1.0
+        users, items = r.randint(0, 2000, 400_000), r.randint(0, 1000, 400_000)
+        ratings = r.randint(1, 6, 400_000) * 1.0
         how = dict(n_factors=16, max_iter=150, n_workers=2, n_servers=2, replicas=2)
         undisturbed = paracel.MatrixFactorization(**how).fit(users, items, ratings)
         killer, killed = killing_a_server()
@@ -131,14 +131,14 @@ class Memory(Folder):
 
 
 def killing_a_server():
-    """(a thread, a list): it kills the first server that has been at work for some seconds, and puts its process there."""
+    """(a thread, a list): it kills the first server that has been at work for a second, and puts its process there."""
     killed = []
 
     def kill_one():
         for _ in range(200):
             servers = children_running("start_server")
             if len(servers) >= 2:
-                time.sleep(2)
+                time.sleep(1)
                 os.kill(servers[0], signal.SIGKILL)
                 killed.append(servers[0])
                 return
