@@ -113,6 +113,8 @@ def finish(job, took):
 def summarise(job):
     """Says in a line each what was run, how good the result is, and where the time went, and writes the report if it is wanted.
     No error of these changes the job's status."""
+    if job.options.no_summary:
+        return
     try:
         from .run_record import RunRecord
         from .summary import summary_lines

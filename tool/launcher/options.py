@@ -155,6 +155,7 @@ def parse_command_line(arguments):
         help="encrypt connections, and admit no process but the job's own, on one host, too; what other hosts can reach always "
              "is, unless --insecure")
     add("--insecure", action="store_true", help="communicate with other hosts without encryption")
+    add("--no-summary", action="store_true", help="say nothing at the end about the run as a whole, and write no report")
     add("--report", action="store_true",
         help="write report.html, with the curves of the run, into the folder of its logs; after a failure it is always written")
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")

@@ -222,7 +222,7 @@ class Job:
                     json.dump({**functions, "path": folders_of_modules()}, out)
             command = [sys.executable, "-S", os.path.join(_BIN, "prun.py"), "-w", str(self.n_workers),
                        "-p", str(self.n_servers), "--replicas", str(self.replicas), "--progress-every", str(_PROGRESS_EVERY),
-                       *self.options, "--output-dir", folder, "-c", file, path]
+                       "--no-summary", *self.options, "--output-dir", folder, "-c", file, path]
             return _run_command(command, listener)
 
 
