@@ -72,7 +72,7 @@ class Packages(unittest.TestCase):
         self.assertIn("jobs can run here", inside("prun.py doctor"))
         said = inside("paracel-datagen -m classification -o t.csv -n 200 -k 5 && printf "
                       """'{"$schema": "/usr/share/paracel/schema/lr.json", "training_input": "t.csv", "method": "newton", """
-                      """"output": "out"}' >c.json && """
+                      """"beta": 0.001, "output": "out"}' >c.json && """
                       "prun -w 2 -p 2 -c c.json --set rounds=5 lr && paracel-lr --cfg_file c.json --set rounds=5")
         self.assertEqual(len(re.findall(r"(?m)^objective \S+$", said)), 2, said)
         inside("test -e /usr/share/man/man1/paracel-lr.1.gz && test -e /usr/share/bash-completion/completions/prun.py && "
