@@ -89,7 +89,7 @@ class Tutorial(unittest.TestCase):
         self.assertRegex(said["5"], r"tumours/ckpt/\d{10}   clock \d+   4 workers   2 servers")
         self.assertEqual(losses["5"], losses["6"], said["6"])  # a kill -9 of all, or of a server: the same in all digits
         self.assertEqual(len(losses["5"]), 1)
-        self.assertIn("s1", said["6"])
+        self.assertIn("s2", said["6"])
         self.assertEqual(losses["7"], [four])
         steps = int(re.search(r"after (\d+) supersteps", said["8"])[1])
         self.assertTrue(400 < steps < 500, said["8"])  # of the loop: 0.2121 after 400, 0.2041 after 499

@@ -281,7 +281,7 @@ class RunRecord:
 
     def main(self):
         """The series that the program tracks, or None."""
-        return next(iter(self.metrics.values()), None)
+        return next((s for name, s in self.metrics.items() if not name.endswith("_seconds")), None)
 
     def round_count(self):
         """(rounds done, rounds in all or None)"""
@@ -327,7 +327,7 @@ class RunRecord:
         took = self.took()
         if self.started is None:
             return [("starting", took)]
-        main = self.main()
+        main = self.main() or next(iter(self.metrics.values()), None)
         phases = [("starting", self.started)]
         if main is None or not main.seconds:
             return phases + [("running", max(0.0, took - self.started))]
@@ -355,5 +355,5 @@ def shares_of(fields):
 
 
 def main_metric(line):
-    """The name of the program's main metric: the first member after those that say what the line is about."""
-    return next((name for name in line if name not in INDEX_NAMES and name not in ("seconds", "_seconds")), None)
+    """The name of the program's main metric: the first member after those that say what the line is about, and no duration."""
+    return next((name for name in line if name not in INDEX_NAMES and name != "seconds" and not name.endswith("_seconds")), None)

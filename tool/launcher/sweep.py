@@ -174,7 +174,7 @@ class Sweep:
     def open(self):
         """Takes the folder, and reads what has finished. Raises Failure."""
         o = self.options
-        about = {"program": os.path.basename(self.program), "config": config_digest(o.config), "set": sorted(o.set),
+        about = {"program": os.path.abspath(self.program), "config": config_digest(o.config), "set": sorted(o.set),
                  "workers": o.wnum, "servers": o.snum}
         try:
             os.makedirs(os.path.join(self.folder, "points"), exist_ok=True)
