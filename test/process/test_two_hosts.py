@@ -63,7 +63,7 @@ class Host:
         config = os.path.join(folder, self.name + ".sshd")
         with open(config, "w", encoding="utf-8") as file:
             file.write(f"ListenAddress {self.address}\nHostKey {folder}/host_key\nAuthorizedKeysFile {self.key}.pub\n"
-                       "StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n")
+                       "StrictModes no\nUsePAM no\nMaxStartups 9:100:9\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n")
         self.config = config
 
     def start_sshd(self):
@@ -311,6 +311,18 @@ class BySsh(TwoHosts):
         self.assertRegex(job.err(), r"worker \d \(on \S+, by ssh, pid \d+\) exited with status [123]")
         log = read_bytes(os.path.join(self.folder, "said", "worker_0.log")).decode()
         self.assertEqual(sorted(log.splitlines()), ["err 0", f"out 0 {self.hosts[0].name}"])
+        self.assert_hosts_empty(END_LIMIT)
+
+    def test_more_workers_than_sshd_lets_in_at_once(self):
+        """Those that join, and those of a program that does not."""
+        with open(os.path.join(self.folder, "many"), "w", encoding="utf-8") as file:
+            file.write(f"{self.hosts[1].address} slots=20\n")
+        job = self.start_job("cfg.json", "-w", "20", "--hostfile", "many")
+        self.assertEqual(job.wait(), 0, job.err())
+        says = self.write_program("idle", "sleep 1")
+        job = self.start("-w", "20", "-p", "1", "-m", "ssh", "--hostfile", "many", "--run-dir", "idle_run", says,
+                         prefix=self.hosts[0].enter, environment=clean_environment(PARACEL_SSH=self.ssh))
+        self.assertEqual(job.wait(), 0, job.err())
         self.assert_hosts_empty(END_LIMIT)
 
     def test_more_workers_than_slots_are_refused(self):

@@ -18,7 +18,7 @@ import xml.etree.ElementTree
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
 
-from launcher import hosts, key_holders, numbers, socket_folder, sweep_plot, tell  # noqa: E402
+from launcher import hosts, key_holders, numbers, socket_folder, ssh, sweep_plot, tell  # noqa: E402
 from launcher.elf import needed_libraries  # noqa: E402
 from launcher.ending import next_step, status_of  # noqa: E402
 from launcher.exit_status import FAILURE, SERVER_LOST, SCHEDULER_LOST, USAGE, Failure, words_of  # noqa: E402
@@ -43,6 +43,21 @@ class Deadlines(unittest.TestCase):
         self.assertEqual(job.deadlines, before)
         job.extend_deadlines(5.0)
         self.assertEqual(job.deadlines, {name: at + (0 if name == "timeout" else 5) for name, at in before.items()})
+
+
+class Starts(unittest.TestCase):
+    def test_a_host_gets_few_connections_at_once_that_have_not_logged_in(self):
+        startups, joined = ssh.Startups(), set()
+        startups.waiting = [Child("worker", rank, [], "", host=("a", "b", None)[rank % 3]) for rank in range(60)]
+        begun = startups.take(joined, 10.0)
+        self.assertEqual({host: sum(c.host == host for c in begun) for host in ("a", "b", None)},
+                         {"a": ssh.AT_ONCE, "b": ssh.AT_ONCE, None: 20})
+        self.assertEqual(startups.take(joined, 10.5), [])
+        joined.update([("worker", 0), ("worker", 3)])
+        next(c for c in begun if c.index == 1).ended = True
+        self.assertEqual([c.index for c in startups.take(joined, 11.0)], [24, 25, 27])
+        self.assertEqual(startups.at, 10.0 + ssh.LOGIN_LIMIT)
+        self.assertEqual(len(startups.take(joined, startups.at)), 2 * ssh.AT_ONCE - 3)  # those of 11.0 still count
 
 
 class Numbers(unittest.TestCase):

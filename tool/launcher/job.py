@@ -11,12 +11,12 @@ from .ending import ENDING_SIGNALS, READER_LIMIT, deliver, finish, last_lines, n
 from .logs import Logs
 from .recovery import Recovery
 from .mpirun import Tagged, signal_name
-from .orphans import become_subreaper, signal_orphans
+from .orphans import become_subreaper, reap, signal_orphans
 from .pipes import Pipes
 from .program import DEFAULT_SIGNALS
 from .run_directory import NOTE, write_note
 from .exit_status import FAILURE, OK, SCHEDULER_LOST, TIMEOUT, Failure, words_of
-from .ssh import LifeLine
+from .ssh import LifeLine, Startups
 from .terminal import Terminal
 from .timeline import Timeline
 
@@ -50,6 +50,7 @@ class Job:
         self.timeline = Timeline(plan, self.files)
         self.recovery = Recovery(self)
         self.life_line = LifeLine()
+        self.startups = Startups()  # of workers
         # the end of the job
         self.cause = None          # (status, text)
         self.told = False          # the scheduler has announced the end of the job
@@ -118,7 +119,6 @@ class Job:
         self.spawn(self.queued.pop(0))
         if not self.plan.remote:
             self.start_queued(len(self.queued))
-        if not self.plan.remote:
             self.start_workers()
 
     def start_queued(self, count):
@@ -128,7 +128,11 @@ class Job:
     def start_workers(self):
         """With other hosts, called only after all servers have joined, one by one if each has its own mpirun: on those hosts all
         mpiruns share the folder for their files."""
-        for child in self.plan.make_workers(self.address):
+        self.startups.waiting = self.plan.make_workers(self.address)
+        self.start_waiting(time.monotonic())
+
+    def start_waiting(self, now):
+        for child in self.startups.take(self.nodes, now):
             self.spawn(child)
 
     def copier(self, child):
@@ -313,7 +317,8 @@ class Job:
             self.deadlines["early"] = time.monotonic() + EXPLAINED_LIMIT
 
     def stop_when_all_left(self):
-        if all(c.ended for c in self.children if c.role == "worker") and not self.recovery.undecided():
+        over = all(c.ended for c in self.children if c.role == "worker") and not self.startups.waiting
+        if over and not self.recovery.undecided():
             self.stop(FAILURE_KILL)
 
     def alive(self, *roles):
@@ -419,33 +424,14 @@ class Job:
 
     # -- the loop
 
-    def reap(self):
-        """The children that have exited. The rest of their process groups is killed before their ids can be reused."""
-        dead = []
-        while True:
-            try:
-                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return dead
-            if ended is None:
-                return dead
-            child = self.by_pid.get(ended.si_pid)
-            if child is not None:
-                try:
-                    os.killpg(child.pid, signal.SIGKILL)
-                except OSError:
-                    pass
-            os.waitpid(ended.si_pid, 0)
-            if child is not None:
-                child.ended = ended
-                dead.append(child)
-
     def wait_time(self, now):
         ends = list(self.deadlines.values())
         if self.kill_at is not None:
             ends.append(self.kill_at)
         if self.terminal.due() is not None:
             ends.append(self.terminal.due())
+        if self.startups.waiting and self.cause is None:
+            ends.append(self.startups.at)
         if self.subreaper and self.stopping:
             ends.append(now + 0.1)  # orphans arrive without a signal
         return None if not ends else max(0.0, min(ends) - now) * 1000
@@ -466,7 +452,6 @@ class Job:
         os.set_blocking(self.wake, False)
         os.set_blocking(wake_in, False)
         self.terminal.wake_with(wake_in)
-        # From here on a signal writes a byte to the pipe.
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGUSR1) + ENDING_SIGNALS:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup is respected
@@ -502,7 +487,7 @@ class Job:
             signals = self.take_signals()
             # Children are reaped before their output is read, and handled after that: an event of the scheduler that explains a
             # death was written before it.
-            dead = self.reap()
+            dead, _ = reap(self.by_pid)
             left = [child.source for child in dead]
             for fd in self.pipes.sources():
                 if dead or fd in ready:
@@ -521,6 +506,8 @@ class Job:
                     self.kill_at = now + 0.2  # repeated for processes started meanwhile
                 else:
                     self.continue_stopping()
+            elif self.cause is None:
+                self.start_waiting(now)
             self.terminal.show_progress(now)
         for fd in self.pipes.sources():
             self.pipes.read(fd, final=True)

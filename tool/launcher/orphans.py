@@ -1,6 +1,32 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Processes whose mpirun was killed: they become children of this launcher, which terminates them."""
+"""Exits of children, and processes whose mpirun was killed: they become children of this launcher, which terminates them."""
 import os
+import signal
+
+
+def reap(by_pid):
+    """The children that have exited, and the ids of other processes that have. The rest of a child's process group is killed before
+    its id can be reused."""
+    dead, others = [], []
+    while True:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return dead, others
+        if ended is None:
+            return dead, others
+        child = by_pid.get(ended.si_pid)
+        if child is not None:
+            try:
+                os.killpg(child.pid, signal.SIGKILL)
+            except OSError:
+                pass
+        os.waitpid(ended.si_pid, 0)
+        if child is None:
+            others.append(ended.si_pid)
+        else:
+            child.ended = ended
+            dead.append(child)
 
 
 def become_subreaper():

@@ -13,6 +13,8 @@ from .exit_status import USAGE, Failure
 from .hosts import logins, slots_in
 
 LOST_CONNECTION = 255  # ssh's status when it fails itself
+AT_ONCE = 8            # sshd refuses some of more than ten connections that have not logged in (MaxStartups)
+LOGIN_LIMIT = 3.0      # seconds
 # A dash takes `kill -TERM -- -1` for wrong, so `-s`.
 WATCH = ("cd {folder} || exit 2; exec 3<&0; env {environment} setsid {command} </dev/null 3<&- & p=$!; "
          "{{ cat <&3; kill -s TERM -- -$p; sleep 1; kill -s KILL -- -$p; }} >/dev/null 2>&1 & w=$!; "
@@ -52,6 +54,36 @@ class Hosts:
         keep = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         child.command = command_there(self.login[child.host], child.command, {**keep, **environment, **child.environment})
         return child
+
+
+class Startups:
+    """Children that are started as fast as their hosts admit them."""
+
+    def __init__(self):
+        self.waiting = []
+        self.begun = []  # (child, when)
+        self.at = 0.0    # when to try again, if nobody joins
+
+    def take(self, joined, now):
+        """Those that may be started now: all on this host, and AT_ONCE on each other one whose ssh may still be logging in. A
+        process that has joined is in `joined`; one that never joins counts for LOGIN_LIMIT."""
+        if not self.waiting:
+            return []
+        self.begun = [(child, when) for child, when in self.begun
+                      if when + LOGIN_LIMIT > now and child.ended is None and (child.role, child.index) not in joined]
+        busy = [child.host for child, _ in self.begun]
+        taken, rest = [], []
+        for child in self.waiting:
+            if child.host is not None and busy.count(child.host) >= AT_ONCE:
+                rest.append(child)
+                continue
+            taken.append(child)
+            if child.host is not None:
+                busy.append(child.host)
+                self.begun.append((child, now))
+        self.waiting = rest
+        self.at = min((when for _, when in self.begun), default=now) + LOGIN_LIMIT
+        return taken
 
 
 class LifeLine:
