@@ -63,7 +63,8 @@ class Host:
         config = os.path.join(folder, self.name + ".sshd")
         with open(config, "w", encoding="utf-8") as file:
             file.write(f"ListenAddress {self.address}\nHostKey {folder}/host_key\nAuthorizedKeysFile {self.key}.pub\n"
-                       "StrictModes no\nUsePAM no\nMaxStartups 9:100:9\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n")
+                       "StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n"
+                       "MaxStartups 9:100:9\n")
         self.config = config
 
     def start_sshd(self):

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree
+from unittest import mock
 
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
@@ -422,6 +423,21 @@ class Keys(unittest.TestCase):
                     key_holders.KeyHolders(self.own, "job.key", self.key, ["far"])
                 self.assertRegex(str(failure.exception), rf"the job's key cannot be brought to far by \S+: .*{why}; --insecure: ")
         self.assertEqual(os.listdir(self.there), [])
+
+    def test_rsh_is_never_chosen_and_warned_of(self):
+        rsh = os.path.join(self.folder, "rsh")
+        os.symlink("/bin/sh", rsh)
+        with mock.patch.dict(os.environ, {"PATH": self.folder, "OMPI_MCA_plm_rsh_agent": "", "PARACEL_SSH": ""}):
+            for named, words in (("", "ssh is not installed"), ("ssh -v", "PARACEL_SSH=ssh -v: no such command"),
+                                 ("ssh 'a", "PARACEL_SSH=ssh 'a: No closing quotation")):
+                os.environ["PARACEL_SSH"] = named
+                with self.subTest(named=named), self.assertRaises(Failure) as failure:
+                    key_holders.agent()
+                self.assertIn(words, str(failure.exception))
+            os.environ["PARACEL_SSH"] = "ssh : rsh"
+            self.assertRegex(key_holders.agent_note(), "^warning: rsh brings the job's key to the other hosts, and encrypts nothing")
+            os.rename(rsh, os.path.join(self.folder, "ssh"))
+            self.assertIsNone(key_holders.agent_note())
 
     def test_the_user_of_a_hostfile_logs_in(self):
         path = os.path.join(self.folder, "hosts")

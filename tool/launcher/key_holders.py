@@ -8,7 +8,7 @@ import shlex
 import shutil
 import time
 
-from .exit_status import FAILURE, Failure, words_of
+from .exit_status import FAILURE, USAGE, Failure, words_of
 
 LIMIT = 30.0  # seconds for all hosts together
 END_LIMIT = 2.0  # seconds for them to remove it
@@ -16,10 +16,28 @@ READY = b"ready\n"
 
 
 def agent():
-    """The command that runs another one on a host: PARACEL_SSH, or mpirun's, which may name several."""
-    named = os.environ.get("PARACEL_SSH") or os.environ.get("OMPI_MCA_plm_rsh_agent") or "ssh : rsh"
-    choices = [shlex.split(one) for one in named.split(" : ")]
-    return next((words for words in choices if words and shutil.which(words[0])), choices[0])
+    """The command that runs another one on a host: PARACEL_SSH, or mpirun's, which may name several; otherwise ssh, and never rsh,
+    which encrypts nothing. Raises Failure."""
+    for variable in ("PARACEL_SSH", "OMPI_MCA_plm_rsh_agent"):
+        named = os.environ.get(variable)
+        if named:
+            break
+    try:
+        choices = [shlex.split(one) for one in (named or "ssh").split(" : ")]
+    except ValueError as error:
+        raise Failure(USAGE, f"{variable}={named}: {error}") from None
+    found = next((words for words in choices if words and shutil.which(words[0])), None)
+    if found is None:
+        raise Failure(USAGE, f"{variable}={named}: no such command" if named else
+                      "ssh is not installed (Debian: openssh-client), which reaches the job's other hosts")
+    return found
+
+
+def agent_note():
+    """What a person should know of the agent, or None."""
+    name = os.path.basename(agent()[0])
+    return (f"warning: {name} brings the job's key to the other hosts, and encrypts nothing: who can read that network can take "
+            "part in the job") if name == "rsh" else None
 
 
 def script(folder, name):

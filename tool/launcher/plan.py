@@ -382,7 +382,10 @@ class Plan:
         except OSError as error:
             raise Failure(FAILURE, f"{self.key_file()} cannot be written: {error.strerror}") from None
         if self.remote:
-            from .key_holders import KeyHolders
+            from .key_holders import KeyHolders, agent_note
+            note = agent_note()
+            if note:
+                self.notes.append(note)
             self.key_holders = KeyHolders(self.sockets, KEY, key, logins(self.options, self.remote))
 
     def key_holder_pids(self):
