@@ -44,6 +44,12 @@ class Encryption(JobTest):
         self.assertEqual((status, err), (0, ""))
         self.assertIn("PARACEL_MODE=mpi", out)
         self.assertNotIn("/tmp/prc-XXXXXX/job.key", out)
+        for host in ("127.0.0.1", "127.example.org"):  # servers listen on every interface
+            local = [host if word == "192.0.2.1" else word for word in job]
+            self.assertIn("/job.key ", self.prun(*local, LR)[1])
+        for host, is_encrypted in (("127.0.0.1", False), ("127.1.2.3", False), ("127.example.org", True), ("127.1", True)):
+            _, out, _ = self.prun("-c", "cfg.json", "--host", host, "--dry-run", LR)
+            self.assertEqual(("/tmp/prc-XXXXXX/job.key" in out, "tcp://*:*" in out), (is_encrypted, is_encrypted), out)
         status, _, err = self.prun(*job, "--encrypt", "--insecure", LR)
         self.assertEqual(status, 2)
         self.assertIn("--encrypt and --insecure exclude each other", err)

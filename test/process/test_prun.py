@@ -565,6 +565,9 @@ class Parts(unittest.TestCase):
             self.assertEqual(slots_in(file.name), [("a", 2), ("b", 1), ("localhost", 4), ("127.0.0.1", 1)])
             options = parse_command_line(["-m", "mpi", "--hostfile", file.name, "prog"])
             self.assertEqual(remote_hosts(options), ["a", "b"])
+            file.write("127.c.org\n127.0.0.2\n")
+            file.flush()
+            self.assertEqual(remote_hosts(options), ["a", "b", "127.c.org"])
 
     def test_servers_with_copies_are_dealt_out_over_the_hosts(self):
         places = Places([("a", 2), ("b", 2), ("c", 1)])

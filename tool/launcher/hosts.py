@@ -87,6 +87,17 @@ class Places:
         return max(1, sum(h == host for h in self.of.values()))
 
 
+def is_loopback(address):
+    """Whether it is an IPv4 address in 127.0.0.0/8, and no name, whatever it begins with."""
+    if not address.startswith("127."):
+        return False
+    import ipaddress
+    try:
+        return ipaddress.IPv4Address(address).is_loopback
+    except ValueError:
+        return False
+
+
 def remote_hosts(options):
     names = []
     if options.method in ("mpi", "ssh"):
@@ -94,7 +105,7 @@ def remote_hosts(options):
     if options.m_server in ("mpi", "ssh"):
         names += hosts_in(options.hostfile_server)
     own = {"localhost", os.uname().nodename, os.uname().nodename.split(".")[0], "::1"}
-    return [name for name in dict.fromkeys(names) if name not in own and not name.startswith("127.")]
+    return [name for name in dict.fromkeys(names) if name not in own and not is_loopback(name)]
 
 
 def own_address(options, remote):

@@ -6,7 +6,7 @@ import time
 from . import runs
 from .checkpoints import Checkpoints
 from .config import overriding
-from .hosts import Places, logins, own_address, slots_in, usable_cores
+from .hosts import Places, is_loopback, logins, own_address, slots_in, usable_cores
 from .options import HEARTBEAT_INTERVAL, MOST_THREADS, RESEND_AFTER, SERVER_LIMITS
 from .output import write_out
 from .own_folder import APPEND
@@ -53,6 +53,7 @@ class Plan:
         self.send_request = os.path.join(framework, SEND_REQUEST)
         self.id = os.urandom(8).hex()
         self.address = "127.0.0.1"  # of this host for the others
+        self.reachable = False  # by other hosts
         self.encrypted = False
         self.key = ""  # set if other users can reach the sockets
         self.key_holders = None  # on other hosts
@@ -112,9 +113,9 @@ class Plan:
         o = self.options
         if o.host or o.bind_interface or self.remote:
             self.address = own_address(o, self.remote)
-        reachable = not self.address.startswith("127.")
-        self.encrypted = o.encrypt or (reachable and not o.insecure)
-        if reachable and not self.encrypted:
+            self.reachable = bool(self.remote) or not is_loopback(self.address)
+        self.encrypted = o.encrypt or (self.reachable and not o.insecure)
+        if self.reachable and not self.encrypted:
             self.notes.append(f"warning: --insecure: the job listens at {self.address} and nothing is encrypted: who can read "
                               "that network can read the job's data, and who can change what it carries controls the job")
 
@@ -206,7 +207,7 @@ class Plan:
         o = self.options
         if self.uses_ipc():
             bind = folder
-        elif self.remote or not address.startswith("tcp://127."):
+        elif self.reachable:
             bind = "tcp://*:*"  # the server uses the interface towards the scheduler
         else:
             bind = "tcp://127.0.0.1:*"
