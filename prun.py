@@ -71,6 +71,16 @@ from launcher.views import VIEWS, view_command  # noqa: E402
 from launcher.exit_status import FAILURE, OK, USAGE, Failure, words_of  # noqa: E402
 
 
+class Ended(KeyboardInterrupt):
+    """SIGTERM or SIGHUP, before the event loop handles signals."""
+
+
+def end(number, _):
+    for other in (_signal.SIGTERM, _signal.SIGHUP):
+        _signal.signal(other, _signal.SIG_IGN)  # while folders are removed
+    raise Ended(number)
+
+
 def main(arguments):
     job = None
     words = ""
@@ -123,6 +133,9 @@ def main(arguments):
             key = f"{facts.not_resumable_key}: with it " if facts.not_resumable_key else ""
             raise Failure(USAGE, f"--on-worker-death {options.on_worker_death}: {key}no process can replace a worker of "
                                  f"{facts.program}, because it uses neither first_iteration nor resumable_loop")
+        for number in (_signal.SIGTERM, _signal.SIGHUP):
+            if _signal.getsignal(number) == _signal.SIG_DFL:
+                _signal.signal(number, end)
         plan.make_folders()
         if options.dry_run:
             plan.print_dry_run()
@@ -132,6 +145,9 @@ def main(arguments):
         words, status = f"error: {failure}", failure.status
     except OSError as error:  # for example, out of file descriptors
         words, status = f"error: {words_of(error)}", FAILURE
+    except Ended as ended:
+        number = ended.args[0]
+        words, status = "SIGTERM" if number == _signal.SIGTERM else "SIGHUP", 128 + number
     except KeyboardInterrupt:  # before the event loop handles signals
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
         words, status = "interrupted", 130

@@ -54,6 +54,25 @@ class Encryption(JobTest):
         self.assertEqual(status, 2)
         self.assertIn("--encrypt and --insecure exclude each other", err)
 
+    def test_a_signal_while_a_host_is_given_the_key_leaves_none(self):
+        with open(os.path.join(self.folder, "silent"), "w", encoding="utf-8") as file:
+            file.write("192.0.2.7 slots=4\n")
+        agent = self.write_program("silent_agent", f'echo "$@" > {self.folder}/asked.new',
+                                   f"mv {self.folder}/asked.new {self.folder}/asked", "cat > /dev/null")
+        asked = os.path.join(self.folder, "asked")
+        for number, word in ((signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "SIGHUP"), (signal.SIGINT, "interrupted")):
+            with self.subTest(number=number):
+                run = self.start("-w", "2", "-c", "cfg.json", "-m", "ssh", "--hostfile", "silent", "--host", "192.0.2.1", LR,
+                                 environment=clean_environment(PARACEL_SSH=agent))
+                self.assertTrue(wait_until(lambda: os.path.exists(asked), 20), run.err())
+                folder = run.socket_folder()
+                self.assertTrue(os.path.exists(os.path.join(folder, "job.key")))
+                run.process.send_signal(number)
+                self.assertEqual(run.wait(10), 128 + number, run.err())
+                self.assertEqual(run.err(), f"prun.py: {word}\n")
+                self.assertFalse(os.path.exists(folder))
+                os.unlink(asked)
+
     def run_lr(self, name, *options, **changes):
         """The model, and what worker 0 has printed."""
         self.write_config(f"{name}.json", output=f"{name}/", **changes)
