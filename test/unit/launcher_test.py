@@ -8,10 +8,13 @@ import json
 import os
 import random
 import re
+import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree
 from unittest import mock
@@ -374,7 +377,8 @@ class Keys(unittest.TestCase):
         self.own = os.path.join(self.folder, "own")  # the launcher's, with what ssh says
         os.mkdir(self.own)
         self.there = os.path.join(self.folder, "there")
-        self.set_agent('echo "Welcome to $1"', "shift", f'exec sh -c "$(echo "$*" | sed s:{self.own}:{self.there}:g)"')
+        self.set_agent('echo "Welcome to $1"', "shift",
+                       f"""exec sh -c "$(printf '%s\\n' "$*" | sed s:{self.own}:{self.there}:g)" """)
 
     def set_agent(self, *lines):
         path = os.path.join(self.folder, "agent")
@@ -401,6 +405,50 @@ class Keys(unittest.TestCase):
         holders.end()
         self.assertFalse(os.path.exists(self.there))
 
+    def test_a_signal_there_removes_the_key(self):
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+            holders = key_holders.KeyHolders(self.own, "job.key", self.key, ["a"])
+            self.assertTrue(os.path.exists(os.path.join(self.there, "job.key")))
+            (os.kill if number == signal.SIGINT else os.killpg)(holders.pids()[0], number)
+            for _, holder in holders.holders:
+                holder.wait(10)
+            self.assertFalse(os.path.exists(self.there), number)
+            holders.end()
+
+    def test_the_sweep_of_a_launcher_there_removes_what_a_killed_shell_left(self):
+        self.there = os.path.join(self.folder, "prc-01234567")
+        self.set_agent("shift", f"""exec sh -c "$(printf '%s\\n' "$*" | sed s:{self.own}:{self.there}:g)" """)
+        holders = key_holders.KeyHolders(self.own, "job.key", self.key, ["a"])
+        os.utime(self.there, (1, 1))
+        socket_folder.sweep(self.folder)
+        self.assertTrue(os.path.exists(self.there))
+        os.killpg(holders.pids()[0], signal.SIGKILL)
+        holders.end()
+        end = time.monotonic() + 10  # all of the group must have died
+        while os.path.exists(self.there) and time.monotonic() < end:
+            socket_folder.sweep(self.folder)
+        self.assertFalse(os.path.exists(self.there))
+
+    def test_a_key_that_was_not_written_whole_is_no_key(self):
+        bin = os.path.join(self.folder, "bin")
+        os.mkdir(bin)
+        with open(os.path.join(bin, "head"), "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\nexec /usr/bin/head -c 20\n")  # a file system that is full then
+        os.chmod(os.path.join(bin, "head"), 0o755)
+        with mock.patch.dict(os.environ, {"PATH": bin + ":" + os.environ["PATH"]}), self.assertRaises(Failure) as failure:
+            key_holders.KeyHolders(self.own, "job.key", self.key, ["far"])
+        self.assertIn("there/job.key cannot be written", str(failure.exception))
+        self.assertFalse(os.path.exists(self.there))
+
+    def test_any_login_shell_passes_a_script_on(self):
+        script = "printf '%s|' 'a!b' '!!' '$HOME \\ \\\\ \\n' \"x\ny\" \"it's\" \u00e9 & wait $!; exit 7"
+        shells = [path for path in map(shutil.which, ("sh", "bash", "csh", "tcsh", "fish", "zsh", "ksh", "mksh")) if path]
+        for shell in shells:
+            with self.subTest(shell=shell):
+                done = subprocess.run([shell, "-c", key_holders.for_any_shell(script)], capture_output=True, check=False)
+                self.assertEqual((done.returncode, done.stdout.decode()),
+                                 (7, "a!b|!!|$HOME \\ \\\\ \\n|x\ny|it's|\u00e9|"), done.stderr)
+
     def test_a_host_that_shares_the_folder_keeps_it(self):
         os.mkdir(self.there, 0o700)
         path = os.path.join(self.there, "job.key")
@@ -412,7 +460,7 @@ class Keys(unittest.TestCase):
 
     def test_a_host_that_refuses_is_named(self):
         os.mkdir(self.there, 0o700)  # without a key: it is somebody's
-        for lines, why in ((None, "there cannot be written"), (("echo no entry >&2", "exit 255"), "no entry"),
+        for lines, why in ((None, "there/job.key cannot be written"), (("echo no entry >&2", "exit 255"), "no entry"),
                            (("exit 0",), "it has ended without a word"), (("cat >/dev/null; exit 0",), "no answer")):
             with self.subTest(why=why):
                 if lines is not None:

@@ -9,6 +9,7 @@ import shutil
 import time
 
 from .exit_status import FAILURE, USAGE, Failure, words_of
+from .socket_folder import MARK
 
 LIMIT = 30.0  # seconds for all hosts together
 END_LIMIT = 2.0  # seconds for them to remove it
@@ -16,8 +17,8 @@ READY = b"ready\n"
 
 
 def agent():
-    """The command that runs another one on a host: PARACEL_SSH, or mpirun's, which may name several; otherwise ssh, and never rsh,
-    which encrypts nothing. Raises Failure."""
+    """The command that runs another one on a host: PARACEL_SSH, or mpirun's, which may name several; otherwise ssh, and never
+    rsh, which encrypts nothing. Raises Failure."""
     for variable in ("PARACEL_SSH", "OMPI_MCA_plm_rsh_agent"):
         named = os.environ.get(variable)
         if named:
@@ -40,12 +41,26 @@ def agent_note():
             "part in the job") if name == "rsh" else None
 
 
-def script(folder, name):
-    """Where the folder is this launcher's own, as on a host that is this one or shares its /tmp, the file is already there."""
-    return (f"umask 077; d={folder}; IFS= read -r key; made=; mkdir $d 2>/dev/null && made=1; "
-            f'[ $made ] && printf %s "$key" > $d/{name}; '
-            f"if [ -O $d ] && [ -f $d/{name} ]; then echo ready; cat > /dev/null; "
-            f"else echo $d cannot be written >&2; fi; [ $made ] && rm -r $d")
+def script(folder, name, size):
+    """Reads the key, of `size` bytes. It is never an argument: not every shell has a printf of its own. Where the folder is this
+    launcher's own, as on a host that is this one or shares its /tmp, the file is already there. The lock and the mark are those
+    of SocketFolder: if the shell is killed, a later launcher on that host removes the folder."""
+    # A shell takes a signal while it waits, but not while it runs a command.
+    return (f"umask 077; d={folder}; f=$d/{name}; ok=; trap 'exit 1' HUP INT TERM PIPE; "
+            "if mkdir $d 2>/dev/null; then trap 'rm -r $d; kill $w 2>/dev/null' EXIT; "
+            "exec 9<$d; flock -n 9 2>/dev/null && : >$d/" + MARK + "; "
+            f"head -c {size} >$f && [ $(wc -c <$f) -eq {size} ] && ok=1; "
+            "elif [ -O $d ] && [ -s $f ]; then ok=1; fi; "
+            "if [ $ok ]; then exec 3<&0; cat <&3 >/dev/null 9<&- & w=$!; echo ready; wait $w; "
+            "else echo $f cannot be written >&2; fi")
+
+
+def for_any_shell(script):
+    """The command that runs a script of sh on a host, whatever its login shell is: to csh `!` and the end of a line mean
+    something in single quotes, too, and to fish a backslash before another one."""
+    for character in "\\!\n'":
+        script = script.replace(character, f"\\0{ord(character):03o}")
+    return f"""exec sh -c 'eval "$(printf %b "$1")"' sh '{script}'"""
 
 
 class KeyHolders:
@@ -55,7 +70,7 @@ class KeyHolders:
         import subprocess
         self.holders = []  # (host, Popen)
         words = agent()
-        command = "sh -c " + shlex.quote(script(folder, name))
+        command = for_any_shell(script(folder, name, len(key)))
         try:
             for number, host in enumerate(hosts):
                 with open(self.errors(number), "wb") as errors:
@@ -78,7 +93,7 @@ class KeyHolders:
 
     def hand_over(self, number, host, holder, key, end):
         try:
-            holder.stdin.write(key.encode() + b"\n")
+            holder.stdin.write(key.encode())
             holder.stdin.flush()
         except BrokenPipeError:
             pass  # its words say why

@@ -5,8 +5,8 @@ import signal
 
 
 def reap(by_pid):
-    """The children that have exited, and the ids of other processes that have. The rest of a child's process group is killed before
-    its id can be reused."""
+    """The children that have exited, and the ids of other processes that have. The rest of a child's process group is killed
+    before its id can be reused."""
     dead, others = [], []
     while True:
         try:

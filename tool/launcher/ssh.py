@@ -25,11 +25,11 @@ def command_there(login, command, environment):
     """The command that runs another one on a host, in the current folder's place there."""
     script = WATCH.format(folder=shlex.quote(os.getcwd()), command=" ".join(shlex.quote(word) for word in command),
                           environment=" ".join(shlex.quote(f"{k}={v}") for k, v in environment.items()) or "PARACEL_MODE=")
-    from .key_holders import agent
+    from .key_holders import agent, for_any_shell
     words = agent()
     found = (os.path.join(folder, words[0]) for folder in os.get_exec_path())
     path = next((name for name in found if os.access(name, os.X_OK)), None)
-    return [path or words[0], *words[1:], login, "exec sh -c " + shlex.quote(script)]
+    return [path or words[0], *words[1:], login, for_any_shell(script)]
 
 
 class Hosts:
