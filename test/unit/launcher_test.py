@@ -483,7 +483,7 @@ class Keys(unittest.TestCase):
                     key_holders.agent()
                 self.assertIn(words, str(failure.exception))
             os.environ["PARACEL_SSH"] = "ssh : rsh"
-            self.assertRegex(key_holders.agent_note(), "^warning: rsh brings the job's key to the other hosts, and encrypts nothing")
+            self.assertRegex(key_holders.agent_note(), "^warning: rsh brings the job's key to the other hosts, and enc")
             os.rename(rsh, os.path.join(self.folder, "ssh"))
             self.assertIsNone(key_holders.agent_note())
 
@@ -493,6 +493,26 @@ class Keys(unittest.TestCase):
             file.write("# user@comment\n\nann@near slots=2\nfar slots=1 # bob@far\n")
         options = argparse.Namespace(hostfile=path, hostfile_server="")
         self.assertEqual(hosts.logins(options, ["far", "near"]), ["far", "ann@near"])
+        for both in ((path, path + "2"), (path + "2", path)):
+            options.hostfile, options.hostfile_server = both
+            with open(path + "2", "w", encoding="utf-8") as file:
+                file.write("near\nbob@far\n")
+            self.assertEqual(hosts.logins(options, ["far", "near"]), ["bob@far", "ann@near"])
+            with open(path + "2", "w", encoding="utf-8") as file:
+                file.write("\nbob@near\n")
+            with self.assertRaises(Failure) as failure:
+                hosts.logins(options, ["near"])
+            self.assertRegex(str(failure.exception), r"hosts2?:[23]: found (ann|bob)@near, and (ann|bob)@near before: want one")
+
+    def test_a_host_that_ssh_would_take_for_an_option_is_refused(self):
+        path = os.path.join(self.folder, "hosts")
+        for name in ("-oProxyCommand=x", "-x@near", "ann@-x", "-", "ann@"):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f"near\n{name} slots=2\n")
+            with self.subTest(name=name), self.assertRaises(Failure) as failure:
+                hosts.slots_in(path)
+            self.assertRegex(str(failure.exception), rf"hosts:2: found {name.split('=')[0]}, want HOST or USER@HOST")
+            self.assertEqual(failure.exception.status, USAGE)
 
 
 if __name__ == "__main__":

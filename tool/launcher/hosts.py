@@ -25,28 +25,37 @@ def usable_cores(root="/sys/fs/cgroup", own="/proc/self/cgroup"):
     return max(1, cores)
 
 
+def lines_in(path):
+    """(path:line, words) of each line of mpirun's hostfile that names a host. Raises Failure."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            words = line.split("#", 1)[0].replace("=", " = ").split()
+            if words:
+                if words[0].startswith("-") or words[0].split("@")[-1][:1] in ("", "-"):
+                    raise Failure(USAGE, f"{path}:{number}: found {words[0]}, want HOST or USER@HOST, and no dash in front")
+                yield f"{path}:{number}", words
+
+
 def slots_in(path):
     """(host, slots) of each line of mpirun's hostfile. A line without slots= counts as one slot, and may be repeated."""
     found = []
-    if path:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                words = line.split("#", 1)[0].replace("=", " = ").split()
-                if words:
-                    at = words.index("slots") if "slots" in words else len(words)
-                    count = words[at + 2] if words[at + 1:at + 2] == ["="] and len(words) > at + 2 else "1"
-                    found.append((words[0].split("@")[-1], int(count) if count.isascii() and count.isdigit() else 1))
+    for _, words in lines_in(path) if path else ():
+        at = words.index("slots") if "slots" in words else len(words)
+        count = words[at + 2] if words[at + 1:at + 2] == ["="] and len(words) > at + 2 else "1"
+        found.append((words[0].split("@")[-1], int(count) if count.isascii() and count.isdigit() else 1))
     return found
 
 
 def logins(options, hosts):
-    """Each of the hosts with the user that a hostfile names for it: user@host."""
+    """Each of the hosts with the user that a line of a hostfile names for it: user@host. Raises Failure."""
     user = {}
     for path in (options.hostfile_server, options.hostfile):
-        if path:
-            with open(path, encoding="utf-8", errors="replace") as file:
-                words = [line.split("#", 1)[0].split()[:1] for line in file]
-            user.update((word[0].split("@")[-1], word[0]) for word in words if word)
+        for place, words in lines_in(path) if path else ():
+            if "@" in words[0]:
+                host = words[0].split("@")[-1]
+                before = user.setdefault(host, words[0])
+                if before != words[0]:
+                    raise Failure(USAGE, f"{place}: found {words[0]}, and {before} before: want one user for each host")
     return [user.get(host, host) for host in hosts]
 
 
