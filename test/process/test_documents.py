@@ -93,6 +93,16 @@ class Documents(JobTest):
         for line in lines:
             self.assertIn(normal(line), all_said, "\n".join(said))
 
+    def test_names_in_the_architecture_exist(self):
+        sources = "".join(text_of(path) for pattern in ("include", "src", "server", "alg", "tool")
+                          for suffix in ("hpp", "cpp", "py")
+                          for path in glob.glob(f"{pattern}/**/*.{suffix}", root_dir=SOURCE, recursive=True))
+        known = set(re.findall(r"\w+", sources))
+        names = re.findall(r"`([a-z]\w*(?:::\w+)+)(?:\(\))?`", text_of("doc/architecture.md"))
+        self.assertGreater(len(names), 25)
+        for name in names:
+            self.assertLessEqual(set(name.split("::")), known, name)
+
     def test_every_sample_is_compared(self):
         for page in PAGES:
             text = text_of(page)
