@@ -189,6 +189,20 @@ class TwoHosts(JobTest):
         self.assert_nothing_left(job.job(), END_LIMIT)
         self.assert_hosts_empty(END_LIMIT)
 
+    def test_a_lost_connection_that_kept_the_key_is_said_once(self):
+        job = self.start_job("long.json")
+        self.assertTrue(wait_until(lambda: "round" in job.err(), 30), job.err())
+        os.kill(next(p for p in self.hosts[0].pids() if b"ServerAliveInterval" in read_bytes(f"/proc/{p}/cmdline")
+                     and self.hosts[1].address.encode() in read_bytes(f"/proc/{p}/cmdline")), signal.SIGKILL)
+        words = f"warning: the connection that keeps the job's key on {self.hosts[1].address} has ended"
+        self.assertTrue(wait_until(lambda: words in job.err(), 10), job.err())
+        before = job.err().count("prun: round")
+        self.assertTrue(wait_until(lambda: job.err().count("prun: round") > before + 1, 10), "it stands still")
+        self.assertEqual(job.err().count(words), 1)
+        job.process.terminate()
+        self.assertEqual(job.wait(END_LIMIT), 143, job.err())
+        self.assert_hosts_empty(END_LIMIT)
+
     def own_temporary_folder(self, host):
         """The other host gets a /tmp of its own: its sshd, and what it starts, have another mount namespace. Returns where this
         host sees it."""

@@ -487,7 +487,9 @@ class Job:
             signals = self.take_signals()
             # Children are reaped before their output is read, and handled after that: an event of the scheduler that explains a
             # death was written before it.
-            dead, _ = reap(self.by_pid)
+            dead, others = reap(self.by_pid)
+            for words in self.plan.lost_keys(others):
+                self.terminal.say(words, matters=True)
             left = [child.source for child in dead]
             for fd in self.pipes.sources():
                 if dead or fd in ready:

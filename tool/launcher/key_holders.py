@@ -70,6 +70,8 @@ class KeyHolders:
         import subprocess
         self.holders = []  # (host, Popen)
         words = agent()
+        if os.path.basename(words[0]) == "ssh":
+            words = [*words, "-o", "ServerAliveInterval=15"]  # so that it does not outlast its connection
         command = for_any_shell(script(folder, name, len(key)))
         try:
             for number, host in enumerate(hosts):
@@ -107,6 +109,10 @@ class KeyHolders:
                 raise Failure(FAILURE, f"the job's key cannot be brought to {host} by {agent()[0]}: {why[0]}; --insecure: "
                                        "without a key and encryption")
             answer = (answer + piece)[-len(READY):]  # a login shell may have printed something before
+
+    def ended(self, pids):
+        """The hosts of those among these processes, which have ended."""
+        return [host for host, holder in self.holders if holder.pid in pids]
 
     def pids(self):
         return [holder.pid for _, holder in self.holders]

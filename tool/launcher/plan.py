@@ -392,6 +392,12 @@ class Plan:
     def key_holder_pids(self):
         return self.key_holders.pids() if self.key_holders is not None else []
 
+    def lost_keys(self, pids):
+        """A warning for each host that no longer keeps the key, because the process that held it there has ended."""
+        return [f"warning: the connection that keeps the job's key on {host} has ended: a process that is started there "
+                "from now on has no key, and cannot join; those that run are not affected"
+                for host in (self.key_holders.ended(pids) if pids and self.key_holders is not None else ())]
+
     def key_note(self):
         """For the run's note: where `prun.py status` finds the key."""
         return {"key": self.key_file()} if self.encrypted else {}
