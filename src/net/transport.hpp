@@ -76,7 +76,8 @@ class port {
   /// message on its way is not silence. 0: unknown, as before the first reply, and where data takes no time to travel.
   [[nodiscard]] virtual std::uint64_t traffic(int /*channel*/) { return 0; }
 
-  /// Sends a request on a channel. Throws: network_error (not applied) when it cannot be queued.
+  /// Sends a request on a channel. It may be lost without notice when the connection breaks, for whatever reason; later
+  /// ones use another. Throws: network_error (not applied) when it cannot be queued.
   virtual void send(int channel, const outgoing& message) = 0;
   /// Sends a reply. Ignored when the peer is gone.
   virtual void reply(const peer& to, const outgoing& message) = 0;

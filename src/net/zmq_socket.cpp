@@ -89,9 +89,9 @@ void check_zmq_address(const std::string& address) {
 zmq_context::zmq_context(const transport_limits& limits, std::function<void(std::string_view)> dropped,
                          const std::optional<curve_secret>& secret)
     : context_(start()),
+      dropped_(std::move(dropped)),
       guard_(std::make_shared<connection_guard>(
-          connection_guard::limits{.message = {.most_message_bytes = 2 * limits.max_message_bytes}},
-          std::move(dropped))) {
+          connection_guard::limits{.message = {.most_message_bytes = 2 * limits.max_message_bytes}}, dropped_)) {
   if (secret) key_.emplace(*secret);
 }
 

@@ -36,13 +36,17 @@ namespace paracel::net {
 /// thread.
 class zmq_context {
  public:
-  /// `dropped`: see connection_guard. With `secret`, what is bound or connected by tcp is encrypted.
+  /// `dropped`: see zmq_transport. With `secret`, what is bound or connected by tcp is encrypted.
   /// Throws: network_error when ZeroMQ cannot be started.
   zmq_context(const transport_limits& limits, std::function<void(std::string_view)> dropped,
               const std::optional<curve_secret>& secret);
   ~zmq_context();
   [[nodiscard]] zmq::context_t& get() { return context_; }
   [[nodiscard]] connection_guard& guard() { return *guard_; }
+  /// A connection of this process to another was dropped.
+  void tell_dropped(const std::string& why) const {
+    if (dropped_) dropped_(why);
+  }
 
   /// The key with which connections of this address are encrypted; null: they are not.
   [[nodiscard]] const zmq_curve* key_for(std::string_view address) const {
@@ -55,6 +59,7 @@ class zmq_context {
 
  private:
   zmq::context_t context_;
+  std::function<void(std::string_view)> dropped_;
   std::shared_ptr<connection_guard> guard_;
   std::optional<zmq_curve> key_;
   mutex admission_access_;

@@ -37,6 +37,9 @@ constexpr std::size_t largest_batch = 32;
 constexpr unsigned longest_doubt = 15;
 // Capacity for this many requests of a shared router is kept for the next ones.
 constexpr std::size_t most_kept_requests = 4096;
+// A connection that ZeroMQ has given up is opened again at once, but no more often than this: a peer that breaks the
+// protocol each time costs no more than one that is gone.
+constexpr milliseconds reopen_interval(50);
 // The range of ZeroMQ and poll, in milliseconds.
 constexpr milliseconds longest_wait(INT_MAX);
 
@@ -117,15 +120,10 @@ class zmq_transport::zmq_port final : public port {
     if (!c.is_open) throw network_error("channel " + std::to_string(number) + " is disconnected", false);
     end& e = ends_[c.at];
     e.may_have_input = true;  // see zmq_end::send
-    zmq_message_parts parts(c.lane, message);
-    if (const int error = e.socket.send(parts); error != 0) {
-      // A channel has no high-water mark: it lacks a queue only after its connection was given up.
-      if (error == EAGAIN) {
-        throw network_error("channel " + std::to_string(number) +
-                                " is closed: its peer broke the protocol or sent more than " +
-                                std::to_string(limits_.max_message_bytes) + " bytes",
-                            false);
-      }
+    int error = send_over(e, c.lane, message);
+    // A channel has no high-water mark: it lacks a queue only after ZeroMQ has given up its connection.
+    if (error == EAGAIN && reopen(c.at)) error = send_over(e, c.lane, message);
+    if (error != 0 && error != EAGAIN) {
       fail_by_zmq("cannot send on channel " + std::to_string(number), zmq::error_t(error));
     }
     ++e.outstanding;
@@ -178,11 +176,12 @@ class zmq_transport::zmq_port final : public port {
   /// A socket and its state.
   struct end {
     zmq_end socket;             // a shared router's is elsewhere
-    std::string address;        // that it is connected to, without a lane; empty: not shared
+    std::string address;        // that it is connected to, without a lane; empty: it is the router
     std::vector<int> channels;  // by lane, -1: none; empty: it is the router
     std::size_t open_channels = 0;
     std::uint64_t outstanding = 0;  // requests without a reply; without any there is nothing to receive
     bool may_have_input = true;     // false: it was found empty and its descriptor will signal
+    steady_clock::time_point reopened{};
   };
   struct channel {
     std::size_t at = 0;  // index in ends_
@@ -203,9 +202,8 @@ class zmq_transport::zmq_port final : public port {
       }
     }
     end e;
-    e.socket = zmq_end(*context_, zmq::socket_type::dealer, limits_);
-    e.socket.connect(*context_, address);
-    if (to.is_shared) e.address = address;
+    e.socket = connected_to(address);
+    e.address = address;
     // A connection that is renewed takes the place of the one before.
     const auto closed = std::ranges::find_if(ends_, [this](const end& other) { return is_closed(other); });
     const auto index = static_cast<std::size_t>(closed - ends_.begin());
@@ -214,6 +212,42 @@ class zmq_transport::zmq_port final : public port {
     ends_[index] = std::move(e);
     if (to.is_shared) joinable_[address] = index;
     return index;
+  }
+
+  zmq_end connected_to(const std::string& address) {
+    zmq_end socket(*context_, zmq::socket_type::dealer, limits_);
+    socket.connect(*context_, address);
+    return socket;
+  }
+
+  static int send_over(end& e, std::uint16_t lane, const outgoing& message) {
+    zmq_message_parts parts(lane, message);
+    return e.socket.send(parts);
+  }
+
+  /// ZeroMQ reconnects when a connection breaks, but not after one on which something arrived that is not ZMTP, too
+  /// large, or not from a member of the job. That may have been changed on the way, or come from a stranger that has
+  /// the port of a process that died, so it is no more than another way to break: what was in flight is lost, and the
+  /// channels of the connection get a new one. Returns: whether they have one; if not, the message is lost as well.
+  bool reopen(std::size_t index) {
+    end& e = ends_[index];
+    const auto now = steady_clock::now();
+    if (now - e.reopened < reopen_interval) return false;
+    e.reopened = now;
+    try {
+      auto fresh = connected_to(e.address);
+      if (shared_ != nullptr) {
+        shared_->add(lane_, fresh.descriptor(), static_cast<std::uint32_t>(index));
+        shared_->remove(lane_, e.socket.descriptor());
+      }
+      e.socket = std::move(fresh);
+    } catch (const network_error&) {  // no descriptor is left
+      return false;
+    }
+    context_->tell_dropped("what arrived from " + e.address + " broke the protocol, had more than " +
+                           std::to_string(limits_.max_message_bytes) +
+                           " bytes, or was changed on the way; another one is opened");
+    return true;
   }
 
   void close(end& e) {

@@ -28,8 +28,9 @@ class zmq_context;
 /// Thread-safety: any thread. Lifetime: ports may outlive the transport; the last of them ends its I/O thread.
 class zmq_transport final : public transport {
  public:
-  /// `dropped` is called when a connection to this process is dropped because of what it sends, or because there are
-  /// too many (connection_guard.hpp), with the reason, on ZeroMQ's thread.
+  /// `dropped` is called with the reason when a connection to this process is dropped because of what it sends, or
+  /// because there are too many (connection_guard.hpp), on ZeroMQ's thread; and when one of this process to another is
+  /// replaced because of what arrived, on the port's.
   /// `secret`: tcp connections are encrypted with it, and only processes that have it can connect or be connected to.
   /// Throws: network_error when ZeroMQ cannot be started, or not encrypt.
   explicit zmq_transport(transport_limits limits = {}, std::function<void(std::string_view why)> dropped = {},

@@ -25,6 +25,36 @@ GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"CURVE".ljust(20, b"\0"
 STRANGERS = 1000
 WELCOME_BYTES = 170
 HELLO_BYTES = 202
+# Once in each process, in what has arrived over tcp with the FLIP_AT-th call: flips a bit, as somebody on the way could.
+FLIP = r"""
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+extern "C" ssize_t recv(int fd, void* into, size_t size, int flags) {
+  static const auto real = reinterpret_cast<decltype(&recv)>(dlsym(RTLD_NEXT, "recv"));
+  static std::atomic<int> calls{0};
+  const ssize_t got = real(fd, into, size, flags);
+  sockaddr_storage peer{};
+  socklen_t peer_size = sizeof peer;
+  char program[256] = {};
+  const char* at = getenv("FLIP_AT");
+  if (at == nullptr || got <= 0 || size < 1000 || readlink("/proc/self/exe", program, sizeof program - 1) <= 0 ||
+      strstr(getenv("FLIP_IN"), strrchr(program, '/')) == nullptr ||
+      getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0 || peer.ss_family != AF_INET || ++calls != atoi(at))
+    return got;
+  static_cast<char*>(into)[got - 1] ^= 1;
+  const int log = open(getenv("FLIP_LOG"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  dprintf(log, "%s\n", strrchr(program, '/'));
+  close(log);
+  return got;
+}
+"""
 
 
 class Encryption(JobTest):
@@ -73,10 +103,11 @@ class Encryption(JobTest):
                 self.assertFalse(os.path.exists(folder))
                 os.unlink(asked)
 
-    def run_lr(self, name, *options, **changes):
+    def run_lr(self, name, *options, environment=None, **changes):
         """The model, and what worker 0 has printed."""
         self.write_config(f"{name}.json", output=f"{name}/", **changes)
-        run = self.start("-w", "3", "-p", "2", "-c", f"{name}.json", "--run-dir", name + "_run", *options, LR)
+        run = self.start("-w", "3", "-p", "2", "-c", f"{name}.json", "--run-dir", name + "_run", *options, LR,
+                         environment=environment)
         self.assertEqual(run.wait(), 0, run.err())
         return read_bytes(os.path.join(self.folder, name, "lr_theta_0")), run.out().splitlines()[0]
 
@@ -88,6 +119,21 @@ class Encryption(JobTest):
                 self.assertEqual(self.run_lr("replicated", "--encrypt", "--replicas", "2", consistency=consistency), plain)
                 if MPI:
                     self.assertEqual(self.run_lr("mpi", "--encrypt", "-m", "mpi", consistency=consistency), plain)
+
+    def test_a_bit_that_changes_on_the_way_costs_a_connection_and_not_the_job(self):
+        plain = self.run_lr("unchanged", consistency="bsp")
+        library = os.path.join(self.folder, "libflip.so")
+        subprocess.run(["c++", "-shared", "-fPIC", "-x", "c++", "-", "-o", library, "-ldl"], input=FLIP, text=True, check=True)
+        # In handshakes, and in messages: with the scheduler at first, then with servers.
+        for at in (1, 2, 6, 15, 40):
+            for programs, options in (("/lr", ()), ("/lr", ("--replicas", "2")),
+                                      ("/lr /start_server /start_scheduler", ("--replicas", "2"))):
+                with self.subTest(at=at, programs=programs, options=options):
+                    log = self.not_there("flips")
+                    environment = clean_environment(LD_PRELOAD=library, FLIP_AT=str(at), FLIP_IN=programs, FLIP_LOG=log)
+                    changed = self.run_lr("changed", "--encrypt", *options, environment=environment, consistency="bsp")
+                    self.assertEqual(changed, plain)
+                    self.assertEqual(set(read_bytes(log).decode().split()), set(programs.split()))
 
     def test_a_resumed_job_has_another_key_and_the_same_result(self):
         plain = self.run_lr("through", consistency="bsp")

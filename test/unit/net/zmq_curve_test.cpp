@@ -17,7 +17,6 @@
 #include <chrono>
 #include <fstream>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +28,7 @@
 
 #include "core/hex.hpp"
 #include "net/zmq_transport.hpp"
+#include "test/support/relay.hpp"
 #include "test/support/temporary_folder.hpp"
 #include "test/support/transports.hpp"
 
@@ -39,10 +39,12 @@ using namespace std::chrono_literals;
 using std::chrono::steady_clock;
 using test::answering;
 using test::at_most;
+using test::dial;
 using test::echo;
 using test::filled_buffer;
 using test::frame_text;
 using test::is_filled_buffer;
+using test::relay;
 using test::saying;
 
 constexpr auto refused_after = 300ms;        // a member is answered sooner
@@ -57,114 +59,6 @@ std::string asked(transport& net, const std::string& address, std::chrono::milli
   incoming in;
   return client->receive(in, within) ? frame_text(in) : std::string("nothing");
 }
-
-int dial(const std::string& address) {
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  EXPECT_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
-  return fd;
-}
-
-/// Forwards connections to an address: all that comes back, and of what the client sends as many bytes as it is told.
-class relay {
- public:
-  /// `changed`: the number of a byte of the first connection's client in which a bit is flipped.
-  explicit relay(std::string to, std::size_t most = ~std::size_t{0}, std::optional<std::size_t> changed = {})
-      : to_(std::move(to)), most_(most), changed_(changed) {
-    sockaddr_in any{};
-    any.sin_family = AF_INET;
-    any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof any;
-    EXPECT_EQ(bind(listener_, reinterpret_cast<const sockaddr*>(&any), size), 0);
-    EXPECT_EQ(listen(listener_, 8), 0);
-    getsockname(listener_, reinterpret_cast<sockaddr*>(&any), &size);
-    address_ = "tcp://127.0.0.1:" + std::to_string(ntohs(any.sin_port));
-    thread_ = std::thread([this] { run(); });
-  }
-  ~relay() {
-    stop_ = true;
-    thread_.join();
-    close(listener_);
-    for (auto& c : pairs_) end(c);
-  }
-  relay(const relay&) = delete;
-  relay& operator=(const relay&) = delete;
-
-  [[nodiscard]] const std::string& address() const { return address_; }
-  /// What the client of the first connection has sent.
-  std::string sent() const {
-    const std::lock_guard lock(access_);
-    return sent_;
-  }
-
- private:
-  struct pair {
-    int client = -1;
-    int server = -1;
-    std::size_t forwarded = 0;
-    bool is_first = false;
-  };
-  static void end(pair& c) {
-    if (c.client < 0) return;
-    close(c.client);
-    close(c.server);
-    c.client = -1;
-  }
-  void run() {
-    while (!stop_) {
-      std::vector<pollfd> all{{listener_, POLLIN, 0}};
-      for (const auto& c : pairs_) {
-        all.push_back({c.client, POLLIN, 0});
-        all.push_back({c.client < 0 ? -1 : c.server, POLLIN, 0});
-      }
-      poll(all.data(), all.size(), 10);
-      const std::size_t before = pairs_.size();
-      if (all[0].revents != 0) {
-        pairs_.push_back({.client = accept(listener_, nullptr, nullptr), .server = dial(to_)});
-        pairs_.back().is_first = before == 0;
-      }
-      for (std::size_t i = 0; i < before; ++i) {
-        if (all[2 * i + 1].revents != 0) from_client(pairs_[i]);
-        if (pairs_[i].client >= 0 && all[2 * i + 2].revents != 0) from_server(pairs_[i]);
-      }
-    }
-  }
-  void from_client(pair& c) {
-    char bytes[4096];
-    const auto n = recv(c.client, bytes, sizeof bytes, 0);
-    if (n <= 0) return end(c);
-    const auto passed = std::min(static_cast<std::size_t>(n), most_ - c.forwarded);
-    if (c.is_first && changed_ && *changed_ >= c.forwarded && *changed_ < c.forwarded + passed)
-      bytes[*changed_ - c.forwarded] ^= 1;
-    c.forwarded += passed;
-    if (passed != 0) send(c.server, bytes, passed, MSG_NOSIGNAL);
-    const std::lock_guard lock(access_);
-    if (c.is_first) sent_.append(bytes, static_cast<std::size_t>(n));
-  }
-  void from_server(pair& c) {
-    char bytes[4096];
-    const auto n = recv(c.server, bytes, sizeof bytes, 0);
-    if (n > 0) {
-      send(c.client, bytes, static_cast<std::size_t>(n), MSG_NOSIGNAL);
-      return;
-    }
-    end(c);
-  }
-
-  const std::string to_;
-  const std::size_t most_;
-  const std::optional<std::size_t> changed_;
-  const int listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  std::string address_;
-  std::atomic<bool> stop_{false};
-  std::vector<pair> pairs_;
-  mutable std::mutex access_;
-  std::string sent_;
-  std::thread thread_;
-};
 
 class ZmqCurve : public testing::Test {
  protected:
@@ -352,7 +246,7 @@ TEST_F(ZmqCurve, WhatWasChangedOnTheWayIsNotTaken) {
   // In the greeting, HELLO, INITIATE and the message: its header, number, and box.
   for (const std::size_t changed :
        {std::size_t{14}, beginning - 1, beginning + 30, handshake - 1, handshake + 20, all - 1}) {
-    const relay wire(address, ~std::size_t{0}, changed);
+    const relay wire(address, ~std::size_t{0}, {.from_client = changed});
     const auto client = job.open();
     client->send(client->connect(wire.address()), saying("a request"));
     incoming in;
