@@ -63,7 +63,7 @@ class Wait(JobTest):
         check_samples(self, "doc/workers.md", "test_wait", run.err(), containing="caught up")
         self.assert_nothing_left(run.job(), 1)
         folder = run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0]
-        self.assertEqual([name for name in os.listdir(folder) if not name.endswith((".log", ".json"))], [])
+        self.assertEqual([name for name in os.listdir(folder) if not name.endswith((".log", ".json", ".jsonl"))], [])
 
     def model(self, name):
         return read_bytes(os.path.join(self.folder, name, "lr_theta_0"))
