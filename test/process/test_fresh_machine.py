@@ -147,14 +147,14 @@ def run_inside(root, folder, line):
 
 
 def root_with_wheel(folder, suite, wheel, others):
-    """A minimal Debian with Python and nothing else; in its /work/environment the wheel of the package is installed, and of those
+    """A minimal Debian with Python and nothing else; in its /trial/environment are the package's wheel and, of those
     in the folder `others` what it needs. Returns the root's path."""
     root = make_root(folder, suite, "python3", "python3-venv", "libstdc++6")
-    place = os.path.join(root, "work")
+    place = os.path.join(root, "trial")
     os.mkdir(place)
     for path in [wheel, *glob.glob(os.path.join(others, "*.whl"))]:
         shutil.copy(path, place)
-    run_inside(root, "/work", "python3 -m venv environment && environment/bin/pip install -q --no-index --find-links . "
+    run_inside(root, "/trial", "python3 -m venv environment && environment/bin/pip install -q --no-index --find-links . "
                               f"{os.path.basename(wheel)}")
     return root
 
@@ -180,9 +180,9 @@ class FreshPython(unittest.TestCase):
         folder = tempfile.mkdtemp(prefix="paracel_fresh_")
         self.addCleanup(subprocess.run, ["rm", "-rf", "--one-file-system", folder], check=False)
         root = root_with_wheel(folder, "bookworm", build_wheel(), os.path.join(TOOLS, "wheels"))
-        with open(os.path.join(root, "work", "fit.py"), "w", encoding="utf-8") as file:
+        with open(os.path.join(root, "trial", "fit.py"), "w", encoding="utf-8") as file:
             file.write(FIT)
-        self.assertEqual(run_inside(root, "/work", "environment/bin/python fit.py"), "[4.]\n[4.]\n")
+        self.assertEqual(run_inside(root, "/trial", "environment/bin/python fit.py"), "[4.]\n[4.]\n")
 
 
 class FreshMachine(unittest.TestCase):

@@ -52,10 +52,10 @@ class OtherPython(unittest.TestCase):
         cls.root = root_with_wheel(cls.folder, "trixie", wheel, downloaded)
 
     def inside(self, line):
-        return run_inside(self.root, "/work", line)
+        return run_inside(self.root, "/trial", line)
 
     def write(self, name, text):
-        with open(os.path.join(self.root, "work", name), "w", encoding="utf-8") as file:
+        with open(os.path.join(self.root, "trial", name), "w", encoding="utf-8") as file:
             file.write(text)
 
     def test_a_job_of_two_workers(self):
