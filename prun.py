@@ -4,6 +4,8 @@
 
     prun.py -w 4 -p 2 -c cfg.json -m local build/bin/lr
     prun.py -w 4 -p 2 -c cfg.json -m mpi --hostfile hosts build/bin/lr
+    prun.py -w 4 -p 2 -c cfg.json -m external --rendezvous node1:7077#train build/bin/lr
+    prun.py join server|worker
     prun.py status --run RUN
     prun.py tell --run RUN COMMAND [BODY]
     prun.py --servers +1|-1 --run RUN
@@ -96,6 +98,9 @@ def main(arguments):
             return runs_command(arguments[1:])
         if arguments and arguments[0] in VIEWS:
             return view_command(arguments)
+        if arguments[:1] == ["join"]:
+            from launcher.join import join_command
+            return join_command(arguments[1:])
         if arguments[:1] == ["tell"]:
             return tell_command(arguments[1:])
         if arguments[:1] == ["checkpoint"]:
@@ -126,7 +131,8 @@ def main(arguments):
         framework = find_framework(program)
         remote = remote_hosts(options)
         # Files on other hosts are checked there, by the program itself.
-        facts = check_config(framework, program, publishes, linked, options, check_files=not remote)
+        facts = check_config(framework, program, publishes, linked, options,
+                             check_files=not remote and options.method != "external")
         plan = Plan(options, program, framework, facts, linked, remote)
         job = Job(plan)
         if options.worker_wait and not facts.resumable:

@@ -59,6 +59,8 @@ DEFINE_double(heartbeat_limit, 3, "seconds without a heartbeat after which a nod
 DEFINE_double(heartbeat_interval, 0.5, "seconds from one heartbeat of a node to the next");
 DEFINE_double(hang_limit, 0, "seconds that a user function may run before its server is considered lost; 0: no limit");
 DEFINE_double(join_timeout, 60, "seconds that the nodes may take to join");
+DEFINE_string(external, "",
+              "file with JSON for processes that ask for a place, because prun.py does not start them; empty: it does");
 DEFINE_string(run_dir, "", "working folder (core dumps are written there); empty: the current one");
 DEFINE_int32(parent, 0, "process id of the launcher, whose death ends this process; 0: none");
 DEFINE_string(checkpoint_dir, "", "folder of the job's checkpoints; empty: none are written");
@@ -260,6 +262,11 @@ int run(int over, int stuck, int signals) {
   if (FLAGS_hang_limit != 0) options.job.hang_limit = time_of("hang_limit", FLAGS_hang_limit);
   options.job.join_limit = time_of("join_timeout", FLAGS_join_timeout);
   options.job.checkpoints = checkpoints_from_flags();
+  if (!FLAGS_external.empty()) {
+    options.job.external = true;
+    const auto settings = paracel::storage::posix_file_system().read(FLAGS_external, std::size_t{1} << 19);
+    options.job.settings = paracel::net::text_of(settings);
+  }
   options.bind = FLAGS_bind;
   paracel::net::check_bind(options.bind, FLAGS_insecure);
   if (!FLAGS_run_dir.empty() && chdir(FLAGS_run_dir.c_str()) != 0)

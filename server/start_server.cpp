@@ -263,11 +263,12 @@ std::string join_body(const server_entry& self) {
                     {"control", advertised(self.control)}});
 }
 
-std::string heartbeat_body(srv::server_node& node) {
+std::string heartbeat_body(srv::server_node& node, bool joined) {
   nlohmann::json body{{"role", "server"},
                       {"slot", node.addresses().slot},
                       {"pid", node.addresses().pid},
                       {"incarnation", to_hex(node.addresses().incarnation)},
+                      {"joined", joined},
                       {"synced", node.synced()},
                       {"memory_bytes", node.object().memory_bytes()},
                       {"resident_bytes", srv::resident_bytes()},
@@ -379,6 +380,7 @@ bool asks_to_exit(const siginfo_t& signal) {
 
 /// Serves until `end` is set. Returns the exit status.
 int serve(srv::server_node& node, net::transport& over, ending& end, const sigset_t& signals) {
+  std::atomic<bool> joined{false};
   net::heartbeat beats(
       over,
       {.scheduler = FLAGS_rendezvous,
@@ -390,7 +392,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
              if (!end.has_come()) renew_lease(node, sent);
            },
        .on_membership = [&](std::string_view json) { return adopt(node, json, end); }},
-      [&node] { return heartbeat_body(node); },
+      [&] { return heartbeat_body(node, joined); },
       [&end](const net::directive& o) {
         if (o.what == net::instruction::shutdown) end.come(exit_status::ok, {});
         else end.come(o.status == 0 ? exit_status::failure : o.status, o.cause);
@@ -401,7 +403,6 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   net::reply_view answer;
   // The heartbeat monitors the scheduler, and the scheduler limits the time for joining, so the wait needs no limit of
   // its own. Meanwhile this thread waits for signals.
-  std::atomic<bool> joined{false};
   std::thread joining([&] {
     try {
       if (!line.ask(net::verb::join, join_body(node.addresses()), end, std::chrono::hours(24 * 365), answer)) return;

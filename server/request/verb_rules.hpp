@@ -122,6 +122,7 @@ inline constexpr auto verb_rules = [] {
       r{report_death, scheduler, anybody, any},
       r{resize, scheduler, anybody, any},
       r{find_worker, scheduler, anybody, any},
+      r{reserve, scheduler, anybody, any},
       r{tell, scheduler, anybody, any},
       r{take_commands, scheduler, asker::node, any},
       r{checkpoint, scheduler, anybody, any},

@@ -123,6 +123,8 @@ void scheduler::handle(const net::request_view& in, shared_buffer tail, completi
       return resize(in, done, now);
     case net::verb::find_worker:
       return find_worker(in, done);
+    case net::verb::reserve:
+      return reserve(in, done, now);
     case net::verb::tell:
       return tell(in, done, now);
     case net::verb::take_commands:
@@ -281,6 +283,8 @@ void scheduler::heartbeat(const net::request_view& in, completion& done, time_po
         done, is_server ? exit_status::server_lost : exit_status::worker_lost,
         is_replaced ? "another process has replaced it" : name(who.what, who.index) + " was considered lost");
   }
+  if (!known && body.value("joined", json()) == true)  // of a scheduler that was here before, with the same job id
+    return tell_to_end(done, exit_status::scheduler_lost, "the job was started again without it");
   if (!known) return done.answer(fields);
   if (!n.is(seat_state::blocked)) {
     n.last_sign = now;

@@ -46,6 +46,9 @@
 //   find_worker  {"rank"}. Answered at once with {"address","turn","gone","awaited"}: the address for messages from its
 //              join (optional there), how many processes were this worker before, why it is gone, if it is, and
 //              whether another process will take its place.
+//   reserve    {"role","host","pid"}, optionally "slot" or "rank": a process that no launcher has started, before it
+//              joins. Answered at once with {"index","workers","servers","settings"}, and the place is kept for it, or
+//              with {"taken"}: who has it.
 //   tell       {"to":"workers" or "servers","index" of one,"command","body","seconds"}: a command of a user. Answered
 //              with {"answers":[{"rank" or "slot","ok","text"}..]} when all have answered, are gone, or are late.
 //   take_commands
@@ -113,6 +116,9 @@ struct scheduler_options {
   /// A server one of whose user functions has been running for longer is lost, with the function's name as the cause;
   /// 0: it is named in the log and waited for.
   std::chrono::milliseconds hang_limit{0};
+  /// Nobody of the job starts the processes: one that dies before the job runs leaves its place to another one.
+  bool external = false;
+  std::string settings{};  ///< JSON for such processes
   /// The time limit for joining; then the job ends with the names of the missing.
   std::chrono::milliseconds join_limit{60'000};
   checkpoint_options checkpoints;
@@ -176,12 +182,15 @@ class scheduler {
   void on_death_report(const net::request_view& in, completion& done, time_point now);
   void resize(const net::request_view& in, completion& done, time_point now);
   void find_worker(const net::request_view& in, completion& done) const;
+  void reserve(const net::request_view& in, completion& done, time_point now);
   void tell(const net::request_view& in, completion& done, time_point now);
   void take_commands(const net::request_view& in, completion& done, time_point now);
   void collective(const net::request_view& in, shared_buffer tail, completion& done);
   [[nodiscard]] std::string report(time_point now) const;
 
   void admit_server(std::uint32_t slot, server_entry s);
+  [[nodiscard]] bool vacate(role r, std::uint32_t index, const std::string& why);
+  [[nodiscard]] bool has_room(role r, std::uint32_t index) const noexcept;
   void answer_joins(time_point now);
   void broadcast_membership();
   void on_last_words(std::uint32_t slot, const nlohmann::json& words, time_point now);

@@ -48,6 +48,7 @@ json scheduler::lost_event(role r, std::uint32_t index, const std::string& cause
 }
 
 void scheduler::on_loss(role r, std::uint32_t index, const std::string& why, time_point now) {
+  if (vacate(r, index, why)) return;
   if (r == role::worker) return on_worker_loss(index, {.why = why}, now);
   auto& n = servers_[index];
   const std::string blocked = n.is(seat_state::blocked) ? n.cause : "";

@@ -89,6 +89,8 @@ class seat {
   std::string usage{};                    ///< JSON of its last heartbeat, for samples; empty: none
   time_point lost_at{};                   ///< of a worker that is awaited or catching up
   std::optional<time_point> last_sign{};  ///< start of the lease; empty until the first heartbeat
+  process reserved_for{};                 ///< that no launcher has started, and that is about to join
+  time_point reserved_until{};
   completion joining{};                   ///< its parked join
   completion watching{};                  ///< its parked watch
 

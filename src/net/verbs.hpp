@@ -65,6 +65,7 @@ enum class verb : std::uint8_t {
   message = 90,
   tell = 91,
   take_commands = 92,
+  reserve = 93,
   table_open = 96,
   rows_pull = 97,
   rows_push = 98,
@@ -194,6 +195,7 @@ inline constexpr auto verb_table = [] {
   add(find_worker, "find_worker", k::control, e::none);
   add(tell, "tell", k::control, e::none);
   add(take_commands, "take_commands", k::control, e::none);
+  add(reserve, "reserve", k::control, e::none);
   add(message, "message", k::control, e::none);
   // replicas of partitions, between servers; their shard and clock threads
   add(replicate, "replicate", k::control, e::none);

@@ -128,7 +128,7 @@ zmq_end::zmq_end(zmq_context& in, zmq::socket_type type, const transport_limits&
 }
 
 std::string zmq_end::bind(zmq_context& in, const std::string& address) {
-  set_heartbeat(address);
+  prepare(address);
   const auto* const key = in.key_for(address);
   if (key != nullptr) {
     in.open_admission();
@@ -152,7 +152,7 @@ std::string zmq_end::bind(zmq_context& in, const std::string& address) {
 }
 
 void zmq_end::connect(zmq_context& in, const std::string& address) {
-  set_heartbeat(address);
+  prepare(address);
   if (const auto* key = in.key_for(address); key != nullptr) {
     key->secure(socket_, zmq_curve::side::connecting);
     set(socket_, zmq::sockopt::handshake_ivl, encrypted_handshake_ms);
@@ -164,8 +164,9 @@ void zmq_end::connect(zmq_context& in, const std::string& address) {
   }
 }
 
-void zmq_end::set_heartbeat(const std::string& address) {
+void zmq_end::prepare(const std::string& address) {
   const bool tcp = address.starts_with("tcp://");
+  set(socket_, zmq::sockopt::ipv6, address.starts_with("tcp://["));
   set(socket_, zmq::sockopt::heartbeat_ivl, tcp ? tcp_heartbeat_ms : 0);
   set(socket_, zmq::sockopt::heartbeat_timeout, tcp ? tcp_heartbeat_timeout_ms : 0);
 }

@@ -194,7 +194,7 @@ class zmq_end {
     zmq::message_t message;
   };
 
-  void set_heartbeat(const std::string& address);
+  void prepare(const std::string& address);
   void set_receive_timeout(int timeout_ms);
   void find_connection(zmq::message_t& received) noexcept;
 

@@ -15,7 +15,7 @@ FILES = "__files__"
 PROGRAM_OPTIONS = ("--cfg_file", "--set", "--check", "--help", "--schema")  # of paracel::run
 OF_KEYS = ("--set", "--grid", "--random")
 OF_CONFIGS = ("-c", "--cfg_file", "--check")
-METHODS = ("local", "mpi", "ssh")
+METHODS = ("local", "mpi", "ssh", "external")
 OF_VALUES = {"--m_server": METHODS, "-m": METHODS, "--method": METHODS,
              "--on-worker-death": ("abort", "eject", "wait:")}
 OTHERS = re.compile(r"test_|bench_|start_|send_|.*\.|paracel_|.*_tests?$")  # programs without a config
@@ -24,10 +24,10 @@ LIMIT = 5.0  # seconds for a program's schema
 
 def parser_of(command):
     """The parser of a command of prun.py; of None: that of a job."""
-    from . import doctor, new_project, options, run_directory, runs, sweep, tell
+    from . import doctor, join, new_project, options, run_directory, runs, sweep, tell
     from .views import VIEWS, view_command
     parse = {None: lambda: options.parse_command_line([]), "status": lambda: run_directory.parse_command([]),
-             "tell": lambda: tell.parse_command([]), "runs": lambda: runs.parse_command([]),
+             "join": lambda: join.parse_command([]), "tell": lambda: tell.parse_command([]), "runs": lambda: runs.parse_command([]),
              "sweep": lambda: sweep.parse_command([]), "new": lambda: new_project.new_command([]),
              "doctor": lambda: doctor.doctor_command([]),
              **{name: lambda name=name: view_command([name]) for name in VIEWS}}.get(command)

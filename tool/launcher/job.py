@@ -15,6 +15,7 @@ from .orphans import become_subreaper, reap, signal_orphans
 from .pipes import Pipes
 from .program import DEFAULT_SIGNALS
 from .run_directory import NOTE, write_note
+from .external import REMINDER, missing
 from .exit_status import FAILURE, OK, SCHEDULER_LOST, TIMEOUT, Failure, words_of
 from .ssh import LifeLine, Startups
 from .terminal import Terminal
@@ -112,9 +113,15 @@ class Job:
 
     def start_nodes(self, address):
         self.started = True
-        self.address = address
+        self.address = self.plan.external.bound(address) if self.plan.external else address
         self.deadlines.pop("ready", None)
         self.write_note()
+        if self.plan.external:
+            for line in self.plan.external.commands(self.options.snum, self.options.wnum):
+                self.terminal.say(line, matters=True)
+            self.reminder = REMINDER
+            self.deadlines["missing"] = time.monotonic() + self.reminder
+            return
         self.queued = self.plan.make_servers(address)
         self.spawn(self.queued.pop(0))
         if not self.plan.remote:
@@ -194,6 +201,11 @@ class Job:
                     self.start_queued(1)
         elif kind == "started":
             self.running = True
+            if self.deadlines.pop("missing", None) is not None:
+                self.terminal.say("all processes have joined")
+        elif kind == "vacated":
+            self.nodes.pop((event["role"], event["index"]), None)
+            self.terminal.say(f"{event['cause']}; another process may take its place")
         elif kind == "left" and event["role"] == "worker":
             self.left.add(event["index"])
         elif kind in ("wanted", "not_entered", "entered", "leaving", "retired"):
@@ -317,6 +329,8 @@ class Job:
             self.deadlines["early"] = time.monotonic() + EXPLAINED_LIMIT
 
     def stop_when_all_left(self):
+        if self.plan.external:  # the scheduler ends by itself
+            return
         over = all(c.ended for c in self.children if c.role == "worker") and not self.startups.waiting
         if over and not self.recovery.undecided():
             self.stop(FAILURE_KILL)
@@ -368,7 +382,7 @@ class Job:
     def continue_stopping(self):
         """Stops workers, then servers, then the scheduler; after a failure workers and servers together."""
         failed = self.cause is not None and not self.interrupts
-        if failed and {"mpi", "ssh"} & {self.options.method, self.options.m_server} and not self.told:
+        if failed and {"mpi", "ssh", "external"} & {self.options.method, self.options.m_server} and not self.told:
             self.told = True
             self.ask(self.alive("scheduler"))  # it notifies processes that no mpirun or ssh reaches any more
         if self.alive("worker"):
@@ -384,7 +398,7 @@ class Job:
             if not self.done and self.plan.all_local():
                 self.send([child], signal.SIGKILL)  # it would wait for notifications to processes that no longer exist
             elif child.pid not in self.asked:
-                if self.plan.remote and self.cause is not None and self.told:
+                if (self.plan.remote or self.plan.external) and self.cause is not None and self.told:
                     return  # it exits when all processes on other hosts have been notified, or at kill_at
                 self.ask([child])
 
@@ -524,6 +538,10 @@ class Job:
         if self.deadlines.get("timeout", now + 1) <= now:
             self.deadlines.pop("timeout")
             self.fail(TIMEOUT, f"the job was not complete within {self.options.timeout:g} s")
+        if self.deadlines.get("missing", now + 1) <= now:
+            self.reminder *= 2
+            self.deadlines["missing"] = now + self.reminder
+            self.terminal.say(f"waits for {missing(self.nodes, self.options.snum, self.options.wnum)}")
         if self.deadlines.get("ready", now + 1) <= now:
             self.deadlines.pop("ready")
             self.fail(SCHEDULER_LOST, "the scheduler did not start", ("scheduler", 0))

@@ -74,8 +74,12 @@ def parse_command_line(arguments):
     add("-c", "--cfg_file", default="", metavar="FILE", help="the program's config, JSON")
     add("--set", action="append", default=[], type=override, metavar="KEY=VALUE",
         help="replaces a key of the config; VALUE is JSON, or else a text (alpha=0.5, output=/tmp/out); may be repeated")
-    add("-m", "--method", default="local", metavar="local|mpi|ssh", help="how workers are started (default local)")
+    add("-m", "--method", default="local", metavar="local|mpi|ssh|external",
+        help="how workers are started (default local); external: not by prun.py, but by anything that runs prun.py join")
     add("--m_server", default=None, metavar="local|mpi|ssh", help="how servers are started (default: as the workers)")
+    add("--rendezvous", default="", metavar="HOST:PORT#JOB",
+        help="of -m external: where the scheduler is reached, and which job it is (default: PARACEL_RENDEZVOUS, or else a free "
+             "port of --host or 127.0.0.1)")
     add("--hostfile", default="", metavar="FILE", help="Open MPI's hostfile for the workers, also of -m ssh")
     add("--hostfile_server", default="", metavar="FILE", help="the same for the servers (default: --hostfile)")
     add("--ppn", type=positive(1 << 16), default=0, metavar="N",
@@ -123,8 +127,8 @@ def parse_command_line(arguments):
         help="disturb P percent of the messages between processes: a third of these are lost, a third arrive twice, a third "
              "are delayed. The results must not change")
     add("--seed", type=whole_number, default=None, metavar="S", help="which messages --drop-messages chooses (default 1)")
-    add("--join-timeout", type=job_seconds, default=60.0, metavar="SECONDS",
-        help="time within which all processes must have joined the job (default 60)")
+    add("--join-timeout", type=job_seconds, default=None, metavar="SECONDS",
+        help="time within which all processes must have joined the job (default 60, with -m external 600)")
     add("--function-timeout", type=function_seconds, action="append", default=[], metavar="[FUNCTION=]SECONDS",
         help="report a user function that runs longer in a server, or with --plugin-sandbox stop it (default 30); libx.so:f=2: "
              "for one function")
@@ -169,8 +173,8 @@ def parse_command_line(arguments):
     if options.m_server is None:
         options.m_server = options.method
     for name, value in (("-m", options.method), ("--m_server", options.m_server)):
-        if value not in ("local", "mpi", "ssh"):
-            parser.error(f"{name} {value}: want local, mpi or ssh" + ("; Mesos is not supported" if value == "mesos" else ""))
+        if value not in ("local", "mpi", "ssh", "external"):
+            parser.error(f"{name} {value}: want local, mpi, ssh or external" + ("; Mesos is not supported" if value == "mesos" else ""))
     if not options.hostfile_server:
         options.hostfile_server = options.hostfile
     for name, value, method in (("--hostfile", options.hostfile, options.method),
@@ -218,6 +222,17 @@ def parse_command_line(arguments):
         parser.error("--host and --bind-interface both name this host's address: give one")
     if options.encrypt and options.insecure:
         parser.error("--encrypt and --insecure exclude each other")
+    external = options.method == "external"
+    if external != (options.m_server == "external"):
+        parser.error("-m external: want --m_server external, too: nothing is started but the scheduler")
+    if options.rendezvous and not external:
+        parser.error("--rendezvous requires -m external")
+    if external and options.insecure:
+        parser.error("--insecure: with -m external jobs are encrypted")
+    if external and options.on_worker_death != "abort":
+        parser.error(f"--on-worker-death {options.on_worker_death}: with -m external a worker's death ends the job")
+    if options.join_timeout is None:
+        options.join_timeout = 600.0 if external else 60.0
     if "ssh" in (options.method, options.m_server):
         if options.insecure:
             parser.error("--insecure: with -m ssh jobs are encrypted: ssh brings the key")

@@ -6,6 +6,7 @@ import time
 from . import runs
 from .checkpoints import Checkpoints
 from .config import overriding
+from .external import SETTINGS
 from .hosts import Places, is_loopback, logins, own_address, slots_in, usable_cores
 from .options import HEARTBEAT_INTERVAL, MOST_THREADS, RESEND_AFTER, SERVER_LIMITS
 from .output import write_out
@@ -52,6 +53,11 @@ class Plan:
         self.options, self.program, self.framework, self.linked = options, program, framework, linked
         self.send_request = os.path.join(framework, SEND_REQUEST)
         self.id = os.urandom(8).hex()
+        self.external = None  # with -m external
+        if options.method == "external":
+            from .external import External
+            self.external = External(options)
+            self.id = self.external.where.id()
         self.address = "127.0.0.1"  # of this host for the others
         self.reachable = False  # by other hosts
         self.encrypted = False
@@ -70,7 +76,7 @@ class Plan:
         self.hosts = Hosts(options, remote)  # of processes that ssh starts
         self.threads = options.threads  # of each server; None: those on other hosts count their cores themselves
         self.threads_of = {}            # slot -> threads of the server there, which a replacement must have, too
-        if self.threads is None and not (remote and options.m_server in ("mpi", "ssh")):
+        if self.threads is None and not self.external and not (remote and options.m_server in ("mpi", "ssh")):
             self.threads = min(max(1, usable_cores() // options.snum), MOST_THREADS)
         self.notes = [f"warning: {remark}" for remark in facts.remarks]  # for a person, when the job starts
         self.output = facts.output
@@ -106,20 +112,24 @@ class Plan:
     def uses_ipc(self):
         """If so, all sockets are files in a folder that no other user can access."""
         o = self.options
-        return not (self.remote or o.host or o.bind_interface or o.encrypt)
+        return not (self.remote or o.host or o.bind_interface or o.encrypt or self.external)
 
     def find_address(self):
         """Raises Failure."""
         o = self.options
-        if o.host or o.bind_interface or self.remote:
+        if self.external:
+            self.address, self.reachable = self.external.where.host, self.external.is_reachable()
+        elif o.host or o.bind_interface or self.remote:
             self.address = own_address(o, self.remote)
             self.reachable = bool(self.remote) or not is_loopback(self.address)
-        self.encrypted = o.encrypt or (self.reachable and not o.insecure)
+        self.encrypted = o.encrypt or bool(self.external) or (self.reachable and not o.insecure)
         if self.reachable and not self.encrypted:
             self.notes.append(f"warning: --insecure: the job listens at {self.address} and nothing is encrypted: who can read "
                               "that network can read the job's data, and who can change what it carries controls the job")
 
     def scheduler_bind(self):
+        if self.external:
+            return self.external.bind()
         return f"ipc://{self.sockets}/s" if self.uses_ipc() else f"tcp://{self.address}:*"
 
     def make_scheduler(self):
@@ -138,6 +148,8 @@ class Plan:
         if o.on_worker_death != "abort":
             command += ["--on-worker-death", o.on_worker_death]
         command += self.checkpoints.flags(self.program)
+        if self.external:
+            command += ["--external", os.path.join(self.run_dir, SETTINGS)]
         return Child("scheduler", 0, command + (["--insecure"] if o.insecure else []), self.log_of("scheduler", 0))
 
     def delivery(self):
@@ -157,6 +169,8 @@ class Plan:
 
     def make_servers(self, address):
         o = self.options
+        if self.external:
+            return []
         if o.m_server == "mpi" and not o.may_change():
             # One mpirun starts faster than several (2 servers: 120 and 140 ms; 4: 140 and 205 ms), and terminates all ranks when
             # one dies.
@@ -238,15 +252,12 @@ class Plan:
             return ["--share-connections-above", str(most)]
         return ["--shared-connections"] if threads > most else []
 
-    def make_workers(self, address):
+    def worker_environment(self, info):
+        """What a worker must know, apart from which one it is. `info`: the job's address."""
         o = self.options
-        info = f"paracel1;{self.id};{address}"
-        command = command_of(self.program) + o.arguments + ["--server_info", info]
-        if o.cfg_file:
-            command += ["--cfg_file", o.cfg_file, *overriding(o.set)]
         # What MPI sends to other hosts is not encrypted: then mpirun only starts the workers, and their messages are ours.
         mode = "local" if o.method == "ssh" else o.method
-        if o.method in ("mpi", "ssh") and self.encrypted and self.remote:
+        if self.external or o.method in ("mpi", "ssh") and self.encrypted and self.remote:
             mode = "spread"
         environment = {"PARACEL_RENDEZVOUS": info, "PARACEL_RUN_DIR": self.run_dir, "PARACEL_MODE": mode,
                        "PARACEL_HEARTBEAT_LIMIT_MS": str(round(o.heartbeat_limit * 1000))}
@@ -255,6 +266,17 @@ class Plan:
             environment["PARACEL_DELIVERY"] = o.delivery
         if o.max_message_bytes:
             environment["PARACEL_MAX_MESSAGE_BYTES"] = o.max_message_bytes
+        return environment
+
+    def make_workers(self, address):
+        o = self.options
+        if self.external:
+            return []
+        info = f"paracel1;{self.id};{address}"
+        command = command_of(self.program) + o.arguments + ["--server_info", info]
+        if o.cfg_file:
+            command += ["--cfg_file", o.cfg_file, *overriding(o.set)]
+        environment = self.worker_environment(info)
         if os.isatty(1):
             environment["PARACEL_PRINTS_TO_TERMINAL"] = "1"
         if "PARACEL_SHARED_MEMORY" in os.environ:
@@ -334,11 +356,12 @@ class Plan:
 
     def key_file(self):
         """The file with the key of an encrypted job, on any of its hosts."""
-        return os.path.join(self.sockets, KEY)
+        return self.external and self.external.key or os.path.join(self.sockets, KEY)
 
     def described(self):
         o, program = self.options, self.program
-        return (f"job {self.id}: {number_of(o.snum, 'server')} ({o.m_server}), {number_of(o.wnum, 'worker')} ({o.method}): "
+        name = self.external.where if self.external else self.id
+        return (f"job {name}: {number_of(o.snum, 'server')} ({o.m_server}), {number_of(o.wnum, 'worker')} ({o.method}): "
                 f"{os.path.relpath(program) if program.startswith(os.getcwd()) else program}")
 
     def embedded_command(self):
@@ -370,7 +393,10 @@ class Plan:
             except OSError as error:
                 raise Failure(USAGE, f"{os.path.join(self.run_dir, KEY)} cannot be written: {error.strerror}") from None
         self.make_socket_folder()
-        if self.encrypted:
+        if self.external:
+            self.external.make_key(self.sockets, KEY)
+            self.run_folder.write(SETTINGS, self.external.settings(self))
+        elif self.encrypted:
             self.make_encryption_key()
 
     def make_encryption_key(self):
@@ -425,6 +451,9 @@ class Plan:
             environment = dict(self.key_environment(child.mpirun), **child.environment)
             words = [f"{k}={shlex.quote(v)}" for k, v in environment.items()] + [shlex.quote(w) for w in child.command]
             write_out(" ".join(words) + "\n")
+        if self.external:
+            self.external.key = self.key_file()
+            write_out("\n".join(self.external.commands(self.options.snum, self.options.wnum)) + "\n")
 
     def remove_kept(self):
         if self.options.worker_wait and self.run_lock is not None:

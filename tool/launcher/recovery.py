@@ -161,7 +161,8 @@ class Recovery:
             return
         self.told = False
         self.away.add(slot)
-        self.job.terminal.say(event["cause"] + "; the job continues with the replicas of its keys")
+        self.job.terminal.say(event["cause"] + "; the job continues with the replicas of its keys"
+                              + (f", and another server may join as s{slot}" if self.plan.external else ""))
         for child in self.job.alive("server"):
             if child.index == slot and self.pid_in_job(child) == pid:
                 # A hanging server is killed; an mpirun terminates its rank on any host.

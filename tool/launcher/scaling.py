@@ -30,6 +30,10 @@ class Resizing:
         if job.stopping:
             return
         if kind == "wanted":
+            if job.plan.external:
+                job.terminal.say(f"want one more server, to be started by `prun.py join server --index {slot}`", matters=True)
+                self.entering = slot
+                return
             turns = self.recovery.turns
             turns[slot] = turns[slot] + 1 if slot in turns else int(("server", slot) in job.nodes)
             new = job.plan.make_server(slot, job.address, turns[slot])

@@ -333,6 +333,7 @@ void session::checkpoint() {
 std::string session::beat(nlohmann::json body) {
   body["clock"] = finished();
   body["usage"] = used_.report();
+  if (board_->newest() != nullptr) body["joined"] = true;
   replacement_.report(body);
   return json_text(body);
 }

@@ -182,8 +182,8 @@ TEST(Protocol, TheNumbersOfVerbsStatusesAndTagsAreFixed) {
             "34 register_bupdate 35 register_filter 36 scan 37 top_k 38 reduce 39 remove_if 40 set_prepare 41 set_pull "
             "42 set_push 43 set_update 44 set_bupdate 48 clock_tick 49 clock_wait 64 proxy 65 ping 66 stats 67 stop "
             "80 join 81 heartbeat 82 progress 83 leave 84 abort 85 collective 86 watch 87 report_death 88 resize "
-            "89 find_worker 90 message 91 tell 92 take_commands 96 table_open 97 rows_pull 98 rows_push 99 rows_update "
-            "100 rows_remove 101 "
+            "89 find_worker 90 message 91 tell 92 take_commands 93 reserve 96 table_open 97 rows_pull 98 rows_push "
+            "99 rows_update 100 rows_remove 101 "
             "rows_scan 104 subscribe 105 "
             "clock_moved "
             "106 replicate 107 handover 108 checkpoint 109 fence 110 fold ");
