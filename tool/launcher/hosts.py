@@ -113,6 +113,9 @@ def remote_hosts(options):
         names += hosts_in(options.hostfile)
     if options.m_server in ("mpi", "ssh"):
         names += hosts_in(options.hostfile_server)
+    if "slurm" in (options.method, options.m_server):
+        from .slurm import Allocation
+        return Allocation().others()
     own = {"localhost", os.uname().nodename, os.uname().nodename.split(".")[0], "::1"}
     return [name for name in dict.fromkeys(names) if name not in own and not is_loopback(name)]
 

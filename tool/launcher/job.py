@@ -69,7 +69,7 @@ class Job:
     def spawn(self, child):
         """Starts a process in its own process group, so that Ctrl-C reaches only the launcher and a child can be killed together
         with all its descendants."""
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_") and (child.keeps is None or child.keeps(k))}
         environment.update(self.plan.key_environment(child.mpirun))
         environment.update(child.environment)
         log = self.files.open(child.log)
@@ -362,7 +362,8 @@ class Job:
     def ask(self, children):
         children = [c for c in children if c.pid not in self.asked]
         self.asked.update(c.pid for c in children)
-        self.send(children, signal.SIGTERM)
+        for child in children:
+            self.send([child], child.end_signal)
         self.send(children, signal.SIGCONT)  # so that a stopped process receives it
 
     def ask_servers(self):
@@ -382,7 +383,7 @@ class Job:
     def continue_stopping(self):
         """Stops workers, then servers, then the scheduler; after a failure workers and servers together."""
         failed = self.cause is not None and not self.interrupts
-        if failed and {"mpi", "ssh", "external"} & {self.options.method, self.options.m_server} and not self.told:
+        if failed and {"mpi", "ssh", "slurm", "external"} & {self.options.method, self.options.m_server} and not self.told:
             self.told = True
             self.ask(self.alive("scheduler"))  # it notifies processes that no mpirun or ssh reaches any more
         if self.alive("worker"):

@@ -63,28 +63,42 @@ def for_any_shell(script):
     return f"""exec sh -c 'eval "$(printf %b "$1")"' sh '{script}'"""
 
 
+class BySsh:
+    """How a script is run on another host."""
+    environment = None  # this process's
+
+    def __init__(self):
+        self.words = agent()
+        self.name = self.words[0]
+        if os.path.basename(self.name) == "ssh":
+            self.words = [*self.words, "-o", "ServerAliveInterval=15"]  # so that it does not outlast its connection
+
+    def command(self, host, script):
+        return [*self.words, host, for_any_shell(script)]
+
+
 class KeyHolders:
-    def __init__(self, folder, name, key, hosts):
-        """`folder`: a SocketFolder's path, for a folder of that name on each host. Raises Failure, which names the host."""
+    def __init__(self, folder, name, key, hosts, carrier=None):
+        """`folder`: a SocketFolder's path, for a folder of that name on each host. `carrier`: how to reach them, if not by ssh.
+        Raises Failure, which names the host."""
         self.folder = folder
         import subprocess
         self.holders = []  # (host, Popen)
-        words = agent()
-        if os.path.basename(words[0]) == "ssh":
-            words = [*words, "-o", "ServerAliveInterval=15"]  # so that it does not outlast its connection
-        command = for_any_shell(script(folder, name, len(key)))
+        carrier = carrier or BySsh()
+        self.by = carrier.name
+        text = script(folder, name, len(key))
         try:
             for number, host in enumerate(hosts):
                 with open(self.errors(number), "wb") as errors:
                     self.holders.append((host, subprocess.Popen(
-                        words + [host, command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-                        start_new_session=True)))
+                        carrier.command(host, text), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                        start_new_session=True, env=carrier.environment)))
             end = time.monotonic() + LIMIT
             for number, (host, holder) in enumerate(self.holders):
                 self.hand_over(number, host, holder, key, end)
         except OSError as error:
             self.end()
-            raise Failure(FAILURE, f"the job's key cannot be brought to its hosts: {words[0]}: {words_of(error)}; --insecure: "
+            raise Failure(FAILURE, f"the job's key cannot be brought to its hosts: {self.by}: {words_of(error)}; --insecure: "
                                    "without a key and encryption") from None
         except BaseException:
             self.end()
@@ -106,7 +120,7 @@ class KeyHolders:
             if not piece:
                 with open(self.errors(number), encoding="utf-8", errors="replace") as file:
                     why = file.read().strip().splitlines()[-1:] or ["no answer" if not ready else "it has ended without a word"]
-                raise Failure(FAILURE, f"the job's key cannot be brought to {host} by {agent()[0]}: {why[0]}; --insecure: "
+                raise Failure(FAILURE, f"the job's key cannot be brought to {host} by {self.by}: {why[0]}; --insecure: "
                                        "without a key and encryption")
             answer = (answer + piece)[-len(READY):]  # a login shell may have printed something before
 

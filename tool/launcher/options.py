@@ -74,9 +74,9 @@ def parse_command_line(arguments):
     add("-c", "--cfg_file", default="", metavar="FILE", help="the program's config, JSON")
     add("--set", action="append", default=[], type=override, metavar="KEY=VALUE",
         help="replaces a key of the config; VALUE is JSON, or else a text (alpha=0.5, output=/tmp/out); may be repeated")
-    add("-m", "--method", default="local", metavar="local|mpi|ssh|external",
+    add("-m", "--method", default="local", metavar="local|mpi|ssh|slurm|external",
         help="how workers are started (default local); external: not by prun.py, but by anything that runs prun.py join")
-    add("--m_server", default=None, metavar="local|mpi|ssh", help="how servers are started (default: as the workers)")
+    add("--m_server", default=None, metavar="local|mpi|ssh|slurm", help="how servers are started (default: as the workers)")
     add("--rendezvous", default="", metavar="HOST:PORT#JOB",
         help="of -m external: where the scheduler is reached, and which job it is (default: PARACEL_RENDEZVOUS, or else a free "
              "port of --host or 127.0.0.1)")
@@ -173,8 +173,9 @@ def parse_command_line(arguments):
     if options.m_server is None:
         options.m_server = options.method
     for name, value in (("-m", options.method), ("--m_server", options.m_server)):
-        if value not in ("local", "mpi", "ssh", "external"):
-            parser.error(f"{name} {value}: want local, mpi, ssh or external" + ("; Mesos is not supported" if value == "mesos" else ""))
+        if value not in ("local", "mpi", "ssh", "slurm", "external"):
+            parser.error(f"{name} {value}: want local, mpi, ssh, slurm or external" +
+                         ("; Mesos is not supported" if value == "mesos" else ""))
     if not options.hostfile_server:
         options.hostfile_server = options.hostfile
     for name, value, method in (("--hostfile", options.hostfile, options.method),
@@ -199,8 +200,8 @@ def parse_command_line(arguments):
     if options.on_worker_death != "abort" and options.method == "mpi":
         parser.error(f"--on-worker-death {options.on_worker_death}: MPI cannot continue after losing a rank, so with -m mpi a "
                      "worker's death ends the job")
-    if options.on_worker_death != "abort" and options.method == "ssh":
-        parser.error(f"--on-worker-death {options.on_worker_death}: with -m ssh a worker's death ends the job")
+    if options.on_worker_death != "abort" and options.method in ("ssh", "slurm"):
+        parser.error(f"--on-worker-death {options.on_worker_death}: with -m {options.method} a worker's death ends the job")
     check_times(parser, options)
     options.function_timeout = {None: 30.0, **dict(options.function_timeout)}
     longest = max(options.function_timeout.values())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The plan of a job: the commands of its processes and the folders that it needs."""
 import os
+import signal
 import time
 
 from . import runs
@@ -14,6 +15,7 @@ from .own_folder import APPEND
 from .program import command_of, dies_with_us
 from .run_directory import KEY, SEND_REQUEST
 from .run_folder import release_folder, remove_kept, take_folder
+from .slurm import Allocation, Carrier, Steps, is_used
 from .ssh import Hosts
 from .socket_folder import MEMORY, SocketFolder, remove_folder
 from .exit_status import FAILURE, USAGE, Failure
@@ -24,7 +26,7 @@ MOST_CONNECTIONS = 256  # of a process, before the threads of a server share one
 
 class Child:
     """A process started by this launcher: the scheduler, a server, a worker, a send_request to one of them, an mpirun for all
-    servers, one server, or all workers, or an ssh for one process."""
+    servers, one server, or all workers, or an ssh or srun for one process."""
 
     def __init__(self, role, index, command, log, environment=None, mpirun=False, host=None):
         self.role, self.index, self.command, self.log = role, index, command, log
@@ -36,7 +38,10 @@ class Child:
         self.joined_before = None  # of a replacement: (pid, host) of its predecessor
         self.answer = b""          # of a send_request
         self.mpirun = mpirun
-        self.host = host           # another one on which an ssh runs the process
+        self.host = host           # another one on which an ssh or srun runs the process
+        self.by = "ssh"
+        self.keeps = None          # whether it gets a variable of this process's environment, if not all
+        self.end_signal = signal.SIGTERM  # asks it to end
 
     def name(self):
         if self.mpirun:
@@ -44,7 +49,7 @@ class Child:
             return f"mpirun of {of} (pid {self.pid})"
         number = {"scheduler": "", "server": f" s{self.index}", "worker": f" {self.index}"}[self.role]
         if self.host is not None:
-            return f"{self.role}{number} (on {self.host}, by ssh, pid {self.pid})"
+            return f"{self.role}{number} (on {self.host}, by {self.by}, pid {self.pid})"
         return f"the {self.role} (pid {self.pid})" if self.role == "scheduler" else f"{self.role}{number} (pid {self.pid})"
 
 
@@ -72,11 +77,14 @@ class Plan:
         self.locks = []
         self.run_lock = None  # None until this job has locked the folder
         self.plugin_dirs = self.find_plugin_dirs(facts)
-        self.places = Places(slots_in(options.hostfile_server) if options.m_server in ("mpi", "ssh") else [])
-        self.hosts = Hosts(options, remote)  # of processes that ssh starts
+        self.allocation = Allocation() if is_used(options) else None  # of Slurm's
+        self.places = Places(list(self.allocation.cpus.items()) if options.m_server == "slurm" else
+                             slots_in(options.hostfile_server) if options.m_server in ("mpi", "ssh") else [])
+        # of processes that ssh or srun starts
+        self.hosts = Steps(options, self.allocation) if self.allocation is not None else Hosts(options, remote)
         self.threads = options.threads  # of each server; None: those on other hosts count their cores themselves
         self.threads_of = {}            # slot -> threads of the server there, which a replacement must have, too
-        if self.threads is None and not self.external and not (remote and options.m_server in ("mpi", "ssh")):
+        if self.threads is None and not self.external and not (remote and options.m_server in ("mpi", "ssh", "slurm")):
             self.threads = min(max(1, usable_cores() // options.snum), MOST_THREADS)
         self.notes = [f"warning: {remark}" for remark in facts.remarks]  # for a person, when the job starts
         self.output = facts.output
@@ -120,7 +128,8 @@ class Plan:
         if self.external:
             self.address, self.reachable = self.external.where.host, self.external.is_reachable()
         elif o.host or o.bind_interface or self.remote:
-            self.address = own_address(o, self.remote)
+            reached = self.remote if self.allocation is None else [self.allocation.address(node) for node in self.remote]
+            self.address = own_address(o, reached)
             self.reachable = bool(self.remote) or not is_loopback(self.address)
         self.encrypted = o.encrypt or bool(self.external) or (self.reachable and not o.insecure)
         if self.reachable and not self.encrypted:
@@ -150,7 +159,8 @@ class Plan:
         command += self.checkpoints.flags(self.program)
         if self.external:
             command += ["--external", os.path.join(self.run_dir, SETTINGS)]
-        return Child("scheduler", 0, command + (["--insecure"] if o.insecure else []), self.log_of("scheduler", 0))
+        child = Child("scheduler", 0, command + (["--insecure"] if o.insecure else []), self.log_of("scheduler", 0))
+        return child if self.allocation is None else self.hosts.shield(child)
 
     def delivery(self):
         """(flag of start_server, value, variable of a worker, value) of each setting that is not the default."""
@@ -198,11 +208,11 @@ class Plan:
         if self.options.m_server == "mpi":
             return Child("server", slot, self.mpirun("server", 1, {}, host) + command + ["--slot", str(slot)],
                          os.path.join(self.run_dir, f"mpirun_server_{slot}.log"), {"TMPDIR": own}, True)
-        if self.options.m_server == "ssh" and not self.hosts.is_here(host):
+        if self.options.m_server in ("ssh", "slurm") and not self.hosts.is_here(host):
             child = Child("server", slot, command + ["--slot", str(slot)], self.log_of("server", slot), host=host)
             return self.hosts.place(child, self.key_environment(False))
-        return Child("server", slot, command + ["--parent", str(os.getpid()), "--slot", str(slot)],
-                     self.log_of("server", slot))
+        child = Child("server", slot, command + ["--parent", str(os.getpid()), "--slot", str(slot)], self.log_of("server", slot))
+        return child if self.allocation is None else self.hosts.shield(child)
 
     def remove_sockets(self, slot, turn):
         """Removes the sockets of a process that is being replaced."""
@@ -256,8 +266,8 @@ class Plan:
         """What a worker must know, apart from which one it is. `info`: the job's address."""
         o = self.options
         # What MPI sends to other hosts is not encrypted: then mpirun only starts the workers, and their messages are ours.
-        mode = "local" if o.method == "ssh" else o.method
-        if self.external or o.method in ("mpi", "ssh") and self.encrypted and self.remote:
+        mode = "local" if o.method in ("ssh", "slurm") else o.method
+        if self.external or o.method in ("mpi", "ssh", "slurm") and self.encrypted and self.remote:
             mode = "spread"
         environment = {"PARACEL_RENDEZVOUS": info, "PARACEL_RUN_DIR": self.run_dir, "PARACEL_MODE": mode,
                        "PARACEL_HEARTBEAT_LIMIT_MS": str(round(o.heartbeat_limit * 1000))}
@@ -291,7 +301,7 @@ class Plan:
             environment["PARACEL_STATE_DIR"] = self.run_dir
         if o.on_worker_death == "eject":
             environment["PARACEL_EJECT"] = "1"
-        if o.method == "ssh":
+        if o.method in ("ssh", "slurm"):
             return self.make_ssh_workers(command, dict(environment, PARACEL_SIZE=str(o.wnum)))
         if not self.linked:
             command = dies_with_us(command)  # it does not request that itself
@@ -302,7 +312,8 @@ class Plan:
     def make_ssh_workers(self, command, environment):
         if self.reads_standard_input and not self.hosts.is_here(self.hosts.of_worker[0]):
             raise Failure(USAGE, f"{os.path.basename(self.program)} reads standard input, which worker 0 on "
-                                 f"{self.hosts.of_worker[0]} has not got: want this host first in --hostfile")
+                                 f"{self.hosts.of_worker[0]} has not got: want this host first in --hostfile, or under "
+                                 "Slurm prun.py on the first node")
         workers = []
         for rank, host in enumerate(self.hosts.of_worker):
             here = self.hosts.is_here(host)
@@ -410,10 +421,11 @@ class Plan:
             raise Failure(FAILURE, f"{self.key_file()} cannot be written: {error.strerror}") from None
         if self.remote:
             from .key_holders import KeyHolders, agent_note
-            note = agent_note()
+            note = agent_note() if self.allocation is None else None
             if note:
                 self.notes.append(note)
-            self.key_holders = KeyHolders(self.sockets, KEY, key, logins(self.options, self.remote))
+            self.key_holders = KeyHolders(self.sockets, KEY, key, logins(self.options, self.remote),
+                                          None if self.allocation is None else Carrier(self.allocation))
 
     def key_holder_pids(self):
         return self.key_holders.pids() if self.key_holders is not None else []

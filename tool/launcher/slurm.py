@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""-m slurm: a job in an allocation of Slurm. prun.py runs on one of its nodes, as a script of sbatch, or beside them, in salloc. The
+processes on prun.py's own node are started directly; each on another node is a step of its own:
+
+    prun.py --> srun --overlap --> slurmd --> sh: ignores the signals that announce the end, and becomes the process
+
+A step for each process, and not one for each role, because then its output arrives as it was written (`srun --label` completes
+lines, and breaks those above 1 KiB), its exit status is its own, and a replacement is started like the first. Not --exact: steps that
+overlap with --exact are given the same cores. So all processes of a node share what the allocation has there, as on one host.
+
+Slurm sends the signals of `scancel` and of the time limit to all processes of a job at once. Only prun.py acts on them, as the others
+are needed for a checkpoint (before_limit.py)."""
+import os
+import re
+import shutil
+import signal
+
+from .exit_status import FAILURE, USAGE, Failure
+from .program import dies_with_us
+from .ssh import Hosts
+
+LIMIT = 30  # seconds for an answer of Slurm's
+# Variables for srun itself; the others that begin with SLURM_ and SRUN_ are sizes of the allocation or of an outer step.
+KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JOB_ID", "SLURM_CLUSTERS", "SLURM_WORKING_CLUSTER", "SLURM_JWT")
+WITHOUT_SIGNALS = ["/bin/sh", "-c", "trap '' HUP TERM USR1 USR2; exec \"$@\"", "sh"]
+
+
+def is_used(options):
+    return "slurm" in (options.method, options.m_server)
+
+
+def ask(*words):
+    """What a command of Slurm's prints. Raises Failure."""
+    import subprocess
+    try:
+        done = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, check=False, timeout=LIMIT, text=True)
+    except FileNotFoundError:
+        raise Failure(USAGE, f"-m slurm: {words[0]} is not installed (Debian: slurm-client)") from None
+    except subprocess.TimeoutExpired:
+        raise Failure(FAILURE, f"-m slurm: `{' '.join(words)}` has not answered in {LIMIT} s: does slurmctld run (`scontrol ping`)?"
+                      ) from None
+    if done.returncode != 0:
+        why = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        raise Failure(FAILURE, f"-m slurm: `{' '.join(words)}`: {why}")
+    return done.stdout
+
+
+def counts(text):
+    """[2, 2, 1] of 2(x2),1: how Slurm writes a number for each node. Raises Failure."""
+    found = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
+        if match is None:
+            raise Failure(USAGE, f"found {text} in Slurm's variables, want numbers as 2(x3),1")
+        found += [int(match[1])] * int(match[2] or 1)
+    return found
+
+
+class Allocation:
+    """What Slurm says of the job in which this process runs."""
+
+    def __init__(self):
+        """Raises Failure."""
+        self.job = os.environ.get("SLURM_JOB_ID", "")
+        nodes = os.environ.get("SLURM_JOB_NODELIST") or os.environ.get("SLURM_NODELIST", "")
+        if not self.job or not nodes:
+            raise Failure(USAGE, "-m slurm: this is no allocation of Slurm's (SLURM_JOB_ID and SLURM_JOB_NODELIST are not set): run it "
+                                 "in `salloc -N 2 -n 4`, in a script for sbatch (tool/slurm/job.sbatch), or with --sbatch '-N 2'")
+        self.nodes = ask("scontrol", "show", "hostnames", nodes).split()
+        self.cpus = dict(zip(self.nodes, counts(os.environ.get("SLURM_JOB_CPUS_PER_NODE", f"1(x{len(self.nodes)})"))))
+        self.tasks = dict(zip(self.nodes, counts(os.environ.get("SLURM_TASKS_PER_NODE", f"1(x{len(self.nodes)})"))))
+        own = (os.environ.get("SLURMD_NODENAME", ""), os.uname().nodename, os.uname().nodename.split(".")[0])
+        self.here = next((name for name in own if name in self.nodes), None)  # None: beside the allocation, as in salloc
+
+    def others(self):
+        return [node for node in self.nodes if node != self.here]
+
+    def slots(self, workers):
+        """(node, workers that it takes) for each: the tasks of the allocation, or if these are too few, its CPUs. Raises Failure."""
+        for each in (self.tasks, self.cpus):
+            if sum(each.values()) >= workers:
+                return list(each.items())
+        tasks, cpus = sum(self.tasks.values()), sum(self.cpus.values())
+        raise Failure(USAGE, f"-w {workers}: the allocation {self.job} has {tasks} tasks and {cpus} CPUs on "
+                             f"{len(self.nodes)} nodes: want one for each worker: ask Slurm for more (-n {workers}), also on "
+                             "fewer CPUs (--overcommit), or give fewer workers")
+
+    def address(self, node):
+        """Where Slurm itself reaches a node: its name need not be one of a host."""
+        found = re.search(r"NodeAddr=(\S+)", ask("scontrol", "show", "node", node, "-o"))
+        return found[1] if found else node
+
+
+def step(allocation, node, name, command, takes_input=False):
+    """The command that runs another one as a step on a node. Every size is said: srun takes those that are not from the environment,
+    where an outer step may have left its own."""
+    srun = shutil.which("srun")
+    if srun is None:
+        raise Failure(USAGE, "-m slurm: srun is not installed (Debian: slurm-client)")
+    words = [srun, f"--jobid={allocation.job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mem=0",
+             "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0", "--wait=0", "--unbuffered", "--quiet", "--export=ALL",
+             f"--chdir={os.getcwd()}", f"--job-name={name}", "--input=" + ("all" if takes_input else "none")]
+    return words + command
+
+
+def for_srun(variable):
+    """Whether a step gets this variable from us. Those of its size are Slurm's own."""
+    return variable in KEPT or not variable.startswith(("SLURM_", "SRUN_", "SLURMD_"))
+
+
+class Steps(Hosts):
+    """Where the processes of a job in an allocation run."""
+
+    def __init__(self, options, allocation):
+        self.options, self.allocation = options, allocation
+        self.login = {node: node for node in allocation.others()}
+        slots = [node for node, count in allocation.slots(options.wnum) for _ in range(count)] if options.method == "slurm" else []
+        self.of_worker = slots[:options.wnum]
+
+    def place(self, child, environment):
+        if self.is_here(child.host):
+            child.host = None
+            return self.shield(child)
+        name = f"{child.role}-{child.index}"
+        child.by, child.keeps = "srun", for_srun
+        child.environment = {**environment, **child.environment}
+        # srun ends its step at a SIGTERM; it does not notice our death.
+        child.command = dies_with_us(step(self.allocation, child.host, name, WITHOUT_SIGNALS + child.command), "TERM")
+        return child
+
+    def shield(self, child):
+        """Makes the child one on this node that Slurm's signals do not end."""
+        child.command = WITHOUT_SIGNALS + child.command
+        child.end_signal = signal.SIGINT
+        return child
+
+
+class Carrier:
+    """How the job's key is brought to another node: KeyHolders."""
+    name = "srun"
+
+    def __init__(self, allocation):
+        self.allocation = allocation
+        self.environment = {name: value for name, value in os.environ.items() if for_srun(name)}
+
+    def command(self, node, script):
+        return step(self.allocation, node, "paracel-key", ["/bin/sh", "-c", script], takes_input=True)
