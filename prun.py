@@ -133,6 +133,9 @@ def main(arguments):
         # Files on other hosts are checked there, by the program itself.
         facts = check_config(framework, program, publishes, linked, options,
                              check_files=not remote and options.method != "external")
+        if options.sbatch is not None:
+            from launcher.sbatch import submit
+            return submit(options, arguments)
         plan = Plan(options, program, framework, facts, linked, remote)
         job = Job(plan)
         if options.worker_wait and not facts.resumable:

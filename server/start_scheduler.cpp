@@ -33,6 +33,7 @@
 #include "config/launch_facts.hpp"
 #include "core/failure_text.hpp"
 #include "core/hash.hpp"
+#include "core/heeded_signals.hpp"
 #include "core/membership.hpp"
 #include "core/number_parsing.hpp"
 #include "net/bind_policy.hpp"
@@ -297,7 +298,7 @@ int main(int argc, char** argv) try {
   signal(SIGPIPE, SIG_IGN);
   sigset_t asked;
   sigemptyset(&asked);
-  sigaddset(&asked, SIGTERM);
+  paracel::add_heeded(asked, SIGTERM);
   sigaddset(&asked, SIGINT);
   sigaddset(&asked, SIGUSR1);
   sigprocmask(SIG_BLOCK, &asked, nullptr);  // inherited by every thread; read here

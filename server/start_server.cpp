@@ -30,6 +30,7 @@
 #include <paracel/error.hpp>
 
 #include "core/failure_text.hpp"
+#include "core/heeded_signals.hpp"
 #include "core/hex.hpp"
 #include "core/json_io.hpp"
 #include "core/membership.hpp"
@@ -483,7 +484,8 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
   // Blocked before the first thread starts, so that only sigwaitinfo below sees them.
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int s : {SIGTERM, SIGINT, SIGUSR1, SIGALRM}) sigaddset(&signals, s);
+  add_heeded(signals, SIGTERM);
+  for (const int s : {SIGINT, SIGUSR1, SIGALRM}) sigaddset(&signals, s);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   ending end;

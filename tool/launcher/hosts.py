@@ -113,7 +113,7 @@ def remote_hosts(options):
         names += hosts_in(options.hostfile)
     if options.m_server in ("mpi", "ssh"):
         names += hosts_in(options.hostfile_server)
-    if "slurm" in (options.method, options.m_server):
+    if "slurm" in (options.method, options.m_server) and options.sbatch is None:
         from .slurm import Allocation
         return Allocation().others()
     own = {"localhost", os.uname().nodename, os.uname().nodename.split(".")[0], "::1"}

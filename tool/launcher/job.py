@@ -9,6 +9,7 @@ import time
 from .checkpoints import event_text
 from .ending import ENDING_SIGNALS, READER_LIMIT, deliver, finish, last_lines, next_step, status_of
 from .logs import Logs
+from .before_limit import ANNOUNCING, BeforeLimit, standing
 from .recovery import Recovery
 from .mpirun import Tagged, signal_name
 from .orphans import become_subreaper, reap, signal_orphans
@@ -25,6 +26,7 @@ EXPLAINED_LIMIT = 2.0               # seconds in which an exit with status 0 bef
 READY_LIMIT = 10.0                  # seconds until the scheduler must have bound its port
 # Seconds for processes to exit by themselves, with their last log lines, after the scheduler has ended the job.
 LAST_WORDS = 0.3
+STANDING = 30.0                     # seconds after which a start under Slurm is explained
 LATE = 0.5                          # seconds; a launcher that wakes up this late was suspended
 FAILURE_KILL = 2.0                  # seconds from SIGTERM to SIGKILL
 FORWARD_LIMIT = 1.0                 # seconds in which servers exit on a signal that their mpirun forwards
@@ -52,6 +54,7 @@ class Job:
         self.recovery = Recovery(self)
         self.life_line = LifeLine()
         self.startups = Startups()  # of workers
+        self.before_limit = BeforeLimit(self) if plan.allocation is not None else None  # under Slurm
         # the end of the job
         self.cause = None          # (status, text)
         self.told = False          # the scheduler has announced the end of the job
@@ -246,6 +249,8 @@ class Job:
             asked, self.checkpoint_asked = self.checkpoint_asked, kind == "checkpoint_asked"
             if kind != "checkpoint" or asked:
                 self.terminal.say(event_text(event))
+            if self.before_limit is not None and kind in ("checkpoint", "checkpoint_failed"):
+                self.before_limit.on_checkpoint(str(event.get("why", "")))
 
     # -- the end of the job
 
@@ -414,6 +419,9 @@ class Job:
     def on_signal(self, number):
         if number == signal.SIGCHLD:
             return
+        if self.before_limit is not None and number in ANNOUNCING:
+            self.before_limit.on_signal(number)
+            return
         if number == signal.SIGUSR1:
             if self.nodes:  # before that the scheduler may not handle the signal yet
                 self.send(self.alive("scheduler"), signal.SIGUSR1)
@@ -468,7 +476,7 @@ class Job:
         os.set_blocking(wake_in, False)
         self.terminal.wake_with(wake_in)
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGUSR1) + ENDING_SIGNALS:
+        for number in {signal.SIGCHLD, signal.SIGUSR1, *ENDING_SIGNALS, *(ANNOUNCING if self.before_limit is not None else ())}:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup is respected
                 signal.signal(number, lambda *_: None)
         self.poll.register(self.wake, select.POLLIN)
@@ -485,6 +493,8 @@ class Job:
         self.timeline.open()
         if o.timeout is not None:
             self.deadlines["timeout"] = begin + o.timeout
+        if self.before_limit is not None:
+            self.deadlines["standing"] = begin + STANDING
         scheduler = self.plan.make_scheduler()
         self.spawn(scheduler)
         if self.plan.all_local() and self.plan.uses_ipc():  # otherwise it reports the port that it has bound
@@ -532,6 +542,8 @@ class Job:
         self.write_end()
         deliver(self, None if o.timeout is None else begin + o.timeout)
         finish(self, took)
+        if self.before_limit is not None:
+            self.before_limit.finish()
         return self.cause[0] if self.cause is not None else OK
 
     def meet_deadlines(self, now):
@@ -546,6 +558,13 @@ class Job:
         if self.deadlines.get("ready", now + 1) <= now:
             self.deadlines.pop("ready")
             self.fail(SCHEDULER_LOST, "the scheduler did not start", ("scheduler", 0))
+        if self.deadlines.get("standing", now + 1) <= now:
+            self.deadlines.pop("standing")
+            for words in standing(self) if not self.running else ():
+                self.terminal.say(words, matters=True)
+        if self.deadlines.get("checkpoint", now + 1) <= now:
+            self.deadlines.pop("checkpoint")
+            self.before_limit.too_late()
         if self.deadlines.get("explained", now + 1) <= now:
             self.deadlines.pop("explained")
             late, self.unexplained = self.unexplained, []

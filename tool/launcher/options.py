@@ -153,6 +153,13 @@ def parse_command_line(arguments):
     add("--plugin-dir", action="append", default=[], metavar="DIR",
         help="another folder from which servers may load plug-ins; the folders of update_file, filter_file and handle_file are "
              "always allowed")
+    add("--sbatch", default=None, metavar="OPTIONS",
+        help="-m slurm: submit the job with these options of sbatch ('' if none are needed), instead of running it in an allocation")
+    add("--requeue", action="store_true",
+        help="-m slurm: at the time limit go back into the queue, and then resume from the last checkpoint")
+    add("--before-limit", type=job_seconds, default=120.0, metavar="SECONDS",
+        help="-m slurm: how long before the time limit a signal counts as that of the limit; --sbatch asks for it then (default "
+             "120)")
     add("--host", default="", metavar="ADDRESS", help="this host's address for other hosts (default: found from --hostfile)")
     add("--bind-interface", default="", metavar="NAME", help="network interface whose address that is")
     add("--encrypt", action="store_true",
@@ -219,6 +226,7 @@ def parse_command_line(arguments):
         parser.error(f"--replicas {options.replicas}: want at most {MOST_REPLICAS}" if options.replicas > MOST_REPLICAS else
                      f"--replicas {options.replicas} needs as many servers, and there "
                      f"{'is' if options.snum == 1 else 'are'} {options.snum} (-p)")
+    check_slurm(parser, options)
     if options.host and options.bind_interface:
         parser.error("--host and --bind-interface both name this host's address: give one")
     if options.encrypt and options.insecure:
@@ -242,6 +250,25 @@ def parse_command_line(arguments):
         if not options.hostfile_server or (options.method == "ssh" and not options.hostfile):
             parser.error("-m ssh requires --hostfile")
     return options
+
+
+def check_slurm(parser, options):
+    used = "slurm" in (options.method, options.m_server)
+    for name, given in (("--sbatch", options.sbatch is not None), ("--requeue", options.requeue)):
+        if given and not used:
+            parser.error(f"{name} requires -m slurm")
+    if options.requeue and not (options.checkpoint_dir or options.resume):
+        parser.error("--requeue requires --checkpoint-dir: the job resumes from there")
+    if not used:
+        return
+    if {"mpi", "ssh"} & {options.method, options.m_server}:
+        parser.error(f"-m {options.method} --m_server {options.m_server}: want slurm or local for both")
+    if options.ppn:
+        parser.error("--ppn: with -m slurm the allocation says how many workers a node has (sbatch --ntasks-per-node)")
+    from .checkpoints import holds_checkpoints
+    if options.requeue and options.checkpoint_dir and os.environ.get("SLURM_RESTART_COUNT", "0") != "0" and \
+            holds_checkpoints(options.checkpoint_dir):
+        options.resume = options.checkpoint_dir
 
 
 def override(text):

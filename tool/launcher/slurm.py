@@ -29,15 +29,16 @@ def is_used(options):
     return "slurm" in (options.method, options.m_server)
 
 
-def ask(*words):
+def ask(*words, limit=LIMIT, **environment):
     """What a command of Slurm's prints. Raises Failure."""
     import subprocess
     try:
-        done = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, check=False, timeout=LIMIT, text=True)
+        done = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, check=False, timeout=limit, text=True,
+                              errors="replace", env={**os.environ, **environment})
     except FileNotFoundError:
         raise Failure(USAGE, f"-m slurm: {words[0]} is not installed (Debian: slurm-client)") from None
     except subprocess.TimeoutExpired:
-        raise Failure(FAILURE, f"-m slurm: `{' '.join(words)}` has not answered in {LIMIT} s: does slurmctld run (`scontrol ping`)?"
+        raise Failure(FAILURE, f"-m slurm: `{' '.join(words)}` has not answered in {limit} s: does slurmctld run (`scontrol ping`)?"
                       ) from None
     if done.returncode != 0:
         why = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
@@ -66,6 +67,7 @@ class Allocation:
         if not self.job or not nodes:
             raise Failure(USAGE, "-m slurm: this is no allocation of Slurm's (SLURM_JOB_ID and SLURM_JOB_NODELIST are not set): run it "
                                  "in `salloc -N 2 -n 4`, in a script for sbatch (tool/slurm/job.sbatch), or with --sbatch '-N 2'")
+        self.settings = None
         self.nodes = ask("scontrol", "show", "hostnames", nodes).split()
         self.cpus = dict(zip(self.nodes, counts(os.environ.get("SLURM_JOB_CPUS_PER_NODE", f"1(x{len(self.nodes)})"))))
         self.tasks = dict(zip(self.nodes, counts(os.environ.get("SLURM_TASKS_PER_NODE", f"1(x{len(self.nodes)})"))))
@@ -85,6 +87,18 @@ class Allocation:
                              f"{len(self.nodes)} nodes: want one for each worker: ask Slurm for more (-n {workers}), also on "
                              "fewer CPUs (--overcommit), or give fewer workers")
 
+    def setting(self, name):
+        """One of the cluster's settings, or ""."""
+        if self.settings is None:
+            self.settings = ask("scontrol", "show", "config")
+        found = re.search(rf"^{name} *= (.*)$", self.settings, re.M)
+        return found[1].strip() if found else ""
+
+    def kill_wait(self):
+        """Seconds from the signal at the limit, or of scancel, to the death of all processes."""
+        found = re.match(r"\d+", self.setting("KillWait"))
+        return int(found[0]) if found else 30
+
     def address(self, node):
         """Where Slurm itself reaches a node: its name need not be one of a host."""
         found = re.search(r"NodeAddr=(\S+)", ask("scontrol", "show", "node", node, "-o"))
@@ -98,8 +112,10 @@ def step(allocation, node, name, command, takes_input=False):
     if srun is None:
         raise Failure(USAGE, "-m slurm: srun is not installed (Debian: slurm-client)")
     words = [srun, f"--jobid={allocation.job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--mem=0",
-             "--cpu-bind=none", "--mpi=none", "--kill-on-bad-exit=0", "--wait=0", "--unbuffered", "--quiet", "--export=ALL",
+             "--mpi=none", "--kill-on-bad-exit=0", "--wait=0", "--unbuffered", "--export=ALL",
              f"--chdir={os.getcwd()}", f"--job-name={name}", "--input=" + ("all" if takes_input else "none")]
+    if allocation.setting("TaskPlugin") not in ("", "task/none", "(null)"):  # others take it, and say so
+        words.append("--cpu-bind=none")
     return words + command
 
 

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A cluster of Slurm for tests, of Debian's packages: two hosts (network namespaces, as in test_two_hosts.py) with a slurmd each, a
+slurmctld on the first one, and a munged with a key of its own."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+from process_support import patient, read_bytes, wait_until
+from test_two_hosts import TOOLS as NET_TOOLS
+from test_two_hosts import Host, run
+
+TOOLS = {name: shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+         for name in ("slurmctld", "slurmd", "munged", "srun", "sbatch", "scontrol", "squeue", "scancel", "ip", "unshare", "nsenter")}
+KILL_WAIT = 15  # seconds from the signal at the limit to SIGKILL
+CONFIG = """ClusterName=test
+SlurmctldHost={a.name}({a.address})
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/%n.spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerType=sched/builtin
+SchedulerParameters=batch_sched_delay=0,sched_interval=1
+JobRequeue=1
+ReturnToService=2
+SlurmdTimeout=5
+InactiveLimit=0
+KillWait={kill_wait}
+AccountingStorageType=accounting_storage/none
+NodeName=n1 NodeHostname={a.name} NodeAddr={a.address} CPUs=2 RealMemory=500
+NodeName=n2 NodeHostname={b.name} NodeAddr={b.address} CPUs=2 RealMemory=500
+PartitionName=all Nodes=n1,n2 Default=YES MaxTime=60 OverSubscribe=FORCE:8
+"""
+
+
+def why_not():
+    if os.geteuid() != 0:
+        return "needs root"
+    missing = [name for name, path in TOOLS.items() if path is None]
+    if missing:
+        return f"not installed: {', '.join(missing)} (tool/setup.sh --long)"
+    name = f"prs{os.getpid()}"
+    if subprocess.run([TOOLS["ip"], "netns", "add", name], capture_output=True).returncode != 0:
+        return "network namespaces cannot be made here"
+    subprocess.run([TOOLS["ip"], "netns", "delete", name], capture_output=True)
+    return ""
+
+
+class Cluster:
+    def __init__(self, folder):
+        self.folder = os.path.join(folder, "slurm")
+        os.mkdir(self.folder, 0o755)
+        self.hosts = [Host(0), Host(1)]
+        self.daemons = {}
+        self.config = os.path.join(self.folder, "slurm.conf")
+        self.environment = {"SLURM_CONF": self.config}
+
+    def open(self):
+        a, b = self.hosts
+        for host in self.hosts:
+            host.open(self.folder)
+        run(NET_TOOLS["ip"], "link", "add", "eth0", "netns", a.name, "type", "veth", "peer", "name", "eth0", "netns", b.name)
+        for host in self.hosts:
+            run(*host.enter, NET_TOOLS["ip"], "address", "add", host.address + "/24", "dev", "eth0")
+            run(*host.enter, NET_TOOLS["ip"], "link", "set", "eth0", "up")
+        with open(self.config, "w", encoding="utf-8") as file:
+            file.write(CONFIG.format(a=a, b=b, folder=self.folder, kill_wait=KILL_WAIT))
+        os.mkdir(os.path.join(self.folder, "state"))
+        key = os.path.join(self.folder, "munge.key")
+        with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+            file.write(os.urandom(128))
+        names = {"key-file": "munge.key", "socket": "munge.socket", "log-file": "munge.log", "pid-file": "munge.pid",
+                 "seed-file": "munge.seed"}
+        self.start("munged", [TOOLS["munged"], "--foreground", "--force", "--num-threads=2"] +
+                   [f"--{option}={self.folder}/{name}" for option, name in names.items()])
+        wait_until(lambda: os.path.exists(f"{self.folder}/munge.socket"), 10)
+        self.start("slurmctld", [*a.enter, TOOLS["slurmctld"], "-D", "-c"])
+        for number in (0, 1):
+            self.start_slurmd(number)
+        if not self.wait_for_nodes():
+            raise RuntimeError("the nodes do not come up: " + self.ask("sinfo", "-N", "-l"))
+
+    def start(self, name, command):
+        with open(os.path.join(self.folder, name + ".out"), "ab") as out:
+            self.daemons[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                                  env={**os.environ, **self.environment})
+
+    def start_slurmd(self, number):
+        self.start(f"slurmd{number}", [*self.hosts[number].enter, TOOLS["slurmd"], "-D", "-N", f"n{number + 1}"])
+
+    def wait_for_nodes(self):
+        # A node that was down and answers again is asked by slurmctld once in a while.
+        return wait_until(lambda: self.ask("sinfo", "-h", "-o", "%T %D").split() in (["idle", "2"], ["allocated", "2"]), 60, 0.2)
+
+    def ask(self, *words):
+        done = subprocess.run([*self.hosts[0].enter, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              env={**os.environ, **self.environment})
+        return done.stdout or done.stderr
+
+    def kill_host(self, number):
+        """All of a host at once, but for what keeps its name and network."""
+        host = self.hosts[number]
+        for _ in range(3):
+            for pid in host.pids():
+                if pid != host.holder.pid and not read_bytes(f"/proc/{pid}/cmdline").startswith(b"sleep\x001000000"):
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+        self.daemons[f"slurmd{number}"].wait()
+
+    def state(self, job):
+        """(state, exit code as STATUS:SIGNAL, restarts)"""
+        text = self.ask("scontrol", "show", "job", str(job), "-o")
+        return tuple(re.search(rf"\b{key}=(\S+)", text)[1] for key in ("JobState", "ExitCode", "Restarts"))
+
+    def wait_for_end(self, job, limit=60):
+        """Its state, or None."""
+        over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+        return self.state(job) if wait_until(lambda: self.state(job)[0] in over, limit, 0.2) else None
+
+    def close(self):
+        self.ask("scancel", "--user=root", "--signal=KILL", "--full")
+        for host in self.hosts:
+            host.close()
+        for process in self.daemons.values():
+            process.kill()
+            process.wait(patient(10))

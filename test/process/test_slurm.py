@@ -1,0 +1,198 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Jobs in Slurm, Debian's own: slurmctld, munged and a slurmd on each of two hosts (slurm_support.py). Needs root and these packages;
+otherwise skipped with the reason."""
+import os
+import re
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from process_support import (BIN, END_LIMIT, LR, PACED, PRUN, SOURCE, JobTest, clean_environment, main, patient,  # noqa: E402
+                             processes_of, read_bytes, wait_until)
+from slurm_support import Cluster, why_not  # noqa: E402
+
+REASON = why_not()
+
+
+@unittest.skipIf(REASON, REASON)
+class Slurm(JobTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.cluster = Cluster(cls.folder)
+        cls.addClassCleanup(cls.cluster.close)
+        cls.cluster.open()
+
+    def environment(self, **more):
+        return clean_environment(**self.cluster.environment, **more)
+
+    def submit(self, *arguments, asked="-N2 -n4", output=None, **more):
+        """A job submitted by prun.py --sbatch from the first host. Its output is in `self.output`."""
+        self.output = output or self.not_there("out")
+        done = subprocess.run([*self.cluster.hosts[0].enter, sys.executable, PRUN, "-m", "slurm",
+                               f"--sbatch={asked} --output={self.output}", "--heartbeat-limit", f"{patient(3.0):.1f}", *arguments],
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=self.folder,
+                              env=self.environment(**more), check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        job = int(done.stdout)
+        self.addCleanup(self.cancel, job)
+        return job
+
+    def cancel(self, job):
+        if self.cluster.state(job)[0] in ("PENDING", "RUNNING"):
+            self.cluster.ask("scancel", str(job))
+            self.cluster.ask("scancel", "--signal=KILL", "--full", str(job))
+            self.cluster.wait_for_end(job)
+
+    def said(self):
+        return read_bytes(self.output).decode("utf-8", "replace")
+
+    def wait_for(self, words, limit=30):
+        self.assertTrue(wait_until(lambda: re.search(words, self.said()), limit), f"{words} is not in: {self.said()}")
+
+    def host_of(self, process):
+        pids = [host.pids() for host in self.cluster.hosts]
+        return next((i for i, p in enumerate(pids) if process.pid in p), None)
+
+    def processes(self):
+        """(name, host) of those of the job."""
+        mark = re.search(r"prun: job (\w{16})", self.said())[1]
+        return [(os.path.basename(p.command[0]), self.host_of(p), p) for p in processes_of(mark) if p.command[0].startswith(BIN)]
+
+    def local(self, config, *options):
+        run = self.start("-w", "4", "-p", "2", "-c", config, "-m", "local", *options, LR)
+        self.assertEqual(run.wait(), 0, run.err())
+        return run
+
+    def paced(self, name, **changes):
+        """(config, environment, the file that lets it go on): rounds take at least 20 ms until then."""
+        self.write_config(name, **PACED, **changes)
+        enough = self.not_there("enough")
+        return name, {"TEST_ENOUGH": enough}, enough
+
+    def test_the_first_job(self):
+        """On two hosts, with the bits of one host; worker 0's output is the job's."""
+        local = self.local("cfg.json")
+        model = read_bytes(os.path.join(self.folder, "out", "lr_theta_0"))
+        self.assertTrue(model)
+        self.write_config("there.json", output="there/")
+        job = self.submit("-w", "4", "-p", "2", "-c", "there.json", LR)
+        self.assertEqual(self.cluster.wait_for_end(job), ("COMPLETED", "0:0", "0"), self.said())
+        self.assertEqual(read_bytes(os.path.join(self.folder, "there", "lr_theta_0")), model)
+        for line in local.out().splitlines()[:-1]:
+            self.assertIn(line, self.said())
+
+    def test_a_killed_server_is_replaced_on_the_other_node(self):
+        name, environment, enough = self.paced("replaced.json", output="replaced/")
+        job = self.submit("-w", "3", "-p", "2", "--replicas", "2", "-c", name, LR, **environment)
+        self.wait_for("prun: round")
+        victim = next(p for name, host, p in self.processes() if name == "start_server" and host == 1)
+        victim.kill()
+        self.wait_for("replicas of everything exist again")
+        self.assertIn("(on n2, by srun, pid", self.said())
+        self.touch(enough)
+        self.assertEqual(self.cluster.wait_for_end(job), ("COMPLETED", "0:0", "0"), self.said())
+        self.write_config("undisturbed.json", output="undisturbed/")
+        self.assertEqual(self.start("-w", "3", "-c", "undisturbed.json", LR).wait(), 0)
+        self.assertEqual(*(read_bytes(os.path.join(self.folder, name, "lr_theta_0")) for name in ("replaced", "undisturbed")))
+
+    def test_a_killed_worker_ends_the_job_and_is_named(self):
+        job = self.submit("-w", "4", "-p", "2", "-c", "long.json", LR)
+        self.wait_for("prun: round")
+        next(p for name, host, p in self.processes() if name == "lr" and host == 1).kill()
+        self.assertEqual(self.cluster.wait_for_end(job), ("FAILED", "10:0", "0"), self.said())
+        self.assertRegex(self.said(), r"worker \d \(on n2, by srun, pid \d+\) was killed by SIGKILL")
+        self.assert_nothing_runs()
+
+    def assert_nothing_runs(self):
+        self.assertTrue(wait_until(lambda: not self.processes(), END_LIMIT), self.processes())
+
+    def test_scancel_leaves_a_checkpoint_from_which_the_same_bits_come(self):
+        name, environment, enough = self.paced("cancelled.json", output="cancelled/")
+        checkpoints = self.not_there("ckpt")
+        arguments = ("-w", "4", "-p", "2", "-c", name, "--checkpoint-dir", checkpoints)
+        job = self.submit(*arguments, LR, **environment)
+        self.wait_for("prun: round [2-9]")
+        self.cluster.ask("scancel", str(job))
+        self.wait_for(r"SIGTERM: job \d+ is told to end: a checkpoint, and then the job ends")
+        self.assertEqual(self.cluster.wait_for_end(job)[0], "CANCELLED", self.said())
+        self.wait_for("prun: the checkpoint is in " + checkpoints)
+        self.assertIn(f"submit the same with --resume {checkpoints}", self.said())
+        self.assert_nothing_runs()
+        self.touch(enough)
+        job = self.submit("-w", "4", "-p", "2", "-c", name, "--resume", checkpoints, LR, **environment)
+        self.assertEqual(self.cluster.wait_for_end(job), ("COMPLETED", "0:0", "0"), self.said())
+        self.assertIn("resuming from", self.said())
+        self.local("cfg.json")
+        self.assertEqual(*(read_bytes(os.path.join(self.folder, name, "lr_theta_0")) for name in ("cancelled", "out")))
+
+    def test_a_signal_long_before_the_limit_asks_for_a_checkpoint_and_no_end(self):
+        name, environment, enough = self.paced("asked.json", output="asked/")
+        checkpoints = self.not_there("ckpt")
+        job = self.submit("-w", "4", "-p", "2", "-c", name, "--checkpoint-dir", checkpoints, LR, **environment)
+        self.wait_for("prun: round [2-9]")
+        for number in ("USR2", "USR1"):  # to all processes, those on the other node, too
+            before = self.said().count("the checkpoint is in")
+            self.cluster.ask("scancel", "--full", f"--signal={number}", str(job))
+            self.wait_for(f"SIG{number}: not near the time limit: a checkpoint, and then the job goes on")
+            self.assertTrue(wait_until(lambda: self.said().count("the checkpoint is in") > before, 20), self.said())
+        self.touch(enough)
+        self.assertEqual(self.cluster.wait_for_end(job), ("COMPLETED", "0:0", "0"), self.said())
+
+    def test_at_the_time_limit_it_is_queued_again_and_comes_to_the_same_bits(self):
+        name, environment, enough = self.paced("limited.json", output="limited/", rounds=3000)
+        checkpoints = self.not_there("ckpt")
+        job = self.submit("-w", "4", "-p", "2", "-c", name, "--checkpoint-dir", checkpoints, "--requeue", "--before-limit", "40",
+                          LR, asked="-N2 -n4 --time=1", **environment)
+        self.wait_for(r"SIGUSR1: the time limit of job \d+ is in \d+ s: a checkpoint, and then the job ends", 90)
+        self.touch(enough)
+        self.wait_for(r"job \d+ is queued again")
+        self.assertEqual(self.cluster.wait_for_end(job, 120), ("COMPLETED", "0:0", "1"), self.said())
+        self.wait_for("resuming from " + checkpoints)
+        self.write_config("unlimited.json", output="unlimited/", rounds=3000)
+        self.local("unlimited.json")
+        self.assertEqual(*(read_bytes(os.path.join(self.folder, name, "lr_theta_0")) for name in ("limited", "unlimited")))
+
+    def test_a_host_dies_and_the_job_goes_on(self):
+        """With --no-kill, and replicas on both nodes; all workers on the first one."""
+        name, environment, enough = self.paced("survivor.json", output="survivor/")
+        job = self.submit("-w", "2", "-p", "2", "--replicas", "2", "-c", name, LR, asked="-N2 -n4 --no-kill", **environment)
+        self.wait_for("prun: round")
+        self.addCleanup(self.cluster.wait_for_nodes)
+        self.addCleanup(self.cluster.start_slurmd, 1)
+        self.cluster.kill_host(1)
+        self.wait_for("replicas of everything exist again")
+        self.assertEqual({host for _, host, _ in self.processes()}, {0})
+        self.touch(enough)
+        self.assertEqual(self.cluster.wait_for_end(job), ("COMPLETED", "0:0", "0"), self.said())
+        self.write_config("quiet.json", output="quiet/")
+        self.assertEqual(self.start("-w", "2", "-c", "quiet.json", LR).wait(), 0)
+        self.assertEqual(*(read_bytes(os.path.join(self.folder, name, "lr_theta_0")) for name in ("survivor", "quiet")))
+
+    def test_what_is_wrong_is_said_with_what_to_do(self):
+        status, _, err = self.prun("-m", "slurm", LR)
+        self.assertEqual(status, 2)
+        self.assertIn("this is no allocation of Slurm's", err)
+        for arguments, words in ((("--requeue", "-m", "slurm"), "--requeue requires --checkpoint-dir"),
+                                 (("--requeue",), "--requeue requires -m slurm"), (("--sbatch", ""), "--sbatch requires -m slurm"),
+                                 (("-m", "slurm", "--m_server", "mpi"), "want slurm or local for both"),
+                                 (("-m", "slurm", "--ppn", "2"), "sbatch --ntasks-per-node"),
+                                 (("-m", "slurm", "--hostfile", "cfg.json"), "--hostfile requires -m mpi or ssh"),
+                                 (("-m", "slurm", "--sbatch", "'"), "No closing quotation")):
+            status, _, err = self.prun(*arguments, "-c", "cfg.json", LR)
+            self.assertEqual(status, 2, err)
+            self.assertIn(words, err)
+        job = self.submit("-w", "5", "-p", "2", "-c", "cfg.json", LR, asked="-N2 -n4")
+        self.assertEqual(self.cluster.wait_for_end(job), ("FAILED", "2:0", "0"), self.said())
+        self.assertRegex(self.said(), r"-w 5: the allocation \d+ has 4 tasks and 4 CPUs on 2 nodes: want one for each worker")
+        done = subprocess.run([*self.cluster.hosts[0].enter, sys.executable, PRUN, "-m", "slurm", "--sbatch=-N3", "-c", "cfg.json",
+                               LR], capture_output=True, text=True, cwd=self.folder, env=self.environment(), check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r"--sbatch: sbatch .*: .*(Node count|node configuration)")
+
+
+if __name__ == "__main__":
+    main()
