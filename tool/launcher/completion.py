@@ -15,7 +15,7 @@ FILES = "__files__"
 PROGRAM_OPTIONS = ("--cfg_file", "--set", "--check", "--help", "--schema")  # of paracel::run
 OF_KEYS = ("--set", "--grid", "--random")
 OF_CONFIGS = ("-c", "--cfg_file", "--check")
-METHODS = ("local", "mpi", "ssh", "slurm", "external")
+METHODS = ("local", "mpi", "ssh", "slurm", "k8s", "external")
 OF_VALUES = {"--m_server": METHODS, "-m": METHODS, "--method": METHODS,
              "--on-worker-death": ("abort", "eject", "wait:")}
 OTHERS = re.compile(r"test_|bench_|start_|send_|.*\.|paracel_|.*_tests?$")  # programs without a config

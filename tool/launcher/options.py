@@ -41,6 +41,10 @@ def parse_command_line(arguments):
         def __call__(self, parser, namespace, values, option_string=None):
             parser.error(f"{self.option_strings[0]}: {GONE_OPTIONS[self.option_strings[0]]}")
 
+    def resources(text):
+        from .k8s import resources
+        return resources(text)
+
     def function_seconds(text):
         """(name of a function, or None for all, seconds)"""
         name, equals, limit = text.rpartition("=")
@@ -74,8 +78,9 @@ def parse_command_line(arguments):
     add("-c", "--cfg_file", default="", metavar="FILE", help="the program's config, JSON")
     add("--set", action="append", default=[], type=override, metavar="KEY=VALUE",
         help="replaces a key of the config; VALUE is JSON, or else a text (alpha=0.5, output=/tmp/out); may be repeated")
-    add("-m", "--method", default="local", metavar="local|mpi|ssh|slurm|external",
-        help="how workers are started (default local); external: not by prun.py, but by anything that runs prun.py join")
+    add("-m", "--method", default="local", metavar="local|mpi|ssh|slurm|k8s|external",
+        help="how workers are started (default local); k8s: print manifests for Kubernetes, and start nothing; external: not by "
+             "prun.py, but by anything that runs prun.py join")
     add("--m_server", default=None, metavar="local|mpi|ssh|slurm", help="how servers are started (default: as the workers)")
     add("--rendezvous", default="", metavar="HOST:PORT#JOB",
         help="of -m external: where the scheduler is reached, and which job it is (default: PARACEL_RENDEZVOUS, or else a free "
@@ -166,6 +171,13 @@ def parse_command_line(arguments):
         help="encrypt connections, and admit no process but the job's own, on one host, too; what other hosts can reach always "
              "is, unless --insecure")
     add("--insecure", action="store_true", help="communicate with other hosts without encryption")
+    add("--image", default="", metavar="IMAGE", help="with -m k8s: the image of the pods; tool/k8s/Containerfile makes one")
+    add("--jobset", action="store_true", help="with -m k8s: print a JobSet instead of three Jobs and a Service")
+    add("--name", default="", metavar="NAME", help="with -m k8s: the job's name (default: the program's and a number)")
+    add("--volume", default="", metavar="CLAIM",
+        help="with -m k8s: the PersistentVolumeClaim with input, output and checkpoints (default: print one of 10Gi)")
+    add("--resources", type=resources, action="append", default=[], metavar="[ROLE=]CPUS:MEMORY",
+        help="with -m k8s: of each server and worker, or of one role: scheduler, server, worker (default 1:4G)")
     add("--no-summary", action="store_true", help="say nothing at the end about the run as a whole, and write no report")
     add("--report", action="store_true",
         help="write report.html, with the curves of the run, into the folder of its logs; after a failure it is always written")
@@ -180,8 +192,8 @@ def parse_command_line(arguments):
     if options.m_server is None:
         options.m_server = options.method
     for name, value in (("-m", options.method), ("--m_server", options.m_server)):
-        if value not in ("local", "mpi", "ssh", "slurm", "external"):
-            parser.error(f"{name} {value}: want local, mpi, ssh, slurm or external" +
+        if value not in ("local", "mpi", "ssh", "slurm", "k8s", "external") or value == "k8s" != options.method:
+            parser.error(f"{name} {value}: want local, mpi, ssh, slurm, external or (-m only) k8s" +
                          ("; Mesos is not supported" if value == "mesos" else ""))
     if not options.hostfile_server:
         options.hostfile_server = options.hostfile
@@ -242,6 +254,11 @@ def parse_command_line(arguments):
         parser.error(f"--on-worker-death {options.on_worker_death}: with -m external a worker's death ends the job")
     if options.join_timeout is None:
         options.join_timeout = 600.0 if external else 60.0
+    if options.method == "k8s":
+        from .k8s import check_options
+        check_options(parser, options)
+    elif options.image or options.jobset or options.name or options.volume or options.resources:
+        parser.error("--image, --jobset, --name, --volume and --resources require -m k8s")
     if "ssh" in (options.method, options.m_server):
         if options.insecure:
             parser.error("--insecure: with -m ssh jobs are encrypted: ssh brings the key")
