@@ -224,7 +224,7 @@ class Manifests(JobTest):
     def test_texts_arrive_as_they_are(self):
         texts = ["", " ", "a", "yes", "No", "null", "~", "1", "0x1", "1e3", "-", "- a", "a: b", "a:b", "a #b", "#a", "'", '"', "\\",
                  "a\nb", "a\nb\n", "a\n\n", "\na\n", " a\nb\n", "a\n b\n", "a\tb\n", "\ta\n", "a\r\nb\n", "\x00", "\x7f", "\x85",
-                 "\u2028", "\ufeff", "\U0001f600\n", "ä\nö\n", "[a]", "{a}", "*a", "&a", "!a", "%a", "@a", "`a", "|", ">", "?", "2026-01-01",
+                 "\u2028", "\ufeff", "\U0001f600\n", "ä\nö\n", "[a]", "{a}", "*a", "&a", "!a", "%a", "@a", "`a", "|", ">", "?", "2026-01",
                  "12:30", "a:", "a:b:c", ":a", "a\n#b\n", "---\n", "...\n", "a\n---\nb\n", "<<", "=", "0o7", "1_000", ".5", ".inf"]
         documents = [{"all": texts, "by": [{"key": text, "nested": {text: [text]}} for text in texts], "none": [], "empty": {},
                       "number": 3, "is": True}]
