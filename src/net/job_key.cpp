@@ -66,14 +66,17 @@ job_keys read_job_keys(const std::string& path) {
 }
 
 void take_job_key() {
-  if (const char* text = std::getenv("PARACEL_JOB_KEY"); text != nullptr) {
-    const auto key = from_hex(text);
-    if (!key) throw usage_error("PARACEL_JOB_KEY: want 16 hex digits");
-    set_job_key(*key);
-  } else if (const char* path = std::getenv("PARACEL_JOB_KEY_FILE"); path != nullptr) {
+  if (const char* path = std::getenv("PARACEL_JOB_KEY_FILE"); path != nullptr) {
     const auto found = read_job_keys(path);
     set_job_key(found.key);
     secret_of_this_process = found.secret;
+  } else if (const char* text = std::getenv("PARACEL_JOB_KEY"); text != nullptr) {
+    const auto key = from_hex(text);
+    if (!key)
+      throw usage_error(
+          "PARACEL_JOB_KEY: want 16 hex digits; the key of an encrypted job is read from a file alone, which "
+          "PARACEL_JOB_KEY_FILE names");
+    set_job_key(*key);
   }
 }
 

@@ -27,8 +27,9 @@ using curve_secret = std::array<std::uint8_t, 32>;
 [[nodiscard]] const std::optional<curve_secret>& job_curve_secret() noexcept;
 
 /// Reads the key of this process's job. The file that PARACEL_JOB_KEY_FILE names, readable by its owner alone, has 16
-/// hex digits, a job_key, or 64, a curve_secret. PARACEL_JOB_KEY is a job_key itself, if mpirun started the process,
-/// possibly on a host that cannot see the file. Throws: usage_error. Thread-safety: before the first transport.
+/// hex digits, a job_key, or 64, a curve_secret. Without such a name PARACEL_JOB_KEY is a job_key itself, if mpirun
+/// started the process, possibly on a host that cannot see the file: where both are set the variable is ignored, so
+/// that it cannot turn encryption off. Throws: usage_error. Thread-safety: before the first transport.
 void take_job_key();
 
 struct job_keys {

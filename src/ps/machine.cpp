@@ -86,8 +86,6 @@ std::string tcp_address(const std::string& host, int port) {
   return "tcp://" + address_text(look_up(host, port)->ai_addr) + ":" + std::to_string(port);
 }
 
-bool is_loopback(const std::string& tcp_address) { return tcp_address.rfind("tcp://127.", 0) == 0; }
-
 std::string own_address_towards(const std::string& host, int port) {
   if (const char* given = ::ps::Environment::Get()->find("DMLC_NODE_HOST"); given != nullptr && *given != '\0')
     return address_text(look_up(given, port)->ai_addr);

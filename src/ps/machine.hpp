@@ -19,7 +19,6 @@ namespace paracel::ps_compat {
 
 /// `tcp://address:port` from a host name or an address. Throws: network_error when it has no address.
 [[nodiscard]] std::string tcp_address(const std::string& host, int port);
-[[nodiscard]] bool is_loopback(const std::string& tcp_address);
 /// DMLC_NODE_HOST, or the address of this machine from which it reaches a host. Throws: network_error when there is
 /// none.
 [[nodiscard]] std::string own_address_towards(const std::string& host, int port);

@@ -11,6 +11,7 @@
 #include <paracel/error.hpp>
 
 #include "core/identity.hpp"
+#include "net/bind_policy.hpp"
 #include "net/job_key.hpp"
 #include "net/zmq_transport.hpp"
 #include "ps/base.h"
@@ -67,7 +68,8 @@ void Van::network::open() {
   else if (uses_folder(s)) addresses.push_back(s.root_uri + "/" + std::to_string(client_));
   else {
     addresses.push_back("ipc://@paracel-ps-" + std::to_string(client_));
-    if (!is_loopback(root)) addresses.push_back("tcp://" + own_address_towards(s.root_uri, s.root_port) + ":*");
+    if (!paracel::net::is_loopback(root))
+      addresses.push_back("tcp://" + own_address_towards(s.root_uri, s.root_port) + ":*");
   }
   me_.role = s.role;
   me_.hostname = paracel::host_name();

@@ -17,7 +17,7 @@ from process_support import (BIN, LR, MPI, PRUN, JobTest, Run, clean_environment
                              processes_of, read_bytes, wait_until)
 
 sys.path.insert(0, os.path.join(os.path.dirname(PRUN), "tool"))
-from launcher.hosts import Places, hosts_in, remote_hosts, slots_in  # noqa: E402
+from launcher.hosts import Places, hosts_in, is_loopback, remote_hosts, slots_in  # noqa: E402
 from launcher.logs import Logs  # noqa: E402
 from launcher.mpirun import Tagged  # noqa: E402
 from launcher.options import parse_command_line  # noqa: E402
@@ -568,6 +568,14 @@ class Parts(unittest.TestCase):
             file.write("127.c.org\n127.0.0.2\n")
             file.flush()
             self.assertEqual(remote_hosts(options), ["a", "b", "127.c.org"])
+
+    def test_loopback_is_an_address_and_no_name_that_begins_like_one(self):
+        for address in ("127.0.0.1", "127.255.255.254", "::1", "[::1]", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1", "[::ffff:7f00:1]"):
+            self.assertTrue(is_loopback(address), address)
+        for address in ("127.evil.example", "127.0.0.1.example", "localhost", "localhost.example", "127.0.0.256", "127.1",
+                        "0x7f.1", "127.0.0.1 ", "", "[", "[]", "192.0.2.1", "::", "::127.0.0.1", "::ffff:192.0.2.1",
+                        "127.0.0.1;0.0.0.0"):
+            self.assertFalse(is_loopback(address), address)
 
     def test_servers_with_copies_are_dealt_out_over_the_hosts(self):
         places = Places([("a", 2), ("b", 2), ("c", 1)])

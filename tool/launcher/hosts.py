@@ -97,14 +97,14 @@ class Places:
 
 
 def is_loopback(address):
-    """Whether it is an IPv4 address in 127.0.0.0/8, and no name, whatever it begins with."""
-    if not address.startswith("127."):
-        return False
+    """Whether it is an address of the loopback network, of IPv4 or IPv6 (in brackets or not), and no name, whatever it begins
+    with: what a name stands for is for each host to say."""
     import ipaddress
     try:
-        return ipaddress.IPv4Address(address).is_loopback
+        found = ipaddress.ip_address(address[1:-1] if address[:1] + address[-1:] == "[]" else address)
     except ValueError:
         return False
+    return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
 def remote_hosts(options):
@@ -116,7 +116,7 @@ def remote_hosts(options):
     if "slurm" in (options.method, options.m_server) and options.sbatch is None:
         from .slurm import Allocation
         return Allocation().others()
-    own = {"localhost", os.uname().nodename, os.uname().nodename.split(".")[0], "::1"}
+    own = {"localhost", os.uname().nodename, os.uname().nodename.split(".")[0]}
     return [name for name in dict.fromkeys(names) if name not in own and not is_loopback(name)]
 
 
@@ -143,6 +143,6 @@ def own_address(options, remote):
         except OSError:
             continue
         # A host in the file may be this one under another name or address.
-        if not found.startswith("127.") and found not in ("::1", address[0]):
+        if found != address[0] and not is_loopback(found):
             return f"[{found}]" if ":" in found else found
     raise Failure(USAGE, f"no route from this host to {', '.join(remote)}: give this host's address with --host")

@@ -385,5 +385,40 @@ TEST(JobKeys, AreReadFromAFileOfTheirOwnerAlone) {
   EXPECT_THROW((void)read_job_keys(path), usage_error);
 }
 
+TEST(JobKeys, AVariableDoesNotReplaceTheFileOfAnEncryptedJob) {
+  const test::temporary_folder folder;
+  const auto path = (folder / "job.key").string();
+  const auto taken_from = [&](const std::string& digits, const char* variable) {
+    unlink(path.c_str());
+    std::ofstream(path) << digits;
+    chmod(path.c_str(), 0600);
+    setenv("PARACEL_JOB_KEY_FILE", path.c_str(), 1);
+    if (variable != nullptr) setenv("PARACEL_JOB_KEY", variable, 1);
+    else unsetenv("PARACEL_JOB_KEY");
+    take_job_key();
+  };
+  const std::string digits = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+  for (const char* variable : {"0123456789abcdef", "no key", ""}) {
+    taken_from(digits, variable);
+    EXPECT_TRUE(job_curve_secret()) << variable;
+    EXPECT_EQ(job_key(), 0U) << variable;
+  }
+  chmod(path.c_str(), 0644);
+  EXPECT_THROW(take_job_key(), usage_error) << "the variable is no way around the file's permissions";
+  unsetenv("PARACEL_JOB_KEY_FILE");
+  for (const auto& wrong : {digits, std::string()}) {
+    setenv("PARACEL_JOB_KEY", wrong.c_str(), 1);
+    EXPECT_THROW(take_job_key(), usage_error) << wrong;
+  }
+  taken_from("0000000000000000", nullptr);  // as before, for the tests that follow
+  EXPECT_FALSE(job_curve_secret());
+  unsetenv("PARACEL_JOB_KEY_FILE");
+  setenv("PARACEL_JOB_KEY", "0123456789abcdef", 1);
+  take_job_key();
+  EXPECT_EQ(job_key(), 0x0123456789abcdefU);
+  unsetenv("PARACEL_JOB_KEY");
+  set_job_key(0);
+}
+
 }  // namespace
 }  // namespace paracel::net
