@@ -4,10 +4,12 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -96,10 +98,12 @@ class guarded_connections {
       addresses_.erase(at);
   }
 
-  /// `fd`: the result of accept. Returns: the result for ZeroMQ.
-  int accepted(int listener, int fd) noexcept {
-    const int error = errno;
-    const bool is_full = fd < 0 && (error == EMFILE || error == ENFILE);
+  /// `accept` accepts a connection. Returns: the result for ZeroMQ.
+  template <class Accept>
+  int accepted(int listener, const Accept& accept) noexcept {
+    int fd = accept();
+    int error = errno;
+    bool is_full = fd < 0 && (error == EMFILE || error == ENFILE);
     if (fd < 0 && !is_full) return fd;
     const char* why = nullptr;
     guard_pointer guard;
@@ -114,6 +118,14 @@ class guarded_connections {
       guard = at->second.guard;
       const bool is_encrypted = at->second.is_encrypted;
       const std::lock_guard lock(mutex_);
+      if (is_full && !without_message_.empty()) {
+        // It gets the reserved descriptor, which the oldest connection without a message gives back.
+        drop_oldest();
+        if (reserve_ >= 0) real().close(std::exchange(reserve_, -1));
+        fd = accept();
+        error = errno;
+        is_full = fd < 0;
+      }
       if (is_full) {
         if (turn_away(listener)) why = "no file descriptor is left for it (ulimit -n)";
       } else if (guard->connections_ >= guard->limits_.most_connections) {
@@ -124,6 +136,7 @@ class guarded_connections {
         why = "it is of another user of this host";
       } else {
         why = add(fd, guard, is_encrypted);
+        if (why == nullptr && reserve_ < 0) why = "no file descriptor is left (ulimit -n)";
       }
     } catch (const std::bad_alloc&) {
       if (fd >= 0) shutdown(fd, SHUT_RDWR);
@@ -155,11 +168,18 @@ class guarded_connections {
     say(guard, why);
     return false;
   }
-  /// Before the descriptor is closed, and may be reused.
-  void closes(int fd) noexcept {
-    if (!is_marked(fd)) return;
+  /// Closes a descriptor, which may be used again at once.
+  int closes(int fd) noexcept {
+    if (!is_marked(fd)) return real().close(fd);
     const std::lock_guard lock(mutex_);
     if (const auto at = watched_.find(fd); at != watched_.end()) remove(at);
+    const int result = real().close(fd);
+    if (reserve_ < 0) {
+      const int error = errno;
+      reserve_ = spare();
+      errno = error;
+    }
+    return result;
   }
 
  private:
@@ -177,6 +197,8 @@ class guarded_connections {
     bool is_encrypted = false;
   };
   static constexpr std::size_t most_marks = 65'536;
+  static constexpr std::size_t least_without_message = 8;  // however low the limit of descriptors is
+  static constexpr std::size_t most_kept_free = 64;        // descriptors
 
   guarded_connections() : reserve_(spare()) {}
 
@@ -194,7 +216,18 @@ class guarded_connections {
     }
     ++guard->connections_;
     mark(fd, true);
-    if (without_message_.size() <= guard->limits_.most_without_message) return nullptr;
+    if (without_message_.size() > most_without_message(guard->limits_)) {
+      drop_oldest();
+      return "too many connections have not sent a message yet";
+    }
+    if (is_among_the_last(fd) && without_message_.size() > 1) {
+      drop_oldest();
+      return "few file descriptors are left (ulimit -n), and it has not sent a message yet";
+    }
+    return nullptr;
+  }
+  /// Shuts down the connection that has waited longest for its first message: ZeroMQ closes it.
+  void drop_oldest() noexcept {
     const auto first = without_message_.begin();
     const int oldest = first->second;
     without_message_.erase(first);
@@ -202,8 +235,7 @@ class guarded_connections {
       at->second.waits = false;
       at->second.is_dropped = true;
     }
-    shutdown(oldest, SHUT_RDWR);  // ZeroMQ closes it
-    return "too many connections have not sent a message yet";
+    shutdown(oldest, SHUT_RDWR);
   }
   void remove(table::iterator at) noexcept {
     auto& c = at->second;
@@ -221,6 +253,19 @@ class guarded_connections {
     if (fd >= 0) real().close(fd);
     reserve_ = spare();
     return fd >= 0;
+  }
+  static std::size_t soft_limit() noexcept {
+    rlimit limit{};
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+  }
+  /// A quarter of the descriptors: the others are for members, and for files.
+  static std::size_t most_without_message(const connection_guard::limits& l) noexcept {
+    return std::min(l.most_without_message, std::max(least_without_message, soft_limit() / 4));
+  }
+  /// The system takes the lowest free descriptor, so that a high one means that few are left.
+  static bool is_among_the_last(int fd) noexcept {
+    const auto all = soft_limit();
+    return static_cast<std::size_t>(fd) + std::min(most_kept_free, all / 8) >= all;
   }
   static int spare() noexcept { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
@@ -257,10 +302,10 @@ class guarded_connections {
 namespace {
 
 int guarded_accept(int fd, sockaddr* address, socklen_t* size) {
-  return guarded_connections::all().accepted(fd, real().accept(fd, address, size));
+  return guarded_connections::all().accepted(fd, [=] { return real().accept(fd, address, size); });
 }
 int guarded_accept4(int fd, sockaddr* address, socklen_t* size, int flags) {
-  return guarded_connections::all().accepted(fd, real().accept4(fd, address, size, flags));
+  return guarded_connections::all().accepted(fd, [=] { return real().accept4(fd, address, size, flags); });
 }
 ssize_t guarded_recv(int fd, void* buffer, std::size_t bytes, int flags) {
   const auto n = real().recv(fd, buffer, bytes, flags);
@@ -268,10 +313,7 @@ ssize_t guarded_recv(int fd, void* buffer, std::size_t bytes, int flags) {
   errno = ECONNRESET;
   return -1;
 }
-int guarded_close(int fd) {
-  guarded_connections::all().closes(fd);
-  return real().close(fd);
-}
+int guarded_close(int fd) { return guarded_connections::all().closes(fd); }
 
 }  // namespace
 

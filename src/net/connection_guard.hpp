@@ -6,12 +6,12 @@
 //   what it sends           inspected by an inbound_watch: one that exceeds the limits of a message is dropped before
 //                           ZeroMQ has buffered it
 //   connections without     of those that have not sent a whole message yet, in their handshake or after it, the oldest
-//   a message               are dropped when there are too many; at encrypted addresses only those in their handshake
-//                           count
+//   a message               are dropped when they are many or take more than a quarter of the descriptors, and when few
+//                           descriptors are left; at encrypted addresses only those in their handshake count
 //   other users             at addresses on this host that are no tcp: a connection of another user is closed at once,
 //                           root's excepted (an address in a folder of the job has that folder's permissions as well)
-//   too many connections    are closed at once, as those for which no descriptor is left: ZeroMQ would abort the
-//                           process (ipc) or retry forever (tcp)
+//   too many connections    are closed at once, as those for which no descriptor is left and none without a message has
+//                           one: ZeroMQ would abort the process (ipc) or retry forever (tcp)
 //
 // ZeroMQ limits the time of a handshake itself (zmq_socket.cpp), but has no hook to see the bytes of a connection
 // before they are buffered. So four calls of libzmq to the C library are redirected to this file (library_calls.hpp).
@@ -35,8 +35,9 @@ class connection_guard : public std::enable_shared_from_this<connection_guard> {
  public:
   struct limits {
     inbound_limits message;
-    std::size_t most_without_message = 1024;  ///< of all guards of the process, when one of this guard is accepted
-    std::size_t most_connections = 65'536;    ///< of this guard
+    /// Of all guards of the process, when one of this guard is accepted; at most a quarter of its descriptors.
+    std::size_t most_without_message = 4096;
+    std::size_t most_connections = 65'536;  ///< of this guard
   };
   /// `dropped` is called for each connection that is dropped, with the reason, on ZeroMQ's thread.
   explicit connection_guard(const limits& l, std::function<void(std::string_view why)> dropped = {})

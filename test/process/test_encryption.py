@@ -251,6 +251,40 @@ class Encryption(JobTest):
         logs = read_bytes(os.path.join(run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0], "server_0.log")).decode()
         self.assertIn("drops a connection: it does not begin as a member of the job does, encrypted", logs)
 
+    @unittest.skipUnless(ZMQ_LIBRARY, "libzmq is not installed")
+    def test_with_few_descriptors_left_strangers_give_way_to_members(self):
+        run = self.begin()
+        secret, zmq = self.key(run), Zmq()
+        self.addCleanup(zmq.close)
+        public = zmq.public_key(secret)
+
+        def used(pid):
+            return len(os.listdir(f"/proc/{pid}/fd"))
+
+        for pid, (role, addresses) in self.nodes(run).items():
+            limit = used(pid) + 24
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, limit))
+            most, strangers, answered = 0, [], 0
+            for number in range(300):
+                raw = Raw(addresses[0], greets=False)
+                self.addCleanup(raw.close)
+                raw.send(GREETING)
+                strangers.append(raw)
+                most = max(most, used(pid))
+                if role == "server" and number in (100, 200, 299):
+                    client = Client(zmq, addresses[0], int(run.job(), 16), client=11 + number, keys=(public, public, secret),
+                                    timeout=20)
+                    answered += client.ask(STATS) is not None
+                    client.close()
+            with self.subTest(role=role):
+                self.assertEqual(answered, 3 if role == "server" else 0)
+                self.assertLess(most, limit)
+                for raw in strangers:
+                    self.assertTrue(raw.is_dropped())
+        self.end(run)
+        logs = read_bytes(os.path.join(run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0], "server_0.log")).decode()
+        self.assertRegex(logs, "drops a connection: (too many connections have|few file descriptors are left)")
+
     def test_endless_messages_and_slow_handshakes_end_their_connections(self):
         run = self.begin()
         for role, addresses in self.nodes(run).values():

@@ -25,7 +25,6 @@
 
 #include <zmq.hpp>
 
-#include "net/fd_limit.hpp"
 #include "net/zmq_transport.hpp"
 #include "test/support/temporary_folder.hpp"
 #include "test/support/transports.hpp"
@@ -77,6 +76,19 @@ class stranger {
     greeting.replace(12, 4, "NULL");
     const std::string ready = std::string("\x05READY\x0bSocket-Type\0\0\0\x06", 22) + "DEALER";
     send(greeting + '\x04' + static_cast<char>(ready.size()) + ready);
+  }
+  /// The whole handshake, then a message. ZeroMQ closes a connection whose first message arrives before its handshake.
+  void greet_and_send(const std::string& message) const {
+    greet();
+    wait_at_most(20s);
+    std::string seen;
+    char bytes[256];
+    while (seen.find("Identity") == std::string::npos) {
+      const auto n = recv(fd_, bytes, sizeof bytes, 0);
+      if (n <= 0) return;
+      seen.append(bytes, static_cast<std::size_t>(n));
+    }
+    send(message);
   }
   /// Returns: false when the connection was dropped.
   bool send(const std::string& bytes) const {
@@ -144,11 +156,32 @@ TEST_P(ZmqConnectionGuard, AnEndlessMessageEndsItsConnectionWhereverItIsBound) {
 }
 INSTANTIATE_TEST_SUITE_P(Ports, ZmqConnectionGuard, testing::Values(1, 2));
 
+/// Another limit of descriptors, until it is destroyed.
+class soft_limit {
+ public:
+  explicit soft_limit(rlim_t soft) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit now{.rlim_cur = soft, .rlim_max = before_.rlim_max};
+    is_set_ = setrlimit(RLIMIT_NOFILE, &now) == 0;
+  }
+  soft_limit(const soft_limit&) = delete;
+  soft_limit& operator=(const soft_limit&) = delete;
+  ~soft_limit() { setrlimit(RLIMIT_NOFILE, &before_); }
+  [[nodiscard]] bool is_set() const noexcept { return is_set_; }
+  static rlim_t next_descriptor() {
+    const int next = dup(STDERR_FILENO);
+    close(next);
+    return static_cast<rlim_t>(next);
+  }
+
+ private:
+  rlimit before_{};
+  bool is_set_ = false;
+};
+
 TEST(ZmqConnectionGuard, ConnectionsThatSendNothingGiveWayToNewOnes) {
-  raise_descriptor_limit();
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  if (limit.rlim_cur < 4096) GTEST_SKIP() << "the limit of descriptors is too low";
+  const soft_limit limit(4096);  // a quarter of which may send nothing
+  if (!limit.is_set()) GTEST_SKIP() << "the limit of descriptors is too low";
   zmq_transport net;
   auto bound = net.open();
   const auto address = bound->bind("tcp://127.0.0.1:*");
@@ -217,6 +250,16 @@ class guarded_socket {
     });
   }
 
+  /// Waits for the next message of any connection. Returns: its last part.
+  std::string received() {
+    socket_->set(zmq::sockopt::rcvtimeo, 20'000);
+    zmq::message_t part;
+    do {
+      if (!socket_->recv(part)) return "nothing";
+    } while (part.more());
+    return part.to_string();
+  }
+
   std::string at;
   std::string_view reason;
   std::atomic<int> dropped{0};
@@ -247,28 +290,56 @@ TEST(ZmqConnectionGuard, WhenThereAreTooManyNewOnesAreTurnedAway) {
 
 class ZmqWithoutDescriptors : public testing::TestWithParam<const char*> {};
 
+std::string address_in(const test::temporary_folder& folder, std::string_view kind) {
+  return kind == "ipc" ? "ipc://" + folder.path() + "/socket" : "tcp://127.0.0.1:*";
+}
+const std::string a_message("\x01\0\0\x03one", 7);
+const std::string another("\x01\0\0\x05other", 9);
+
 TEST_P(ZmqWithoutDescriptors, ANewConnectionIsTurnedAwayAndTheNextOnesAreAcceptedOnceThereAreSome) {
   const test::temporary_folder folder;
-  const std::string local = "ipc://" + folder.path() + "/socket";
-  guarded_socket bound({}, GetParam() == std::string_view("ipc") ? local : "tcp://127.0.0.1:*");
+  guarded_socket bound({}, address_in(folder, GetParam()));
   bound.reason = "no file descriptor is left";
   const stranger before(bound.at);
-  ASSERT_TRUE(before.is_greeted());
+  before.greet_and_send(a_message);
+  ASSERT_EQ(bound.received(), "one");
   const stranger turned_away(stranger::is_local(bound.at));
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  const int next = dup(STDERR_FILENO);
-  close(next);
-  auto none_left = limit;
-  none_left.rlim_cur = static_cast<rlim_t>(next);
-  setrlimit(RLIMIT_NOFILE, &none_left);
-  turned_away.connect(bound.at);
-  const bool is_dropped = turned_away.is_dropped(60s);
-  setrlimit(RLIMIT_NOFILE, &limit);
-  EXPECT_TRUE(is_dropped);
+  {
+    const soft_limit none_left(soft_limit::next_descriptor());
+    turned_away.connect(bound.at);
+    EXPECT_TRUE(turned_away.is_dropped(60s));
+  }
   EXPECT_TRUE(comes_true([&] { return bound.dropped == 1; }));
   EXPECT_EQ(bound.dropped_otherwise, 0);
   EXPECT_TRUE(stranger(bound.at).is_greeted());
+  before.send(another);
+  EXPECT_EQ(bound.received(), "other");
+}
+
+TEST_P(ZmqWithoutDescriptors, TheOldestThatHasSentNothingGivesWayAndOthersStay) {
+  const test::temporary_folder folder;
+  guarded_socket bound({}, address_in(folder, GetParam()));
+  bound.reason = "file descriptor";
+  const stranger member(bound.at);
+  member.greet_and_send(a_message);
+  ASSERT_EQ(bound.received(), "one");
+  std::vector<stranger> idle;
+  for (int i = 0; i < 3; ++i) {
+    idle.emplace_back(bound.at);
+    ASSERT_TRUE(idle.back().is_greeted());
+  }
+  std::vector<stranger> late;
+  for (int i = 0; i < 3; ++i) late.emplace_back(stranger::is_local(bound.at));
+  const soft_limit none_left(soft_limit::next_descriptor());
+  for (std::size_t i = 0; i < late.size(); ++i) {
+    late[i].connect(bound.at);
+    EXPECT_TRUE(idle[i].is_dropped(60s)) << i;
+    late[i].greet_and_send(a_message);
+    EXPECT_EQ(bound.received(), "one") << i;
+  }
+  member.send(another);
+  EXPECT_EQ(bound.received(), "other");
+  EXPECT_EQ(bound.dropped_otherwise, 0);
 }
 INSTANTIATE_TEST_SUITE_P(Kinds, ZmqWithoutDescriptors, testing::Values("ipc", "tcp"));
 
