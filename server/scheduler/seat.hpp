@@ -91,8 +91,8 @@ class seat {
   std::optional<time_point> last_sign{};  ///< start of the lease; empty until the first heartbeat
   process reserved_for{};                 ///< that no launcher has started, and that is about to join
   time_point reserved_until{};
-  completion joining{};                   ///< its parked join
-  completion watching{};                  ///< its parked watch
+  completion joining{};   ///< its parked join
+  completion watching{};  ///< its parked watch
 
  private:
   seat_state state_ = seat_state::expected;
