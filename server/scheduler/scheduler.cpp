@@ -284,7 +284,7 @@ void scheduler::heartbeat(const net::request_view& in, completion& done, time_po
         is_replaced ? "another process has replaced it" : name(who.what, who.index) + " was considered lost");
   }
   if (!known && body.value("joined", json()) == true)  // of a scheduler that was here before, with the same job id
-    return tell_to_end(done, exit_status::scheduler_lost, "the job was started again without it");
+    return tell_to_end(done, exit_status::scheduler_lost, "a new scheduler does not know it");
   if (!known) return done.answer(fields);
   if (!n.is(seat_state::blocked)) {
     n.last_sign = now;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""-m external: prun.py runs the scheduler alone, and anything else starts the servers and workers, on any host, in any order, each
-by `prun.py join` (join.py) with two variables:
+"""-m external: prun.py runs the scheduler alone, and anything else starts the servers and workers, on any host, in any order,
+each by `prun.py join` (join.py) with two variables:
 
     PARACEL_RENDEZVOUS=HOST:PORT#JOB   where the scheduler is, or will be: a name or an address; which job
     PARACEL_JOB_KEY_FILE=FILE          the job's key, mode 0600
@@ -10,6 +10,7 @@ import json
 import os
 import re
 import stat
+import time
 
 from .exit_status import FAILURE, USAGE, Failure
 from .hosts import is_loopback
@@ -57,6 +58,7 @@ class External:
             host = (options.host or "127.0.0.1").strip("[]")
             self.where = Rendezvous(f"{f'[{host}]' if ':' in host else host}:1#{os.urandom(8).hex()}")
             self.where.port = "*"
+        self.pause = REMINDER
         self.key = os.path.abspath(os.environ[KEY_VARIABLE]) if os.environ.get(KEY_VARIABLE) else None
 
     def is_reachable(self):
@@ -103,6 +105,17 @@ class External:
             "worker": {k: v for k, v in plan.worker_environment("").items() if k != VARIABLE},
             "program": command_of(plan.program) + o.arguments, "folder": os.getcwd(),
             "config": ["--cfg_file", o.cfg_file, *overriding(o.set)] if o.cfg_file else []})
+
+    def begin(self, job):
+        """The scheduler is there."""
+        for line in self.commands(job.options.snum, job.options.wnum):
+            job.terminal.say(line, matters=True)
+        job.deadlines["missing"] = time.monotonic() + self.pause
+
+    def remind(self, job, now):
+        job.terminal.say(f"waits for {missing(job.nodes, job.options.snum, job.options.wnum)}")
+        self.pause *= 2
+        job.deadlines["missing"] = now + self.pause
 
     def commands(self, servers, workers):
         """What to run for the others, in lines."""

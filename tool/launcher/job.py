@@ -16,7 +16,6 @@ from .orphans import become_subreaper, reap, signal_orphans
 from .pipes import Pipes
 from .program import DEFAULT_SIGNALS
 from .run_directory import NOTE, write_note
-from .external import REMINDER, missing
 from .exit_status import FAILURE, OK, SCHEDULER_LOST, TIMEOUT, Failure, words_of
 from .ssh import LifeLine, Startups
 from .terminal import Terminal
@@ -120,11 +119,7 @@ class Job:
         self.deadlines.pop("ready", None)
         self.write_note()
         if self.plan.external:
-            for line in self.plan.external.commands(self.options.snum, self.options.wnum):
-                self.terminal.say(line, matters=True)
-            self.reminder = REMINDER
-            self.deadlines["missing"] = time.monotonic() + self.reminder
-            return
+            return self.plan.external.begin(self)
         self.queued = self.plan.make_servers(address)
         self.spawn(self.queued.pop(0))
         if not self.plan.remote:
@@ -552,9 +547,7 @@ class Job:
             self.deadlines.pop("timeout")
             self.fail(TIMEOUT, f"the job was not complete within {self.options.timeout:g} s")
         if self.deadlines.get("missing", now + 1) <= now:
-            self.reminder *= 2
-            self.deadlines["missing"] = now + self.reminder
-            self.terminal.say(f"waits for {missing(self.nodes, self.options.snum, self.options.wnum)}")
+            self.plan.external.remind(self, now)
         if self.deadlines.get("ready", now + 1) <= now:
             self.deadlines.pop("ready")
             self.fail(SCHEDULER_LOST, "the scheduler did not start", ("scheduler", 0))

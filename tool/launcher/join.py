@@ -41,13 +41,21 @@ def parse_command(arguments):
                         help="of a server: another folder from which it may load plug-ins")
     parser.add_argument("--advertise", default="", metavar="HOST",
                         help="of a server: the name or address by which the others reach it, if it cannot see that itself")
-    parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    # Options may stand on either side of the role: argparse would take those after it for the program's.
-    at = next((i for i, word in enumerate(arguments)
-               if word in ROLES and (i == 0 or arguments[i - 1] not in parser._option_string_actions)), None)
-    options = parser.parse_args(arguments if at is None else [*arguments[:at], *arguments[at + 1:]])
-    words = options.words
-    options.role = os.environ.get("PARACEL_ROLE", "") if at is None else arguments[at]
+    # Options may stand on either side of the role; those after the program are its own.
+    own, words = [], list(arguments)
+
+    def take_options():
+        while words and words[0].startswith("-"):
+            own.append(words.pop(0))
+            action = parser._option_string_actions.get(own[-1])
+            if words and action is not None and action.nargs is None:
+                own.append(words.pop(0))
+
+    take_options()
+    role = words.pop(0) if words and words[0] in ROLES else None
+    take_options()
+    options = parser.parse_args(own)
+    options.words, options.role = words, role or os.environ.get("PARACEL_ROLE", "")
     if options.role not in ROLES:
         parser.error(f"found {words[0] if words else options.role or 'no role'}, want server or worker")
     if options.role == "server" and words:
