@@ -25,15 +25,20 @@ constexpr std::size_t max_busy_items = 64;  // of one heartbeat
 // The same long call is reported again after this time, so that a long log shows that it is still the same.
 constexpr std::chrono::seconds busy_again{30};
 
+/// As servers and workers give it; 0: none.
+std::uint64_t incarnation_in(const json& body) {
+  const auto it = body.find("incarnation");
+  if (it != body.end() && it->is_string()) return from_hex(it->get_ref<const std::string&>()).value_or(0);
+  return whole_number_in(body, "incarnation", ~std::uint64_t{0});
+}
+
 /// The server that a join describes.
 server_entry server_in(const json& body, std::uint32_t slot, const process& holder) {
   server_entry s;
   s.slot = slot;
   s.host = holder.host;
   s.pid = holder.pid;
-  const auto it = body.find("incarnation");
-  if (it != body.end() && it->is_string()) s.incarnation = from_hex(it->get_ref<const std::string&>()).value_or(0);
-  else s.incarnation = whole_number_in(body, "incarnation", ~std::uint64_t{0});
+  s.incarnation = incarnation_in(body);
   if (s.incarnation == 0) throw refusal("\"incarnation\" must be 16 hex digits or a number, and not 0");
   if (const auto weight = body.find("weight"); weight != body.end()) {
     if (!weight->is_number() || !(*weight >= ring::least_weight && *weight <= ring::greatest_weight))
@@ -175,6 +180,7 @@ void scheduler::join(const net::request_view& in, completion& done, time_point n
     if (size != options_.workers)
       throw refusal("worker " + std::to_string(who.index) + " was started as one of " + std::to_string(size) +
                     " workers, the job has " + std::to_string(options_.workers));
+    if (body.contains("incarnation")) holder.incarnation = incarnation_in(body);
     n.address = body.contains("address") ? address_in(body, "address") : "";
     if (!returns) ++workers_joined_;
   }

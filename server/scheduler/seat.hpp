@@ -41,7 +41,7 @@ enum class seat_state : std::uint8_t { expected, joined, blocked, awaited, catch
 struct process {
   int pid = 0;
   std::string host{};
-  std::uint64_t incarnation = 0;  ///< of a server
+  std::uint64_t incarnation = 0;  ///< 0: unknown. Pods of one name may have the same pid, too
 
   /// Whether the body of a control message refers to this process. A launcher knows only the pid.
   [[nodiscard]] bool matches(const nlohmann::json& body) const;

@@ -153,29 +153,37 @@ class Manifests(JobTest):
             self.assertEqual(status, 2)
             self.assertIn("want at most 40 lower-case letters", err)
 
-    def test_what_the_program_gets(self):
-        found = self.manifests("-w", "2", "--set", "rounds=7", "--on-worker-death", "wait:90", "--drop-messages", "1",
-                               "--checkpoint-dir", "my/ckpt", "--checkpoint-every", "3")
-        pods = self.pods(found)
-        scheduler, worker = (pods[role][1]["containers"][0] for role in ("scheduler", "worker"))
-        self.assertEqual(worker["command"][0], "/usr/lib/paracel/bin/lr")
-        self.assertEqual(worker["command"][-4:], ["--cfg_file", "/paracel/config/config.json", "--set", "rounds=7"])
-        values = {variable["name"]: variable.get("value") for variable in worker["env"]}
-        self.assertEqual((values["PARACEL_SIZE"], values["PARACEL_MODE"], values["PARACEL_DROP_MESSAGES"],
-                          values["PARACEL_STATE_DIR"]), ("2", "spread", "1", "/paracel/run"))
-        self.assertNotIn("PARACEL_PARENT", values)
-        self.assertNotIn("--parent", scheduler["command"])
-        for pair in (("--on-worker-death", "wait:90"), ("--checkpoint_dir", "/paracel/checkpoints"), ("--join-timeout", "600")):
-            self.assertIn(pair, list(zip(scheduler["command"], scheduler["command"][1:])))
-        self.assertIn({"name": "data", "mountPath": "/paracel/checkpoints", "subPath": "my/ckpt"}, scheduler["volumeMounts"])
+    def test_what_the_pods_run(self):
+        found = self.manifests("--heartbeat-limit", "3", "-w2", "-p=3", "--set", "rounds=7", "--replicas=2",
+                               "--on-worker-death", "wait:90", "-v", "--checkpoint-dir", "my/ckpt", "--checkpoint-every", "3",
+                               "--name", "trial", "--timeout", "9")
+        pods = {role: pod["containers"][0] for role, (_, pod) in self.pods(found).items()}
+        command = pods["scheduler"]["command"]
+        prun = "/usr/lib/paracel/bin/prun.py"
+        where = command[command.index("--rendezvous") + 1]
+        self.assertRegex(where, r"\Atrial-scheduler-0\.trial:7400#[0-9a-f]{16}\Z")
+        self.assertEqual(command, [
+            prun, "--heartbeat-limit", "3", "-w", "2", "-p", "3", "--set", "rounds=7", "--replicas", "2",
+            "--on-worker-death", "wait:90", "-v", "--checkpoint-every", "3", "-m", "external", "--rendezvous", where,
+            "--output-dir", "/paracel/run",
+            "--checkpoint-dir", "/paracel/checkpoints", "--resume-newest", "-c", "/paracel/config/config.json",
+            "/usr/lib/paracel/bin/lr"])
+        self.assertEqual([pods[role]["command"] for role in ("server", "worker")],
+                         [[prun, "join", "server"], [prun, "join", "worker"]])
+        for container in pods.values():
+            self.assertIn({"name": "PARACEL_RENDEZVOUS", "value": where}, container["env"])
+        self.assertIn({"name": "data", "mountPath": "/paracel/checkpoints", "subPath": "my/ckpt"},
+                      pods["scheduler"]["volumeMounts"])
+        self.assertIn(where[-16:], pods["scheduler"]["livenessProbe"]["exec"]["command"])
 
     def test_a_dollar_of_an_argument_is_not_a_variable_of_the_pod(self):
-        found = self.manifests("--volume", "mine", program="/opt/mine", config="")
-        self.assertEqual([one["kind"] for one in found], ["Secret", "Service", "Job", "Job", "Job"])
-        status, out, err = self.prun("-m", "k8s", "--image", IMAGE, "/opt/my.py", "$(HOME) a", "ä: #\n- ☃\U0001f600\x85")
+        words = ("$(HOME) a", "ä: #\n- ☃\U0001f600\x85")
+        status, out, err = self.prun("-m", "k8s", "--image", IMAGE, "--volume", "mine", "/opt/mine", *words)
         self.assertEqual(status, 0, err)
-        worker = list(yaml.safe_load_all(out))[-1]["spec"]["template"]["spec"]["containers"][0]
-        self.assertEqual(worker["command"][:4], ["python3", "/opt/my.py", "$$(HOME) a", "ä: #\n- ☃\U0001f600\x85"])
+        found = list(yaml.safe_load_all(out))
+        self.assertEqual([one["kind"] for one in found], ["Secret", "Service", "Job", "Job", "Job"])
+        self.assertEqual(found[2]["spec"]["template"]["spec"]["containers"][0]["command"][-3:],
+                         ["/opt/mine", "$" + words[0], words[1]])
 
     def test_a_config_that_includes_others_becomes_one(self):
         self.write_config("base.json")
@@ -194,8 +202,10 @@ class Manifests(JobTest):
                             (("--image", "a b", LR), "want the name of an image"),
                             (("--image", IMAGE, "build/mine"), "want the program's path in the image"),
                             (("--image", IMAGE, "--m_server", "local", LR), "for servers and workers alike"),
-                            (("--image", IMAGE, "--insecure", LR), "--insecure: with -m k8s jobs in Kubernetes are encrypted"),
-                            (("--image", IMAGE, "--elastic", LR), "--elastic: with -m k8s"),
+                            (("--image", IMAGE, "--insecure", LR), "--insecure: with -m k8s jobs are encrypted"),
+                            (("--image", IMAGE, "--hostfile", "cfg.json", LR), "--hostfile requires -m mpi or ssh"),
+                            (("--image", IMAGE, "--bind-interface", "lo", LR), "--bind-interface: with -m k8s pods"),
+                            (("--image", IMAGE, "--output-dir", "x", LR), "--output-dir: with -m k8s the logs are in the volume"),
                             (("--image", IMAGE, "--resume", "x", LR), "resumes from the newest checkpoint"),
                             (("--image", IMAGE, "--on-worker-death", "eject", LR), "want abort or wait:T"),
                             (("--image", IMAGE, "--checkpoint-dir", "/x", LR), "a folder of the volume"),
@@ -222,10 +232,12 @@ class Manifests(JobTest):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_texts_arrive_as_they_are(self):
-        texts = ["", " ", "a", "yes", "No", "null", "~", "1", "0x1", "1e3", "-", "- a", "a: b", "a:b", "a #b", "#a", "'", '"', "\\",
+        texts = ["", " ", "a", "yes", "No", "null", "~", "1", "0x1", "1e3", "-", "- a", "a: b", "a:b", "a #b", "#a", "'", '"',
+                 "\\", "2026-01-01",
                  "a\nb", "a\nb\n", "a\n\n", "\na\n", " a\nb\n", "a\n b\n", "a\tb\n", "\ta\n", "a\r\nb\n", "\x00", "\x7f", "\x85",
-                 "\u2028", "\ufeff", "\U0001f600\n", "ä\nö\n", "[a]", "{a}", "*a", "&a", "!a", "%a", "@a", "`a", "|", ">", "?", "2026-01",
-                 "12:30", "a:", "a:b:c", ":a", "a\n#b\n", "---\n", "...\n", "a\n---\nb\n", "<<", "=", "0o7", "1_000", ".5", ".inf"]
+                 "\u2028", "\ufeff", "\U0001f600\n", "ä\nö\n", "[a]", "{a}", "*a", "&a", "!a", "%a", "@a", "`a", "|", ">", "?",
+                 "12:30", "a:", "a:b:c", ":a", "a\n#b\n", "---\n", "...\n", "a\n---\nb\n", "<<", "=", "0o7", "1_000", ".5",
+                 ".inf"]
         documents = [{"all": texts, "by": [{"key": text, "nested": {text: [text]}} for text in texts], "none": [], "empty": {},
                       "number": 3, "is": True}]
         self.assertEqual(list(yaml.safe_load_all(yaml_text(documents))), documents)

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The Debian packages: lintian finds no error; on a minimal Debian 12 they are installed, run, build what `prun.py new` makes,
-and are removed without a trace. Needs root, mmdebstrap and a mirror; skipped otherwise."""
+and are removed without a trace. The image of tool/k8s, made of them, runs the pods of prun.py -m k8s. Needs root, mmdebstrap and
+a mirror; skipped otherwise."""
 import glob
 import os
 import re
@@ -12,9 +13,14 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BUILD  # noqa: E402
+from pod_support import Cluster, why_not as pods_why_not  # noqa: E402
+from process_support import BIN, BUILD, PRUN, SOURCE, clean_environment, wait_until  # noqa: E402
 from test_fresh_machine import SKIPPED, debian_12, make_root, missing, reach_mirrors_inside, run_inside  # noqa: E402
 
+try:
+    import yaml
+except ImportError:
+    yaml = None
 PACKAGES = ["libparacel", "libparacel-dev", "paracel", "paracel-doc", "python3-paracel"]
 
 
@@ -90,6 +96,52 @@ class Packages(unittest.TestCase):
         self.assertEqual(inside("dpkg -l | grep paracel || true"), "")
         left = inside("find /usr /etc /opt /srv | sort | comm -13 /files_before - | grep paracel || true")
         self.assertEqual(left, "")
+
+    def test_d_the_image_of_pods_runs_them(self):
+        reason = missing() or pods_why_not() or ("" if debian_12() else "not Debian 12") or ("" if yaml else "no module yaml")
+        if reason:
+            self.skipTest(reason)
+        folder = os.path.join(self.folder, "image")
+        os.mkdir(folder)
+        root = make_root(folder, "bookworm")  # as FROM says, apart from what a slim image leaves out
+        reach_mirrors_inside(root)
+        with open(os.path.join(SOURCE, "tool", "k8s", "Containerfile"), encoding="utf-8") as file:
+            steps = [line.split(None, 1) for line in file.read().replace("\\\n", " ").splitlines() if line and line[0] != "#"]
+        self.assertEqual(steps[0], ["FROM", "debian:bookworm-slim"])
+        workdir = "/"
+        for word, rest in steps[1:]:
+            if word == "COPY":
+                *names, to = rest.split()
+                os.makedirs(root + to, exist_ok=True)
+                for name in names:
+                    for path in glob.glob(os.path.join(self.folder, name)):
+                        shutil.copy(path, root + to)
+            elif word == "RUN":
+                run_inside(root, workdir, "export DEBIAN_FRONTEND=noninteractive; " + rest)
+            else:
+                self.assertEqual(word, "WORKDIR")
+                workdir = rest
+                os.makedirs(root + workdir, exist_ok=True)
+        volume = os.path.join(folder, "cluster", "volume")
+        os.makedirs(volume)
+        subprocess.run([sys.executable, os.path.join(SOURCE, "tool", "datagen.py"), "-m", "classification", "-o",
+                        os.path.join(volume, "training.csv"), "-n", "300", "-k", "10"], check=True, stdout=subprocess.DEVNULL)
+        config = os.path.join(folder, "cfg.json")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write('{"training_input": "training.csv", "method": "dgd", "rounds": 20, "alpha": 0.1, "beta": 0.01, '
+                       '"output": "out"}')
+        printed = subprocess.run([PRUN, "-m", "k8s", "--image", "paracel", "-w", "2", "-p", "2", "--replicas", "2", "-c", config,
+                                  "--checkpoint-dir", "saved", "--checkpoint-every", "5", "lr"], stdin=subprocess.DEVNULL,
+                                 capture_output=True, text=True, check=True, env=clean_environment(PARACEL_FRAMEWORK=BIN))
+        cluster = Cluster(os.path.join(folder, "cluster"), yaml.safe_load_all(printed.stdout), root=root)
+        self.addCleanup(cluster.close)
+        for role in ("worker", "scheduler", "server"):
+            cluster.start(role)
+        self.assertTrue(wait_until(cluster.turn, 120, 0.1), [pod.said()[-2000:] for pod in cluster.pods])
+        self.assertIn("objective", cluster.pod("worker").said())
+        self.assertTrue(os.path.getsize(os.path.join(volume, "out", "lr_theta_0")))
+        self.assertTrue(glob.glob(os.path.join(volume, "saved", "*", "manifest.json")))
+        self.assertEqual(cluster.failures, {})
 
 
 if __name__ == "__main__":

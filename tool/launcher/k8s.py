@@ -1,54 +1,54 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""-m k8s: prints what starts a job in Kubernetes, and starts nothing itself. The scheduler, the servers and the workers are the pods
-of three indexed Jobs, or of one JobSet, and find each other by the scheduler's name, which a headless Service resolves. A Job
-replaces a pod that has failed by another one of the same index; the scheduler decides whether that takes the place of the first.
+"""-m k8s: prints what starts a job in Kubernetes, and starts nothing itself. The scheduler, the servers and the workers are the
+pods of three indexed Jobs, or of one JobSet. The first runs `prun.py -m external` with the options of this command, the others
+`prun.py join` (external.py), by the scheduler's name, which a headless Service resolves. A Job replaces a pod that has failed by
+another one of the same index; the scheduler decides whether that takes the place of the first.
 
     /data                  the volume: the working folder of all pods
     /paracel/checkpoints   its folder --checkpoint-dir
-    /paracel/run           its folder paracel/NAME: what replaced workers left for their successors
+    /paracel/run           its folder paracel/NAME, with the logs of the scheduler, and what replaced workers leave to others
     /paracel/job.key       the Secret; a mount of the file itself, because a link is refused, as is a file that others may read
     /paracel/config/       the ConfigMap
 """
 import os
 import re
 
-from .checkpoints import Checkpoints
 from .config import check_config
-from .exit_status import CONFIG, DATA, FAILURE, OK, PLUGIN, USAGE, Failure, words_of
+from .exit_status import CONFIG, DATA, OK, PLUGIN, USAGE, Failure, words_of
 from .output import write_out, write_quietly
-from .plan import Plan
-from .program import command_of, find_program, marks_in, own_folders
+from .program import find_program, marks_in, own_folders
 from .yaml_text import Octal, yaml_text
 
-FRAMEWORK = "/usr/lib/paracel"  # in the image, as the Debian packages have it
+BIN = "/usr/lib/paracel/bin"  # in the image, as the Debian packages have it
 DATA_FOLDER, RUN, CHECKPOINTS, KEY, CONFIG_FOLDER = ("/data", "/paracel/run", "/paracel/checkpoints", "/paracel/job.key",
                                                      "/paracel/config")
 PORT = 7400            # of the scheduler
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 MOST_NAME = 40         # characters: with the role, an index and the controllers' suffixes a pod's name has 63 at most
 MOST_CONFIG = 1000000  # bytes: a ConfigMap may have 1 MiB
-JOIN_TIMEOUT = 600.0   # seconds, in which nodes may be added and images fetched
-RESOURCES = {"scheduler": "1:1G", "server": "1:4G", "worker": "1:4G"}
+RESOURCES = {"scheduler": ("1", "1G"), "server": ("1", "4G"), "worker": ("1", "4G")}
 RESOURCE = re.compile(r"(?:(scheduler|server|worker)=)?([0-9]{1,4}(?:\.[0-9]{1,3})?):([0-9]{1,9}[MGT])")
-WITHOUT_MEANING = {  # option of argparse: why
-    "hostfile": "Kubernetes chooses the hosts", "hostfile_server": "Kubernetes chooses the hosts",
-    "host": "pods find each other by name", "bind_interface": "pods find each other by name",
-    "ppn": "Kubernetes chooses the hosts", "insecure": "jobs in Kubernetes are encrypted",
-    "run_dir": "kubectl logs has the logs", "report": "kubectl logs has the logs", "ps": "programs for ps-lite are not started "
-    "in Kubernetes", "elastic": "no prun.py runs that could add or remove servers",
-    "resume": "a job resumes from the newest checkpoint in --checkpoint-dir by itself",
+BY_NAME, NO_PS, LOGS = ("pods find each other by name", "no programs for ps-lite are started",
+                        "the logs are in the volume, and kubectl logs has them")
+WITHOUT_MEANING = {  # option: why
+    "ppn": "Kubernetes chooses the hosts", "host": BY_NAME, "bind_interface": BY_NAME, "rendezvous": BY_NAME,
+    "insecure": "jobs are encrypted", "ps": NO_PS, "customers": NO_PS, "run_dir": LOGS, "output_dir": LOGS,
+    "dry_run": "nothing is started", "resume": "a job resumes from the newest checkpoint in --checkpoint-dir by itself",
 }
+OWN = {"image", "jobset", "name", "volume", "resources", "method", "m_server", "cfg_file", "checkpoint_dir", "max_restarts",
+       "timeout", "resume_newest", "encrypt"}  # what the scheduler's pod is not given as it stands
 
 
-def check_options(parser, options):
-    """Of -m k8s, while the command line is parsed."""
-    if options.m_server != "k8s":
-        parser.error(f"--m_server {options.m_server}: -m k8s is for servers and workers alike")
+def check_options(parser, options, words):
+    """Of -m k8s, while the command line is parsed. `options.kept`: what is said to the scheduler's pod."""
+    if options.m_server != options.method:
+        parser.error(f"-m {options.method} --m_server {options.m_server}: k8s is for servers and workers alike")
     if not options.image:
         parser.error("-m k8s requires --image IMAGE")
     for name, why in WITHOUT_MEANING.items():
-        if getattr(options, name) != parser.get_default(name) and not (name == "hostfile_server" and not options.hostfile_server):
-            parser.error(f"--{name.replace('_', '-') if name != 'hostfile_server' else name}: with -m k8s {why}")
+        if getattr(options, name) != parser.get_default(name):
+            action = next(a for a in parser._actions if a.dest == name)
+            parser.error(f"{action.option_strings[-1]}: with -m k8s {why}")
     if options.on_worker_death == "eject":
         parser.error("--on-worker-death eject: with -m k8s nobody reports that a worker is dead: want abort or wait:T")
     if options.name and (not NAME.fullmatch(options.name) or len(options.name) > MOST_NAME):
@@ -61,6 +61,25 @@ def check_options(parser, options):
         parser.error(f"--checkpoint-dir {folder}: with -m k8s a folder of the volume: want a relative path without ..")
     if not re.fullmatch(r"[!-~]+", options.image):
         parser.error(f"--image {options.image!r}: want the name of an image")
+    options.kept = kept_words(parser, words)
+
+
+def kept_words(parser, words):
+    """The options of a command line, up to its program, that the scheduler's pod is given, too."""
+    kept, at = [], 0
+    while at < len(words) and words[at].startswith("-") and words[at] not in ("-", "--"):
+        name, equals, value = words[at].partition("=")
+        if not name.startswith("--") and len(name) > 2:  # -w4
+            name, equals, value = words[at][:2], "=", words[at][2:].removeprefix("=")
+        action = parser._option_string_actions[name]
+        if action.nargs == 0:
+            found = [name]
+        else:
+            found = [name, value if equals else words[at + 1]]
+            at += not equals
+        kept += found if action.dest not in OWN else []
+        at += 1
+    return kept
 
 
 def resources(text):
@@ -72,63 +91,10 @@ def resources(text):
     return found[1], found[2], found[3]
 
 
-class PodCheckpoints(Checkpoints):
-    """The folder is that of the pods. The scheduler chooses the checkpoint when it starts."""
-
-    def __init__(self, options):
-        self.options, self.resume, self.notes = options, "", []
-        self.folder = CHECKPOINTS if options.checkpoint_dir else ""
-
-    def flags(self, program):
-        flags = super().flags(program)
-        return flags + (["--resume_newest"] if flags else [])
-
-
-class PodPlan(Plan):
-    """The commands of pods. What depends on this host is not asked for."""
-
-    def __init__(self, options, program, facts):
-        self.options, self.program, self.facts = options, program, facts
-        self.framework, self.linked = FRAMEWORK + "/bin", True
-        self.id, self.run_dir, self.sockets = os.urandom(8).hex(), RUN, ""
-        self.encrypted = self.reachable = True
-        self.remote = ["k8s"]
-        self.checkpoints = PodCheckpoints(options)
-        of = {role: self.resources_of(role) for role in RESOURCES}
-        self.requests = {role: {"cpu": cpus, "memory": f"{memory}i"} for role, (cpus, memory) in of.items()}
-        self.threads = options.threads or max(1, int(float(of["server"][0])))
-        self.plugin_dirs = list(dict.fromkeys([*options.plugin_dir, *(facts.plugin_folders() if facts else []),
-                                               os.path.dirname(program), FRAMEWORK + "/lib", FRAMEWORK + "/lib/paracel"]))
-
-    def resources_of(self, role):
-        found = RESOURCE.fullmatch(RESOURCES[role]).groups()[1:]
-        for of, cpus, memory in self.options.resources:
-            if of == role or of is None and role != "scheduler":
-                found = cpus, memory
-        return found
-
-    def scheduler_bind(self):
-        return f"tcp://*:{PORT}"
-
-    def commands(self, scheduler):
-        """{role: (words, environment)}. `scheduler`: its name."""
-        address = f"tcp://{scheduler}:{PORT}"
-        words = self.make_scheduler().command
-        at = words.index("--parent")
-        server = self.server_command(address, "", self.threads)
-        worker = self.make_workers(address)[0]
-        program = [self.program] if not self.program.endswith(".py") else ["python3", self.program]
-        environment = dict(worker.environment, PARACEL_MODE="spread")
-        for name in ("PARACEL_PARENT", "PARACEL_RANK", "PARACEL_PRINTS_TO_TERMINAL", "PARACEL_SHARED_MEMORY"):
-            environment.pop(name, None)
-        return {"scheduler": (words[:at] + words[at + 2:], {}),
-                "server": (server, {}),
-                "worker": (program + worker.command[len(command_of(self.program)):], environment)}
-
-
 class Manifests:
-    def __init__(self, plan, name, config):
-        self.plan, self.options, self.name, self.config = plan, plan.options, name, config
+    def __init__(self, options, program, id, name, config):
+        """`program`: its path in the image. `id`: 16 hex digits. `config`: a text, or None."""
+        self.options, self.program, self.id, self.name, self.config = options, program, id, name, config
 
     def labels(self, role=None):
         labels = {"app.kubernetes.io/name": "paracel", "app.kubernetes.io/instance": self.name}
@@ -140,6 +106,27 @@ class Manifests:
     def scheduler_host(self):
         """The pod's name, in the Service's. A JobSet numbers its Jobs, too."""
         return f"{self.name}-scheduler-0{'-0' if self.options.jobset else ''}.{self.name}"
+
+    def rendezvous(self):
+        return f"{self.scheduler_host()}:{PORT}#{self.id}"
+
+    def command(self, role):
+        if role != "scheduler":
+            return [BIN + "/prun.py", "join", role]
+        o = self.options
+        words = [BIN + "/prun.py", *o.kept, "-m", "external", "--rendezvous", self.rendezvous(), "--output-dir", RUN]
+        if o.checkpoint_dir:
+            words += ["--checkpoint-dir", CHECKPOINTS, "--resume-newest"]
+        if self.config is not None:
+            words += ["-c", CONFIG_FOLDER + "/config.json"]
+        return [*words, self.program, *o.arguments]
+
+    def size(self, role):
+        cpus, memory = RESOURCES[role]
+        for of, *given in self.options.resources:
+            if of == role or of is None and role != "scheduler":
+                cpus, memory = given
+        return {"cpu": cpus, "memory": f"{memory}i"}
 
     def key(self):
         return {"apiVersion": "v1", "kind": "Secret", "metadata": self.metadata(), "type": "Opaque", "immutable": True,
@@ -179,27 +166,22 @@ class Manifests:
         and watch it: one that it does not hear ends by itself."""
         if role != "scheduler":
             return {}
-        ask = {"exec": {"command": [FRAMEWORK + "/bin/send_request", "--rendezvous", f"tcp://127.0.0.1:{PORT}", "--job",
-                                    self.plan.id, "--verb", "ping", "--timeout", "3"]}, "timeoutSeconds": 5}
+        ask = {"exec": {"command": [BIN + "/send_request", "--rendezvous", f"tcp://127.0.0.1:{PORT}", "--job", self.id, "--verb",
+                                    "ping", "--timeout", "3"]}, "timeoutSeconds": 5}
         return {"startupProbe": {**ask, "periodSeconds": 2, "failureThreshold": 60},
                 "readinessProbe": {**ask, "periodSeconds": 10},
                 "livenessProbe": {**ask, "periodSeconds": 20, "failureThreshold": 6}}
 
-    def container(self, role, words, environment):
-        index = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}
-        command = [word.replace("$", "$$") for word in words]  # the kubelet replaces $(NAME)
-        variables = [{"name": name, "value": value.replace("$", "$$")}
-                     for name, value in {"PARACEL_JOB_KEY_FILE": KEY, **environment}.items()]
-        if role == "worker":
-            variables.append({"name": "PARACEL_RANK", **index})
-        elif role == "server":
-            command += ["--slot", "$(JOB_COMPLETION_INDEX)"]
-        size = self.plan.requests[role]
-        return {"name": role, "image": self.options.image, "command": command, "env": variables, "workingDir": DATA_FOLDER,
-                "resources": {"requests": size, "limits": size}, "volumeMounts": self.mounts(), **self.probes(role),
+    def container(self, role):
+        variables = {"PARACEL_RENDEZVOUS": self.rendezvous(), "PARACEL_JOB_KEY_FILE": KEY}
+        return {"name": role, "image": self.options.image,
+                "command": [word.replace("$", "$$") for word in self.command(role)],  # the kubelet replaces $(NAME)
+                "env": [{"name": name, "value": value} for name, value in variables.items()], "workingDir": DATA_FOLDER,
+                "resources": {"requests": self.size(role), "limits": self.size(role)}, "volumeMounts": self.mounts(),
+                **self.probes(role),
                 "securityContext": {"allowPrivilegeEscalation": False, "seccompProfile": {"type": "RuntimeDefault"}}}
 
-    def pod(self, role, words, environment):
+    def pod(self, role):
         spec = {"restartPolicy": "Never", "subdomain": self.name, "automountServiceAccountToken": False,
                 "enableServiceLinks": False, "shareProcessNamespace": True}  # process 1 of a namespace ignores signals
         if self.options.jobset:
@@ -208,10 +190,10 @@ class Manifests:
             spec["topologySpreadConstraints"] = [{
                 "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
                 "labelSelector": {"matchLabels": self.labels(role)}}]
-        spec.update(containers=[self.container(role, words, environment)], volumes=self.volumes())
+        spec.update(containers=[self.container(role)], volumes=self.volumes())
         return {"metadata": {"labels": self.labels(role)}, "spec": spec}
 
-    def job(self, role, words, environment):
+    def job(self, role):
         """The spec of a Job. Another pod would find the same wrong config or data, so there is none for these statuses; nor does
         a pod count that a node has lost."""
         count = {"scheduler": 1, "server": self.options.snum, "worker": self.options.wnum}[role]
@@ -223,13 +205,13 @@ class Manifests:
                     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}}
         if self.options.timeout is not None:
             spec["activeDeadlineSeconds"] = max(1, round(self.options.timeout))
-        return {**spec, "template": self.pod(role, words, environment)}
+        return {**spec, "template": self.pod(role)}
 
     def jobs(self):
-        specs = {role: self.job(role, *of) for role, of in self.plan.commands(self.scheduler_host()).items()}
+        specs = {role: self.job(role) for role in RESOURCES}
         if not self.options.jobset:
-            return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": self.metadata(f"{self.name}-{role}", role), "spec": spec}
-                    for role, spec in specs.items()]
+            return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": self.metadata(f"{self.name}-{role}", role),
+                     "spec": spec} for role, spec in specs.items()]
         return [{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": self.metadata(), "spec": {
             "network": {"enableDNSHostnames": True, "subdomain": self.name, "publishNotReadyAddresses": True},
             "successPolicy": {"operator": "All", "targetReplicatedJobs": ["scheduler"]},
@@ -269,44 +251,38 @@ def read_config(path, including=()):
 
 def program_in_image(given):
     """(the program's path in the image, the same program here or None). Raises Failure."""
-    here = next((path for folder in own_folders() if os.access(path := os.path.join(folder, os.path.basename(given)), os.X_OK)), None)
+    name = os.path.basename(given)
+    here = next((path for path in (os.path.join(folder, name) for folder in own_folders()) if os.access(path, os.X_OK)), None)
     if here is not None and (os.sep not in given or os.path.exists(given) and os.path.samefile(given, here)):
-        return os.path.join(FRAMEWORK, "bin", os.path.basename(given)), find_program(here)
+        return os.path.join(BIN, name), find_program(here)
     if given.startswith("/"):
         return given, None
-    raise Failure(USAGE, f"{given}: want the program's path in the image, beginning with /, or the name of one of the framework's")
+    raise Failure(USAGE, f"{given}: want the program's path in the image, beginning with /, or the name of one of the "
+                         "framework's")
 
 
-def checked_facts(options, here):
-    """What the program says of the config, if it is here to be asked. Raises Failure."""
-    if here is None:
-        return None
+def check_facts(options, here):
+    """Asks the program about the config, if it is here. Raises Failure."""
     publishes, linked, _ = marks_in(here)
     facts = check_config(os.path.dirname(here), here, publishes, linked, options, check_files=False)
     if facts.standard_input:
         raise Failure(USAGE, f"{facts.standard_input}: a pod has no standard input: want a file of the volume")
     if options.worker_wait and not facts.resumable:
         raise Failure(USAGE, f"--on-worker-death {options.on_worker_death}: no process can replace a worker of {facts.program}")
-    return facts
 
 
 def manifests_command(options):
     """Prints the manifests. Raises Failure."""
     program, here = program_in_image(options.program)
-    facts = checked_facts(options, here)
+    if here is not None:
+        check_facts(options, here)
     config = read_config(options.cfg_file) if options.cfg_file else None
-    if config is not None:
-        if len(config.encode()) > MOST_CONFIG:
-            raise Failure(CONFIG, f"{options.cfg_file}: {len(config.encode())} bytes; a ConfigMap may have {MOST_CONFIG}")
-        options.cfg_file = CONFIG_FOLDER + "/config.json"
-    if options.join_timeout == 60.0:
-        options.join_timeout = JOIN_TIMEOUT
-    plan = PodPlan(options, program, facts)
+    if config is not None and len(config.encode()) > MOST_CONFIG:
+        raise Failure(CONFIG, f"{options.cfg_file}: {len(config.encode())} bytes; a ConfigMap may have {MOST_CONFIG}")
+    job = os.urandom(8).hex()
     base = re.sub(r"[^a-z0-9]+", "-", os.path.basename(program).lower().removesuffix(".py")).strip("-")
-    name = options.name or f"paracel-{base[:MOST_NAME - 15]}".rstrip("-") + f"-{plan.id[:6]}"
-    try:
-        write_out(yaml_text(Manifests(plan, name, config).all()))
-    except OSError as error:
-        raise Failure(FAILURE, f"the manifests cannot be written: {words_of(error)}") from None
-    write_quietly(2, f"prun: job {name}: kubectl apply -f FILE starts it. Keep the file from others: it has the job's key\n".encode())
+    name = options.name or f"paracel-{base[:MOST_NAME - 15]}".rstrip("-") + f"-{job[:6]}"
+    write_out(yaml_text(Manifests(options, program, job, name, config).all()))
+    write_quietly(2, f"prun: job {name}: kubectl apply -f FILE starts it. Keep the file from others: it has the job's key\n"
+                  .encode())
     return OK

@@ -16,6 +16,7 @@
 
 #include <paracel/error.hpp>
 
+#include "core/hex.hpp"
 #include "core/identity.hpp"
 #include "core/interruption.hpp"
 #include "core/json_io.hpp"
@@ -37,7 +38,8 @@ constexpr std::size_t most_control_bytes = std::size_t{1} << 20;
 
 nlohmann::json identity_of(const session_options& o) {
   const auto pid = o.pid != 0 ? o.pid : std::int64_t{getpid()};
-  return {{"role", "worker"}, {"rank", o.rank}, {"size", o.size}, {"host", host_name()}, {"pid", pid}};
+  return {{"role", "worker"},    {"rank", o.rank}, {"size", o.size},
+          {"host", host_name()}, {"pid", pid},     {"incarnation", to_hex(o.incarnation)}};
 }
 
 }  // namespace
@@ -45,6 +47,7 @@ nlohmann::json identity_of(const session_options& o) {
 session::session(session_options options) : options_(std::move(options)) {}
 
 std::shared_ptr<session> session::join(session_options options) {
+  if (options.incarnation == 0) options.incarnation = random_id();
   std::shared_ptr<session> s(new session(std::move(options)));
   const auto& o = s->options_;
   auto mine = identity_of(o);

@@ -52,6 +52,7 @@ struct session_options {
   std::chrono::milliseconds grace{0};
   /// What the scheduler knows this process by; 0: its id (several sessions share one process in tests).
   std::int64_t pid = 0;
+  std::uint64_t incarnation = 0;  ///< tells it from others with that id on a host of that name; 0: chosen by `join`
   /// Where this worker saves what its replacement needs (recovery_file.hpp); empty: it is not replaced.
   std::string state_folder{};
   /// The others continue without a worker that dies (--on-worker-death eject).

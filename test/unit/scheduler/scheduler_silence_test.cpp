@@ -75,5 +75,32 @@ TEST_F(SchedulerThatWasAway, WaitsAsLongAsEverForAWorkerInTheOldOnesPlace) {
   EXPECT_EQ(subject->status(), exit_status::worker_lost);
 }
 
+/// Two pods of one index: the host's name and the pid are the same.
+TEST_F(SchedulerThatWasAway, TellsTwoWorkersOfOneNameAndPidApart) {
+  worker_wait = 10s;
+  make(3, 2);
+  auto first = worker(2);
+  auto second = first;
+  first["incarnation"] = "00000000000000aa";
+  second["incarnation"] = "00000000000000bb";
+  for (int s = 0; s < 2; ++s) ask(verb::join, server(s));
+  for (const auto& w : {worker(0), worker(1), first}) ask(verb::join, w);
+  EXPECT_EQ(to(ask(verb::heartbeat, first)).count, net::known_sender);
+  expect_refused(ask(verb::heartbeat, second), "worker 2 (pid 702 on h) holds this place");
+  for (int i = 0; i < 7; ++i) {
+    now += 500ms;
+    beat_all({server(0), server(1), worker(0), worker(1)});
+    subject->tick(now);
+  }
+  EXPECT_EQ(kinds().back(), "awaited");
+  ask(verb::join, second);
+  const auto& told = to(ask(verb::heartbeat, first));
+  EXPECT_EQ(told.order, instruction::abort);
+  EXPECT_EQ(told.parsed()["cause"], "another process has replaced it; the job continues without it");
+  EXPECT_EQ(to(ask(verb::heartbeat, second)).count, net::known_sender);
+  ask(verb::leave, leaving(first, 1));  // the words of the first one end nothing any more
+  EXPECT_EQ(subject->state(), scheduler::phase::running);
+}
+
 }  // namespace
 }  // namespace paracel
