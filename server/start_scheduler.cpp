@@ -16,11 +16,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -34,6 +36,7 @@
 #include "core/failure_text.hpp"
 #include "core/hash.hpp"
 #include "core/heeded_signals.hpp"
+#include "core/json_io.hpp"
 #include "core/membership.hpp"
 #include "core/number_parsing.hpp"
 #include "net/bind_policy.hpp"
@@ -42,6 +45,7 @@
 #include "net/job_key.hpp"
 #include "net/rendezvous.hpp"
 #include "net/zmq_transport.hpp"
+#include "server/metrics_exporter.hpp"
 #include "server/scheduler/scheduler_node.hpp"
 #include "storage/checkpoint_store.hpp"
 
@@ -71,6 +75,10 @@ DEFINE_double(checkpoint_wait, 300,
               "seconds that the other workers may take to reach a checkpoint after the first; then it is abandoned");
 DEFINE_string(resume, "", "folder of the checkpoint from which the job resumes");
 DEFINE_string(program, "", "name of the workers' program, for the manifest of a checkpoint");
+DEFINE_int32(metrics_port, -1,
+             "port of an HTTP server with the job's metrics, for Prometheus; 0: a free one, -1: none");
+DEFINE_string(metrics_bind, "127.0.0.1", "address of this host at which --metrics-port listens");
+DEFINE_string(metrics_file, "", "file with the job's metrics, for node_exporter's textfile collector; empty: none");
 DEFINE_string(config, "", "config file of the workers' program, for the manifest of a checkpoint");
 DEFINE_string(print_config, "",
               "print what prun.py must know about this config of a program without a schema, and exit");
@@ -202,13 +210,38 @@ paracel::srv::checkpoint_options checkpoints_from_flags() {
   return o;
 }
 
+/// Null without --metrics_port and --metrics_file. `node`: set when it runs.
+std::unique_ptr<paracel::srv::metrics_exporter> exporter_from_flags(
+    const std::atomic<paracel::srv::scheduler_node*>& node) {
+  if (FLAGS_metrics_port < 0 && FLAGS_metrics_file.empty()) return nullptr;
+  if (FLAGS_metrics_port > 65535)
+    throw usage_error("--metrics_port=" + std::to_string(FLAGS_metrics_port) + ": want at most 65535");
+  return paracel::srv::export_metrics({.collect =
+                                           [&node] {
+                                             auto* const running = node.load();
+                                             return running != nullptr ? running->metrics()
+                                                                       : std::vector<paracel::srv::metric_family>();
+                                           },
+                                       .host = FLAGS_metrics_bind,
+                                       .port = FLAGS_metrics_port,
+                                       .file = FLAGS_metrics_file});
+}
+
 /// Runs the job until it is over or a signal ends it. Returns the status; `by_signal` says whether it was a signal.
 int serve(paracel::srv::scheduler_node_options options, event_lines& lines, int over, int stuck, int signals,
           bool& by_signal) {
   options.events = [&lines](std::string_view json, bool droppable) { lines.add(json, droppable); };
   options.on_over = [over] { [[maybe_unused]] const int same = eventfd_write(over, 1); };
   paracel::net::zmq_transport transport;
-  paracel::srv::scheduler_node node(transport, std::move(options));
+  std::unique_ptr<paracel::srv::scheduler_node> holder;
+  std::atomic<paracel::srv::scheduler_node*> running{nullptr};
+  // Before the others are told where the scheduler is: a port that is taken ends the job before it begins.
+  const auto exporter = exporter_from_flags(running);
+  if (exporter != nullptr && !exporter->address().empty())
+    lines.add(paracel::json_text({{"event", "metrics"}, {"address", exporter->address()}}), false);
+  holder = std::make_unique<paracel::srv::scheduler_node>(transport, std::move(options));
+  auto& node = *holder;
+  running = holder.get();
   int status = 0;  // that of a signal
   for (;;) {
     eventfd_t count = 0;
@@ -226,6 +259,7 @@ int serve(paracel::srv::scheduler_node_options options, event_lines& lines, int 
     }
     by_signal = true;
     if (node.state() == paracel::srv::scheduler::phase::done) {  // the launcher waits
+      if (exporter != nullptr) exporter->remove_file();
       lines.finish(signals, true, reader_patience);
       std::_Exit(paracel::exit_status::ok);
     }
@@ -263,6 +297,8 @@ int run(int over, int stuck, int signals) {
   if (FLAGS_hang_limit != 0) options.job.hang_limit = time_of("hang_limit", FLAGS_hang_limit);
   options.job.join_limit = time_of("join_timeout", FLAGS_join_timeout);
   options.job.checkpoints = checkpoints_from_flags();
+  options.job.program = FLAGS_program;
+  options.job.folder = FLAGS_run_dir;
   if (!FLAGS_external.empty()) {
     options.job.external = true;
     const auto settings = paracel::storage::posix_file_system().read(FLAGS_external, std::size_t{1} << 19);

@@ -88,6 +88,7 @@ DEFINE_string(max_message_bytes, "1G", "largest frame that is accepted or sent")
 DEFINE_string(max_memory, "0", "most bytes that all keys and values together may occupy; 0: no limit");
 DEFINE_string(max_unread_bytes, "1G",
               "bytes of replies that a client may leave unread at one thread before its requests are refused");
+DEFINE_bool(metrics, false, "time requests, and report counters with each heartbeat, for the scheduler's metrics");
 DEFINE_bool(insecure, false, "bind beyond loopback although connections are neither encrypted nor authenticated");
 
 // gflags calls this when it cannot parse the command line; it prints the reason on stderr itself.
@@ -274,6 +275,7 @@ std::string heartbeat_body(srv::server_node& node, bool joined) {
                       {"memory_bytes", node.object().memory_bytes()},
                       {"resident_bytes", srv::resident_bytes()},
                       {"usage", node.object().usage()}};
+  if (FLAGS_metrics) body["metrics"] = node.object().metrics();
   // Limited, whatever the names of a plug-in: a heartbeat that is too long would be refused, and this server be lost.
   constexpr std::size_t most_runs = 64;  // as in server/scheduler/scheduler.cpp
   constexpr std::size_t most_name_bytes = 512;
@@ -309,6 +311,7 @@ srv::node_options options_from_flags() {
       std::min<std::uint64_t>(bytes_of(FLAGS_max_message_bytes, "--max-message-bytes"), ~std::uint32_t{0});
   o.server.max_memory_bytes = bytes_of(FLAGS_max_memory, "--max-memory");
   o.server.max_unread_bytes = bytes_of(FLAGS_max_unread_bytes, "--max-unread-bytes");
+  o.server.times = FLAGS_metrics;
   o.owns_process = true;
   o.function_timeout = timeouts_from(FLAGS_function_timeout);
   if (FLAGS_plugin_sandbox) {

@@ -6,14 +6,14 @@
 #   tool/setup.sh --test    also for tool/test.sh
 #   tool/setup.sh --fresh   also for a minimal Debian in a folder (a fresh machine)
 #   tool/setup.sh --long    also for the long tests: both of the above, two hosts as network namespaces, PyTorch and numba,
-#                           Chromium and tmux for what people look at, and from PyPI what runs are exported to
+#                           Chromium and tmux for what people look at, Prometheus, and from PyPI what runs are exported to
 #   tool/setup.sh --bench   also the tools that tool/bench/cost.py compares with
 set -euo pipefail
 
 build_packages=(
   g++ cmake ninja-build pkg-config ccache
   libzmq3-dev cppzmq-dev libxxhash-dev libmsgpack-cxx-dev nlohmann-json3-dev robin-map-dev libgflags-dev
-  libopenmpi-dev openmpi-bin libeigen3-dev zlib1g-dev libzstd-dev
+  libopenmpi-dev openmpi-bin libeigen3-dev zlib1g-dev libzstd-dev prometheus-cpp-dev
   python3
 )
 data_packages=(python3-sklearn)  # only its data sets are used; without it data is generated
@@ -22,7 +22,7 @@ test_packages=(libgtest-dev libgmock-dev clang clang-format clang-tidy libclang-
 bench_packages=(python3-numpy python3-scipy python3-sklearn python3-igraph liblinear-tools libopenblas0-pthread mawk)
 fresh_packages=(mmdebstrap)
 long_packages=(dpkg-dev lintian doxygen zsh groff iproute2 openssh-server openssh-client python3-torch python3-numba chromium
-               tmux python3-rich)
+               tmux python3-rich prometheus)
 
 say() { printf '\n== %s\n' "$*"; }
 

@@ -73,6 +73,8 @@ server::server(server_options options)
   s.max_value_bytes = options_.max_value_bytes;
   s.max_set_bytes = options_.max_set_bytes;
   s.max_message_bytes = options_.max_message_bytes;
+  s.times = options_.times;
+  if (s.times) clock_.keep_times();
   if (options_.max_memory_bytes != 0) s.max_memory_bytes = options_.max_memory_bytes / options_.threads;
   shard_owned_ = std::make_unique<std::atomic<const ownership*>[]>(options_.threads);
   for (s.index = 0; s.index < options_.threads; ++s.index) {
@@ -241,6 +243,15 @@ void server::each_budget(const F& f) const {
   for (const auto& s : shards_) s->each_budget(f);
 }
 
+/// Of all shards, the most frequent first.
+std::vector<hot_keys::entry> server::hottest(std::size_t most) const {
+  std::vector<hot_keys::entry> hot;
+  for (const auto& s : shards_) std::ranges::move(s->hot().list(), std::back_inserter(hot));
+  std::ranges::sort(hot, std::greater<>{}, &hot_keys::entry::requests);
+  hot.resize(std::min(hot.size(), most));
+  return hot;
+}
+
 std::string server::stats_json() const {
   using nlohmann::json;
   const auto value = [](const shard_counters::counter& c) { return c.load(std::memory_order_relaxed); };
@@ -275,12 +286,8 @@ std::string server::stats_json() const {
     all["sandbox"] = {{"started", sandbox->started()}, {"lost", sandbox->lost()}};
   for (const auto& [function, f] : stored_nans()) all["nan"][function] = {{"updates", f.updates}, {"first", f.first}};
   constexpr std::size_t most_hot = 16;
-  std::vector<hot_keys::entry> hot;
-  for (const auto& s : shards_) std::ranges::move(s->hot().list(), std::back_inserter(hot));
-  std::ranges::sort(hot, std::greater<>{}, &hot_keys::entry::requests);
-  hot.resize(std::min(hot.size(), most_hot));
   all["hot"] = json::array();
-  for (const auto& h : hot) all["hot"].push_back({{"key", h.key}, {"requests", h.requests}});
+  for (const auto& h : hottest(most_hot)) all["hot"].push_back({{"key", h.key}, {"requests", h.requests}});
   std::uint64_t keys = 0;
   for (const auto& s : shards_) {
     const auto& c = s->counters();
@@ -329,6 +336,53 @@ nlohmann::json server::usage() const {
     j["cpu"] = seconds(used.ru_utime) + seconds(used.ru_stime);
   }
   return j;
+}
+
+nlohmann::json server::metrics() const {
+  using nlohmann::json;
+  struct histogram {
+    std::array<std::uint64_t, verb_times::buckets> counts{};
+    std::uint64_t nanoseconds = 0;
+  };
+  std::map<net::verb, histogram> verbs;
+  const auto merge = [&](const verb_times* times) {
+    if (times == nullptr) return;
+    times->each([&](net::verb what, const auto& counts, std::uint64_t nanoseconds) {
+      auto& h = verbs[what];
+      for (std::size_t i = 0; i < counts.size(); ++i) h.counts[i] += counts[i];
+      h.nanoseconds += nanoseconds;
+    });
+  };
+  std::array<std::uint64_t, 3> sums{};
+  for (const auto& s : shards_) {
+    merge(s->times());
+    const auto& c = s->counters();
+    std::size_t i = 0;
+    for (const auto* one : {&c.rows, &c.staged, &c.failures}) sums[i++] += one->load(std::memory_order_relaxed);
+  }
+  merge(clock_.times());
+  json times = json::object();
+  for (const auto& [what, h] : verbs) {
+    auto& list = times[what == net::verb::none ? "other" : net::name_of(what)] = json::array({h.nanoseconds});
+    for (std::size_t i = 0; i < h.counts.size(); ++i)
+      if (h.counts[i] != 0) list.push_back(json::array({i, h.counts[i]}));
+  }
+  constexpr std::size_t most_hot = 8;
+  json hot = json::array();
+  for (const auto& h : hottest(most_hot)) hot.push_back(json::array({h.key, h.requests}));
+  std::uint64_t nans = 0;
+  for (const auto& [function, f] : stored_nans()) nans += f.updates;
+  const auto* sandbox = plugins_.sandbox();
+  return {{"times", std::move(times)},
+          {"hot", std::move(hot)},
+          {"rows", sums[0]},
+          {"staged", sums[1]},
+          {"failures", sums[2]},
+          {"nan", nans},
+          {"dropped", connections_dropped()},
+          {"max_memory_bytes", options_.max_memory_bytes},
+          {"sandboxes", sandbox != nullptr ? sandbox->started() : 0},
+          {"sandboxes_lost", sandbox != nullptr ? sandbox->lost() : 0}};
 }
 
 }  // namespace paracel::srv

@@ -69,6 +69,7 @@ struct server_options {
   std::size_t max_unread_bytes = std::size_t{1} << 30;    ///< of replies on one connection, see slow_consumer_guard
   std::size_t max_parked_bytes = std::size_t{256} << 20;  ///< of requests that wait for a membership, in all threads
   std::chrono::milliseconds resend_after = net::late;     ///< replication_chain_options::resend_after
+  bool times = false;                                     ///< requests are timed, for `metrics`
 };
 
 /// Thread-safety: `handle(i, ...)` by the thread of shard i, `clock()` by the clock thread, the rest by any thread.
@@ -162,10 +163,21 @@ class server final : public request_handler {
   /// seconds of this process, and of each of the first 64 shards "shards":[[requests,bytes_in,bytes_out,keys]..].
   /// Thread-safety: any thread.
   [[nodiscard]] nlohmann::json usage() const;
+  /// For heartbeats of a job whose metrics are exported, what `usage` lacks:
+  ///
+  ///   {"times":{verb:[nanoseconds,[i,n],..]..}, n requests in bucket i (verb_times.hpp); without server_options::times
+  ///   {}
+  ///    "hot":[[key,requests]..], the hottest few
+  ///    "rows","staged","failures","nan" updates,"dropped" connections,"max_memory_bytes", 0: no limit,
+  ///    "sandboxes","sandboxes_lost"}
+  ///
+  /// Thread-safety: any thread.
+  [[nodiscard]] nlohmann::json metrics() const;
 
  private:
   template <class F>
   void each_budget(const F& f) const;
+  [[nodiscard]] std::vector<hot_keys::entry> hottest(std::size_t most) const;
 
   server_options options_;
   server_budgets budgets_;

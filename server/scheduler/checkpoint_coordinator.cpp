@@ -246,6 +246,8 @@ void checkpoint_coordinator::close(const std::string& why, std::uint64_t bytes) 
   forget(purpose::save);
   phase_ = phase::idle;
   last_ = clock_;
+  ++(why.empty() ? written_ : abandoned_);
+  if (why.empty()) last_written_ = clock_;
   say(why.empty() ? "checkpoint" : "checkpoint_failed", clock_, why, bytes);
   const auto folder = folder_of(clock_);
   if (!why.empty()) {

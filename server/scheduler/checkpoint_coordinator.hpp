@@ -88,6 +88,12 @@ class checkpoint_coordinator {
   /// Why the servers failed; empty: they did not, or have not answered yet.
   [[nodiscard]] const std::string& restore_failure() const noexcept { return restore_failure_; }
 
+  /// Of this run, of those that were begun.
+  [[nodiscard]] std::uint64_t written() const noexcept { return written_; }
+  [[nodiscard]] std::uint64_t abandoned() const noexcept { return abandoned_; }
+  /// The clock of the last one that was written.
+  [[nodiscard]] std::uint32_t last_written() const noexcept { return last_written_; }
+
   /// Something needs attention soon.
   [[nodiscard]] bool busy() const noexcept {
     return task_.valid() || std::ranges::any_of(asked_, [](const auto& q) { return q.second.wait <= soon; });
@@ -150,6 +156,9 @@ class checkpoint_coordinator {
   phase phase_ = phase::idle;
   std::uint32_t clock_ = 0;            // of the checkpoint in progress
   std::optional<std::uint32_t> last_;  // of the last one that was made or abandoned
+  std::uint64_t written_ = 0;
+  std::uint64_t abandoned_ = 0;
+  std::uint32_t last_written_ = 0;
   time_point since_{};
   time_point now_{};
   std::map<std::uint32_t, stopped_worker> stopped_;  // by rank

@@ -59,9 +59,9 @@ std::string cause_or(const nlohmann::json& j, const char* key, std::string other
   return cause;
 }
 
-std::string usage_in(const nlohmann::json& j) {
+std::string counters_in(const nlohmann::json& j, const char* key) {
   constexpr std::size_t most_bytes = std::size_t{64} << 10;
-  const auto it = j.find("usage");
+  const auto it = j.find(key);
   if (it == j.end() || !it->is_object()) return {};
   auto text = json_text(*it);
   return text.size() <= most_bytes ? text : std::string();

@@ -37,8 +37,9 @@ class refusal : public error {
 [[nodiscard]] std::string text_or(const nlohmann::json& j, const char* key, std::string otherwise);
 /// The member `key`, or `otherwise`, of at most max_cause_bytes.
 [[nodiscard]] std::string cause_or(const nlohmann::json& j, const char* key, std::string otherwise);
-/// The member "usage" as text, without line ends; empty when it is missing, not an object, or longer than 64 KiB.
-[[nodiscard]] std::string usage_in(const nlohmann::json& j);
+/// The member `key`, "usage" or "metrics", as text, without line ends; empty when it is missing, not an object, or
+/// longer than 64 KiB.
+[[nodiscard]] std::string counters_in(const nlohmann::json& j, const char* key);
 /// An exit status from outside; invalid ones become the general failure.
 [[nodiscard]] int exit_status_in(const nlohmann::json& j);
 

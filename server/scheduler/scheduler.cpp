@@ -192,7 +192,10 @@ void scheduler::join(const net::request_view& in, completion& done, time_point n
   }
   n.holder = std::move(holder);
   n.client = in.header.client;
+  ++counts_.joins[is_server ? 0 : 1];
   if (!is_server && returns) {
+    n.usage.clear();
+    n.shares = {};
     events_(json_text(joined), false);
     return take_place(who.index, body, done, now);
   }
@@ -304,7 +307,8 @@ void scheduler::heartbeat(const net::request_view& in, completion& done, time_po
     };
     take_bytes("memory_bytes", n.memory_bytes);
     take_bytes("resident_bytes", n.resident_bytes);
-    n.usage = usage_in(body);
+    n.usage = counters_in(body, "usage");
+    if (is_server) n.metrics = counters_in(body, "metrics");
     const auto busy = body.find("busy");
     if (is_server && busy != body.end()) name_busy(who.index, *busy, now);
     const auto synced = body.find("synced");

@@ -64,6 +64,7 @@ void scheduler::on_loss(role r, std::uint32_t index, const std::string& why, tim
             false);
     return broadcast_membership();
   }
+  ++counts_.losses[0];
   auto cause = name(r, index) + " lost: " + (blocked.empty() ? why : blocked);
   server_membership::verdict verdict{false};
   if (phase_ == phase::running && servers_in_job_.may_change()) verdict = servers_in_job_.server_lost(index);

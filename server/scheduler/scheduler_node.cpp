@@ -82,6 +82,15 @@ void scheduler_node::abort(int status, std::string cause) {
   abort_status_.store(status, std::memory_order_release);
 }
 
+std::vector<metric_family> scheduler_node::metrics(std::chrono::milliseconds limit) {
+  std::unique_lock held(metrics_mutex_);
+  // Those that are being taken may have been begun before this call.
+  const auto wanted = metrics_number_ + 1;
+  metrics_asked_.store(true, std::memory_order_release);
+  metrics_come_.wait_for(held, limit, [&] { return metrics_number_ >= wanted; });
+  return metrics_;
+}
+
 void scheduler_node::run(net::port& mine) {
   reply_cache sink(mine);
   channels to_servers(mine);
@@ -151,6 +160,14 @@ void scheduler_node::run(net::port& mine) {
     const auto now = time_.now();
     guarded([&] {
       if (const auto missed = own.absence(now); missed.count() != 0) job.was_away(missed, now);
+      if (metrics_asked_.load(std::memory_order_relaxed) && metrics_asked_.exchange(false, std::memory_order_acquire))
+          [[unlikely]] {
+        auto all = job.metrics(now);
+        const std::lock_guard held(metrics_mutex_);
+        metrics_ = std::move(all);
+        ++metrics_number_;
+        metrics_come_.notify_all();
+      }
       if (checkpoint_asked_.exchange(false, std::memory_order_acquire)) job.ask_for_checkpoint();
       job.tick(now);
       if (std::exchange(epoch, job.members().epoch) != job.members().epoch) to_servers.follow(job.members());

@@ -2,9 +2,14 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "net/clock_source.hpp"
 #include "net/transport.hpp"
@@ -41,6 +46,9 @@ class scheduler_node {
   void abort(int status, std::string cause);
   /// Requests a checkpoint as soon as possible. Thread-safety: any thread.
   void ask_for_checkpoint() noexcept { checkpoint_asked_.store(true, std::memory_order_release); }
+  /// scheduler::metrics(), by the node's thread. Thread-safety: any thread. Blocks: about 50 ms, at most `limit`; then
+  /// those of the last call are returned.
+  [[nodiscard]] std::vector<metric_family> metrics(std::chrono::milliseconds limit = std::chrono::seconds{2});
   [[nodiscard]] scheduler::phase state() const noexcept { return state_.load(std::memory_order_acquire); }
   /// scheduler::status(). Thread-safety: any thread.
   [[nodiscard]] int status() const noexcept { return status_.load(std::memory_order_acquire); }
@@ -59,6 +67,11 @@ class scheduler_node {
   std::atomic<bool> checkpoint_asked_{false};
   std::atomic<scheduler::phase> state_{scheduler::phase::joining};
   std::atomic<int> status_{0};
+  std::atomic<bool> metrics_asked_{false};
+  std::mutex metrics_mutex_;
+  std::condition_variable metrics_come_;
+  std::uint64_t metrics_number_ = 0;  // how many times they were taken
+  std::vector<metric_family> metrics_;
   std::thread thread_;
 };
 

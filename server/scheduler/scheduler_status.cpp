@@ -144,8 +144,10 @@ void scheduler::emit_sample(time_point now) {
 
 /// What a process has used in all, when it leaves.
 void scheduler::emit_usage(role r, std::uint32_t index, const json& body) {
-  const auto usage = usage_in(body);
+  auto usage = counters_in(body, "usage");
   if (usage.empty()) return;
+  at(r, index).usage = std::move(usage);
+  if (auto metrics = counters_in(body, "metrics"); !metrics.empty()) at(r, index).metrics = std::move(metrics);
   json event{{"event", "usage"}, {"role", r == role::server ? "server" : "worker"}, {"index", index}};
   for (const char* key : {"clock", "memory_bytes", "resident_bytes"})
     if (const auto it = body.find(key); it != body.end() && it->is_number_unsigned()) event[key] = *it;

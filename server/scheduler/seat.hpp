@@ -20,6 +20,7 @@
 // Whether a server serves is another question: server_membership.hpp.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -87,6 +88,8 @@ class seat {
   std::uint64_t memory_bytes = 0;         ///< of a server's keys and rows, at its last heartbeat
   std::uint64_t resident_bytes = 0;       ///< of a server's process; 0: unknown
   std::string usage{};                    ///< JSON of its last heartbeat, for samples; empty: none
+  std::string metrics{};                  ///< of a server, likewise, for `scheduler::metrics`
+  std::array<double, 4> shares{};         ///< of a worker's time, in seconds, for the same
   time_point lost_at{};                   ///< of a worker that is awaited or catching up
   std::optional<time_point> last_sign{};  ///< start of the lease; empty until the first heartbeat
   process reserved_for{};                 ///< that no launcher has started, and that is about to join

@@ -39,6 +39,7 @@ void scheduler::on_worker_loss(std::uint32_t rank, const worker_end& end, time_p
   auto& n = workers_[rank];
   auto cause = (n.has_joined() ? name(role::worker, rank) : "worker " + std::to_string(rank)) + " lost: " + end.why;
   const auto why_not = why_needed(rank, end);
+  ++counts_.losses[1];
   if (phase_ == phase::running && !end.exited && why_not.empty()) {
     if (options_.worker_wait.count() != 0) {
       losses_.emplace_back(now, cause);

@@ -49,7 +49,10 @@ void clock_service::ask_for_checkpoint(std::uint32_t clock, completion& done) {
 
 void clock_service::wake() {
   const auto end = waits_.upper_bound(clock_.slowest());
-  for (auto w = waits_.begin(); w != end; w = waits_.erase(w)) answer(w->second.done);
+  for (auto w = waits_.begin(); w != end; w = waits_.erase(w)) {
+    answer(w->second.done);
+    count(verb::clock_wait, w->second.begin);
+  }
   PARACEL_ASSERT(waits_.empty() || waits_.begin()->first > clock_.slowest());
 }
 
@@ -66,6 +69,7 @@ void clock_service::begin(std::uint32_t workers, time_point now, std::uint32_t c
 
 void clock_service::handle(const net::request_view& request, completion done, time_point now) {
   const auto& h = request.header;
+  const auto begin = times_ != nullptr ? ticks_now() : 0;
   now_ = now;
   // Requests served now may observe a state that the replicas lack.
   if (incomplete_ != nullptr && (*incomplete_)[clock_partition]) ++changes_;
@@ -96,16 +100,20 @@ void clock_service::handle(const net::request_view& request, completion done, ti
       if (h.clock == net::no_clock) return leave(h.rank, std::move(done));
       const bool rose = clock_.tick(h.rank, h.clock);
       answer(done, is_checkpoint(h.clock) ? net::instruction::checkpoint : net::instruction::proceed);
+      count(h.what, begin);
       if (rose) wake();
       return;
     }
     case verb::clock_wait: {
-      if (clock_.slowest() >= h.clock) return answer(done);
+      if (clock_.slowest() >= h.clock) {
+        answer(done);
+        return count(h.what, begin);
+      }
       const auto deadline = h.deadline_ms == 0 ? time_point::max() : now + std::chrono::milliseconds(h.deadline_ms);
       held_bytes held;
       if (!held.take(budget_, wait_bytes)) return done.fail(status::internal, "too many requests wait for the clock");
       next_deadline_ = std::min(next_deadline_, deadline);
-      waits_.emplace(h.clock, wait{std::move(done), deadline, std::move(held)});
+      waits_.emplace(h.clock, wait{std::move(done), deadline, std::move(held), begin});
       return;
     }
     default:

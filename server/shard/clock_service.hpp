@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -20,6 +21,7 @@
 #include "net/protocol.hpp"
 #include "server/request/byte_budget.hpp"
 #include "server/request/completion.hpp"
+#include "server/request/verb_times.hpp"
 #include "server/store/replicated_store.hpp"
 
 namespace paracel::srv {
@@ -53,6 +55,11 @@ class clock_service final : public replicated_store {
   void begin(std::uint32_t workers, time_point now, std::uint32_t clock = 0);
   /// Workers stop for a checkpoint at every multiple of this clock; 0: only on request.
   void checkpoint_every(std::uint32_t clocks) noexcept { every_ = clocks; }
+
+  /// From now on requests are timed. Call it before the first one.
+  void keep_times() { times_ = std::make_unique<verb_times>(); }
+  /// How long ticks took, and waits for the clock until they were answered; null: not timed. Thread-safety: any thread.
+  [[nodiscard]] const verb_times* times() const noexcept { return times_.get(); }
 
   /// Answers `done` now or later, exactly once. Cost: O(log parked) for a wait, O(log workers) for a tick, O(1) more
   /// for each wait that it ends.
@@ -107,6 +114,7 @@ class clock_service final : public replicated_store {
     completion done;
     time_point deadline;
     held_bytes held;
+    std::uint64_t begin;  // ticks
   };
   struct early {
     net::request_header header;
@@ -125,6 +133,9 @@ class clock_service final : public replicated_store {
   void ask_for_checkpoint(std::uint32_t clock, completion& done);
   [[nodiscard]] bool is_checkpoint(std::uint32_t clock) const;
   void wake();
+  void count(net::verb what, std::uint64_t begin) noexcept {
+    if (times_ != nullptr) times_->add(what, begin);
+  }
   void leave(std::uint32_t rank, completion done);
   void refuse_all(net::status why, std::string_view text, reply_sink* through);
 
@@ -143,6 +154,7 @@ class clock_service final : public replicated_store {
   std::vector<early> held_;
   std::multimap<std::uint32_t, wait> waits_;  // by the minimum they need
   time_point next_deadline_ = time_point::max();
+  std::unique_ptr<verb_times> times_;
   net::status ended_ = net::status::ok;
   std::string why_ended_;
 };

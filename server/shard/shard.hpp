@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -23,6 +24,7 @@
 #include "server/plugin/plugin_registry.hpp"
 #include "server/request/completion.hpp"
 #include "server/request/deferred_requests.hpp"
+#include "server/request/verb_times.hpp"
 #include "server/shard/hot_keys.hpp"
 #include "server/shard/subscriptions.hpp"
 #include "server/store/function_monitor.hpp"
@@ -135,6 +137,8 @@ class shard final : public replicated_store {
   [[nodiscard]] running_function busy() const noexcept { return monitor_.busy(); }
   /// Thread-safety: any thread.
   [[nodiscard]] const hot_keys& hot() const noexcept { return hot_; }
+  /// How long requests took, without waiting: null unless shard_settings::times. Thread-safety: any thread.
+  [[nodiscard]] const verb_times* times() const noexcept { return times_.get(); }
 
  private:
   void count_key(const net::request_view& request) noexcept;
@@ -198,6 +202,7 @@ class shard final : public replicated_store {
   plugin_registry& plugins_;
   function_monitor monitor_;
   hot_keys hot_;
+  const std::unique_ptr<verb_times> times_;
   bool tidied_keys_ = false;  // by the current `tidy`
   partition_store store_;
   scan_service scans_;

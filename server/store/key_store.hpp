@@ -53,6 +53,7 @@ struct shard_settings {
   std::size_t max_message_bytes = std::size_t{1} << 30;                    ///< largest reply frame
   std::size_t max_memory_bytes = std::numeric_limits<std::size_t>::max();  ///< of this shard
   std::size_t max_set_bytes = std::size_t{256} << 20;                      ///< of key sets; as much for row lists
+  bool times = false;                                                      ///< requests are timed
 };
 
 /// A write would have grown the shard beyond its share of --max-memory. Nothing has changed.

@@ -57,7 +57,7 @@ LAYERS = [
     ("node", r"server/node/",
      BASE | {"net", "storage", "request", "plugin", "store", "shard", "replication", "node"}),
     ("scheduler", r"server/scheduler/", BASE | {"net", "storage", "request", "scheduler"}),
-    ("server", r"server/\w+\.cpp", BASE | {"net", "storage", "config", "server"} | SERVER),
+    ("server", r"server/\w+\.[ch]pp", BASE | {"net", "storage", "config", "server"} | SERVER),
     ("plug-in", r"(default/|alg/.*_update\.cpp$|test/support/plugins/)", {"update"}),
     # What the algorithms share: results, keys, checkpoints; on that graphs, and solvers with their kernels.
     ("alg-output", r"alg/common/output/", {"public", "alg-output"}),
@@ -85,8 +85,10 @@ LIBRARIES = [
     (r"msgpack", r"include/paracel/detail/codec_packed\.hpp$|test/"),
     (r"xxhash\.h$", r"src/core/hash\.hpp$|tool/bench/|test/"),
     (r"(zlib|zstd)\.h$", r"src/load/|test/"),
-    (r"dlfcn\.h$", r"server/plugin/plugin_library\.cpp$|src/(worker/(main_env|job/crash_report)|net/connection_guard)\.cpp$|"
+    (r"dlfcn\.h$", r"server/(plugin/plugin_library|metrics_library)\.cpp$|"
+                  r"src/(worker/(main_env|job/crash_report)|net/connection_guard)\.cpp$|"
                   r"include/paracel/compat/standard_headers\.hpp$|test/"),
+    (r"prometheus/", r"server/metrics_exporter\.cpp$"),
     (r"gflags/", r"server/\w+\.cpp$|include/paracel/compat/google/|tool/bench/|test/compat/"),
     # core is pure: no thread, no socket.
     (r"(thread|mutex|shared_mutex|condition_variable|sys/socket\.h|poll\.h)$",

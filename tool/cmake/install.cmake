@@ -8,6 +8,9 @@ install(TARGETS paracel paracel_update paracel_compat EXPORT paracelTargets
 install(TARGETS paracel_ps EXPORT paracelPsTargets LIBRARY DESTINATION lib COMPONENT library OPTIONAL)
 install(TARGETS paracel_mpi LIBRARY DESTINATION lib COMPONENT library)
 install(TARGETS paracel_default LIBRARY DESTINATION lib)
+if(TARGET paracel_metrics)
+  install(TARGETS paracel_metrics LIBRARY DESTINATION lib)
+endif()
 install(TARGETS start_server start_sandbox start_scheduler send_request RUNTIME DESTINATION bin)
 install(PROGRAMS prun.py DESTINATION bin)
 install(DIRECTORY tool/launcher DESTINATION lib/paracel FILES_MATCHING

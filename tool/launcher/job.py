@@ -46,6 +46,7 @@ class Job:
         self.event_rest = b""
         self.subreaper = False
         self.address = ""
+        self.metrics = ""          # where they are served
         self.started = False
         self.running = False       # all processes have joined
         self.warnings = set()      # that were printed
@@ -185,6 +186,11 @@ class Job:
         if kind == "ready":
             if not self.started and not self.stopping:
                 self.start_nodes(event["address"])
+        elif kind == "metrics":
+            self.metrics = event["address"]
+            self.terminal.say(f"metrics at {self.metrics}")
+            if self.started:
+                self.write_note()
         elif kind in ("joined", "joining"):
             self.nodes[event["role"], event["index"]] = (event["pid"], event["host"])
             self.suspect_early_ends()
@@ -589,7 +595,8 @@ class Job:
     def write_note(self, **more):
         """Writes the note for `prun.py status`; an error does not end the job."""
         note = {"job": self.plan.id, "scheduler": self.address, "pid": os.getpid(), "host": os.uname().nodename,
-                "program": os.path.basename(self.plan.program), **self.plan.key_note()}
+                "program": os.path.basename(self.plan.program), **self.plan.key_note(),
+                **({"metrics": self.metrics} if self.metrics else {})}
         try:
             write_note(self.plan.run_folder, dict(note, **more))
         except OSError as error:

@@ -22,6 +22,12 @@ def whole_number(text):
     return int(text) if int(text) <= MOST_WHOLE else refuse(f"{text}: want at most {MOST_WHOLE}")
 
 
+def port_number(text):
+    """0: a free one."""
+    value = whole_number(text)
+    return value if value < 1 << 16 else refuse(f"{text}: want a port, at most 65535, or 0 for a free one")
+
+
 def positive(most):
     """Whole numbers from 1."""
     def parse(text):

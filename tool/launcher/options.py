@@ -4,7 +4,7 @@ import os
 
 from .command_line import name_given, new_parser
 from .exit_status import MEANING, USAGE, Failure
-from .numbers import MOST_BYTES, byte_count, percentage, positive, seconds, seconds_between, whole_number
+from .numbers import MOST_BYTES, byte_count, percentage, port_number, positive, seconds, seconds_between, whole_number
 from .terminal import QUIET_PROGRESS
 
 # Options of Paracel 0.3 that belong to Mesos and have no meaning without it.
@@ -181,6 +181,14 @@ def parse_command_line(arguments):
     add("--no-summary", action="store_true", help="say nothing at the end about the run as a whole, and write no report")
     add("--report", action="store_true",
         help="write report.html, with the curves of the run, into the folder of its logs; after a failure it is always written")
+    add("--metrics-port", type=port_number, default=None, metavar="PORT",
+        help="serve the job's metrics for Prometheus at http://127.0.0.1:PORT/metrics while it runs; 0: a free port, which is "
+             "printed")
+    add("--metrics-bind", default=None, metavar="ADDRESS",
+        help="the address of this host at which --metrics-port listens (default 127.0.0.1: for this host alone); what is read "
+             "there is not encrypted")
+    add("--metrics-file", type=name_given, default=None, metavar="DIR",
+        help="keep the metrics in a file in DIR while the job runs, for the textfile collector of node_exporter")
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
     add("-v", "--verbose", action="store_true", help="print commands and events")
     for name in GONE_OPTIONS:
@@ -239,6 +247,13 @@ def parse_command_line(arguments):
                      f"--replicas {options.replicas} needs as many servers, and there "
                      f"{'is' if options.snum == 1 else 'are'} {options.snum} (-p)")
     check_slurm(parser, options)
+    if options.metrics_bind is not None and options.metrics_port is None:
+        parser.error("--metrics-bind requires --metrics-port")
+    if options.metrics_file is not None:
+        if not os.path.isdir(options.metrics_file):
+            parser.error(f"--metrics-file {options.metrics_file}: no such folder")
+        if not os.access(options.metrics_file, os.W_OK | os.X_OK):
+            parser.error(f"--metrics-file {options.metrics_file}: no permission to write there")
     if options.host and options.bind_interface:
         parser.error("--host and --bind-interface both name this host's address: give one")
     if options.encrypt and options.insecure:

@@ -24,6 +24,17 @@ from .terminal import number_of
 MOST_CONNECTIONS = 256  # of a process, before the threads of a server share one: doc/scale.md has the figures
 
 
+def remove_metrics(path):
+    """Of a scheduler that was killed; the others remove their file themselves."""
+    folder, name = os.path.split(path)
+    try:
+        for left in os.listdir(folder):
+            if left == name or left.startswith(name + "."):
+                os.unlink(os.path.join(folder, left))
+    except OSError:  # best effort
+        pass
+
+
 class Child:
     """A process started by this launcher: the scheduler, a server, a worker, a send_request to one of them, an mpirun for all
     servers, one server, or all workers, or an ssh or srun for one process."""
@@ -136,6 +147,10 @@ class Plan:
             self.notes.append(f"warning: --insecure: the job listens at {self.address} and nothing is encrypted: who can read "
                               "that network can read the job's data, and who can change what it carries controls the job")
 
+        if o.metrics_bind and not is_loopback(o.metrics_bind):
+            self.notes.append(f"warning: --metrics-bind {o.metrics_bind}: who can reach that address can read the job's metrics, "
+                              "which have the names of its hottest keys")
+
     def scheduler_bind(self):
         if self.external:
             return self.external.bind()
@@ -156,11 +171,26 @@ class Plan:
             command += ["--elastic"]
         if o.on_worker_death != "abort":
             command += ["--on-worker-death", o.on_worker_death]
-        command += self.checkpoints.flags(self.program)
+        command += self.checkpoints.flags(self.program) + self.metrics_flags()
         if self.external:
             command += ["--external", os.path.join(self.run_dir, SETTINGS)]
         child = Child("scheduler", 0, command + (["--insecure"] if o.insecure else []), self.log_of("scheduler", 0))
         return child if self.allocation is None else self.hosts.shield(child)
+
+    def exports_metrics(self):
+        return self.options.metrics_port is not None or self.options.metrics_file is not None
+
+    def metrics_file(self):
+        """The path; other jobs may have theirs in the same folder."""
+        folder = self.options.metrics_file
+        return os.path.join(os.path.abspath(folder), f"paracel_{self.id}.prom") if folder is not None else None
+
+    def metrics_flags(self):
+        o = self.options
+        flags = ["--program", os.path.basename(self.program)] if self.exports_metrics() else []
+        if o.metrics_port is not None:
+            flags += ["--metrics-port", str(o.metrics_port)] + (["--metrics-bind", o.metrics_bind] if o.metrics_bind else [])
+        return flags + (["--metrics-file", self.metrics_file()] if o.metrics_file is not None else [])
 
     def delivery(self):
         """(flag of start_server, value, variable of a worker, value) of each setting that is not the default."""
@@ -244,6 +274,8 @@ class Plan:
             command += [flag, value]
         if o.plugin_sandbox:
             command.append("--plugin-sandbox")
+        if self.exports_metrics():
+            command.append("--metrics")
         for name in SERVER_LIMITS:
             limit = getattr(o, name[2:].replace("-", "_"))
             if limit:
@@ -481,6 +513,8 @@ class Plan:
         if self.memory_folder is not None:
             self.memory_folder.remove()
             self.memory_folder = None
+        if self.options.metrics_file is not None and not self.options.dry_run:
+            remove_metrics(self.metrics_file())
         if self.key:
             try:
                 self.run_folder.remove(KEY)
