@@ -34,17 +34,18 @@ shard::shard(const shard_settings& settings, plugin_registry& plugins, const std
       scans_(store_.keys(), plugins, store_) {}
 
 void shard::handle(const net::request_view& request, shared_buffer tail, completion done) noexcept {
-  const auto what = request.header.what;
-  const auto v = static_cast<std::size_t>(what);
-  const auto begin = times_ != nullptr ? ticks_now() : 0;
-  if (what != verb::ping) shard_counters::add(counters_.requests[v < shard_counters::verbs ? v : 0], 1);
+  if (times_ != nullptr) [[unlikely]]
+    times_->begin();
+  const auto v = static_cast<std::size_t>(request.header.what);
+  if (request.header.what != verb::ping) shard_counters::add(counters_.requests[v < shard_counters::verbs ? v : 0], 1);
   shard_counters::add(counters_.bytes_in, net::request_header_bytes + request.body.size() + tail.size());
   if (hot_.is_due()) [[unlikely]]
     count_key(request);
   if (deferred_.empty()) guarded_dispatch(request, std::move(tail), done);
   else handle_in_order(request, std::move(tail), done);
   publish();
-  if (times_ != nullptr && what != verb::ping) times_->add(what, begin);
+  if (times_ != nullptr) [[unlikely]]
+    times_->end(request.header.what);
 }
 
 /// Of a request on keys by name. Key sets and rows are not counted: finding a name there takes longer than serving
