@@ -16,6 +16,7 @@ install(PROGRAMS prun.py DESTINATION bin)
 install(DIRECTORY tool/launcher DESTINATION lib/paracel FILES_MATCHING
   PATTERN "*.py" PATTERN "*.css" PATTERN "*.js" PATTERN "LICENSE" PATTERN "__pycache__" EXCLUDE)
 install(DIRECTORY tool/template DESTINATION share/paracel)
+install(FILES tool/grafana/paracel.json DESTINATION share/paracel/grafana)
 install(FILES tool/completion/prun.bash DESTINATION share/bash-completion/completions RENAME prun.py)
 install(FILES tool/completion/prun.zsh DESTINATION share/zsh/site-functions RENAME _prun.py)
 # JSON Schemas and manual pages, from the programs that have been built.
