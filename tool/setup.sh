@@ -33,6 +33,7 @@ python_packages=("nanobind>=3,<4" "nanobind-backend>=1,<2" "scikit-build-core>=0
 python_wheels=(numpy "nanobind-backend>=1,<2" pyzmq scikit-learn)
 python_newest=(scikit-learn pandas "nanobind-backend>=1,<2")  # of the newest versions, for the tests of estimators
 python_exports=(tensorboardX mlflow-skinny)  # 190 MB, for prun.py export
+python_engines=(ray "dask[distributed]")  # 250 MB, for paracel.ray and paracel.dask
 python_frames=(pyarrow polars xgboost-cpu gensim)  # beside these, for tests that are skipped without them
 # The Go module whose definition of a JobSet the manifests of -m k8s are checked with, and the SHA-256 of its archive.
 jobset=https://proxy.golang.org/sigs.k8s.io/jobset/@v/v0.8.0.zip
@@ -90,11 +91,16 @@ install_newest() {
 
 install_python_exports() {
   ((with_exports)) || return 0
-  local folder=$python_tools/exports
-  [[ -f $folder/complete && $(<"$folder/complete") == "${python_exports[*]}" ]] && return 0
-  say "packages that runs are exported to, from PyPI, in $folder"
-  if "$python_tools/bin/pip" install -q --disable-pip-version-check --upgrade --target "$folder" "${python_exports[@]}"; then
-    echo "${python_exports[*]}" >"$folder/complete"
+  install_beside exports "packages that runs are exported to" "${python_exports[@]}"
+  install_beside engines "Ray and Dask" "${python_engines[@]}"
+}
+install_beside() {
+  local folder=$python_tools/$1 what=$2
+  shift 2
+  [[ -f $folder/complete && $(<"$folder/complete") == "$*" ]] && return 0
+  say "$what, from PyPI, in $folder"
+  if "$python_tools/bin/pip" install -q --disable-pip-version-check --upgrade --target "$folder" "$@"; then
+    echo "$*" >"$folder/complete"
   else
     echo "not installed; their test will be skipped"
   fi

@@ -153,13 +153,13 @@ class External(JobTest):
         self.said(run, "round 1/")
         second = self.join("server", "--index", "1")  # the first still lives
         self.assertTrue(wait_until(lambda: "waits for" in second.text() or second.process.poll() is not None, 20))
-        self.assertRegex(second.text(), rf"waits for \S+: \S+ server s1 is pid {servers[1].process.pid} on \S+, and a place becomes "
-                                        "free when the scheduler loses its process")
+        self.assertRegex(second.text(), rf"waits for \S+: \S+ server s1 is pid {servers[1].process.pid} on \S+, and a place "
+                                        "becomes free when the scheduler loses its process")
         self.assertIsNone(second.process.poll())
         servers[1].kill()
         self.assertEqual(second.place(), "server s1")
-        self.said(run, "server s1 .* lost: no heartbeat for .*; the job continues with the replicas of its keys, and another server "
-                       "may join as s1")
+        self.said(run, "server s1 .* lost: no heartbeat for .*; the job continues with the replicas of its keys, and another "
+                       "server may join as s1")
         self.said(run, "2 replicas of everything exist again")
         self.touch(self.enough)
         self.assertEqual(run.wait(), 0, run.err())
@@ -243,8 +243,8 @@ class External(JobTest):
         self.refused(2, "found lr after server", "server", "lr")
         self.refused(2, "JOB_COMPLETION_INDEX: .*'x' is not a whole number", "server", JOB_COMPLETION_INDEX="x")
         self.refused(2, "no such program", "worker", "no_program")
-        self.refused(12, r"worker: no place in nowhere\.invalid:7#j within 0.1 s: the name nowhere.invalid is unknown: ", "worker",
-                     "--wait", "0.1", PARACEL_RENDEZVOUS="nowhere.invalid:7#j")
+        self.refused(12, r"worker: no place in nowhere\.invalid:7#j within 0.1 s: the name nowhere.invalid is unknown: ",
+                     "worker", "--wait", "0.1", PARACEL_RENDEZVOUS="nowhere.invalid:7#j")
         self.refused(12, "there is no key in /nowhere/key", "worker", "--wait", "0.1", PARACEL_JOB_KEY_FILE="/nowhere/key")
         os.chmod(self.key, 0o644)
         self.refused(2, "want a file of this user that no other may read, mode 0600", "worker")
@@ -263,8 +263,8 @@ class External(JobTest):
         other = self.not_there("other.key")
         with open(os.open(other, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
             file.write("0" * 64)
-        self.refused(12, r"127\.0\.0\.1:\d+: it does not answer: is it of another job, or its key another one\?", "worker", "--wait",
-                     "0.1", PARACEL_JOB_KEY_FILE=other)
+        self.refused(12, r"127\.0\.0\.1:\d+: it does not answer: is it of another job, or its key another one\?", "worker",
+                     "--wait", "0.1", PARACEL_JOB_KEY_FILE=other)
         self.refused(12, "the request is of another", "worker", "--wait", "0.1",
                      PARACEL_RENDEZVOUS=self.rendezvous.replace("#train", "#other"))
         self.refused(2, "rank 1: the job has 1 workers, counted from 0", "worker", "--index", "1")

@@ -28,8 +28,8 @@ class Rendezvous:
         """HOST:PORT#JOB; an IPv6 address is in brackets. Raises Failure."""
         found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\[\]:#/\s]+)):(\d{1,5})#([\w.-]{1,64})", text, re.ASCII)
         if found is None or not 0 < int(found[3]) < 1 << 16:
-            raise Failure(USAGE, f"{VARIABLE}={text}: want HOST:PORT#JOB, such as node1:7077#train or [fd00::1]:7077#train; JOB: at "
-                                 "most 64 letters, digits, dots, dashes")
+            raise Failure(USAGE, f"{VARIABLE}={text}: want HOST:PORT#JOB, such as node1:7077#train or [fd00::1]:7077#train; JOB: "
+                                 "at most 64 letters, digits, dots, dashes")
         self.host, self.port, self.job = found[1] or found[2], found[3], found[4]
 
     def __str__(self):
@@ -80,7 +80,8 @@ class External:
         return address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
     def make_key(self, folder, name):
-        """Makes the file with the job's key, or takes the one that is there. `folder`: for it if none is named. Raises Failure."""
+        """Makes the file with the job's key, or takes the one that is there. `folder`: for it, if none is named. Raises
+        Failure."""
         self.key = self.key or os.path.join(folder, name)
         try:
             fd = os.open(self.key, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
