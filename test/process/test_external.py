@@ -33,11 +33,11 @@ def has_ipv6():
 class Joined:
     """A process that joins by itself."""
 
-    def __init__(self, arguments, environment, folder, log):
+    def __init__(self, arguments, environment, folder, log, prefix=()):
         self.log = log
         with open(log, "wb") as out:
-            self.process = subprocess.Popen([sys.executable, PRUN, "join", *arguments], cwd=folder, env=environment, stdout=out,
-                                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen([*prefix, sys.executable, PRUN, "join", *arguments], cwd=folder, env=environment,
+                                            stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
 
     def text(self):
         return read_bytes(self.log).decode("utf-8", "replace")
@@ -69,10 +69,10 @@ class External(JobTest):
         self.rendezvous = rendezvous
         self.variables = {"PARACEL_RENDEZVOUS": rendezvous, "PARACEL_JOB_KEY_FILE": self.key}
 
-    def join(self, *arguments, **more):
+    def join(self, *arguments, prefix=(), **more):
         self.logs += 1
         joined = Joined(arguments, clean_environment(**{**self.variables, **more}), self.folder,
-                        self.not_there(f"join_{self.logs}.log"))
+                        self.not_there(f"join_{self.logs}.log"), prefix)
         self.addCleanup(joined.process.wait)
         self.addCleanup(joined.process.kill)
         return joined
@@ -122,6 +122,22 @@ class External(JobTest):
         self.assertEqual(run.wait(), 0, run.err() + "".join(j.text() for j in joined))
         self.assert_ended(*joined)
         self.assertTrue(self.model("six"))
+
+    @unittest.skipUnless(os.geteuid() == 0, "not root: no mount namespace with a hosts file of its own")
+    def test_a_name_that_is_not_known_yet(self):
+        hosts = self.not_there("hosts")
+        with open(hosts, "w", encoding="ascii") as file:
+            file.write("127.0.0.1 localhost\n")
+        self.use(f"later.invalid:{free_port()}#named")
+        run = self.schedule("-w", "1", "-p", "1", "-c", self.write_config("named.json", output="named/"))
+        prefix = ("unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', hosts)
+        joined = [self.join(role, prefix=prefix) for role in ("server", "worker")]
+        for one in joined:
+            self.assertTrue(wait_until(lambda one=one: "the name later.invalid is unknown: " in one.text(), 60), one.text())
+        with open(hosts, "a", encoding="ascii") as file:
+            file.write("127.0.0.1 later.invalid\n")
+        self.assertEqual(run.wait(), 0, run.err() + "".join(j.text() for j in joined))
+        self.assert_ended(*joined)
 
     def test_without_a_rendezvous_prun_makes_one_and_the_key(self):
         self.variables = {}

@@ -14,7 +14,7 @@ from paracel.errors import ConfigError, Error, JobError
 
 # The process ends with the one that has this shell's standard input, however that ends, and its private folder with it.
 _SUPERVISED = ('d=$1; shift; exec 3<&0; setsid "$@" </dev/null 3<&- & p=$!; '
-               '{ cat <&3; kill -s KILL -- -$p; rm -r "$d"; } >/dev/null 2>&1 & w=$!; '
+               '{ cat <&3; rm -r "$d"; kill -s KILL -- -$p; } >/dev/null 2>&1 & w=$!; '
                "exec 3<&-; wait $p; s=$?; kill $w 2>/dev/null; exit $s")
 _VARIABLES = re.compile(r"PARACEL_RENDEZVOUS='(\S+)' PARACEL_JOB_KEY_FILE='(.+)' prun")
 _MOST_LOG_BYTES = 1 << 14
@@ -97,7 +97,8 @@ class ExternalJob:
         with open(file, "w", encoding="utf-8") as out:
             out.write(self.config)
         self._command = [sys.executable, "-S", os.path.join(_BIN, "prun.py"), "-m", "external", "--host", host,
-                         "-w", str(workers), "-p", str(servers), "--replicas", str(replicas), *map(str, options), "-c", file, path]
+                         "-w", str(workers), "-p", str(servers), "--replicas", str(replicas), *map(str, options),
+                         "-c", file, path]
         self._told = threading.Event()
         self.rendezvous = self._key = None
 
