@@ -200,6 +200,7 @@ void scheduler::join(const net::request_view& in, completion& done, time_point n
     return take_place(who.index, body, done, now);
   }
   n.become(seat_state::joined);
+  if (options_.external) n.last_sign = now;  // no launcher will report its death
   n.joining = std::move(done);
   events_(json_text(joined), false);
   if (!returns) return answer_joins(now);

@@ -221,6 +221,21 @@ class External(JobTest):
         self.assertRegex(run.err(), "worker 0 .* lost: no heartbeat")
         self.assert_ended(joined[1], joined[2], status=10)
 
+    def test_a_killed_worker_is_replaced_by_starting_it_again_where_the_others_wait(self):
+        self.write_config("still.json", output="still/", rounds=300)
+        self.assertEqual(self.prun("-w", "2", "-p", "1", "-c", "still.json", LR)[0], 0)
+        run = self.paced("waits.json", "-w", "2", "-p", "1", "--on-worker-death", "wait:120", output="waits/", rounds=300)
+        joined = [self.join("worker", "--index", "0"), self.join("worker", "--index", "1"), self.join("server")]
+        self.said(run, "round 1/")
+        joined[1].kill()
+        second = self.join("worker", "--index", "1")
+        self.assertEqual(second.place(60), "worker 1")
+        self.said(run, r"worker 1 \(pid \d+\) has caught up", 60)
+        self.touch(self.enough)
+        self.assertEqual(run.wait(), 0, run.err())
+        self.assert_ended(joined[0], joined[2], second)
+        self.assertEqual(self.model("waits"), self.model("still"))
+
     def test_processes_of_a_job_that_is_started_again_end(self):
         run = self.paced("again.json", "-w", "1", "-p", "1", output="again/", rounds=100000)
         old = [self.join("worker"), self.join("server")]
@@ -268,7 +283,7 @@ class External(JobTest):
                                    environment=clean_environment(**self.variables))[0], 2)
         for arguments, text in ((("-m", "external", "--insecure"), "with -m external jobs are encrypted"),
                                 (("-m", "external", "--m_server", "local"), "want --m_server external"),
-                                (("-m", "external", "--on-worker-death", "eject"), "a worker's death ends the job"),
+                                (("-m", "external", "--on-worker-death", "eject"), "nobody reports that a worker is dead"),
                                 (("--rendezvous", "a:1#b"), "--rendezvous requires -m external")):
             status, _, err = self.prun(*arguments, "-c", "cfg.json", LR)
             self.assertEqual(status, 2)

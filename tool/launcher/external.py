@@ -103,7 +103,8 @@ class External:
         from .program import command_of
         return json.dumps({
             "server": server[4:at] + ["--bind", "tcp://*:*"] + server[at + 2:],
-            "worker": {k: v for k, v in plan.worker_environment("").items() if k != VARIABLE},
+            "worker": {**{k: v for k, v in plan.worker_environment("").items() if k != VARIABLE},
+                       **({"PARACEL_STATE_DIR": plan.run_dir} if o.worker_wait else {})},
             "program": command_of(plan.program) + o.arguments, "folder": os.getcwd(),
             "config": ["--cfg_file", o.cfg_file, *overriding(o.set)] if o.cfg_file else []})
 

@@ -101,7 +101,7 @@ def parse_command_line(arguments):
              "in the whole run (default 3)")
     add("--on-worker-death", default="abort", metavar="abort|eject|wait:T",
         help="eject: the others continue without a dead worker, unless it is worker 0; wait:T: they wait for a replacement, at "
-             "most T seconds (default abort; eject and wait:T with -m local only)")
+             "most T seconds (default abort; eject with -m local only, wait:T also with -m external)")
     add("--threads", type=positive(MOST_THREADS), default=None, metavar="N",
         help="shard threads of each server (default: the cores that it may use, divided among the servers of its host)")
     add("--connections", choices=("auto", "each", "shared"), default="auto",
@@ -265,8 +265,8 @@ def parse_command_line(arguments):
         parser.error("--rendezvous requires -m external")
     if external and options.insecure:
         parser.error("--insecure: with -m external jobs are encrypted")
-    if external and options.on_worker_death != "abort":
-        parser.error(f"--on-worker-death {options.on_worker_death}: with -m external a worker's death ends the job")
+    if external and options.on_worker_death == "eject":
+        parser.error("--on-worker-death eject: with -m external nobody reports that a worker is dead: want abort or wait:T")
     if options.join_timeout is None:
         options.join_timeout = 600.0 if external else 60.0
     if options.method == "k8s":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A job whose servers and workers another scheduler of processes starts (paracel.ray, paracel.dask): prun.py with the job's
 scheduler runs here (-m external), and on the cluster `run_process` runs `prun.py join`, one process for each."""
+import contextlib
 import json
 import os
 import re
@@ -21,6 +22,22 @@ _MOST_LOG_BYTES = 1 << 14
 _WAIT = 30  # seconds: the job's scheduler is there, but may have to notice the death of the process before
 
 
+@contextlib.contextmanager
+def _private_folder():
+    """A context: a folder as prun.py has it for a job's key. If all is killed at once, as by Ray, the next prun.py, or the next
+    process that is started here, removes it."""
+    sys.path.insert(0, os.path.join(_BIN, "tool"))
+    try:
+        from launcher.socket_folder import SocketFolder
+    finally:
+        sys.path.pop(0)
+    folder = SocketFolder()
+    try:
+        yield folder.path
+    finally:
+        folder.remove()
+
+
 def run_process(order):
     """Runs a server or a worker of a job in the calling process's place, which may be anywhere in a cluster.
 
@@ -34,7 +51,7 @@ def run_process(order):
     dict
         ``status``: its exit status; ``out``: what a worker has printed; ``log``: the end of its log.
     """
-    with tempfile.TemporaryDirectory(prefix="paracel-", ignore_cleanup_errors=True) as private:
+    with _private_folder() as private:
         key, config = os.path.join(private, "job.key"), os.path.join(private, "config.json")
         for path, text in ((key, order["key"]), (config, order["config"])):
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
