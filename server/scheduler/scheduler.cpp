@@ -193,6 +193,7 @@ void scheduler::join(const net::request_view& in, completion& done, time_point n
   n.holder = std::move(holder);
   n.client = in.header.client;
   ++counts_.joins[is_server ? 0 : 1];
+  n.reserved_for = {};
   if (!is_server && returns) {
     n.usage.clear();
     n.shares = {};

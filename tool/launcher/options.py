@@ -62,6 +62,7 @@ def parse_command_line(arguments):
               "       prun.py export --run RUN --tensorboard DIR|--mlflow\n"
               "       prun.py checkpoint list|verify DIR\n"
               "       prun.py sweep CONFIG --grid KEY=A,B,C ... [options] program\n"
+              "       prun.py join [options] server|worker [program [arguments]]\n"
               "       prun.py new FOLDER [--python]\n       prun.py doctor [--json]",
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=118, max_help_position=30),
         description="Starts a Paracel job, watches it, and ends all of it.",

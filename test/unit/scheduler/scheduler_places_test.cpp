@@ -100,6 +100,7 @@ TEST_F(SchedulerPlaces, OnceTheServersKnowEachOtherALossEndsTheJob) {
 
 TEST_F(SchedulerPlaces, OfARunningJobAreThoseOfLostServers) {
   begin(2);
+  EXPECT_EQ(place("server", 501, {{"slot", 1}}).value("index", -1), 1);
   start();
   EXPECT_EQ(place("server", 9), (json{{"taken", "all 2 servers have their processes"}}));
   pass(3s, {server(0), worker(0), worker(1), worker(2)});
