@@ -27,7 +27,8 @@ def parser_of(command):
     from . import doctor, join, new_project, options, run_directory, runs, sweep, tell
     from .views import VIEWS, view_command
     parse = {None: lambda: options.parse_command_line([]), "status": lambda: run_directory.parse_command([]),
-             "join": lambda: join.parse_command([]), "tell": lambda: tell.parse_command([]), "runs": lambda: runs.parse_command([]),
+             "join": lambda: join.parse_command([]), "tell": lambda: tell.parse_command([]),
+             "runs": lambda: runs.parse_command([]),
              "sweep": lambda: sweep.parse_command([]), "new": lambda: new_project.new_command([]),
              "doctor": lambda: doctor.doctor_command([]),
              **{name: lambda name=name: view_command([name]) for name in VIEWS}}.get(command)
