@@ -99,7 +99,16 @@ class Cluster:
                                                   env={**os.environ, **self.environment})
 
     def start_slurmd(self, number):
-        self.start(f"slurmd{number}", [*self.hosts[number].enter, TOOLS["slurmd"], "-D", "-N", f"n{number + 1}"])
+        """The second one has a /tmp of its own, in which the test's folder is where it is on the first one."""
+        command = [*self.hosts[number].enter, TOOLS["slurmd"], "-D", "-N", f"n{number + 1}"]
+        if number == 1:
+            shared = os.path.dirname(self.folder)
+            self.other_tmp = os.path.join(self.folder, "tmp")
+            inside = os.path.join(self.other_tmp, os.path.relpath(shared, "/tmp"))
+            os.makedirs(inside, 0o1777, exist_ok=True)
+            command = [TOOLS["unshare"], "--mount", "sh", "-c",
+                       f'mount --bind {shared} {inside} && mount --rbind {self.other_tmp} /tmp && exec "$@"', "sh", *command]
+        self.start(f"slurmd{number}", command)
 
     def wait_for_nodes(self):
         # A node that was down and answers again is asked by slurmctld once in a while.

@@ -41,15 +41,15 @@ def agent_note():
             "part in the job") if name == "rsh" else None
 
 
-def script(folder, name, size):
-    """Reads the key, of `size` bytes. It is never an argument: not every shell has a printf of its own. Where the folder is this
+def script(folder, name, size, read=None):
+    """Reads the key, of `size` bytes, by the command `read`. It is never an argument: not every shell has a printf of its own. Where the folder is this
     launcher's own, as on a host that is this one or shares its /tmp, the file is already there. The lock and the mark are those
     of SocketFolder: if the shell is killed, a later launcher on that host removes the folder."""
     # A shell takes a signal while it waits, but not while it runs a command.
     return (f"umask 077; d={folder}; f=$d/{name}; ok=; trap 'exit 1' HUP INT TERM PIPE; "
             "if mkdir $d 2>/dev/null; then trap 'rm -r $d; kill $w 2>/dev/null' EXIT; "
             "exec 9<$d; flock -n 9 2>/dev/null && : >$d/" + MARK + "; "
-            f"head -c {size} >$f && [ $(wc -c <$f) -eq {size} ] && ok=1; "
+            f"{read or f'head -c {size}'} >$f && [ $(wc -c <$f) -eq {size} ] && ok=1; "
             "elif [ -O $d ] && [ -s $f ]; then ok=1; fi; "
             "if [ $ok ]; then exec 3<&0; cat <&3 >/dev/null 9<&- & w=$!; echo ready; wait $w; "
             "else echo $f cannot be written >&2; fi")
@@ -73,8 +73,12 @@ class BySsh:
         if os.path.basename(self.name) == "ssh":
             self.words = [*self.words, "-o", "ServerAliveInterval=15"]  # so that it does not outlast its connection
 
-    def command(self, host, script):
-        return [*self.words, host, for_any_shell(script)]
+    def command(self, host, folder, name, size):
+        return [*self.words, host, for_any_shell(script(folder, name, size))]
+
+    def sealed(self, key):
+        """What the host is told: ssh encrypts it."""
+        return key.encode()
 
 
 class KeyHolders:
@@ -86,16 +90,15 @@ class KeyHolders:
         self.holders = []  # (host, Popen)
         carrier = carrier or BySsh()
         self.by = carrier.name
-        text = script(folder, name, len(key))
         try:
             for number, host in enumerate(hosts):
                 with open(self.errors(number), "wb") as errors:
                     self.holders.append((host, subprocess.Popen(
-                        carrier.command(host, text), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                        carrier.command(host, folder, name, len(key)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
                         start_new_session=True, env=carrier.environment)))
             end = time.monotonic() + LIMIT
             for number, (host, holder) in enumerate(self.holders):
-                self.hand_over(number, host, holder, key, end)
+                self.hand_over(number, host, holder, carrier.sealed(key), end)
         except OSError as error:
             self.end()
             raise Failure(FAILURE, f"the job's key cannot be brought to its hosts: {self.by}: {words_of(error)}; --insecure: "
@@ -109,7 +112,7 @@ class KeyHolders:
 
     def hand_over(self, number, host, holder, key, end):
         try:
-            holder.stdin.write(key.encode())
+            holder.stdin.write(key)
             holder.stdin.flush()
         except BrokenPipeError:
             pass  # its words say why

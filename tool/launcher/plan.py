@@ -453,11 +453,11 @@ class Plan:
             raise Failure(FAILURE, f"{self.key_file()} cannot be written: {error.strerror}") from None
         if self.remote:
             from .key_holders import KeyHolders, agent_note
-            note = agent_note() if self.allocation is None else None
+            carrier = None if self.allocation is None else Carrier(self.allocation)
+            note = agent_note() if carrier is None else carrier.note()
             if note:
                 self.notes.append(note)
-            self.key_holders = KeyHolders(self.sockets, KEY, key, logins(self.options, self.remote),
-                                          None if self.allocation is None else Carrier(self.allocation))
+            self.key_holders = KeyHolders(self.sockets, KEY, key, logins(self.options, self.remote), carrier)
 
     def key_holder_pids(self):
         return self.key_holders.pids() if self.key_holders is not None else []

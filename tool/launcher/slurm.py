@@ -12,6 +12,7 @@ Slurm sends the signals of `scancel` and of the time limit to all processes of a
 are needed for a checkpoint (before_limit.py)."""
 import os
 import re
+import shlex
 import shutil
 import signal
 
@@ -152,12 +153,38 @@ class Steps(Hosts):
 
 
 class Carrier:
-    """How the job's key is brought to another node: KeyHolders."""
+    """How the job's key is brought to another node: through the standard input of a step, which srun does not encrypt. So munge
+    does, with the key that the cluster's nodes share; there only this user, and root, can open it, and only once."""
     name = "srun"
 
     def __init__(self, allocation):
         self.allocation = allocation
         self.environment = {name: value for name, value in os.environ.items() if for_srun(name)}
+        found = re.search(r"(?:^|,)socket=([^,]+)", allocation.setting("AuthInfo"))
+        self.socket = ["--socket=" + found[1]] if found else []
+        self.munge = shutil.which("munge")
 
-    def command(self, node, script):
-        return step(self.allocation, node, "paracel-key", ["/bin/sh", "-c", script], takes_input=True)
+    def note(self):
+        """What a person should know of it, or None."""
+        return None if self.munge else ("warning: munge is not installed here: the job's key goes to the other nodes through srun, "
+                                        "which does not encrypt it, and who can read that network can take part in the job")
+
+    def command(self, node, folder, name, size):
+        from .key_holders import script
+        # A credential ends with a line end, its only one.
+        opened = shlex.join(["unmunge", "--metadata=/dev/null", *self.socket])
+        read = "IFS= read -r c && printf '%s\\n' \"$c\" | " + opened if self.munge else None
+        text = script(folder, name, size, read)
+        return step(self.allocation, node, "paracel-key", [*WITHOUT_SIGNALS, "/bin/sh", "-c", text], takes_input=True)
+
+    def sealed(self, key):
+        """What one node is told. Raises Failure."""
+        if not self.munge:
+            return key.encode()
+        import subprocess
+        done = subprocess.run([self.munge, f"--restrict-uid={os.geteuid()}", *self.socket], input=key.encode(),
+                              capture_output=True, check=False)
+        if done.returncode != 0:
+            why = done.stderr.decode("utf-8", "replace").strip() or f"status {done.returncode}"
+            raise Failure(FAILURE, f"munge cannot encrypt the job's key for the other nodes: {why}: does munged run on this node?")
+        return done.stdout
