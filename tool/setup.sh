@@ -5,7 +5,7 @@
 #   tool/setup.sh           for building and running
 #   tool/setup.sh --test    also for tool/test.sh
 #   tool/setup.sh --fresh   also for a minimal Debian in a folder (a fresh machine)
-#   tool/setup.sh --long    also for the long tests: both of the above, two hosts as network namespaces, PyTorch and numba,
+#   tool/setup.sh --long    also for the long tests: both of the above, two hosts as network namespaces, Slurm, PyTorch and numba,
 #                           Chromium and tmux for what people look at, Prometheus, and from PyPI what runs are exported to
 #   tool/setup.sh --bench   also the tools that tool/bench/cost.py compares with
 set -euo pipefail
@@ -22,7 +22,7 @@ test_packages=(libgtest-dev libgmock-dev clang clang-format clang-tidy libclang-
 bench_packages=(python3-numpy python3-scipy python3-sklearn python3-igraph liblinear-tools libopenblas0-pthread mawk)
 fresh_packages=(mmdebstrap)
 long_packages=(dpkg-dev lintian doxygen zsh groff iproute2 openssh-server openssh-client python3-torch python3-numba chromium
-               tmux python3-rich prometheus)
+               tmux python3-rich prometheus slurmctld slurmd slurm-client munge)
 
 say() { printf '\n== %s\n' "$*"; }
 

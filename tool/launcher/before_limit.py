@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A job in Slurm is told to end by a signal: before its time limit (`sbatch --signal`), at it, by scancel, by preemption. At the first
-one it writes a checkpoint.
+"""A job in Slurm is told to end by a signal: before its time limit (`sbatch --signal`), at it, by scancel, by preemption. At the
+first one it writes a checkpoint.
 
     near the time limit      checkpoint, then the job ends with status 12, or with --requeue goes back into the queue and resumes
     SIGTERM, SIGHUP before   checkpoint, then the job ends: somebody has cancelled it
@@ -18,6 +18,7 @@ from .terminal import duration
 
 ANNOUNCING = (signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 RESOLUTION = 60.0  # seconds that Slurm may send a signal too early
+STANDING = 30.0    # seconds after which a start is explained
 LEAST_PATIENCE = 5.0  # seconds for a checkpoint
 LAST_STEPS = 5.0  # seconds to end the job after it
 
@@ -38,6 +39,18 @@ class BeforeLimit:
         self.number = None  # the signal that came first
         self.reached = self.ends = False
         self.queue_again = False
+        self.job.deadlines["standing"] = time.monotonic() + STANDING
+
+    def meet_deadlines(self, now):
+        deadlines, say = self.job.deadlines, self.job.terminal.say
+        if deadlines.get("standing", now + 1) <= now:
+            deadlines.pop("standing")
+            for words in standing(self.job) if not self.job.running else ():
+                say(words, matters=True)
+        if deadlines.get("checkpoint", now + 1) <= now:
+            deadlines.pop("checkpoint")
+            say("the checkpoint was not complete in time", matters=True)
+            self.done()
 
     def is_limit(self):
         """Whether the job's time is over, or nearly."""
@@ -82,10 +95,6 @@ class BeforeLimit:
             return
         if not text:
             self.job.terminal.say(f"the checkpoint is in {self.job.plan.checkpoints.folder}", matters=True)
-        self.done()
-
-    def too_late(self):
-        self.job.terminal.say("the checkpoint was not complete in time", matters=True)
         self.done()
 
     def done(self):

@@ -108,6 +108,8 @@ def finish(job, took):
         status = job.cause[0]
         meaning = f" ({MEANING[status]})" if status in MEANING else ""
         job.terminal.say(f"exit status {status}{meaning}, logs in {job.plan.run_dir}", matters=True)
+    if job.before_limit is not None:
+        job.before_limit.finish()
 
 
 def summarise(job):

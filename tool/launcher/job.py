@@ -9,7 +9,7 @@ import time
 from .checkpoints import event_text
 from .ending import ENDING_SIGNALS, READER_LIMIT, deliver, finish, last_lines, next_step, status_of
 from .logs import Logs
-from .before_limit import ANNOUNCING, BeforeLimit, standing
+from .before_limit import ANNOUNCING, BeforeLimit
 from .recovery import Recovery
 from .mpirun import Tagged, signal_name
 from .orphans import become_subreaper, reap, signal_orphans
@@ -25,7 +25,6 @@ EXPLAINED_LIMIT = 2.0               # seconds in which an exit with status 0 bef
 READY_LIMIT = 10.0                  # seconds until the scheduler must have bound its port
 # Seconds for processes to exit by themselves, with their last log lines, after the scheduler has ended the job.
 LAST_WORDS = 0.3
-STANDING = 30.0                     # seconds after which a start under Slurm is explained
 LATE = 0.5                          # seconds; a launcher that wakes up this late was suspended
 FAILURE_KILL = 2.0                  # seconds from SIGTERM to SIGKILL
 FORWARD_LIMIT = 1.0                 # seconds in which servers exit on a signal that their mpirun forwards
@@ -54,7 +53,6 @@ class Job:
         self.recovery = Recovery(self)
         self.life_line = LifeLine()
         self.startups = Startups()  # of workers
-        self.before_limit = BeforeLimit(self) if plan.allocation is not None else None  # under Slurm
         # the end of the job
         self.cause = None          # (status, text)
         self.told = False          # the scheduler has announced the end of the job
@@ -66,13 +64,14 @@ class Job:
         self.checkpoint_asked = False
         self.kill_at = None
         self.deadlines = {}        # name -> time
+        self.before_limit = BeforeLimit(self) if plan.allocation is not None else None  # under Slurm
 
     # -- starting
 
     def spawn(self, child):
         """Starts a process in its own process group, so that Ctrl-C reaches only the launcher and a child can be killed together
         with all its descendants."""
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_") and (child.keeps is None or child.keeps(k))}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_") and child.keeps(k)}
         environment.update(self.plan.key_environment(child.mpirun))
         environment.update(child.environment)
         log = self.files.open(child.log)
@@ -494,8 +493,6 @@ class Job:
         self.timeline.open()
         if o.timeout is not None:
             self.deadlines["timeout"] = begin + o.timeout
-        if self.before_limit is not None:
-            self.deadlines["standing"] = begin + STANDING
         scheduler = self.plan.make_scheduler()
         self.spawn(scheduler)
         if self.plan.all_local() and self.plan.uses_ipc():  # otherwise it reports the port that it has bound
@@ -543,8 +540,6 @@ class Job:
         self.write_end()
         deliver(self, None if o.timeout is None else begin + o.timeout)
         finish(self, took)
-        if self.before_limit is not None:
-            self.before_limit.finish()
         return self.cause[0] if self.cause is not None else OK
 
     def meet_deadlines(self, now):
@@ -557,13 +552,8 @@ class Job:
         if self.deadlines.get("ready", now + 1) <= now:
             self.deadlines.pop("ready")
             self.fail(SCHEDULER_LOST, "the scheduler did not start", ("scheduler", 0))
-        if self.deadlines.get("standing", now + 1) <= now:
-            self.deadlines.pop("standing")
-            for words in standing(self) if not self.running else ():
-                self.terminal.say(words, matters=True)
-        if self.deadlines.get("checkpoint", now + 1) <= now:
-            self.deadlines.pop("checkpoint")
-            self.before_limit.too_late()
+        if self.before_limit is not None:
+            self.before_limit.meet_deadlines(now)
         if self.deadlines.get("explained", now + 1) <= now:
             self.deadlines.pop("explained")
             late, self.unexplained = self.unexplained, []

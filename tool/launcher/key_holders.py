@@ -66,6 +66,7 @@ def for_any_shell(script):
 class BySsh:
     """How a script is run on another host."""
     environment = None  # this process's
+    hint = ""
 
     def __init__(self):
         self.words = agent()
@@ -89,7 +90,7 @@ class KeyHolders:
         import subprocess
         self.holders = []  # (host, Popen)
         carrier = carrier or BySsh()
-        self.by = carrier.name
+        self.by, self.hint = carrier.name, carrier.hint
         try:
             for number, host in enumerate(hosts):
                 with open(self.errors(number), "wb") as errors:
@@ -123,7 +124,7 @@ class KeyHolders:
             if not piece:
                 with open(self.errors(number), encoding="utf-8", errors="replace") as file:
                     why = file.read().strip().splitlines()[-1:] or ["no answer" if not ready else "it has ended without a word"]
-                raise Failure(FAILURE, f"the job's key cannot be brought to {host} by {self.by}: {why[0]}; --insecure: "
+                raise Failure(FAILURE, f"the job's key cannot be brought to {host} by {self.by}: {why[0]}{self.hint}; --insecure: "
                                        "without a key and encryption")
             answer = (answer + piece)[-len(READY):]  # a login shell may have printed something before
 

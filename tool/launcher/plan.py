@@ -51,7 +51,7 @@ class Child:
         self.mpirun = mpirun
         self.host = host           # another one on which an ssh or srun runs the process
         self.by = "ssh"
-        self.keeps = None          # whether it gets a variable of this process's environment, if not all
+        self.keeps = lambda variable: True  # whether it gets that of this process's environment
         self.end_signal = signal.SIGTERM  # asks it to end
 
     def name(self):

@@ -6,6 +6,7 @@ import shlex
 import sys
 
 from .exit_status import FAILURE, OK, USAGE, Failure
+from .printable import printable
 
 SCRIPT = """#!/bin/sh
 # exec: so that it is prun.py that gets the signal before the time limit
@@ -48,6 +49,7 @@ def submit(options, arguments):
         raise Failure(FAILURE, f"--sbatch: {shlex.join(command)}: {why}")
     job = re.match(r"\d+", done.stdout.strip())
     number = job[0] if job else done.stdout.strip()
+    sys.stderr.write(printable(done.stderr, indent=""))  # warnings
     sys.stdout.write(number + "\n")
     sys.stderr.write(f"prun.py: submitted as job {number}: `squeue -j {number}` shows it, `scancel {number}` ends it; its output "
                      f"goes to slurm-{number}.out unless sbatch was told otherwise (--output)\n")
