@@ -12,8 +12,9 @@
 #   tool/test.sh --full     every test, units and cluster under both sanitizers and ThreadSanitizer, too, the fuzzers, 20 kills
 #                           of each kind of process instead of 3, 200 jobs with faults instead of 10, 10,000 simulated jobs
 #                           instead of 150, clang-tidy on all files, quality on more data and seeds (PARACEL_LONG=1), two
-#                           hosts and Slurm (network namespaces; needs root), the commands of README and documents on the fresh machine,
-#                           the Python package's bindings under both sanitizers, its wheel on Debian 13 and from its sdist
+#                           hosts and Slurm (network namespaces; needs root), the commands of README and documents on the fresh
+#                           machine, the Python package's bindings under both sanitizers, its wheel on Debian 13 and from its
+#                           sdist
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec </dev/null

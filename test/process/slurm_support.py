@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A cluster of Slurm for tests, of Debian's packages: two hosts (network namespaces, as in test_two_hosts.py) with a slurmd each, a
-slurmctld on the first one, and a munged with a key of its own."""
+"""A cluster of Slurm for tests, of Debian's packages: two hosts (network namespaces, as in test_two_hosts.py) with a slurmd
+each, a slurmctld on the first one, and a munged with a key of its own."""
 import os
 import re
 import shutil
@@ -12,7 +12,8 @@ from test_two_hosts import TOOLS as NET_TOOLS
 from test_two_hosts import Host, run
 
 TOOLS = {name: shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-         for name in ("slurmctld", "slurmd", "munged", "srun", "sbatch", "scontrol", "squeue", "scancel", "ip", "unshare", "nsenter")}
+         for name in ("slurmctld", "slurmd", "munged", "munge", "srun", "sbatch", "salloc", "scontrol", "squeue", "scancel", "ip",
+                      "unshare", "nsenter")}
 KILL_WAIT = 15  # seconds from the signal at the limit to SIGKILL
 CONFIG = """ClusterName=test
 SlurmctldHost={a.name}({a.address})

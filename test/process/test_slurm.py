@@ -1,18 +1,19 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Jobs in Slurm, Debian's own: slurmctld, munged and a slurmd on each of two hosts (slurm_support.py). Needs root and these packages;
-otherwise skipped with the reason."""
+"""Jobs in Slurm, Debian's own: slurmctld, munged and a slurmd on each of two hosts (slurm_support.py). Needs root and these
+packages; otherwise skipped with the reason."""
 import glob
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (BIN, END_LIMIT, LR, PACED, PRUN, SOURCE, JobTest, clean_environment, main, patient,  # noqa: E402
-                             processes_of, read_bytes, wait_until)
+from process_support import (BIN, BUILD, END_LIMIT, LR, PACED, PRUN, SOURCE, JobTest, clean_environment, main,  # noqa: E402
+                             patient, processes_of, read_bytes, wait_until)
 from slurm_support import Cluster, why_not  # noqa: E402
 
 REASON = why_not()
@@ -42,7 +43,8 @@ class Slurm(JobTest):
         """A job submitted by prun.py --sbatch from the first host. Its output is in `self.output`."""
         self.output = output or self.not_there("out")
         done = subprocess.run([*self.cluster.hosts[0].enter, sys.executable, PRUN, "-m", "slurm",
-                               f"--sbatch={asked} --output={self.output}", "--heartbeat-limit", f"{patient(3.0):.1f}", *arguments],
+                               f"--sbatch={asked} --output={self.output}", "--heartbeat-limit", f"{patient(3.0):.1f}",
+                               *arguments],
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=self.folder,
                               env=self.environment(**more), check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -210,12 +212,54 @@ class Slurm(JobTest):
         self.assertEqual(self.cluster.wait_for_end(job), ("COMPLETED", "0:0", "0"), self.said())
         self.assert_bits_of_one_host("survivor", 2)
 
+    def test_the_example_script(self):
+        folder = tempfile.mkdtemp(dir=self.folder)
+        for name, path in (("prun.py", PRUN), ("build", BUILD)):
+            os.symlink(path, os.path.join(folder, name))
+        self.write_config(os.path.join(folder, "cfg.json"), training_input=os.path.join(self.folder, "training.dat"),
+                          output="example/", rounds=200)
+        self.output = os.path.join(folder, "out")
+        done = subprocess.run([*self.cluster.hosts[0].enter, "sbatch", "--parsable", "--output", self.output,
+                               os.path.join(SOURCE, "tool", "slurm", "job.sbatch")], capture_output=True, text=True, cwd=folder,
+                              env=self.environment(), check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.addCleanup(self.cancel, int(done.stdout))
+        self.assertEqual(self.cluster.wait_for_end(int(done.stdout)), ("COMPLETED", "0:0", "0"), self.said())
+        self.assertTrue(os.path.exists(os.path.join(folder, "ckpt")), self.said())
+        self.assertTrue(os.path.exists(os.path.join(folder, "example", "lr_theta_0")), self.said())
+
+    def test_beside_the_allocation(self):
+        """In salloc prun.py and the scheduler run where it was called, and all others on the nodes."""
+        name, environment, enough = self.paced("beside.json", output="beside/")
+        run = self.start("-m", "slurm", "-w", "3", "-p", "2", "-c", name, LR, environment=self.environment(**environment),
+                         prefix=[*self.cluster.hosts[0].enter, "salloc", "-N2", "-n3", "--quiet"])
+        self.assertTrue(wait_until(lambda: "prun: round" in run.err(), 30), run.err())
+        names = self.cluster.ask("squeue", "-s", "-h", "-o", "%j").split()
+        self.touch(enough)
+        self.assertEqual(run.wait(), 0, run.err())
+        self.assertEqual(sorted(names), ["paracel-key", "paracel-key", "server-0", "server-1",
+                                         "worker-0", "worker-1", "worker-2"])
+        self.assertTrue(run.out().startswith("objective "), run.out())  # of worker 0, as it was written
+        self.assert_bits_of_one_host("beside", 3)
+
+    def test_a_start_that_stands_is_explained(self):
+        enough = self.not_there("enough")
+        program = self.write_program("stands", f"while ! [ -e {enough} ]; do sleep .1; done")
+        job = self.submit("-w", "4", "-p", "2", program)
+        self.wait_for(r"not all processes have joined; `squeue -s -j \d+`", 40)
+        self.wait_for(r"worker 3 \(on n2, by srun, pid \d+\) has a step, and has not joined: it cannot reach this node at ")
+        self.assertRegex(self.said(), r"worker 0 \(pid \d+\) runs on this node, and has not joined: its log is ")
+        self.assertRegex(self.said(), r"prun:     \d+\.\d+ worker-3 n2 ")
+        self.touch(enough)
+        self.assertEqual(self.cluster.wait_for_end(job), ("COMPLETED", "0:0", "0"), self.said())
+
     def test_what_is_wrong_is_said_with_what_to_do(self):
         status, _, err = self.prun("-m", "slurm", LR)
         self.assertEqual(status, 2)
         self.assertIn("this is no allocation of Slurm's", err)
         for arguments, words in ((("--requeue", "-m", "slurm"), "--requeue requires --checkpoint-dir"),
-                                 (("--requeue",), "--requeue requires -m slurm"), (("--sbatch", ""), "--sbatch requires -m slurm"),
+                                 (("--requeue",), "--requeue requires -m slurm"),
+                                 (("--sbatch", ""), "--sbatch requires -m slurm"),
                                  (("-m", "slurm", "--m_server", "mpi"), "want slurm or local for both"),
                                  (("-m", "slurm", "--ppn", "2"), "sbatch --ntasks-per-node"),
                                  (("-m", "slurm", "--hostfile", "cfg.json"), "--hostfile requires -m mpi or ssh"),
@@ -226,8 +270,9 @@ class Slurm(JobTest):
         job = self.submit("-w", "5", "-p", "2", "-c", "cfg.json", LR, asked="-N2 -n4")
         self.assertEqual(self.cluster.wait_for_end(job), ("FAILED", "2:0", "0"), self.said())
         self.assertRegex(self.said(), r"-w 5: the allocation \d+ has 4 tasks and 4 CPUs on 2 nodes: want one for each worker")
-        done = subprocess.run([*self.cluster.hosts[0].enter, sys.executable, PRUN, "-m", "slurm", "--sbatch=-p nowhere", "-c", "cfg.json",
-                               LR], capture_output=True, text=True, cwd=self.folder, env=self.environment(), check=False)
+        done = subprocess.run([*self.cluster.hosts[0].enter, sys.executable, PRUN, "-m", "slurm", "--sbatch=-p nowhere", "-c",
+                               "cfg.json", LR], capture_output=True, text=True, cwd=self.folder, env=self.environment(),
+                              check=False)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertRegex(done.stderr, r"--sbatch: sbatch .*: .*invalid partition specified: nowhere")
 

@@ -145,7 +145,7 @@ def standing(job):
             yield f"{child.name()} has a step, and has not joined: it cannot reach this node at {job.plan.address} " \
                   f"(--bind-interface names another network), or has much to load: {log}"
         else:
-            yield f"{child.name()} has no step yet: srun waits for Slurm, because {child.host} does not answer (`sinfo -R`), or " \
-                  f"a step without --overlap has all of it: {log}"
+            yield f"{child.name()} has no step yet: srun waits for Slurm, because {child.host} does not answer (`sinfo -R`), " \
+                  f"or a step without --overlap has all of it: {log}"
     if not missing:
         yield "those that have not been started wait for the ones before them"

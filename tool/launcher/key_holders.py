@@ -42,9 +42,9 @@ def agent_note():
 
 
 def script(folder, name, size, read=None):
-    """Reads the key, of `size` bytes, by the command `read`. It is never an argument: not every shell has a printf of its own. Where the folder is this
-    launcher's own, as on a host that is this one or shares its /tmp, the file is already there. The lock and the mark are those
-    of SocketFolder: if the shell is killed, a later launcher on that host removes the folder."""
+    """Reads the key, of `size` bytes, by the command `read`. It is never an argument: not every shell has a printf of its own.
+    Where the folder is this launcher's own, as on a host that is this one or shares its /tmp, the file is already there. The
+    lock and the mark are those of SocketFolder: if the shell is killed, a later launcher on that host removes the folder."""
     # A shell takes a signal while it waits, but not while it runs a command.
     return (f"umask 077; d={folder}; f=$d/{name}; ok=; trap 'exit 1' HUP INT TERM PIPE; "
             "if mkdir $d 2>/dev/null; then trap 'rm -r $d; kill $w 2>/dev/null' EXIT; "
@@ -95,8 +95,8 @@ class KeyHolders:
             for number, host in enumerate(hosts):
                 with open(self.errors(number), "wb") as errors:
                     self.holders.append((host, subprocess.Popen(
-                        carrier.command(host, folder, name, len(key)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-                        start_new_session=True, env=carrier.environment)))
+                        carrier.command(host, folder, name, len(key)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                        stderr=errors, start_new_session=True, env=carrier.environment)))
             end = time.monotonic() + LIMIT
             for number, (host, holder) in enumerate(self.holders):
                 self.hand_over(number, host, holder, carrier.sealed(key), end)
@@ -124,8 +124,8 @@ class KeyHolders:
             if not piece:
                 with open(self.errors(number), encoding="utf-8", errors="replace") as file:
                     why = file.read().strip().splitlines()[-1:] or ["no answer" if not ready else "it has ended without a word"]
-                raise Failure(FAILURE, f"the job's key cannot be brought to {host} by {self.by}: {why[0]}{self.hint}; --insecure: "
-                                       "without a key and encryption")
+                raise Failure(FAILURE, f"the job's key cannot be brought to {host} by {self.by}: {why[0]}{self.hint}; "
+                                       "--insecure: without a key and encryption")
             answer = (answer + piece)[-len(READY):]  # a login shell may have printed something before
 
     def ended(self, pids):

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""-m slurm: a job in an allocation of Slurm. prun.py runs on one of its nodes, as a script of sbatch, or beside them, in salloc. The
-processes on prun.py's own node are started directly; each on another node is a step of its own:
+"""-m slurm: a job in an allocation of Slurm. prun.py runs on one of its nodes, as a script of sbatch, or beside them, in salloc.
+The processes on prun.py's own node are started directly; each on another node is a step of its own:
 
     prun.py --> srun --overlap --> slurmd --> sh: ignores the signals that announce the end, and becomes the process
 
 A step for each process, and not one for each role, because then its output arrives as it was written (`srun --label` completes
-lines, and breaks those above 1 KiB), its exit status is its own, and a replacement is started like the first. Not --exact: steps that
-overlap with --exact are given the same cores. So all processes of a node share what the allocation has there, as on one host.
+lines), its exit status is its own, and a replacement is started like the first. Not --exact: steps that overlap with --exact are
+given the same cores. So all processes of a node share what the allocation has there, as on one host.
 
-Slurm sends the signals of `scancel` and of the time limit to all processes of a job at once. Only prun.py acts on them, as the others
-are needed for a checkpoint (before_limit.py)."""
+Slurm sends the signals of `scancel` and of the time limit to all processes of a job at once. Only prun.py acts on them, as the
+others are needed for a checkpoint (before_limit.py)."""
 import os
 import re
 import shlex
@@ -39,8 +39,8 @@ def ask(*words, limit=LIMIT, **environment):
     except FileNotFoundError:
         raise Failure(USAGE, f"-m slurm: {words[0]} is not installed (Debian: slurm-client)") from None
     except subprocess.TimeoutExpired:
-        raise Failure(FAILURE, f"-m slurm: `{' '.join(words)}` has not answered in {limit} s: does slurmctld run (`scontrol ping`)?"
-                      ) from None
+        raise Failure(FAILURE, f"-m slurm: `{' '.join(words)}` has not answered in {limit} s: does slurmctld run "
+                               "(`scontrol ping`)?") from None
     if done.returncode != 0:
         why = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
         raise Failure(FAILURE, f"-m slurm: `{' '.join(words)}`: {why}")
@@ -66,8 +66,9 @@ class Allocation:
         self.job = os.environ.get("SLURM_JOB_ID", "")
         nodes = os.environ.get("SLURM_JOB_NODELIST") or os.environ.get("SLURM_NODELIST", "")
         if not self.job or not nodes:
-            raise Failure(USAGE, "-m slurm: this is no allocation of Slurm's (SLURM_JOB_ID and SLURM_JOB_NODELIST are not set): run it "
-                                 "in `salloc -N 2 -n 4`, in a script for sbatch (tool/slurm/job.sbatch), or with --sbatch '-N 2'")
+            raise Failure(USAGE, "-m slurm: this is no allocation of Slurm's (SLURM_JOB_ID and SLURM_JOB_NODELIST are not set): "
+                                 "run it in `salloc -N 2 -n 4`, in a script for sbatch (tool/slurm/job.sbatch), or "
+                                 "with --sbatch '-N 2'")
         self.settings = None
         self.nodes = ask("scontrol", "show", "hostnames", nodes).split()
         self.cpus = dict(zip(self.nodes, counts(os.environ.get("SLURM_JOB_CPUS_PER_NODE", f"1(x{len(self.nodes)})"))))
@@ -79,7 +80,8 @@ class Allocation:
         return [node for node in self.nodes if node != self.here]
 
     def slots(self, workers):
-        """(node, workers that it takes) for each: the tasks of the allocation, or if these are too few, its CPUs. Raises Failure."""
+        """(node, workers that it takes) for each: the tasks of the allocation, or if these are too few, its CPUs. Raises
+        Failure."""
         for each in (self.tasks, self.cpus):
             if sum(each.values()) >= workers:
                 return list(each.items())
@@ -107,8 +109,8 @@ class Allocation:
 
 
 def step(allocation, node, name, command, takes_input=False):
-    """The command that runs another one as a step on a node. Every size is said: srun takes those that are not from the environment,
-    where an outer step may have left its own."""
+    """The command that runs another one as a step on a node. Every size is said: srun takes those that are not from the
+    environment, where an outer step may have left its own."""
     srun = shutil.which("srun")
     if srun is None:
         raise Failure(USAGE, "-m slurm: srun is not installed (Debian: slurm-client)")
@@ -131,7 +133,8 @@ class Steps(Hosts):
     def __init__(self, options, allocation):
         self.options, self.allocation = options, allocation
         self.login = {node: node for node in allocation.others()}
-        slots = [node for node, count in allocation.slots(options.wnum) for _ in range(count)] if options.method == "slurm" else []
+        slots = allocation.slots(options.wnum) if options.method == "slurm" else []
+        slots = [node for node, count in slots for _ in range(count)]
         self.of_worker = slots[:options.wnum]
 
     def place(self, child, environment):
@@ -167,8 +170,8 @@ class Carrier:
 
     def note(self):
         """What a person should know of it, or None."""
-        return None if self.munge else ("warning: munge is not installed here: the job's key goes to the other nodes through srun, "
-                                        "which does not encrypt it, and who can read that network can take part in the job")
+        return None if self.munge else ("warning: munge is not installed here: the job's key goes to the other nodes through "
+                                        "srun, which does not encrypt it, and who can read that network can take part in the job")
 
     def command(self, node, folder, name, size):
         from .key_holders import script
@@ -187,5 +190,5 @@ class Carrier:
                               capture_output=True, check=False)
         if done.returncode != 0:
             why = done.stderr.decode("utf-8", "replace").strip() or f"status {done.returncode}"
-            raise Failure(FAILURE, f"munge cannot encrypt the job's key for the other nodes: {why}: does munged run on this node?")
+            raise Failure(FAILURE, f"munge cannot encrypt the job's key for the other nodes: {why}: does munged run here?")
         return done.stdout
