@@ -270,6 +270,10 @@ class Slurm(JobTest):
         job = self.submit("-w", "5", "-p", "2", "-c", "cfg.json", LR, asked="-N2 -n4")
         self.assertEqual(self.cluster.wait_for_end(job), ("FAILED", "2:0", "0"), self.said())
         self.assertRegex(self.said(), r"-w 5: the allocation \d+ has 4 tasks and 4 CPUs on 2 nodes: want one for each worker")
+        job = self.submit("-w", "4", "-p", "2", "-c", "cfg.json", "--requeue", "--checkpoint-dir", self.not_there("ckpt"), LR,
+                          asked="-N2 -n4 --time=1")
+        self.assertEqual(self.cluster.wait_for_end(job), ("FAILED", "2:0", "0"), self.said())
+        self.assertRegex(self.said(), r"--before-limit 120: the time limit of job \d+ is in .*, so it would be queued again at once")
         done = subprocess.run([*self.cluster.hosts[0].enter, sys.executable, PRUN, "-m", "slurm", "--sbatch=-p nowhere", "-c",
                                "cfg.json", LR], capture_output=True, text=True, cwd=self.folder, env=self.environment(),
                               check=False)

@@ -11,7 +11,7 @@ cancelled has ended for Slurm just now, so its end time counts only while it is 
 import signal
 import time
 
-from .exit_status import TIMEOUT, Failure
+from .exit_status import TIMEOUT, USAGE, Failure
 from .mpirun import signal_name
 from .slurm import ask
 from .terminal import duration
@@ -39,6 +39,11 @@ class BeforeLimit:
         self.number = None  # the signal that came first
         self.reached = self.ends = False
         self.queue_again = False
+        left = None if self.end is None else self.end - time.time()
+        if left is not None and left < self.options.before_limit and self.options.requeue:
+            raise Failure(USAGE, f"--before-limit {self.options.before_limit:g}: the time limit of job {self.allocation.job} is in "
+                                 f"{duration(max(left, 0.0))}, so it would be queued again at once: want a later limit (--time) or "
+                                 "less before it")
         self.job.deadlines["standing"] = time.monotonic() + STANDING
 
     def meet_deadlines(self, now):
