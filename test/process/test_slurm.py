@@ -253,6 +253,23 @@ class Slurm(JobTest):
         self.touch(enough)
         self.assertEqual(self.cluster.wait_for_end(job), ("COMPLETED", "0:0", "0"), self.said())
 
+    def test_a_host_dies_and_the_job_is_queued_again(self):
+        """Without replicas. It waits until the host is back."""
+        name, environment, enough = self.paced("dies.json", output="dies/")
+        job = self.submit("-w", "4", "-p", "2", "-c", name, "--checkpoint-dir", self.not_there("ckpt"), "--checkpoint-every",
+                          "20", "--requeue", LR, **environment)
+        self.wait_for("prun: round [3-9][0-9]")
+        self.cluster.kill_host(1)
+        self.touch(enough)
+        self.wait_for(r"job \d+ is queued again, and resumes from its last checkpoint|DUE TO NODE FAILURE")
+        self.cluster.start_slurmd(1)
+        self.assertTrue(self.cluster.wait_for_nodes())
+        state, code, restarts = self.cluster.wait_for_end(job, 120)
+        self.assertEqual((state, code), ("COMPLETED", "0:0"), self.said())
+        self.assertGreater(int(restarts), 0)
+        self.assertIn("resuming from", self.said())
+        self.assert_bits_of_one_host("dies", 4)
+
     def test_what_is_wrong_is_said_with_what_to_do(self):
         status, _, err = self.prun("-m", "slurm", LR)
         self.assertEqual(status, 2)
@@ -273,7 +290,8 @@ class Slurm(JobTest):
         job = self.submit("-w", "4", "-p", "2", "-c", "cfg.json", "--requeue", "--checkpoint-dir", self.not_there("ckpt"), LR,
                           asked="-N2 -n4 --time=1")
         self.assertEqual(self.cluster.wait_for_end(job), ("FAILED", "2:0", "0"), self.said())
-        self.assertRegex(self.said(), r"--before-limit 120: the time limit of job \d+ is in .*, so it would be queued again at once")
+        self.assertRegex(self.said(), r"--before-limit 120: the time limit of job \d+ is in .*, so it would be queued again at "
+                                      "once")
         done = subprocess.run([*self.cluster.hosts[0].enter, sys.executable, PRUN, "-m", "slurm", "--sbatch=-p nowhere", "-c",
                                "cfg.json", LR], capture_output=True, text=True, cwd=self.folder, env=self.environment(),
                               check=False)

@@ -6,12 +6,16 @@ first one it writes a checkpoint.
     SIGTERM, SIGHUP before   checkpoint, then the job ends: somebody has cancelled it
     SIGUSR1, SIGUSR2 before  checkpoint, and the job goes on
 
+With --requeue a job that loses a worker or a server, as when a node dies, goes back into the queue, too: Slurm may take minutes
+to notice a dead node, and then the job has ended. But only if it has written a checkpoint since it started: otherwise it would
+come to the same end again.
+
 Which signal comes at the limit is up to the script, so the job's end time tells whether it is the limit. A job that has been
 cancelled has ended for Slurm just now, so its end time counts only while it is running."""
 import signal
 import time
 
-from .exit_status import TIMEOUT, USAGE, Failure
+from .exit_status import SERVER_LOST, TIMEOUT, USAGE, WORKER_LOST, Failure
 from .mpirun import signal_name
 from .slurm import ask
 from .terminal import duration
@@ -38,12 +42,12 @@ class BeforeLimit:
         _, self.end = end_time(self.allocation.job, 30)
         self.number = None  # the signal that came first
         self.reached = self.ends = False
-        self.queue_again = False
+        self.queue_again = self.written = False
         left = None if self.end is None else self.end - time.time()
         if left is not None and left < self.options.before_limit and self.options.requeue:
-            raise Failure(USAGE, f"--before-limit {self.options.before_limit:g}: the time limit of job {self.allocation.job} is in "
-                                 f"{duration(max(left, 0.0))}, so it would be queued again at once: want a later limit (--time) or "
-                                 "less before it")
+            raise Failure(USAGE, f"--before-limit {self.options.before_limit:g}: the time limit of job {self.allocation.job} is "
+                                 f"in {duration(max(left, 0.0))}, so it would be queued again at once: want a later limit "
+                                 "(--time) or less before it")
         self.job.deadlines["standing"] = time.monotonic() + STANDING
 
     def meet_deadlines(self, now):
@@ -96,6 +100,7 @@ class BeforeLimit:
 
     def on_checkpoint(self, text):
         """A checkpoint has been written, or has failed: `text` says why."""
+        self.written = self.written or not text
         if self.number is None:
             return
         if not text:
@@ -116,17 +121,18 @@ class BeforeLimit:
 
     def finish(self):
         """The last words of a job that has ended so."""
-        if self.number is None or not self.ends:
-            return
         say, folder = self.job.terminal.say, self.job.plan.checkpoints.folder
-        if self.queue_again:
+        lost = self.number is None and self.job.cause is not None and self.job.cause[0] in (WORKER_LOST, SERVER_LOST)
+        if lost and self.options.requeue and not self.written:
+            say("not queued again: no checkpoint has been written since the start (--checkpoint-every)", matters=True)
+        if self.queue_again or lost and self.options.requeue and self.written:
             try:
                 ask("scontrol", "requeue", self.allocation.job)
                 say(f"job {self.allocation.job} is queued again, and resumes from its last checkpoint", matters=True)
                 return
             except Failure as failure:
                 say(f"the job cannot be queued again: {failure}", matters=True)
-        if folder:
+        if folder and (self.ends or lost):
             say(f"to go on, submit the same with --resume {folder} for --checkpoint-dir {folder}", matters=True)
 
 

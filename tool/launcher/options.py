@@ -162,7 +162,8 @@ def parse_command_line(arguments):
     add("--sbatch", default=None, metavar="OPTIONS",
         help="-m slurm: submit the job with these options of sbatch ('' if none are needed), instead of running it in an allocation")
     add("--requeue", action="store_true",
-        help="-m slurm: at the time limit go back into the queue, and then resume from the last checkpoint")
+        help="-m slurm: at the time limit, or when a worker or server is lost, go back into the queue, and then resume from the "
+             "last checkpoint")
     add("--before-limit", type=job_seconds, default=120.0, metavar="SECONDS",
         help="-m slurm: how long before the time limit a signal counts as that of the limit; --sbatch asks for it then (default "
              "120)")
