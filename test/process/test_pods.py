@@ -26,16 +26,15 @@ class Pods(JobTest):
 
     def expected(self, config):
         """The model that the same job makes without Kubernetes, and without delays."""
-        self.touch(self.enough)
         local = self.start("-w", "2", "-p", "2", "-c", config, LR)
         self.assertEqual(local.wait(), 0, local.err())
-        os.remove(self.enough)
         return read_bytes(os.path.join(self.folder, f"out{self.number}", "lr_theta_0"))
 
     def cluster(self, *options, paced=True):
         """Of a job whose rounds are slow until the file `self.enough` exists."""
-        config = self.write_config(f"pods{self.number}.json", rounds=60, output=f"out{self.number}/",
-                                   training_input=os.path.join(self.folder, "training.dat"), **(PACED if paced else {}))
+        config = self.write_config(f"pods{self.number}.json", rounds=1500 if paced else 60,
+                                   output=f"out{self.number}/", training_input=os.path.join(self.folder, "training.dat"),
+                                   **(PACED if paced else {}))
         self.wanted = self.expected(config)
         status, out, err = self.prun("-m", "k8s", "--image", "example/paracel:1", "-w", "2", "-p", "2", "--name", "trial", "-c",
                                      config, "--heartbeat-limit", f"{patient(3):.1f}", *options, LR)
@@ -44,7 +43,7 @@ class Pods(JobTest):
         self.addCleanup(cluster.close)
         return cluster
 
-    def wait_for(self, cluster, what, limit=60):
+    def wait_for(self, cluster, what, limit=20):
         """Until `what()` is true, while Jobs replace their pods."""
         def found():
             cluster.turn()
@@ -107,7 +106,7 @@ class Pods(JobTest):
             cluster.pod(role, index).kill()
             self.wait_for(cluster, lambda: cluster.pod("scheduler") is not old
                           and "resuming from /" in cluster.pod("scheduler").said()
-                          and "prun: round" in cluster.pod("scheduler").said(), 90)
+                          and "prun: round" in cluster.pod("scheduler").said())
         self.finish(cluster)
         self.assertEqual(set(cluster.failures.values()), {2})
 
@@ -125,7 +124,7 @@ class Pods(JobTest):
         scheduler = cluster.pod("scheduler")
         self.wait_for(cluster, lambda: gone in scheduler.said())
         first.cut(False)
-        self.wait_for(cluster, lambda: first.process.poll() is not None, 30)
+        self.wait_for(cluster, lambda: first.process.poll() is not None)
         self.assertIn(first.process.poll(), (10, 11, 13), first.said())
         self.finish(cluster)
         self.assertIsNotNone(first.process.poll())

@@ -73,6 +73,7 @@ class Recovery:
 
     def watch(self, slot, pid, host):
         """Watches the exit of a server that has its own mpirun and has joined."""
+        self.given_up.discard((slot, pid))  # another process with that number, perhaps in another pod
         if host != os.uname().nodename or not any(c.index == slot and c.mpirun for c in self.job.alive("server")):
             return
         try:
