@@ -272,7 +272,8 @@ void scheduler::heartbeat(const net::request_view& in, completion& done, time_po
   const bool lost = is_server ? servers_in_job_.state(who.index) == server_state::down : n.is(seat_state::awaited);
   // The heartbeats have their own connection and may overtake the join.
   const bool may_join = !n.has_joined() || lost || (is_server && is_entering(who.index));
-  if (!known && !may_join) throw refusal(name(who.what, who.index) + " holds this place");
+  const bool is_replaced = !known && n.was_held_by(body);
+  if (!known && !may_join && !is_replaced) throw refusal(name(who.what, who.index) + " holds this place");
   net::reply_header fields;
   if (phase_ == phase::aborted) {
     if (known) n.dismiss();
@@ -287,7 +288,6 @@ void scheduler::heartbeat(const net::request_view& in, completion& done, time_po
     fields.order = net::instruction::shutdown;
     return done.answer(fields);
   }
-  const bool is_replaced = !known && n.was_held_by(body);
   if ((lost && known) || is_replaced || n.is(seat_state::ejected)) {
     // it was suspended or cut off: others have replaced it
     return tell_to_end(

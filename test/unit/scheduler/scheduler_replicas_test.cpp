@@ -212,7 +212,9 @@ TEST_F(SchedulerWithReplicas, AServerThatWasTakenForLostIsToldToEnd) {
   EXPECT_EQ(said.parsed()["status"], exit_status::server_lost);
   EXPECT_EQ(said.parsed()["cause"], "server s1 (pid 501 on h) was considered lost; the job continues without it");
   ask(verb::join, another(1));
-  expect_refused(ask(verb::heartbeat, server(1)), "server s1 (pid 901 on h) holds this place");
+  const auto& again = to(ask(verb::heartbeat, server(1)));
+  EXPECT_EQ(again.order, instruction::abort);
+  EXPECT_EQ(again.parsed()["cause"], "another process has replaced it; the job continues without it");
   EXPECT_EQ(to(ask(verb::heartbeat, another(1))).order, instruction::proceed);
 }
 
