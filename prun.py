@@ -85,7 +85,7 @@ def end(number, _):
 
 def main(arguments):
     job = None
-    words = ""
+    words, log_format = "", "text"
     try:
         _signal.signal(_signal.SIGINT, _signal.default_int_handler)
         try:
@@ -124,6 +124,7 @@ def main(arguments):
             take_config(options)
             from launcher.k8s import manifests_command
             return manifests_command(options)
+        log_format = options.log_format
         program = find_program(options.program)
         publishes, linked, written_for_ps = marks_in(program)
         if written_for_ps or options.ps:
@@ -166,9 +167,13 @@ def main(arguments):
         words, status = "interrupted", 130
     finally:
         if job is not None:
-            job.clean_up(f"prun.py: {printable(words)}\n" if words else "")
+            job.clean_up(words)
     if job is None:
-        write_quietly(2, f"prun.py: {printable(words)}\n".encode("utf-8", "replace"))
+        line = f"prun.py: {printable(words)}\n".encode("utf-8", "replace")
+        if log_format == "json":
+            from launcher.json_log import record
+            line = record(None, "launcher", None, words, "error")
+        write_quietly(2, line)
     return status
 
 

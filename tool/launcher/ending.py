@@ -7,6 +7,7 @@ import shlex
 import signal
 import time
 
+from .json_log import message_in
 from .mpirun import signal_name
 from .exit_status import FAILURE, MEANING, SCHEDULER_LOST, SERVER_LOST, TIMEOUT, WORKER_LOST, words_of
 from .ssh import LOST_CONNECTION
@@ -27,7 +28,7 @@ def last_lines(path):
         with open(path, "rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - (16 << 10)))
-            lines = file.read().decode("utf-8", "replace").splitlines()
+            lines = [message_in(line) for line in file.read().decode("utf-8", "replace").splitlines()]
         crash = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].endswith(CALLS)), None)
         return lines[-LOG_TAIL_LINES:] if crash is None else lines[crash:][:MOST_CALLS]
     except OSError:

@@ -34,8 +34,9 @@ INTERRUPT_KILL = 3.0
 class Job:
     def __init__(self, plan):
         self.plan, self.options = plan, plan.options
-        self.terminal = Terminal(plan.options.progress_every)
-        self.files = Logs(self.terminal.say, plan.open_log)
+        json_of = plan.id if plan.options.log_format == "json" else None
+        self.terminal = Terminal(plan.options.progress_every, json_of)
+        self.files = Logs(self.terminal.say, plan.open_log, json_of)
         self.children = []
         self.by_pid = {}
         self.queued = []           # servers that are started after the previous one has joined
@@ -74,9 +75,9 @@ class Job:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_") and child.keeps(k)}
         environment.update(self.plan.key_environment(child.mpirun))
         environment.update(child.environment)
-        log = self.files.open(child.log)
-        devnull = os.open(os.devnull, os.O_RDONLY)
-        into = -1
+        out = err = self.files.open(child.log)
+        ends = [out, os.open(os.devnull, os.O_RDONLY)]  # of the process
+        devnull = ends[1]
         reader = None
         if child.role == "scheduler":
             reader = self.read_events
@@ -85,13 +86,13 @@ class Job:
         elif child.role == "request":
             reader = self.reply_collector(child)
         elif child.role == "worker" and child.index == 0:
-            reader = self.copier(child)
+            reader = self.files.reader(child.log, child.role, child.index, self.terminal.pass_through)
         try:
-            out = log
+            if self.files.json_of is not None and not child.mpirun:
+                out = err = self.open_pipe(child, self.files.reader(child.log, *child.in_logs()), True, ends)
             if reader is not None:
-                child.source, into = self.pipes.open(reader, urgent=child.role in ("scheduler", "request"))
-                out = into
-            actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, into if child.mpirun else log, 2)]
+                out = self.open_pipe(child, reader, child.role in ("scheduler", "request"), ends)
+            actions = [(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, out if child.mpirun else err, 2)]
             # An mpirun passes standard input to its rank 0. No other process may consume it: it may be meant for the next
             # program.
             takes_input = self.plan.reads_standard_input and child.role == "worker" and not child.index
@@ -106,12 +107,17 @@ class Job:
             except OSError as error:
                 raise Failure(FAILURE, f"{child.command[0]} cannot be run: {error.strerror}") from None
         finally:
-            os.close(log)
-            os.close(devnull)
-            if into >= 0:
-                os.close(into)
+            for fd in ends:
+                os.close(fd)
         self.children.append(child)
         self.by_pid[child.pid] = child
+
+    def open_pipe(self, child, reader, urgent, ends):
+        """Returns the end for the process, also added to `ends`."""
+        source, into = self.pipes.open(reader, urgent)
+        child.sources.append(source)
+        ends.append(into)
+        return into
 
     def start_nodes(self, address):
         self.started = True
@@ -139,17 +145,6 @@ class Job:
     def start_waiting(self, now):
         for child in self.startups.take(self.nodes, now):
             self.spawn(child)
-
-    def copier(self, child):
-        log = self.files.open(child.log)
-
-        def copy(data):
-            if data:
-                self.files.write(child.log, log, data)
-                self.terminal.pass_through(data)
-            else:
-                os.close(log)
-        return copy
 
     # -- events
 
@@ -262,7 +257,7 @@ class Job:
         self.cause = (status, text)
         self.terminal.end_progress()
         if not self.interrupts:
-            self.terminal.say(text, matters=True)
+            self.terminal.say(text, matters=True, level="error")
             self.show_tail(who)
         if patience > 0:
             self.deadlines["stop"] = time.monotonic() + patience
@@ -513,7 +508,7 @@ class Job:
             dead, others = reap(self.by_pid)
             for words in self.plan.lost_keys(others):
                 self.terminal.say(words, matters=True)
-            left = [child.source for child in dead]
+            left = [source for child in dead for source in child.sources]
             for fd in self.pipes.sources():
                 if dead or fd in ready:
                     self.pipes.read(fd, final=fd in left)
@@ -536,6 +531,7 @@ class Job:
             self.terminal.show_progress(now)
         for fd in self.pipes.sources():
             self.pipes.read(fd, final=True)
+        self.pipes.close()
         took = time.monotonic() - begin
         self.write_end()
         deliver(self, None if o.timeout is None else begin + o.timeout)
@@ -609,5 +605,6 @@ class Job:
                 child.ended = True
         self.plan.remove_kept()
         self.plan.remove_folders()
-        self.terminal.err.put(words.encode("utf-8", "replace"))
+        if words:
+            self.terminal.say(words, matters=True, name="prun.py", level="error")
         self.terminal.err.wait(READER_LIMIT)

@@ -50,7 +50,7 @@ class Tagged:
         self.parse_messages(b"\n" if self.words else b"")
         self.rest = b""
         for log in self.logs.values():
-            os.close(log)
+            log.close()
         self.logs.clear()
 
     def take(self, data):
@@ -62,8 +62,8 @@ class Tagged:
         for rank, pieces in logged.items():
             path = self.child.log if rank is None else self.log_of(self.child.role, rank)
             if rank not in self.logs:
-                self.logs[rank] = self.files.open(path)
-            self.files.write(path, self.logs[rank], b"".join(pieces))
+                self.logs[rank] = self.files.log(path, "mpirun" if rank is None else self.child.role, rank)
+            self.logs[rank].write(b"".join(pieces))
         if printed:
             self.pass_through(b"".join(printed))
         self.parse_messages(b"".join(logged.get(None, ())))

@@ -183,6 +183,9 @@ def parse_command_line(arguments):
     add("--no-summary", action="store_true", help="say nothing at the end about the run as a whole, and write no report")
     add("--report", action="store_true",
         help="write report.html, with the curves of the run, into the folder of its logs; after a failure it is always written")
+    add("--log-format", choices=("text", "json"), default="text",
+        help="json: each line of the logs, and of what prun.py says on standard error, is a JSON object with time, level, role, "
+             "index, run and message (default text)")
     add("--metrics-port", type=port_number, default=None, metavar="PORT",
         help="serve the job's metrics for Prometheus at http://127.0.0.1:PORT/metrics while it runs; 0: a free port, which is "
              "printed")

@@ -42,6 +42,23 @@ class Pipes:
                 self.poll.unregister(fd)
                 self.polled.remove(fd)
 
+    def close(self):
+        """Nothing more is read: tells the readers, of what descendants of processes may still hold open."""
+        for fd in self.sources():
+            self.drop(fd)
+
+    def drop(self, fd):
+        reader = self.readers.pop(fd)
+        if fd in self.polled:
+            self.poll.unregister(fd)
+            self.polled.remove(fd)
+        os.close(fd)
+        self.urgent.discard(fd)
+        if isinstance(reader, Tagged):
+            reader.close()
+        else:
+            reader(b"")
+
     def read(self, fd, final=False):
         """Reads all available data from `fd`. `final`: its process has exited, so all that is left is read however full the
         output is."""
@@ -60,14 +77,5 @@ class Pipes:
                 feed(data)
                 left -= len(data) if final else 0
                 continue
-            if fd in self.polled:
-                self.poll.unregister(fd)
-                self.polled.remove(fd)
-            os.close(fd)
-            del self.readers[fd]
-            self.urgent.discard(fd)
-            if isinstance(reader, Tagged):
-                reader.close()
-            else:
-                reader(b"")
+            self.drop(fd)
             return

@@ -43,7 +43,7 @@ class Child:
         self.role, self.index, self.command, self.log = role, index, command, log
         self.environment = environment or {}
         self.pid = 0
-        self.source = -1           # descriptor of its output
+        self.sources = []          # descriptors of its output
         self.ended = None          # result of waitid
         self.first_failure = None  # of an mpirun: (rank, how it ended), from its messages
         self.joined_before = None  # of a replacement: (pid, host) of its predecessor
@@ -53,6 +53,12 @@ class Child:
         self.by = "ssh"
         self.keeps = lambda variable: True  # whether it gets that of this process's environment
         self.end_signal = signal.SIGTERM  # asks it to end
+
+    def in_logs(self):
+        """(role, index) in the lines of its log."""
+        if self.role in ("scheduler", "request"):
+            return "scheduler", None
+        return self.role, self.index
 
     def name(self):
         if self.mpirun:

@@ -5,6 +5,7 @@ import json
 import math
 import os
 
+from .json_log import message_in
 from .timeline import KEPT_METRICS, TIMELINE
 
 MOST_BYTES = 256 << 20   # of a file that is read
@@ -302,7 +303,7 @@ class RunRecord:
             with open(os.path.join(self.folder, "worker_0.log"), "rb") as file:
                 file.seek(0, os.SEEK_END)
                 file.seek(max(0, file.tell() - MOST_OUTPUT))
-                lines = file.read().decode("utf-8", "replace").splitlines()
+                lines = [message_in(line) for line in file.read().decode("utf-8", "replace").splitlines()]
         except OSError:
             return []
         found = {}

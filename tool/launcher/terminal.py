@@ -53,9 +53,10 @@ def loading_text(done, total):
 class Terminal:
     """Never blocks: a reader that stops reading must not keep the launcher from managing the job."""
 
-    def __init__(self, quiet_progress=QUIET_PROGRESS):
-        self.quiet_progress = quiet_progress
-        self.tty = os.isatty(2)
+    def __init__(self, quiet_progress=QUIET_PROGRESS, json_of=None):
+        """`json_of`: the id of a job with --log-format json."""
+        self.quiet_progress, self.json_of = quiet_progress, json_of
+        self.tty = os.isatty(2) and json_of is None
         self.err = Stream(2)
         self.out = Stream(1, self.err)  # of worker 0
         self.out_failed = False
@@ -76,19 +77,30 @@ class Terminal:
                 pass
         self.err.on_room = self.out.on_room = wake
 
-    def say(self, text, matters=False):
-        """`matters`: never dropped, however much is waiting."""
+    def line(self, text, name="prun", level=None):
+        """As it is written."""
+        if self.json_of is not None:
+            from .json_log import record
+            return record(self.json_of, "launcher", None, text, level)
+        return f"{name}: {printable(text)}\n".encode("utf-8", "replace")
+
+    def say(self, text, matters=False, **more):
+        """`matters`: never dropped, however much is waiting. The others are those of `line`."""
         self.wipe_progress()
         if self.left_out and self.err.waiting <= MOST_WORDS:
-            self.err.put(f"prun: {number_of(self.left_out, 'line')} left out here, because stderr was not read\n".encode())
+            self.err.put(self.line(f"{number_of(self.left_out, 'line')} left out here, because stderr was not read"))
             self.left_out = 0
         if matters or self.err.waiting <= MOST_WORDS:
-            self.err.put(f"prun: {printable(text)}\n".encode("utf-8", "replace"))
+            self.err.put(self.line(text, **more))
         else:
             self.left_out += 1
 
     def say_lines(self, lines):
-        self.err.put("".join(f"    {printable(line)}\n" for line in lines).encode("utf-8", "replace"))
+        """Of the log that was named before."""
+        if self.json_of is not None:
+            self.err.put(b"".join(self.line(text) for text in lines))
+        else:
+            self.err.put("".join(f"    {printable(line)}\n" for line in lines).encode("utf-8", "replace"))
 
     def pass_through(self, data):
         error = self.out_error()
@@ -123,7 +135,7 @@ class Terminal:
             self.err.put(f"\r{text}\x1b[K".encode("utf-8", "replace"))
             self.on_screen = True
         else:
-            self.err.put(f"prun: {text}\n".encode("utf-8", "replace"))
+            self.err.put(self.line(text))
         self.shown = now
 
     def progress_text(self, now, last=False):
