@@ -92,8 +92,9 @@ class Readme(unittest.TestCase):
             elif mark == "run together":  # one line needs a remote shell
                 said = self.run_line(text)
                 together += 1
-                for words in ("server s2 serves, after ", 'server s0: {"', "server s2 has left, after ",
-                              "prun: interrupted: stopping the job"):
+                wanted = ("server s2 serves, after ", 'server s0: {"', "server s2 has left, after ") if "--servers +1" in text \
+                    else ("prun: metrics at http://127.0.0.1:", 'paracel_worker_clock{run="')
+                for words in (*wanted, "prun: interrupted: stopping the job"):
                     self.assertIn(words, said)
             elif mark == "run":
                 for line in text.replace("\\\n", "").splitlines():
@@ -124,8 +125,8 @@ class Readme(unittest.TestCase):
                     self.assertTrue(line.startswith(NOT_HERE), f"{line}: say <!-- run --> before its block")
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
-        self.assertEqual((ran, together), (45, 1))
-        self.assertEqual(len(thetas), 10)
+        self.assertEqual((ran, together), (47, 2))
+        self.assertEqual(len(thetas), 11)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):
                 self.assertAlmostEqual(a, b, delta=1e-9)
