@@ -70,7 +70,8 @@ bool inbound_watch::begin_content() noexcept {
     if ((flags_ & flag_more) != 0 || size_ > most) return false;
   } else {
     if (commands_left_ != 0) return false;
-    if (++parts_ > limits_.most_parts || size_ > limits_.most_message_bytes - bytes_) return false;
+    if (size_ != limits_.full_part_bytes) ++parts_;
+    if (parts_ > limits_.most_parts || size_ > limits_.most_message_bytes - bytes_) return false;
     bytes_ += size_;
   }
   if (size_ == 0) end_content();

@@ -20,10 +20,13 @@
 #include <cstdint>
 #include <span>
 
+#include "net/frame_parts.hpp"
+
 namespace paracel::net {
 
 struct inbound_limits {
-  std::size_t most_parts = 8;                             ///< of a message; ours have three
+  std::size_t most_parts = 8;                             ///< of a message, but for the full ones; ours have four
+  std::size_t full_part_bytes = part_bytes;               ///< of a part that the next one continues
   std::size_t most_message_bytes = std::size_t{2} << 30;  ///< of all its parts
   std::size_t most_command_bytes = std::size_t{64} << 10;
   unsigned handshake_commands = 0;                          ///< that must precede the first part
@@ -55,7 +58,7 @@ class inbound_watch {
   std::uint8_t size_left_ = 0;  // bytes of the size still to come
   std::uint64_t size_ = 0;      // of the part
   std::uint64_t taken_ = 0;     // bytes of the greeting or the content received
-  std::size_t parts_ = 0;       // of the current message
+  std::size_t parts_ = 0;       // of the current message, but for the full ones
   std::uint64_t bytes_ = 0;     // likewise
   unsigned commands_left_ = limits_.handshake_commands;
   bool is_established_ = false;

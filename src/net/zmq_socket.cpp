@@ -121,15 +121,13 @@ zmq_end::zmq_end(zmq_context& in, zmq::socket_type type, const transport_limits&
   set(socket_, zmq::sockopt::connect_timeout, connect_ms);
   set(socket_, zmq::sockopt::sndhwm, 0);
   set(socket_, zmq::sockopt::rcvhwm, is_router ? request_high_water_mark : 0);
-  set(socket_, zmq::sockopt::maxmsgsize,
-      static_cast<std::int64_t>(std::min<std::size_t>(limits.max_message_bytes, INT64_MAX - zmq_curve::frame_overhead) +
-                                (in.encrypts() ? zmq_curve::frame_overhead : 0)));
+  most_frame_bytes_ = std::min<std::size_t>(limits.max_message_bytes, INT64_MAX - zmq_curve::frame_overhead);
   if (is_router) set(socket_, zmq::sockopt::router_mandatory, true);
 }
 
 std::string zmq_end::bind(zmq_context& in, const std::string& address) {
-  prepare(address);
   const auto* const key = in.key_for(address);
+  set_tcp_options(address, key != nullptr);
   if (key != nullptr) {
     in.open_admission();
     key->secure(socket_, zmq_curve::side::bound);
@@ -152,8 +150,9 @@ std::string zmq_end::bind(zmq_context& in, const std::string& address) {
 }
 
 void zmq_end::connect(zmq_context& in, const std::string& address) {
-  prepare(address);
-  if (const auto* key = in.key_for(address); key != nullptr) {
+  const auto* const key = in.key_for(address);
+  set_tcp_options(address, key != nullptr);
+  if (key != nullptr) {
     key->secure(socket_, zmq_curve::side::connecting);
     set(socket_, zmq::sockopt::handshake_ivl, encrypted_handshake_ms);
   }
@@ -164,11 +163,93 @@ void zmq_end::connect(zmq_context& in, const std::string& address) {
   }
 }
 
-void zmq_end::prepare(const std::string& address) {
+/// Of what is bound or connected next.
+void zmq_end::set_tcp_options(const std::string& address, bool is_encrypted) {
   const bool tcp = address.starts_with("tcp://");
   set(socket_, zmq::sockopt::ipv6, address.starts_with("tcp://["));
   set(socket_, zmq::sockopt::heartbeat_ivl, tcp ? tcp_heartbeat_ms : 0);
   set(socket_, zmq::sockopt::heartbeat_timeout, tcp ? tcp_heartbeat_timeout_ms : 0);
+  const auto frame = most_frame_bytes_ + (is_encrypted ? zmq_curve::frame_overhead : 0);
+  set(socket_, zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(tcp ? std::min(frame, most_part_bytes) : frame));
+  cuts_ = cuts_ || tcp;
+}
+
+int zmq_end::send_cut(zmq_message_parts& parts) {
+  // Whatever may fail for lack of memory comes before the first part is sent.
+  std::vector<zmq::message_t> all;
+  const auto cut = [&](zmq::message_t& frame, bool followed) {
+    if (!cuts_ || frame.size() <= part_bytes) {
+      for_each_part(frame.size(), false, followed, [&](std::size_t, std::size_t n) {
+        if (n == 0) all.emplace_back();
+        else all.push_back(std::move(frame));
+      });
+      return;
+    }
+    const auto whole = shared_buffer::adopt(new held_message(frame));
+    for_each_part(whole.size(), true, followed, [&](std::size_t at, std::size_t n) {
+      if (n == 0) return void(all.emplace_back());
+      shared_buffer::control* const kept = shared_buffer(whole).release();
+      try {
+        all.emplace_back(kept->data + at, n, &zmq_message_parts::drop_buffer, kept);
+      } catch (...) {
+        shared_buffer::drop(kept);
+        throw;
+      }
+    });
+  };
+  try {
+    cut(parts.frame, parts.tail.has_value());
+    if (parts.tail) cut(*parts.tail, false);
+  } catch (const zmq::error_t&) {
+    throw std::bad_alloc();
+  }
+  constexpr auto more = zmq::send_flags::sndmore;
+  int error = parts.id ? send_part(*parts.id, more) : 0;
+  if (error == 0) error = send_part(parts.delimiter, more);
+  for (auto& part : all) {
+    if (error != 0) return error;
+    error = send_part(part, &part == &all.back() ? zmq::send_flags::none : more);
+  }
+  return error;
+}
+
+zmq_end::outcome zmq_end::join(zmq::message_t& frame, envelope& e) {
+  std::vector<zmq::message_t> parts;
+  frame_joiner joiner(most_frame_bytes_);
+  bool more = e.extra.more();
+  if (!joiner.take(frame.size()) || !joiner.take(e.extra.size())) return drop(e.extra, e);
+  parts.push_back(std::move(frame));
+  parts.push_back(std::move(e.extra));
+  while (more) {
+    receive_rest(e.extra);
+    more = e.extra.more();
+    if (!joiner.take(e.extra.size())) return drop(e.extra, e);
+    parts.push_back(std::move(e.extra));
+  }
+  // Each part is released when it has been copied, so that the message is not in memory twice.
+  const auto copy = [&](std::size_t first, std::size_t count, std::byte* to) {
+    for (std::size_t i = first; i < first + count; ++i) {
+      if (const auto n = parts[i].size(); n != 0) to = std::copy_n(parts[i].data<std::byte>(), n, to);
+      parts[i].rebuild();
+    }
+  };
+  const auto& head = joiner[0];
+  if (head.parts == 1) {
+    frame = std::move(parts.front());
+  } else {
+    frame.rebuild(head.bytes);
+    copy(0, head.parts, frame.data<std::byte>());
+  }
+  const auto& tail = joiner[1];
+  if (tail.bytes == 0) return outcome::message;
+  if (tail.parts == 1) {
+    e.tail = shared_buffer::adopt(new held_message(parts[head.parts]));
+  } else {
+    auto joined = shared_buffer::allocate(tail.bytes);
+    copy(head.parts, tail.parts, joined.mutable_data());
+    e.tail = std::move(joined);
+  }
+  return outcome::message;
 }
 
 namespace {

@@ -21,6 +21,7 @@
 
 #include "core/shared_buffer.hpp"
 #include "net/connection_guard.hpp"
+#include "net/frame_parts.hpp"
 #include "net/lane_address.hpp"
 #include "net/mutex.hpp"
 #include "net/send_queue_meter.hpp"
@@ -52,8 +53,6 @@ class zmq_context {
   [[nodiscard]] const zmq_curve* key_for(std::string_view address) const {
     return key_ && address.starts_with("tcp://") ? &*key_ : nullptr;
   }
-  /// Whether any are.
-  [[nodiscard]] bool encrypts() const noexcept { return key_.has_value(); }
   /// Before a secured socket is bound. Throws: network_error.
   void open_admission();
 
@@ -103,8 +102,10 @@ class zmq_message_parts {
   zmq::message_t delimiter, frame;
   std::optional<zmq::message_t> tail;
 
- private:
+  /// ZeroMQ's callback on the release of a part; `hint`: the shared_buffer::control with its bytes.
   static void drop_buffer(void*, void* hint) { shared_buffer::drop(static_cast<shared_buffer::control*>(hint)); }
+
+ private:
   static zmq::message_t make_frame(const outgoing& message, send_queue_meter::probe* mark) try {
     const std::size_t size = message.head.size() + message.body.size();
     if (mark == nullptr || message.tail.size() != 0) return zmq::message_t(size);
@@ -144,6 +145,8 @@ class zmq_end {
   /// 0, or the error for which it was not sent: EAGAIN, EHOSTUNREACH, or another.
   /// Sending processes what other threads have signalled to the socket, new input included, and clears its descriptor.
   int send(zmq_message_parts& parts) {
+    if (parts.frame.size() >= part_bytes || (parts.tail && parts.tail->size() > part_bytes)) [[unlikely]]
+      return send_cut(parts);
     constexpr auto more = zmq::send_flags::sndmore;
     constexpr auto last = zmq::send_flags::none;
     int error = parts.id ? send_part(*parts.id, more) : 0;
@@ -177,24 +180,29 @@ class zmq_end {
       find_connection(frame);
     if (frame.more()) {
       receive_rest(e.extra);
-      if (e.extra.more()) return drop(e.extra, e);
-      if (e.extra.size() != 0) e.tail = shared_buffer::adopt(new received_tail(e.extra));
+      if (e.extra.more() || frame.size() == part_bytes) return join(frame, e);
+      if (e.extra.size() != 0) e.tail = shared_buffer::adopt(new held_message(e.extra));
     }
     return outcome::message;
   }
 
  private:
-  /// A tail stored in the message in which it was received.
-  struct received_tail : shared_buffer::control {
-    explicit received_tail(zmq::message_t& from) : message(std::move(from)) {
+  /// Bytes stored in a message of ZeroMQ: a tail as it was received, or what is sent in several parts.
+  struct held_message : shared_buffer::control {
+    explicit held_message(zmq::message_t& from) : message(std::move(from)) {
       data = message.data<std::byte>();
       size = message.size();
-      destroy = [](shared_buffer::control* self) { delete static_cast<received_tail*>(self); };
+      destroy = [](shared_buffer::control* self) { delete static_cast<held_message*>(self); };
     }
     zmq::message_t message;
   };
 
-  void prepare(const std::string& address);
+  /// As `send`, of a message with large frames.
+  int send_cut(zmq_message_parts& parts);
+  /// A message of which `frame` and `e.extra` have been received, and may have more parts.
+  outcome join(zmq::message_t& frame, envelope& e);
+
+  void set_tcp_options(const std::string& address, bool is_encrypted);
   void set_receive_timeout(int timeout_ms);
   void find_connection(zmq::message_t& received) noexcept;
 
@@ -242,6 +250,8 @@ class zmq_end {
   zmq::socket_t socket_;
   int descriptor_ = -1;
   bool is_secured_ = false;
+  bool cuts_ = false;  // large frames: it is bound or connected by tcp
+  std::size_t most_frame_bytes_ = 0;
   static constexpr int unknown = -2;
   std::uint64_t cookie_ = 0;     // of that connection
   int connection_ = unknown;     // the descriptor of a DEALER's connection, by the first message; -1: there is none

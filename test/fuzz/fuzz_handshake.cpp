@@ -27,8 +27,11 @@ void require(bool condition, const char* what) {
 constexpr std::size_t greeting = 64;
 constexpr std::size_t longest_header = 9;
 // Small, so that inputs reach them.
-constexpr inbound_limits limits{
-    .most_parts = 3, .most_message_bytes = 300, .most_command_bytes = 200, .most_handshake_bytes = 100};
+constexpr inbound_limits limits{.most_parts = 3,
+                                .full_part_bytes = 20,
+                                .most_message_bytes = 300,
+                                .most_command_bytes = 200,
+                                .most_handshake_bytes = 100};
 
 struct outcome {
   bool is_accepted = true;
@@ -58,7 +61,8 @@ outcome parsed(bytes all, bool is_encrypted, std::optional<std::size_t>& few) {
       if (more || length > (commands != 0 ? limits.most_handshake_bytes : limits.most_command_bytes))
         return {false, o.is_established};
     } else {
-      if (commands != 0 || ++parts > limits.most_parts || length > limits.most_message_bytes - size)
+      parts += length == limits.full_part_bytes ? 0 : 1;
+      if (commands != 0 || parts > limits.most_parts || length > limits.most_message_bytes - size)
         return {false, o.is_established};
       size += length;
     }

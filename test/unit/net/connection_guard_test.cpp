@@ -25,6 +25,7 @@
 
 #include <zmq.hpp>
 
+#include "net/frame_parts.hpp"
 #include "net/zmq_transport.hpp"
 #include "test/support/temporary_folder.hpp"
 #include "test/support/transports.hpp"
@@ -178,6 +179,30 @@ class soft_limit {
   rlimit before_{};
   bool is_set_ = false;
 };
+
+TEST(ZmqConnectionGuard, AnnouncingALargeFrameEndsAConnectionOverTcpBeforeAnyOfItHasArrived) {
+  const test::temporary_folder folder;
+  zmq_transport net;
+  auto bound = net.open();
+  const auto address = bound->bind("tcp://127.0.0.1:*");
+  const auto local = bound->bind("ipc://" + folder.path() + "/socket");
+  const answering server(std::move(bound), echo);
+  const auto announcement = [](std::size_t bytes) {
+    std::string text("\x01\0\x02", 3);
+    for (int shift = 56; shift >= 0; shift -= 8) text += static_cast<char>(bytes >> shift & 0xff);
+    return text;
+  };
+  const stranger large(address);
+  large.greet_and_send(announcement(most_part_bytes + 1));
+  EXPECT_TRUE(large.is_dropped(20s));
+  const stranger smaller(address);
+  smaller.greet_and_send(announcement(most_part_bytes));
+  const stranger here(local);
+  here.greet_and_send(announcement(most_part_bytes + 1));
+  EXPECT_FALSE(smaller.is_dropped(1s));
+  EXPECT_FALSE(here.is_dropped(1s));
+  EXPECT_EQ(asked(net, address), "still there");
+}
 
 TEST(ZmqConnectionGuard, ConnectionsThatSendNothingGiveWayToNewOnes) {
   const soft_limit limit(4096);  // a quarter of which may send nothing

@@ -3,6 +3,7 @@
 // What a port promises, checked on every transport.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -16,6 +17,7 @@
 
 #include <paracel/error.hpp>
 
+#include "net/frame_parts.hpp"
 #include "test/support/transports.hpp"
 
 namespace paracel::net {
@@ -86,6 +88,29 @@ TYPED_TEST(Transport, ATailTravelsBesideTheFrame) {
     EXPECT_TRUE(is_filled_buffer(in.tail, size, 7)) << size;
     // Between processes the receiver has its own copy.
     EXPECT_TRUE(in.tail.unique() || (std::is_same_v<TypeParam, inproc_setting>));
+  }
+}
+
+TYPED_TEST(Transport, FramesOfAnySizeAroundThatOfAPartArriveAsTheyWere) {
+  TypeParam s;
+  auto port = s.net.open();
+  const auto address = port->bind(s.wildcard());
+  const answering server(std::move(port), echo);
+  auto client = s.net.open();
+  const int channel = client->connect(address);
+  for (const std::size_t head : {std::size_t{0}, part_bytes - 1, part_bytes, part_bytes + 1, 2 * part_bytes}) {
+    for (const std::size_t tail : {std::size_t{0}, std::size_t{1}, part_bytes, part_bytes + 1, 3 * part_bytes}) {
+      const auto bytes = filled_buffer(head, 3);
+      const auto half = head / 2;
+      client->send(channel, {.head = bytes.bytes().first(half),
+                             .body = bytes.bytes().subspan(half),
+                             .tail = tail == 0 ? shared_buffer{} : filled_buffer(tail, 7)});
+      incoming in;
+      ASSERT_TRUE(client->receive(in, at_most)) << head << " and " << tail;
+      EXPECT_TRUE(std::ranges::equal(in.frame, bytes.bytes())) << head << " and " << tail;
+      EXPECT_EQ(in.tail.size(), tail) << head;
+      EXPECT_TRUE(is_filled_buffer(in.tail, tail, 7)) << head << " and " << tail;
+    }
   }
 }
 

@@ -27,6 +27,7 @@
 #include <paracel/error.hpp>
 
 #include "core/hex.hpp"
+#include "net/frame_parts.hpp"
 #include "net/zmq_transport.hpp"
 #include "test/support/relay.hpp"
 #include "test/support/temporary_folder.hpp"
@@ -123,6 +124,25 @@ TEST_F(ZmqCurve, TheLargestFrameOfAJobIsAsLargeAsWithoutEncryption) {
   ASSERT_TRUE(client->receive(in, at_most));
   EXPECT_EQ(frame_text(in), largest);
   EXPECT_THROW(client->send(channel, saying(largest + 'x')), network_error);
+}
+
+TEST_F(ZmqCurve, AFrameThatIsNotCutEndsTheConnectionOfAMemberToo) {
+  const zmq_curve keys(own_key);
+  zmq::context_t context;
+  const auto answered = [&](std::size_t bytes) {
+    zmq::socket_t member(context, zmq::socket_type::req);
+    keys.secure(member, zmq_curve::side::connecting);
+    member.set(zmq::sockopt::linger, 0);
+    member.set(zmq::sockopt::rcvtimeo, bytes > most_part_bytes ? 1000 : 10'000);
+    member.connect(address);
+    member.send(zmq::message_t(bytes), zmq::send_flags::none);
+    zmq::message_t part;
+    return member.recv(part).has_value();
+  };
+  EXPECT_TRUE(answered(part_bytes));
+  EXPECT_FALSE(answered(most_part_bytes + 1));
+  EXPECT_EQ(requests, 1);
+  EXPECT_EQ(asked(job, address), "a request");
 }
 
 TEST_F(ZmqCurve, WhoDoesNotEncryptIsNeitherHeardNorAnswered) {

@@ -15,6 +15,7 @@
 #include <paracel/error.hpp>
 #include <zmq.hpp>
 
+#include "net/frame_parts.hpp"
 #include "net/send_queue_meter.hpp"
 #include "net/zmq_transport.hpp"
 #include "test/support/transports.hpp"
@@ -108,6 +109,50 @@ TEST(ZmqTransport, APlainReqSocketIsAClient) {
   const std::vector<std::string> two{"frame", std::string(100000, 't')};
   req.send(two);
   EXPECT_EQ(req.receive(), two);
+}
+
+TEST(ZmqTransport, AForeignClientSendsLargeFramesWholeOverIpcAndInPartsOverTcp) {
+  const std::string head(3 << 20, 'h');
+  const std::string tail(part_bytes, 't');
+  ipc_setting s;
+  const answering local(test::bound(s.net, s.named("large")), echo);
+  raw_socket whole(zmq::socket_type::req, s.named("large"));
+  whole.connect();
+  for (const auto& message : {std::vector<std::string>{head}, {head, tail}, {"h", head}, {"h", tail}}) {
+    whole.send(message);
+    EXPECT_EQ(whole.receive(), message);
+  }
+  auto p = s.net.open();
+  const std::string address = p->bind("tcp://127.0.0.1:*");
+  const answering server(std::move(p), echo);
+  raw_socket parts(zmq::socket_type::req, address);
+  parts.connect();
+  std::vector<std::string> cut;
+  for (std::size_t at = 0; at < head.size(); at += part_bytes) cut.push_back(head.substr(at, part_bytes));
+  cut.push_back(tail);
+  parts.send(cut);
+  EXPECT_EQ(parts.receive(), cut);
+  parts.send({tail, "", "x"});
+  EXPECT_EQ(parts.receive(), (std::vector<std::string>{tail, "", "x"}));
+  const std::string as_large_as_may_be(most_part_bytes, 'm');
+  parts.send({as_large_as_may_be});
+  const auto received = parts.receive();  // a part that is not full ends its frame, but the answer is cut
+  ASSERT_EQ(received.size(), 2U);
+  EXPECT_EQ(received[0] + received[1], as_large_as_may_be);
+}
+
+TEST(ZmqTransport, AMessageOfMoreThanTwoFramesIsDroppedHoweverItsPartsAreCut) {
+  zmq_transport net({.max_message_bytes = 2 * part_bytes});
+  auto p = net.open();
+  const std::string address = p->bind("tcp://127.0.0.1:*");
+  const answering server(std::move(p), echo);
+  raw_socket client(zmq::socket_type::dealer, address);
+  client.connect();
+  const std::string full(part_bytes, 'f');
+  client.send({"", full, "", full, "", "third"});
+  client.send({"", full, full, "too large"});
+  client.send({"", full, full});
+  EXPECT_EQ(client.receive(), (std::vector<std::string>{"", full, full}));
 }
 
 /// What a server's port reports about a client that sends requests without reading the replies, and after it has read.
