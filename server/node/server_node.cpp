@@ -22,6 +22,7 @@
 
 #include "core/failure_text.hpp"
 #include "core/identity.hpp"
+#include "core/trace.hpp"
 #include "net/attention.hpp"
 #include "server/node/resident_memory.hpp"
 #include "server/plugin/last_words.hpp"
@@ -425,12 +426,14 @@ void server_node::run(server_loop& loop) {
 void server_node::run_shard(net::port& mine, unsigned index) {
   request_handler& handler = options_.handler != nullptr ? *options_.handler : server_;
   last_words::prepare_thread();
+  const trace::thread_scope traced("server", self_.slot, "shard " + std::to_string(index));
   const auto log = [this](const std::string& text) { say(text); };
   shard_loop loop({server_, mine, stop_, lease_end_, synced_[index], time_, log}, handler, index);
   run(loop);
 }
 
 void server_node::run_clock(net::port& mine, unsigned) {
+  const trace::thread_scope traced("server", self_.slot, "clock");
   const auto log = [this](const std::string& text) { say(text); };
   clock_loop loop({server_, mine, stop_, lease_end_, synced_[options_.server.threads], time_, log}, self_, [this] {
     const std::lock_guard lock(mutex_);

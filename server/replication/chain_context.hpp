@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/membership.hpp"
+#include "core/trace.hpp"
 #include "net/clock_source.hpp"
 #include "net/reliable_channel.hpp"
 #include "server/request/byte_budget.hpp"
@@ -75,8 +76,28 @@ struct chain_context {
   std::shared_ptr<const replica_view> view{};  ///< null: no membership with replicas is known yet
   std::uint32_t epoch = 0;
   time_point now{};                  ///< at the last batch
+  bool traced = false;               ///< requests of this batch are: what is sent because of them is traced, too
   std::vector<std::uint64_t> index;  ///< of our replicas, by place
 
+  /// Of which thread the number of a message is; `index`: of its sender.
+  [[nodiscard]] std::uint32_t trace_thread(std::uint32_t index) const noexcept {
+    return options.at == place::clock ? chain_hop::clock_thread : index;
+  }
+  /// trace::now if a message sent now is traced, otherwise 0.
+  [[nodiscard]] std::uint64_t traced_since() const noexcept {
+    return traced && trace::mine != nullptr ? trace::now() : 0;
+  }
+  /// Message `number` of this thread, sent to that server at `since`, is answered.
+  void trace_message(std::uint64_t since, std::uint64_t number, const chain_hop& to) const noexcept {
+    trace::add({.begin = since,
+                .end = trace::now(),
+                .client = options.incarnation,
+                .sequence = number,
+                .more = trace_thread(options.index),
+                .slot = static_cast<std::uint16_t>(to.slot),
+                .kind = trace::kind::replicate,
+                .what = static_cast<std::uint8_t>(net::verb::replicate)});
+  }
   /// The place of a partition among those of this thread.
   [[nodiscard]] std::size_t place_of(std::uint16_t partition) const noexcept { return partition / options.threads; }
   [[nodiscard]] bool is_own(std::uint16_t partition) const noexcept {

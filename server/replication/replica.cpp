@@ -119,8 +119,9 @@ void replica::replicate(const net::request_view& request, completion done) {
     if (!apply(e)) lacking.push_back(e.partition);
   }
   if (rest.empty()) return answer(done, lacking);
+  const auto traced_since = context_.traced_since();
   const auto number = links_.replicate(rest, entries);
-  forwarded_.emplace(number, forwarded{std::move(done), std::move(lacking), rest.front(), context_.now});
+  forwarded_.emplace(number, forwarded{std::move(done), std::move(lacking), rest.front(), context_.now, traced_since});
 }
 
 void replica::apply_records(std::uint16_t partition, std::span<const std::byte> records) {
@@ -194,6 +195,8 @@ void replica::answer(completion& done, const std::vector<std::uint16_t>& lacking
 
 void replica::answered(std::uint64_t number, const std::vector<std::uint16_t>& lacking) {
   const auto f = forwarded_.find(number);
+  if (f->second.traced_since != 0) [[unlikely]]
+    context_.trace_message(f->second.traced_since, number, f->second.to);
   auto& all = f->second.lacking;
   all.insert(all.end(), lacking.begin(), lacking.end());
   std::sort(all.begin(), all.end());

@@ -55,6 +55,7 @@ class replica {
     std::vector<std::uint16_t> lacking;
     chain_hop to;
     chain_context::time_point at;
+    std::uint64_t traced_since;  ///< 0: it is not traced
   };
   /// The state of a message that arrives in pieces.
   struct joined {

@@ -9,6 +9,7 @@
 #include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 
+#include "core/trace.hpp"
 #include "server/request/verb_rules.hpp"
 
 namespace paracel::srv {
@@ -38,6 +39,7 @@ void replication_chain::follow(std::shared_ptr<const replica_view> view) {
   c.epoch = c.view->members.epoch;
   // Clients without a reply retry, by the new membership; what was applied is remembered.
   const auto json = c.view->members.to_json();
+  traced_.clear();
   held_.refuse(status::stale_epoch, c.epoch, net::bytes_of(json),
                [&](const net::peer& to, const net::outgoing& m) { port_.reply(to, m); });
   c.store.refuse_waiting(at_once_, status::stale_epoch, json);
@@ -135,7 +137,7 @@ void replication_chain::admit(const net::request_view& request, shared_buffer ta
     case epoch_admission::verdict::refuse_no_peer:
       return refuse(done, status::bad_request, no_peer);
     case epoch_admission::verdict::replicate:
-      return replica_.replicate(request, std::move(done));
+      return replicate_traced(request, std::move(done));
     case epoch_admission::verdict::confirm:
       return confirm(done);
   }
@@ -162,9 +164,50 @@ void replication_chain::end_batch(const net::clock_source& time, time_point leas
   if (head_.sweep()) check_synced();
   check_links();
   held_.seal(head_.last_sent());
+  if (context_.traced) [[unlikely]]
+    trace_hold();
   if (!held_.empty() && time.now() < lease_end) {
     held_.release(head_.next_open(), [&](const net::peer& to, const net::outgoing& m) { port_.reply(to, m); });
+    if (!traced_.empty()) [[unlikely]]
+      trace_release();
   }
+}
+
+// ---- traces ---------------------------------------------------------------------------------------------------------
+
+/// The replies to this batch wait from now on.
+void replication_chain::trace_hold() {
+  context_.traced = false;
+  if (active() && trace::mine != nullptr) traced_.push_back({head_.last_sent(), trace::now()});
+}
+
+void replication_chain::trace_release() {
+  for (const auto open = head_.next_open(); !traced_.empty() && traced_.front().need < open; traced_.pop_front())
+    trace::add({.begin = traced_.front().since,
+                .end = trace::now(),
+                .client = context_.options.incarnation,
+                .sequence = traced_.front().need,
+                .more = context_.trace_thread(context_.options.index),
+                .kind = trace::kind::hold});
+}
+
+/// A message of the head, or of the replica before this one.
+void replication_chain::replicate_traced(const net::request_view& request, completion done) {
+  const auto& h = request.header;
+  if ((h.flags & net::flag_traced) == 0 || trace::mine == nullptr) [[likely]]
+    return replica_.replicate(request, std::move(done));
+  trace::record r{.client = h.client,
+                  .sequence = h.sequence,
+                  .bytes = h.body_bytes,
+                  .more = context_.trace_thread(h.rank),
+                  .kind = trace::kind::apply,
+                  .what = static_cast<std::uint8_t>(h.what)};
+  const bool before = std::exchange(context_.traced, true);  // it passes the message on
+  r.begin = trace::now();
+  replica_.replicate(request, std::move(done));
+  r.end = trace::now();
+  context_.traced = before;
+  trace::add(r);
 }
 
 void replication_chain::flush() {

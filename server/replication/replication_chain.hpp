@@ -38,6 +38,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -94,6 +95,8 @@ class replication_chain final : public reply_sink {
   [[nodiscard]] bool has_parked() const noexcept { return admission_.has_parked(); }
   [[nodiscard]] std::uint32_t epoch() const noexcept { return context_.epoch; }
 
+  /// A traced request is being served: so are the messages to the replicas, and the wait for them, of its batch.
+  void trace_batch() noexcept { context_.traced = true; }
   /// Serves a request, or parks or rejects it. `done` answers through this object.
   void handle(const net::request_view& request, shared_buffer tail, completion done);
   /// The reply to a message sent from here.
@@ -129,6 +132,15 @@ class replication_chain final : public reply_sink {
   void check_synced();
   void check_links();
   void renew(chain_hop to);
+  void trace_hold();
+  void trace_release();
+  void replicate_traced(const net::request_view& request, completion done);
+
+  /// Replies to traced requests that wait for the replicas.
+  struct traced_hold {
+    std::uint64_t need;   // the last message that they wait for
+    std::uint64_t since;  // trace::now
+  };
 
   chain_context context_;
   net::port& port_;
@@ -141,6 +153,7 @@ class replication_chain final : public reply_sink {
   epoch_admission admission_;  // after held_: what is still parked at the end answers through it
   std::uint32_t synced_ = 0;
   sender_connections streams_;  // of the senders to this thread
+  std::deque<traced_hold> traced_;
 };
 
 }  // namespace paracel::srv

@@ -142,12 +142,14 @@ bool replication_head::find_restored() {
 std::uint64_t replication_head::dispatch(std::uint32_t number, bundle& b, std::uint64_t parent, std::size_t sweep) {
   if (b.entries.empty()) return 0;
   const auto& to = routes_[number];
+  const auto traced_since = context_.traced_since();
   const auto n = links_.replicate(to, b.entries);
   PARACEL_CHECK(n > last_sent_);  // replies wait for it
   auto& s = pending_[n];
   s.parent = parent;
   s.route = number;
   s.at = context_.now;
+  s.traced_since = traced_since;
   s.probes = std::move(b.probes);
   if (!s.probes.empty() || b.makes_whole) last_install_ = n;
   if (sweep != 0) {
@@ -164,6 +166,8 @@ std::uint64_t replication_head::dispatch(std::uint32_t number, bundle& b, std::u
 
 void replication_head::answered(std::uint64_t number, const std::vector<std::uint16_t>& lacking) {
   auto& s = pending_.at(number);
+  if (s.traced_since != 0) [[unlikely]]
+    context_.trace_message(std::exchange(s.traced_since, 0), number, routes_[s.route].front());
   bundles out;
   if (s.again) {
     for (const auto p : s.probes) {

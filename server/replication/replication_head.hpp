@@ -64,6 +64,7 @@ class replication_head {
     std::uint32_t route = 0;   ///< its number
     bool again = false;        ///< it asks about the fate of others: what replicas lack is what those carried
     chain_context::time_point at{};
+    std::uint64_t traced_since = 0;  ///< 0: it is not traced
     std::vector<std::uint16_t> probes;
   };
   /// Entries for the same route.

@@ -90,6 +90,8 @@ std::uint64_t replication_links::send_on(replica_link& to, verb what, std::strin
     link{.from = context_.options.incarnation, .from_slot = context_.options.slot, .to = to.incarnation}.write(h);
   }
   h.rank = context_.options.index;
+  if (context_.traced && what == verb::replicate) [[unlikely]]
+    h.flags |= net::flag_traced;
   h.sequence = ++last_number_;
   h.epoch = context_.epoch;
   h.count = static_cast<std::uint32_t>(pieces_after);

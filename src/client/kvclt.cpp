@@ -10,6 +10,7 @@
 #include "client/multi_request.hpp"
 #include "core/check.hpp"
 #include "core/short_bytes.hpp"
+#include "core/trace.hpp"
 
 namespace paracel {
 
@@ -17,6 +18,12 @@ namespace {
 
 // Parts of sets remembered as prepared, over all servers; a program may create a new set in each round.
 constexpr std::size_t most_prepared = std::size_t{1} << 16;
+// Requests in flight from which only some are traced: the records of all would cost more than 3 % of the throughput.
+constexpr std::size_t many_in_flight = 4;
+
+std::uint32_t short_count(std::size_t n) noexcept {
+  return static_cast<std::uint32_t>(std::min<std::size_t>(n, UINT32_MAX));
+}
 
 }  // namespace
 
@@ -28,6 +35,24 @@ void client_context::run(const request_window::handler& done, const kv_result& r
     after_reply();
 }
 
+bool client_context::traces_next() const noexcept {
+  return trace::mine != nullptr && (window.in_flight() < many_in_flight || window.next() % trace::every() == 0);
+}
+
+void client_context::trace_answer(request_window::entry& e, request_window::sequence s, net::status result,
+                                  std::size_t reply_bytes) const noexcept {
+  trace::add({.begin = std::exchange(e.traced_since, 0),
+              .end = trace::now(),
+              .client = incarnation,
+              .sequence = s,
+              .bytes = e.bytes,
+              .more = short_count(reply_bytes),
+              .slot = e.slot,
+              .result = static_cast<std::uint16_t>(result),
+              .kind = trace::kind::request,
+              .what = static_cast<std::uint8_t>(e.what)});
+}
+
 void client_context::complete_locally(request_window::sequence s, net::status result, std::string_view text) {
   auto& e = window.at(s);
   net::reply_header h;
@@ -35,6 +60,7 @@ void client_context::complete_locally(request_window::sequence s, net::status re
   h.sequence = s;
   h.result = result;
   const auto done = std::move(e.done);
+  if (e.traced_since != 0) trace_answer(e, s, result, 0);
   window.close(e);
   run(done, {h, net::bytes_of(text), {}});
 }
@@ -94,6 +120,14 @@ kvclt::sequence kvclt::send(std::uint32_t thread, std::uint32_t channel, net::re
   h.tail_bytes = tail.size();
   if (to.channel.has_to_mark() && serves_) to.channel.mark(h);
   const bool parks = h.what == net::verb::subscribe;
+  std::uint64_t traced_since = 0;
+  if (trace::is_on()) [[unlikely]] {
+    h.flags &= static_cast<std::uint16_t>(~net::flag_traced);
+    if (!parks && shared_.traces_next()) {
+      h.flags |= net::flag_traced;
+      traced_since = trace::now();
+    }
+  }
   if (shared_.retains && !parks) [[likely]] {
     auto& r = retain(thread, channel, h, key, prefix, payload, tail);
     net::request_bytes head;
@@ -114,7 +148,12 @@ kvclt::sequence kvclt::send(std::uint32_t thread, std::uint32_t channel, net::re
   ++shared_.counted.requests;
   shared_.counted.sent_bytes += net::request_header_bytes + h.body_bytes + h.tail_bytes;
   if (parks) return window.park({channel, h.clock, std::move(done)});
-  return window.open(h.what, channel, net::request_header_bytes + h.body_bytes + h.tail_bytes, std::move(done));
+  const auto s = window.open(h.what, channel, net::request_header_bytes + h.body_bytes + h.tail_bytes, std::move(done));
+  if (trace::is_on()) [[unlikely]] {
+    window.at(s).traced_since = traced_since;
+    window.at(s).slot = static_cast<std::uint16_t>(slot_);
+  }
+  return s;
 }
 
 retained_request& kvclt::retain(std::uint32_t thread, std::uint32_t channel, const net::request_header& h,

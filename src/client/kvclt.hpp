@@ -70,6 +70,11 @@ struct client_context {
   std::function<void()> after_reply{};
   request_window window;
 
+  /// Whether the next request is traced: one that waits for few others, and one in trace::every() of the rest.
+  [[nodiscard]] bool traces_next() const noexcept;
+  /// A traced request is answered.
+  void trace_answer(request_window::entry& e, request_window::sequence s, net::status result,
+                    std::size_t reply_bytes) const noexcept;
   /// Runs the handler of a reply.
   void run(const request_window::handler& done, const kv_result& result);
   /// Completes an open request on behalf of a server.

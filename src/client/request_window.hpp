@@ -64,6 +64,8 @@ class request_window {
     std::uint32_t bytes = 0;
     net::verb what = net::verb::none;
     bool open = false;
+    std::uint16_t slot = 0;                        ///< of a traced one: the server
+    std::uint64_t traced_since = 0;                ///< when it was sent, by trace::now; 0: it is not traced
     multi_request* multi = nullptr;                ///< it stands for several requests, and has no reply of its own
     std::unique_ptr<retained_request> retained{};  ///< to be retried
   };

@@ -243,6 +243,8 @@ bool server_group::receive(std::chrono::milliseconds timeout) {
     if (!replay_.accepts(e, reply, incoming_)) return true;
   }
   const auto done = std::move(e.done);
+  if (e.traced_since != 0) [[unlikely]]
+    shared_.trace_answer(e, s, reply.header.result, incoming_.frame.size() + incoming_.tail.size());
   window.close(e);
   shared_.run(done, {reply.header, reply.body, std::move(incoming_.tail)});
   return true;

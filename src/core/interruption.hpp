@@ -3,6 +3,8 @@
 
 #include <atomic>
 
+#include "core/trace.hpp"
+
 namespace paracel {
 
 /// What a host process (main_env.hpp) wants to be called while a call waits; it may throw, to end the wait. One for the
@@ -11,6 +13,7 @@ namespace paracel {
 
 /// Called by every wait of a worker at least every 100 ms. Throws: what the hook throws.
 inline void check_interruption() {
+  trace::idle();
   if (auto* hook = interruption_hook.load(std::memory_order_relaxed); hook != nullptr) hook();
 }
 

@@ -10,6 +10,7 @@
 
 #include "config/json_document.hpp"
 #include "net/inproc_transport.hpp"
+#include "net/trace_file.hpp"
 #include "server/node/server_node.hpp"
 #include "server/plugin/plugin_registry.hpp"
 #include "worker/embedded.hpp"
@@ -35,6 +36,7 @@ std::vector<std::string> plugin_folders() {
 }  // namespace
 
 std::shared_ptr<session> start_embedded_job() {
+  net::start_tracing_if_asked();
   auto transport = std::make_shared<net::inproc_transport>();
   srv::node_options o;
   o.bind = "inproc://server";

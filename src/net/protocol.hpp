@@ -74,6 +74,7 @@ inline constexpr std::uint16_t flag_listed = 128;  ///< rows: the ids are those 
 /// Many keys: the reply may be one with reply_uniform. Only where it need not be merged with others (no replicas).
 inline constexpr std::uint16_t flag_uniform_reply = 256;
 inline constexpr std::uint16_t flag_gaps = 512;  ///< rows: non-decreasing ids, as the first one and the gaps after it
+inline constexpr std::uint16_t flag_traced = 1024;  ///< who handles it records when, if its process is traced
 /// header.count of a ping that only asks whether this thread is alive, regardless of the order of requests.
 inline constexpr std::uint32_t ping_alive = 1;
 /// The count in the reply to a heartbeat of the rightful process: its lease is renewed.

@@ -33,6 +33,7 @@
 #include "net/lossy_transport.hpp"
 #include "net/own_address.hpp"
 #include "net/rendezvous.hpp"
+#include "net/trace_file.hpp"
 #include "net/zmq_transport.hpp"
 #include "worker/comm/comm_scheduler.hpp"
 #include "worker/comm/mpi_library.hpp"
@@ -167,6 +168,7 @@ struct main_env::impl {
       for (const auto& folder : plugin_folders) job->allow_plugin_folder(folder);
       return job;
     }
+    net::start_tracing_if_asked();
     const auto where = net::rendezvous::parse(info);
     net::take_job_key();
     session_options o;

@@ -19,6 +19,7 @@
 #include "core/interruption.hpp"
 #include "core/json_io.hpp"
 #include "core/progress_hook.hpp"
+#include "core/trace.hpp"
 #include "load/collective_errors.hpp"
 #include "load/input/input.hpp"
 #include "load/input/load_progress.hpp"
@@ -98,13 +99,17 @@ void paralg::commit_loop(std::size_t level) {
     servers_->flush();
     session_->replacement().save(part_, level);
   }
-  const bool stops = servers_->commit();
+  const bool stops = [&] {
+    const trace::phase_scope traced(trace::phase::commit, session_->finished() + 1);
+    return servers_->commit();
+  }();
   session_->parts().committed(part_);
   if (stops) {
     // A checkpoint of updates that cannot be folded would fail in every run resumed from it.
     servers_->clock().fold_committed();
     session_->checkpoint();
   }
+  session_->trace_iteration();
   session_->take_commands();
 }
 

@@ -70,6 +70,12 @@ def byte_count(text):
     match = BYTES.fullmatch(text)
     if match is None or int(match[1]) == 0:
         refuse(f"{text!r} is not a number of bytes such as 1000000, 64K, 256M or 4G")
-    if int(match[1]) << 10 * " KMGT".index(match[2] or " ") > MOST_BYTES:
+    if bytes_of(text) > MOST_BYTES:
         refuse(f"{text}: want at most {MOST_BYTES >> 40}T")
     return text
+
+
+def bytes_of(text):
+    """The number of what byte_count accepts."""
+    match = BYTES.fullmatch(text)
+    return int(match[1]) << 10 * " KMGT".index(match[2] or " ")

@@ -4,7 +4,8 @@ import os
 
 from .command_line import name_given, new_parser
 from .exit_status import MEANING, USAGE, Failure
-from .numbers import MOST_BYTES, byte_count, percentage, port_number, positive, seconds, seconds_between, whole_number
+from .numbers import (MOST_BYTES, byte_count, bytes_of, percentage, port_number, positive, seconds, seconds_between,
+                      whole_number)
 from .terminal import QUIET_PROGRESS
 
 # Options of Paracel 0.3 that belong to Mesos and have no meaning without it.
@@ -22,6 +23,7 @@ MOST_THREADS = 1024  # as membership::most_threads
 HEARTBEAT_INTERVAL, RESEND_AFTER = 0.5, 1.0  # seconds, as in start_server and src/worker/job/session.hpp
 LEAST_RESEND_AFTER = 0.01  # seconds; a reply takes up to a few milliseconds
 MOST_DROPPED = 50  # percent, as in net/lossy_transport.cpp
+LEAST_TRACE = 64 << 10  # bytes, as in src/net/trace_file.cpp
 LEASE = 2.0  # seconds, of a server whose partitions have replicas or may move: server/start_server.cpp
 # Limits of the servers, by the names of start_server's options.
 SERVER_LIMITS = {
@@ -60,6 +62,7 @@ def parse_command_line(arguments):
               "       prun.py --servers +1|-1 --run RUN\n       prun.py runs [--output-dir DIR] [--keep N]\n"
               "       prun.py top|report --run RUN\n       prun.py compare --run RUN --run RUN\n"
               "       prun.py export --run RUN --tensorboard DIR|--mlflow\n"
+              "       prun.py trace --run RUN [--format chrome|perfetto]\n"
               "       prun.py checkpoint list|verify DIR\n"
               "       prun.py sweep CONFIG --grid KEY=A,B,C ... [options] program\n"
               "       prun.py join [options] server|worker [program [arguments]]\n"
@@ -194,6 +197,12 @@ def parse_command_line(arguments):
              "there is not encrypted")
     add("--metrics-file", type=name_given, default=None, metavar="DIR",
         help="keep the metrics in a file in DIR while the job runs, for the textfile collector of node_exporter")
+    add("--trace", action="store_true",
+        help="record into the folder of the logs when each process did what, for prun.py trace")
+    add("--trace-bytes", type=byte_count, default=None, metavar="BYTES",
+        help="what is recorded of each thread, at most; the rest is counted (default 32M)")
+    add("--trace-every", type=positive((1 << 32) - 1), default=None, metavar="N",
+        help="record one in N of the requests that are sent while four or more others are unanswered (default 16; 1: all)")
     add("--dry-run", action="store_true", help="print what would be started, and start nothing")
     add("-v", "--verbose", action="store_true", help="print commands and events")
     for name in GONE_OPTIONS:
@@ -240,6 +249,11 @@ def parse_command_line(arguments):
     if options.hang_limit is not None and options.hang_limit < longest:
         parser.error(f"--hang-limit {options.hang_limit:g}: want at least --function-timeout, {longest:g} s: a function is "
                      "checked only after that time")
+    for name in ("bytes", "every"):
+        if getattr(options, "trace_" + name) is not None and not options.trace:
+            parser.error(f"--trace-{name} requires --trace")
+    if options.trace_bytes and bytes_of(options.trace_bytes) < LEAST_TRACE:
+        parser.error(f"--trace-bytes {options.trace_bytes}: want at least 64K")
     if options.sandbox_memory and not options.plugin_sandbox:
         parser.error("--sandbox-memory requires --plugin-sandbox")
     for name, otherwise in (("every", 0), ("keep", 3), ("wait", 300.0)):

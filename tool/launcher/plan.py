@@ -221,8 +221,9 @@ class Plan:
             # One mpirun starts faster than several (2 servers: 120 and 140 ms; 4: 140 and 205 ms), and terminates all ranks when
             # one dies.
             command = self.server_command(address, f"ipc://{self.sockets}", self.threads or "auto") + ["--slot", "auto"]
-            return [Child("server", None, self.mpirun("server", o.snum, {}) + command,
-                          os.path.join(self.run_dir, "mpirun_servers.log"), {"TMPDIR": self.sockets + "/server"}, True)]
+            traced = self.trace_environment()
+            return [Child("server", None, self.mpirun("server", o.snum, traced) + command,
+                          os.path.join(self.run_dir, "mpirun_servers.log"), {"TMPDIR": self.sockets + "/server", **traced}, True)]
         hosts = [self.places.take(slot) for slot in range(o.snum)]
         return [self.make_server(slot, address, 0, host) for slot, host in enumerate(hosts)]
 
@@ -241,14 +242,28 @@ class Plan:
         host = host or self.places.take(slot)
         threads = self.threads or self.threads_of.get(slot) or f"auto/{self.places.servers_at(host)}"
         command = self.server_command(address, f"ipc://{own}", threads)
+        traced = self.trace_environment()
         if self.options.m_server == "mpi":
-            return Child("server", slot, self.mpirun("server", 1, {}, host) + command + ["--slot", str(slot)],
-                         os.path.join(self.run_dir, f"mpirun_server_{slot}.log"), {"TMPDIR": own}, True)
+            return Child("server", slot, self.mpirun("server", 1, traced, host) + command + ["--slot", str(slot)],
+                         os.path.join(self.run_dir, f"mpirun_server_{slot}.log"), {"TMPDIR": own, **traced}, True)
         if self.options.m_server in ("ssh", "slurm") and not self.hosts.is_here(host):
-            child = Child("server", slot, command + ["--slot", str(slot)], self.log_of("server", slot), host=host)
+            child = Child("server", slot, command + ["--slot", str(slot)], self.log_of("server", slot), traced, host=host)
             return self.hosts.place(child, self.key_environment(False))
-        child = Child("server", slot, command + ["--parent", str(os.getpid()), "--slot", str(slot)], self.log_of("server", slot))
+        child = Child("server", slot, command + ["--parent", str(os.getpid()), "--slot", str(slot)], self.log_of("server", slot),
+                      traced)
         return child if self.allocation is None else self.hosts.shield(child)
+
+    def trace_environment(self):
+        """For servers and workers: src/net/trace_file.hpp."""
+        o = self.options
+        if not o.trace:
+            return {}
+        found = {"PARACEL_TRACE": self.run_dir}
+        if o.trace_bytes:
+            found["PARACEL_TRACE_BYTES"] = o.trace_bytes
+        if o.trace_every:
+            found["PARACEL_TRACE_EVERY"] = str(o.trace_every)
+        return found
 
     def remove_sockets(self, slot, turn):
         """Removes the sockets of a process that is being replaced."""
@@ -310,6 +325,7 @@ class Plan:
         environment = {"PARACEL_RENDEZVOUS": info, "PARACEL_RUN_DIR": self.run_dir, "PARACEL_MODE": mode,
                        "PARACEL_HEARTBEAT_LIMIT_MS": str(round(o.heartbeat_limit * 1000))}
         environment.update((variable, value) for _, _, variable, value in self.delivery())
+        environment.update(self.trace_environment())
         if o.delivery == "fail":
             environment["PARACEL_DELIVERY"] = o.delivery
         if o.max_message_bytes:

@@ -15,7 +15,8 @@ MOST_NOTE_BYTES = 1 << 20
 LOGS = r"(scheduler|server_\d+|worker_\d+|mpirun_(workers|servers|server_\d+))\.log"
 KEPT = r"worker-\d+\.(kept[01]|clients)"  # as in src/worker/job/recovery_file.hpp
 NOTES = rf"({re.escape(NOTE)}|{re.escape(KEY)}|{re.escape(REPORT)})(\.tmp)?|{re.escape(TIMELINE)}|{re.escape(KEPT_METRICS)}"
-WRITTEN_BY_RUNS = re.compile(f"{LOGS}|{KEPT}|{NOTES}", re.ASCII)
+TRACES = r"(worker|server)_\d+\.\d+\.trace|trace\.(json|pftrace)"  # as in src/net/trace_file.hpp, traces/command.py
+WRITTEN_BY_RUNS = re.compile(f"{LOGS}|{KEPT}|{NOTES}|{TRACES}", re.ASCII)
 KEPT_FILE = re.compile(KEPT, re.ASCII)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The commands that show runs; each is loaded when it is called, so that the start of a job does not pay for them."""
-VIEWS = ("top", "report", "compare", "export")
+VIEWS = ("top", "report", "compare", "export", "trace")
 
 
 def view_command(arguments):
@@ -10,6 +10,8 @@ def view_command(arguments):
         from .top import top_command as command
     elif name == "export":
         from .export import export_command as command
+    elif name == "trace":
+        from .traces.command import trace_command as command
     elif name == "report":
         from .report.commands import report_command as command
     else:

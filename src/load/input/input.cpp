@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/trace.hpp"
 #include "load/collective_errors.hpp"
 #include "load/input/foreign_format.hpp"
 #include "paracel/error.hpp"
@@ -239,6 +240,7 @@ void input_set::visit(std::size_t rank, std::size_t size, const std::function<vo
   const auto mine = parts(rank, size);
   std::uint64_t total = 0;
   for (const auto& m : mine) total += m.end - m.begin;
+  const trace::phase_scope traced(trace::phase::load, 0, total);
   std::uint64_t before = 0;
   for (const auto& m : mine) {
     const auto& file = files_[m.file];

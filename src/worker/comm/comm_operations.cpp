@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "worker/comm/comm_operations.hpp"
 
+#include "core/trace.hpp"
 #include "worker/comm/peer_collectives.hpp"
 
 namespace paracel::comm_operations {
@@ -32,7 +33,10 @@ class wait_in_barrier {
 /// it passes only when all have stopped running them.
 void barrier(comm_backend& over) {
   if (over.size() == 1) return;
-  if (auto* const log = over.log()) return log->barrier();
+  if (auto* const log = over.log()) {
+    const trace::phase_scope traced(trace::phase::barrier);
+    return log->barrier();
+  }
   auto all = among_peers(over);
   const auto arrive = [&] {
     const wait_in_barrier now(over);
@@ -43,7 +47,10 @@ void barrier(comm_backend& over) {
 
 void bcast(comm_backend& over, byte_vector& data, std::size_t root) {
   if (over.size() == 1) return;
-  if (auto* const log = over.log()) return log->bcast(data, root);
+  if (auto* const log = over.log()) {
+    const trace::phase_scope traced(trace::phase::broadcast, 0, data.size());
+    return log->bcast(data, root);
+  }
   among_peers(over).broadcast(value_tag::packed, data, root, "", [&](std::size_t bytes) {
     data.resize(bytes);
     return std::span(data);
@@ -54,13 +61,19 @@ void bcast(comm_backend& over, byte_vector& data, std::size_t root) {
 void allreduce(comm_backend& over, value_tag element, std::span<std::byte> data, reduce_op op) {
   if (over.size() == 1) return;
   auto* const log = over.log();
-  if (log != nullptr && data.size() <= peer_collectives::logged_block_bytes) return log->allreduce(element, data, op);
+  if (log != nullptr && data.size() <= peer_collectives::logged_block_bytes) {
+    const trace::phase_scope traced(trace::phase::all_reduce, 0, data.size());
+    return log->allreduce(element, data, op);
+  }
   among_peers(over, log).all_reduce({element, op, {}}, data, "");
 }
 
 std::vector<byte_vector> allgather(comm_backend& over, std::span<const std::byte> mine) {
   if (over.size() == 1) return {byte_vector(mine.begin(), mine.end())};
-  if (auto* const log = over.log()) return log->allgather(mine);
+  if (auto* const log = over.log()) {
+    const trace::phase_scope traced(trace::phase::all_gather, 0, mine.size());
+    return log->allgather(mine);
+  }
   std::vector<byte_vector> parts(over.size());
   among_peers(over).all_gather(value_tag::packed, mine, "", [&](const std::vector<std::size_t>& bytes) {
     peer_collectives::places to;
@@ -75,7 +88,10 @@ std::vector<byte_vector> allgather(comm_backend& over, std::span<const std::byte
 
 std::vector<byte_vector> alltoall(comm_backend& over, const std::vector<byte_vector>& blocks) {
   if (over.size() == 1) return blocks;
-  if (auto* const log = over.log()) return log->alltoall(blocks);
+  if (auto* const log = over.log()) {
+    const trace::phase_scope traced(trace::phase::all_to_all);
+    return log->alltoall(blocks);
+  }
   std::vector<byte_vector> got(over.size());
   const std::vector<std::span<const std::byte>> out(blocks.begin(), blocks.end());
   among_peers(over).all_to_all(value_tag::packed, out, "", [&](std::size_t r, std::size_t bytes) {

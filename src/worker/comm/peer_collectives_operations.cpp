@@ -9,6 +9,7 @@
 #include <paracel/error.hpp>
 
 #include "core/growing_timer.hpp"
+#include "core/trace.hpp"
 #include "net/reliable_channel.hpp"
 #include "worker/comm/memory_collectives.hpp"
 #include "worker/comm/peer_collectives.hpp"
@@ -89,6 +90,7 @@ void peer_collectives::all_reduce(const fold_rule& how, std::span<std::byte> val
                     .length = values.size() / width,
                     .name = name};
   if (size() == 1) return;
+  const trace::phase_scope traced(trace::phase::all_reduce, 0, values.size());
   if (in_memory(c, [&](auto m) { m.all_reduce(c, how, values); })) return;
   if (values.size() < long_bytes(size())) {
     auto calls = gather_calls(c, values);
@@ -114,6 +116,7 @@ void peer_collectives::reduce(const fold_rule& how, std::span<std::byte> values,
                     .root = checked_root(root),
                     .name = name};
   if (size() == 1) return;
+  const trace::phase_scope traced(trace::phase::reduce, 0, values.size());
   if (in_memory(c, [&](auto m) { m.reduce(c, how, values); })) return;
   if (log_ != nullptr) {
     (void)gather_calls(c, {});
@@ -138,6 +141,7 @@ void peer_collectives::reduce_scatter(const fold_rule& how, std::span<std::byte>
                     .length = values.size() / width,
                     .name = name};
   if (size() == 1) return;
+  const trace::phase_scope traced(trace::phase::reduce_scatter, 0, values.size());
   if (in_memory(c, [&](auto m) { m.reduce_scatter(c, how, values); })) return;
   if (log_ != nullptr) {
     (void)gather_calls(c, {});
@@ -152,6 +156,7 @@ void peer_collectives::all_gather(value_tag element, std::span<const std::byte> 
   const auto me = rank();
   const peer_call c{
       .what = peer_operation::all_gather, .element = element, .length = mine.size() / width, .name = name};
+  const trace::phase_scope traced(trace::phase::all_gather, 0, mine.size());
   if (size() > 1 && in_memory(c, [&](auto m) { m.all_gather(c, mine, place); })) return;
   const auto is_inline = [&](std::size_t bytes) { return log_ != nullptr || size() == 1 || bytes <= inline_bytes; };
   auto calls = size() == 1 ? std::vector<byte_vector>(1)
@@ -195,6 +200,7 @@ void peer_collectives::broadcast(value_tag element, std::span<const std::byte> m
               .root = checked_root(root),
               .name = name};
   if (size() == 1) return;
+  const trace::phase_scope traced(trace::phase::broadcast, 0, mine.size());
   if (in_memory(c, [&](auto m) { m.broadcast(c, mine, place); })) return;
   const auto is_short = [&](std::size_t bytes) { return log_ != nullptr || bytes < long_bytes(size()); };
   auto calls = gather_calls(c, me == root && is_short(mine.size()) ? mine : std::span<const std::byte>());
@@ -232,6 +238,7 @@ void peer_collectives::all_to_all(value_tag element, const std::vector<std::span
                 std::to_string(size()) + " tasks");
   copy_to(place(me, blocks[me].size()), blocks[me]);
   if (size() == 1) return;
+  const trace::phase_scope traced(trace::phase::all_to_all, 0);
   peer_call c{.what = peer_operation::all_to_all, .element = element, .name = name};
   if (in_memory(c, [&](auto m) { m.all_to_all(c, blocks, place); })) return;
   if (log_ != nullptr) {
@@ -280,6 +287,7 @@ void peer_collectives::all_to_all(value_tag element, const std::vector<std::span
 
 bool peer_collectives::barrier(std::string_view name, bool flag) {
   const peer_call c{.what = peer_operation::barrier, .name = name};
+  const trace::phase_scope traced(trace::phase::barrier);
   if (size() == 1 || in_memory(c, [&](auto m) { m.barrier(c); })) return false;
   const std::array<std::byte, 1> raised{};
   const auto calls = gather_calls(c, std::span(raised).first(flag ? 1 : 0));

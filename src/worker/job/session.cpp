@@ -44,7 +44,8 @@ nlohmann::json identity_of(const session_options& o) {
 
 }  // namespace
 
-session::session(session_options options) : options_(std::move(options)) {}
+session::session(session_options options)
+    : options_(std::move(options)), traced_("worker", options_.rank, "algorithm") {}
 
 std::shared_ptr<session> session::join(session_options options) {
   if (options.incarnation == 0) options.incarnation = random_id();
@@ -302,7 +303,19 @@ void session::tell(net::verb what, const std::string& json) {
   to_scheduler_->tell(marked(h), net::bytes_of(json));
 }
 
+void session::trace_iteration() noexcept {
+  if (!trace::is_on()) return;
+  const auto now = trace::now();
+  trace::add({.begin = iteration_began_,
+              .end = now,
+              .sequence = finished(),
+              .kind = trace::kind::phase,
+              .what = static_cast<std::uint8_t>(trace::phase::iteration)});
+  iteration_began_ = now;
+}
+
 void session::checkpoint() {
+  const trace::phase_scope traced(trace::phase::checkpoint, finished());
   const auto clock = finished();
   const auto folder = members_.checkpoints.folder + "/" + storage::checkpoint_folder_name(clock);
   storage::posix_file_system disk;

@@ -21,6 +21,7 @@
 #include "client/server_group.hpp"
 #include "core/membership.hpp"
 #include "core/shared_buffer.hpp"
+#include "core/trace.hpp"
 #include "net/heartbeat.hpp"
 #include "net/protocol.hpp"
 #include "net/scheduler_channel.hpp"
@@ -130,6 +131,9 @@ class session {
   [[nodiscard]] std::uint32_t finished() const noexcept { return finished_.load(std::memory_order_relaxed); }
   void set_finished(std::uint32_t n) noexcept { finished_.store(n, std::memory_order_relaxed); }
 
+  /// For the trace: an iteration of this worker ends, and the next one begins.
+  void trace_iteration() noexcept;
+
   /// The paralgs of this worker, and their parts of a checkpoint.
   [[nodiscard]] worker_checkpoint& parts() noexcept { return parts_; }
   /// Writes this worker's part of a checkpoint at the clock that it has just committed, and waits for the others'. A
@@ -177,6 +181,8 @@ class session {
 
   session_options options_;
   const std::thread::id owner_ = std::this_thread::get_id();
+  trace::thread_scope traced_;
+  std::uint64_t iteration_began_ = trace::now();
   usage used_;
   membership members_;
   std::shared_ptr<void> keep_;

@@ -12,6 +12,7 @@
 #include <paracel/resumable_loop.hpp>
 #include <paracel/run.hpp>
 
+#include "core/trace.hpp"
 #include "worker/queue/work_stealing.hpp"
 
 namespace paracel {
@@ -170,6 +171,7 @@ struct com_queue::execution {
   void superstep() {
     const auto start = steady::now();
     const auto waited = all.waited();
+    const trace::phase_scope traced(trace::phase::superstep, static_cast<std::uint64_t>(context.step_no()));
     stealing.begin_step(context.step_no());
     seconds computing{};
     const auto compute = [&](const std::string& what, auto&& f) {

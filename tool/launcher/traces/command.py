@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`prun.py trace`."""
+import os
+
+from ..command_line import name_given, new_parser
+from ..exit_status import FAILURE, OK, Failure
+from ..figures import count_of
+from ..output import write_quietly
+from ..printable import printable
+from ..run_directory import read_note
+from .files import REQUEST, read_folder
+from .formats import chrome, perfetto
+from .spans import Trace
+
+FILES = {"chrome": "trace.json", "perfetto": "trace.pftrace"}
+
+
+def folder_of(run):
+    """A folder with traces, of whatever wrote them, or a run. Raises Failure."""
+    if os.path.isdir(run) and any(name.endswith(".trace") for name in os.listdir(run)):
+        return run
+    return read_note(run)[1]
+
+
+def write_pieces(path, pieces):
+    """Atomically. Raises Failure."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "wb") as file:
+            for piece in pieces:
+                file.write(piece if isinstance(piece, bytes) else piece.encode("utf-8", "replace"))
+        os.replace(temporary, path)
+    except OSError as error:
+        try:
+            os.unlink(temporary)
+        except OSError:
+            pass
+        raise Failure(FAILURE, f"{path} cannot be written: {error.strerror}") from None
+
+
+def say(line):
+    write_quietly(2, (printable(f"prun.py: {line}") + "\n").encode("utf-8", "replace"))
+
+
+def trace_command(arguments):
+    parser = new_parser(prog="prun.py trace", description="Writes what a run with --trace has recorded for a viewer of traces, "
+                                                          "such as ui.perfetto.dev or chrome://tracing.")
+    parser.add_argument("--run", required=True, type=name_given, metavar="RUN",
+                        help="the folder of its logs, or that folder's name below paracel_runs/, or the folder of PARACEL_TRACE")
+    parser.add_argument("--format", choices=tuple(FILES), default="perfetto",
+                        help="chrome: JSON; perfetto: its protobuf messages (default)")
+    parser.add_argument("-o", "--output", type=name_given, metavar="FILE",
+                        help="the file to write (default: trace.json or trace.pftrace in that folder)")
+    options = parser.parse_args(arguments)
+    folder = folder_of(options.run)
+    files, left_out = read_folder(folder)
+    trace = Trace(files)
+    path = options.output or os.path.join(folder, FILES[options.format])
+    write_pieces(path, (chrome if options.format == "chrome" else perfetto)(trace))
+    for why in left_out:
+        say(f"left out {why}")
+    for note in trace.notes:
+        say(note)
+    if trace.dropped:
+        say(f"{count_of(trace.dropped, 'record')} did not fit into --trace-bytes")
+    say(f"wrote {path}: {count_of(trace.counts[REQUEST], 'request')}, {count_of(sum(trace.counts.values()), 'record')} of "
+        f"{count_of(len(files), 'thread')}")
+    return OK
