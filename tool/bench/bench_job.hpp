@@ -26,6 +26,7 @@
 
 #include "core/hex.hpp"
 #include "net/rendezvous.hpp"
+#include "net/trace_file.hpp"
 #include "net/zmq_transport.hpp"
 #include "worker/job/session.hpp"
 
@@ -90,6 +91,7 @@ class job {
 
   /// Joins the job as this worker. Blocks: until all processes have joined.
   [[nodiscard]] std::shared_ptr<session> join(int rank) const {
+    net::start_tracing_if_asked();
     session_options o;
     o.over = std::make_shared<net::zmq_transport>();
     o.job = rendezvous_.job;

@@ -14,7 +14,8 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__)
 SCHEMA_MARK, PYTHON_SCHEMA_MARK = b"paracel-schema-v1", b"paracel.setting("
 LIBRARY, PS_LIBRARY = "libparacel.so", "libparacel_ps.so"  # a program linked with the second is written for ps-lite
 # Of prun.py.
-COMMANDS = ("status", "join", "tell", "runs", "top", "report", "compare", "export", "checkpoint", "sweep", "new", "doctor")
+COMMANDS = ("status", "join", "tell", "runs", "top", "report", "compare", "export", "trace", "checkpoint", "sweep", "new",
+            "doctor")
 MOST_OUTPUT_BYTES = 1 << 26
 # Python ignores SIGPIPE; its children must not.
 DEFAULT_SIGNALS = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD]

@@ -55,7 +55,8 @@ class TraceFile : public testing::Test {
   ~TraceFile() override { net::stop_tracing(); }
 
   static void add(int n) {
-    for (int i = 0; i < n; ++i) trace::add({.begin = 1, .end = 1, .sequence = 5, .kind = trace::kind::serve});
+    for (int i = 0; i < n; ++i)
+      trace::add({.begin = 1, .end = trace::now(), .sequence = 5, .kind = trace::kind::serve});
   }
 
   test::temporary_folder folder;
