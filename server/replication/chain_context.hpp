@@ -79,9 +79,9 @@ struct chain_context {
   bool traced = false;               ///< requests of this batch are: what is sent because of them is traced, too
   std::vector<std::uint64_t> index;  ///< of our replicas, by place
 
-  /// Of which thread the number of a message is; `index`: of its sender.
-  [[nodiscard]] std::uint32_t trace_thread(std::uint32_t index) const noexcept {
-    return options.at == place::clock ? chain_hop::clock_thread : index;
+  /// Of which thread the number of a message is; `sender`: its index.
+  [[nodiscard]] std::uint32_t trace_thread(std::uint32_t sender) const noexcept {
+    return options.at == place::clock ? chain_hop::clock_thread : sender;
   }
   /// trace::now if a message sent now is traced, otherwise 0.
   [[nodiscard]] std::uint64_t traced_since() const noexcept {

@@ -161,6 +161,8 @@ bool request_replay::accepts(request_window::entry& e, const net::reply_view& re
   PARACEL_ASSERT(are_whole(r));
   const auto whole = merge(r.header.what, r.items, r.parts);
   const auto done = std::move(e.done);
+  if (e.traced_since != 0) [[unlikely]]
+    shared_.trace_answer(e, reply.header.sequence, whole.header.result, whole.body.size());
   shared_.window.close(e);
   shared_.run(done, {whole.header, whole.body, {}});
   return false;

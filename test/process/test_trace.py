@@ -4,6 +4,7 @@
 structure of Chrome's JSON read it; kills, full disks, and files that are no traces."""
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -16,6 +17,12 @@ from collections import defaultdict
 import made_traces
 from made_traces import APPLY, HOLD, PHASE, REPLICATE, REQUEST, SERVE, Host
 from process_support import LR, PRUN, SOURCE, JobTest, clean_environment, main, patient, wait_until
+
+sys.path.insert(0, os.path.join(SOURCE, "tool"))
+from launcher.exit_status import Failure  # noqa: E402
+from launcher.traces.files import read_folder  # noqa: E402
+from launcher.traces.formats import chrome, perfetto  # noqa: E402
+from launcher.traces.spans import Trace  # noqa: E402
 
 PYTHON = os.path.join(SOURCE, "build", "python-tools", "bin", "python")
 HAS = os.path.exists(PYTHON) and subprocess.run([PYTHON, "-c", "import perfetto"], stderr=subprocess.DEVNULL,
@@ -361,6 +368,34 @@ class MadeTraces(TraceTest):
         slices, said = self.chrome(self.at)
         self.assertEqual([s.name for s in slices], ["load"])
         self.assertIn(f"left out {self.at}/worker_1.0.trace: cut off after 4 bytes", said)
+
+    def test_whatever_is_in_a_file_there_is_a_trace_or_a_failure_that_names_it(self):
+        host = Host("b1", 10**12, 2.5, 10**9, 10**18)
+        records = [(kind, 1000 * i + kind, 1000 * i + 900, {"sequence": i}) for i in range(1, 8) for kind in range(1, 7)]
+        with open(host.write(self.at, "worker_0.0.trace", "worker", 0, "x", records), "rb") as file:
+            data = file.read()
+        read = 0
+        for _ in range(400):
+            bad = bytearray(data)
+            for _ in range(random.choice((1, 1, 3, 20))):
+                at = random.randrange(len(bad)) if random.random() < 0.5 else random.randrange(400)
+                bad[at] = random.choice((0, 255, 0x7f, ord("9"), ord("e"), random.randrange(256)))
+            length = random.choice((len(bad), random.randrange(1, len(bad))))
+            made_traces.write(self.at, "worker_0.0.trace", bytes(bad[:length]))
+            try:
+                trace = Trace(read_folder(self.at)[0])
+            except Failure as why:
+                self.assertIn(self.at, str(why))
+                continue
+            read += 1
+            text, data2 = "".join(chrome(trace)), b"".join(perfetto(trace))
+            depth = 0
+            for event in json.loads(text)["traceEvents"]:
+                depth += {"B": 1, "E": -1}.get(event["ph"], 0)
+                self.assertGreaterEqual(depth, 0)
+            self.assertEqual(depth, 0)
+            self.assertTrue(data2)
+        self.assertGreater(read, 50)
 
     def two_hosts(self, wall):
         a, b = Host("b1", 10**12, 2.5, 10**9, 10**18), Host("b2", 77, 3.1, 10**15, wall)

@@ -21,7 +21,8 @@ class HostClock:
         self.tick, self.ns = (first.begin + first.end) // 2, first.client
         self.wall = first.sequence - first.client  # of the wall clock, relative to this one
         ticks = (last.begin + last.end) // 2 - self.tick
-        self.rate = (last.client - first.client) / ticks if cycles and ticks > 0 else 1.0
+        passed = last.client - first.client
+        self.rate = passed / ticks if cycles and ticks > 0 and passed > 0 else 1.0
         self.offset = 0.0
 
     @staticmethod

@@ -61,12 +61,12 @@ class TraceFile:
     def read_text(self, text):
         try:
             about = json.loads(text)
-            self.role, self.index, self.thread = about["role"], int(about["index"]), str(about["thread"])
+            self.role, self.index, self.thread = str(about["role"]), int(about["index"]), str(about["thread"])
             self.pid, self.host, self.boot = int(about["pid"]), str(about["host"]), str(about["boot"])
             self.verbs = {int(k): str(v) for k, v in about["verbs"].items()}
             self.phases = {int(k): str(v) for k, v in about["phases"].items()}
             self.cycles = bool(about["cycles"])
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise Failure(USAGE, f"{self.path}: its header is not what a trace has: {type(error).__name__}: {error}") from None
 
     def process(self):

@@ -5,6 +5,7 @@ from collections import defaultdict
 from .clocks import Clocks
 from .files import APPLY, HOLD, PHASE, REPLICATE, REQUEST, SERVE
 
+MOST_NS = (1 << 63) - 1  # in a file of Perfetto; only of a file that was not written by a trace
 NUMBERED = ("iteration", "superstep", "commit", "checkpoint")
 RESULTS = ("ok", "not_found", "type_mismatch", "unknown_function", "plugin_failed", "bad_request", "wrong_owner", "stale_epoch",
            "too_large", "deadline_exceeded", "job_ended", "wrong_job", "internal", "conflict", "unknown_set", "out_of_memory",
@@ -77,7 +78,7 @@ class Trace:
         spans = [span for p in self.processes for track in p.tracks for span in track.spans]
         first = min((span.begin for span in spans), default=0)
         for span in spans:
-            span.begin, span.end = max(0, round(span.begin - first)), max(0, round(span.end - first))
+            span.begin, span.end = (min(max(0, round(t - first)), MOST_NS) for t in (span.begin, span.end))
 
     def take(self, file, clock, process):
         own, requests, messages, holds = [], [], [], []
