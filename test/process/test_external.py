@@ -284,6 +284,7 @@ class External(JobTest):
         for arguments, text in ((("-m", "external", "--insecure"), "with -m external jobs are encrypted"),
                                 (("-m", "external", "--m_server", "local"), "want --m_server external"),
                                 (("-m", "external", "--on-worker-death", "eject"), "nobody reports that a worker is dead"),
+                                (("-m", "external", "--rendezvous", "a:1#b", "--host", "c"), "want neither --host nor"),
                                 (("--rendezvous", "a:1#b"), "--rendezvous requires -m external")):
             status, _, err = self.prun(*arguments, "-c", "cfg.json", LR)
             self.assertEqual(status, 2)

@@ -13,7 +13,7 @@ import stat
 import time
 
 from .exit_status import FAILURE, USAGE, Failure
-from .hosts import is_loopback
+from .hosts import is_loopback, own_address
 
 VARIABLE, KEY_VARIABLE = "PARACEL_RENDEZVOUS", "PARACEL_JOB_KEY_FILE"
 INTERNAL = "paracel1;"  # what a process of a job has in that variable
@@ -54,8 +54,11 @@ class External:
     def __init__(self, options):
         """Raises Failure."""
         self.where = Rendezvous(options.rendezvous) if options.rendezvous else rendezvous_in(os.environ)
+        own = options.host or options.bind_interface
+        if self.where is not None and own:
+            raise Failure(USAGE, f"{self.where} names this host: want neither --host nor --bind-interface")
         if self.where is None:  # the port is the system's choice
-            host = (options.host or "127.0.0.1").strip("[]")
+            host = (own_address(options, []) if own else "127.0.0.1").strip("[]")
             self.where = Rendezvous(f"{f'[{host}]' if ':' in host else host}:1#{os.urandom(8).hex()}")
             self.where.port = "*"
         self.pause = REMINDER
