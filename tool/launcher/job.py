@@ -20,6 +20,7 @@ from .exit_status import FAILURE, OK, SCHEDULER_LOST, TIMEOUT, Failure, words_of
 from .ssh import LifeLine, Startups
 from .terminal import Terminal
 from .timeline import Timeline
+from .wake_up import signals_in, wake_at
 
 EXPLAINED_LIMIT = 2.0               # seconds in which an exit with status 0 before the end of the job must be explained
 READY_LIMIT = 10.0                  # seconds until the scheduler must have bound its port
@@ -464,22 +465,12 @@ class Job:
             self.write_end()
             raise
 
-    def catch_signals(self):
-        """From here on signals and exits of child processes wake the loop."""
-        self.wake, wake_in = os.pipe()
-        os.set_blocking(self.wake, False)
-        os.set_blocking(wake_in, False)
-        self.terminal.wake_with(wake_in)
-        signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
-        for number in {signal.SIGCHLD, signal.SIGUSR1, *ENDING_SIGNALS, *(ANNOUNCING if self.before_limit is not None else ())}:
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup is respected
-                signal.signal(number, lambda *_: None)
-        self.poll.register(self.wake, select.POLLIN)
-
     def run_loop(self):
         o = self.options
         self.subreaper = "mpi" in (o.method, o.m_server) and become_subreaper()
-        self.catch_signals()
+        self.wake, wake_in = wake_at({signal.SIGUSR1, *ENDING_SIGNALS, *(ANNOUNCING if self.before_limit is not None else ())})
+        self.terminal.wake_with(wake_in)
+        self.poll.register(self.wake, select.POLLIN)
         self.terminal.say(self.plan.described())
         self.terminal.say(f"logs in {self.plan.run_dir}")
         for note in self.plan.notes + self.plan.checkpoints.notes:
@@ -502,7 +493,7 @@ class Job:
             ready = [fd for fd, _ in self.poll.poll(wait)]
             if wait is not None:
                 self.extend_deadlines(time.monotonic() - asked_at - wait / 1000)
-            signals = self.take_signals()
+            signals = signals_in(self.wake)
             # Children are reaped before their output is read, and handled after that: an event of the scheduler that explains a
             # death was written before it.
             dead, others = reap(self.by_pid)
@@ -571,12 +562,6 @@ class Job:
         for name in self.deadlines:
             if name != "timeout":
                 self.deadlines[name] += late
-
-    def take_signals(self):
-        try:
-            return os.read(self.wake, 4096).replace(b"\0", b"")  # a zero byte is from Terminal.wake_with
-        except BlockingIOError:
-            return b""
 
     def write_note(self, **more):
         """Writes the note for `prun.py status`; an error does not end the job."""

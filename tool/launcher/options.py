@@ -163,7 +163,8 @@ def parse_command_line(arguments):
         help="another folder from which servers may load plug-ins; the folders of update_file, filter_file and handle_file are "
              "always allowed")
     add("--sbatch", default=None, metavar="OPTIONS",
-        help="-m slurm: submit the job with these options of sbatch ('' if none are needed), instead of running it in an allocation")
+        help="-m slurm: submit the job with these options of sbatch ('' if none are needed), instead of running it in an "
+             "allocation")
     add("--requeue", action="store_true",
         help="-m slurm: at the time limit, or when a worker or server is lost, go back into the queue, and then resume from the "
              "last checkpoint")

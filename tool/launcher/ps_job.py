@@ -18,6 +18,7 @@ from .run_directory import NOTE, PS_JOB
 from .run_folder import release_folder, take_folder
 from .socket_folder import SocketFolder
 from .exit_status import OK, TIMEOUT, USAGE, Failure
+from .wake_up import signals_in, wake_at
 
 ALLOWED = {"wnum", "snum", "customers", "output_dir", "run_dir", "keep", "timeout", "dry_run", "verbose", "program", "arguments",
            "heartbeat_limit", "ps"}
@@ -71,10 +72,7 @@ class PsJob:
         named = self.options.run_dir is not None
         self.folder, self.lock = take_folder(self.run_dir, named, "--run-dir" if named else "--output-dir")
         self.note()
-        woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, *ENDING_SIGNALS):
-            signal.signal(number, self.on_signal)
+        woken, _ = wake_at(ENDING_SIGNALS, self.on_signal)
         begin = time.monotonic()
         try:
             for child in self.children:
@@ -137,10 +135,7 @@ class PsJob:
                     self.cause = (TIMEOUT, f"the job took longer than {self.options.timeout:g} s")
                 return
             poll.poll(1000 if limit is None else min(1000, (limit - now) * 1000 + 1))
-            try:
-                os.read(woken, 4096)
-            except BlockingIOError:
-                pass
+            signals_in(woken)
             for child in self.children:
                 if child.ended is None:
                     child.ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG)
