@@ -172,6 +172,17 @@ class Ps(JobTest):
         run.process.wait(patient(20))
         self.assertFalse(os.path.exists(uri))
 
+    def test_nohup_is_respected(self):
+        earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as prun.py inherits it from nohup
+        try:
+            run = self.start("-w", "1", "-p", "1", program("ps_survivor"))
+        finally:
+            signal.signal(signal.SIGHUP, earlier)
+        self.assertTrue(wait_until(lambda: "pushed" in run.out(), 20), run.err())
+        run.process.send_signal(signal.SIGHUP)
+        run.process.send_signal(signal.SIGTERM)
+        self.assertEqual(run.process.wait(patient(20)), 143)
+
     def test_a_node_that_dies_before_the_job_is_complete_is_replaced(self):
         for how, text in ((signal.SIGKILL, ""), (signal.SIGSTOP, "this process was considered dead: no heartbeat for")):
             with self.subTest(how.name), Nodes(self, 2, 1, "ps_survivor", "replace", PS_HEARTBEAT_INTERVAL="0.2", PS_VERBOSE="1",
