@@ -125,6 +125,7 @@ class Slurm(JobTest):
         next(p for name, host, p in self.processes() if name == "lr" and host == 1).kill()
         self.assertEqual(self.cluster.wait_for_end(job), ("FAILED", "10:0", "0"), self.said())
         self.assertRegex(self.said(), r"worker \d \(on n2, by srun, pid \d+\) was killed by SIGKILL")
+        self.assertIn("--checkpoint-every N --requeue such a job is queued again", self.said())
         self.assert_nothing_runs()
 
     def assert_nothing_runs(self):

@@ -125,6 +125,9 @@ class BeforeLimit:
         lost = self.number is None and self.job.cause is not None and self.job.cause[0] in (WORKER_LOST, SERVER_LOST)
         if lost and self.options.requeue and not self.written:
             say("not queued again: no checkpoint has been written since the start (--checkpoint-every)", matters=True)
+        if lost and not self.options.requeue:
+            say("if a node has died (`sinfo -R` says so): with --checkpoint-dir DIR --checkpoint-every N --requeue such a job is "
+                "queued again, and resumes", matters=True)
         if self.queue_again or lost and self.options.requeue and self.written:
             try:
                 ask("scontrol", "requeue", self.allocation.job)

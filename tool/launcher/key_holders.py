@@ -66,7 +66,7 @@ def for_any_shell(script):
 class BySsh:
     """How a script is run on another host."""
     environment = None  # this process's
-    hint = ""
+    hint = "; --insecure: without a key and encryption"
 
     def __init__(self):
         self.words = agent()
@@ -102,8 +102,8 @@ class KeyHolders:
                 self.hand_over(number, host, holder, carrier.sealed(key), end)
         except OSError as error:
             self.end()
-            raise Failure(FAILURE, f"the job's key cannot be brought to its hosts: {self.by}: {words_of(error)}; --insecure: "
-                                   "without a key and encryption") from None
+            raise Failure(FAILURE, f"the job's key cannot be brought to its hosts: {self.by}: {words_of(error)}{self.hint}"
+                          ) from None
         except BaseException:
             self.end()
             raise
@@ -124,8 +124,7 @@ class KeyHolders:
             if not piece:
                 with open(self.errors(number), encoding="utf-8", errors="replace") as file:
                     why = file.read().strip().splitlines()[-1:] or ["no answer" if not ready else "it has ended without a word"]
-                raise Failure(FAILURE, f"the job's key cannot be brought to {host} by {self.by}: {why[0]}{self.hint}; "
-                                       "--insecure: without a key and encryption")
+                raise Failure(FAILURE, f"the job's key cannot be brought to {host} by {self.by}: {why[0]}{self.hint}")
             answer = (answer + piece)[-len(READY):]  # a login shell may have printed something before
 
     def ended(self, pids):

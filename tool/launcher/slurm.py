@@ -159,7 +159,7 @@ class Carrier:
     """How the job's key is brought to another node: through the standard input of a step, which srun does not encrypt. So munge
     does, with the key that the cluster's nodes share; there only this user, and root, can open it, and only once."""
     name = "srun"
-    hint = " (does that node answer? `sinfo -R` says; `squeue -s` shows the job's steps)"
+    hint = ": does that node answer? `sinfo -R` says so, and `squeue -s` shows the job's steps"
 
     def __init__(self, allocation):
         self.allocation = allocation
