@@ -154,6 +154,16 @@ class Slurm(JobTest):
         self.assert_nothing_runs()
         self.cluster.wait_for_end(job)
 
+    def test_without_munge_the_key_comes_in_clear_text_with_a_warning(self):
+        tools = tempfile.mkdtemp(dir=self.folder)
+        for folder in ("/usr/bin", "/usr/sbin"):
+            for name in set(os.listdir(folder)) - {"munge"} - set(os.listdir(tools)):
+                os.symlink(os.path.join(folder, name), os.path.join(tools, name))
+        job = self.submit("-w", "4", "-p", "2", "-c", "cfg.json", LR, PATH=tools)
+        self.assertEqual(self.cluster.wait_for_end(job), ("COMPLETED", "0:0", "0"), self.said())
+        self.assertIn("prun: warning: munge is not installed here: the job's key goes to the other nodes through srun",
+                      self.said())
+
     def test_scancel_leaves_a_checkpoint_from_which_the_same_bits_come(self):
         name, environment, enough = self.paced("cancelled.json", output="cancelled/")
         checkpoints = self.not_there("ckpt")
