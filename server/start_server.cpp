@@ -45,6 +45,7 @@
 #include "net/rendezvous.hpp"
 #include "net/scheduler_channel.hpp"
 #include "net/trace_file.hpp"
+#include "net/unix_transport.hpp"
 #include "net/zmq_transport.hpp"
 #include "server/node/resident_memory.hpp"
 #include "server/node/server_node.hpp"
@@ -87,6 +88,7 @@ DEFINE_int64(parent, 0, "exit when the process with this id, the parent, ends; 0
 DEFINE_string(max_value_bytes, "256M", "largest value that is accepted");
 DEFINE_string(max_message_bytes, "1G", "largest frame that is accepted or sent");
 DEFINE_string(max_memory, "0", "most bytes that all keys and values together may occupy; 0: no limit");
+DEFINE_string(transport, "zmq", "zmq, or unix: Unix sockets without ZeroMQ's thread; all addresses must be ipc://");
 DEFINE_string(max_unread_bytes, "1G",
               "bytes of replies that a client may leave unread at one thread before its requests are refused");
 DEFINE_bool(metrics, false, "time requests, and report counters with each heartbeat, for the scheduler's metrics");
@@ -504,8 +506,10 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
     std::fprintf(stderr, "start_server: s%u drops a connection: %.*s\n", node->addresses().slot,
                  static_cast<int>(why.size()), why.data());
   };
-  std::shared_ptr<net::transport> over = std::make_shared<net::zmq_transport>(
-      net::transport_limits{.max_message_bytes = options.server.max_message_bytes}, dropped);
+  const net::transport_limits limits{.max_message_bytes = options.server.max_message_bytes};
+  std::shared_ptr<net::transport> over;
+  if (FLAGS_transport == "unix") over = std::make_shared<net::unix_transport>(limits, dropped);
+  else over = std::make_shared<net::zmq_transport>(limits, dropped);
   std::shared_ptr<net::lossy_transport> lossy;
   if (!FLAGS_drop_messages.empty())
     over = lossy = std::make_shared<net::lossy_transport>(

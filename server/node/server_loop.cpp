@@ -80,7 +80,9 @@ bool server_loop::take(milliseconds sleep) {
     if (decode_for(server, at_, unreplicated_, messages_[i], requests_[n])) from_[n++] = &messages_[i];
     else messages_[i].tail = {};
   }
-  if (n != 0) expect(std::span<const net::request_view>(requests_.data(), n));
+  if (n == 0) return received != 0;
+  expect(std::span<const net::request_view>(requests_.data(), n));
+  const net::batch_of_messages replies(in_.port);
   for (std::size_t i = 0; i < n; ++i) {
     const auto& h = requests_[i].header;
     const bool early = may_replicate && h.epoch != 0;

@@ -184,6 +184,7 @@ template <class Reached>
 void server_group::run_until(const Reached& reached, sequence s) {
   const auto& window = shared_.window;
   auto last_sign = std::chrono::steady_clock::time_point{};  // read the time only once something is late
+  const net::batch_of_messages gathered(*shared_.port);
   while (!reached()) {
     refresh_membership();
     const auto interval =

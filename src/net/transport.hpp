@@ -81,6 +81,10 @@ class port {
   virtual void send(int channel, const outgoing& message) = 0;
   /// Sends a reply. Ignored when the peer is gone.
   virtual void reply(const peer& to, const outgoing& message) = 0;
+  /// From now on messages may be kept back, so that those to one receiver leave together, until `flush`, or until
+  /// nothing is left that `receive` could return without waiting. Calls nest. See batch_of_messages.
+  virtual void hold() noexcept {}
+  virtual void flush() noexcept {}
 
   /// The next message from anywhere. Malformed envelopes are dropped.
   /// Blocks: until a message arrives, at most `timeout` (zero: not at all). False when nothing arrived.
@@ -91,6 +95,18 @@ class port {
   virtual std::size_t receive_batch(std::span<incoming> out, std::chrono::milliseconds timeout) {
     return !out.empty() && receive(out.front(), timeout) ? 1 : 0;
   }
+};
+
+/// While it exists, the port's messages may be gathered.
+class batch_of_messages {
+ public:
+  explicit batch_of_messages(port& of) noexcept : port_(of) { port_.hold(); }
+  batch_of_messages(const batch_of_messages&) = delete;
+  batch_of_messages& operator=(const batch_of_messages&) = delete;
+  ~batch_of_messages() { port_.flush(); }
+
+ private:
+  port& port_;
 };
 
 /// Ports that are one server to their clients: each has its address and its thread.

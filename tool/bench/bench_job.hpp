@@ -27,6 +27,7 @@
 #include "core/hex.hpp"
 #include "net/rendezvous.hpp"
 #include "net/trace_file.hpp"
+#include "net/unix_transport.hpp"
 #include "net/zmq_transport.hpp"
 #include "worker/job/session.hpp"
 
@@ -34,7 +35,7 @@ namespace paracel::bench {
 
 struct job_options {
   std::string bin_dir;  ///< folder of start_server and start_scheduler; empty: that of this program
-  std::string transport = "ipc";
+  std::string transport = "ipc";  ///< ipc or tcp, by ZeroMQ; unix: without it
   int workers = 1;
   int servers = 1;
   int threads = 1;
@@ -75,7 +76,9 @@ class job {
                                        "--bind",
                                        any,
                                        "--parent",
-                                       parent};
+                                       parent,
+                                       "--transport",
+                                       options_.transport == "unix" ? "unix" : "zmq"};
         std::istringstream more(options_.server_options);
         for (std::string word; more >> word;) words.push_back(word);
         start(words);
@@ -93,7 +96,8 @@ class job {
   [[nodiscard]] std::shared_ptr<session> join(int rank) const {
     net::start_tracing_if_asked();
     session_options o;
-    o.over = std::make_shared<net::zmq_transport>();
+    if (options_.transport == "unix") o.over = std::make_shared<net::unix_transport>();
+    else o.over = std::make_shared<net::zmq_transport>();
     o.job = rendezvous_.job;
     o.scheduler = rendezvous_.scheduler;
     o.rank = static_cast<std::uint32_t>(rank);

@@ -41,7 +41,7 @@ DEFINE_bool(resends, true, "resend what a broken connection loses: requests are 
 DEFINE_string(server_options, "", "further options of start_server, separated by spaces");
 DEFINE_double(seconds, 1, "measured time");
 DEFINE_double(warm_up, 0.2, "warm-up time before it");
-DEFINE_string(transport, "ipc", "ipc or tcp");
+DEFINE_string(transport, "ipc", "ipc, tcp or unix");
 DEFINE_string(bin_dir, "", "where start_server and start_scheduler are; empty: the folder of this program");
 
 namespace {
@@ -392,7 +392,8 @@ void check_flags() {
   if (FLAGS_api == "paralg" && is_multi(v) && FLAGS_value_bytes != number_bytes()) {
     throw std::runtime_error("--api paralg: a multi form takes one number a key");
   }
-  if (FLAGS_transport != "ipc" && FLAGS_transport != "tcp") throw std::runtime_error("--transport must be ipc or tcp");
+  if (FLAGS_transport != "ipc" && FLAGS_transport != "tcp" && FLAGS_transport != "unix")
+    throw std::runtime_error("--transport must be ipc, tcp or unix");
 }
 
 }  // namespace

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Connections over Unix sockets, and the thread that finishes what their owners cannot do without waiting. An internal
+// header of unix_transport.cpp.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/shared_buffer.hpp"
+#include "net/mutex.hpp"
+#include "net/transport.hpp"
+#include "net/zmtp_inbox.hpp"
+
+namespace paracel::net {
+
+/// The socket of an address. Throws: network_error unless it is ipc:// and a path that fits.
+std::string unix_path(const std::string& address);
+
+/// An open descriptor.
+class owned_fd {
+ public:
+  explicit owned_fd(int fd = -1) noexcept : fd_(fd) {}
+  owned_fd(owned_fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  owned_fd& operator=(owned_fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~owned_fd();
+  [[nodiscard]] int get() const noexcept { return fd_; }
+
+ private:
+  int fd_;
+};
+
+/// One connection. What the socket does not take at once is queued here, and the courier sends it.
+///
+/// Thread-safety: its owner and the courier. The owner alone reads; it sends directly while nothing is queued.
+class unix_link {
+ public:
+  using clock = std::chrono::steady_clock;
+
+  /// Accepted, or (with a path) still to be connected: then the courier adds it to the owner's `events` as `number`.
+  unix_link(const transport_limits& limits, owned_fd accepted, std::uint64_t number);
+  unix_link(const transport_limits& limits, std::string path, int events, std::uint64_t number);
+
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  [[nodiscard]] bool is_connected() const noexcept { return connected_.load(std::memory_order_acquire); }
+  /// Of a connected link; the owner's.
+  [[nodiscard]] int descriptor() const noexcept { return fd_.get(); }
+  /// Bytes that wait here.
+  [[nodiscard]] std::uint64_t queued() const noexcept { return queued_.load(std::memory_order_acquire); }
+
+  enum class sent { all, rest_queued, broken };
+  /// Sends a message, after the ones that `keep` has kept.
+  sent send(const outgoing& message);
+  /// Keeps a copy. Returns: false: it is too much, send it.
+  bool keep(const outgoing& message);
+  [[nodiscard]] bool keeps() const noexcept { return !kept_.empty(); }
+  sent send_kept();
+  sent send_bytes(std::span<const std::byte> bytes);
+
+  /// Connects, as far as that does not have to wait: the other side listens, and has answered the opening. ZeroMQ drops
+  /// a connection on which a message arrives before it has.
+  void try_connect();
+  /// Nothing is sent or received any more. With `linger`, the courier may send what is queued until then.
+  void close(clock::time_point linger = {});
+
+  /// The courier's part. Returns: whether there is nothing left to do.
+  bool work(clock::time_point now);
+  /// What the courier waits for: events of a descriptor (-1: none), at most until a time.
+  struct wish {
+    int fd = -1;
+    short events = 0;
+    clock::time_point until{};
+  };
+  [[nodiscard]] wish waits_for();
+  /// Set when the link is handed to the courier, cleared by `work`.
+  bool hand_over() noexcept { return !with_courier_.exchange(true); }
+
+  zmtp_inbox inbox;
+  std::uint64_t outstanding = 0;  ///< requests without a reply, of a connecting link
+  int channel = -1;               ///< of a connecting link
+
+ private:
+  struct piece {
+    std::vector<std::byte> bytes;
+    shared_buffer tail;
+    std::size_t done = 0;
+    [[nodiscard]] std::span<const std::byte> rest() const noexcept {
+      return (tail ? tail.bytes() : std::span<const std::byte>(bytes)).subspan(done);
+    }
+  };
+  sent send_parts(std::span<iovec> parts, const shared_buffer& tail);
+  void queue(std::span<const iovec> parts, const shared_buffer& tail, std::size_t done) PARACEL_REQUIRES(access_);
+  void connect_now() PARACEL_REQUIRES(access_);
+  bool take_opening() PARACEL_REQUIRES(access_);
+  bool write_queue() PARACEL_REQUIRES(access_);
+
+  static constexpr std::size_t most_kept_bytes = std::size_t{64} * 1024;
+
+  const transport_limits limits_;
+  const std::uint64_t number_;
+  const std::string path_;
+  owned_fd fd_;  // the courier's until connected_ is set; closed under access_
+  std::atomic<bool> connected_{false};
+  std::atomic<bool> with_courier_{false};
+  std::atomic<std::uint64_t> queued_{0};
+  std::vector<std::byte> kept_;  // the owner's
+  mutex access_;
+  std::deque<piece> queue_ PARACEL_GUARDED_BY(access_);
+  int events_ PARACEL_GUARDED_BY(access_) = -1;
+  bool closed_ PARACEL_GUARDED_BY(access_) = false;
+  clock::time_point linger_ PARACEL_GUARDED_BY(access_){};
+  std::array<std::byte, 64 + 2 + 255> opening_;  // of the other side
+  std::size_t opening_bytes_ PARACEL_GUARDED_BY(access_) = 0;
+  clock::time_point next_try_ PARACEL_GUARDED_BY(access_){};
+  std::chrono::milliseconds pause_ PARACEL_GUARDED_BY(access_){0};
+};
+
+/// The thread that connects to addresses that nobody listens at yet, and sends what a receiver did not read in time.
+/// It starts when it has something to do. Thread-safety: any thread.
+class unix_courier {
+ public:
+  unix_courier() = default;
+  unix_courier(const unix_courier&) = delete;
+  unix_courier& operator=(const unix_courier&) = delete;
+  /// Blocks: until lingering links are done, a fifth of a second at most.
+  ~unix_courier();
+  void take(const std::shared_ptr<unix_link>& link);
+
+ private:
+  void run();
+  mutex access_;
+  std::vector<std::shared_ptr<unix_link>> fresh_ PARACEL_GUARDED_BY(access_);
+  bool stops_ PARACEL_GUARDED_BY(access_) = false;
+  owned_fd alarm_;
+  std::thread thread_;
+};
+
+}  // namespace paracel::net
