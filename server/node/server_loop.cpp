@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <new>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -82,7 +83,8 @@ bool server_loop::take(milliseconds sleep) {
   }
   if (n == 0) return received != 0;
   expect(std::span<const net::request_view>(requests_.data(), n));
-  const net::batch_of_messages replies(in_.port);
+  std::optional<net::batch_of_messages> replies;
+  if (n > 1) replies.emplace(in_.port);
   for (std::size_t i = 0; i < n; ++i) {
     const auto& h = requests_[i].header;
     const bool early = may_replicate && h.epoch != 0;

@@ -193,7 +193,7 @@ class unix_transport::unix_port final : public port {
 
   bool watch(int fd, std::uint64_t number) noexcept {
     epoll_event e{};
-    e.events = EPOLLIN;
+    e.events = (number & listener_mark) != 0 ? EPOLLIN : EPOLLIN | EPOLLET;
     e.data.u64 = number;
     return ::epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &e) == 0;
   }
@@ -345,21 +345,37 @@ class unix_transport::unix_port final : public port {
 
   /// Reads what has arrived. Returns: false: nothing has.
   bool wait(milliseconds timeout) {
-    if (timeout.count() != 0) {
+    if (timeout.count() != 0 && full_.empty()) {
       if (auto* only = only_source(); only != nullptr) {
         set_timeout(*only, timeout);
         return read(*only, 0);
       }
     }
     if (paused_until_ != steady_clock::time_point{}) resume_accepting();
+    full_now_.swap(full_);
+    if (!full_now_.empty()) timeout = milliseconds(0);
     std::array<epoll_event, most_events> found;
     const int n = ::epoll_wait(events_.get(), found.data(), found.size(), static_cast<int>(timeout.count()));
-    for (int i = 0; i < n; ++i) {
-      const auto number = found[static_cast<std::size_t>(i)].data.u64;
-      if ((number & listener_mark) != 0) accept(listeners_[number & ~listener_mark]);
-      else if (unix_link* link = find(number); link != nullptr) read(*link, MSG_DONTWAIT);
+    const bool any = n > 0 || !full_now_.empty();
+    for (const auto number : full_now_) {
+      if (unix_link* link = find(number); link != nullptr) read(*link, MSG_DONTWAIT);
     }
-    return n > 0;
+    for (int i = 0; i < n; ++i) {
+      const auto& event = found[static_cast<std::size_t>(i)];
+      const auto number = event.data.u64;
+      if ((number & listener_mark) != 0) {
+        accept(listeners_[number & ~listener_mark]);
+      } else if (unix_link* link = find(number); link != nullptr && !std::ranges::count(full_now_, number)) {
+        // Nothing signals the end again that is behind what is read now.
+        if (read(*link, MSG_DONTWAIT) && (event.events & (EPOLLHUP | EPOLLERR)) != 0) mark_full(number);
+      }
+    }
+    full_now_.clear();
+    return any;
+  }
+  /// An event is reported once; there may be more than what has been read.
+  void mark_full(std::uint64_t number) {
+    if (find(number) != nullptr && !std::ranges::count(full_, number)) full_.push_back(number);
   }
 
   void set_timeout(const unix_link& link, milliseconds timeout) {
@@ -376,6 +392,7 @@ class unix_transport::unix_port final : public port {
     if (n > 0) {
       link.inbox.filled(static_cast<std::size_t>(n));
       ready_.push_back(link.number());
+      if (static_cast<std::size_t>(n) == room.size()) mark_full(link.number());
       return true;
     }
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
@@ -422,10 +439,12 @@ class unix_transport::unix_port final : public port {
   std::vector<std::uint32_t> free_places_;
   std::uint64_t opened_ = 0;
   std::vector<channel> channels_;
-  std::vector<int> closed_channels_;                 // since the last call: messages of its batch have their numbers
-  std::vector<int> free_channels_;                   // before
-  std::size_t asked_ = 0;                            // connections with outstanding requests
-  std::vector<std::uint64_t> ready_;                 // links that were read, in the order of their turns
+  std::vector<int> closed_channels_;  // since the last call: messages of its batch have their numbers
+  std::vector<int> free_channels_;    // before
+  std::size_t asked_ = 0;             // connections with outstanding requests
+  std::vector<std::uint64_t> ready_;  // links that were read, in the order of their turns
+  std::vector<std::uint64_t> full_;   // links with more to read
+  std::vector<std::uint64_t> full_now_;
   std::size_t turn_ = 0;                             // messages delivered in the current turn
   std::vector<shared_buffer> memory_;                // of frames that the caller holds
   std::vector<std::shared_ptr<unix_link>> retired_;  // since the last call

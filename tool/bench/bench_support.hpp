@@ -89,6 +89,7 @@ class stopwatch {
   /// Records the reply to a call sent at `sent`. Returns false when the time is over.
   bool answered(clock::time_point sent, clock::time_point now) {
     if (now >= end_) {
+      if (std::exchange(is_over_, true)) return false;  // the other requests in flight
       tally_.seconds = seconds_;
       add_processor_time(1);
       return false;
@@ -112,6 +113,7 @@ class stopwatch {
   double seconds_;
   std::vector<pid_t> servers_;
   clock::time_point begin_, end_;
+  bool is_over_ = false;
 };
 
 /// Keeps the memory of large messages, as start_server does, instead of returning it to the kernel after each:
