@@ -169,7 +169,8 @@ bool zmtp_inbox::begin_part(std::size_t header, std::uint64_t size, bool more) {
   if (big_) {
     big_filled_ = std::min<std::size_t>(size, end_ - pos_);
     std::memcpy(big_.mutable_data(), at(pos_), big_filled_);
-    pos_ += big_filled_;
+    if (big_filled_ == size) pos_ += big_filled_;
+    else end_ = pos_;  // the rest goes there, and what follows it here
   }
   return true;
 }

@@ -22,6 +22,7 @@
 
 #include "net/inproc_transport.hpp"
 #include "net/protocol.hpp"
+#include "net/unix_transport.hpp"
 #include "net/zmq_transport.hpp"
 
 namespace paracel::test {
@@ -53,19 +54,30 @@ struct inproc_setting {
   net::inproc_transport net;
 };
 
-struct ipc_setting {
-  explicit ipc_setting(net::transport_limits limits = {}, const std::optional<net::curve_secret>& secret = {})
-      : net(limits, {}, secret) {
+struct folder_setting {
+  folder_setting() {
     std::string pattern = "/tmp/prc-test-XXXXXX";
     folder = ::mkdtemp(pattern.data());
   }
-  ~ipc_setting() { std::filesystem::remove_all(folder); }
+  ~folder_setting() { std::filesystem::remove_all(folder); }
+  folder_setting(const folder_setting&) = delete;
+  folder_setting& operator=(const folder_setting&) = delete;
   std::string wildcard() { return named("w" + std::to_string(++count)); }
   std::string named(const std::string& name) { return "ipc://" + folder + "/" + name; }
   std::string taken(const std::string&) { return "ipc://" + folder + "/no/such/folder"; }
   std::string folder;
   int count = 0;
+};
+
+struct ipc_setting : folder_setting {
+  explicit ipc_setting(net::transport_limits limits = {}, const std::optional<net::curve_secret>& secret = {})
+      : net(limits, {}, secret) {}
   net::zmq_transport net;
+};
+
+struct unix_setting : folder_setting {
+  explicit unix_setting(net::transport_limits limits = {}) : net(limits) {}
+  net::unix_transport net;
 };
 
 struct tcp_setting : ipc_setting {
@@ -84,6 +96,7 @@ struct setting_names {
   static std::string GetName(int) {
     if (std::is_same_v<Setting, inproc_setting>) return "inproc";
     if (std::is_same_v<Setting, ipc_setting>) return "zmq_ipc";
+    if (std::is_same_v<Setting, unix_setting>) return "unix";
     return std::is_same_v<Setting, tcp_setting> ? "zmq_tcp" : "zmq_encrypted";
   }
 };

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// What only the transport over Unix sockets does; transport_test.cpp has what it shares with the others.
+#include "net/unix_transport.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <paracel/error.hpp>
+#include <zmq.hpp>
+
+#include "net/zmtp_inbox.hpp"
+#include "test/support/transports.hpp"
+
+namespace paracel::net {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using test::answering;
+using test::at_most;
+using test::echo;
+using test::filled_buffer;
+using test::frame_text;
+using test::is_filled_buffer;
+using test::saying;
+using test::unix_setting;
+
+std::string header(unsigned flags, std::size_t size) {
+  std::string bytes(1, static_cast<char>(flags | 2U));
+  for (int shift = 56; shift >= 0; shift -= 8) bytes += static_cast<char>(size >> static_cast<unsigned>(shift));
+  return bytes;
+}
+std::string part(unsigned flags, std::string_view content) { return header(flags, content.size()).append(content); }
+
+/// A socket that says whatever a test wants.
+class stranger {
+ public:
+  explicit stranger(const std::string& address) : fd_(::socket(AF_UNIX, SOCK_STREAM, 0)) {
+    sockaddr_un to{};
+    to.sun_family = AF_UNIX;
+    const auto path = address.substr(6);
+    std::memcpy(to.sun_path, path.data(), path.size());
+    EXPECT_EQ(::connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+  }
+  ~stranger() { ::close(fd_); }
+  stranger(const stranger&) = delete;
+  stranger& operator=(const stranger&) = delete;
+  void say(std::string_view bytes) const { ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  /// Whether the other side closes the connection.
+  [[nodiscard]] bool is_closed() const {
+    std::array<char, 4096> in{};
+    const timeval t{.tv_sec = 10, .tv_usec = 0};
+    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
+    ssize_t n = 0;
+    while ((n = ::recv(fd_, in.data(), in.size(), 0)) > 0) {
+    }
+    return n == 0 || errno == ECONNRESET;
+  }
+
+ private:
+  int fd_;
+};
+
+/// A conversation with a large value each way, between a client and a server of any kind.
+void talk(transport& clients, transport& servers, const std::string& address) {
+  auto p = servers.open();
+  p->bind(address);
+  const answering server(std::move(p), echo);
+  auto client = clients.open();
+  const int channel = client->connect(address);
+  incoming in;
+  for (unsigned i = 0; i < 20; ++i) {
+    const std::size_t size = i % 3 == 0 ? 1'000'000 : 70'000 * (i % 3 - 1);
+    const std::string head(i * i * 700, static_cast<char>('a' + i));
+    client->send(channel, {.head = bytes_of(head), .tail = size == 0 ? shared_buffer{} : filled_buffer(size, i)});
+    ASSERT_TRUE(client->receive(in, at_most)) << i;
+    EXPECT_EQ(frame_text(in), head);
+    EXPECT_TRUE(is_filled_buffer(in.tail, size, i)) << i;
+  }
+}
+
+TEST(UnixTransport, TalksToZeroMQInBothDirections) {
+  unix_setting s;
+  zmq_transport zmq;
+  talk(s.net, s.net, s.named("unix_to_unix"));
+  talk(s.net, zmq, s.named("unix_to_zmq"));
+  talk(zmq, s.net, s.named("zmq_to_unix"));
+}
+
+TEST(UnixTransport, APlainReqSocketIsAClient) {
+  unix_setting s;
+  auto p = s.net.open();
+  const auto address = p->bind(s.named("req"));
+  const answering server(std::move(p), echo);
+  zmq::context_t context;
+  zmq::socket_t req(context, zmq::socket_type::req);
+  req.set(zmq::sockopt::linger, 0);
+  req.set(zmq::sockopt::rcvtimeo, 10'000);
+  req.set(zmq::sockopt::heartbeat_ivl, 20);  // pings, which are answered while nothing else is said
+  req.set(zmq::sockopt::heartbeat_timeout, 2000);
+  req.connect(address);
+  for (const std::string word : {"first", "second", "third"}) {
+    req.send(zmq::buffer(word), zmq::send_flags::none);
+    zmq::message_t answer;
+    ASSERT_TRUE(req.recv(answer));
+    EXPECT_EQ(answer.to_string(), word);
+    std::this_thread::sleep_for(milliseconds(60));
+  }
+}
+
+TEST(UnixTransport, WhatBreaksTheProtocolIsDroppedAndNothingIsReservedForIt) {
+  unix_setting s({.max_message_bytes = 1000});
+  std::vector<std::string> said;
+  unix_transport net({.max_message_bytes = 1000}, [&](std::string_view why) { said.emplace_back(why); });
+  auto server = net.open();
+  const auto address = server->bind(s.named("strict"));
+  const std::string opening(zmtp_opening(false));
+  const std::vector<std::string> bad{
+      std::string(200, 'x'),                                      // no greeting
+      opening.substr(0, 64) + part(0, "a message before READY"),  //
+      opening + part(1, "") + header(0, std::size_t{1} << 62U),   // a frame beyond the limit
+      opening + part(1, "") + part(1, "h") + header(0, 1001),     // a tail beyond it
+      opening + part(1, "") + std::string(12, '\xff'),            // unknown flags
+      opening + part(1, "") + part(4, "\4PING"),                  // a command inside a message
+      opening + part(1, "") + part(1, "1") + part(1, "2") + part(1, "3") + part(1, "4") + part(1, "5") + part(1, "6") +
+          part(1, "7") + part(0, "8"),  // nine parts
+  };
+  incoming in;
+  for (std::size_t i = 0; i < bad.size(); ++i) {
+    const stranger other(address);
+    other.say(bad[i]);
+    while (said.size() <= i && server->receive(in, milliseconds(200))) ADD_FAILURE() << i << frame_text(in);
+    ASSERT_EQ(said.size(), i + 1);
+    EXPECT_NE(said.back().find("broke the protocol, or had more than 1000 bytes"), std::string::npos) << said.back();
+    EXPECT_TRUE(other.is_closed()) << i;
+  }
+  // A malformed envelope costs its message only; a good one arrives byte by byte, too.
+  const stranger odd(address);
+  const auto good = opening + part(0, "no envelope") + part(1, "lane") + part(0, "x") + part(1, "") + part(1, "f") +
+                    part(1, "t") + part(0, "one too many") + part(1, "") + part(1, "good") + part(0, "tail");
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    odd.say(std::string_view(good).substr(i, 1));
+    if (i + 1 == good.size()) break;
+    ASSERT_FALSE(server->receive(in, milliseconds(0))) << i;
+  }
+  ASSERT_TRUE(server->receive(in, at_most));
+  EXPECT_EQ(frame_text(in), "good");
+  EXPECT_EQ(text_of(in.tail.bytes()), "tail");
+}
+
+TEST(UnixTransport, AnAddressIsAPathThatFits) {
+  unix_setting s;
+  auto p = s.net.open();
+  EXPECT_THROW(p->bind("tcp://127.0.0.1:*"), network_error);
+  EXPECT_THROW(p->connect("tcp://127.0.0.1:1"), network_error);
+  EXPECT_THROW(p->bind("ipc://"), network_error);
+  EXPECT_THROW(p->bind("ipc:///tmp/" + std::string(108, 'x')), network_error);
+  EXPECT_THROW(s.net.open_group(s.named("lanes"), 2), network_error);
+}
+
+TEST(UnixTransport, ASocketLeftByAProcessThatWasKilledIsReplaced) {
+  unix_setting s;
+  const auto address = s.named("left");
+  {
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un here{};
+    here.sun_family = AF_UNIX;
+    const auto path = address.substr(6);
+    std::memcpy(here.sun_path, path.data(), path.size());
+    ASSERT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&here), sizeof here), 0);
+    ::close(fd);
+  }
+  talk(s.net, s.net, address);
+}
+
+TEST(UnixTransport, RepliesThatNobodyReadsAreCountedAndArriveLater) {
+  unix_setting s;
+  auto server = s.net.open();
+  auto client = s.net.open();
+  const int channel = client->connect(server->bind(s.named("full")));
+  constexpr std::size_t size = 1'000'000;
+  constexpr unsigned all = 20;
+  incoming in;
+  const auto begin = steady_clock::now();
+  for (unsigned i = 0; i < all; ++i) {
+    client->send(channel, saying("ask"));
+    ASSERT_TRUE(server->receive(in, at_most));
+    if (i == 0) {
+      EXPECT_EQ(in.unread_bytes, 0U);
+    } else if (i + 1 == all) {
+      EXPECT_GT(in.unread_bytes, (all - 3) * size);
+    }
+    server->reply(in.from, {.head = bytes_of("answer"), .tail = filled_buffer(size, i)});
+  }
+  EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(5));
+  for (unsigned i = 0; i < all; ++i) {
+    ASSERT_TRUE(client->receive(in, at_most));
+    EXPECT_TRUE(is_filled_buffer(in.tail, size, i)) << i;
+  }
+  client->send(channel, saying("ask"));
+  ASSERT_TRUE(server->receive(in, at_most));
+  EXPECT_EQ(in.unread_bytes, 0U);
+}
+
+TEST(UnixTransport, ALargeRequestLeavesThoughItsSenderComputes) {
+  unix_setting s;
+  auto server = s.net.open();
+  auto client = s.net.open();
+  const int channel = client->connect(server->bind(s.named("computes")));
+  client->send(channel, {.head = bytes_of("update"), .tail = filled_buffer(5'000'000, 3)});
+  incoming in;
+  ASSERT_TRUE(server->receive(in, at_most));  // the client's port is not used meanwhile
+  EXPECT_TRUE(is_filled_buffer(in.tail, 5'000'000, 3));
+}
+
+TEST(UnixTransport, GatheredMessagesLeaveInOrder) {
+  unix_setting s;
+  auto server = s.net.open();
+  auto client = s.net.open();
+  const int channel = client->connect(server->bind(s.named("gathers")));
+  client->send(channel, saying("connect"));
+  incoming in;
+  ASSERT_TRUE(server->receive(in, at_most));
+  {
+    const batch_of_messages all(*client);
+    for (unsigned i = 0; i < 100; ++i) {
+      const auto text = std::to_string(i);
+      client->send(channel, {.head = bytes_of(text), .tail = i == 50 ? filled_buffer(1000, i) : shared_buffer{}});
+    }
+  }
+  for (unsigned i = 0; i < 100; ++i) {
+    ASSERT_TRUE(server->receive(in, at_most));
+    EXPECT_EQ(frame_text(in), std::to_string(i));
+    EXPECT_EQ(in.tail.size(), i == 50 ? 1000U : 0U);
+  }
+}
+
+TEST(UnixTransport, ClosingDoesNotWaitForAServerThatNeverCame) {
+  const auto begin = steady_clock::now();
+  {
+    unix_setting s;
+    auto client = s.net.open();
+    client->send(client->connect(s.named("nobody")), saying("anyone?"));
+  }
+  EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(2));
+}
+
+}  // namespace
+}  // namespace paracel::net
