@@ -507,6 +507,8 @@ int serve(srv::server_node& node, net::transport& over, ending& end, const sigse
                  static_cast<int>(why.size()), why.data());
   };
   const net::transport_limits limits{.max_message_bytes = options.server.max_message_bytes};
+  if (FLAGS_transport != "unix" && FLAGS_transport != "zmq")
+    throw usage_error("--transport: found " + FLAGS_transport + ", want unix or zmq");
   std::shared_ptr<net::transport> over;
   if (FLAGS_transport == "unix") over = std::make_shared<net::unix_transport>(limits, dropped);
   else over = std::make_shared<net::zmq_transport>(limits, dropped);

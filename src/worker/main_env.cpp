@@ -34,6 +34,7 @@
 #include "net/own_address.hpp"
 #include "net/rendezvous.hpp"
 #include "net/trace_file.hpp"
+#include "net/unix_transport.hpp"
 #include "net/zmq_transport.hpp"
 #include "worker/comm/comm_scheduler.hpp"
 #include "worker/comm/mpi_library.hpp"
@@ -74,6 +75,13 @@ std::size_t byte_count(const char* text) {
     throw usage_error(std::string("environment variable PARACEL_MAX_MESSAGE_BYTES=") + text +
                       ": want a number of bytes, at most 128T");
   return count;
+}
+
+bool uses_unix_transport() {
+  const char* text = variable("PARACEL_TRANSPORT");
+  if (text == nullptr || std::strcmp(text, "zmq") == 0) return false;
+  if (std::strcmp(text, "unix") == 0) return true;
+  throw usage_error(std::string("environment variable PARACEL_TRANSPORT=") + text + ": want unix or zmq");
 }
 
 /// The value of --server_info, with one dash or two; empty without it.
@@ -179,8 +187,9 @@ struct main_env::impl {
                      why.data());
       });
     };
-    o.over =
-        std::make_shared<net::zmq_transport>(net::transport_limits{.max_message_bytes = o.max_message_bytes}, dropped);
+    const net::transport_limits limits{.max_message_bytes = o.max_message_bytes};
+    if (uses_unix_transport()) o.over = std::make_shared<net::unix_transport>(limits, dropped);
+    else o.over = std::make_shared<net::zmq_transport>(limits, dropped);
     if (const char* percent = variable("PARACEL_DROP_MESSAGES")) {
       const char* seed = variable("PARACEL_DROP_SEED");
       o.over = lossy = std::make_shared<net::lossy_transport>(

@@ -132,6 +132,9 @@ def parse_command_line(arguments):
     add("--delivery", choices=("resend", "fail"), default="resend",
         help="requests lost with a broken connection to a server are sent again, or end the job; fail makes each request a "
              "little faster (default resend; fail: without replicas only)")
+    add("--transport", choices=("zmq", "unix"), default="zmq",
+        help="between servers and workers of one host: ZeroMQ, or unix, which reads and writes the same sockets without "
+             "ZeroMQ's thread and is faster (default zmq)")
     add("--drop-messages", type=percentage(MOST_DROPPED), default=None, metavar="P",
         help="disturb P percent of the messages between processes: a third of these are lost, a third arrive twice, a third "
              "are delayed. The results must not change")
@@ -377,5 +380,10 @@ def check_times(parser, options):
                             ("--drop-messages", options.drop_messages is not None)):
             if given:
                 parser.error(f"--delivery fail: with {name} lost messages have to be sent again")
+    if options.transport == "unix":
+        for name, given in (("--connections shared", options.connections == "shared"), ("--encrypt", options.encrypt),
+                            ("--host", options.host), ("--bind-interface", options.bind_interface)):
+            if given:
+                parser.error(f"--transport unix: not with {name}: it has one connection a thread, over sockets of this host")
     if options.seed is not None and options.drop_messages is None:
         parser.error("--seed requires --drop-messages")

@@ -142,6 +142,8 @@ class Plan:
     def find_address(self):
         """Raises Failure."""
         o = self.options
+        if o.transport == "unix" and not self.uses_ipc():
+            raise Failure(USAGE, "--transport unix: some processes are on other hosts, or the job is encrypted; want --transport zmq")
         if self.external:
             self.address, self.reachable = self.external.where.host, self.external.is_reachable()
         elif o.host or o.bind_interface or self.remote:
@@ -211,6 +213,8 @@ class Plan:
             percent, seed = f"{o.drop_messages:g}", str(1 if o.seed is None else o.seed)
             unusual += [("--drop-messages", percent, "PARACEL_DROP_MESSAGES", percent),
                         ("--seed", seed, "PARACEL_DROP_SEED", seed)]
+        if o.transport != "zmq":
+            unusual.append(("--transport", o.transport, "PARACEL_TRANSPORT", o.transport))
         return unusual
 
     def make_servers(self, address):
@@ -310,6 +314,8 @@ class Plan:
         """Flags for threads that share connections. Otherwise a server has a connection for each worker and thread, a worker one
         for each thread of each server."""
         o = self.options
+        if o.transport == "unix":  # its threads have connections of their own
+            return []
         most = {"each": MOST_THREADS, "shared": 1, "auto": max(1, MOST_CONNECTIONS // max(o.wnum, o.snum))}[o.connections]
         if isinstance(threads, str):  # the server counts its cores itself
             return ["--share-connections-above", str(most)]
