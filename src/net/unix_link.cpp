@@ -159,6 +159,7 @@ void unix_link::queue(std::span<const iovec> parts, const shared_buffer& tail, s
 }
 
 void unix_link::try_connect() {
+  if (with_courier_) return;  // it may be waiting for the opening
   const mutex_lock lock(access_);
   if (clock::now() >= next_try_) connect_now();
 }
@@ -202,12 +203,13 @@ bool unix_link::take_opening() {
   zmtp_inbox::message none;
   if (fresh.next(none) != zmtp_inbox::outcome::incomplete || !fresh.is_established()) return false;
   ::fcntl(fd_.get(), F_SETFL, 0);  // from now on a receive may wait; sends say that they do not
+  inbox = std::move(fresh);
+  connected_.store(true, std::memory_order_release);
   epoll_event e{};
   e.events = EPOLLIN | EPOLLET;
   e.data.u64 = number_;
-  if (events_ >= 0 && ::epoll_ctl(events_, EPOLL_CTL_ADD, fd_.get(), &e) != 0) return false;
-  inbox = std::move(fresh);
-  connected_.store(true, std::memory_order_release);
+  // Without memory for that, the next message finds the connection broken.
+  if (events_ >= 0 && ::epoll_ctl(events_, EPOLL_CTL_ADD, fd_.get(), &e) != 0) ::shutdown(fd_.get(), SHUT_RDWR);
   return true;
 }
 
@@ -328,8 +330,13 @@ void unix_courier::run() {
       until = std::min(until, wish.until);
       if (wish.fd >= 0) polled.push_back({wish.fd, wish.events, 0});
     }
-    const auto rest = until == clock::time_point::max() ? -1 : std::chrono::ceil<milliseconds>(until - now).count();
-    ::poll(polled.data(), polled.size(), static_cast<int>(std::clamp<std::int64_t>(rest, -1, 1000)));
+    constexpr std::int64_t longest = 1000;
+    int rest = -1;
+    if (until != clock::time_point::max()) {
+      const auto left = std::chrono::ceil<milliseconds>(until - now).count();
+      rest = static_cast<int>(std::clamp<std::int64_t>(left, 0, longest));
+    }
+    ::poll(polled.data(), polled.size(), rest);
   }
 }
 

@@ -365,9 +365,10 @@ class unix_transport::unix_port final : public port {
       const auto number = event.data.u64;
       if ((number & listener_mark) != 0) {
         accept(listeners_[number & ~listener_mark]);
-      } else if (unix_link* link = find(number); link != nullptr && !std::ranges::count(full_now_, number)) {
-        // Nothing signals the end again that is behind what is read now.
-        if (read(*link, MSG_DONTWAIT) && (event.events & (EPOLLHUP | EPOLLERR)) != 0) mark_full(number);
+      } else if (unix_link* link = find(number); link != nullptr) {
+        if (!std::ranges::count(full_now_, number)) read(*link, MSG_DONTWAIT);
+        // Nothing signals the end again that is behind what was read now.
+        if ((event.events & (EPOLLHUP | EPOLLERR)) != 0) mark_full(number);
       }
     }
     full_now_.clear();

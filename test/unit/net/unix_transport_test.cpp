@@ -225,6 +225,28 @@ TEST(UnixTransport, ALargeRequestLeavesThoughItsSenderComputes) {
   EXPECT_TRUE(is_filled_buffer(in.tail, 5'000'000, 3));
 }
 
+TEST(UnixTransport, WhatIsSentWhileTheOtherSideAnswersTheOpeningArrives) {
+  unix_setting s;
+  incoming in;
+  for (int turn = 0; turn < 200; ++turn) {
+    auto server = s.net.open();
+    auto client = s.net.open();
+    const int channel = client->connect(server->bind(s.wildcard()));
+    client->send(channel, saying("first"));
+    const bool early = server->receive(in, milliseconds(0));  // it accepts the connection
+    if (early) {
+      EXPECT_EQ(frame_text(in), "first");
+    }
+    client->send(channel, saying("second"));
+    if (!early) {
+      ASSERT_TRUE(server->receive(in, at_most)) << turn;
+      EXPECT_EQ(frame_text(in), "first");
+    }
+    ASSERT_TRUE(server->receive(in, at_most)) << turn;
+    EXPECT_EQ(frame_text(in), "second");
+  }
+}
+
 TEST(UnixTransport, GatheredMessagesLeaveInOrder) {
   unix_setting s;
   auto server = s.net.open();
