@@ -143,7 +143,8 @@ class Plan:
         """Raises Failure."""
         o = self.options
         if o.transport == "unix" and not self.uses_ipc():
-            raise Failure(USAGE, "--transport unix: some processes are on other hosts, or the job is encrypted; want --transport zmq")
+            raise Failure(USAGE, "--transport unix: some processes are on other hosts, or connections are encrypted; want "
+                                 "--transport zmq")
         if self.external:
             self.address, self.reachable = self.external.where.host, self.external.is_reachable()
         elif o.host or o.bind_interface or self.remote:

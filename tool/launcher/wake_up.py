@@ -5,8 +5,8 @@ import signal
 
 
 def wake_at(numbers, handler=lambda *_: None):
-    """From here on each of these signals, and the exit of a child, writes its number into a pipe, after `handler` has run. SIGHUP stays
-    ignored if it is, as under nohup. Returns: the pipe's ends."""
+    """From here on each of these signals, and the exit of a child, writes its number into a pipe, after `handler` has run. SIGHUP
+    stays ignored if it is, as under nohup. Returns: the pipe's ends."""
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     for number in {signal.SIGCHLD, *numbers}:
