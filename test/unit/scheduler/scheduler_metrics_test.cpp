@@ -102,7 +102,11 @@ TEST_F(Metrics, KeysThatAreEqualWhereTheyAreCutAreOneSample) {
   const std::string same(127, 'k');
   const auto first = same + "\u00e4 one";
   const auto second = same + "\u00e4 two";
-  beat(server(0), {{"metrics", {{"hot", {{first, 128}, {second, 256}, {"b", 1}, {"b", 2}, {"", 5}}}}}});
+  json hot = json::array();
+  for (const auto& [key, requests] :
+       std::vector<std::pair<std::string, int>>{{first, 128}, {second, 256}, {"b", 1}, {"b", 2}, {"", 5}})
+    hot.push_back(json::array({key, requests}));
+  beat(server(0), {{"metrics", {{"hot", hot}}}});
   expect_distinct_samples();
   EXPECT_EQ(value("paracel_hot_key_requests", {{"server", "s0"}, {"key", same + "..."}}), 384) << "no half characters";
   EXPECT_EQ(value("paracel_hot_key_requests", {{"server", "s0"}, {"key", "b"}}), 3);
