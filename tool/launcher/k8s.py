@@ -251,10 +251,11 @@ def read_config(path, including=()):
 
 def program_in_image(given):
     """(the program's path in the image, the same program here or None). Raises Failure."""
-    name = os.path.basename(given)
-    here = next((path for path in (os.path.join(folder, name) for folder in own_folders()) if os.access(path, os.X_OK)), None)
-    if here is not None and (os.sep not in given or os.path.exists(given) and os.path.samefile(given, here)):
-        return os.path.join(BIN, name), find_program(here)
+    folders = [os.path.dirname(os.path.realpath(given))] if os.sep in given else own_folders()
+    for folder in folders:
+        here = os.path.join(folder, os.path.basename(given))
+        if all(os.access(path, os.X_OK) for path in (here, os.path.join(folder, "start_scheduler"))):
+            return os.path.join(BIN, os.path.basename(given)), find_program(here)
     if given.startswith("/"):
         return given, None
     raise Failure(USAGE, f"{given}: want the program's path in the image, beginning with /, or the name of one of the "
