@@ -54,7 +54,7 @@ class bulk_access : public parameter_access {
   template <class V>
   bool paracel_write_multi(const dict_type<str_type, V>& values) {
     const batch<V> b(values);
-    write_multi(b.keys, b.views);
+    write_multi(b.keys, b.views());
     return true;
   }
   template <class V>
@@ -71,7 +71,8 @@ class bulk_access : public parameter_access {
   bool paracel_update_default_multi(const list_type<str_type>& keys, const list_type<V>& initials,
                                     const list_type<D>& deltas, const plugin_function& f = registered_function) {
     const batch<D> d(keys, deltas);
-    update_default_multi(d.keys, batch<V>(keys, initials).views, d.views, update_function(f));
+    const batch<V> i(keys, initials);
+    update_default_multi(d.keys, i.views(), d.views(), update_function(f));
     return true;
   }
   /// With one initial value for all missing keys.
@@ -80,7 +81,7 @@ class bulk_access : public parameter_access {
                                     const plugin_function& f = registered_function) {
     const batch<D> d(deltas);
     const encoded<V> e(initial);
-    update_default_multi(d.keys, std::vector<value_view>(d.keys.size(), e.view()), d.views, update_function(f));
+    update_default_multi(d.keys, std::vector<value_view>(d.keys.size(), e.view()), d.views(), update_function(f));
     return true;
   }
   template <class V>
@@ -98,7 +99,7 @@ class bulk_access : public parameter_access {
     const batch<V> b(keys, deltas);
     list_type<V> values;
     set_detail::values_target<V> to(keys.size(), values);
-    update_multi(b.keys, b.views, bupdate_function(), false, &to);
+    update_multi(b.keys, b.source(), bupdate_function(), false, &to);
     return values;
   }
   /// True when every key existed.
@@ -194,11 +195,11 @@ class bulk_access : public parameter_access {
  private:
   void read_multi(const list_type<str_type>& keys, set_target& to, bool all);
   void write_multi(const list_type<str_type>& keys, const std::vector<value_view>& values);
-  void update_multi(const list_type<str_type>& keys, const std::vector<value_view>& deltas, std::uint64_t function,
-                    bool clocked, set_target* to);
+  void update_multi(const list_type<str_type>& keys, const set_source& deltas, std::uint64_t function, bool clocked,
+                    set_target* to);
   template <class V>
   bool update_all(const batch<V>& b, std::uint64_t function, bool clocked) {
-    update_multi(b.keys, b.views, function, clocked, nullptr);
+    update_multi(b.keys, b.source(), function, clocked, nullptr);
     return true;
   }
   void update_default_multi(const list_type<str_type>& keys, const std::vector<value_view>& initials,

@@ -140,7 +140,11 @@ class values_target final : public set_target {
   void put_all(std::span<const std::uint32_t> order, const value_view& values, std::size_t numbers,
                bool arrays) override {
     if constexpr (raw_number<V>) {
-      if (!arrays && element_of(values.tag) == tag_of<V>()) {
+      if (!arrays && numbers == 1 && element_of(values.tag) == tag_of<V>()) {
+        if (order.size() == keys_) {  // every index, in ascending order
+          std::memcpy(out_.data(), values.bytes.data(), keys_ * sizeof(V));
+          return;
+        }
         for (std::size_t k = 0; k < order.size(); ++k)
           std::memcpy(&out_[order[k]], values.bytes.data() + k * sizeof(V), sizeof(V));
         return;
@@ -186,6 +190,10 @@ struct set_source {
   std::size_t value_bytes = 0;
   std::span<const std::byte> numbers;
   std::span<const value_view> items;
+
+  [[nodiscard]] value_view at(std::size_t i) const {
+    return items.empty() ? value_view{tag, numbers.subspan(i * value_bytes, value_bytes)} : items[i];
+  }
 };
 
 namespace set_detail {

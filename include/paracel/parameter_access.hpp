@@ -226,12 +226,12 @@ class parameter_access {
   template <class V>
   async_functor_type paracel_update_multi_async(const list_type<str_type>& keys, const list_type<V>& deltas) {
     const batch<V> b(keys, deltas);
-    return update_multi_async(b.keys, b.views, update_function());
+    return update_multi_async(b.keys, b.source(), update_function());
   }
   template <class V>
   async_functor_type paracel_update_multi_async(const dict_type<str_type, V>& deltas) {
     const batch<V> b(deltas);
-    return update_multi_async(b.keys, b.views, update_function());
+    return update_multi_async(b.keys, b.source(), update_function());
   }
   /// Blocks: until all requests, those of callbacks included, are answered and the callbacks have run.
   /// Throws: the error of a request whose future's get() was not called; what a callback throws.
@@ -333,7 +333,7 @@ class parameter_access {
   static value_sink sink(V& target) {
     return {&target, [](void* to, const value_view& v) { decode_into(v, *static_cast<V*>(to)); }};
   }
-  /// Keys and encoded values of a multi call. Lifetime: the arguments must outlive it.
+  /// Keys and values of a multi call: numbers, or encoded ones. Lifetime: the arguments must outlive it.
   template <class V>
   struct batch {
     explicit batch(const dict_type<str_type, V>& values) : keys(names_) {
@@ -341,33 +341,49 @@ class parameter_access {
       reserve(values.size());
       for (const auto& [key, value] : values) {
         names_.push_back(key);
-        add(value);
+        if constexpr (raw_number<V>) encodings_.push_back(value);
+        else add(value);
       }
+      if constexpr (raw_number<V>) source_ = numbers(encodings_);
     }
     batch(const list_type<str_type>& names, const list_type<V>& values) : keys(names) {
       if (names.size() != values.size())
         throw error("a multi call got " + std::to_string(names.size()) + " keys and " + std::to_string(values.size()) +
                     " values");
-      reserve(names.size());
-      for (const auto& value : values) add(value);
+      if constexpr (raw_number<V>) {
+        source_ = numbers(values);
+      } else {
+        reserve(names.size());
+        for (const auto& value : values) add(value);
+      }
     }
     batch(const batch&) = delete;
     batch& operator=(const batch&) = delete;
 
     const list_type<str_type>& keys;
-    std::vector<value_view> views;
+    [[nodiscard]] set_source source() const {
+      if constexpr (raw_number<V>) return source_;
+      else return {value_tag::none, 0, {}, views_};
+    }
+    /// One for each value.
+    [[nodiscard]] std::vector<value_view> views() const {
+      if constexpr (!raw_number<V>) return views_;
+      std::vector<value_view> all(keys.size());
+      for (std::size_t i = 0; i < all.size(); ++i) all[i] = source_.at(i);
+      return all;
+    }
 
    private:
+    static set_source numbers(std::span<const V> values) { return {tag_of<V>(), sizeof(V), std::as_bytes(values), {}}; }
     void reserve(std::size_t n) {
-      if constexpr (!raw_number<V>) encodings_.reserve(n);
-      views.reserve(n);
+      encodings_.reserve(n);
+      if constexpr (!raw_number<V>) views_.reserve(n);
     }
-    void add(const V& value) {
-      if constexpr (raw_number<V>) views.push_back({tag_of<V>(), std::as_bytes(std::span(&value, 1))});
-      else views.push_back(encodings_.emplace_back(value).view());
-    }
+    void add(const V& value) { views_.push_back(encodings_.emplace_back(value).view()); }
     list_type<str_type> names_;
-    std::vector<encoded<V>> encodings_;
+    std::vector<std::conditional_t<raw_number<V>, V, encoded<V>>> encodings_;
+    std::vector<value_view> views_;
+    set_source source_;
   };
 
   [[noreturn]] static void missing(const str_type& key);
@@ -445,7 +461,7 @@ class parameter_access {
   async_functor_type write_async(const str_type& key, const value_view& value);
   async_functor_type write_async(const str_type& key, const value_view& value, const after& others);
   async_functor_type read_multi_async(const list_type<str_type>& keys, std::shared_ptr<set_target> to);
-  async_functor_type update_multi_async(const list_type<str_type>& keys, const std::vector<value_view>& deltas,
+  async_functor_type update_multi_async(const list_type<str_type>& keys, const set_source& deltas,
                                         std::uint64_t function);
   async_functor_type read_set(const key_set& keys, std::shared_ptr<set_target> to);
   async_functor_type write_set(const key_set& keys, const set_source& values);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -54,6 +53,19 @@ void write_keys(const sharded_keys& set, std::uint32_t begin, std::uint32_t end,
   for (auto k = begin; k < end; ++k) to = net::write_item(to, set.keys[set.order[k]], {});
 }
 
+/// The size of these items. Throws: protocol_error when a key is too long.
+std::size_t items_bytes(std::span<const std::string> keys, const multi_client::set_payload& values) {
+  std::size_t bytes = keys.size() * (net::request_item_bytes + values.value_bytes);
+  std::size_t longest = 0;
+  for (const auto& key : keys) {
+    bytes += key.size();
+    longest = std::max(longest, key.size());
+  }
+  if (longest > net::max_key_bytes) std::ranges::for_each(keys, kvclt::check_key);
+  for (const auto& value : values.items) bytes += value.bytes.size();
+  return bytes;
+}
+
 std::string_view text_of(const digest128& d) { return {reinterpret_cast<const char*>(&d), sizeof d}; }
 
 }  // namespace
@@ -92,8 +104,8 @@ void multi_client::answered_part(multi_request& g) {
 }
 
 multi_client::sequence multi_client::multi_async(const call& c, std::span<const std::string> keys,
-                                                 std::span<const value_view> values, keyed_handler each,
-                                                 end_handler end, uniform_handler uniform) {
+                                                 const set_payload& values, keyed_handler each, end_handler end,
+                                                 uniform_handler uniform) {
   servers_.refresh_membership();
   const server_group::pin_routing here(servers_);
   auto& g = open_group(c);
@@ -104,7 +116,12 @@ multi_client::sequence multi_client::multi_async(const call& c, std::span<const 
   if (g.each_uniform && !shared_.may_change) g.header.flags |= net::flag_uniform_reply;
   const finally sent{[&] { answered_part(g); }};
   const on_error failed{[&] { g.silence(); }};
+  const auto all = items_bytes(keys, values);
   place_keys(g, keys);
+  if (const auto only = routes_.only_shard(); only && !keys.empty() && all <= shared_.options.multi_chunk_bytes) {
+    send_items(g, *only, {0, static_cast<std::uint32_t>(keys.size())}, keys, values, all);
+    return number;
+  }
   std::uint32_t from = 0;
   for (std::uint32_t channel = 0; channel < routes_.channels(); ++channel) {
     const auto last = g.begin[channel];
@@ -113,7 +130,7 @@ multi_client::sequence multi_client::multi_async(const call& c, std::span<const 
       auto to = from;
       while (to < last && (to == from || bytes < shared_.options.multi_chunk_bytes)) {
         const auto i = g.order[to++];
-        bytes += net::request_item_bytes + keys[i].size() + (values.empty() ? 0 : values[i].bytes.size());
+        bytes += net::request_item_bytes + keys[i].size() + values.at(i).bytes.size();
       }
       send_items(g, channel, {from, to}, keys, values, bytes);
       from = to;
@@ -124,14 +141,14 @@ multi_client::sequence multi_client::multi_async(const call& c, std::span<const 
 
 /// The order of the keys, and for each channel the end of its part.
 void multi_client::place_keys(multi_request& g, std::span<const std::string> keys) const {
-  for (const auto& key : keys) kvclt::check_key(key);
-  g.order.resize(keys.size());
+  if (g.order.size() < keys.size()) g.order.resize(keys.size());
   g.begin.assign(routes_.channels() + 1, 0);
   if (const auto only = routes_.only_shard()) {
-    std::iota(g.order.begin(), g.order.end(), 0U);
+    for (; g.in_order < keys.size(); ++g.in_order) g.order[g.in_order] = static_cast<std::uint32_t>(g.in_order);
     g.begin[*only] = static_cast<std::uint32_t>(keys.size());
     return;
   }
+  g.in_order = 0;
   // Counting sort of the keys by channel.
   g.channel_of.resize(keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -144,14 +161,13 @@ void multi_client::place_keys(multi_request& g, std::span<const std::string> key
 }
 
 void multi_client::send_items(multi_request& g, std::uint32_t channel, unsigned_range piece,
-                              std::span<const std::string> keys, std::span<const value_view> values,
-                              std::size_t bytes) {
+                              std::span<const std::string> keys, const set_payload& values, std::size_t bytes) {
   const auto index = g.used;
   auto& chunk = g.add(channel, piece.first, piece.second);
   auto* to = chunk.body.reserve(bytes);
   for (auto k = piece.first; k < piece.second; ++k) {
     const auto i = g.order[k];
-    to = net::write_item(to, keys[i], values.empty() ? value_view{} : values[i]);
+    to = net::write_item(to, keys[i], values.at(i));
   }
   auto h = g.header;
   h.count = piece.second - piece.first;

@@ -40,6 +40,25 @@ class multi_client {
 
   // ---- lists of keys
 
+  /// The values of a request on many keys: none (tag none and no items), contiguous numbers in key order,
+  /// or anything else as items.
+  struct set_payload {
+    value_tag tag = value_tag::none;  ///< of each value
+    std::size_t value_bytes = 0;      ///< of each
+    std::span<const std::byte> numbers;
+    std::span<const value_view> items;
+
+    set_payload() = default;
+    set_payload(value_tag each, std::size_t bytes, std::span<const std::byte> all,
+                std::span<const value_view> others = {})
+        : tag(each), value_bytes(bytes), numbers(all), items(others) {}
+    set_payload(std::span<const value_view> values) : items(values) {}
+    set_payload(const std::vector<value_view>& values) : items(values) {}
+    [[nodiscard]] value_view at(std::size_t i) const noexcept {
+      return items.empty() ? value_view{tag, numbers.subspan(i * value_bytes, value_bytes)} : items[i];
+    }
+  };
+
   /// `values` is empty or has one for each key. `each` runs for every key, in no particular order; a request rejected
   /// as a whole runs it with that status and its text as a packed value for each of its keys. Returns after the last
   /// reply.
@@ -48,8 +67,8 @@ class multi_client {
   /// The same, asynchronously. `each` runs as the requests are answered, then `end`; keys and values are copied. With
   /// `uniform` a shard may answer that all its keys succeeded, with their values, if any, contiguously
   /// (net::reply_uniform): it runs instead of `each` then.
-  sequence multi_async(const call& c, std::span<const std::string> keys, std::span<const value_view> values,
-                       keyed_handler each, end_handler end = {}, uniform_handler uniform = {});
+  sequence multi_async(const call& c, std::span<const std::string> keys, const set_payload& values, keyed_handler each,
+                       end_handler end = {}, uniform_handler uniform = {});
 
   // ---- prepared key sets
 
@@ -57,14 +76,6 @@ class multi_client {
   [[nodiscard]] std::shared_ptr<const sharded_keys> split(std::vector<std::string> keys) const;
   /// Sends the keys to those shards that have not received them from this client. Returns at once.
   void prepare(const sharded_keys& set);
-  /// The values of a request on a set: none (tag none and no items), contiguous numbers in key order,
-  /// or anything else as items.
-  struct set_payload {
-    value_tag tag = value_tag::none;  ///< of each value
-    std::size_t value_bytes = 0;      ///< of each
-    std::span<const std::byte> numbers;
-    std::span<const value_view> items;
-  };
   /// One request for each part of the set, all in parallel; returns at once. A server that has forgotten the set is
   /// sent the keys and the request again, before any later request of this client to that shard. The values
   /// are copied. `each` runs for each part, then `end`.
@@ -82,7 +93,7 @@ class multi_client {
   void answered_part(multi_request& g);
   void release(multi_request& g) noexcept;
   void send_items(multi_request& g, std::uint32_t channel, unsigned_range piece, std::span<const std::string> keys,
-                  std::span<const value_view> values, std::size_t bytes);
+                  const set_payload& values, std::size_t bytes);
   void receive_items(multi_request& g, std::size_t chunk, const kv_result& r);
   [[nodiscard]] bool is_prepared(const sharded_keys::part& part) const;
   void send_prepare(const sharded_keys& set, const sharded_keys::part& part, kvclt::handler done);

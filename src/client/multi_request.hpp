@@ -69,7 +69,8 @@ struct multi_request {
   uniform_handler each_uniform;
   end_handler end;
   std::shared_ptr<const sharded_keys> set;
-  std::vector<std::uint32_t> order;       // of a multi request: indices of keys, shard by shard
+  std::vector<std::uint32_t> order;       // of a multi request: indices of keys, shard by shard; longer than needed
+  std::size_t in_order = 0;               // this many at its front are 0, 1, ...
   std::vector<std::uint32_t> channel_of;  // of each key
   std::vector<std::uint32_t> begin;       // of each channel, in the order
   std::vector<chunk> chunks;

@@ -12,6 +12,8 @@ constexpr std::size_t first_size = 1024;
 // Memory that requests may keep for later ones.
 constexpr std::size_t most_spare = 1024;
 constexpr std::size_t most_spare_bytes = std::size_t{64} << 10;
+// The same for a few large ones.
+constexpr std::size_t most_large_spare = 16;
 
 }  // namespace
 
@@ -39,6 +41,7 @@ retained_request& request_window::retain_next() {
     } else {
       e.retained = std::move(spare_.back());
       spare_.pop_back();
+      if (e.retained->body.capacity() > most_spare_bytes) --large_spare_;
     }
   }
   return *e.retained;
@@ -47,13 +50,16 @@ retained_request& request_window::retain_next() {
 void request_window::recycle(entry& e) noexcept {
   PARACEL_ASSERT(!e.open);
   auto r = std::move(e.retained);
-  if (spare_.size() >= most_spare || r->body.capacity() > most_spare_bytes) return;
+  const bool large = r->body.capacity() > most_spare_bytes;
+  if (spare_.size() >= most_spare || r->body.capacity() > kept_buffer_bytes) return;
+  if (large && large_spare_ == most_large_spare) return;
   if (r->tail) r->tail = {};
   if (r->set != nullptr) r->set = nullptr;
   if (r->rows != nullptr) r->rows = nullptr;
   r->parts.clear();
   if (spare_.capacity() == 0) spare_.reserve(most_spare);
   spare_.push_back(std::move(r));
+  if (large) ++large_spare_;
 }
 
 bool request_window::is_consistent() const {

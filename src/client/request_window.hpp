@@ -167,6 +167,7 @@ class request_window {
   std::size_t bytes_ = 0;
   std::vector<entry> entries_;                            // ring over numbers; its size is a power of two
   std::vector<std::unique_ptr<retained_request>> spare_;  // to be reused, with their buffers
+  std::size_t large_spare_ = 0;                           // how many of them have a large buffer
   std::map<sequence, subscription> parked_;
 };
 

@@ -226,7 +226,7 @@ array_base::array_base(paralg& owner, const str_type& name, std::size_t n, value
   }
   for (const auto& b : beginnings) views.push_back(b.view());
   const auto begin = servers.functions().find_function({default_plugin, "paracel_begin_array"});
-  servers.many().update_multi(layout_->keys, views, begin, false, nullptr);
+  servers.many().update_multi(layout_->keys, {value_tag::none, 0, {}, views}, begin, false, nullptr);
 }
 
 array_base::array_base(array_base&&) noexcept = default;

@@ -25,8 +25,8 @@ void bulk_access::read_multi(const list_type<str_type>& keys, set_target& to, bo
 void bulk_access::write_multi(const list_type<str_type>& keys, const std::vector<value_view>& values) {
   servers_->many().write_multi(keys, values);
 }
-void bulk_access::update_multi(const list_type<str_type>& keys, const std::vector<value_view>& deltas,
-                               std::uint64_t function, bool clocked, set_target* to) {
+void bulk_access::update_multi(const list_type<str_type>& keys, const set_source& deltas, std::uint64_t function,
+                               bool clocked, set_target* to) {
   servers_->many().update_multi(keys, deltas, function, clocked, to);
 }
 bool bulk_access::paracel_remove_multi(const list_type<str_type>& keys) { return servers_->many().remove_multi(keys); }

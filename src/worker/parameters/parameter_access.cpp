@@ -78,8 +78,8 @@ async_functor_type parameter_access::write_async(const str_type& key, const valu
 async_functor_type parameter_access::read_multi_async(const list_type<str_type>& keys, std::shared_ptr<set_target> to) {
   return servers_->result_of(servers_->many().start_read_multi(keys, std::move(to), true));
 }
-async_functor_type parameter_access::update_multi_async(const list_type<str_type>& keys,
-                                                        const std::vector<value_view>& deltas, std::uint64_t function) {
+async_functor_type parameter_access::update_multi_async(const list_type<str_type>& keys, const set_source& deltas,
+                                                        std::uint64_t function) {
   return servers_->result_of(servers_->many().start_update_multi(keys, deltas, function, true, {}));
 }
 void parameter_access::paracel_wait() { servers_->flush(); }

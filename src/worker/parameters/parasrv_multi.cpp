@@ -183,22 +183,22 @@ void parasrv_multi::write_multi(const std::vector<std::string>& keys, const std:
   for (std::size_t i = 0; i < keys.size(); ++i) cache_.remember_write(keys[i], values[i], minimum);
 }
 
-kvclt::sequence parasrv_multi::start_update_multi(std::span<const std::string> keys, std::span<const value_view> deltas,
+kvclt::sequence parasrv_multi::start_update_multi(std::span<const std::string> keys, const set_source& deltas,
                                                   std::uint64_t function, bool clocked_update,
                                                   std::shared_ptr<set_target> to) {
   const auto what = to != nullptr ? net::verb::bupdate_multi : net::verb::update_multi;
   const auto& of_keys = clock_.of(keys);
   if (auto set = find_repeated(keys)) {
-    return start_set_update(std::move(set), source_of(deltas, numbers_), function, clocked_update, std::move(to),
-                            asked_for::list);
+    return start_set_update(std::move(set), deltas.items.empty() ? deltas : source_of(deltas.items, numbers_), function,
+                            clocked_update, std::move(to), asked_for::list);
   }
   const auto c = clock_.update_call(of_keys, what, function, clocked_update);
   return send_updates(c, keys, deltas, deltas, clocked_update, std::move(to));
 }
 
 kvclt::sequence parasrv_multi::send_updates(const kvclt::call& c, std::span<const std::string> keys,
-                                            std::span<const value_view> values, std::span<const value_view> deltas,
-                                            bool clocked_update, std::shared_ptr<set_target> to) {
+                                            const set_source& values, const set_source& deltas, bool clocked_update,
+                                            std::shared_ptr<set_target> to) {
   const bool is_clocked = worker_clock::is_clocked(clock_.of(keys));
   if (is_clocked) {
     for (const auto& key : keys) {
@@ -210,7 +210,7 @@ kvclt::sequence parasrv_multi::send_updates(const kvclt::call& c, std::span<cons
   call->to = std::move(to);
   call->closing = &closing_;
   const auto number = client_.many().multi_async(
-      c, keys, values,
+      c, keys, {values.tag, values.value_bytes, values.numbers, values.items},
       [this, call](std::size_t i, std::string_view key, const net::reply_item& item) {
         if (item.result == net::status::ok) {
           if (call->to != nullptr) call->guarded([&] { naming_key(key, [&] { call->to->put_one(i, item.value); }); });
@@ -224,12 +224,12 @@ kvclt::sequence parasrv_multi::send_updates(const kvclt::call& c, std::span<cons
         call->take_uniform(order, r, first);
       });
   if (is_clocked && clocked_update)
-    for (std::size_t i = 0; i < keys.size(); ++i) cache_.apply(keys[i], deltas[i], c.function);
+    for (std::size_t i = 0; i < keys.size(); ++i) cache_.apply(keys[i], deltas.at(i), c.function);
   return number;
 }
 
-void parasrv_multi::update_multi(const std::vector<std::string>& keys, const std::vector<value_view>& deltas,
-                                 std::uint64_t function, bool clocked_update, set_target* to) {
+void parasrv_multi::update_multi(const std::vector<std::string>& keys, const set_source& deltas, std::uint64_t function,
+                                 bool clocked_update, set_target* to) {
   (void)failures_.finish(
       start_update_multi(keys, deltas, function, clocked_update, to != nullptr ? borrowed(to) : nullptr));
 }
@@ -243,7 +243,8 @@ void parasrv_multi::update_default_multi(const std::vector<std::string>& keys, c
     values[i] = {value_tag::none, payloads[i]};
   }
   const auto c = clock_.update_call(clock_.of(keys), net::verb::update_default_multi, function, true);
-  (void)failures_.finish(send_updates(c, keys, values, deltas, true, {}));
+  (void)failures_.finish(
+      send_updates(c, keys, {value_tag::none, 0, {}, values}, {value_tag::none, 0, {}, deltas}, true, {}));
 }
 
 bool parasrv_multi::remove_multi(const std::vector<std::string>& keys) {
@@ -399,11 +400,7 @@ kvclt::sequence parasrv_multi::start_set_update(std::shared_ptr<const sharded_ke
   const auto c = clock_.update_call(of_set, what, function, clocked_update);
   const auto number = start_set(c, set, deltas, std::move(to), "updating", asked);
   if (remembered && clocked_update) {
-    const auto width = deltas.value_bytes;
-    for (std::size_t i = 0; i < set->keys.size(); ++i) {
-      if (!deltas.items.empty()) cache_.apply(set->keys[i], deltas.items[i], function);
-      else cache_.apply(set->keys[i], {deltas.tag, deltas.numbers.subspan(i * width, width)}, function);
-    }
+    for (std::size_t i = 0; i < set->keys.size(); ++i) cache_.apply(set->keys[i], deltas.at(i), function);
   }
   return number;
 }

@@ -47,7 +47,7 @@ class parasrv_multi {
   void read_multi(const std::vector<std::string>& keys, set_target& to, bool all);
   void write_multi(const std::vector<std::string>& keys, const std::vector<value_view>& values);
   /// `clocked`: part of this iteration, so that BSP stages them. `to`: for the new values, or null.
-  void update_multi(const std::vector<std::string>& keys, const std::vector<value_view>& deltas, std::uint64_t function,
+  void update_multi(const std::vector<std::string>& keys, const set_source& deltas, std::uint64_t function,
                     bool clocked, set_target* to);
   void update_default_multi(const std::vector<std::string>& keys, const std::vector<value_view>& initials,
                             const std::vector<value_view>& deltas, std::uint64_t function);
@@ -57,7 +57,7 @@ class parasrv_multi {
 
   // Asynchronous, as parasrv's.
   kvclt::sequence start_read_multi(std::span<const std::string> keys, std::shared_ptr<set_target> to, bool all);
-  kvclt::sequence start_update_multi(std::span<const std::string> keys, std::span<const value_view> deltas,
+  kvclt::sequence start_update_multi(std::span<const std::string> keys, const set_source& deltas,
                                      std::uint64_t function, bool clocked, std::shared_ptr<set_target> to);
 
   // ---- prepared sets
@@ -104,9 +104,8 @@ class parasrv_multi {
   struct multi_call;
   struct set_call;
 
-  kvclt::sequence send_updates(const kvclt::call& c, std::span<const std::string> keys,
-                               std::span<const value_view> values, std::span<const value_view> deltas, bool clocked,
-                               std::shared_ptr<set_target> to);
+  kvclt::sequence send_updates(const kvclt::call& c, std::span<const std::string> keys, const set_source& values,
+                               const set_source& deltas, bool clocked, std::shared_ptr<set_target> to);
   /// How a call on a set differs from one on a list of keys: in its errors' text, and in keys that do not exist.
   enum class asked_for { set, list, those_that_exist };
   kvclt::sequence start_set(const kvclt::call& c, std::shared_ptr<const sharded_keys> set, const set_source& values,

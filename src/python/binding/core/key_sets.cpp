@@ -249,7 +249,7 @@ any_result update_multi(self s, pairs_argument keys, nb::handle deltas, function
   const auto& views = given.values->views();
   without_gil([&, &a = s.get()] {
     const auto id = clocked ? a.update_function(f) : a.bupdate_function(f);
-    a.servers().many().update_multi(given.keys, views, id, clocked, to.get());
+    a.servers().many().update_multi(given.keys, {value_tag::none, 0, {}, views}, id, clocked, to.get());
   });
   return get ? to->result() : nb::none();
 }
@@ -260,7 +260,8 @@ future_object update_multi_async(self s, pairs_argument keys, nb::handle deltas,
   const auto& views = given.values->views();
   return {s.of, without_gil([&, &a = s.get()] {
             const auto id = a.update_function(f);
-            return a.servers().result_of(a.servers().many().start_update_multi(given.keys, views, id, true, {}));
+            return a.servers().result_of(
+                a.servers().many().start_update_multi(given.keys, {value_tag::none, 0, {}, views}, id, true, {}));
           })};
 }
 
