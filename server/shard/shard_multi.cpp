@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <type_traits>
 
 #include <paracel/detail/bytes.hpp>
 #include <paracel/free_memory.hpp>
@@ -19,9 +20,31 @@ using net::verb;
 
 namespace {
 
-// Keys of a multi request that are hashed and prefetched before the first is handled. 32 misses are more than a current
-// core keeps in flight (10 to 16), and their items fit in the first-level cache.
-constexpr std::size_t items_at_once = 32;
+constexpr std::size_t items_at_once = key_store::batch;
+
+using item_places = std::span<const std::byte* const>;
+
+/// Not one call a key: the hash of a short one is a few instructions.
+[[gnu::flatten]] void hash_keys(item_places items, std::uint64_t* out) noexcept {
+  for (const auto* item : items) *out++ = hash_key(net::item_key(item));
+}
+
+/// Copies the values of these items to `to` if each has this type and so many bytes.
+bool copy_values(item_places items, value_tag tag, std::size_t bytes, std::byte* to) noexcept {
+  bool same = true;
+  const auto each = [&](auto width) {
+    for (const auto* item : items) {
+      const auto value = net::item_value(item);
+      if (value.tag != tag || value.bytes.size() != bytes) return void(same = false);
+      copy_short(to, value.bytes.data(), width);
+      to += width;
+    }
+  };
+  if (bytes == 4) each(std::integral_constant<std::size_t, 4>());
+  else if (bytes == 8) each(std::integral_constant<std::size_t, 8>());
+  else each(bytes);
+  return same;
+}
 
 }  // namespace
 
@@ -235,38 +258,42 @@ bool shard::run_multi(const key_operation& c, const net::request_view& request, 
   const auto count = c.header->count;
   if (log().recording() || log().expects_partitions() || !can_run(c)) return false;
   if (count == 0 || count > payload.size() / net::request_item_bytes) return false;
-  const bool has_values = c.what != verb::pull;
+  const bool reads = c.what == verb::pull;
   auto& keys = store_.keys();
-  resolved_.clear(count);
+  resolved_.clear(reads ? 0 : count);
   net::request_items cursor(payload, count);
-  std::array<net::request_item, items_at_once> item;
+  std::array<const std::byte*, items_at_once> item;
   std::array<std::uint64_t, items_at_once> hash;
+  std::array<entry*, items_at_once> found;
   for (std::size_t first = 0; first < count; first += items_at_once) {
     const auto n = std::min(count - first, items_at_once);
-    for (std::size_t i = 0; i < n; ++i) {
-      if (!cursor.next(item[i])) return false;
-      hash[i] = hash_key(item[i].key);
+    const std::span items(item.data(), n);
+    const std::span hashes(hash.data(), n);
+    if (cursor.next(items) != n) return false;
+    hash_keys(items, hash.data());
+    if (!keys.owns_all(hashes)) return false;
+    keys.find(
+        hashes, [&](std::size_t i) { return net::item_key(item[i]); }, found.data());
+    if (first == 0) {
+      if (resolved_.begin(found[0]) != resolved_keys::fit::good || !can_run(c, resolved_)) return false;
+      if (!reads && resolved_.value_bytes() > payload.size() / count) return false;
+      auto& numbers = reads ? items_ : values_;
+      if (const auto bytes = count * resolved_.value_bytes(); numbers.size() < bytes) numbers.resize(bytes);
     }
-    keys.prefetch({hash.data(), n});
-    for (std::size_t i = 0; i < n; ++i) {
-      if (!keys.owns(partition_of(hash[i]))) return false;
-      if (resolved_.add(keys, hash[i], item[i].key) != resolved_keys::fit::good) return false;
-      if (!has_values) continue;
-      const auto& [tag, bytes] = item[i].value;
-      const auto each = resolved_.value_bytes();
-      if (tag != resolved_.tag() || bytes.size() != each) return false;
-      if (first + i == 0) {
-        if (each > payload.size() / count) return false;
-        values_.resize(count * each);
-      }
-      copy_short(values_.data() + (first + i) * each, bytes.data(), each);
+    const auto at = first * resolved_.value_bytes();
+    const std::span entries(found.data(), n);
+    if (reads) {
+      if (resolved_.read(entries, items_.data() + at) != resolved_keys::fit::good) return false;
+    } else {
+      if (resolved_.add(entries) != resolved_keys::fit::good) return false;
+      if (!copy_values(items, resolved_.tag(), resolved_.value_bytes(), values_.data() + at)) return false;
     }
   }
-  if (!cursor.ok() || !can_run(c, resolved_)) return false;
+  if (!cursor.ok()) return false;
   log().hold_places();
   const bool early = may_answer_first(c);
   if (early) answer_uniform(c, resolved_, done);
-  run(c, resolved_, values_.data());
+  run(c, resolved_, values_.data());  // values that were read are in place
   if (log().remembers()) log().answered_alike(count, c.what == verb::bupdate ? resolved_.tag() : value_tag::none);
   if (!early) answer_uniform(c, resolved_, done);
   free_if_larger(values_, kept_buffer_bytes);
@@ -280,7 +307,7 @@ bool shard::can_run(const key_operation& c) const {
 
 bool shard::can_run(const key_operation& c, const resolved_keys& keys) const {
   const bool answers_values = c.what == verb::pull || c.what == verb::bupdate;
-  if (answers_values && keys.size() * keys.value_bytes() > room_of(c)) return false;
+  if (answers_values && c.header->count * keys.value_bytes() > room_of(c)) return false;
   if (c.function != nullptr && !keys.can_update(*c.function)) return false;
   // An optimizer's state is dropped with the old value.
   return c.what != verb::push || !store_.keys().keeps_states();
@@ -316,13 +343,14 @@ void shard::run(const key_operation& c, resolved_keys& keys, const std::byte* va
 
 void shard::answer_uniform(const key_operation& c, const resolved_keys& keys, completion& done) {
   const bool answers_values = c.what == verb::pull || c.what == verb::bupdate;
-  const auto bytes = answers_values ? keys.size() * keys.value_bytes() : 0;
+  const std::size_t count = c.header->count;
+  const auto bytes = answers_values ? count * keys.value_bytes() : 0;
   net::reply_header reply;
   reply.count = c.header->count;
   reply.flags = net::reply_uniform;
   reply.tag = answers_values ? keys.tag() : value_tag::none;
   reply.value_version = store_.keys().family().last_version;
-  if (may_answer_first(c)) reply.value_version += keys.size();  // as of the end of the change
+  if (may_answer_first(c)) reply.value_version += count;  // as of the end of the change
   shard_counters::add(counters_.bytes_out, net::reply_header_bytes + bytes);
   done.answer(reply, std::span(items_).first(bytes));
   free_if_larger(items_, kept_buffer_bytes);

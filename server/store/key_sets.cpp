@@ -2,6 +2,7 @@
 #include "server/store/key_sets.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -13,10 +14,16 @@
 namespace paracel::srv {
 namespace {
 
-// Keys that are looked up together, as in the multi verbs: more misses than a core keeps in flight.
-constexpr std::size_t batch = 32;
 // How far ahead a loop prefetches values. Each is a cache line or two; a core has 10 to 16 misses in flight.
 constexpr std::size_t ahead = 16;
+
+/// Calls f with the bytes of a value, as a constant where it is a common one: copies are single instructions then.
+template <class F>
+auto with_width(std::size_t bytes, const F& f) {
+  if (bytes == 4) return f(std::integral_constant<std::size_t, 4>());
+  if (bytes == 8) return f(std::integral_constant<std::size_t, 8>());
+  return f(bytes);
+}
 
 bool is_aligned(const std::byte* p, std::size_t to) noexcept { return reinterpret_cast<std::uintptr_t>(p) % to == 0; }
 
@@ -61,33 +68,57 @@ resolved_keys* prepared_set::resolve(key_store& keys) {
 prepared_set::state prepared_set::look_up(key_store& keys) {
   if (hashes_.empty()) return state::mixed;  // no type and size to loop over
   resolved_.clear(size());
-  for (std::size_t begin = 0; begin < size(); begin += batch) {
-    const auto n = std::min(batch, size() - begin);
-    keys.prefetch({hashes_.data() + begin, n});
-    for (std::size_t i = begin; i < begin + n; ++i) {
-      if (!keys.owns(partition_of(hashes_[i]))) return state::mixed;
-      const auto fit = resolved_.add(keys, hashes_[i], key(i));
-      missing_ = i;
-      if (fit == resolved_keys::fit::missing) return state::missing;
-      if (fit == resolved_keys::fit::mixed) return state::mixed;
-    }
+  std::array<entry*, key_store::batch> found;
+  for (std::size_t begin = 0; begin < size(); begin += key_store::batch) {
+    const auto hashes = std::span(hashes_).subspan(begin, std::min(key_store::batch, size() - begin));
+    if (!keys.owns_all(hashes)) return state::mixed;
+    keys.find(
+        hashes, [&](std::size_t i) { return key(begin + i); }, found.data());
+    auto fit = begin == 0 ? resolved_.begin(found[0]) : resolved_keys::fit::good;
+    if (fit == resolved_keys::fit::good) fit = resolved_.add(std::span(found).first(hashes.size()));
+    missing_ = resolved_.size();
+    if (fit == resolved_keys::fit::missing) return state::missing;
+    if (fit == resolved_keys::fit::mixed) return state::mixed;
   }
   return state::uniform;
 }
 
+resolved_keys::fit resolved_keys::begin(const entry* first) noexcept {
+  if (first == nullptr) return fit::missing;
+  if (!is_numeric(first->tag()) || first->is_large()) return fit::mixed;
+  tag_ = first->tag();
+  value_bytes_ = first->value().size();
+  kind_ = first->kind();
+  return fit::good;
+}
+
+resolved_keys::fit resolved_keys::add(std::span<entry* const> found) noexcept {
+  for (auto* e : found) {
+    if (e == nullptr) return fit::missing;
+    if (e->kind() != kind_) return fit::mixed;
+    entries_[count_] = e;
+    places_[count_++] = table::place_of(*e);
+  }
+  return fit::good;
+}
+
+resolved_keys::fit resolved_keys::read(std::span<entry* const> found, std::byte* out) const noexcept {
+  return with_width(value_bytes_, [&](auto width) {
+    for (auto* e : found) {
+      if (e == nullptr) return fit::missing;
+      if (e->kind() != kind_) return fit::mixed;
+      std::memcpy(out, table::place_of(*e), width);
+      out += width;
+    }
+    return fit::good;
+  });
+}
+
 void resolved_keys::gather(std::byte* out) const noexcept {
   const auto n = size();
-  const auto each = [&](auto width) {
+  with_width(value_bytes_, [&](auto width) {
     for (std::size_t i = 0; i < n; ++i) std::memcpy(out + i * width, places_[i], width);
-  };
-  switch (value_bytes_) {
-    case 4:
-      return each(std::integral_constant<std::size_t, 4>());
-    case 8:
-      return each(std::integral_constant<std::size_t, 8>());
-    default:
-      if (value_bytes_ != 0) each(value_bytes_);
-  }
+  });
 }
 
 void resolved_keys::scatter(key_store& keys, const std::byte* in) noexcept {

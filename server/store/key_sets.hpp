@@ -55,26 +55,18 @@ class resolved_keys {
  public:
   enum class fit : std::uint8_t { good, missing, mixed };
 
+  /// Room for so many keys, of which there are none so far.
   void clear(std::size_t keys) {
-    entries_.resize(keys);
-    places_.resize(keys);
     count_ = 0;
+    if (entries_.size() < keys) entries_.resize(keys);
+    if (places_.size() < keys) places_.resize(keys);
   }
-  /// Adds the next key, which is owned here. A missing key, or one whose value is not like the others, is not added.
-  [[nodiscard]] fit add(key_store& keys, std::uint64_t hash, std::string_view key) {
-    auto* e = keys.find(hash, key);
-    if (e == nullptr) return fit::missing;
-    const auto value = e->view();
-    if (count_ == 0) {
-      tag_ = value.tag;
-      value_bytes_ = value.bytes.size();
-    }
-    if (value.tag != tag_ || value.bytes.size() != value_bytes_) return fit::mixed;
-    if (!is_numeric(tag_) || e->is_large()) return fit::mixed;
-    entries_[count_] = e;
-    places_[count_++] = keys.table_of(hash).open(*e).data();
-    return fit::good;
-  }
+  /// Type and size are those of this entry; null: a missing key.
+  [[nodiscard]] fit begin(const entry* first) noexcept;
+  /// Adds these entries, of keys that are owned here, up to one that is null or not like the first.
+  [[nodiscard]] fit add(std::span<entry* const> found) noexcept;
+  /// The same without adding them: their values are written to `out`, contiguously.
+  [[nodiscard]] fit read(std::span<entry* const> found, std::byte* out) const noexcept;
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
   [[nodiscard]] const entry& at(std::size_t i) const noexcept { return *entries_[i]; }
   [[nodiscard]] value_tag tag() const noexcept { return tag_; }
@@ -100,6 +92,7 @@ class resolved_keys {
   std::vector<std::byte*> places_;
   value_tag tag_ = value_tag::none;
   std::size_t value_bytes_ = 0;
+  std::uint64_t kind_ = 0;  // entry::kind of all
 };
 
 /// One list of keys, and the addresses of their values while nothing has moved.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bitset>
 #include <cstddef>
@@ -19,8 +20,10 @@
 
 #include <paracel/detail/value.hpp>
 
+#include "core/check.hpp"
 #include "core/hash.hpp"
 #include "core/shared_buffer.hpp"
+#include "core/short_bytes.hpp"
 #include "server/store/arena.hpp"
 #include "server/store/partition_table.hpp"
 
@@ -64,6 +67,23 @@ class memory_limit_reached : public std::exception {
   }
 };
 
+/// The partitions of each thread of a server: p % threads, without a division.
+class thread_share {
+ public:
+  explicit constexpr thread_share(std::uint32_t threads) noexcept
+      : threads_(threads), reciprocal_((std::uint64_t{1} << 32U) / threads + 1) {}
+  /// p / threads. Exact: the reciprocal is too large by less than 2^-32, which times p is less than 1 / threads.
+  [[nodiscard]] constexpr std::uint32_t index_of(std::uint16_t p) const noexcept {
+    return static_cast<std::uint32_t>(p * reciprocal_ >> 32U);
+  }
+  /// p % threads
+  [[nodiscard]] constexpr std::uint32_t thread_of(std::uint16_t p) const noexcept { return p - index_of(p) * threads_; }
+
+ private:
+  std::uint32_t threads_;
+  std::uint64_t reciprocal_;
+};
+
 /// The keys of one shard: the tables of the partitions p with p % threads == index, and their owners. Consecutive
 /// tables are a group, whose entries lie in an arena of their own, so that a scan can read a group in address
 /// order.
@@ -73,7 +93,7 @@ class memory_limit_reached : public std::exception {
 class key_store {
  public:
   key_store(const shard_settings& settings, const std::atomic<const ownership*>& owned)
-      : settings_(settings), room_(settings.max_memory_bytes), owned_(owned) {
+      : settings_(settings), share_(settings.threads), room_(settings.max_memory_bytes), owned_(owned) {
     const auto count = (partition_count + settings_.threads - 1) / settings_.threads;
     tables_.reserve(count);
     group_tables_ = (count + most_groups - 1) / most_groups;
@@ -87,9 +107,19 @@ class key_store {
 
   /// Whether a key of this partition belongs here.
   [[nodiscard]] bool owns(std::uint16_t partition) const noexcept {
-    if (partition % settings_.threads != settings_.index) return false;
+    if (share_.thread_of(partition) != settings_.index) return false;
     const auto* owned = owned_.load(std::memory_order_acquire);
     return owned == nullptr || owned->mine[partition];
+  }
+  /// Whether all keys of these hashes do.
+  [[nodiscard]] bool owns_all(std::span<const std::uint64_t> hashes) const noexcept {
+    const auto* owned = owned_.load(std::memory_order_acquire);
+    for (const auto h : hashes) {
+      const auto partition = partition_of(h);
+      if (share_.thread_of(partition) != settings_.index) return false;
+      if (owned != nullptr && !owned->mine[partition]) return false;
+    }
+    return true;
   }
   /// The same for a table by its number: a scan skips replicas of other servers' partitions.
   [[nodiscard]] bool owns_table(std::size_t i) const noexcept {
@@ -108,19 +138,35 @@ class key_store {
   }
 
   /// The table of a hash. A foreign partition maps to a table of ours by its index, which does not hold its keys.
-  [[nodiscard]] table& table_of(std::uint64_t hash) noexcept { return tables_[partition_of(hash) / settings_.threads]; }
+  [[nodiscard]] table& table_of(std::uint64_t hash) noexcept { return tables_[share_.index_of(partition_of(hash))]; }
   /// Tables in the order of their partitions: number i is that of partition `i * threads + index`.
   [[nodiscard]] std::vector<table>& tables() noexcept { return tables_; }
   /// Tables per group; the last one may have fewer. Group g begins with table `g * group_tables()`.
   [[nodiscard]] std::size_t group_tables() const noexcept { return group_tables_; }
   [[nodiscard]] std::deque<arena>& groups() noexcept { return groups_; }
 
-  /// Prefetches the memory of the keys of these hashes, each level for all of them before the next: the tables,
-  /// their slots, the entries. Accesses right afterwards then wait for the misses of one key, not of every key.
+  /// Keys that are looked up together: 32 misses are more than a current core keeps in flight (10 to 16), and their
+  /// items fit in the first-level cache.
+  static constexpr std::size_t batch = 32;
+
+  /// Prefetches the memory of the keys of at most `batch` hashes, each level for all of them before the next: the
+  /// tables, their slots, the entries. Accesses right afterwards then wait for the misses of one key, not of every key.
   void prefetch(std::span<const std::uint64_t> hashes) noexcept {
-    for (const auto h : hashes) __builtin_prefetch(&table_of(h));
-    for (const auto h : hashes) table_of(h).prefetch_slot(h);
-    for (const auto h : hashes) table_of(h).prefetch_entry(h);
+    std::array<entry*, batch> found;
+    guess(hashes, found.data());
+  }
+  /// The entries of at most `batch` keys, as `prefetch` and `find` for each: `key(i)` is the one with hash number i. A
+  /// missing one is null.
+  template <class Key>
+  void find(std::span<const std::uint64_t> hashes, const Key& key, entry** found) noexcept {
+    guess(hashes, found);
+    for (std::size_t i = 0; i < hashes.size(); ++i) {
+      if (found[i] == nullptr) continue;
+      const std::string_view wanted = key(i);
+      const auto there = found[i]->key();
+      if (there.size() != wanted.size() || !equal_short(there.data(), wanted.data(), wanted.size())) [[unlikely]]
+        found[i] = find(hashes[i], wanted);
+    }
   }
 
   [[nodiscard]] entry* find(std::uint64_t hash, std::string_view key) noexcept {
@@ -162,18 +208,18 @@ class key_store {
 
   /// Removes the keys of one partition.
   void clear(std::uint16_t partition) noexcept {
-    auto& t = tables_[partition / settings_.threads];
+    auto& t = tables_[share_.index_of(partition)];
     size_ -= t.size();
     t.clear();
-    if (!states_.empty()) states_[partition / settings_.threads].clear();
+    if (!states_.empty()) states_[share_.index_of(partition)].clear();
   }
   /// The table of a partition of ours.
   [[nodiscard]] const table& table_of_partition(std::uint16_t partition) const noexcept {
-    return tables_[partition / settings_.threads];
+    return tables_[share_.index_of(partition)];
   }
   /// Whether a partition belongs to this shard, whatever the ring says.
   [[nodiscard]] bool is_of_shard(std::uint16_t partition) const noexcept {
-    return partition < partition_count && partition % settings_.threads == settings_.index;
+    return partition < partition_count && share_.thread_of(partition) == settings_.index;
   }
 
   /// An optimizer's state of a key, in a second family of tables: null when there is none.
@@ -234,9 +280,23 @@ class key_store {
   // bytes a key.
   static constexpr std::uint32_t most_groups = 256;
 
+  void guess(std::span<const std::uint64_t> hashes, entry** found) noexcept {
+    PARACEL_ASSERT(hashes.size() <= batch);
+    std::array<const table*, batch> of;
+    const auto n = hashes.size();
+    for (std::size_t i = 0; i < n; ++i) {
+      of[i] = &table_of(hashes[i]);
+      __builtin_prefetch(of[i]);
+    }
+    for (std::size_t i = 0; i < n; ++i) of[i]->prefetch_slot(hashes[i]);
+    for (std::size_t i = 0; i < n; ++i) {
+      found[i] = of[i]->guess(hashes[i]);
+      __builtin_prefetch(found[i]);
+    }
+  }
   bool tidy_tables(arena& memory, std::span<table> of_arena, const std::function<bool()>& over);
   [[nodiscard]] table& state_table_of(std::uint64_t hash) noexcept {
-    return states_[partition_of(hash) / settings_.threads];
+    return states_[share_.index_of(partition_of(hash))];
   }
   template <class F>
   entry& counted(table& t, const F& change) {
@@ -247,6 +307,7 @@ class key_store {
   }
 
   shard_settings settings_;
+  thread_share share_;
   std::size_t room_;  // the current limit
   const std::atomic<const ownership*>& owned_;
   table_stats family_;

@@ -86,17 +86,6 @@ entry* table::find(std::uint64_t hash, std::string_view key) const noexcept {
   return s == nullptr ? nullptr : entry_of(*s);
 }
 
-void table::prefetch_entry(std::uint64_t hash) const noexcept {
-  if (slots_ == nullptr) return;
-  const auto wanted = hash & 0xffffU;
-  for (std::size_t i = hash & mask_; slots_[i] != 0; i = (i + 1) & mask_) {
-    if (slots_[i] >> address_bits == wanted) {
-      __builtin_prefetch(entry_of(slots_[i]));
-      return;
-    }
-  }
-}
-
 void table::rehash(std::size_t slots) {
   auto* fresh = family_->slots.allocate(slots);
   const auto old_slots = slots_ == nullptr ? 0 : mask_ + 1UL;

@@ -41,6 +41,11 @@ class entry {
                   : std::span<const std::byte>{place(), value_bytes_};
   }
   [[nodiscard]] value_view view() const noexcept { return {tag_, value()}; }
+  /// Type and size of the value, and whether it is large: entries are compared by it at once.
+  [[nodiscard]] std::uint64_t kind() const noexcept {
+    constexpr std::uint64_t key_bits = 0xffff'0000'0000;
+    return load_field<std::uint64_t>(reinterpret_cast<const std::byte*>(&value_bytes_)) & ~key_bits;
+  }
   /// The bytes of a value whose tag says that it is one number, which is never large.
   [[nodiscard]] const std::byte* scalar() const noexcept { return place(); }
   /// Another reference to a large value; it keeps these bytes alive whatever happens to the entry.
@@ -130,6 +135,8 @@ class table {
 
   /// The bytes of `e` for a change in place. Copies a large value first while a reply still holds it.
   std::span<std::byte> open(entry& e);
+  /// The same of a value that is not large.
+  static std::byte* place_of(entry& e) noexcept { return e.place(); }
   /// Marks the end of a change in place: a new version.
   void changed(entry& e) noexcept { e.version_ = ++family_->last_version; }
   /// The same with a version that was reserved beforehand (`key_store::take_versions`).
@@ -142,7 +149,14 @@ class table {
   void prefetch_slot(std::uint64_t hash) const noexcept {
     if (slots_ != nullptr) __builtin_prefetch(&slots_[hash & mask_]);
   }
-  void prefetch_entry(std::uint64_t hash) const noexcept;
+  /// The first entry whose slot fits the hash, or null. Its key is another one in one of 65,536 cases.
+  [[nodiscard]] entry* guess(std::uint64_t hash) const noexcept {
+    if (slots_ == nullptr) return nullptr;
+    const auto wanted = hash & 0xffffU;
+    for (std::size_t i = hash & mask_; slots_[i] != 0; i = (i + 1) & mask_)
+      if (slots_[i] >> address_bits == wanted) return entry_of(slots_[i]);
+    return nullptr;
+  }
 
   /// Calls f(const entry&) for each whose low 16 bits of the hash are in [first, first + width), in no particular
   /// order. These bits never change while an entry exists, so that a range always denotes the same part of the table.

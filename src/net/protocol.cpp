@@ -9,7 +9,6 @@
 
 #include "core/check.hpp"
 #include "core/hash.hpp"
-#include "core/short_bytes.hpp"
 #include "net/job_key.hpp"
 
 namespace paracel::net {
@@ -26,9 +25,7 @@ constexpr std::uint16_t known_flags = flag_staged | flag_bsp_read | flag_range |
 constexpr std::uint16_t known_reply_flags = reply_uniform | reply_more;
 
 std::uint32_t item_value_bytes(const value_view& value) {
-  if (value.bytes.size() > std::numeric_limits<std::uint32_t>::max()) {
-    throw protocol_error("a value of " + std::to_string(value.bytes.size()) + " bytes does not fit a multi request");
-  }
+  if (value.bytes.size() > std::numeric_limits<std::uint32_t>::max()) refuse_item({}, value);
   return static_cast<std::uint32_t>(value.bytes.size());
 }
 
@@ -149,17 +146,11 @@ const char* decode(std::span<const std::byte> frame, std::size_t tail_bytes, rep
   return nullptr;
 }
 
-std::byte* write_item(std::byte* to, std::string_view key, const value_view& value) {
+void refuse_item(std::string_view key, const value_view& value) {
   if (key.size() > max_key_bytes) {
     throw protocol_error("a key of " + std::to_string(key.size()) + " bytes; at most 65535 are allowed");
   }
-  store_fields(to, static_cast<std::uint32_t>(key.size()), item_value_bytes(value),
-               static_cast<std::uint32_t>(value.tag));  // and three zero bytes
-  to += request_item_bytes;
-  copy_short(to, key.data(), key.size());
-  to += key.size();
-  copy_short(to, value.bytes.data(), value.bytes.size());
-  return to + value.bytes.size();
+  throw protocol_error("a value of " + std::to_string(value.bytes.size()) + " bytes does not fit a multi request");
 }
 
 void append_item(std::vector<std::byte>& body, std::string_view key, const value_view& value) {

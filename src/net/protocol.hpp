@@ -5,10 +5,12 @@
 // sockets.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +20,7 @@
 #include <paracel/detail/bytes.hpp>
 #include <paracel/detail/value.hpp>
 
+#include "core/short_bytes.hpp"
 #include "net/verbs.hpp"
 
 namespace paracel::net {
@@ -172,7 +175,8 @@ inline constexpr std::size_t reply_item_bytes = 16;
 void append_item(std::vector<std::byte>& body, std::string_view key, const value_view& value = {});
 /// The same into memory that has room for it. Returns: the position of the next one.
 /// Throws: protocol_error for a key or a value that is too long; nothing is written.
-std::byte* write_item(std::byte* to, std::string_view key, const value_view& value);
+inline std::byte* write_item(std::byte* to, std::string_view key, const value_view& value);
+[[noreturn]] void refuse_item(std::string_view key, const value_view& value);
 void append_item(std::vector<std::byte>& body, status result, std::uint64_t version, const value_view& value);
 
 /// Iterates over `count` items of a body; stops at the first malformed one.
@@ -182,6 +186,10 @@ class request_items {
   request_items(std::span<const std::byte> body, std::uint32_t count) noexcept : rest_(body), left_(count) {}
   /// The next item, or nothing at the end or when the rest is malformed (`ok()` tells which).
   bool next(request_item& out) noexcept;
+  /// The next items, as many as `to` has room for, by where they begin (`item_key`, `item_value`). Returns: how many;
+  /// fewer at the end or when the rest is malformed. Cost: items with the lengths and the tag of the one before are
+  /// recognised by two comparisons.
+  std::size_t next(std::span<const std::byte*> to) noexcept;
   /// True when all items were read and no byte is left over.
   [[nodiscard]] bool ok() const noexcept { return !bad_ && left_ == 0 && rest_.empty(); }
 
@@ -189,7 +197,15 @@ class request_items {
   std::span<const std::byte> rest_;
   std::uint32_t left_;
   bool bad_ = false;
+  // What the last item of a batch began with, and its length; none yet: longer than any.
+  std::uint64_t lengths_ = 0;
+  std::uint32_t tag_ = 0;
+  std::size_t bytes_ = std::numeric_limits<std::size_t>::max();
 };
+/// Of an item by where it begins, once request_items has checked it.
+inline std::string_view item_key(const std::byte* item) noexcept;
+inline value_view item_value(const std::byte* item) noexcept;
+
 class reply_items {
  public:
   reply_items(std::span<const std::byte> body, std::uint32_t count) noexcept : rest_(body), left_(count) {}
@@ -207,6 +223,17 @@ inline std::span<const std::byte> bytes_of(std::string_view s) noexcept {
 }
 inline std::string_view text_of(std::span<const std::byte> b) noexcept {
   return {reinterpret_cast<const char*>(b.data()), b.size()};
+}
+
+inline std::byte* write_item(std::byte* to, std::string_view key, const value_view& value) {
+  const auto bytes = value.bytes.size();
+  if (key.size() > max_key_bytes || bytes > std::numeric_limits<std::uint32_t>::max()) [[unlikely]]
+    refuse_item(key, value);
+  to = store_fields(to, static_cast<std::uint32_t>(key.size()), static_cast<std::uint32_t>(bytes),
+                    static_cast<std::uint32_t>(value.tag));  // and three zero bytes
+  copy_short(to, key.data(), key.size());
+  copy_short(to + key.size(), value.bytes.data(), bytes);
+  return to + key.size() + bytes;
 }
 
 inline bool request_items::next(request_item& out) noexcept {
@@ -227,6 +254,42 @@ inline bool request_items::next(request_item& out) noexcept {
   --left_;
   bad_ = false;
   return true;
+}
+
+inline std::size_t request_items::next(std::span<const std::byte*> to) noexcept {
+  const auto most = bad_ ? 0 : std::min<std::size_t>(to.size(), left_);
+  const auto* at = rest_.data();
+  auto bytes = rest_.size();
+  std::size_t n = 0;
+  for (; n < most; ++n) {
+    to[n] = at;
+    if (bytes < bytes_ || load_field<std::uint64_t>(at) != lengths_ || load_field<std::uint32_t>(at + 8) != tag_) {
+      request_items one({at, bytes}, 1);
+      request_item item;
+      if (!one.next(item)) {
+        bad_ = true;
+        break;
+      }
+      load_fields(at, lengths_, tag_);
+      bytes_ = bytes - one.rest_.size();
+    }
+    at += bytes_;
+    bytes -= bytes_;
+  }
+  rest_ = {at, bytes};
+  left_ -= static_cast<std::uint32_t>(n);
+  return n;
+}
+
+inline std::string_view item_key(const std::byte* item) noexcept {
+  return {reinterpret_cast<const char*>(item) + request_item_bytes, load_field<std::uint32_t>(item)};
+}
+inline value_view item_value(const std::byte* item) noexcept {
+  std::uint32_t key_bytes = 0;
+  std::uint32_t value_bytes = 0;
+  value_tag tag{};
+  load_fields(item, key_bytes, value_bytes, tag);
+  return {tag, {item + request_item_bytes + key_bytes, value_bytes}};
 }
 
 inline bool reply_items::next(reply_item& out) noexcept {
