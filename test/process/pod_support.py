@@ -78,7 +78,7 @@ class Pod:
                 file.write("".join(f"{source} {target}\n" for target, source in places.items())
                            + f"/etc/netns/{self.name}/hosts /etc/hosts\n/dev /dev\n")
             start = [START_INSIDE, self.host, mounts, cluster.root, container["workingDir"], *command]
-            variables["PATH"] = "/usr/bin:/bin"
+            variables["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"
         else:
             places = {"/usr/lib/paracel/bin/prun.py": PRUN, "/usr/lib/paracel/bin": BIN, **places}
             command = [self.placed(word, places) for word in command]
