@@ -168,6 +168,9 @@ class Manifests(JobTest):
             "--output-dir", "/paracel/run",
             "--checkpoint-dir", "/paracel/checkpoints", "--resume-newest", "-c", "/paracel/config/config.json",
             "/usr/lib/paracel/bin/lr"])
+        here = {"/paracel/config/config.json": "cfg.json", "/usr/lib/paracel/bin/lr": LR}
+        status, _, err = self.prun("--dry-run", *(here.get(word, word) for word in command[1:]))  # it takes what it is given
+        self.assertEqual((status, err), (0, ""))
         self.assertEqual([pods[role]["command"] for role in ("server", "worker")],
                          [[prun, "join", "server"], [prun, "join", "worker"]])
         for container in pods.values():

@@ -29,6 +29,8 @@ class Checkpoints:
     def __init__(self, options, framework, program):
         self.folder, self.resume, self.notes = "", "", []
         self.options = options
+        if options.resume_newest and holds_checkpoints(options.checkpoint_dir):
+            options.resume = options.checkpoint_dir
         if not (options.checkpoint_dir or options.resume):
             return
         wanted = options.checkpoint_dir

@@ -162,6 +162,8 @@ def parse_command_line(arguments):
     add("--resume", type=name_given, default=None, metavar="DIR",
         help="resume from the newest valid checkpoint in DIR, or from DIR itself if it is one; later checkpoints are written "
              "there too unless --checkpoint-dir is given")
+    add("--resume-newest", action="store_true",
+        help="resume from the newest valid checkpoint in --checkpoint-dir, if there is one: for what starts a job again")
     add("--plugin-dir", action="append", default=[], metavar="DIR",
         help="another folder from which servers may load plug-ins; the folders of update_file, filter_file and handle_file are "
              "always allowed")
@@ -265,6 +267,8 @@ def parse_command_line(arguments):
         if value and not (options.checkpoint_dir or options.resume):
             parser.error(f"--checkpoint-{name} requires --checkpoint-dir or --resume")
         setattr(options, "checkpoint_" + name, value or otherwise)
+    if options.resume_newest and (options.resume or not options.checkpoint_dir):
+        parser.error("--resume-newest requires --checkpoint-dir, and no --resume")
     if options.replicas > min(options.snum, MOST_REPLICAS):
         parser.error(f"--replicas {options.replicas}: want at most {MOST_REPLICAS}" if options.replicas > MOST_REPLICAS else
                      f"--replicas {options.replicas} needs as many servers, and there "
@@ -292,9 +296,9 @@ def parse_command_line(arguments):
         parser.error("--on-worker-death eject: with -m external nobody reports that a worker is dead: want abort or wait:T")
     if options.join_timeout is None:
         options.join_timeout = 600.0 if external else 60.0
-    if options.method == "k8s":
+    if "k8s" in (options.method, options.m_server):
         from .k8s import check_options
-        check_options(parser, options)
+        check_options(parser, options, arguments)
     elif options.image or options.jobset or options.name or options.volume or options.resources:
         parser.error("--image, --jobset, --name, --volume and --resources require -m k8s")
     if "ssh" in (options.method, options.m_server):
