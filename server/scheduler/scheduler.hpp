@@ -163,8 +163,7 @@ class scheduler {
   /// The exit status for the end of the job: 0 unless it was aborted.
   [[nodiscard]] int status() const noexcept { return status_; }
   [[nodiscard]] const std::string& cause() const noexcept { return cause_; }
-  /// What is exported to Prometheus. Cost: about 20 us for each process, which matters to nobody else but the
-  /// scheduler.
+  /// What is exported to Prometheus. Cost: parses the last heartbeat of every process.
   [[nodiscard]] std::vector<metric_family> metrics(time_point now);
   /// True when the job has ended and every node has been told, has left, or has had the heartbeat limit to ask.
   [[nodiscard]] bool all_notified(time_point now) const noexcept;

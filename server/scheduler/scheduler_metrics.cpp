@@ -104,6 +104,9 @@ constexpr std::initializer_list<std::pair<const char*, const char*>> gauges = {
     {"paracel_hot_key_requests", "Requests for the hottest keys of each server, estimated from one in 128."},
 };
 
+/// A path need not be UTF-8; a label must.
+std::string valid_text(const std::string& text) { return json::parse(json_text(json(text))).get<std::string>(); }
+
 std::string label_text(std::string text) {
   if (text.size() <= most_label_bytes) return text;
   std::size_t end = most_label_bytes;
@@ -176,7 +179,7 @@ std::vector<metric_family> scheduler::metrics(time_point now) {
   for (std::size_t i = 0; i + 1 < verb_times::buckets; ++i)
     bounds.push_back(1e-9 * std::ldexp(1.0, static_cast<int>(verb_times::least_bits + i)));
 
-  all.add("paracel_job_info", {{"program", label_text(options_.program)}, {"folder", options_.folder}}, 1);
+  all.add("paracel_job_info", {{"program", valid_text(options_.program)}, {"folder", valid_text(options_.folder)}}, 1);
   const std::chrono::duration<double> age = now - begin_;
   const std::chrono::duration<double> wall = std::chrono::system_clock::now().time_since_epoch();
   if (start_time_ == 0) start_time_ = (wall - age).count();

@@ -87,6 +87,9 @@ class MetricsTest(JobTest):
                          METRICS, os.path.join(folder, "out"), "100000", str(pause))
         self.assertTrue(wait_until(lambda: "prun: round" in run.err(), 30), run.err())
         url = re.search(r"prun: metrics at (http://\S+)", run.err())[1]
+        # The first heartbeats come half a second later.
+        self.assertTrue(wait_until(lambda: {"pull", "push", "clock_tick"} <= {labels["verb"] for labels, _ in Exposition(
+            read_url(url)).of(DURATION + "_count")}, 30, 0.2), run.err())
         return run, os.path.join(folder, "run"), url
 
     def tell(self, run_dir):
@@ -251,11 +254,13 @@ class Endpoint(MetricsTest):
             except OSError:
                 self.skipTest("this host has no other address")
             own = s.getsockname()[0]
-        _, _, url = self.job()
+        run, _, url = self.job()
         port = urllib.parse.urlsplit(url).port
         self.assertEqual(urllib.parse.urlsplit(url).hostname, "127.0.0.1")
         with self.assertRaises(ConnectionRefusedError):
             socket.create_connection((own, port), 20)
+        run.process.send_signal(signal.SIGINT)  # the next one writes to the same files
+        self.assertEqual(run.wait(), 130)
         run, _, url = self.job("--metrics-bind", own)
         self.assertEqual(urllib.parse.urlsplit(url).hostname, own)
         self.assertIn("paracel_job_info", read_url(url))
@@ -269,7 +274,8 @@ class File(MetricsTest):
         folder = os.path.join(tempfile.mkdtemp(dir=self.folder), "with spaces ä")
         os.mkdir(folder)
         out = os.path.join(self.folder, "file_out")
-        run = self.start("-w", "2", "-p", "2", "--metrics-file", os.path.relpath(folder, self.folder), METRICS, out, "100000",
+        odd = os.path.join(tempfile.mkdtemp(dir=self.folder), "run \"\\\n\udcff")  # with a byte that is not UTF-8
+        run = self.start("--run-dir", odd, "-w", "2", "-p", "2", "--metrics-file", os.path.relpath(folder, self.folder), METRICS, out, "100000",
                          "20")
         self.assertTrue(wait_until(lambda: "prun: round" in run.err(), 30), run.err())
         self.assertNotIn("metrics at", run.err())
@@ -282,6 +288,9 @@ class File(MetricsTest):
         first = wait_until(pulls, 20, 0.05)
         self.assertTrue(first)
         self.assertTrue(wait_until(lambda: pulls() > first, 20, 0.01))
+        (info, _), = Exposition(read_bytes(path).decode()).of("paracel_job_info")
+        self.assertEqual(info["folder"].encode().decode("unicode_escape").encode("latin-1").decode(),
+                         odd.replace("\udcff", "\ufffd"))
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o666 & ~self.umask())
         if PROMTOOL:
             with open(path, encoding="utf-8") as file:
