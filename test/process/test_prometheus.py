@@ -275,8 +275,8 @@ class File(MetricsTest):
         os.mkdir(folder)
         out = os.path.join(self.folder, "file_out")
         odd = os.path.join(tempfile.mkdtemp(dir=self.folder), "run \"\\\n\udcff")  # with a byte that is not UTF-8
-        run = self.start("--run-dir", odd, "-w", "2", "-p", "2", "--metrics-file", os.path.relpath(folder, self.folder), METRICS, out, "100000",
-                         "20")
+        run = self.start("--run-dir", odd, "-w", "2", "-p", "2", "--metrics-file", os.path.relpath(folder, self.folder),
+                         METRICS, out, "100000", "20")
         self.assertTrue(wait_until(lambda: "prun: round" in run.err(), 30), run.err())
         self.assertNotIn("metrics at", run.err())
         path = os.path.join(folder, f"paracel_{run.job()}.prom")
