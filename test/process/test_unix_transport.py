@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""prun.py --transport unix: workers and servers whose Unix sockets have no ZeroMQ behind them. Results have the bits of those over
+"""prun.py --transport unix: workers and servers read and write their Unix sockets themselves. Results have the bits of those over
 ZeroMQ, also when messages are lost on purpose; a killed server costs no count, a killed worker ends the job."""
 import os
 import re

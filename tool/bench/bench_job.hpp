@@ -34,7 +34,7 @@
 namespace paracel::bench {
 
 struct job_options {
-  std::string bin_dir;  ///< folder of start_server and start_scheduler; empty: that of this program
+  std::string bin_dir;            ///< folder of start_server and start_scheduler; empty: that of this program
   std::string transport = "ipc";  ///< ipc or tcp, by ZeroMQ; unix: without it
   int workers = 1;
   int servers = 1;

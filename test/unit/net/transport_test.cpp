@@ -40,7 +40,8 @@ using test::tcp_setting;
 template <typename Setting>
 class Transport : public testing::Test {};
 
-using transports = testing::Types<inproc_setting, ipc_setting, tcp_setting, test::encrypted_setting, test::unix_setting>;
+using transports =
+    testing::Types<inproc_setting, ipc_setting, tcp_setting, test::encrypted_setting, test::unix_setting>;
 TYPED_TEST_SUITE(Transport, transports, test::setting_names);
 
 TYPED_TEST(Transport, ARequestGetsItsReply) {
