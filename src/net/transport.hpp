@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The transport interface: messages of one or two frames between ports. A port has both roles: it answers requests
-// at the addresses it is bound to and sends requests on the channels it has connected. There are two implementations:
-// ZeroMQ (zmq_transport) and one inside the process (inproc_transport), for tests, sanitizers and the embedded mode.
+// at the addresses it is bound to and sends requests on the channels it has connected. There are three implementations:
+// ZeroMQ (zmq_transport), Unix sockets read by their owners (unix_transport), and one inside the process
+// (inproc_transport), for tests, sanitizers and the embedded mode.
 #pragma once
 
 #include <algorithm>

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -274,7 +275,12 @@ class unix_transport::unix_port final : public port {
     held_since_ = {};
     for (const auto number : kept_) {
       auto* link = find(number);
-      if (link != nullptr && link->keeps()) settle(*link, link->send_kept());
+      if (link == nullptr || !link->keeps()) continue;
+      try {
+        settle(*link, link->send_kept());
+      } catch (const std::exception&) {  // nothing is left to queue it with: it is lost with its connection
+        retire(*link);
+      }
     }
     kept_.clear();
   }
