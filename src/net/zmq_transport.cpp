@@ -244,9 +244,10 @@ class zmq_transport::zmq_port final : public port {
     } catch (const network_error&) {  // no descriptor is left
       return false;
     }
-    context_->tell_dropped("what arrived from " + e.address + " broke the protocol, had more than " +
-                           std::to_string(limits_.max_message_bytes) +
-                           " bytes, or was changed on the way; another one is opened");
+    context_->tell_dropped(
+        "what arrived from " + e.address +
+        " broke the protocol, had more bytes than a part may have, or was changed on the way; another "
+        "one is opened");
     return true;
   }
 

@@ -392,6 +392,19 @@ TEST_F(InboundWatch, LetsMessagesThroughHoweverTheyAreCut) {
   for (const std::size_t at_once : {1, 2, 7, 64, 1000, 100'000}) EXPECT_TRUE(all_of(parts, at_once)) << at_once;
 }
 
+TEST_F(InboundWatch, FullPartsCountByTheirBytesAlone) {
+  limits_.full_part_bytes = 100;
+  const auto of = [&](std::size_t count, std::size_t size) {
+    std::vector<bytes> parts(count, with_content(part(1, size), size));
+    parts.push_back(part(0, 0));
+    return parts;
+  };
+  EXPECT_TRUE(all_of(of(10, 100), 1000));
+  EXPECT_FALSE(all_of(of(11, 100), 1000));
+  EXPECT_TRUE(all_of(of(3, 99), 1000));
+  EXPECT_FALSE(all_of(of(4, 99), 1000));
+}
+
 TEST_F(InboundWatch, TellsWhenTheFirstWholeMessageHasArrived) {
   net::inbound_watch w(limits_);
   const auto takes = [&](const bytes& b) {
