@@ -37,7 +37,7 @@ void watch(int events, int descriptor, std::uint32_t how, std::uint64_t number) 
 
 zmq_shared_router::zmq_shared_router(std::shared_ptr<zmq_context> in, const std::string& address, std::size_t lanes,
                                      const transport_limits& limits)
-    : context_(std::move(in)), socket_(*context_, zmq::socket_type::router, limits) {
+    : context_(std::move(in)), limits_(limits), socket_(*context_, zmq::socket_type::router, limits) {
   descriptor_ = socket_.descriptor();
   for (std::size_t i = 0; i < lanes; ++i) {
     lanes_.push_back(std::make_unique<lane>());
@@ -121,6 +121,8 @@ void zmq_shared_router::receive_all(wake_list& wake) {
       may_have_input_ = false;
       return;
     }
+    if (std::exchange(envelope_.is_too_large, false)) [[unlikely]]
+      context_->tell_too_large(limits_);
     if (outcome != zmq_end::outcome::message) continue;
     ++received;
     // Each lane of a client is a peer of its own.

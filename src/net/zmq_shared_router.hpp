@@ -117,6 +117,7 @@ class zmq_shared_router {
   void wake_one(wake_list& wake);
 
   const std::shared_ptr<zmq_context> context_;
+  const transport_limits limits_;
   std::string address_;
   int descriptor_ = -1;
   std::vector<std::unique_ptr<lane>> lanes_;

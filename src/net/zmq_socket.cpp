@@ -217,13 +217,17 @@ zmq_end::outcome zmq_end::join(zmq::message_t& frame, envelope& e) {
   std::vector<zmq::message_t> parts;
   frame_joiner joiner(most_frame_bytes_);
   bool more = e.extra.more();
-  if (!joiner.take(frame.size()) || !joiner.take(e.extra.size())) return drop(e.extra, e);
+  const auto refuse = [&] {
+    e.is_too_large = true;
+    return drop(e.extra, e);
+  };
+  if (!joiner.take(frame.size()) || !joiner.take(e.extra.size())) return refuse();
   parts.push_back(std::move(frame));
   parts.push_back(std::move(e.extra));
   while (more) {
     receive_rest(e.extra);
     more = e.extra.more();
-    if (!joiner.take(e.extra.size())) return drop(e.extra, e);
+    if (!joiner.take(e.extra.size())) return refuse();
     parts.push_back(std::move(e.extra));
   }
   // Each part is released when it has been copied, so that the message is not in memory twice.

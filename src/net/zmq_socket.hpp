@@ -49,6 +49,12 @@ class zmq_context {
     if (dropped_) dropped_(why);
   }
 
+  /// A message that came in parts was dropped.
+  void tell_too_large(const transport_limits& limits) const {
+    tell_dropped("a message had more than two frames, or more than " + std::to_string(limits.max_message_bytes) +
+                 " bytes in one of them; the message is dropped (--max-message-bytes)");
+  }
+
   /// The key with which connections of this address are encrypted; null: they are not.
   [[nodiscard]] const zmq_curve* key_for(std::string_view address) const {
     return key_ && address.starts_with("tcp://") ? &*key_ : nullptr;
@@ -125,6 +131,7 @@ class zmq_end {
     zmq::message_t id;  ///< of a ROUTER
     std::uint16_t lane = 0;
     shared_buffer tail;
+    bool is_too_large = false;  ///< set when a message of parts is dropped; the caller clears it
     zmq::message_t delimiter, extra;
   };
 

@@ -244,10 +244,9 @@ class zmq_transport::zmq_port final : public port {
     } catch (const network_error&) {  // no descriptor is left
       return false;
     }
-    context_->tell_dropped(
-        "what arrived from " + e.address +
-        " broke the protocol, had more bytes than a part may have, or was changed on the way; another "
-        "one is opened");
+    context_->tell_dropped("what arrived from " + e.address + " broke the protocol, had more than " +
+                           std::to_string(limits_.max_message_bytes) +
+                           " bytes, or was changed on the way; another one is opened");
     return true;
   }
 
@@ -395,7 +394,11 @@ class zmq_transport::zmq_port final : public port {
     const auto o = e.socket.receive(request, frames_[held_], envelope_, static_cast<int>(timeout.count()));
     if (o == outcome::nothing) e.may_have_input = false;
     else e.may_have_input = true;
-    if (o != outcome::message) return o;
+    if (o != outcome::message) {
+      if (std::exchange(envelope_.is_too_large, false)) [[unlikely]]
+        context_->tell_too_large(limits_);
+      return o;
+    }
     out.channel = -1;
     if (request) {
       if (envelope_.lane != 0) return outcome::dropped;

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -142,7 +144,11 @@ TEST(ZmqTransport, AForeignClientSendsLargeFramesWholeOverIpcAndInPartsOverTcp) 
 }
 
 TEST(ZmqTransport, AMessageOfMoreThanTwoFramesIsDroppedHoweverItsPartsAreCut) {
-  zmq_transport net({.max_message_bytes = 2 * part_bytes});
+  std::atomic<int> dropped{0};
+  zmq_transport net({.max_message_bytes = 2 * part_bytes}, [&dropped](std::string_view why) {
+    EXPECT_NE(why.find("more than two frames, or more than 2097024 bytes"), std::string_view::npos) << why;
+    ++dropped;
+  });
   auto p = net.open();
   const std::string address = p->bind("tcp://127.0.0.1:*");
   const answering server(std::move(p), echo);
@@ -153,6 +159,7 @@ TEST(ZmqTransport, AMessageOfMoreThanTwoFramesIsDroppedHoweverItsPartsAreCut) {
   client.send({"", full, full, "too large"});
   client.send({"", full, full});
   EXPECT_EQ(client.receive(), (std::vector<std::string>{"", full, full}));
+  EXPECT_EQ(dropped, 2);
 }
 
 /// What a server's port reports about a client that sends requests without reading the replies, and after it has read.
