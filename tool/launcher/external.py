@@ -65,7 +65,7 @@ class External:
         self.key = os.path.abspath(os.environ[KEY_VARIABLE]) if os.environ.get(KEY_VARIABLE) else None
 
     def is_reachable(self):
-        return not (self.where.host in ("localhost", "::1") or is_loopback(self.where.host))
+        return not (self.where.host == "localhost" or is_loopback(self.where.host))
 
     def bind(self):
         """Where the scheduler listens. The host of a rendezvous may be a name that leads here by other means, as that of a
