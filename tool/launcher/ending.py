@@ -13,6 +13,7 @@ from .exit_status import FAILURE, MEANING, SCHEDULER_LOST, SERVER_LOST, TIMEOUT,
 from .ssh import LOST_CONNECTION
 from .terminal import duration, number_of
 from .timeline import REPORT
+from .wake_up import signals_in
 
 LOG_TAIL_LINES = 10
 CALLS = ", in these calls:"  # ends the line before the calls of a crash: src/worker/job/crash_report.cpp
@@ -84,7 +85,7 @@ def deliver(job, end):
             status = TIMEOUT
             break
         job.poll.poll((min(ends) - now) * 1000 if ends else None)
-        status = next((128 + number for number in job.take_signals() if number in ENDING_SIGNALS), None)
+        status = next((128 + number for number in signals_in(job.wake) if number in ENDING_SIGNALS), None)
     text = f"{number_of(out.waiting, 'byte')} that worker 0 printed have not been read"
     error = job.terminal.out_error()
     if error is not None:
