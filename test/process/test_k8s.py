@@ -5,7 +5,6 @@ tool/setup.sh --test gets."""
 import glob
 import json
 import os
-import re
 import subprocess
 import sys
 import unittest

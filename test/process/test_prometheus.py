@@ -371,7 +371,7 @@ class Readers(MetricsTest):
                 return []
             self.assertEqual(answer["status"], "success", (expression, answer))
             return answer["data"]["result"]
-        ready = f'min_over_time(up{{job="paracel"}}[1m]) == 1 and count_over_time(up{{job="paracel"}}[1m]) > 6'
+        ready = 'min_over_time(up{job="paracel"}[1m]) == 1 and count_over_time(up{job="paracel"}[1m]) > 6'
         self.assertTrue(wait_until(lambda: ask(ready), 60, 0.3), read_bytes(os.path.join(folder, "log")))
         self.assertTrue(wait_until(lambda: ask("rate(paracel_round[1m])"), 20, 0.3))
         clocks = ask(f'paracel_worker_clock{{run="{run.job()}"}}')

@@ -25,6 +25,7 @@ DONE = "cmake -S . -B build -G Ninja -DPARACEL_UNITY=ON -DPARACEL_TESTS=OFF -DPA
 # In this order: each builds on the previous ones.
 PAGES = ("README.md", "doc/operations.md", "doc/writing_algorithms.md", "doc/coming_from_paracel.md",
          "doc/coming_from_ps_lite.md", "doc/driver.md")
+OF_OTHERS = ("--force", "--ntasks-per-node", "--signal")  # kubectl's and sbatch's options
 LONGEST_README = 200  # lines
 QUICK = os.environ.get("PARACEL_QUICK") == "1"  # the first job only
 
@@ -125,7 +126,7 @@ class Readme(unittest.TestCase):
                     self.assertTrue(line.startswith(NOT_HERE), f"{line}: say <!-- run --> before its block")
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
-        self.assertEqual((ran, together), (47, 2))
+        self.assertEqual((ran, together), (54, 2))
         self.assertEqual(len(thetas), 11)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):
@@ -211,12 +212,12 @@ class Readme(unittest.TestCase):
             self.assertRegex(text_of("doc/operations.md"), rf"\| .*\b{number}\b.* \|", number)
 
     def test_the_options_it_names_exist(self):
-        known = self.run_line("./prun.py --help")
+        known = self.run_line("./prun.py --help") + self.run_line("./prun.py join --help")
         for page in PAGES + ("doc/guarantees.md",):
             if page == "doc/coming_from_paracel.md":  # it names Paracel's too; test_prun.py covers those that are rejected
                 continue
             for option in set(re.findall(r"`(--[a-z][a-z_-]*)`", text_of(page))):
-                if option not in ("--schema", "--help", "--cfg_file"):
+                if option not in ("--schema", "--help", "--cfg_file") + OF_OTHERS:
                     self.assertIn(option, known, page)
 
     def test_the_readme_is_short(self):

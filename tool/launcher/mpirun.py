@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Parsing mpirun's output: the output of its ranks, and which of them failed first."""
-import os
 import re
 import signal
 
