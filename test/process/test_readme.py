@@ -127,7 +127,7 @@ class Readme(unittest.TestCase):
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
         self.assertEqual((ran, together), (54, 2))
-        self.assertEqual(len(thetas), 11)
+        self.assertEqual(len(thetas), 15)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):
                 self.assertAlmostEqual(a, b, delta=1e-9)

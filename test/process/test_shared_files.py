@@ -127,7 +127,7 @@ class SharedFiles(unittest.TestCase):
         self.assertEqual(self.completed(2, "prun.py", "doctor", "--"), ["--help", "--json"])
         self.assertEqual(self.completed(1, "prun.py", "rep"), ["report"])
         self.assertEqual(self.completed(2, "prun.py", "export", "--ten"), ["--tensorboard"])
-        self.assertEqual(self.completed(2, "prun.py", "-m", ""), ["local", "mpi", "ssh"])
+        self.assertEqual(self.completed(2, "prun.py", "-m", ""), ["local", "mpi", "ssh", "slurm", "k8s", "external"])
         self.assertEqual(self.completed(2, "prun.py", "-c", ""), ["__files__"])
         self.assertIn("lr", self.completed(3, "prun.py", "-w", "4", "l"))
         self.assertIn("lr", self.completed(5, "prun.py", "sweep", "a.json", "--grid", "x=1", "l"))
