@@ -7,9 +7,11 @@ import signal
 import subprocess
 import time
 
+from namespaces import run, tools_of, why_not
 from process_support import BIN, PRUN, clean_environment, read_bytes
 
-TOOLS = {name: shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") for name in ("ip", "unshare", "nsenter")}
+TOOLS = tools_of("ip", "unshare", "nsenter")
+REASON = why_not(TOOLS, "unshare", "--uts", "--pid", "--fork", "--mount-proc", "true")  # they cannot be made here, or ""
 # 10.<random>.<random>.0/24: concurrent tests do not collide.
 NET = "10.{}.{}".format(*(128 + b % 120 for b in os.urandom(2)))
 # Process 1 is the pause of the pod. The pod's end is that of its container.
@@ -18,27 +20,6 @@ START = 'hostname "$0"; cd "$1"; shift; "$@" & wait $!'
 START_INSIDE = ('hostname "$0"; root=$2; while read -r from to; do mount --bind "$from" "$root$to"; done <"$1"; '
                 'mount -t proc proc "$root/proc"; cwd=$3; shift 3; '
                 'chroot "$root" sh -c \'cd "$0"; exec "$@"\' "$cwd" "$@" & wait $!')
-
-
-def why_not():
-    if os.geteuid() != 0:
-        return "needs root"
-    missing = [name for name, path in TOOLS.items() if path is None]
-    if missing:
-        return "not installed: " + ", ".join(missing)
-    name = f"prc{os.getpid()}"
-    if subprocess.run([TOOLS["ip"], "netns", "add", name], capture_output=True).returncode != 0:
-        return "network namespaces cannot be made here"
-    inside = subprocess.run([TOOLS["ip"], "netns", "exec", name, TOOLS["unshare"], "--uts", "--pid", "--fork", "--mount-proc",
-                             "true"], capture_output=True, text=True)
-    subprocess.run([TOOLS["ip"], "netns", "delete", name], capture_output=True)
-    return "" if inside.returncode == 0 else f"namespaces cannot be made here: {inside.stderr.strip()}"
-
-
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
 
 
 class Pod:

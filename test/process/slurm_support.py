@@ -3,17 +3,16 @@
 each, a slurmctld on the first one, and a munged with a key of its own."""
 import os
 import re
-import shutil
 import signal
 import subprocess
 
+from namespaces import run, tools_of, why_not
 from process_support import patient, read_bytes, wait_until
-from test_two_hosts import TOOLS as NET_TOOLS
-from test_two_hosts import Host, run
+from test_two_hosts import Host
 
-TOOLS = {name: shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-         for name in ("slurmctld", "slurmd", "munged", "munge", "srun", "sbatch", "salloc", "scontrol", "squeue", "scancel", "ip",
-                      "unshare", "nsenter")}
+TOOLS = tools_of("slurmctld", "slurmd", "munged", "munge", "srun", "sbatch", "salloc", "scontrol", "squeue", "scancel", "ip",
+                 "unshare", "nsenter")
+REASON = why_not(TOOLS)
 KILL_WAIT = 15  # seconds from the signal at the limit to SIGKILL
 CONFIG = """ClusterName=test
 SlurmctldHost={a.name}({a.address})
@@ -47,19 +46,6 @@ PartitionName=all Nodes=n1,n2 Default=YES MaxTime=60 OverSubscribe=FORCE:8
 """
 
 
-def why_not():
-    if os.geteuid() != 0:
-        return "needs root"
-    missing = [name for name, path in TOOLS.items() if path is None]
-    if missing:
-        return f"not installed: {', '.join(missing)} (tool/setup.sh --long)"
-    name = f"prs{os.getpid()}"
-    if subprocess.run([TOOLS["ip"], "netns", "add", name], capture_output=True).returncode != 0:
-        return "network namespaces cannot be made here"
-    subprocess.run([TOOLS["ip"], "netns", "delete", name], capture_output=True)
-    return ""
-
-
 class Cluster:
     def __init__(self, folder):
         self.folder = os.path.join(folder, "slurm")
@@ -73,10 +59,10 @@ class Cluster:
         a, b = self.hosts
         for host in self.hosts:
             host.open(self.folder)
-        run(NET_TOOLS["ip"], "link", "add", "eth0", "netns", a.name, "type", "veth", "peer", "name", "eth0", "netns", b.name)
+        run(TOOLS["ip"], "link", "add", "eth0", "netns", a.name, "type", "veth", "peer", "name", "eth0", "netns", b.name)
         for host in self.hosts:
-            run(*host.enter, NET_TOOLS["ip"], "address", "add", host.address + "/24", "dev", "eth0")
-            run(*host.enter, NET_TOOLS["ip"], "link", "set", "eth0", "up")
+            run(*host.enter, TOOLS["ip"], "address", "add", host.address + "/24", "dev", "eth0")
+            run(*host.enter, TOOLS["ip"], "link", "set", "eth0", "up")
         with open(self.config, "w", encoding="utf-8") as file:
             file.write(CONFIG.format(a=a, b=b, folder=self.folder, kill_wait=KILL_WAIT))
         os.mkdir(os.path.join(self.folder, "state"))

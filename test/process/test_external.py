@@ -102,7 +102,8 @@ class External(JobTest):
         self.write_config("other.json", output="external/")
         self.assertTrue(wait_until(lambda: all("Connection refused" in e.text() for e in early), 20), early[0].text())
         self.assertIn(f"waits for {self.rendezvous}: 127.0.0.1:", early[0].text())
-        run = self.schedule("-w", "3", "-p", "2", "-c", "other.json")
+        logs = self.not_there("traced")
+        run = self.schedule("-w", "3", "-p", "2", "--trace", "--run-dir", logs, "-c", "other.json")
         late = [self.join("worker", JOB_COMPLETION_INDEX="1"), self.join(PARACEL_ROLE="server", PARACEL_INDEX="1")]
         self.assertEqual(run.wait(), 0, run.err() + "".join(j.text() for j in early + late))
         self.assert_ended(*early, *late)
@@ -110,6 +111,8 @@ class External(JobTest):
         self.assertTrue(self.model("local"))
         self.assertEqual(self.model("external"), self.model("local"))
         self.assertIn("output external", early[1].text())
+        self.assertEqual({name.partition(".")[0] for name in os.listdir(logs) if name.endswith(".trace")},
+                         {"server_0", "server_1", "worker_0", "worker_1", "worker_2"})
         for log in early + late:  # it is in its file only
             self.assertNotIn(read_bytes(self.key), read_bytes(log.log))
 

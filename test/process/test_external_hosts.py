@@ -9,7 +9,8 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import LR, JobTest, main  # noqa: E402
 import test_external  # noqa: E402
-from test_two_hosts import REASON, TOOLS, Host, run  # noqa: E402
+from namespaces import run  # noqa: E402
+from test_two_hosts import REASON, TOOLS, Host  # noqa: E402
 
 
 @unittest.skipIf(REASON, REASON)

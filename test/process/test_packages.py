@@ -13,7 +13,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from pod_support import Cluster, why_not as pods_why_not  # noqa: E402
+from pod_support import REASON as WITHOUT_PODS, Cluster  # noqa: E402
 from process_support import BIN, BUILD, PRUN, SOURCE, clean_environment, wait_until  # noqa: E402
 from test_fresh_machine import SKIPPED, debian_12, make_root, missing, reach_mirrors_inside, run_inside  # noqa: E402
 
@@ -98,7 +98,7 @@ class Packages(unittest.TestCase):
         self.assertEqual(left, "")
 
     def test_d_the_image_of_pods_runs_them(self):
-        reason = missing() or pods_why_not() or ("" if debian_12() else "not Debian 12") or ("" if yaml else "no module yaml")
+        reason = missing() or WITHOUT_PODS or ("" if debian_12() else "not Debian 12") or ("" if yaml else "no module yaml")
         if reason:
             self.skipTest(reason)
         folder = os.path.join(self.folder, "image")

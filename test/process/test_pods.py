@@ -8,13 +8,14 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import LR, PACED, JobTest, main, patient, read_bytes, wait_until  # noqa: E402
-from pod_support import Cluster, why_not  # noqa: E402
+import pod_support  # noqa: E402
+from pod_support import Cluster  # noqa: E402
 
 try:
     import yaml
 except ImportError:
     yaml = None
-REASON = why_not() or ("" if yaml else "no module yaml (Debian: python3-yaml)")
+REASON = pod_support.REASON or ("" if yaml else "no module yaml (Debian: python3-yaml)")
 
 
 @unittest.skipIf(REASON, REASON)

@@ -14,9 +14,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import (BIN, BUILD, END_LIMIT, LR, PACED, PRUN, SOURCE, JobTest, clean_environment, main,  # noqa: E402
                              patient, processes_of, read_bytes, wait_until)
-from slurm_support import Cluster, why_not  # noqa: E402
-
-REASON = why_not()
+from slurm_support import REASON, Cluster  # noqa: E402
 
 
 @unittest.skipIf(REASON, REASON)

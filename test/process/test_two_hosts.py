@@ -4,8 +4,6 @@
 and sshd. Servers run on one of them, workers on both, encrypted unless a test says otherwise. Needs root, ip, unshare, sshd, ssh
 and mpirun; otherwise skipped with the reason."""
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,32 +11,13 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from namespaces import run, tools_of, why_not  # noqa: E402
 from process_support import (BIN, END_LIMIT, LR, JobTest, clean_environment, main, processes_of,  # noqa: E402
                              read_bytes, wait_until)
 
-TOOLS = {name: shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-         for name in ("ip", "unshare", "nsenter", "sshd", "ssh", "ssh-keygen", "mpirun")}
+TOOLS = tools_of("ip", "unshare", "nsenter", "sshd", "ssh", "ssh-keygen", "mpirun")
 # 10.<random>.<random>.0/24: concurrent tests do not collide.
 NET = "10.{}.{}".format(*(128 + b % 120 for b in os.urandom(2)))
-
-
-def why_not():
-    if os.geteuid() != 0:
-        return "needs root"
-    missing = [name for name, path in TOOLS.items() if path is None]
-    if missing:
-        return "not installed: " + ", ".join(missing)
-    name = f"prc{os.getpid()}"
-    if subprocess.run([TOOLS["ip"], "netns", "add", name], capture_output=True).returncode != 0:
-        return "network namespaces cannot be made here"
-    subprocess.run([TOOLS["ip"], "netns", "delete", name], capture_output=True)
-    return ""
-
-
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
 
 
 class Host:
@@ -91,7 +70,7 @@ class Host:
         return [int(word) for word in done.stdout.split()]
 
 
-REASON = why_not()
+REASON = why_not(TOOLS)
 
 
 @unittest.skipIf(REASON, REASON)

@@ -108,6 +108,7 @@ class External:
             "server": server[4:at] + ["--bind", "tcp://*:*"] + server[at + 2:],
             "worker": {**{k: v for k, v in plan.worker_environment("").items() if k != VARIABLE},
                        **({"PARACEL_STATE_DIR": plan.run_dir} if o.worker_wait else {})},
+            "server_variables": plan.trace_environment(),
             "program": command_of(plan.program) + o.arguments, "folder": os.getcwd(),
             "config": ["--cfg_file", o.cfg_file, *overriding(o.set)] if o.cfg_file else []})
 

@@ -199,6 +199,7 @@ def join_command(arguments):
     if "PARACEL_SHARED_MEMORY" in os.environ:
         environment["PARACEL_SHARED_MEMORY"] = os.environ["PARACEL_SHARED_MEMORY"]
     if options.role == "server":
+        environment.update(settings["server_variables"])
         command = server_command(options, address, where.id(), index, settings)
     else:
         info = f"paracel1;{where.id()};{address}"

@@ -29,6 +29,22 @@ def write_quietly(fd, data):
         pass
 
 
+def write_file(path, pieces):
+    """Writes texts and bytes to a file, which appears as a whole. Raises Failure."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "wb") as file:
+            for piece in pieces:
+                file.write(piece if isinstance(piece, bytes) else piece.encode("utf-8", "replace"))
+        os.replace(temporary, path)
+    except OSError as error:
+        try:
+            os.unlink(temporary)
+        except OSError:
+            pass
+        raise Failure(FAILURE, f"{path} cannot be written: {error.strerror}") from None
+
+
 def write_out(text):
     """Writes to standard output, for commands that run no job. Raises Failure on an error, but not if the reader has closed
     it."""

@@ -3,8 +3,8 @@
 import os
 
 from ..command_line import name_given, new_parser
-from ..exit_status import FAILURE, OK, USAGE, Failure
-from ..output import write_out, write_quietly
+from ..exit_status import OK, USAGE, Failure
+from ..output import write_file, write_out, write_quietly
 from ..printable import printable
 from ..run_directory import read_note
 from ..run_record import RunRecord
@@ -23,18 +23,8 @@ def record_of(run):
 
 
 def write_page(path, html):
-    """Atomically. Raises Failure."""
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(html)
-        os.replace(temporary, path)
-    except OSError as error:
-        try:
-            os.unlink(temporary)
-        except OSError:
-            pass
-        raise Failure(FAILURE, f"{path} cannot be written: {error.strerror}") from None
+    """Raises Failure."""
+    write_file(path, [html])
     write_quietly(2, f"prun.py: wrote {printable(path)}\n".encode("utf-8", "replace"))
 
 

@@ -3,9 +3,9 @@
 import os
 
 from ..command_line import name_given, new_parser
-from ..exit_status import FAILURE, OK, Failure
+from ..exit_status import OK
 from ..figures import count_of
-from ..output import write_quietly
+from ..output import write_file, write_quietly
 from ..printable import printable
 from ..run_directory import read_note
 from .files import REQUEST, read_folder
@@ -20,22 +20,6 @@ def folder_of(run):
     if os.path.isdir(run) and any(name.endswith(".trace") for name in os.listdir(run)):
         return run
     return read_note(run)[1]
-
-
-def write_pieces(path, pieces):
-    """Atomically. Raises Failure."""
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "wb") as file:
-            for piece in pieces:
-                file.write(piece if isinstance(piece, bytes) else piece.encode("utf-8", "replace"))
-        os.replace(temporary, path)
-    except OSError as error:
-        try:
-            os.unlink(temporary)
-        except OSError:
-            pass
-        raise Failure(FAILURE, f"{path} cannot be written: {error.strerror}") from None
 
 
 def say(line):
@@ -56,7 +40,7 @@ def trace_command(arguments):
     files, left_out = read_folder(folder)
     trace = Trace(files)
     path = options.output or os.path.join(folder, FILES[options.format])
-    write_pieces(path, (chrome if options.format == "chrome" else perfetto)(trace))
+    write_file(path, (chrome if options.format == "chrome" else perfetto)(trace))
     for why in left_out:
         say(f"left out {why}")
     for note in trace.notes:

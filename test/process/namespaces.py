@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What tests need that make hosts of network namespaces."""
+import os
+import shutil
+import subprocess
+
+
+def tools_of(*names):
+    """Name -> path, None if it is not installed."""
+    return {name: shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") for name in names}
+
+
+def why_not(tools, *inside):
+    """Why such hosts cannot be made here, or "". `inside`: a command that must run in one."""
+    if os.geteuid() != 0:
+        return "needs root"
+    missing = [name for name, path in tools.items() if path is None]
+    if missing:
+        return f"not installed: {', '.join(missing)} (tool/setup.sh --long)"
+    name = f"prc{os.getpid()}"
+    if subprocess.run([tools["ip"], "netns", "add", name], capture_output=True).returncode != 0:
+        return "network namespaces cannot be made here"
+    tried = subprocess.run([tools["ip"], "netns", "exec", name, *(inside or ("true",))], capture_output=True, text=True)
+    subprocess.run([tools["ip"], "netns", "delete", name], capture_output=True)
+    return "" if tried.returncode == 0 else f"namespaces cannot be made here: {tried.stderr.strip()}"
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
