@@ -6,9 +6,11 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -81,6 +83,7 @@ std::string in_url(const std::string& host) { return host.find(':') == std::stri
 struct found_address {
   std::string numeric;
   int port;
+  sockaddr_storage binary;
 };
 
 /// The numeric address of `host`, and a port that can be bound there. The HTTP server would not say why it cannot.
@@ -102,7 +105,7 @@ found_address bindable(const std::string& host, int port) {
   setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
   const bool bound = bind(s, all->ai_addr, all->ai_addrlen) == 0 && listen(s, 1) == 0;
   const int error = errno;
-  sockaddr_storage at{};
+  sockaddr_storage at{};  // with the port that the system has chosen
   socklen_t size = sizeof at;
   char numeric[NI_MAXHOST] = {};
   char service[NI_MAXSERV] = {};
@@ -114,7 +117,7 @@ found_address bindable(const std::string& host, int port) {
     throw fail("another process uses that port: want another one, or 0 for one that is free");
   if (!bound && error == EACCES) throw fail("ports below 1024 are the system's: want another one");
   if (!bound || !named) throw fail(std::strerror(error));
-  return {numeric, std::atoi(service)};
+  return {numeric, std::atoi(service), at};
 }
 
 class exporter final : public metrics_exporter {
@@ -129,7 +132,7 @@ class exporter final : public metrics_exporter {
   }
 
   ~exporter() override {
-    server_.reset();
+    close_port();
     remove_file();
   }
   exporter(const exporter&) = delete;
@@ -162,6 +165,27 @@ class exporter final : public metrics_exporter {
     }
     server_->RegisterCollectable(metrics_);
     address_ = "http://" + where + "/metrics";
+    bound_ = at.binary;
+  }
+
+  /// The thread that accepts connections looks after each, or once in two seconds, whether it shall end.
+  void close_port() {
+    if (server_ == nullptr) return;
+    std::atomic<bool> closed{false};
+    std::thread knocking([this, &closed] {
+      while (!closed) {
+        const int s = socket(bound_.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (s >= 0) {
+          connect(s, reinterpret_cast<const sockaddr*>(&bound_),
+                  bound_.ss_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+          close(s);
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    });
+    server_.reset();
+    closed = true;
+    knocking.join();
   }
 
   void rewrite() {
@@ -194,6 +218,7 @@ class exporter final : public metrics_exporter {
   const std::shared_ptr<job_metrics> metrics_;
   std::unique_ptr<prometheus::Exposer> server_;
   std::string address_;
+  sockaddr_storage bound_{};
   std::string file_;
   std::string temporary_;
   std::mutex mutex_;

@@ -247,6 +247,16 @@ class Endpoint(MetricsTest):
                 self.assertEqual((status, out), (2, ""), err)
                 self.assertIn(words, err)
 
+    def test_a_job_does_not_wait_for_the_port_to_close(self):
+        took = []
+        for _ in range(3):  # the server's own thread would take two seconds, each time
+            folder = tempfile.mkdtemp(dir=self.folder)
+            begin = time.monotonic()
+            status, _, err = self.prun("-w", "2", "--metrics-port", "0", METRICS, os.path.join(folder, "out"), "3", "1")
+            took.append(time.monotonic() - begin)
+            self.assertEqual(status, 0, err)
+        self.assertLess(min(took), 1.9)
+
     def test_only_this_host_can_read_it_unless_it_is_bound_elsewhere(self):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
             try:
