@@ -61,20 +61,36 @@ build() {
 slow=NoMemory*:*WorkerDeaths*:*ChunkLeases*:*/Connections.*:*OptimBars*:A9a*:Word2vecKernel*:BlockKrylov*:*LossyMessages*
 shard() {
   local log="$logs/$2_$3_$4.log"
-  GTEST_TOTAL_SHARDS=$5 GTEST_SHARD_INDEX=$4 "$1/bin/$3" --gtest_brief=1 >"$log" 2>&1 || { cat "$log"; return 1; }
-  tail -n 3 "$log"
+  if GTEST_TOTAL_SHARDS=$5 GTEST_SHARD_INDEX=$4 "$1/bin/$3" --gtest_brief=1 >"$log" 2>&1; then
+    tail -n 3 "$log"
+    return 0
+  fi
+  cat "$log"
+  if grep -q 'FAILED TEST' "$log" && ! grep -q Sanitizer "$log"; then
+    sed -nE "s/^\[  FAILED  \] ([^ ,]+).* \([0-9]+ ms\)$/$3 \1/p" "$log" >>"$logs/$2.failed"
+  else
+    echo "$3 crashed" >>"$logs/$2.failed"
+  fi
+  return 1
 }
 export -f shard
 export logs
 gtests() {
-  local i program parts
+  local i program parts name
+  rm -f "$logs/$2.failed"
   while read -r program; do
     case $program in
       cluster_*_tests | scheduler_tests | node_tests | worker_tests) parts=$((2 * jobs)) ;;
       *) parts=1 ;;
     esac
     for ((i = 0; i < parts; ++i)); do echo "$program $i $parts"; done
-  done <"$1/test/gtest_programs" | xargs -P $((2 * jobs)) -L1 bash -c 'shard "$@"' shard "$1" "$2"
+  done <"$1/test/gtest_programs" | xargs -P $((2 * jobs)) -L1 bash -c 'shard "$@"' shard "$1" "$2" && return
+  # As with processes below: at most three that failed, and no crash or report of a sanitizer, are rerun alone.
+  if [[ ! -s $logs/$2.failed ]] || (($(wc -l <"$logs/$2.failed") > 3)) || grep -q ' crashed$' "$logs/$2.failed"; then return 1; fi
+  say "failed beside others, again alone: $(paste -sd ',' "$logs/$2.failed")"
+  while read -r program name; do
+    "$1/bin/$program" --gtest_filter="$name" 2>&1 | tee "$logs/$2_again_$program.log"
+  done <"$logs/$2.failed"
 }
 
 case $ci$full in
