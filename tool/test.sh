@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Installs missing packages, builds, and runs tests. Stops at the first step that fails.
 #
-#   tool/test.sh            some of every kind in a Release build: units, cluster of threads, real processes, kills, simulated
-#                           jobs, each algorithm, the README's first job; about 13 minutes on two processors from a fresh clone
+#   tool/test.sh            some of every kind: units, cluster of threads, real processes, kills, simulated jobs, each algorithm,
+#                           the README's first job; about 8 minutes on two processors from a fresh clone. If build/ has no tests
+#                           yet, it compiles with -O1 in build-quick/, in half the time
 #   tool/test.sh NAME ...   the tests whose names match one of these (ctest -R)
 #   tool/test.sh --all      every test of these kinds, in a Release build
 #   tool/test.sh --ci       as without an option, but units and cluster of the framework (not of the algorithms) under
@@ -99,12 +100,20 @@ case $ci$full in
   11) bash tool/setup.sh --long ;;
 esac
 
-say "building (Release) in build/: about $((1150 / jobs / 60 + 1)) min on this machine, if it was never built before"
 # Names of tests may be of any program. With --ci units and cluster run under the sanitizers instead.
 programs=all
 if ((!all && !${#names[@]})); then programs=$( ((ci)) && echo none || echo quick); fi
 targets=$([[ $programs == quick ]] && echo quick || echo all)
-build build "$targets" -DCMAKE_BUILD_TYPE=Release
+folder=build
+type=Release
+seconds=1150  # of a processor
+if [[ $programs == quick ]] && ! grep -qs '^PARACEL_TESTS:BOOL=ON' build/CMakeCache.txt; then
+  folder=build-quick
+  type=Quick
+  seconds=500
+fi
+say "building ($type) in $folder/: about $((seconds / jobs / 60 + 1)) min on this machine, if it was never built before"
+build $folder "$targets" -DCMAKE_BUILD_TYPE=$type -DCMAKE_CXX_FLAGS_QUICK="-O1 -DNDEBUG" -DCMAKE_C_FLAGS_QUICK="-O1 -DNDEBUG"
 
 finish() {
   say "all is well"
@@ -115,15 +124,15 @@ finish() {
   exit 0
 }
 # Three times as many tests in parallel as processors: half of the tests mostly wait, and CPU-bound ones count as two.
-run_ctest() { ctest --test-dir build --output-on-failure --no-tests=error -j $((3 * jobs)) "$@"; }
+run_ctest() { ctest --test-dir $folder --output-on-failure --no-tests=error -j $((3 * jobs)) "$@"; }
 
 # Tests of real processes have time limits, which a busy machine (the fresh machine compiles concurrently) may exceed. If at most
 # three of these tests fail and nothing else does, they are rerun alone, and that result counts.
-failed=build/Testing/Temporary/LastTestsFailed.log  # ctest writes it when it finishes
+failed=$folder/Testing/Temporary/LastTestsFailed.log  # ctest writes it when it finishes
 alone() {
   if [[ ! -s $failed ]] || (($(wc -l <"$failed") > 3)) || grep -qvE '^[0-9]+:(process|alg)\.' "$failed"; then return 1; fi
   say "failed beside others, again alone: $(cut -d: -f2 "$failed" | paste -sd ' ')"
-  ctest --test-dir build --output-on-failure --no-tests=error --rerun-failed -j 1
+  ctest --test-dir $folder --output-on-failure --no-tests=error --rerun-failed -j 1
 }
 
 if ((${#names[@]})); then
@@ -142,7 +151,7 @@ else
   export GTEST_FILTER="-$slow" PARACEL_QUICK=1 PARACEL_KILL_RUNS=1
   if ((!ci)); then
     say "units, cluster of threads"
-    gtests build release
+    gtests $folder release
   fi
   say "processes, simulated jobs, algorithms, README"
   chosen=(-L quick -LE fresh)

@@ -64,7 +64,6 @@ class Pod:
             places = {"/usr/lib/paracel/bin/prun.py": PRUN, "/usr/lib/paracel/bin": BIN, **places}
             command = [self.placed(word, places) for word in command]
             variables = {name: self.placed(value, places) for name, value in variables.items()}
-            variables["PARACEL_FRAMEWORK"] = BIN  # of builds in other folders
             start = [START, self.host, places[container["workingDir"]], *command]
         self.enter = [TOOLS["ip"], "netns", "exec", self.name]
         with open(self.log, "wb") as log:

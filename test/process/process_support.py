@@ -34,9 +34,14 @@ else:
     print(f"PARACEL_SEED={seed}", file=sys.stderr)
 
 
+# prun.py looks for the framework's programs in build/ of its source tree.
+OTHER_FOLDER = {} if os.path.abspath(BUILD) == os.path.join(SOURCE, "build") else {"PARACEL_FRAMEWORK": BIN}
+os.environ.update(OTHER_FOLDER)
+
+
 def clean_environment(**more):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
-    environment.update(more)
+    environment.update(OTHER_FOLDER, **more)
     return environment
 
 
