@@ -75,12 +75,30 @@ TEST(StrongComponents, APathOfAMillionVerticesNeedsNoDeepStack) {
 }
 
 TEST(LabelPropagation, TheMostFrequentLabelWinsAndOfThoseTheSmallest) {
-  std::vector<std::uint64_t> labels{5, 3, 5, 9, 3};
-  EXPECT_EQ(most_frequent(labels), 3U);
-  labels = {7, 5, 7};
-  EXPECT_EQ(most_frequent(labels), 7U);
-  labels = {8};
-  EXPECT_EQ(most_frequent(labels), 8U);
+  label_counts counts;
+  const auto most_frequent = [&](const std::vector<std::uint64_t>& labels) {
+    for (const auto label : labels) counts.add(label);
+    return counts.take();
+  };
+  EXPECT_EQ(most_frequent({5, 3, 5, 9, 3}), 3U);
+  EXPECT_EQ(most_frequent({7, 5, 7}), 7U);
+  EXPECT_EQ(most_frequent({8}), 8U);
+  counts.add(4, 2);
+  counts.add(9, 3);
+  counts.add(4);
+  EXPECT_EQ(counts.take(), 4U);
+  // Thousands of distinct labels and few, in turn, against counts in order.
+  std::mt19937_64 random(1);
+  for (const std::uint64_t distinct : {1U, 5000U, 3U, 200U, 100000U, 30U, 129U, 128U, 127U}) {
+    std::map<std::uint64_t, std::uint64_t> times;
+    std::vector<std::uint64_t> labels;
+    for (int i = 0; i < 20000; ++i) {
+      labels.push_back((random() % distinct) << (distinct % 2 * 40));
+      ++times[labels.back()];
+    }
+    const auto more = [](const auto& a, const auto& b) { return a.second < b.second; };
+    EXPECT_EQ(most_frequent(labels), std::ranges::max_element(times, more)->first) << distinct;
+  }
 }
 
 /// The first `own` vertices of a graph as the part of worker 0; the others are its ghosts.
